@@ -1,0 +1,281 @@
+//! What a run says about itself: one value, printed as a table, written as JSON, drawn as HTML.
+//!
+//! The model holds results only: it knows nothing of workers or terminals, so that everything
+//! that reads a report (the program, its HTML page, a script, a test) depends on this file alone.
+//! Field names are the names in the JSON document; they are stable and described in
+//! `docs/report.md`.
+//!
+//! **Invariant**: `packets_read` is the sum of the packets handled by the workers, and every packet
+//! that was read and did not leave has its reason in `drops`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The `version` of every report written by this code: raised when a name changes its meaning.
+pub const REPORT_VERSION: u32 = 1;
+
+/// Everything one run has to say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunReport {
+    /// Version of this document, [`REPORT_VERSION`].
+    pub version: u32,
+    /// Name of the network function.
+    pub nf: String,
+    /// How its state was spread over the workers: `one-worker`, `sharded` or `serial`.
+    pub strategy: String,
+    /// Why that strategy, in one sentence that names the state object and its line.
+    pub strategy_why: String,
+    /// False when an input ended early or failed: the figures are those of what was read.
+    pub complete: bool,
+    /// Packets read from all inputs.
+    pub packets_read: u64,
+    /// Bytes of the packets read, on the wire, without preamble and frame check sequence.
+    pub bytes_read: u64,
+    /// Packets that left through a port: forwarded, flooded (once a port) and emitted.
+    pub packets_out: u64,
+    /// Bytes of the packets that left.
+    pub bytes_out: u64,
+    /// Of `packets_out`, those the NF made itself (`cx.emit`, ARP answers, ICMP errors).
+    pub packets_emitted: u64,
+    /// Packets dropped, the sum of `drops`.
+    pub packets_dropped: u64,
+    /// Packets dropped for each reason, by the reason's word (`over-quota`).
+    pub drops: BTreeMap<String, u64>,
+    /// Each port's share in the above, in the NF's order.
+    pub ports: Vec<PortReport>,
+    /// Seconds from the first packet handed to a worker to the last one released.
+    pub elapsed_s: f64,
+    /// Millions of packets read a second.
+    pub mpps: f64,
+    /// Billions of bits read a second, of `bytes_read`.
+    pub gbps: f64,
+    /// Time from a batch's arrival at a worker to its release; absent where it was not measured.
+    pub latency_ns: Option<LatencyReport>,
+    /// What each worker did, in order.
+    pub workers: Vec<WorkerReport>,
+    /// How full each state object was at the end.
+    pub tables: Vec<TableReport>,
+    /// Counters of the NF (`Counter` state objects), by name, summed over shards.
+    pub counters: BTreeMap<String, u64>,
+    /// Operations that an NF got wrong and that were made harmless, such as an index past the end
+    /// of a `Vector`.
+    pub faults: u64,
+    /// Lines of the NF's log that were not printed because of its rate limit.
+    pub logs_suppressed: u64,
+    /// Throughput over the run, for the chart. May be empty in a short run.
+    pub samples: Vec<Sample>,
+    /// What the operator should know though the run went on, one sentence each.
+    pub warnings: Vec<String>,
+    /// What kept the run from being complete.
+    pub errors: Vec<ReportedError>,
+}
+
+/// One port's packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortReport {
+    /// The port's name in the NF.
+    pub name: String,
+    /// Packets read from it.
+    pub packets_read: u64,
+    /// Bytes read from it.
+    pub bytes_read: u64,
+    /// Packets that left through it.
+    pub packets_out: u64,
+    /// Bytes that left through it.
+    pub bytes_out: u64,
+}
+
+/// Percentiles of the time a packet spent inside, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyReport {
+    /// Half of the packets took at most this long.
+    pub p50: u64,
+    /// Nine in ten.
+    pub p90: u64,
+    /// 99 in a hundred.
+    pub p99: u64,
+    /// 999 in a thousand.
+    pub p99_9: u64,
+    /// The slowest one.
+    pub max: u64,
+}
+
+/// One worker's part in the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerReport {
+    /// Packets it handled.
+    pub packets: u64,
+    /// Its share of all packets, 0 to 1.
+    pub share: f64,
+    /// The part of the run in which it had packets to handle, 0 to 1.
+    pub busy: f64,
+}
+
+/// One state object at the end of the run, summed over shards.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableReport {
+    /// The field's name in the NF, or the name of the packet set's struct.
+    pub name: String,
+    /// Entries in use.
+    pub used: u64,
+    /// Entries there is room for.
+    pub capacity: u64,
+    /// Memory the object occupies, used or not.
+    pub bytes: u64,
+}
+
+/// Throughput in the interval that ends at `t_s`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds since the start of the run.
+    pub t_s: f64,
+    /// Millions of packets a second since the sample before.
+    pub mpps: f64,
+}
+
+/// What kind of failure ended a run early; decides the program's exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorKind {
+    /// An input could not be opened, ended inside a packet, or is not a capture.
+    Input,
+    /// An input holds packets of a link type that is not supported.
+    LinkType,
+    /// An output could not be written.
+    Output,
+    /// A command given with `--control` was refused by the NF.
+    Control,
+}
+
+/// One failure, in words for a person and a kind for a script.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportedError {
+    /// What kind of failure it was.
+    pub kind: ErrorKind,
+    /// What was wrong, where, and what to do instead.
+    pub message: String,
+}
+
+impl RunReport {
+    /// An empty, complete report of a run of `nf`, to be filled in.
+    pub fn new(nf: &str) -> RunReport {
+        RunReport {
+            version: REPORT_VERSION,
+            nf: nf.to_string(),
+            strategy: String::new(),
+            strategy_why: String::new(),
+            complete: true,
+            packets_read: 0,
+            bytes_read: 0,
+            packets_out: 0,
+            bytes_out: 0,
+            packets_emitted: 0,
+            packets_dropped: 0,
+            drops: BTreeMap::new(),
+            ports: Vec::new(),
+            elapsed_s: 0.0,
+            mpps: 0.0,
+            gbps: 0.0,
+            latency_ns: None,
+            workers: Vec::new(),
+            tables: Vec::new(),
+            counters: BTreeMap::new(),
+            faults: 0,
+            logs_suppressed: 0,
+            samples: Vec::new(),
+            warnings: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// Counts `packets` dropped for the reason `word`.
+    pub fn count_drop(&mut self, word: &str, packets: u64) {
+        if packets > 0 {
+            *self.drops.entry(word.to_string()).or_default() += packets;
+            self.packets_dropped += packets;
+        }
+    }
+
+    /// Notes a failure: the report is no longer complete.
+    pub fn fail(&mut self, kind: ErrorKind, message: impl Into<String>) {
+        self.complete = false;
+        let message = message.into();
+        self.errors.push(ReportedError { kind, message });
+    }
+
+    /// Sets the duration, and everything that follows from it and from the counts: rates and the
+    /// workers' shares. Call it last.
+    pub fn finish(&mut self, elapsed: Duration) {
+        self.elapsed_s = elapsed.as_secs_f64();
+        self.mpps = ratio(self.packets_read as f64 / 1e6, self.elapsed_s);
+        self.gbps = ratio(self.bytes_read as f64 * 8.0 / 1e9, self.elapsed_s);
+        let handled: u64 = self.workers.iter().map(|worker| worker.packets).sum();
+        for worker in &mut self.workers {
+            worker.share = ratio(worker.packets as f64, handled as f64);
+        }
+    }
+}
+
+/// `part / whole`, and 0 for an empty whole: a report never holds NaN, which JSON cannot.
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_follow_from_counts_and_duration() {
+        let mut report = RunReport::new("nop");
+        report.packets_read = 3_000_000;
+        report.bytes_read = 300_000_000;
+        report.workers = vec![
+            WorkerReport {
+                packets: 1_000_000,
+                ..WorkerReport::default()
+            },
+            WorkerReport {
+                packets: 2_000_000,
+                ..WorkerReport::default()
+            },
+        ];
+        report.finish(Duration::from_millis(1500));
+        assert_eq!(report.mpps, 2.0);
+        assert!((report.gbps - 1.6).abs() < 1e-9);
+        assert!((report.workers[1].share - 2.0 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn an_empty_run_has_no_rate() {
+        let mut report = RunReport::new("nop");
+        report.workers = vec![WorkerReport::default()];
+        report.finish(Duration::ZERO);
+        assert_eq!(
+            (report.mpps, report.gbps, report.workers[0].share),
+            (0.0, 0.0, 0.0)
+        );
+    }
+
+    #[test]
+    fn drops_add_up() {
+        let mut report = RunReport::new("nop");
+        report.count_drop("over-quota", 2);
+        report.count_drop("no-packet-set", 1);
+        report.count_drop("over-quota", 3);
+        report.count_drop("never", 0);
+        assert_eq!(report.packets_dropped, 6);
+        assert_eq!(report.drops.len(), 2);
+        assert_eq!(report.drops["over-quota"], 5);
+    }
+
+    #[test]
+    fn a_failure_makes_the_report_incomplete() {
+        let mut report = RunReport::new("nop");
+        report.fail(ErrorKind::LinkType, "lan.pcap: link type 105");
+        assert!(!report.complete);
+        assert_eq!(report.errors[0].kind, ErrorKind::LinkType);
+    }
+}

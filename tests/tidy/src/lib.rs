@@ -1,0 +1,1 @@
+//! Keeps the house tidy. (Rules follow.)
