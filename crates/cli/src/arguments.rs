@@ -1,0 +1,222 @@
+//! The command line: every subcommand and option, with the help that `--help`, the man pages and
+//! the completions show.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// What a script can rely on; shown at the end of `--help` and in the man page.
+const EXIT_CODES: &str = "\
+Exit codes:
+   0  done
+   2  the command line is wrong
+   3  a setting, configuration file or control command is wrong
+   4  an input cannot be read, ends early or is not a capture
+   5  an input's link type is not supported
+   6  an output cannot be written
+   7  there is no such network function
+  70  a fault in Anabranch itself";
+
+/// Runs network functions, written once as sequential code, on one core or many.
+#[derive(Debug, Parser)]
+#[command(name = "anabranch", version, about, after_help = EXIT_CODES)]
+#[command(
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a network function over captures, traces in memory or generated traffic.
+    Run(RunArguments),
+    /// List the network functions, or describe one: settings, drop reasons, commands.
+    Nfs(NfsArguments),
+    /// Print every call path of a network function.
+    Paths(PathsArguments),
+    /// Generate traffic and write it to a capture.
+    Traffic(TrafficArguments),
+    /// Measure network functions against the same job written by hand.
+    Bench(BenchArguments),
+    /// Write a crate with one network function, its test and a program that runs it.
+    New(NewArguments),
+    /// Print completions for a shell, to be sourced or saved where the shell looks for them.
+    Completions(CompletionsArguments),
+    /// Print the manual page, of the program or of one subcommand, or write all of them.
+    Man(ManArguments),
+}
+
+/// `anabranch run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Sources:  FILE or pcap:FILE   a capture (pcap or pcapng)
+          mem:FILE?loop=N     a capture held in memory, N times over
+          gen:KEY=VALUE,...   generated traffic, see `anabranch traffic --help`
+Sinks:    FILE or pcap:FILE   a capture
+          null                nothing; counted only
+
+Example:  anabranch run nat --in lan=lan.pcap --in wan=wan.pcap --out wan=translated.pcap")]
+pub(crate) struct RunArguments {
+    /// The network function, as `anabranch nfs` lists it.
+    pub(crate) nf: String,
+    /// What a port receives; once a port.
+    #[arg(long = "in", value_name = "PORT=SOURCE")]
+    pub(crate) inputs: Vec<String>,
+    /// Where what leaves a port goes; a port without one is counted only.
+    #[arg(long = "out", value_name = "PORT=SINK")]
+    pub(crate) outputs: Vec<String>,
+    /// Change a setting; wins over the configuration file.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) settings: Vec<String>,
+    /// Read settings from a TOML file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Workers, one a core; `all` takes every core.
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) workers: Workers,
+    /// Seed of everything random: two runs with the same seed are the same.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Give the network function a command at a time of the capture, as in
+    /// "at=1.5s add-backend address=10.0.0.1".
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) control: Vec<String>,
+    /// Write the report as JSON; `-` is standard output, which then holds nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write the report as an HTML page with charts.
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+/// `anabranch nfs`.
+#[derive(Debug, Args)]
+pub(crate) struct NfsArguments {
+    /// The network function to describe.
+    pub(crate) nf: Option<String>,
+}
+
+/// `anabranch paths`.
+#[derive(Debug, Args)]
+pub(crate) struct PathsArguments {
+    /// The network function.
+    pub(crate) nf: String,
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `anabranch traffic`.
+#[derive(Debug, Args)]
+pub(crate) struct TrafficArguments {
+    /// The traffic, as KEY=VALUE,KEY=VALUE…
+    pub(crate) traffic: String,
+    /// The capture to write.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+}
+
+/// `anabranch bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    /// The network functions to measure; all of them when none is named.
+    pub(crate) nfs: Vec<String>,
+    /// Numbers of flows, one measurement each.
+    #[arg(long, value_name = "N,N", value_delimiter = ',')]
+    #[arg(default_values_t = [1_000, 65_536, 1_000_000])]
+    pub(crate) flows: Vec<u64>,
+    /// Numbers of workers, one measurement each.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [1])]
+    pub(crate) workers: Vec<usize>,
+    /// Write the results as JSON; `-` is standard output, which then holds nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// `anabranch new`.
+#[derive(Debug, Args)]
+pub(crate) struct NewArguments {
+    /// Name of the crate and of its network function; a directory of that name is made.
+    pub(crate) name: String,
+    /// The Anabranch checkout the crate is to build on.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) anabranch: Option<PathBuf>,
+}
+
+/// `anabranch completions`.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArguments {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// `anabranch man`.
+#[derive(Debug, Args)]
+pub(crate) struct ManArguments {
+    /// The subcommand to describe instead of the program.
+    pub(crate) subcommand: Option<String>,
+    /// Write the pages of the program and of every subcommand into a directory.
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "subcommand")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// A number of workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Workers {
+    /// One a core.
+    All,
+    /// That many, at least one.
+    Count(usize),
+}
+
+/// Workers that can be asked for; far above the cores of any machine, far below what a typing
+/// error asks for.
+const MAX_WORKERS: usize = 1024;
+
+impl std::str::FromStr for Workers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Workers, String> {
+        match text.parse() {
+            _ if text == "all" => Ok(Workers::All),
+            Ok(count) if (1..=MAX_WORKERS).contains(&count) => Ok(Workers::Count(count)),
+            _ => Err(format!("write a number from 1 to {MAX_WORKERS}, or `all`")),
+        }
+    }
+}
+
+impl Workers {
+    /// The number of workers on this machine.
+    pub(crate) fn count(self) -> usize {
+        match self {
+            Workers::Count(count) => count,
+            Workers::All => std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn workers_are_a_sensible_number_or_all() {
+        assert_eq!("all".parse(), Ok(Workers::All));
+        assert_eq!("2".parse(), Ok(Workers::Count(2)));
+        for wrong in ["0", "-1", "1025", "two", ""] {
+            assert!(wrong.parse::<Workers>().is_err(), "{wrong}");
+        }
+        assert!(Workers::All.count() >= 1);
+    }
+}

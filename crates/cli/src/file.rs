@@ -1,0 +1,111 @@
+//! Files that appear whole or not at all.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// Writes `text` to `path`: first as `path.part` beside it, renamed when it is complete, so that
+/// nothing half-written ever stands under the final name.
+///
+/// # Errors
+/// [`Error::Output`] when the file cannot be created, written or renamed; no `.part` is left.
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
+    let part = part_of(path);
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
+    written.map_err(|cause| {
+        // The failure to report is the first one; there may be no `.part` to remove.
+        let _ = fs::remove_file(&part);
+        Error::output(path, &cause)
+    })
+}
+
+/// Checks before long work that `path` can be written at its end.
+///
+/// # Errors
+/// [`Error::Output`], as [`write_whole`] would give later.
+pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
+    let part = part_of(path);
+    if path.is_dir() {
+        return Err(Error::output(
+            path,
+            &io::Error::from(io::ErrorKind::IsADirectory),
+        ));
+    }
+    fs::File::create(&part)
+        .and_then(|_| fs::remove_file(&part))
+        .map_err(|cause| Error::output(path, &cause))
+}
+
+/// Prints `text` on standard output. A reader that has gone away (`| head`) is no failure.
+///
+/// # Errors
+/// [`Error::Output`] when standard output cannot be written.
+pub(crate) fn print(text: &str) -> Result<(), Error> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|cause| Error::output(Path::new("standard output"), &cause)),
+    }
+}
+
+/// Where a document goes: `-` is standard output, anything else a file.
+///
+/// # Errors
+/// As [`print`] and [`write_whole`].
+pub(crate) fn deliver(path: &Path, text: &str) -> Result<(), Error> {
+    if is_standard_output(path) {
+        print(text)
+    } else {
+        write_whole(path, text)
+    }
+}
+
+/// Whether `path` is `-`.
+pub(crate) fn is_standard_output(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+fn part_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_appears_whole_and_leaves_no_part() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("report.json");
+        check_writable(&path).unwrap();
+        assert!(!path.exists());
+        write_whole(&path, "{}").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_missing_directory_is_an_output_error() {
+        let path = Path::new("/nonexistent/report.json");
+        for result in [check_writable(path), write_whole(path, "{}")] {
+            let error = result.unwrap_err();
+            assert!(matches!(error, Error::Output(_)));
+            assert!(
+                error.to_string().contains("/nonexistent/report.json"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_directory_is_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(check_writable(directory.path()).is_err());
+        assert!(write_whole(directory.path(), "{}").is_err());
+        assert!(directory.path().is_dir());
+    }
+}

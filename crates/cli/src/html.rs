@@ -1,0 +1,209 @@
+//! A run's report as one HTML page that needs nothing but itself: no script, no font, no image
+//! from elsewhere; light or dark as the reader's system is.
+
+mod chart;
+mod svg;
+
+use anabranch_runtime::report::RunReport;
+
+use crate::figures::{bytes, percent, rate, ratio, seconds, thousands};
+use svg::escape;
+
+const STYLE: &str = include_str!("html/style.css");
+
+/// The page as a document.
+pub(crate) fn render(report: &RunReport) -> String {
+    let title = format!("anabranch: {}", report.nf);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         {}{}{}<div class=\"charts\">\n{}{}</div>\n</main>\n</body>\n</html>\n",
+        escape(&title),
+        header(report),
+        remarks(report),
+        headline_figures(report),
+        charts(report),
+        tables(report),
+    )
+}
+
+fn header(report: &RunReport) -> String {
+    let workers = match report.workers.len() {
+        1 => "1 worker".to_string(),
+        count => format!("{count} workers"),
+    };
+    format!(
+        "<header>\n<p class=\"brand\">anabranch <span>run report</span></p>\n<h1>{}</h1>\n\
+         <p class=\"strategy\"><b>{}</b> on {workers}: {}</p>\n</header>\n",
+        escape(&report.nf),
+        escape(&report.strategy),
+        escape(&report.strategy_why),
+    )
+}
+
+/// Errors first, then warnings.
+fn remarks(report: &RunReport) -> String {
+    let errors = report.errors.iter().map(|error| {
+        let message = escape(&error.message);
+        format!("<p class=\"remark error\">{message}; the figures are those of what was read</p>\n")
+    });
+    let warnings = report
+        .warnings
+        .iter()
+        .map(|warning| format!("<p class=\"remark\">{}</p>\n", escape(warning)));
+    errors.chain(warnings).collect()
+}
+
+fn headline_figures(report: &RunReport) -> String {
+    let dropped = percent(ratio(report.packets_dropped, report.packets_read));
+    let figures = [
+        (
+            rate(report.mpps),
+            "Mpps",
+            format!("in {}", seconds(report.elapsed_s)),
+        ),
+        (
+            rate(report.gbps),
+            "Gbps",
+            format!("{} read", bytes(report.bytes_read)),
+        ),
+        (
+            thousands(report.packets_read),
+            "packets read",
+            format!("{} out", thousands(report.packets_out)),
+        ),
+        (
+            thousands(report.packets_dropped),
+            "dropped",
+            format!("{dropped} of those read"),
+        ),
+    ];
+    let cards: String = figures
+        .iter()
+        .map(|(figure, unit, note)| {
+            format!("<div><b>{figure}</b> <span>{unit}</span><small>{note}</small></div>\n")
+        })
+        .collect();
+    format!("<section class=\"figures\">\n{cards}</section>\n")
+}
+
+fn charts(report: &RunReport) -> String {
+    let latency = report.latency_ns.as_ref().and_then(chart::latency);
+    let charts = [
+        (
+            "Throughput",
+            "Mpps over time",
+            chart::throughput(&report.samples),
+        ),
+        (
+            "Latency",
+            "arrival at a worker to release, logarithmic",
+            latency,
+        ),
+        (
+            "Workers",
+            "share of the packets; the mark is an equal share",
+            chart::workers(report),
+        ),
+        ("Dropped packets", "by reason", chart::drops(report)),
+        ("State", "entries in use at the end", chart::state(report)),
+    ];
+    charts
+        .into_iter()
+        .filter_map(|(title, note, chart)| Some((title, note, chart?)))
+        .map(|(title, note, chart)| {
+            format!("<section class=\"panel\">\n<h2>{title} <span>{note}</span></h2>\n{chart}\n</section>\n")
+        })
+        .collect()
+}
+
+fn tables(report: &RunReport) -> String {
+    let ports = report.ports.iter().map(|port| {
+        vec![
+            port.name.clone(),
+            thousands(port.packets_read),
+            bytes(port.bytes_read),
+            thousands(port.packets_out),
+            bytes(port.bytes_out),
+        ]
+    });
+    let state = report.tables.iter().map(|object| {
+        vec![
+            object.name.clone(),
+            thousands(object.used),
+            thousands(object.capacity),
+            bytes(object.bytes),
+        ]
+    });
+    let counters = report
+        .counters
+        .iter()
+        .map(|(name, value)| vec![name.clone(), thousands(*value)]);
+    let headings = ["port", "packets in", "bytes in", "packets out", "bytes out"];
+    table(&headings, ports.collect())
+        + &table(&["state", "used", "capacity", "memory"], state.collect())
+        + &table(&["counter", "value"], counters.collect())
+}
+
+/// A table whose first column holds words and whose others hold figures; nothing without rows.
+fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let head: String = headings
+        .iter()
+        .map(|heading| format!("<th>{heading}</th>"))
+        .collect();
+    let body: String = rows
+        .iter()
+        .map(|row| {
+            let cells: String = row
+                .iter()
+                .map(|cell| format!("<td>{}</td>", escape(cell)))
+                .collect();
+            format!("<tr>{cells}</tr>\n")
+        })
+        .collect();
+    format!("<section class=\"panel\"><table>\n<tr>{head}</tr>\n{body}</table></section>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_needs_nothing_but_itself() {
+        let page = render(&crate::summary::example());
+        for outside in [
+            "http:", "https:", "src=", "href=", "url(", "@import", "<script",
+        ] {
+            assert!(!page.contains(outside), "{outside} in the page");
+        }
+        assert!(page.contains("prefers-color-scheme: dark"));
+        assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    }
+
+    #[test]
+    fn every_element_is_closed() {
+        let page = render(&crate::summary::example());
+        for element in [
+            "section", "div", "svg", "table", "tr", "td", "main", "p", "span", "h2",
+        ] {
+            let opened = page.matches(&format!("<{element}>")).count()
+                + page.matches(&format!("<{element} ")).count();
+            assert_eq!(
+                opened,
+                page.matches(&format!("</{element}>")).count(),
+                "{element}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_empty_report_is_a_page_too() {
+        let page = render(&RunReport::new("nop"));
+        assert!(page.contains("<h1>nop</h1>") && page.ends_with("</html>\n"));
+    }
+}

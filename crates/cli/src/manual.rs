@@ -1,0 +1,76 @@
+//! `completions` and `man`: what the shell and `man` know of the program, from the same source as
+//! `--help`.
+
+use std::path::Path;
+
+use clap::{Command, CommandFactory};
+
+use crate::arguments::{Arguments, CompletionsArguments, ManArguments};
+use crate::error::Error;
+use crate::file::{print, write_whole};
+
+/// Prints the completions for a shell.
+///
+/// # Errors
+/// [`Error::Output`] when standard output cannot be written.
+pub(crate) fn completions(program: &str, arguments: &CompletionsArguments) -> Result<(), Error> {
+    let mut script = Vec::new();
+    let mut command = Arguments::command().name(leaked(program));
+    clap_complete::generate(arguments.shell, &mut command, program, &mut script);
+    print(&String::from_utf8_lossy(&script))
+}
+
+/// Prints a manual page, or writes all of them into a directory.
+///
+/// # Errors
+/// [`Error::Usage`] for an unknown subcommand, [`Error::Output`].
+pub(crate) fn man(program: &str, arguments: &ManArguments) -> Result<(), Error> {
+    let mut command = Arguments::command().name(leaked(program));
+    command.build();
+    match (&arguments.out, &arguments.subcommand) {
+        (Some(directory), _) => write_all(&command, directory),
+        (None, None) => print(&page(&command)?),
+        (None, Some(name)) => match command.find_subcommand(name) {
+            Some(subcommand) => print(&page(&titled(&command, subcommand))?),
+            None => Err(Error::Usage(format!(
+                "there is no subcommand `{name}`: see `{program} --help`"
+            ))),
+        },
+    }
+}
+
+fn write_all(command: &Command, directory: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(directory).map_err(|cause| Error::output(directory, &cause))?;
+    let subcommands = command
+        .get_subcommands()
+        .filter(|one| one.get_name() != "help");
+    for one in subcommands
+        .map(|one| titled(command, one))
+        .chain([command.clone()])
+    {
+        write_whole(
+            &directory.join(format!("{}.1", one.get_name())),
+            &page(&one)?,
+        )?;
+    }
+    Ok(())
+}
+
+/// The subcommand under the name of its page, `anabranch-run`.
+fn titled(command: &Command, subcommand: &Command) -> Command {
+    let name = format!("{}-{}", command.get_name(), subcommand.get_name());
+    subcommand.clone().name(leaked(&name))
+}
+
+fn page(command: &Command) -> Result<String, Error> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command.clone())
+        .render(&mut page)
+        .map_err(|cause| Error::Internal(format!("the manual page cannot be made: {cause}")))?;
+    Ok(String::from_utf8_lossy(&page).into_owned())
+}
+
+/// `clap` wants names that live for ever; a program makes at most ten of them.
+fn leaked(name: &str) -> &'static str {
+    Box::leak(name.to_string().into_boxed_str())
+}

@@ -1,0 +1,210 @@
+//! What the operator sets: the configuration file, `--set` over it, and timed `--control` commands.
+
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use crate::error::Error;
+
+/// Settings from `config` (when there is one) with each `KEY=VALUE` of `set` over them.
+///
+/// A value is read as TOML where it is TOML (`5`, `true`, `[1, 2]`) and as text otherwise, so that
+/// `address=10.0.0.1` needs no quotes; a key with dots (`limits.per_host`) reaches into a table.
+/// Whether the NF knows the keys and accepts the values is for the NF to say.
+///
+/// # Errors
+/// [`Error::Settings`], naming the file and line, or the option.
+pub(crate) fn settings(config: Option<&Path>, set: &[String]) -> Result<Table, Error> {
+    let mut table = match config {
+        Some(path) => read(path)?,
+        None => Table::new(),
+    };
+    for assignment in set {
+        assign(&mut table, assignment)?;
+    }
+    Ok(table)
+}
+
+fn read(path: &Path) -> Result<Table, Error> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|cause| Error::Settings(format!("{}: cannot be read: {cause}", path.display())))?;
+    text.parse()
+        .map_err(|cause| Error::Settings(format!("{}: {cause}", path.display())))
+}
+
+fn assign(table: &mut Table, assignment: &str) -> Result<(), Error> {
+    let Some((key, value)) = assignment.split_once('=') else {
+        return Err(Error::Settings(format!(
+            "--set {assignment}: write KEY=VALUE, as in --set timeout_s=60"
+        )));
+    };
+    let mut names: Vec<&str> = key.split('.').map(str::trim).collect();
+    let last = names.pop().unwrap_or_default();
+    if last.is_empty() || names.iter().any(|name| name.is_empty()) {
+        return Err(Error::Settings(format!(
+            "--set {assignment}: the key is missing before `=`"
+        )));
+    }
+    let mut inner = table;
+    for name in names {
+        let entry = inner.entry(name).or_insert(Value::Table(Table::new()));
+        inner = entry.as_table_mut().ok_or_else(|| {
+            Error::Settings(format!("--set {assignment}: `{name}` is not a table"))
+        })?;
+    }
+    inner.insert(last.to_string(), value_of(value.trim()));
+    Ok(())
+}
+
+fn value_of(text: &str) -> Value {
+    let parsed = format!("value = {text}").parse::<Table>();
+    match parsed.map(|mut table| (table.remove("value"), table.is_empty())) {
+        Ok((Some(value), true)) => value,
+        _ => Value::String(text.to_string()),
+    }
+}
+
+/// A command for the NF and when it is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Nanoseconds after the first packet's arrival.
+    pub at_ns: u64,
+    /// The command, as in `add-backend address=10.0.0.1`.
+    pub command: String,
+}
+
+/// Reads `at=TIME COMMAND`; without `at=`, the command is given before the first packet.
+///
+/// # Errors
+/// [`Error::Settings`] for a time or a command that is missing or wrong.
+pub(crate) fn control(text: &str) -> Result<Control, Error> {
+    let wrong = |what: &str| {
+        Error::Settings(format!(
+            "--control \"{text}\": {what}; write for example \"at=1.5s add-backend \
+             address=10.0.0.1\""
+        ))
+    };
+    let (at_ns, command) = match text.trim().strip_prefix("at=") {
+        None => (0, text.trim()),
+        Some(rest) => {
+            let (time, command) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+            let at_ns = duration_ns(time).ok_or_else(|| wrong(&format!("`{time}` is no time")))?;
+            (at_ns, command.trim())
+        }
+    };
+    if command.is_empty() {
+        return Err(wrong("the command is missing"));
+    }
+    let command = command.to_string();
+    Ok(Control { at_ns, command })
+}
+
+/// A time as in `1.5s`, `200ms`, `10us`, `3ns`, `2m`; `None` when it is not one or is too long to
+/// count in nanoseconds.
+fn duration_ns(text: &str) -> Option<u64> {
+    let digits = text.find(|letter: char| !(letter.is_ascii_digit() || letter == '.'))?;
+    let (number, unit) = text.split_at(digits);
+    let ns_per_unit = match unit {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "m" => 60e9,
+        _ => return None,
+    };
+    let ns = number.parse::<f64>().ok()? * ns_per_unit;
+    (ns < u64::MAX as f64).then_some(ns.round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(assignments: &[&str]) -> Result<Table, Error> {
+        let assignments: Vec<String> = assignments.iter().map(|text| text.to_string()).collect();
+        settings(None, &assignments)
+    }
+
+    #[test]
+    fn values_are_toml_or_text() {
+        let table = set(&[
+            "n=1_000",
+            "on=true",
+            "address=10.0.0.1",
+            "list=[1, 2]",
+            "t.u=x",
+        ])
+        .unwrap();
+        assert_eq!(table["n"], Value::Integer(1000));
+        assert_eq!(table["on"], Value::Boolean(true));
+        assert_eq!(table["address"], Value::String("10.0.0.1".to_string()));
+        assert_eq!(table["list"].as_array().unwrap().len(), 2);
+        assert_eq!(table["t"]["u"], Value::String("x".to_string()));
+        let injected = set(&["n=1\nm = 2"]).unwrap();
+        assert_eq!(injected.len(), 1);
+    }
+
+    #[test]
+    fn set_wins_over_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nat.toml");
+        std::fs::write(&path, "a = 1\nb = 2\n").unwrap();
+        let table = settings(Some(&path), &["b=3".to_string()]).unwrap();
+        assert_eq!((&table["a"], &table["b"]), (&1.into(), &3.into()));
+    }
+
+    #[test]
+    fn mistakes_name_their_place() {
+        for (assignment, said) in [("a", "KEY=VALUE"), ("=1", "key"), ("a..b=1", "key")] {
+            let error = set(&[assignment]).unwrap_err();
+            assert!(matches!(error, Error::Settings(_)));
+            assert!(error.to_string().contains(said), "{error}");
+        }
+        let error = set(&["a=1", "a.b=1"]).unwrap_err();
+        assert!(error.to_string().contains("`a` is not a table"), "{error}");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nat.toml");
+        assert!(
+            settings(Some(&path), &[])
+                .unwrap_err()
+                .to_string()
+                .contains("nat.toml")
+        );
+        std::fs::write(&path, "a = 1\nb = = 2\n").unwrap();
+        let error = settings(Some(&path), &[]).unwrap_err().to_string();
+        assert!(
+            error.contains("nat.toml") && error.contains("line 2"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn commands_have_a_time() {
+        let parsed = control("at=1.5s add-backend address=10.0.0.1").unwrap();
+        assert_eq!(parsed.at_ns, 1_500_000_000);
+        assert_eq!(parsed.command, "add-backend address=10.0.0.1");
+        assert_eq!(control("flush").unwrap().at_ns, 0);
+        for wrong in [
+            "",
+            "at=1.5s",
+            "at=soon flush",
+            "at=5 flush",
+            "at=99999999999999m flush",
+        ] {
+            assert!(matches!(control(wrong), Err(Error::Settings(_))), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        for (text, ns) in [
+            ("3ns", 3),
+            ("10us", 10_000),
+            ("200ms", 200_000_000),
+            ("2m", 120_000_000_000),
+        ] {
+            assert_eq!(duration_ns(text), Some(ns));
+        }
+        assert_eq!(duration_ns("1.2.3s"), None);
+    }
+}

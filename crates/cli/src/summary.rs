@@ -1,0 +1,317 @@
+//! A run's report as tables on a terminal of 80 columns.
+
+use anabranch_runtime::report::RunReport;
+
+use crate::figures::{bytes, nanoseconds, percent, rate, ratio, seconds, thousands};
+use crate::table::{COLUMNS, Table, wrap};
+
+/// The whole report as text, one table a subject, a blank line between two.
+pub(crate) fn render(report: &RunReport) -> String {
+    let tables = [
+        totals(report),
+        latency(report),
+        ports(report),
+        workers(report),
+        drops(report),
+        state(report),
+        counters(report),
+    ];
+    let mut text = headline(report);
+    for table in tables.iter().filter(|table| !table.is_empty()) {
+        text.push('\n');
+        text.push_str(&table.render());
+    }
+    text.push_str(&remarks(report));
+    text
+}
+
+/// The NF, on how many workers, by which strategy, and why.
+pub(crate) fn headline(report: &RunReport) -> String {
+    let workers = match report.workers.len() {
+        1 => "1 worker".to_string(),
+        count => format!("{count} workers"),
+    };
+    let mut line = format!("{} on {workers}", report.nf);
+    for part in [&report.strategy, &report.strategy_why] {
+        if !part.is_empty() {
+            line.push_str(if line.contains(", ") { ": " } else { ", " });
+            line.push_str(part);
+        }
+    }
+    wrap(&line, COLUMNS, 4) + "\n"
+}
+
+fn totals(report: &RunReport) -> Table {
+    let mut table = Table::new(&["", ">", ">", ""]);
+    table.row([
+        "packets read".to_string(),
+        thousands(report.packets_read),
+        bytes(report.bytes_read),
+        incomplete(report),
+    ]);
+    table.row([
+        "packets out".to_string(),
+        thousands(report.packets_out),
+        bytes(report.bytes_out),
+        emitted(report),
+    ]);
+    table.row([
+        "dropped".to_string(),
+        thousands(report.packets_dropped),
+        percent(ratio(report.packets_dropped, report.packets_read)),
+    ]);
+    table.row([
+        "rate".to_string(),
+        format!("{} Mpps", rate(report.mpps)),
+        format!("{} Gbps", rate(report.gbps)),
+        format!("in {}", seconds(report.elapsed_s)),
+    ]);
+    table
+}
+
+fn incomplete(report: &RunReport) -> String {
+    let note = if report.complete {
+        ""
+    } else {
+        "until the error below"
+    };
+    note.to_string()
+}
+
+fn emitted(report: &RunReport) -> String {
+    match report.packets_emitted {
+        0 => String::new(),
+        count => format!("{} made by the NF itself", thousands(count)),
+    }
+}
+
+fn latency(report: &RunReport) -> Table {
+    let mut table = Table::new(&["latency", ">p50", ">p90", ">p99", ">p99.9", ">max"]);
+    if let Some(latency) = &report.latency_ns {
+        table.row([
+            String::new(),
+            nanoseconds(latency.p50),
+            nanoseconds(latency.p90),
+            nanoseconds(latency.p99),
+            nanoseconds(latency.p99_9),
+            nanoseconds(latency.max),
+        ]);
+    }
+    table
+}
+
+fn ports(report: &RunReport) -> Table {
+    let mut table = Table::new(&[
+        "port",
+        ">packets in",
+        ">bytes in",
+        ">packets out",
+        ">bytes out",
+    ]);
+    for port in &report.ports {
+        table.row([
+            port.name.clone(),
+            thousands(port.packets_read),
+            bytes(port.bytes_read),
+            thousands(port.packets_out),
+            bytes(port.bytes_out),
+        ]);
+    }
+    table
+}
+
+fn workers(report: &RunReport) -> Table {
+    let mut table = Table::new(&["worker", ">packets", ">share", ">busy"]);
+    for (index, worker) in report.workers.iter().enumerate() {
+        table.row([
+            index.to_string(),
+            thousands(worker.packets),
+            percent(worker.share),
+            percent(worker.busy),
+        ]);
+    }
+    table
+}
+
+fn drops(report: &RunReport) -> Table {
+    let mut table = Table::new(&["dropped because", ">packets", ">of all read"]);
+    for (reason, count) in by_count(report) {
+        table.row([
+            reason.to_string(),
+            thousands(count),
+            percent(ratio(count, report.packets_read)),
+        ]);
+    }
+    table
+}
+
+/// The drop reasons with their counts, the most frequent first.
+pub(crate) fn by_count(report: &RunReport) -> Vec<(&str, u64)> {
+    let mut drops: Vec<(&str, u64)> = report
+        .drops
+        .iter()
+        .map(|(reason, count)| (reason.as_str(), *count))
+        .collect();
+    drops.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    drops
+}
+
+fn state(report: &RunReport) -> Table {
+    let mut table = Table::new(&[
+        "state",
+        ">used",
+        ">capacity",
+        ">full",
+        ">memory",
+        ">per entry",
+    ]);
+    for object in &report.tables {
+        table.row([
+            object.name.clone(),
+            thousands(object.used),
+            thousands(object.capacity),
+            percent(ratio(object.used, object.capacity)),
+            bytes(object.bytes),
+            object
+                .bytes
+                .checked_div(object.capacity)
+                .map_or(String::new(), |each| format!("{each} B")),
+        ]);
+    }
+    table
+}
+
+fn counters(report: &RunReport) -> Table {
+    let mut table = Table::new(&["counter", ">value"]);
+    for (name, value) in &report.counters {
+        table.row([name.clone(), thousands(*value)]);
+    }
+    table
+}
+
+/// Warnings, and what was suppressed or made harmless; errors are printed by the program itself.
+fn remarks(report: &RunReport) -> String {
+    let mut remarks = report.warnings.clone();
+    if report.faults > 0 {
+        remarks.push(format!(
+            "{} operations on state were wrong (an index past the end) and were made harmless",
+            thousands(report.faults)
+        ));
+    }
+    if report.logs_suppressed > 0 {
+        remarks.push(format!(
+            "{} lines of the NF's log were not printed (at most 10 a second per place)",
+            thousands(report.logs_suppressed)
+        ));
+    }
+    remarks
+        .iter()
+        .map(|remark| format!("\n{}\n", wrap(&format!("warning: {remark}"), COLUMNS, 4)))
+        .collect()
+}
+
+/// A report with something in every field, for the tests of everything that shows one.
+#[cfg(test)]
+pub(crate) fn example() -> RunReport {
+    use anabranch_runtime::report::{
+        ErrorKind, LatencyReport, PortReport, Sample, TableReport, WorkerReport,
+    };
+    let mut report = RunReport::new("nat");
+    report.strategy = "serial".to_string();
+    report.strategy_why =
+        "one lock around the NF because `sessions` is shared (nat.rs:41)".to_string();
+    report.packets_read = 4_194_304;
+    report.bytes_read = 1_526_726_656;
+    report.packets_out = 4_187_112;
+    report.bytes_out = 1_524_108_768;
+    report.packets_emitted = 12;
+    report.count_drop("no-mapping", 5_119);
+    report.count_drop("bad-ipv4-checksum", 1_802);
+    report.count_drop("<script>alert(1)</script>", 283);
+    report.ports = ["lan", "wan"]
+        .iter()
+        .map(|name| PortReport {
+            name: name.to_string(),
+            packets_read: 2_097_152,
+            bytes_read: 763_363_328,
+            packets_out: 2_093_556,
+            bytes_out: 762_054_384,
+        })
+        .collect();
+    report.latency_ns = Some(LatencyReport {
+        p50: 2_140,
+        p90: 3_902,
+        p99: 9_755,
+        p99_9: 31_220,
+        max: 1_204_551,
+    });
+    report.workers = [1_310_720_u64, 1_048_576, 917_504, 917_504]
+        .map(|packets| WorkerReport {
+            packets,
+            share: 0.0,
+            busy: packets as f64 / 1_400_000.0,
+        })
+        .to_vec();
+    report.tables = vec![TableReport {
+        name: "sessions".to_string(),
+        used: 41_200,
+        capacity: 65_536,
+        bytes: 7_340_032,
+    }];
+    report.counters.insert("hairpinned".to_string(), 77);
+    report.logs_suppressed = 1_204;
+    report.samples = (1..=40)
+        .map(|i| Sample {
+            t_s: f64::from(i) * 0.05,
+            mpps: 2.1 + f64::from(i).sin() * 0.25,
+        })
+        .collect();
+    report
+        .warnings
+        .push("port `wan` has no output: what leaves there is counted only".to_string());
+    report.fail(ErrorKind::Input, "wan.pcap: ends inside packet 2097153");
+    report.finish(std::time::Duration::from_millis(2000));
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_shown_within_80_columns() {
+        let text = render(&example());
+        for part in [
+            "nat on 4 workers, serial: one lock around the NF",
+            "packets read  4,194,304    1.53 GB  until the error below",
+            "12 made by the NF itself",
+            "2.10 Mpps",
+            "9.76 µs",
+            "no-mapping",
+            "wan",
+            "31.2 %",
+            "41,200",
+            "112 B",
+            "hairpinned",
+            "warning: 1,204 lines",
+        ] {
+            assert!(text.contains(part), "{part:?} is missing in\n{text}");
+        }
+        for line in text.lines() {
+            assert!(line.chars().count() <= COLUMNS, "too wide: {line}");
+        }
+    }
+
+    #[test]
+    fn an_empty_report_has_no_empty_tables() {
+        let text = render(&RunReport::new("nop"));
+        assert!(!text.contains("dropped because") && !text.contains("worker  "));
+        assert!(text.contains("packets read"), "{text}");
+    }
+
+    #[test]
+    fn the_most_frequent_drop_comes_first() {
+        let report = example();
+        assert_eq!(by_count(&report)[0], ("no-mapping", 5_119));
+    }
+}
