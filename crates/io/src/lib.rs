@@ -1,1 +1,2 @@
-//! (being written)
+//! Packet input and output.
+pub mod capture;

@@ -1,0 +1,48 @@
+//! Names of link types.
+
+/// The name of a link type in the registry of the pcap format (draft-ietf-opsawg-pcaplinktype);
+/// "unknown" for the less common ones.
+pub fn link_type_name(number: u32) -> &'static str {
+    match number {
+        0 => "NULL, BSD loopback",
+        1 => "ETHERNET",
+        6 => "IEEE802_5, Token Ring",
+        7 => "ARCNET_BSD",
+        8 => "SLIP",
+        9 => "PPP",
+        10 => "FDDI",
+        50 => "PPP_HDLC",
+        51 => "PPP_ETHER",
+        100 => "ATM_RFC1483",
+        101 | 12 | 14 => "RAW, bare IP",
+        104 => "C_HDLC",
+        105 => "IEEE802_11",
+        107 => "FRELAY",
+        108 => "LOOP",
+        113 => "LINUX_SLL, cooked",
+        117 => "PFLOG",
+        119 => "IEEE802_11_PRISM",
+        127 => "IEEE802_11_RADIOTAP",
+        143 => "DOCSIS",
+        147..=162 => "USER, private use",
+        163 => "IEEE802_11_AVS",
+        187 => "BLUETOOTH_HCI_H4",
+        189 => "USB_LINUX",
+        192 => "PPI",
+        195 => "IEEE802_15_4_WITHFCS",
+        201 => "BLUETOOTH_HCI_H4_WITH_PHDR",
+        204 => "PPP_WITH_DIR",
+        220 => "USB_LINUX_MMAPPED",
+        227 => "CAN_SOCKETCAN",
+        228 => "IPV4, bare IPv4",
+        229 => "IPV6, bare IPv6",
+        230 => "IEEE802_15_4_NOFCS",
+        239 => "NFLOG",
+        249 => "USBPCAP",
+        252 => "WIRESHARK_UPPER_PDU",
+        253 => "NETLINK",
+        274 => "ETHERNET_MPACKET",
+        276 => "LINUX_SLL2, cooked",
+        _ => "unknown",
+    }
+}
