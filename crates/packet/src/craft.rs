@@ -1,0 +1,1 @@
+//! Packets built from nothing (written next).

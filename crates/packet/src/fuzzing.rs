@@ -1,0 +1,1 @@
+//! What the fuzz targets run (written next).

@@ -1,0 +1,488 @@
+//! Where the headers of a packet are: found once, then carried by value.
+
+use crate::Malformed;
+
+/// VLAN tags that are read before giving up.
+const MAX_TAGS: u8 = 4;
+/// IPv6 extension headers that are read before giving up.
+const MAX_EXTENSIONS: usize = 12;
+
+const ETHERNET_LEN: usize = 14;
+const IPV4_LEN: usize = 20;
+const IPV6_LEN: usize = 40;
+const TCP_LEN: usize = 20;
+const UDP_LEN: usize = 8;
+const ICMP_LEN: usize = 8;
+const ARP_LEN: usize = 28;
+
+/// Protocol numbers (IANA) that are looked into.
+pub(crate) mod protocol {
+    pub const HOP_BY_HOP: u8 = 0;
+    pub const ICMPV4: u8 = 1;
+    pub const TCP: u8 = 6;
+    pub const UDP: u8 = 17;
+    pub const ROUTING: u8 = 43;
+    pub const FRAGMENT: u8 = 44;
+    pub const AUTHENTICATION: u8 = 51;
+    pub const ICMPV6: u8 = 58;
+    pub const DESTINATION: u8 = 60;
+    pub const MOBILITY: u8 = 135;
+    pub const HIP: u8 = 139;
+    pub const SHIM6: u8 = 140;
+}
+
+/// Ethernet types that are looked into.
+pub(crate) mod ethertype {
+    pub const IPV4: u16 = 0x0800;
+    pub const ARP: u16 = 0x0806;
+    pub const VLAN: u16 = 0x8100;
+    pub const IPV6: u16 = 0x86dd;
+    pub const QINQ: u16 = 0x88a8;
+    /// Double tags before 802.1ad gave them a type of their own.
+    pub const QINQ_OLD: u16 = 0x9100;
+}
+
+const IPV4: u16 = 1;
+const IPV6: u16 = 1 << 1;
+const ARP: u16 = 1 << 2;
+const TCP: u16 = 1 << 3;
+const UDP: u16 = 1 << 4;
+const ICMPV4: u16 = 1 << 5;
+const ICMPV6: u16 = 1 << 6;
+const FRAGMENT: u16 = 1 << 7;
+const LATER_FRAGMENT: u16 = 1 << 8;
+const ROUTED: u16 = 1 << 9;
+const TAGS_SHIFT: u16 = 12;
+
+/// What a packet's headers are and where they lie: 16 bytes, passed by value.
+///
+/// Made by [`parse`]; the default is that of a packet of which nothing is understood. Offsets count
+/// from the Ethernet header. What was understood before something malformed is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    end: u32,
+    flags: u16,
+    l3: u16,
+    l4: u16,
+    payload: u16,
+    /// Where the transport checksum is that covers a pseudo header; 0: there is none.
+    checksum: u16,
+    protocol: u8,
+    malformed: Option<Malformed>,
+}
+
+/// Finds the headers in the captured `bytes` of a packet that had `wire_len` bytes on the wire.
+///
+/// Lengths are held against `wire_len`, headers against what was captured: where only payload was
+/// cut off, nothing is malformed. Bytes after the IP packet are Ethernet padding.
+#[inline(always)]
+pub fn parse(bytes: &[u8], wire_len: u32) -> Layout {
+    match parse_common(bytes, wire_len) {
+        Some(layout) => layout,
+        None => parse_any(bytes, wire_len),
+    }
+}
+
+/// Nearly every packet: untagged Ethernet, IPv4 without options, not a fragment, TCP or UDP.
+/// Anything else, well-formed or not, is `None`.
+#[inline(always)]
+fn parse_common(bytes: &[u8], wire_len: u32) -> Option<Layout> {
+    let h = bytes.first_chunk::<{ ETHERNET_LEN + IPV4_LEN + UDP_LEN }>()?;
+    let kind = u32::from_be_bytes([h[12], h[13], h[14], h[15]]);
+    let fragment = u16::from_be_bytes([h[20], h[21]]) & 0x3fff;
+    let end = ETHERNET_LEN as u32 + u32::from(u16::from_be_bytes([h[16], h[17]]));
+    if (kind & 0xffff_ff00) != 0x0800_4500 || fragment != 0 || end > wire_len {
+        return None;
+    }
+    let common = Layout {
+        l3: 14,
+        l4: 34,
+        protocol: h[23],
+        ..Layout::default()
+    };
+    match h[23] {
+        protocol::TCP => {
+            let header_len = u32::from(bytes.get(46)? >> 4) * 4;
+            let payload = 34 + header_len;
+            let captured = payload as usize <= bytes.len();
+            (header_len >= TCP_LEN as u32 && payload <= end && captured).then_some(Layout {
+                end,
+                flags: IPV4 | TCP,
+                payload: payload as u16,
+                checksum: 50,
+                ..common
+            })
+        }
+        protocol::UDP => {
+            let len = u32::from(u16::from_be_bytes([h[38], h[39]]));
+            (len >= UDP_LEN as u32 && 34 + len <= end).then_some(Layout {
+                end: 34 + len,
+                flags: IPV4 | UDP,
+                payload: 42,
+                checksum: 40,
+                ..common
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn parse_any(bytes: &[u8], wire_len: u32) -> Layout {
+    let mut layout = Layout::default();
+    layout.malformed = layout.read_link(bytes, wire_len as usize).err();
+    layout
+}
+
+/// `N` bytes at `at`.
+#[inline(always)]
+pub(crate) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
+    bytes.get(at..)?.first_chunk()
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+    chunk(bytes, at).map(|word| u16::from_be_bytes(*word))
+}
+
+impl Layout {
+    fn read_link(&mut self, bytes: &[u8], wire_len: usize) -> Result<(), Malformed> {
+        let mut at = ETHERNET_LEN;
+        let mut kind = be16(bytes, at - 2).ok_or(Malformed::EthernetHeaderTruncated)?;
+        self.l3 = at as u16;
+        while matches!(
+            kind,
+            ethertype::VLAN | ethertype::QINQ | ethertype::QINQ_OLD
+        ) {
+            if self.vlan_tags() == MAX_TAGS {
+                return Err(Malformed::VlanTagsTooMany);
+            }
+            kind = be16(bytes, at + 2).ok_or(Malformed::VlanTagTruncated)?;
+            at += 4;
+            self.l3 = at as u16;
+            self.flags += 1 << TAGS_SHIFT;
+        }
+        match kind {
+            ethertype::IPV4 => self.read_ipv4(bytes, at, wire_len),
+            ethertype::IPV6 => self.read_ipv6(bytes, at, wire_len),
+            ethertype::ARP => self.read_arp(bytes, at),
+            _ => Ok(()),
+        }
+    }
+
+    /// ARP for other hardware or protocols than Ethernet and IPv4 is well-formed, and no business
+    /// of ours.
+    fn read_arp(&mut self, bytes: &[u8], at: usize) -> Result<(), Malformed> {
+        let kinds = chunk::<6>(bytes, at).ok_or(Malformed::ArpTruncated)?;
+        if *kinds != [0, 1, 8, 0, 6, 4] {
+            return Ok(());
+        }
+        chunk::<ARP_LEN>(bytes, at).ok_or(Malformed::ArpTruncated)?;
+        self.flags |= ARP;
+        Ok(())
+    }
+
+    fn read_ipv4(&mut self, bytes: &[u8], at: usize, wire_len: usize) -> Result<(), Malformed> {
+        let h = chunk::<IPV4_LEN>(bytes, at).ok_or(Malformed::Ipv4HeaderTruncated)?;
+        let header_len = usize::from(h[0] & 15) * 4;
+        let total_len = usize::from(u16::from_be_bytes([h[2], h[3]]));
+        if h[0] >> 4 != 4 {
+            return Err(Malformed::Ipv4Version);
+        }
+        if header_len < IPV4_LEN {
+            return Err(Malformed::Ipv4HeaderLength);
+        }
+        if total_len < header_len || at + total_len > wire_len {
+            return Err(Malformed::Ipv4TotalLength);
+        }
+        if bytes.len() < at + header_len {
+            return Err(Malformed::Ipv4HeaderTruncated);
+        }
+        self.flags |= IPV4 | ipv4_fragment_flags(h);
+        self.protocol = h[9];
+        self.end = (at + total_len) as u32;
+        self.read_transport(bytes, at + header_len)
+    }
+
+    fn read_ipv6(&mut self, bytes: &[u8], at: usize, wire_len: usize) -> Result<(), Malformed> {
+        let h = chunk::<IPV6_LEN>(bytes, at).ok_or(Malformed::Ipv6HeaderTruncated)?;
+        if h[0] >> 4 != 6 {
+            return Err(Malformed::Ipv6Version);
+        }
+        let end = at + IPV6_LEN + usize::from(u16::from_be_bytes([h[4], h[5]]));
+        if end > wire_len {
+            return Err(Malformed::Ipv6PayloadLength);
+        }
+        self.flags |= IPV6;
+        self.end = end as u32;
+        let present = bytes.get(..end).unwrap_or(bytes);
+        let extensions = Extensions::read(present, h[6], at + IPV6_LEN);
+        self.protocol = extensions.protocol;
+        self.flags |= extensions.flags;
+        match extensions.malformed {
+            Some(malformed) => Err(malformed),
+            None => self.read_transport(bytes, extensions.end),
+        }
+    }
+
+    fn read_transport(&mut self, bytes: &[u8], at: usize) -> Result<(), Malformed> {
+        if self.flags & LATER_FRAGMENT != 0 {
+            return Ok(());
+        }
+        // So that every offset below, TCP options included, fits 16 bits.
+        let l4 = u16::try_from(at + 64).map_err(|_| Malformed::Ipv6ExtensionsTooMany)? - 64;
+        let present = bytes.get(..self.end()).unwrap_or(bytes);
+        match (self.protocol, self.flags & IPV6 != 0) {
+            (protocol::TCP, _) => self.read_tcp(present, l4),
+            (protocol::UDP, _) => self.read_udp(present, l4),
+            (protocol::ICMPV4, false) => {
+                chunk::<ICMP_LEN>(present, at).ok_or(Malformed::Icmpv4HeaderTruncated)?;
+                self.set_transport(ICMPV4, l4, ICMP_LEN, 0);
+                Ok(())
+            }
+            (protocol::ICMPV6, true) => {
+                chunk::<ICMP_LEN>(present, at).ok_or(Malformed::Icmpv6HeaderTruncated)?;
+                self.set_transport(ICMPV6, l4, ICMP_LEN, l4 + 2);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn read_tcp(&mut self, present: &[u8], l4: u16) -> Result<(), Malformed> {
+        let at = usize::from(l4);
+        let h = chunk::<TCP_LEN>(present, at).ok_or(Malformed::TcpHeaderTruncated)?;
+        let header_len = usize::from(h[12] >> 4) * 4;
+        if header_len < TCP_LEN || at + header_len > self.end() {
+            return Err(Malformed::TcpHeaderLength);
+        }
+        if at + header_len > present.len() {
+            return Err(Malformed::TcpHeaderTruncated);
+        }
+        self.set_transport(TCP, l4, header_len, l4 + 16);
+        Ok(())
+    }
+
+    /// The UDP length ends the payload, except in a first fragment, which has but a part of it.
+    fn read_udp(&mut self, present: &[u8], l4: u16) -> Result<(), Malformed> {
+        let at = usize::from(l4);
+        let h = chunk::<UDP_LEN>(present, at).ok_or(Malformed::UdpHeaderTruncated)?;
+        let len = usize::from(u16::from_be_bytes([h[4], h[5]]));
+        if len < UDP_LEN || (!self.is_fragment() && at + len > self.end()) {
+            return Err(Malformed::UdpLength);
+        }
+        self.end = self.end.min((at + len) as u32);
+        self.set_transport(UDP, l4, UDP_LEN, l4 + 6);
+        Ok(())
+    }
+
+    fn set_transport(&mut self, flag: u16, l4: u16, header_len: usize, checksum: u16) {
+        self.flags |= flag;
+        self.l4 = l4;
+        self.payload = l4 + header_len as u16;
+        self.checksum = checksum;
+    }
+}
+
+/// Whether the header is that of a fragment but not of the first one.
+pub(crate) fn ipv4_later_fragment(header: &[u8; IPV4_LEN]) -> bool {
+    ipv4_fragment_flags(header) & LATER_FRAGMENT != 0
+}
+
+/// `FRAGMENT` where the packet is one, with `LATER_FRAGMENT` where it is not the first.
+fn ipv4_fragment_flags(header: &[u8; IPV4_LEN]) -> u16 {
+    let field = u16::from_be_bytes([header[6], header[7]]);
+    fragment_flags(field & 0x1fff, field & 0x2000 != 0)
+}
+
+fn fragment_flags(offset: u16, more: bool) -> u16 {
+    let fragment = if offset != 0 || more { FRAGMENT } else { 0 };
+    let later = if offset != 0 { LATER_FRAGMENT } else { 0 };
+    fragment | later
+}
+
+/// The chain of IPv6 extension headers, walked to its end.
+pub(crate) struct Extensions {
+    /// The protocol of what follows; of the fragmentable part in a later fragment.
+    pub protocol: u8,
+    /// Where it follows.
+    pub end: usize,
+    flags: u16,
+    pub malformed: Option<Malformed>,
+}
+
+impl Extensions {
+    /// Walks the chain from the header of type `next` at offset `at` of `bytes`.
+    pub(crate) fn read(bytes: &[u8], next: u8, at: usize) -> Self {
+        let mut chain = Self {
+            protocol: next,
+            end: at,
+            flags: 0,
+            malformed: None,
+        };
+        for _ in 0..MAX_EXTENSIONS {
+            match chain.step(bytes) {
+                Ok(true) => {}
+                Ok(false) => return chain,
+                Err(malformed) => {
+                    return Self {
+                        malformed: Some(malformed),
+                        ..chain
+                    };
+                }
+            }
+        }
+        let more = chain.step(bytes) != Ok(false);
+        chain.malformed = more.then_some(Malformed::Ipv6ExtensionsTooMany);
+        chain
+    }
+
+    /// Steps over one header; `false` where there is none to step over.
+    fn step(&mut self, bytes: &[u8]) -> Result<bool, Malformed> {
+        if self.is_later_fragment() || !is_extension(self.protocol) {
+            return Ok(false);
+        }
+        let h = chunk::<8>(bytes, self.end).ok_or(Malformed::Ipv6ExtensionTruncated)?;
+        let units = usize::from(h[1]);
+        let len = match self.protocol {
+            protocol::FRAGMENT => 8,
+            protocol::AUTHENTICATION => (units + 2) * 4,
+            _ => (units + 1) * 8,
+        };
+        if bytes.len() < self.end + len {
+            return Err(Malformed::Ipv6ExtensionTruncated);
+        }
+        match self.protocol {
+            protocol::FRAGMENT => {
+                let field = u16::from_be_bytes([h[2], h[3]]);
+                self.flags |= fragment_flags(field >> 3, field & 1 != 0);
+            }
+            // Segments are left: the final destination, which the pseudo header has, is in here.
+            protocol::ROUTING if h[3] != 0 => self.flags |= ROUTED,
+            _ => {}
+        }
+        self.protocol = h[0];
+        self.end += len;
+        Ok(true)
+    }
+
+    pub(crate) fn is_later_fragment(&self) -> bool {
+        self.flags & LATER_FRAGMENT != 0
+    }
+
+    pub(crate) fn is_routed(&self) -> bool {
+        self.flags & ROUTED != 0
+    }
+}
+
+fn is_extension(protocol: u8) -> bool {
+    use protocol::*;
+    matches!(
+        protocol,
+        HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION | MOBILITY | HIP | SHIM6
+    )
+}
+
+macro_rules! flags {
+    ($($(#[$doc:meta])* $name:ident = $flags:expr;)*) => {
+        impl Layout {
+            $($(#[$doc])* #[inline(always)] pub const fn $name(self) -> bool { self.flags & ($flags) != 0 })*
+        }
+    };
+}
+
+flags! {
+    /// Whether there is a well-formed IPv4 header.
+    has_ipv4 = IPV4;
+    /// Whether there is a well-formed IPv6 header.
+    has_ipv6 = IPV6;
+    /// Whether there is an ARP packet for Ethernet and IPv4.
+    has_arp = ARP;
+    /// Whether there is a well-formed TCP header.
+    has_tcp = TCP;
+    /// Whether there is a well-formed UDP header.
+    has_udp = UDP;
+    /// Whether there are TCP or UDP ports.
+    has_ports = TCP | UDP;
+    /// Whether there is an ICMPv4 header.
+    has_icmpv4 = ICMPV4;
+    /// Whether there is an ICMPv6 header.
+    has_icmpv6 = ICMPV6;
+    /// Whether there is a TCP, UDP, ICMPv4 or ICMPv6 header.
+    has_transport = TCP | UDP | ICMPV4 | ICMPV6;
+    /// Whether this is a fragment of a packet. An IPv6 packet that is its own only fragment
+    /// (RFC 6946) is not.
+    is_fragment = FRAGMENT;
+    /// Whether an IPv6 routing header has segments left, so that the destination address is not
+    /// the final one.
+    is_routed = ROUTED;
+}
+
+impl Layout {
+    /// Why something was not understood; what comes before it was.
+    #[inline(always)]
+    pub const fn malformed(self) -> Option<Malformed> {
+        self.malformed
+    }
+
+    /// Whether this is a fragment and the first one.
+    #[inline(always)]
+    pub const fn is_first_fragment(self) -> bool {
+        self.flags & (FRAGMENT | LATER_FRAGMENT) == FRAGMENT
+    }
+
+    /// How many VLAN tags there are, at most 4.
+    #[inline(always)]
+    pub const fn vlan_tags(self) -> u8 {
+        (self.flags >> TAGS_SHIFT) as u8
+    }
+
+    /// Whether there is a whole VLAN tag.
+    #[inline(always)]
+    pub const fn has_vlan(self) -> bool {
+        self.vlan_tags() != 0
+    }
+
+    /// Where the outermost VLAN tag is, if there is one: after its type.
+    #[inline(always)]
+    pub const fn vlan_offset(self) -> usize {
+        ETHERNET_LEN
+    }
+
+    /// The protocol above IPv4, or above IPv6 and its extension headers; else 0.
+    #[inline(always)]
+    pub const fn protocol(self) -> u8 {
+        self.protocol
+    }
+
+    /// Where the Ethernet header with its tags ends; its last two bytes are the Ethernet type.
+    #[inline(always)]
+    pub const fn l3_offset(self) -> usize {
+        self.l3 as usize
+    }
+
+    /// Where the transport header is, if there is one ([`has_transport`](Self::has_transport)).
+    #[inline(always)]
+    pub const fn l4_offset(self) -> usize {
+        self.l4 as usize
+    }
+
+    /// Where the transport header with its options ends, if there is one.
+    #[inline(always)]
+    pub const fn payload_offset(self) -> usize {
+        self.payload as usize
+    }
+
+    /// Where the transport payload ends: by the UDP length, else by the IP packet's length. This
+    /// may lie past what was captured.
+    #[inline(always)]
+    pub const fn end(self) -> usize {
+        self.end as usize
+    }
+
+    /// Where the transport checksum that covers a pseudo header is; 0: there is none.
+    #[inline(always)]
+    pub(crate) const fn checksum_offset(self) -> usize {
+        self.checksum as usize
+    }
+}

@@ -1,0 +1,282 @@
+//! The handler's view of a packet.
+
+use crate::{
+    Embedded, EmbeddedMut, Field, Frame, Kind, Layout, Meta, Port,
+    checksum::Delta,
+    header::{
+        Arp, Ethernet, EthernetMut, Icmpv4, Icmpv4Mut, Icmpv6, Icmpv6Mut, Ipv4, Ipv4Mut, Ipv6,
+        Ipv6Mut, Tcp, TcpMut, Udp, UdpMut, Vlan, VlanMut,
+    },
+};
+use std::marker::PhantomData;
+
+/// Whether setters write.
+pub trait Mode {
+    /// Setters do nothing, and are compiled away.
+    const HOLLOW: bool;
+}
+
+/// Setters write.
+#[derive(Clone, Copy, Debug)]
+pub enum Real {}
+
+/// Setters do nothing: for passes over packets that only look ahead. Reads are real.
+#[derive(Clone, Copy, Debug)]
+pub enum Hollow {}
+
+impl Mode for Real {
+    const HOLLOW: bool = false;
+}
+
+impl Mode for Hollow {
+    const HOLLOW: bool = true;
+}
+
+/// One packet as a handler sees it: its bytes, where its headers are, and how it arrived.
+#[derive(Debug)]
+pub struct Packet<'a, M: Mode = Real> {
+    bytes: &'a mut [u8],
+    meta: &'a Meta,
+    layout: Layout,
+    mode: PhantomData<M>,
+}
+
+/// What the packet itself is asked; ports are those of `tcp` and `udp`.
+pub(crate) static FIELDS: &[Field] = &[
+    asked("len", 32, Kind::Uint),
+    asked("is_fragment", 1, Kind::Bool),
+    asked("is_first_fragment", 1, Kind::Bool),
+    asked("protocol", 8, Kind::Uint),
+];
+
+const fn asked(name: &'static str, bits: u16, kind: Kind) -> Field {
+    Field {
+        header: "packet",
+        name,
+        bits,
+        offset_bits: 0,
+        settable: false,
+        kind,
+        derived: true,
+    }
+}
+
+macro_rules! views {
+    ($($(#[$doc:meta])* $view:ident: $View:ident if $present:ident at $offset:ident;)*) => {
+        $($(#[$doc])*
+        #[inline(always)]
+        pub fn $view(&self) -> Option<$View<'_>> {
+            if !self.layout.$present() { return None; }
+            $View::at(self.bytes, self.layout.$offset(), self.layout)
+        })*
+    };
+}
+
+macro_rules! views_mut {
+    ($($(#[$doc:meta])* $view:ident: $View:ident if $present:ident at $offset:ident;)*) => {
+        $($(#[$doc])*
+        #[inline(always)]
+        pub fn $view(&mut self) -> Option<$View<'_, M>> {
+            if !self.layout.$present() { return None; }
+            $View::at(self.bytes, self.layout.$offset(), self.layout)
+        })*
+    };
+}
+
+impl<'a, M: Mode> Packet<'a, M> {
+    /// The packet in `frame`, whose layout [`parse`](crate::parse) found.
+    #[inline(always)]
+    pub fn new(frame: &'a mut Frame<'_>, layout: Layout) -> Self {
+        let (bytes, meta) = frame.split_mut();
+        Self {
+            bytes,
+            meta,
+            layout,
+            mode: PhantomData,
+        }
+    }
+
+    /// The port of arrival.
+    #[inline(always)]
+    pub fn port(&self) -> Port {
+        self.meta.port
+    }
+
+    /// Bytes on the wire, without FCS.
+    #[inline(always)]
+    #[allow(clippy::len_without_is_empty, reason = "no packet is empty")]
+    pub fn len(&self) -> u32 {
+        self.meta.wire_len
+    }
+
+    /// What is known of the packet besides its bytes.
+    #[inline(always)]
+    pub fn meta(&self) -> &Meta {
+        self.meta
+    }
+
+    /// Where the headers are.
+    #[inline(always)]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The captured bytes, from the Ethernet header on.
+    #[inline(always)]
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    /// The captured bytes for the framework to write; checksums are the writer's business.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+
+    /// The Ethernet header. That of a frame shorter than one reads as zeros.
+    #[inline(always)]
+    pub fn ethernet(&self) -> Ethernet<'_> {
+        Ethernet::of(self.bytes, self.layout)
+    }
+
+    /// The Ethernet header, to be written; in a frame shorter than one nothing is.
+    #[inline(always)]
+    pub fn ethernet_mut(&mut self) -> EthernetMut<'_, M> {
+        EthernetMut::of(self.bytes, self.layout)
+    }
+
+    views! {
+        /// The outermost VLAN tag.
+        vlan: Vlan if has_vlan at vlan_offset;
+        /// The ARP packet, of Ethernet and IPv4.
+        arp: Arp if has_arp at l3_offset;
+        /// The IPv4 header.
+        ipv4: Ipv4 if has_ipv4 at l3_offset;
+        /// The IPv6 header.
+        ipv6: Ipv6 if has_ipv6 at l3_offset;
+        /// The TCP header; fragments but the first have none.
+        tcp: Tcp if has_tcp at l4_offset;
+        /// The UDP header; fragments but the first have none.
+        udp: Udp if has_udp at l4_offset;
+        /// The ICMPv4 header; fragments but the first have none.
+        icmpv4: Icmpv4 if has_icmpv4 at l4_offset;
+        /// The ICMPv6 header; fragments but the first have none.
+        icmpv6: Icmpv6 if has_icmpv6 at l4_offset;
+    }
+
+    views_mut! {
+        /// The outermost VLAN tag, to be written.
+        vlan_mut: VlanMut if has_vlan at vlan_offset;
+        /// The IPv4 header, to be written.
+        ipv4_mut: Ipv4Mut if has_ipv4 at l3_offset;
+        /// The IPv6 header, to be written.
+        ipv6_mut: Ipv6Mut if has_ipv6 at l3_offset;
+        /// The TCP header, to be written.
+        tcp_mut: TcpMut if has_tcp at l4_offset;
+        /// The UDP header, to be written.
+        udp_mut: UdpMut if has_udp at l4_offset;
+        /// The ICMPv4 header, to be written.
+        icmpv4_mut: Icmpv4Mut if has_icmpv4 at l4_offset;
+        /// The ICMPv6 header, to be written.
+        icmpv6_mut: Icmpv6Mut if has_icmpv6 at l4_offset;
+    }
+
+    /// Whether this is a fragment of a packet.
+    #[inline(always)]
+    pub fn is_fragment(&self) -> bool {
+        self.layout.is_fragment()
+    }
+
+    /// Whether this is a fragment and the first one.
+    #[inline(always)]
+    pub fn is_first_fragment(&self) -> bool {
+        self.layout.is_first_fragment()
+    }
+
+    /// The protocol above IPv4, or above IPv6 and its extension headers; else 0.
+    #[inline(always)]
+    pub fn protocol(&self) -> u8 {
+        self.layout.protocol()
+    }
+
+    /// The TCP or UDP source port.
+    #[inline(always)]
+    pub fn src_port(&self) -> Option<u16> {
+        self.ports().map(|[a, b, _, _]| u16::from_be_bytes([a, b]))
+    }
+
+    /// The TCP or UDP destination port.
+    #[inline(always)]
+    pub fn dst_port(&self) -> Option<u16> {
+        self.ports().map(|[_, _, a, b]| u16::from_be_bytes([a, b]))
+    }
+
+    #[inline(always)]
+    fn ports(&self) -> Option<[u8; 4]> {
+        if !self.layout.has_ports() {
+            return None;
+        }
+        let at = self.layout.l4_offset();
+        self.bytes.get(at..at + 4)?.first_chunk().copied()
+    }
+
+    /// Sets the TCP or UDP source port and keeps the checksum right. Without ports, no effect.
+    #[inline(always)]
+    pub fn set_src_port(&mut self, port: u16) {
+        self.set_port(self.layout.l4_offset(), port);
+    }
+
+    /// Sets the TCP or UDP destination port and keeps the checksum right. Without ports, no effect.
+    #[inline(always)]
+    pub fn set_dst_port(&mut self, port: u16) {
+        self.set_port(self.layout.l4_offset() + 2, port);
+    }
+
+    /// TCP and UDP in one, without asking which: the layout knows where the checksum is.
+    #[inline(always)]
+    fn set_port(&mut self, at: usize, port: u16) {
+        if M::HOLLOW || !self.layout.has_ports() {
+            return;
+        }
+        let Some(field) = chunk_mut::<2>(self.bytes, at) else {
+            return;
+        };
+        let new = port.to_be_bytes();
+        let delta = Delta::of_word(*field, new);
+        *field = new;
+        if let Some(checksum) = chunk_mut(self.bytes, self.layout.checksum_offset()) {
+            delta.apply_transport(checksum, self.layout.has_udp());
+        }
+    }
+
+    /// The packet inside an ICMPv4 or ICMPv6 error, as far as it was quoted.
+    #[inline]
+    pub fn embedded(&self) -> Option<Embedded<'_>> {
+        Embedded::of(self.bytes, self.layout)
+    }
+
+    /// The packet inside an ICMPv4 or ICMPv6 error, to be written.
+    #[inline]
+    pub fn embedded_mut(&mut self) -> Option<EmbeddedMut<'_, M>> {
+        EmbeddedMut::of(self.bytes, self.layout)
+    }
+
+    /// What follows the transport header, as far as it was captured; empty where there is none.
+    #[inline(always)]
+    pub fn payload(&self) -> &[u8] {
+        let end = self.layout.end().min(self.bytes.len());
+        let start = if self.layout.has_transport() {
+            self.layout.payload_offset()
+        } else {
+            end
+        };
+        self.bytes.get(start..end).unwrap_or_default()
+    }
+}
+
+/// `N` bytes at `at`, to be written; `at` is far from `usize::MAX`.
+#[inline(always)]
+pub(crate) fn chunk_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
+    bytes.get_mut(at..at + N)?.first_chunk_mut()
+}
