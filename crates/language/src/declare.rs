@@ -188,6 +188,7 @@ pub struct PacketSet {
 }
 
 /// What a field of the NF struct is.
+#[allow(clippy::large_enum_variant)] // A module has a handful of them.
 #[derive(Clone, Debug)]
 pub enum StateKind {
     /// `Settings`.

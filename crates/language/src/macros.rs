@@ -28,11 +28,7 @@ impl Parse for Matches {
             None => None,
         };
         input.parse::<Option<Token![,]>>()?;
-        Ok(Self {
-            value,
-            pattern,
-            guard,
-        })
+        Ok(Self { value, pattern, guard })
     }
 }
 
@@ -57,17 +53,12 @@ impl Parse for Log {
         input.parse::<Token![,]>()?;
         let text: LitStr = input.parse()?;
         let values = match input.parse::<Option<Token![,]>>()? {
-            Some(_) => Punctuated::<Expr, Token![,]>::parse_terminated(input)?
-                .into_iter()
-                .collect(),
+            Some(_) => {
+                Punctuated::<Expr, Token![,]>::parse_terminated(input)?.into_iter().collect()
+            }
             None => Vec::new(),
         };
-        let log = Self {
-            cx,
-            level,
-            text,
-            values,
-        };
+        let log = Self { cx, level, text, values };
         log.check()?;
         Ok(log)
     }
@@ -77,11 +68,7 @@ impl Log {
     fn check(&self) -> syn::Result<()> {
         let refuse = |span, message: String| Err(syn::Error::new(span, message));
         if !LOG_LEVELS.contains(&self.level.to_string().as_str()) {
-            let message = format!(
-                "no log level `{}`: write {}",
-                self.level,
-                LOG_LEVELS.join(", ")
-            );
+            let message = format!("no log level `{}`: write {}", self.level, LOG_LEVELS.join(", "));
             return refuse(self.level.span(), message);
         }
         let text = self.text.value();

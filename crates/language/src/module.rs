@@ -91,22 +91,14 @@ impl Module {
     pub fn struct_named(&self, name: &str) -> Option<&ItemStruct> {
         let settings = self.settings.iter().map(|settings| &settings.item);
         let packet_set = self.packet_set.iter().map(|set| &set.item);
-        self.structs
-            .iter()
-            .chain(settings)
-            .chain(packet_set)
-            .find(|item| item.ident == name)
+        self.structs.iter().chain(settings).chain(packet_set).find(|item| item.ident == name)
     }
 
     /// The enum of that name, `Reason` and `Command` included.
     pub fn enum_named(&self, name: &str) -> Option<&ItemEnum> {
         let reasons = self.reasons.iter().map(|reasons| &reasons.item);
         let commands = self.commands.iter().map(|commands| &commands.item);
-        self.enums
-            .iter()
-            .chain(reasons)
-            .chain(commands)
-            .find(|item| item.ident == name)
+        self.enums.iter().chain(reasons).chain(commands).find(|item| item.ident == name)
     }
 
     /// The function of that name.
@@ -152,10 +144,7 @@ impl Module {
             return Vec::new();
         };
         let upper = |name: &Ident| Ident::new(&name.to_string().to_uppercase(), name.span());
-        (0..=u8::MAX)
-            .zip(names)
-            .map(|(index, name)| (upper(name), index))
-            .collect()
+        (0..=u8::MAX).zip(names).map(|(index, name)| (upper(name), index)).collect()
     }
 
     /// What the packet path writes, and so whether shards may share nothing.
@@ -179,11 +168,7 @@ impl Method<'_> {
 /// The last segment of a path type.
 pub(crate) fn type_name(ty: &Type) -> Option<String> {
     match ty {
-        Type::Path(path) => path
-            .path
-            .segments
-            .last()
-            .map(|segment| segment.ident.to_string()),
+        Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
         Type::Reference(reference) => type_name(&reference.elem),
         Type::Paren(paren) => type_name(&paren.elem),
         Type::Group(group) => type_name(&group.elem),

@@ -13,19 +13,11 @@ pub struct Operation {
 }
 
 const fn reads(name: &'static str, arguments: usize) -> Operation {
-    Operation {
-        name,
-        arguments,
-        writes: false,
-    }
+    Operation { name, arguments, writes: false }
 }
 
 const fn writes(name: &'static str, arguments: usize) -> Operation {
-    Operation {
-        name,
-        arguments,
-        writes: true,
-    }
+    Operation { name, arguments, writes: true }
 }
 
 /// `Map<K, V>`.
@@ -39,12 +31,8 @@ pub const MAP: &[Operation] = &[
 ];
 
 /// `Vector<T>`.
-pub const VECTOR: &[Operation] = &[
-    reads("read", 1),
-    writes("write", 2),
-    writes("update", 2),
-    reads("len", 0),
-];
+pub const VECTOR: &[Operation] =
+    &[reads("read", 1), writes("write", 2), writes("update", 2), reads("len", 0)];
 
 /// `Allocator<T>`.
 pub const ALLOCATOR: &[Operation] = &[
@@ -70,11 +58,7 @@ pub const COUNTER: &[Operation] = &[writes("add", 1), reads("read", 0)];
 pub const CELL: &[Operation] = &[reads("get", 0), writes("set", 1), writes("update", 1)];
 
 /// `L3`: neighbours are learnt and packets wait for them, so both its packet operations write.
-pub const L3: &[Operation] = &[
-    reads("enabled", 0),
-    writes("receive", 2),
-    writes("forward", 2),
-];
+pub const L3: &[Operation] = &[reads("enabled", 0), writes("receive", 2), writes("forward", 2)];
 
 /// The operations of each type of state object.
 pub const STATE_OBJECTS: &[(&str, &[Operation])] = &[
@@ -118,11 +102,7 @@ pub type Field = (&'static str, &'static str, bool);
 pub const VIEWS: &[(&str, &[Field])] = &[
     (
         "ethernet",
-        &[
-            ("dst", "MacAddr", true),
-            ("src", "MacAddr", true),
-            ("ethertype", "u16", false),
-        ],
+        &[("dst", "MacAddr", true), ("src", "MacAddr", true), ("ethertype", "u16", false)],
     ),
     ("vlan", &[("id", "u16", true), ("priority", "u8", true)]),
     (
@@ -182,14 +162,7 @@ pub const VIEWS: &[(&str, &[Field])] = &[
             ("header_len", "u8", false),
         ],
     ),
-    (
-        "udp",
-        &[
-            ("src", "u16", true),
-            ("dst", "u16", true),
-            ("length", "u16", false),
-        ],
-    ),
+    ("udp", &[("src", "u16", true), ("dst", "u16", true), ("length", "u16", false)]),
     ("icmpv4", ICMP),
     ("icmpv6", ICMP),
     (
@@ -281,18 +254,12 @@ pub const IPV4_ADDR: &[Operation] = &[
 ];
 
 /// `Ipv6Addr`.
-pub const IPV6_ADDR: &[Operation] = &[
-    reads("octets", 0),
-    reads("segments", 0),
-    reads("is_multicast", 0),
-];
+pub const IPV6_ADDR: &[Operation] =
+    &[reads("octets", 0), reads("segments", 0), reads("is_multicast", 0)];
 
 /// `MacAddr`.
-pub const MAC_ADDR: &[Operation] = &[
-    reads("octets", 0),
-    reads("is_multicast", 0),
-    reads("is_broadcast", 0),
-];
+pub const MAC_ADDR: &[Operation] =
+    &[reads("octets", 0), reads("is_multicast", 0), reads("is_broadcast", 0)];
 
 /// Every list of methods that is not of a state object or a view.
 pub const METHODS: &[(&str, &[Operation])] = &[
@@ -308,29 +275,19 @@ pub const METHODS: &[(&str, &[Operation])] = &[
 ];
 
 /// Integer types.
-pub const INTEGERS: &[&str] = &[
-    "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize",
-];
+pub const INTEGERS: &[&str] =
+    &["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128"];
 
 /// Types of the prelude that are plain values.
-pub const VALUE_TYPES: &[&str] = &[
-    "bool", "Option", "Result", "Ipv4Addr", "Ipv6Addr", "MacAddr", "Port",
-];
+pub const VALUE_TYPES: &[&str] =
+    &["bool", "Option", "Result", "Ipv4Addr", "Ipv6Addr", "MacAddr", "Port"];
 
 /// Types of the prelude that stand only in signatures and local variables.
 pub const SIGNATURE_TYPES: &[&str] = &["Packet", "Context", "Verdict", "Builtin", "List"];
 
 /// Values and constructors of the prelude.
-pub const VALUES: &[&str] = &[
-    "Some",
-    "None",
-    "Ok",
-    "Err",
-    "Forward",
-    "Drop",
-    "Flood",
-    "Recirculate",
-];
+pub const VALUES: &[&str] =
+    &["Some", "None", "Ok", "Err", "Forward", "Drop", "Flood", "Recirculate"];
 
 /// Associated functions and constants of integers: `u32::from`, `u8::MAX`.
 pub const INTEGER_ASSOCIATED: &[&str] = &["from", "from_be_bytes", "MAX", "MIN", "BITS"];
@@ -347,17 +304,8 @@ pub const ASSOCIATED: &[(&str, &[&str])] = &[
 ];
 
 /// Bounds that a type parameter of a function may have; `Value` is implied.
-pub const BOUNDS: &[&str] = &[
-    "Copy",
-    "PartialEq",
-    "Eq",
-    "PartialOrd",
-    "Ord",
-    "Value",
-    "Key",
-    "Fn",
-    "FnMut",
-];
+pub const BOUNDS: &[&str] =
+    &["Copy", "PartialEq", "Eq", "PartialOrd", "Ord", "Value", "Key", "Fn", "FnMut"];
 
 /// Levels of `log!`.
 pub const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug"];
@@ -377,18 +325,13 @@ pub const HANDLERS: &[&str] = &[
 
 /// The operations of the state object type `kind`.
 pub fn operations(kind: &str) -> &'static [Operation] {
-    STATE_OBJECTS
-        .iter()
-        .find(|(name, _)| *name == kind)
-        .map_or(&[], |(_, operations)| operations)
+    STATE_OBJECTS.iter().find(|(name, _)| *name == kind).map_or(&[], |(_, operations)| operations)
 }
 
 /// Whether some built-in type has a method of that name.
 pub fn is_method(name: &str) -> bool {
     let listed = |lists: &[(&str, &[Operation])]| {
-        lists
-            .iter()
-            .any(|(_, list)| list.iter().any(|operation| operation.name == name))
+        lists.iter().any(|(_, list)| list.iter().any(|operation| operation.name == name))
     };
     listed(METHODS) || listed(STATE_OBJECTS) || is_view_method(name)
 }
@@ -409,8 +352,5 @@ pub fn associated(of: &str) -> Option<&'static [&'static str]> {
     if INTEGERS.contains(&of) {
         return Some(INTEGER_ASSOCIATED);
     }
-    ASSOCIATED
-        .iter()
-        .find(|(name, _)| *name == of)
-        .map(|(_, names)| *names)
+    ASSOCIATED.iter().find(|(name, _)| *name == of).map(|(_, names)| *names)
 }

@@ -32,36 +32,20 @@ pub enum Sharing {
 }
 
 /// Handlers that run beside packets; `init`, `control` and `shutdown` may write anything.
-const PACKET_PATH: &[&str] = &[
-    "packet_set_opened",
-    "packet",
-    "packet_set_expired",
-    "orphan",
-    "timer",
-    "periodic",
-];
+const PACKET_PATH: &[&str] =
+    &["packet_set_opened", "packet", "packet_set_expired", "orphan", "timer", "periodic"];
 
 /// Scans `module`.
 pub(crate) fn of(module: &Module) -> Sharing {
-    let mut scan = Scan {
-        module,
-        written: None,
-        recirculates: None,
-        calls: BTreeSet::new(),
-    };
+    let mut scan = Scan { module, written: None, recirculates: None, calls: BTreeSet::new() };
     for name in reachable(module) {
         for block in blocks(module, &name) {
             scan.visit_block(block);
         }
     }
     match (scan.written, scan.recirculates) {
-        (Some((object, span)), _) => Sharing::Aggregate {
-            object,
-            line: module.line(span),
-        },
-        (None, Some(span)) => Sharing::Recirculates {
-            line: module.line(span),
-        },
+        (Some((object, span)), _) => Sharing::Aggregate { object, line: module.line(span) },
+        (None, Some(span)) => Sharing::Recirculates { line: module.line(span) },
         (None, None) if module.packet_set.is_some() => Sharing::PacketSets,
         (None, None) => Sharing::ReadOnly,
     }
@@ -69,11 +53,7 @@ pub(crate) fn of(module: &Module) -> Sharing {
 
 /// The functions and methods that the packet path may run, by name.
 fn reachable(module: &Module) -> BTreeSet<String> {
-    let expired = module
-        .nf
-        .fields
-        .iter()
-        .filter_map(|field| field.expired.as_ref());
+    let expired = module.nf.fields.iter().filter_map(|field| field.expired.as_ref());
     let mut open: Vec<String> = PACKET_PATH.iter().map(|name| (*name).to_owned()).collect();
     open.extend(expired.map(ToString::to_string));
     let mut found = BTreeSet::new();
@@ -81,12 +61,7 @@ fn reachable(module: &Module) -> BTreeSet<String> {
         if !found.insert(name.clone()) {
             continue;
         }
-        let mut scan = Scan {
-            module,
-            written: None,
-            recirculates: None,
-            calls: BTreeSet::new(),
-        };
+        let mut scan = Scan { module, written: None, recirculates: None, calls: BTreeSet::new() };
         for block in blocks(module, &name) {
             scan.visit_block(block);
         }
@@ -96,17 +71,9 @@ fn reachable(module: &Module) -> BTreeSet<String> {
 }
 
 fn blocks<'a>(module: &'a Module, name: &'a str) -> impl Iterator<Item = &'a Block> {
-    let methods = module
-        .methods()
-        .map(|method| (&method.function.sig, &method.function.block));
-    let functions = module
-        .fns
-        .iter()
-        .map(|function| (&function.sig, &*function.block));
-    methods
-        .chain(functions)
-        .filter(move |(sig, _)| sig.ident == name)
-        .map(|(_, block)| block)
+    let methods = module.methods().map(|method| (&method.function.sig, &method.function.block));
+    let functions = module.fns.iter().map(|function| (&function.sig, &*function.block));
+    methods.chain(functions).filter(move |(sig, _)| sig.ident == name).map(|(_, block)| block)
 }
 
 struct Scan<'a> {
@@ -144,10 +111,7 @@ impl<'ast> Visit<'ast> for Scan<'_> {
     fn visit_macro(&mut self, mac: &'ast syn::Macro) {
         if let Ok(matches) = crate::macros::matches(mac) {
             self.visit_expr(&matches.value);
-            matches
-                .guard
-                .iter()
-                .for_each(|guard| self.visit_expr(guard));
+            matches.guard.iter().for_each(|guard| self.visit_expr(guard));
         } else if let Ok(log) = crate::macros::log(mac) {
             log.values.iter().for_each(|value| self.visit_expr(value));
         }
@@ -155,7 +119,5 @@ impl<'ast> Visit<'ast> for Scan<'_> {
 }
 
 fn writes(kind: &str, operation: &str) -> bool {
-    names::operations(kind)
-        .iter()
-        .any(|known| known.name == operation && known.writes)
+    names::operations(kind).iter().any(|known| known.name == operation && known.writes)
 }

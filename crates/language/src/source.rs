@@ -12,10 +12,7 @@ pub(crate) fn parse(text: &str, first_line: u32) -> Result<Module, Vec<Problem>>
 
 fn read(text: &str, before: u32) -> syn::Result<Module> {
     let mut item: ItemMod = syn::parse_str(text)?;
-    let place = item
-        .attrs
-        .iter()
-        .position(|attribute| is_network_function(attribute.path()));
+    let place = item.attrs.iter().position(|attribute| is_network_function(attribute.path()));
     let attr = match place.map(|place| item.attrs.remove(place).meta) {
         Some(syn::Meta::List(list)) => list.tokens,
         Some(_) => Default::default(),
@@ -30,9 +27,7 @@ fn read(text: &str, before: u32) -> syn::Result<Module> {
 }
 
 fn is_network_function(path: &syn::Path) -> bool {
-    path.segments
-        .last()
-        .is_some_and(|segment| segment.ident == "network_function")
+    path.segments.last().is_some_and(|segment| segment.ident == "network_function")
 }
 
 fn problems(error: &syn::Error, before: u32) -> Vec<Problem> {

@@ -7,27 +7,12 @@ use crate::error::Errors;
 
 /// What an author meant by an attribute that is refused.
 const ATTRIBUTE_REWRITES: &[(&str, &str)] = &[
-    (
-        "derive",
-        "leave it away: every struct and enum is `Copy` and compared with `==`",
-    ),
-    (
-        "allow",
-        "leave it away: unused items are no warning in a network function",
-    ),
-    (
-        "cfg",
-        "leave it away: a network function is the same everywhere; make it a setting",
-    ),
+    ("derive", "leave it away: every struct and enum is `Copy` and compared with `==`"),
+    ("allow", "leave it away: unused items are no warning in a network function"),
+    ("cfg", "leave it away: a network function is the same everywhere; make it a setting"),
     ("test", "write tests beside the module, not in it"),
-    (
-        "inline",
-        "leave it away: everything is inlined where it pays",
-    ),
-    (
-        "repr",
-        "leave it away: layout is not visible in a network function",
-    ),
+    ("inline", "leave it away: everything is inlined where it pays"),
+    ("repr", "leave it away: layout is not visible in a network function"),
     ("must_use", "leave it away"),
 ];
 
@@ -42,10 +27,7 @@ fn doc_line(attr: &Attribute) -> Option<String> {
         return None;
     };
     match &pair.value {
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text),
-            ..
-        }) if pair.path.is_ident("doc") => {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if pair.path.is_ident("doc") => {
             let text = text.value();
             Some(text.strip_prefix(' ').unwrap_or(&text).to_owned())
         }
@@ -59,12 +41,7 @@ pub(crate) fn only(attrs: &[Attribute], allowed: &[&str], errors: &mut Errors) {
         if allowed.iter().any(|name| attr.path().is_ident(name)) {
             continue;
         }
-        let name = attr
-            .path()
-            .segments
-            .last()
-            .map(|s| s.ident.to_string())
-            .unwrap_or_default();
+        let name = attr.path().segments.last().map(|s| s.ident.to_string()).unwrap_or_default();
         let rewrite = ATTRIBUTE_REWRITES.iter().find(|(known, _)| *known == name);
         let place = match allowed {
             ["doc"] => "leave it away: only doc comments stand here".to_owned(),
@@ -95,11 +72,7 @@ pub(super) fn one<'a>(
     let mut all = attrs.iter().filter(|attr| attr.path().is_ident(name));
     let first = all.next();
     for again in all {
-        errors.refuse(
-            again.span(),
-            format!("a second `#[{name}]`"),
-            "write it once",
-        );
+        errors.refuse(again.span(), format!("a second `#[{name}]`"), "write it once");
     }
     first
 }

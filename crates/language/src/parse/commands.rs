@@ -11,11 +11,7 @@ use crate::kebab;
 /// Reads `enum Reason`.
 pub(super) fn reasons(item: ItemEnum, errors: &mut Errors) -> Reasons {
     attributes::only(&item.attrs, &["doc"], errors);
-    let variants = item
-        .variants
-        .iter()
-        .map(|variant| reason(variant, errors))
-        .collect();
+    let variants = item.variants.iter().map(|variant| reason(variant, errors)).collect();
     Reasons { variants, item }
 }
 
@@ -23,18 +19,10 @@ fn reason(variant: &Variant, errors: &mut Errors) -> Reason {
     attributes::only(&variant.attrs, &["doc"], errors);
     if !variant.fields.is_empty() {
         let instead = "leave the fields away: reasons are counted by name";
-        errors.refuse(
-            variant.fields.span(),
-            "a drop reason has no fields",
-            instead,
-        );
+        errors.refuse(variant.fields.span(), "a drop reason has no fields", instead);
     }
     let text = kebab(&variant.ident.to_string());
-    Reason {
-        ident: variant.ident.clone(),
-        text,
-        docs: docs(&variant.attrs),
-    }
+    Reason { ident: variant.ident.clone(), text, docs: docs(&variant.attrs) }
 }
 
 /// Reads `enum Command`.
@@ -45,11 +33,8 @@ pub(super) fn read(
     errors: &mut Errors,
 ) -> Commands {
     attributes::only(&item.attrs, &["doc"], errors);
-    let variants = item
-        .variants
-        .iter()
-        .map(|variant| command(variant, kinds, before, errors))
-        .collect();
+    let variants =
+        item.variants.iter().map(|variant| command(variant, kinds, before, errors)).collect();
     Commands { variants, item }
 }
 
@@ -80,10 +65,5 @@ fn command(
         }
     }
     let text = kebab(&variant.ident.to_string());
-    Command {
-        ident: variant.ident.clone(),
-        text,
-        fields,
-        docs: docs(&variant.attrs),
-    }
+    Command { ident: variant.ident.clone(), text, fields, docs: docs(&variant.attrs) }
 }

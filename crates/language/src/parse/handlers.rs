@@ -41,19 +41,11 @@ pub(super) fn find(items: &Items, errors: &mut Errors) -> Handlers {
     }
     for function in methods {
         let periodic = function.sig.ident == "periodic";
-        let allowed: &[&str] = if periodic {
-            &["doc", "every_ms"]
-        } else {
-            &["doc", "opaque"]
-        };
+        let allowed: &[&str] = if periodic { &["doc", "every_ms"] } else { &["doc", "opaque"] };
         attributes::only(&function.attrs, allowed, errors);
     }
     check_required(items, &handlers, errors);
-    if let Some(function) = items
-        .fns
-        .iter()
-        .find(|function| function.sig.ident == "check")
-    {
+    if let Some(function) = items.fns.iter().find(|function| function.sig.ident == "check") {
         handlers.check = check_settings(&function.sig, items, errors);
     }
     handlers
@@ -84,11 +76,7 @@ fn note(handlers: &mut Handlers, name: &str, function: &ImplItemFn, errors: &mut
 fn periodic(function: &ImplItemFn, errors: &mut Errors) -> Option<Periodic> {
     let instead = "write `#[every_ms(100)]` above it";
     let Some(attr) = attributes::one(&function.attrs, "every_ms", errors) else {
-        errors.refuse(
-            function.sig.ident.span(),
-            "`periodic` has no period",
-            instead,
-        );
+        errors.refuse(function.sig.ident.span(), "`periodic` has no period", instead);
         return None;
     };
     let every_ms = errors.take(period(attr))?;
@@ -119,23 +107,11 @@ fn signatures(items: &Items) -> Vec<Form> {
     };
     let mut forms = vec![
         form("init", vec![cx()], ""),
-        form(
-            "packet_set_opened",
-            packet_cx(),
-            &format!("Result<{set}, Verdict>"),
-        ),
+        form("packet_set_opened", packet_cx(), &format!("Result<{set}, Verdict>")),
         form("packet", packet, "Verdict"),
-        form(
-            "packet_set_expired",
-            vec![("set", format!("&{set}")), cx()],
-            "",
-        ),
+        form("packet_set_expired", vec![("set", format!("&{set}")), cx()], ""),
         form("orphan", packet_cx(), "Verdict"),
-        form(
-            "control",
-            vec![("command", "Command".into()), cx()],
-            "Result<(), &'static str>",
-        ),
+        form("control", vec![("command", "Command".into()), cx()], "Result<(), &'static str>"),
         form("timer", vec![("token", "u64".into()), cx()], ""),
         form("periodic", vec![cx()], ""),
         form("shutdown", vec![cx()], ""),
@@ -170,20 +146,13 @@ impl Form {
         let fits = receiver && types.iter().cloned().eq(wanted) && output == squeeze(&self.output);
         if !fits || !signature.generics.params.is_empty() {
             let what = format!("the handler `{}` has another signature", self.name);
-            errors.refuse(
-                signature.ident.span(),
-                what,
-                format!("write `{}`", self.text()),
-            );
+            errors.refuse(signature.ident.span(), what, format!("write `{}`", self.text()));
         }
     }
 
     fn text(&self) -> String {
-        let parameters: Vec<String> = self
-            .parameters
-            .iter()
-            .map(|(name, ty)| format!(", {name}: {ty}"))
-            .collect();
+        let parameters: Vec<String> =
+            self.parameters.iter().map(|(name, ty)| format!(", {name}: {ty}")).collect();
         let output = match self.output.as_str() {
             "" => String::new(),
             output => format!(" -> {output}"),
@@ -197,24 +166,16 @@ fn plain(ty: &Type) -> String {
 }
 
 fn squeeze(text: &str) -> String {
-    text.chars()
-        .filter(|character| !character.is_whitespace())
-        .collect()
+    text.chars().filter(|character| !character.is_whitespace()).collect()
 }
 
 fn check_required(items: &Items, handlers: &Handlers, errors: &mut Errors) {
     let nf = &items.nf.ident;
     if !handlers.packet {
-        let form = signatures(items)
-            .into_iter()
-            .find(|form| form.name == "packet");
+        let form = signatures(items).into_iter().find(|form| form.name == "packet");
         let text = form.map(|form| form.text()).unwrap_or_default();
         let instead = format!("write `{text} {{ … }}` in `impl {nf}`");
-        errors.refuse(
-            nf.span(),
-            format!("`{nf}` has no handler `packet`"),
-            instead,
-        );
+        errors.refuse(nf.span(), format!("`{nf}` has no handler `packet`"), instead);
     }
     let sets = [
         ("packet_set_opened", handlers.packet_set_opened),
@@ -233,11 +194,7 @@ fn check_required(items: &Items, handlers: &Handlers, errors: &mut Errors) {
         let Some(method) = &field.expired else {
             continue;
         };
-        let found = items
-            .impls
-            .iter()
-            .flat_map(functions)
-            .any(|f| f.sig.ident == *method);
+        let found = items.impls.iter().flat_map(functions).any(|f| f.sig.ident == *method);
         if !found {
             let instead =
                 format!("write `fn {method}(&mut self, index: u32, object: T, cx: &mut Context)`");
@@ -263,11 +220,7 @@ fn check_settings(signature: &Signature, items: &Items, errors: &mut Errors) -> 
     if !fits || items.settings.is_none() {
         let instead = "write `fn check(settings: &Settings) -> Result<(), &'static str>`, or \
                        give the function another name";
-        errors.refuse(
-            signature.ident.span(),
-            "`check` validates the settings",
-            instead,
-        );
+        errors.refuse(signature.ident.span(), "`check` validates the settings", instead);
     }
     fits
 }

@@ -50,10 +50,7 @@ pub(super) fn sort(
     let commands_item = take(&mut raw.enums, |item| item.ident == "Command");
     let nf_item = take(&mut raw.structs, is_nf).or_else(|| raw.take_stateless());
     refuse_second(&raw.structs, errors);
-    let kinds = settings::Kinds {
-        structs: &raw.structs,
-        enums: &raw.enums,
-    };
+    let kinds = settings::Kinds { structs: &raw.structs, enums: &raw.enums };
     let settings = settings_item.map(|item| settings::read(item, &kinds, lines_before, errors));
     let setting_structs = settings::list_elements(settings.as_ref(), &kinds, lines_before, errors);
     let reasons = reasons.map(|item| commands::reasons(item, errors));
@@ -65,13 +62,7 @@ pub(super) fn sort(
     };
     let nf = state::read(nf_item, lines_before, errors);
     plain(&raw, &setting_structs, errors);
-    let Raw {
-        structs,
-        enums,
-        consts,
-        fns,
-        impls,
-    } = raw;
+    let Raw { structs, enums, consts, fns, impls } = raw;
     Some(Items {
         settings,
         setting_structs,
@@ -113,46 +104,25 @@ impl Raw {
 
 fn refuse_item(item: &Item, errors: &mut Errors) {
     let (what, instead) = match item {
-        Item::Use(_) => (
-            "`use` is refused",
-            "the module sees the prelude: write the name itself",
-        ),
+        Item::Use(_) => ("`use` is refused", "the module sees the prelude: write the name itself"),
         Item::Static(_) => (
             "`static` is refused",
             "write a `const`, or for state a field of the network function: `Cell<T>`, `Vector<T>`",
         ),
-        Item::Mod(_) => (
-            "a nested module is refused",
-            "write its items in this module",
-        ),
-        Item::Trait(_) | Item::TraitAlias(_) => (
-            "a trait is refused",
-            "write methods in `impl Type { … }`, or an enum and a `match`",
-        ),
-        Item::Type(_) => (
-            "a type alias is refused",
-            "write the type itself, or a struct",
-        ),
-        Item::Union(_) => (
-            "a union is refused",
-            "write an enum, and `to_be_bytes` for bytes",
-        ),
-        Item::Macro(mac) if mac.ident.is_some() => (
-            "`macro_rules!` is refused",
-            "write a function, generic if need be",
-        ),
-        Item::Macro(_) => (
-            "this macro is refused",
-            "only `matches!` and `log!` are macros here",
-        ),
-        Item::ExternCrate(_) | Item::ForeignMod(_) => (
-            "`extern` is refused",
-            "the module sees the prelude and its own items, nothing else",
-        ),
-        _ => (
-            "this item is refused",
-            "write a struct, an enum, a `const`, a `fn` or an `impl`",
-        ),
+        Item::Mod(_) => ("a nested module is refused", "write its items in this module"),
+        Item::Trait(_) | Item::TraitAlias(_) => {
+            ("a trait is refused", "write methods in `impl Type { … }`, or an enum and a `match`")
+        }
+        Item::Type(_) => ("a type alias is refused", "write the type itself, or a struct"),
+        Item::Union(_) => ("a union is refused", "write an enum, and `to_be_bytes` for bytes"),
+        Item::Macro(mac) if mac.ident.is_some() => {
+            ("`macro_rules!` is refused", "write a function, generic if need be")
+        }
+        Item::Macro(_) => ("this macro is refused", "only `matches!` and `log!` are macros here"),
+        Item::ExternCrate(_) | Item::ForeignMod(_) => {
+            ("`extern` is refused", "the module sees the prelude and its own items, nothing else")
+        }
+        _ => ("this item is refused", "write a struct, an enum, a `const`, a `fn` or an `impl`"),
     };
     errors.refuse(item.span(), what, instead);
 }
@@ -163,9 +133,7 @@ fn take<T>(from: &mut Vec<T>, wanted: impl Fn(&T) -> bool) -> Option<T> {
 }
 
 fn is_packet_set(item: &ItemStruct) -> bool {
-    item.attrs
-        .iter()
-        .any(|attr| attr.path().is_ident("packet_set"))
+    item.attrs.iter().any(|attr| attr.path().is_ident("packet_set"))
 }
 
 fn is_nf(item: &ItemStruct) -> bool {
@@ -177,11 +145,7 @@ fn nf_field(item: &ItemStruct) -> Option<Span> {
     let Fields::Named(fields) = &item.fields else {
         return None;
     };
-    fields
-        .named
-        .iter()
-        .find(|field| is_state(&field.ty))
-        .map(|field| field.ty.span())
+    fields.named.iter().find(|field| is_state(&field.ty)).map(|field| field.ty.span())
 }
 
 fn is_state(ty: &Type) -> bool {
@@ -202,11 +166,7 @@ fn refuse_second(structs: &[ItemStruct], errors: &mut Errors) {
         } else if let Some(span) = nf_field(item) {
             let instead =
                 "state objects stand in one struct, the network function: move the field there";
-            errors.refuse(
-                span,
-                format!("`{}` holds a state object too", item.ident),
-                instead,
-            );
+            errors.refuse(span, format!("`{}` holds a state object too", item.ident), instead);
         }
     }
 }
@@ -214,14 +174,8 @@ fn refuse_second(structs: &[ItemStruct], errors: &mut Errors) {
 fn plain(raw: &Raw, setting_structs: &[Settings], errors: &mut Errors) {
     for item in &raw.structs {
         attributes::only(&item.attrs, &["doc"], errors);
-        let in_list = setting_structs
-            .iter()
-            .any(|settings| settings.ident == item.ident);
-        let allowed: &[&str] = if in_list {
-            &["doc", "setting"]
-        } else {
-            &["doc"]
-        };
+        let in_list = setting_structs.iter().any(|settings| settings.ident == item.ident);
+        let allowed: &[&str] = if in_list { &["doc", "setting"] } else { &["doc"] };
         for field in &item.fields {
             attributes::only(&field.attrs, allowed, errors);
         }

@@ -29,10 +29,7 @@ pub(crate) fn module(attr: TokenStream, item: ItemMod, lines_before: u32) -> syn
     };
     let sorted = items::sort(content, &item.ident, lines_before, &mut errors);
     let Some(items) = sorted else {
-        return Err(errors
-            .finish(())
-            .err()
-            .unwrap_or_else(|| no_nf(&item.ident)));
+        return Err(errors.finish(()).err().unwrap_or_else(|| no_nf(&item.ident)));
     };
     let handlers = handlers::find(&items, &mut errors);
     let module = Module {

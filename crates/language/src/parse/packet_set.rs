@@ -52,9 +52,7 @@ pub(super) fn read(item: ItemStruct, before: u32, errors: &mut Errors) -> Option
 fn arguments(input: ParseStream, before: u32) -> syn::Result<Arguments> {
     let mut found = Arguments::default();
     while !input.is_empty() {
-        let name: Ident = input
-            .parse()
-            .map_err(|error| syn::Error::new(error.span(), FORM))?;
+        let name: Ident = input.parse().map_err(|error| syn::Error::new(error.span(), FORM))?;
         match name.to_string().as_str() {
             "bidirectional" => found.bidirectional = true,
             "port" => found.port = Some(value(input)?),
@@ -106,10 +104,7 @@ fn key_list(name: &Ident, input: ParseStream, before: u32) -> syn::Result<KeyLis
         field.add_to(&mut list)?;
     }
     if list.fields.is_empty() {
-        return Err(syn::Error::new(
-            name.span(),
-            format!("a key list without fields: {FORM}"),
-        ));
+        return Err(syn::Error::new(name.span(), format!("a key list without fields: {FORM}")));
     }
     list.fields.sort_by_key(|field| *field as u8);
     Ok(list)
@@ -125,10 +120,7 @@ impl syn::parse::Parse for FieldName {
     fn parse(input: ParseStream) -> syn::Result<Self> {
         let header = input.parse()?;
         input.parse::<Token![.]>()?;
-        Ok(Self {
-            header,
-            field: input.parse()?,
-        })
+        Ok(Self { header, field: input.parse()? })
     }
 }
 

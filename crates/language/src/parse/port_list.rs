@@ -21,17 +21,12 @@ fn header(input: ParseStream) -> syn::Result<(Ports, Packets)> {
     let mut ports = None;
     let mut packets = Packets::WellFormed;
     while !input.is_empty() {
-        let name: Ident = input
-            .parse()
-            .map_err(|error| syn::Error::new(error.span(), FORM))?;
+        let name: Ident = input.parse().map_err(|error| syn::Error::new(error.span(), FORM))?;
         match name.to_string().as_str() {
             "ports" => ports = Some(port_names(input)?),
             "layer" => packets = layer(input)?,
             _ => {
-                return Err(syn::Error::new(
-                    name.span(),
-                    format!("no argument `{name}`: {FORM}"),
-                ));
+                return Err(syn::Error::new(name.span(), format!("no argument `{name}`: {FORM}")));
             }
         }
         if !input.is_empty() {

@@ -22,22 +22,16 @@ pub(super) struct Kinds<'a> {
 pub(super) fn read(item: ItemStruct, kinds: &Kinds, before: u32, errors: &mut Errors) -> Settings {
     attributes::only(&item.attrs, &["doc"], errors);
     let fields = match &item.fields {
-        Fields::Named(named) => named
-            .named
-            .iter()
-            .filter_map(|field| setting(field, kinds, before, errors))
-            .collect(),
+        Fields::Named(named) => {
+            named.named.iter().filter_map(|field| setting(field, kinds, before, errors)).collect()
+        }
         other => {
             let instead = "write `struct Settings { name: type, … }`";
             errors.refuse(other.span(), "settings have names", instead);
             Vec::new()
         }
     };
-    Settings {
-        ident: item.ident.clone(),
-        fields,
-        item,
-    }
+    Settings { ident: item.ident.clone(), fields, item }
 }
 
 /// Reads one field as a setting.
@@ -73,11 +67,7 @@ pub(super) fn setting(
 
 fn argument(meta: &syn::meta::ParseNestedMeta, setting: &mut Setting) -> syn::Result<()> {
     let integer = matches!(setting.kind, SettingType::Integer { .. });
-    let name = meta
-        .path
-        .get_ident()
-        .map(ToString::to_string)
-        .unwrap_or_default();
+    let name = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
     let bound = matches!(name.as_str(), "min" | "max");
     if bound && !integer {
         return Err(meta.error(format!("`{name}` is for integers: leave it away")));
@@ -99,11 +89,7 @@ impl Kinds<'_> {
     /// The type of a setting, if `ty` is one.
     pub(super) fn of(&self, ty: &Type) -> Option<SettingType> {
         let Type::Path(path) = ty else { return None };
-        let segment = path
-            .path
-            .segments
-            .last()
-            .filter(|_| path.path.segments.len() == 1)?;
+        let segment = path.path.segments.last().filter(|_| path.path.segments.len() == 1)?;
         let name = segment.ident.to_string();
         if name == "List" {
             let PathArguments::AngleBracketed(arguments) = &segment.arguments else {
@@ -112,9 +98,7 @@ impl Kinds<'_> {
             let Some(GenericArgument::Type(element)) = arguments.args.first() else {
                 return None;
             };
-            return self
-                .element(element)
-                .map(|kind| SettingType::List(Box::new(kind)));
+            return self.element(element).map(|kind| SettingType::List(Box::new(kind)));
         }
         self.scalar(&name)
     }
@@ -133,18 +117,12 @@ impl Kinds<'_> {
     fn integer(&self, name: &str) -> Option<SettingType> {
         INTEGERS.contains(&name).then_some(())?;
         let bits = name[1..].parse().unwrap_or(usize::BITS);
-        Some(SettingType::Integer {
-            bits,
-            signed: name.starts_with('i'),
-        })
+        Some(SettingType::Integer { bits, signed: name.starts_with('i') })
     }
 
     fn choice(&self, name: &str) -> Option<SettingType> {
         let item = self.enums.iter().find(|item| item.ident == name)?;
-        let fieldless = item
-            .variants
-            .iter()
-            .all(|variant| variant.fields.is_empty());
+        let fieldless = item.variants.iter().all(|variant| variant.fields.is_empty());
         fieldless.then(|| SettingType::Enum(item.ident.clone()))
     }
 

@@ -23,25 +23,15 @@ pub(super) fn read(item: ItemStruct, before: u32, errors: &mut Errors) -> NfStru
     attributes::only(&item.attrs, &["doc"], errors);
     if !item.generics.params.is_empty() {
         let instead = "leave the type parameters away: make what differs a setting";
-        errors.refuse(
-            item.generics.span(),
-            "the network function is generic",
-            instead,
-        );
+        errors.refuse(item.generics.span(), "the network function is generic", instead);
     }
     let fields = match &item.fields {
-        Fields::Named(named) => named
-            .named
-            .iter()
-            .filter_map(|field| state(field, before, errors))
-            .collect(),
+        Fields::Named(named) => {
+            named.named.iter().filter_map(|field| state(field, before, errors)).collect()
+        }
         _ => Vec::new(),
     };
-    NfStruct {
-        ident: item.ident.clone(),
-        fields,
-        item,
-    }
+    NfStruct { ident: item.ident.clone(), fields, item }
 }
 
 fn state(field: &Field, before: u32, errors: &mut Errors) -> Option<StateField> {
@@ -86,11 +76,7 @@ fn attributes_fit(field: &Field, object: &StateField, errors: &mut Errors) {
     }
     if matches!(object.kind, Distributed(_)) && object.merge.is_none() {
         let instead = "write `#[merge(function)]` above it, with a `fn(T, T) -> T` of the module";
-        errors.refuse(
-            name.span(),
-            format!("`{name}` cannot be merged over shards"),
-            instead,
-        );
+        errors.refuse(name.span(), format!("`{name}` cannot be merged over shards"), instead);
     }
     let fits: [(&str, bool); 4] = [
         ("capacity", sized),
@@ -99,10 +85,7 @@ fn attributes_fit(field: &Field, object: &StateField, errors: &mut Errors) {
         ("staleness_ms", matches!(object.kind, Distributed(_))),
     ];
     for (attribute, fits) in fits {
-        let given = field
-            .attrs
-            .iter()
-            .find(|attr| attr.path().is_ident(attribute));
+        let given = field.attrs.iter().find(|attr| attr.path().is_ident(attribute));
         if let (Some(attr), false) = (given, fits) {
             let what = format!("`{kind}` has no `#[{attribute}]`");
             errors.refuse(attr.span(), what, "leave it away");
@@ -112,17 +95,9 @@ fn attributes_fit(field: &Field, object: &StateField, errors: &mut Errors) {
 
 fn kind(ty: &Type) -> Option<StateKind> {
     let Type::Path(path) = ty else { return None };
-    let segment = path
-        .path
-        .segments
-        .last()
-        .filter(|_| path.path.segments.len() == 1)?;
+    let segment = path.path.segments.last().filter(|_| path.path.segments.len() == 1)?;
     let mut types = type_arguments(&segment.arguments)?.into_iter();
-    let kind = match (
-        segment.ident.to_string().as_str(),
-        types.next(),
-        types.next(),
-    ) {
+    let kind = match (segment.ident.to_string().as_str(), types.next(), types.next()) {
         ("Settings", None, None) => StateKind::Settings,
         ("Counter", None, None) => StateKind::Counter,
         ("L3", None, None) => StateKind::L3,

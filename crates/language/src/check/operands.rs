@@ -1,0 +1,181 @@
+//! Calls, fields, operators: what may be done to a value.
+
+use syn::spanned::Spanned;
+use syn::{
+    BinOp, Expr, ExprBinary, ExprCall, ExprField, ExprIndex, ExprMethodCall, ExprReference, Lit,
+    Member,
+};
+
+use super::types::Place;
+use super::{Checker, rewrites};
+use crate::declare::{StateField, StateKind};
+use crate::names::{self, Operation};
+
+impl Checker<'_> {
+    pub(super) fn binary(&mut self, binary: &ExprBinary) {
+        if is_compound_assignment(&binary.op) {
+            self.assigned(&binary.left);
+        }
+        self.both(&binary.left, &binary.right);
+    }
+
+    pub(super) fn index(&mut self, index: &ExprIndex) {
+        self.expr(&index.expr);
+        self.range_or(&index.index);
+    }
+
+    pub(super) fn reference_expr(&mut self, reference: &ExprReference) {
+        if reference.mutability.is_some() {
+            self.assigned(&reference.expr);
+        }
+        self.expr(&reference.expr);
+    }
+
+    /// A place that is written: settings are not.
+    pub(super) fn assigned(&mut self, place: &Expr) {
+        let mut place = place;
+        loop {
+            place = match place {
+                Expr::Field(field) => {
+                    if matches!(self.state_field_of(field), Some(StateKind::Settings)) {
+                        let instead = "keep what changes in a `Cell<T>` of the network function";
+                        self.refuse(field.span(), "settings do not change", instead);
+                        return;
+                    }
+                    &field.base
+                }
+                Expr::Index(index) => &index.expr,
+                Expr::Paren(paren) => &paren.expr,
+                Expr::Unary(unary) => &unary.expr,
+                _ => return,
+            };
+        }
+    }
+
+    /// The state object or settings that `self.field` is, in a method of the NF.
+    fn state_field_of(&self, field: &ExprField) -> Option<StateKind> {
+        self.object(field).map(|object| object.kind.clone())
+    }
+
+    fn object(&self, field: &ExprField) -> Option<&StateField> {
+        let Expr::Path(base) = &*field.base else { return None };
+        let Member::Named(name) = &field.member else { return None };
+        if !(base.path.is_ident("self") && self.in_nf()) {
+            return None;
+        }
+        self.module.state(&name.to_string())
+    }
+
+    pub(super) fn field(&mut self, field: &ExprField) {
+        match self.state_field_of(field) {
+            None | Some(StateKind::Settings) => self.expr(&field.base),
+            Some(kind) => {
+                let name = kind.name();
+                let operations = list(names::operations(name));
+                let instead = format!("write the operation itself: {operations}");
+                self.refuse(field.member.span(), format!("this `{name}` is no value"), instead);
+            }
+        }
+    }
+
+    pub(super) fn call(&mut self, call: &ExprCall) {
+        let mut text_allowed = false;
+        match &*call.func {
+            Expr::Path(path) => {
+                text_allowed = path.path.is_ident("Err");
+                self.path_expr(path);
+            }
+            other => {
+                let instead = "write the name of a function, a constructor or a parameter";
+                self.refuse(other.span(), "a computed function is refused", instead);
+            }
+        }
+        self.arguments(call.args.iter(), text_allowed);
+    }
+
+    pub(super) fn method_call(&mut self, call: &ExprMethodCall) {
+        let name = call.method.to_string();
+        if let Some(turbofish) = &call.turbofish {
+            let arguments = syn::PathArguments::AngleBracketed(turbofish.clone());
+            self.type_arguments(&arguments, Place::Signature);
+        }
+        match self.receiver_object(&call.receiver) {
+            Some(kind) => self.operation(kind, call),
+            None => {
+                self.expr(&call.receiver);
+                self.known_method(call, &name);
+            }
+        }
+        self.arguments(call.args.iter(), name == "ok_or");
+    }
+
+    fn receiver_object(&self, receiver: &Expr) -> Option<&'static str> {
+        let Expr::Field(field) = receiver else { return None };
+        match self.state_field_of(field)? {
+            StateKind::Settings => None,
+            kind => Some(kind.name()),
+        }
+    }
+
+    fn operation(&mut self, kind: &'static str, call: &ExprMethodCall) {
+        let operations = names::operations(kind);
+        let known = operations.iter().find(|known| call.method == known.name);
+        match known {
+            None => {
+                let what = format!("`{kind}` has no operation `{}`", call.method);
+                self.refuse(call.method.span(), what, format!("write one of {}", list(operations)));
+            }
+            Some(known) if known.arguments != call.args.len() => {
+                let (wanted, given) = (known.arguments, call.args.len());
+                let what =
+                    format!("`{kind}::{}` takes {wanted} arguments, not {given}", known.name);
+                let instead = "write them as on the language page";
+                self.refuse(call.method.span(), what, instead);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn known_method(&mut self, call: &ExprMethodCall, name: &str) {
+        let own = self
+            .module
+            .methods()
+            .any(|method| method.takes_self() && method.function.sig.ident == name);
+        if !own && !names::is_method(name) {
+            let what = format!("the method `{name}` is not in the language");
+            self.refuse(call.method.span(), what, rewrites::method(name));
+        }
+    }
+
+    fn arguments<'e>(&mut self, arguments: impl Iterator<Item = &'e Expr>, text_allowed: bool) {
+        for argument in arguments {
+            match argument {
+                Expr::Closure(closure) => self.closure(closure),
+                Expr::Lit(literal) if text_allowed && matches!(literal.lit, Lit::Str(_)) => {}
+                other => self.expr(other),
+            }
+        }
+    }
+}
+
+fn list(operations: &[Operation]) -> String {
+    let names: Vec<String> = operations.iter().map(|known| format!("`{}`", known.name)).collect();
+    names.join(", ")
+}
+
+/// Whether the operator writes its left side.
+fn is_compound_assignment(operator: &BinOp) -> bool {
+    matches!(
+        operator,
+        BinOp::AddAssign(_)
+            | BinOp::SubAssign(_)
+            | BinOp::MulAssign(_)
+            | BinOp::DivAssign(_)
+            | BinOp::RemAssign(_)
+            | BinOp::BitXorAssign(_)
+            | BinOp::BitAndAssign(_)
+            | BinOp::BitOrAssign(_)
+            | BinOp::ShlAssign(_)
+            | BinOp::ShrAssign(_)
+    )
+}
