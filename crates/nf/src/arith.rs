@@ -1,0 +1,85 @@
+//! Division and shifts that are defined for every operand, alike in every world.
+
+/// Integers of the NF language.
+pub trait Integer: Copy {
+    /// Quotient; zero when `by` is zero.
+    fn quotient(self, by: Self) -> Self;
+    /// Remainder; zero when `by` is zero.
+    fn remainder(self, by: Self) -> Self;
+    /// Shifted left by `by` modulo the width.
+    fn left(self, by: u32) -> Self;
+    /// Shifted right by `by` modulo the width.
+    fn right(self, by: u32) -> Self;
+}
+
+/// Shift distances: any integer of the NF language.
+pub trait Distance: Copy {
+    /// The distance; only its low bits count.
+    fn bits(self) -> u32;
+}
+
+macro_rules! integers {
+    ($($integer:ty),*) => {$(
+        impl Integer for $integer {
+            #[inline(always)]
+            fn quotient(self, by: Self) -> Self {
+                if by == 0 { 0 } else { self.wrapping_div(by) }
+            }
+            #[inline(always)]
+            fn remainder(self, by: Self) -> Self {
+                if by == 0 { 0 } else { self.wrapping_rem(by) }
+            }
+            #[inline(always)]
+            fn left(self, by: u32) -> Self {
+                self.wrapping_shl(by)
+            }
+            #[inline(always)]
+            fn right(self, by: u32) -> Self {
+                self.wrapping_shr(by)
+            }
+        }
+        impl Distance for $integer {
+            #[inline(always)]
+            fn bits(self) -> u32 {
+                self as u32
+            }
+        }
+    )*};
+}
+integers!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128);
+
+/// `a / b`.
+#[inline(always)]
+pub fn div<T: Integer>(a: T, b: T) -> T {
+    a.quotient(b)
+}
+
+/// `a % b`.
+#[inline(always)]
+pub fn rem<T: Integer>(a: T, b: T) -> T {
+    a.remainder(b)
+}
+
+/// `a << by`.
+#[inline(always)]
+pub fn shl<T: Integer>(a: T, by: impl Distance) -> T {
+    a.left(by.bits())
+}
+
+/// `a >> by`.
+#[inline(always)]
+pub fn shr<T: Integer>(a: T, by: impl Distance) -> T {
+    a.right(by.bits())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defined_everywhere() {
+        assert_eq!((div(7u8, 0), div(7u8, 2), rem(7u8, 0), rem(7u8, 4)), (0, 3, 0, 3));
+        assert_eq!((div(i32::MIN, -1), rem(i32::MIN, -1)), (i32::MIN, 0));
+        assert_eq!((shl(1u8, 9u64), shr(0x80u8, 7u16), shr(0x80u8, 8i32)), (2, 1, 0x80));
+    }
+}

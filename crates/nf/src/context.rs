@@ -1,0 +1,225 @@
+//! What a handler may ask of the world around it: time, chance, packets of its own, a log.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::marker::PhantomData;
+
+use anabranch_packet::Port;
+
+use crate::log::{Level, Log};
+use crate::state::wheel::Tick;
+use crate::world::World;
+
+const TICK_BITS: u32 = 20;
+
+/// A lifetime in ticks of 2^20 ns, rounded up.
+#[inline(always)]
+pub fn to_ticks(ns: u64) -> u32 {
+    let ticks = (ns >> TICK_BITS) + u64::from(ns & ((1 << TICK_BITS) - 1) != 0);
+    if ticks > u64::from(u32::MAX) { u32::MAX } else { ticks as u32 }
+}
+
+/// What a worker keeps for its handlers, from packet to packet.
+pub struct Environment {
+    now: u64,
+    tick: Tick,
+    origin: Option<u64>,
+    seed: u64,
+    number: u64,
+    draws: u64,
+    expiry: u32,
+    shard: u16,
+    emitted: Emitted,
+    timers: BinaryHeap<Reverse<(u64, u64)>>,
+    log: Log,
+}
+
+/// Packets that handlers made, until they are released with the verdict.
+#[derive(Default)]
+pub struct Emitted {
+    bytes: Vec<u8>,
+    packets: Vec<(Port, usize)>,
+}
+
+impl Emitted {
+    fn push(&mut self, port: Port, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.packets.push((port, self.bytes.len()));
+    }
+
+    /// Whether there is none.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Hands each packet to `release`, in order, and forgets it.
+    pub fn drain(&mut self, mut release: impl FnMut(Port, &[u8])) {
+        let mut start = 0;
+        for (port, end) in self.packets.drain(..) {
+            release(port, &self.bytes[start..end]);
+            start = end;
+        }
+        self.bytes.clear();
+    }
+}
+
+impl Environment {
+    /// An environment whose chance is drawn from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            now: 0,
+            tick: 1,
+            origin: None,
+            seed,
+            number: 0,
+            draws: 0,
+            expiry: 0,
+            shard: 0,
+            emitted: Emitted::default(),
+            timers: BinaryHeap::new(),
+            log: Log::default(),
+        }
+    }
+
+    /// Fixes the time, in nanoseconds since the Unix epoch, from which ticks are counted. All
+    /// workers of a run are given the same.
+    pub fn set_origin(&mut self, now_ns: u64) {
+        self.origin = Some(now_ns);
+    }
+
+    /// A packet, or another step, begins: number `number`, arrived at `now_ns`, in `shard`.
+    #[inline(always)]
+    pub fn begin(&mut self, now_ns: u64, number: u64, shard: u16) {
+        let origin = *self.origin.get_or_insert(now_ns);
+        let ticks = now_ns.saturating_sub(origin) >> TICK_BITS;
+        self.now = now_ns;
+        self.tick = (ticks as u32).saturating_add(1);
+        self.number = number;
+        self.draws = 0;
+        self.expiry = 0;
+        self.shard = shard;
+    }
+
+    /// Now, in ticks.
+    #[inline(always)]
+    pub fn tick(&self) -> Tick {
+        self.tick
+    }
+
+    /// Now, in nanoseconds since the Unix epoch.
+    #[inline(always)]
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The lifetime in ticks that the handler gave the current packet's set, 0 for none.
+    #[inline(always)]
+    pub fn expiry(&self) -> u32 {
+        self.expiry
+    }
+
+    /// The shard in which the current step runs.
+    #[inline(always)]
+    pub fn shard(&self) -> u16 {
+        self.shard
+    }
+
+    /// Packets that the handler made.
+    #[inline(always)]
+    pub fn emitted(&mut self) -> &mut Emitted {
+        &mut self.emitted
+    }
+
+    /// The next timer due at `now_ns`, as (time, token).
+    pub fn due_timer(&mut self, now_ns: u64) -> Option<(u64, u64)> {
+        let &Reverse((due, _)) = self.timers.peek()?;
+        if due > now_ns {
+            return None;
+        }
+        self.timers.pop().map(|Reverse(timer)| timer)
+    }
+
+    /// The log of this worker.
+    pub fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    /// Chance that depends on the seed, the packet and the draw alone, so that any division of the
+    /// packets among workers draws the same.
+    fn random(&mut self) -> u64 {
+        self.draws += 1;
+        let mut word = self.seed ^ self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        word = word.wrapping_add(self.draws.wrapping_mul(0xd1b5_4a32_d192_ed03));
+        // The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+}
+
+/// What a handler is given beside the packet.
+pub struct Context<'a, W: World> {
+    environment: &'a mut Environment,
+    world: PhantomData<W>,
+}
+
+impl<'a, W: World> Context<'a, W> {
+    /// A context over `environment`.
+    #[inline(always)]
+    pub fn new(environment: &'a mut Environment) -> Self {
+        Self { environment, world: PhantomData }
+    }
+
+    /// Arrival of the current packet, or time of the current event: nanoseconds since the Unix
+    /// epoch.
+    #[inline(always)]
+    pub fn now(&self) -> u64 {
+        self.environment.now
+    }
+
+    /// 64 random bits; the same in every run with the same seed.
+    #[inline(always)]
+    pub fn random(&mut self) -> u64 {
+        if W::HOLLOW { 0 } else { self.environment.random() }
+    }
+
+    /// Gives the current packet's set this lifetime from each of its packets on.
+    #[inline(always)]
+    pub fn set_expiry(&mut self, lifetime_ns: u64) {
+        if !W::HOLLOW {
+            self.environment.expiry = to_ticks(lifetime_ns).max(1);
+        }
+    }
+
+    /// Has `timer(token)` called `delay_ns` from now.
+    pub fn set_timer(&mut self, delay_ns: u64, token: u64) {
+        if !W::HOLLOW {
+            let due = self.environment.now.saturating_add(delay_ns);
+            self.environment.timers.push(Reverse((due, token)));
+        }
+    }
+
+    /// Sends a packet of the NF's own, an Ethernet frame, when the handler is done.
+    #[inline]
+    pub fn emit(&mut self, port: Port, frame: &[u8]) {
+        if !W::HOLLOW {
+            self.environment.emitted.push(port, frame);
+        }
+    }
+
+    /// What the `log!` macro calls: a line at `level`, from `line` of the NF.
+    #[inline]
+    pub fn write_log(&mut self, level: Level, line: u32, text: std::fmt::Arguments<'_>) {
+        if !W::HOLLOW {
+            let now = self.environment.now;
+            self.environment.log.write(now, level, line, text);
+        }
+    }
+
+    /// The environment, for state objects.
+    #[inline(always)]
+    pub fn environment(&self) -> &Environment {
+        self.environment
+    }
+}

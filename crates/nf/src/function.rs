@@ -1,0 +1,244 @@
+//! A network function as the runtime and the tools see it. `#[network_function]` implements it; no
+//! author does.
+
+use anabranch_packet::{Hollow, Packet};
+
+use crate::context::{Context, Environment};
+use crate::key::Value;
+use crate::l3::L3;
+use crate::packet_set::{SetKey, SetShape, SetSpec};
+use crate::settings::{Command, Settings};
+use crate::state::{Allocator, Map, TableUse, Vector};
+use crate::verdict::{Builtin, Drop, Verdict, Word};
+use crate::world::Solo;
+
+/// The author's text, for analysis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The module's item exactly as written, attribute arguments apart: `pub mod nat { … }`.
+    pub text: &'static str,
+    /// Arguments of the attribute.
+    pub arguments: &'static str,
+    /// The file it stands in, as the compiler names it.
+    pub file: &'static str,
+    /// Line of `text`'s first line in `file`, from 1.
+    pub line: u32,
+}
+
+/// Which state an NF shares between packets of different packet sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// None: every written object belongs to a packet set, or nothing is written.
+    PacketSets,
+    /// It writes this object from packet handlers, first in this line of the source.
+    Aggregate {
+        /// Field of the NF struct, or `Recirculate`.
+        object: &'static str,
+        /// Line in [`Source::file`].
+        line: u32,
+    },
+}
+
+/// A network function.
+pub trait NetworkFunction: Sized + Send + 'static {
+    /// Name: that of the module, `_` written `-`.
+    const NAME: &'static str;
+    /// The module's documentation.
+    const DOCS: &'static str;
+    /// The author's text.
+    const SOURCE: Source;
+    /// Names of its ports; empty: any number.
+    const PORTS: &'static [&'static str];
+    /// 2: frames whose network layer is malformed are handled too; 3: they are dropped before.
+    const LAYER: u8;
+    /// Its own drop reasons.
+    const REASONS: &'static [Word];
+    /// Its packet set.
+    const SET: Option<SetSpec>;
+    /// Whether it has maps, vectors or allocators, so that a prefetch pass may help.
+    const OBJECTS: bool;
+    /// What it shares.
+    const SHARING: Sharing;
+    /// Period of `periodic`, in milliseconds; 0: none.
+    const PERIOD_MS: u64;
+
+    /// Its settings.
+    type Settings: Settings;
+    /// State of a packet set; `()` where there is none.
+    type Set: Value;
+    /// Its commands.
+    type Command: Command;
+
+    /// Makes its state objects.
+    fn build(settings: Self::Settings, builder: &mut Builder) -> Result<Self, BuildError>;
+
+    /// Sizes of the packet-set table.
+    fn set_shape(&self) -> SetShape {
+        SetShape { capacity: 0, lifetime_ns: 0 }
+    }
+    /// The packet set of a packet.
+    #[inline(always)]
+    fn set_key(_packet: &Packet<'_>) -> SetKey {
+        SetKey::None
+    }
+
+    /// Handler `init`.
+    fn init(&mut self, _cx: &mut Context<'_, Solo>) {}
+    /// Handler `packet_set_opened`.
+    #[inline]
+    fn packet_set_opened(
+        &mut self,
+        _packet: &mut Packet<'_>,
+        _cx: &mut Context<'_, Solo>,
+    ) -> Result<Self::Set, Verdict> {
+        Ok(Self::Set::zero())
+    }
+    /// Handler `packet`; `set` is the packet's, or a zero one where the NF has no packet set.
+    fn packet(
+        &mut self,
+        set: &mut Self::Set,
+        packet: &mut Packet<'_>,
+        cx: &mut Context<'_, Solo>,
+    ) -> Verdict;
+    /// Handler `packet_set_expired`.
+    fn packet_set_expired(&mut self, _set: &Self::Set, _cx: &mut Context<'_, Solo>) {}
+    /// Handler `orphan`.
+    #[inline]
+    fn orphan(&mut self, _packet: &mut Packet<'_>, _cx: &mut Context<'_, Solo>) -> Verdict {
+        Drop(Builtin::NoPacketSet)
+    }
+    /// Handler `control`.
+    fn control(
+        &mut self,
+        _command: Self::Command,
+        _cx: &mut Context<'_, Solo>,
+    ) -> Result<(), &'static str> {
+        Ok(())
+    }
+    /// Handler `timer`.
+    fn timer(&mut self, _token: u64, _cx: &mut Context<'_, Solo>) {}
+    /// Handler `periodic`.
+    fn periodic(&mut self, _cx: &mut Context<'_, Solo>) {}
+    /// Handler `shutdown`.
+    fn shutdown(&mut self, _cx: &mut Context<'_, Solo>) {}
+
+    /// Handler `packet` (or `orphan`, where the NF has packet sets) in the Prefetch world.
+    #[inline(always)]
+    fn prefetch(&self, _packet: &mut Packet<'_, Hollow>, _environment: &mut Environment) {}
+    /// The same in the Peek world.
+    #[inline(always)]
+    fn peek(&self, _packet: &mut Packet<'_, Hollow>, _environment: &mut Environment) {}
+
+    /// Collects objects of allocators whose time has run out, and calls their handlers. `budget`
+    /// bounds the objects looked at.
+    #[inline]
+    fn expire(&mut self, _environment: &mut Environment, _budget: u32) {}
+
+    /// How full each state object is.
+    fn tables(&self) -> Vec<TableUse> {
+        Vec::new()
+    }
+}
+
+/// Why an NF could not be built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildError(pub String);
+
+impl std::fmt::Display for BuildError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+/// Largest capacity of a state object.
+const LARGEST: u64 = 1 << 28;
+
+/// Makes state objects for [`NetworkFunction::build`].
+pub struct Builder {
+    seed: u64,
+    l3: toml::Table,
+    ports: Vec<String>,
+}
+
+impl Builder {
+    /// Hash functions are drawn from `seed`; `ports` are the names of the run's ports, and `l3`
+    /// holds the tables `interfaces`, `routes`, `neighbours`.
+    pub fn new(seed: u64, ports: Vec<String>, l3: toml::Table) -> Self {
+        Self { seed, l3, ports }
+    }
+
+    fn seed(&mut self) -> u64 {
+        self.seed =
+            self.seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        self.seed ^ (self.seed >> 29)
+    }
+
+    /// Checks the capacity of the object `name`.
+    pub fn capacity(&self, name: &str, capacity: u64) -> Result<u32, BuildError> {
+        match capacity {
+            1..=LARGEST => Ok(capacity as u32),
+            _ => Err(BuildError(format!(
+                "`{name}` would hold {capacity} entries; it holds 1 to {LARGEST}"
+            ))),
+        }
+    }
+
+    /// A map of this capacity.
+    pub fn map<K: crate::key::Key, V: Value>(
+        &mut self,
+        name: &str,
+        capacity: u64,
+    ) -> Result<Map<K, V>, BuildError> {
+        let capacity = self.capacity(name, capacity)?;
+        Ok(Map::new(capacity, self.seed()))
+    }
+
+    /// A vector of this length.
+    pub fn vector<T: Value>(&mut self, name: &str, capacity: u64) -> Result<Vector<T>, BuildError> {
+        Ok(Vector::new(self.capacity(name, capacity)?))
+    }
+
+    /// An allocator of this many objects.
+    pub fn allocator<T: Value>(
+        &mut self,
+        name: &str,
+        capacity: u64,
+    ) -> Result<Allocator<T>, BuildError> {
+        Ok(Allocator::new(self.capacity(name, capacity)?))
+    }
+
+    /// Routing as the operator configured it.
+    pub fn l3(&mut self) -> Result<L3, BuildError> {
+        L3::new(&self.l3, &self.ports).map_err(BuildError)
+    }
+}
+
+/// A line of the final table about a state object.
+pub trait Occupancy {
+    /// How full it is.
+    fn table_use(&self, name: &str) -> TableUse;
+}
+
+macro_rules! sized {
+    ($(<$($parameter:ident: $bound:path),+> $object:ty, $faults:expr;)+) => {$(
+        impl<$($parameter: $bound),+> Occupancy for $object {
+            fn table_use(&self, name: &str) -> TableUse {
+                let faults: fn(&Self) -> u64 = $faults;
+                TableUse {
+                    name: name.to_owned(),
+                    used: self.len().into(),
+                    capacity: self.capacity().into(),
+                    bytes: self.bytes() as u64,
+                    faults: faults(self),
+                }
+            }
+        }
+    )+};
+}
+sized! {
+    <K: crate::key::Key, V: Value> Map<K, V>, |_| 0;
+    <T: Value> Allocator<T>, |_| 0;
+    <T: Value> Vector<T>, Self::faults;
+}

@@ -1,0 +1,304 @@
+//! Values that state objects hold, and keys that they are found by.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use anabranch_packet::{MacAddr, Port};
+
+/// A plain value that a state object can hold: copied in and out, with a zero that stands for
+/// "nothing" wherever a world is hollow or an index is out of range.
+///
+/// `#[network_function]` implements it for every struct and enum of the module (all fields zero;
+/// the first variant).
+pub trait Value: Copy + Send + 'static {
+    /// The zero value.
+    fn zero() -> Self;
+}
+
+/// A value that a [`Map`](crate::state::Map) or a packet set is keyed by.
+///
+/// `#[network_function]` implements it for every struct and enum of the module, folding the fields
+/// in order.
+pub trait Key: Value + Eq {
+    /// Feeds the key's bits to `fold`, most significant field first.
+    fn fold(&self, fold: Fold) -> Fold;
+}
+
+/// Accumulates a key's bits and mixes them 64 at a time.
+///
+/// Widths are compile-time constants once `fold` is inlined, so that a 13-byte key costs two
+/// multiplications and no branch. The mixing step is the folded 64 × 64 → 128 bit multiplication
+/// known from wyhash; the seed is drawn per run, so that a stranger cannot aim at one bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct Fold {
+    mixed: u64,
+    pending: u64,
+    bits: u32,
+}
+
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[inline(always)]
+fn multiply_fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+impl Fold {
+    /// Starts with `seed`.
+    #[inline(always)]
+    pub fn new(seed: u64) -> Self {
+        Self { mixed: seed, pending: 0, bits: 0 }
+    }
+
+    /// Takes the low `width` bits (1 to 64) of `value`; the rest must be zero.
+    #[inline(always)]
+    pub fn push(mut self, value: u64, width: u32) -> Self {
+        if self.bits + width > 64 {
+            self.mixed = multiply_fold(self.mixed ^ self.pending, MULTIPLIER);
+            self.pending = value;
+            self.bits = width;
+        } else {
+            // `bits` is below 64 here: a full accumulator leaves no room for one bit more.
+            self.pending |= value << self.bits;
+            self.bits += width;
+        }
+        self
+    }
+
+    /// The hash of everything taken.
+    #[inline(always)]
+    pub fn finish(self) -> Hash {
+        Hash(multiply_fold(self.mixed ^ self.pending, MULTIPLIER ^ 0xa5a5_a5a5_5a5a_5a5a))
+    }
+}
+
+/// Hash of a key: the high half places it, the low bits tag it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hash(pub u64);
+
+impl Hash {
+    /// Position in a table: a fraction of its length, in units of 2^-32.
+    #[inline(always)]
+    pub fn position(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Tag of an occupied slot, never zero.
+    #[inline(always)]
+    pub fn tag(self) -> u8 {
+        (self.0 as u8) | 0x80
+    }
+
+    /// The same hash with the shard at the top of the position, so that a shard's entries lie
+    /// together: `shard` of `1 << shard_bits`.
+    #[inline(always)]
+    pub fn in_shard(self, shard: u16, shard_bits: u32) -> Self {
+        let kept = self.0 >> shard_bits;
+        let low = self.0 & 0xffff_ffff;
+        let top = u64::from(shard).unbounded_shl(64 - shard_bits);
+        Self(top | (kept & !0xffff_ffff) | low)
+    }
+}
+
+macro_rules! integers {
+    ($($integer:ty),*) => {$(
+        impl Value for $integer {
+            #[inline(always)]
+            fn zero() -> Self {
+                0
+            }
+        }
+        impl Key for $integer {
+            #[inline(always)]
+            fn fold(&self, fold: Fold) -> Fold {
+                fold.push(*self as u64 & (u64::MAX >> (64 - <$integer>::BITS)), <$integer>::BITS)
+            }
+        }
+    )*};
+}
+integers!(u8, u16, u32, u64, i8, i16, i32, i64, usize);
+
+impl Value for u128 {
+    #[inline(always)]
+    fn zero() -> Self {
+        0
+    }
+}
+
+impl Key for u128 {
+    #[inline(always)]
+    fn fold(&self, fold: Fold) -> Fold {
+        fold.push((*self >> 64) as u64, 64).push(*self as u64, 64)
+    }
+}
+
+impl Value for bool {
+    #[inline(always)]
+    fn zero() -> Self {
+        false
+    }
+}
+
+impl Key for bool {
+    #[inline(always)]
+    fn fold(&self, fold: Fold) -> Fold {
+        fold.push(u64::from(*self), 1)
+    }
+}
+
+impl Value for Ipv4Addr {
+    #[inline(always)]
+    fn zero() -> Self {
+        Self::UNSPECIFIED
+    }
+}
+
+impl Key for Ipv4Addr {
+    #[inline(always)]
+    fn fold(&self, fold: Fold) -> Fold {
+        fold.push(u64::from(u32::from_ne_bytes(self.octets())), 32)
+    }
+}
+
+impl Value for Ipv6Addr {
+    #[inline(always)]
+    fn zero() -> Self {
+        Self::UNSPECIFIED
+    }
+}
+
+impl Key for Ipv6Addr {
+    #[inline(always)]
+    fn fold(&self, fold: Fold) -> Fold {
+        u128::from_ne_bytes(self.octets()).fold(fold)
+    }
+}
+
+impl Value for MacAddr {
+    #[inline(always)]
+    fn zero() -> Self {
+        Self::from([0; 6])
+    }
+}
+
+impl Key for MacAddr {
+    #[inline(always)]
+    fn fold(&self, fold: Fold) -> Fold {
+        let [a, b, c, d, e, f] = self.octets();
+        fold.push(u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]), 48)
+    }
+}
+
+impl Value for Port {
+    #[inline(always)]
+    fn zero() -> Self {
+        Self::new(0)
+    }
+}
+
+impl Key for Port {
+    #[inline(always)]
+    fn fold(&self, fold: Fold) -> Fold {
+        fold.push(u64::from(self.index()), 8)
+    }
+}
+
+impl Value for () {
+    #[inline(always)]
+    fn zero() -> Self {}
+}
+
+impl Key for () {
+    #[inline(always)]
+    fn fold(&self, fold: Fold) -> Fold {
+        fold
+    }
+}
+
+impl<T: Value, const N: usize> Value for [T; N] {
+    #[inline(always)]
+    fn zero() -> Self {
+        [T::zero(); N]
+    }
+}
+
+impl<T: Key, const N: usize> Key for [T; N] {
+    #[inline(always)]
+    fn fold(&self, fold: Fold) -> Fold {
+        self.iter().fold(fold, |fold, element| element.fold(fold))
+    }
+}
+
+impl<T: Value> Value for Option<T> {
+    #[inline(always)]
+    fn zero() -> Self {
+        None
+    }
+}
+
+impl<T: Key> Key for Option<T> {
+    #[inline(always)]
+    fn fold(&self, fold: Fold) -> Fold {
+        match self {
+            None => fold.push(0, 1),
+            Some(value) => value.fold(fold.push(1, 1)),
+        }
+    }
+}
+
+macro_rules! tuples {
+    ($($name:ident),+) => {
+        impl<$($name: Value),+> Value for ($($name,)+) {
+            #[inline(always)]
+            fn zero() -> Self {
+                ($($name::zero(),)+)
+            }
+        }
+        impl<$($name: Key),+> Key for ($($name,)+) {
+            #[inline(always)]
+            #[allow(non_snake_case)]
+            fn fold(&self, fold: Fold) -> Fold {
+                let ($($name,)+) = self;
+                $(let fold = $name.fold(fold);)+
+                fold
+            }
+        }
+    };
+}
+tuples!(A, B);
+tuples!(A, B, C);
+tuples!(A, B, C, D);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(key: impl Key) -> Hash {
+        key.fold(Fold::new(7)).finish()
+    }
+
+    #[test]
+    fn neighbouring_keys_spread() {
+        let mut counts = [0u32; 64];
+        for host in 0..64_000u32 {
+            let position = hash((Ipv4Addr::from(0x0a00_0000 + host), 80u16)).position();
+            counts[(position >> 26) as usize] += 1;
+        }
+        assert!(counts.iter().all(|&count| (800..1_200).contains(&count)), "{counts:?}");
+    }
+
+    #[test]
+    fn the_shard_is_the_top_of_the_position() {
+        let plain = hash(77u32);
+        let sharded = plain.in_shard(5, 7);
+        assert_eq!(sharded.position() >> 25, 5);
+        assert_eq!(sharded.tag(), plain.tag());
+        assert_eq!(plain.in_shard(0, 0), plain);
+    }
+
+    #[test]
+    fn order_and_width_count() {
+        assert_ne!(hash((1u16, 2u16)), hash((2u16, 1u16)));
+        assert_ne!(hash(0x0102_0304u32), hash(0x0403_0201u32));
+    }
+}

@@ -1,0 +1,433 @@
+//! What the operator sets, read from TOML or `--set key=value`, with errors that say what, where
+//! and what instead.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use anabranch_packet::{MacAddr, Port};
+use toml::{Table, Value};
+
+/// A struct of settings. `#[network_function]` implements it for the module's `Settings`.
+pub trait Settings: Sized + Clone + Send + Sync + 'static {
+    /// Every setting, in order.
+    fn schema() -> Vec<Setting>;
+    /// Takes the settings from `fields`; mistakes are left there. `None` only after a mistake.
+    fn take(fields: &mut Fields<'_>) -> Option<Self>;
+    /// Validation across settings: the module's `check`.
+    fn check(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    /// Reads all of `table`.
+    fn read(table: &Table) -> Result<Self, SettingErrors> {
+        let mut fields = Fields::new(table, "");
+        let settings = Self::take(&mut fields);
+        let errors = fields.finish();
+        match settings {
+            Some(settings) if errors.0.is_empty() => match settings.check() {
+                Ok(()) => Ok(settings),
+                Err(why) => Err(SettingErrors(vec![why.to_owned()])),
+            },
+            _ => Err(errors),
+        }
+    }
+}
+
+/// The settings of an NF that has none.
+#[derive(Clone, Copy, Debug)]
+pub struct NoSettings;
+
+impl Settings for NoSettings {
+    fn schema() -> Vec<Setting> {
+        Vec::new()
+    }
+    fn take(_: &mut Fields<'_>) -> Option<Self> {
+        Some(Self)
+    }
+}
+
+/// One setting, for help texts.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Setting {
+    /// Name.
+    pub name: &'static str,
+    /// Type, in the operator's words.
+    pub kind: String,
+    /// Default, as it would be written; `None`: must be given.
+    pub default: Option<String>,
+    /// Smallest value allowed.
+    pub min: Option<String>,
+    /// Largest value allowed.
+    pub max: Option<String>,
+    /// What it does.
+    pub help: &'static str,
+}
+
+/// Every mistake found in the settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingErrors(pub Vec<String>);
+
+impl fmt::Display for SettingErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+impl std::error::Error for SettingErrors {}
+
+/// A type that a setting can have.
+pub trait SettingType: Sized + Clone + Send + Sync + 'static {
+    /// The type in the operator's words.
+    fn kind() -> String;
+    /// Reads a value; the error says what was expected.
+    fn from_toml(value: &Value) -> Result<Self, String>;
+    /// The value as the operator would write it.
+    fn to_text(&self) -> String;
+}
+
+macro_rules! integers {
+    ($($integer:ty),*) => {$(
+        impl SettingType for $integer {
+            fn kind() -> String {
+                "integer".to_owned()
+            }
+            fn from_toml(value: &Value) -> Result<Self, String> {
+                let Value::Integer(number) = value else { return Err(expected("an integer", value)) };
+                Self::try_from(*number)
+                    .map_err(|_| format!("{number} is outside {} to {}", Self::MIN, Self::MAX))
+            }
+            fn to_text(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
+}
+integers!(u8, u16, u32, u64, i32, i64, usize);
+
+macro_rules! texts {
+    ($($type:ty = $kind:literal, $example:literal;)*) => {$(
+        impl SettingType for $type {
+            fn kind() -> String {
+                $kind.to_owned()
+            }
+            fn from_toml(value: &Value) -> Result<Self, String> {
+                let Value::String(text) = value else { return Err(expected(concat!("an ", $kind, " such as \"", $example, "\""), value)) };
+                text.parse().map_err(|_| format!("\"{text}\" is no {}; write one such as \"{}\"", $kind, $example))
+            }
+            fn to_text(&self) -> String {
+                format!("\"{self}\"")
+            }
+        }
+    )*};
+}
+texts! {
+    Ipv4Addr = "IPv4 address", "192.0.2.1";
+    Ipv6Addr = "IPv6 address", "2001:db8::1";
+    MacAddr = "Ethernet address", "02:00:00:00:00:01";
+}
+
+impl SettingType for bool {
+    fn kind() -> String {
+        "boolean".to_owned()
+    }
+    fn from_toml(value: &Value) -> Result<Self, String> {
+        value.as_bool().ok_or_else(|| expected("true or false", value))
+    }
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl SettingType for Port {
+    fn kind() -> String {
+        "port number".to_owned()
+    }
+    fn from_toml(value: &Value) -> Result<Self, String> {
+        u8::from_toml(value).map(Self::new)
+    }
+    fn to_text(&self) -> String {
+        self.index().to_string()
+    }
+}
+
+fn expected(what: &str, found: &Value) -> String {
+    format!("expected {what}, found {} `{found}`", found.type_str())
+}
+
+/// A list in the settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List<T>(Vec<T>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> From<Vec<T>> for List<T> {
+    fn from(elements: Vec<T>) -> Self {
+        Self(elements)
+    }
+}
+
+#[allow(clippy::len_without_is_empty)]
+impl<T: Copy> List<T> {
+    /// Elements.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    /// Element `index`.
+    #[inline]
+    pub fn get(&self, index: u32) -> Option<T> {
+        self.0.get(index as usize).copied()
+    }
+
+    /// The elements in order.
+    #[inline]
+    pub fn iter(&self) -> std::iter::Copied<std::slice::Iter<'_, T>> {
+        self.0.iter().copied()
+    }
+}
+
+impl<'a, T: Copy> IntoIterator for &'a List<T> {
+    type Item = T;
+    type IntoIter = std::iter::Copied<std::slice::Iter<'a, T>>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<T: SettingType> SettingType for List<T> {
+    fn kind() -> String {
+        format!("list of {}", T::kind())
+    }
+    fn from_toml(value: &Value) -> Result<Self, String> {
+        let Value::Array(elements) = value else {
+            return Err(expected("a list in brackets", value));
+        };
+        let read =
+            |(at, element)| T::from_toml(element).map_err(|why| format!("element {at}: {why}"));
+        elements.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>().map(Self)
+    }
+    fn to_text(&self) -> String {
+        let elements: Vec<_> = self.0.iter().map(T::to_text).collect();
+        format!("[{}]", elements.join(", "))
+    }
+}
+
+/// Settings on their way out of a table: counts what was taken, gathers mistakes.
+pub struct Fields<'t> {
+    table: &'t Table,
+    path: &'t str,
+    known: Vec<&'static str>,
+    errors: Vec<String>,
+}
+
+impl<'t> Fields<'t> {
+    /// The fields of `table`, which stands at `path` (empty for the outermost).
+    pub fn new(table: &'t Table, path: &'t str) -> Self {
+        Self { table, path, known: Vec::new(), errors: Vec::new() }
+    }
+
+    /// Takes `name`, or `default` where the operator is silent.
+    pub fn take<T: SettingType>(&mut self, name: &'static str, default: Option<T>) -> Option<T> {
+        self.known.push(name);
+        match (self.table.get(name).map(T::from_toml), default) {
+            (Some(Ok(value)), _) => Some(value),
+            (Some(Err(why)), _) => self.refuse(name, &why),
+            (None, Some(default)) => Some(default),
+            (None, None) => self.refuse(name, &format!("must be given ({})", T::kind())),
+        }
+    }
+
+    /// As [`take`](Self::take), for a type with an order and a range.
+    pub fn take_within<T: SettingType + PartialOrd>(
+        &mut self,
+        name: &'static str,
+        default: Option<T>,
+        min: Option<T>,
+        max: Option<T>,
+    ) -> Option<T> {
+        let value = self.take(name, default)?;
+        let low = min.as_ref().is_some_and(|min| value < *min);
+        let high = max.as_ref().is_some_and(|max| value > *max);
+        if !low && !high {
+            return Some(value);
+        }
+        let range = match (min, max) {
+            (Some(min), Some(max)) => format!("between {} and {}", min.to_text(), max.to_text()),
+            (Some(min), None) => format!("at least {}", min.to_text()),
+            (_, Some(max)) => format!("at most {}", max.to_text()),
+            (None, None) => return Some(value),
+        };
+        self.refuse(name, &format!("{} is out of range: write a value {range}", value.to_text()))
+    }
+
+    fn refuse<T>(&mut self, name: &str, why: &str) -> Option<T> {
+        self.errors.push(format!("setting `{}{name}`: {why}", self.path));
+        None
+    }
+
+    /// The mistakes, names that no setting has among them.
+    pub fn finish(mut self) -> SettingErrors {
+        for name in self.table.keys().filter(|name| !self.known.contains(&name.as_str())) {
+            let nearest = nearest(name, self.known.iter().copied());
+            let hint = nearest.map_or_else(
+                || format!("the settings are: {}", self.known.join(", ")),
+                |nearest| format!("did you mean `{nearest}`?"),
+            );
+            self.errors.push(format!("setting `{}{name}` does not exist; {hint}", self.path));
+        }
+        SettingErrors(self.errors)
+    }
+}
+
+/// The candidate that `name` is probably a misspelling of.
+pub fn nearest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
+    let scored = candidates.map(|candidate| (edit_distance(name, candidate), candidate));
+    let (distance, candidate) = scored.min()?;
+    (distance <= 1 + name.len() / 4).then_some(candidate)
+}
+
+/// Levenshtein distance.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, &to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// Puts `key=value` (the value in TOML, or bare text) into `table`; dots in the key descend.
+pub fn set(table: &mut Table, assignment: &str) -> Result<(), String> {
+    let Some((key, text)) = assignment.split_once('=') else {
+        return Err(format!("`{assignment}` is no setting; write NAME=VALUE"));
+    };
+    let value = format!("value = {}", text.trim())
+        .parse::<Table>()
+        .ok()
+        .and_then(|mut parsed| parsed.remove("value"))
+        .unwrap_or_else(|| Value::String(text.trim().to_owned()));
+    let mut at = table;
+    let mut names = key.trim().split('.').peekable();
+    while let Some(name) = names.next() {
+        if names.peek().is_none() {
+            at.insert(name.to_owned(), value);
+            return Ok(());
+        }
+        let inner = at.entry(name).or_insert_with(|| Value::Table(Table::new()));
+        at = inner
+            .as_table_mut()
+            .ok_or_else(|| format!("setting `{name}` is no table, so `{key}` cannot be set"))?;
+    }
+    Ok(())
+}
+
+/// A command from outside. `#[network_function]` implements it for the module's `Command`.
+pub trait Command: Sized + Clone + Send + 'static {
+    /// Every command with its fields.
+    fn schema() -> Vec<(&'static str, Vec<Setting>, &'static str)>;
+    /// The command of this name from its fields.
+    fn take(name: &str, fields: &mut Fields<'_>) -> Option<Self>;
+
+    /// Reads `name field=value …`.
+    fn read(text: &str) -> Result<Self, String> {
+        let mut words = text.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        let names: Vec<_> = Self::schema().into_iter().map(|(name, ..)| name).collect();
+        if !names.contains(&name) {
+            let known =
+                if names.is_empty() { "this NF takes none".to_owned() } else { names.join(", ") };
+            return Err(format!("command `{name}` does not exist; commands: {known}"));
+        }
+        let mut table = Table::new();
+        words.try_for_each(|word| set(&mut table, word))?;
+        let mut fields = Fields::new(&table, "");
+        let command = Self::take(name, &mut fields);
+        let errors = fields.finish();
+        match command {
+            Some(command) if errors.0.is_empty() => Ok(command),
+            _ => Err(format!("command `{name}`: {errors}")),
+        }
+    }
+}
+
+/// The command of an NF that takes none.
+#[derive(Clone, Copy, Debug)]
+pub enum NoCommand {}
+
+impl Command for NoCommand {
+    fn schema() -> Vec<(&'static str, Vec<Setting>, &'static str)> {
+        Vec::new()
+    }
+    fn take(_: &str, _: &mut Fields<'_>) -> Option<Self> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Sample {
+        flows: u32,
+        address: Ipv4Addr,
+        backends: List<Ipv4Addr>,
+    }
+
+    impl Settings for Sample {
+        fn schema() -> Vec<Setting> {
+            Vec::new()
+        }
+        fn take(fields: &mut Fields<'_>) -> Option<Self> {
+            let flows = fields.take_within("flows", Some(10), Some(1), Some(100));
+            let address = fields.take("address", None);
+            let backends = fields.take("backends", Some(List::default()));
+            Some(Self { flows: flows?, address: address?, backends: backends? })
+        }
+    }
+
+    fn read(assignments: &[&str]) -> Result<Sample, String> {
+        let mut table = Table::new();
+        assignments.iter().try_for_each(|one| set(&mut table, one))?;
+        Sample::read(&table).map_err(|errors| errors.to_string())
+    }
+
+    #[test]
+    fn reads_what_is_right() {
+        let sample = read(&["address=192.0.2.1", "backends=[\"192.0.2.7\"]"]).unwrap();
+        assert_eq!((sample.flows, sample.address), (10, Ipv4Addr::new(192, 0, 2, 1)));
+        assert_eq!(sample.backends.get(0), Some(Ipv4Addr::new(192, 0, 2, 7)));
+    }
+
+    #[test]
+    fn says_what_is_wrong_and_what_to_write() {
+        for (assignments, words) in [
+            (
+                &["flow=3", "address=192.0.2.1"][..],
+                "setting `flow` does not exist; did you mean `flows`?",
+            ),
+            (
+                &["flows=101", "address=192.0.2.1"],
+                "101 is out of range: write a value between 1 and 100",
+            ),
+            (&["flows=many", "address=192.0.2.1"], "expected an integer, found string"),
+            (&["flows=3"], "setting `address`: must be given (IPv4 address)"),
+            (&["address=192.0.2"], "\"192.0.2\" is no IPv4 address; write one such as"),
+            (&["nonsense"], "`nonsense` is no setting; write NAME=VALUE"),
+            (&["address=192.0.2.1", "backends=[3]"], "element 0: expected an IPv4 address"),
+        ] {
+            let error = read(assignments).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Objects with a lifetime, found by the index that names them.
+
+use crate::context::{Environment, to_ticks};
+use crate::key::Value;
+use crate::memory::{ZeroValid, Zeroed, prefetch};
+use crate::state::indices::{Indices, Within};
+use crate::state::wheel::{Tick, Visit, Wheel};
+
+/// An object: alive while `deadline` lies ahead. A deadline of zero marks a free one.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Object<T: Value> {
+    deadline: Tick,
+    lifetime: u32,
+    value: std::mem::MaybeUninit<T>,
+}
+
+// SAFETY: zero deadline and lifetime are valid and say that `value` is not there.
+unsafe impl<T: Value> ZeroValid for Object<T> {}
+
+/// Hands out indices `0 .. capacity`, each with a value and a lifetime; see
+/// [`AllocatorOperations`](crate::world::AllocatorOperations) for what an author calls.
+///
+/// The deadline stands beside the value, in the same cache line, so that an established flow
+/// touches one line here.
+pub struct Allocator<T: Value> {
+    objects: Zeroed<Object<T>>,
+    indices: Indices,
+    wheel: Wheel,
+    cursor: u32,
+}
+
+impl<T: Value> Allocator<T> {
+    /// All of `capacity` indices free.
+    pub fn new(capacity: u32) -> Self {
+        Self {
+            objects: Zeroed::new(capacity as usize),
+            indices: Indices::new(capacity),
+            wheel: Wheel::new(capacity),
+            cursor: 0,
+        }
+    }
+
+    /// Objects handed out, those included whose end has not been noticed yet.
+    pub fn len(&self) -> u32 {
+        self.indices.used()
+    }
+
+    /// Objects in all.
+    pub fn capacity(&self) -> u32 {
+        self.indices.len()
+    }
+
+    /// Bytes of memory when every object has been in use.
+    pub fn bytes(&self) -> usize {
+        self.objects.len() * size_of::<Object<T>>() + self.indices.bytes() + self.wheel.bytes()
+    }
+
+    /// Takes any free index; consecutive calls go round, so that an index rests before it is used
+    /// again.
+    pub fn allocate(&mut self, value: T, lifetime_ns: u64, env: &Environment) -> Option<u32> {
+        let within = Within { first: 0, count: self.capacity(), step: 1, start: self.cursor };
+        let index = self.indices.take_within(within)?;
+        self.cursor = index + 1;
+        self.start(index, value, lifetime_ns, env);
+        Some(index)
+    }
+
+    /// Takes `index`; false when it is in use.
+    pub fn allocate_at(
+        &mut self,
+        index: u32,
+        value: T,
+        lifetime_ns: u64,
+        env: &Environment,
+    ) -> bool {
+        let taken = self.indices.take(index);
+        if taken {
+            self.start(index, value, lifetime_ns, env);
+        }
+        taken
+    }
+
+    /// Takes the first free index of a range.
+    pub fn allocate_within(
+        &mut self,
+        within: Within,
+        value: T,
+        lifetime_ns: u64,
+        env: &Environment,
+    ) -> Option<u32> {
+        let index = self.indices.take_within(within)?;
+        self.start(index, value, lifetime_ns, env);
+        Some(index)
+    }
+
+    fn start(&mut self, index: u32, value: T, lifetime_ns: u64, env: &Environment) {
+        let lifetime = to_ticks(lifetime_ns);
+        let deadline = env.tick().saturating_add(lifetime);
+        self.objects[index as usize] =
+            Object { deadline, lifetime, value: std::mem::MaybeUninit::new(value) };
+        self.wheel.queue(index, deadline);
+    }
+
+    /// Gives `index` back before its time; false when it was free.
+    pub fn free(&mut self, index: u32) -> bool {
+        let given = self.indices.give(index);
+        if given {
+            self.objects[index as usize].deadline = 0;
+        }
+        given
+    }
+
+    #[inline(always)]
+    fn alive(&self, index: u32, now: Tick) -> Option<&Object<T>> {
+        self.objects.get(index as usize).filter(|object| object.deadline > now)
+    }
+
+    #[inline(always)]
+    fn alive_mut(&mut self, index: u32, now: Tick) -> Option<&mut Object<T>> {
+        self.objects.get_mut(index as usize).filter(|object| object.deadline > now)
+    }
+
+    /// Gives the object `lifetime_ns` more from now; false when it does not exist.
+    #[inline(always)]
+    pub fn refresh(&mut self, index: u32, lifetime_ns: u64, env: &Environment) -> bool {
+        let now = env.tick();
+        let Some(object) = self.alive_mut(index, now) else { return false };
+        object.lifetime = to_ticks(lifetime_ns);
+        object.deadline = now.saturating_add(object.lifetime);
+        true
+    }
+
+    /// Whether the object exists now.
+    #[inline(always)]
+    pub fn is_allocated(&self, index: u32, env: &Environment) -> bool {
+        self.alive(index, env.tick()).is_some()
+    }
+
+    /// The object's value, if it exists now.
+    #[inline(always)]
+    pub fn get(&self, index: u32, env: &Environment) -> Option<T> {
+        // SAFETY: `start` has initialised the value of every object whose deadline is not zero.
+        self.alive(index, env.tick()).map(|object| unsafe { object.value.assume_init() })
+    }
+
+    /// Changes the value in place; false when the object was never allocated or is free.
+    #[inline(always)]
+    pub fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) -> bool {
+        let Some(object) = self.alive_mut(index, 0) else { return false };
+        // SAFETY: as in `get`.
+        change(unsafe { object.value.assume_init_mut() });
+        true
+    }
+
+    /// Replaces the value; false when the object is free.
+    #[inline(always)]
+    pub fn set(&mut self, index: u32, value: T) -> bool {
+        self.update(index, |old| *old = value)
+    }
+
+    /// Fetches the object's line.
+    #[inline(always)]
+    pub fn prefetch(&self, index: u32) {
+        prefetch(self.objects.as_ptr().wrapping_add(index as usize));
+    }
+
+    /// The next object whose end has come, already free, with its value. `budget` counts down the
+    /// objects looked at.
+    pub fn expire(&mut self, now: Tick, budget: &mut u32) -> Option<(u32, T)> {
+        while *budget > 0 {
+            *budget -= 1;
+            let index = self.wheel.pop(now)?;
+            let object = self.objects[index as usize];
+            match object.deadline {
+                0 => {}
+                deadline if deadline > now => self.wheel.queue(index, deadline),
+                _ => {
+                    self.free(index);
+                    // SAFETY: as in `get`.
+                    return Some((index, unsafe { object.value.assume_init() }));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// What the wheel does with an entry of this deadline at `now`; shared with packet sets.
+pub(crate) fn visit(deadline: Tick, now: Tick) -> Visit {
+    if deadline > now { Visit::Again(deadline) } else { Visit::Forget }
+}

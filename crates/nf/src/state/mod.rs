@@ -1,0 +1,33 @@
+//! The built-in state objects, as the Solo world has them: plain owned structures, no
+//! synchronisation at all, no allocation after they are made.
+
+mod allocator;
+mod indices;
+mod map;
+mod scalar;
+#[allow(unsafe_code)]
+pub mod table;
+mod vector;
+pub mod wheel;
+
+pub use allocator::Allocator;
+pub(crate) use allocator::visit;
+pub use indices::Within;
+pub use map::Map;
+pub use scalar::{Cell, Counter, Distributed};
+pub use vector::Vector;
+
+/// How full a state object is, for the final table.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct TableUse {
+    /// Name of the field, or of the packet set.
+    pub name: String,
+    /// Entries in use.
+    pub used: u64,
+    /// Entries that fit.
+    pub capacity: u64,
+    /// Bytes when full.
+    pub bytes: u64,
+    /// Accesses past the end (an author's mistake), 0 for a right NF.
+    pub faults: u64,
+}

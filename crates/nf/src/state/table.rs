@@ -1,0 +1,397 @@
+//! The hash table under maps and packet sets.
+//!
+//! ```text
+//! bucket  = header (8 bytes) + slots, in one cache line where the entry is small enough
+//! header  = one tag byte per slot (0: free) … and, in byte 7, how many entries passed this bucket
+//!           because it was full
+//! slot id = bucket × slots per bucket + slot: stable as long as the entry lives
+//! ```
+//!
+//! A look-up reads the header, compares eight tags at once and touches one slot. A full bucket
+//! sends its entries to the next one and counts them (the overflow count of Facebook's F14, 2019):
+//! a look-up goes on only where that count is not zero, removal needs no tombstone, and **no entry
+//! ever moves**, so that timers and the prefetch pass may hold slot ids. The position of a key is a
+//! fraction of the table's length: with the shard in the position's top bits, a shard's entries lie
+//! together.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
+use crate::key::{Fold, Hash, Key, Value};
+use crate::memory::{ZeroValid, Zeroed, prefetch};
+
+/// One cache line of a table.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([MaybeUninit<u64>; 8]);
+
+// SAFETY: no word of a line is assumed initialised but the bucket's header, for which zero is
+// "all slots free".
+unsafe impl ZeroValid for Line {}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Slot<K, V> {
+    key: K,
+    value: V,
+}
+
+const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;
+const OVERFLOW_SHIFT: u32 = 56;
+const OVERFLOW_STUCK: u64 = 0xff;
+
+/// Identifies an entry as long as it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SlotId(pub u32);
+
+/// A table from `K` to `V` of fixed capacity; see the module's page.
+pub struct Table<K, V> {
+    lines: Zeroed<Line>,
+    buckets: u32,
+    len: u32,
+    capacity: u32,
+    seed: u64,
+    entry: PhantomData<Slot<K, V>>,
+}
+
+impl<K: Key, V: Value> Table<K, V> {
+    const SLOT: usize = size_of::<Slot<K, V>>();
+    const FIRST: usize = if align_of::<Slot<K, V>>() > 8 { align_of::<Slot<K, V>>() } else { 8 };
+    /// Lines per bucket: one, unless that would leave a third of it empty or the entry is larger.
+    const LINES: usize = match Self::SLOT {
+        0..=28 | 41..=56 => 1,
+        29..=40 => 2,
+        size => (Self::FIRST + size).div_ceil(64),
+    };
+    const SLOTS: usize = {
+        let room = match Self::SLOT {
+            0 => 7,
+            size => (Self::LINES * 64 - Self::FIRST) / size,
+        };
+        if room > 7 { 7 } else { room }
+    };
+    const TAGS: u64 = u64::MAX >> (64 - 8 * Self::SLOTS);
+
+    /// A table with room for `capacity` entries. `seed` makes its hash function.
+    pub fn new(capacity: u32, seed: u64) -> Self {
+        const { assert!(align_of::<Slot<K, V>>() <= 64) }
+        // 13/16 full at capacity: about one entry in fifteen then lies outside its own bucket.
+        let wanted = (u64::from(capacity) * 16).div_ceil(13 * Self::SLOTS as u64).max(1);
+        let buckets = u32::try_from(wanted).unwrap_or(u32::MAX / Self::SLOTS as u32);
+        let lines = Zeroed::new(buckets as usize * Self::LINES);
+        Self { lines, buckets, len: 0, capacity, seed, entry: PhantomData }
+    }
+
+    /// Entries stored.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Entries that fit.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// One more than the largest slot id.
+    pub fn slots(&self) -> u32 {
+        self.buckets * Self::SLOTS as u32
+    }
+
+    /// Bytes of memory when every line has been touched.
+    pub fn bytes(&self) -> usize {
+        self.lines.len() * size_of::<Line>()
+    }
+
+    /// The hash of `key` in this table.
+    #[inline(always)]
+    pub fn hash(&self, key: &K) -> Hash {
+        key.fold(Fold::new(self.seed)).finish()
+    }
+
+    /// Fetches the bucket where a key of this hash would lie.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: Hash) {
+        let line = self.lines.as_ptr().wrapping_add(self.home(hash) as usize * Self::LINES);
+        prefetch(line);
+        if Self::LINES > 1 {
+            prefetch(line.wrapping_add(1));
+        }
+    }
+
+    #[inline(always)]
+    fn home(&self, hash: Hash) -> u32 {
+        ((u64::from(hash.position()) * u64::from(self.buckets)) >> 32) as u32
+    }
+
+    #[inline(always)]
+    fn next(&self, bucket: u32) -> u32 {
+        if bucket + 1 == self.buckets { 0 } else { bucket + 1 }
+    }
+
+    #[inline(always)]
+    fn bucket(&self, bucket: u32) -> *const u8 {
+        debug_assert!(bucket < self.buckets);
+        // SAFETY: every bucket number below `buckets` has its `LINES` lines in the block.
+        unsafe { self.lines.as_ptr().add(bucket as usize * Self::LINES).cast() }
+    }
+
+    #[inline(always)]
+    fn header(&self, bucket: u32) -> u64 {
+        // SAFETY: the first word of a bucket is its header, zero from the start.
+        unsafe { self.bucket(bucket).cast::<u64>().read() }
+    }
+
+    #[inline(always)]
+    fn set_header(&mut self, bucket: u32, header: u64) {
+        let at = self.bucket(bucket).cast_mut().cast::<u64>();
+        // SAFETY: as in `header`; `&mut self` makes the access exclusive, and the pointer comes
+        // from the block that this table owns.
+        unsafe { at.write(header) }
+    }
+
+    #[inline(always)]
+    fn slot(&self, bucket: u32, slot: usize) -> *const Slot<K, V> {
+        debug_assert!(slot < Self::SLOTS);
+        // SAFETY: `SLOTS` slots lie behind the first `FIRST` bytes of a bucket.
+        unsafe { self.bucket(bucket).add(Self::FIRST + slot * Self::SLOT).cast() }
+    }
+
+    #[inline(always)]
+    fn split(id: SlotId) -> (u32, usize) {
+        (id.0 / Self::SLOTS as u32, id.0 as usize % Self::SLOTS)
+    }
+
+    /// Bits 7, 15, … set for the slots whose tag is `tag`; now and then for another, never missing one.
+    #[inline(always)]
+    fn matching(header: u64, tag: u8) -> u64 {
+        let differ = header ^ (u64::from(tag) * EVERY_BYTE);
+        differ.wrapping_sub(EVERY_BYTE) & !differ & (EVERY_BYTE << 7) & Self::TAGS
+    }
+
+    /// Finds `key`, whose hash (with its shard) is `hash`.
+    #[inline(always)]
+    pub fn find(&self, hash: Hash, key: &K) -> Option<SlotId> {
+        let home = self.home(hash);
+        let header = self.header(home);
+        match self.find_in(home, header, hash.tag(), key) {
+            Some(id) => Some(id),
+            None if header >> OVERFLOW_SHIFT == 0 => None,
+            None => self.find_beyond(home, hash, key),
+        }
+    }
+
+    #[inline(always)]
+    fn find_in(&self, bucket: u32, header: u64, tag: u8, key: &K) -> Option<SlotId> {
+        let mut candidates = Self::matching(header, tag);
+        while candidates != 0 {
+            let slot = (candidates.trailing_zeros() / 8) as usize;
+            // SAFETY: a tag that is not zero marks an initialised slot; `matching` may name a slot
+            // whose tag differs, but only above one that matches, and tags have bit 7 set, so that
+            // a free slot (tag 0) differs by at least that bit and is never named.
+            if unsafe { (*self.slot(bucket, slot)).key == *key } {
+                return Some(SlotId(bucket * Self::SLOTS as u32 + slot as u32));
+            }
+            candidates &= candidates - 1;
+        }
+        None
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_beyond(&self, home: u32, hash: Hash, key: &K) -> Option<SlotId> {
+        let mut bucket = self.next(home);
+        while bucket != home {
+            let header = self.header(bucket);
+            if let Some(id) = self.find_in(bucket, header, hash.tag(), key) {
+                return Some(id);
+            }
+            if header >> OVERFLOW_SHIFT == 0 {
+                return None;
+            }
+            bucket = self.next(bucket);
+        }
+        None
+    }
+
+    /// Stores `value` under `key`, which must not be in the table. `None`: the table is full.
+    pub fn insert(&mut self, hash: Hash, key: K, value: V) -> Option<SlotId> {
+        if self.len >= self.capacity {
+            return None;
+        }
+        let mut bucket = self.home(hash);
+        loop {
+            let header = self.header(bucket);
+            let free = !header & (EVERY_BYTE << 7) & Self::TAGS;
+            if free != 0 {
+                let slot = (free.trailing_zeros() / 8) as usize;
+                self.set_header(bucket, header | u64::from(hash.tag()) << (8 * slot));
+                let at = self.slot(bucket, slot).cast_mut();
+                // SAFETY: the slot lies in our block and is free.
+                unsafe { at.write(Slot { key, value }) };
+                self.len += 1;
+                return Some(SlotId(bucket * Self::SLOTS as u32 + slot as u32));
+            }
+            self.count_overflow(bucket, true);
+            bucket = self.next(bucket);
+        }
+    }
+
+    /// One more (or one fewer) entry passes `bucket`. A count that has reached 255 stays: it costs
+    /// look-ups a step, never an answer.
+    fn count_overflow(&mut self, bucket: u32, more: bool) {
+        let header = self.header(bucket);
+        let one = 1 << OVERFLOW_SHIFT;
+        if header >> OVERFLOW_SHIFT != OVERFLOW_STUCK {
+            self.set_header(bucket, if more { header + one } else { header - one });
+        }
+    }
+
+    /// Removes the entry at `id`, whose key has this hash (with its shard), and returns it.
+    pub fn remove(&mut self, hash: Hash, id: SlotId) -> Option<(K, V)> {
+        let entry = self.entry(id)?;
+        let (at, slot) = Self::split(id);
+        let mut bucket = self.home(hash);
+        while bucket != at {
+            self.count_overflow(bucket, false);
+            bucket = self.next(bucket);
+        }
+        self.set_header(at, self.header(at) & !(0xff << (8 * slot)));
+        self.len -= 1;
+        Some(entry)
+    }
+
+    fn occupied(&self, id: SlotId) -> bool {
+        let (bucket, slot) = Self::split(id);
+        bucket < self.buckets && self.header(bucket) >> (8 * slot) & 0xff != 0
+    }
+
+    /// A copy of the entry at `id`, if there is one.
+    pub fn entry(&self, id: SlotId) -> Option<(K, V)> {
+        let (bucket, slot) = Self::split(id);
+        // SAFETY: an occupied slot is initialised.
+        self.occupied(id).then(|| unsafe {
+            let Slot { key, value } = self.slot(bucket, slot).read();
+            (key, value)
+        })
+    }
+
+    /// The value at `id`, as [`find`](Self::find) or [`insert`](Self::insert) returned it just now.
+    ///
+    /// # Panics
+    /// If the slot is free: the caller has kept an id beyond its entry.
+    #[inline(always)]
+    pub fn value(&self, id: SlotId) -> &V {
+        let (bucket, slot) = Self::split(id);
+        assert!(self.occupied(id), "slot id outlived its entry");
+        // SAFETY: an occupied slot is initialised.
+        unsafe { &(*self.slot(bucket, slot)).value }
+    }
+
+    /// As [`value`](Self::value), to change it.
+    #[inline(always)]
+    pub fn value_mut(&mut self, id: SlotId) -> &mut V {
+        let (bucket, slot) = Self::split(id);
+        assert!(self.occupied(id), "slot id outlived its entry");
+        // SAFETY: an occupied slot is initialised; `&mut self` makes the access exclusive.
+        unsafe { &mut (*self.slot(bucket, slot).cast_mut()).value }
+    }
+
+    /// Every entry, in the order of the table.
+    pub fn iter(&self) -> impl Iterator<Item = (SlotId, K, V)> + '_ {
+        (0..self.slots()).map(SlotId).filter_map(|id| self.entry(id).map(|(k, v)| (id, k, v)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Insert(u16, u32),
+        Remove(u16),
+        Find(u16),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            (0..400u16, any::<u32>()).prop_map(|(key, value)| Step::Insert(key, value)),
+            (0..400u16).prop_map(Step::Remove),
+            (0..400u16).prop_map(Step::Find),
+        ];
+        prop::collection::vec(step, 1..if cfg!(miri) { 60 } else { 1_500 })
+    }
+
+    fn agrees<V: Value + PartialEq + std::fmt::Debug>(steps: &[Step], of: impl Fn(u32) -> V) {
+        let mut table = Table::<(u16, u32), V>::new(200, 3);
+        let mut oracle = BTreeMap::new();
+        for &step in steps {
+            let (Step::Insert(key, _) | Step::Remove(key) | Step::Find(key)) = step;
+            let key = (key, u32::from(key) * 7);
+            let hash = table.hash(&key).in_shard(key.0 % 4, 2);
+            let found = table.find(hash, &key);
+            assert_eq!(found.map(|id| *table.value(id)), oracle.get(&key).copied());
+            match (step, found) {
+                (Step::Insert(_, value), None) => {
+                    let stored = table.insert(hash, key, of(value));
+                    assert_eq!(stored.is_some(), oracle.len() < 200);
+                    if stored.is_some() {
+                        oracle.insert(key, of(value));
+                    }
+                }
+                (Step::Insert(_, value), Some(id)) => {
+                    *table.value_mut(id) = of(value);
+                    oracle.insert(key, of(value));
+                }
+                (Step::Remove(_), Some(id)) => {
+                    assert_eq!(table.remove(hash, id), oracle.remove(&key).map(|v| (key, v)));
+                }
+                _ => {}
+            }
+            assert_eq!(table.len() as usize, oracle.len());
+        }
+        let stored: BTreeMap<_, _> = table.iter().map(|(_, k, v)| (k, v)).collect();
+        assert_eq!(stored, oracle);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 64 }))]
+
+        #[test]
+        fn agrees_with_a_tree_map(steps in steps()) {
+            agrees(&steps, |value| value);
+            agrees(&steps, |value| u128::from(value));
+            agrees(&steps, |value| [value; 9]);
+            agrees(&steps, |value| [u64::from(value); 21]);
+            agrees(&steps, |_| ());
+        }
+    }
+
+    #[test]
+    fn a_table_at_capacity_still_answers() {
+        let mut table = Table::<u32, u32>::new(5_000, 1);
+        for key in 0..5_000 {
+            assert!(table.insert(table.hash(&key), key, key).is_some());
+        }
+        assert!(table.insert(table.hash(&5_000), 5_000, 0).is_none());
+        for key in 0..10_000 {
+            assert_eq!(table.find(table.hash(&key), &key).is_some(), key < 5_000);
+        }
+        for key in 0..5_000 {
+            let hash = table.hash(&key);
+            let id = table.find(hash, &key).unwrap();
+            assert_eq!(table.remove(hash, id), Some((key, key)));
+        }
+        assert!(table.is_unmarked());
+    }
+
+    impl<K: Key, V: Value> Table<K, V> {
+        /// No tag and, unless one got stuck, no overflow count is left.
+        fn is_unmarked(&self) -> bool {
+            (0..self.buckets).all(|bucket| matches!(self.header(bucket) >> 56, 0 | 0xff))
+                && (0..self.buckets).all(|bucket| self.header(bucket) << 8 == 0)
+        }
+    }
+}

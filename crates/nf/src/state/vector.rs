@@ -1,0 +1,97 @@
+//! Values by index.
+
+use crate::key::Value;
+use crate::memory::{Zeroed, prefetch};
+use std::mem::MaybeUninit;
+
+/// A vector of fixed length, all elements zero at first; see
+/// [`VectorOperations`](crate::world::VectorOperations) for what an author calls.
+pub struct Vector<T: Value> {
+    elements: Zeroed<Element<T>>,
+    faults: std::cell::Cell<u64>,
+}
+
+/// Written or still zero: the zero of `T` need not be zero bytes.
+#[derive(Clone, Copy)]
+struct Element<T: Value> {
+    value: MaybeUninit<T>,
+    written: bool,
+}
+
+// SAFETY: `written` is false when zero, and then `value` is not read.
+unsafe impl<T: Value> crate::memory::ZeroValid for Element<T> {}
+
+impl<T: Value> Vector<T> {
+    /// `len` zeroes.
+    pub fn new(len: u32) -> Self {
+        Self { elements: Zeroed::new(len as usize), faults: std::cell::Cell::new(0) }
+    }
+
+    /// Elements.
+    pub fn len(&self) -> u32 {
+        self.elements.len() as u32
+    }
+
+    /// Elements: a vector is always full.
+    pub fn capacity(&self) -> u32 {
+        self.len()
+    }
+
+    /// Bytes of memory when every element has been written.
+    pub fn bytes(&self) -> usize {
+        self.elements.len() * size_of::<Element<T>>()
+    }
+
+    /// Accesses past the end so far.
+    pub fn faults(&self) -> u64 {
+        self.faults.get()
+    }
+
+    #[cold]
+    fn fault(&self) {
+        self.faults.set(self.faults.get() + 1);
+    }
+
+    /// Element `index`; zero past the end.
+    #[inline(always)]
+    pub fn read(&self, index: u32) -> T {
+        match self.elements.get(index as usize) {
+            // SAFETY: `written` says that `write` has stored a value.
+            Some(element) if element.written => unsafe { element.value.assume_init() },
+            Some(_) => T::zero(),
+            None => {
+                self.fault();
+                T::zero()
+            }
+        }
+    }
+
+    /// Sets element `index`; nothing past the end.
+    #[inline(always)]
+    pub fn write(&mut self, index: u32, value: T) {
+        match self.elements.get_mut(index as usize) {
+            Some(element) => *element = Element { value: MaybeUninit::new(value), written: true },
+            None => self.fault(),
+        }
+    }
+
+    /// Changes element `index` in place; nothing past the end.
+    #[inline(always)]
+    pub fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) {
+        let Some(element) = self.elements.get_mut(index as usize) else {
+            self.fault();
+            return;
+        };
+        if !element.written {
+            *element = Element { value: MaybeUninit::new(T::zero()), written: true };
+        }
+        // SAFETY: written just now, or before.
+        change(unsafe { element.value.assume_init_mut() });
+    }
+
+    /// Fetches the element's line.
+    #[inline(always)]
+    pub fn prefetch(&self, index: u32) {
+        prefetch(self.elements.as_ptr().wrapping_add(index as usize));
+    }
+}

@@ -1,0 +1,123 @@
+//! What becomes of a packet, and why.
+
+use anabranch_packet::{Malformed, Port};
+
+/// What a handler says of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Leaves through this port.
+    Forward(Port),
+    /// Goes nowhere, for this reason; written [`Drop(reason)`](fn@Drop).
+    Discard(DropReason),
+    /// Leaves through every port but the one it came in by.
+    Flood,
+    /// Comes in again, as if received on this port: a step of its own.
+    Recirculate(Port),
+}
+
+/// The verdict that drops a packet for `reason`: the NF's own or a [`Builtin`] one.
+#[allow(non_snake_case)]
+#[inline(always)]
+pub fn Drop(reason: impl Into<DropReason>) -> Verdict {
+    Verdict::Discard(reason.into())
+}
+
+/// Why a packet went nowhere, as a small number; [`Word`]s name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DropReason(pub u16);
+
+/// First number of an NF's own reasons.
+const OWN: u16 = 256;
+/// First number of the malformed ones.
+const MALFORMED: u16 = 128;
+
+impl DropReason {
+    /// The NF's own reason number `n`, in the order of its `Reason` enum.
+    pub const fn own(n: u16) -> Self {
+        Self(OWN + n)
+    }
+
+    /// The word for this reason, the same everywhere: command line, metrics, trace and capture.
+    /// `own` are the words of the NF.
+    pub fn word(self, own: &'static [Word]) -> &'static str {
+        match self.0 {
+            n if n >= OWN => own.get((n - OWN) as usize).map_or("unknown", |word| word.name),
+            n if n >= MALFORMED => Malformed::ALL
+                .get((n - MALFORMED) as usize)
+                .map_or("malformed", |reason| reason.as_str()),
+            n => Builtin::ALL.get(n as usize).map_or("unknown", |reason| reason.as_str()),
+        }
+    }
+}
+
+impl From<Malformed> for DropReason {
+    fn from(reason: Malformed) -> Self {
+        let at = Malformed::ALL.iter().position(|&other| other == reason);
+        Self(MALFORMED + at.unwrap_or(0) as u16)
+    }
+}
+
+/// A name that users see, with its explanation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// Lower case, words joined by hyphens.
+    pub name: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+}
+
+macro_rules! builtin {
+    ($($(#[doc = $help:literal])+ $name:ident = $word:literal,)+) => {
+        /// Reasons that every NF may use and that the runtime gives.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Builtin {
+            $($(#[doc = $help])+ $name,)+
+        }
+
+        impl Builtin {
+            /// All of them, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The word for it.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word,)+
+                }
+            }
+        }
+    };
+}
+
+builtin! {
+    /// The packet belongs to no packet set, and the NF has no `orphan` handler.
+    NoPacketSet = "no-packet-set",
+    /// The table of packet sets is full.
+    PacketSetsFull = "packet-sets-full",
+    /// The packet was recirculated more often than allowed.
+    RecirculationLimit = "recirculation-limit",
+    /// The verdict names a port that the run does not have.
+    NoSuchPort = "no-such-port",
+    /// The packet was for the function itself and has been answered or taken in (ARP, ND, echo).
+    Answered = "answered",
+    /// TTL or hop limit has run out.
+    TtlExpired = "ttl-expired",
+    /// No route leads to the destination.
+    NoRoute = "no-route",
+    /// The next hop's hardware address is not known yet.
+    NeighbourUnresolved = "neighbour-unresolved",
+    /// Larger than the link carries, and not to be fragmented.
+    PacketTooBig = "packet-too-big",
+    /// Not addressed to this interface's hardware address.
+    NotForThisInterface = "not-for-this-interface",
+    /// A destination that no router forwards: loopback, link-local, multicast.
+    NotForwardable = "not-forwardable",
+    /// Of a protocol that this NF does not handle.
+    UnsupportedProtocol = "unsupported-protocol",
+}
+
+impl From<Builtin> for DropReason {
+    #[inline(always)]
+    fn from(reason: Builtin) -> Self {
+        Self(reason as u16)
+    }
+}

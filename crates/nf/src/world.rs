@@ -1,0 +1,592 @@
+//! The worlds: what the state objects are when the same source runs for different purposes.
+//!
+//! | world | state objects | purpose |
+//! |---|---|---|
+//! | [`Solo`] | plain owned structures | running, on one core or as one shard's owner |
+//! | [`Prefetch`] | hollow: an access computes its hash and fetches its line; reads return nothing | a pass over the batch before the handlers run |
+//! | [`Peek`] | maps are read, everything behind an index is fetched | a second pass, for lines whose index stands in the first |
+//!
+//! The passes are hints. The real run computes its own keys; a wrong guess costs time, never
+//! correctness. Whatever has no effect in a hollow world the compiler removes.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use anabranch_packet::{Hollow as HollowPacket, Mode, Packet, Real};
+
+use crate::context::Context;
+use crate::key::{Key, Value};
+use crate::l3::L3;
+use crate::state::{Allocator, Cell, Counter, Distributed, Map, Vector, Within};
+use crate::verdict::{Builtin, Drop, Verdict};
+
+/// A world: one choice of every state object. `#[network_function]` makes the NF generic over it.
+pub trait World: Sized {
+    /// Nothing has an effect here.
+    const HOLLOW: bool;
+    /// How packets behave.
+    type Mode: Mode;
+    /// The settings.
+    type Fixed<S: 'static>: Deref<Target = S>;
+    /// `Map<K, V>`.
+    type Map<K: Key, V: Value>: MapOperations<K, V>;
+    /// `Vector<T>`.
+    type Vector<T: Value>: VectorOperations<T>;
+    /// `Allocator<T>`.
+    type Allocator<T: Value>: AllocatorOperations<T>;
+    /// `Distributed<T>`.
+    type Distributed<T: Value>: DistributedOperations<T>;
+    /// `Cell<T>`.
+    type Cell<T: Value>: CellOperations<T>;
+    /// `Counter`.
+    type Counter: CounterOperations;
+    /// `L3`.
+    type L3: L3Operations;
+}
+
+/// From keys to values.
+#[allow(clippy::len_without_is_empty)]
+pub trait MapOperations<K: Key, V: Value> {
+    /// The value under `key`.
+    fn get(&self, key: &K) -> Option<V>;
+    /// Whether there is one.
+    fn contains(&self, key: &K) -> bool;
+    /// Stores `value` under `key`, in place of what was there; false: the map is full.
+    fn insert(&mut self, key: K, value: V) -> bool;
+    /// Removes what is under `key`, and returns it.
+    fn remove(&mut self, key: &K) -> Option<V>;
+    /// Changes the value in place; false: there is none.
+    fn update(&mut self, key: &K, change: impl FnOnce(&mut V)) -> bool;
+    /// Entries stored.
+    fn len(&self) -> u32;
+}
+
+/// Values by index.
+#[allow(clippy::len_without_is_empty)]
+pub trait VectorOperations<T: Value> {
+    /// Element `index`; zero past the end.
+    fn read(&self, index: u32) -> T;
+    /// Sets element `index`; nothing past the end.
+    fn write(&mut self, index: u32, value: T);
+    /// Changes element `index` in place; nothing past the end.
+    fn update(&mut self, index: u32, change: impl FnOnce(&mut T));
+    /// Elements.
+    fn len(&self) -> u32;
+}
+
+/// Objects with a lifetime, by index. Lifetimes are in nanoseconds, from now.
+#[allow(clippy::len_without_is_empty)]
+pub trait AllocatorOperations<T: Value> {
+    /// Takes any free index; `None`: there is none.
+    fn allocate<W: World>(
+        &mut self,
+        value: T,
+        lifetime_ns: u64,
+        cx: &Context<'_, W>,
+    ) -> Option<u32>;
+    /// Takes `index`; false: it is in use.
+    fn allocate_at<W: World>(
+        &mut self,
+        index: u32,
+        value: T,
+        lifetime_ns: u64,
+        cx: &Context<'_, W>,
+    ) -> bool;
+    /// Takes the first free index at or after `start`, in steps of `step` (1 or 2), wrapping round
+    /// within `first .. first + count`.
+    #[allow(clippy::too_many_arguments)]
+    fn allocate_within<W: World>(
+        &mut self,
+        first: u32,
+        count: u32,
+        step: u32,
+        start: u32,
+        value: T,
+        lifetime_ns: u64,
+        cx: &Context<'_, W>,
+    ) -> Option<u32>;
+    /// Gives `index` back; false: it was free.
+    fn free(&mut self, index: u32) -> bool;
+    /// Restarts the object's lifetime; false: it does not exist.
+    fn refresh<W: World>(&mut self, index: u32, lifetime_ns: u64, cx: &Context<'_, W>) -> bool;
+    /// Whether the object exists.
+    fn is_allocated<W: World>(&self, index: u32, cx: &Context<'_, W>) -> bool;
+    /// The object's value.
+    fn get<W: World>(&self, index: u32, cx: &Context<'_, W>) -> Option<T>;
+    /// Replaces the value; false: the object is free.
+    fn set(&mut self, index: u32, value: T) -> bool;
+    /// Changes the value in place; false: the object is free.
+    fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) -> bool;
+    /// Objects handed out.
+    fn len(&self) -> u32;
+}
+
+/// A value in parts, merged when read.
+pub trait DistributedOperations<T: Value> {
+    /// Changes this core's part.
+    fn update(&mut self, change: impl FnOnce(&mut T));
+    /// The parts merged, at most the declared staleness old.
+    fn read(&self) -> T;
+}
+
+/// One value.
+pub trait CellOperations<T: Value> {
+    /// A copy of it.
+    fn get(&self) -> T;
+    /// Replaces it.
+    fn set(&mut self, value: T);
+    /// Changes it in place.
+    fn update(&mut self, change: impl FnOnce(&mut T));
+}
+
+/// A count.
+pub trait CounterOperations {
+    /// Adds `n`.
+    fn add(&mut self, n: u64);
+    /// The count.
+    fn read(&self) -> u64;
+}
+
+/// Routing; see [`L3`].
+pub trait L3Operations {
+    /// Whether the operator configured interfaces.
+    fn enabled(&self) -> bool;
+    /// Answers what is addressed to the function itself; `None`: the packet is to be forwarded.
+    fn receive<W: World>(
+        &mut self,
+        packet: &mut Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+    ) -> Option<Verdict>;
+    /// Routes the packet.
+    fn forward<W: World>(
+        &mut self,
+        packet: &mut Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+    ) -> Verdict;
+}
+
+/// Plain owned state: the world that runs.
+pub enum Solo {}
+
+impl World for Solo {
+    const HOLLOW: bool = false;
+    type Mode = Real;
+    type Fixed<S: 'static> = Owned<S>;
+    type Map<K: Key, V: Value> = Map<K, V>;
+    type Vector<T: Value> = Vector<T>;
+    type Allocator<T: Value> = Allocator<T>;
+    type Distributed<T: Value> = Distributed<T>;
+    type Cell<T: Value> = Cell<T>;
+    type Counter = Counter;
+    type L3 = L3;
+}
+
+/// Hollow state over the real one: the first pass.
+pub struct Prefetch<'a>(PhantomData<&'a ()>);
+
+impl<'a> World for Prefetch<'a> {
+    const HOLLOW: bool = true;
+    type Mode = HollowPacket;
+    type Fixed<S: 'static> = &'a S;
+    type Map<K: Key, V: Value> = Fetched<'a, Map<K, V>>;
+    type Vector<T: Value> = Fetched<'a, Vector<T>>;
+    type Allocator<T: Value> = Fetched<'a, Allocator<T>>;
+    type Distributed<T: Value> = Fetched<'a, Distributed<T>>;
+    type Cell<T: Value> = Fetched<'a, Cell<T>>;
+    type Counter = Fetched<'a, Counter>;
+    type L3 = Fetched<'a, L3>;
+}
+
+/// Maps that answer, everything else hollow: the second pass.
+pub struct Peek<'a>(PhantomData<&'a ()>);
+
+impl<'a> World for Peek<'a> {
+    const HOLLOW: bool = true;
+    type Mode = HollowPacket;
+    type Fixed<S: 'static> = &'a S;
+    type Map<K: Key, V: Value> = Peeked<'a, Map<K, V>>;
+    type Vector<T: Value> = Fetched<'a, Vector<T>>;
+    type Allocator<T: Value> = Fetched<'a, Allocator<T>>;
+    type Distributed<T: Value> = Fetched<'a, Distributed<T>>;
+    type Cell<T: Value> = Fetched<'a, Cell<T>>;
+    type Counter = Fetched<'a, Counter>;
+    type L3 = Fetched<'a, L3>;
+}
+
+/// Settings held by value.
+#[derive(Clone, Debug)]
+pub struct Owned<S>(pub S);
+
+impl<S> Deref for Owned<S> {
+    type Target = S;
+    #[inline(always)]
+    fn deref(&self) -> &S {
+        &self.0
+    }
+}
+
+/// A state object whose accesses only fetch lines.
+pub struct Fetched<'a, T>(pub &'a T);
+
+/// A map that is read but not written.
+pub struct Peeked<'a, T>(pub &'a T);
+
+impl<K: Key, V: Value> MapOperations<K, V> for Map<K, V> {
+    #[inline(always)]
+    fn get(&self, key: &K) -> Option<V> {
+        self.get(key)
+    }
+    #[inline(always)]
+    fn contains(&self, key: &K) -> bool {
+        self.get(key).is_some()
+    }
+    #[inline(always)]
+    fn insert(&mut self, key: K, value: V) -> bool {
+        self.insert(key, value)
+    }
+    #[inline(always)]
+    fn remove(&mut self, key: &K) -> Option<V> {
+        self.remove(key)
+    }
+    #[inline(always)]
+    fn update(&mut self, key: &K, change: impl FnOnce(&mut V)) -> bool {
+        self.update(key, change)
+    }
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        self.len()
+    }
+}
+
+impl<K: Key, V: Value> MapOperations<K, V> for Fetched<'_, Map<K, V>> {
+    #[inline(always)]
+    fn get(&self, key: &K) -> Option<V> {
+        self.0.prefetch(key);
+        None
+    }
+    #[inline(always)]
+    fn contains(&self, key: &K) -> bool {
+        self.0.prefetch(key);
+        false
+    }
+    #[inline(always)]
+    fn insert(&mut self, key: K, _: V) -> bool {
+        self.0.prefetch(&key);
+        false
+    }
+    #[inline(always)]
+    fn remove(&mut self, key: &K) -> Option<V> {
+        self.0.prefetch(key);
+        None
+    }
+    #[inline(always)]
+    fn update(&mut self, key: &K, _: impl FnOnce(&mut V)) -> bool {
+        self.0.prefetch(key);
+        false
+    }
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        0
+    }
+}
+
+impl<K: Key, V: Value> MapOperations<K, V> for Peeked<'_, Map<K, V>> {
+    #[inline(always)]
+    fn get(&self, key: &K) -> Option<V> {
+        self.0.get(key)
+    }
+    #[inline(always)]
+    fn contains(&self, key: &K) -> bool {
+        self.0.get(key).is_some()
+    }
+    #[inline(always)]
+    fn insert(&mut self, _: K, _: V) -> bool {
+        false
+    }
+    #[inline(always)]
+    fn remove(&mut self, _: &K) -> Option<V> {
+        None
+    }
+    #[inline(always)]
+    fn update(&mut self, key: &K, _: impl FnOnce(&mut V)) -> bool {
+        self.0.get(key).is_some()
+    }
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        self.0.len()
+    }
+}
+
+impl<T: Value> VectorOperations<T> for Vector<T> {
+    #[inline(always)]
+    fn read(&self, index: u32) -> T {
+        self.read(index)
+    }
+    #[inline(always)]
+    fn write(&mut self, index: u32, value: T) {
+        self.write(index, value);
+    }
+    #[inline(always)]
+    fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) {
+        self.update(index, change);
+    }
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        self.len()
+    }
+}
+
+impl<T: Value> VectorOperations<T> for Fetched<'_, Vector<T>> {
+    #[inline(always)]
+    fn read(&self, index: u32) -> T {
+        self.0.prefetch(index);
+        T::zero()
+    }
+    #[inline(always)]
+    fn write(&mut self, index: u32, _: T) {
+        self.0.prefetch(index);
+    }
+    #[inline(always)]
+    fn update(&mut self, index: u32, _: impl FnOnce(&mut T)) {
+        self.0.prefetch(index);
+    }
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        self.0.len()
+    }
+}
+
+impl<T: Value> AllocatorOperations<T> for Allocator<T> {
+    #[inline(always)]
+    fn allocate<W: World>(
+        &mut self,
+        value: T,
+        lifetime_ns: u64,
+        cx: &Context<'_, W>,
+    ) -> Option<u32> {
+        self.allocate(value, lifetime_ns, cx.environment())
+    }
+    #[inline(always)]
+    fn allocate_at<W: World>(
+        &mut self,
+        index: u32,
+        value: T,
+        lifetime_ns: u64,
+        cx: &Context<'_, W>,
+    ) -> bool {
+        self.allocate_at(index, value, lifetime_ns, cx.environment())
+    }
+    #[inline(always)]
+    fn allocate_within<W: World>(
+        &mut self,
+        first: u32,
+        count: u32,
+        step: u32,
+        start: u32,
+        value: T,
+        lifetime_ns: u64,
+        cx: &Context<'_, W>,
+    ) -> Option<u32> {
+        let within = Within { first, count, step, start };
+        self.allocate_within(within, value, lifetime_ns, cx.environment())
+    }
+    #[inline(always)]
+    fn free(&mut self, index: u32) -> bool {
+        self.free(index)
+    }
+    #[inline(always)]
+    fn refresh<W: World>(&mut self, index: u32, lifetime_ns: u64, cx: &Context<'_, W>) -> bool {
+        self.refresh(index, lifetime_ns, cx.environment())
+    }
+    #[inline(always)]
+    fn is_allocated<W: World>(&self, index: u32, cx: &Context<'_, W>) -> bool {
+        self.is_allocated(index, cx.environment())
+    }
+    #[inline(always)]
+    fn get<W: World>(&self, index: u32, cx: &Context<'_, W>) -> Option<T> {
+        self.get(index, cx.environment())
+    }
+    #[inline(always)]
+    fn set(&mut self, index: u32, value: T) -> bool {
+        self.set(index, value)
+    }
+    #[inline(always)]
+    fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) -> bool {
+        self.update(index, change)
+    }
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        self.len()
+    }
+}
+
+impl<T: Value> AllocatorOperations<T> for Fetched<'_, Allocator<T>> {
+    #[inline(always)]
+    fn allocate<W: World>(&mut self, _: T, _: u64, _: &Context<'_, W>) -> Option<u32> {
+        None
+    }
+    #[inline(always)]
+    fn allocate_at<W: World>(&mut self, index: u32, _: T, _: u64, _: &Context<'_, W>) -> bool {
+        self.0.prefetch(index);
+        false
+    }
+    #[inline(always)]
+    fn allocate_within<W: World>(
+        &mut self,
+        _: u32,
+        _: u32,
+        _: u32,
+        _: u32,
+        _: T,
+        _: u64,
+        _: &Context<'_, W>,
+    ) -> Option<u32> {
+        None
+    }
+    #[inline(always)]
+    fn free(&mut self, index: u32) -> bool {
+        self.0.prefetch(index);
+        false
+    }
+    #[inline(always)]
+    fn refresh<W: World>(&mut self, index: u32, _: u64, _: &Context<'_, W>) -> bool {
+        self.0.prefetch(index);
+        false
+    }
+    #[inline(always)]
+    fn is_allocated<W: World>(&self, index: u32, _: &Context<'_, W>) -> bool {
+        self.0.prefetch(index);
+        false
+    }
+    #[inline(always)]
+    fn get<W: World>(&self, index: u32, _: &Context<'_, W>) -> Option<T> {
+        self.0.prefetch(index);
+        None
+    }
+    #[inline(always)]
+    fn set(&mut self, index: u32, _: T) -> bool {
+        self.0.prefetch(index);
+        false
+    }
+    #[inline(always)]
+    fn update(&mut self, index: u32, _: impl FnOnce(&mut T)) -> bool {
+        self.0.prefetch(index);
+        false
+    }
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        self.0.len()
+    }
+}
+
+impl<T: Value> DistributedOperations<T> for Distributed<T> {
+    #[inline(always)]
+    fn update(&mut self, change: impl FnOnce(&mut T)) {
+        self.update(change);
+    }
+    #[inline(always)]
+    fn read(&self) -> T {
+        self.read()
+    }
+}
+
+impl<T: Value> DistributedOperations<T> for Fetched<'_, Distributed<T>> {
+    #[inline(always)]
+    fn update(&mut self, _: impl FnOnce(&mut T)) {}
+    #[inline(always)]
+    fn read(&self) -> T {
+        self.0.read()
+    }
+}
+
+impl<T: Value> CellOperations<T> for Cell<T> {
+    #[inline(always)]
+    fn get(&self) -> T {
+        self.get()
+    }
+    #[inline(always)]
+    fn set(&mut self, value: T) {
+        self.set(value);
+    }
+    #[inline(always)]
+    fn update(&mut self, change: impl FnOnce(&mut T)) {
+        self.update(change);
+    }
+}
+
+impl<T: Value> CellOperations<T> for Fetched<'_, Cell<T>> {
+    #[inline(always)]
+    fn get(&self) -> T {
+        self.0.get()
+    }
+    #[inline(always)]
+    fn set(&mut self, _: T) {}
+    #[inline(always)]
+    fn update(&mut self, _: impl FnOnce(&mut T)) {}
+}
+
+impl CounterOperations for Counter {
+    #[inline(always)]
+    fn add(&mut self, n: u64) {
+        self.add(n);
+    }
+    #[inline(always)]
+    fn read(&self) -> u64 {
+        self.read()
+    }
+}
+
+impl CounterOperations for Fetched<'_, Counter> {
+    #[inline(always)]
+    fn add(&mut self, _: u64) {}
+    #[inline(always)]
+    fn read(&self) -> u64 {
+        self.0.read()
+    }
+}
+
+impl L3Operations for L3 {
+    #[inline(always)]
+    fn enabled(&self) -> bool {
+        self.enabled()
+    }
+    #[inline]
+    fn receive<W: World>(
+        &mut self,
+        packet: &mut Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+    ) -> Option<Verdict> {
+        self.receive(packet, cx)
+    }
+    #[inline]
+    fn forward<W: World>(
+        &mut self,
+        packet: &mut Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+    ) -> Verdict {
+        self.forward(packet, cx)
+    }
+}
+
+impl L3Operations for Fetched<'_, L3> {
+    #[inline(always)]
+    fn enabled(&self) -> bool {
+        self.0.enabled()
+    }
+    #[inline(always)]
+    fn receive<W: World>(
+        &mut self,
+        _: &mut Packet<'_, W::Mode>,
+        _: &mut Context<'_, W>,
+    ) -> Option<Verdict> {
+        None
+    }
+    #[inline(always)]
+    fn forward<W: World>(
+        &mut self,
+        _: &mut Packet<'_, W::Mode>,
+        _: &mut Context<'_, W>,
+    ) -> Verdict {
+        Drop(Builtin::NoRoute)
+    }
+}
