@@ -125,9 +125,7 @@ impl Sum {
     #[must_use]
     pub fn ipv6(self, src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, len: u32) -> Self {
         let addresses = self.bytes(&src.octets()).bytes(&dst.octets());
-        addresses
-            .bytes(&len.to_be_bytes())
-            .bytes(&[0, 0, 0, protocol])
+        addresses.bytes(&len.to_be_bytes()).bytes(&[0, 0, 0, protocol])
     }
 
     /// The checksum: what to write over a field that was zero while it was summed.
@@ -164,11 +162,7 @@ pub enum Check {
 
 impl Check {
     fn of(sum: Sum) -> Self {
-        if sum.is_valid() {
-            Self::Valid
-        } else {
-            Self::Invalid
-        }
+        if sum.is_valid() { Self::Valid } else { Self::Invalid }
     }
 }
 
@@ -190,10 +184,7 @@ impl ChecksumReport {
 
 /// Computes every checksum of the packet in full and compares. Not for the packet path.
 pub fn verify<M: Mode>(packet: &Packet<'_, M>) -> ChecksumReport {
-    ChecksumReport {
-        ipv4_header: verify_ipv4(packet),
-        transport: verify_transport(packet),
-    }
+    ChecksumReport { ipv4_header: verify_ipv4(packet), transport: verify_transport(packet) }
 }
 
 fn verify_ipv4<M: Mode>(packet: &Packet<'_, M>) -> Check {
@@ -201,12 +192,8 @@ fn verify_ipv4<M: Mode>(packet: &Packet<'_, M>) -> Check {
         return Check::Absent;
     };
     let start = packet.layout().l3_offset();
-    let header = packet
-        .bytes()
-        .get(start..start + usize::from(ipv4.header_len()));
-    header.map_or(Check::Unverifiable, |header| {
-        Check::of(Sum::new().bytes(header))
-    })
+    let header = packet.bytes().get(start..start + usize::from(ipv4.header_len()));
+    header.map_or(Check::Unverifiable, |header| Check::of(Sum::new().bytes(header)))
 }
 
 fn verify_transport<M: Mode>(packet: &Packet<'_, M>) -> Check {
@@ -214,16 +201,21 @@ fn verify_transport<M: Mode>(packet: &Packet<'_, M>) -> Check {
     if !layout.has_transport() {
         return Check::Absent;
     }
-    let Some(segment) = packet.bytes().get(layout.l4_offset()..layout.end()) else {
-        return Check::Unverifiable;
-    };
-    if layout.is_fragment() || layout.is_routed() {
-        return Check::Unverifiable;
-    }
-    if layout.has_udp() && segment.get(6..8) == Some(&[0, 0]) {
+    let at = layout.l4_offset() + 6;
+    if layout.has_udp() && packet.bytes().get(at..at + 2) == Some(&[0, 0]) {
         return Check::Absent;
     }
-    Check::of(pseudo_header(packet, layout, segment.len() as u32).bytes(segment))
+    transport_sum(packet).map_or(Check::Unverifiable, Check::of)
+}
+
+/// The sum over pseudo header, transport header and payload, if all of it is here.
+pub(crate) fn transport_sum<M: Mode>(packet: &Packet<'_, M>) -> Option<Sum> {
+    let layout = packet.layout();
+    if layout.is_fragment() || layout.is_routed() {
+        return None;
+    }
+    let segment = packet.bytes().get(layout.l4_offset()..layout.end())?;
+    Some(pseudo_header(packet, layout, segment.len() as u32).bytes(segment))
 }
 
 fn pseudo_header<M: Mode>(packet: &Packet<'_, M>, layout: Layout, len: u32) -> Sum {
@@ -233,9 +225,9 @@ fn pseudo_header<M: Mode>(packet: &Packet<'_, M>, layout: Layout, len: u32) -> S
     if let Some(ipv4) = packet.ipv4() {
         return Sum::new().ipv4(ipv4.src(), ipv4.dst(), layout.protocol(), len);
     }
-    packet.ipv6().map_or(Sum::new(), |ipv6| {
-        Sum::new().ipv6(ipv6.src(), ipv6.dst(), layout.protocol(), len)
-    })
+    packet
+        .ipv6()
+        .map_or(Sum::new(), |ipv6| Sum::new().ipv6(ipv6.src(), ipv6.dst(), layout.protocol(), len))
 }
 
 #[cfg(test)]
@@ -258,10 +250,7 @@ mod tests {
     #[test]
     fn rfc_1071_example() {
         let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-        assert_eq!(
-            Sum::new().bytes(&bytes).checksum(),
-            (!0xddf2_u16).to_be_bytes()
-        );
+        assert_eq!(Sum::new().bytes(&bytes).checksum(), (!0xddf2_u16).to_be_bytes());
     }
 
     #[test]

@@ -63,14 +63,7 @@ impl Quote {
         }
         let transport = (!ipv4_later_fragment(header)).then_some(ip + header_len);
         let (version, protocol) = (Version::V4, header[9]);
-        Some(Self {
-            ip,
-            end: quoted.len(),
-            version,
-            protocol,
-            transport,
-            routed: false,
-        })
+        Some(Self { ip, end: quoted.len(), version, protocol, transport, routed: false })
     }
 
     fn ipv6(quoted: &[u8], ip: usize) -> Option<Self> {
@@ -83,14 +76,7 @@ impl Quote {
         let transport = whole.then_some(chain.end);
         let routed = chain.is_routed();
         let (version, protocol) = (Version::V6, chain.protocol);
-        Some(Self {
-            ip,
-            end: quoted.len(),
-            version,
-            protocol,
-            transport,
-            routed,
-        })
+        Some(Self { ip, end: quoted.len(), version, protocol, transport, routed })
     }
 
     /// Where an address of this version is in its header.
@@ -228,10 +214,7 @@ embedded! {
 impl<'a> Embedded<'a> {
     /// The packet quoted in `bytes`, if they hold an error that quotes one.
     pub(crate) fn of(bytes: &'a [u8], layout: Layout) -> Option<Self> {
-        Some(Self {
-            bytes,
-            quote: Quote::find(bytes, layout)?,
-        })
+        Some(Self { bytes, quote: Quote::find(bytes, layout)? })
     }
 
     /// Whether the inner packet is IPv6.
@@ -263,19 +246,11 @@ impl<'a, M: Mode> EmbeddedMut<'a, M> {
     /// The packet quoted in `bytes`, if they hold an error that quotes one.
     pub(crate) fn of(bytes: &'a mut [u8], layout: Layout) -> Option<Self> {
         let quote = Quote::find(bytes, layout)?;
-        Some(Self {
-            bytes,
-            quote,
-            outer_checksum: layout.l4_offset() + 2,
-            mode: PhantomData,
-        })
+        Some(Self { bytes, quote, outer_checksum: layout.l4_offset() + 2, mode: PhantomData })
     }
 
     fn view(&self) -> Embedded<'_> {
-        Embedded {
-            bytes: self.bytes,
-            quote: self.quote,
-        }
+        Embedded { bytes: self.bytes, quote: self.quote }
     }
 
     /// The protocol above the inner IP header and its extension headers.

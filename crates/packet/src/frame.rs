@@ -45,22 +45,14 @@ impl<'m> Frame<'m> {
         let room = buffer.len().min(u32::MAX as usize);
         let start = start.min(room);
         let len = len.min(room - start);
-        Self {
-            buffer,
-            start: start as u32,
-            len: len as u32,
-            token,
-            meta,
-        }
+        Self { buffer, start: start as u32, len: len as u32, token, meta }
     }
 
     /// The captured bytes, from the Ethernet header on.
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
         let start = self.start as usize;
-        self.buffer
-            .get(start..start + self.len as usize)
-            .unwrap_or_default()
+        self.buffer.get(start..start + self.len as usize).unwrap_or_default()
     }
 
     /// The captured bytes, to be written.
@@ -161,10 +153,7 @@ mod tests {
     use super::*;
 
     fn meta(wire_len: u32) -> Meta {
-        Meta {
-            wire_len,
-            ..Meta::default()
-        }
+        Meta { wire_len, ..Meta::default() }
     }
 
     #[test]
@@ -176,10 +165,7 @@ mod tests {
     fn headroom_and_tailroom_move() {
         let mut buffer: Vec<u8> = (0..32).collect();
         let mut frame = Frame::new(&mut buffer, 8, 16, 7, meta(20));
-        assert_eq!(
-            (frame.headroom(), frame.captured_len(), frame.tailroom()),
-            (8, 16, 8)
-        );
+        assert_eq!((frame.headroom(), frame.captured_len(), frame.tailroom()), (8, 16, 8));
         assert!(frame.push_front(4) && frame.bytes()[0] == 4 && frame.meta().wire_len == 24);
         assert!(!frame.push_front(5) && frame.captured_len() == 20);
         assert!(frame.pull_front(6) && frame.bytes()[0] == 10 && frame.meta().wire_len == 18);
@@ -195,9 +181,6 @@ mod tests {
     fn what_lies_outside_the_buffer_is_cut() {
         let mut buffer = [0; 10];
         assert_eq!(Frame::new(&mut buffer, 4, 20, 0, meta(20)).bytes().len(), 6);
-        assert_eq!(
-            Frame::new(&mut buffer, 40, 20, 0, meta(20)).bytes().len(),
-            0
-        );
+        assert_eq!(Frame::new(&mut buffer, 40, 20, 0, meta(20)).bytes().len(), 0);
     }
 }

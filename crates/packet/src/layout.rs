@@ -94,12 +94,7 @@ fn parse_common(bytes: &[u8], wire_len: u32) -> Option<Layout> {
     if (kind & 0xffff_ff00) != 0x0800_4500 || fragment != 0 || end > wire_len {
         return None;
     }
-    let common = Layout {
-        l3: 14,
-        l4: 34,
-        protocol: h[23],
-        ..Layout::default()
-    };
+    let common = Layout { l3: 14, l4: 34, protocol: h[23], ..Layout::default() };
     match h[23] {
         protocol::TCP => {
             let header_len = u32::from(bytes.get(46)? >> 4) * 4;
@@ -150,10 +145,7 @@ impl Layout {
         let mut at = ETHERNET_LEN;
         let mut kind = be16(bytes, at - 2).ok_or(Malformed::EthernetHeaderTruncated)?;
         self.l3 = at as u16;
-        while matches!(
-            kind,
-            ethertype::VLAN | ethertype::QINQ | ethertype::QINQ_OLD
-        ) {
+        while matches!(kind, ethertype::VLAN | ethertype::QINQ | ethertype::QINQ_OLD) {
             if self.vlan_tags() == MAX_TAGS {
                 return Err(Malformed::VlanTagsTooMany);
             }
@@ -314,21 +306,13 @@ pub(crate) struct Extensions {
 impl Extensions {
     /// Walks the chain from the header of type `next` at offset `at` of `bytes`.
     pub(crate) fn read(bytes: &[u8], next: u8, at: usize) -> Self {
-        let mut chain = Self {
-            protocol: next,
-            end: at,
-            flags: 0,
-            malformed: None,
-        };
+        let mut chain = Self { protocol: next, end: at, flags: 0, malformed: None };
         for _ in 0..MAX_EXTENSIONS {
             match chain.step(bytes) {
                 Ok(true) => {}
                 Ok(false) => return chain,
                 Err(malformed) => {
-                    return Self {
-                        malformed: Some(malformed),
-                        ..chain
-                    };
+                    return Self { malformed: Some(malformed), ..chain };
                 }
             }
         }

@@ -72,21 +72,14 @@ impl FromStr for MacAddr {
         for octet in &mut octets {
             *octet = hex_octet(parts.next().ok_or(InvalidMacAddr)?)?;
         }
-        if parts.next().is_some() {
-            Err(InvalidMacAddr)
-        } else {
-            Ok(Self(octets))
-        }
+        if parts.next().is_some() { Err(InvalidMacAddr) } else { Ok(Self(octets)) }
     }
 }
 
 /// One or two hexadecimal digits; `from_str_radix` alone would also take a sign.
 fn hex_octet(part: &str) -> Result<u8, InvalidMacAddr> {
     let digits = !part.is_empty() && part.bytes().all(|b| b.is_ascii_hexdigit());
-    u8::from_str_radix(part, 16)
-        .ok()
-        .filter(|_| digits)
-        .ok_or(InvalidMacAddr)
+    u8::from_str_radix(part, 16).ok().filter(|_| digits).ok_or(InvalidMacAddr)
 }
 
 #[cfg(test)]

@@ -50,15 +50,7 @@ pub(crate) static FIELDS: &[Field] = &[
 ];
 
 const fn asked(name: &'static str, bits: u16, kind: Kind) -> Field {
-    Field {
-        header: "packet",
-        name,
-        bits,
-        offset_bits: 0,
-        settable: false,
-        kind,
-        derived: true,
-    }
+    Field { header: "packet", name, bits, offset_bits: 0, settable: false, kind, derived: true }
 }
 
 macro_rules! views {
@@ -88,12 +80,7 @@ impl<'a, M: Mode> Packet<'a, M> {
     #[inline(always)]
     pub fn new(frame: &'a mut Frame<'_>, layout: Layout) -> Self {
         let (bytes, meta) = frame.split_mut();
-        Self {
-            bytes,
-            meta,
-            layout,
-            mode: PhantomData,
-        }
+        Self { bytes, meta, layout, mode: PhantomData }
     }
 
     /// The port of arrival.
@@ -266,11 +253,7 @@ impl<'a, M: Mode> Packet<'a, M> {
     #[inline(always)]
     pub fn payload(&self) -> &[u8] {
         let end = self.layout.end().min(self.bytes.len());
-        let start = if self.layout.has_transport() {
-            self.layout.payload_offset()
-        } else {
-            end
-        };
+        let start = if self.layout.has_transport() { self.layout.payload_offset() } else { end };
         self.bytes.get(start..end).unwrap_or_default()
     }
 }

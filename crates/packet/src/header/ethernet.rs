@@ -33,11 +33,7 @@ impl<'a> Ethernet<'a> {
     /// The header of `bytes`; zeros where there is none.
     #[inline(always)]
     pub(crate) fn of(bytes: &'a [u8], layout: Layout) -> Self {
-        Self::at(bytes, 0, layout).unwrap_or(Self {
-            header: &[0; 14],
-            rest: &[],
-            layout,
-        })
+        Self::at(bytes, 0, layout).unwrap_or(Self { header: &[0; 14], rest: &[], layout })
     }
 }
 
@@ -45,12 +41,7 @@ impl<'a, M: Mode> EthernetMut<'a, M> {
     /// The header of `bytes`; one that swallows what is written where there is none.
     #[inline(always)]
     pub(crate) fn of(bytes: &'a mut [u8], layout: Layout) -> Self {
-        let none = Self {
-            header: None,
-            rest: &mut [],
-            layout,
-            mode: PhantomData,
-        };
+        let none = Self { header: None, rest: &mut [], layout, mode: PhantomData };
         Self::at(bytes, 0, layout).unwrap_or(none)
     }
 

@@ -90,9 +90,7 @@ pub fn fields() -> impl Iterator<Item = &'static Field> {
 #[inline(always)]
 fn update_transport(rest: &mut [u8], layout: Layout, header_len: usize, delta: Delta) {
     // No checksum is offset 0, which wraps to far outside.
-    let at = layout
-        .checksum_offset()
-        .wrapping_sub(layout.l3_offset() + header_len);
+    let at = layout.checksum_offset().wrapping_sub(layout.l3_offset() + header_len);
     if let Some(checksum) = rest.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
         delta.apply_transport(checksum, layout.has_udp());
     }
@@ -134,7 +132,7 @@ macro_rules! view {
             $($(#[$field_doc])*
             #[inline(always)]
             pub fn $field(&self) -> $ty {
-                const { assert!($offset + $bits <= $len * 8, "the field is in the header") };
+                const { assert!($len * 8 - $offset >= $bits, "the field is in the header") };
                 <$ty as $crate::header::Value>::read(self.header, $offset, $bits)
             })*
 
@@ -280,10 +278,8 @@ mod tests {
     /// The table in the language page is this one.
     #[test]
     fn settable_fields_are_those_of_the_language() {
-        let settable: Vec<_> = fields()
-            .filter(|f| f.settable)
-            .map(|f| format!("{}.{}", f.header, f.name))
-            .collect();
+        let settable: Vec<_> =
+            fields().filter(|f| f.settable).map(|f| format!("{}.{}", f.header, f.name)).collect();
         let language = "ethernet.dst ethernet.src vlan.priority vlan.id ipv4.dscp ipv4.ecn ipv4.ttl \
             ipv4.src ipv4.dst ipv6.traffic_class ipv6.hop_limit ipv6.src ipv6.dst tcp.src tcp.dst \
             udp.src udp.dst icmpv4.id icmpv6.id embedded.src embedded.dst embedded.src6 \

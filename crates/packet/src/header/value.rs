@@ -129,7 +129,7 @@ address! {
 macro_rules! checked_words {
     ($header:expr, $offset:expr, $bits:expr) => {{
         const FIRST: usize = $offset / 16 * 2;
-        const LEN: usize = ($offset + $bits + 15) / 16 * 2 - FIRST;
+        const LEN: usize = usize::div_ceil($offset + $bits, 16) * 2 - FIRST;
         let mut words = [0_u8; LEN];
         words.copy_from_slice(&$header[FIRST..FIRST + LEN]);
         words
@@ -145,9 +145,8 @@ mod tests {
 
     /// Bit by bit.
     fn plain(header: &[u8; 8], offset: usize, bits: usize) -> u32 {
-        (offset..offset + bits).fold(0, |value, bit| {
-            value << 1 | u32::from(header[bit / 8] >> (7 - bit % 8) & 1)
-        })
+        (offset..offset + bits)
+            .fold(0, |value, bit| value << 1 | u32::from(header[bit / 8] >> (7 - bit % 8) & 1))
     }
 
     proptest! {
@@ -169,9 +168,6 @@ mod tests {
         assert_eq!(u32::read(&header, 32, 32), 0x0506_0708);
         0xaabb_u16.write(&mut header, 16, 16);
         assert_eq!(header, [1, 2, 0xaa, 0xbb, 5, 6, 7, 8]);
-        assert_eq!(
-            MacAddr::read(&header, 16, 48),
-            MacAddr::new(0xaa, 0xbb, 5, 6, 7, 8)
-        );
+        assert_eq!(MacAddr::read(&header, 16, 48), MacAddr::new(0xaa, 0xbb, 5, 6, 7, 8));
     }
 }

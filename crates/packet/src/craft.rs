@@ -1,1 +1,0 @@
-//! Packets built from nothing (written next).
