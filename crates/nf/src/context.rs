@@ -31,6 +31,7 @@ pub struct Environment {
     shard: u16,
     emitted: Emitted,
     timers: BinaryHeap<Reverse<(u64, u64)>>,
+    next_timer: u64,
     log: Log,
 }
 
@@ -78,6 +79,7 @@ impl Environment {
             shard: 0,
             emitted: Emitted::default(),
             timers: BinaryHeap::new(),
+            next_timer: u64::MAX,
             log: Log::default(),
         }
     }
@@ -131,13 +133,20 @@ impl Environment {
         &mut self.emitted
     }
 
-    /// The next timer due at `now_ns`, as (time, token).
-    pub fn due_timer(&mut self, now_ns: u64) -> Option<(u64, u64)> {
-        let &Reverse((due, _)) = self.timers.peek()?;
-        if due > now_ns {
+    /// When the next timer is due; `u64::MAX`: there is none.
+    #[inline(always)]
+    pub fn next_timer(&self) -> u64 {
+        self.next_timer
+    }
+
+    /// Takes the next timer, if it is due at `now_ns`, and returns its token.
+    pub fn take_timer(&mut self, now_ns: u64) -> Option<u64> {
+        if self.next_timer > now_ns {
             return None;
         }
-        self.timers.pop().map(|Reverse(timer)| timer)
+        let timer = self.timers.pop();
+        self.next_timer = self.timers.peek().map_or(u64::MAX, |&Reverse((due, _))| due);
+        timer.map(|Reverse((_, token))| token)
     }
 
     /// The log of this worker.
@@ -197,6 +206,7 @@ impl<'a, W: World> Context<'a, W> {
         if !W::HOLLOW {
             let due = self.environment.now.saturating_add(delay_ns);
             self.environment.timers.push(Reverse((due, token)));
+            self.environment.next_timer = self.environment.next_timer.min(due);
         }
     }
 

@@ -88,16 +88,6 @@ impl Hash {
     pub fn tag(self) -> u8 {
         (self.0 as u8) | 0x80
     }
-
-    /// The same hash with the shard at the top of the position, so that a shard's entries lie
-    /// together: `shard` of `1 << shard_bits`.
-    #[inline(always)]
-    pub fn in_shard(self, shard: u16, shard_bits: u32) -> Self {
-        let kept = self.0 >> shard_bits;
-        let low = self.0 & 0xffff_ffff;
-        let top = u64::from(shard).unbounded_shl(64 - shard_bits);
-        Self(top | (kept & !0xffff_ffff) | low)
-    }
 }
 
 macro_rules! integers {
@@ -285,15 +275,6 @@ mod tests {
             counts[(position >> 26) as usize] += 1;
         }
         assert!(counts.iter().all(|&count| (800..1_200).contains(&count)), "{counts:?}");
-    }
-
-    #[test]
-    fn the_shard_is_the_top_of_the_position() {
-        let plain = hash(77u32);
-        let sharded = plain.in_shard(5, 7);
-        assert_eq!(sharded.position() >> 25, 5);
-        assert_eq!(sharded.tag(), plain.tag());
-        assert_eq!(plain.in_shard(0, 0), plain);
     }
 
     #[test]

@@ -118,12 +118,36 @@ pub struct SetShape {
     pub lifetime_ns: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Entry<S> {
+/// A set in its table.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<S> {
     deadline: Tick,
     lifetime: u32,
     shard: u16,
-    state: S,
+    /// The NF's state.
+    pub state: S,
+}
+
+impl<S> Entry<S> {
+    /// Whether the set exists at `now`.
+    #[inline(always)]
+    pub fn is_alive(&self, now: Tick) -> bool {
+        self.deadline > now
+    }
+
+    /// Restarts the lifetime at `now`, with a new length when `lifetime` is not 0.
+    #[inline(always)]
+    pub fn refresh(&mut self, now: Tick, lifetime: u32) {
+        if lifetime != 0 {
+            self.lifetime = lifetime;
+        }
+        self.deadline = now.saturating_add(self.lifetime);
+    }
+
+    /// The shard that owns the set.
+    pub fn shard(&self) -> u16 {
+        self.shard
+    }
 }
 
 impl<S: Value> Value for Entry<S> {
@@ -136,26 +160,20 @@ impl<S: Value> Value for Entry<S> {
 pub struct SetTable<K, S> {
     table: Table<K, Entry<S>>,
     wheel: Option<Wheel>,
-    shard_bits: u32,
     lifetime: u32,
 }
 
 impl<K: Key, S: Value> SetTable<K, S> {
-    /// A table of this shape over `1 << shard_bits` shards.
-    pub fn new(shape: SetShape, shard_bits: u32, seed: u64) -> Self {
-        let table = Table::new(shape.capacity, seed);
-        Self {
-            table,
-            wheel: None,
-            shard_bits,
-            lifetime: crate::context::to_ticks(shape.lifetime_ns).max(1),
-        }
+    /// A table of this shape, hashed with `seed`.
+    pub fn new(shape: SetShape, seed: u64) -> Self {
+        let lifetime = crate::context::to_ticks(shape.lifetime_ns).max(1);
+        Self { table: Table::new(shape.capacity, seed), wheel: None, lifetime }
     }
 
-    /// The hash of `key` in `shard`.
+    /// The hash of `key`.
     #[inline(always)]
-    pub fn hash(&self, key: &K, shard: u16) -> Hash {
-        self.table.hash(key).in_shard(shard, self.shard_bits)
+    pub fn hash(&self, key: &K) -> Hash {
+        self.table.hash(key)
     }
 
     /// Fetches the bucket of this hash.
@@ -170,21 +188,10 @@ impl<K: Key, S: Value> SetTable<K, S> {
         self.table.find(hash, key)
     }
 
-    /// The state of a set that is alive at `now`; `None` when its time has run out.
+    /// The set at `id`, as [`find`](Self::find) or [`open`](Self::open) returned it just now.
     #[inline(always)]
-    pub fn state_mut(&mut self, id: SlotId, now: Tick) -> Option<&mut S> {
-        let entry = self.table.value_mut(id);
-        (entry.deadline > now).then_some(&mut entry.state)
-    }
-
-    /// Restarts the set's lifetime at `now`, with a new length when `lifetime` is not 0.
-    #[inline(always)]
-    pub fn refresh(&mut self, id: SlotId, now: Tick, lifetime: u32) {
-        let entry = self.table.value_mut(id);
-        if lifetime != 0 {
-            entry.lifetime = lifetime;
-        }
-        entry.deadline = now.saturating_add(entry.lifetime);
+    pub fn entry_mut(&mut self, id: SlotId) -> &mut Entry<S> {
+        self.table.value_mut(id)
     }
 
     /// Opens a set; `None` when the table is full.
@@ -213,7 +220,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
             match crate::state::visit(entry.deadline, now) {
                 Visit::Again(deadline) => self.wheel.as_mut()?.queue(id, deadline),
                 Visit::Forget => {
-                    let hash = self.hash(&key, entry.shard);
+                    let hash = self.hash(&key);
                     return self.close(hash, SlotId(id)).map(|state| (entry.shard, state));
                 }
             }
@@ -260,25 +267,26 @@ mod tests {
 
     #[test]
     fn lives_exactly_as_long_as_declared() {
-        let mut sets = SetTable::<SetKey4, u64>::new(SHAPE, 7, 1);
-        let hash = sets.hash(&key(1), 3);
+        let mut sets = SetTable::<SetKey4, u64>::new(SHAPE, 1);
+        let hash = sets.hash(&key(1));
         let id = sets.open(hash, key(1), 3, 77, 10).unwrap();
-        assert_eq!(sets.state_mut(id, 10 + 1_023).copied(), Some(77));
-        assert_eq!(sets.state_mut(id, 10 + 1_024), None);
-        sets.refresh(id, 500, 0);
-        assert_eq!(sets.state_mut(id, 500 + 1_023).copied(), Some(77));
-        sets.refresh(id, 600, 50);
-        assert_eq!(sets.state_mut(id, 650), None);
+        assert_eq!((sets.entry_mut(id).state, sets.entry_mut(id).shard()), (77, 3));
+        let mut alive = |now| sets.entry_mut(id).is_alive(now);
+        assert!(alive(10 + 1_023) && !alive(10 + 1_024));
+        sets.entry_mut(id).refresh(500, 0);
+        assert!(sets.entry_mut(id).is_alive(500 + 1_023));
+        sets.entry_mut(id).refresh(600, 50);
+        assert!(!sets.entry_mut(id).is_alive(650));
     }
 
     #[test]
     fn collects_what_has_expired_and_only_that() {
-        let mut sets = SetTable::<SetKey4, u64>::new(SHAPE, 0, 1);
+        let mut sets = SetTable::<SetKey4, u64>::new(SHAPE, 1);
         for host in 0..100 {
-            let hash = sets.hash(&key(host), 0);
+            let hash = sets.hash(&key(host));
             sets.open(hash, key(host), 0, host.into(), host * 10).unwrap();
         }
-        let hash = sets.hash(&key(100), 0);
+        let hash = sets.hash(&key(100));
         assert!(sets.open(hash, key(100), 0, 0, 0).is_none());
         let mut expired = Vec::new();
         while let Some((0, state)) = sets.expire(1_524, &mut 1_000) {

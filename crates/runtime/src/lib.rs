@@ -1,4 +1,7 @@
-//! Runs a network function on one core or many: workers, shards, batches. (The workers follow;
-//! the report is here already.)
+//! Runs a network function on one core or many: workers, shards, batches.
 
+pub mod events;
+pub mod instance;
 pub mod report;
+pub mod testing;
+pub mod tuner;

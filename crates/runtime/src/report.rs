@@ -62,7 +62,9 @@ pub struct RunReport {
     /// Operations that an NF got wrong and that were made harmless, such as an index past the end
     /// of a `Vector`.
     pub faults: u64,
-    /// Lines of the NF's log that were not printed because of its rate limit.
+    /// Lines of the NF's log, in the order of their time.
+    pub log: Vec<LogLine>,
+    /// Lines of the NF's log that were not kept because of its rate limit.
     pub logs_suppressed: u64,
     /// Throughput over the run, for the chart. May be empty in a short run.
     pub samples: Vec<Sample>,
@@ -126,6 +128,19 @@ pub struct TableReport {
     pub bytes: u64,
 }
 
+/// One line of the NF's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// Nanoseconds since the Unix epoch, by the NF's clock.
+    pub at_ns: u64,
+    /// `error`, `warn`, `info` or `debug`.
+    pub level: String,
+    /// Line of the NF's source.
+    pub source_line: u32,
+    /// What it says.
+    pub text: String,
+}
+
 /// Throughput in the interval that ends at `t_s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
@@ -183,6 +198,7 @@ impl RunReport {
             tables: Vec::new(),
             counters: BTreeMap::new(),
             faults: 0,
+            log: Vec::new(),
             logs_suppressed: 0,
             samples: Vec::new(),
             warnings: Vec::new(),
@@ -233,14 +249,8 @@ mod tests {
         report.packets_read = 3_000_000;
         report.bytes_read = 300_000_000;
         report.workers = vec![
-            WorkerReport {
-                packets: 1_000_000,
-                ..WorkerReport::default()
-            },
-            WorkerReport {
-                packets: 2_000_000,
-                ..WorkerReport::default()
-            },
+            WorkerReport { packets: 1_000_000, ..WorkerReport::default() },
+            WorkerReport { packets: 2_000_000, ..WorkerReport::default() },
         ];
         report.finish(Duration::from_millis(1500));
         assert_eq!(report.mpps, 2.0);
@@ -253,10 +263,7 @@ mod tests {
         let mut report = RunReport::new("nop");
         report.workers = vec![WorkerReport::default()];
         report.finish(Duration::ZERO);
-        assert_eq!(
-            (report.mpps, report.gbps, report.workers[0].share),
-            (0.0, 0.0, 0.0)
-        );
+        assert_eq!((report.mpps, report.gbps, report.workers[0].share), (0.0, 0.0, 0.0));
     }
 
     #[test]

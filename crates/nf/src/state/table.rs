@@ -10,9 +10,11 @@
 //! A look-up reads the header, compares eight tags at once and touches one slot. A full bucket
 //! sends its entries to the next one and counts them (the overflow count of Facebook's F14, 2019):
 //! a look-up goes on only where that count is not zero, removal needs no tombstone, and **no entry
-//! ever moves**, so that timers and the prefetch pass may hold slot ids. The position of a key is a
-//! fraction of the table's length: with the shard in the position's top bits, a shard's entries lie
-//! together.
+//! ever moves**, so that timers and the prefetch pass may hold slot ids.
+//!
+//! A shard's entries lie among the others, not in a segment of their own: the steering hash that
+//! picks the shard may be as skewed as the traffic, and a segment that overflows would cost every
+//! look-up in it.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -168,7 +170,7 @@ impl<K: Key, V: Value> Table<K, V> {
         differ.wrapping_sub(EVERY_BYTE) & !differ & (EVERY_BYTE << 7) & Self::TAGS
     }
 
-    /// Finds `key`, whose hash (with its shard) is `hash`.
+    /// Finds `key`, whose hash is `hash`.
     #[inline(always)]
     pub fn find(&self, hash: Hash, key: &K) -> Option<SlotId> {
         let home = self.home(hash);
@@ -246,7 +248,7 @@ impl<K: Key, V: Value> Table<K, V> {
         }
     }
 
-    /// Removes the entry at `id`, whose key has this hash (with its shard), and returns it.
+    /// Removes the entry at `id`, whose key has this hash, and returns it.
     pub fn remove(&mut self, hash: Hash, id: SlotId) -> Option<(K, V)> {
         let entry = self.entry(id)?;
         let (at, slot) = Self::split(id);
@@ -330,7 +332,7 @@ mod tests {
         for &step in steps {
             let (Step::Insert(key, _) | Step::Remove(key) | Step::Find(key)) = step;
             let key = (key, u32::from(key) * 7);
-            let hash = table.hash(&key).in_shard(key.0 % 4, 2);
+            let hash = table.hash(&key);
             let found = table.find(hash, &key);
             assert_eq!(found.map(|id| *table.value(id)), oracle.get(&key).copied());
             match (step, found) {
