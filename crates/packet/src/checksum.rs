@@ -6,6 +6,7 @@
 //! would.
 
 use crate::{Layout, Packet, packet::Mode};
+use std::hint::cold_path;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The change of a checksum's words from old to new: the sum of `!old + new` (RFC 1624, equation
@@ -25,6 +26,13 @@ impl Delta {
     #[inline(always)]
     pub fn of<const W: usize>(old: &[u8; W], new: &[u8; W]) -> Self {
         const { assert!(W.is_multiple_of(2) && W <= 64) };
+        if W == 2 {
+            return Self::of_word(word(old, 0), word(new, 0));
+        }
+        if W == 4 {
+            let (sum, carry) = (!double_word(old, 0)).overflowing_add(double_word(new, 0));
+            return Self(u32::from(fold32(sum + u32::from(carry))));
+        }
         let mut sum = 0_u64;
         let mut at = 0;
         while at + 4 <= W {
@@ -51,14 +59,20 @@ impl Delta {
 
     /// Updates a UDP checksum where `udp`, else like [`apply`](Self::apply). In UDP zero means
     /// that there is no checksum, and stays; a zero that comes out is sent as 0xffff (RFC 768).
-    /// Without branches: which of the two it is changes from packet to packet.
+    /// Both are asked of the checksum first: zeros are rare, so a processor foresees the answer,
+    /// while TCP and UDP change from packet to packet.
     #[inline(always)]
     pub fn apply_transport(self, checksum: &mut [u8; 2], udp: bool) {
-        let old = u16::from_ne_bytes(*checksum);
-        let sum = self.applied(*checksum);
-        let sent = if udp & (sum == 0) { 0xffff } else { sum };
-        let kept = if udp & (old == 0) { 0 } else { sent };
-        *checksum = kept.to_ne_bytes();
+        if *checksum == [0, 0] && udp {
+            cold_path();
+            return;
+        }
+        let mut sum = self.applied(*checksum);
+        if sum == 0 && udp {
+            cold_path();
+            sum = 0xffff;
+        }
+        *checksum = sum.to_ne_bytes();
     }
 
     #[inline(always)]

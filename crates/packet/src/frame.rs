@@ -8,6 +8,7 @@
 //! same here. It cannot be copied, so a buffer is given back at most once.
 
 use crate::Port;
+use std::hint::cold_path;
 
 /// What is known of a packet besides its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +53,13 @@ impl<'m> Frame<'m> {
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
         let start = self.start as usize;
-        self.buffer.get(start..start + self.len as usize).unwrap_or_default()
+        match self.buffer.get(start..start + self.len as usize) {
+            Some(bytes) => bytes,
+            None => {
+                cold_path();
+                &[]
+            }
+        }
     }
 
     /// The captured bytes, to be written.
@@ -65,8 +72,13 @@ impl<'m> Frame<'m> {
     #[inline(always)]
     pub(crate) fn split_mut(&mut self) -> (&mut [u8], &Meta) {
         let start = self.start as usize;
-        let bytes = self.buffer.get_mut(start..start + self.len as usize);
-        (bytes.unwrap_or_default(), &self.meta)
+        match self.buffer.get_mut(start..start + self.len as usize) {
+            Some(bytes) => (bytes, &self.meta),
+            None => {
+                cold_path();
+                (&mut [], &self.meta)
+            }
+        }
     }
 
     /// How many bytes were captured; the packet may have been longer ([`Meta::wire_len`]).

@@ -68,7 +68,9 @@ pub struct Layout {
     /// Where the transport checksum is that covers a pseudo header; 0: there is none.
     checksum: u16,
     protocol: u8,
-    malformed: Option<Malformed>,
+    /// A plain number ([`Malformed::number`]), so that `Option`s of views are told by the pointer
+    /// in them, which is known, and not by this.
+    malformed: u8,
 }
 
 /// Finds the headers in the captured `bytes` of a packet that had `wire_len` bytes on the wire.
@@ -88,10 +90,10 @@ pub fn parse(bytes: &[u8], wire_len: u32) -> Layout {
 #[inline(always)]
 fn parse_common(bytes: &[u8], wire_len: u32) -> Option<Layout> {
     let h = bytes.first_chunk::<{ ETHERNET_LEN + IPV4_LEN + UDP_LEN }>()?;
-    let kind = u32::from_be_bytes([h[12], h[13], h[14], h[15]]);
+    let kind = u16::from_be_bytes([h[12], h[13]]);
     let fragment = u16::from_be_bytes([h[20], h[21]]) & 0x3fff;
     let end = ETHERNET_LEN as u32 + u32::from(u16::from_be_bytes([h[16], h[17]]));
-    if (kind & 0xffff_ff00) != 0x0800_4500 || fragment != 0 || end > wire_len {
+    if kind != ethertype::IPV4 || h[14] != 0x45 || fragment != 0 || end > wire_len {
         return None;
     }
     let common = Layout { l3: 14, l4: 34, protocol: h[23], ..Layout::default() };
@@ -126,7 +128,7 @@ fn parse_common(bytes: &[u8], wire_len: u32) -> Option<Layout> {
 #[inline(never)]
 fn parse_any(bytes: &[u8], wire_len: u32) -> Layout {
     let mut layout = Layout::default();
-    layout.malformed = layout.read_link(bytes, wire_len as usize).err();
+    layout.malformed = Malformed::number(layout.read_link(bytes, wire_len as usize).err());
     layout
 }
 
@@ -406,7 +408,7 @@ impl Layout {
     /// Why something was not understood; what comes before it was.
     #[inline(always)]
     pub const fn malformed(self) -> Option<Malformed> {
-        self.malformed
+        Malformed::numbered(self.malformed)
     }
 
     /// Whether this is a fragment and the first one.

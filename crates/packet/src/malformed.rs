@@ -67,6 +67,25 @@ malformed! {
     Icmpv6HeaderTruncated = "icmpv6-header-truncated",
 }
 
+impl Malformed {
+    /// 0 for none, else a number from 1 on.
+    pub(crate) const fn number(reason: Option<Self>) -> u8 {
+        match reason {
+            Some(reason) => reason as u8 + 1,
+            None => 0,
+        }
+    }
+
+    /// The reason of this [`number`](Self::number).
+    #[inline(always)]
+    pub(crate) const fn numbered(number: u8) -> Option<Self> {
+        if number == 0 || number as usize > Self::ALL.len() {
+            return None;
+        }
+        Some(Self::ALL[number as usize - 1])
+    }
+}
+
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -89,7 +108,11 @@ mod tests {
     }
 
     #[test]
-    fn an_optional_reason_is_one_byte() {
-        assert_eq!(size_of::<Option<Malformed>>(), 1);
+    fn numbers_round_trip() {
+        assert_eq!(Malformed::numbered(Malformed::number(None)), None);
+        for reason in Malformed::ALL {
+            assert_eq!(Malformed::numbered(Malformed::number(Some(*reason))), Some(*reason));
+        }
+        assert_eq!(Malformed::numbered(u8::MAX), None);
     }
 }

@@ -17,7 +17,7 @@ mod udp;
 mod value;
 mod vlan;
 
-use crate::{Layout, checksum::Delta};
+use crate::{Layout, checksum::Delta, packet::chunk_mut};
 
 pub use arp::Arp;
 pub use ethernet::{Ethernet, EthernetMut};
@@ -89,9 +89,11 @@ pub fn fields() -> impl Iterator<Item = &'static Field> {
 /// the IP header's first `header_len` bytes.
 #[inline(always)]
 fn update_transport(rest: &mut [u8], layout: Layout, header_len: usize, delta: Delta) {
-    // No checksum is offset 0, which wraps to far outside.
-    let at = layout.checksum_offset().wrapping_sub(layout.l3_offset() + header_len);
-    if let Some(checksum) = rest.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+    // No checksum is offset 0, which wraps to past 4 billion. In 32 bits, so that the end of the
+    // range cannot wrap as well, and one comparison does.
+    let start = (layout.l3_offset() + header_len) as u32;
+    let at = (layout.checksum_offset() as u32).wrapping_sub(start) as usize;
+    if let Some(checksum) = chunk_mut(rest, at) {
         delta.apply_transport(checksum, layout.has_udp());
     }
 }
