@@ -1,8 +1,38 @@
-//! (being written)
-use proc_macro::TokenStream;
+//! `#[network_function]`: from an author's module to native code.
+//!
+//! The module is parsed and checked by `anabranch-language`; what passes is emitted once, generic
+//! over the world (`impl<W: World> Nat<W>`), so that the solo run, the prefetch pass and the peek
+//! pass are monomorphised from one copy. Beside it stand the implementations that no author writes:
+//! settings, commands, keys, the packet set's key, and the author's exact text for analysis.
+//!
+//! **Invariant** every token of the author's keeps his span; what is added mentions only
+//! `::anabranch_nf`, so that an error never points into generated code.
+//!
+//! Only `anabranch-nf` depends on it, and re-exports the attribute.
 
-/// Placeholder.
+mod arithmetic;
+mod commands;
+mod function;
+mod module;
+mod packet_set;
+mod settings;
+mod signature;
+mod source;
+mod state;
+mod values;
+
+use anabranch_language::Module;
+use proc_macro::TokenStream;
+use syn::{ItemMod, parse_macro_input};
+
+/// Makes a network function of a module. The language is described in `docs/nf-language.md`.
 #[proc_macro_attribute]
-pub fn network_function(_: TokenStream, item: TokenStream) -> TokenStream {
-    item
+pub fn network_function(attr: TokenStream, item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as ItemMod);
+    let arguments = proc_macro2::TokenStream::from(attr);
+    let source = source::of(&arguments, &item);
+    match Module::parse(arguments, item) {
+        Ok(module) => module::expand(&module, &source).into(),
+        Err(error) => error.into_compile_error().into(),
+    }
 }

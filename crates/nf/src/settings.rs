@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anabranch_packet::{MacAddr, Port};
-use toml::{Table, Value};
+pub use toml::{Table, Value};
 
 /// A struct of settings. `#[network_function]` implements it for the module's `Settings`.
 pub trait Settings: Sized + Clone + Send + Sync + 'static {

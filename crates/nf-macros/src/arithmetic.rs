@@ -1,0 +1,152 @@
+//! Bodies: operators made total, `matches!` and `log!` written out.
+//!
+//! Division by zero yields zero and shifts are taken modulo the width, natively as in the symbolic
+//! world. What a literal already makes total stays an operator.
+
+use anabranch_language::Module;
+use anabranch_language::macros;
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::visit_mut::{self, VisitMut};
+use syn::{BinOp, Block, Expr, ExprBinary, ExprLit, ExprMacro, ExprMethodCall, Lit, Stmt};
+
+/// Rewrites a body in place.
+pub(crate) fn rewrite(module: &Module, body: &mut Block) {
+    Bodies { module }.visit_block_mut(body);
+}
+
+/// Rewrites an expression in place.
+pub(crate) fn rewrite_expr(module: &Module, expr: &mut Expr) {
+    Bodies { module }.visit_expr_mut(expr);
+}
+
+struct Bodies<'a> {
+    module: &'a Module,
+}
+
+impl VisitMut for Bodies<'_> {
+    fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        if let Expr::Macro(mac) = expr
+            && let Some(written) = self.written_out(mac)
+        {
+            *expr = written;
+            return;
+        }
+        visit_mut::visit_expr_mut(self, expr);
+        let total = match expr {
+            Expr::Binary(binary) => total(binary),
+            Expr::MethodCall(call) => self.total_method(call),
+            _ => None,
+        };
+        if let Some(total) = total {
+            *expr = Expr::Verbatim(total);
+        }
+    }
+
+    fn visit_stmt_mut(&mut self, statement: &mut Stmt) {
+        if let Stmt::Macro(mac) = statement {
+            let mut expr = Expr::Macro(ExprMacro { attrs: Vec::new(), mac: mac.mac.clone() });
+            self.visit_expr_mut(&mut expr);
+            *statement = Stmt::Expr(expr, mac.semi_token);
+            return;
+        }
+        visit_mut::visit_stmt_mut(self, statement);
+    }
+}
+
+impl Bodies<'_> {
+    fn written_out(&mut self, mac: &ExprMacro) -> Option<Expr> {
+        if mac.mac.path.is_ident("matches") {
+            let mut matches = macros::matches(&mac.mac).ok()?;
+            self.visit_expr_mut(&mut matches.value);
+            if let Some(guard) = &mut matches.guard {
+                self.visit_expr_mut(guard);
+            }
+            let (value, pattern) = (&matches.value, &matches.pattern);
+            let guard = matches.guard.as_ref().map(|guard| quote!(if #guard));
+            let span = mac.span();
+            return Some(Expr::Verbatim(quote_spanned! {span=>
+                match #value { #pattern #guard => true, _ => false }
+            }));
+        }
+        let mut log = macros::log(&mac.mac).ok()?;
+        log.values.iter_mut().for_each(|value| self.visit_expr_mut(value));
+        let (cx, level, text, values) = (&log.cx, &log.level, &log.text, &log.values);
+        let line = self.module.line(level.span());
+        let span = mac.span();
+        Some(Expr::Verbatim(quote_spanned! {span=>
+            #cx.write_log(
+                ::anabranch_nf::Level::#level, #line, ::core::format_args!(#text, #(#values),*)
+            )
+        }))
+    }
+
+    /// `pow` and `clamp` panic for some operands; these forms do not.
+    fn total_method(&self, call: &mut ExprMethodCall) -> Option<TokenStream> {
+        let own =
+            |name: &str| self.module.methods().any(|method| method.function.sig.ident == name);
+        if call.method == "pow" && !own("pow") {
+            call.method = syn::Ident::new("wrapping_pow", call.method.span());
+        } else if call.method == "clamp" && !own("clamp") && call.args.len() == 2 {
+            let (receiver, low, high) = (&call.receiver, &call.args[0], &call.args[1]);
+            return Some(quote_spanned! {call.method.span()=> (#receiver).max(#low).min(#high)});
+        }
+        None
+    }
+}
+
+fn total(binary: &ExprBinary) -> Option<TokenStream> {
+    let (function, assigns) = match binary.op {
+        BinOp::Div(_) => ("div", false),
+        BinOp::Rem(_) => ("rem", false),
+        BinOp::Shl(_) => ("shl", false),
+        BinOp::Shr(_) => ("shr", false),
+        BinOp::DivAssign(_) => ("div", true),
+        BinOp::RemAssign(_) => ("rem", true),
+        BinOp::ShlAssign(_) => ("shl", true),
+        BinOp::ShrAssign(_) => ("shr", true),
+        _ => return None,
+    };
+    if is_harmless(&binary.right) {
+        return None;
+    }
+    let span = binary.op.span();
+    let function = syn::Ident::new(function, span);
+    let (left, right) = (&binary.left, &binary.right);
+    Some(match assigns {
+        false => quote_spanned!(span=> ::anabranch_nf::arith::#function(#left, #right)),
+        // The right side first, as for the operator; the place once.
+        true => quote_spanned! {span=>
+            match #right {
+                __right => match &mut #left {
+                    __place => *__place = ::anabranch_nf::arith::#function(*__place, __right),
+                },
+            }
+        },
+    })
+}
+
+/// A literal that is not zero; a distance that is too long the compiler refuses.
+fn is_harmless(right: &Expr) -> bool {
+    match right {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
+            number.base10_parse::<u128>().is_ok_and(|number| number != 0)
+        }
+        Expr::Paren(paren) => is_harmless(&paren.expr),
+        _ => false,
+    }
+}
+
+/// An expression of `settings` as an integer of the type `to`.
+pub(crate) fn size(module: &Module, size: &Expr, to: &str) -> TokenStream {
+    let mut size = size.clone();
+    rewrite_expr(module, &mut size);
+    let to = syn::Ident::new(to, proc_macro2::Span::call_site());
+    quote!((#size) as #to)
+}
+
+/// Tokens of a list of nodes.
+pub(crate) fn tokens<T: ToTokens>(nodes: impl Iterator<Item = T>) -> TokenStream {
+    nodes.map(|node| node.to_token_stream()).collect()
+}

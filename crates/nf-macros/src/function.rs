@@ -1,0 +1,193 @@
+//! `impl NetworkFunction`: what the runtime and the tools know of the NF.
+
+use anabranch_language::{Module, Packets, Ports, Sharing};
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::source::Source;
+use crate::{commands, packet_set, state};
+
+/// The implementation for the Solo world.
+pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
+    let nf = &module.nf.ident;
+    let constants = constants(module, source);
+    let types = types(module);
+    let build = state::build(module);
+    let settings = settings_in_sight(module);
+    let set = packet_set::functions(module, &settings);
+    let handlers = handlers(module);
+    let passes = passes(module);
+    let (expire, tables) = (state::expire(module), state::tables(module));
+    quote! {
+        impl ::anabranch_nf::NetworkFunction for #nf<::anabranch_nf::world::Solo> {
+            #constants
+            #types
+            #build
+            #set
+            #handlers
+            #passes
+            #expire
+            #tables
+        }
+    }
+}
+
+fn settings_in_sight(module: &Module) -> TokenStream {
+    let field = state::settings_field(module);
+    field.map(|field| quote!(let settings = &*self.#field;)).unwrap_or_default()
+}
+
+fn constants(module: &Module, source: &Source) -> TokenStream {
+    let name = module.ident.to_string().replace('_', "-");
+    let docs = &module.docs;
+    let ports = match &module.ports {
+        Ports::Named(names) => names.iter().map(ToString::to_string).collect(),
+        Ports::Any => Vec::new(),
+    };
+    let layer: u8 = if module.packets == Packets::Frames { 2 } else { 3 };
+    let (reasons, spec) = (commands::words(module), packet_set::spec(module));
+    let objects = module.nf.fields.iter().any(|field| state::is_sized(&field.kind));
+    let sharing = sharing(module);
+    let period = module.handlers.periodic.map_or(0, |periodic| periodic.every_ms);
+    quote! {
+        const NAME: &'static str = #name;
+        const DOCS: &'static str = #docs;
+        const SOURCE: ::anabranch_nf::Source = #source;
+        const PORTS: &'static [&'static str] = &[#(#ports),*];
+        const LAYER: u8 = #layer;
+        const REASONS: &'static [::anabranch_nf::Word] = #reasons;
+        const SET: ::core::option::Option<::anabranch_nf::packet_set::SetSpec> = #spec;
+        const OBJECTS: bool = #objects;
+        const SHARING: ::anabranch_nf::Sharing = #sharing;
+        const PERIOD_MS: u64 = #period;
+    }
+}
+
+fn sharing(module: &Module) -> TokenStream {
+    let aggregate = |object: &str, line: u32| quote!(::anabranch_nf::Sharing::Aggregate { object: #object, line: #line });
+    match module.sharing() {
+        Sharing::ReadOnly | Sharing::PacketSets => quote!(::anabranch_nf::Sharing::PacketSets),
+        Sharing::Aggregate { object, line } => aggregate(&object, line),
+        Sharing::Recirculates { line } => aggregate("Recirculate", line),
+    }
+}
+
+fn types(module: &Module) -> TokenStream {
+    let settings = match &module.settings {
+        Some(settings) => {
+            let name = &settings.ident;
+            quote!(#name)
+        }
+        None => quote!(::anabranch_nf::settings::NoSettings),
+    };
+    let set = match &module.packet_set {
+        Some(set) => {
+            let name = &set.ident;
+            quote!(#name)
+        }
+        None => quote!(()),
+    };
+    let command = match &module.commands {
+        Some(_) => quote!(Command),
+        None => quote!(::anabranch_nf::settings::NoCommand),
+    };
+    quote! {
+        type Settings = #settings;
+        type Set = #set;
+        type Command = #command;
+    }
+}
+
+/// The NF's own methods stand before the trait's in `Self::…`, so each calls the author's.
+fn handlers(module: &Module) -> TokenStream {
+    let given = module.handlers;
+    let context = quote!(&mut ::anabranch_nf::Context<'_, ::anabranch_nf::world::Solo>);
+    let packet = quote!(&mut Packet<'_>);
+    let simple = |there: bool, name: &str| {
+        let name = quote::format_ident!("{name}");
+        there.then(|| quote!(fn #name(&mut self, cx: #context) { Self::#name(self, cx) }))
+    };
+    let simple = [
+        simple(given.init, "init"),
+        simple(given.periodic.is_some(), "periodic"),
+        simple(given.shutdown, "shutdown"),
+    ];
+    let simple = simple.iter().flatten();
+    let opened = given.packet_set_opened.then(|| {
+        quote! {
+            #[inline]
+            fn packet_set_opened(
+                &mut self, packet: #packet, cx: #context,
+            ) -> ::core::result::Result<Self::Set, Verdict> {
+                Self::packet_set_opened(self, packet, cx)
+            }
+        }
+    });
+    let set = module.packet_set.as_ref().map(|_| quote!(set,));
+    let expired = given.packet_set_expired.then(|| {
+        quote! {
+            fn packet_set_expired(&mut self, set: &Self::Set, cx: #context) {
+                Self::packet_set_expired(self, set, cx)
+            }
+        }
+    });
+    let orphan = given.orphan.then(|| {
+        quote! {
+            #[inline]
+            fn orphan(&mut self, packet: #packet, cx: #context) -> Verdict {
+                Self::orphan(self, packet, cx)
+            }
+        }
+    });
+    let control = given.control.then(|| {
+        quote! {
+            fn control(
+                &mut self, command: Self::Command, cx: #context,
+            ) -> ::core::result::Result<(), &'static str> {
+                Self::control(self, command, cx)
+            }
+        }
+    });
+    let timer = given.timer.then(
+        || quote!(fn timer(&mut self, token: u64, cx: #context) { Self::timer(self, token, cx) }),
+    );
+    quote! {
+        #[inline(always)]
+        fn packet(&mut self, set: &mut Self::Set, packet: #packet, cx: #context) -> Verdict {
+            Self::packet(self, #set packet, cx)
+        }
+        #(#simple)* #opened #expired #orphan #control #timer
+    }
+}
+
+/// The hollow passes, where there is something to fetch.
+fn passes(module: &Module) -> TokenStream {
+    let sized = module.nf.fields.iter().any(|field| state::is_sized(&field.kind));
+    let handler = match (&module.packet_set, module.handlers.orphan) {
+        (None, _) => quote!(packet),
+        (Some(_), true) => quote!(orphan),
+        (Some(_), false) => return TokenStream::new(),
+    };
+    if !sized {
+        return TokenStream::new();
+    }
+    let nf = &module.nf.ident;
+    let pass = |name: &str, world: &str, peek: bool| {
+        let (name, world) = (quote::format_ident!("{name}"), quote::format_ident!("{world}"));
+        let hollow = state::hollow(module, peek);
+        quote! {
+            #[inline(always)]
+            fn #name(
+                &self,
+                packet: &mut Packet<'_, ::anabranch_nf::packet::Hollow>,
+                environment: &mut ::anabranch_nf::Environment,
+            ) {
+                let mut hollow: #nf<::anabranch_nf::world::#world<'_>> = #hollow;
+                let mut cx = ::anabranch_nf::Context::new(environment);
+                let _ = hollow.#handler(packet, &mut cx);
+            }
+        }
+    };
+    let (prefetch, peek) = (pass("prefetch", "Prefetch", false), pass("peek", "Peek", true));
+    quote!(#prefetch #peek)
+}

@@ -1,0 +1,139 @@
+//! The packet set: its declaration for steering, and the key of a packet.
+
+use anabranch_language::{KeyField, KeyList, Module, PacketSet, Protocol};
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+
+use crate::arithmetic;
+
+/// `NetworkFunction::SET`.
+pub(crate) fn spec(module: &Module) -> TokenStream {
+    let Some(set) = &module.packet_set else { return quote!(::core::option::Option::None) };
+    let every = |field: KeyField| set.keys.iter().all(|list| list.fields.contains(&field));
+    let (src, dst) = (every(KeyField::SrcAddress), every(KeyField::DstAddress));
+    let (src_port, dst_port) = (every(KeyField::SrcPort), every(KeyField::DstPort));
+    let (name, bidirectional) = (set.ident.to_string(), set.bidirectional);
+    let port = match &set.port {
+        Some(port) => {
+            let port = constant(port);
+            quote!(::core::option::Option::Some(#port))
+        }
+        None => quote!(::core::option::Option::None),
+    };
+    quote! {
+        ::core::option::Option::Some(::anabranch_nf::packet_set::SetSpec {
+            name: #name,
+            src: #src,
+            dst: #dst,
+            src_port: #src_port,
+            dst_port: #dst_port,
+            bidirectional: #bidirectional,
+            port: #port,
+        })
+    }
+}
+
+fn constant(port: &Ident) -> Ident {
+    Ident::new(&port.to_string().to_uppercase(), port.span())
+}
+
+/// `set_shape` and `set_key`.
+pub(crate) fn functions(module: &Module, settings: &TokenStream) -> TokenStream {
+    let Some(set) = &module.packet_set else { return TokenStream::new() };
+    let capacity = arithmetic::size(module, &set.capacity, "u32");
+    let expires = arithmetic::size(module, &set.expires_s, "u64");
+    let key = key(set);
+    quote! {
+        fn set_shape(&self) -> ::anabranch_nf::packet_set::SetShape {
+            #settings
+            ::anabranch_nf::packet_set::SetShape {
+                capacity: #capacity,
+                lifetime_ns: (#expires).saturating_mul(1_000_000_000),
+            }
+        }
+        #[inline(always)]
+        fn set_key(__packet: &Packet<'_>) -> ::anabranch_nf::packet_set::SetKey { #key }
+    }
+}
+
+fn key(set: &PacketSet) -> TokenStream {
+    let port = set.port.as_ref().map(|port| {
+        let port = constant(port);
+        quote! {
+            if __packet.port() != #port { return ::anabranch_nf::packet_set::SetKey::None; }
+        }
+    });
+    let lists: Vec<(u8, &KeyList)> = (1..=u8::MAX).zip(&set.keys).collect();
+    let family = |ipv4: bool| {
+        let tests = lists
+            .iter()
+            .filter(move |(_, list)| if ipv4 { list.ipv4 } else { list.ipv6 })
+            .map(move |(number, list)| test(list, *number, set.bidirectional, ipv4));
+        tests.collect::<TokenStream>()
+    };
+    let (ipv4, ipv6) = (family(true), family(false));
+    quote! {
+        #port
+        if let ::core::option::Option::Some(__ip) = __packet.ipv4() {
+            #ipv4
+        } else if let ::core::option::Option::Some(__ip) = __packet.ipv6() {
+            #ipv6
+        }
+        ::anabranch_nf::packet_set::SetKey::None
+    }
+}
+
+/// Returns the key if the packet has the list's protocol.
+fn test(list: &KeyList, number: u8, bidirectional: bool, ipv4: bool) -> TokenStream {
+    let (variant, key) = match ipv4 {
+        true => (format_ident!("V4"), format_ident!("SetKey4")),
+        false => (format_ident!("V6"), format_ident!("SetKey6")),
+    };
+    let has = |field| list.fields.contains(&field);
+    let unspecified = match ipv4 {
+        true => quote!(::std::net::Ipv4Addr::UNSPECIFIED),
+        false => quote!(::std::net::Ipv6Addr::UNSPECIFIED),
+    };
+    let address = |field, value| if has(field) { value } else { unspecified.clone() };
+    let src = address(KeyField::SrcAddress, quote!(__ip.src()));
+    let dst = address(KeyField::DstAddress, quote!(__ip.dst()));
+    let (transport, src_value, dst_value) = transport(list.protocol, ipv4);
+    let port = |field, value| if has(field) { value } else { quote!(0) };
+    let src_port = port(KeyField::SrcPort, src_value);
+    let dst_port = port(KeyField::DstPort, dst_value);
+    let both = bidirectional.then(|| quote!(.bidirectional()));
+    let found = quote! {
+        return ::anabranch_nf::packet_set::SetKey::#variant(
+            ::anabranch_nf::packet_set::#key {
+                src: #src,
+                dst: #dst,
+                src_port: #src_port,
+                dst_port: #dst_port,
+                list: #number,
+            }
+            #both,
+        );
+    };
+    match transport {
+        Some(condition) => quote!(if #condition { #found }),
+        None => quote!(if true { #found }),
+    }
+}
+
+/// The condition that binds `__l4`, and the ports in it.
+fn transport(protocol: Protocol, ipv4: bool) -> (Option<TokenStream>, TokenStream, TokenStream) {
+    let some = |header: &str, more: TokenStream| {
+        let header = format_ident!("{header}");
+        Some(quote!(let ::core::option::Option::Some(__l4) = __packet.#header() #more))
+    };
+    let ports = || (quote!(__l4.src()), quote!(__l4.dst()));
+    match protocol {
+        Protocol::Tcp => (some("tcp", TokenStream::new()), ports().0, ports().1),
+        Protocol::Udp => (some("udp", TokenStream::new()), ports().0, ports().1),
+        Protocol::Icmp => {
+            let header = if ipv4 { "icmpv4" } else { "icmpv6" };
+            (some(header, quote!(&&__l4.is_echo())), quote!(__l4.id()), quote!(__l4.id()))
+        }
+        Protocol::Ipv4 | Protocol::Ipv6 => (None, quote!(0), quote!(0)),
+    }
+}

@@ -1,0 +1,164 @@
+//! The NF struct: state objects of a world, made, shown, expired.
+
+use anabranch_language::{Module, StateField, StateKind};
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::arithmetic;
+use crate::values;
+
+/// `pub struct Nat<W: World = Solo> { … }`.
+pub(crate) fn structure(module: &Module) -> TokenStream {
+    let docs = values::docs(&module.nf.item.attrs);
+    let name = &module.nf.ident;
+    let fields = module.nf.fields.iter().map(|field| {
+        let (ident, ty) = (&field.ident, field_type(field));
+        let docs = &field.docs;
+        quote!(#[doc = #docs] #ident: #ty)
+    });
+    quote! {
+        #(#docs)*
+        pub struct #name<__W: ::anabranch_nf::world::World = ::anabranch_nf::world::Solo> {
+            #(#fields,)*
+            __world: ::core::marker::PhantomData<fn() -> __W>,
+        }
+    }
+}
+
+fn field_type(field: &StateField) -> TokenStream {
+    match &field.kind {
+        StateKind::Settings => quote!(__W::Fixed<Settings>),
+        StateKind::Map(key, value) => quote!(__W::Map<#key, #value>),
+        StateKind::Vector(element) => quote!(__W::Vector<#element>),
+        StateKind::Allocator(object) => quote!(__W::Allocator<#object>),
+        StateKind::Distributed(part) => quote!(__W::Distributed<#part>),
+        StateKind::Cell(value) => quote!(__W::Cell<#value>),
+        StateKind::Counter => quote!(__W::Counter),
+        StateKind::L3 => quote!(__W::L3),
+    }
+}
+
+/// The name of the field that holds the settings.
+pub(crate) fn settings_field(module: &Module) -> Option<&syn::Ident> {
+    let field = module.nf.fields.iter().find(|field| matches!(field.kind, StateKind::Settings))?;
+    Some(&field.ident)
+}
+
+/// `NetworkFunction::build`.
+pub(crate) fn build(module: &Module) -> TokenStream {
+    let name = &module.nf.ident;
+    let made = module.nf.fields.iter().filter_map(|field| {
+        let value = made(module, field)?;
+        let ident = &field.ident;
+        Some(quote!(let #ident = #value;))
+    });
+    let set = module.packet_set.as_ref().map(|set| {
+        let capacity = arithmetic::size(module, &set.capacity, "u64");
+        let name = set.ident.to_string();
+        quote!(__builder.capacity(#name, #capacity)?;)
+    });
+    let idents: Vec<&syn::Ident> = module
+        .nf
+        .fields
+        .iter()
+        .filter(|field| !matches!(field.kind, StateKind::Settings))
+        .map(|field| &field.ident)
+        .collect();
+    let settings =
+        settings_field(module).map(|field| quote!(#field: ::anabranch_nf::world::Owned(settings),));
+    quote! {
+        fn build(
+            settings: Self::Settings,
+            __builder: &mut ::anabranch_nf::Builder,
+        ) -> ::core::result::Result<Self, ::anabranch_nf::BuildError> {
+            #set
+            #(#made)*
+            ::core::result::Result::Ok(#name {
+                #settings
+                #(#idents,)*
+                __world: ::core::marker::PhantomData,
+            })
+        }
+    }
+}
+
+fn made(module: &Module, field: &StateField) -> Option<TokenStream> {
+    let name = field.ident.to_string();
+    let capacity = field.capacity.as_ref().map(|size| arithmetic::size(module, size, "u64"));
+    Some(match &field.kind {
+        StateKind::Settings => return None,
+        StateKind::Map(..) => quote!(__builder.map(#name, #capacity)?),
+        StateKind::Vector(_) => quote!(__builder.vector(#name, #capacity)?),
+        StateKind::Allocator(_) => quote!(__builder.allocator(#name, #capacity)?),
+        StateKind::Distributed(_) => {
+            let (merge, staleness) = (&field.merge, field.staleness_ms.unwrap_or(0));
+            let staleness_ns = staleness.saturating_mul(1_000_000);
+            quote!(::anabranch_nf::state::Distributed::new(#merge, #staleness_ns))
+        }
+        StateKind::Cell(_) => quote!(::anabranch_nf::state::Cell::default()),
+        StateKind::Counter => quote!(::anabranch_nf::state::Counter::default()),
+        StateKind::L3 => quote!(__builder.l3()?),
+    })
+}
+
+/// The NF in a hollow world, over this one's state; `peek`: maps answer.
+pub(crate) fn hollow(module: &Module, peek: bool) -> TokenStream {
+    let name = &module.nf.ident;
+    let fields = module.nf.fields.iter().map(|field| {
+        let ident = &field.ident;
+        match field.kind {
+            StateKind::Settings => quote!(#ident: &*self.#ident),
+            StateKind::Map(..) if peek => {
+                quote!(#ident: ::anabranch_nf::world::Peeked(&self.#ident))
+            }
+            _ => quote!(#ident: ::anabranch_nf::world::Fetched(&self.#ident)),
+        }
+    });
+    quote!(#name { #(#fields,)* __world: ::core::marker::PhantomData })
+}
+
+/// `NetworkFunction::expire`.
+pub(crate) fn expire(module: &Module) -> TokenStream {
+    let allocators = module.nf.fields.iter().filter(|f| matches!(f.kind, StateKind::Allocator(_)));
+    let loops = allocators.map(|field| {
+        let ident = &field.ident;
+        let handler = field.expired.as_ref().map(|method| {
+            quote! {
+                let mut __cx = ::anabranch_nf::Context::new(__environment);
+                Self::#method(self, __index, __object, &mut __cx);
+            }
+        });
+        quote! {
+            let mut __left = __budget;
+            while let ::core::option::Option::Some((__index, __object)) =
+                self.#ident.expire(__environment.tick(), &mut __left)
+            {
+                #handler
+            }
+        }
+    });
+    quote! {
+        #[inline]
+        fn expire(&mut self, __environment: &mut ::anabranch_nf::Environment, __budget: u32) {
+            #(#loops)*
+        }
+    }
+}
+
+/// `NetworkFunction::tables`.
+pub(crate) fn tables(module: &Module) -> TokenStream {
+    let sized = module.nf.fields.iter().filter(|field| is_sized(&field.kind)).map(|field| {
+        let (ident, name) = (&field.ident, field.ident.to_string());
+        quote!(::anabranch_nf::Occupancy::table_use(&self.#ident, #name))
+    });
+    quote! {
+        fn tables(&self) -> ::std::vec::Vec<::anabranch_nf::state::TableUse> {
+            ::std::vec![#(#sized),*]
+        }
+    }
+}
+
+/// Whether it is a map, a vector or an allocator.
+pub(crate) fn is_sized(kind: &StateKind) -> bool {
+    matches!(kind, StateKind::Map(..) | StateKind::Vector(_) | StateKind::Allocator(_))
+}
