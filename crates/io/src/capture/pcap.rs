@@ -28,15 +28,10 @@ impl Pcap {
             MAGIC_NANOSECONDS => Some(1),
             _ => None,
         };
-        [Endian::Little, Endian::Big]
-            .into_iter()
-            .find_map(|endian| {
-                let fraction_ns = fraction_ns(endian.u32(magic))?;
-                Some(Self {
-                    endian,
-                    fraction_ns,
-                })
-            })
+        [Endian::Little, Endian::Big].into_iter().find_map(|endian| {
+            let fraction_ns = fraction_ns(endian.u32(magic))?;
+            Some(Self { endian, fraction_ns })
+        })
     }
 
     /// Reads the file header and returns the link type.
@@ -53,19 +48,13 @@ impl Pcap {
     #[inline]
     pub(super) fn next<R: Read>(&self, window: &mut Window<R>) -> Result<Option<Found>, Fault> {
         if !window.need(RECORD_HEADER_LEN)? {
-            return if window.bytes().is_empty() {
-                Ok(None)
-            } else {
-                Err(Fault::Truncated)
-            };
+            return if window.bytes().is_empty() { Ok(None) } else { Err(Fault::Truncated) };
         }
         let header = window.bytes();
         let [seconds, fraction, captured_len, wire_len] =
             [0, 1, 2, 3].map(|index| self.endian.word(header, index));
         if captured_len > MAX_CAPTURED_LEN {
-            return Err(Fault::Corrupt(
-                "a packet longer than any capture program stores",
-            ));
+            return Err(Fault::Corrupt("a packet longer than any capture program stores"));
         }
         let total = RECORD_HEADER_LEN + captured_len as usize;
         if !window.need(total)? {

@@ -37,22 +37,14 @@ pub(super) struct Pcapng {
 impl Pcapng {
     /// A file of which no section was read yet.
     pub(super) fn new() -> Self {
-        Self {
-            endian: Endian::Little,
-            interfaces: Vec::new(),
-            last_timestamp_ns: 0,
-        }
+        Self { endian: Endian::Little, interfaces: Vec::new(), last_timestamp_ns: 0 }
     }
 
     /// Finds the next packet; `None` at the end of the file.
     pub(super) fn next<R: Read>(&mut self, window: &mut Window<R>) -> Result<Option<Found>, Fault> {
         loop {
             if !window.need(BLOCK_HEADER_LEN)? {
-                return if window.bytes().is_empty() {
-                    Ok(None)
-                } else {
-                    Err(Fault::Truncated)
-                };
+                return if window.bytes().is_empty() { Ok(None) } else { Err(Fault::Truncated) };
             }
             let kind = self.endian.word(window.bytes(), 0);
             if kind == SECTION_HEADER {
@@ -82,9 +74,7 @@ impl Pcapng {
         self.endian = [Endian::Little, Endian::Big]
             .into_iter()
             .find(|endian| endian.word(header, 2) == BYTE_ORDER_MAGIC)
-            .ok_or(Fault::Corrupt(
-                "a section header without the byte-order magic",
-            ))?;
+            .ok_or(Fault::Corrupt("a section header without the byte-order magic"))?;
         let version = self.endian.u16([header[12], header[13]]);
         if version != 1 {
             return Err(Fault::Corrupt("a section of a pcapng version other than 1"));
@@ -155,16 +145,10 @@ impl Pcapng {
             _ => self.full_packet(kind, body)?,
         };
         if found.captured_len > MAX_CAPTURED_LEN as usize {
-            return Err(Fault::Corrupt(
-                "a packet longer than any capture program stores",
-            ));
+            return Err(Fault::Corrupt("a packet longer than any capture program stores"));
         }
         self.last_timestamp_ns = found.timestamp_ns;
-        Ok(Found {
-            at: found.at + BLOCK_HEADER_LEN,
-            total,
-            ..found
-        })
+        Ok(Found { at: found.at + BLOCK_HEADER_LEN, total, ..found })
     }
 
     /// An enhanced or obsolete packet block: they differ in the width of the interface number.
@@ -183,13 +167,7 @@ impl Pcapng {
         }
         let ticks = u64::from(high) << 32 | u64::from(low);
         let timestamp_ns = interface.timestamp_ns(ticks);
-        Ok(Found {
-            timestamp_ns,
-            wire_len,
-            at: PACKET_HEADER_LEN,
-            captured_len,
-            total: 0,
-        })
+        Ok(Found { timestamp_ns, wire_len, at: PACKET_HEADER_LEN, captured_len, total: 0 })
     }
 
     /// A simple packet block: interface 0, no time, the captured length follows from the others.
@@ -204,20 +182,13 @@ impl Pcapng {
         if captured_len > data_len {
             return Err(TOO_SHORT);
         }
-        Ok(Found {
-            timestamp_ns: self.last_timestamp_ns,
-            wire_len,
-            at: 4,
-            captured_len,
-            total: 0,
-        })
+        Ok(Found { timestamp_ns: self.last_timestamp_ns, wire_len, at: 4, captured_len, total: 0 })
     }
 
     fn interface(&self, number: u32) -> Result<&Interface, Fault> {
         let interface = self.interfaces.get(number as usize);
-        let interface = interface.ok_or(Fault::Corrupt(
-            "a packet of an interface that is not described",
-        ))?;
+        let interface =
+            interface.ok_or(Fault::Corrupt("a packet of an interface that is not described"))?;
         if interface.link_type != LINKTYPE_ETHERNET {
             return Err(Fault::LinkType(interface.link_type));
         }
@@ -231,9 +202,7 @@ const TOO_SHORT: Fault = Fault::Corrupt("a packet block shorter than the packet 
 /// Checks the length of a block, header and trailer included.
 fn block_len(len: u32) -> Result<usize, Fault> {
     if len < 12 || !len.is_multiple_of(4) {
-        return Err(Fault::Corrupt(
-            "a block length that is under 12 or no multiple of 4",
-        ));
+        return Err(Fault::Corrupt("a block length that is under 12 or no multiple of 4"));
     }
     Ok(len as usize)
 }
@@ -265,11 +234,7 @@ impl Interface {
             (OPTION_TSRESOL, &[resolution]) => self.resolution = Resolution::new(resolution),
             (OPTION_TSOFFSET, value) if value.len() == 8 => {
                 let (a, b) = (endian.word(value, 0), endian.word(value, 1));
-                let (high, low) = if endian == Endian::Big {
-                    (a, b)
-                } else {
-                    (b, a)
-                };
+                let (high, low) = if endian == Endian::Big { (a, b) } else { (b, a) };
                 self.offset_s = (u64::from(high) << 32 | u64::from(low)).cast_signed();
             }
             _ => {}
@@ -284,9 +249,7 @@ impl Interface {
             return u64::try_from(ns).unwrap_or(u64::MAX);
         }
         let offset_ns = i128::from(self.offset_s) * 1_000_000_000;
-        let ns = i128::try_from(ns)
-            .unwrap_or(i128::MAX)
-            .saturating_add(offset_ns);
+        let ns = i128::try_from(ns).unwrap_or(i128::MAX).saturating_add(offset_ns);
         u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
     }
 }
@@ -300,40 +263,22 @@ struct Resolution {
 }
 
 impl Resolution {
-    const MICROSECONDS: Self = Self {
-        multiply: 1_000,
-        divide: 1,
-        shift: 0,
-    };
+    const MICROSECONDS: Self = Self { multiply: 1_000, divide: 1, shift: 0 };
 
     /// `code`: the exponent of a negative power of 10, or of 2 when the top bit is set.
     fn new(code: u8) -> Self {
         let exponent = u32::from(code & 0x7f);
         if code & 0x80 != 0 {
-            return Self {
-                multiply: 1_000_000_000,
-                divide: 1,
-                shift: exponent,
-            };
+            return Self { multiply: 1_000_000_000, divide: 1, shift: exponent };
         }
-        let divide = 10u128
-            .checked_pow(exponent.saturating_sub(9))
-            .unwrap_or(u128::MAX);
-        Self {
-            multiply: 10u64.pow(9u32.saturating_sub(exponent)),
-            divide,
-            shift: 0,
-        }
+        let divide = 10u128.checked_pow(exponent.saturating_sub(9)).unwrap_or(u128::MAX);
+        Self { multiply: 10u64.pow(9u32.saturating_sub(exponent)), divide, shift: 0 }
     }
 
     #[inline]
     fn nanoseconds(self, ticks: u64) -> u128 {
         let scaled = u128::from(ticks) * u128::from(self.multiply);
-        if self.divide == 1 {
-            scaled >> self.shift
-        } else {
-            scaled / self.divide
-        }
+        if self.divide == 1 { scaled >> self.shift } else { scaled / self.divide }
     }
 }
 
@@ -355,12 +300,7 @@ mod tests {
     #[test]
     fn offsets_move_the_time_and_clamp() {
         let resolution = Resolution::new(9);
-        let at = |offset_s| Interface {
-            link_type: 1,
-            snap_len: 0,
-            resolution,
-            offset_s,
-        };
+        let at = |offset_s| Interface { link_type: 1, snap_len: 0, resolution, offset_s };
         assert_eq!(at(2).timestamp_ns(7), 2_000_000_007);
         assert_eq!(at(-2).timestamp_ns(2_000_000_007), 7);
         assert_eq!(at(-3).timestamp_ns(7), 0);

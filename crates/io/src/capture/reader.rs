@@ -36,18 +36,12 @@ impl CaptureReader<File> {
     /// [`next_record`]: Self::next_record
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CaptureError> {
         let path = path.as_ref();
-        let failed = |source| CaptureError::Open {
-            file: path.to_owned(),
-            source,
-        };
+        let failed = |source| CaptureError::Open { file: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.is_dir() {
             let found = "a directory";
-            return Err(CaptureError::NotACapture {
-                file: path.to_owned(),
-                found,
-            });
+            return Err(CaptureError::NotACapture { file: path.to_owned(), found });
         }
         let mut reader = Self::from_stream(file, path)?;
         reader.file_len = metadata.is_file().then_some(metadata.len());
@@ -65,14 +59,7 @@ impl<R: Read> CaptureReader<R> {
         let format = Format::Pcapng(Pcapng::new());
         let opened = window.need(4);
         let magic = window.bytes().first_chunk::<4>().copied();
-        let mut reader = Self {
-            window,
-            format,
-            file,
-            file_len: None,
-            records: 0,
-            ended: false,
-        };
+        let mut reader = Self { window, format, file, file_len: None, records: 0, ended: false };
         opened.map_err(|error| reader.error(Fault::Read(error)))?;
         reader.detect(magic)?;
         Ok(reader)
@@ -80,19 +67,14 @@ impl<R: Read> CaptureReader<R> {
 
     fn detect(&mut self, magic: Option<[u8; 4]>) -> Result<(), CaptureError> {
         if let Some(pcap) = magic.and_then(Pcap::detect) {
-            let link_type = pcap
-                .open(&mut self.window)
-                .map_err(|fault| self.error(fault))?;
+            let link_type = pcap.open(&mut self.window).map_err(|fault| self.error(fault))?;
             if link_type != LINKTYPE_ETHERNET {
                 return Err(self.error(Fault::LinkType(link_type)));
             }
             self.format = Format::Pcap(pcap);
         } else if magic != Some(SECTION_HEADER.to_be_bytes()) {
             let found = what_is_it(self.window.bytes());
-            return Err(CaptureError::NotACapture {
-                file: self.file.clone(),
-                found,
-            });
+            return Err(CaptureError::NotACapture { file: self.file.clone(), found });
         }
         Ok(())
     }
@@ -127,39 +109,19 @@ impl<R: Read> CaptureReader<R> {
         self.records += 1;
         let block = self.window.consume(found.total);
         let bytes = &block[found.at..found.at + found.captured_len];
-        Record {
-            timestamp_ns: found.timestamp_ns,
-            wire_len: found.wire_len,
-            bytes,
-        }
+        Record { timestamp_ns: found.timestamp_ns, wire_len: found.wire_len, bytes }
     }
 
     #[cold]
     fn error(&self, fault: Fault) -> CaptureError {
         let (file, offset, records) = (self.file.clone(), self.window.offset(), self.records);
         match fault {
-            Fault::Truncated => CaptureError::Truncated {
-                file,
-                offset,
-                records,
-            },
-            Fault::Corrupt(what) => CaptureError::Corrupt {
-                file,
-                offset,
-                records,
-                what,
-            },
-            Fault::Read(source) => CaptureError::Read {
-                file,
-                offset,
-                records,
-                source,
-            },
-            Fault::LinkType(number) => CaptureError::UnsupportedLinkType {
-                file,
-                number,
-                name: link_type_name(number),
-            },
+            Fault::Truncated => CaptureError::Truncated { file, offset, records },
+            Fault::Corrupt(what) => CaptureError::Corrupt { file, offset, records, what },
+            Fault::Read(source) => CaptureError::Read { file, offset, records, source },
+            Fault::LinkType(number) => {
+                CaptureError::UnsupportedLinkType { file, number, name: link_type_name(number) }
+            }
         }
     }
 

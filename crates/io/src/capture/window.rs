@@ -19,13 +19,7 @@ pub(super) struct Window<R> {
 
 impl<R: Read> Window<R> {
     pub(super) fn new(stream: R) -> Self {
-        Self {
-            stream,
-            buffer: vec![0; CHUNK_LEN],
-            start: 0,
-            end: 0,
-            offset: 0,
-        }
+        Self { stream, buffer: vec![0; CHUNK_LEN], start: 0, end: 0, offset: 0 }
     }
 
     /// Position in the stream of the first byte that was not yet consumed.

@@ -60,9 +60,7 @@ impl CaptureWriter {
     /// Fails when the extension is unknown or the file cannot be created.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, WriteError> {
         let path = path.as_ref();
-        let unknown = || WriteError::UnknownFormat {
-            file: path.to_owned(),
-        };
+        let unknown = || WriteError::UnknownFormat { file: path.to_owned() };
         let format = CaptureFormat::of_file_name(path).ok_or_else(unknown)?;
         Self::create_as(path, format)
     }
@@ -84,14 +82,7 @@ impl CaptureWriter {
             }
             Err(source) => return Err(WriteError::Create { file, source }),
         };
-        let mut writer = Self {
-            out,
-            format,
-            file,
-            part,
-            records: 0,
-            finished: false,
-        };
+        let mut writer = Self { out, format, file, part, records: 0, finished: false };
         let written = writer.write_header();
         written.map_err(|source| writer.failed(source))?;
         Ok(writer)
@@ -115,26 +106,9 @@ impl CaptureWriter {
     /// A section of unknown length and one interface whose times are nanoseconds.
     fn write_section_header(&mut self, link: u32) -> io::Result<()> {
         let unknown = u32::MAX;
-        self.write_words(&[
-            SECTION_HEADER,
-            28,
-            BYTE_ORDER_MAGIC,
-            1,
-            unknown,
-            unknown,
-            28,
-        ])?;
+        self.write_words(&[SECTION_HEADER, 28, BYTE_ORDER_MAGIC, 1, unknown, unknown, 28])?;
         let resolution = u32::from(OPTION_TSRESOL) | 1 << 16;
-        self.write_words(&[
-            INTERFACE_DESCRIPTION,
-            32,
-            link,
-            MAX_CAPTURED_LEN,
-            resolution,
-            9,
-            0,
-            32,
-        ])
+        self.write_words(&[INTERFACE_DESCRIPTION, 32, link, MAX_CAPTURED_LEN, resolution, 9, 0, 32])
     }
 
     /// Appends a packet.
@@ -171,10 +145,7 @@ impl CaptureWriter {
     fn write_block(&mut self, record: &Record<'_>) -> io::Result<()> {
         let captured = record.bytes.len() as u32;
         let total = 32 + captured.next_multiple_of(4);
-        let (high, low) = (
-            (record.timestamp_ns >> 32) as u32,
-            record.timestamp_ns as u32,
-        );
+        let (high, low) = ((record.timestamp_ns >> 32) as u32, record.timestamp_ns as u32);
         let interface = 0;
         self.write_words(&[
             ENHANCED_PACKET,
@@ -186,15 +157,13 @@ impl CaptureWriter {
             record.wire_len,
         ])?;
         self.out.write_all(record.bytes)?;
-        self.out
-            .write_all(&[0; 4][..(captured.next_multiple_of(4) - captured) as usize])?;
+        self.out.write_all(&[0; 4][..(captured.next_multiple_of(4) - captured) as usize])?;
         self.write_words(&[total])
     }
 
     #[inline]
     fn write_words<const N: usize>(&mut self, words: &[u32; N]) -> io::Result<()> {
-        self.out
-            .write_all(words.map(u32::to_le_bytes).as_flattened())
+        self.out.write_all(words.map(u32::to_le_bytes).as_flattened())
     }
 
     /// Packets written so far.
@@ -211,10 +180,7 @@ impl CaptureWriter {
     ///
     /// Fails when the last bytes cannot be written or the file cannot be renamed.
     pub fn finish(mut self) -> Result<u64, WriteError> {
-        let written = self
-            .out
-            .flush()
-            .and_then(|()| fs::rename(&self.part, &self.file));
+        let written = self.out.flush().and_then(|()| fs::rename(&self.part, &self.file));
         written.map_err(|source| self.failed(source))?;
         self.finished = true;
         Ok(self.records)
@@ -222,11 +188,7 @@ impl CaptureWriter {
 
     #[cold]
     fn failed(&self, source: io::Error) -> WriteError {
-        WriteError::Write {
-            file: self.file.clone(),
-            records: self.records,
-            source,
-        }
+        WriteError::Write { file: self.file.clone(), records: self.records, source }
     }
 }
 
@@ -248,11 +210,7 @@ fn part_of(file: &Path) -> PathBuf {
 
 /// Creates or takes over the part file. The lock tells a leftover from a writer at work.
 fn create_part(part: &Path) -> io::Result<File> {
-    let out = File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(part)?;
+    let out = File::options().write(true).create(true).truncate(false).open(part)?;
     match out.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(ErrorKind::WouldBlock.into()),

@@ -1,0 +1,7 @@
+//! Sinks: where the packets of a run go.
+
+mod outputs;
+mod sinks;
+
+pub use outputs::{Output, Outputs, write_in_order};
+pub use sinks::{CaptureSink, NullSink, PortCount, Sink, Sinks};
