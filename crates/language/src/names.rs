@@ -41,6 +41,7 @@ pub const ALLOCATOR: &[Operation] = &[
     writes("allocate_within", 7),
     writes("free", 1),
     writes("refresh", 3),
+    writes("touch", 2),
     reads("is_allocated", 2),
     reads("get", 2),
     writes("set", 2),

@@ -19,6 +19,9 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
     let passes = passes(module);
     let (expire, tables) = (state::expire(module), state::tables(module));
     quote! {
+        /// The type that names the network function to the runtime.
+        pub type Function = #nf<::anabranch_nf::world::Solo>;
+
         impl ::anabranch_nf::NetworkFunction for #nf<::anabranch_nf::world::Solo> {
             #constants
             #types
@@ -163,11 +166,10 @@ fn handlers(module: &Module) -> TokenStream {
 /// The hollow passes, where there is something to fetch.
 fn passes(module: &Module) -> TokenStream {
     let sized = module.nf.fields.iter().any(|field| state::is_sized(&field.kind));
-    let handler = match (&module.packet_set, module.handlers.orphan) {
-        (None, _) => quote!(packet),
-        (Some(_), true) => quote!(orphan),
-        (Some(_), false) => return TokenStream::new(),
-    };
+    let set = module.packet_set.as_ref().map(|set| {
+        let name = &set.ident;
+        quote!(&mut <#name as ::anabranch_nf::Value>::zero(),)
+    });
     if !sized {
         return TokenStream::new();
     }
@@ -184,7 +186,7 @@ fn passes(module: &Module) -> TokenStream {
             ) {
                 let mut hollow: #nf<::anabranch_nf::world::#world<'_>> = #hollow;
                 let mut cx = ::anabranch_nf::Context::new(environment);
-                let _ = hollow.#handler(packet, &mut cx);
+                let _ = hollow.packet(#set packet, &mut cx);
             }
         }
     };

@@ -12,8 +12,10 @@ use crate::values;
 pub(crate) fn expand(module: &Module) -> TokenStream {
     let settings = module.settings.as_ref().map(|settings| structure(module, settings));
     let elements = tokens(module.setting_structs.iter().map(element));
-    let enums =
-        module.enums.iter().filter(|item| item.variants.iter().all(|v| v.fields.is_empty()));
+    let enums = module
+        .enums
+        .iter()
+        .filter(|item| item.variants.iter().all(|v| matches!(v.fields, syn::Fields::Unit)));
     let choices = tokens(enums.map(choice));
     quote!(#settings #elements #choices)
 }

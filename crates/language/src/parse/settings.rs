@@ -122,7 +122,7 @@ impl Kinds<'_> {
 
     fn choice(&self, name: &str) -> Option<SettingType> {
         let item = self.enums.iter().find(|item| item.ident == name)?;
-        let fieldless = item.variants.iter().all(|variant| variant.fields.is_empty());
+        let fieldless = item.variants.iter().all(|variant| matches!(variant.fields, Fields::Unit));
         fieldless.then(|| SettingType::Enum(item.ident.clone()))
     }
 
