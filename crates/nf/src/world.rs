@@ -109,6 +109,8 @@ pub trait AllocatorOperations<T: Value> {
     fn free(&mut self, index: u32) -> bool;
     /// Restarts the object's lifetime; false: it does not exist.
     fn refresh<W: World>(&mut self, index: u32, lifetime_ns: u64, cx: &Context<'_, W>) -> bool;
+    /// The object's value, its lifetime restarted as it was last given; `None`: it does not exist.
+    fn touch<W: World>(&mut self, index: u32, cx: &Context<'_, W>) -> Option<T>;
     /// Whether the object exists.
     fn is_allocated<W: World>(&self, index: u32, cx: &Context<'_, W>) -> bool;
     /// The object's value.
@@ -399,6 +401,10 @@ impl<T: Value> AllocatorOperations<T> for Allocator<T> {
         self.refresh(index, lifetime_ns, cx.environment())
     }
     #[inline(always)]
+    fn touch<W: World>(&mut self, index: u32, cx: &Context<'_, W>) -> Option<T> {
+        self.touch(index, cx.environment())
+    }
+    #[inline(always)]
     fn is_allocated<W: World>(&self, index: u32, cx: &Context<'_, W>) -> bool {
         self.is_allocated(index, cx.environment())
     }
@@ -452,6 +458,11 @@ impl<T: Value> AllocatorOperations<T> for Fetched<'_, Allocator<T>> {
     fn refresh<W: World>(&mut self, index: u32, _: u64, _: &Context<'_, W>) -> bool {
         self.0.prefetch(index);
         false
+    }
+    #[inline(always)]
+    fn touch<W: World>(&mut self, index: u32, _: &Context<'_, W>) -> Option<T> {
+        self.0.prefetch(index);
+        None
     }
     #[inline(always)]
     fn is_allocated<W: World>(&self, index: u32, _: &Context<'_, W>) -> bool {
