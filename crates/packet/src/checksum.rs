@@ -303,6 +303,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn full_computation_agrees_with_the_plain_one(bytes in prop::collection::vec(edgy(), 0..200)) {
             prop_assert_eq!(Sum::new().bytes(&bytes).checksum(), plain(&bytes));

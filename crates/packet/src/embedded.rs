@@ -307,3 +307,106 @@ impl<'a, M: Mode> EmbeddedMut<'a, M> {
         Delta::of_word(old, *checksum)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        Packet,
+        checksum::{Sum, verify},
+        craft::{self, IcmpError, Link, Segment},
+        fuzzing::{samples, with_packet},
+    };
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+    const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+    const PUBLIC: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+    const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+
+    /// A router's error about a TCP segment, of which it quotes `quoted` bytes above IP.
+    fn error(quoted: usize) -> Vec<u8> {
+        let (mut original, mut out) = (vec![0; 200], vec![0; 200]);
+        let (src, dst): (SocketAddr, SocketAddr) = ((PUBLIC, 4_000).into(), (SERVER, 80).into());
+        let (link, segment) = (Link::default(), Segment::default());
+        let len = craft::tcp(&mut original, &link, src, dst, segment, &[7; 33]).unwrap();
+        original.truncate(len);
+        let router = IpAddr::V4(SERVER);
+        let len = with_packet(&mut original, |packet| {
+            craft::icmp_error(&mut out, &packet, router, IcmpError::TimeExceeded)
+        });
+        out.truncate(len.unwrap());
+        shorten(&mut out, 14 + 20 + 8 + 20 + quoted);
+        out
+    }
+
+    /// Cuts an ICMPv4 packet to `len` bytes, as if it had been sent so.
+    fn shorten(packet: &mut Vec<u8>, len: usize) {
+        packet.truncate(len);
+        packet[16..18].copy_from_slice(&(len as u16 - 14).to_be_bytes());
+        packet[24..26].fill(0);
+        packet[36..38].fill(0);
+        let header = Sum::new().bytes(&packet[14..34]).checksum();
+        packet[24..26].copy_from_slice(&header);
+        let icmp = Sum::new().bytes(&packet[34..]).checksum();
+        packet[36..38].copy_from_slice(&icmp);
+    }
+
+    fn translate(packet: &mut Packet<'_>) {
+        let mut inner = packet.embedded_mut().unwrap();
+        assert_eq!((inner.src(), inner.dst(), inner.protocol()), (PUBLIC, SERVER, 6));
+        assert_eq!((inner.src_port(), inner.dst_port(), inner.id()), (4_000, 80, 0));
+        inner.set_src(INSIDE);
+        inner.set_src_port(1_234);
+        inner.set_id(99);
+        assert_eq!((inner.src(), inner.src_port()), (INSIDE, 1_234));
+    }
+
+    /// Routers quote 8 bytes (RFC 792) or more (RFC 1812); the TCP checksum is past the first 16.
+    #[test]
+    fn quotes_of_every_length_are_translated() {
+        for quoted in [8, 16, 18, 20, 40, 53] {
+            let mut error = error(quoted);
+            with_packet(&mut error, |mut packet| {
+                assert!(verify(&packet).is_ok());
+                translate(&mut packet);
+                assert!(verify(&packet).is_ok(), "{quoted}");
+            });
+            let inner = &error[14 + 20 + 8..];
+            assert!(Sum::new().bytes(&inner[..20]).is_valid(), "the inner IPv4 header");
+            if quoted == 53 {
+                let pseudo = Sum::new().ipv4(INSIDE, SERVER, 6, 53);
+                assert!(pseudo.bytes(&inner[20..]).is_valid(), "the inner TCP checksum");
+            }
+        }
+    }
+
+    #[test]
+    fn fields_that_are_not_quoted_read_as_zero_and_cannot_be_set() {
+        for quoted in [0, 1, 2, 3] {
+            let mut error = error(quoted);
+            let before = error.clone();
+            with_packet(&mut error, |mut packet| {
+                let mut inner = packet.embedded_mut().unwrap();
+                inner.set_dst_port(9);
+                inner.set_id(9);
+                inner.set_src6("2001:db8::1".parse().unwrap());
+                assert_eq!((inner.dst_port(), inner.id(), inner.is_ipv6()), (0, 0, false));
+            });
+            assert_eq!(error, before);
+        }
+    }
+
+    #[test]
+    fn only_errors_quote() {
+        let mut quoting = 0;
+        for mut sample in samples() {
+            with_packet(&mut sample, |packet| {
+                let v4 = packet.icmpv4().is_some_and(|icmp| icmp.is_error());
+                let v6 = packet.icmpv6().is_some_and(|icmp| icmp.is_error());
+                assert_eq!(packet.embedded().is_some(), v4 || v6);
+                assert!(packet.embedded().is_none_or(|inner| inner.is_ipv6() == v6));
+                quoting += usize::from(v4 || v6);
+            });
+        }
+        assert!(quoting >= 30, "{quoting}");
+    }
+}

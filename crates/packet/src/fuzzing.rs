@@ -5,4 +5,4 @@ mod check;
 mod mutate;
 
 pub use check::{checksums, crafted, embedded, read};
-pub use mutate::{Seeds, samples};
+pub use mutate::{Seeds, samples, with_packet};

@@ -472,3 +472,82 @@ impl Layout {
         self.checksum as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzzing::{Seeds, samples};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_layout_is_16_bytes() {
+        assert_eq!(size_of::<Layout>(), 16);
+    }
+
+    #[test]
+    fn the_common_path_and_the_general_one_agree() {
+        let (mut seeds, mut common) = (Seeds::new(3), 0);
+        for sample in samples().iter().cycle().take(100_000) {
+            let (mut bytes, wire_len) = (sample.clone(), sample.len() as u32);
+            seeds.mutate(&mut bytes);
+            let general = parse_any(&bytes, wire_len);
+            assert_eq!(parse(&bytes, wire_len), general, "{bytes:02x?}");
+            common += u32::from(parse_common(&bytes, wire_len).is_some());
+        }
+        assert!(common > 500, "{common} on the common path");
+    }
+
+    #[test]
+    fn every_reason_is_found() {
+        let (mut seeds, mut found) = (Seeds::new(4), BTreeSet::new());
+        for sample in samples().iter().cycle().take(500_000) {
+            let mut bytes = sample.clone();
+            seeds.mutate(&mut bytes);
+            found.extend(parse(&bytes, sample.len() as u32).malformed());
+        }
+        let tags = [0x81, 0].repeat(40);
+        found.extend(parse(&[&[0; 12][..], &tags].concat(), 92).malformed());
+        found.extend(parse(&many_extensions(), 14 + 40 + 13 * 8).malformed());
+        assert_eq!(found, Malformed::ALL.iter().copied().collect());
+    }
+
+    /// Thirteen destination options, each announcing the next.
+    fn many_extensions() -> Vec<u8> {
+        let mut bytes = [[0; 12].as_slice(), &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 104, 60]].concat();
+        bytes.resize(14 + 40, 0);
+        bytes.extend([60, 0, 1, 4, 0, 0, 0, 0].repeat(13));
+        bytes
+    }
+
+    #[test]
+    fn payload_cut_by_the_capture_is_not_malformed_but_a_cut_header_is() {
+        for sample in samples() {
+            let wire_len = sample.len() as u32;
+            let whole = parse(&sample, wire_len);
+            if !whole.has_transport() {
+                continue;
+            }
+            let headers = whole.payload_offset();
+            assert_eq!(parse(&sample[..headers], wire_len), whole);
+            let cut = parse(&sample[..headers - 1], wire_len);
+            assert!(cut.malformed().is_some() && !cut.has_transport());
+            assert_eq!((cut.has_ipv4(), cut.has_ipv6()), (whole.has_ipv4(), whole.has_ipv6()));
+        }
+    }
+
+    #[test]
+    fn padding_is_no_part_of_the_packet() {
+        for sample in samples() {
+            let padded = [sample.as_slice(), &[0; 18]].concat();
+            let wire_len = padded.len() as u32;
+            assert_eq!(parse(&padded, wire_len), parse(&sample, sample.len() as u32));
+        }
+    }
+
+    #[test]
+    fn only_a_short_frame_is_malformed_at_layer_2() {
+        assert_eq!(parse(&[0; 13], 13).malformed(), Some(Malformed::EthernetHeaderTruncated));
+        assert_eq!(parse(&[0; 14], 14).malformed(), None);
+        assert_eq!(parse(&[0; 14], 14).l3_offset(), 14);
+    }
+}

@@ -263,3 +263,118 @@ impl<'a, M: Mode> Packet<'a, M> {
 pub(crate) fn chunk_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
     bytes.get_mut(at..at + N)?.first_chunk_mut()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        Malformed,
+        checksum::verify,
+        craft::{self, Link, Segment},
+        fuzzing::{samples, with_packet},
+        parse,
+    };
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    const SRC: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+    const DST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+    fn tcp(tags: [Option<u16>; 2]) -> Vec<u8> {
+        let link = Link { src: [2; 6].into(), dst: [4; 6].into(), tags };
+        let ends: [SocketAddr; 2] = [(SRC, 1_000).into(), (DST, 80).into()];
+        let segment = Segment { sequence: 9, acknowledgement: 8, flags: 0x12, window: 7 };
+        let mut out = vec![0; 200];
+        let len = craft::tcp(&mut out, &link, ends[0], ends[1], segment, b"hello").unwrap();
+        out.truncate(len);
+        out
+    }
+
+    #[test]
+    fn fields_are_read_where_they_are() {
+        with_packet(&mut tcp([Some(100), Some(200)]), |packet| {
+            assert_eq!((packet.len(), packet.layout().vlan_tags()), (67, 2));
+            assert_eq!(packet.ethernet().ethertype(), 0x0800);
+            assert_eq!(packet.ethernet().dst(), [4; 6].into());
+            assert_eq!(packet.vlan().unwrap().id(), 100);
+            let ipv4 = packet.ipv4().unwrap();
+            assert_eq!((ipv4.src(), ipv4.dst(), ipv4.ttl(), ipv4.header_len()), (SRC, DST, 64, 20));
+            assert_eq!((ipv4.protocol(), ipv4.total_len(), ipv4.dont_fragment()), (6, 45, true));
+            let tcp = packet.tcp().unwrap();
+            assert_eq!((tcp.sequence(), tcp.acknowledgement(), tcp.window()), (9, 8, 7));
+            assert!(tcp.syn() && tcp.ack() && !tcp.fin() && tcp.flags() == 0x12);
+            assert_eq!((packet.src_port(), packet.dst_port()), (Some(1_000), Some(80)));
+            assert_eq!(packet.payload(), b"hello");
+            assert!(packet.udp().is_none() && packet.ipv6().is_none() && packet.arp().is_none());
+        });
+    }
+
+    #[test]
+    fn setters_write_what_getters_read() {
+        with_packet(&mut tcp([Some(100), None]), |mut packet| {
+            packet.ethernet_mut().set_src([6; 6].into());
+            packet.vlan_mut().unwrap().set_id(4_095 + 4_096);
+            packet.vlan_mut().unwrap().set_priority(5);
+            let mut ipv4 = packet.ipv4_mut().unwrap();
+            ipv4.set_src(DST);
+            ipv4.set_dscp(46);
+            ipv4.set_ecn(1);
+            ipv4.set_ttl(63);
+            assert_eq!((ipv4.src(), ipv4.dscp(), ipv4.ecn(), ipv4.ttl()), (DST, 46, 1, 63));
+            packet.set_src_port(60_000);
+            packet.tcp_mut().unwrap().set_dst(443);
+            assert_eq!((packet.src_port(), packet.dst_port()), (Some(60_000), Some(443)));
+            assert_eq!(packet.ethernet().src(), [6; 6].into());
+            let vlan = packet.vlan().unwrap();
+            assert_eq!((vlan.id(), vlan.priority()), (4_095, 5), "higher bits are ignored");
+            assert!(verify(&packet).is_ok());
+            assert_eq!(packet.payload(), b"hello");
+        });
+    }
+
+    #[test]
+    fn a_short_frame_reads_as_zeros_and_swallows_writes() {
+        with_packet(&mut [9; 10], |mut packet| {
+            assert_eq!(packet.layout().malformed(), Some(Malformed::EthernetHeaderTruncated));
+            assert_eq!(packet.ethernet().src(), crate::MacAddr::ZERO);
+            packet.ethernet_mut().set_src([1; 6].into());
+            assert_eq!(packet.bytes(), [9; 10]);
+        });
+    }
+
+    #[test]
+    fn later_fragments_have_no_transport() {
+        for mut sample in samples() {
+            with_packet(&mut sample, |mut packet| {
+                if packet.is_fragment() && !packet.is_first_fragment() {
+                    assert!(packet.tcp().is_none() && packet.udp().is_none());
+                    assert!(packet.icmpv4().is_none() && packet.icmpv6().is_none());
+                    assert!(packet.protocol() != 0 && packet.payload().is_empty());
+                    let before = packet.bytes().to_vec();
+                    packet.set_src_port(1);
+                    assert_eq!(packet.bytes(), before);
+                }
+            });
+        }
+    }
+
+    /// The end of a first fragment's datagram is not here, but its checksum is, and must be kept.
+    #[test]
+    fn a_first_fragment_keeps_the_checksum_of_the_whole() {
+        let whole = tcp([None, None]);
+        let mut first = whole.clone();
+        first[20] = 0x20;
+        for bytes in [&mut first, &mut whole.clone()] {
+            with_packet(bytes, |mut packet| {
+                packet.ipv4_mut().unwrap().set_src(DST);
+                packet.set_src_port(5);
+            });
+        }
+        let mut whole = whole;
+        with_packet(&mut whole, |mut packet| {
+            packet.ipv4_mut().unwrap().set_src(DST);
+            packet.set_src_port(5);
+            assert!(verify(&packet).is_ok());
+        });
+        assert!(parse(&first, first.len() as u32).is_first_fragment());
+        assert_eq!(first[34..], whole[34..]);
+    }
+}

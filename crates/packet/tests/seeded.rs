@@ -3,7 +3,7 @@
 
 use anabranch_packet::{Layout, fuzzing, parse};
 
-const ROUNDS: u64 = 200;
+const ROUNDS: u64 = 2_000;
 
 fn mutations(mut run: impl FnMut(&[u8], u64)) {
     let samples = fuzzing::samples();

@@ -29,3 +29,6 @@ pub struct Link {
     /// VLAN identifiers, outermost first. Two make a double tag (IEEE 802.1ad, type 0x88a8).
     pub tags: [Option<u16>; 2],
 }
+
+#[cfg(test)]
+mod tests;

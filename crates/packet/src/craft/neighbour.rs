@@ -55,7 +55,8 @@ fn put_arp(
     Some(writer.len())
 }
 
-/// Asks the group that `target` must be in for its Ethernet address.
+/// Asks the group that `target` must be in for its Ethernet address. A sender that has no address
+/// yet (`::`) asks whether `target` is taken, and names no Ethernet address (RFC 4861, 4.3).
 pub fn neighbour_solicitation(
     out: &mut [u8],
     sender_mac: MacAddr,
@@ -68,7 +69,7 @@ pub fn neighbour_solicitation(
     let dst = MacAddr::new(0x33, 0x33, 0xff, a, b, c);
     let mut writer = Writer::new(out);
     writer.link(&Link { src: sender_mac, dst, tags: [None; 2] }, ethertype::IPV6)?;
-    let option = (SOURCE_LINK_ADDRESS, sender_mac);
+    let option = (!sender_ip.is_unspecified()).then_some((SOURCE_LINK_ADDRESS, sender_mac));
     put_neighbour(writer, (sender_ip, group), [SOLICITATION, 0], target, option)
 }
 
@@ -91,7 +92,7 @@ pub fn neighbour_advertisement<M: Mode>(
     }
     let dst = if unnamed { ALL_NODES } else { asker };
     let flags = u8::from(is_router) << 7 | u8::from(!unnamed) << 6 | 1 << 5;
-    let option = (TARGET_LINK_ADDRESS, mac);
+    let option = Some((TARGET_LINK_ADDRESS, mac));
     put_neighbour(writer, (asked.target, dst), [ADVERTISEMENT, flags], asked.target, option)
 }
 
@@ -100,15 +101,18 @@ fn put_neighbour(
     (src, dst): (Ipv6Addr, Ipv6Addr),
     [kind, flags]: [u8; 2],
     target: Ipv6Addr,
-    (option, mac): (u8, MacAddr),
+    option: Option<(u8, MacAddr)>,
 ) -> Option<usize> {
     let network = Network::new(IpAddr::V6(src), IpAddr::V6(dst));
     let network = Network { hop_limit: HOP_LIMIT, ..network };
-    let start = writer.network(&network, protocol::ICMPV6, 32)?;
+    let len = if option.is_some() { 32 } else { 24 };
+    let start = writer.network(&network, protocol::ICMPV6, len)?;
     writer.put(&[kind, 0, 0, 0, flags, 0, 0, 0])?;
     writer.put(&target.octets())?;
-    writer.put(&[option, 1])?;
-    writer.put(&mac.octets())?;
+    if let Some((kind, mac)) = option {
+        writer.put(&[kind, 1])?;
+        writer.put(&mac.octets())?;
+    }
     writer.finish(start, 2)
 }
 
@@ -139,7 +143,9 @@ pub fn neighbour_message<M: Mode>(packet: &Packet<'_, M>) -> Option<NeighbourMes
     let target = Ipv6Addr::from(*chunk::<16>(packet.payload(), 0)?);
     let mac = link_address(packet.payload().get(16..)?, option)?;
     let is_solicitation = icmp.kind() == SOLICITATION;
-    (!target.is_multicast()).then_some(NeighbourMessage { is_solicitation, target, mac })
+    // Who has no address has no neighbours that could use its Ethernet address.
+    let sound = !is_solicitation || !ipv6.src().is_unspecified() || mac.is_none();
+    (sound && !target.is_multicast()).then_some(NeighbourMessage { is_solicitation, target, mac })
 }
 
 /// The link-layer address in the option `wanted`, if there is one. `None` where an option is cut.

@@ -100,7 +100,7 @@ fn transports(link: &Link, src: SocketAddr, dst: SocketAddr) -> Vec<Vec<u8>> {
 }
 
 /// Runs `use_of` on the packet in `bytes`.
-pub(super) fn with_packet<T>(bytes: &mut [u8], use_of: impl FnOnce(Packet<'_>) -> T) -> T {
+pub fn with_packet<T>(bytes: &mut [u8], use_of: impl FnOnce(Packet<'_>) -> T) -> T {
     let wire_len = bytes.len() as u32;
     let layout = parse(bytes, wire_len);
     let (len, meta) = (bytes.len(), Meta { wire_len, ..Meta::default() });

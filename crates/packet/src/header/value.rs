@@ -150,6 +150,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn bits_are_read_and_written_in_place(header: [u8; 8], value: u32, offset in 0_usize..32, bits in 1_usize..=25) {
             prop_assert_eq!(read_bits(&header, offset, bits), plain(&header, offset, bits));
