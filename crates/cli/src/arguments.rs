@@ -20,11 +20,7 @@ Exit codes:
 /// Runs network functions, written once as sequential code, on one core or many.
 #[derive(Debug, Parser)]
 #[command(name = "anabranch", version, about, after_help = EXIT_CODES)]
-#[command(
-    max_term_width = 100,
-    subcommand_required = true,
-    arg_required_else_help = true
-)]
+#[command(max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -112,12 +108,19 @@ pub(crate) struct PathsArguments {
 
 /// `anabranch traffic`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Traffic:  flows=N  packets=N  uniform | zipf=EXPONENT | mice=SHARE  elephants=SHARE
+          size=64 | size=imix | size=64-1500  tcp=SHARE  tcp | udp  handshake=BOOL  rst=SHARE
+          ipv6=SHARE  reply=SHARE  churn=FLOWS_A_SECOND  rate=PACKETS_A_SECOND  seed=N
+          inside=PREFIX  outside=PREFIX  hosts=N  servers=N  port=N  macs=N
+
+Example:  anabranch traffic flows=1000,zipf=1.1,size=imix --out inside=in.pcap --out outside=out.pcap")]
 pub(crate) struct TrafficArguments {
     /// The traffic, as KEY=VALUE,KEY=VALUE…
     pub(crate) traffic: String,
-    /// The capture to write.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
+    /// The capture to write: of what one side sends, or of both where none is named.
+    #[arg(long = "out", value_name = "[inside=|outside=]FILE", required = true)]
+    pub(crate) outputs: Vec<String>,
 }
 
 /// `anabranch bench`.

@@ -1,7 +1,6 @@
 //! What can go wrong, in words for a person and an exit code for a script.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use anabranch_runtime::report::ErrorKind;
 
@@ -61,57 +60,9 @@ impl Error {
     }
 }
 
-impl From<&Error> for ExitCode {
-    fn from(error: &Error) -> ExitCode {
-        ExitCode::from(error.code())
-    }
-}
-
-/// The names among `known` that `name` may have been meant to be, for "did you mean".
-pub(crate) fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = name.chars().count() / 3 + 1;
-    known
-        .into_iter()
-        .map(|candidate| (edits(name, candidate), candidate))
-        .filter(|(distance, _)| *distance <= limit)
-        .min()
-        .map(|(_, candidate)| candidate)
-}
-
-/// Insertions, deletions and replacements that make `b` of `a` (Levenshtein 1966), row by row.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for j in 0..b.len() {
-            let replaced = diagonal + usize::from(letter != b[j]);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn edit_distances() {
-        assert_eq!(edits("", "abc"), 3);
-        assert_eq!(edits("nat", "nat"), 0);
-        assert_eq!(edits("kitten", "sitting"), 3);
-    }
-
-    #[test]
-    fn a_typing_error_finds_its_word() {
-        let known = ["nat", "firewall", "policer", "bridge"];
-        assert_eq!(closest("fierwall", known), Some("firewall"));
-        assert_eq!(closest("nta", known), Some("nat"));
-        assert_eq!(closest("ids", known), None);
-    }
 
     #[test]
     fn codes_are_the_documented_ones() {

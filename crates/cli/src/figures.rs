@@ -46,11 +46,7 @@ pub(crate) fn rate(value: f64) -> String {
 
 /// `part / whole`; an empty whole has no parts.
 pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        part as f64 / whole as f64
-    }
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// `value` in the first of `units` (each `step` times the one before) in which it is below `step`.
@@ -82,13 +78,8 @@ mod tests {
 
     #[test]
     fn thousands_are_separated() {
-        let cases = [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (65_536, "65,536"),
-            (1_234_567, "1,234,567"),
-        ];
+        let cases =
+            [(0, "0"), (999, "999"), (1000, "1,000"), (65_536, "65,536"), (1_234_567, "1,234,567")];
         for (count, text) in cases {
             assert_eq!(thousands(count), text);
         }

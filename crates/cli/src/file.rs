@@ -28,10 +28,7 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
 pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
     let part = part_of(path);
     if path.is_dir() {
-        return Err(Error::output(
-            path,
-            &io::Error::from(io::ErrorKind::IsADirectory),
-        ));
+        return Err(Error::output(path, &io::Error::from(io::ErrorKind::IsADirectory)));
     }
     fs::File::create(&part)
         .and_then(|_| fs::remove_file(&part))
@@ -55,11 +52,7 @@ pub(crate) fn print(text: &str) -> Result<(), Error> {
 /// # Errors
 /// As [`print`] and [`write_whole`].
 pub(crate) fn deliver(path: &Path, text: &str) -> Result<(), Error> {
-    if is_standard_output(path) {
-        print(text)
-    } else {
-        write_whole(path, text)
-    }
+    if is_standard_output(path) { print(text) } else { write_whole(path, text) }
 }
 
 /// Whether `path` is `-`.
@@ -94,10 +87,7 @@ mod tests {
         for result in [check_writable(path), write_whole(path, "{}")] {
             let error = result.unwrap_err();
             assert!(matches!(error, Error::Output(_)));
-            assert!(
-                error.to_string().contains("/nonexistent/report.json"),
-                "{error}"
-            );
+            assert!(error.to_string().contains("/nonexistent/report.json"), "{error}");
         }
     }
 

@@ -59,26 +59,14 @@ fn remarks(report: &RunReport) -> String {
 fn headline_figures(report: &RunReport) -> String {
     let dropped = percent(ratio(report.packets_dropped, report.packets_read));
     let figures = [
-        (
-            rate(report.mpps),
-            "Mpps",
-            format!("in {}", seconds(report.elapsed_s)),
-        ),
-        (
-            rate(report.gbps),
-            "Gbps",
-            format!("{} read", bytes(report.bytes_read)),
-        ),
+        (rate(report.mpps), "Mpps", format!("in {}", seconds(report.elapsed_s))),
+        (rate(report.gbps), "Gbps", format!("{} read", bytes(report.bytes_read))),
         (
             thousands(report.packets_read),
             "packets read",
             format!("{} out", thousands(report.packets_out)),
         ),
-        (
-            thousands(report.packets_dropped),
-            "dropped",
-            format!("{dropped} of those read"),
-        ),
+        (thousands(report.packets_dropped), "dropped", format!("{dropped} of those read")),
     ];
     let cards: String = figures
         .iter()
@@ -92,21 +80,9 @@ fn headline_figures(report: &RunReport) -> String {
 fn charts(report: &RunReport) -> String {
     let latency = report.latency_ns.as_ref().and_then(chart::latency);
     let charts = [
-        (
-            "Throughput",
-            "Mpps over time",
-            chart::throughput(&report.samples),
-        ),
-        (
-            "Latency",
-            "arrival at a worker to release, logarithmic",
-            latency,
-        ),
-        (
-            "Workers",
-            "share of the packets; the mark is an equal share",
-            chart::workers(report),
-        ),
+        ("Throughput", "Mpps over time", chart::throughput(&report.samples)),
+        ("Latency", "arrival at a worker to release, logarithmic", latency),
+        ("Workers", "share of the packets; the mark is an equal share", chart::workers(report)),
         ("Dropped packets", "by reason", chart::drops(report)),
         ("State", "entries in use at the end", chart::state(report)),
     ];
@@ -137,10 +113,8 @@ fn tables(report: &RunReport) -> String {
             bytes(object.bytes),
         ]
     });
-    let counters = report
-        .counters
-        .iter()
-        .map(|(name, value)| vec![name.clone(), thousands(*value)]);
+    let counters =
+        report.counters.iter().map(|(name, value)| vec![name.clone(), thousands(*value)]);
     let headings = ["port", "packets in", "bytes in", "packets out", "bytes out"];
     table(&headings, ports.collect())
         + &table(&["state", "used", "capacity", "memory"], state.collect())
@@ -152,17 +126,12 @@ fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let head: String = headings
-        .iter()
-        .map(|heading| format!("<th>{heading}</th>"))
-        .collect();
+    let head: String = headings.iter().map(|heading| format!("<th>{heading}</th>")).collect();
     let body: String = rows
         .iter()
         .map(|row| {
-            let cells: String = row
-                .iter()
-                .map(|cell| format!("<td>{}</td>", escape(cell)))
-                .collect();
+            let cells: String =
+                row.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
             format!("<tr>{cells}</tr>\n")
         })
         .collect();
@@ -176,9 +145,7 @@ mod tests {
     #[test]
     fn the_page_needs_nothing_but_itself() {
         let page = render(&crate::summary::example());
-        for outside in [
-            "http:", "https:", "src=", "href=", "url(", "@import", "<script",
-        ] {
+        for outside in ["http:", "https:", "src=", "href=", "url(", "@import", "<script"] {
             assert!(!page.contains(outside), "{outside} in the page");
         }
         assert!(page.contains("prefers-color-scheme: dark"));
@@ -188,16 +155,10 @@ mod tests {
     #[test]
     fn every_element_is_closed() {
         let page = render(&crate::summary::example());
-        for element in [
-            "section", "div", "svg", "table", "tr", "td", "main", "p", "span", "h2",
-        ] {
+        for element in ["section", "div", "svg", "table", "tr", "td", "main", "p", "span", "h2"] {
             let opened = page.matches(&format!("<{element}>")).count()
                 + page.matches(&format!("<{element} ")).count();
-            assert_eq!(
-                opened,
-                page.matches(&format!("</{element}>")).count(),
-                "{element}"
-            );
+            assert_eq!(opened, page.matches(&format!("</{element}>")).count(), "{element}");
         }
     }
 

@@ -1,12 +1,120 @@
-//! The whole command line, as a library.
-#![allow(dead_code)]
+//! The `anabranch` program, as a library: a crate with network functions of its own gets the whole
+//! command line from one line.
+//!
+//! ```text
+//! mod quota;
+//! anabranch::main![quota];
+//! ```
+//!
+//! ```text
+//!  arguments ─▶ Library ─▶ dyn Entry ─▶ runtime ─▶ RunReport ─▶ table · JSON · HTML
+//! ```
+//!
+//! It stands on top of everything else: the runtime runs, the analysis explains, the I/O crate
+//! reads and writes; what is here reads the command line and shows results. Nothing depends on it
+//! but programs. The NF library comes with the feature `library`, for the program of this crate
+//! only; an author's own program does without.
+
 mod arguments;
+mod bench;
 mod error;
 mod figures;
 mod file;
 mod html;
+mod library;
+mod list;
 mod manual;
+mod paths;
 mod progress;
+mod run;
+mod scaffold;
 mod settings;
 mod summary;
 mod table;
+mod traffic;
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+
+pub use anabranch_runtime::testing;
+pub use error::Error;
+pub use library::{Description, Entry, Library, entry};
+pub use run::Order;
+pub use settings::Control;
+
+use arguments::{Arguments, Command};
+
+/// Writes `fn main`: a program with the whole command line for the given network functions, each
+/// named by a path to its module, or to
+/// one that has its `Function`.
+///
+/// ```no_run
+/// use anabranch_nf::prelude::*;
+///
+/// /// Forwards everything.
+/// #[network_function(ports(left, right))]
+/// pub mod wire {
+///     /// Nothing to remember.
+///     pub struct Wire {
+///         forwarded: Counter,
+///     }
+///
+///     impl Wire {
+///         fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+///             self.forwarded.add(1);
+///             Forward(pkt.port().other())
+///         }
+///     }
+/// }
+///
+/// anabranch::main![wire];
+/// ```
+#[macro_export]
+macro_rules! main {
+    ($($($segment:ident)::+),+ $(,)?) => {
+        fn main() -> ::std::process::ExitCode {
+            let program = ::std::option_env!("CARGO_BIN_NAME").unwrap_or("anabranch");
+            $crate::program(program, $crate::Library::new(::std::vec![
+                $($crate::entry::<$($segment::)+Function>()),+
+            ]))
+        }
+    };
+}
+
+/// Runs the command line of this process for the functions of `library`: what [`main!`] calls.
+/// Messages name the program `program`.
+pub fn program(program: &'static str, library: Library) -> ExitCode {
+    let matches = Arguments::command().name(program).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let library = std::panic::AssertUnwindSafe(&library);
+    let done = catch_unwind(move || dispatch(program, *library, &arguments.command));
+    // The panic itself has been printed where it happened.
+    let broken = |_| Err(Error::Internal("stopped by a broken invariant".to_string()));
+    match done.unwrap_or_else(broken) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{program}: {error}");
+            ExitCode::from(error.code())
+        }
+    }
+}
+
+/// The network function of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
+fn dispatch(program: &str, library: &Library, command: &Command) -> Result<(), Error> {
+    match command {
+        Command::Run(arguments) => run::run(library, arguments),
+        Command::Nfs(arguments) => list::nfs(library, arguments),
+        Command::Paths(arguments) => paths::paths(library, arguments),
+        Command::Traffic(arguments) => traffic::traffic(arguments),
+        Command::Bench(arguments) => bench::bench(library, arguments),
+        Command::New(arguments) => scaffold::new(arguments),
+        Command::Completions(arguments) => manual::completions(program, arguments),
+        Command::Man(arguments) => manual::man(program, arguments),
+    }
+}

@@ -41,17 +41,9 @@ pub(crate) fn man(program: &str, arguments: &ManArguments) -> Result<(), Error> 
 
 fn write_all(command: &Command, directory: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(directory).map_err(|cause| Error::output(directory, &cause))?;
-    let subcommands = command
-        .get_subcommands()
-        .filter(|one| one.get_name() != "help");
-    for one in subcommands
-        .map(|one| titled(command, one))
-        .chain([command.clone()])
-    {
-        write_whole(
-            &directory.join(format!("{}.1", one.get_name())),
-            &page(&one)?,
-        )?;
+    let subcommands = command.get_subcommands().filter(|one| one.get_name() != "help");
+    for one in subcommands.map(|one| titled(command, one)).chain([command.clone()]) {
+        write_whole(&directory.join(format!("{}.1", one.get_name())), &page(&one)?)?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use anabranch_runtime::report::RunReport;
 
 use crate::figures::{bytes, nanoseconds, percent, rate, ratio, seconds, thousands};
-use crate::table::{COLUMNS, Table, wrap};
+use crate::table::{Table, wrap};
 
 /// The whole report as text, one table a subject, a blank line between two.
 pub(crate) fn render(report: &RunReport) -> String {
@@ -38,7 +38,7 @@ pub(crate) fn headline(report: &RunReport) -> String {
             line.push_str(part);
         }
     }
-    wrap(&line, COLUMNS, 4) + "\n"
+    wrap("", &line, 4)
 }
 
 fn totals(report: &RunReport) -> Table {
@@ -70,11 +70,7 @@ fn totals(report: &RunReport) -> Table {
 }
 
 fn incomplete(report: &RunReport) -> String {
-    let note = if report.complete {
-        ""
-    } else {
-        "until the error below"
-    };
+    let note = if report.complete { "" } else { "until the error below" };
     note.to_string()
 }
 
@@ -101,13 +97,7 @@ fn latency(report: &RunReport) -> Table {
 }
 
 fn ports(report: &RunReport) -> Table {
-    let mut table = Table::new(&[
-        "port",
-        ">packets in",
-        ">bytes in",
-        ">packets out",
-        ">bytes out",
-    ]);
+    let mut table = Table::new(&["port", ">packets in", ">bytes in", ">packets out", ">bytes out"]);
     for port in &report.ports {
         table.row([
             port.name.clone(),
@@ -147,24 +137,14 @@ fn drops(report: &RunReport) -> Table {
 
 /// The drop reasons with their counts, the most frequent first.
 pub(crate) fn by_count(report: &RunReport) -> Vec<(&str, u64)> {
-    let mut drops: Vec<(&str, u64)> = report
-        .drops
-        .iter()
-        .map(|(reason, count)| (reason.as_str(), *count))
-        .collect();
+    let mut drops: Vec<(&str, u64)> =
+        report.drops.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
     drops.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
     drops
 }
 
 fn state(report: &RunReport) -> Table {
-    let mut table = Table::new(&[
-        "state",
-        ">used",
-        ">capacity",
-        ">full",
-        ">memory",
-        ">per entry",
-    ]);
+    let mut table = Table::new(&["state", ">used", ">capacity", ">full", ">memory", ">per entry"]);
     for object in &report.tables {
         table.row([
             object.name.clone(),
@@ -204,10 +184,7 @@ fn remarks(report: &RunReport) -> String {
             thousands(report.logs_suppressed)
         ));
     }
-    remarks
-        .iter()
-        .map(|remark| format!("\n{}\n", wrap(&format!("warning: {remark}"), COLUMNS, 4)))
-        .collect()
+    remarks.iter().map(|remark| format!("\n{}", wrap("warning: ", remark, 4))).collect()
 }
 
 /// A report with something in every field, for the tests of everything that shows one.
@@ -238,19 +215,10 @@ pub(crate) fn example() -> RunReport {
             bytes_out: 762_054_384,
         })
         .collect();
-    report.latency_ns = Some(LatencyReport {
-        p50: 2_140,
-        p90: 3_902,
-        p99: 9_755,
-        p99_9: 31_220,
-        max: 1_204_551,
-    });
+    report.latency_ns =
+        Some(LatencyReport { p50: 2_140, p90: 3_902, p99: 9_755, p99_9: 31_220, max: 1_204_551 });
     report.workers = [1_310_720_u64, 1_048_576, 917_504, 917_504]
-        .map(|packets| WorkerReport {
-            packets,
-            share: 0.0,
-            busy: packets as f64 / 1_400_000.0,
-        })
+        .map(|packets| WorkerReport { packets, share: 0.0, busy: packets as f64 / 1_400_000.0 })
         .to_vec();
     report.tables = vec![TableReport {
         name: "sessions".to_string(),
@@ -261,14 +229,9 @@ pub(crate) fn example() -> RunReport {
     report.counters.insert("hairpinned".to_string(), 77);
     report.logs_suppressed = 1_204;
     report.samples = (1..=40)
-        .map(|i| Sample {
-            t_s: f64::from(i) * 0.05,
-            mpps: 2.1 + f64::from(i).sin() * 0.25,
-        })
+        .map(|i| Sample { t_s: f64::from(i) * 0.05, mpps: 2.1 + f64::from(i).sin() * 0.25 })
         .collect();
-    report
-        .warnings
-        .push("port `wan` has no output: what leaves there is counted only".to_string());
+    report.warnings.push("port `wan` has no output: what leaves there is counted only".to_string());
     report.fail(ErrorKind::Input, "wan.pcap: ends inside packet 2097153");
     report.finish(std::time::Duration::from_millis(2000));
     report
@@ -277,6 +240,7 @@ pub(crate) fn example() -> RunReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::COLUMNS;
 
     #[test]
     fn every_part_is_shown_within_80_columns() {

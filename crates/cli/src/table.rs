@@ -29,10 +29,7 @@ impl Table {
                 None => (heading.to_string(), Align::Left),
             })
             .collect();
-        Table {
-            headings,
-            rows: Vec::new(),
-        }
+        Table { headings, rows: Vec::new() }
     }
 
     /// Adds a row; cells past the last heading are left out, missing ones are empty.
@@ -73,11 +70,7 @@ impl Table {
 
     fn width(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(column));
-        cells
-            .map(|cell| width(cell))
-            .chain([width(&self.headings[column].0)])
-            .max()
-            .unwrap_or(0)
+        cells.map(|cell| width(cell)).chain([width(&self.headings[column].0)]).max().unwrap_or(0)
     }
 }
 
@@ -85,24 +78,26 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// `text` broken between words into lines of at most `columns`, each after the first indented by
-/// `indent`. A word longer than a line gets a line of its own.
-pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> String {
-    let mut lines = String::new();
-    let mut used = 0;
+/// `first` as it is, then `text` broken between words into lines of at most [`COLUMNS`], each after
+/// the first indented by `indent`. A word longer than a line gets a line of its own. Ends with a
+/// newline.
+pub(crate) fn wrap(first: &str, text: &str, indent: usize) -> String {
+    let mut lines = first.to_string();
+    let mut used = width(first);
+    let mut at_start = true;
     for word in text.split_whitespace() {
-        if used > 0 && used + 1 + width(word) > columns {
-            lines.push('\n');
-            lines.push_str(&" ".repeat(indent));
+        if !at_start && used + 1 + width(word) > COLUMNS {
+            lines = lines.trim_end().to_string() + "\n" + &" ".repeat(indent);
             used = indent;
-        } else if used > 0 {
+        } else if !at_start {
             lines.push(' ');
             used += 1;
         }
         lines.push_str(word);
         used += width(word);
+        at_start = false;
     }
-    lines
+    lines.trim_end().to_string() + "\n"
 }
 
 #[cfg(test)]
@@ -129,8 +124,13 @@ mod tests {
 
     #[test]
     fn long_text_is_wrapped_between_words() {
-        assert_eq!(wrap("one two three", 8, 2), "one two\n  three");
-        assert_eq!(wrap("unbreakable a", 5, 0), "unbreakable\na");
-        assert_eq!(wrap("", 5, 0), "");
+        let text = "word ".repeat(20);
+        let wrapped = wrap("name  ", &text, 6);
+        let lines: Vec<&str> = wrapped.lines().collect();
+        assert_eq!((lines.len(), width(lines[0])), (2, 80));
+        assert_eq!(lines[1], "      word word word word word");
+        let long = "x".repeat(100);
+        assert_eq!(wrap("", &format!("{long} a"), 2), format!("{long}\n  a\n"));
+        assert_eq!(wrap("", "", 5), "\n");
     }
 }

@@ -93,11 +93,7 @@ pub(super) fn drops(report: &RunReport) -> Option<String> {
     let most = drops.first()?.1;
     let bar = |(reason, count): (&str, u64)| Bar {
         name: reason.to_string(),
-        figure: format!(
-            "{} · {}",
-            thousands(count),
-            percent(ratio(count, report.packets_read))
-        ),
+        figure: format!("{} · {}", thousands(count), percent(ratio(count, report.packets_read))),
         length: ratio(count, most),
     };
     let all: Vec<Bar> = drops.into_iter().map(bar).collect();
@@ -108,11 +104,7 @@ pub(super) fn drops(report: &RunReport) -> Option<String> {
 pub(super) fn state(report: &RunReport) -> Option<String> {
     let bar = |object: &anabranch_runtime::report::TableReport| Bar {
         name: object.name.clone(),
-        figure: format!(
-            "{} of {}",
-            thousands(object.used),
-            thousands(object.capacity)
-        ),
+        figure: format!("{} of {}", thousands(object.used), thousands(object.capacity)),
         length: ratio(object.used, object.capacity),
     };
     let all: Vec<Bar> = report.tables.iter().map(bar).collect();
@@ -128,12 +120,7 @@ fn bars(label: &str, bars: &[Bar], mark: Option<f64>) -> Option<String> {
         let y = pitch * index as f64;
         let title = format!("{}: {}", bar.name, bar.figure);
         let length = WIDTH * bar.length.clamp(0.0, 1.0);
-        drawing.text(
-            "name",
-            (0.0, y + 14.0),
-            Anchor::Start,
-            &shortened(&bar.name),
-        );
+        drawing.text("name", (0.0, y + 14.0), Anchor::Start, &shortened(&bar.name));
         drawing.text("figure", (WIDTH, y + 14.0), Anchor::End, &bar.figure);
         drawing.bar("track", (0.0, y + 20.0), (WIDTH, thickness), &title);
         drawing.bar("bar", (0.0, y + 20.0), (length, thickness), &title);
@@ -170,13 +157,7 @@ mod tests {
 
     #[test]
     fn scales_end_on_a_short_figure() {
-        for (value, top) in [
-            (0.9, 1.0),
-            (2.3, 4.0),
-            (4.7, 5.0),
-            (8.1, 10.0),
-            (41.0, 50.0),
-        ] {
+        for (value, top) in [(0.9, 1.0), (2.3, 4.0), (4.7, 5.0), (8.1, 10.0), (41.0, 50.0)] {
             assert!((round_up(value) - top).abs() < 1e-9, "{value}");
         }
         assert!(round_up(0.0) > 0.0);

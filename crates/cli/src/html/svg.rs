@@ -34,8 +34,6 @@ pub(crate) struct Drawing {
 pub(crate) enum Anchor {
     /// The text begins at the point.
     Start,
-    /// The text is centred on the point.
-    Middle,
     /// The text ends at the point.
     End,
 }
@@ -43,11 +41,7 @@ pub(crate) enum Anchor {
 impl Drawing {
     /// An empty drawing.
     pub(crate) fn new(width: f64, height: f64) -> Drawing {
-        Drawing {
-            width,
-            height,
-            shapes: String::new(),
-        }
+        Drawing { width, height, shapes: String::new() }
     }
 
     /// A rectangle with rounded corners, of CSS class `class`, that says `title` when pointed at.
@@ -94,7 +88,6 @@ impl Drawing {
     pub(crate) fn text(&mut self, class: &str, at: (f64, f64), anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
-            Anchor::Middle => "middle",
             Anchor::End => "end",
         };
         let text = escape(text);
@@ -127,10 +120,7 @@ mod tests {
 
     #[test]
     fn text_from_outside_cannot_leave_its_place() {
-        assert_eq!(
-            escape("<b a='1'>\"&\u{7}"),
-            "&lt;b a=&#39;1&#39;&gt;&quot;&amp;\u{fffd}"
-        );
+        assert_eq!(escape("<b a='1'>\"&\u{7}"), "&lt;b a=&#39;1&#39;&gt;&quot;&amp;\u{fffd}");
         let mut drawing = Drawing::new(10.0, 10.0);
         drawing.text("label", (0.0, 0.0), Anchor::Start, "</svg><script>");
         let svg = drawing.finish("\"><script>");

@@ -1,0 +1,42 @@
+# Thin: each target installs what it needs (.ci/install) and calls one program.
+
+OUT := out
+ANABRANCH = target/release/anabranch
+# Cargo's own variable moves the target directory; follow it.
+ifdef CARGO_TARGET_DIR
+ANABRANCH = $(CARGO_TARGET_DIR)/release/anabranch
+endif
+
+.PHONY: help demo test bench docs clean
+
+help:
+	@echo "make demo    build, make traffic, run a NAT and a firewall, write $(OUT)/report.html"
+	@echo "make test    format, lints, documents, every test"
+	@echo "make bench   measure every network function against the same job written by hand"
+	@echo "make docs    the documentation of every crate"
+
+demo:
+	@.ci/install
+	cargo build --release --locked --package anabranch
+	@.ci/demo $(ANABRANCH) $(OUT)
+
+test:
+	@.ci/install tests
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+	cargo test --workspace --locked
+
+bench:
+	@.ci/install
+	cargo build --release --locked --package anabranch
+	@mkdir -p $(OUT)
+	$(ANABRANCH) bench --json $(OUT)/bench.json
+
+docs:
+	@.ci/install
+	cargo doc --workspace --no-deps --locked
+
+clean:
+	rm -rf $(OUT)
+	cargo clean

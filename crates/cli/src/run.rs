@@ -1,0 +1,174 @@
+//! `run`: one network function over its inputs, and what it says at the end.
+
+use anabranch_io::source::{Input, Progress as Done};
+use anabranch_io::spec::{PortBinding, SinkSpec, SourceSpec, SpecError};
+use anabranch_nf::NetworkFunction;
+use anabranch_nf::packet::Port;
+use anabranch_runtime::instance::Making;
+use anabranch_runtime::report::RunReport;
+use anabranch_runtime::run::{self as runtime, Options, RunError};
+
+use crate::arguments::RunArguments;
+use crate::error::Error;
+use crate::file::{check_writable, deliver, is_standard_output, print, write_whole};
+use crate::library::Library;
+use crate::progress::Progress;
+use crate::settings::{Control, control, settings};
+use crate::{html, summary};
+
+/// Ports a run can have: their numbers are bytes.
+const MOST_PORTS: usize = 256;
+
+/// What is to be run: the command line, understood.
+pub struct Order {
+    /// What each port receives.
+    pub inputs: Vec<PortBinding<SourceSpec>>,
+    /// Where what leaves each port goes.
+    pub outputs: Vec<PortBinding<SinkSpec>>,
+    /// The settings, not yet checked against the NF's.
+    pub settings: toml::Table,
+    /// Commands for the NF.
+    pub controls: Vec<Control>,
+    /// Number of workers.
+    pub workers: usize,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Shows how far the run is.
+    pub(crate) progress: Progress,
+}
+
+/// Runs what the command line says and delivers the report.
+///
+/// # Errors
+/// What kept the run from beginning, else the first failure in the report: by then the report has
+/// been delivered and the outputs hold what came of all that was read.
+pub(crate) fn run(library: &Library, arguments: &RunArguments) -> Result<(), Error> {
+    let entry = library.find(&arguments.nf)?;
+    let order = order(arguments)?;
+    for path in [&arguments.json, &arguments.report].into_iter().flatten() {
+        if !is_standard_output(path) {
+            check_writable(path)?;
+        }
+    }
+    let report = entry.run(order)?;
+    deliver_all(&report, arguments)?;
+    match report.errors.into_iter().next() {
+        None => Ok(()),
+        Some(first) => Err(Error::of_run(first.kind, first.message)),
+    }
+}
+
+fn order(arguments: &RunArguments) -> Result<Order, Error> {
+    if arguments.inputs.is_empty() {
+        return Err(Error::Usage(format!(
+            "nothing to read: give --in PORT=SOURCE, as in `run {} --in lan=lan.pcap`",
+            arguments.nf
+        )));
+    }
+    let inputs = arguments.inputs.iter().map(|text| text.parse().map_err(binding("--in", text)));
+    let outputs = arguments.outputs.iter().map(|text| text.parse().map_err(binding("--out", text)));
+    Ok(Order {
+        inputs: inputs.collect::<Result<_, _>>()?,
+        outputs: outputs.collect::<Result<_, _>>()?,
+        settings: settings(arguments.config.as_deref(), &arguments.settings)?,
+        controls: arguments.control.iter().map(|text| control(text)).collect::<Result<_, _>>()?,
+        workers: arguments.workers.count(),
+        seed: arguments.seed,
+        progress: Progress::start(&arguments.nf),
+    })
+}
+
+fn binding<'a>(option: &'a str, text: &'a str) -> impl FnOnce(SpecError) -> Error + 'a {
+    move |cause| Error::Usage(format!("{option} {text}: {cause}"))
+}
+
+/// The table on standard output, unless JSON goes there; JSON and HTML where they were asked for.
+fn deliver_all(report: &RunReport, arguments: &RunArguments) -> Result<(), Error> {
+    for line in &report.log {
+        eprintln!("{} (line {}): {}", line.level, line.source_line, line.text);
+    }
+    if !arguments.json.as_deref().is_some_and(is_standard_output) {
+        print(&summary::render(report))?;
+    }
+    if let Some(path) = &arguments.report {
+        write_whole(path, &html::render(report))?;
+    }
+    match &arguments.json {
+        Some(path) => deliver(path, &json(report)?),
+        None => Ok(()),
+    }
+}
+
+fn json(report: &RunReport) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(report);
+    let text = text.map_err(|cause| Error::Internal(format!("the report is no JSON: {cause}")))?;
+    Ok(text + "\n")
+}
+
+/// Runs `F` as ordered.
+///
+/// # Errors
+/// When the run cannot begin.
+pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Error> {
+    let ports = PortNames::new(F::PORTS, &order);
+    let options = Options {
+        inputs: bound(&order.inputs, |port, spec| Ok(Input { port: ports.find(port)?, spec }))?,
+        outputs: bound(&order.outputs, |port, spec| Ok((ports.find(port)?, spec)))?,
+        making: Making { seed: order.seed, settings: order.settings, ports: ports.0, pass: None },
+        workers: order.workers,
+        commands: order.controls.into_iter().map(|one| (one.at_ns, one.command)).collect(),
+    };
+    let mut progress = order.progress;
+    let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
+    let report = runtime::run::<F>(&options, &mut watch);
+    progress.finish();
+    report.map_err(cannot_begin)
+}
+
+fn bound<S: Clone, T>(
+    bindings: &[PortBinding<S>],
+    bind: impl Fn(Option<&str>, S) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
+    bindings.iter().map(|one| bind(one.port.as_deref(), one.spec.clone())).collect()
+}
+
+fn cannot_begin(error: RunError) -> Error {
+    let message = error.to_string();
+    match error {
+        RunError::Build(_) | RunError::Command(_) => Error::Settings(message),
+        RunError::Source(cause) => Error::of_run(runtime::kind_of(&cause), message),
+        RunError::Sink(_) => Error::Output(message),
+    }
+}
+
+/// The ports of a run, in the order of their numbers.
+struct PortNames(Vec<String>);
+
+impl PortNames {
+    /// The NF's own ports; else those that the command line names, in that order, and at least two.
+    fn new(own: &[&str], order: &Order) -> PortNames {
+        let mut names: Vec<String> = own.iter().map(|name| name.to_string()).collect();
+        if own.is_empty() {
+            let inputs = order.inputs.iter().filter_map(|one| one.port.clone());
+            let outputs = order.outputs.iter().filter_map(|one| one.port.clone());
+            for name in inputs.chain(outputs) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+            while names.len() < 2 {
+                names.push(format!("port{}", names.len()));
+            }
+        }
+        PortNames(names)
+    }
+
+    fn find(&self, name: Option<&str>) -> Result<Option<Port>, Error> {
+        let Some(name) = name else { return Ok(None) };
+        let known = self.0.iter().take(MOST_PORTS).position(|one| one == name);
+        let port = known.and_then(|index| u8::try_from(index).ok()).map(Port::new);
+        port.map(Some).ok_or_else(|| {
+            Error::Usage(format!("there is no port `{name}`; the ports are: {}", self.0.join(", ")))
+        })
+    }
+}

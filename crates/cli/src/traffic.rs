@@ -1,0 +1,78 @@
+//! `traffic`: generated traffic, written to captures.
+
+use anabranch_io::Chunk;
+use anabranch_io::capture::WriteError;
+use anabranch_io::sink::{Output, Sinks};
+use anabranch_io::source::Source;
+use anabranch_io::spec::{PortBinding, SinkSpec};
+use anabranch_io::traffic::{TrafficSource, TrafficSpec};
+use anabranch_nf::packet::Port;
+
+use crate::arguments::TrafficArguments;
+use crate::error::Error;
+use crate::figures::{bytes, thousands};
+use crate::file::print;
+use crate::progress::Progress;
+
+/// The sides of generated traffic, in the order of their port numbers.
+const SIDES: [&str; 2] = ["inside", "outside"];
+
+/// Generates and writes.
+///
+/// # Errors
+/// [`Error::Usage`] for traffic that cannot be understood, [`Error::Output`].
+pub(crate) fn traffic(arguments: &TrafficArguments) -> Result<(), Error> {
+    let usage = |cause: &dyn std::fmt::Display| Error::Usage(cause.to_string());
+    let spec: TrafficSpec = arguments.traffic.parse().map_err(|cause| usage(&cause))?;
+    let mut source = TrafficSource::new(&spec, None).map_err(|cause| usage(&cause))?;
+    let outputs: Vec<_> =
+        arguments.outputs.iter().map(|text| side(text)).collect::<Result<_, _>>()?;
+    let mut sinks = Sinks::open(&outputs).map_err(output)?;
+    let mut progress = Progress::start("traffic");
+    while let Some(chunk) = source.next_chunk().map_err(|cause| Error::Input(cause.to_string()))? {
+        write(&chunk, &mut sinks).map_err(output)?;
+        let done = source.progress();
+        progress.update(done.done, done.fraction());
+    }
+    progress.finish();
+    let written = summary(&sinks);
+    sinks.finish().map_err(output)?;
+    print(&written)
+}
+
+/// An output with the port whose packets it takes.
+fn side(text: &str) -> Result<(Option<Port>, SinkSpec), Error> {
+    let usage = |cause: String| Error::Usage(format!("--out {text}: {cause}"));
+    let binding: PortBinding<SinkSpec> = text.parse().map_err(|cause| usage(format!("{cause}")))?;
+    match binding.port.as_deref() {
+        None => Ok((None, binding.spec)),
+        Some("inside") => Ok((Some(Port::new(0)), binding.spec)),
+        Some("outside") => Ok((Some(Port::new(1)), binding.spec)),
+        Some(other) => Err(usage(format!("`{other}` is no side; write inside= or outside="))),
+    }
+}
+
+fn write(chunk: &Chunk, sinks: &mut Sinks) -> Result<(), WriteError> {
+    chunk.records().iter().enumerate().try_for_each(|(index, record)| {
+        sinks.write(&Output {
+            number: chunk.first_number() + index as u64,
+            sub: 0,
+            port: record.port,
+            timestamp_ns: record.arrival_ns,
+            wire_len: record.wire_len,
+            bytes: chunk.bytes(index),
+        })
+    })
+}
+
+fn summary(sinks: &Sinks) -> String {
+    let side = |(index, name): (u8, &str)| {
+        let count = sinks.count(Port::new(index));
+        format!("{name}: {} packets, {}\n", thousands(count.packets), bytes(count.bytes))
+    };
+    (0..).zip(SIDES).map(side).collect()
+}
+
+fn output(error: WriteError) -> Error {
+    Error::Output(error.to_string())
+}

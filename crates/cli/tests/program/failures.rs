@@ -1,0 +1,104 @@
+//! Every documented exit code, with a message that helps, and nothing half-written.
+
+use std::fs;
+
+use crate::Bench;
+
+/// The head of a pcap file whose packets have this link type.
+fn pcap_head(link_type: u32) -> Vec<u8> {
+    let mut head = Vec::new();
+    for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, link_type] {
+        head.extend_from_slice(&u32::to_le_bytes(word));
+    }
+    head
+}
+
+#[test]
+fn a_wrong_command_line_is_2() {
+    let bench = Bench::new();
+    bench.run("").expect(2).says("Usage");
+    bench.run("fly").expect(2).says("fly");
+    bench.run("run nop").expect(2).says("--in PORT=SOURCE");
+    bench.run("run nop --in none=x.pcap --in x").expect(2).says("none");
+    bench.run("run nop --in gen:colour=red").expect(2).says("colour");
+    bench.run("run nop --workers 0 --in a.pcap").expect(2).says("number from 1");
+    bench.run("traffic colour=red --out a.pcap").expect(2).says("colour");
+    bench.run("man fly").expect(2).says("fly");
+    assert!(bench.files().is_empty());
+}
+
+#[test]
+fn wrong_settings_are_3() {
+    let bench = Bench::new();
+    bench.traffic("a.pcap", "flows=10,packets=100");
+    let run =
+        |rest: &str| bench.run(&format!("run policer --in a.pcap --out outside=o.pcap {rest}"));
+    run("--set colour=red").expect(3).says("`colour` does not exist");
+    run("--set colour").expect(3).says("NAME=VALUE");
+    run("--config none.toml").expect(3).says("none.toml");
+    run("--control at=1s").expect(3).says("the command is missing");
+    run("--control fly").expect(3).says("fly");
+    fs::write(bench.path("bad.toml"), "a = 1\nb = = 2\n").unwrap();
+    run("--config bad.toml").expect(3).says("line 2");
+    assert_eq!(bench.files(), ["a.pcap", "bad.toml"]);
+}
+
+#[test]
+fn an_input_that_is_no_capture_is_4() {
+    let bench = Bench::new();
+    fs::write(bench.path("text.pcap"), "this is no capture at all\n").unwrap();
+    bench.run("run nop --in none.pcap --out b.pcap").expect(4).says("none.pcap");
+    bench.run("run nop --in text.pcap --out b.pcap").expect(4).says("text.pcap: not a capture");
+    assert_eq!(bench.files(), ["text.pcap"]);
+}
+
+#[test]
+fn a_truncated_input_is_4_and_what_was_read_is_kept() {
+    let bench = Bench::new();
+    bench.traffic("whole.pcap", "flows=10,packets=1000");
+    let whole = fs::read(bench.path("whole.pcap")).unwrap();
+    fs::write(bench.path("cut.pcap"), &whole[..whole.len() / 2]).unwrap();
+    let line = "run nop --in left=cut.pcap --out right=o.pcap --json r.json";
+    let done = bench.run(line).expect(4).says("cut.pcap").says("packets");
+    assert!(done.out.contains("packets read"), "the table is printed\n{}", done.out);
+    assert_eq!(bench.files(), ["cut.pcap", "o.pcap", "r.json", "whole.pcap"]);
+    let report: serde_json::Value =
+        serde_json::from_slice(&fs::read(bench.path("r.json")).unwrap()).unwrap();
+    assert_eq!(
+        (&report["complete"], &report["errors"][0]["kind"]),
+        (&false.into(), &"input".into())
+    );
+    let read = report["packets_read"].as_u64().unwrap();
+    assert!((1..1000).contains(&read), "{read}");
+    let again = bench.run("run nop --in left=o.pcap --json -").expect(0).json();
+    assert_eq!(again["packets_read"], report["packets_out"]);
+}
+
+#[test]
+fn another_link_type_is_5() {
+    let bench = Bench::new();
+    fs::write(bench.path("wifi.pcap"), pcap_head(105)).unwrap();
+    bench.run("run nop --in wifi.pcap --out o.pcap").expect(5).says("105");
+    assert_eq!(bench.files(), ["wifi.pcap"]);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_6() {
+    let bench = Bench::new();
+    bench.traffic("a.pcap", "flows=10,packets=100");
+    let run = |rest: &str| bench.run(&format!("run nop --in left=a.pcap {rest}"));
+    run("--out right=none/o.pcap").expect(6).says("none/o.pcap");
+    run("--json none/r.json").expect(6).says("none/r.json");
+    run("--out right=o.pcap --report none/r.html").expect(6).says("none/r.html");
+    bench.run("traffic flows=1,packets=1 --out none/a.pcap").expect(6).says("none/a.pcap");
+    assert_eq!(bench.files(), ["a.pcap"]);
+}
+
+#[test]
+fn an_unknown_function_is_7() {
+    let bench = Bench::new();
+    bench.run("run fierwall --in a.pcap").expect(7).says("did you mean `firewall`?");
+    bench.run("nfs teapot").expect(7).says("there are: ");
+    bench.run("paths teapot").expect(7).says("teapot");
+    bench.run("bench teapot").expect(7).says("teapot");
+}

@@ -1,0 +1,44 @@
+//! What the program says of itself.
+
+use crate::Bench;
+
+#[test]
+fn functions_are_listed_and_described() {
+    let bench = Bench::new();
+    let list = bench.run("nfs").expect(0).out;
+    for name in ["nop", "policer", "bridge", "firewall", "nat", "lb"] {
+        assert!(list.lines().any(|line| line.starts_with(name)), "{name} in\n{list}");
+        let text = bench.run(&format!("nfs {name}")).expect(0).out;
+        assert!(text.contains("Ports:") && text.contains("Workers:"), "{text}");
+    }
+    let lb = bench.run("nfs lb").expect(0).out;
+    for part in ["Settings:", "Drop reasons:", "Commands:", "default"] {
+        assert!(lb.contains(part), "{part} in\n{lb}");
+    }
+    assert!(list.lines().chain(lb.lines()).all(|line| line.chars().count() <= 80), "{list}{lb}");
+}
+
+#[test]
+fn help_names_the_exit_codes() {
+    let help = Bench::new().run("--help").expect(0).out;
+    assert!(help.contains("Exit codes:") && help.contains("link type"), "{help}");
+}
+
+#[test]
+fn shells_complete_the_subcommands() {
+    let bench = Bench::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = bench.run(&format!("completions {shell}")).expect(0).out;
+        assert!(script.contains("traffic"), "{shell}");
+    }
+}
+
+#[test]
+fn there_is_a_manual_page_for_each_subcommand() {
+    let bench = Bench::new();
+    assert!(bench.run("man").expect(0).out.contains(".TH anabranch 1"));
+    assert!(bench.run("man run").expect(0).out.contains("anabranch-run"));
+    bench.run("man --out pages").expect(0);
+    let pages = std::fs::read_dir(bench.path("pages")).unwrap().count();
+    assert_eq!(pages, 9);
+}

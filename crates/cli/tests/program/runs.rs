@@ -1,0 +1,76 @@
+//! Runs from end to end: the report in its three shapes, the outputs.
+
+use std::fs;
+
+use crate::Bench;
+
+#[test]
+fn json_on_standard_output_is_nothing_but_json() {
+    let bench = Bench::new();
+    let report = bench.run("run nop --in gen:flows=100,packets=5000 --json -").expect(0).json();
+    assert_eq!((&report["nf"], &report["packets_read"]), (&"nop".into(), &5000.into()));
+    let dropped = report["packets_dropped"].as_u64().unwrap();
+    assert_eq!(report["packets_out"].as_u64().unwrap() + dropped, 5000);
+    let handled: u64 = report["workers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["packets"].as_u64().unwrap())
+        .sum();
+    assert_eq!(handled, 5000);
+}
+
+#[test]
+fn the_documented_names_are_the_names() {
+    let bench = Bench::new();
+    let report = bench.run("run nop --in gen:flows=10,packets=100 --json -").expect(0).json();
+    let page = include_str!("../../../../docs/report.md");
+    for name in report.as_object().unwrap().keys() {
+        assert!(page.contains(&format!("`{name}`")), "{name} is not in docs/report.md");
+    }
+}
+
+#[test]
+fn the_table_and_the_page_say_the_same() {
+    let bench = Bench::new();
+    let line = "run policer --in gen:flows=50,packets=20000 --report r.html --json r.json";
+    let done = bench.run(line).expect(0);
+    let page = fs::read_to_string(bench.path("r.html")).unwrap();
+    for text in [&done.out, &page] {
+        assert!(text.contains("20,000"), "{text}");
+    }
+    assert!(!page.contains("http") && page.contains("<svg"));
+    assert_eq!(bench.files(), ["r.html", "r.json"]);
+}
+
+#[test]
+fn one_and_many_workers_write_the_same_file() {
+    let bench = Bench::new();
+    bench.traffic("a.pcap", "flows=500,packets=20000,tcp=0.7,ipv6=0.3,seed=3");
+    for nf in ["nop", "firewall", "policer"] {
+        let ports = bench.run(&format!("nfs {nf}")).expect(0).out;
+        let line = ports.lines().find_map(|line| line.strip_prefix("Ports: ")).unwrap();
+        let (first, second) = line.split_once(", ").unwrap();
+        for workers in ["1", "2", "4"] {
+            bench
+                .run(&format!(
+                    "run {nf} --in {first}=a.pcap --out {second}={nf}-{workers}.pcap --workers {workers}"
+                ))
+                .expect(0);
+        }
+        let written = |workers| fs::read(bench.path(&format!("{nf}-{workers}.pcap"))).unwrap();
+        assert!(written(1).len() > 10_000, "{nf} forwards nothing");
+        assert!(written(1) == written(2) && written(1) == written(4), "{nf}");
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_traffic() {
+    let bench = Bench::new();
+    for (name, seed) in [("a", 1), ("b", 1), ("c", 2)] {
+        bench.traffic(&format!("{name}.pcap"), &format!("flows=50,packets=1000,seed={seed}"));
+    }
+    let read = |name: &str| fs::read(bench.path(&format!("{name}.pcap"))).unwrap();
+    assert_eq!(read("a"), read("b"));
+    assert_ne!(read("a"), read("c"));
+}
