@@ -1,7 +1,24 @@
 //! Runs a network function on one core or many: workers, shards, batches.
+//!
+//! ```text
+//!  source ─▶ Division (steering hash ▶ shard ▶ worker) ─▶ Worker ─▶ Instance ─▶ Tally ─▶ sinks
+//!                                                          owns its shards' state
+//! ```
+//!
+//! An [`Instance`](instance::Instance) is one NF with all its state and knows nothing of threads; a
+//! [`worker`] runs batches on it to completion; [`run`](run::run) divides the packets of a source among
+//! workers and merges what they send. Tests drive an instance through [`testing`].
+//!
+//! The command line and the bench depend on this crate.
 
+mod account;
+mod division;
 pub mod events;
 pub mod instance;
 pub mod report;
+pub mod run;
+pub mod steer;
+pub mod tally;
 pub mod testing;
 pub mod tuner;
+pub mod worker;

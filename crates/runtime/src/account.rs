@@ -1,0 +1,189 @@
+//! From what the workers say to the report.
+
+use std::time::Duration;
+
+use anabranch_io::sink::Outputs;
+use anabranch_nf::{DropReason, Line, NetworkFunction, Sharing, Word};
+use hdrhistogram::Histogram;
+
+use crate::report::{
+    ErrorKind, LatencyReport, LogLine, PortReport, RunReport, Sample, TableReport, WorkerReport,
+};
+use crate::tally::Counts;
+use crate::worker::{Done, Finished};
+
+/// Samples of throughput that a report holds at most: every second one is dropped beyond.
+const SAMPLES: usize = 400;
+
+/// Gathers the report of a run.
+pub struct Account {
+    /// The report so far.
+    pub report: RunReport,
+    reasons: &'static [Word],
+    handled: u64,
+    /// Seconds between samples, and packets at the last one.
+    interval_s: f64,
+    sampled: u64,
+}
+
+impl Account {
+    /// An account of a run of `N`.
+    pub fn new<N: NetworkFunction>(ports: &[String], workers: usize) -> Self {
+        let mut report = RunReport::new(N::NAME);
+        (report.strategy, report.strategy_why) = strategy::<N>(workers);
+        let port = |name: &String| PortReport { name: name.clone(), ..PortReport::default() };
+        report.ports = ports.iter().map(port).collect();
+        Self { report, reasons: N::REASONS, handled: 0, interval_s: 0.01, sampled: 0 }
+    }
+
+    /// Packets handled so far.
+    pub fn handled(&self) -> u64 {
+        self.handled
+    }
+
+    /// Whether a failure of this kind has been noted.
+    pub fn has_failed(&self, kind: ErrorKind) -> bool {
+        self.report.errors.iter().any(|error| error.kind == kind)
+    }
+
+    /// A worker has done a job, `t` after the start. Returns the job's outputs.
+    pub fn done(&mut self, done: Done, t: Duration) -> Outputs {
+        self.handled += done.packets;
+        self.log(done.lines);
+        let t_s = t.as_secs_f64();
+        let last_s = self.report.samples.last().map_or(0.0, |sample| sample.t_s);
+        if t_s - last_s >= self.interval_s {
+            let mpps = (self.handled - self.sampled) as f64 / (t_s - last_s) / 1e6;
+            self.sampled = self.handled;
+            self.report.samples.push(Sample { t_s, mpps });
+            self.thin_out();
+        }
+        done.outputs
+    }
+
+    /// Halves the samples when there are many, so that a long run has as many as a short one.
+    fn thin_out(&mut self) {
+        if self.report.samples.len() < SAMPLES {
+            return;
+        }
+        self.interval_s *= 2.0;
+        let pairs = self.report.samples.chunks(2);
+        let mut from_s = 0.0;
+        let joined = pairs.map(|pair| {
+            let (mut packets, start_s) = (0.0, from_s);
+            for sample in pair {
+                packets += sample.mpps * (sample.t_s - from_s);
+                from_s = sample.t_s;
+            }
+            Sample { t_s: from_s, mpps: packets / (from_s - start_s).max(1e-9) }
+        });
+        self.report.samples = joined.collect();
+    }
+
+    fn log(&mut self, lines: Vec<Line>) {
+        self.report.log.extend(lines.into_iter().map(|line| LogLine {
+            at_ns: line.at_ns,
+            level: format!("{:?}", line.level),
+            source_line: line.source_line,
+            text: line.text,
+        }));
+    }
+
+    /// The run is over.
+    pub fn finish(mut self, ends: Vec<Finished>, elapsed: Duration) -> RunReport {
+        let ports = self.report.ports.len();
+        let mut counts = Counts::new(ports);
+        let mut latency: Option<Histogram<u64>> = None;
+        for end in ends {
+            let worker = WorkerReport {
+                packets: end.counts.packets(),
+                share: 0.0,
+                busy: (end.busy.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)).min(1.0),
+            };
+            self.report.workers.push(worker);
+            counts.add(&end.counts);
+            self.tables(&end);
+            self.report.logs_suppressed += end.suppressed;
+            for why in end.refused {
+                self.report.fail(ErrorKind::Control, format!("the NF refused a command: {why}"));
+            }
+            match &mut latency {
+                None => latency = Some(end.latency),
+                // The bounds are the same, so that adding cannot fail.
+                Some(latency) => drop(latency.add(&end.latency)),
+            }
+        }
+        self.report.log.sort_by_key(|line| line.at_ns);
+        self.report.latency_ns = latency.filter(|latency| !latency.is_empty()).map(percentiles);
+        self.counts(&counts);
+        self.report.finish(elapsed);
+        self.report
+    }
+
+    fn tables(&mut self, end: &Finished) {
+        for table in &end.tables {
+            self.report.faults += table.faults;
+            let known = self.report.tables.iter_mut().find(|known| known.name == table.name);
+            match known {
+                Some(known) => {
+                    known.used += table.used;
+                    known.capacity += table.capacity;
+                    known.bytes += table.bytes;
+                }
+                None => self.report.tables.push(TableReport {
+                    name: table.name.clone(),
+                    used: table.used,
+                    capacity: table.capacity,
+                    bytes: table.bytes,
+                }),
+            }
+        }
+    }
+
+    fn counts(&mut self, counts: &Counts) {
+        let report = &mut self.report;
+        for (port, (read, out)) in report.ports.iter_mut().zip(counts.read.iter().zip(&counts.out))
+        {
+            (port.packets_read, port.bytes_read) = (read.packets, read.bytes);
+            (port.packets_out, port.bytes_out) = (out.packets, out.bytes);
+            report.packets_read += read.packets;
+            report.bytes_read += read.bytes;
+            report.packets_out += out.packets;
+            report.bytes_out += out.bytes;
+        }
+        report.packets_emitted = counts.emitted;
+        for (reason, packets) in counts.drops() {
+            report.count_drop(DropReason::word(reason, self.reasons), packets);
+        }
+    }
+}
+
+/// The strategy of a run of `N`, and why.
+fn strategy<N: NetworkFunction>(workers: usize) -> (String, String) {
+    let (name, why) = match (N::SHARING, workers) {
+        (_, 1) => ("one-worker", "one worker owns all state".to_owned()),
+        (Sharing::PacketSets, _) => (
+            "sharded",
+            "all state that packets write belongs to their packet set: each worker owns its shards"
+                .to_owned(),
+        ),
+        (Sharing::Aggregate { object, line }, _) => (
+            "serial",
+            format!(
+                "one lock around the NF: `{object}` is shared by all packets ({}:{line})",
+                N::SOURCE.file
+            ),
+        ),
+    };
+    (name.to_owned(), why)
+}
+
+fn percentiles(latency: Histogram<u64>) -> LatencyReport {
+    LatencyReport {
+        p50: latency.value_at_quantile(0.5),
+        p90: latency.value_at_quantile(0.9),
+        p99: latency.value_at_quantile(0.99),
+        p99_9: latency.value_at_quantile(0.999),
+        max: latency.max(),
+    }
+}

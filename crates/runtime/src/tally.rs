@@ -1,0 +1,158 @@
+//! What one worker counts, and the packets it collects for the captures.
+
+use anabranch_io::sink::{Output, Outputs};
+use anabranch_nf::{Builtin, DropReason};
+use anabranch_packet::{Frame, Meta, Port};
+
+use crate::instance::Release;
+
+/// Drop reasons are numbered below this.
+const REASONS: usize = 512;
+
+/// Packets and bytes of one direction of one port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flowed {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes on the wire.
+    pub bytes: u64,
+}
+
+impl Flowed {
+    fn count(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+
+    /// Adds another worker's.
+    pub fn add(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
+/// The counts of one worker.
+#[derive(Clone, Debug)]
+pub struct Counts {
+    /// Received, by port number.
+    pub read: Vec<Flowed>,
+    /// Sent, by port number.
+    pub out: Vec<Flowed>,
+    /// Of those sent, how many the NF made itself.
+    pub emitted: u64,
+    /// Dropped, by number of the reason.
+    dropped: Vec<u64>,
+}
+
+impl Counts {
+    /// Nothing yet, on `ports` ports.
+    pub fn new(ports: usize) -> Self {
+        let none = vec![Flowed::default(); ports];
+        Self { read: none.clone(), out: none, emitted: 0, dropped: vec![0; REASONS] }
+    }
+
+    /// A packet was received.
+    #[inline(always)]
+    pub fn received(&mut self, meta: &Meta) {
+        if let Some(port) = self.read.get_mut(usize::from(meta.port.index())) {
+            port.count(meta.wire_len);
+        }
+    }
+
+    /// Packets received on all ports.
+    pub fn packets(&self) -> u64 {
+        self.read.iter().map(|port| port.packets).sum()
+    }
+
+    /// Each reason for which packets were dropped, with their number.
+    pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        let counted = self.dropped.iter().enumerate().filter(|(_, count)| **count > 0);
+        counted.map(|(reason, &count)| (DropReason(reason as u16), count))
+    }
+
+    /// Adds another worker's.
+    pub fn add(&mut self, other: &Self) {
+        self.read.iter_mut().zip(&other.read).for_each(|(mine, theirs)| mine.add(*theirs));
+        self.out.iter_mut().zip(&other.out).for_each(|(mine, theirs)| mine.add(*theirs));
+        self.dropped.iter_mut().zip(&other.dropped).for_each(|(mine, theirs)| *mine += theirs);
+        self.emitted += other.emitted;
+    }
+}
+
+/// Takes the packets that leave a worker's NF: counts all, keeps those that a capture wants.
+pub struct Tally<'t> {
+    /// The counts.
+    pub counts: &'t mut Counts,
+    /// Where packets are kept, if any port has a capture.
+    pub outputs: Option<&'t mut Outputs>,
+    /// The packet whose outputs come now, and how many it has had.
+    place: (u64, u16),
+}
+
+impl<'t> Tally<'t> {
+    /// Counts into `counts` and keeps packets in `outputs`.
+    pub fn new(counts: &'t mut Counts, outputs: Option<&'t mut Outputs>) -> Self {
+        Self { counts, outputs, place: (u64::MAX, 0) }
+    }
+
+    #[inline(always)]
+    fn send(&mut self, cause: &Meta, port: Port, wire_len: u32, bytes: &[u8]) -> bool {
+        let Some(out) = self.counts.out.get_mut(usize::from(port.index())) else { return false };
+        out.count(wire_len);
+        if self.outputs.is_some() {
+            self.keep(cause, port, wire_len, bytes);
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn keep(&mut self, cause: &Meta, port: Port, wire_len: u32, bytes: &[u8]) {
+        let sub = if self.place.0 == cause.number { self.place.1 + 1 } else { 0 };
+        self.place = (cause.number, sub);
+        if let Some(outputs) = &mut self.outputs {
+            let (number, timestamp_ns) = (cause.number, cause.arrival_ns);
+            outputs.push(&Output { number, sub, port, timestamp_ns, wire_len, bytes });
+        }
+    }
+
+    #[cold]
+    fn dropped(&mut self, reason: DropReason) {
+        if let Some(count) = self.counts.dropped.get_mut(usize::from(reason.0)) {
+            *count += 1;
+        }
+    }
+}
+
+impl Release for Tally<'_> {
+    #[inline(always)]
+    fn forward(&mut self, frame: &Frame<'_>, port: Port) {
+        if !self.send(frame.meta(), port, frame.meta().wire_len, frame.bytes()) {
+            self.dropped(Builtin::NoSuchPort.into());
+        }
+    }
+
+    fn flood(&mut self, frame: &Frame<'_>) {
+        let arrival = frame.meta().port;
+        let mut alone = true;
+        for port in (0..self.counts.out.len()).map(|port| Port::new(port as u8)) {
+            if port != arrival {
+                alone = false;
+                self.send(frame.meta(), port, frame.meta().wire_len, frame.bytes());
+            }
+        }
+        if alone {
+            self.dropped(Builtin::NoSuchPort.into());
+        }
+    }
+
+    #[inline]
+    fn discard(&mut self, _: &Frame<'_>, reason: DropReason) {
+        self.dropped(reason);
+    }
+
+    fn emit(&mut self, cause: &Meta, port: Port, frame: &[u8]) {
+        if self.send(cause, port, frame.len() as u32, frame) {
+            self.counts.emitted += 1;
+        }
+    }
+}
