@@ -47,6 +47,7 @@ impl Pcap {
     /// Finds the next record; `None` at the end of the file.
     #[inline]
     pub(super) fn next<R: Read>(&self, window: &mut Window<R>) -> Result<Option<Found>, Fault> {
+        window.begin_record();
         if !window.need(RECORD_HEADER_LEN)? {
             return if window.bytes().is_empty() { Ok(None) } else { Err(Fault::Truncated) };
         }

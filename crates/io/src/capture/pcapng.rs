@@ -43,6 +43,7 @@ impl Pcapng {
     /// Finds the next packet; `None` at the end of the file.
     pub(super) fn next<R: Read>(&mut self, window: &mut Window<R>) -> Result<Option<Found>, Fault> {
         loop {
+            window.begin_record();
             if !window.need(BLOCK_HEADER_LEN)? {
                 return if window.bytes().is_empty() { Ok(None) } else { Err(Fault::Truncated) };
             }

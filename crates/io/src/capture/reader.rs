@@ -114,7 +114,8 @@ impl<R: Read> CaptureReader<R> {
 
     #[cold]
     fn error(&self, fault: Fault) -> CaptureError {
-        let (file, offset, records) = (self.file.clone(), self.window.offset(), self.records);
+        let (file, offset, records) =
+            (self.file.clone(), self.window.record_offset(), self.records);
         match fault {
             Fault::Truncated => CaptureError::Truncated { file, offset, records },
             Fault::Corrupt(what) => CaptureError::Corrupt { file, offset, records, what },

@@ -15,16 +15,29 @@ pub(super) struct Window<R> {
     end: usize,
     /// Position of `start` in the stream.
     offset: u64,
+    /// Position of the record that is being read.
+    record: u64,
 }
 
 impl<R: Read> Window<R> {
     pub(super) fn new(stream: R) -> Self {
-        Self { stream, buffer: vec![0; CHUNK_LEN], start: 0, end: 0, offset: 0 }
+        Self { stream, buffer: vec![0; CHUNK_LEN], start: 0, end: 0, offset: 0, record: 0 }
     }
 
     /// Position in the stream of the first byte that was not yet consumed.
     pub(super) fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Remembers that a record starts here.
+    #[inline]
+    pub(super) fn begin_record(&mut self) {
+        self.record = self.offset;
+    }
+
+    /// Position in the stream of the record that was begun last.
+    pub(super) fn record_offset(&self) -> u64 {
+        self.record
     }
 
     /// The bytes in memory.
