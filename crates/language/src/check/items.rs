@@ -10,7 +10,9 @@ use super::types::Place;
 use super::{Checker, closed};
 use crate::declare::{Setting, StateKind};
 use crate::module::type_name;
-use crate::names::BOUNDS;
+use crate::names::{
+    BOUNDS, INTEGERS, SIGNATURE_TYPES, STATE_OBJECTS, VALUE_TYPES, VALUES,
+};
 
 /// Most type parameters of a plain type.
 const TYPE_PARAMETERS_MAX: usize = 2;
@@ -18,6 +20,7 @@ const TYPE_PARAMETERS_MAX: usize = 2;
 impl Checker<'_> {
     pub(super) fn items(&mut self) {
         let module = self.module;
+        self.item_names();
         for item in &module.structs {
             self.plain_type(&item.generics, item.fields.iter().map(|field| &field.ty));
         }
@@ -38,6 +41,24 @@ impl Checker<'_> {
         }
         for block in &module.impls {
             self.implementation(block);
+        }
+    }
+
+    /// No item takes a name of the prelude, or one that the macro makes.
+    fn item_names(&mut self) {
+        let module = self.module;
+        let types = module.structs.iter().map(|item| &item.ident);
+        let types = types.chain(module.enums.iter().map(|item| &item.ident));
+        let types = types.chain(module.packet_set.iter().map(|set| &set.ident));
+        let types = types.chain([&module.nf.ident]);
+        let values = module.consts.iter().map(|item| &item.ident);
+        let values = values.chain(module.fns.iter().map(|item| &item.sig.ident));
+        for name in types.chain(values) {
+            let text = name.to_string();
+            if is_prelude(&text) || text.starts_with("__") || text == "Function" {
+                let what = format!("`{text}` has a meaning of its own");
+                self.refuse(name.span(), what, "give the item another name");
+            }
         }
     }
 
@@ -78,6 +99,25 @@ impl Checker<'_> {
             self.state_field(&field.kind, field.capacity.as_ref());
         }
         self.merge_functions();
+        self.settings_held();
+    }
+
+    /// Settings and the field that holds them come together.
+    fn settings_held(&mut self) {
+        let module = self.module;
+        let nf = &module.nf.ident;
+        let held = module.nf.fields.iter().find(|field| matches!(field.kind, StateKind::Settings));
+        match (&module.settings, held) {
+            (Some(settings), None) => {
+                let instead = format!("write `settings: Settings` in `struct {nf}`");
+                self.refuse(settings.ident.span(), "nobody holds the settings", instead);
+            }
+            (None, Some(field)) => {
+                let instead = "write `pub struct Settings { … }`";
+                self.refuse(field.ident.span(), "the module has no settings", instead);
+            }
+            _ => {}
+        }
     }
 
     fn setting(&mut self, setting: &Setting) {
@@ -296,4 +336,12 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+fn is_prelude(name: &str) -> bool {
+    INTEGERS.contains(&name)
+        || VALUE_TYPES.contains(&name)
+        || SIGNATURE_TYPES.contains(&name)
+        || VALUES.contains(&name)
+        || STATE_OBJECTS.iter().any(|(object, _)| *object == name)
 }

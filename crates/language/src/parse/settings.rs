@@ -115,7 +115,8 @@ impl Kinds<'_> {
     }
 
     fn integer(&self, name: &str) -> Option<SettingType> {
-        INTEGERS.contains(&name).then_some(())?;
+        // TOML's integers have 64 bits.
+        (INTEGERS.contains(&name) && !name.ends_with("128")).then_some(())?;
         let bits = name[1..].parse().unwrap_or(usize::BITS);
         Some(SettingType::Integer { bits, signed: name.starts_with('i') })
     }
