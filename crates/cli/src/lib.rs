@@ -76,10 +76,18 @@ macro_rules! main {
     ($($($segment:ident)::+),+ $(,)?) => {
         fn main() -> ::std::process::ExitCode {
             let program = ::std::option_env!("CARGO_BIN_NAME").unwrap_or("anabranch");
-            $crate::program(program, $crate::Library::new(::std::vec![
-                $($crate::entry::<$($segment::)+Function>()),+
-            ]))
+            $crate::program(program, $crate::Library::new(
+                $crate::entries![$($($segment::)+Function),+]
+            ))
         }
+    };
+}
+
+/// The entries of the given network functions, each named by its type.
+#[macro_export]
+macro_rules! entries {
+    ($($function:ty),* $(,)?) => {
+        ::std::vec![$($crate::entry::<$function>()),*]
     };
 }
 

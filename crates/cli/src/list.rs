@@ -23,7 +23,7 @@ pub(crate) fn nfs(library: &Library, arguments: &NfsArguments) -> Result<(), Err
 fn list(library: &Library) -> String {
     let descriptions: Vec<Description> =
         library.entries().map(|entry| entry.description()).collect();
-    let mut table = Table::new(&["NF", "ports", "workers"]);
+    let mut table = Table::new(&["NF", "ports", "several workers"]);
     for description in &descriptions {
         table.row([
             description.name.to_string(),
@@ -120,9 +120,12 @@ fn reason(description: &Description) -> String {
         Sharing::PacketSets => {
             "side by side: each packet set belongs to one worker at a time".to_string()
         }
+        Sharing::Aggregate { object: "Recirculate", line } => format!(
+            "one at a time (serial), because packets re-enter as packets of another set ({}:{line})",
+            description.file
+        ),
         Sharing::Aggregate { object, line } => format!(
-            "one at a time (serial), because packets of different sets share `{object}` \
-             ({}:{line})",
+            "one at a time (serial), because packets of different sets share `{object}` ({}:{line})",
             description.file
         ),
     }

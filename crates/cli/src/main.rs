@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    anabranch::program("anabranch", anabranch::Library::new(Vec::new()))
+    let library = anabranch::Library::new(anabranch_nfs::functions!(anabranch::entries));
+    anabranch::program("anabranch", library)
 }

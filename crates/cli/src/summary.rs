@@ -32,11 +32,11 @@ pub(crate) fn headline(report: &RunReport) -> String {
         count => format!("{count} workers"),
     };
     let mut line = format!("{} on {workers}", report.nf);
-    for part in [&report.strategy, &report.strategy_why] {
-        if !part.is_empty() {
-            line.push_str(if line.contains(", ") { ": " } else { ", " });
-            line.push_str(part);
-        }
+    if report.workers.len() > 1 {
+        line.push_str(&format!(", {}", report.strategy));
+    }
+    if !report.strategy_why.is_empty() {
+        line.push_str(&format!(": {}", report.strategy_why));
     }
     wrap("", &line, 4)
 }

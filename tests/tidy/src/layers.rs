@@ -27,7 +27,7 @@ const LAYERS: [(&str, u8); 12] = [
 /// that cannot be had without the NF library.
 pub fn check_direction(house: &House) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for (source, manifest) in house.manifests() {
+    for (source, manifest) in house.manifests().filter(|(_, manifest)| is_member(manifest)) {
         let Some(name) = package(&manifest, "name") else { continue };
         let Some(height) = height(name) else {
             let message = format!("`{name}` has no layer: give it one in tests/tidy/src/layers.rs");
@@ -76,10 +76,7 @@ pub fn check_used(house: &House) -> Vec<Violation> {
 /// Manifests without what every crate of the workspace has.
 pub fn check_manifests(house: &House) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for (source, manifest) in house.manifests() {
-        if manifest.get("package").is_none() || manifest.get("workspace").is_some() {
-            continue;
-        }
+    for (source, manifest) in house.manifests().filter(|(_, manifest)| is_member(manifest)) {
         if package(&manifest, "description").is_none_or(|text| text.len() < 20) {
             violations.push(Violation::new(
                 source,
@@ -101,6 +98,12 @@ pub fn check_manifests(house: &House) -> Vec<Violation> {
         }
     }
     violations
+}
+
+/// Whether it is the manifest of a crate of this workspace: fuzzing has a workspace of its own,
+/// because it needs a nightly compiler.
+fn is_member(manifest: &Table) -> bool {
+    manifest.contains_key("package") && !manifest.contains_key("workspace")
 }
 
 fn is_inherited(value: Option<&Value>) -> bool {
@@ -136,7 +139,8 @@ fn is_named(house: &House, directory: &str, dependency: &str, section: &str) -> 
     let of_crate = |source: &&Source| {
         source.path.ends_with(".rs")
             && source.path.strip_prefix(directory).is_some_and(|rest| {
-                rest.starts_with("src/") || rest == "build.rs" || section != "dependencies"
+                let built = rest.starts_with("src/") || rest.starts_with("fuzz_targets/");
+                built || rest == "build.rs" || section != "dependencies"
             })
     };
     house.sources.iter().filter(of_crate).any(|source| names(&source.text, &name))

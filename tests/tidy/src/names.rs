@@ -7,8 +7,8 @@ use crate::house::House;
 use crate::{Source, Violation};
 
 /// Words that say nothing of a type or a file; compared with each word of the name.
-const EMPTY_WORDS: [&str; 9] =
-    ["manager", "helper", "helpers", "util", "utils", "data", "info", "misc", "common"];
+const EMPTY_WORDS: [&str; 8] =
+    ["manager", "helper", "helpers", "util", "utils", "data", "info", "misc"];
 /// `get_` says nothing either, but in the names that std has for a second form of `get`.
 const GET_ALLOWED: [&str; 3] = ["get_mut", "get_unchecked", "get_or_insert"];
 
