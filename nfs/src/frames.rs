@@ -1,0 +1,97 @@
+//! Frames for the tests of this crate.
+
+use std::net::{IpAddr, SocketAddr};
+
+use anabranch_nf::packet::craft::{self, Echo, IcmpError, Link, Segment};
+use anabranch_nf::packet::{Frame, MacAddr, Meta, Packet, parse};
+
+const ROOM: usize = 1_600;
+
+fn link() -> Link {
+    let (src, dst) = (MacAddr::new(2, 0, 0, 0, 0, 1), MacAddr::new(2, 0, 0, 0, 0, 2));
+    Link { src, dst, tags: [None; 2] }
+}
+
+fn written(write: impl FnOnce(&mut [u8]) -> Option<usize>) -> Vec<u8> {
+    let mut frame = vec![0; ROOM];
+    let len = write(&mut frame).expect("the frame can be written");
+    frame.truncate(len);
+    frame
+}
+
+fn socket(text: &str) -> SocketAddr {
+    text.parse().expect("an address and a port")
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+/// A UDP datagram with a small payload, between addresses as `10.0.0.1:5` or `[fd00::1]:5`.
+pub fn udp(src: &str, dst: &str) -> Vec<u8> {
+    written(|out| craft::udp(out, &link(), socket(src), socket(dst), b"anabranch"))
+}
+
+/// A TCP segment with these flags (`craft::tcp_flags`) and no payload.
+pub fn tcp(src: &str, dst: &str, flags: u8) -> Vec<u8> {
+    let segment = Segment { flags, window: 1_000, ..Segment::default() };
+    written(|out| craft::tcp(out, &link(), socket(src), socket(dst), segment, b""))
+}
+
+/// An echo request or reply.
+pub fn echo(src: &str, dst: &str, is_reply: bool, id: u16) -> Vec<u8> {
+    let echo = Echo { is_reply, id, sequence: 1 };
+    written(|out| craft::echo(out, &link(), address(src), address(dst), echo, b"anabranch"))
+}
+
+/// A frame of no known protocol between these stations.
+pub fn ethernet(src: &str, dst: &str) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    frame[..6].copy_from_slice(&mac(dst).octets());
+    frame[6..12].copy_from_slice(&mac(src).octets());
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame
+}
+
+/// As [`ethernet`], with an IEEE 802.1Q tag.
+pub fn tagged(src: &str, dst: &str, vlan: u16) -> Vec<u8> {
+    let mut frame = ethernet(src, dst);
+    let [high, low] = vlan.to_be_bytes();
+    frame.splice(12..12, [0x81, 0, high, low]);
+    frame
+}
+
+fn mac(text: &str) -> MacAddr {
+    text.parse().expect("an Ethernet address")
+}
+
+/// An ARP request.
+pub fn arp(sender: &str, target: &str) -> Vec<u8> {
+    let (IpAddr::V4(sender), IpAddr::V4(target)) = (address(sender), address(target)) else {
+        panic!("ARP is for IPv4");
+    };
+    written(|out| craft::arp_request(out, link().src, sender, target))
+}
+
+/// The frame with Ethernet padding up to `len` bytes.
+pub fn padded(mut frame: Vec<u8>, len: usize) -> Vec<u8> {
+    frame.resize(len, 0);
+    frame
+}
+
+/// The error that `sender` answers the packet in `original` with.
+pub fn error(original: &[u8], sender: &str, error: IcmpError) -> Vec<u8> {
+    let mut bytes = original.to_vec();
+    let (len, layout) = (bytes.len(), parse(&bytes, bytes.len() as u32));
+    let mut frame = Frame::new(&mut bytes, 0, len, 0, Meta::default());
+    let original: Packet<'_> = Packet::new(&mut frame, layout);
+    written(|out| craft::icmp_error(out, &original, address(sender), error))
+}
+
+/// A neighbour solicitation.
+pub fn solicitation(sender: &str, target: &str) -> Vec<u8> {
+    let (IpAddr::V6(sender), IpAddr::V6(target)) = (address(sender), address(target)) else {
+        panic!("neighbour discovery is for IPv6");
+    };
+    written(|out| craft::neighbour_solicitation(out, link().src, sender, target))
+}
