@@ -315,6 +315,7 @@ mod tests {
         checksum::{Sum, verify},
         craft::{self, IcmpError, Link, Segment},
         fuzzing::{samples, with_packet},
+        parse,
     };
     use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -408,5 +409,26 @@ mod tests {
             });
         }
         assert!(quoting >= 30, "{quoting}");
+    }
+
+    #[test]
+    fn a_quoted_hop_on_the_way_is_not_in_the_inner_checksum() {
+        let mut routed = 0;
+        for mut sample in samples().into_iter().filter(|s| parse(s, s.len() as u32).is_routed()) {
+            let (mut error, router) = (vec![0; 1_400], IpAddr::V6("2001:db8::1".parse().unwrap()));
+            let len = with_packet(&mut sample, |packet| {
+                craft::icmp_error(&mut error, &packet, router, IcmpError::TimeExceeded)
+            });
+            error.truncate(len.unwrap());
+            with_packet(&mut error, |mut packet| {
+                let segment = packet.bytes().len() - 101 - 20..;
+                let before = packet.bytes()[segment.clone()].to_vec();
+                packet.embedded_mut().unwrap().set_dst6("2001:db8::77".parse().unwrap());
+                assert_eq!(packet.bytes()[segment.clone()], before);
+                assert!(verify(&packet).is_ok());
+                routed += 1;
+            });
+        }
+        assert!(routed >= 9, "{routed}");
     }
 }

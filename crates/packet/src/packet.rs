@@ -377,4 +377,25 @@ mod tests {
         assert!(parse(&first, first.len() as u32).is_first_fragment());
         assert_eq!(first[34..], whole[34..]);
     }
+
+    /// The pseudo header has the destination that the routing header ends at (RFC 8200, 8.1).
+    #[test]
+    fn a_hop_on_the_way_is_not_in_the_checksum() {
+        let mut routed = 0;
+        for mut sample in samples() {
+            with_packet(&mut sample, |mut packet| {
+                let layout = packet.layout();
+                if !layout.is_routed() {
+                    return;
+                }
+                routed += 1;
+                let before = packet.bytes()[layout.l4_offset()..].to_vec();
+                packet.ipv6_mut().unwrap().set_dst("2001:db8::77".parse().unwrap());
+                assert_eq!(packet.bytes()[layout.l4_offset()..], before);
+                packet.ipv6_mut().unwrap().set_src("2001:db8::77".parse().unwrap());
+                assert_ne!(packet.bytes()[layout.l4_offset()..], before);
+            });
+        }
+        assert!(routed >= 9, "{routed}");
+    }
 }

@@ -171,6 +171,7 @@ fn variants(packet: &[u8]) -> Vec<Vec<u8>> {
         };
         vec![
             with_extension(packet, layout, 60, &[layout.protocol(), 0, 1, 4, 0, 0, 0, 0]),
+            with_extension(packet, layout, 51, &authentication(layout.protocol())),
             with_extension(packet, layout, 43, &routing(0)),
             with_extension(packet, layout, 43, &routing(1)),
             with_extension(packet, layout, 44, &[layout.protocol(), 0, 0, 0, 0, 0, 0, 9]),
@@ -182,6 +183,13 @@ fn variants(packet: &[u8]) -> Vec<Vec<u8>> {
         all.push(patched(packet, layout.l4_offset() + 6, &[0, 0]));
     }
     all
+}
+
+/// An authentication header with twelve bytes of proof (RFC 4302).
+fn authentication(next: u8) -> [u8; 24] {
+    let mut header = [9; 24];
+    header[..4].copy_from_slice(&[next, 4, 0, 0]);
+    header
 }
 
 fn patched(packet: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
