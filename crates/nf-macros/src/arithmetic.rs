@@ -1,7 +1,8 @@
 //! Bodies: operators made total, `matches!` and `log!` written out.
 //!
-//! Division by zero yields zero and shifts are taken modulo the width, natively as in the symbolic
-//! world. What a literal already makes total stays an operator.
+//! Sums wrap, division by zero yields zero, and shifts are taken modulo the width, natively as in
+//! the symbolic world, whatever the author's build profile. A division or shift that a literal
+//! already makes total stays an operator.
 
 use anabranch_language::Module;
 use anabranch_language::macros;
@@ -9,7 +10,9 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
-use syn::{BinOp, Block, Expr, ExprBinary, ExprLit, ExprMacro, ExprMethodCall, Lit, Stmt};
+use syn::{
+    BinOp, Block, Expr, ExprBinary, ExprLit, ExprMacro, ExprMethodCall, ExprUnary, Lit, Stmt, UnOp,
+};
 
 /// Rewrites a body in place.
 pub(crate) fn rewrite(module: &Module, body: &mut Block) {
@@ -36,6 +39,7 @@ impl VisitMut for Bodies<'_> {
         visit_mut::visit_expr_mut(self, expr);
         let total = match expr {
             Expr::Binary(binary) => total(binary),
+            Expr::Unary(unary) => negation(unary),
             Expr::MethodCall(call) => self.total_method(call),
             _ => None,
         };
@@ -98,17 +102,24 @@ impl Bodies<'_> {
 
 fn total(binary: &ExprBinary) -> Option<TokenStream> {
     let (function, assigns) = match binary.op {
+        BinOp::Add(_) => ("add", false),
+        BinOp::Sub(_) => ("sub", false),
+        BinOp::Mul(_) => ("mul", false),
         BinOp::Div(_) => ("div", false),
         BinOp::Rem(_) => ("rem", false),
         BinOp::Shl(_) => ("shl", false),
         BinOp::Shr(_) => ("shr", false),
+        BinOp::AddAssign(_) => ("add", true),
+        BinOp::SubAssign(_) => ("sub", true),
+        BinOp::MulAssign(_) => ("mul", true),
         BinOp::DivAssign(_) => ("div", true),
         BinOp::RemAssign(_) => ("rem", true),
         BinOp::ShlAssign(_) => ("shl", true),
         BinOp::ShrAssign(_) => ("shr", true),
         _ => return None,
     };
-    if is_harmless(&binary.right) {
+    let wraps = matches!(function, "add" | "sub" | "mul");
+    if !wraps && is_harmless(&binary.right) {
         return None;
     }
     let span = binary.op.span();
@@ -125,6 +136,15 @@ fn total(binary: &ExprBinary) -> Option<TokenStream> {
             }
         },
     })
+}
+
+fn negation(unary: &ExprUnary) -> Option<TokenStream> {
+    let literal = matches!(&*unary.expr, Expr::Lit(_));
+    if !matches!(unary.op, UnOp::Neg(_)) || literal {
+        return None;
+    }
+    let value = &unary.expr;
+    Some(quote_spanned!(unary.op.span()=> ::anabranch_nf::arith::neg(#value)))
 }
 
 /// A literal that is not zero; a distance that is too long the compiler refuses.

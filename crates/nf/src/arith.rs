@@ -1,7 +1,15 @@
-//! Division and shifts that are defined for every operand, alike in every world.
+//! Arithmetic that is defined for every operand, alike in every world and every build profile.
 
 /// Integers of the NF language.
 pub trait Integer: Copy {
+    /// Sum modulo the width.
+    fn sum(self, other: Self) -> Self;
+    /// Difference modulo the width.
+    fn difference(self, other: Self) -> Self;
+    /// Product modulo the width.
+    fn product(self, other: Self) -> Self;
+    /// Negated modulo the width.
+    fn negated(self) -> Self;
     /// Quotient; zero when `by` is zero.
     fn quotient(self, by: Self) -> Self;
     /// Remainder; zero when `by` is zero.
@@ -21,6 +29,22 @@ pub trait Distance: Copy {
 macro_rules! integers {
     ($($integer:ty),*) => {$(
         impl Integer for $integer {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn difference(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+            #[inline(always)]
+            fn product(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+            #[inline(always)]
+            fn negated(self) -> Self {
+                self.wrapping_neg()
+            }
             #[inline(always)]
             fn quotient(self, by: Self) -> Self {
                 if by == 0 { 0 } else { self.wrapping_div(by) }
@@ -47,6 +71,30 @@ macro_rules! integers {
     )*};
 }
 integers!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128);
+
+/// `a + b`.
+#[inline(always)]
+pub fn add<T: Integer>(a: T, b: T) -> T {
+    a.sum(b)
+}
+
+/// `a - b`.
+#[inline(always)]
+pub fn sub<T: Integer>(a: T, b: T) -> T {
+    a.difference(b)
+}
+
+/// `a * b`.
+#[inline(always)]
+pub fn mul<T: Integer>(a: T, b: T) -> T {
+    a.product(b)
+}
+
+/// `-a`.
+#[inline(always)]
+pub fn neg<T: Integer>(a: T) -> T {
+    a.negated()
+}
 
 /// `a / b`.
 #[inline(always)]
@@ -79,6 +127,7 @@ mod tests {
     #[test]
     fn defined_everywhere() {
         assert_eq!((div(7u8, 0), div(7u8, 2), rem(7u8, 0), rem(7u8, 4)), (0, 3, 0, 3));
+        assert_eq!((add(250u8, 7), sub(3u8, 5), mul(200u8, 2), neg(i8::MIN)), (1, 254, 144, -128));
         assert_eq!((div(i32::MIN, -1), rem(i32::MIN, -1)), (i32::MIN, 0));
         assert_eq!((shl(1u8, 9u64), shr(0x80u8, 7u16), shr(0x80u8, 8i32)), (2, 1, 0x80));
     }

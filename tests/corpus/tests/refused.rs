@@ -43,7 +43,12 @@ const ITEMS: &[Case] = &[
     Case(Item, "static mut COUNT: u32 = 0;", 0, "a field of the network function: `Cell<T>`"),
     Case(Item, "mod inner {}", 0, "write its items in this module"),
     Case(Item, "trait Shape { fn area(&self) -> u32; }", 0, "write methods in `impl Type { … }`"),
-    Case(Item, "struct P { a: u8 }\nimpl Clone for P { fn clone(&self) -> P { P { a: 1 } } }", 1, "zero values, copies and `==` are given"),
+    Case(
+        Item,
+        "struct P { a: u8 }\nimpl Clone for P { fn clone(&self) -> P { P { a: 1 } } }",
+        1,
+        "zero values, copies and `==` are given",
+    ),
     Case(Item, "type Flow = (u32, u16);", 0, "write the type itself, or a struct"),
     Case(Item, "union Bits { a: u32, b: i32 }", 0, "write an enum, and `to_be_bytes`"),
     Case(Item, "macro_rules! twice { ($x:expr) => { $x + $x } }", 0, "write a function"),
@@ -83,11 +88,36 @@ const ITEMS: &[Case] = &[
     Case(Item, "fn f(m: &mut Map<u8, u8>) {}", 0, "pass the values it holds"),
     Case(Item, "fn f(name: &str) {}", 0, "`&[u8]` for bytes"),
     Case(Item, "fn f(pkt: Packet) {}", 0, "write `&mut Packet`"),
-    Case(Item, "fn f(n: u32) -> u32 {\n  if n == 0 { 0 } else { f(n - 1) }\n}", 1, "write a bounded loop"),
-    Case(Item, "fn f(n: u32) -> u32 { g(n) }\nfn g(n: u32) -> u32 { f(n) }", 1, "write a bounded loop"),
-    Case(Item, "struct P { a: u8 }\nimpl P {\n fn again(&self) -> u8 { self.again() }\n}", 2, "write a bounded loop"),
-    Case(Item, "struct P { a: u8 }\nimpl P {\n const Z: u8 = 0;\n}", 2, "write a `const` of the module"),
-    Case(Item, "impl u32 { fn twice(self) -> u32 { self } }", 0, "a struct or an enum of this module"),
+    Case(
+        Item,
+        "fn f(n: u32) -> u32 {\n  if n == 0 { 0 } else { f(n - 1) }\n}",
+        1,
+        "write a bounded loop",
+    ),
+    Case(
+        Item,
+        "fn f(n: u32) -> u32 { g(n) }\nfn g(n: u32) -> u32 { f(n) }",
+        1,
+        "write a bounded loop",
+    ),
+    Case(
+        Item,
+        "struct P { a: u8 }\nimpl P {\n fn again(&self) -> u8 { self.again() }\n}",
+        2,
+        "write a bounded loop",
+    ),
+    Case(
+        Item,
+        "struct P { a: u8 }\nimpl P {\n const Z: u8 = 0;\n}",
+        2,
+        "write a `const` of the module",
+    ),
+    Case(
+        Item,
+        "impl u32 { fn twice(self) -> u32 { self } }",
+        0,
+        "a struct or an enum of this module",
+    ),
     Case(Item, "struct Cell { a: u8 }", 0, "another name"),
     Case(Item, "const RATE: f64 = 0.5;", 0, "write a ratio as two integers"),
     Case(Item, "const NAME: &str = \"x\";", 0, "write a byte string"),
@@ -146,7 +176,12 @@ const FIELDS: &[Case] = &[
     Case(Field, "seen: Map<u32, u64>,", 0, "write `#[capacity(settings.seen)]`"),
     Case(Field, "seen: Distributed<u64>,", 0, "write `#[merge(function)]`"),
     Case(Field, "#[capacity(5)]\nseen: Counter,", 0, "leave it away"),
-    Case(Field, "#[capacity(settings.n)]\n#[expired(gone)]\nseen: Allocator<u32>,", 1, "write `fn gone(&mut self"),
+    Case(
+        Field,
+        "#[capacity(settings.n)]\n#[expired(gone)]\nseen: Allocator<u32>,",
+        1,
+        "write `fn gone(&mut self",
+    ),
     Case(Field, "#[merge(add)]\nseen: Distributed<u64>,", 0, "write `fn add(a: T, b: T) -> T`"),
 ];
 
@@ -185,12 +220,36 @@ fn the_module_around_the_cases_is_accepted() {
 
 /// Whole modules that are refused, with the words and the line.
 const MODULES: &[(&str, u32, &str)] = &[
-    ("#[network_function(ports(lan))]\npub mod m {\n  fn f() {}\n}", 2, "no network function struct"),
-    ("#[network_function(ports())]\npub mod m { struct N { c: Counter } }", 1, "1 to 64 named ports"),
-    ("#[network_function(queues(2))]\npub mod m { struct N { c: Counter } }", 1, "`ports(..)` for any number"),
-    ("#[network_function(ports(a, a))]\npub mod m { struct N { c: Counter } }", 1, "each port its own name"),
-    ("#[network_function(ports(a), layer = 7)]\npub mod m { struct N { c: Counter } }", 1, "`layer` is 2"),
-    ("#[network_function(ports(a))]\npub mod m {\n  struct N { c: Counter }\n}", 3, "write `fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict"),
+    (
+        "#[network_function(ports(lan))]\npub mod m {\n  fn f() {}\n}",
+        2,
+        "no network function struct",
+    ),
+    (
+        "#[network_function(ports())]\npub mod m { struct N { c: Counter } }",
+        1,
+        "1 to 64 named ports",
+    ),
+    (
+        "#[network_function(queues(2))]\npub mod m { struct N { c: Counter } }",
+        1,
+        "`ports(..)` for any number",
+    ),
+    (
+        "#[network_function(ports(a, a))]\npub mod m { struct N { c: Counter } }",
+        1,
+        "each port its own name",
+    ),
+    (
+        "#[network_function(ports(a), layer = 7)]\npub mod m { struct N { c: Counter } }",
+        1,
+        "`layer` is 2",
+    ),
+    (
+        "#[network_function(ports(a))]\npub mod m {\n  struct N { c: Counter }\n}",
+        3,
+        "write `fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict",
+    ),
     (
         "#[network_function(ports(a))]\npub mod m {\n struct N { c: Counter }\n impl N {\n  fn packet(&mut self, pkt: Packet) {}\n }\n}",
         5,

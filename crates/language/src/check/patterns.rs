@@ -36,6 +36,7 @@ impl Checker<'_> {
             Pat::Slice(slice) => {
                 let instead = "write `a[0]`, `a.len()`, or a tuple";
                 self.refuse(slice.span(), "a slice pattern is refused", instead);
+                slice.elems.iter().for_each(|element| self.pattern(element));
             }
             other => {
                 let instead = "write a literal, a range, a tuple, a struct or an enum";

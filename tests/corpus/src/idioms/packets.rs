@@ -1,0 +1,189 @@
+//! What is done with packets: views, rewrites, payloads, embedded packets.
+
+use anabranch_nf::prelude::*;
+
+/// Packets.
+#[network_function(ports(left, right), layer = 2)]
+pub mod packets {
+    pub enum Reason {
+        Short,
+        Odd,
+    }
+
+    pub struct Look {
+        seen: Counter,
+    }
+
+    /// An end of a session.
+    pub struct Endpoint {
+        address: Ipv4Addr,
+        port: u16,
+    }
+
+    impl Endpoint {
+        fn of_source(pkt: &Packet) -> Option<Self> {
+            let ip = pkt.ipv4()?;
+            Some(Endpoint { address: ip.src(), port: pkt.src_port()? })
+        }
+    }
+
+    impl Look {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            self.seen.add(1);
+            if cx.now() == 0 && pkt.payload().len() == 0 {
+                return Drop(Reason::Short);
+            }
+            Forward(pkt.port().other())
+        }
+    }
+
+    pub fn idiom_201(pkt: &mut Packet) -> u64 {
+        u64::from(pkt.len()) + u64::from(pkt.port().index())
+    }
+
+    pub fn idiom_202(pkt: &mut Packet) -> u64 {
+        u64::from(pkt.ethernet().ethertype())
+    }
+
+    pub fn idiom_203(pkt: &mut Packet) -> u64 {
+        match pkt.ipv4() {
+            Some(ip) => u64::from(u32::from(ip.src())) + u64::from(ip.ttl()),
+            None => 0,
+        }
+    }
+
+    pub fn idiom_204(pkt: &mut Packet) -> u64 {
+        let Some(tcp) = pkt.tcp() else { return 0 };
+        if tcp.syn() && !tcp.ack() { 1 } else { u64::from(tcp.flags()) }
+    }
+
+    pub fn idiom_205(pkt: &mut Packet) -> u64 {
+        if let Some(ip) = pkt.ipv4()
+            && let Some(udp) = pkt.udp()
+        {
+            u64::from(ip.total_len()) + u64::from(udp.dst())
+        } else {
+            7
+        }
+    }
+
+    pub fn idiom_206(pkt: &mut Packet) -> u64 {
+        if let Some(mut ip) = pkt.ipv4_mut() {
+            ip.set_src(Ipv4Addr::new(203, 0, 113, 7));
+            let ttl = ip.ttl();
+            ip.set_ttl(ttl - 1);
+        }
+        pkt.ipv4().map_or(0, |ip| u64::from(ip.ttl()))
+    }
+
+    pub fn idiom_207(pkt: &mut Packet) -> u64 {
+        pkt.set_src_port(4096);
+        pkt.src_port().map_or(0, |port| u64::from(port))
+    }
+
+    pub fn idiom_208(pkt: &mut Packet) -> u64 {
+        match Endpoint::of_source(pkt) {
+            Some(Endpoint { address, port }) if address.is_private() => u64::from(port),
+            Some(_) => 1,
+            None => 2,
+        }
+    }
+
+    pub fn idiom_209(pkt: &mut Packet) -> u64 {
+        let payload = pkt.payload();
+        if payload.starts_with(b"GET ") {
+            1
+        } else if payload.len() > 3 {
+            u64::from(payload[3])
+        } else {
+            0
+        }
+    }
+
+    pub fn idiom_210(pkt: &mut Packet) -> u64 {
+        let payload = pkt.payload();
+        let mut sum = 0;
+        for i in 0..payload.len().min(16) {
+            sum += u64::from(payload[i]);
+        }
+        sum
+    }
+
+    pub fn idiom_211(pkt: &mut Packet) -> u64 {
+        let source = pkt.ethernet().src();
+        let target = pkt.ethernet().dst();
+        let mut frame = pkt.ethernet_mut();
+        frame.set_dst(source);
+        frame.set_src(target);
+        pkt.ethernet().dst().is_multicast() as u64
+    }
+
+    pub fn idiom_212(pkt: &mut Packet) -> u64 {
+        match (pkt.ipv4(), pkt.ipv6()) {
+            (Some(ip), None) => u64::from(ip.protocol()),
+            (None, Some(ip)) => u64::from(ip.hop_limit()),
+            _ => 0,
+        }
+    }
+
+    pub fn idiom_213(pkt: &mut Packet) -> u64 {
+        let Some(arp) = pkt.arp() else { return u64::from(pkt.protocol()) };
+        match arp.operation() {
+            1 => u64::from(u32::from(arp.target_ip())),
+            2 => u64::from(u32::from(arp.sender_ip())),
+            _ => 0,
+        }
+    }
+
+    pub fn idiom_214(pkt: &mut Packet) -> u64 {
+        match pkt.icmpv4() {
+            Some(icmp) if icmp.is_echo() => u64::from(icmp.id()),
+            Some(icmp) if icmp.is_error() => u64::from(icmp.kind()),
+            Some(_) => 3,
+            None => 4,
+        }
+    }
+
+    pub fn idiom_215(pkt: &mut Packet) -> u64 {
+        let Some(inner) = pkt.embedded() else { return 0 };
+        u64::from(inner.protocol()) + u64::from(inner.src_port())
+    }
+
+    pub fn idiom_216(pkt: &mut Packet) -> u64 {
+        pkt.is_fragment() as u64 + pkt.is_first_fragment() as u64 * 2
+    }
+
+    pub fn idiom_217(pkt: &mut Packet) -> u64 {
+        match pkt.vlan() {
+            Some(tag) => u64::from(tag.id()) << 8 | u64::from(tag.priority()),
+            None => 0,
+        }
+    }
+
+    fn is_web(pkt: &Packet) -> bool {
+        pkt.dst_port().is_some_and(|port| matches!(port, 80 | 443))
+    }
+
+    pub fn idiom_218(pkt: &mut Packet) -> u64 {
+        is_web(pkt) as u64
+    }
+
+    pub fn idiom_219(pkt: &mut Packet) -> u64 {
+        let key = (pkt.protocol(), pkt.src_port(), pkt.dst_port());
+        match key {
+            (6, Some(source), Some(target)) => u64::from(source.min(target)),
+            (17, Some(source), _) => u64::from(source),
+            _ => 0,
+        }
+    }
+
+    pub fn idiom_220(pkt: &mut Packet) -> u64 {
+        if let Some(mut ip) = pkt.ipv6_mut() {
+            ip.set_hop_limit(9);
+        }
+        if let Some(mut tcp) = pkt.tcp_mut() {
+            tcp.set_dst(8080);
+        }
+        pkt.dst_port().map_or(0, |port| u64::from(port))
+    }
+}
