@@ -17,7 +17,7 @@ use std::process::Command;
 fn capinfos(files: &[PathBuf]) -> Option<HashMap<PathBuf, u64>> {
     let output = Command::new("capinfos").args(["-c", "-M", "-T", "-r"]).args(files).output();
     let Ok(output) = output else {
-        println!("skipped: capinfos is not installed, counts are not compared");
+        eprintln!("skipped: capinfos is not installed, counts are not compared");
         return None;
     };
     let text = String::from_utf8(output.stdout).unwrap();
@@ -47,7 +47,7 @@ fn every_capture_reads_fully_or_fails_with_a_typed_error() {
             Some(error) => panic!("{}: {error}", file.display()),
         }
     }
-    println!("{full} captures, {packets} packets; {unsupported} of other link types");
+    eprintln!("{full} captures, {packets} packets; {unsupported} of other link types");
     assert!(files.is_empty() || full > 200);
     assert!(files.is_empty() || counts.is_empty() || counts.len() >= full);
 }

@@ -167,15 +167,18 @@ fn lend<'m>(
 ) -> usize {
     let count = count.min(free.len());
     let records = chunk.records();
-    let mut bytes = 0;
+    let (mut bytes, mut cut) = (0, 0);
     let before = batch.len();
     batch.extend(free.take_many(count).zip(indices).filter_map(|(buffer, index)| {
         let record = records.get(index)?;
         bytes += u64::from(record.captured_len);
-        Some(fill(chunk, record, index, buffer))
+        let frame = fill(chunk, record, index, buffer);
+        cut += u64::from(frame.captured_len() < record.captured_len as usize);
+        Some(frame)
     }));
     counts.received += (batch.len() - before) as u64;
     counts.received_bytes += bytes;
+    counts.cut += cut;
     count
 }
 

@@ -87,7 +87,7 @@ impl Flows {
             (Some(port), _) => port,
             (None, Protocol::Tcp) if random & 3 == 0 => 80,
             (None, Protocol::Tcp) => 443,
-            (None, Protocol::Udp) => 5_001,
+            (None, Protocol::Udp) => 7,
         }
     }
 }

@@ -10,12 +10,12 @@ const MIN_FRAME_LEN: usize = 60;
 /// Receive window of all TCP segments.
 const WINDOW: u16 = 0xffff;
 
-/// What payloads are cut from.
+/// What payloads are cut from: letters, which no protocol analyser takes for a protocol.
 const PATTERN: [u8; MAX_SIZE as usize] = {
     let mut pattern = [0; MAX_SIZE as usize];
     let mut at = 0;
     while at < pattern.len() {
-        pattern[at] = at as u8;
+        pattern[at] = b'a' + (at % 26) as u8;
         at += 1;
     }
     pattern

@@ -63,7 +63,7 @@ pub enum Sizes {
 /// | `seed=N` | the same seed gives the same bytes | 1 |
 /// | `inside=PREFIX`, `outside=PREFIX` | addresses; may be given for IPv4 and for IPv6 | 10.0.0.0/8, 198.18.0.0/15, fd00::/64, 2001:db8::/64 |
 /// | `hosts=N`, `servers=N` | how many inside and outside addresses | flows / 16, flows (or as many as there are) |
-/// | `port=N` | port of all servers | 443 or 80 (TCP), 5001 (UDP) |
+/// | `port=N` | port of all servers | 443 or 80 (TCP), 7 (UDP, echo) |
 /// | `macs=N` | stations, half of them inside | 2 |
 ///
 /// A flow's first packet always comes from inside. Flows end by churn only.

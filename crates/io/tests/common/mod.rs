@@ -103,7 +103,7 @@ pub fn read_all(file: &[u8]) -> (Vec<Packet>, Option<CaptureError>) {
 pub fn real_captures() -> Vec<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let Ok(entries) = std::fs::read_dir(&folder) else {
-        println!("skipped: no real captures at ../shared/traces");
+        eprintln!("skipped: no real captures at ../shared/traces");
         return Vec::new();
     };
     let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
