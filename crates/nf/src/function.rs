@@ -211,7 +211,8 @@ impl Builder {
 
     /// Routing as the operator configured it.
     pub fn l3(&mut self) -> Result<L3, BuildError> {
-        L3::new(&self.l3, &self.ports).map_err(BuildError)
+        let seed = self.seed();
+        L3::new(&self.l3, &self.ports, seed).map_err(BuildError)
     }
 }
 

@@ -150,7 +150,7 @@ impl SettingType for Port {
     }
 }
 
-fn expected(what: &str, found: &Value) -> String {
+pub(crate) fn expected(what: &str, found: &Value) -> String {
     format!("expected {what}, found {} `{found}`", found.type_str())
 }
 

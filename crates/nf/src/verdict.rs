@@ -113,6 +113,10 @@ builtin! {
     NotForwardable = "not-forwardable",
     /// Of a protocol that this NF does not handle.
     UnsupportedProtocol = "unsupported-protocol",
+    /// The checksum of the IPv4 header is wrong.
+    Ipv4Checksum = "ipv4-checksum",
+    /// Larger than the link carries: sent on in fragments.
+    Fragmented = "fragmented",
 }
 
 impl From<Builtin> for DropReason {

@@ -1,42 +1,205 @@
-//! Routing for NFs that are routers too: interfaces, routes, neighbours.
+//! Routing for NFs that are routers too: interfaces, routes, neighbours. `docs/l3.md` is the
+//! operator's page.
+//!
+//! ```text
+//!            receive                                                forward
+//!  frame ──▶ MAC address ours? ──▶ destination ours? ──no──▶ (NF) ──▶ route ──▶ neighbour ──▶ TTL, MTU,
+//!              │ no: dropped         │ yes: ARP, ND, echo answered       │          │            MAC addresses
+//!              │                     │ else None, for the NF             │          │
+//!              ▼                     ▼                                   ▼          ▼
+//!         not-for-this-interface   answered                       ICMP errors    asked for, held
+//! ```
+//!
+//! Everything is built from the configuration; what changes later is the table of learned
+//! neighbours, of fixed size. Nothing allocates on the packet path. Each worker has all of it to
+//! itself, and learns for itself.
 
-use anabranch_packet::Packet;
+mod arrival;
+mod configuration;
+mod forward;
+mod fragment;
+mod held;
+mod limiter;
+mod neighbours;
+mod next_hop;
+mod notation;
+mod own;
+mod prefix;
+mod receive;
+mod report;
+mod resolve;
+mod special;
+#[cfg(test)]
+mod tests;
+mod trie;
 
-use crate::context::Context;
-use crate::verdict::{Builtin, Drop, Verdict};
-use crate::world::World;
+use std::fmt;
+use std::net::IpAddr;
+
+use anabranch_packet::Port;
+
+use self::arrival::Arrival;
+use self::configuration::{Configuration, Interface, Route};
+use self::limiter::Limiter;
+use self::neighbours::Neighbours;
+use self::next_hop::NextHop;
+use self::own::Own;
+use self::prefix::Prefix;
+use self::receive::Gate;
+use self::trie::Trie;
+
+/// Longest frame that is built: a packet of 65,535 bytes with Ethernet header and tags.
+const SCRATCH_LEN: usize = 65_535 + 64;
+/// As much of a packet as an error may quote, with the Ethernet header.
+const QUOTED_LEN: usize = 1_280 + 64;
 
 /// Interfaces, routes and neighbours of one NF.
-#[derive(Debug, Default)]
-pub struct L3 {}
+///
+/// Without interfaces in the configuration it is disabled: [`receive`](Self::receive) lets all
+/// packets pass, [`forward`](Self::forward) drops all, and next to no memory is used.
+pub struct L3 {
+    /// What admits frames, by port; empty where disabled.
+    gates: Vec<Gate>,
+    interfaces: Vec<Option<Interface>>,
+    own: Own,
+    ipv4: Trie,
+    ipv6: Trie,
+    neighbours: Neighbours,
+    arrival: Arrival,
+    limiter: Limiter,
+    /// Where packets of our own are built.
+    scratch: Box<[u8]>,
+    /// Where a packet is put together as it arrived, for an error to quote.
+    quoted: Box<[u8]>,
+}
 
 impl L3 {
-    /// Reads the tables `interfaces`, `routes` and `neighbours`; `ports` are the run's port names.
-    pub fn new(_configuration: &toml::Table, _ports: &[String]) -> Result<Self, String> {
-        Ok(Self {})
+    /// Reads the tables `interfaces`, `routes` and `neighbours` of `configuration`; `ports` are the
+    /// names of the run's ports, and `seed` makes the hash functions.
+    ///
+    /// # Errors
+    /// Every mistake, one a line: what is wrong, where, and what to write.
+    pub fn new(
+        configuration: &toml::Table,
+        ports: &[String],
+        seed: u64,
+    ) -> Result<Self, String> {
+        let configuration = Configuration::read(configuration, ports)?;
+        if configuration.interfaces.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut interfaces: Vec<Option<Interface>> = vec![None; ports.len()];
+        for interface in &configuration.interfaces {
+            interfaces[usize::from(interface.port.index())] = Some(interface.clone());
+        }
+        let pinned = configuration.neighbours.len() + configuration.routes.len();
+        let neighbours = Neighbours::new(u32::try_from(pinned).unwrap_or(u32::MAX), seed);
+        let addresses = configuration.interfaces.iter().flat_map(|at| &at.addresses);
+        let mut l3 = Self {
+            gates: interfaces.iter().map(|interface| Gate::new(interface.as_ref())).collect(),
+            interfaces,
+            own: Own::new(addresses.map(|own| own.address)),
+            neighbours,
+            scratch: vec![0; SCRATCH_LEN].into(),
+            quoted: vec![0; QUOTED_LEN].into(),
+            ..Self::default()
+        };
+        l3.fix_neighbours(&configuration)?;
+        l3.fill_tables(&configuration)?;
+        Ok(l3)
+    }
+
+    fn fix_neighbours(&mut self, configuration: &Configuration) -> Result<(), String> {
+        for neighbour in &configuration.neighbours {
+            let index = self.pin(neighbour.address, neighbour.port)?;
+            self.neighbours.fix(index, neighbour.mac);
+        }
+        Ok(())
+    }
+
+    fn pin(&mut self, address: IpAddr, port: Port) -> Result<u32, String> {
+        let interface = self.interfaces.get(usize::from(port.index())).and_then(Option::as_ref);
+        let index = interface.and_then(|interface| self.neighbours.pin(address, interface));
+        index.ok_or_else(|| format!("there is no room for the neighbour {address}"))
+    }
+
+    fn fill_tables(&mut self, configuration: &Configuration) -> Result<(), String> {
+        // Of two next hops for one prefix the later counts: ours before what is nobody's.
+        let mut table: Vec<_> =
+            special::not_forwardable().map(|prefix| (prefix, NextHop::Nowhere)).collect();
+        for &Route { to, via, port } in &configuration.routes {
+            let gateway = via.map(|via| self.pin(via, port).map(NextHop::Gateway));
+            table.push((to, gateway.transpose()?.unwrap_or(NextHop::OnLink(port))));
+        }
+        for interface in &configuration.interfaces {
+            table.extend(interface.addresses.iter().flat_map(|own| connected(interface, *own)));
+        }
+        let own = configuration.interfaces.iter().flat_map(|at| &at.addresses);
+        table.extend(own.map(|own| (Prefix::host(own.address), NextHop::Own)));
+        self.ipv4 = Trie::new(&rows(&table, |address| match address {
+            IpAddr::V4(address) => Some(address.octets()),
+            IpAddr::V6(_) => None,
+        }));
+        self.ipv6 = Trie::new(&rows(&table, |address| match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(address) => Some(address.octets()),
+        }));
+        Ok(())
     }
 
     /// Whether the operator configured interfaces.
     #[inline(always)]
     pub fn enabled(&self) -> bool {
-        false
+        !self.gates.is_empty()
     }
 
-    /// Answers what is addressed to the function itself.
-    pub fn receive<W: World>(
-        &mut self,
-        _: &mut Packet<'_, W::Mode>,
-        _: &mut Context<'_, W>,
-    ) -> Option<Verdict> {
-        None
+    #[inline(always)]
+    fn interface(&self, port: Port) -> Option<&Interface> {
+        self.interfaces.get(usize::from(port.index()))?.as_ref()
     }
+}
 
-    /// Routes the packet.
-    pub fn forward<W: World>(
-        &mut self,
-        _: &mut Packet<'_, W::Mode>,
-        _: &mut Context<'_, W>,
-    ) -> Verdict {
-        Drop(Builtin::NoRoute)
+/// The next hops that an interface's own address brings: those of its prefix, which is nowhere
+/// where link-local, and of its broadcast addresses (RFC 2644).
+fn connected(interface: &Interface, own: Prefix) -> impl Iterator<Item = (Prefix, NextHop)> {
+    let link_local = special::is_link_local(own.address);
+    let hop = if link_local { NextHop::Nowhere } else { NextHop::OnLink(interface.port) };
+    let broadcasts = own.broadcasts().into_iter().flatten();
+    let broadcasts = broadcasts.map(|address| (Prefix::host(address), NextHop::Nowhere));
+    std::iter::once((own.network(), hop)).chain(broadcasts)
+}
+
+/// The rows of a trie: those of `table` whose address `octets` takes.
+fn rows<const N: usize>(
+    table: &[(Prefix, NextHop)],
+    octets: fn(IpAddr) -> Option<[u8; N]>,
+) -> Vec<([u8; N], u8, u32)> {
+    let row = |(prefix, hop): &(Prefix, NextHop)| {
+        octets(prefix.address).map(|octets| (octets, prefix.length, hop.to_value()))
+    };
+    table.iter().filter_map(row).collect()
+}
+
+impl Default for L3 {
+    /// Disabled.
+    fn default() -> Self {
+        Self {
+            gates: Vec::new(),
+            interfaces: Vec::new(),
+            own: Own::default(),
+            ipv4: Trie::empty(),
+            ipv6: Trie::empty(),
+            neighbours: Neighbours::none(),
+            arrival: Arrival::new(),
+            limiter: Limiter::default(),
+            scratch: Box::default(),
+            quoted: Box::default(),
+        }
+    }
+}
+
+impl fmt::Debug for L3 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("L3").field("interfaces", &self.interfaces).finish_non_exhaustive()
     }
 }

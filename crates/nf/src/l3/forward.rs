@@ -1,0 +1,221 @@
+//! The way of a packet from its destination address to the next station.
+
+use std::net::IpAddr;
+
+use anabranch_packet::craft::IcmpError;
+use anabranch_packet::{Mode, Packet, Port};
+
+use crate::context::Context;
+use crate::l3::L3;
+use crate::l3::fragment::fragment;
+use crate::l3::neighbours::{Neighbour, Resolution};
+use crate::l3::next_hop::NextHop;
+use crate::l3::special;
+use crate::verdict::{Builtin, Drop, Verdict};
+use crate::world::World;
+
+impl L3 {
+    /// Routes the packet: finds the next hop of its destination address, decrements TTL or hop
+    /// limit, holds its length against the link's MTU, and writes the MAC addresses. Sends ICMP
+    /// errors, asks for neighbours and cuts packets in fragments where needed.
+    #[inline]
+    pub fn forward<W: World>(
+        &mut self,
+        packet: &mut Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+    ) -> Verdict {
+        if let Some(ipv4) = packet.ipv4() {
+            let (src, dst) = (ipv4.src(), ipv4.dst());
+            let hop = match special::is_source4_refused(src) {
+                false => NextHop::from_value(self.ipv4.look_up(dst.octets())),
+                true => NextHop::Nowhere,
+            };
+            match hop {
+                NextHop::Gateway(index) => self.pass(packet, cx, index),
+                NextHop::OnLink(port) => match self.neighbours.find4(dst, port) {
+                    Some(index) => self.pass(packet, cx, index),
+                    None => self.meet(packet, cx, dst.into(), port),
+                },
+                hop => self.stop(packet, cx, hop),
+            }
+        } else if let Some(ipv6) = packet.ipv6() {
+            let (src, dst) = (ipv6.src(), ipv6.dst());
+            let hop = match special::is_source6_refused(src) {
+                false => NextHop::from_value(self.ipv6.look_up(dst.octets())),
+                true => NextHop::Nowhere,
+            };
+            match hop {
+                NextHop::Gateway(index) => self.pass(packet, cx, index),
+                NextHop::OnLink(port) => match self.neighbours.find6(dst, port) {
+                    Some(index) => self.pass(packet, cx, index),
+                    None => self.meet(packet, cx, dst.into(), port),
+                },
+                hop => self.stop(packet, cx, hop),
+            }
+        } else {
+            Drop(Builtin::UnsupportedProtocol)
+        }
+    }
+
+    /// Sends the packet to neighbour `index`, if it is known, and nothing about the packet is
+    /// unusual.
+    #[inline(always)]
+    fn pass<W: World>(
+        &mut self,
+        packet: &mut Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+        index: u32,
+    ) -> Verdict {
+        let (hops, len) = measure(packet);
+        match self.neighbours.get(index) {
+            Some(neighbour)
+                if hops > 1 && len <= neighbour.mtu && cx.now() < neighbour.fresh_until =>
+            {
+                depart(packet, hops, neighbour)
+            }
+            _ => self.pass_slowly(packet, cx, index),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pass_slowly<W: World>(
+        &mut self,
+        packet: &mut Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+        index: u32,
+    ) -> Verdict {
+        let Some(mtu) = self.neighbours.get(index).map(|neighbour| neighbour.mtu) else {
+            return Drop(Builtin::NeighbourUnresolved);
+        };
+        let (hops, len) = measure(packet);
+        if hops <= 1 {
+            self.report(packet, IcmpError::TimeExceeded, cx);
+            return Drop(Builtin::TtlExpired);
+        }
+        let too_big = len > mtu;
+        if too_big && packet.ipv4().is_none_or(|ipv4| ipv4.dont_fragment()) {
+            self.report(packet, IcmpError::TooBig { mtu }, cx);
+            return Drop(Builtin::PacketTooBig);
+        }
+        let state = self.resolve(index, cx);
+        let Some(neighbour) = self.neighbours.get(index).copied() else {
+            return Drop(Builtin::NeighbourUnresolved);
+        };
+        match state {
+            Resolution::Usable if too_big => self.cut(packet, cx, hops, &neighbour),
+            Resolution::Usable => depart(packet, hops, &neighbour),
+            Resolution::Waiting => {
+                // It leaves when the answer comes, so it is ready but for that.
+                depart(packet, hops, &neighbour);
+                let whole = packet.bytes().len() == packet.len() as usize;
+                if whole && !too_big {
+                    self.neighbours.hold(index, packet.bytes(), cx.now());
+                }
+                Drop(Builtin::NeighbourUnresolved)
+            }
+            Resolution::Failed => {
+                self.report(packet, IcmpError::HostUnreachable, cx);
+                Drop(Builtin::NeighbourUnresolved)
+            }
+        }
+    }
+
+    /// Whether neighbour `index` can be sent to; asks for it where that is due.
+    fn resolve<W: World>(&mut self, index: u32, cx: &mut Context<'_, W>) -> Resolution {
+        let now = cx.now();
+        if self.neighbours.get(index).is_some_and(|neighbour| now < neighbour.fresh_until) {
+            return Resolution::Usable;
+        }
+        let Some(consulted) = self.neighbours.consult(index, now) else {
+            return Resolution::Failed;
+        };
+        if consulted.ask {
+            self.ask(index, cx);
+        }
+        consulted.state
+    }
+
+    /// A destination on the link of `port` that is not yet among the neighbours.
+    #[cold]
+    #[inline(never)]
+    fn meet<W: World>(
+        &mut self,
+        packet: &mut Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+        address: IpAddr,
+        port: Port,
+    ) -> Verdict {
+        let interface = self.interfaces.get(usize::from(port.index())).and_then(Option::as_ref);
+        match interface.and_then(|interface| self.neighbours.create(address, interface)) {
+            Some(index) => self.pass_slowly(packet, cx, index),
+            None => Drop(Builtin::NeighbourUnresolved),
+        }
+    }
+
+    /// The packet goes no further.
+    #[cold]
+    #[inline(never)]
+    fn stop<W: World>(
+        &mut self,
+        packet: &Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+        hop: NextHop,
+    ) -> Verdict {
+        match hop {
+            NextHop::Own => {
+                if packet.udp().is_some() {
+                    self.report(packet, IcmpError::PortUnreachable, cx);
+                }
+                Drop(Builtin::Answered)
+            }
+            NextHop::Nowhere => Drop(Builtin::NotForwardable),
+            _ => {
+                self.report(packet, IcmpError::NetworkUnreachable, cx);
+                Drop(Builtin::NoRoute)
+            }
+        }
+    }
+
+    /// Sends the packet on in fragments.
+    fn cut<W: World>(
+        &mut self,
+        packet: &mut Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+        hops: u8,
+        neighbour: &Neighbour,
+    ) -> Verdict {
+        depart(packet, hops, neighbour);
+        let l3 = packet.layout().l3_offset();
+        let emit = |frame: &[u8]| cx.emit(neighbour.port, frame);
+        let mtu = neighbour.mtu as usize;
+        match fragment(packet.bytes(), l3, mtu, &mut self.scratch, emit) {
+            Some(()) => Drop(Builtin::Fragmented),
+            None => Drop(Builtin::PacketTooBig),
+        }
+    }
+}
+
+/// TTL or hop limit, and bytes of the IP packet.
+#[inline(always)]
+fn measure<M: Mode>(packet: &Packet<'_, M>) -> (u8, u32) {
+    match (packet.ipv4(), packet.ipv6()) {
+        (Some(ipv4), _) => (ipv4.ttl(), ipv4.total_len().into()),
+        (_, Some(ipv6)) => (ipv6.hop_limit(), 40 + u32::from(ipv6.payload_len())),
+        _ => (0, 0),
+    }
+}
+
+/// Counts the hop and addresses the frame.
+#[inline(always)]
+fn depart<M: Mode>(packet: &mut Packet<'_, M>, hops: u8, neighbour: &Neighbour) -> Verdict {
+    if let Some(mut ipv4) = packet.ipv4_mut() {
+        ipv4.set_ttl(hops.wrapping_sub(1));
+    } else if let Some(mut ipv6) = packet.ipv6_mut() {
+        ipv6.set_hop_limit(hops.wrapping_sub(1));
+    }
+    if !M::HOLLOW && let Some(start) = packet.bytes_mut().first_chunk_mut() {
+        *start = neighbour.header;
+    }
+    Verdict::Forward(neighbour.port)
+}

@@ -1,0 +1,302 @@
+//! Neighbours: what is known of the stations on our links, and asking for what is not.
+//!
+//! ```text
+//!            a packet needs it: asked            answered            30 s later, a packet needs it:
+//!  (absent) ───────────────────▶ unresolved ───────────────▶ fresh ───────────────┐ asked at its address
+//!                                 │      ▲                     ▲                   ▼
+//!          3 questions unanswered │      │ 3 unanswered        │ answered        stale (still used)
+//!                                 ▼      └─────────────────────┴───────────────────┘
+//!                              failed (asked on, once a second, while packets come)
+//! ```
+//!
+//! Nothing here has a timer: a state changes when a packet meets it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use anabranch_packet::{MacAddr, Port};
+
+use crate::l3::configuration::Interface;
+use crate::l3::held::Held;
+use crate::state::Map;
+
+/// Neighbours learned from the links, besides those in the configuration.
+pub(super) const LEARNED: u32 = 4_096;
+/// Between two questions for one address: RETRANS_TIMER (RFC 4861, 10); RFC 1122, 2.3.2.1 has the
+/// same for ARP.
+const RETRANSMIT_NS: u64 = 1_000_000_000;
+/// Questions until a neighbour counts as gone: MAX_MULTICAST_SOLICIT (RFC 4861, 10).
+const QUESTIONS: u8 = 3;
+/// An answer is believed for REACHABLE_TIME (RFC 4861, 10).
+const REACHABLE_NS: u64 = 30_000_000_000;
+/// Entries looked at for one to replace.
+const CANDIDATES: u32 = 16;
+
+/// One neighbour, in a cache line of its own.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(super) struct Neighbour {
+    /// Until when `header` may be used without a second thought; 0: there is none.
+    pub fresh_until: u64,
+    /// The first 12 bytes of a frame to it: its address and ours.
+    pub header: [u8; 12],
+    /// Largest IP packet on the way to it, in bytes.
+    pub mtu: u32,
+    pub port: Port,
+    /// Whether `header` is complete.
+    pub is_resolved: bool,
+    /// Asked since it last answered.
+    questions: u8,
+    asked_at: u64,
+    pub address: IpAddr,
+}
+
+const STATIC: u64 = u64::MAX;
+
+impl Neighbour {
+    fn new(address: IpAddr, interface: &Interface) -> Self {
+        let mut header = [0; 12];
+        header[6..].copy_from_slice(&interface.mac.octets());
+        Self {
+            fresh_until: 0,
+            header,
+            mtu: interface.mtu,
+            port: interface.port,
+            is_resolved: false,
+            questions: 0,
+            asked_at: 0,
+            address,
+        }
+    }
+
+    /// Its Ethernet address, all zero until it is resolved.
+    pub fn mac(&self) -> MacAddr {
+        let [a, b, c, d, e, f, ..] = self.header;
+        MacAddr::new(a, b, c, d, e, f)
+    }
+
+    fn set_mac(&mut self, mac: MacAddr) {
+        self.header[..6].copy_from_slice(&mac.octets());
+        self.is_resolved = true;
+    }
+
+    pub fn is_static(&self) -> bool {
+        self.fresh_until == STATIC
+    }
+
+    /// What to do with a packet for it at `now`, when it is not fresh.
+    fn consult(&mut self, now: u64) -> Consulted {
+        let asked = self.questions > 0 && now.saturating_sub(self.asked_at) < RETRANSMIT_NS;
+        if self.is_resolved && !asked && self.questions >= QUESTIONS {
+            self.is_resolved = false;
+            self.fresh_until = 0;
+            self.questions = 0;
+        }
+        if !asked {
+            self.questions = self.questions.saturating_add(1);
+            self.asked_at = now;
+        }
+        if self.is_resolved {
+            // Fresh for a second, so that the packets until the next question need no thought.
+            self.fresh_until = self.asked_at.saturating_add(RETRANSMIT_NS);
+        }
+        let state = match (self.is_resolved, self.questions) {
+            (true, _) => Resolution::Usable,
+            (false, ..=QUESTIONS) => Resolution::Waiting,
+            (false, _) => Resolution::Failed,
+        };
+        Consulted { state, ask: !asked }
+    }
+}
+
+/// Whether a neighbour can be sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resolution {
+    /// Its address is known.
+    Usable,
+    /// It has been asked for.
+    Waiting,
+    /// It has been asked for and does not answer.
+    Failed,
+}
+
+/// What is to be done before a packet can be sent to a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Consulted {
+    pub state: Resolution,
+    /// It is to be asked for, now.
+    pub ask: bool,
+}
+
+/// How much an answer is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// The neighbour hears us: it answered.
+    Answer,
+    /// It spoke, whether it hears us or not.
+    Hearsay,
+}
+
+/// The neighbours of all interfaces.
+pub(super) struct Neighbours {
+    entries: Vec<Neighbour>,
+    ipv4: Map<(Ipv4Addr, Port), u32>,
+    ipv6: Map<(Ipv6Addr, Port), u32>,
+    /// The first so many are in the configuration and stay.
+    pinned: u32,
+    limit: u32,
+    /// Where the search for an entry to replace goes on.
+    cursor: u32,
+    held: Held,
+}
+
+impl Neighbours {
+    /// A table with room for `pinned` neighbours that stay, and for learned ones.
+    pub fn new(pinned: u32, seed: u64) -> Self {
+        let limit = pinned.saturating_add(LEARNED);
+        Self {
+            entries: Vec::with_capacity(limit as usize),
+            ipv4: Map::new(limit, seed),
+            ipv6: Map::new(limit, seed ^ 1),
+            pinned: 0,
+            limit,
+            cursor: 0,
+            held: Held::new(),
+        }
+    }
+
+    /// The table that has no room.
+    pub fn none() -> Self {
+        Self {
+            entries: Vec::new(),
+            ipv4: Map::new(1, 0),
+            ipv6: Map::new(1, 0),
+            pinned: 0,
+            limit: 0,
+            cursor: 0,
+            held: Held::none(),
+        }
+    }
+
+    /// Makes (or finds) a neighbour that stays. Only before packets come.
+    pub fn pin(&mut self, address: IpAddr, interface: &Interface) -> Option<u32> {
+        let index = self.find(address, interface.port).or_else(|| self.create(address, interface))?;
+        self.pinned = self.pinned.max(index + 1);
+        Some(index)
+    }
+
+    /// Gives a neighbour its Ethernet address for good.
+    pub fn fix(&mut self, index: u32, mac: MacAddr) {
+        if let Some(entry) = self.entries.get_mut(index as usize) {
+            entry.set_mac(mac);
+            entry.fresh_until = STATIC;
+        }
+    }
+
+    #[inline(always)]
+    pub fn get(&self, index: u32) -> Option<&Neighbour> {
+        self.entries.get(index as usize)
+    }
+
+    #[inline(always)]
+    pub fn find4(&self, address: Ipv4Addr, port: Port) -> Option<u32> {
+        self.ipv4.get(&(address, port))
+    }
+
+    #[inline(always)]
+    pub fn find6(&self, address: Ipv6Addr, port: Port) -> Option<u32> {
+        self.ipv6.get(&(address, port))
+    }
+
+    pub fn find(&self, address: IpAddr, port: Port) -> Option<u32> {
+        match address {
+            IpAddr::V4(address) => self.find4(address, port),
+            IpAddr::V6(address) => self.find6(address, port),
+        }
+    }
+
+    /// A new entry for a neighbour that has none; in place of another where the table is full.
+    pub fn create(&mut self, address: IpAddr, interface: &Interface) -> Option<u32> {
+        let index = match self.entries.len() as u32 {
+            len if len < self.limit => len,
+            _ => self.evict()?,
+        };
+        let stored = match address {
+            IpAddr::V4(address) => self.ipv4.insert((address, interface.port), index),
+            IpAddr::V6(address) => self.ipv6.insert((address, interface.port), index),
+        };
+        if !stored {
+            return None;
+        }
+        let entry = Neighbour::new(address, interface);
+        match self.entries.get_mut(index as usize) {
+            Some(old) => *old = entry,
+            None => self.entries.push(entry),
+        }
+        Some(index)
+    }
+
+    /// Removes the least recently confirmed of some learned entries: unresolved ones before all.
+    fn evict(&mut self) -> Option<u32> {
+        let learned = self.limit.checked_sub(self.pinned).filter(|&learned| learned > 0)?;
+        let from = self.cursor;
+        self.cursor = (from + CANDIDATES) % learned;
+        let candidates = (0..CANDIDATES).map(|step| self.pinned + (from + step) % learned);
+        let age = |index: &u32| self.get(*index).map_or(0, |entry| entry.fresh_until);
+        let index = candidates.min_by_key(age)?;
+        let old = self.get(index)?;
+        let (address, port) = (old.address, old.port);
+        match address {
+            IpAddr::V4(address) => self.ipv4.remove(&(address, port)),
+            IpAddr::V6(address) => self.ipv6.remove(&(address, port)),
+        };
+        self.held.forget(index);
+        Some(index)
+    }
+
+    /// What to do with a packet for neighbour `index` that is not fresh at `now`.
+    pub fn consult(&mut self, index: u32, now: u64) -> Option<Consulted> {
+        let consulted = self.entries.get_mut(index as usize)?.consult(now);
+        if consulted.state == Resolution::Failed {
+            self.held.forget(index);
+        }
+        Some(consulted)
+    }
+
+    /// Keeps `frame` until neighbour `index` is resolved, in place of what was kept for it.
+    pub fn hold(&mut self, index: u32, frame: &[u8], now: u64) {
+        self.held.put(index, frame, now);
+    }
+
+    /// Neighbour `index` is at `mac`. Returns what was held for it, addressed, and where to send it.
+    pub fn learn(
+        &mut self,
+        index: u32,
+        mac: MacAddr,
+        evidence: Evidence,
+        now: u64,
+    ) -> Option<(Port, &[u8])> {
+        let entry = self.entries.get_mut(index as usize).filter(|entry| !entry.is_static())?;
+        let changed = !entry.is_resolved || entry.mac() != mac;
+        entry.set_mac(mac);
+        match evidence {
+            Evidence::Answer => entry.fresh_until = now.saturating_add(REACHABLE_NS),
+            Evidence::Hearsay if changed => entry.fresh_until = 1,
+            Evidence::Hearsay => {}
+        }
+        if evidence == Evidence::Answer || changed {
+            entry.questions = 0;
+        }
+        let frame = self.held.take(index, now)?;
+        *frame.first_chunk_mut()? = entry.header;
+        Some((entry.port, frame))
+    }
+
+    /// Neighbour `index` may have moved: it is used, and asked for with the next packet.
+    pub fn doubt(&mut self, index: u32) {
+        if let Some(entry) = self.entries.get_mut(index as usize).filter(|entry| !entry.is_static())
+        {
+            entry.fresh_until = entry.fresh_until.min(1);
+            entry.questions = 0;
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What is done with a packet before the network function sees it.
+
+use anabranch_packet::craft;
+use anabranch_packet::{Mode, Packet};
+
+use crate::context::Context;
+use crate::l3::L3;
+use crate::l3::configuration::Interface;
+use crate::verdict::{Builtin, Drop, Verdict};
+use crate::world::World;
+
+/// ICMPv6 types of neighbour discovery: router solicitation to redirect (RFC 4861).
+const DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
+const ETHERNET_LEN: usize = 14;
+
+/// Which frames a port admits without a closer look: those whose first eight bytes, under a mask,
+/// are as expected.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gate {
+    mask: u64,
+    expected: u64,
+    /// Frames without a VLAN tag only, and header checksums are verified.
+    is_strict: bool,
+}
+
+impl Gate {
+    /// The gate of an interface; without one it admits nothing.
+    pub fn new(interface: Option<&Interface>) -> Self {
+        match interface {
+            None => Self { mask: 0, expected: 1, is_strict: true },
+            // Only the group bit, the first on the wire, is looked at.
+            Some(interface) if interface.promiscuous => {
+                Self { mask: 1, expected: 0, is_strict: false }
+            }
+            Some(interface) => {
+                let [a, b, c, d, e, f] = interface.mac.octets();
+                let expected = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+                Self { mask: (1 << 48) - 1, expected, is_strict: true }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn admits<M: Mode>(self, packet: &Packet<'_, M>) -> bool {
+        let start = packet.bytes().first_chunk().map_or(0, |start| u64::from_le_bytes(*start));
+        let tagged = packet.layout().l3_offset() != ETHERNET_LEN;
+        start & self.mask == self.expected && !(tagged && self.is_strict)
+    }
+}
+
+impl L3 {
+    /// Answers what is addressed to the function itself: ARP, neighbour discovery, echo; drops what
+    /// is not addressed to this station. `None`: the packet is the network function's, to be
+    /// forwarded or, where TCP, UDP or an ICMP error is addressed to one of our own addresses, to
+    /// be translated first.
+    #[inline]
+    pub fn receive<W: World>(
+        &mut self,
+        packet: &mut Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+    ) -> Option<Verdict> {
+        let Some(&gate) = self.gates.get(usize::from(packet.port().index())) else {
+            return self.receive_elsewhere();
+        };
+        if !gate.admits(packet) {
+            return self.receive_unusual(packet, cx);
+        }
+        self.arrival.note(packet);
+        if let Some(ipv4) = packet.ipv4() {
+            if !self.own.has4(ipv4.dst()) && (!gate.is_strict || is_intact(packet)) {
+                return None;
+            }
+        } else if let Some(ipv6) = packet.ipv6()
+            && !self.own.has6(ipv6.dst())
+        {
+            return None;
+        }
+        self.take_in(packet, cx, gate.is_strict)
+    }
+
+    /// A port beyond those of the run, or a disabled L3.
+    #[cold]
+    fn receive_elsewhere(&self) -> Option<Verdict> {
+        self.enabled().then(|| Drop(Builtin::NotForThisInterface))
+    }
+
+    /// Frames to many, to others, and with VLAN tags.
+    #[cold]
+    fn receive_unusual<W: World>(
+        &mut self,
+        packet: &mut Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+    ) -> Option<Verdict> {
+        let refused = Some(Drop(Builtin::NotForThisInterface));
+        let Some(interface) = self.interface(packet.port()) else { return refused };
+        let promiscuous = interface.promiscuous;
+        if packet.layout().l3_offset() != ETHERNET_LEN && !promiscuous {
+            return refused;
+        }
+        let dst = packet.ethernet().dst();
+        if dst.is_multicast() {
+            return Some(self.receive_group(packet, cx));
+        }
+        // A recirculated packet: it arrived by another interface of ours, noted when it did.
+        let recirculated = self.interfaces.iter().flatten().any(|other| other.mac == dst);
+        if recirculated { self.take_in(packet, cx, !promiscuous) } else { refused }
+    }
+
+    fn receive_group<W: World>(
+        &mut self,
+        packet: &Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+    ) -> Verdict {
+        if packet.arp().is_some() {
+            return self.resolve_arp(packet, cx);
+        }
+        if packet.icmpv6().is_some_and(|icmp| DISCOVERY.contains(&icmp.kind())) {
+            return self.resolve_discovery(packet, cx);
+        }
+        let is_ip = packet.ipv4().is_some() || packet.ipv6().is_some();
+        // Nothing received by a link-layer broadcast is forwarded (RFC 1812, 5.3.4).
+        Drop(if is_ip { Builtin::NotForwardable } else { Builtin::UnsupportedProtocol })
+    }
+
+    /// Packets to this station that may be for us.
+    #[cold]
+    fn take_in<W: World>(
+        &mut self,
+        packet: &Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+        strict: bool,
+    ) -> Option<Verdict> {
+        if packet.arp().is_some() {
+            return Some(self.resolve_arp(packet, cx));
+        }
+        let own = match (packet.ipv4(), packet.ipv6()) {
+            (Some(ipv4), _) => self.own.has4(ipv4.dst()),
+            (_, Some(ipv6)) => self.own.has6(ipv6.dst()),
+            _ => return Some(Drop(Builtin::UnsupportedProtocol)),
+        };
+        if strict && !is_intact(packet) {
+            return Some(Drop(Builtin::Ipv4Checksum));
+        }
+        if !own {
+            return None;
+        }
+        if packet.icmpv6().is_some_and(|icmp| DISCOVERY.contains(&icmp.kind())) {
+            return Some(self.resolve_discovery(packet, cx));
+        }
+        let asks4 = packet.icmpv4().is_some_and(|icmp| icmp.kind() == 8);
+        let asks6 = packet.icmpv6().is_some_and(|icmp| icmp.kind() == 128);
+        ((asks4 || asks6) && !packet.is_fragment()).then(|| self.answer_echo(packet, cx))
+    }
+
+    fn answer_echo<W: World>(
+        &mut self,
+        packet: &Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+    ) -> Verdict {
+        if let Some(len) = craft::echo_reply(&mut self.scratch, packet) {
+            self.emit_back(packet, len, cx);
+        }
+        Drop(Builtin::Answered)
+    }
+
+    /// Emits the first `len` bytes of the scratch, an answer to `packet`, from our own station.
+    pub(super) fn emit_back<W: World>(
+        &mut self,
+        packet: &Packet<'_, W::Mode>,
+        len: usize,
+        cx: &mut Context<'_, W>,
+    ) {
+        let mac = self.interface(packet.port()).map(|interface| interface.mac);
+        if let (Some(mac), Some(frame)) = (mac, self.scratch.get_mut(..len)) {
+            frame[6..12].copy_from_slice(&mac.octets());
+            cx.emit(packet.port(), frame);
+        }
+    }
+}
+
+/// Whether the checksum of the IPv4 header, if there is one, is right (RFC 1812, 5.2.2).
+#[inline(always)]
+fn is_intact<M: Mode>(packet: &Packet<'_, M>) -> bool {
+    let start = packet.layout().l3_offset();
+    let header = packet.bytes().get(start..).and_then(|bytes| bytes.first_chunk::<20>());
+    match header {
+        Some(header) if header[0] == 0x45 => sum_is_valid(header),
+        _ => is_long_intact(packet),
+    }
+}
+
+/// The ones' complement sum, in words of 32 bits in memory order (RFC 1071, 2).
+#[inline(always)]
+fn sum_is_valid(header: &[u8; 20]) -> bool {
+    let (words, _) = header.as_chunks::<4>();
+    let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    sum == 0xffff
+}
+
+#[cold]
+fn is_long_intact<M: Mode>(packet: &Packet<'_, M>) -> bool {
+    let Some(ipv4) = packet.ipv4() else { return true };
+    let start = packet.layout().l3_offset();
+    let header = packet.bytes().get(start..start + usize::from(ipv4.header_len()));
+    header.is_some_and(|header| anabranch_packet::checksum::Sum::new().bytes(header).is_valid())
+}

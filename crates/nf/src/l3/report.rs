@@ -1,0 +1,54 @@
+//! ICMP errors about packets that are not forwarded.
+
+use std::net::IpAddr;
+
+use anabranch_packet::craft::{self, IcmpError};
+use anabranch_packet::{Frame, Meta, Packet, Real, parse};
+
+use crate::context::Context;
+use crate::l3::L3;
+use crate::world::World;
+
+impl L3 {
+    /// Tells the sender of `packet`, as it arrived, of `error`: back through the port by which it
+    /// came, to the station that sent it, and not more often than the limit allows. Nothing where
+    /// the standards forbid an error, nor where the sender is ourselves.
+    #[cold]
+    pub(super) fn report<W: World>(
+        &mut self,
+        packet: &Packet<'_, W::Mode>,
+        error: IcmpError,
+        cx: &mut Context<'_, W>,
+    ) {
+        if !self.limiter.allows(cx.now()) {
+            return;
+        }
+        let (port, len) = self.arrival.restore(packet, &mut self.quoted);
+        let Some(quoted) = self.quoted.get_mut(..len) else { return };
+        let layout = parse(quoted, packet.len());
+        let meta = Meta { wire_len: packet.len(), port, ..Meta::default() };
+        let mut frame = Frame::new(quoted, 0, len, 0, meta);
+        let original = Packet::<Real>::new(&mut frame, layout);
+        let interface = self.interfaces.get(usize::from(port.index())).and_then(Option::as_ref);
+        let (Some((src, dst)), Some(interface)) = (addresses(&original), interface) else { return };
+        if self.own.has(src) {
+            return;
+        }
+        // From the very address that was written to, where it is ours (RFC 4443, 2.2 (a)).
+        let own = self.own.has(dst).then_some(dst);
+        let Some(sender) = own.or_else(|| interface.address_towards(src)) else { return };
+        let written = craft::icmp_error(&mut self.scratch, &original, sender, error);
+        let Some(frame) = written.and_then(|len| self.scratch.get_mut(..len)) else { return };
+        frame[6..12].copy_from_slice(&interface.mac.octets());
+        self.limiter.spend(cx.now());
+        cx.emit(port, frame);
+    }
+}
+
+fn addresses(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr)> {
+    match (packet.ipv4(), packet.ipv6()) {
+        (Some(ipv4), _) => Some((ipv4.src().into(), ipv4.dst().into())),
+        (_, Some(ipv6)) => Some((ipv6.src().into(), ipv6.dst().into())),
+        _ => None,
+    }
+}

@@ -1,0 +1,171 @@
+//! ARP (RFC 826) and neighbour discovery (RFC 4861): questions answered, answers learned, and
+//! questions of our own.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use anabranch_packet::craft::{self, NeighbourMessage};
+use anabranch_packet::{MacAddr, Packet, Port};
+
+use crate::context::Context;
+use crate::l3::L3;
+use crate::l3::neighbours::Evidence;
+use crate::verdict::{Builtin, Drop, Verdict};
+use crate::world::World;
+
+const ARP_REQUEST: u16 = 1;
+/// Flags of an advertisement (RFC 4861, 4.4), in the first 16 bits of its body.
+const SOLICITED: u16 = 1 << 14;
+const OVERRIDE: u16 = 1 << 13;
+
+impl L3 {
+    /// RFC 826, "Packet Reception": a known sender is updated; if we are asked, an unknown one is
+    /// added, and the question answered.
+    pub(super) fn resolve_arp<W: World>(
+        &mut self,
+        packet: &Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+    ) -> Verdict {
+        let port = packet.port();
+        let (Some(arp), Some(interface)) = (packet.arp(), self.interface(port)) else {
+            return Drop(Builtin::NotForThisInterface);
+        };
+        let asked = arp.operation() == ARP_REQUEST && interface.answers(arp.target_ip().into());
+        let mac = interface.mac;
+        let sender = (arp.sender_ip().into(), arp.sender_mac());
+        let learned = self.learn(port, sender, asked, Evidence::Answer, cx);
+        if asked && let Some(len) = craft::arp_reply(&mut self.scratch, packet, mac) {
+            self.emit_back(packet, len, cx);
+        }
+        Drop(if asked || learned { Builtin::Answered } else { Builtin::NotForThisInterface })
+    }
+
+    /// Learns that `address` on `port` is at `mac`: always where it is known already, else only if
+    /// `add`. False where it is not to be believed: our own address, or not on the link.
+    fn learn<W: World>(
+        &mut self,
+        port: Port,
+        (address, mac): (IpAddr, MacAddr),
+        add: bool,
+        evidence: Evidence,
+        cx: &mut Context<'_, W>,
+    ) -> bool {
+        let station = !mac.is_multicast() && mac != MacAddr::ZERO;
+        if !station || self.own.has(address) {
+            return false;
+        }
+        let Some(index) = self.neighbours.find(address, port).or_else(|| {
+            let interface = self.interfaces.get(usize::from(port.index()))?.as_ref()?;
+            let wanted = add && interface.is_on_link(address);
+            wanted.then(|| self.neighbours.create(address, interface))?
+        }) else {
+            return false;
+        };
+        if let Some((port, frame)) = self.neighbours.learn(index, mac, evidence, cx.now()) {
+            cx.emit(port, frame);
+        }
+        true
+    }
+
+    /// Neighbour discovery; of routers' messages nothing is learned.
+    pub(super) fn resolve_discovery<W: World>(
+        &mut self,
+        packet: &Packet<'_, W::Mode>,
+        cx: &mut Context<'_, W>,
+    ) -> Verdict {
+        let (Some(message), Some(ipv6)) = (craft::neighbour_message(packet), packet.ipv6()) else {
+            return Drop(Builtin::NotForwardable);
+        };
+        let (src, dst) = (ipv6.src(), ipv6.dst());
+        if message.is_solicitation {
+            self.answer_solicitation(packet, message, (src, dst), cx)
+        } else {
+            self.take_advertisement(packet, message, dst, cx)
+        }
+    }
+
+    /// RFC 4861, 7.1.1 and 7.2.3.
+    fn answer_solicitation<W: World>(
+        &mut self,
+        packet: &Packet<'_, W::Mode>,
+        message: NeighbourMessage,
+        (src, dst): (Ipv6Addr, Ipv6Addr),
+        cx: &mut Context<'_, W>,
+    ) -> Verdict {
+        let port = packet.port();
+        let unnamed = src.is_unspecified();
+        if unnamed && (message.mac.is_some() || dst != solicited_node(message.target)) {
+            return Drop(Builtin::NotForwardable);
+        }
+        let Some(interface) = self.interface(port).filter(|at| at.answers(message.target.into()))
+        else {
+            return Drop(Builtin::NotForThisInterface);
+        };
+        let mac = interface.mac;
+        if let (false, Some(theirs)) = (unnamed, message.mac) {
+            self.learn(port, (src.into(), theirs), true, Evidence::Hearsay, cx);
+        }
+        let answer = craft::neighbour_advertisement(&mut self.scratch, packet, mac, true);
+        if let Some(len) = answer {
+            self.emit_back(packet, len, cx);
+        }
+        Drop(Builtin::Answered)
+    }
+
+    /// RFC 4861, 7.1.2 and 7.2.5.
+    fn take_advertisement<W: World>(
+        &mut self,
+        packet: &Packet<'_, W::Mode>,
+        message: NeighbourMessage,
+        dst: Ipv6Addr,
+        cx: &mut Context<'_, W>,
+    ) -> Verdict {
+        let flags = packet.icmpv6().map_or(0, |icmp| icmp.id());
+        let solicited = flags & SOLICITED != 0;
+        if solicited && dst.is_multicast() {
+            return Drop(Builtin::NotForwardable);
+        }
+        let port = packet.port();
+        let found = self.neighbours.find6(message.target, port);
+        let Some((index, known)) = found.and_then(|at| Some((at, *self.neighbours.get(at)?))) else {
+            return Drop(Builtin::NotForThisInterface);
+        };
+        let current = known.is_resolved.then(|| known.mac());
+        let Some(mac) = message.mac.or(current) else {
+            return Drop(Builtin::Answered);
+        };
+        let moved = current.is_some_and(|current| current != mac);
+        if moved && flags & OVERRIDE == 0 {
+            self.neighbours.doubt(index);
+            return Drop(Builtin::Answered);
+        }
+        let evidence = if solicited { Evidence::Answer } else { Evidence::Hearsay };
+        self.learn(port, (message.target.into(), mac), false, evidence, cx);
+        Drop(Builtin::Answered)
+    }
+
+    /// Asks for neighbour `index`: everybody on its link, or itself at its last address.
+    pub(super) fn ask<W: World>(&mut self, index: u32, cx: &mut Context<'_, W>) {
+        let Some(neighbour) = self.neighbours.get(index).copied() else { return };
+        let interface = self.interfaces.get(usize::from(neighbour.port.index()));
+        let Some(interface) = interface.and_then(Option::as_ref) else { return };
+        let (out, mac) = (&mut self.scratch, interface.mac);
+        let len = match (interface.address_towards(neighbour.address), neighbour.address) {
+            (Some(IpAddr::V4(from)), IpAddr::V4(whom)) => craft::arp_request(out, mac, from, whom),
+            (Some(IpAddr::V6(from)), IpAddr::V6(whom)) => {
+                craft::neighbour_solicitation(out, mac, from, whom)
+            }
+            _ => None,
+        };
+        let Some(frame) = len.and_then(|len| self.scratch.get_mut(..len)) else { return };
+        if neighbour.is_resolved {
+            frame[..6].copy_from_slice(&neighbour.mac().octets());
+        }
+        cx.emit(neighbour.port, frame);
+    }
+}
+
+/// The group that the host with `address` listens to (RFC 4291, 2.7.1).
+fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    const GROUP: u128 = 0xff02_0000_0000_0000_0000_0001_ff00_0000;
+    Ipv6Addr::from_bits(GROUP | (address.to_bits() & 0x00ff_ffff))
+}
