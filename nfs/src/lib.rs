@@ -15,6 +15,7 @@ pub mod bridge_static;
 pub mod firewall;
 #[cfg(test)]
 mod frames;
+pub mod nat;
 pub mod nop;
 pub mod policer;
 
@@ -28,6 +29,7 @@ macro_rules! functions {
             $crate::firewall::Function,
             $crate::bridge::Function,
             $crate::bridge_static::Function,
+            $crate::nat::Function,
         ]
     };
 }

@@ -1,0 +1,850 @@
+//! Network address and port translation for IPv4: inside hosts (`lan`) share a few public addresses
+//! towards the outside (`wan`).
+//!
+//! What it does, and where that is asked for:
+//!
+//! - **Endpoint-independent mapping**: one inside address and port keeps one public address and
+//!   port, whomever it talks to (RFC 4787 REQ-1, RFC 5382 REQ-1). Public addresses are *paired*: one
+//!   host keeps one as long as that has a port left (RFC 4787 REQ-2); a port is never given twice
+//!   (REQ-3), is the inside one where that is free, and has its parity for UDP (REQ-4).
+//! - **Filtering** as set: anybody may answer, or only addresses, or only addresses and ports, that
+//!   the inside endpoint has sent to (RFC 4787 REQ-8, RFC 5382 REQ-3). The first peer of a mapping
+//!   may answer as long as the mapping lasts, each further one as long as it is itself refreshed.
+//! - **Lifetimes**: UDP 5 minutes (RFC 4787 REQ-5), refreshed from inside and, as set, from outside
+//!   (REQ-6); ICMP queries 60 s (RFC 5508 REQ-2); TCP 2 hours 4 minutes while a connection is
+//!   established, 4 minutes while it closes (RFC 5382 REQ-5). A reset closes nothing at once: later
+//!   packets reopen (RFC 7857 §2.2). Connections that nobody has answered yet have a shorter
+//!   lifetime (RFC 7857 §2.1 allows it) and a limit of their own, so that a flood of SYNs cannot
+//!   fill the table; each inside host has a limit too (RFC 4787 §11).
+//! - **Hairpinning**: packets between inside hosts by way of public addresses, seen with their
+//!   public sources (RFC 4787 REQ-9, RFC 5382 REQ-8, RFC 5508 REQ-7), by `Recirculate`.
+//! - **ICMP**: echo by identifier (RFC 5508 REQ-1). Errors of both directions are translated with
+//!   the packet that they quote; they refresh and close nothing (RFC 5508 REQ-3 to REQ-6, RFC 4787
+//!   REQ-12, RFC 5382 REQ-9, REQ-10).
+//! - **Static mappings** (port forwarding): open to anybody, for ever.
+//! - Unsolicited packets are dropped in silence, SYNs included, for which RFC 5382 REQ-4 asks.
+//!
+//! A TCP mapping follows the connection of its first peer. As soon as a second connection shares
+//! the mapping, FIN and RST shorten its life no more, since they might end the other one.
+//!
+//! Without `interfaces` it is a wire between two networks: TTL and Ethernet addresses stay, and what
+//! is not IPv4 passes unchanged (IPv6 as set). With them it is a router, and routes IPv6 untranslated.
+//!
+//! What it does not do: reassemble or follow fragments (RFC 4787 REQ-14; those after the first have
+//! no port, and are dropped as `fragment`), application-level gateways (RFC 4787 REQ-10 wants them
+//! off), ports below `first_port` for inside ports below it, other protocols than TCP, UDP and ICMP,
+//! translation between IPv4 and IPv6. As a router it asks for a smaller MTU after translation.
+//!
+//! Memory: an inside endpoint takes 20 bytes of `inside` (12 in a full line), a mapping 32 bytes and
+//! its place in the queue 4: both directions about 56 bytes. The inbound direction needs no table:
+//! protocol, public address and port make the index of the mapping.
+
+use anabranch_nf::prelude::*;
+
+pub use nat::Function;
+
+/// Network address and port translation (RFC 4787, 5382, 5508, 7857): inside hosts share public
+/// IPv4 addresses; endpoint-independent mapping, filtering as set, hairpinning, ICMP errors.
+#[network_function(ports(lan, wan))]
+pub mod nat {
+    /// What the operator sets.
+    pub struct Settings {
+        /// Public addresses. One range without gaps is fastest: others cost a look-up per packet.
+        pub public: List<Ipv4Addr>,
+        /// First public port given to mappings, an even one.
+        #[setting(default = 1_024, min = 2, max = 65_534)]
+        pub first_port: u16,
+        /// Last public port given to mappings, an odd one.
+        #[setting(default = 65_535, min = 3)]
+        pub last_port: u16,
+        /// Who may send to a mapping: anybody, addresses or endpoints it has been used towards.
+        #[setting(default = Filtering::EndpointIndependent)]
+        pub filtering: Filtering,
+        /// Mappings at once.
+        #[setting(default = 65_536, min = 1, max = 67_108_864)]
+        pub sessions: u32,
+        /// Inside hosts at once.
+        #[setting(default = 65_536, min = 1, max = 16_777_216)]
+        pub hosts: u32,
+        /// Mappings that one inside host may have.
+        #[setting(default = 16_384, min = 1)]
+        pub sessions_per_host: u32,
+        /// Share of the mappings, in percent, that may be TCP connections without an answer yet.
+        #[setting(default = 25, min = 1, max = 100)]
+        pub half_open_percent: u32,
+        /// Seconds that a TCP connection may wait for its first answer.
+        #[setting(default = 30, min = 6)]
+        pub half_open_s: u64,
+        /// Seconds of silence after which a TCP connection ends that opens or closes.
+        #[setting(default = 240, min = 60)]
+        pub transitory_s: u64,
+        /// Seconds of silence after which an established TCP connection ends.
+        #[setting(default = 7_440, min = 7_440)]
+        pub established_s: u64,
+        /// Seconds of silence after which a UDP mapping ends.
+        #[setting(default = 300, min = 120)]
+        pub udp_s: u64,
+        /// Seconds of silence after which a mapping of ICMP queries ends.
+        #[setting(default = 60, min = 60)]
+        pub icmp_s: u64,
+        /// Whether packets from outside refresh UDP and ICMP mappings too.
+        #[setting(default = true)]
+        pub inbound_refresh: bool,
+        /// Endpoints beside the first that mappings may be answered by, where filtering is on.
+        #[setting(default = 65_536, min = 1, max = 67_108_864)]
+        pub peers: u32,
+        /// Inside endpoints that are reached from outside by a fixed public one.
+        #[setting(default = [])]
+        pub static_mappings: List<StaticMapping>,
+        /// What becomes of IPv6 packets.
+        #[setting(default = Ipv6::Pass)]
+        pub ipv6: Ipv6,
+    }
+
+    /// Who may send to a mapping (RFC 4787 §5).
+    pub enum Filtering {
+        EndpointIndependent,
+        AddressDependent,
+        AddressAndPortDependent,
+    }
+
+    pub enum Ipv6 {
+        Pass,
+        Drop,
+    }
+
+    pub enum Protocol {
+        Tcp,
+        Udp,
+    }
+
+    pub struct StaticMapping {
+        pub protocol: Protocol,
+        pub inside: Ipv4Addr,
+        #[setting(min = 1)]
+        pub inside_port: u16,
+        pub public: Ipv4Addr,
+        #[setting(min = 1)]
+        pub public_port: u16,
+    }
+
+    /// Why a packet is not forwarded.
+    pub enum Reason {
+        /// From outside, to a public endpoint that no inside endpoint has.
+        Unsolicited,
+        /// From outside, by a sender whom the filtering does not let through.
+        Filtered,
+        /// From outside, to an address that is not public.
+        NotPublic,
+        /// From inside, a reset without a mapping.
+        NoMapping,
+        /// An ICMP error about no known mapping.
+        UnrelatedError,
+        /// A fragment without a transport header.
+        Fragment,
+        /// Every public port is in use.
+        PortsExhausted,
+        /// The tables of mappings or of hosts are full.
+        TableFull,
+        /// The inside host has as many mappings as one may have.
+        HostLimit,
+        /// Too many TCP connections wait for their first answer.
+        HalfOpenLimit,
+        /// IPv6 is set to be dropped.
+        Ipv6Refused,
+    }
+
+    const TCP: u8 = 6;
+    const UDP: u8 = 17;
+    const ICMP: u8 = 1;
+    const FIN: u8 = 1;
+    const SYN: u8 = 2;
+    const RST: u8 = 4;
+    const FOREVER_NS: u64 = u64::MAX;
+
+    /// An address with its TCP or UDP port, or with an echo identifier: an inside or a public one.
+    pub struct Endpoint {
+        address: Ipv4Addr,
+        port: u16,
+        protocol: u8,
+    }
+
+    /// The other end of a flow.
+    pub struct Peer {
+        address: Ipv4Addr,
+        port: u16,
+    }
+
+    /// A further endpoint that may answer.
+    pub struct Permission {
+        inside: Endpoint,
+        peer: Peer,
+    }
+
+    /// How far a mapping is (RFC 5382, RFC 7857); all but TCP is `Open` from the start.
+    pub enum State {
+        Open,
+        /// Nobody has answered yet.
+        HalfOpen,
+        /// The outside has answered, the inside has not acknowledged.
+        Answered,
+        FinInside,
+        FinOutside,
+        /// Both ends have finished.
+        Closed,
+        /// Reset, if no other packet follows.
+        Reset,
+        Static,
+    }
+
+    /// 22 bytes: with its deadline half a cache line.
+    pub struct Mapping {
+        inside: Endpoint,
+        public: Ipv4Addr,
+        public_port: u16,
+        /// The first peer, whose connection is followed.
+        peer: Peer,
+        state: State,
+        /// A second connection has used the mapping.
+        shared: bool,
+    }
+
+    /// Where the indices of mappings lie: by protocol, public address, port.
+    pub struct Pool {
+        /// The first address as a number; `range` addresses follow one another from there.
+        first: u32,
+        range: u32,
+        addresses: u32,
+        first_port: u16,
+        /// Ports of an address.
+        ports: u32,
+    }
+
+    pub struct Nat {
+        settings: Settings,
+        pool: Cell<Pool>,
+        /// Numbers of the public addresses outside the range.
+        #[capacity(settings.public.len() + 1)]
+        numbers: Map<Ipv4Addr, u32>,
+        /// Indices of the mappings of inside endpoints.
+        #[capacity(settings.sessions)]
+        inside: Map<Endpoint, u32>,
+        /// The mappings: first those of the pool, then static ones outside its ports.
+        #[capacity(
+            u64::from(settings.public.len())
+                * (u64::from(settings.last_port) - u64::from(settings.first_port) + 1) * 3
+                + u64::from(settings.static_mappings.len())
+        )]
+        #[expired(mapping_expired)]
+        mappings: Allocator<Mapping>,
+        #[capacity(settings.static_mappings.len() + 1)]
+        forwarded: Map<Endpoint, u32>,
+        /// Mappings of each inside host.
+        #[capacity(settings.hosts)]
+        hosts: Map<Ipv4Addr, u32>,
+        half_open: Cell<u32>,
+        #[capacity(settings.peers)]
+        peers: Map<Permission, u32>,
+        #[capacity(settings.peers)]
+        #[expired(permission_expired)]
+        permissions: Allocator<Permission>,
+        l3: L3,
+    }
+
+    fn check(settings: &Settings) -> Result<(), &'static str> {
+        let public = settings.public.len();
+        if public == 0 || public > 1_024 {
+            return Err("`public` takes 1 to 1024 addresses");
+        }
+        if settings.first_port % 2 != 0 || settings.last_port % 2 != 1 {
+            return Err(
+                "`first_port` must be even and `last_port` odd, so that parity can be kept",
+            );
+        }
+        if settings.first_port > settings.last_port {
+            return Err("`first_port` must not be greater than `last_port`");
+        }
+        if settings.static_mappings.len() > 1_024 {
+            return Err("`static_mappings` takes at most 1024");
+        }
+        for number in 0..public {
+            for other in 0..number {
+                if settings.public.get(number) == settings.public.get(other) {
+                    return Err("an address stands twice in `public`");
+                }
+            }
+        }
+        check_static(settings)
+    }
+
+    fn check_static(settings: &Settings) -> Result<(), &'static str> {
+        for one in &settings.static_mappings {
+            let mut is_public = false;
+            for address in &settings.public {
+                is_public = is_public || address == one.public;
+            }
+            if !is_public {
+                return Err("the `public` address of a static mapping must be one of `public`");
+            }
+            let mut same = 0;
+            for other in &settings.static_mappings {
+                let inside = one.inside == other.inside && one.inside_port == other.inside_port;
+                let public = one.public == other.public && one.public_port == other.public_port;
+                if (inside || public) && one.protocol == other.protocol {
+                    same += 1;
+                }
+            }
+            if same > 1 {
+                return Err("two static mappings share an inside or a public endpoint");
+            }
+        }
+        Ok(())
+    }
+
+    /// Which third of the indices a protocol has.
+    fn third(protocol: u8) -> u32 {
+        match protocol {
+            TCP => 0,
+            UDP => 1,
+            _ => 2,
+        }
+    }
+
+    /// Multicast, broadcast and reserved destinations.
+    fn is_for_many(address: Ipv4Addr) -> bool {
+        u32::from(address) >= 0xe000_0000
+    }
+
+    /// The flags that matter to a mapping; 0 for all but TCP.
+    fn flags_of(pkt: &Packet) -> u8 {
+        match pkt.tcp() {
+            Some(tcp) => tcp.flags() & (FIN | SYN | RST),
+            None => 0,
+        }
+    }
+
+    /// Source and destination port; of an echo, its identifier as both.
+    fn ports_of(pkt: &Packet) -> Option<(u16, u16)> {
+        if let (Some(src), Some(dst)) = (pkt.src_port(), pkt.dst_port()) {
+            return Some((src, dst));
+        }
+        let icmp = pkt.icmpv4()?;
+        if icmp.is_echo() { Some((icmp.id(), icmp.id())) } else { None }
+    }
+
+    /// What becomes of a packet that has no ports and is no error about a known mapping.
+    fn without_ports(pkt: &Packet) -> Verdict {
+        match pkt.icmpv4() {
+            Some(icmp) if icmp.is_error() => Drop(Reason::UnrelatedError),
+            None if pkt.is_fragment() => Drop(Reason::Fragment),
+            _ => Drop(Builtin::UnsupportedProtocol),
+        }
+    }
+
+    fn set_source(pkt: &mut Packet, mapping: Mapping) {
+        if let Some(mut ip) = pkt.ipv4_mut() {
+            ip.set_src(mapping.public);
+        }
+        pkt.set_src_port(mapping.public_port);
+        if let Some(mut icmp) = pkt.icmpv4_mut() {
+            icmp.set_id(mapping.public_port);
+        }
+    }
+
+    fn set_destination(pkt: &mut Packet, mapping: Mapping) {
+        if let Some(mut ip) = pkt.ipv4_mut() {
+            ip.set_dst(mapping.inside.address);
+        }
+        pkt.set_dst_port(mapping.inside.port);
+        if let Some(mut icmp) = pkt.icmpv4_mut() {
+            icmp.set_id(mapping.inside.port);
+        }
+    }
+
+    impl State {
+        /// Whether a SYN from inside begins a new connection.
+        fn is_over(self) -> bool {
+            matches!(self, State::Closed | State::Reset | State::FinInside | State::FinOutside)
+        }
+
+        /// The state after a packet of the followed connection, or of any one where `shared`.
+        fn after(self, flags: u8, from_inside: bool, shared: bool) -> State {
+            if flags & RST != 0 {
+                let ends = !shared && self != State::HalfOpen;
+                return if ends { State::Reset } else { self };
+            }
+            let fin = flags & FIN != 0 && !shared;
+            match (self, from_inside) {
+                _ if flags & SYN != 0 && from_inside && self.is_over() => State::HalfOpen,
+                (State::HalfOpen, false) => State::Answered,
+                (State::Answered | State::Open, true) if fin => State::FinInside,
+                (State::Answered, true) if flags & SYN == 0 => State::Open,
+                (State::Open, false) if fin => State::FinOutside,
+                (State::FinInside, false) | (State::FinOutside, true) if fin => State::Closed,
+                (State::Reset, _) => State::Open,
+                _ => self,
+            }
+        }
+    }
+
+    impl Nat {
+        fn init(&mut self, cx: &mut Context) {
+            let first = self.settings.public.get(0).map_or(0, |address| u32::from(address));
+            let mut range = 0;
+            let mut number = 0;
+            for address in &self.settings.public {
+                if number == range && u32::from(address).wrapping_sub(first) == number {
+                    range += 1;
+                } else {
+                    self.numbers.insert(address, number);
+                }
+                number += 1;
+            }
+            let first_port = self.settings.first_port;
+            let ports = u32::from(self.settings.last_port) - u32::from(first_port) + 1;
+            self.pool.set(Pool { first, range, addresses: number, first_port, ports });
+            for number_of_static in 0..self.settings.static_mappings.len() {
+                if let Some(one) = self.settings.static_mappings.get(number_of_static) {
+                    self.forward_port(one, number * ports * 3 + number_of_static, cx);
+                }
+            }
+        }
+
+        /// Makes a static mapping, at index `beyond` where its port lies outside the pool.
+        fn forward_port(&mut self, one: StaticMapping, beyond: u32, cx: &mut Context) {
+            let protocol = if one.protocol == Protocol::Tcp { TCP } else { UDP };
+            let inside = Endpoint { address: one.inside, port: one.inside_port, protocol };
+            let public = Endpoint { address: one.public, port: one.public_port, protocol };
+            let index = match self.index_of(public) {
+                Some(index) => index,
+                None => {
+                    self.forwarded.insert(public, beyond);
+                    beyond
+                }
+            };
+            let mapping = Mapping {
+                inside,
+                public: one.public,
+                public_port: one.public_port,
+                peer: Peer { address: one.inside, port: 0 },
+                state: State::Static,
+                shared: true,
+            };
+            let made = self.mappings.allocate_at(index, mapping, FOREVER_NS, cx);
+            if !made || !self.inside.insert(inside, index) {
+                log!(cx, error, "no room for the static mapping of {}", one.public_port);
+            }
+        }
+
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            if self.l3.enabled() {
+                return self.route(pkt, cx);
+            }
+            self.translate(pkt, cx)
+        }
+
+        /// As [`translate`](Self::translate), as a router.
+        fn route(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let mut to_public = false;
+            let mut expires = false;
+            if let Some(ip) = pkt.ipv4() {
+                to_public = pkt.port() == WAN && self.number_of(ip.dst()).is_some();
+                expires = ip.ttl() <= 1;
+            }
+            // What is addressed to a public address may be a flow's or the router's own.
+            if !to_public && let Some(verdict) = self.l3.receive(pkt, cx) {
+                return verdict;
+            }
+            // Errors about a packet must quote it as its sender knows it.
+            if expires {
+                return self.l3.forward(pkt, cx);
+            }
+            if pkt.ipv4().is_none() {
+                return match pkt.ipv6() {
+                    Some(_) if self.settings.ipv6 == Ipv6::Drop => Drop(Reason::Ipv6Refused),
+                    Some(_) => self.l3.forward(pkt, cx),
+                    None => Drop(Builtin::UnsupportedProtocol),
+                };
+            }
+            match self.translate(pkt, cx) {
+                Forward(_) => self.l3.forward(pkt, cx),
+                Recirculate(port) => Recirculate(port),
+                dropped if to_public => self.l3.receive(pkt, cx).unwrap_or(dropped),
+                dropped => dropped,
+            }
+        }
+
+        fn translate(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            if pkt.port() == LAN { self.outbound(pkt, cx) } else { self.inbound(pkt, cx) }
+        }
+
+        fn outbound(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let Some(ip) = pkt.ipv4() else { return self.not_ipv4(pkt) };
+            let (src, dst, protocol) = (ip.src(), ip.dst(), ip.protocol());
+            if is_for_many(dst) {
+                return Drop(Builtin::NotForwardable);
+            }
+            let Some((src_port, dst_port)) = ports_of(pkt) else {
+                return self.outbound_error(pkt, cx).unwrap_or(without_ports(pkt));
+            };
+            let inside = Endpoint { address: src, port: src_port, protocol };
+            let peer = Peer { address: dst, port: dst_port };
+            let mapping = match self.leaving(inside, peer, flags_of(pkt), cx) {
+                Ok(mapping) => mapping,
+                Err(verdict) => return verdict,
+            };
+            set_source(pkt, mapping);
+            self.out(dst)
+        }
+
+        /// An inside host, or a router before it, complains of a packet from outside.
+        fn outbound_error(&mut self, pkt: &mut Packet, cx: &mut Context) -> Option<Verdict> {
+            let quote = pkt.embedded()?;
+            let (dst, protocol) = (pkt.ipv4()?.dst(), quote.protocol());
+            let port = if protocol == ICMP { quote.id() } else { quote.dst_port() };
+            let index = self.inside.get(&Endpoint { address: quote.dst(), port, protocol })?;
+            let mapping = self.mappings.get(index, cx)?;
+            if let Some(mut quote) = pkt.embedded_mut() {
+                quote.set_dst(mapping.public);
+                quote.set_dst_port(mapping.public_port);
+                quote.set_id(mapping.public_port);
+            }
+            set_source(pkt, mapping);
+            Some(self.out(dst))
+        }
+
+        /// To the outside, or back in where the destination is a public address.
+        fn out(&self, dst: Ipv4Addr) -> Verdict {
+            if self.number_of(dst).is_some() { Recirculate(WAN) } else { Forward(WAN) }
+        }
+
+        fn inbound(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let Some(ip) = pkt.ipv4() else { return self.not_ipv4(pkt) };
+            let (src, dst, protocol) = (ip.src(), ip.dst(), ip.protocol());
+            let Some((src_port, dst_port)) = ports_of(pkt) else {
+                return self.inbound_error(pkt, cx).unwrap_or(without_ports(pkt));
+            };
+            let public = Endpoint { address: dst, port: dst_port, protocol };
+            let peer = Peer { address: src, port: src_port };
+            let mapping = match self.entering(public, peer, flags_of(pkt), cx) {
+                Ok(mapping) => mapping,
+                Err(verdict) => return verdict,
+            };
+            set_destination(pkt, mapping);
+            Forward(LAN)
+        }
+
+        /// Somebody outside complains of a packet that was translated here.
+        fn inbound_error(&mut self, pkt: &mut Packet, cx: &mut Context) -> Option<Verdict> {
+            let quote = pkt.embedded()?;
+            let protocol = quote.protocol();
+            let port = if protocol == ICMP { quote.id() } else { quote.src_port() };
+            let public = Endpoint { address: quote.src(), port, protocol };
+            if pkt.ipv4()?.dst() != public.address {
+                return None;
+            }
+            let index = self.index_of(public)?;
+            let mapping = self.mappings.get(index, cx)?;
+            if let Some(mut quote) = pkt.embedded_mut() {
+                quote.set_src(mapping.inside.address);
+                quote.set_src_port(mapping.inside.port);
+                quote.set_id(mapping.inside.port);
+            }
+            set_destination(pkt, mapping);
+            Some(Forward(LAN))
+        }
+
+        fn not_ipv4(&self, pkt: &Packet) -> Verdict {
+            if self.settings.ipv6 == Ipv6::Drop && pkt.ipv6().is_some() {
+                return Drop(Reason::Ipv6Refused);
+            }
+            Forward(pkt.port().other())
+        }
+
+        /// The mapping of an inside endpoint that sends to `peer`, made if there is none.
+        fn leaving(
+            &mut self,
+            inside: Endpoint,
+            peer: Peer,
+            flags: u8,
+            cx: &mut Context,
+        ) -> Result<Mapping, Verdict> {
+            if let Some(index) = self.inside.get(&inside)
+                && let Some(mapping) = self.mappings.touch(index, cx)
+            {
+                if flags != 0 || mapping.state != State::Open {
+                    self.follow(index, peer, flags, true, cx);
+                }
+                if self.settings.filtering != Filtering::EndpointIndependent {
+                    self.permit(mapping, peer, cx);
+                }
+                return Ok(mapping);
+            }
+            self.open(inside, peer, flags, cx)
+        }
+
+        /// The mapping of a public endpoint that `peer` sends to.
+        fn entering(
+            &mut self,
+            public: Endpoint,
+            peer: Peer,
+            flags: u8,
+            cx: &mut Context,
+        ) -> Result<Mapping, Verdict> {
+            let Some(index) = self.index_of(public) else {
+                let known = self.number_of(public.address).is_some();
+                let reason = if known { Reason::Unsolicited } else { Reason::NotPublic };
+                return Err(Drop(reason));
+            };
+            if self.settings.filtering != Filtering::EndpointIndependent
+                && let Some(mapping) = self.mappings.get(index, cx)
+                && !self.is_permitted(mapping, peer, cx)
+            {
+                return Err(Drop(Reason::Filtered));
+            }
+            let refreshes = self.settings.inbound_refresh || public.protocol == TCP;
+            let found = match refreshes {
+                true => self.mappings.touch(index, cx),
+                false => self.mappings.get(index, cx),
+            };
+            let Some(mapping) = found else { return Err(Drop(Reason::Unsolicited)) };
+            if flags != 0 || mapping.state != State::Open {
+                self.follow(index, peer, flags, false, cx);
+            }
+            Ok(mapping)
+        }
+
+        /// The number of a public address.
+        fn number_of(&self, address: Ipv4Addr) -> Option<u32> {
+            let pool = self.pool.get();
+            let number = u32::from(address).wrapping_sub(pool.first);
+            if number < pool.range {
+                return Some(number);
+            }
+            if pool.range == pool.addresses {
+                return None;
+            }
+            self.numbers.get(&address)
+        }
+
+        /// The index that a mapping of this public endpoint has.
+        fn index_of(&self, public: Endpoint) -> Option<u32> {
+            let pool = self.pool.get();
+            let number = self.number_of(public.address)?;
+            let port = u32::from(public.port.wrapping_sub(pool.first_port));
+            if port >= pool.ports {
+                return self.forwarded.get(&public);
+            }
+            Some((third(public.protocol) * pool.addresses + number) * pool.ports + port)
+        }
+
+        /// Makes a mapping. Limits are checked once there is a port for it.
+        fn open(
+            &mut self,
+            inside: Endpoint,
+            peer: Peer,
+            flags: u8,
+            cx: &mut Context,
+        ) -> Result<Mapping, Verdict> {
+            if flags & RST != 0 {
+                return Err(Drop(Reason::NoMapping));
+            }
+            if let Some(index) = self.inside.remove(&inside) {
+                self.collect(index, inside.address);
+            }
+            let state = if inside.protocol == TCP { State::HalfOpen } else { State::Open };
+            let public = Ipv4Addr::new(0, 0, 0, 0);
+            let mapping = Mapping { inside, public, public_port: 0, peer, state, shared: false };
+            let Some(index) = self.take_port(mapping, cx) else {
+                return Err(Drop(Reason::PortsExhausted));
+            };
+            if let Err(reason) = self.admit(mapping, index) {
+                self.mappings.free(index);
+                return Err(Drop(reason));
+            }
+            let pool = self.pool.get();
+            let number = index / pool.ports - third(inside.protocol) * pool.addresses;
+            let public = self.settings.public.get(number).unwrap_or(public);
+            let public_port = pool.first_port + (index % pool.ports) as u16;
+            let mapping = Mapping { inside, public, public_port, peer, state, shared: false };
+            self.mappings.set(index, mapping);
+            Ok(mapping)
+        }
+
+        /// A free index for a mapping: of the inside port or one after it with its parity, else any
+        /// of the host's own address, else any.
+        fn take_port(&mut self, mapping: Mapping, cx: &mut Context) -> Option<u32> {
+            let pool = self.pool.get();
+            let (inside, all) = (mapping.inside, pool.addresses * pool.ports);
+            let first = third(inside.protocol) * all;
+            // The host's own address: a number that depends on the host alone.
+            let spread = u32::from(inside.address).wrapping_mul(0x9e37_79b1);
+            let own = (u64::from(spread) * u64::from(pool.addresses)) >> 32;
+            let home = first + own as u32 * pool.ports;
+            let offset = u32::from(inside.port.wrapping_sub(pool.first_port));
+            let offset = if offset < pool.ports { offset } else { u32::from(inside.port) & 1 };
+            let step = if inside.protocol == UDP { 2 } else { 1 };
+            let (ports, start) = (pool.ports, home + offset);
+            let lifetime = self.lifetime_ns(mapping);
+            let index =
+                self.mappings.allocate_within(home, ports, step, start, mapping, lifetime, cx);
+            if index.is_some() {
+                return index;
+            }
+            let index = self.mappings.allocate_within(home, ports, 1, start, mapping, lifetime, cx);
+            if index.is_some() {
+                return index;
+            }
+            self.mappings.allocate_within(first, all, 1, start, mapping, lifetime, cx)
+        }
+
+        /// Whether the limits allow one more mapping; if so it is entered everywhere.
+        fn admit(&mut self, mapping: Mapping, index: u32) -> Result<(), Reason> {
+            let inside = mapping.inside;
+            let half_open = mapping.state == State::HalfOpen;
+            if half_open {
+                let limit = self.settings.sessions / 100 * self.settings.half_open_percent;
+                if self.half_open.get() >= limit.max(1) {
+                    return Err(Reason::HalfOpenLimit);
+                }
+            }
+            let count = self.hosts.get(&inside.address).unwrap_or(0);
+            if count >= self.settings.sessions_per_host {
+                return Err(Reason::HostLimit);
+            }
+            if !self.inside.insert(inside, index) {
+                return Err(Reason::TableFull);
+            }
+            if !self.hosts.insert(inside.address, count + 1) {
+                self.inside.remove(&inside);
+                return Err(Reason::TableFull);
+            }
+            if half_open {
+                self.half_open.update(|count| *count += 1);
+            }
+            Ok(())
+        }
+
+        fn lifetime_ns(&self, mapping: Mapping) -> u64 {
+            let seconds = match (mapping.inside.protocol, mapping.state) {
+                (_, State::Static) => return FOREVER_NS,
+                (UDP, _) => self.settings.udp_s,
+                (ICMP, _) => self.settings.icmp_s,
+                (_, State::HalfOpen) => self.settings.half_open_s,
+                (_, State::Answered | State::Closed | State::Reset) => self.settings.transitory_s,
+                _ => self.settings.established_s,
+            };
+            seconds * 1_000_000_000
+        }
+
+        /// Follows the TCP connection that a mapping was made for.
+        fn follow(
+            &mut self,
+            index: u32,
+            peer: Peer,
+            flags: u8,
+            from_inside: bool,
+            cx: &mut Context,
+        ) {
+            let Some(before) = self.mappings.get(index, cx) else { return };
+            if before.state == State::Static {
+                return;
+            }
+            let mut after = before;
+            if peer != before.peer && from_inside && flags & SYN != 0 {
+                // A further connection: it takes the place of one that is over.
+                if before.state.is_over() && !before.shared {
+                    after.peer = peer;
+                } else {
+                    after.shared = true;
+                }
+            }
+            if peer == after.peer || after.shared {
+                after.state = before.state.after(flags, from_inside, after.shared);
+            }
+            if after == before {
+                return;
+            }
+            self.mappings.set(index, after);
+            self.mappings.refresh(index, self.lifetime_ns(after), cx);
+            if before.state == State::HalfOpen && after.state != State::HalfOpen {
+                self.half_open.update(|count| *count = count.saturating_sub(1));
+            } else if before.state != State::HalfOpen && after.state == State::HalfOpen {
+                self.half_open.update(|count| *count += 1);
+            }
+        }
+
+        /// The part of a peer that the filtering looks at; echoes have no port.
+        fn filtered(&self, mapping: Mapping, peer: Peer) -> Peer {
+            let by_port = self.settings.filtering == Filtering::AddressAndPortDependent;
+            let port = if by_port && mapping.inside.protocol != ICMP { peer.port } else { 0 };
+            Peer { address: peer.address, port }
+        }
+
+        fn is_permitted(&self, mapping: Mapping, peer: Peer, cx: &mut Context) -> bool {
+            let peer = self.filtered(mapping, peer);
+            if mapping.state == State::Static || peer == self.filtered(mapping, mapping.peer) {
+                return true;
+            }
+            match self.peers.get(&Permission { inside: mapping.inside, peer }) {
+                Some(index) => self.permissions.is_allocated(index, cx),
+                None => false,
+            }
+        }
+
+        /// Lets `peer` answer. Where there is no room it cannot, until the next packet to it.
+        fn permit(&mut self, mapping: Mapping, peer: Peer, cx: &mut Context) {
+            let peer = self.filtered(mapping, peer);
+            if mapping.state == State::Static || peer == self.filtered(mapping, mapping.peer) {
+                return;
+            }
+            let permission = Permission { inside: mapping.inside, peer };
+            let lifetime = self.lifetime_ns(mapping);
+            if let Some(index) = self.peers.get(&permission) {
+                if self.permissions.refresh(index, lifetime, cx) {
+                    return;
+                }
+                self.permissions.free(index);
+            }
+            if let Some(index) = self.permissions.allocate(permission, lifetime, cx)
+                && !self.peers.insert(permission, index)
+            {
+                self.permissions.free(index);
+            }
+        }
+
+        fn permission_expired(&mut self, index: u32, permission: Permission, cx: &mut Context) {
+            self.peers.remove(&permission);
+        }
+
+        fn mapping_expired(&mut self, index: u32, mapping: Mapping, cx: &mut Context) {
+            self.inside.remove(&mapping.inside);
+            self.discount(mapping.inside.address, mapping.state == State::HalfOpen);
+        }
+
+        /// Frees a mapping whose time has run out, before its turn.
+        fn collect(&mut self, index: u32, address: Ipv4Addr) {
+            let mut half_open = false;
+            self.mappings.update(index, |mapping| half_open = mapping.state == State::HalfOpen);
+            self.mappings.free(index);
+            self.discount(address, half_open);
+        }
+
+        fn discount(&mut self, address: Ipv4Addr, half_open: bool) {
+            if half_open {
+                self.half_open.update(|count| *count = count.saturating_sub(1));
+            }
+            match self.hosts.get(&address) {
+                Some(count) if count > 1 => {
+                    self.hosts.insert(address, count - 1);
+                }
+                _ => {
+                    self.hosts.remove(&address);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
