@@ -1,1 +1,43 @@
-//! (being written)
+//! Call paths of a network function (NF).
+//!
+//! The analysis interprets the author's own source text, embedded by `#[network_function]`, with
+//! symbolic packets, and enumerates every way through every handler:
+//!
+//! ```text
+//!  text ─▶ anabranch-language ─▶ interpret ─▶ path ─▶ text, JSON
+//!              (syn, checked)      │   ▲
+//!                     branch on an │   │ which way
+//!                          unknown ▼   │
+//!                                explore ─▶ solver (z3, a program of the system)
+//! ```
+//!
+//! A handler is run again and again, each time with the next prefix of decisions, until every
+//! feasible one has been taken. Conditions, keys and rewrites are terms ([`expr`]) over packet
+//! fields, settings, the time and the results of earlier accesses.
+//!
+//! What the list of paths leaves out, it says: loops whose number of iterations is unknown are
+//! unrolled a few times ([`Budget::unrolled`]), `#[opaque]` functions and `L3` are unknown
+//! functions, and `init` is not explored. Nothing else is approximated but by listing a path that
+//! cannot happen: results of look-ups under keys that are equal without being the same expression
+//! are unrelated.
+//!
+//! Used by the planner and the command line; depends on `anabranch-language` only.
+
+mod access;
+mod error;
+mod evaluate;
+mod explore;
+pub mod expr;
+mod handlers;
+mod interpret;
+mod path;
+mod paths;
+mod render;
+mod solver;
+
+pub use access::{Access, Mode, Part};
+pub use error::AnalysisError;
+pub use evaluate::{evaluate, evaluate_all};
+pub use explore::Budget;
+pub use path::{CallPath, Condition, Effect, Rewrite, Verdict, Warning};
+pub use paths::{Paths, Source, Statistics, paths, paths_within};

@@ -1,0 +1,228 @@
+//! Enumerates the paths of a handler: it is run again and again, each time with the next prefix
+//! of decisions, until every feasible one has been taken.
+
+use std::collections::HashSet;
+
+use crate::expr::{SymbolId, Term, Terms};
+use crate::interpret::Stop;
+use crate::solver::Solver;
+
+/// Limits of one exploration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Paths of one network function.
+    pub paths: usize,
+    /// Iterations of one loop on one path.
+    pub iterations: usize,
+    /// Iterations of a loop whose end is unknown (a list of the settings, a bound read from
+    /// state); paths that go on are cut off and the output says so.
+    pub unrolled: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { paths: 4_096, iterations: 4_096, unrolled: 3 }
+    }
+}
+
+/// A condition taken one way on the current path.
+#[derive(Debug, Clone, Copy)]
+struct Decision {
+    condition: Term,
+    taken: bool,
+    /// The other way is feasible and not yet explored.
+    open: bool,
+    /// The other way is infeasible.
+    forced: bool,
+    line: u32,
+}
+
+/// Answers the branches of one run, and knows which run comes next.
+pub(crate) struct Explorer {
+    pub(crate) budget: Budget,
+    pub(crate) solver: Solver,
+    /// Branches that no packet takes.
+    pub(crate) pruned: u64,
+    decisions: Vec<Decision>,
+    next: usize,
+    assertions: Vec<Term>,
+    known: HashSet<Term>,
+    /// Concrete execution: no branch may depend on an unknown.
+    concrete: bool,
+}
+
+impl Explorer {
+    pub(crate) fn new(budget: Budget) -> Self {
+        Self {
+            budget,
+            solver: Solver::default(),
+            pruned: 0,
+            decisions: Vec::new(),
+            next: 0,
+            assertions: Vec::new(),
+            known: HashSet::new(),
+            concrete: false,
+        }
+    }
+
+    /// An explorer for concrete execution.
+    pub(crate) fn concrete() -> Self {
+        Self { concrete: true, ..Self::new(Budget::default()) }
+    }
+
+    /// Whether there are packets to choose from: not in concrete execution.
+    pub(crate) fn explores(&self) -> bool {
+        !self.concrete
+    }
+
+    /// Begins a run with the decisions so far.
+    pub(crate) fn restart(&mut self) {
+        self.next = 0;
+        self.assertions.clear();
+        self.known.clear();
+    }
+
+    /// Moves on to the next prefix; false when all have been taken.
+    pub(crate) fn advance(&mut self) -> bool {
+        while let Some(last) = self.decisions.last_mut() {
+            if last.open {
+                last.open = false;
+                last.taken = !last.taken;
+                return true;
+            }
+            self.decisions.pop();
+        }
+        false
+    }
+
+    /// Which way `condition` goes on this run.
+    pub(crate) fn decide(
+        &mut self,
+        condition: Term,
+        line: u32,
+        terms: &mut Terms,
+    ) -> Result<bool, Stop> {
+        if self.concrete {
+            let message = "this depends on something unknown: give it as an argument";
+            return Err(Stop::Error(line, message.to_owned()));
+        }
+        let negated = terms.not(condition);
+        if let Some(known) = self.already(condition, negated) {
+            return Ok(known);
+        }
+        let decision = match self.decisions.get(self.next) {
+            Some(decision) => *decision,
+            None => self.decide_anew(condition, negated, line, terms)?,
+        };
+        self.next += 1;
+        let outcome = if decision.taken { condition } else { negated };
+        self.known.insert(outcome);
+        if !decision.forced {
+            self.assertions.push(outcome);
+        }
+        Ok(decision.taken)
+    }
+
+    fn decide_anew(
+        &mut self,
+        condition: Term,
+        negated: Term,
+        line: u32,
+        terms: &Terms,
+    ) -> Result<Decision, Stop> {
+        let yes = self.satisfiable(condition, terms)?;
+        let no = if yes { self.satisfiable(negated, terms)? } else { true };
+        let forced = !(yes && no);
+        self.pruned += u64::from(forced);
+        let decision = Decision { condition, taken: yes, open: !forced, forced, line };
+        self.decisions.push(decision);
+        Ok(decision)
+    }
+
+    /// What earlier decisions of this run say of a condition, without asking the solver.
+    pub(crate) fn already(&self, condition: Term, negated: Term) -> Option<bool> {
+        if self.known.contains(&condition) {
+            return Some(true);
+        }
+        self.known.contains(&negated).then_some(false)
+    }
+
+    /// Takes a condition as given for the rest of the run. The caller knows that it can hold.
+    pub(crate) fn assume(&mut self, condition: Term, terms: &mut Terms) -> Result<(), Stop> {
+        match terms.bool_of(condition) {
+            Some(true) => return Ok(()),
+            Some(false) => return Err(Stop::Infeasible),
+            None => {}
+        }
+        if self.known.insert(condition) {
+            self.assertions.push(condition);
+        }
+        Ok(())
+    }
+
+    /// Whether a condition can hold on this run.
+    pub(crate) fn possible(&mut self, condition: Term, terms: &mut Terms) -> Result<bool, Stop> {
+        if let Some(known) = terms.bool_of(condition) {
+            return Ok(known);
+        }
+        let negated = terms.not(condition);
+        match self.already(condition, negated) {
+            Some(known) => Ok(known),
+            None => self.satisfiable(condition, terms),
+        }
+    }
+
+    fn satisfiable(&mut self, condition: Term, terms: &Terms) -> Result<bool, Stop> {
+        let relevant = self.relevant(condition, terms);
+        self.solver.satisfiable(relevant, terms).map_err(Stop::Solver)
+    }
+
+    /// The condition and the assertions that share unknowns with it, directly or through others:
+    /// the rest is satisfiable by itself and cannot change the answer.
+    fn relevant(&self, condition: Term, terms: &Terms) -> Vec<Term> {
+        let mut unknowns: HashSet<SymbolId> = terms.unknowns(condition).iter().copied().collect();
+        let mut chosen = vec![condition];
+        let mut others: Vec<Term> = self.assertions.clone();
+        loop {
+            let before = chosen.len();
+            others.retain(|assertion| {
+                let its = terms.unknowns(*assertion);
+                let shares = its.iter().any(|unknown| unknowns.contains(unknown));
+                if shares {
+                    unknowns.extend(its.iter().copied());
+                    chosen.push(*assertion);
+                }
+                !shares
+            });
+            if chosen.len() == before {
+                break;
+            }
+        }
+        chosen.sort_unstable();
+        chosen.dedup();
+        chosen
+    }
+
+    /// The decisions of this run that could have gone the other way: condition as it held, line.
+    pub(crate) fn conditions(&self, terms: &mut Terms) -> Vec<(Term, u32)> {
+        let taken = self.decisions[..self.next].iter().filter(|decision| !decision.forced);
+        taken
+            .map(|decision| match decision.taken {
+                true => (decision.condition, decision.line),
+                false => (terms.not(decision.condition), decision.line),
+            })
+            .collect()
+    }
+
+    /// Decisions made so far on this run.
+    pub(crate) fn decided(&self) -> usize {
+        self.next
+    }
+
+    /// The line with most decisions on this run: where a budget is spent.
+    pub(crate) fn busiest_line(&self) -> u32 {
+        let lines = self.decisions.iter().map(|decision| decision.line);
+        let count = |line: u32| self.decisions.iter().filter(|made| made.line == line).count();
+        lines.max_by_key(|line| count(*line)).unwrap_or(0)
+    }
+}

@@ -1,0 +1,156 @@
+//! Simplification of comparisons and of boolean connectives.
+
+use super::{Binary, Node, Term, Terms, mask};
+
+impl Terms {
+    pub(super) fn simplify_boolean(&mut self, operator: Binary, a: Term, b: Term) -> Option<Term> {
+        use Binary::*;
+        match operator {
+            Both | Either => self.simplify_connective(operator, a, b),
+            Equal => self.simplify_equal(a, b),
+            LessUnsigned | LessEqualUnsigned => self.simplify_order(operator, a, b),
+            LessSigned => (a == b).then(|| self.bool(false)),
+            LessEqualSigned => (a == b).then(|| self.bool(true)),
+            _ => None,
+        }
+    }
+
+    fn simplify_connective(&mut self, operator: Binary, a: Term, b: Term) -> Option<Term> {
+        if a == b {
+            return Some(a);
+        }
+        if let Some(known) = self.bool_of(b) {
+            let neutral = operator == Binary::Both;
+            return Some(if known == neutral { a } else { b });
+        }
+        if self.not(a) == b {
+            return Some(self.bool(operator == Binary::Either));
+        }
+        None
+    }
+
+    fn simplify_equal(&mut self, a: Term, b: Term) -> Option<Term> {
+        if a == b {
+            return Some(self.bool(true));
+        }
+        if let Some(value) = self.bool_of(b) {
+            return Some(if value { a } else { self.not(a) });
+        }
+        if let Some(value) = self.constant_of(b) {
+            return self.equal_constant(a, value);
+        }
+        match (self.node(a).clone(), self.node(b).clone()) {
+            (Node::Extend { of: x, signed, .. }, Node::Extend { of: y, signed: other, .. })
+                if signed == other && self.width(x) == self.width(y) =>
+            {
+                Some(self.equal(x, y))
+            }
+            (Node::Concat(x, y), Node::Concat(v, w)) if self.width(y) == self.width(w) => {
+                let (high, low) = (self.equal(x, v), self.equal(y, w));
+                Some(self.both(high, low))
+            }
+            _ => None,
+        }
+    }
+
+    fn equal_constant(&mut self, a: Term, value: u128) -> Option<Term> {
+        match self.node(a).clone() {
+            Node::Extend { of, signed: false, .. } => {
+                let width = self.width(of);
+                if value > mask(width) {
+                    return Some(self.bool(false));
+                }
+                let value = self.constant(value, width);
+                Some(self.equal(of, value))
+            }
+            Node::Binary(operator @ (Binary::Add | Binary::Xor), x, y) => {
+                self.constant_of(y)?;
+                let inverse = match operator {
+                    Binary::Add => Binary::Sub,
+                    _ => Binary::Xor,
+                };
+                let value = self.constant(value, self.width(a));
+                let value = self.binary(inverse, value, y);
+                Some(self.equal(x, value))
+            }
+            Node::Concat(x, y) => {
+                let low = self.constant(value, self.width(y));
+                let high = self.constant(value >> self.width(y), self.width(x));
+                let (high, low) = (self.equal(x, high), self.equal(y, low));
+                Some(self.both(high, low))
+            }
+            Node::Ite(condition, x, y) => self.equal_choice(condition, x, y, value),
+            _ => None,
+        }
+    }
+
+    /// A choice between constants compared with a constant is a condition on the choice.
+    fn equal_choice(&mut self, condition: Term, x: Term, y: Term, value: u128) -> Option<Term> {
+        if self.constant_of(x).is_none() && self.constant_of(y).is_none() {
+            return None;
+        }
+        let value = self.constant(value, self.width(x));
+        let (x, y) = (self.equal(x, value), self.equal(y, value));
+        Some(self.ite(condition, x, y))
+    }
+
+    fn simplify_order(&mut self, operator: Binary, a: Term, b: Term) -> Option<Term> {
+        let strict = operator == Binary::LessUnsigned;
+        if a == b {
+            return Some(self.bool(!strict));
+        }
+        let ones = mask(self.width(a));
+        match (self.constant_of(a), self.constant_of(b)) {
+            (_, Some(0)) if strict => Some(self.bool(false)),
+            (Some(0), _) if !strict => Some(self.bool(true)),
+            (_, Some(n)) if !strict && n == ones => Some(self.bool(true)),
+            (Some(n), _) if strict && n == ones => Some(self.bool(false)),
+            (_, Some(1)) if strict => self.equal_number(a, 0),
+            (_, Some(0)) => self.equal_number(a, 0),
+            (Some(0), _) => {
+                let zero = self.equal_number(b, 0)?;
+                Some(self.not(zero))
+            }
+            (None, None) => self.order_of_widened(operator, a, b),
+            (_, Some(n)) => self.order_below(operator, a, n),
+            (Some(n), _) => self.order_above(operator, n, b),
+        }
+    }
+
+    fn equal_number(&mut self, a: Term, value: u128) -> Option<Term> {
+        let value = self.constant(value, self.width(a));
+        Some(self.equal(a, value))
+    }
+
+    fn widened(&self, term: Term) -> Option<Term> {
+        match *self.node(term) {
+            Node::Extend { of, signed: false, .. } => Some(of),
+            _ => None,
+        }
+    }
+
+    fn order_of_widened(&mut self, operator: Binary, a: Term, b: Term) -> Option<Term> {
+        let (x, y) = (self.widened(a)?, self.widened(b)?);
+        (self.width(x) == self.width(y)).then(|| self.binary(operator, x, y))
+    }
+
+    fn order_below(&mut self, operator: Binary, a: Term, n: u128) -> Option<Term> {
+        let inner = self.widened(a)?;
+        let width = self.width(inner);
+        if n > mask(width) {
+            return Some(self.bool(true));
+        }
+        let n = self.constant(n, width);
+        Some(self.binary(operator, inner, n))
+    }
+
+    fn order_above(&mut self, operator: Binary, n: u128, b: Term) -> Option<Term> {
+        let inner = self.widened(b)?;
+        let width = self.width(inner);
+        if n > mask(width) {
+            return Some(self.bool(false));
+        }
+        let n = self.constant(n, width);
+        Some(self.binary(operator, n, inner))
+    }
+}

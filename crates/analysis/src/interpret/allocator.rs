@@ -1,0 +1,208 @@
+//! Operations of allocators, and of `L3`, whose inside is opaque.
+
+use super::state::{FOUND, Operation};
+use super::types::Scalar;
+use super::value::Value;
+use super::{Eval, Interpreter};
+use crate::access::{Mode, Part};
+use crate::expr::{Binary, Kind, Sort, Term};
+
+impl<'p> Interpreter<'p> {
+    pub(crate) fn allocator_operation(&mut self, operation: Operation<'p>) -> Eval {
+        match operation.name.as_str() {
+            "len" => self.length_of(&operation),
+            "allocate" => self.allocate(&operation),
+            "allocate_within" => self.allocate_within(&operation),
+            _ => self.indexed_operation(operation),
+        }
+    }
+
+    fn indexed_operation(&mut self, operation: Operation<'p>) -> Eval {
+        let index = self.argument_at(&operation, 0)?;
+        let index = self.scalar(index, Scalar::Unsigned(32))?;
+        let mode = match operation.name.as_str() {
+            "is_allocated" | "get" => Mode::Read,
+            _ => Mode::Write,
+        };
+        let key = Part::whole(index);
+        let access = self.record(operation.object, &operation.name, mode, key);
+        let key = vec![index];
+        match operation.name.as_str() {
+            "get" | "touch" => self.get_entry(&operation, access, &key),
+            "is_allocated" | "refresh" => {
+                let (present, _) = self.look_up(&operation, access, &key, FOUND)?;
+                Ok(Value::Bool(present))
+            }
+            "free" => {
+                let (present, _) = self.look_up(&operation, access, &key, FOUND)?;
+                self.forget(operation.object, &key);
+                let absent = self.terms.bool(false);
+                self.remember(operation.object, key, absent, None);
+                Ok(Value::Bool(present))
+            }
+            "set" => self.set_object(&operation, access, key),
+            "update" => self.update_entry(&operation, access, key, 1),
+            "allocate_at" => self.allocate_at(&operation, access, key),
+            _ => self.no_operation(&operation),
+        }
+    }
+
+    fn set_object(&mut self, operation: &Operation<'p>, access: usize, key: Vec<Term>) -> Eval {
+        let (present, _) = self.look_up(operation, access, &key, FOUND)?;
+        let value = self.stored_argument(operation, 1)?;
+        self.run.accesses[access].value = self.parts(&value, "")?;
+        self.forget(operation.object, &key);
+        self.remember(operation.object, key, present, Some(value));
+        Ok(Value::Bool(present))
+    }
+
+    /// An index that is taken, or past the end, is refused.
+    fn allocate_at(&mut self, operation: &Operation<'p>, access: usize, key: Vec<Term>) -> Eval {
+        let value = self.stored_argument(operation, 1)?;
+        self.run.accesses[access].value = self.parts(&value, "")?;
+        let known = self.recall(operation.object, &key).map(|known| known.present);
+        let allocated = match known {
+            Some(present) if self.holds(present) => self.terms.bool(false),
+            _ => {
+                let name = self.result_name(access);
+                self.terms.symbol(&name, Sort::Bool, Kind::Outcome("allocated", "taken"))
+            }
+        };
+        self.run.accesses[access].outcome = Some(allocated);
+        if self.decide(allocated)? {
+            self.forget(operation.object, &key);
+            self.remember(operation.object, key, allocated, Some(value));
+        }
+        Ok(Value::Bool(allocated))
+    }
+
+    fn allocate(&mut self, operation: &Operation<'p>) -> Eval {
+        let access = self.record(operation.object, "allocate", Mode::Write, Vec::new());
+        let value = self.stored_argument(operation, 0)?;
+        self.allocated(operation, access, value)
+    }
+
+    fn allocate_within(&mut self, operation: &Operation<'p>) -> Eval {
+        let mut key = Vec::new();
+        for (at, name) in ["first", "count", "step", "start"].into_iter().enumerate() {
+            let argument = self.argument_at(operation, at)?;
+            let term = self.scalar(argument, Scalar::Unsigned(32))?;
+            key.push(Part { name: name.to_owned(), term });
+        }
+        let (first, count) = (key[0].term, key[1].term);
+        let access = self.record(operation.object, "allocate_within", Mode::Write, key);
+        let value = self.stored_argument(operation, 4)?;
+        let result = self.allocated(operation, access, value)?;
+        let index = self.index_of(access);
+        let (first, count) =
+            (self.terms.extend(first, 64, false), self.terms.extend(count, 64, false));
+        let index = self.terms.extend(index, 64, false);
+        let end = self.terms.binary(Binary::Add, first, count);
+        let above = self.less_terms(false, false, first, index);
+        let below = self.less_terms(true, false, index, end);
+        let within = self.terms.both(above, below);
+        let failed = self.not_allocated(access);
+        let rule = self.terms.either(failed, within);
+        self.assume(rule)?;
+        Ok(result)
+    }
+
+    fn index_of(&mut self, access: usize) -> Term {
+        let name = format!("{}.index", self.result_name(access));
+        self.terms.symbol(&name, Sort::Bits(32), Kind::Number)
+    }
+
+    fn not_allocated(&mut self, access: usize) -> Term {
+        let outcome = self.run.accesses[access].outcome;
+        match outcome {
+            Some(allocated) => self.terms.not(allocated),
+            None => self.terms.bool(false),
+        }
+    }
+
+    /// A free index below the capacity, where there is one.
+    fn allocated(&mut self, operation: &Operation<'p>, access: usize, value: Value) -> Eval {
+        self.run.accesses[access].value = self.parts(&value, "")?;
+        let name = self.result_name(access);
+        let kind = Kind::Outcome("allocated", "full");
+        let allocated = self.terms.symbol(&name, Sort::Bool, kind);
+        self.run.accesses[access].outcome = Some(allocated);
+        let index = self.index_of(access);
+        self.run.accesses[access].result = Part::whole(index);
+        let capacity = self.capacity(operation.object)?;
+        let wide = self.terms.extend(index, 64, false);
+        let below = self.less_terms(true, false, wide, capacity);
+        let failed = self.terms.not(allocated);
+        let rule = self.terms.either(failed, below);
+        self.assume(rule)?;
+        self.forget(operation.object, &[index]);
+        self.remember(operation.object, vec![index], allocated, Some(value));
+        Ok(self.option(allocated, Value::Scalar(Scalar::Unsigned(32), index)))
+    }
+
+    pub(crate) fn l3_operation(&mut self, operation: Operation<'p>) -> Eval {
+        let object = operation.object;
+        match operation.name.as_str() {
+            "enabled" => {
+                let access = self.record(object, "enabled", Mode::Read, Vec::new());
+                let name = format!("{}.enabled", self.run.accesses[access].object);
+                let kind = Kind::Outcome("yes", "no");
+                let enabled = self.terms.symbol(&name, Sort::Bool, kind);
+                self.run.accesses[access].outcome = Some(enabled);
+                Ok(Value::Bool(enabled))
+            }
+            "receive" => self.l3_receive(object),
+            "forward" => self.l3_forward(object),
+            _ => self.no_operation(&operation),
+        }
+    }
+
+    fn l3_outcome(&mut self, object: usize, name: &str, kind: Kind) -> (usize, Term) {
+        let access = self.record(object, name, Mode::Write, Vec::new());
+        let result = self.result_name(access);
+        let outcome = self.terms.symbol(&result, Sort::Bool, kind);
+        self.run.accesses[access].outcome = Some(outcome);
+        (access, outcome)
+    }
+
+    /// What it handles itself ends there; its verdict and reason are its own.
+    fn l3_receive(&mut self, object: usize) -> Eval {
+        let (_, handled) = self.l3_outcome(object, "receive", Kind::Outcome("handled", "passed"));
+        if !self.decide(handled)? {
+            return Ok(self.none());
+        }
+        let own = self.own_verdict(object)?;
+        Ok(self.some(own))
+    }
+
+    fn own_verdict(&mut self, object: usize) -> Eval {
+        let name = self.program.module.nf.fields[object].ident.to_string();
+        self.verdict("Drop", vec![Value::OwnReason(name.into())])
+    }
+
+    /// A routed packet has its addresses rewritten and its lifetime decremented.
+    fn l3_forward(&mut self, object: usize) -> Eval {
+        let (access, routed) =
+            self.l3_outcome(object, "forward", Kind::Outcome("routed", "not routed"));
+        if !self.decide(routed)? {
+            return self.own_verdict(object);
+        }
+        for (header, field) in [("ipv4", "ttl"), ("ipv6", "hop_limit")] {
+            if self.has(header) == Some(true) {
+                let one = self.terms.constant(1, 8);
+                let now = self.field_now((header, field));
+                let less = self.terms.binary(Binary::Sub, now, one);
+                self.run.fields.insert((header, field), (less, self.line));
+            }
+        }
+        let name = self.result_name(access);
+        for field in ["dst", "src"] {
+            let name = format!("{name}.{field}");
+            let address = self.terms.symbol(&name, Sort::Bits(48), Kind::Mac);
+            self.run.fields.insert(("ethernet", field), (address, self.line));
+        }
+        let port = self.terms.symbol(&format!("{name}.port"), Sort::Bits(8), Kind::Port);
+        self.run.accesses[access].result = Part::whole(port);
+        self.verdict("Forward", vec![Value::Scalar(Scalar::Port, port)])
+    }
+}

@@ -1,0 +1,343 @@
+//! Arrays, slices, the payload, lists of the settings, ranges and iterators over them.
+
+use std::rc::Rc;
+
+use super::types::{Scalar, Type};
+use super::value::{List, Range, Value};
+use super::{Eval, Interpreter};
+use crate::expr::{Binary, Kind, Sort, Term};
+
+impl<'p> Interpreter<'p> {
+    pub(crate) fn array_literal(&mut self, array: &'p syn::ExprArray, want: &Type) -> Eval {
+        let element = element_type(want);
+        let mut values: Vec<Value> = Vec::new();
+        for item in &array.elems {
+            let value = self.expression(item, &element)?;
+            let value = self.settled(value)?;
+            values.push(self.coerce(value, &element)?);
+        }
+        if let Some(typed) = values.iter().find(|value| !matches!(value, Value::Literal(_))) {
+            let typed = typed.clone();
+            values =
+                values.into_iter().map(|value| self.like(value, &typed)).collect::<Eval<_>>()?;
+        }
+        Ok(Value::array(values))
+    }
+
+    pub(crate) fn repeat(&mut self, repeat: &'p syn::ExprRepeat, want: &Type) -> Eval {
+        let element = element_type(want);
+        let value = self.typed(&repeat.expr, &element)?;
+        let length = self.settled_value(&repeat.len)?;
+        match self.known_number(&length) {
+            Some(length) if length <= 65_536 => Ok(Value::array(vec![value; length as usize])),
+            _ => self.error("the length of this array must be a constant of at most 65,536"),
+        }
+    }
+
+    /// `sequence[index]`.
+    pub(crate) fn index(&mut self, index: &'p syn::ExprIndex) -> Eval {
+        let over = self.settled_value(&index.expr)?;
+        let at = self.settled_value(&index.index)?;
+        self.at(index.bracket_token.span.open());
+        if let Value::Range(range) = &at {
+            return self.slice(over, range);
+        }
+        match over {
+            Value::Array(items) => {
+                let step = self.element_step(at, items.len())?;
+                let found =
+                    super::place::part(&Value::Array(items), step, &mut self.terms);
+                found.map_or_else(|| self.error("these elements can't be chosen from"), Ok)
+            }
+            Value::Payload(from) => {
+                let index = self.index_term(at)?;
+                let left = self.payload_left(from);
+                self.require_inside(index, left, "the payload")?;
+                Ok(self.payload_byte(from, index))
+            }
+            Value::List(list) => {
+                let index = self.scalar_or_narrow(at)?;
+                self.require_inside(index, list.length, "the list")?;
+                self.list_element(&list, index)
+            }
+            other => self.error(format!("{} has no elements", other.describe())),
+        }
+    }
+
+    fn require_inside(&mut self, index: Term, length: Term, what: &str) -> Eval<()> {
+        let inside = self.less_terms(true, false, index, length);
+        if self.terms.bool_of(inside) == Some(true) {
+            return Ok(());
+        }
+        self.effect()?;
+        self.require(inside, || format!("the index can be past the end of {what}"))
+    }
+
+    /// An index into a list: 32 bits.
+    fn scalar_or_narrow(&mut self, value: Value) -> Eval<Term> {
+        let wide = self.index_term(value)?;
+        Ok(self.terms.extend(wide, 32, false))
+    }
+
+    fn slice(&mut self, over: Value, range: &Range) -> Eval {
+        if let Value::Payload(from) = over {
+            return self.slice_of_payload(from, range);
+        }
+        let Value::Array(items) = over else {
+            return self.error(format!("{} has no slices", over.describe()));
+        };
+        let known = |this: &Self, bound: &Option<Value>, otherwise: usize| match bound {
+            None => Some(otherwise),
+            Some(value) => this.known_number(value).and_then(|n| usize::try_from(n).ok()),
+        };
+        let start = known(self, &range.start, 0);
+        let end = known(self, &range.end, items.len());
+        let (Some(start), Some(end)) = (start, end) else {
+            return self.error("a slice of unknown bounds: write a loop with a condition");
+        };
+        let end = end + usize::from(range.inclusive);
+        match items.get(start..end) {
+            Some(part) => Ok(Value::array(part.to_vec())),
+            None => {
+                self.effect()?;
+                self.warn(format!("the slice ends past {} elements", items.len()));
+                super::stop(super::Stop::Infeasible)
+            }
+        }
+    }
+
+    fn slice_of_payload(&mut self, from: Term, range: &Range) -> Eval {
+        if range.end.is_some() {
+            return self.error("a slice of the payload with an end: use `get` or `starts_with`");
+        }
+        let start = match &range.start {
+            Some(start) => self.index_term(start.clone())?,
+            None => self.terms.constant(0, 64),
+        };
+        let length = self.payload_length();
+        let inside = self.less_terms(false, false, start, length);
+        if self.terms.bool_of(inside) != Some(true) {
+            self.effect()?;
+            self.require(inside, || "the slice can start past the end of the payload".to_owned())?;
+        }
+        Ok(Value::Payload(self.terms.binary(Binary::Add, from, start)))
+    }
+
+    /// Bytes of the payload, 64 bits.
+    pub(crate) fn payload_length(&mut self) -> Term {
+        let length = self.terms.symbol("payload.len", Sort::Bits(16), Kind::Number);
+        self.terms.extend(length, 64, false)
+    }
+
+    pub(crate) fn payload_byte(&mut self, from: Term, index: Term) -> Value {
+        let at = self.terms.binary(Binary::Add, from, index);
+        let at = self.terms.extend(at, 16, false);
+        let byte = self.terms.apply("payload[]", Sort::Bits(8), Kind::Number, &[at]);
+        Value::Scalar(Scalar::Unsigned(8), byte)
+    }
+
+    fn payload_left(&mut self, from: Term) -> Term {
+        let length = self.payload_length();
+        self.terms.binary(Binary::Sub, length, from)
+    }
+
+    pub(crate) fn list_element(&mut self, list: &Rc<List>, index: Term) -> Eval {
+        let name = format!("{}[]", list.name);
+        self.unknown(&name, &list.element, &[index])
+    }
+
+    pub(crate) fn sequence_method(
+        &mut self,
+        over: Value,
+        call: &'p syn::ExprMethodCall,
+    ) -> Eval {
+        let mut arguments: Vec<Value> = Vec::new();
+        for argument in &call.args {
+            arguments.push(self.settled_value(argument)?);
+        }
+        self.at(call.method.span());
+        let name = call.method.to_string();
+        match (name.as_str(), arguments.pop()) {
+            ("iter" | "into_iter" | "as_slice" | "clone" | "copied", None) => Ok(over),
+            ("iter_mut", None) => self.elements_of(call),
+            ("len", None) => self.length(over),
+            ("is_empty", None) => {
+                let length = self.length(over)?;
+                Ok(Value::Bool(self.equality_with_zero(&length)?))
+            }
+            ("first", None) => self.get(over, Value::Literal(0)),
+            ("last", None) => self.last(over),
+            ("get", Some(index)) => self.get(over, index),
+            ("starts_with", Some(Value::Array(prefix))) => self.starts_with(over, &prefix),
+            ("contains", Some(item)) => self.contains(over, item),
+            ("rev", None) => self.reversed(over),
+            ("step_by", Some(step)) => self.stepped(over, step),
+            ("enumerate", None) => self.enumerated(over),
+            _ => self.error(format!("{} has no method `{name}` in the language", over.describe())),
+        }
+    }
+
+    fn elements_of(&mut self, call: &'p syn::ExprMethodCall) -> Eval {
+        match self.place_of(&call.receiver)? {
+            Some(place) => Ok(Value::Reference(place)),
+            None => self.error("`iter_mut` needs an array that can be written"),
+        }
+    }
+
+    fn equality_with_zero(&mut self, length: &Value) -> Eval<Term> {
+        let (length, zero) = self.unified(length.clone(), Value::Literal(0))?;
+        self.equality(&length, &zero)
+    }
+
+    fn length(&mut self, over: Value) -> Eval {
+        let (scalar, term) = match over {
+            Value::Array(items) | Value::Items(items) => {
+                (Scalar::Usize, self.terms.constant(items.len() as u128, 64))
+            }
+            Value::Payload(from) => (Scalar::Usize, self.payload_left(from)),
+            Value::List(list) => (Scalar::Unsigned(32), list.length),
+            other => return self.error(format!("{} has no length", other.describe())),
+        };
+        Ok(Value::Scalar(scalar, term))
+    }
+
+    fn last(&mut self, over: Value) -> Eval {
+        match over {
+            Value::Array(items) => Ok(items.last().map_or(self.none(), |last| self.some(last.clone()))),
+            other => self.error(format!("{} has no method `last`", other.describe())),
+        }
+    }
+
+    /// `get(index)`, `None` past the end.
+    fn get(&mut self, over: Value, index: Value) -> Eval {
+        match over {
+            Value::Array(items) => self.get_of_array(&items, index),
+            Value::Payload(from) => {
+                let index = self.index_term(index)?;
+                let left = self.payload_left(from);
+                let inside = self.less_terms(true, false, index, left);
+                let byte = self.payload_byte(from, index);
+                Ok(self.option(inside, byte))
+            }
+            Value::List(list) => {
+                let index = self.scalar_or_narrow(index)?;
+                let inside = self.less_terms(true, false, index, list.length);
+                let element = self.list_element(&list, index)?;
+                Ok(self.option(inside, element))
+            }
+            other => self.error(format!("{} has no elements", other.describe())),
+        }
+    }
+
+    fn get_of_array(&mut self, items: &Rc<Vec<Value>>, index: Value) -> Eval {
+        if let Some(known) = self.known_number(&index) {
+            let found = usize::try_from(known).ok().and_then(|known| items.get(known));
+            return Ok(found.map_or(self.none(), |item| self.some(item.clone())));
+        }
+        let index = self.index_term(index)?;
+        let end = self.terms.constant(items.len() as u128, 64);
+        let inside = self.less_terms(true, false, index, end);
+        let step = super::value::Step::Symbolic(index);
+        match super::place::part(&Value::Array(items.clone()), step, &mut self.terms) {
+            Some(item) => Ok(self.option(inside, item)),
+            None => self.error("these elements can't be chosen from by an unknown index"),
+        }
+    }
+
+    fn starts_with(&mut self, over: Value, prefix: &[Value]) -> Eval {
+        let length = self.length(over.clone())?;
+        let length = self.index_term(length)?;
+        let needed = self.terms.constant(prefix.len() as u128, 64);
+        let mut all = self.less_terms(false, false, needed, length);
+        for (position, wanted) in prefix.iter().enumerate() {
+            let found = match &over {
+                Value::Payload(from) => {
+                    let index = self.terms.constant(position as u128, 64);
+                    self.payload_byte(*from, index)
+                }
+                Value::Array(items) => match items.get(position) {
+                    Some(item) => item.clone(),
+                    None => return Ok(Value::Bool(self.terms.bool(false))),
+                },
+                other => return self.error(format!("{} has no bytes", other.describe())),
+            };
+            let (found, wanted) = self.unified(found, wanted.clone())?;
+            let same = self.equality(&found, &wanted)?;
+            all = self.terms.both(all, same);
+        }
+        Ok(Value::Bool(all))
+    }
+
+    fn contains(&mut self, over: Value, wanted: Value) -> Eval {
+        if let Value::Range(range) = over {
+            return self.range_contains(&range, wanted);
+        }
+        let items = self.known_items(over)?;
+        let mut any = self.terms.bool(false);
+        for item in items.iter() {
+            let (item, wanted) = self.unified(item.clone(), wanted.clone())?;
+            let same = self.equality(&item, &wanted)?;
+            any = self.terms.either(any, same);
+        }
+        Ok(Value::Bool(any))
+    }
+
+    fn range_contains(&mut self, range: &Range, wanted: Value) -> Eval {
+        let mut all = self.terms.bool(true);
+        if let Some(start) = &range.start {
+            let (start, wanted) = self.unified(start.clone(), wanted.clone())?;
+            let above = self.less(false, &start, &wanted)?;
+            all = self.terms.both(all, above);
+        }
+        if let Some(end) = &range.end {
+            let (end, wanted) = self.unified(end.clone(), wanted)?;
+            let below = self.less(!range.inclusive, &wanted, &end)?;
+            all = self.terms.both(all, below);
+        }
+        Ok(Value::Bool(all))
+    }
+
+    fn reversed(&mut self, over: Value) -> Eval {
+        match over {
+            Value::Range(range) => {
+                Ok(Value::Range(Rc::new(Range { reversed: !range.reversed, ..(*range).clone() })))
+            }
+            over => {
+                let items = self.known_items(over)?;
+                Ok(Value::Items(Rc::new(items.iter().rev().cloned().collect())))
+            }
+        }
+    }
+
+    fn stepped(&mut self, over: Value, step: Value) -> Eval {
+        let step = self.known_number(&step).and_then(|step| u64::try_from(step).ok());
+        match (over, step) {
+            (Value::Range(range), Some(step)) => {
+                Ok(Value::Range(Rc::new(Range { step, ..(*range).clone() })))
+            }
+            (over, Some(step)) => {
+                let items = self.known_items(over)?;
+                let step = usize::try_from(step).unwrap_or(1).max(1);
+                Ok(Value::Items(Rc::new(items.iter().step_by(step).cloned().collect())))
+            }
+            _ => self.error("`step_by` needs a constant"),
+        }
+    }
+
+    fn enumerated(&mut self, over: Value) -> Eval {
+        let items = self.known_items(over)?;
+        let mut pairs = Vec::new();
+        for (position, item) in items.iter().enumerate() {
+            let position = self.terms.constant(position as u128, 64);
+            pairs.push(Value::tuple(vec![Value::Scalar(Scalar::Usize, position), item.clone()]));
+        }
+        Ok(Value::Items(Rc::new(pairs)))
+    }
+}
+
+fn element_type(want: &Type) -> Type {
+    match want {
+        Type::Array(element, _) | Type::Slice(element) => (**element).clone(),
+        _ => Type::Unknown,
+    }
+}

@@ -1,0 +1,265 @@
+//! Loops.
+
+use std::rc::Rc;
+
+use super::types::{Scalar, Type};
+use super::value::{List, Place, Range, Step, Value};
+use super::{Eval, Exit, Interpreter, Stop};
+use crate::expr::Term;
+
+/// How an iteration ended.
+enum Turn {
+    Next,
+    Left(Value),
+}
+
+/// What a `for` goes over.
+enum Sequence {
+    Known(Rc<Vec<Value>>),
+    Range { start: Term, end: Term, scalar: Option<Scalar>, inclusive: bool, step: u64 },
+    List(Rc<List>),
+    Payload { from: Term, length: Term },
+}
+
+impl<'p> Interpreter<'p> {
+    pub(crate) fn forever(&mut self, forever: &'p syn::ExprLoop) -> Eval {
+        let own = forever.label.as_ref();
+        for _ in 0..self.explorer.budget.iterations {
+            match self.turn(&forever.body, own)? {
+                Turn::Next => {}
+                Turn::Left(value) => return Ok(value),
+            }
+        }
+        self.at(forever.loop_token.span);
+        self.too_long()
+    }
+
+    pub(crate) fn repeat_while(&mut self, repeated: &'p syn::ExprWhile) -> Eval {
+        let mut unknown = 0;
+        for _ in 0..=self.explorer.budget.iterations {
+            let depth = self.frame().locals.len();
+            let condition = self.condition(&repeated.cond)?;
+            self.at(repeated.while_token.span);
+            let turn = match self.goes_on(condition, &mut unknown)? {
+                true => self.turn(&repeated.body, repeated.label.as_ref())?,
+                false => Turn::Left(Value::Unit),
+            };
+            self.frame().locals.truncate(depth);
+            if let Turn::Left(value) = turn {
+                return Ok(value);
+            }
+        }
+        self.at(repeated.while_token.span);
+        self.too_long()
+    }
+
+    pub(crate) fn for_each(&mut self, each: &'p syn::ExprForLoop) -> Eval {
+        let over = self.value(&each.expr)?;
+        self.at(each.for_token.span);
+        let sequence = self.sequence(over)?;
+        let mut unknown = 0;
+        for position in 0..=self.explorer.budget.iterations {
+            let line = self.line;
+            let Some(item) = self.item(&sequence, position, &mut unknown)? else {
+                return Ok(Value::Unit);
+            };
+            let turn = self.scoped(|this| {
+                let matched = this.match_value(&each.pat, item)?;
+                this.assume(matched)?;
+                this.turn(&each.body, each.label.as_ref())
+            })?;
+            self.line = line;
+            if let Turn::Left(value) = turn {
+                return Ok(value);
+            }
+        }
+        self.too_long()
+    }
+
+    fn too_long(&self) -> Eval {
+        let limit = self.explorer.budget.iterations;
+        self.error(format!("this loop goes on after {limit} iterations: give it a smaller bound"))
+    }
+
+    fn turn(&mut self, body: &'p syn::Block, own: Option<&syn::Label>) -> Eval<Turn> {
+        let ours = |named: &Option<String>| match (named, own) {
+            (None, _) => true,
+            (Some(named), Some(own)) => own.name.ident == named.as_str(),
+            (Some(_), None) => false,
+        };
+        match self.block(body, &Type::Unknown) {
+            Ok(_) => Ok(Turn::Next),
+            Err(exit) => match *exit {
+                Exit::Break(named, value) if ours(&named) => Ok(Turn::Left(value)),
+                Exit::Continue(named) if ours(&named) => Ok(Turn::Next),
+                other => Err(Box::new(other)),
+            },
+        }
+    }
+
+    /// Whether a loop goes on; one whose end is unknown is cut off after a few iterations, and
+    /// the output says so.
+    fn goes_on(&mut self, condition: Term, unknown: &mut usize) -> Eval<bool> {
+        let before = self.explorer.decided();
+        if *unknown >= self.explorer.budget.unrolled && self.terms.bool_of(condition).is_none() {
+            return self.cut_off(condition);
+        }
+        let goes_on = self.decide(condition)?;
+        *unknown += usize::from(self.explorer.decided() > before);
+        Ok(goes_on)
+    }
+
+    fn cut_off(&mut self, condition: Term) -> Eval<bool> {
+        self.effect()?;
+        let leaves = self.terms.not(condition);
+        if self.possible(condition)? {
+            let limit = self.explorer.budget.unrolled;
+            let message = format!(
+                "the number of iterations is unknown: only paths with at most {limit} are listed"
+            );
+            self.warn(message);
+            if !self.possible(leaves)? {
+                return super::stop(Stop::Infeasible);
+            }
+            self.assume(leaves)?;
+        }
+        Ok(false)
+    }
+
+    fn sequence(&mut self, over: Value) -> Eval<Sequence> {
+        Ok(match over {
+            Value::Reference(place) => self.sequence_of_places(place)?,
+            Value::Array(items) | Value::Items(items) => Sequence::Known(items),
+            Value::Range(range) => self.sequence_of_range(&range)?,
+            Value::List(list) => Sequence::List(list),
+            Value::Payload(from) => {
+                let length = self.payload_length();
+                Sequence::Payload { from, length }
+            }
+            Value::Enum(value) if value.shape.name == "Option" => {
+                let some = value.is_variant(1, &mut self.terms);
+                let items = match self.decide(some)? {
+                    true => vec![self.payload(&value, 1)?],
+                    false => Vec::new(),
+                };
+                Sequence::Known(Rc::new(items))
+            }
+            other => return self.error(format!("`for` can't go over {}", other.describe())),
+        })
+    }
+
+    /// `&mut array`: references to its elements.
+    fn sequence_of_places(&mut self, place: Place) -> Eval<Sequence> {
+        match self.read(&place)? {
+            Value::Array(items) => {
+                let elements = (0..items.len()).map(|n| Value::Reference(place.then(Step::Index(n))));
+                Ok(Sequence::Known(Rc::new(elements.collect())))
+            }
+            other => self.sequence(other),
+        }
+    }
+
+    fn sequence_of_range(&mut self, range: &Range) -> Eval<Sequence> {
+        let (Some(start), Some(end)) = (range.start.clone(), range.end.clone()) else {
+            return self.error("a range without an end: write the end, or `loop`");
+        };
+        let (start, end) = self.unified(start, end)?;
+        if let (Some(first), Some(end)) = (self.known_signed(&start), self.known_signed(&end)) {
+            return self.known_range(range, &start, (first, end));
+        }
+        if range.reversed {
+            return self.error("a reversed range of unknown length: count down with `while`");
+        }
+        let Value::Scalar(scalar, from) = start else {
+            return self.error(format!("a range can't start at {}", start.describe()));
+        };
+        let to = self.scalar(end, scalar)?;
+        Ok(Sequence::Range {
+            start: from,
+            end: to,
+            scalar: Some(scalar),
+            inclusive: range.inclusive,
+            step: range.step,
+        })
+    }
+
+    /// The value of a constant integer, with its sign.
+    pub(crate) fn known_signed(&self, value: &Value) -> Option<i128> {
+        match value {
+            Value::Literal(number) => Some(*number),
+            Value::Scalar(scalar, term) if scalar.is_signed() => {
+                let bits = self.terms.constant_of(*term)?;
+                let shift = 128 - u32::from(scalar.width());
+                Some(((bits << shift) as i128) >> shift)
+            }
+            Value::Scalar(_, term) => self.terms.constant_of(*term).map(|bits| bits as i128),
+            _ => None,
+        }
+    }
+
+    fn known_range(&mut self, range: &Range, like: &Value, ends: (i128, i128)) -> Eval<Sequence> {
+        let (first, mut end) = ends;
+        end += i128::from(range.inclusive);
+        let step = usize::try_from(range.step).unwrap_or(1).max(1);
+        let limit = self.explorer.budget.iterations + 1;
+        let numbers = (first..end).step_by(step).take(limit);
+        let like = like.clone();
+        let mut items: Vec<Value> = Vec::new();
+        for number in numbers {
+            items.push(self.like(Value::Literal(number), &like)?);
+        }
+        if range.reversed {
+            if items.len() == limit {
+                return match self.too_long() {
+                    Err(exit) => Err(exit),
+                    Ok(_) => Ok(Sequence::Known(Rc::default())),
+                };
+            }
+            items.reverse();
+        }
+        Ok(Sequence::Known(Rc::new(items)))
+    }
+
+    /// The element of an iteration; `None` after the last.
+    fn item(
+        &mut self,
+        sequence: &Sequence,
+        position: usize,
+        unknown: &mut usize,
+    ) -> Eval<Option<Value>> {
+        match sequence {
+            Sequence::Known(items) => Ok(items.get(position).cloned()),
+            Sequence::Range { start, end, scalar, inclusive, step } => {
+                let width = self.terms.width(*start);
+                let offset = self.terms.constant(position as u128 * u128::from(*step), width);
+                let here = self.terms.binary(crate::expr::Binary::Add, *start, offset);
+                let signed = scalar.is_some_and(Scalar::is_signed);
+                let inside = self.less_terms(!inclusive, signed, here, *end);
+                let goes_on = self.goes_on(inside, unknown)?;
+                Ok(scalar.filter(|_| goes_on).map(|scalar| Value::Scalar(scalar, here)))
+            }
+            Sequence::List(list) => {
+                let index = self.terms.constant(position as u128, 32);
+                let inside = self.less_terms(true, false, index, list.length);
+                match self.goes_on(inside, unknown)? {
+                    true => Ok(Some(self.list_element(list, index)?)),
+                    false => Ok(None),
+                }
+            }
+            Sequence::Payload { from, length } => {
+                let index = self.terms.constant(position as u128, 64);
+                let inside = self.less_terms(true, false, index, *length);
+                let goes_on = self.goes_on(inside, unknown)?;
+                Ok(goes_on.then(|| self.payload_byte(*from, index)))
+            }
+        }
+    }
+
+    /// The elements of a sequence whose number is known, as `iter` and its companions give them.
+    pub(crate) fn known_items(&mut self, over: Value) -> Eval<Rc<Vec<Value>>> {
+        match self.sequence(over)? {
+            Sequence::Known(items) => Ok(items),
+            _ => self.error("the number of elements is unknown here: write a `for` loop"),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The interpreter: runs the author's functions on values whose leaves are terms.
+//!
+//! Concrete values are constant terms, so that one interpreter serves exploration and the
+//! differential tests against native code. A branch on an unknown asks the explorer.
+
+mod address;
+mod allocator;
+mod array;
+mod assign;
+mod call;
+mod choice;
+mod construct;
+mod context;
+mod control;
+mod convert;
+mod expression;
+mod fresh;
+mod integer;
+mod loops;
+mod memory;
+mod operators;
+mod packet;
+mod pattern;
+mod place;
+pub(crate) mod program;
+mod resolve;
+mod state;
+pub(crate) mod types;
+pub(crate) mod value;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use syn::Ident;
+
+use crate::explore::Explorer;
+use crate::expr::{Term, Terms};
+use crate::path::Run;
+use program::Program;
+use types::{EnumShape, StructShape, Type};
+use value::{LocalCell, Slot, Value};
+
+/// Calls nested deeper than this are refused.
+const DEEPEST: usize = 64;
+
+/// Why an expression has no value.
+#[derive(Debug)]
+pub(crate) enum Exit {
+    Break(Option<String>, Value),
+    Continue(Option<String>),
+    Return(Value),
+    Stop(Stop),
+}
+
+/// Why a run ends before its handler does.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The author's line, and what is wrong there.
+    Error(u32, String),
+    /// No packet takes this path, or none that does not end in a fault already reported.
+    Infeasible,
+    /// The expression does more than compute, so it cannot be evaluated ahead of its condition.
+    Impure,
+    /// The solver cannot be run.
+    Solver(String),
+}
+
+/// The value of an expression, or why there is none.
+pub(crate) type Eval<T = Value> = Result<T, Box<Exit>>;
+
+/// What a function body sees.
+#[derive(Clone)]
+pub(crate) struct Frame<'p> {
+    pub(crate) locals: Vec<(&'p Ident, Slot)>,
+    pub(crate) receiver: Option<Slot>,
+    pub(crate) generics: Rc<Vec<(String, Type)>>,
+    pub(crate) self_type: Type,
+    pub(crate) returns: Type,
+}
+
+impl Frame<'_> {
+    pub(crate) fn empty() -> Self {
+        Self {
+            locals: Vec::new(),
+            receiver: None,
+            generics: Rc::default(),
+            self_type: Type::Unknown,
+            returns: Type::Unknown,
+        }
+    }
+}
+
+/// A closure and what it sees.
+#[derive(Clone)]
+pub(crate) struct Closure<'p> {
+    pub(crate) code: &'p syn::ExprClosure,
+    pub(crate) frame: Frame<'p>,
+}
+
+/// Shapes of the prelude's enums.
+pub(crate) struct Prelude {
+    pub(crate) option: Rc<EnumShape>,
+    pub(crate) result: Rc<EnumShape>,
+    pub(crate) verdict: Rc<EnumShape>,
+}
+
+impl Prelude {
+    fn new() -> Self {
+        Self {
+            option: EnumShape::built_in("Option", &[("None", 0), ("Some", 1)]),
+            result: EnumShape::built_in("Result", &[("Err", 1), ("Ok", 1)]),
+            verdict: EnumShape::built_in("Verdict", &VERDICTS),
+        }
+    }
+}
+
+/// Variants of `Verdict`, and how many fields each has.
+pub(crate) const VERDICTS: [(&str, usize); 4] =
+    [("Forward", 1), ("Drop", 1), ("Flood", 0), ("Recirculate", 1)];
+
+/// Runs functions of one program.
+pub(crate) struct Interpreter<'p> {
+    pub(crate) program: &'p Program,
+    pub(crate) terms: Terms,
+    pub(crate) explorer: Explorer,
+    /// What the current run has done so far.
+    pub(crate) run: Run,
+    pub(crate) prelude: Prelude,
+    frames: Vec<Frame<'p>>,
+    closures: Vec<Closure<'p>>,
+    constants: HashMap<String, Value>,
+    structs: HashMap<String, Rc<StructShape>>,
+    enums: HashMap<String, Rc<EnumShape>>,
+    /// What `check` of the module accepts of its settings.
+    pub(crate) accepted: Option<Term>,
+    /// Line being executed.
+    pub(crate) line: u32,
+    /// Whether the expression is evaluated ahead of the condition that guards it.
+    ahead: bool,
+}
+
+impl<'p> Interpreter<'p> {
+    pub(crate) fn new(program: &'p Program, explorer: Explorer) -> Self {
+        Self {
+            program,
+            terms: Terms::new(),
+            explorer,
+            run: Run::default(),
+            prelude: Prelude::new(),
+            frames: Vec::new(),
+            closures: Vec::new(),
+            constants: HashMap::new(),
+            structs: HashMap::new(),
+            enums: HashMap::new(),
+            accepted: None,
+            line: 0,
+            ahead: false,
+        }
+    }
+
+    /// Forgets the last run; terms and what the solver said are kept.
+    pub(crate) fn restart(&mut self) {
+        self.run = Run::default();
+        self.frames.clear();
+        self.frames.push(Frame::empty());
+        self.closures.clear();
+        self.ahead = false;
+        self.explorer.restart();
+    }
+
+    /// Notes the line being executed.
+    pub(crate) fn at(&mut self, span: proc_macro2::Span) {
+        self.line = self.program.module.line(span);
+    }
+
+    /// An error on the line being executed.
+    pub(crate) fn error<T>(&self, message: impl Into<String>) -> Eval<T> {
+        stop(Stop::Error(self.line, message.into()))
+    }
+
+    /// Refuses what must not happen ahead of the condition that guards it.
+    pub(crate) fn effect(&self) -> Eval<()> {
+        if self.ahead { stop(Stop::Impure) } else { Ok(()) }
+    }
+
+    /// Which way a condition goes on this path.
+    pub(crate) fn decide(&mut self, condition: Term) -> Eval<bool> {
+        if let Some(known) = self.terms.bool_of(condition) {
+            return Ok(known);
+        }
+        self.effect()?;
+        let line = self.line;
+        self.explorer.decide(condition, line, &mut self.terms).map_err(exit)
+    }
+
+    /// Takes a condition as given for the rest of the path.
+    pub(crate) fn assume(&mut self, condition: Term) -> Eval<()> {
+        self.explorer.assume(condition, &mut self.terms).map_err(exit)
+    }
+
+    /// Whether some packet on this path meets the condition.
+    pub(crate) fn possible(&mut self, condition: Term) -> Eval<bool> {
+        self.explorer.possible(condition, &mut self.terms).map_err(exit)
+    }
+
+    pub(crate) fn frame(&mut self) -> &mut Frame<'p> {
+        if self.frames.is_empty() {
+            self.frames.push(Frame::empty());
+        }
+        let last = self.frames.len() - 1;
+        &mut self.frames[last]
+    }
+
+    /// Evaluates `body` in its own scope of locals.
+    pub(crate) fn scoped<T>(&mut self, body: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<T> {
+        let depth = self.frame().locals.len();
+        let result = body(self);
+        self.frame().locals.truncate(depth);
+        result
+    }
+
+    /// Evaluates `body` in a new frame.
+    pub(crate) fn in_frame<T>(
+        &mut self,
+        frame: Frame<'p>,
+        body: impl FnOnce(&mut Self) -> Eval<T>,
+    ) -> Eval<T> {
+        if self.frames.len() >= DEEPEST {
+            return self.error("calls are nested too deep: write a loop");
+        }
+        self.frames.push(frame);
+        let result = body(self);
+        self.frames.pop();
+        result
+    }
+
+    pub(crate) fn bind(&mut self, name: &'p Ident, value: Value) {
+        let slot = LocalCell::new(value);
+        self.frame().locals.push((name, slot));
+    }
+
+    pub(crate) fn local(&mut self, name: &Ident) -> Option<Slot> {
+        let frame = self.frame();
+        if name == "self" {
+            return frame.receiver.clone();
+        }
+        let found = frame.locals.iter().rev().find(|(known, _)| *known == name);
+        found.map(|(_, slot)| slot.clone())
+    }
+}
+
+/// Ends the run.
+pub(crate) fn stop<T>(stop: Stop) -> Eval<T> {
+    Err(exit(stop))
+}
+
+pub(crate) fn exit(stop: Stop) -> Box<Exit> {
+    Box::new(Exit::Stop(stop))
+}

@@ -1,0 +1,309 @@
+//! Operators.
+
+use syn::spanned::Spanned;
+use syn::{BinOp, UnOp};
+
+use super::place;
+use super::types::{Scalar, Type};
+use super::value::Value;
+use super::{Eval, Interpreter};
+use crate::expr::{Binary, Term};
+
+impl<'p> Interpreter<'p> {
+    pub(crate) fn unary(&mut self, unary: &'p syn::ExprUnary, want: &Type) -> Eval {
+        let inner = self.expression(&unary.expr, want)?;
+        let inner = self.settled(inner)?;
+        match (&unary.op, inner) {
+            (UnOp::Deref(_), value) => Ok(value),
+            (UnOp::Not(_), Value::Bool(term)) => Ok(Value::Bool(self.terms.not(term))),
+            (UnOp::Not(_), Value::Scalar(scalar, term)) if scalar.is_integer() => {
+                Ok(Value::Scalar(scalar, self.terms.complement(term)))
+            }
+            (UnOp::Not(_), Value::Literal(number)) => Ok(Value::Literal(!number)),
+            (UnOp::Neg(_), Value::Literal(number)) => Ok(Value::Literal(number.wrapping_neg())),
+            (UnOp::Neg(_), Value::Scalar(scalar, term)) if scalar.is_integer() => {
+                Ok(Value::Scalar(scalar, self.terms.negate(term)))
+            }
+            (operator, value) => {
+                self.at(operator.span());
+                self.error(format!("this operator has no meaning on {}", value.describe()))
+            }
+        }
+    }
+
+    pub(crate) fn binary_expression(&mut self, binary: &'p syn::ExprBinary, want: &Type) -> Eval {
+        match binary.op {
+            BinOp::And(_) => return self.connective(true, &binary.left, &binary.right),
+            BinOp::Or(_) => return self.connective(false, &binary.left, &binary.right),
+            _ if arithmetic_of(&binary.op).is_some() => return self.compound(binary),
+            _ => {}
+        }
+        let want = match is_comparison(&binary.op) {
+            true => &Type::Unknown,
+            false => want,
+        };
+        let left = self.expression(&binary.left, want)?;
+        let left = self.settled(left)?;
+        let want = match binary.op {
+            BinOp::Shl(_) | BinOp::Shr(_) => Type::Unknown,
+            _ => self.type_of(&left),
+        };
+        let right = self.expression(&binary.right, &want)?;
+        let right = self.settled(right)?;
+        self.at(binary.op.span());
+        self.operate(&binary.op, left, right)
+    }
+
+    /// `&&` and `||`. The right side joins the condition where evaluating it early cannot be
+    /// noticed; otherwise the left side decides first.
+    fn connective(&mut self, both: bool, left: &'p syn::Expr, right: &'p syn::Expr) -> Eval {
+        let first = self.condition(left)?;
+        let term = self.connected(both, first, |this| this.condition(right))?;
+        Ok(Value::Bool(term))
+    }
+
+    pub(crate) fn connected(
+        &mut self,
+        both: bool,
+        first: Term,
+        second: impl Fn(&mut Self) -> Eval<Term>,
+    ) -> Eval<Term> {
+        if let Some(known) = self.terms.bool_of(first) {
+            return if known == both { second(self) } else { Ok(first) };
+        }
+        if let Some(second) = self.ahead(&second)? {
+            let operator = if both { Binary::Both } else { Binary::Either };
+            return Ok(self.terms.binary(operator, first, second));
+        }
+        match self.decide(first)? == both {
+            true => second(self),
+            false => Ok(self.terms.bool(!both)),
+        }
+    }
+
+    /// An operator other than `&&`, `||` and assignments.
+    pub(crate) fn operate(&mut self, operator: &BinOp, left: Value, right: Value) -> Eval {
+        if is_comparison(operator) {
+            return self.compare(operator, left, right).map(Value::Bool);
+        }
+        match (&left, &right) {
+            (Value::Bool(a), Value::Bool(b)) => self.logic(operator, *a, *b),
+            (Value::Literal(a), Value::Literal(b)) => self.literals(operator, *a, *b),
+            _ if matches!(operator, BinOp::Shl(_) | BinOp::Shr(_)) => {
+                self.shift(operator, left, right)
+            }
+            _ => {
+                let (scalar, a, b) = self.same_integers(left, right)?;
+                self.arithmetic(operator, scalar, a, b)
+            }
+        }
+    }
+
+    fn logic(&mut self, operator: &BinOp, a: Term, b: Term) -> Eval {
+        Ok(Value::Bool(match operator {
+            BinOp::BitAnd(_) => self.terms.both(a, b),
+            BinOp::BitOr(_) => self.terms.either(a, b),
+            BinOp::BitXor(_) => {
+                let same = self.terms.equal(a, b);
+                self.terms.not(same)
+            }
+            _ => return self.error("this operator has no meaning on `bool`"),
+        }))
+    }
+
+    /// Arithmetic of literals that have not met a type: exact, and refused where the result
+    /// depends on the type.
+    fn literals(&mut self, operator: &BinOp, a: i128, b: i128) -> Eval {
+        let untyped = a < 0 || b < 0;
+        let shift = u32::try_from(b & 127).unwrap_or(0);
+        let value = match operator {
+            BinOp::Add(_) => a.wrapping_add(b),
+            BinOp::Sub(_) => a.wrapping_sub(b),
+            BinOp::Mul(_) => a.wrapping_mul(b),
+            BinOp::BitAnd(_) => a & b,
+            BinOp::BitOr(_) => a | b,
+            BinOp::BitXor(_) => a ^ b,
+            BinOp::Shl(_) if !untyped => a.wrapping_shl(shift),
+            BinOp::Shr(_) if !untyped => a.wrapping_shr(shift),
+            BinOp::Div(_) if !untyped => a.checked_div(b).unwrap_or(0),
+            BinOp::Rem(_) if !untyped => a.checked_rem(b).unwrap_or(0),
+            _ => return self.error("the type of this literal isn't known: write it, as in `1u32`"),
+        };
+        Ok(Value::Literal(value))
+    }
+
+    /// Two integers brought to one type.
+    pub(crate) fn same_integers(&mut self, left: Value, right: Value) -> Eval<(Scalar, Term, Term)> {
+        let (a, b) = self.unified(left, right)?;
+        match (a, b) {
+            (Value::Scalar(s, a), Value::Scalar(t, b)) if s == t && s.is_integer() => Ok((s, a, b)),
+            (a, b) => {
+                let (a, b) = (a.describe(), b.describe());
+                self.error(format!("{a} and {b} don't go together: convert one with `as`"))
+            }
+        }
+    }
+
+    /// Gives a literal the type of what it meets.
+    pub(crate) fn unified(&mut self, left: Value, right: Value) -> Eval<(Value, Value)> {
+        let (left, right) = (self.settled(left)?, self.settled(right)?);
+        let left = self.like(left, &right)?;
+        let right = self.like(right, &left)?;
+        Ok((left, right))
+    }
+
+    fn arithmetic(&mut self, operator: &BinOp, scalar: Scalar, a: Term, b: Term) -> Eval {
+        let signed = scalar.is_signed();
+        let operator = match operator {
+            BinOp::Add(_) => Binary::Add,
+            BinOp::Sub(_) => Binary::Sub,
+            BinOp::Mul(_) => Binary::Mul,
+            BinOp::Div(_) if signed => Binary::DivSigned,
+            BinOp::Div(_) => Binary::DivUnsigned,
+            BinOp::Rem(_) if signed => Binary::RemSigned,
+            BinOp::Rem(_) => Binary::RemUnsigned,
+            BinOp::BitAnd(_) => Binary::And,
+            BinOp::BitOr(_) => Binary::Or,
+            BinOp::BitXor(_) => Binary::Xor,
+            _ => return self.error("this operator isn't in the language"),
+        };
+        if matches!(operator, Binary::DivSigned | Binary::DivUnsigned)
+            || matches!(operator, Binary::RemSigned | Binary::RemUnsigned)
+        {
+            self.check_divisor(b)?;
+        }
+        Ok(Value::Scalar(scalar, self.terms.binary(operator, a, b)))
+    }
+
+    /// Division by zero is defined, and rarely meant.
+    fn check_divisor(&mut self, divisor: Term) -> Eval<()> {
+        let zero = self.terms.constant(0, self.terms.width(divisor));
+        let is_zero = self.terms.equal(divisor, zero);
+        if self.terms.bool_of(is_zero) != Some(false) {
+            self.effect()?;
+            if self.explorer.explores() && self.possible(is_zero)? {
+                self.warn("the divisor can be zero: the quotient is then zero".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn shift(&mut self, operator: &BinOp, left: Value, right: Value) -> Eval {
+        let left = match left {
+            Value::Literal(_) => {
+                return self.error("the type of this literal isn't known: write it, as in `1u32`");
+            }
+            left => left,
+        };
+        let Value::Scalar(scalar, a) = left else {
+            return self.error(format!("{} can't be shifted", left.describe()));
+        };
+        let by = match right {
+            Value::Literal(number) => self.terms.constant(number as u128, scalar.width()),
+            Value::Scalar(_, by) => self.terms.extend(by, scalar.width(), false),
+            other => return self.error(format!("{} can't be shifted by", other.describe())),
+        };
+        let operator = match operator {
+            BinOp::Shl(_) => Binary::ShiftLeft,
+            _ if scalar.is_signed() => Binary::ShiftRightSigned,
+            _ => Binary::ShiftRight,
+        };
+        Ok(Value::Scalar(scalar, self.terms.binary(operator, a, by)))
+    }
+
+    fn compare(&mut self, operator: &BinOp, left: Value, right: Value) -> Eval<Term> {
+        let (left, right) = self.unified(left, right)?;
+        if matches!(operator, BinOp::Eq(_) | BinOp::Ne(_)) {
+            let same = self.equality(&left, &right)?;
+            return Ok(match operator {
+                BinOp::Ne(_) => self.terms.not(same),
+                _ => same,
+            });
+        }
+        let (a, b) = match operator {
+            BinOp::Gt(_) | BinOp::Ge(_) => (right, left),
+            _ => (left, right),
+        };
+        let strict = matches!(operator, BinOp::Lt(_) | BinOp::Gt(_));
+        self.less(strict, &a, &b)
+    }
+
+    /// The condition under which two values are equal.
+    pub(crate) fn equality(&mut self, left: &Value, right: &Value) -> Eval<Term> {
+        match place::equal(left, right, &mut self.terms) {
+            Some(same) => Ok(same),
+            None => {
+                let (a, b) = (left.describe(), right.describe());
+                self.error(format!("{a} and {b} can't be compared: compare values of one type"))
+            }
+        }
+    }
+
+    /// `a < b`, or `a <= b`.
+    pub(crate) fn less(&mut self, strict: bool, a: &Value, b: &Value) -> Eval<Term> {
+        match (a, b) {
+            (Value::Literal(a), Value::Literal(b)) => {
+                Ok(self.terms.bool(if strict { a < b } else { a <= b }))
+            }
+            (Value::Bool(a), Value::Bool(b)) => {
+                let (a, b) = (self.terms.from_bool(*a, 8), self.terms.from_bool(*b, 8));
+                Ok(self.less_terms(strict, false, a, b))
+            }
+            (Value::Scalar(s, a), Value::Scalar(t, b)) if s == t => {
+                Ok(self.less_terms(strict, s.is_signed(), *a, *b))
+            }
+            (Value::Tuple(a), Value::Tuple(b)) | (Value::Array(a), Value::Array(b)) => {
+                self.less_lexical(strict, a, b)
+            }
+            _ => {
+                let (a, b) = (a.describe(), b.describe());
+                self.error(format!("{a} and {b} have no order: compare their numbers"))
+            }
+        }
+    }
+
+    fn less_lexical(&mut self, strict: bool, a: &[Value], b: &[Value]) -> Eval<Term> {
+        let mut result = self.terms.bool(!strict);
+        for (x, y) in a.iter().zip(b).rev() {
+            let (x, y) = self.unified(x.clone(), y.clone())?;
+            let less = self.less(true, &x, &y)?;
+            let same = self.equality(&x, &y)?;
+            let rest = self.terms.both(same, result);
+            result = self.terms.either(less, rest);
+        }
+        Ok(result)
+    }
+
+    pub(crate) fn less_terms(&mut self, strict: bool, signed: bool, a: Term, b: Term) -> Term {
+        let operator = match (strict, signed) {
+            (true, false) => Binary::LessUnsigned,
+            (true, true) => Binary::LessSigned,
+            (false, false) => Binary::LessEqualUnsigned,
+            (false, true) => Binary::LessEqualSigned,
+        };
+        self.terms.binary(operator, a, b)
+    }
+}
+
+fn is_comparison(operator: &BinOp) -> bool {
+    use BinOp::*;
+    matches!(operator, Eq(_) | Ne(_) | Lt(_) | Le(_) | Gt(_) | Ge(_))
+}
+
+/// The operator of a compound assignment.
+pub(crate) fn arithmetic_of(operator: &BinOp) -> Option<BinOp> {
+    use BinOp::*;
+    Some(match operator {
+        AddAssign(token) => Add(syn::Token![+](token.spans[0])),
+        SubAssign(token) => Sub(syn::Token![-](token.spans[0])),
+        MulAssign(token) => Mul(syn::Token![*](token.spans[0])),
+        DivAssign(token) => Div(syn::Token![/](token.spans[0])),
+        RemAssign(token) => Rem(syn::Token![%](token.spans[0])),
+        BitAndAssign(token) => BitAnd(syn::Token![&](token.spans[0])),
+        BitOrAssign(token) => BitOr(syn::Token![|](token.spans[0])),
+        BitXorAssign(token) => BitXor(syn::Token![^](token.spans[0])),
+        ShlAssign(token) => Shl(syn::Token![<<]([token.spans[0]; 2])),
+        ShrAssign(token) => Shr(syn::Token![>>]([token.spans[0]; 2])),
+        _ => return None,
+    })
+}

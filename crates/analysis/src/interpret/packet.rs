@@ -1,0 +1,271 @@
+//! The packet: header fields as they arrived, and as the handler left them.
+
+use anabranch_language::names;
+
+use super::types::Scalar;
+use super::value::Value;
+use super::{Eval, Interpreter};
+use crate::expr::{Kind, Sort, Term};
+
+/// A field of a header: `("ipv4", "src")`.
+pub(crate) type FieldName = (&'static str, &'static str);
+
+impl<'p> Interpreter<'p> {
+    /// Whether the packet has a header of this name.
+    pub(crate) fn presence(&mut self, header: &str) -> Term {
+        match header {
+            "ethernet" => self.terms.bool(true),
+            _ => self.terms.symbol(header, Sort::Bool, Kind::Presence),
+        }
+    }
+
+    /// The field as it arrived.
+    pub(crate) fn arrived(&mut self, (header, field): FieldName) -> Term {
+        let of = field_type(header, field).unwrap_or("u16");
+        let name = format!("{header}.{field}");
+        match Scalar::named(of) {
+            Some(scalar) => {
+                self.terms.symbol(&name, Sort::Bits(scalar.width()), scalar.kind())
+            }
+            None => self.terms.symbol(&name, Sort::Bool, Kind::Number),
+        }
+    }
+
+    /// The field as it is now.
+    pub(crate) fn field_now(&mut self, field: FieldName) -> Term {
+        match self.run.fields.get(&field) {
+            Some((term, _)) => *term,
+            None => self.arrived(field),
+        }
+    }
+
+    fn set_field(&mut self, field: FieldName, term: Term) -> Eval<()> {
+        self.effect()?;
+        self.run.fields.insert(field, (term, self.line));
+        Ok(())
+    }
+
+    pub(crate) fn packet_method(&mut self, call: &'p syn::ExprMethodCall) -> Eval {
+        let name = call.method.to_string();
+        if let Some(setter) = name.strip_prefix("set_") {
+            return self.set_port(setter, call);
+        }
+        self.at(call.method.span());
+        let number = |scalar, term| Ok(Value::Scalar(scalar, term));
+        match name.as_str() {
+            "port" => self.arrival_port(),
+            "len" => {
+                let length = self.terms.symbol("packet.len", Sort::Bits(32), Kind::Number);
+                number(Scalar::Unsigned(32), length)
+            }
+            "protocol" => {
+                let protocol = self.protocol()?;
+                number(Scalar::Unsigned(8), protocol)
+            }
+            "is_fragment" | "is_first_fragment" => {
+                let name = format!("packet.{name}");
+                Ok(Value::Bool(self.terms.symbol(&name, Sort::Bool, Kind::Number)))
+            }
+            "src_port" => self.transport_port("src"),
+            "dst_port" => self.transport_port("dst"),
+            "payload" => Ok(Value::Payload(self.terms.constant(0, 64))),
+            _ => self.header(&name),
+        }
+    }
+
+    fn arrival_port(&mut self) -> Eval {
+        match self.run.port {
+            Some(port) => Ok(Value::Scalar(Scalar::Port, port)),
+            None => self.error("there is no packet here"),
+        }
+    }
+
+    /// `pkt.ipv4()` and `pkt.ipv4_mut()`.
+    fn header(&mut self, name: &str) -> Eval {
+        let view = name.strip_suffix("_mut").unwrap_or(name);
+        let Some((view, _)) = names::VIEWS.iter().find(|(known, _)| *known == view) else {
+            return self.error(format!("a packet has no `{name}`: see docs/nf-language.md"));
+        };
+        if *view == "ethernet" {
+            return Ok(Value::Header(view));
+        }
+        let present = self.presence(view);
+        Ok(self.option(present, Value::Header(view)))
+    }
+
+    /// The protocol after extension headers; 0 where there is neither IPv4 nor IPv6.
+    fn protocol(&mut self) -> Eval<Term> {
+        for header in ["ipv4", "ipv6"] {
+            if self.has(header) == Some(true) {
+                return Ok(self.field_now((header, "protocol")));
+            }
+        }
+        let protocol = self.terms.symbol("packet.protocol", Sort::Bits(8), Kind::Number);
+        let mut neither = self.terms.bool(true);
+        for header in ["ipv4", "ipv6"] {
+            let present = self.presence(header);
+            let absent = self.terms.not(present);
+            neither = self.terms.both(neither, absent);
+            let field = self.arrived((header, "protocol"));
+            let same = self.terms.equal(protocol, field);
+            let rule = self.terms.either(absent, same);
+            self.assume(rule)?;
+        }
+        let zero = self.terms.constant(0, 8);
+        let none = self.terms.equal(protocol, zero);
+        let some = self.terms.not(neither);
+        let rule = self.terms.either(some, none);
+        self.assume(rule)?;
+        Ok(protocol)
+    }
+
+    /// What the path knows about a header.
+    pub(crate) fn has(&mut self, header: &str) -> Option<bool> {
+        let present = self.presence(header);
+        let absent = self.terms.not(present);
+        self.explorer.already(present, absent)
+    }
+
+    /// `src_port()` and `dst_port()`: TCP or UDP, each a path of its own.
+    fn transport_port(&mut self, field: &'static str) -> Eval {
+        for header in ["tcp", "udp"] {
+            let present = self.presence(header);
+            if self.decide(present)? {
+                let port = self.field_now((header, field));
+                return Ok(self.some(Value::Scalar(Scalar::Unsigned(16), port)));
+            }
+        }
+        Ok(self.none())
+    }
+
+    fn set_port(&mut self, setter: &str, call: &'p syn::ExprMethodCall) -> Eval {
+        let field = match setter {
+            "src_port" => "src",
+            "dst_port" => "dst",
+            _ => return self.error(format!("a packet has no `set_{setter}`")),
+        };
+        let Some(value) = call.args.first() else {
+            return self.error(format!("`set_{setter}` needs a value"));
+        };
+        let value = self.value(value)?;
+        let port = self.scalar(value, Scalar::Unsigned(16))?;
+        self.at(call.method.span());
+        for header in ["tcp", "udp"] {
+            let present = self.presence(header);
+            if self.decide(present)? {
+                self.set_field((header, field), port)?;
+                break;
+            }
+        }
+        Ok(Value::Unit)
+    }
+
+    /// Fields of a header view.
+    pub(crate) fn header_method(
+        &mut self,
+        header: &'static str,
+        call: &'p syn::ExprMethodCall,
+    ) -> Eval {
+        let name = call.method.to_string();
+        if let Some(setter) = name.strip_prefix("set_") {
+            return self.set_header_field(header, setter, call);
+        }
+        self.at(call.method.span());
+        let Some((field, of)) = known_field(header, &name) else {
+            return self.error(format!("`{header}` has no field `{name}`: see docs/nf-language.md"));
+        };
+        self.field_rules((header, field))?;
+        let term = self.field_now((header, field));
+        Ok(match Scalar::named(of) {
+            Some(scalar) => Value::Scalar(scalar, term),
+            None => Value::Bool(term),
+        })
+    }
+
+    fn set_header_field(
+        &mut self,
+        header: &'static str,
+        setter: &str,
+        call: &'p syn::ExprMethodCall,
+    ) -> Eval {
+        let (Some((field, of)), Some(value)) = (known_field(header, setter), call.args.first())
+        else {
+            self.at(call.method.span());
+            return self.error(format!("`{header}` has no field `{setter}` to set"));
+        };
+        let value = self.value(value)?;
+        self.at(call.method.span());
+        let term = match Scalar::named(of) {
+            Some(scalar) => self.scalar(value, scalar)?,
+            None => match self.settled(value)? {
+                Value::Bool(term) => term,
+                other => return self.error(format!("{} isn't a `bool`", other.describe())),
+            },
+        };
+        self.set_field((header, field), term)?;
+        Ok(Value::Unit)
+    }
+
+    /// What ties a field to others, assumed when it is first read.
+    pub(crate) fn field_rules(&mut self, field: FieldName) -> Eval<()> {
+        match field {
+            ("tcp", "flags") => self.once("tcp.flags", Self::flag_rules),
+            ("icmpv4", "is_echo" | "is_error") => {
+                self.once("icmpv4", |this| this.icmp_rules("icmpv4", &[0, 8], &[3, 4, 5, 11, 12]))
+            }
+            ("icmpv6", "is_echo" | "is_error") => {
+                self.once("icmpv6", |this| this.icmp_rules("icmpv6", &[128, 129], &[1, 2, 3, 4]))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn once(&mut self, rule: &'static str, assume: impl FnOnce(&mut Self) -> Eval<()>) -> Eval<()> {
+        if self.explorer.explores() && self.run.axioms.insert(rule) {
+            assume(self)?;
+        }
+        Ok(())
+    }
+
+    /// RFC 9293: FIN is the lowest bit of the flags.
+    fn flag_rules(&mut self) -> Eval<()> {
+        let flags = self.arrived(("tcp", "flags"));
+        let order = ["fin", "syn", "rst", "psh", "ack", "urg"];
+        for (bit, name) in (0..).zip(order) {
+            let flag = self.terms.symbol(&format!("tcp.{name}"), Sort::Bool, Kind::Number);
+            let bit = self.terms.extract(flags, bit, bit);
+            let one = self.terms.constant(1, 1);
+            let set = self.terms.equal(bit, one);
+            let rule = self.terms.equal(flag, set);
+            self.assume(rule)?;
+        }
+        Ok(())
+    }
+
+    /// Echo and error messages, by type.
+    fn icmp_rules(&mut self, header: &'static str, echo: &[u8], error: &[u8]) -> Eval<()> {
+        let kind = self.arrived((header, "kind"));
+        for (field, kinds) in [("is_echo", echo), ("is_error", error)] {
+            let flag = self.arrived((header, field));
+            let mut any = self.terms.bool(false);
+            for number in kinds {
+                let number = self.terms.constant(u128::from(*number), 8);
+                let same = self.terms.equal(kind, number);
+                any = self.terms.either(any, same);
+            }
+            let rule = self.terms.equal(flag, any);
+            self.assume(rule)?;
+        }
+        Ok(())
+    }
+}
+
+/// The type of a header field.
+pub(crate) fn field_type(header: &str, field: &str) -> Option<&'static str> {
+    known_field(header, field).map(|(_, of)| of)
+}
+
+fn known_field(header: &str, field: &str) -> Option<(&'static str, &'static str)> {
+    let (_, fields) = names::VIEWS.iter().find(|(known, _)| *known == header)?;
+    fields.iter().find(|(known, ..)| *known == field).map(|(name, of, _)| (*name, *of))
+}

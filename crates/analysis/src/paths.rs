@@ -1,0 +1,226 @@
+//! All call paths of a network function.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::access::Access;
+use crate::error::AnalysisError;
+use crate::explore::{Budget, Explorer};
+use crate::expr::{Term, Terms, Words};
+use crate::handlers::{Entry, entries};
+use crate::interpret::program::Program;
+use crate::interpret::{Interpreter, Stop};
+use crate::path::{CallPath, Verdict, Warning};
+
+/// Stack of the thread that interprets: nested expressions nest calls.
+const STACK: usize = 256 << 20;
+
+/// The author's text, as `#[network_function]` embeds it.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// The module with its attribute.
+    pub text: &'a str,
+    /// The file it stands in.
+    pub file: &'a str,
+    /// Line of the text's first line in the file, from 1.
+    pub line: u32,
+}
+
+/// All call paths of a network function, and what finding them took.
+#[derive(Debug)]
+pub struct Paths {
+    /// The network function's name.
+    pub name: String,
+    /// The author's file.
+    pub file: String,
+    /// Its call paths, handler by handler.
+    pub paths: Vec<CallPath>,
+    /// What can go wrong, and where the list is not complete; by line.
+    pub warnings: Vec<Warning>,
+    /// Functions taken as unknown (`#[opaque]`), trusted.
+    pub opaque: Vec<String>,
+    /// What it took.
+    pub statistics: Statistics,
+    /// The arena the paths' terms live in.
+    pub terms: Terms,
+    /// What constants are called.
+    pub words: Words,
+}
+
+/// What finding the paths took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Statistics {
+    /// Call paths found.
+    pub paths: usize,
+    /// Branches that no packet takes.
+    pub pruned: u64,
+    /// Questions put to the solver.
+    pub solver_calls: u64,
+    /// Questions it could not decide within its effort; their branches are listed.
+    pub undecided: u64,
+    /// Wall clock, milliseconds.
+    pub time_ms: u64,
+}
+
+/// Every call path of a network function, within the default [`Budget`].
+///
+/// # Errors
+/// The module is not in the language, cannot be interpreted, exceeds a budget, or the solver
+/// cannot be run; each with the author's line where there is one.
+pub fn paths(source: &Source<'_>) -> Result<Paths, AnalysisError> {
+    paths_within(source, Budget::default())
+}
+
+/// Every call path of a network function, within `budget`.
+///
+/// # Errors
+/// As [`paths`].
+pub fn paths_within(source: &Source<'_>, budget: Budget) -> Result<Paths, AnalysisError> {
+    on_a_deep_stack(|| {
+        let started = Instant::now();
+        let program = Program::read(source.text, source.file, source.line)?;
+        let mut found = Search::new(&program, budget).all()?;
+        found.statistics.time_ms = milliseconds(started.elapsed());
+        Ok(found)
+    })
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Spans and the interpreter belong to one thread; it gets a stack of its own.
+pub(crate) fn on_a_deep_stack<T: Send>(
+    work: impl FnOnce() -> Result<T, AnalysisError> + Send,
+) -> Result<T, AnalysisError> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new()
+            .name("analysis".to_owned())
+            .stack_size(STACK)
+            .spawn_scoped(scope, work);
+        let thread = thread.map_err(|error| {
+            AnalysisError::Solver(format!("no thread for the analysis: {error}"))
+        })?;
+        match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+struct Search<'p> {
+    interpreter: Interpreter<'p>,
+    paths: Vec<CallPath>,
+    warnings: BTreeSet<Warning>,
+}
+
+impl<'p> Search<'p> {
+    fn new(program: &'p Program, budget: Budget) -> Self {
+        Self {
+            interpreter: Interpreter::new(program, Explorer::new(budget)),
+            paths: Vec::new(),
+            warnings: BTreeSet::new(),
+        }
+    }
+
+    fn all(mut self) -> Result<Paths, AnalysisError> {
+        self.validate_settings()?;
+        for entry in entries(&self.interpreter.program.module) {
+            self.explore(&entry)?;
+        }
+        Ok(self.finish())
+    }
+
+    /// Settings that `check` refuses never reach a handler: what it accepts is given to the others.
+    fn validate_settings(&mut self) -> Result<(), AnalysisError> {
+        if !self.interpreter.program.module.handlers.check {
+            return Ok(());
+        }
+        self.explore(&Entry::Check)?;
+        self.warnings.clear();
+        let terms = &mut self.interpreter.terms;
+        let mut accepted = terms.bool(false);
+        for path in self.paths.drain(..).filter(|path| path.verdict == Verdict::Done) {
+            let conditions: Vec<Term> = path.conditions.iter().map(|made| made.term).collect();
+            let all = terms.all(&conditions);
+            accepted = terms.either(accepted, all);
+        }
+        self.interpreter.accepted = Some(accepted);
+        Ok(())
+    }
+
+    fn explore(&mut self, entry: &Entry) -> Result<(), AnalysisError> {
+        loop {
+            self.interpreter.restart();
+            let end = self.interpreter.run_entry(entry);
+            self.warnings.append(&mut self.interpreter.run.warnings);
+            match end {
+                Ok(path) => self.add(path)?,
+                Err(Stop::Infeasible | Stop::Impure) => {}
+                Err(Stop::Solver(message)) => return Err(AnalysisError::Solver(message)),
+                Err(Stop::Error(line, message)) => return Err(self.error(line, message)),
+            }
+            if !self.interpreter.explorer.advance() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn add(&mut self, mut path: CallPath) -> Result<(), AnalysisError> {
+        let limit = self.interpreter.explorer.budget.paths;
+        if self.paths.len() >= limit {
+            let line = self.interpreter.explorer.busiest_line();
+            let message = format!(
+                "more than {limit} call paths, most of them from here: decide fewer things in one \
+                 handler, or bound the loop more tightly"
+            );
+            return Err(self.error(line, message));
+        }
+        path.number = self.paths.len() + 1;
+        self.paths.push(path);
+        Ok(())
+    }
+
+    fn error(&self, line: u32, message: String) -> AnalysisError {
+        AnalysisError::At { file: self.interpreter.program.file.clone(), line, message }
+    }
+
+    fn finish(self) -> Paths {
+        let program = self.interpreter.program;
+        let explorer = &self.interpreter.explorer;
+        Paths {
+            name: program.module.ident.to_string().replace('_', "-"),
+            file: program.file.clone(),
+            statistics: Statistics {
+                paths: self.paths.len(),
+                pruned: explorer.pruned,
+                solver_calls: explorer.solver.calls,
+                undecided: explorer.solver.undecided,
+                time_ms: 0,
+            },
+            paths: self.paths,
+            warnings: self.warnings.into_iter().collect(),
+            opaque: opaque(program),
+            words: program.words(),
+            terms: self.interpreter.terms,
+        }
+    }
+}
+
+fn opaque(program: &Program) -> Vec<String> {
+    let functions = program.module.fns.iter();
+    functions
+        .filter(|item| item.attrs.iter().any(|attribute| attribute.path().is_ident("opaque")))
+        .map(|item| item.sig.ident.to_string())
+        .collect()
+}
+
+impl Paths {
+    /// Accesses of all paths, with the number of the path each stands on.
+    pub fn accesses(&self) -> impl Iterator<Item = (usize, &Access)> {
+        self.paths
+            .iter()
+            .flat_map(|path| path.accesses.iter().map(move |access| (path.number, access)))
+    }
+}

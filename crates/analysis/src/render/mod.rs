@@ -1,0 +1,98 @@
+//! Call paths as text and as JSON. Both say the same, in the same words.
+
+mod json;
+mod text;
+
+use crate::access::Access;
+use crate::expr::{Kind, Node, Term};
+use crate::path::{CallPath, Effect, Verdict};
+use crate::paths::Paths;
+
+impl Paths {
+    fn print(&self, term: Term) -> String {
+        self.terms.print(term, &self.words)
+    }
+
+    fn print_port(&self, term: Term) -> String {
+        self.terms.print_as(term, &Kind::Port, &self.words)
+    }
+
+    /// The outcome of an access on its path: `found`, `absent`, `stored`; nothing where the path
+    /// does not ask.
+    fn outcome(&self, path: &CallPath, access: &Access) -> Option<String> {
+        let outcome = access.outcome?;
+        if let Some(known) = self.terms.bool_of(outcome) {
+            let words = words_of(&access.operation);
+            return Some(if known { words.0 } else { words.1 }.to_owned());
+        }
+        let (symbol, positive) = match self.terms.node(outcome) {
+            Node::Not(inner) => (*inner, false),
+            _ => (outcome, true),
+        };
+        let Kind::Outcome(yes, no) = self.terms.kind_of(symbol) else {
+            return None;
+        };
+        let holds = self.decided(path, symbol)?;
+        Some(if holds == positive { yes } else { no }.to_owned())
+    }
+
+    /// Which way a path went on a symbol.
+    fn decided(&self, path: &CallPath, symbol: Term) -> Option<bool> {
+        path.conditions.iter().find_map(|condition| {
+            if condition.term == symbol {
+                return Some(true);
+            }
+            let negated = matches!(self.terms.node(condition.term), Node::Not(of) if *of == symbol);
+            negated.then_some(false)
+        })
+    }
+
+    /// The verdict as the author would write it.
+    fn verdict_text(&self, verdict: &Verdict) -> String {
+        match verdict {
+            Verdict::Forward(port) => format!("Forward({})", self.print_port(*port)),
+            Verdict::Drop(reason) => format!("Drop({reason})"),
+            Verdict::Flood => "Flood".to_owned(),
+            Verdict::Recirculate(port) => format!("Recirculate({})", self.print_port(*port)),
+            Verdict::Object(object) => format!("answered, held or dropped by {object}"),
+            Verdict::Done => "done".to_owned(),
+            Verdict::Refused(text) => format!("refused: {text}"),
+        }
+    }
+
+    fn effect_text(&self, effect: &Effect) -> String {
+        match effect {
+            Effect::Emit { port, len, .. } => {
+                format!("emit({}, {} bytes)", self.print_port(*port), self.print(*len))
+            }
+            Effect::SetExpiry { lifetime_ns, .. } => {
+                format!("set_expiry({})", self.print(*lifetime_ns))
+            }
+            Effect::SetTimer { delay_ns, token, .. } => {
+                format!("set_timer({}, {})", self.print(*delay_ns), self.print(*token))
+            }
+        }
+    }
+
+    /// `ipv4 tcp packets from lan`, or nothing where there is no packet.
+    fn port_name(&self, path: &CallPath) -> Option<&str> {
+        path.port.and_then(|port| self.words.ports.get(port)).map(String::as_str)
+    }
+}
+
+/// Outcomes that are known before they are asked.
+fn words_of(operation: &str) -> (&'static str, &'static str) {
+    match operation {
+        "insert" => ("stored", "full"),
+        "allocate_at" => ("allocated", "taken"),
+        _ => ("found", "absent"),
+    }
+}
+
+fn effect_line(effect: &Effect) -> u32 {
+    match effect {
+        Effect::Emit { line, .. } | Effect::SetExpiry { line, .. } | Effect::SetTimer { line, .. } => {
+            *line
+        }
+    }
+}

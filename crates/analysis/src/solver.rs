@@ -1,0 +1,253 @@
+//! Z3, run as a system program: one process, asked only what slicing and the cache cannot answer.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+use easy_smt::{Context, ContextBuilder, Response, SExpr};
+
+use crate::expr::{Binary, Node, Sort, SymbolId, Term, Terms, operands};
+
+/// Resource units one question may use. Deterministic, unlike a time limit: the same module gives
+/// the same paths on every machine. About 0.1 s of a bit-vector problem.
+const EFFORT: u64 = 400_000;
+
+/// Answers whether conditions can hold together.
+#[derive(Default)]
+pub(crate) struct Solver {
+    process: Option<Process>,
+    answers: HashMap<Vec<Term>, bool>,
+    /// Questions put to the process.
+    pub(crate) calls: u64,
+    /// Questions it could not decide within its effort; taken as satisfiable.
+    pub(crate) undecided: u64,
+}
+
+struct Process {
+    context: Context,
+    encoded: HashMap<Term, SExpr>,
+    declared: HashSet<SymbolId>,
+}
+
+impl Solver {
+    /// Whether `conditions` (sorted, without repetition) can hold together. What the solver cannot
+    /// decide counts as possible: a path too many is shown, never one too few.
+    pub(crate) fn satisfiable(
+        &mut self,
+        conditions: Vec<Term>,
+        terms: &Terms,
+    ) -> Result<bool, String> {
+        if let [single] = conditions[..]
+            && is_free(single, terms)
+        {
+            return Ok(true);
+        }
+        if let Some(answer) = self.answers.get(&conditions) {
+            return Ok(*answer);
+        }
+        let answer = self.ask(&conditions, terms)?;
+        self.answers.insert(conditions, answer);
+        Ok(answer)
+    }
+
+    fn ask(&mut self, conditions: &[Term], terms: &Terms) -> Result<bool, String> {
+        self.calls += 1;
+        let process = match &mut self.process {
+            Some(process) => process,
+            none => none.insert(Process::start()?),
+        };
+        match process.check(conditions, terms).map_err(broken)? {
+            Response::Sat => Ok(true),
+            Response::Unsat => Ok(false),
+            Response::Unknown => {
+                self.undecided += 1;
+                Ok(true)
+            }
+        }
+    }
+}
+
+fn broken(error: io::Error) -> String {
+    format!("the solver z3 stopped answering: {error}")
+}
+
+/// A condition that holds for some value of its one unknown whatever that is.
+fn is_free(term: Term, terms: &Terms) -> bool {
+    let is_symbol = |term: Term| matches!(terms.node(term), Node::Symbol(_));
+    match *terms.node(term) {
+        Node::Symbol(_) => true,
+        Node::Not(inner) => match *terms.node(inner) {
+            Node::Symbol(_) => true,
+            Node::Binary(Binary::Equal, a, _) => is_symbol(a),
+            _ => false,
+        },
+        Node::Binary(Binary::Equal, a, b) => is_symbol(a) || is_symbol(b),
+        Node::Binary(Binary::LessEqualUnsigned, a, b) => is_symbol(a) || is_symbol(b),
+        // `x < 0` and `ones < x` are folded away when the term is made.
+        Node::Binary(Binary::LessUnsigned, a, b) => {
+            (is_symbol(a) && terms.known_value(b).is_some())
+                || (is_symbol(b) && terms.known_value(a).is_some())
+        }
+        _ => false,
+    }
+}
+
+impl Process {
+    fn start() -> Result<Self, String> {
+        let mut builder = ContextBuilder::new();
+        builder.with_z3_defaults();
+        let mut context = builder.build().map_err(missing)?;
+        let effort = context.numeral(EFFORT);
+        context.set_option(":rlimit", effort).map_err(missing)?;
+        Ok(Self { context, encoded: HashMap::new(), declared: HashSet::new() })
+    }
+
+    fn check(&mut self, conditions: &[Term], terms: &Terms) -> io::Result<Response> {
+        let encoded: io::Result<Vec<SExpr>> =
+            conditions.iter().map(|condition| self.encode(*condition, terms)).collect();
+        let encoded = encoded?;
+        self.context.push()?;
+        for condition in encoded {
+            self.context.assert(condition)?;
+        }
+        let answer = self.context.check()?;
+        self.context.pop()?;
+        Ok(answer)
+    }
+
+    /// The term as the solver reads it. Every compound term is defined once, by name, so that
+    /// shared parts are sent once.
+    fn encode(&mut self, term: Term, terms: &Terms) -> io::Result<SExpr> {
+        if let Some(known) = self.encoded.get(&term) {
+            return Ok(*known);
+        }
+        let parts: io::Result<Vec<SExpr>> = operands(terms.node(term))
+            .into_iter()
+            .map(|operand| self.encode(operand, terms))
+            .collect();
+        let body = self.body(term, &parts?, terms)?;
+        let encoded = match terms.node(term) {
+            Node::Bool(_) | Node::Constant { .. } | Node::Symbol(_) => body,
+            _ => {
+                let sort = self.sort(terms.sort(term));
+                let name = format!("t{}", self.encoded.len());
+                self.context.define_const(name, sort, body)?
+            }
+        };
+        self.encoded.insert(term, encoded);
+        Ok(encoded)
+    }
+
+    fn sort(&self, sort: Sort) -> SExpr {
+        match sort {
+            Sort::Bool => self.context.bool_sort(),
+            Sort::Bits(width) => self.context.bit_vec_sort(self.context.numeral(width)),
+        }
+    }
+
+    fn body(&mut self, term: Term, parts: &[SExpr], terms: &Terms) -> io::Result<SExpr> {
+        let context = &self.context;
+        Ok(match (terms.node(term), parts) {
+            (Node::Bool(true), _) => context.true_(),
+            (Node::Bool(false), _) => context.false_(),
+            (Node::Constant { value, width }, _) => self.bits(*value, *width),
+            (Node::Symbol(id), _) => self.declare(*id, &[], terms)?,
+            (Node::Not(_), [a]) => context.not(*a),
+            (Node::Binary(operator, left, _), [a, b]) => {
+                self.binary(*operator, *a, *b, terms.width(*left))
+            }
+            (Node::Ite(..), [c, a, b]) => context.ite(*c, *a, *b),
+            (Node::Concat(..), [a, b]) => context.concat(*a, *b),
+            (Node::Extract { high, low, .. }, [a]) => {
+                context.extract(i32::from(*high), i32::from(*low), *a)
+            }
+            (Node::Extend { signed, width, of }, [a]) => {
+                self.extend(*signed, *width - terms.width(*of), *a)
+            }
+            (Node::Apply(id, arguments), parts) => {
+                let function = self.declare(*id, arguments, terms)?;
+                let mut list = vec![function];
+                list.extend_from_slice(parts);
+                self.context.list(list)
+            }
+            _ => return Err(io::Error::other("a term without its operands")),
+        })
+    }
+
+    fn bits(&self, value: u128, width: u8) -> SExpr {
+        let digits: String =
+            (0..width).rev().map(|bit| if value >> bit & 1 == 1 { '1' } else { '0' }).collect();
+        self.context.atom(format!("#b{digits}"))
+    }
+
+    fn declare(&mut self, id: SymbolId, arguments: &[Term], terms: &Terms) -> io::Result<SExpr> {
+        let name = format!("|{}.{id:?}|", terms.symbol_of(id).name);
+        if self.declared.insert(id) {
+            let sorts: Vec<SExpr> =
+                arguments.iter().map(|argument| self.sort(terms.sort(*argument))).collect();
+            let sort = self.sort(terms.symbol_of(id).sort);
+            self.context.declare_fun(name.clone(), sorts, sort)?;
+        }
+        Ok(self.context.atom(name))
+    }
+
+    fn extend(&self, signed: bool, by: u8, a: SExpr) -> SExpr {
+        let context = &self.context;
+        let name = if signed { "sign_extend" } else { "zero_extend" };
+        let operator = [context.atom("_"), context.atom(name), context.numeral(by)];
+        context.list(vec![context.list(operator.to_vec()), a])
+    }
+
+    fn binary(&self, operator: Binary, a: SExpr, b: SExpr, width: u8) -> SExpr {
+        use Binary::*;
+        let context = &self.context;
+        let plain = |name: &str| context.list(vec![context.atom(name), a, b]);
+        match operator {
+            Add => plain("bvadd"),
+            Sub => plain("bvsub"),
+            Mul => plain("bvmul"),
+            DivUnsigned => self.divided("bvudiv", a, b, width),
+            DivSigned => self.divided("bvsdiv", a, b, width),
+            RemUnsigned => self.divided("bvurem", a, b, width),
+            RemSigned => self.divided("bvsrem", a, b, width),
+            And => plain("bvand"),
+            Or => plain("bvor"),
+            Xor => plain("bvxor"),
+            ShiftLeft => self.shifted("bvshl", a, b, width),
+            ShiftRight => self.shifted("bvlshr", a, b, width),
+            ShiftRightSigned => self.shifted("bvashr", a, b, width),
+            Equal => plain("="),
+            LessUnsigned => plain("bvult"),
+            LessEqualUnsigned => plain("bvule"),
+            LessSigned => plain("bvslt"),
+            LessEqualSigned => plain("bvsle"),
+            Both => plain("and"),
+            Either => plain("or"),
+        }
+    }
+
+    /// Division by zero yields zero in the NF language, and something else in SMT-LIB.
+    fn divided(&self, name: &str, a: SExpr, b: SExpr, width: u8) -> SExpr {
+        let context = &self.context;
+        let zero = self.bits(0, width);
+        let quotient = context.list(vec![context.atom(name), a, b]);
+        context.ite(context.eq(b, zero), zero, quotient)
+    }
+
+    /// Shifts are modulo the width.
+    fn shifted(&self, name: &str, a: SExpr, b: SExpr, width: u8) -> SExpr {
+        let context = &self.context;
+        let by = context.list(vec![
+            context.atom("bvurem"),
+            b,
+            self.bits(u128::from(width), width.max(8)),
+        ]);
+        context.list(vec![context.atom(name), a, by])
+    }
+}
+
+fn missing(error: io::Error) -> String {
+    format!(
+        "the solver z3 cannot be run ({error}): install it, `apt-get install z3` on Debian or \
+         Ubuntu, `dnf install z3` on Fedora, `brew install z3` on macOS"
+    )
+}
