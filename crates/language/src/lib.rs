@@ -10,6 +10,7 @@
 //! language is described in `docs/nf-language.md`; [`names`] holds everything a module may name.
 //! Used by `anabranch-nf-macros` and `anabranch-analysis` only.
 
+mod address;
 mod check;
 mod declare;
 mod error;
@@ -21,6 +22,7 @@ mod parse;
 mod sharing;
 mod source;
 
+pub use address::mac_octets;
 pub use declare::{
     Command, Commands, Handlers, KeyField, KeyList, NfStruct, PacketSet, Packets, Periodic, Ports,
     Protocol, Reason, Reasons, Setting, SettingType, Settings, StateField, StateKind,

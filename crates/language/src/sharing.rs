@@ -44,7 +44,7 @@ pub(crate) fn of(module: &Module) -> Sharing {
         }
     }
     match (scan.written, scan.recirculates) {
-        (Some((object, span)), _) => Sharing::Aggregate { object, line: module.line(span) },
+        (Some((_, object, span)), _) => Sharing::Aggregate { object, line: module.line(span) },
         (None, Some(span)) => Sharing::Recirculates { line: module.line(span) },
         (None, None) if module.packet_set.is_some() => Sharing::PacketSets,
         (None, None) => Sharing::ReadOnly,
@@ -78,7 +78,7 @@ fn blocks<'a>(module: &'a Module, name: &'a str) -> impl Iterator<Item = &'a Blo
 
 struct Scan<'a> {
     module: &'a Module,
-    written: Option<(String, Span)>,
+    written: Option<((bool, usize), String, Span)>,
     recirculates: Option<Span>,
     /// Every name that may be a call of the module's own code.
     calls: BTreeSet<String>,
@@ -90,10 +90,13 @@ impl<'ast> Visit<'ast> for Scan<'_> {
         if let Expr::Field(field) = &*call.receiver
             && let Member::Named(name) = &field.member
             && let Some(object) = self.module.state(&name.to_string())
-            && self.written.is_none()
             && writes(object.kind.name(), &operation)
         {
-            self.written = Some((name.to_string(), call.method.span()));
+            let found = (object.kind.commutes(), call.method.span().start().line);
+            // What no shard could keep apart comes first, then the first in the source.
+            if self.written.as_ref().is_none_or(|(best, ..)| found < *best) {
+                self.written = Some((found, name.to_string(), call.method.span()));
+            }
         }
         self.calls.insert(operation);
         syn::visit::visit_expr_method_call(self, call);

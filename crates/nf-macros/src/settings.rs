@@ -95,8 +95,7 @@ pub(crate) fn take(settings: &[Setting], constructor: &TokenStream) -> TokenStre
     }
 }
 
-/// A default or bound as a value of the setting's type. Text stands for an address: the language
-/// leaves it to the type to read it, and `None` asks the operator.
+/// A default or bound as a value of the setting's type; text stands for an address.
 fn typed(setting: &Setting, value: &Option<Expr>) -> Option<TokenStream> {
     let value = value.as_ref()?;
     let ty = &setting.ty;
@@ -125,6 +124,10 @@ fn address(kind: &SettingType, value: &Expr) -> Option<TokenStream> {
         SettingType::Ipv6Addr => {
             let bits = u128::from(text.value().parse::<std::net::Ipv6Addr>().ok()?);
             Some(quote!(::std::net::Ipv6Addr::from_bits(#bits)))
+        }
+        SettingType::MacAddr => {
+            let octets = anabranch_language::mac_octets(&text.value())?;
+            Some(quote!(MacAddr::from([#(#octets),*])))
         }
         _ => None,
     }

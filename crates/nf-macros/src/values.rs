@@ -130,13 +130,14 @@ fn filled(fields: &Fields, value: impl Fn(&Field) -> TokenStream) -> TokenStream
     }
 }
 
-fn binding(index: usize) -> Ident {
-    format_ident!("__{index}")
+fn binding(index: usize, field: &Field) -> Ident {
+    format_ident!("__{index}", span = field.ty.span())
 }
 
 /// A pattern that binds every field.
 fn bound(fields: &Fields) -> TokenStream {
-    let bindings: Vec<Ident> = (0..fields.len()).map(binding).collect();
+    let bindings: Vec<Ident> =
+        fields.iter().enumerate().map(|(index, field)| binding(index, field)).collect();
     match fields {
         Fields::Named(_) => {
             let names = fields.iter().map(|field| &field.ident);
@@ -150,7 +151,7 @@ fn bound(fields: &Fields) -> TokenStream {
 /// The bound fields folded, in order.
 fn folded(fields: &Fields) -> TokenStream {
     let folds = fields.iter().enumerate().map(|(index, field)| {
-        let binding = binding(index);
+        let binding = binding(index, field);
         quote_spanned!(field.ty.span()=> let __fold = ::anabranch_nf::Key::fold(#binding, __fold);)
     });
     quote!(#(#folds)* __fold)

@@ -77,6 +77,7 @@ const ITEMS: &[Case] = &[
     Case(Item, "struct P { p: *const u8 }", 0, "write a reference, or an index"),
     Case(Item, "struct P { f: fn(u8) -> u8 }", 0, "pass a closure, or an enum and a `match`"),
     Case(Item, "struct P { c: char }", 0, "write a byte"),
+    Case(Item, "struct P { r: Result<u8, u8> }", 0, "write an enum, or `Option`"),
     Case(Item, "struct P<A, B, C> { a: A, b: B, c: C }", 0, "write at most two"),
     Case(Item, "struct P<const N: usize> { a: [u8; N] }", 0, "write a `const` of the module"),
     Case(Item, "enum E { A = 3 }", 0, "gives the number with a `match`"),
@@ -284,6 +285,21 @@ const MODULES: &[(&str, u32, &str)] = &[
         "#[network_function(ports(a))]\npub mod m {\n struct Settings {\n  x: (u8, u8) }\n struct N { settings: Settings }\n}",
         4,
         "`List<T>`",
+    ),
+    (
+        "#[network_function(ports(a))]\npub mod m {\n struct Settings {\n  #[setting(default = \"300.0.0.1\")]\n  x: Ipv4Addr }\n struct N { settings: Settings }\n}",
+        4,
+        "write an address: `\"192.0.2.1\"`",
+    ),
+    (
+        "#[network_function(ports(a))]\npub mod m {\n struct Settings {\n  #[setting(default = 70_000)]\n  x: u16 }\n struct N { settings: Settings }\n}",
+        4,
+        "write at most 65535",
+    ),
+    (
+        "#[network_function(ports(a))]\npub mod m {\n struct Settings {\n  #[setting(default = 7)]\n  x: bool }\n struct N { settings: Settings }\n}",
+        4,
+        "write `true` or `false`",
     ),
     (
         "#[network_function(ports(a))]\npub mod m {\n enum Reason { Bad(u8) }\n struct N { c: Counter }\n}",

@@ -8,11 +8,9 @@ use syn::{
 
 use super::types::Place;
 use super::{Checker, closed};
-use crate::declare::{Setting, StateKind};
+use crate::declare::StateKind;
 use crate::module::type_name;
-use crate::names::{
-    BOUNDS, INTEGERS, SIGNATURE_TYPES, STATE_OBJECTS, VALUE_TYPES, VALUES,
-};
+use crate::names::{BOUNDS, INTEGERS, SIGNATURE_TYPES, STATE_OBJECTS, VALUE_TYPES, VALUES};
 
 /// Most type parameters of a plain type.
 const TYPE_PARAMETERS_MAX: usize = 2;
@@ -117,15 +115,6 @@ impl Checker<'_> {
                 self.refuse(field.ident.span(), "the module has no settings", instead);
             }
             _ => {}
-        }
-    }
-
-    fn setting(&mut self, setting: &Setting) {
-        for value in [&setting.default, &setting.min, &setting.max].into_iter().flatten() {
-            // An address may be written as text.
-            if !matches!(value, Expr::Lit(literal) if matches!(literal.lit, syn::Lit::Str(_))) {
-                self.expr(value);
-            }
         }
     }
 

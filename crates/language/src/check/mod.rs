@@ -12,6 +12,7 @@ mod patterns;
 mod recursion;
 mod rewrites;
 mod scope;
+mod settings;
 mod statements;
 mod types;
 

@@ -64,6 +64,10 @@ impl Checker<'_> {
             return;
         }
         self.type_arguments(&segment.arguments, place);
+        if name == "Result" && place == Place::Value {
+            let instead = "write an enum, or `Option`";
+            self.refuse(path.span(), "a `Result` is not stored", instead);
+        }
         if INTEGERS.contains(&name.as_str())
             || VALUE_TYPES.contains(&name.as_str())
             || self.generics.contains(&name)

@@ -214,7 +214,7 @@ pub mod aggregates {
     }
 
     pub fn idiom_096(a: u16, b: u32, c: u64) -> u64 {
-        let nested = Pair { a: Endpoint::new(b, a), b: Some(State::Open(b)) };
+        let nested = Pair { a: Endpoint::new(b, a), b: Some(State::Open(c as u32)) };
         match nested.b {
             Some(State::Open(x)) if x == nested.a.host => 1,
             _ => 0,

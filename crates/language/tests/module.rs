@@ -1,0 +1,147 @@
+//! What a module declares, read from its text as analysis reads it.
+
+use anabranch_language::{
+    KeyField, Module, Packets, Ports, Protocol, SettingType, Sharing, StateKind,
+};
+
+const FIRST_LINE: u32 = 100;
+
+const TEXT: &str =
+    "#[network_function(ports(lan, wan), layer = 2)] /** Translates. */ pub mod nat {
+    pub struct Settings {
+        /// Sessions at once.
+        #[setting(default = 65_536, min = 1)]
+        pub sessions: u32,
+        pub mode: Mode,
+        #[setting(default = [])]
+        pub backends: List<Backend>,
+    }
+    pub enum Mode { Strict, Loose }
+    pub struct Backend { address: Ipv4Addr }
+    pub enum Reason { OverQuota, TableFull }
+    pub enum Command { AddBackend { address: Ipv4Addr }, Clear }
+    #[packet_set(tcp(ip.dst, ip.src, tcp.src, tcp.dst), ipv6(ipv6.dst, ipv6.src), bidirectional,
+        port = wan, capacity = settings.sessions, expires_s = 60)]
+    pub struct Session { packets: u64 }
+    const LIMIT: u32 = 5;
+    fn check(settings: &Settings) -> Result<(), &'static str> { Ok(()) }
+    fn both(a: u64, b: u64) -> u64 { a + b }
+    pub struct Nat {
+        settings: Settings,
+        #[capacity(settings.sessions)]
+        table: Map<u32, u64>,
+        #[capacity(LIMIT)]
+        #[expired(gone)]
+        ports: Allocator<()>,
+        #[merge(both)]
+        #[staleness_ms(5)]
+        load: Distributed<u64>,
+    }
+    impl Nat {
+        fn init(&mut self, cx: &mut Context) { self.table.insert(1, 2); }
+        fn packet(&mut self, set: &mut Session, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            self.count();
+            Forward(WAN)
+        }
+        fn count(&self) -> u64 { self.load.read() }
+        #[every_ms(20)]
+        fn periodic(&mut self, cx: &mut Context) {}
+        fn gone(&mut self, index: u32, object: (), cx: &mut Context) {}
+    }
+}";
+
+fn module(text: &str) -> Module {
+    match Module::from_source(text, FIRST_LINE) {
+        Ok(module) => module,
+        Err(problems) => panic!("{problems:?}"),
+    }
+}
+
+#[test]
+fn declarations_are_read() {
+    let module = module(TEXT);
+    assert_eq!((module.ident.to_string(), module.docs.as_str()), ("nat".into(), "Translates."));
+    let Ports::Named(ports) = &module.ports else { panic!() };
+    assert_eq!(ports.len(), 2);
+    assert_eq!(module.packets, Packets::Frames);
+    let constants = module.port_constants();
+    assert_eq!((constants[1].0.to_string(), constants[1].1), ("WAN".into(), 1));
+    let settings = &module.settings.as_ref().unwrap().fields;
+    assert_eq!(settings[0].docs, "Sessions at once.");
+    assert!(settings[0].default.is_some() && settings[0].min.is_some());
+    assert!(matches!(settings[0].kind, SettingType::Integer { bits: 32, signed: false }));
+    assert!(matches!(settings[1].kind, SettingType::Enum(_)) && settings[1].default.is_none());
+    let SettingType::List(element) = &settings[2].kind else { panic!() };
+    assert!(matches!(&**element, SettingType::Struct(name) if name == "Backend"));
+    assert_eq!(module.setting_structs.len(), 1);
+    assert_eq!(module.reasons.as_ref().unwrap().variants[1].text, "table-full");
+    let commands = &module.commands.as_ref().unwrap().variants;
+    assert_eq!((commands[0].text.as_str(), commands[0].fields.len()), ("add-backend", 1));
+    assert!(module.handlers.init && module.handlers.packet && module.handlers.check);
+    assert_eq!(module.handlers.periodic.map(|periodic| periodic.every_ms), Some(20));
+    assert!(!module.handlers.orphan);
+}
+
+#[test]
+fn packet_sets_and_state_are_read() {
+    let module = module(TEXT);
+    let set = module.packet_set.as_ref().unwrap();
+    assert!(set.bidirectional && set.port.as_ref().is_some_and(|port| port == "wan"));
+    let [tcp, ipv6] = set.keys.as_slice() else { panic!() };
+    use KeyField::{DstAddress, DstPort, SrcAddress, SrcPort};
+    assert_eq!(tcp.fields, [SrcAddress, DstAddress, SrcPort, DstPort]);
+    assert_eq!((tcp.protocol, tcp.ipv4, tcp.ipv6, tcp.line), (Protocol::Tcp, true, true, 113));
+    assert_eq!((ipv6.ipv4, ipv6.fields.len(), set.line), (false, 2, 115));
+    let kinds: Vec<&str> = module.nf.fields.iter().map(|field| field.kind.name()).collect();
+    assert_eq!(kinds, ["Settings", "Map", "Allocator", "Distributed"]);
+    let ports = module.state("ports").unwrap();
+    assert!(ports.expired.as_ref().is_some_and(|name| name == "gone") && ports.line == 125);
+    assert!(matches!(&ports.kind, StateKind::Allocator(_)) && ports.capacity.is_some());
+    assert_eq!(module.state("load").unwrap().staleness_ms, Some(5));
+}
+
+#[test]
+fn code_is_found_on_its_line() {
+    let module = module(TEXT);
+    let packet = module.nf_method("packet").unwrap();
+    assert_eq!(module.line(packet.sig.ident.span()), 132);
+    assert_eq!(module.line(module.fn_named("both").unwrap().sig.ident.span()), 118);
+    assert!(module.method("Nat", "count").is_some() && module.method("Backend", "count").is_none());
+    assert!(module.const_named("LIMIT").is_some() && module.enum_named("Mode").is_some());
+    assert!(module.struct_named("Session").is_some() && module.struct_named("Nat").is_none());
+}
+
+#[test]
+fn sharing_is_what_packets_write() {
+    assert_eq!(module(TEXT).sharing(), Sharing::PacketSets, "init may write anything");
+    let with = |from: &str, to: &str| module(&TEXT.replace(from, to)).sharing();
+    let writes = with(
+        "fn count(&self) -> u64 { self.load.read() }",
+        "fn count(&mut self) { self.table.remove(&1); }",
+    );
+    assert_eq!(writes, Sharing::Aggregate { object: "table".into(), line: 136 });
+    let frees = with(
+        "object: (), cx: &mut Context) {}",
+        "object: (), cx: &mut Context) { self.ports.free(index); }",
+    );
+    assert_eq!(frees, Sharing::Aggregate { object: "ports".into(), line: 139 });
+    let again = with("Forward(WAN)\n", "Recirculate(WAN)\n");
+    assert_eq!(again, Sharing::Recirculates { line: 134 });
+    let nop = "#[network_function(ports(..))] pub mod nop { pub struct Nop {} impl Nop {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict { Flood } } }";
+    assert_eq!(module(nop).sharing(), Sharing::ReadOnly);
+}
+
+#[test]
+fn text_that_is_no_module_is_refused_by_line() {
+    for (text, words) in [
+        ("pub mod m {}", "write it above the module"),
+        ("#[network_function(ports(a))] pub mod m;", "has its code in it"),
+        ("#[network_function(ports(a))] pub mod m { fn }", "expected identifier"),
+        ("", "unexpected end of input"),
+    ] {
+        let Err(problems) = Module::from_source(text, 7) else { panic!("{text}") };
+        assert_eq!(problems[0].line, 7);
+        assert!(problems[0].message.contains(words), "{problems:?}");
+    }
+}
