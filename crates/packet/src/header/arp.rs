@@ -1,3 +1,5 @@
+//! ARP for Ethernet and IPv4 (RFC 826): table of fields.
+
 use super::view;
 use crate::MacAddr;
 use std::net::Ipv4Addr;

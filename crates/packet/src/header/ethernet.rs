@@ -1,3 +1,5 @@
+//! Ethernet (IEEE 802.3): table of fields.
+
 use super::header;
 use crate::{Layout, MacAddr, Mode, checksum::Delta, layout::chunk};
 use std::marker::PhantomData;

@@ -1,3 +1,5 @@
+//! ICMPv4 (RFC 792): table of fields.
+
 use super::header;
 use crate::{Mode, checksum::Delta, packet::chunk_mut};
 

@@ -1,3 +1,5 @@
+//! ICMPv6 (RFC 4443): table of fields.
+
 use super::header;
 use crate::{Mode, checksum::Delta, packet::chunk_mut};
 

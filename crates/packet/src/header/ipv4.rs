@@ -1,3 +1,5 @@
+//! IPv4 (RFC 791): table of fields, and which checksums have the addresses in them.
+
 use super::{Options, header};
 use crate::{Mode, checksum::Delta, packet::chunk_mut};
 use std::net::Ipv4Addr;

@@ -1,3 +1,5 @@
+//! IPv6 (RFC 8200): table of fields, and which checksums have the addresses in them.
+
 use super::header;
 use crate::{Mode, checksum::Delta};
 use std::net::Ipv6Addr;

@@ -1,3 +1,5 @@
+//! TCP (RFC 9293): table of fields.
+
 use super::{Options, header};
 use crate::{Mode, checksum::Delta, packet::chunk_mut};
 

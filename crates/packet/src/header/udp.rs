@@ -1,3 +1,5 @@
+//! UDP (RFC 768): table of fields.
+
 use super::header;
 use crate::{Mode, checksum::Delta, packet::chunk_mut};
 

@@ -1,3 +1,5 @@
+//! VLAN tags (IEEE 802.1Q, 802.1ad): table of fields.
+
 use super::header;
 use crate::{Mode, checksum::Delta};
 
