@@ -13,6 +13,8 @@ const LINE_EVERY: Duration = Duration::from_secs(2);
 /// Redraws of the bar a second.
 const DRAWS_A_SECOND: u8 = 8;
 
+/// Share of the work below which nothing can be said of the time left.
+const FORESEEABLE: f64 = 0.02;
 /// Steps of the bar; its length is a share of the work, whatever the work is counted in.
 const STEPS: u64 = 10_000;
 
@@ -84,7 +86,7 @@ fn speed(packets: u64, elapsed: Duration) -> String {
 /// One plain line: how much, how fast, which part of the whole, how long still.
 fn line(what: &str, packets: u64, fraction: Option<f64>, elapsed: Duration) -> String {
     let mut line = format!("{what}: {}", speed(packets, elapsed));
-    if let Some(fraction) = fraction.filter(|fraction| *fraction > 0.0) {
+    if let Some(fraction) = fraction.filter(|fraction| *fraction >= FORESEEABLE) {
         let left_s = elapsed.as_secs_f64() * (1.0 - fraction) / fraction;
         line.push_str(&format!(", {} done, {left_s:.0} s left", percent(fraction)));
     }

@@ -67,17 +67,7 @@ impl Account {
             return;
         }
         self.interval_s *= 2.0;
-        let pairs = self.report.samples.chunks(2);
-        let mut from_s = 0.0;
-        let joined = pairs.map(|pair| {
-            let (mut packets, start_s) = (0.0, from_s);
-            for sample in pair {
-                packets += sample.mpps * (sample.t_s - from_s);
-                from_s = sample.t_s;
-            }
-            Sample { t_s: from_s, mpps: packets / (from_s - start_s).max(1e-9) }
-        });
-        self.report.samples = joined.collect();
+        self.report.samples = Sample::joined(&self.report.samples, 2);
     }
 
     fn log(&mut self, lines: Vec<Line>) {

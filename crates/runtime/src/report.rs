@@ -150,6 +150,23 @@ pub struct Sample {
     pub mpps: f64,
 }
 
+impl Sample {
+    /// Each `run` samples in a row made one: the average over their time.
+    pub fn joined(samples: &[Sample], run: usize) -> Vec<Sample> {
+        let mut from_s = 0.0;
+        let several = samples.chunks(run.max(1));
+        let joined = several.map(|several| {
+            let (mut packets, start_s) = (0.0, from_s);
+            for sample in several {
+                packets += sample.mpps * (sample.t_s - from_s);
+                from_s = sample.t_s;
+            }
+            Sample { t_s: from_s, mpps: packets / (from_s - start_s).max(1e-9) }
+        });
+        joined.collect()
+    }
+}
+
 /// What kind of failure ended a run early; decides the program's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -264,6 +281,21 @@ mod tests {
         report.workers = vec![WorkerReport::default()];
         report.finish(Duration::ZERO);
         assert_eq!((report.mpps, report.gbps, report.workers[0].share), (0.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn joined_samples_have_the_same_area() {
+        let sample = |i: u32| Sample { t_s: f64::from(i) / 100.0, mpps: f64::from(i % 7) };
+        let samples: Vec<Sample> = (1..=1000).map(sample).collect();
+        let joined = Sample::joined(&samples, 17);
+        assert_eq!(joined.len(), 59);
+        assert_eq!(joined.last().map(|last| last.t_s), Some(10.0));
+        let area = |samples: &[Sample]| {
+            let from = [0.0].into_iter().chain(samples.iter().map(|one| one.t_s));
+            from.zip(samples).map(|(from, one)| (one.t_s - from) * one.mpps).sum::<f64>()
+        };
+        assert!((area(&joined) - area(&samples)).abs() < 1e-6);
+        assert!(Sample::joined(&[], 2).is_empty());
     }
 
     #[test]

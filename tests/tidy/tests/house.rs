@@ -16,7 +16,7 @@ const UNSAFE: &[&str] = &[
 ];
 
 /// Directories whose functions are kept readable each on their own, though they look alike.
-const APART: &[&str] = &["bench/src/loops/"];
+const APART: &[&str] = &["bench/src/hand/"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -8,6 +8,8 @@ use crate::summary::by_count;
 
 /// Width of every chart: half of the page's, so that two stand side by side.
 const WIDTH: f64 = 520.0;
+/// Most points of a line.
+const POINTS: usize = 60;
 /// Longest name shown beside a bar, in characters; the rest is in the bar's title.
 const NAME_LENGTH: usize = 22;
 
@@ -21,6 +23,8 @@ struct Bar {
 
 /// Throughput over the run; nothing when there were too few samples for a line.
 pub(super) fn throughput(samples: &[Sample]) -> Option<String> {
+    // A line through hundreds of points shows nothing but how busy the machine was.
+    let samples = Sample::joined(samples, samples.len().div_ceil(POINTS));
     let last = samples.last().filter(|_| samples.len() > 1)?;
     let highest = samples.iter().map(|sample| sample.mpps).fold(0.0, f64::max);
     let top = round_up(highest);

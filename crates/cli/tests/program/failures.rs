@@ -31,10 +31,9 @@ fn a_wrong_command_line_is_2() {
 fn wrong_settings_are_3() {
     let bench = Bench::new();
     bench.traffic("a.pcap", "flows=10,packets=100");
-    let run =
-        |rest: &str| bench.run(&format!("run policer --in a.pcap --out outside=o.pcap {rest}"));
+    let run = |rest: &str| bench.run(&format!("run policer --in a.pcap --out wan=o.pcap {rest}"));
     run("--set colour=red").expect(3).says("`colour` does not exist");
-    run("--set colour").expect(3).says("NAME=VALUE");
+    run("--set colour").expect(3).says("--set colour");
     run("--config none.toml").expect(3).says("none.toml");
     run("--control at=1s").expect(3).says("the command is missing");
     run("--control fly").expect(3).says("fly");
@@ -58,7 +57,7 @@ fn a_truncated_input_is_4_and_what_was_read_is_kept() {
     bench.traffic("whole.pcap", "flows=10,packets=1000");
     let whole = fs::read(bench.path("whole.pcap")).unwrap();
     fs::write(bench.path("cut.pcap"), &whole[..whole.len() / 2]).unwrap();
-    let line = "run nop --in left=cut.pcap --out right=o.pcap --json r.json";
+    let line = "run nop --in lan=cut.pcap --out wan=o.pcap --json r.json";
     let done = bench.run(line).expect(4).says("cut.pcap").says("packets");
     assert!(done.out.contains("packets read"), "the table is printed\n{}", done.out);
     assert_eq!(bench.files(), ["cut.pcap", "o.pcap", "r.json", "whole.pcap"]);
@@ -70,7 +69,7 @@ fn a_truncated_input_is_4_and_what_was_read_is_kept() {
     );
     let read = report["packets_read"].as_u64().unwrap();
     assert!((1..1000).contains(&read), "{read}");
-    let again = bench.run("run nop --in left=o.pcap --json -").expect(0).json();
+    let again = bench.run("run nop --in lan=o.pcap --json -").expect(0).json();
     assert_eq!(again["packets_read"], report["packets_out"]);
 }
 
@@ -86,10 +85,10 @@ fn another_link_type_is_5() {
 fn an_output_that_cannot_be_written_is_6() {
     let bench = Bench::new();
     bench.traffic("a.pcap", "flows=10,packets=100");
-    let run = |rest: &str| bench.run(&format!("run nop --in left=a.pcap {rest}"));
-    run("--out right=none/o.pcap").expect(6).says("none/o.pcap");
+    let run = |rest: &str| bench.run(&format!("run nop --in lan=a.pcap {rest}"));
+    run("--out wan=none/o.pcap").expect(6).says("none/o.pcap");
     run("--json none/r.json").expect(6).says("none/r.json");
-    run("--out right=o.pcap --report none/r.html").expect(6).says("none/r.html");
+    run("--out wan=o.pcap --report none/r.html").expect(6).says("none/r.html");
     bench.run("traffic flows=1,packets=1 --out none/a.pcap").expect(6).says("none/a.pcap");
     assert_eq!(bench.files(), ["a.pcap"]);
 }
