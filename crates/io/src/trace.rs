@@ -25,6 +25,36 @@ pub struct TraceRecord {
     pub port: Port,
 }
 
+impl TraceRecord {
+    /// No packet.
+    pub(crate) const NONE: Self = Self {
+        offset: 0,
+        arrival_ns: 0,
+        steering_hash: 0,
+        captured_len: 0,
+        wire_len: 0,
+        port: Port::new(0),
+    };
+
+    /// Where in the trace's bytes the packet starts.
+    #[inline(always)]
+    pub(crate) fn offset(&self) -> usize {
+        self.offset as usize
+    }
+
+    /// What is known of the packet as number `number`, `later_ns` later.
+    #[inline(always)]
+    pub(crate) fn meta(&self, number: u64, later_ns: u64) -> Meta {
+        Meta {
+            arrival_ns: self.arrival_ns.wrapping_add(later_ns),
+            number,
+            steering_hash: self.steering_hash,
+            wire_len: self.wire_len.max(self.captured_len),
+            port: self.port,
+        }
+    }
+}
+
 /// Packets in memory, in order of arrival: one arena of bytes, and a record for each packet.
 #[derive(Debug, Default)]
 pub struct Trace {
@@ -146,10 +176,10 @@ impl Trace {
         }
     }
 
-    /// The bytes of a packet, rounded up to whole 64-byte lines.
+    /// The bytes of all packets, each padded to whole 64-byte lines.
     #[inline(always)]
-    pub(crate) fn lines(&self, record: &TraceRecord) -> &[u8] {
-        self.arena.lines(record.offset, record.captured_len as usize)
+    pub(crate) fn all_bytes(&self) -> &[u8] {
+        self.arena.bytes()
     }
 
     /// Bytes of the longest packet, as captured.
@@ -267,18 +297,8 @@ impl Chunk {
     /// packet.
     #[inline]
     pub fn meta(&self, index: usize) -> Option<Meta> {
-        self.records().get(index).map(|record| self.meta_of(record, index))
-    }
-
-    #[inline(always)]
-    pub(crate) fn meta_of(&self, record: &TraceRecord, index: usize) -> Meta {
-        Meta {
-            arrival_ns: record.arrival_ns.wrapping_add(self.later_ns),
-            number: self.first_number + index as u64,
-            steering_hash: record.steering_hash,
-            wire_len: record.wire_len.max(record.captured_len),
-            port: record.port,
-        }
+        let record = self.records().get(index)?;
+        Some(record.meta(self.first_number + index as u64, self.later_ns))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use anabranch_io::capture::Record;
 use anabranch_io::port::{BATCH, HEADROOM, MemoryPort, PacketIo, Pool, PortError, TAILROOM};
-use anabranch_io::sink::{Output, Outputs, Sinks, write_in_order};
+use anabranch_io::sink::{Output, Outputs, PortCount, Sinks, write_in_order};
 use anabranch_io::{Chunk, Trace};
 use anabranch_packet::Port;
 use anabranch_rss::{FieldSet, IndirectionTable, Steering};
@@ -59,12 +59,12 @@ fn a_worker_gets_the_packets_on_its_list() {
     let mut batch = Vec::with_capacity(BATCH);
     assert_eq!(port.receive(&mut batch, BATCH), 0);
     assert!(port.assign(chunk.clone(), vec![1, 5, 700, 6]).is_empty());
-    assert_eq!((port.remaining(), port.receive(&mut batch, BATCH)), (4, 3));
+    assert_eq!((port.remaining(), port.receive(&mut batch, BATCH)), (3, 3));
     let numbers: Vec<u64> = batch.iter().map(|frame| frame.meta().number).collect();
     assert_eq!((numbers, port.remaining()), (vec![1, 5, 6], 0));
     assert_eq!(port.receive(&mut batch, BATCH), 0);
     port.release(&mut batch);
-    assert_eq!(port.assign(chunk, vec![0]), [1, 5, 700, 6]);
+    assert_eq!(port.assign(chunk, vec![0]), [1, 5, 6]);
     assert_eq!(port.clear(), [0]);
 }
 
@@ -155,15 +155,23 @@ fn sinks_are_shared_defaulted_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let spec = |name: &str| folder.path().join(name).display().to_string().parse().unwrap();
     let (zero, one, two) = (Port::new(0), Port::new(1), Port::new(2));
-    let bindings =
-        [(Some(zero), spec("a.pcap")), (Some(one), spec("a.pcap")), (None, spec("rest.pcap"))];
+    let three = Port::new(3);
+    let bindings = [
+        (None, spec("rest.pcap")),
+        (Some(zero), spec("a.pcap")),
+        (Some(one), spec("a.pcap")),
+        (Some(three), "null".parse().unwrap()),
+    ];
     let mut sinks = Sinks::open(&bindings).unwrap();
-    for port in [zero, one, two, two] {
+    assert!(sinks.is_discarded(three) && !sinks.is_discarded(two));
+    sinks.add(three, PortCount { packets: 5, bytes: 300 });
+    for port in [zero, one, two, three, two] {
         let bytes = &[port.index(); 60];
         let output = Output { number: 0, sub: 0, port, timestamp_ns: 0, wire_len: 60, bytes };
         sinks.write(&output).unwrap();
     }
-    assert_eq!((sinks.count(two).packets, sinks.count(two).bytes), (2, 120));
+    assert_eq!(sinks.count(two), PortCount { packets: 2, bytes: 120 });
+    assert_eq!(sinks.count(three), PortCount { packets: 6, bytes: 360 });
     sinks.finish().unwrap();
     let count = |name: &str| Trace::from_capture(folder.path().join(name), zero).unwrap().len();
     assert_eq!((count("a.pcap"), count("rest.pcap")), (2, 2));

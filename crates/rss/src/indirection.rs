@@ -39,13 +39,7 @@ impl IndirectionTable {
         let worker_of_shard: Vec<u16> = (0..shards).map(|shard| (shard % workers) as u16).collect();
         let shard_of_entry = Box::new(std::array::from_fn(|entry| (entry % shards) as u16));
         let worker_of_entry = Box::new(shard_of_entry.map(|s| worker_of_shard[usize::from(s)]));
-        Ok(Self {
-            shard_of_entry,
-            worker_of_entry,
-            worker_of_shard,
-            entries,
-            workers,
-        })
+        Ok(Self { shard_of_entry, worker_of_entry, worker_of_shard, entries, workers })
     }
 
     /// The entry a hash selects: its low bits.
@@ -75,9 +69,7 @@ impl IndirectionTable {
     /// The shards that `worker` owns, in ascending order.
     pub fn shards_of_worker(&self, worker: u16) -> impl Iterator<Item = u16> + '_ {
         let owners = (0..).zip(&self.worker_of_shard);
-        owners
-            .filter(move |&(_, &owner)| owner == worker)
-            .map(|(shard, _)| shard)
+        owners.filter(move |&(_, &owner)| owner == worker).map(|(shard, _)| shard)
     }
 
     /// Makes `worker` the owner of `shard`. Only the table changes: moving the state, and the
@@ -93,13 +85,8 @@ impl IndirectionTable {
             Some(owner) => *owner = worker,
             None => return Err(IndirectionError::NoSuchShard { shard, shards }),
         }
-        let entries = self
-            .shard_of_entry
-            .iter()
-            .zip(self.worker_of_entry.iter_mut());
-        entries
-            .filter(|(owned, _)| **owned == shard)
-            .for_each(|(_, owner)| *owner = worker);
+        let entries = self.shard_of_entry.iter().zip(self.worker_of_entry.iter_mut());
+        entries.filter(|(owned, _)| **owned == shard).for_each(|(_, owner)| *owner = worker);
         Ok(())
     }
 
@@ -172,36 +159,19 @@ impl fmt::Display for IndirectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Entries(entries) => {
-                write!(
-                    f,
-                    "an indirection table of {entries} entries: write 128, 256 or 512"
-                )
+                write!(f, "an indirection table of {entries} entries: write 128, 256 or 512")
             }
             Self::Shards { shards, entries } => {
-                write!(
-                    f,
-                    "{shards} shards in {entries} entries: write 1 to {entries} shards"
-                )
+                write!(f, "{shards} shards in {entries} entries: write 1 to {entries} shards")
             }
             Self::Workers { workers, shards } => {
-                write!(
-                    f,
-                    "{workers} workers for {shards} shards: write 1 to {shards} workers"
-                )
+                write!(f, "{workers} workers for {shards} shards: write 1 to {shards} workers")
             }
             Self::NoSuchShard { shard, shards } => {
-                write!(
-                    f,
-                    "there is no shard {shard}: the last one is {}",
-                    shards - 1
-                )
+                write!(f, "there is no shard {shard}: the last one is {}", shards - 1)
             }
             Self::NoSuchWorker { worker, workers } => {
-                write!(
-                    f,
-                    "there is no worker {worker}: the last one is {}",
-                    workers - 1
-                )
+                write!(f, "there is no worker {worker}: the last one is {}", workers - 1)
             }
         }
     }
@@ -250,41 +220,11 @@ mod tests {
         let refusal = |e, s, w| IndirectionTable::new(e, s, w).unwrap_err();
         assert_eq!(refusal(100, 1, 1), E::Entries(100));
         assert_eq!(refusal(1024, 1, 1), E::Entries(1024));
-        assert_eq!(
-            refusal(128, 0, 1),
-            E::Shards {
-                shards: 0,
-                entries: 128
-            }
-        );
-        assert_eq!(
-            refusal(128, 129, 1),
-            E::Shards {
-                shards: 129,
-                entries: 128
-            }
-        );
-        assert_eq!(
-            refusal(128, 4, 5),
-            E::Workers {
-                workers: 5,
-                shards: 4
-            }
-        );
+        assert_eq!(refusal(128, 0, 1), E::Shards { shards: 0, entries: 128 });
+        assert_eq!(refusal(128, 129, 1), E::Shards { shards: 129, entries: 128 });
+        assert_eq!(refusal(128, 4, 5), E::Workers { workers: 5, shards: 4 });
         let mut table = IndirectionTable::new(128, 4, 2).unwrap();
-        assert_eq!(
-            table.move_shard(4, 0),
-            Err(E::NoSuchShard {
-                shard: 4,
-                shards: 4
-            })
-        );
-        assert_eq!(
-            table.move_shard(0, 2),
-            Err(E::NoSuchWorker {
-                worker: 2,
-                workers: 2
-            })
-        );
+        assert_eq!(table.move_shard(4, 0), Err(E::NoSuchShard { shard: 4, shards: 4 }));
+        assert_eq!(table.move_shard(0, 2), Err(E::NoSuchWorker { worker: 2, workers: 2 }));
     }
 }

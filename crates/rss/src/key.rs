@@ -116,11 +116,7 @@ pub struct KeyError {
 
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "an RSS key of {} bytes: write one of 40 or 52 bytes",
-            self.len
-        )
+        write!(f, "an RSS key of {} bytes: write one of 40 or 52 bytes", self.len)
     }
 }
 

@@ -71,9 +71,7 @@ impl BitOr for FieldSet {
 
 impl fmt::Display for FieldSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = Self::NAMES
-            .iter()
-            .filter(|(field, _)| self.contains(*field));
+        let named = Self::NAMES.iter().filter(|(field, _)| self.contains(*field));
         let names: Vec<&str> = named.map(|(_, name)| *name).collect();
         f.write_str(if names.is_empty() { "no field" } else { "" })?;
         f.write_str(&names.join(" "))
@@ -114,11 +112,7 @@ impl Steering {
 
     /// Hashes `fields` under `key`.
     pub fn with_key(fields: FieldSet, key: Key) -> Self {
-        Self {
-            fields,
-            key,
-            table: ToeplitzTable::full(&key),
-        }
+        Self { fields, key, table: ToeplitzTable::full(&key) }
     }
 
     /// The fields that are hashed.
@@ -149,7 +143,18 @@ impl Steering {
     /// none.
     #[inline]
     pub fn hash_ipv6(&self, src: Ipv6Addr, dst: Ipv6Addr, ports: Option<(u16, u16)>) -> u32 {
-        self.hash_selected(&src.octets(), &dst.octets(), ports)
+        let (src, dst) = (src.octets(), dst.octets());
+        match (self.fields, ports) {
+            (FieldSet::FOUR_TUPLE, Some((src_port, dst_port))) => {
+                let mut input = [0; 36];
+                input[..16].copy_from_slice(&src);
+                input[16..32].copy_from_slice(&dst);
+                input[32..34].copy_from_slice(&src_port.to_be_bytes());
+                input[34..].copy_from_slice(&dst_port.to_be_bytes());
+                self.table.hash_36(&input)
+            }
+            _ => self.hash_selected(&src, &dst, ports),
+        }
     }
 
     /// The hash of other bytes that decide where a packet goes (MAC addresses of a non-IP packet,
@@ -160,10 +165,7 @@ impl Steering {
     }
 
     fn hash_selected(&self, src: &[u8], dst: &[u8], ports: Option<(u16, u16)>) -> u32 {
-        let mut input = Input {
-            bytes: [0; MAX_INPUT],
-            len: 0,
-        };
+        let mut input = Input { bytes: [0; MAX_INPUT], len: 0 };
         let mut take = |field, bytes: &[u8]| {
             if self.fields.contains(field) {
                 input.push(bytes);
@@ -223,12 +225,8 @@ mod tests {
         for bits in 0..16 {
             let fields = FieldSet(bits);
             let mut input = Vec::new();
-            let parts: [&[u8]; 4] = [
-                &A.octets(),
-                &B.octets(),
-                &2794u16.to_be_bytes(),
-                &1766u16.to_be_bytes(),
-            ];
+            let parts: [&[u8]; 4] =
+                [&A.octets(), &B.octets(), &2794u16.to_be_bytes(), &1766u16.to_be_bytes()];
             for ((field, _), part) in FieldSet::NAMES.iter().zip(parts) {
                 if fields.contains(*field) {
                     input.extend_from_slice(part);
@@ -254,14 +252,8 @@ mod tests {
         for bits in 0..16 {
             let steering = Steering::symmetric(FieldSet(bits));
             let reply = Some((1766, 2794));
-            assert_eq!(
-                steering.hash_ipv4(A, B, PORTS),
-                steering.hash_ipv4(B, A, reply)
-            );
-            assert_eq!(
-                steering.hash_ipv6(a, b, PORTS),
-                steering.hash_ipv6(b, a, reply)
-            );
+            assert_eq!(steering.hash_ipv4(A, B, PORTS), steering.hash_ipv4(B, A, reply));
+            assert_eq!(steering.hash_ipv6(a, b, PORTS), steering.hash_ipv6(b, a, reply));
         }
         let steering = Steering::symmetric(FieldSet::FOUR_TUPLE);
         let hash = |port| steering.hash_ipv4(A, B, Some((port, 443))) % 128;
@@ -271,10 +263,7 @@ mod tests {
 
     #[test]
     fn field_sets_name_their_fields() {
-        assert_eq!(
-            (FieldSet::SRC_ADDR | FieldSet::DST_PORT).to_string(),
-            "src-addr dst-port"
-        );
+        assert_eq!((FieldSet::SRC_ADDR | FieldSet::DST_PORT).to_string(), "src-addr dst-port");
         assert_eq!(FieldSet::EMPTY.to_string(), "no field");
         assert_eq!(FieldSet::SRC_ADDR.closed_under_swap(), FieldSet::TWO_TUPLE);
         assert_eq!(FieldSet::DST_PORT.swapped(), FieldSet::SRC_PORT);

@@ -10,10 +10,7 @@ use std::fmt;
 ///
 /// Input bytes past [`Key::max_input_len`] meet key bits that are taken as zero.
 pub fn toeplitz(key: &Key, input: &[u8]) -> u32 {
-    input
-        .iter()
-        .enumerate()
-        .fold(0, |hash, (at, &byte)| hash ^ byte_hash(key, at, byte))
+    input.iter().enumerate().fold(0, |hash, (at, &byte)| hash ^ byte_hash(key, at, byte))
 }
 
 /// What the byte at position `at` of the input contributes to the hash.
@@ -39,10 +36,7 @@ impl ToeplitzTable {
     /// Fails when the key is too short for inputs of that length.
     pub fn new(key: &Key, input_len: usize) -> Result<Self, InputTooLong> {
         if input_len > key.max_input_len() {
-            return Err(InputTooLong {
-                input_len,
-                max: key.max_input_len(),
-            });
+            return Err(InputTooLong { input_len, max: key.max_input_len() });
         }
         Ok(Self::expand(key, input_len))
     }
@@ -54,9 +48,7 @@ impl ToeplitzTable {
 
     fn expand(key: &Key, input_len: usize) -> Self {
         let table = |at| std::array::from_fn(|byte| byte_hash(key, at, byte as u8));
-        Self {
-            tables: (0..input_len).map(table).collect(),
-        }
+        Self { tables: (0..input_len).map(table).collect() }
     }
 
     /// Bytes of the longest input this table hashes.

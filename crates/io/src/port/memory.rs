@@ -30,6 +30,8 @@ use anabranch_rss::{IndirectionTable, Steering};
 #[derive(Debug)]
 pub struct MemoryPort<'m> {
     free: FreeBuffers<'m>,
+    /// Bytes a buffer has for a packet.
+    room: u32,
     chunk: Option<Chunk>,
     /// The worker's packets of the chunk, by their index in it.
     mine: Mine,
@@ -50,6 +52,7 @@ impl<'m> MemoryPort<'m> {
     /// A port without packets, which lends `free`.
     pub fn new(free: FreeBuffers<'m>) -> Self {
         Self {
+            room: free.room(),
             free,
             chunk: None,
             mine: Mine::All,
@@ -65,9 +68,13 @@ impl<'m> MemoryPort<'m> {
         (self.chunk, self.mine, self.next) = (Some(chunk), Mine::All, 0);
     }
 
-    /// Makes the listed packets of `chunk` (indices in the chunk, ascending) this worker's next
-    /// ones; indices past its end are skipped. Returns the list of the chunk before, for reuse.
-    pub fn assign(&mut self, chunk: Chunk, mine: Vec<u32>) -> Vec<u32> {
+    /// Makes the listed packets of `chunk` (indices in the chunk, in any order) this worker's next
+    /// ones; indices past its end are left out. Returns the list of the chunk before, for reuse.
+    pub fn assign(&mut self, chunk: Chunk, mut mine: Vec<u32>) -> Vec<u32> {
+        let exists = |index: u32| (index as usize) < chunk.len();
+        if mine.iter().max().is_some_and(|&last| !exists(last)) {
+            mine.retain(|&index| exists(index));
+        }
         let before = std::mem::replace(&mut self.mine, Mine::Listed(mine));
         (self.chunk, self.next) = (Some(chunk), 0);
         match before {
@@ -105,22 +112,31 @@ impl<'m> PacketIo<'m> for MemoryPort<'m> {
     #[inline]
     fn receive(&mut self, batch: &mut Vec<Frame<'m>>, max: usize) -> usize {
         let Some(chunk) = &self.chunk else { return 0 };
+        let most = self.remaining().min(max).min(self.free.len());
+        let mine = self.next..self.next + most;
+        let (records, free) = (chunk.records(), self.free.take_many(most));
         let before = batch.len();
-        let (free, counts) = (&mut self.free, &mut self.statistics);
         match &self.mine {
             Mine::All => {
-                let left = chunk.len().saturating_sub(self.next).min(max);
-                let range = self.next..self.next + left;
-                self.next += lend(chunk, free, counts, batch, left, range);
+                let records = records.get(mine.clone()).unwrap_or_default();
+                lend(chunk, free.zip(records.iter().zip(mine.start..)), batch);
             }
             Mine::Listed(list) => {
-                let rest = list.get(self.next..).unwrap_or_default();
-                let count = rest.len().min(max);
-                let indices = rest[..count].iter().map(|&index| index as usize);
-                self.next += lend(chunk, free, counts, batch, count, indices);
+                let list = list.get(mine.clone()).unwrap_or_default();
+                let listed = list.iter().map(|&index| {
+                    let index = index as usize;
+                    (records.get(index).unwrap_or(&TraceRecord::NONE), index)
+                });
+                lend(chunk, free.zip(listed), batch);
             }
         }
-        batch.len() - before
+        let received = batch.get(before..).unwrap_or_default();
+        count(&mut self.statistics, received);
+        if chunk.trace().max_captured_len() > self.room {
+            self.statistics.cut += count_cut(received, chunk);
+        }
+        self.next = mine.end;
+        received.len()
     }
 
     fn transmit(&mut self, port: Port, batch: &mut Vec<Frame<'m>>) -> usize {
@@ -136,9 +152,7 @@ impl<'m> PacketIo<'m> for MemoryPort<'m> {
 
     #[inline]
     fn release(&mut self, batch: &mut Vec<Frame<'m>>) {
-        for frame in batch.drain(..) {
-            self.free.give(frame.into_buffer().0);
-        }
+        self.free.give_many(batch.drain(..).map(|frame| frame.into_buffer().0));
     }
 
     fn program_rss(
@@ -155,48 +169,64 @@ impl<'m> PacketIo<'m> for MemoryPort<'m> {
     }
 }
 
-/// Appends the packets at `indices` to `batch`, and returns how many indices were used up.
+/// Appends frames to `batch`: each a buffer, the record of a packet, and its index in the chunk.
+///
+/// The iterators know their length, so that the loop checks the room in `batch` once; what the loop
+/// needs of the chunk is copied out of it first, so that writes to buffers cannot seem to change
+/// it.
 #[inline(always)]
-fn lend<'m>(
-    chunk: &Chunk,
-    free: &mut FreeBuffers<'m>,
-    counts: &mut Statistics,
+fn lend<'m, 'c>(
+    chunk: &'c Chunk,
+    packets: impl Iterator<Item = (&'m mut [u8], (&'c TraceRecord, usize))>,
     batch: &mut Vec<Frame<'m>>,
-    count: usize,
-    indices: impl Iterator<Item = usize>,
-) -> usize {
-    let count = count.min(free.len());
-    let records = chunk.records();
-    let (mut bytes, mut cut) = (0, 0);
-    let before = batch.len();
-    batch.extend(free.take_many(count).zip(indices).filter_map(|(buffer, index)| {
-        let record = records.get(index)?;
-        bytes += u64::from(record.captured_len);
-        let frame = fill(chunk, record, index, buffer);
-        cut += u64::from(frame.captured_len() < record.captured_len as usize);
-        Some(frame)
+) {
+    let bytes = chunk.trace().all_bytes();
+    let (first_number, later_ns) = (chunk.first_number(), chunk.later_ns());
+    batch.extend(packets.map(move |(buffer, (record, index))| {
+        copy_packet(buffer, bytes, record);
+        let meta = record.meta(first_number + index as u64, later_ns);
+        Frame::new(buffer, HEADROOM, record.captured_len as usize, 0, meta)
     }));
-    counts.received += (batch.len() - before) as u64;
-    counts.received_bytes += bytes;
-    counts.cut += cut;
-    count
 }
 
-/// Copies a packet into a buffer, in whole cache lines: nothing is zeroed, and a packet of up to 64
-/// bytes is one copy of a length the compiler knows.
+/// Copies a packet in whole cache lines, as far as there is room: nothing is zeroed, and a packet of
+/// up to 64 bytes is one copy of a length the compiler knows.
 #[inline(always)]
-fn fill<'m>(chunk: &Chunk, record: &TraceRecord, index: usize, buffer: &'m mut [u8]) -> Frame<'m> {
-    let from = chunk.trace().lines(record);
-    let to = buffer.get_mut(HEADROOM..).unwrap_or_default();
-    if let (Some((to, to_rest)), Some((from, from_rest))) =
-        (to.split_first_chunk_mut::<LINE>(), from.split_first_chunk::<LINE>())
-    {
-        *to = *from;
-        if !from_rest.is_empty() {
-            let len = from_rest.len().min(to_rest.len());
-            to_rest[..len].copy_from_slice(&from_rest[..len]);
-        }
+fn copy_packet(buffer: &mut [u8], bytes: &[u8], record: &TraceRecord) {
+    let start = record.offset();
+    let from = bytes.get(start..start.wrapping_add(LINE));
+    if let (Some(to), Some(from)) = (buffer.get_mut(HEADROOM..HEADROOM + LINE), from) {
+        to.copy_from_slice(from);
     }
-    let meta = chunk.meta_of(record, index);
-    Frame::new(buffer, HEADROOM, record.captured_len as usize, 0, meta)
+    if record.captured_len as usize > LINE {
+        copy_rest(buffer, bytes.get(start..).unwrap_or_default(), record.captured_len as usize);
+    }
+}
+
+/// What follows the first line of a packet.
+#[inline(never)]
+fn copy_rest(buffer: &mut [u8], from: &[u8], len: usize) {
+    let to = buffer.get_mut(HEADROOM..).unwrap_or_default();
+    let end = len.next_multiple_of(LINE).min(to.len()).min(from.len());
+    if let (Some(to), Some(from)) = (to.get_mut(LINE..end), from.get(LINE..end)) {
+        to.copy_from_slice(from);
+    }
+}
+
+/// Adds frames to the counts.
+#[inline(always)]
+fn count(statistics: &mut Statistics, frames: &[Frame<'_>]) {
+    statistics.received += frames.len() as u64;
+    statistics.received_bytes +=
+        frames.iter().map(|frame| frame.captured_len() as u64).sum::<u64>();
+}
+
+/// How many frames are shorter than what was captured.
+#[cold]
+fn count_cut(frames: &[Frame<'_>], chunk: &Chunk) -> u64 {
+    let is_cut = |frame: &&Frame<'_>| {
+        let index = (frame.meta().number - chunk.first_number()) as usize;
+        chunk.bytes(index).len() > frame.captured_len()
+    };
+    frames.iter().filter(is_cut).count() as u64
 }

@@ -82,6 +82,18 @@ impl<'m> FreeBuffers<'m> {
         self.free.is_empty()
     }
 
+    /// Bytes from the headroom to the end of a buffer.
+    pub(super) fn room(&self) -> u32 {
+        let len = self.free.first().map_or(0, |buffer| buffer.len());
+        u32::try_from(len.saturating_sub(HEADROOM)).unwrap_or(u32::MAX)
+    }
+
+    /// Gives buffers back.
+    #[inline]
+    pub(super) fn give_many(&mut self, buffers: impl Iterator<Item = &'m mut [u8]>) {
+        self.free.extend(buffers);
+    }
+
     /// Takes up to `max` buffers, warmest first.
     #[inline]
     pub(super) fn take_many(&mut self, max: usize) -> impl Iterator<Item = &'m mut [u8]> {

@@ -4,4 +4,4 @@ mod outputs;
 mod sinks;
 
 pub use outputs::{Output, Outputs, write_in_order};
-pub use sinks::{CaptureSink, NullSink, PortCount, Sink, Sinks};
+pub use sinks::{CaptureSink, PortCount, Sink, Sinks};

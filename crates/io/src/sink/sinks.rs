@@ -15,20 +15,6 @@ pub trait Sink: Send {
     fn finish(self: Box<Self>) -> Result<(), WriteError>;
 }
 
-/// Discards packets.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NullSink;
-
-impl Sink for NullSink {
-    fn write(&mut self, _: &Output<'_>) -> Result<(), WriteError> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), WriteError> {
-        Ok(())
-    }
-}
-
 /// Writes packets to a capture.
 #[derive(Debug)]
 pub struct CaptureSink {
@@ -62,11 +48,20 @@ pub struct PortCount {
     pub bytes: u64,
 }
 
+/// Where the packets of one port go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    /// Nothing was said about this port.
+    Unbound,
+    Discarded,
+    To(usize),
+}
+
 /// The sinks of a run. Packets of ports without a sink are counted and discarded.
 pub struct Sinks {
     sinks: Vec<Box<dyn Sink>>,
-    /// The sink of each port, by the port's index; all 256 of them, so that no look-up fails.
-    of_port: Vec<Option<usize>>,
+    /// By the port's index; one for each of the 256 there can be, so that no look-up fails.
+    routes: Vec<Route>,
     counts: Vec<PortCount>,
 }
 
@@ -77,18 +72,14 @@ impl Sinks {
     /// Fails when a capture cannot be created; captures opened before it leave nothing behind.
     pub fn open(bindings: &[(Option<Port>, SinkSpec)]) -> Result<Self, WriteError> {
         let mut opened = Self::discarding();
-        let mut specs: Vec<&SinkSpec> = Vec::new();
-        for (port, spec) in bindings {
-            let known = specs.iter().position(|other| *other == spec);
-            let sink = match known {
-                Some(sink) => sink,
-                None => {
-                    opened.sinks.push(open_one(spec)?);
-                    specs.push(spec);
-                    specs.len() - 1
-                }
+        let mut files: Vec<&Path> = Vec::new();
+        let (named, rest): (Vec<_>, Vec<_>) = bindings.iter().partition(|(port, _)| port.is_some());
+        for (port, spec) in named.into_iter().chain(rest) {
+            let route = match spec {
+                SinkSpec::Null => Route::Discarded,
+                SinkSpec::Capture(file) => Route::To(opened.open_file(file, &mut files)?),
             };
-            opened.bind(*port, sink);
+            opened.bind(*port, route);
         }
         Ok(opened)
     }
@@ -98,15 +89,32 @@ impl Sinks {
         let ports = usize::from(u8::MAX) + 1;
         Self {
             sinks: Vec::new(),
-            of_port: vec![None; ports],
+            routes: vec![Route::Unbound; ports],
             counts: vec![PortCount::default(); ports],
         }
     }
 
-    fn bind(&mut self, port: Option<Port>, sink: usize) {
+    /// The sink of a file, opened unless it is open.
+    fn open_file<'f>(
+        &mut self,
+        file: &'f Path,
+        files: &mut Vec<&'f Path>,
+    ) -> Result<usize, WriteError> {
+        if let Some(known) = files.iter().position(|other| *other == file) {
+            return Ok(known);
+        }
+        self.sinks.push(Box::new(CaptureSink::create(file)?));
+        files.push(file);
+        Ok(files.len() - 1)
+    }
+
+    fn bind(&mut self, port: Option<Port>, route: Route) {
         match port {
-            Some(port) => self.of_port[usize::from(port.index())] = Some(sink),
-            None => self.of_port.iter_mut().for_each(|free| *free = free.or(Some(sink))),
+            Some(port) => self.routes[usize::from(port.index())] = route,
+            None => {
+                let unbound = self.routes.iter_mut().filter(|other| **other == Route::Unbound);
+                unbound.for_each(|other| *other = route);
+            }
         }
     }
 
@@ -115,15 +123,29 @@ impl Sinks {
     /// Fails when the sink does.
     #[inline]
     pub fn write(&mut self, output: &Output<'_>) -> Result<(), WriteError> {
-        let port = usize::from(output.port.index());
-        if let Some(count) = self.counts.get_mut(port) {
-            count.packets += 1;
-            count.bytes += u64::from(output.wire_len);
+        self.add(output.port, PortCount { packets: 1, bytes: output.wire_len.into() });
+        match self.routes.get(usize::from(output.port.index())) {
+            Some(Route::To(sink)) => match self.sinks.get_mut(*sink) {
+                Some(sink) => sink.write(output),
+                None => Ok(()),
+            },
+            _ => Ok(()),
         }
-        let sink = self.of_port.get(port).copied().flatten();
-        match sink.and_then(|sink| self.sinks.get_mut(sink)) {
-            Some(sink) => sink.write(output),
-            None => Ok(()),
+    }
+
+    /// Whether packets of `port` are discarded, so that a worker need not collect them: it
+    /// [adds](Self::add) them to the counts instead.
+    #[inline]
+    pub fn is_discarded(&self, port: Port) -> bool {
+        !matches!(self.routes.get(usize::from(port.index())), Some(Route::To(_)))
+    }
+
+    /// Counts packets that left by `port` and were discarded by the worker.
+    #[inline]
+    pub fn add(&mut self, port: Port, more: PortCount) {
+        if let Some(count) = self.counts.get_mut(usize::from(port.index())) {
+            count.packets += more.packets;
+            count.bytes += more.bytes;
         }
     }
 
@@ -138,11 +160,4 @@ impl Sinks {
     pub fn finish(self) -> Result<(), WriteError> {
         self.sinks.into_iter().try_for_each(Sink::finish)
     }
-}
-
-fn open_one(spec: &SinkSpec) -> Result<Box<dyn Sink>, WriteError> {
-    Ok(match spec {
-        SinkSpec::Null => Box::new(NullSink),
-        SinkSpec::Capture(file) => Box::new(CaptureSink::create(file)?),
-    })
 }

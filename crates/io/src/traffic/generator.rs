@@ -32,9 +32,38 @@ pub struct Traffic {
     inside_port: Port,
     outside_port: Port,
     emitted: u64,
+    clock: Clock,
     replaced: u64,
     opened: u64,
     frame: FrameBuffer,
+}
+
+/// The time of the next packet, counted up without rounding errors or divisions.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    elapsed_ns: u64,
+    /// Parts of a nanosecond, in units of one by the rate.
+    part: u64,
+    rate: u64,
+    step_ns: u64,
+    step_part: u64,
+}
+
+impl Clock {
+    fn new(rate: u64) -> Self {
+        let (step_ns, step_part) = (1_000_000_000 / rate, 1_000_000_000 % rate);
+        Self { elapsed_ns: 0, part: 0, rate, step_ns, step_part }
+    }
+
+    #[inline]
+    fn tick(&mut self) {
+        self.elapsed_ns += self.step_ns;
+        self.part += self.step_part;
+        if self.part >= self.rate {
+            self.part -= self.rate;
+            self.elapsed_ns += 1;
+        }
+    }
 }
 
 /// One of the flows that are open at once.
@@ -87,6 +116,7 @@ impl Traffic {
             inside_port: Port::new(0),
             outside_port: Port::new(1),
             emitted: 0,
+            clock: Clock::new(spec.rate),
             replaced: 0,
             opened: 0,
             frame: FrameBuffer::new(),
@@ -142,16 +172,12 @@ impl Traffic {
 
     fn append(&mut self, trace: &mut Trace, segment: &Segment) {
         let flow = self.flows.get(segment.flow);
-        let timestamp_ns = START_NS + self.elapsed_ns();
+        let timestamp_ns = START_NS + self.clock.elapsed_ns;
         let port = if segment.from_inside { self.inside_port } else { self.outside_port };
         let bytes = self.frame.write(&flow, segment);
         trace.push(port, &Record { timestamp_ns, wire_len: bytes.len() as u32, bytes });
         self.emitted += 1;
-    }
-
-    /// Nanoseconds from the first packet to the next.
-    fn elapsed_ns(&self) -> u64 {
-        (u128::from(self.emitted) * 1_000_000_000 / u128::from(self.spec.rate)) as u64
+        self.clock.tick();
     }
 
     fn next_segment(&mut self) -> Segment {
@@ -172,8 +198,8 @@ impl Traffic {
     }
 
     fn is_churn_due(&self) -> bool {
-        let seconds = self.elapsed_ns() as f64 / 1e9;
-        (self.replaced as f64) < (seconds * self.spec.churn).floor()
+        let seconds = self.clock.elapsed_ns as f64 / 1e9;
+        self.spec.churn > 0.0 && self.replaced < (seconds * self.spec.churn) as u64
     }
 
     /// Opens the flow of a slot: the first packet, which comes from inside. The rest of a handshake
