@@ -15,6 +15,7 @@ Exit codes:
    5  an input's link type is not supported
    6  an output cannot be written
    7  there is no such network function
+   8  a network function cannot be analysed or measured
   70  a fault in Anabranch itself";
 
 /// Runs network functions, written once as sequential code, on one core or many.

@@ -25,6 +25,10 @@ pub enum Error {
     /// There is no such network function.
     #[error("{0}")]
     UnknownNf(String),
+    /// A network function cannot be analysed: its source is refused, a budget is exceeded, or the
+    /// solver cannot be run.
+    #[error("{0}")]
+    Analysis(String),
     /// A broken invariant of Anabranch itself.
     #[error("{0}; this is a fault in Anabranch, please report it")]
     Internal(String),
@@ -55,6 +59,7 @@ impl Error {
             Error::LinkType(_) => 5,
             Error::Output(_) => 6,
             Error::UnknownNf(_) => 7,
+            Error::Analysis(_) => 8,
             Error::Internal(_) => 70,
         }
     }
@@ -73,6 +78,7 @@ mod tests {
             (Error::LinkType(String::new()), 5),
             (Error::of_run(ErrorKind::Output, String::new()), 6),
             (Error::UnknownNf(String::new()), 7),
+            (Error::Analysis(String::new()), 8),
             (Error::Internal(String::new()), 70),
         ];
         for (error, code) in errors {

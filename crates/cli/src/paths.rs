@@ -1,14 +1,22 @@
 //! `paths`: every call path of a network function.
 
+use anabranch_analysis::Source;
+
 use crate::arguments::PathsArguments;
 use crate::error::Error;
+use crate::file::print;
 use crate::library::Library;
+use crate::run::to_json;
 
 /// Prints the call paths, as text or as JSON.
 ///
 /// # Errors
-/// [`Error::UnknownNf`], [`Error::Output`].
+/// [`Error::UnknownNf`], [`Error::Analysis`] when the source is refused or the solver cannot be
+/// run, [`Error::Output`].
 pub(crate) fn paths(library: &Library, arguments: &PathsArguments) -> Result<(), Error> {
-    let _source = library.find(&arguments.nf)?.source();
-    Err(Error::Internal("not here yet".to_string()))
+    let source = library.find(&arguments.nf)?.source();
+    let source = Source { text: source.text, file: source.file, line: source.line };
+    let paths = anabranch_analysis::paths(&source);
+    let paths = paths.map_err(|cause| Error::Analysis(cause.to_string()))?;
+    if arguments.json { print(&to_json(&paths)?) } else { print(&paths.to_text()) }
 }

@@ -94,14 +94,18 @@ fn deliver_all(report: &RunReport, arguments: &RunArguments) -> Result<(), Error
         write_whole(path, &html::render(report))?;
     }
     match &arguments.json {
-        Some(path) => deliver(path, &json(report)?),
+        Some(path) => deliver(path, &to_json(report)?),
         None => Ok(()),
     }
 }
 
-fn json(report: &RunReport) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(report);
-    let text = text.map_err(|cause| Error::Internal(format!("the report is no JSON: {cause}")))?;
+/// A document as JSON, with the newline at its end.
+///
+/// # Errors
+/// [`Error::Internal`]: every document of ours can be written as JSON.
+pub(crate) fn to_json(document: &impl serde::Serialize) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(document);
+    let text = text.map_err(|cause| Error::Internal(format!("no JSON: {cause}")))?;
     Ok(text + "\n")
 }
 
