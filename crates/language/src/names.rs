@@ -297,8 +297,8 @@ pub const INTEGER_ASSOCIATED: &[&str] = &["from", "from_be_bytes", "MAX", "MIN",
 /// Associated functions of the other types of the prelude.
 pub const ASSOCIATED: &[(&str, &[&str])] = &[
     ("Ipv4Addr", &["new", "from"]),
-    ("Ipv6Addr", &["new", "from"]),
-    ("MacAddr", &["new", "from"]),
+    ("Ipv6Addr", &["from"]),
+    ("MacAddr", &["new"]),
     ("Port", &["new"]),
     ("Verdict", &["Forward", "Drop", "Flood", "Recirculate"]),
     ("Option", &["Some", "None"]),

@@ -11,7 +11,8 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    BinOp, Block, Expr, ExprBinary, ExprLit, ExprMacro, ExprMethodCall, ExprUnary, Lit, Stmt, UnOp,
+    BinOp, Block, Expr, ExprBinary, ExprLit, ExprMacro, ExprMethodCall, ExprRepeat, ExprUnary, Lit,
+    Stmt, Type, UnOp,
 };
 
 /// Rewrites a body in place.
@@ -48,6 +49,13 @@ impl VisitMut for Bodies<'_> {
         }
     }
 
+    /// Lengths are the compiler's to compute, as are those within types.
+    fn visit_expr_repeat_mut(&mut self, repeat: &mut ExprRepeat) {
+        self.visit_expr_mut(&mut repeat.expr);
+    }
+
+    fn visit_type_mut(&mut self, _: &mut Type) {}
+
     fn visit_stmt_mut(&mut self, statement: &mut Stmt) {
         if let Stmt::Macro(mac) = statement {
             let mut expr = Expr::Macro(ExprMacro { attrs: Vec::new(), mac: mac.mac.clone() });
@@ -71,7 +79,7 @@ impl Bodies<'_> {
             let guard = matches.guard.as_ref().map(|guard| quote!(if #guard));
             let span = mac.span();
             return Some(Expr::Verbatim(quote_spanned! {span=>
-                match #value { #pattern #guard => true, _ => false }
+                (match (#value) { #pattern #guard => true, _ => false })
             }));
         }
         let mut log = macros::log(&mac.mac).ok()?;

@@ -155,4 +155,23 @@ pub mod bytes {
         }
         u64::from_be_bytes(copy)
     }
+
+    fn is_text(byte: u8) -> bool {
+        matches!(byte, b'a'..=b'z' | b'A'..=b'Z') || matches!(byte, b' ' | b'.') && byte != 0
+    }
+
+    pub fn idiom_122(a: u16, b: u32, c: u64) -> u64 {
+        let mut padded: [u8; SIZE * 2 + 8] = [0; SIZE * 2 + 8];
+        let bytes = c.to_be_bytes();
+        for i in 0..8 {
+            padded[i + SIZE] = bytes[i];
+        }
+        let mut text = 0;
+        for byte in padded {
+            if is_text(byte) {
+                text += 1;
+            }
+        }
+        text + padded.len() as u64
+    }
 }

@@ -56,23 +56,35 @@ macro_rules! table {
 /// Every idiom over plain inputs.
 pub const IDIOMS: &[Idiom] = table! { Idiom:
     literals_nf:
-        idiom_001 idiom_002 idiom_003 idiom_004 idiom_005 idiom_006 idiom_007 idiom_008 idiom_009 idiom_010 idiom_011 idiom_012 idiom_013 idiom_014 idiom_015 idiom_016 idiom_017 idiom_018;
+        idiom_001 idiom_002 idiom_003 idiom_004 idiom_005 idiom_006 idiom_007 idiom_008 idiom_009
+        idiom_010 idiom_011 idiom_012 idiom_013 idiom_014 idiom_015 idiom_016 idiom_017 idiom_018;
     numbers_nf:
-        idiom_019 idiom_020 idiom_021 idiom_022 idiom_023 idiom_024 idiom_025 idiom_026 idiom_027 idiom_028 idiom_029 idiom_030 idiom_031 idiom_032 idiom_033 idiom_034 idiom_035 idiom_036 idiom_037 idiom_038 idiom_039 idiom_040 idiom_041 idiom_042;
+        idiom_019 idiom_020 idiom_021 idiom_022 idiom_023 idiom_024 idiom_025 idiom_026 idiom_027
+        idiom_028 idiom_029 idiom_030 idiom_031 idiom_032 idiom_033 idiom_034 idiom_035 idiom_036
+        idiom_037 idiom_038 idiom_039 idiom_040 idiom_041 idiom_042;
     control_nf:
-        idiom_043 idiom_044 idiom_045 idiom_046 idiom_047 idiom_048 idiom_049 idiom_050 idiom_051 idiom_052 idiom_053 idiom_054 idiom_055 idiom_056 idiom_057 idiom_058 idiom_059 idiom_060 idiom_061 idiom_062 idiom_063 idiom_064;
+        idiom_043 idiom_044 idiom_045 idiom_046 idiom_047 idiom_048 idiom_049 idiom_050 idiom_051
+        idiom_052 idiom_053 idiom_054 idiom_055 idiom_056 idiom_057 idiom_058 idiom_059 idiom_060
+        idiom_061 idiom_062 idiom_063 idiom_064;
     options_nf:
-        idiom_065 idiom_066 idiom_067 idiom_068 idiom_069 idiom_070 idiom_071 idiom_072 idiom_073 idiom_074 idiom_075 idiom_076 idiom_077 idiom_078 idiom_079;
+        idiom_065 idiom_066 idiom_067 idiom_068 idiom_069 idiom_070 idiom_071 idiom_072 idiom_073
+        idiom_074 idiom_075 idiom_076 idiom_077 idiom_078 idiom_079;
     aggregates_nf:
-        idiom_080 idiom_081 idiom_082 idiom_083 idiom_084 idiom_085 idiom_086 idiom_087 idiom_088 idiom_089 idiom_090 idiom_091 idiom_092 idiom_093 idiom_094 idiom_095 idiom_096 idiom_097 idiom_098 idiom_099 idiom_100;
+        idiom_080 idiom_081 idiom_082 idiom_083 idiom_084 idiom_085 idiom_086 idiom_087 idiom_088
+        idiom_089 idiom_090 idiom_091 idiom_092 idiom_093 idiom_094 idiom_095 idiom_096 idiom_097
+        idiom_098 idiom_099 idiom_100;
     bytes_nf:
-        idiom_101 idiom_102 idiom_103 idiom_104 idiom_105 idiom_106 idiom_107 idiom_108 idiom_109 idiom_110 idiom_111 idiom_112 idiom_113 idiom_114 idiom_115 idiom_116 idiom_117 idiom_118 idiom_119 idiom_120 idiom_121;
+        idiom_101 idiom_102 idiom_103 idiom_104 idiom_105 idiom_106 idiom_107 idiom_108 idiom_109
+        idiom_110 idiom_111 idiom_112 idiom_113 idiom_114 idiom_115 idiom_116 idiom_117 idiom_118
+        idiom_119 idiom_120 idiom_121 idiom_122;
 };
 
 /// Every idiom over a packet.
 pub const PACKET_IDIOMS: &[PacketIdiom] = table! { PacketIdiom:
     packets_nf:
-        idiom_201 idiom_202 idiom_203 idiom_204 idiom_205 idiom_206 idiom_207 idiom_208 idiom_209 idiom_210 idiom_211 idiom_212 idiom_213 idiom_214 idiom_215 idiom_216 idiom_217 idiom_218 idiom_219 idiom_220;
+        idiom_201 idiom_202 idiom_203 idiom_204 idiom_205 idiom_206 idiom_207 idiom_208 idiom_209
+        idiom_210 idiom_211 idiom_212 idiom_213 idiom_214 idiom_215 idiom_216 idiom_217 idiom_218
+        idiom_219 idiom_220;
 };
 
 /// The source of every network function of the corpus.
