@@ -54,7 +54,7 @@ impl Udp {
         environment: &mut Environment,
     ) -> (Verdict, Vec<u8>) {
         let mut bytes = self.bytes();
-        environment.begin(self.now, 0, 0);
+        environment.begin(self.now, 0);
         nf.expire(environment, 64);
         let verdict = self
             .with(&mut bytes, |packet| nf.packet(&mut (), packet, &mut Context::new(environment)));
@@ -213,7 +213,7 @@ fn handlers_of_packet_sets_are_the_authors() {
 fn timers_periods_and_emitted_packets() {
     let mut nf = built::<watch::Function>(&[]);
     let mut environment = Environment::new(1);
-    environment.begin(0, 0, 0);
+    environment.begin(0, 0);
     nf.init(&mut Context::new(&mut environment));
     assert_eq!(environment.take_timer(1_000_000_000), Some(7));
     nf.timer(7, &mut Context::new(&mut environment));
@@ -226,7 +226,7 @@ fn timers_periods_and_emitted_packets() {
         let (verdict, _) = packet.through(&mut nf, &mut environment);
         assert_eq!(verdict, Verdict::Forward(watch::RIGHT));
     }
-    environment.begin(20_000_000_000, 0, 0);
+    environment.begin(20_000_000_000, 0);
     nf.periodic(&mut Context::new(&mut environment));
     nf.shutdown(&mut Context::new(&mut environment));
     let lines: Vec<String> = environment.log().take().into_iter().map(|line| line.text).collect();
