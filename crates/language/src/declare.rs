@@ -223,11 +223,6 @@ impl StateKind {
             Self::L3 => "L3",
         }
     }
-
-    /// Whether its writes commute, so that shards may keep parts of it.
-    pub fn commutes(&self) -> bool {
-        matches!(self, Self::Counter | Self::Distributed(_))
-    }
 }
 
 /// A field of the NF struct.

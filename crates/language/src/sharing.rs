@@ -7,8 +7,8 @@ use syn::spanned::Spanned;
 use syn::visit::Visit;
 use syn::{Block, Expr, ExprMethodCall, ExprPath, Member};
 
-use crate::Module;
 use crate::names;
+use crate::{Module, StateKind};
 
 /// What the handlers of the packet path write: whether shards may share nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ fn blocks<'a>(module: &'a Module, name: &'a str) -> impl Iterator<Item = &'a Blo
 
 struct Scan<'a> {
     module: &'a Module,
-    written: Option<((bool, usize), String, Span)>,
+    written: Option<((u8, usize), String, Span)>,
     recirculates: Option<Span>,
     /// Every name that may be a call of the module's own code.
     calls: BTreeSet<String>,
@@ -92,8 +92,7 @@ impl<'ast> Visit<'ast> for Scan<'_> {
             && let Some(object) = self.module.state(&name.to_string())
             && writes(object.kind.name(), &operation)
         {
-            let found = (object.kind.commutes(), call.method.span().start().line);
-            // What no shard could keep apart comes first, then the first in the source.
+            let found = (rank(&object.kind), call.method.span().start().line);
             if self.written.as_ref().is_none_or(|(best, ..)| found < *best) {
                 self.written = Some((found, name.to_string(), call.method.span()));
             }
@@ -118,6 +117,15 @@ impl<'ast> Visit<'ast> for Scan<'_> {
         } else if let Ok(log) = crate::macros::log(mac) {
             log.values.iter().for_each(|value| self.visit_expr(value));
         }
+    }
+}
+
+/// Which object to name of several: first what no shard could keep apart, last what commutes.
+fn rank(kind: &StateKind) -> u8 {
+    match kind {
+        StateKind::Counter | StateKind::Distributed(_) => 2,
+        StateKind::L3 => 1,
+        _ => 0,
     }
 }
 
