@@ -15,9 +15,11 @@ pub mod bridge_static;
 pub mod firewall;
 #[cfg(test)]
 mod frames;
+pub mod lb;
 pub mod nat;
 pub mod nop;
 pub mod policer;
+pub mod router;
 
 /// Calls the macro `$each` with the types of all functions, as `each![path, path, …]`.
 #[macro_export]
@@ -30,6 +32,8 @@ macro_rules! functions {
             $crate::bridge::Function,
             $crate::bridge_static::Function,
             $crate::nat::Function,
+            $crate::router::Function,
+            $crate::lb::Function,
         ]
     };
 }

@@ -1,0 +1,857 @@
+//! Load balancer: clients reach a virtual address, and each connection one of the backends behind.
+//!
+//! A *service* is a virtual IPv4 or IPv6 address with a TCP or UDP port. The first packet of a
+//! connection picks a backend of its service, and the connection table keeps it there while that
+//! backend lives, whatever is added or removed meanwhile. The destination of the client's packets
+//! becomes the backend's address and port, the source of its replies the virtual ones; both
+//! directions pass here. Backends are picked as set:
+//!
+//! - **Maglev** (Eisenbud et al., NSDI 2016, §3.4): the client's address and port hash to an entry
+//!   of a table of prime size, which each backend fills in turn by its own permutation. Shares are
+//!   equal within about `backends / table_size`; when a backend goes, few connections of the others
+//!   would hash elsewhere, and several balancers with the same backends agree. The table is built
+//!   beside the one in use, 4096 entries at a time from a timer, so that no packet waits for it;
+//!   until it is done, connections that hash to a backend that is gone take the next one in order.
+//! - **Least connections**: the backend with the fewest connections; the first of equals.
+//!
+//! Backends come and go by commands. A *drained* backend keeps its connections and gets no more; a
+//! *removed* one loses them; an unhealthy one too, until it is healthy again. Their connections
+//! then pick anew with their next packet. Health is told from outside by `set-health`.
+//!
+//! A connection lives by its client's packets (`opening_s` from a SYN, `closing_s` from FIN or RST),
+//! since replies need no table beyond the backends': a service that only sends is picked anew by the
+//! same hash. ICMP errors about connections are translated in both directions; one from a client's
+//! side finds its backend by the hash alone, and is dropped with least connections.
+//!
+//! What it does not do: backends of one endpoint in several services, weights, direct server return,
+//! translation between IPv4 and IPv6, fragments (no ports: dropped as `fragment`), pings to virtual
+//! addresses, health checks of its own. Without `interfaces`, what is not IP passes unchanged.
+//!
+//! Memory: 53 bytes a connection over IPv4 and 79 over IPv6, when the tables are full.
+
+use anabranch_nf::prelude::*;
+
+pub use lb::Function;
+
+/// Load balancer: each connection to a virtual address goes to one of the backends behind it, by
+/// Maglev hashing (Eisenbud et al., NSDI 2016) or to the one with the fewest connections.
+#[network_function(ports(clients, backends))]
+pub mod lb {
+    pub struct Settings {
+        /// Virtual endpoints over IPv4.
+        #[setting(default = [])]
+        pub services: List<Service>,
+        /// Virtual endpoints over IPv6.
+        #[setting(default = [])]
+        pub services6: List<Service6>,
+        /// Backends at the start; `service` counts within `services`, from 0.
+        #[setting(default = [])]
+        pub backends: List<Member>,
+        /// Backends over IPv6; `service` counts within `services6`, from 0.
+        #[setting(default = [])]
+        pub backends6: List<Member6>,
+        /// How a new connection's backend is picked.
+        #[setting(default = Method::Maglev)]
+        pub method: Method,
+        /// Entries of a service's Maglev table, a prime: a hundred times the backends or more.
+        #[setting(default = 65_537, min = 3, max = 655_373)]
+        pub table_size: u32,
+        /// Backends at once, of all services.
+        #[setting(default = 64, min = 1, max = 4_096)]
+        pub backend_slots: u32,
+        /// Connections at once, of each IP version.
+        #[setting(default = 65_536, min = 1, max = 67_108_864)]
+        pub connections: u32,
+        /// Seconds of the client's silence after which a UDP flow ends.
+        #[setting(default = 300, min = 1)]
+        pub udp_s: u64,
+        /// Seconds that a TCP connection may take to open.
+        #[setting(default = 60, min = 1)]
+        pub opening_s: u64,
+        /// Seconds of the client's silence after which an established TCP connection ends.
+        #[setting(default = 7_440, min = 1)]
+        pub established_s: u64,
+        /// Seconds that a TCP connection is kept after FIN or RST.
+        #[setting(default = 60, min = 1)]
+        pub closing_s: u64,
+    }
+
+    pub enum Method {
+        Maglev,
+        LeastConnections,
+    }
+
+    pub enum Protocol {
+        Tcp,
+        Udp,
+    }
+
+    pub struct Service {
+        pub address: Ipv4Addr,
+        #[setting(min = 1)]
+        pub port: u16,
+        #[setting(default = Protocol::Tcp)]
+        pub protocol: Protocol,
+    }
+
+    pub struct Service6 {
+        pub address: Ipv6Addr,
+        #[setting(min = 1)]
+        pub port: u16,
+        #[setting(default = Protocol::Tcp)]
+        pub protocol: Protocol,
+    }
+
+    pub struct Member {
+        #[setting(default = 0)]
+        pub service: u32,
+        pub address: Ipv4Addr,
+        #[setting(min = 1)]
+        pub port: u16,
+    }
+
+    pub struct Member6 {
+        #[setting(default = 0)]
+        pub service: u32,
+        pub address: Ipv6Addr,
+        #[setting(min = 1)]
+        pub port: u16,
+    }
+
+    pub enum Command {
+        /// Adds a backend to a service, counted within `services` from 0.
+        AddBackend {
+            #[setting(default = 0)]
+            service: u32,
+            address: Ipv4Addr,
+            #[setting(min = 1)]
+            port: u16,
+        },
+        /// Gives a backend no further connections.
+        DrainBackend { address: Ipv4Addr, port: u16 },
+        /// Takes a backend away, with its connections.
+        RemoveBackend { address: Ipv4Addr, port: u16 },
+        /// Says whether the backends of an address can be used.
+        SetHealth { address: Ipv4Addr, healthy: bool },
+        /// As `add-backend`, counted within `services6`.
+        AddBackend6 {
+            #[setting(default = 0)]
+            service: u32,
+            address: Ipv6Addr,
+            #[setting(min = 1)]
+            port: u16,
+        },
+        /// As `drain-backend`, over IPv6.
+        DrainBackend6 { address: Ipv6Addr, port: u16 },
+        /// As `remove-backend`, over IPv6.
+        RemoveBackend6 { address: Ipv6Addr, port: u16 },
+        /// As `set-health`, over IPv6.
+        SetHealth6 { address: Ipv6Addr, healthy: bool },
+    }
+
+    /// Why a packet is not forwarded.
+    pub enum Reason {
+        /// From a client, to what is no virtual endpoint.
+        NotAService,
+        /// The service has no backend that can be used.
+        NoBackend,
+        /// From a backend's side, by what is no backend.
+        NotABackend,
+        /// An ICMP error about no known connection.
+        UnrelatedError,
+        /// A fragment without a transport header.
+        Fragment,
+    }
+
+    const TCP: u8 = 6;
+    const UDP: u8 = 17;
+    const FIN: u8 = 1;
+    const SYN: u8 = 2;
+    const RST: u8 = 4;
+    const SECOND_NS: u64 = 1_000_000_000;
+    /// Entries of a Maglev table that are tried at a time, and the pause between.
+    const BUILD_STEPS: u32 = 4_096;
+    const BUILD_PAUSE_NS: u64 = 100_000;
+
+    pub enum Address {
+        V4(Ipv4Addr),
+        V6(Ipv6Addr),
+    }
+
+    pub struct Endpoint {
+        address: Address,
+        port: u16,
+        protocol: u8,
+    }
+
+    pub enum Standing {
+        /// The slot is empty.
+        Free,
+        Active,
+        Draining,
+    }
+
+    pub struct Backend {
+        endpoint: Endpoint,
+        service: u32,
+        /// Where its permutation of the Maglev table begins, and how it goes on.
+        offset: u32,
+        skip: u32,
+        connections: u32,
+        /// How often the slot has been given.
+        generation: u16,
+        standing: Standing,
+        healthy: bool,
+    }
+
+    pub enum Progress {
+        New,
+        Opening,
+        Open,
+        Closing,
+    }
+
+    #[packet_set(
+        tcp(ip.src, ip.dst, tcp.src, tcp.dst),
+        udp(ip.src, ip.dst, udp.src, udp.dst),
+        port = clients,
+        capacity = settings.connections,
+        expires_s = settings.udp_s
+    )]
+    pub struct Connection {
+        backend: u16,
+        generation: u16,
+        progress: Progress,
+    }
+
+    /// An entry of a Maglev table: a backend's slot, if it was filled in the round it stands in.
+    pub struct Entry {
+        round: u32,
+        backend: u16,
+    }
+
+    /// How far a backend is in its permutation.
+    pub struct Turn {
+        round: u32,
+        next: u32,
+    }
+
+    /// A Maglev table under way.
+    pub struct Build {
+        running: bool,
+        number: u64,
+        /// Which of the two tables is built.
+        half: u32,
+        service: u32,
+        /// Counts services built, so that older entries are known.
+        round: u32,
+        filled: u32,
+        /// The slot whose turn it is.
+        slot: u32,
+        /// Slots in a row that take no connections.
+        idle: u32,
+    }
+
+    pub struct Lb {
+        settings: Settings,
+        /// Virtual endpoints, by service and back.
+        #[capacity(settings.services.len() + settings.services6.len() + 1)]
+        services: Map<Endpoint, u32>,
+        #[capacity(settings.services.len() + settings.services6.len() + 1)]
+        virtuals: Vector<Endpoint>,
+        #[capacity(settings.backend_slots)]
+        backends: Vector<Backend>,
+        /// The virtual endpoint that a backend's packets come from.
+        #[capacity(settings.backend_slots)]
+        replies: Map<Endpoint, Endpoint>,
+        /// Two Maglev tables: one in use, one to build.
+        #[capacity(
+            2 * u64::from(settings.services.len() + settings.services6.len() + 1)
+                * u64::from(settings.table_size)
+        )]
+        table: Vector<Entry>,
+        #[capacity(settings.backend_slots)]
+        turns: Vector<Turn>,
+        build: Cell<Build>,
+        /// Which of the two tables is in use.
+        half: Cell<u32>,
+        l3: L3,
+    }
+
+    fn check(settings: &Settings) -> Result<(), &'static str> {
+        if settings.services.len() == 0 && settings.services6.len() == 0 {
+            return Err("`services` or `services6` must have a service");
+        }
+        if settings.services.len() + settings.services6.len() > 256 {
+            return Err("at most 256 services");
+        }
+        let mut divisor = 2;
+        while divisor * divisor <= settings.table_size {
+            if settings.table_size % divisor == 0 {
+                return Err("`table_size` must be a prime, such as 251, 4093, 65537 or 655373");
+            }
+            divisor += 1;
+        }
+        Ok(())
+    }
+
+    fn number(protocol: Protocol) -> u8 {
+        if protocol == Protocol::Tcp { TCP } else { UDP }
+    }
+
+    /// Mixes two words, as MurmurHash3 finishes (Appleby 2011).
+    #[opaque]
+    fn mix(a: u64, b: u64) -> u64 {
+        let mut word = a ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        word = (word ^ (word >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        word = (word ^ (word >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        word ^ (word >> 33)
+    }
+
+    impl Endpoint {
+        fn hash(self, salt: u64) -> u64 {
+            let ends = (u64::from(self.port) << 8) | u64::from(self.protocol);
+            match self.address {
+                Address::V4(address) => mix((u64::from(u32::from(address)) << 24) | ends, salt),
+                Address::V6(address) => {
+                    let bits = u128::from(address);
+                    mix(mix((bits >> 64) as u64, salt), mix(bits as u64, ends))
+                }
+            }
+        }
+    }
+
+    impl Backend {
+        /// Whether connections that it has stay.
+        fn keeps(self) -> bool {
+            self.standing != Standing::Free && self.healthy
+        }
+
+        /// Whether it takes further connections of `service`.
+        fn takes(self, service: u32) -> bool {
+            self.standing == Standing::Active && self.healthy && self.service == service
+        }
+    }
+
+    fn source_of(pkt: &Packet) -> Option<Endpoint> {
+        let address = match pkt.ipv4() {
+            Some(ip) => Address::V4(ip.src()),
+            None => Address::V6(pkt.ipv6()?.src()),
+        };
+        Some(Endpoint { address, port: pkt.src_port()?, protocol: pkt.protocol() })
+    }
+
+    fn destination_of(pkt: &Packet) -> Option<Endpoint> {
+        let address = match pkt.ipv4() {
+            Some(ip) => Address::V4(ip.dst()),
+            None => Address::V6(pkt.ipv6()?.dst()),
+        };
+        Some(Endpoint { address, port: pkt.dst_port()?, protocol: pkt.protocol() })
+    }
+
+    fn set_source(pkt: &mut Packet, to: Endpoint) {
+        match to.address {
+            Address::V4(address) => {
+                if let Some(mut ip) = pkt.ipv4_mut() {
+                    ip.set_src(address);
+                }
+            }
+            Address::V6(address) => {
+                if let Some(mut ip) = pkt.ipv6_mut() {
+                    ip.set_src(address);
+                }
+            }
+        }
+        pkt.set_src_port(to.port);
+    }
+
+    fn set_destination(pkt: &mut Packet, to: Endpoint) {
+        match to.address {
+            Address::V4(address) => {
+                if let Some(mut ip) = pkt.ipv4_mut() {
+                    ip.set_dst(address);
+                }
+            }
+            Address::V6(address) => {
+                if let Some(mut ip) = pkt.ipv6_mut() {
+                    ip.set_dst(address);
+                }
+            }
+        }
+        pkt.set_dst_port(to.port);
+    }
+
+    /// Source and destination of the packet that an ICMP error quotes.
+    fn quoted(pkt: &Packet) -> Option<(Endpoint, Endpoint)> {
+        let quote = pkt.embedded()?;
+        let protocol = quote.protocol();
+        let (src, dst) = match pkt.icmpv4() {
+            Some(_) => (Address::V4(quote.src()), Address::V4(quote.dst())),
+            None => (Address::V6(quote.src6()), Address::V6(quote.dst6())),
+        };
+        let src = Endpoint { address: src, port: quote.src_port(), protocol };
+        Some((src, Endpoint { address: dst, port: quote.dst_port(), protocol }))
+    }
+
+    fn set_quoted_source(pkt: &mut Packet, to: Endpoint) {
+        if let Some(mut quote) = pkt.embedded_mut() {
+            match to.address {
+                Address::V4(address) => quote.set_src(address),
+                Address::V6(address) => quote.set_src6(address),
+            }
+            quote.set_src_port(to.port);
+        }
+    }
+
+    fn set_quoted_destination(pkt: &mut Packet, to: Endpoint) {
+        if let Some(mut quote) = pkt.embedded_mut() {
+            match to.address {
+                Address::V4(address) => quote.set_dst(address),
+                Address::V6(address) => quote.set_dst6(address),
+            }
+            quote.set_dst_port(to.port);
+        }
+    }
+
+    /// What becomes of an IP packet that is not balanced.
+    fn refused(pkt: &Packet) -> Verdict {
+        if pkt.embedded().is_some() {
+            return Drop(Reason::UnrelatedError);
+        }
+        if pkt.is_fragment() {
+            return Drop(Reason::Fragment);
+        }
+        Drop(Builtin::UnsupportedProtocol)
+    }
+
+    impl Lb {
+        fn init(&mut self, cx: &mut Context) {
+            let mut service = 0;
+            for one in &self.settings.services {
+                let address = Address::V4(one.address);
+                let endpoint = Endpoint { address, port: one.port, protocol: number(one.protocol) };
+                self.services.insert(endpoint, service);
+                self.virtuals.write(service, endpoint);
+                service += 1;
+            }
+            for one in &self.settings.services6 {
+                let address = Address::V6(one.address);
+                let endpoint = Endpoint { address, port: one.port, protocol: number(one.protocol) };
+                self.services.insert(endpoint, service);
+                self.virtuals.write(service, endpoint);
+                service += 1;
+            }
+            for position in 0..self.settings.backends.len() {
+                if let Some(one) = self.settings.backends.get(position)
+                    && self.add(one.service, Address::V4(one.address), one.port).is_err()
+                {
+                    log!(cx, error, "backend {} of the settings cannot be added", position);
+                }
+            }
+            for position in 0..self.settings.backends6.len() {
+                if let Some(one) = self.settings.backends6.get(position)
+                    && self.add(one.service, Address::V6(one.address), one.port).is_err()
+                {
+                    log!(cx, error, "IPv6 backend {} of the settings cannot be added", position);
+                }
+            }
+            self.begin_build();
+            while self.build.get().running {
+                self.build_step();
+            }
+        }
+
+        fn packet_set_opened(
+            &mut self,
+            pkt: &mut Packet,
+            cx: &mut Context,
+        ) -> Result<Connection, Verdict> {
+            let Some(to) = destination_of(pkt) else { return Err(Drop(Reason::NotAService)) };
+            let Some(service) = self.services.get(&to) else {
+                return Err(Drop(Reason::NotAService));
+            };
+            match self.connect(service, pkt) {
+                Some(connection) => Ok(connection),
+                None => Err(Drop(Reason::NoBackend)),
+            }
+        }
+
+        fn packet(
+            &mut self,
+            connection: &mut Connection,
+            pkt: &mut Packet,
+            cx: &mut Context,
+        ) -> Verdict {
+            let mut backend = self.backends.read(u32::from(connection.backend));
+            if backend.generation != connection.generation || !backend.keeps() {
+                if !self.reconnect(connection, pkt) {
+                    return Drop(Reason::NoBackend);
+                }
+                backend = self.backends.read(u32::from(connection.backend));
+            }
+            let flags = match pkt.tcp() {
+                Some(tcp) => tcp.flags() & (FIN | SYN | RST),
+                None => 0,
+            };
+            if flags != 0 || connection.progress != Progress::Open {
+                self.follow(connection, flags, pkt.protocol(), cx);
+            }
+            if self.l3.enabled() {
+                return self.route(backend, pkt, cx);
+            }
+            set_destination(pkt, backend.endpoint);
+            Forward(BACKENDS)
+        }
+
+        /// As a router: what runs out of hops is reported as the client knows it.
+        fn route(&mut self, backend: Backend, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let hops = match pkt.ipv4() {
+                Some(ip) => ip.ttl(),
+                None => pkt.ipv6().map_or(0, |ip| ip.hop_limit()),
+            };
+            if hops > 1 {
+                set_destination(pkt, backend.endpoint);
+            }
+            self.l3.forward(pkt, cx)
+        }
+
+        fn packet_set_expired(&mut self, connection: &Connection, cx: &mut Context) {
+            self.disconnect(connection);
+        }
+
+        fn orphan(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            if self.l3.enabled() {
+                if let Some(verdict) = self.l3.receive(pkt, cx) {
+                    return verdict;
+                }
+                return match self.orphan_there(pkt) {
+                    Forward(_) => self.l3.forward(pkt, cx),
+                    dropped => dropped,
+                };
+            }
+            self.orphan_there(pkt)
+        }
+
+        fn orphan_there(&mut self, pkt: &mut Packet) -> Verdict {
+            if pkt.ipv4().is_none() && pkt.ipv6().is_none() {
+                return Forward(pkt.port().other());
+            }
+            if pkt.port() == CLIENTS {
+                return self.error_from_client(pkt).unwrap_or(refused(pkt));
+            }
+            if let Some(from) = source_of(pkt) {
+                let Some(endpoint) = self.replies.get(&from) else {
+                    return Drop(Reason::NotABackend);
+                };
+                set_source(pkt, endpoint);
+                return Forward(CLIENTS);
+            }
+            self.error_from_backend(pkt).unwrap_or(refused(pkt))
+        }
+
+        /// An ICMP error about a reply: the quoted packet's destination is the client.
+        fn error_from_client(&mut self, pkt: &mut Packet) -> Option<Verdict> {
+            let (from, to) = quoted(pkt)?;
+            let service = self.services.get(&from)?;
+            if self.settings.method != Method::Maglev {
+                return None;
+            }
+            let backend = self.backends.read(u32::from(self.pick(service, to)?)).endpoint;
+            set_quoted_source(pkt, backend);
+            set_destination(pkt, backend);
+            Some(Forward(BACKENDS))
+        }
+
+        /// An ICMP error about a client's packet: the quoted packet's destination is the backend.
+        fn error_from_backend(&mut self, pkt: &mut Packet) -> Option<Verdict> {
+            let (_, to) = quoted(pkt)?;
+            let endpoint = self.replies.get(&to)?;
+            set_quoted_destination(pkt, endpoint);
+            set_source(pkt, endpoint);
+            Some(Forward(CLIENTS))
+        }
+
+        fn control(&mut self, command: Command, cx: &mut Context) -> Result<(), &'static str> {
+            match command {
+                Command::AddBackend { service, address, port } => {
+                    self.add(service, Address::V4(address), port)?;
+                }
+                Command::AddBackend6 { service, address, port } => {
+                    self.add(service, Address::V6(address), port)?;
+                }
+                Command::DrainBackend { address, port } => {
+                    self.drain(Address::V4(address), port)?
+                }
+                Command::DrainBackend6 { address, port } => {
+                    self.drain(Address::V6(address), port)?
+                }
+                Command::RemoveBackend { address, port } => {
+                    self.remove(Address::V4(address), port)?
+                }
+                Command::RemoveBackend6 { address, port } => {
+                    self.remove(Address::V6(address), port)?;
+                }
+                Command::SetHealth { address, healthy } => {
+                    self.set_health(Address::V4(address), healthy)?;
+                }
+                Command::SetHealth6 { address, healthy } => {
+                    self.set_health(Address::V6(address), healthy)?;
+                }
+            }
+            self.begin_build();
+            cx.set_timer(BUILD_PAUSE_NS, self.build.get().number);
+            Ok(())
+        }
+
+        /// Goes on building the Maglev tables, unless another build has begun meanwhile.
+        fn timer(&mut self, token: u64, cx: &mut Context) {
+            let mut left = BUILD_STEPS;
+            while left > 0 && self.build.get().running && self.build.get().number == token {
+                self.build_step();
+                left -= 1;
+            }
+            if self.build.get().running && self.build.get().number == token {
+                cx.set_timer(BUILD_PAUSE_NS, token);
+            }
+        }
+
+        fn connect(&mut self, service: u32, pkt: &Packet) -> Option<Connection> {
+            let slot = match self.settings.method {
+                Method::Maglev => self.pick(service, source_of(pkt)?)?,
+                Method::LeastConnections => self.least_connected(service)?,
+            };
+            self.backends.update(u32::from(slot), |backend| backend.connections += 1);
+            let generation = self.backends.read(u32::from(slot)).generation;
+            Some(Connection { backend: slot, generation, progress: Progress::New })
+        }
+
+        /// Finds another backend for a connection whose own is gone.
+        fn reconnect(&mut self, connection: &mut Connection, pkt: &Packet) -> bool {
+            let Some(to) = destination_of(pkt) else { return false };
+            let Some(service) = self.services.get(&to) else { return false };
+            let Some(found) = self.connect(service, pkt) else { return false };
+            self.disconnect(connection);
+            connection.backend = found.backend;
+            connection.generation = found.generation;
+            true
+        }
+
+        fn disconnect(&mut self, connection: &Connection) {
+            let generation = connection.generation;
+            self.backends.update(u32::from(connection.backend), |backend| {
+                if backend.generation == generation {
+                    backend.connections = backend.connections.saturating_sub(1);
+                }
+            });
+        }
+
+        /// The backend that a client's connections go to, by the hash of its endpoint.
+        fn pick(&self, service: u32, client: Endpoint) -> Option<u16> {
+            let hash = client.hash(u64::from(service));
+            let position = ((hash >> 32) * u64::from(self.settings.table_size)) >> 32;
+            let entry = self.table.read(self.row(self.half.get(), service) + position as u32);
+            if self.backends.read(u32::from(entry.backend)).takes(service) {
+                return Some(entry.backend);
+            }
+            let slots = self.settings.backend_slots;
+            let start = ((hash & 0xffff_ffff) * u64::from(slots)) >> 32;
+            for step in 0..slots {
+                let slot = (start as u32 + step) % slots;
+                if self.backends.read(slot).takes(service) {
+                    return Some(slot as u16);
+                }
+            }
+            None
+        }
+
+        fn least_connected(&self, service: u32) -> Option<u16> {
+            let mut found = None;
+            let mut fewest = u32::MAX;
+            for slot in 0..self.settings.backend_slots {
+                let backend = self.backends.read(slot);
+                if backend.takes(service) && backend.connections < fewest {
+                    fewest = backend.connections;
+                    found = Some(slot as u16);
+                }
+            }
+            found
+        }
+
+        fn follow(
+            &mut self,
+            connection: &mut Connection,
+            flags: u8,
+            protocol: u8,
+            cx: &mut Context,
+        ) {
+            if protocol != TCP {
+                connection.progress = Progress::Open;
+                return;
+            }
+            if flags & (FIN | RST) != 0 {
+                connection.progress = Progress::Closing;
+                cx.set_expiry(self.settings.closing_s * SECOND_NS);
+            } else if flags & SYN != 0 {
+                connection.progress = Progress::Opening;
+                cx.set_expiry(self.settings.opening_s * SECOND_NS);
+            } else if connection.progress != Progress::Closing {
+                connection.progress = Progress::Open;
+                cx.set_expiry(self.settings.established_s * SECOND_NS);
+            }
+        }
+
+        /// The number of a service among all, if it is one of the address's kind.
+        fn service_number(&self, service: u32, address: Address) -> Option<u32> {
+            let (before, count) = match address {
+                Address::V4(_) => (0, self.settings.services.len()),
+                Address::V6(_) => (self.settings.services.len(), self.settings.services6.len()),
+            };
+            if service < count { Some(before + service) } else { None }
+        }
+
+        fn add(&mut self, service: u32, address: Address, port: u16) -> Result<(), &'static str> {
+            let Some(service) = self.service_number(service, address) else {
+                return Err("no such service");
+            };
+            let protocol = self.virtuals.read(service).protocol;
+            let endpoint = Endpoint { address, port, protocol };
+            if self.replies.contains(&endpoint) {
+                return Err("that endpoint is a backend already");
+            }
+            let Some(slot) = self.slot_of(None) else {
+                return Err("no slot is left: raise `backend_slots`");
+            };
+            let size = u64::from(self.settings.table_size);
+            let backend = Backend {
+                endpoint,
+                service,
+                offset: (endpoint.hash(1) % size) as u32,
+                skip: (endpoint.hash(2) % (size - 1)) as u32 + 1,
+                connections: 0,
+                generation: self.backends.read(slot).generation + 1,
+                standing: Standing::Active,
+                healthy: true,
+            };
+            self.backends.write(slot, backend);
+            self.replies.insert(endpoint, self.virtuals.read(service));
+            Ok(())
+        }
+
+        /// The slot of a backend, or a free one.
+        fn slot_of(&self, wanted: Option<(Address, u16)>) -> Option<u32> {
+            for slot in 0..self.settings.backend_slots {
+                let backend = self.backends.read(slot);
+                let found = match wanted {
+                    None => backend.standing == Standing::Free,
+                    Some((address, port)) => {
+                        backend.standing != Standing::Free
+                            && backend.endpoint.address == address
+                            && backend.endpoint.port == port
+                    }
+                };
+                if found {
+                    return Some(slot);
+                }
+            }
+            None
+        }
+
+        fn drain(&mut self, address: Address, port: u16) -> Result<(), &'static str> {
+            let slot = self.slot_of(Some((address, port))).ok_or("no such backend")?;
+            self.backends.update(slot, |backend| backend.standing = Standing::Draining);
+            Ok(())
+        }
+
+        fn remove(&mut self, address: Address, port: u16) -> Result<(), &'static str> {
+            let slot = self.slot_of(Some((address, port))).ok_or("no such backend")?;
+            self.replies.remove(&self.backends.read(slot).endpoint);
+            self.backends.update(slot, |backend| {
+                backend.standing = Standing::Free;
+                backend.connections = 0;
+                backend.generation += 1;
+            });
+            Ok(())
+        }
+
+        fn set_health(&mut self, address: Address, healthy: bool) -> Result<(), &'static str> {
+            let mut known = false;
+            for slot in 0..self.settings.backend_slots {
+                let mut backend = self.backends.read(slot);
+                if backend.standing != Standing::Free && backend.endpoint.address == address {
+                    backend.healthy = healthy;
+                    self.backends.write(slot, backend);
+                    known = true;
+                }
+            }
+            if known { Ok(()) } else { Err("no such backend") }
+        }
+
+        /// Where a service's part of a Maglev table begins.
+        fn row(&self, half: u32, service: u32) -> u32 {
+            let services = self.settings.services.len() + self.settings.services6.len();
+            (half * services + service) * self.settings.table_size
+        }
+
+        fn begin_build(&mut self) {
+            let last = self.build.get();
+            self.build.set(Build {
+                running: self.settings.method == Method::Maglev,
+                number: last.number + 1,
+                half: 1 - self.half.get(),
+                service: 0,
+                round: last.round + 1,
+                filled: 0,
+                slot: 0,
+                idle: 0,
+            });
+        }
+
+        /// Lets the backend whose turn it is try the next entry of its permutation.
+        fn build_step(&mut self) {
+            let build = self.build.get();
+            let size = self.settings.table_size;
+            let backend = self.backends.read(build.slot);
+            let takes = backend.takes(build.service);
+            let turn = self.turns.read(build.slot);
+            let next = if turn.round == build.round { turn.next } else { backend.offset };
+            let index = self.row(build.half, build.service) + next;
+            let entry = self.table.read(index);
+            let fills = takes && entry.round != build.round;
+            let filled = Entry { round: build.round, backend: build.slot as u16 };
+            self.table.write(index, if fills { filled } else { entry });
+            let after = next + backend.skip;
+            let after = if after >= size { after - size } else { after };
+            self.turns.write(build.slot, Turn { round: build.round, next: after });
+            let after = self.after_step(build, takes, fills);
+            self.build.set(after);
+        }
+
+        fn after_step(&mut self, build: Build, takes: bool, fills: bool) -> Build {
+            let mut after = build;
+            after.filled += u32::from(fills);
+            after.idle = if takes { 0 } else { build.idle + 1 };
+            // A backend goes on until it has found an entry; then it is the next one's turn.
+            if fills || !takes {
+                let last = build.slot + 1 >= self.settings.backend_slots;
+                after.slot = if last { 0 } else { build.slot + 1 };
+            }
+            let nobody = after.idle > self.settings.backend_slots;
+            if after.filled == self.settings.table_size || nobody {
+                after.service += 1;
+                after.round += 1;
+                after.filled = 0;
+                after.slot = 0;
+                after.idle = 0;
+                let services = self.settings.services.len() + self.settings.services6.len();
+                if after.service >= services {
+                    after.running = false;
+                    self.half.set(build.half);
+                }
+            }
+            after
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,363 @@
+//! The load balancer: packets in and out, backends that come and go, Maglev's figures.
+
+use std::collections::BTreeMap;
+
+use super::lb;
+use crate::frames::{arp, echo, error, tcp, udp};
+use anabranch_nf::packet::checksum::verify;
+use anabranch_nf::packet::craft::IcmpError;
+use anabranch_nf::packet::craft::tcp_flags::{ACK, FIN, SYN};
+use anabranch_nf::packet::{Frame, Meta, Packet, parse};
+use anabranch_runtime::testing::{Harness, Outcome};
+
+const CLIENTS: u8 = 0;
+const BACKENDS: u8 = 1;
+const SECOND: u64 = 1_000_000_000;
+const WEB: &str = "192.0.2.80:80";
+const CLIENT: &str = "198.51.100.7:40000";
+
+type Lb = Harness<lb::Function>;
+
+const SERVICES: &str = "services=[\
+    { address = \"192.0.2.80\", port = 80 },\
+    { address = \"192.0.2.53\", port = 53, protocol = \"udp\" }]";
+
+/// A balancer of a web service, whose backends are 10.0.0.1 and on, and of an empty one over UDP.
+fn lb(backends: u32, settings: &[&str]) -> Lb {
+    let members: Vec<String> =
+        (1..=backends).map(|n| format!("{{ address = \"10.0.0.{n}\", port = 8080 }}")).collect();
+    let members = format!("backends=[{}]", members.join(", "));
+    let mut all = vec![SERVICES, &members];
+    all.extend(settings);
+    Lb::new(&all)
+}
+
+fn look<T>(frame: &[u8], at: impl FnOnce(&Packet<'_>) -> T) -> T {
+    let mut bytes = frame.to_vec();
+    let (len, layout) = (bytes.len(), parse(&bytes, bytes.len() as u32));
+    assert_eq!(layout.malformed(), None);
+    let mut frame = Frame::new(&mut bytes, 0, len, 0, Meta::default());
+    let packet = Packet::new(&mut frame, layout);
+    assert!(verify(&packet).is_ok(), "{:?}", verify(&packet));
+    at(&packet)
+}
+
+/// `source > destination`, after all checksums have been found right.
+fn flow(frame: &[u8]) -> String {
+    look(frame, |packet| {
+        let (src, dst) = (packet.src_port().unwrap_or(0), packet.dst_port().unwrap_or(0));
+        match (packet.ipv4(), packet.ipv6()) {
+            (Some(ip), _) => format!("{}:{src} > {}:{dst}", ip.src(), ip.dst()),
+            (_, Some(ip)) => format!("[{}]:{src} > [{}]:{dst}", ip.src(), ip.dst()),
+            _ => "no addresses".to_owned(),
+        }
+    })
+}
+
+#[track_caller]
+fn left(outcome: &Outcome) -> (u8, String) {
+    match outcome.forwarded() {
+        [(port, frame)] => (*port, flow(frame)),
+        other => panic!("{} packets left; dropped: {:?}", other.len(), outcome.dropped()),
+    }
+}
+
+/// The backend that a packet of `client` to the web service reaches.
+#[track_caller]
+fn backend(lb: &mut Lb, client: &str, flags: u8) -> String {
+    let (port, flow) = left(&lb.send(CLIENTS, &tcp(client, WEB, flags)));
+    assert_eq!(port, BACKENDS);
+    assert!(flow.starts_with(client), "{flow}");
+    flow.split(" > ").nth(1).unwrap().to_owned()
+}
+
+fn client(number: u32) -> String {
+    format!("198.51.{}.{}:{}", number >> 8 & 255, number & 255, 1_024 + (number >> 16))
+}
+
+/// How many of `clients` new connections reach each backend.
+fn shares(lb: &mut Lb, clients: std::ops::Range<u32>) -> BTreeMap<String, u32> {
+    let mut shares = BTreeMap::new();
+    for number in clients {
+        *shares.entry(backend(lb, &client(number), SYN)).or_insert(0) += 1;
+    }
+    shares
+}
+
+#[track_caller]
+fn dropped(outcome: &Outcome, reason: &str) {
+    assert_eq!(outcome.dropped(), Some(reason), "{:?}", outcome.forwarded());
+}
+
+#[test]
+fn balances_there_and_back() {
+    let mut lb = lb(1, &[]);
+    assert_eq!(backend(&mut lb, CLIENT, SYN), "10.0.0.1:8080");
+    let back = lb.send(BACKENDS, &tcp("10.0.0.1:8080", CLIENT, SYN | ACK));
+    assert_eq!(left(&back), (CLIENTS, format!("{WEB} > {CLIENT}")));
+    assert_eq!(lb.table("Connection (IPv4)").used, 1);
+}
+
+#[test]
+fn balances_over_ipv6_and_udp() {
+    let mut lb = Lb::new(&[
+        SERVICES,
+        "services6=[{ address = \"2001:db8::53\", port = 53, protocol = \"udp\" }]",
+        "backends=[{ service = 1, address = \"10.0.0.9\", port = 5353 }]",
+        "backends6=[{ address = \"fd00::9\", port = 5353 }]",
+    ]);
+    let there = lb.send(CLIENTS, &udp(CLIENT, "192.0.2.53:53"));
+    assert_eq!(left(&there), (BACKENDS, format!("{CLIENT} > 10.0.0.9:5353")));
+    let there = lb.send(CLIENTS, &udp("[2001:db8::7]:999", "[2001:db8::53]:53"));
+    assert_eq!(left(&there), (BACKENDS, "[2001:db8::7]:999 > [fd00::9]:5353".to_owned()));
+    let back = lb.send(BACKENDS, &udp("[fd00::9]:5353", "[2001:db8::7]:999"));
+    assert_eq!(left(&back), (CLIENTS, "[2001:db8::53]:53 > [2001:db8::7]:999".to_owned()));
+    lb.control("add-backend6 address=fd00::8 port=5353").unwrap();
+    lb.control("remove-backend6 address=fd00::9 port=5353").unwrap();
+    let there = lb.send(CLIENTS, &udp("[2001:db8::7]:999", "[2001:db8::53]:53"));
+    assert_eq!(left(&there).1, "[2001:db8::7]:999 > [fd00::8]:5353");
+    lb.control("set-health6 address=fd00::8 healthy=false").unwrap();
+    dropped(&lb.send(CLIENTS, &udp("[2001:db8::7]:999", "[2001:db8::53]:53")), "no-backend");
+    lb.control("drain-backend6 address=fd00::8 port=5353").unwrap();
+}
+
+#[test]
+fn refuses_what_is_not_its_own() {
+    let mut lb = lb(2, &[]);
+    dropped(&lb.send(CLIENTS, &tcp(CLIENT, "192.0.2.80:81", SYN)), "not-a-service");
+    dropped(&lb.send(CLIENTS, &udp(CLIENT, "192.0.2.80:80")), "not-a-service");
+    dropped(&lb.send(CLIENTS, &udp(CLIENT, "192.0.2.53:53")), "no-backend");
+    dropped(&lb.send(BACKENDS, &tcp("10.0.0.1:8081", CLIENT, ACK)), "not-a-backend");
+    dropped(&lb.send(BACKENDS, &tcp("10.0.0.77:8080", CLIENT, ACK)), "not-a-backend");
+    dropped(
+        &lb.send(CLIENTS, &echo("198.51.100.7", "192.0.2.80", false, 1)),
+        "unsupported-protocol",
+    );
+    let mut fragment = tcp(CLIENT, WEB, ACK);
+    fragment[21] = 3;
+    dropped(&lb.send(CLIENTS, &fragment), "fragment");
+    let arp = arp("192.0.2.1", "192.0.2.80");
+    assert_eq!(lb.send(CLIENTS, &arp).forwarded(), [(BACKENDS, arp)]);
+    assert_eq!(lb.table("Connection (IPv4)").used, 0);
+}
+
+/// Eisenbud et al. 2016, §5.3: with a table a hundred times the backends, shares are even.
+#[test]
+fn maglev_shares_are_even() {
+    let mut lb = lb(10, &["connections=1000000"]);
+    let shares = shares(&mut lb, 0..400_000);
+    assert_eq!(shares.len(), 10);
+    // One part in a hundred by the table, and three standard deviations of the sample.
+    for (backend, share) in shares {
+        assert!((39_000..=41_000).contains(&share), "{backend}: {share} of 40,000");
+    }
+}
+
+/// Eisenbud et al. 2016, §5.4: few connections but those of a backend that goes change theirs.
+#[test]
+fn maglev_disrupts_little() {
+    let (mut before, mut after) = (lb(10, &[]), lb(9, &[]));
+    let (mut moved, mut stayed) = (0, 0);
+    for number in 0..20_000 {
+        let name = client(number);
+        match backend(&mut before, &name, SYN) {
+            gone if gone == "10.0.0.10:8080" => {}
+            same if same == backend(&mut after, &name, SYN) => stayed += 1,
+            _ => moved += 1,
+        }
+    }
+    assert!(moved * 20 < stayed, "{moved} moved, {stayed} stayed");
+}
+
+/// Balancers that know the same backends agree, however they learnt of them.
+#[test]
+fn balancers_agree() {
+    let (mut one, mut other) = (lb(5, &[]), lb(3, &[]));
+    other.control("add-backend address=10.0.0.4 port=8080").unwrap();
+    other.control("add-backend address=10.0.0.5 port=8080").unwrap();
+    // The table is built while packets pass.
+    for millisecond in 1..200 {
+        other.at(millisecond * 1_000_000);
+        other.send(CLIENTS, &tcp("203.0.113.1:5", WEB, SYN));
+    }
+    for number in 0..2_000 {
+        let name = client(number);
+        assert_eq!(backend(&mut one, &name, SYN), backend(&mut other, &name, SYN));
+    }
+}
+
+#[test]
+fn connections_stay_when_backends_are_added() {
+    let mut lb = lb(3, &[]);
+    let before: Vec<String> = (0..500).map(|n| backend(&mut lb, &client(n), SYN)).collect();
+    for number in 4..9 {
+        lb.control(&format!("add-backend address=10.0.0.{number} port=8080")).unwrap();
+    }
+    lb.at(SECOND);
+    let after: Vec<String> = (0..500).map(|n| backend(&mut lb, &client(n), ACK)).collect();
+    assert_eq!(before, after);
+    for millisecond in 0..400 {
+        lb.at(SECOND + millisecond * 1_000_000);
+        backend(&mut lb, CLIENT, ACK);
+    }
+    assert_eq!(shares(&mut lb, 1_000..3_000).len(), 8, "new connections use the new ones");
+}
+
+#[test]
+fn a_drained_backend_keeps_what_it_has() {
+    for method in ["maglev", "least-connections"] {
+        let mut lb = lb(2, &[&format!("method={method}")]);
+        let before: Vec<String> = (0..100).map(|n| backend(&mut lb, &client(n), SYN)).collect();
+        assert!(before.contains(&"10.0.0.1:8080".to_owned()));
+        lb.control("drain-backend address=10.0.0.1 port=8080").unwrap();
+        let after: Vec<String> = (0..100).map(|n| backend(&mut lb, &client(n), ACK)).collect();
+        assert_eq!(before, after);
+        let new = shares(&mut lb, 1_000..1_100);
+        assert_eq!(new, BTreeMap::from([("10.0.0.2:8080".to_owned(), 100)]));
+        let back = lb.send(BACKENDS, &tcp("10.0.0.1:8080", CLIENT, ACK));
+        assert_eq!(left(&back).0, CLIENTS, "its replies pass");
+    }
+}
+
+#[test]
+fn connections_of_a_removed_backend_move() {
+    for method in ["maglev", "least-connections"] {
+        let mut lb = lb(3, &[&format!("method={method}")]);
+        let before: Vec<String> = (0..300).map(|n| backend(&mut lb, &client(n), SYN)).collect();
+        lb.control("remove-backend address=10.0.0.2 port=8080").unwrap();
+        for (n, before) in before.iter().enumerate() {
+            let after = backend(&mut lb, &client(n as u32), ACK);
+            assert_ne!(after, "10.0.0.2:8080");
+            assert!(before == "10.0.0.2:8080" || *before == after);
+        }
+        dropped(&lb.send(BACKENDS, &tcp("10.0.0.2:8080", CLIENT, ACK)), "not-a-backend");
+        // Its slot passes to another, its connections do not.
+        lb.control("add-backend address=10.0.0.9 port=8080").unwrap();
+        let after: Vec<String> = (0..300).map(|n| backend(&mut lb, &client(n), ACK)).collect();
+        assert!(!after.contains(&"10.0.0.9:8080".to_owned()));
+    }
+}
+
+#[test]
+fn an_unhealthy_backend_is_left_at_once_and_taken_up_again() {
+    let mut lb = lb(2, &[]);
+    assert_eq!(shares(&mut lb, 0..200).len(), 2);
+    lb.control("set-health address=10.0.0.1 healthy=false").unwrap();
+    let all = BTreeMap::from([("10.0.0.2:8080".to_owned(), 200)]);
+    assert_eq!(shares(&mut lb, 0..200), all, "connections move");
+    assert_eq!(shares(&mut lb, 1_000..1_200), all, "new ones go there");
+    lb.control("set-health address=10.0.0.2 healthy=false").unwrap();
+    dropped(&lb.send(CLIENTS, &tcp(CLIENT, WEB, SYN)), "no-backend");
+    lb.control("set-health address=10.0.0.1 healthy=true").unwrap();
+    assert_eq!(backend(&mut lb, CLIENT, SYN), "10.0.0.1:8080");
+}
+
+#[test]
+fn commands_that_make_no_sense_are_refused() {
+    let mut lb = lb(2, &["backend_slots=3"]);
+    for (command, words) in [
+        ("add-backend service=2 address=10.0.0.7 port=80", "no such service"),
+        ("add-backend address=10.0.0.1 port=8080", "a backend already"),
+        ("drain-backend address=10.0.0.9 port=8080", "no such backend"),
+        ("remove-backend address=10.0.0.1 port=8081", "no such backend"),
+        ("set-health address=10.0.0.9 healthy=true", "no such backend"),
+        ("add-backend address=10.0.0.7 port=0", "at least 1"),
+    ] {
+        let error = lb.control(command).unwrap_err();
+        assert!(error.contains(words), "{command}: {error}");
+    }
+    lb.control("add-backend address=10.0.0.7 port=80").unwrap();
+    assert!(lb.control("add-backend address=10.0.0.8 port=80").unwrap_err().contains("no slot"));
+}
+
+#[test]
+fn least_connections_fills_the_emptiest() {
+    let mut lb = lb(2, &["method=least-connections", "closing_s=1"]);
+    assert_eq!(shares(&mut lb, 0..100).into_values().collect::<Vec<_>>(), [50, 50]);
+    lb.control("add-backend address=10.0.0.3 port=8080").unwrap();
+    let new = shares(&mut lb, 100..150);
+    assert_eq!(new, BTreeMap::from([("10.0.0.3:8080".to_owned(), 50)]));
+    // The connections of one backend end, and make room for others once they are collected.
+    for number in 100..150 {
+        backend(&mut lb, &client(number), FIN | ACK);
+    }
+    for at in [0, 80 * SECOND] {
+        lb.at(at);
+        for number in 0..100 {
+            backend(&mut lb, &client(number), ACK);
+        }
+    }
+    let new = shares(&mut lb, 200..250);
+    assert_eq!(new, BTreeMap::from([("10.0.0.3:8080".to_owned(), 50)]));
+}
+
+#[test]
+fn connections_end_by_their_state() {
+    for (flags, seconds) in [(&[SYN][..], 60), (&[SYN, ACK], 7_440), (&[SYN, ACK, FIN | ACK], 60)] {
+        for (wait_ns, stays) in [(seconds * SECOND - 5_000_000, true), (seconds * SECOND, false)] {
+            let mut lb = lb(1, &[]);
+            for &flags in flags {
+                backend(&mut lb, CLIENT, flags);
+            }
+            lb.control("drain-backend address=10.0.0.1 port=8080").unwrap();
+            lb.control("add-backend address=10.0.0.2 port=8080").unwrap();
+            lb.at(wait_ns + 2_000_000);
+            let reached = backend(&mut lb, CLIENT, ACK);
+            assert_eq!(reached == "10.0.0.1:8080", stays, "{wait_ns} ns after {flags:?}");
+        }
+    }
+}
+
+/// Path MTU discovery works through the balancer (RFC 1191), and backends' complaints too.
+#[test]
+fn icmp_errors_are_translated_in_both_directions() {
+    let mut lb = lb(10, &[]);
+    let reached = backend(&mut lb, CLIENT, SYN);
+    let reply = lb.send(BACKENDS, &tcp(&reached, CLIENT, ACK)).forwarded()[0].1.clone();
+    let about = error(&reply, "203.0.113.254", IcmpError::TooBig { mtu: 1_400 });
+    let outcome = lb.send(CLIENTS, &about);
+    let [(BACKENDS, error_there)] = outcome.forwarded() else { panic!("{:?}", outcome.dropped()) };
+    assert_eq!(quoted(error_there), format!("{reached} > {CLIENT}"));
+    let to = reached.split(':').next().unwrap();
+    assert_eq!(flow(error_there), format!("203.0.113.254:0 > {to}:0"));
+
+    let request = lb.send(CLIENTS, &tcp(CLIENT, WEB, ACK)).forwarded()[0].1.clone();
+    let about = error(&request, to, IcmpError::PortUnreachable);
+    let outcome = lb.send(BACKENDS, &about);
+    let [(CLIENTS, error_back)] = outcome.forwarded() else { panic!("{:?}", outcome.dropped()) };
+    assert_eq!(quoted(error_back), format!("{CLIENT} > {WEB}"));
+    assert_eq!(flow(error_back), "192.0.2.80:0 > 198.51.100.7:0");
+
+    let strange = error(&udp(CLIENT, "203.0.113.1:5"), "203.0.113.1", IcmpError::TimeExceeded);
+    dropped(&lb.send(CLIENTS, &strange), "unrelated-error");
+    dropped(&lb.send(BACKENDS, &strange), "unrelated-error");
+}
+
+fn quoted(frame: &[u8]) -> String {
+    look(frame, |packet| {
+        let quote = packet.embedded().unwrap();
+        let (src, dst) = (quote.src_port(), quote.dst_port());
+        format!("{}:{src} > {}:{dst}", quote.src(), quote.dst())
+    })
+}
+
+#[test]
+fn a_full_connection_table_says_so() {
+    let mut lb = lb(2, &["connections=50"]);
+    shares(&mut lb, 0..50);
+    dropped(&lb.send(CLIENTS, &tcp(CLIENT, WEB, SYN)), "packet-sets-full");
+    assert_eq!(shares(&mut lb, 0..50).len(), 2, "the others go on");
+}
+
+#[test]
+fn wrong_settings_are_refused() {
+    for (settings, words) in [
+        (&[][..], "must have a service"),
+        (&[SERVICES, "table_size=65536"], "must be a prime"),
+        (&[SERVICES, "method=random"], "least-connections"),
+        (&["services=[{ address = \"192.0.2.1\" }]"], "port"),
+    ] {
+        let error = Lb::try_new(settings).err().expect("a mistake");
+        assert!(error.contains(words), "{error}");
+    }
+}
