@@ -10,7 +10,7 @@ use anabranch_io::capture::CaptureReader;
 use anabranch_io::port::{BATCH, MemoryPort, PacketIo, Pool};
 use anabranch_io::sink::{Output, Outputs, Sinks, write_in_order};
 use anabranch_io::source::{CaptureSource, Source};
-use anabranch_io::traffic::{Traffic, TrafficSpec, write_captures};
+use anabranch_io::traffic::{Traffic, TrafficSource, TrafficSpec};
 use anabranch_io::{Chunk, Trace};
 use anabranch_packet::Port;
 use anabranch_rss::{FieldSet, Steering};
@@ -79,9 +79,12 @@ fn processor_time() -> Duration {
 
 fn write(spec: &TrafficSpec, file: &Path) -> Result<usize, Box<dyn Error>> {
     let mut sinks = Sinks::open(&[(None, file.display().to_string().parse()?)])?;
-    let packets = write_captures(&mut Traffic::new(spec)?, &mut sinks)?;
+    let mut source = TrafficSource::new(spec, None)?;
+    while let Some(chunk) = source.next_chunk()? {
+        sinks.write_chunk(&chunk)?;
+    }
     sinks.finish()?;
-    Ok(packets as usize)
+    Ok(source.traffic().emitted() as usize)
 }
 
 fn read_records(file: &Path) -> Result<usize, Box<dyn Error>> {
@@ -121,14 +124,14 @@ fn forward(trace: &Arc<Trace>) -> Result<usize, Box<dyn Error>> {
     let mut start = 0;
     while start < trace.len() {
         let chunk = Chunk::new(Arc::clone(trace), start..start + 65_536, start as u64, 0);
-        for (index, record) in chunk.records().iter().enumerate() {
+        for (meta, bytes) in (0..chunk.len()).filter_map(|index| chunk.packet(index)) {
             outputs[0].push(&Output {
-                number: chunk.first_number() + index as u64,
+                number: meta.number,
                 sub: 0,
-                port: record.port.other(),
-                timestamp_ns: record.arrival_ns,
-                wire_len: record.wire_len,
-                bytes: chunk.bytes(index),
+                port: meta.port.other(),
+                timestamp_ns: meta.arrival_ns,
+                wire_len: meta.wire_len,
+                bytes,
             });
         }
         write_in_order(&mut outputs, &mut sinks)?;

@@ -20,13 +20,19 @@ impl Arena {
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) -> u64 {
         let padded = bytes.len().next_multiple_of(LINE);
-        if self.bytes.capacity() - self.bytes.len() < padded {
-            self.grow(padded);
-        }
+        self.reserve(padded);
         let offset = self.bytes.len() - self.base;
         self.bytes.extend_from_slice(bytes);
         self.bytes.resize(self.base + offset + padded, 0);
         offset as u64
+    }
+
+    /// Makes room for `more` bytes.
+    #[inline]
+    pub(crate) fn reserve(&mut self, more: usize) {
+        if self.bytes.capacity() - self.bytes.len() < more {
+            self.grow(more);
+        }
     }
 
     /// The `len` bytes at `offset`; empty where there are none.

@@ -79,6 +79,13 @@ impl Trace {
         Ok(trace)
     }
 
+    /// Makes room for packets to come, so that a long trace is not moved as it grows. `bytes` counts
+    /// each packet rounded up to 64.
+    pub fn reserve(&mut self, packets: usize, bytes: usize) {
+        self.records.reserve(packets);
+        self.arena.reserve(bytes);
+    }
+
     /// Appends at most `max` packets of a capture and returns how many there were; fewer than
     /// `max` only at the end. After an error the packets before it have been appended.
     pub fn read_from<R: Read>(
@@ -279,6 +286,12 @@ impl Chunk {
             Some(record) => self.trace.arena.get(record.offset, record.captured_len as usize),
             None => &[],
         }
+    }
+
+    /// What is known of packet `index`, and its captured bytes; `None` when there is no such packet.
+    #[inline]
+    pub fn packet(&self, index: usize) -> Option<(Meta, &[u8])> {
+        Some((self.meta(index)?, self.bytes(index)))
     }
 
     /// The number of the first packet among all of the run.

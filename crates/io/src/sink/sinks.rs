@@ -3,6 +3,7 @@
 use super::Output;
 use crate::capture::{CaptureWriter, Record, WriteError};
 use crate::spec::SinkSpec;
+use crate::trace::Chunk;
 use anabranch_packet::Port;
 use std::path::Path;
 
@@ -131,6 +132,23 @@ impl Sinks {
             },
             _ => Ok(()),
         }
+    }
+
+    /// Hands all packets of a chunk to the sinks of the ports they arrive at: how captures are
+    /// made of any source, generated traffic above all.
+    ///
+    /// Fails when a sink does.
+    pub fn write_chunk(&mut self, chunk: &Chunk) -> Result<(), WriteError> {
+        (0..chunk.len()).filter_map(|index| chunk.packet(index)).try_for_each(|(meta, bytes)| {
+            self.write(&Output {
+                number: meta.number,
+                sub: 0,
+                port: meta.port,
+                timestamp_ns: meta.arrival_ns,
+                wire_len: meta.wire_len,
+                bytes,
+            })
+        })
     }
 
     /// Whether packets of `port` are discarded, so that a worker need not collect them: it

@@ -113,6 +113,7 @@ fn load_all(inputs: &[Input], repeat: Repeat) -> Result<MemorySource, SourceErro
 fn load(file: &Path, port: Port) -> Result<(Trace, Option<SourceError>), SourceError> {
     let mut reader = crate::capture::CaptureReader::open(file)?;
     let mut trace = Trace::new();
+    trace.reserve(0, reader.file_len().map_or(0, |len| len as usize));
     let read = trace.read_from(&mut reader, port, usize::MAX);
     Ok((trace, read.err().map(SourceError::from)))
 }

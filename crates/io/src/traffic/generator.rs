@@ -16,6 +16,9 @@ use std::fmt;
 /// Time of the first packet: 2024-01-01 00:00:00 UTC, in nanoseconds since the Unix epoch.
 const START_NS: u64 = 1_704_067_200_000_000_000;
 
+/// Packets that memory is reserved for at once; it grows when there are more.
+const RESERVED_PACKETS: u64 = 1 << 24;
+
 /// The simple IMIX: sizes, and how many of 12 packets have them.
 const IMIX: [(u32, u32); 3] = [(64, 7), (590, 4), (1_514, 1)];
 
@@ -166,6 +169,8 @@ impl Traffic {
     /// All packets, in memory.
     pub fn into_trace(mut self) -> Trace {
         let mut trace = Trace::new();
+        let packets = self.packets().min(RESERVED_PACKETS) as usize;
+        trace.reserve(packets, packets * 64);
         self.generate(&mut trace, usize::MAX);
         trace
     }

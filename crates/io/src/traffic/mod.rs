@@ -24,5 +24,5 @@ pub use generator::Traffic;
 pub use prefix::Prefix;
 pub use random::Random;
 pub use sampler::Sampler;
-pub use source::{TrafficSource, write_captures};
+pub use source::TrafficSource;
 pub use spec::{Distribution, Sizes, TrafficSpec};

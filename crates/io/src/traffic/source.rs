@@ -1,9 +1,7 @@
-//! Generated traffic as a source, and into captures.
+//! Generated traffic as a source.
 
 use super::generator::Traffic;
 use super::spec::TrafficSpec;
-use crate::capture::WriteError;
-use crate::sink::{Output, Sinks};
 use crate::source::{CHUNK_PACKETS, Progress, ProgressUnit, Recycler, Source, SourceError};
 use crate::spec::SpecError;
 use crate::trace::Chunk;
@@ -31,6 +29,11 @@ impl TrafficSource {
         };
         Ok(Self { traffic, recycler: Recycler::default() })
     }
+
+    /// What generates the packets.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
 }
 
 impl Source for TrafficSource {
@@ -47,32 +50,5 @@ impl Source for TrafficSource {
     fn progress(&self) -> Progress {
         let total = Some(self.traffic.packets());
         Progress { done: self.traffic.emitted(), total, unit: ProgressUnit::Packets }
-    }
-}
-
-/// Writes all packets of `traffic` to the sinks of the ports they arrive at, and returns how many
-/// there were. The sinks are still to be [finished](Sinks::finish).
-///
-/// Fails when a sink does.
-pub fn write_captures(traffic: &mut Traffic, sinks: &mut Sinks) -> Result<u64, WriteError> {
-    let mut recycler = Recycler::default();
-    let first = traffic.emitted();
-    loop {
-        let mut trace = recycler.take();
-        let number = traffic.emitted();
-        if traffic.generate(&mut trace, CHUNK_PACKETS) == 0 {
-            return Ok(traffic.emitted() - first);
-        }
-        let chunk = Chunk::new(recycler.lend(trace), 0..CHUNK_PACKETS, number, 0);
-        for (index, record) in chunk.records().iter().enumerate() {
-            sinks.write(&Output {
-                number: number + index as u64,
-                sub: 0,
-                port: record.port,
-                timestamp_ns: record.arrival_ns,
-                wire_len: record.wire_len,
-                bytes: chunk.bytes(index),
-            })?;
-        }
     }
 }
