@@ -95,11 +95,7 @@ impl Configuration {
         reader.each(table.get("routes"), "routes", Reader::read_route);
         reader.each(table.get("neighbours"), "neighbours", Reader::read_neighbour);
         reader.check_duplicates();
-        if reader.mistakes.is_empty() {
-            Ok(reader.found)
-        } else {
-            Err(reader.mistakes.join("\n"))
-        }
+        if reader.mistakes.is_empty() { Ok(reader.found) } else { Err(reader.mistakes.join("\n")) }
     }
 }
 

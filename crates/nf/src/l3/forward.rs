@@ -31,7 +31,7 @@ impl L3 {
                 true => NextHop::Nowhere,
             };
             match hop {
-                NextHop::Gateway(index) => self.pass(packet, cx, index),
+                NextHop::Neighbour(index) => self.pass(packet, cx, index),
                 NextHop::OnLink(port) => match self.neighbours.find4(dst, port) {
                     Some(index) => self.pass(packet, cx, index),
                     None => self.meet(packet, cx, dst.into(), port),
@@ -45,7 +45,7 @@ impl L3 {
                 true => NextHop::Nowhere,
             };
             match hop {
-                NextHop::Gateway(index) => self.pass(packet, cx, index),
+                NextHop::Neighbour(index) => self.pass(packet, cx, index),
                 NextHop::OnLink(port) => match self.neighbours.find6(dst, port) {
                     Some(index) => self.pass(packet, cx, index),
                     None => self.meet(packet, cx, dst.into(), port),
@@ -146,8 +146,7 @@ impl L3 {
         address: IpAddr,
         port: Port,
     ) -> Verdict {
-        let interface = self.interfaces.get(usize::from(port.index())).and_then(Option::as_ref);
-        match interface.and_then(|interface| self.neighbours.create(address, interface)) {
+        match self.add_neighbour(address, port) {
             Some(index) => self.pass_slowly(packet, cx, index),
             None => Drop(Builtin::NeighbourUnresolved),
         }
@@ -214,7 +213,9 @@ fn depart<M: Mode>(packet: &mut Packet<'_, M>, hops: u8, neighbour: &Neighbour) 
     } else if let Some(mut ipv6) = packet.ipv6_mut() {
         ipv6.set_hop_limit(hops.wrapping_sub(1));
     }
-    if !M::HOLLOW && let Some(start) = packet.bytes_mut().first_chunk_mut() {
+    if !M::HOLLOW
+        && let Some(start) = packet.bytes_mut().first_chunk_mut()
+    {
         *start = neighbour.header;
     }
     Verdict::Forward(neighbour.port)

@@ -37,7 +37,8 @@ pub(super) fn fragment(
             blank_uncopied(header);
         }
         header[2..4].copy_from_slice(&((header_len + part.len()) as u16).to_be_bytes());
-        header[6..8].copy_from_slice(&(field & !(OFFSET | MORE_FRAGMENTS) | more | offset).to_be_bytes());
+        header[6..8]
+            .copy_from_slice(&(field & !(OFFSET | MORE_FRAGMENTS) | more | offset).to_be_bytes());
         header[10..12].fill(0);
         let checksum = Sum::new().bytes(header).checksum();
         header[10..12].copy_from_slice(&checksum);

@@ -46,7 +46,8 @@ mod tests {
         assert_eq!(sent(&mut limiter, start, 1_000), BURST);
         assert_eq!(sent(&mut limiter, start + INTERVAL_NS, 1_000), 1);
         let rest = start + 2 * INTERVAL_NS;
-        let second = (0..1_000).map(|ms| sent(&mut limiter, rest + ms * INTERVAL_NS, 10)).sum::<u64>();
+        let second =
+            (0..1_000).map(|ms| sent(&mut limiter, rest + ms * INTERVAL_NS, 10)).sum::<u64>();
         assert_eq!(second, 1_000);
         assert_eq!(sent(&mut limiter, rest + 60_000 * INTERVAL_NS, 1_000), BURST);
     }

@@ -50,6 +50,8 @@ use self::trie::Trie;
 
 /// Longest frame that is built: a packet of 65,535 bytes with Ethernet header and tags.
 const SCRATCH_LEN: usize = 65_535 + 64;
+/// Prefixes of so many bits or more have an entry for each host: 256 KiB for the largest.
+const HOSTS_FROM: u8 = 16;
 /// As much of a packet as an error may quote, with the Ethernet header.
 const QUOTED_LEN: usize = 1_280 + 64;
 
@@ -79,11 +81,7 @@ impl L3 {
     ///
     /// # Errors
     /// Every mistake, one a line: what is wrong, where, and what to write.
-    pub fn new(
-        configuration: &toml::Table,
-        ports: &[String],
-        seed: u64,
-    ) -> Result<Self, String> {
+    pub fn new(configuration: &toml::Table, ports: &[String], seed: u64) -> Result<Self, String> {
         let configuration = Configuration::read(configuration, ports)?;
         if configuration.interfaces.is_empty() {
             return Ok(Self::default());
@@ -128,7 +126,7 @@ impl L3 {
         let mut table: Vec<_> =
             special::not_forwardable().map(|prefix| (prefix, NextHop::Nowhere)).collect();
         for &Route { to, via, port } in &configuration.routes {
-            let gateway = via.map(|via| self.pin(via, port).map(NextHop::Gateway));
+            let gateway = via.map(|via| self.pin(via, port).map(NextHop::Neighbour));
             table.push((to, gateway.transpose()?.unwrap_or(NextHop::OnLink(port))));
         }
         for interface in &configuration.interfaces {
@@ -144,7 +142,23 @@ impl L3 {
             IpAddr::V4(_) => None,
             IpAddr::V6(address) => Some(address.octets()),
         }));
+        self.make_room_for_hosts(&table);
         Ok(())
+    }
+
+    /// Prefixes on our links get an entry for each host, where they are not too large for that: a
+    /// route then leads straight to a neighbour, without a second look-up.
+    fn make_room_for_hosts(&mut self, table: &[(Prefix, NextHop)]) {
+        for (prefix, hop) in table {
+            let IpAddr::V4(first) = prefix.address else { continue };
+            if matches!(hop, NextHop::OnLink(_)) && prefix.length >= HOSTS_FROM {
+                let blocks = 1_u32 << 24_u8.saturating_sub(prefix.length);
+                for block in 0..blocks {
+                    self.ipv4.deepen((first.to_bits() + (block << 8)).to_be_bytes());
+                }
+            }
+        }
+        self.neighbours.pinned().for_each(|index| self.route_straight(index));
     }
 
     /// Whether the operator configured interfaces.

@@ -12,6 +12,7 @@
 //! Nothing here has a timer: a state changes when a packet meets it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 
 use anabranch_packet::{MacAddr, Port};
 
@@ -127,6 +128,14 @@ pub(super) struct Consulted {
     pub ask: bool,
 }
 
+/// A new entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Created {
+    pub index: u32,
+    /// The neighbour whose place it took.
+    pub replaced: Option<(IpAddr, Port)>,
+}
+
 /// How much an answer is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
@@ -179,7 +188,11 @@ impl Neighbours {
 
     /// Makes (or finds) a neighbour that stays. Only before packets come.
     pub fn pin(&mut self, address: IpAddr, interface: &Interface) -> Option<u32> {
-        let index = self.find(address, interface.port).or_else(|| self.create(address, interface))?;
+        let found = self.find(address, interface.port);
+        let index = match found {
+            Some(index) => index,
+            None => self.create(address, interface)?.index,
+        };
         self.pinned = self.pinned.max(index + 1);
         Some(index)
     }
@@ -190,6 +203,11 @@ impl Neighbours {
             entry.set_mac(mac);
             entry.fresh_until = STATIC;
         }
+    }
+
+    /// The neighbours that stay.
+    pub fn pinned(&self) -> Range<u32> {
+        0..self.pinned
     }
 
     #[inline(always)]
@@ -215,10 +233,10 @@ impl Neighbours {
     }
 
     /// A new entry for a neighbour that has none; in place of another where the table is full.
-    pub fn create(&mut self, address: IpAddr, interface: &Interface) -> Option<u32> {
-        let index = match self.entries.len() as u32 {
-            len if len < self.limit => len,
-            _ => self.evict()?,
+    pub fn create(&mut self, address: IpAddr, interface: &Interface) -> Option<Created> {
+        let (index, replaced) = match self.entries.len() as u32 {
+            len if len < self.limit => (len, None),
+            _ => self.evict().map(|(index, old)| (index, Some(old)))?,
         };
         let stored = match address {
             IpAddr::V4(address) => self.ipv4.insert((address, interface.port), index),
@@ -232,11 +250,11 @@ impl Neighbours {
             Some(old) => *old = entry,
             None => self.entries.push(entry),
         }
-        Some(index)
+        Some(Created { index, replaced })
     }
 
     /// Removes the least recently confirmed of some learned entries: unresolved ones before all.
-    fn evict(&mut self) -> Option<u32> {
+    fn evict(&mut self) -> Option<(u32, (IpAddr, Port))> {
         let learned = self.limit.checked_sub(self.pinned).filter(|&learned| learned > 0)?;
         let from = self.cursor;
         self.cursor = (from + CANDIDATES) % learned;
@@ -250,7 +268,7 @@ impl Neighbours {
             IpAddr::V6(address) => self.ipv6.remove(&(address, port)),
         };
         self.held.forget(index);
-        Some(index)
+        Some((index, (address, port)))
     }
 
     /// What to do with a packet for neighbour `index` that is not fresh at `now`.

@@ -7,9 +7,9 @@ use anabranch_packet::Port;
 pub(super) enum NextHop {
     /// There is no route.
     Unreachable,
-    /// To this neighbour, a router.
-    Gateway(u32),
-    /// To the destination itself, which is a neighbour on this port.
+    /// To this neighbour: a router, or the destination itself.
+    Neighbour(u32),
+    /// To the destination itself, a neighbour on this port that is to be looked up.
     OnLink(Port),
     /// To us.
     Own,
@@ -24,7 +24,7 @@ impl NextHop {
     pub fn to_value(self) -> u32 {
         match self {
             Self::Unreachable => 0,
-            Self::Gateway(neighbour) => 1 << KIND_SHIFT | neighbour,
+            Self::Neighbour(neighbour) => 1 << KIND_SHIFT | neighbour,
             Self::OnLink(port) => 2 << KIND_SHIFT | u32::from(port.index()),
             Self::Own => 3 << KIND_SHIFT,
             Self::Nowhere => 4 << KIND_SHIFT,
@@ -34,7 +34,7 @@ impl NextHop {
     #[inline(always)]
     pub fn from_value(value: u32) -> Self {
         match value >> KIND_SHIFT {
-            1 => Self::Gateway(value & ((1 << KIND_SHIFT) - 1)),
+            1 => Self::Neighbour(value & ((1 << KIND_SHIFT) - 1)),
             2 => Self::OnLink(Port::new(value as u8)),
             3 => Self::Own,
             4 => Self::Nowhere,
@@ -51,8 +51,8 @@ mod tests {
     fn values_round_trip() {
         let hops = [
             NextHop::Unreachable,
-            NextHop::Gateway(0),
-            NextHop::Gateway(0x0fff_ffff),
+            NextHop::Neighbour(0),
+            NextHop::Neighbour(0x0fff_ffff),
             NextHop::OnLink(Port::new(0)),
             NextHop::OnLink(Port::new(255)),
             NextHop::Own,

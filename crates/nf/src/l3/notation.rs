@@ -20,7 +20,8 @@ impl SettingType for Prefix {
         "prefix".to_owned()
     }
     fn from_toml(value: &Value) -> Result<Self, String> {
-        let text = value.as_str().ok_or_else(|| expected("a prefix such as \"10.0.0.0/24\"", value));
+        let text =
+            value.as_str().ok_or_else(|| expected("a prefix such as \"10.0.0.0/24\"", value));
         text.and_then(Self::read)
     }
     fn to_text(&self) -> String {
@@ -33,7 +34,8 @@ impl SettingType for IpAddr {
         "IP address".to_owned()
     }
     fn from_toml(value: &Value) -> Result<Self, String> {
-        let text = value.as_str().ok_or_else(|| expected("an address such as \"10.0.0.1\"", value))?;
+        let text =
+            value.as_str().ok_or_else(|| expected("an address such as \"10.0.0.1\"", value))?;
         let example = "write one such as \"10.0.0.1\" or \"2001:db8::1\"";
         text.parse().map_err(|_| format!("\"{text}\" is no IP address; {example}"))
     }

@@ -65,12 +65,15 @@ mod tests {
 
     #[test]
     fn has_what_it_was_given() {
-        let given: [IpAddr; 3] = ["10.0.0.1", "192.0.2.1", "2001:db8::1"].map(|a| a.parse().unwrap());
+        let given: [IpAddr; 3] =
+            ["10.0.0.1", "192.0.2.1", "2001:db8::1"].map(|a| a.parse().unwrap());
         let own = Own::new(given.into_iter());
         assert!(given.iter().all(|&address| own.has(address)));
         let others = (0..=u16::MAX).map(|low| Ipv4Addr::from(0x0a00_0002 + u32::from(low)));
         assert!(others.into_iter().all(|address| !own.has4(address)));
-        assert!((2..=u16::MAX).all(|low| !own.has6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, low))));
+        assert!(
+            (2..=u16::MAX).all(|low| !own.has6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, low)))
+        );
         assert!(!Own::default().has4(Ipv4Addr::UNSPECIFIED));
     }
 }

@@ -9,6 +9,7 @@ use anabranch_packet::{MacAddr, Packet, Port};
 use crate::context::Context;
 use crate::l3::L3;
 use crate::l3::neighbours::Evidence;
+use crate::l3::next_hop::NextHop;
 use crate::verdict::{Builtin, Drop, Verdict};
 use crate::world::World;
 
@@ -39,6 +40,32 @@ impl L3 {
         Drop(if asked || learned { Builtin::Answered } else { Builtin::NotForThisInterface })
     }
 
+    /// A new neighbour, in place of another where the table is full. The route to its address leads
+    /// straight to its entry from now on, where the routing table has room for hosts.
+    pub(super) fn add_neighbour(&mut self, address: IpAddr, port: Port) -> Option<u32> {
+        let interface = self.interfaces.get(usize::from(port.index()))?.as_ref()?;
+        let created = self.neighbours.create(address, interface)?;
+        if let Some((IpAddr::V4(old), port)) = created.replaced {
+            let value = self.ipv4.look_up(old.octets());
+            if NextHop::from_value(value) == NextHop::Neighbour(created.index) {
+                self.ipv4.set_host(old.octets(), NextHop::OnLink(port).to_value());
+            }
+        }
+        self.route_straight(created.index);
+        Some(created.index)
+    }
+
+    /// Where the route to neighbour `index` says to look it up, it says which it is instead.
+    pub(super) fn route_straight(&mut self, index: u32) {
+        let Some(neighbour) = self.neighbours.get(index) else { return };
+        if let IpAddr::V4(address) = neighbour.address {
+            let value = self.ipv4.look_up(address.octets());
+            if NextHop::from_value(value) == NextHop::OnLink(neighbour.port) {
+                self.ipv4.set_host(address.octets(), NextHop::Neighbour(index).to_value());
+            }
+        }
+    }
+
     /// Learns that `address` on `port` is at `mac`: always where it is known already, else only if
     /// `add`. False where it is not to be believed: our own address, or not on the link.
     fn learn<W: World>(
@@ -53,13 +80,12 @@ impl L3 {
         if !station || self.own.has(address) {
             return false;
         }
-        let Some(index) = self.neighbours.find(address, port).or_else(|| {
-            let interface = self.interfaces.get(usize::from(port.index()))?.as_ref()?;
-            let wanted = add && interface.is_on_link(address);
-            wanted.then(|| self.neighbours.create(address, interface))?
-        }) else {
-            return false;
+        let wanted = || add && self.interface(port).is_some_and(|at| at.is_on_link(address));
+        let index = match self.neighbours.find(address, port) {
+            None if wanted() => self.add_neighbour(address, port),
+            found => found,
         };
+        let Some(index) = index else { return false };
         if let Some((port, frame)) = self.neighbours.learn(index, mac, evidence, cx.now()) {
             cx.emit(port, frame);
         }
@@ -93,7 +119,7 @@ impl L3 {
     ) -> Verdict {
         let port = packet.port();
         let unnamed = src.is_unspecified();
-        if unnamed && (message.mac.is_some() || dst != solicited_node(message.target)) {
+        if unnamed && dst != solicited_node(message.target) {
             return Drop(Builtin::NotForwardable);
         }
         let Some(interface) = self.interface(port).filter(|at| at.answers(message.target.into()))
@@ -126,7 +152,8 @@ impl L3 {
         }
         let port = packet.port();
         let found = self.neighbours.find6(message.target, port);
-        let Some((index, known)) = found.and_then(|at| Some((at, *self.neighbours.get(at)?))) else {
+        let Some((index, known)) = found.and_then(|at| Some((at, *self.neighbours.get(at)?)))
+        else {
             return Drop(Builtin::NotForThisInterface);
         };
         let current = known.is_resolved.then(|| known.mac());

@@ -1,6 +1,6 @@
 //! Longest-prefix match: a multibit trie over the octets of an address.
 
-use crate::memory::{Zeroed, prefetch};
+use crate::memory::Zeroed;
 
 /// Set in an entry that leads to a node; the rest of the entry is the node's number.
 const NODE: u32 = 1 << 31;
@@ -82,10 +82,22 @@ impl Trie {
         entry
     }
 
-    /// Fetches the first line of the look-up.
-    #[inline(always)]
-    pub fn prefetch<const N: usize>(&self, address: [u8; N]) {
-        prefetch(self.root.as_ptr().wrapping_add(usize::from(root_index(address))));
+    /// Makes every address with the first three octets of `block` settable by
+    /// [`set_host`](Self::set_host).
+    pub fn deepen(&mut self, block: [u8; 4]) {
+        let node = self.descend(None, usize::from(root_index(block)));
+        self.descend(Some(node), usize::from(block[2]));
+    }
+
+    /// Sets the value of one IPv4 address, where that was prepared by [`deepen`](Self::deepen); in
+    /// constant time and without allocation.
+    pub fn set_host(&mut self, address: [u8; 4], value: u32) {
+        let node = |entry: &u32| (entry & NODE != 0).then_some((entry & !NODE) as usize);
+        let first = self.root.get(usize::from(root_index(address))).and_then(node);
+        let second = first.and_then(|at| node(&self.nodes[at][usize::from(address[2])]));
+        if let Some(second) = second {
+            self.nodes[second][usize::from(address[3])] = value & !NODE;
+        }
     }
 }
 
@@ -145,6 +157,21 @@ mod tests {
             for &address in probes {
                 prop_assert_eq!(trie.look_up(address), scan(&routes, address), "{:?}", address);
             }
+        }
+    }
+
+    #[test]
+    fn hosts_are_set_where_prepared() {
+        let mut trie = Trie::new(&[([10, 0, 0, 0], 23, 7), ([10, 0, 0, 9], 32, 8)]);
+        trie.deepen([10, 0, 1, 77]);
+        trie.set_host([10, 0, 1, 5], 9);
+        trie.set_host([10, 0, 2, 5], 9);
+        trie.set_host([11, 0, 2, 5], 9);
+        let expected =
+            [([10, 0, 1, 5], 9), ([10, 0, 1, 6], 7), ([10, 0, 0, 5], 7), ([10, 0, 2, 5], 0)];
+        for (address, value) in expected.into_iter().chain([([10, 0, 0, 9], 8), ([11, 0, 2, 5], 0)])
+        {
+            assert_eq!(trie.look_up(address), value, "{address:?}");
         }
     }
 
