@@ -23,6 +23,9 @@ use thiserror::Error;
 /// Packets a chunk holds at most.
 pub const CHUNK_PACKETS: usize = 65_536;
 
+/// Bytes that are reserved at once for a capture in memory; a longer one makes them grow.
+const RESERVED_BYTES: u64 = 4 << 30;
+
 /// Yields the packets of a run in order, in chunks of at most [`CHUNK_PACKETS`], so that memory
 /// stays bounded however long the input is.
 pub trait Source: Send {
@@ -113,7 +116,7 @@ fn load_all(inputs: &[Input], repeat: Repeat) -> Result<MemorySource, SourceErro
 fn load(file: &Path, port: Port) -> Result<(Trace, Option<SourceError>), SourceError> {
     let mut reader = crate::capture::CaptureReader::open(file)?;
     let mut trace = Trace::new();
-    trace.reserve(0, reader.file_len().map_or(0, |len| len as usize));
+    trace.reserve(0, reader.file_len().unwrap_or(0).min(RESERVED_BYTES) as usize);
     let read = trace.read_from(&mut reader, port, usize::MAX);
     Ok((trace, read.err().map(SourceError::from)))
 }
