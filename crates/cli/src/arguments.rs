@@ -56,7 +56,7 @@ Sources:  FILE or pcap:FILE   a capture (pcap or pcapng)
 Sinks:    FILE or pcap:FILE   a capture
           null                nothing; counted only
 
-Example:  anabranch run nat --in lan=lan.pcap --in wan=wan.pcap --out wan=translated.pcap")]
+Example:  anabranch run firewall --in inside=in.pcap --in outside=out.pcap --out passed.pcap")]
 pub(crate) struct RunArguments {
     /// The network function, as `anabranch nfs` lists it.
     pub(crate) nf: String,

@@ -5,7 +5,7 @@ pub(crate) fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position) % 3 == 0 {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -33,7 +33,7 @@ pub(crate) fn seconds(s: f64) -> String {
 pub(crate) fn percent(ratio: f64) -> String {
     match ratio * 100.0 {
         p if p > 0.0 && p < 0.05 => "<0.1 %".to_string(),
-        p if p < 100.0 && p >= 99.95 => ">99.9 %".to_string(),
+        p if (99.95..100.0).contains(&p) => ">99.9 %".to_string(),
         p => format!("{p:.1} %"),
     }
 }

@@ -42,7 +42,8 @@ fn holds(line: &str, word: &str) -> bool {
         let joined =
             |letter: Option<char>| letter.is_some_and(|one| one.is_alphanumeric() || one == '.');
         let ends_in_letter = word.ends_with(char::is_alphanumeric);
-        !joined(before) && !(ends_in_letter && after.is_some_and(char::is_alphanumeric))
+        let goes_on = ends_in_letter && after.is_some_and(char::is_alphanumeric);
+        !joined(before) && !goes_on
     })
 }
 

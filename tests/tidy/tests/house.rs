@@ -23,7 +23,7 @@ fn root() -> PathBuf {
 }
 
 fn house() -> House {
-    House::read(&root()).unwrap()
+    House::read(&root()).expect("the workspace can be read")
 }
 
 #[track_caller]
