@@ -158,8 +158,10 @@ impl Reader<'_> {
             return self.refuse(&format!("{path}mac"), &why);
         }
         let mut addresses: Vec<_> = addresses?.iter().collect();
-        if addresses.iter().any(|own| own.address.is_ipv6()) {
-            addresses.push(link_local(mac));
+        let automatic = link_local(mac);
+        let given = addresses.iter().any(|own| own.address == automatic.address);
+        if addresses.iter().any(|own| own.address.is_ipv6()) && !given {
+            addresses.push(automatic);
         }
         Some(Interface {
             name: name.to_owned(),
@@ -338,7 +340,7 @@ fn why_not_own(interface: &Interface, own: Prefix, all: &[Interface]) -> Option<
     if broadcast || !special::is_host(own.address) {
         return Some(format!("{own} is no host's address; write one such as \"10.0.0.1/24\""));
     }
-    if own.address.is_ipv6() && interface.mtu < 1_280 {
+    if own.address.is_ipv6() && !special::is_link_local(own.address) && interface.mtu < 1_280 {
         return Some(format!("{own} needs an mtu of 1280 or more (RFC 8200)"));
     }
     let shared = |other: &&Interface| {

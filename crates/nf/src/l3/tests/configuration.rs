@@ -135,3 +135,11 @@ fn says_what_is_given_twice_and_every_mistake_at_once() {
     let error = read(&lan("mtu = 1\nmtw = 2\n[[routes]]\nto = 3")).unwrap_err();
     assert_eq!(error.lines().count(), 3, "{error}");
 }
+
+#[test]
+fn the_link_local_address_brings_no_mistakes_of_its_own() {
+    let ipv6 = lan("mtu = 1000").replace("10.0.0.1/24", "2001:db8::1/64");
+    assert_eq!(read(&ipv6).unwrap_err().lines().count(), 1);
+    let given = lan("").replace("10.0.0.1/24", "fe80::ff:fe00:1/64");
+    assert!(read(&given).unwrap().enabled());
+}
