@@ -94,7 +94,8 @@ impl Source {
         let directory = |name: &str| {
             self.path.starts_with(&format!("{name}/")) || self.path.contains(&format!("/{name}/"))
         };
-        directory("tests") || directory("benches") || self.path.ends_with("/tests.rs")
+        ["tests", "benches", "examples"].into_iter().any(directory)
+            || self.path.ends_with("/tests.rs")
     }
 
     /// The crate's directory: `crates/cli` of `crates/cli/src/lib.rs`.

@@ -12,7 +12,7 @@ const EMPTY_WORDS: [&str; 8] =
 /// `get_` says nothing either, but in the names that std has for a second form of `get`.
 const GET_ALLOWED: [&str; 3] = ["get_mut", "get_unchecked", "get_or_insert"];
 
-/// Types, modules and files named by an empty word, functions that begin with `get_`.
+/// Types, modules and files named by an empty word, public functions that begin with `get_`.
 pub fn check(house: &House) -> Vec<Violation> {
     let mut violations = Vec::new();
     for source in &house.sources {
@@ -66,9 +66,10 @@ impl Walk<'_> {
         }
     }
 
-    fn function(&mut self, name: &syn::Ident) {
+    fn function(&mut self, visibility: &syn::Visibility, name: &syn::Ident) {
         let text = name.to_string();
-        if text.starts_with("get_") && !GET_ALLOWED.contains(&text.as_str()) {
+        let public = matches!(visibility, syn::Visibility::Public(_));
+        if public && text.starts_with("get_") && !GET_ALLOWED.contains(&text.as_str()) {
             let rest = text.trim_start_matches("get_");
             self.add(name.span(), format!("`{text}`: call it `{rest}`"));
         }
@@ -103,12 +104,12 @@ impl<'a> Visit<'a> for Walk<'_> {
     }
 
     fn visit_item_fn(&mut self, item: &'a syn::ItemFn) {
-        self.function(&item.sig.ident);
+        self.function(&item.vis, &item.sig.ident);
         visit::visit_item_fn(self, item);
     }
 
     fn visit_impl_item_fn(&mut self, item: &'a syn::ImplItemFn) {
-        self.function(&item.sig.ident);
+        self.function(&item.vis, &item.sig.ident);
     }
 }
 
@@ -119,7 +120,7 @@ mod tests {
     #[test]
     fn empty_words_are_found_in_every_case() {
         let text = "struct FlowManager;\nenum PacketInfo {}\nmod utils {}\ntype Database = u8;\n\
-                    struct Datagram;\nfn get_port() {}\nimpl A { fn get_mut(&mut self) {} }\n";
+                    struct Datagram;\npub fn get_port() {}\nfn get_own() {}\nimpl A { pub fn get_mut(&mut self) {} }\n";
         let found = check(&House::of(&[("crates/nf/src/state.rs", text)]));
         let lines: Vec<usize> = found.iter().map(|one| one.line).collect();
         assert_eq!(lines, [1, 2, 3, 6]);
