@@ -303,11 +303,7 @@ pub mod nat {
 
     /// Which third of the indices a protocol has.
     fn third(protocol: u8) -> u32 {
-        match protocol {
-            TCP => 0,
-            UDP => 1,
-            _ => 2,
-        }
+        u32::from(protocol == UDP) + 2 * u32::from(protocol == ICMP)
     }
 
     /// Multicast, broadcast and reserved destinations.
@@ -328,11 +324,17 @@ pub mod nat {
         if let (Some(src), Some(dst)) = (pkt.src_port(), pkt.dst_port()) {
             return Some((src, dst));
         }
+        identifier_of(pkt)
+    }
+
+    #[cold]
+    fn identifier_of(pkt: &Packet) -> Option<(u16, u16)> {
         let icmp = pkt.icmpv4()?;
         if icmp.is_echo() { Some((icmp.id(), icmp.id())) } else { None }
     }
 
     /// What becomes of a packet that has no ports and is no error about a known mapping.
+    #[cold]
     fn without_ports(pkt: &Packet) -> Verdict {
         match pkt.icmpv4() {
             Some(icmp) if icmp.is_error() => Drop(Reason::UnrelatedError),
@@ -437,45 +439,50 @@ pub mod nat {
         }
 
         fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
-            if self.l3.enabled() {
-                return self.route(pkt, cx);
-            }
-            self.translate(pkt, cx)
-        }
-
-        /// As [`translate`](Self::translate), as a router.
-        fn route(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
-            let mut to_public = false;
-            let mut expires = false;
-            if let Some(ip) = pkt.ipv4() {
-                to_public = pkt.port() == WAN && self.number_of(ip.dst()).is_some();
-                expires = ip.ttl() <= 1;
-            }
-            // What is addressed to a public address may be a flow's or the router's own.
-            if !to_public && let Some(verdict) = self.l3.receive(pkt, cx) {
+            let routes = self.l3.enabled();
+            if routes && let Some(verdict) = self.arrive(pkt, cx) {
                 return verdict;
             }
-            // Errors about a packet must quote it as its sender knows it.
-            if expires {
-                return self.l3.forward(pkt, cx);
+            let verdict =
+                if pkt.port() == LAN { self.outbound(pkt, cx) } else { self.inbound(pkt, cx) };
+            if routes { self.depart(verdict, pkt, cx) } else { verdict }
+        }
+
+        /// As a router: what is not to be translated.
+        #[cold]
+        fn arrive(&mut self, pkt: &mut Packet, cx: &mut Context) -> Option<Verdict> {
+            if !self.is_to_public(pkt)
+                && let Some(verdict) = self.l3.receive(pkt, cx)
+            {
+                return Some(verdict);
             }
-            if pkt.ipv4().is_none() {
-                return match pkt.ipv6() {
-                    Some(_) if self.settings.ipv6 == Ipv6::Drop => Drop(Reason::Ipv6Refused),
-                    Some(_) => self.l3.forward(pkt, cx),
-                    None => Drop(Builtin::UnsupportedProtocol),
-                };
+            match (pkt.ipv4(), pkt.ipv6()) {
+                // Errors about a packet must quote it as its sender knows it.
+                (Some(ip), _) if ip.ttl() <= 1 => Some(self.l3.forward(pkt, cx)),
+                (Some(_), _) => None,
+                (_, Some(_)) if self.settings.ipv6 == Ipv6::Pass => Some(self.l3.forward(pkt, cx)),
+                (_, Some(_)) => Some(Drop(Reason::Ipv6Refused)),
+                _ => Some(Drop(Builtin::UnsupportedProtocol)),
             }
-            match self.translate(pkt, cx) {
+        }
+
+        /// As a router: routes what has been translated. What is addressed to a public address and
+        /// belongs to no mapping may be the router's own.
+        #[cold]
+        fn depart(&mut self, verdict: Verdict, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            match verdict {
                 Forward(_) => self.l3.forward(pkt, cx),
                 Recirculate(port) => Recirculate(port),
-                dropped if to_public => self.l3.receive(pkt, cx).unwrap_or(dropped),
+                dropped if self.is_to_public(pkt) => self.l3.receive(pkt, cx).unwrap_or(dropped),
                 dropped => dropped,
             }
         }
 
-        fn translate(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
-            if pkt.port() == LAN { self.outbound(pkt, cx) } else { self.inbound(pkt, cx) }
+        fn is_to_public(&self, pkt: &Packet) -> bool {
+            match pkt.ipv4() {
+                Some(ip) => pkt.port() == WAN && self.number_of(ip.dst()).is_some(),
+                None => false,
+            }
         }
 
         fn outbound(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
@@ -498,6 +505,7 @@ pub mod nat {
         }
 
         /// An inside host, or a router before it, complains of a packet from outside.
+        #[cold]
         fn outbound_error(&mut self, pkt: &mut Packet, cx: &mut Context) -> Option<Verdict> {
             let quote = pkt.embedded()?;
             let (dst, protocol) = (pkt.ipv4()?.dst(), quote.protocol());
@@ -535,6 +543,7 @@ pub mod nat {
         }
 
         /// Somebody outside complains of a packet that was translated here.
+        #[cold]
         fn inbound_error(&mut self, pkt: &mut Packet, cx: &mut Context) -> Option<Verdict> {
             let quote = pkt.embedded()?;
             let protocol = quote.protocol();
@@ -554,6 +563,7 @@ pub mod nat {
             Some(Forward(LAN))
         }
 
+        #[cold]
         fn not_ipv4(&self, pkt: &Packet) -> Verdict {
             if self.settings.ipv6 == Ipv6::Drop && pkt.ipv6().is_some() {
                 return Drop(Reason::Ipv6Refused);
@@ -621,9 +631,11 @@ pub mod nat {
             if number < pool.range {
                 return Some(number);
             }
-            if pool.range == pool.addresses {
-                return None;
-            }
+            if pool.range == pool.addresses { None } else { self.number_outside(address) }
+        }
+
+        /// The number of a public address that does not follow the first one.
+        fn number_outside(&self, address: Ipv4Addr) -> Option<u32> {
             self.numbers.get(&address)
         }
 
@@ -633,12 +645,18 @@ pub mod nat {
             let number = self.number_of(public.address)?;
             let port = u32::from(public.port.wrapping_sub(pool.first_port));
             if port >= pool.ports {
-                return self.forwarded.get(&public);
+                return self.forwarded_index(public);
             }
             Some((third(public.protocol) * pool.addresses + number) * pool.ports + port)
         }
 
+        #[cold]
+        fn forwarded_index(&self, public: Endpoint) -> Option<u32> {
+            self.forwarded.get(&public)
+        }
+
         /// Makes a mapping. Limits are checked once there is a port for it.
+        #[cold]
         fn open(
             &mut self,
             inside: Endpoint,
@@ -673,6 +691,7 @@ pub mod nat {
 
         /// A free index for a mapping: of the inside port or one after it with its parity, else any
         /// of the host's own address, else any.
+        #[cold]
         fn take_port(&mut self, mapping: Mapping, cx: &mut Context) -> Option<u32> {
             let pool = self.pool.get();
             let (inside, all) = (mapping.inside, pool.addresses * pool.ports);
@@ -699,6 +718,7 @@ pub mod nat {
         }
 
         /// Whether the limits allow one more mapping; if so it is entered everywhere.
+        #[cold]
         fn admit(&mut self, mapping: Mapping, index: u32) -> Result<(), Reason> {
             let inside = mapping.inside;
             let half_open = mapping.state == State::HalfOpen;
@@ -738,6 +758,7 @@ pub mod nat {
         }
 
         /// Follows the TCP connection that a mapping was made for.
+        #[cold]
         fn follow(
             &mut self,
             index: u32,
@@ -781,6 +802,7 @@ pub mod nat {
             Peer { address: peer.address, port }
         }
 
+        #[cold]
         fn is_permitted(&self, mapping: Mapping, peer: Peer, cx: &mut Context) -> bool {
             let peer = self.filtered(mapping, peer);
             if mapping.state == State::Static || peer == self.filtered(mapping, mapping.peer) {
@@ -793,6 +815,7 @@ pub mod nat {
         }
 
         /// Lets `peer` answer. Where there is no room it cannot, until the next packet to it.
+        #[cold]
         fn permit(&mut self, mapping: Mapping, peer: Peer, cx: &mut Context) {
             let peer = self.filtered(mapping, peer);
             if mapping.state == State::Static || peer == self.filtered(mapping, mapping.peer) {

@@ -27,8 +27,9 @@ enum Known {
 pub(crate) fn functions(module: &Module) -> TokenStream {
     arithmetic::tokens(module.fns.iter().map(|function| {
         let mut function = function.clone();
+        let cold = is_cold(&function.attrs);
         emit(module, &mut function, Known::Nothing);
-        function.attrs.push(parse_quote!(#[inline]));
+        function.attrs.extend(inlining(cold, &function.block));
         function
     }))
 }
@@ -57,13 +58,40 @@ fn implementation(module: &Module, block: &ItemImpl) -> ItemImpl {
                 block: Box::new(method.block.clone()),
             };
             emit(module, &mut function, known);
+            let cold = is_cold(&method.attrs);
             kept(&mut method.attrs);
-            method.attrs.push(parse_quote!(#[inline]));
+            method.attrs.extend(inlining(cold, &method.block));
             method.sig = function.sig;
             method.block = *function.block;
         }
     }
     block
+}
+
+fn is_cold(attrs: &[Attribute]) -> bool {
+    attrs.iter().any(|attr| attr.path().is_ident("cold"))
+}
+
+/// A handler and what it calls become part of the batch loop, in every world: the hollow ones
+/// vanish only where the compiler sees all of it. For the same reason what is cold may be inlined:
+/// where it is hollow, little is left of it. Loops cost more than a call.
+fn inlining(cold: bool, body: &syn::Block) -> Vec<Attribute> {
+    let mut loops = Loops(false);
+    loops.visit_block(body);
+    match (cold, loops.0) {
+        (true, _) => vec![parse_quote!(#[cold]), parse_quote!(#[inline])],
+        (false, true) => vec![parse_quote!(#[inline])],
+        (false, false) => vec![parse_quote!(#[inline(always)])],
+    }
+}
+
+struct Loops(bool);
+
+impl Visit<'_> for Loops {
+    fn visit_expr(&mut self, expr: &syn::Expr) {
+        self.0 |= matches!(expr, syn::Expr::ForLoop(_) | syn::Expr::While(_) | syn::Expr::Loop(_));
+        syn::visit::visit_expr(self, expr);
+    }
 }
 
 /// Rewrites one function; `outer` is what its `impl` block knows.

@@ -13,6 +13,9 @@ use crate::module::type_name;
 const CONTEXT: &str = "&mut Context";
 const PACKET: &str = "&mut Packet";
 
+/// What may stand on a function or a method.
+pub(super) const METHOD_ATTRIBUTES: &[&str] = &["doc", "opaque", "cold"];
+
 /// A handler's form: its parameters after `&mut self`, and what it returns (`""`: nothing).
 struct Form {
     name: String,
@@ -41,7 +44,7 @@ pub(super) fn find(items: &Items, errors: &mut Errors) -> Handlers {
     }
     for function in methods {
         let periodic = function.sig.ident == "periodic";
-        let allowed: &[&str] = if periodic { &["doc", "every_ms"] } else { &["doc", "opaque"] };
+        let allowed: &[&str] = if periodic { &["doc", "every_ms"] } else { METHOD_ATTRIBUTES };
         attributes::only(&function.attrs, allowed, errors);
     }
     check_required(items, &handlers, errors);

@@ -195,7 +195,7 @@ fn plain(raw: &Raw, setting_structs: &[Settings], errors: &mut Errors) {
         attributes::only(&item.attrs, &["doc"], errors);
     }
     for item in &raw.fns {
-        attributes::only(&item.attrs, &["doc", "opaque"], errors);
+        attributes::only(&item.attrs, super::handlers::METHOD_ATTRIBUTES, errors);
     }
     for item in &raw.impls {
         attributes::only(&item.attrs, &["doc"], errors);
