@@ -101,17 +101,10 @@ fn test(list: &KeyList, number: u8, bidirectional: bool, ipv4: bool) -> TokenStr
     let port = |field, value| if has(field) { value } else { quote!(0) };
     let src_port = port(KeyField::SrcPort, src_value);
     let dst_port = port(KeyField::DstPort, dst_value);
-    let both = bidirectional.then(|| quote!(.bidirectional()));
+    let make = if bidirectional { format_ident!("between") } else { format_ident!("new") };
     let found = quote! {
         return ::anabranch_nf::packet_set::SetKey::#variant(
-            ::anabranch_nf::packet_set::#key {
-                src: #src,
-                dst: #dst,
-                src_port: #src_port,
-                dst_port: #dst_port,
-                list: #number,
-            }
-            #both,
+            ::anabranch_nf::packet_set::#key::#make(#src, #dst, #src_port, #dst_port, #number)
         );
     };
     match transport {

@@ -23,12 +23,11 @@ pub fn to_ticks(ns: u64) -> u32 {
 pub struct Environment {
     now: u64,
     tick: Tick,
-    origin: Option<u64>,
+    origin: u64,
     seed: u64,
     number: u64,
-    draws: u64,
+    draws: u32,
     expiry: u32,
-    shard: u16,
     emitted: Emitted,
     timers: BinaryHeap<Reverse<(u64, u64)>>,
     next_timer: u64,
@@ -71,12 +70,11 @@ impl Environment {
         Self {
             now: 0,
             tick: 1,
-            origin: None,
+            origin: 0,
             seed,
             number: 0,
             draws: 0,
             expiry: 0,
-            shard: 0,
             emitted: Emitted::default(),
             timers: BinaryHeap::new(),
             next_timer: u64::MAX,
@@ -85,22 +83,20 @@ impl Environment {
     }
 
     /// Fixes the time, in nanoseconds since the Unix epoch, from which ticks are counted. All
-    /// workers of a run are given the same.
+    /// workers of a run are given the same. A run lasts 52 days at most; then ticks begin anew.
     pub fn set_origin(&mut self, now_ns: u64) {
-        self.origin = Some(now_ns);
+        self.origin = now_ns;
     }
 
-    /// A packet, or another step, begins: number `number`, arrived at `now_ns`, in `shard`.
+    /// A packet, or another step, begins: number `number`, arrived at `now_ns`.
     #[inline(always)]
-    pub fn begin(&mut self, now_ns: u64, number: u64, shard: u16) {
-        let origin = *self.origin.get_or_insert(now_ns);
-        let ticks = now_ns.saturating_sub(origin) >> TICK_BITS;
+    pub fn begin(&mut self, now_ns: u64, number: u64) {
+        let ticks = now_ns.saturating_sub(self.origin) >> TICK_BITS;
         self.now = now_ns;
-        self.tick = (ticks as u32).saturating_add(1);
+        self.tick = (ticks as u32).wrapping_add(1);
         self.number = number;
         self.draws = 0;
         self.expiry = 0;
-        self.shard = shard;
     }
 
     /// Now, in ticks.
@@ -119,12 +115,6 @@ impl Environment {
     #[inline(always)]
     pub fn expiry(&self) -> u32 {
         self.expiry
-    }
-
-    /// The shard in which the current step runs.
-    #[inline(always)]
-    pub fn shard(&self) -> u16 {
-        self.shard
     }
 
     /// Packets that the handler made.
@@ -159,7 +149,7 @@ impl Environment {
     fn random(&mut self) -> u64 {
         self.draws += 1;
         let mut word = self.seed ^ self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        word = word.wrapping_add(self.draws.wrapping_mul(0xd1b5_4a32_d192_ed03));
+        word = word.wrapping_add(u64::from(self.draws).wrapping_mul(0xd1b5_4a32_d192_ed03));
         // The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -19,8 +19,14 @@ pub trait Value: Copy + Send + 'static {
 /// `#[network_function]` implements it for every struct and enum of the module, folding the fields
 /// in order.
 pub trait Key: Value + Eq {
-    /// Feeds the key's bits to `fold`, most significant field first.
+    /// Feeds the key's bits to `fold`, field by field.
     fn fold(&self, fold: Fold) -> Fold;
+
+    /// The key's hash under `seed`.
+    #[inline(always)]
+    fn hash(&self, seed: u64) -> Hash {
+        self.fold(Fold::new(seed)).finish()
+    }
 }
 
 /// Accumulates a key's bits and mixes them 64 at a time.
@@ -41,6 +47,12 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 fn multiply_fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ ((product >> 64) as u64)
+}
+
+/// A seed with about half of its bits set, however small `seed` is: a hash multiplies by it.
+pub(crate) fn spread(seed: u64) -> u64 {
+    let once = multiply_fold(seed ^ 0xd1b5_4a32_d192_ed03, MULTIPLIER);
+    multiply_fold(once ^ MULTIPLIER, 0xd1b5_4a32_d192_ed03)
 }
 
 impl Fold {
@@ -77,6 +89,12 @@ impl Fold {
 pub struct Hash(pub u64);
 
 impl Hash {
+    /// The hash of a key of two words, in one multiplication.
+    #[inline(always)]
+    pub fn of_pair(words: [u64; 2], seed: u64) -> Self {
+        Self(multiply_fold(words[0] ^ seed, words[1] ^ MULTIPLIER))
+    }
+
     /// Position in a table: a fraction of its length, in units of 2^-32.
     #[inline(always)]
     pub fn position(self) -> u32 {

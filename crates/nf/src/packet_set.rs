@@ -9,75 +9,112 @@ use crate::state::TableUse;
 use crate::state::table::{SlotId, Table};
 use crate::state::wheel::{Tick, Visit, Wheel};
 
-/// What an IPv4 packet set is keyed by; fields that the declaration does not name are zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SetKey4 {
-    /// Source address (of the smaller end where the set is bidirectional).
-    pub src: Ipv4Addr,
-    /// Destination address.
-    pub dst: Ipv4Addr,
-    /// Source port, or echo identifier.
-    pub src_port: u16,
-    /// Destination port, or echo identifier.
-    pub dst_port: u16,
-    /// Number of the key list, so that lists do not mix: 1 and up.
-    pub list: u8,
+/// What an IPv4 packet set is keyed by: both ends, and the number of the key list, so that lists do
+/// not mix. Fields that the declaration does not name are zero.
+///
+/// An end is its address in the bytes' order and its port, in two words; the list's number stands
+/// above the first end's port. Two 64-bit comparisons tell keys apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetKey4([u32; 4]);
+
+impl SetKey4 {
+    /// The key of no packet.
+    pub const NONE: Self = Self([0; 4]);
+
+    /// The key of a packet from `src` to `dst`; ports are zero where there are none.
+    #[inline(always)]
+    pub fn new(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16, dst_port: u16, list: u8) -> Self {
+        Self::of_ends(end(src, src_port), end(dst, dst_port), list)
+    }
+
+    /// The key that a packet and its reply share: the smaller end first.
+    #[inline(always)]
+    pub fn between(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16, dst_port: u16, list: u8) -> Self {
+        let (src, dst) = (end(src, src_port), end(dst, dst_port));
+        Self::of_ends(src.min(dst), src.max(dst), list)
+    }
+
+    #[inline(always)]
+    fn of_ends(first: u64, second: u64, list: u8) -> Self {
+        let first = first | u64::from(list) << 48;
+        Self([first as u32, (first >> 32) as u32, second as u32, (second >> 32) as u32])
+    }
+
+    #[inline(always)]
+    fn words(self) -> [u64; 2] {
+        let [a, b, c, d] = self.0.map(u64::from);
+        [a | b << 32, c | d << 32]
+    }
+}
+
+#[inline(always)]
+fn end(address: Ipv4Addr, port: u16) -> u64 {
+    u64::from(u32::from_ne_bytes(address.octets())) | u64::from(port) << 32
+}
+
+impl Value for SetKey4 {
+    fn zero() -> Self {
+        Self([0; 4])
+    }
+}
+
+impl Key for SetKey4 {
+    #[inline(always)]
+    fn fold(&self, fold: Fold) -> Fold {
+        let [first, second] = self.words();
+        fold.push(first, 64).push(second, 64)
+    }
+
+    #[inline(always)]
+    fn hash(&self, seed: u64) -> Hash {
+        Hash::of_pair(self.words(), seed)
+    }
 }
 
 /// As [`SetKey4`], for IPv6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetKey6 {
-    /// Source address.
-    pub src: Ipv6Addr,
-    /// Destination address.
-    pub dst: Ipv6Addr,
-    /// Source port, or echo identifier.
-    pub src_port: u16,
-    /// Destination port, or echo identifier.
-    pub dst_port: u16,
-    /// Number of the key list.
-    pub list: u8,
+    first: ([u64; 2], u16),
+    second: ([u64; 2], u16),
+    list: u8,
 }
 
-macro_rules! set_key {
-    ($key:ident, $address:ty) => {
-        impl $key {
-            /// The key that a packet and its reply share: the smaller end first.
-            #[inline(always)]
-            pub fn bidirectional(self) -> Self {
-                if (self.src, self.src_port) <= (self.dst, self.dst_port) {
-                    return self;
-                }
-                let Self { src, dst, src_port, dst_port, list } = self;
-                Self { src: dst, dst: src, src_port: dst_port, dst_port: src_port, list }
-            }
-        }
+impl SetKey6 {
+    /// The key of a packet from `src` to `dst`; ports are zero where there are none.
+    #[inline(always)]
+    pub fn new(src: Ipv6Addr, dst: Ipv6Addr, src_port: u16, dst_port: u16, list: u8) -> Self {
+        Self { first: (halves(src), src_port), second: (halves(dst), dst_port), list }
+    }
 
-        impl Value for $key {
-            fn zero() -> Self {
-                Self {
-                    src: <$address>::UNSPECIFIED,
-                    dst: <$address>::UNSPECIFIED,
-                    src_port: 0,
-                    dst_port: 0,
-                    list: 0,
-                }
-            }
-        }
-
-        impl Key for $key {
-            #[inline(always)]
-            fn fold(&self, fold: Fold) -> Fold {
-                let fold = self.dst.fold(self.src.fold(fold));
-                fold.push(u64::from(self.src_port), 16)
-                    .push(u64::from(self.dst_port), 16)
-                    .push(u64::from(self.list), 8)
-            }
-        }
-    };
+    /// The key that a packet and its reply share: the smaller end first.
+    #[inline(always)]
+    pub fn between(src: Ipv6Addr, dst: Ipv6Addr, src_port: u16, dst_port: u16, list: u8) -> Self {
+        let (src, dst) = ((halves(src), src_port), (halves(dst), dst_port));
+        Self { first: src.min(dst), second: src.max(dst), list }
+    }
 }
-set_key!(SetKey4, Ipv4Addr);
-set_key!(SetKey6, Ipv6Addr);
+
+#[inline(always)]
+fn halves(address: Ipv6Addr) -> [u64; 2] {
+    let word = u128::from_ne_bytes(address.octets());
+    [word as u64, (word >> 64) as u64]
+}
+
+impl Value for SetKey6 {
+    fn zero() -> Self {
+        Self { first: ([0; 2], 0), second: ([0; 2], 0), list: 0 }
+    }
+}
+
+impl Key for SetKey6 {
+    #[inline(always)]
+    fn fold(&self, fold: Fold) -> Fold {
+        let ports = u64::from(self.first.1) | u64::from(self.second.1) << 16;
+        let ([a, b], [c, d]) = (self.first.0, self.second.0);
+        let fold = fold.push(a, 64).push(b, 64).push(c, 64).push(d, 64);
+        fold.push(ports | u64::from(self.list) << 32, 64)
+    }
+}
 
 /// The packet set of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +225,12 @@ impl<K: Key, S: Value> SetTable<K, S> {
         self.table.find(hash, key)
     }
 
+    /// The set of `key`, alive or not yet collected.
+    #[inline(always)]
+    pub fn get_mut(&mut self, hash: Hash, key: &K) -> Option<&mut Entry<S>> {
+        self.table.get_mut(hash, key)
+    }
+
     /// The set at `id`, as [`find`](Self::find) or [`open`](Self::open) returned it just now.
     #[inline(always)]
     pub fn entry_mut(&mut self, id: SlotId) -> &mut Entry<S> {
@@ -248,21 +291,48 @@ mod tests {
     const SHAPE: SetShape = SetShape { capacity: 100, lifetime_ns: 1 << 30 };
 
     fn key(host: u32) -> SetKey4 {
-        SetKey4 {
-            src: Ipv4Addr::from(host),
-            dst: Ipv4Addr::LOCALHOST,
-            src_port: 5,
-            dst_port: 80,
-            list: 1,
-        }
+        SetKey4::new(Ipv4Addr::from(host), Ipv4Addr::LOCALHOST, 5, 80, 1)
     }
 
     #[test]
     fn a_packet_and_its_reply_share_a_set() {
-        let there = key(9);
-        let back = SetKey4 { src: there.dst, dst: there.src, src_port: 80, dst_port: 5, list: 1 };
-        assert_eq!(there.bidirectional(), back.bidirectional());
-        assert_ne!(there.bidirectional(), key(10).bidirectional());
+        let (a, b) = (Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(9, 0, 0, 10));
+        let there = SetKey4::between(a, b, 5, 80, 1);
+        assert_eq!(there, SetKey4::between(b, a, 80, 5, 1));
+        let others = [(a, b, 80, 5, 1), (a, b, 5, 80, 2), (b, a, 5, 80, 1), (a, a, 5, 80, 1)];
+        for (src, dst, src_port, dst_port, list) in others {
+            assert_ne!(there, SetKey4::between(src, dst, src_port, dst_port, list));
+            let (six, dix) = (src.to_ipv6_mapped(), dst.to_ipv6_mapped());
+            let there = SetKey6::between(a.to_ipv6_mapped(), b.to_ipv6_mapped(), 5, 80, 1);
+            assert_ne!(there, SetKey6::between(six, dix, src_port, dst_port, list));
+            let back = SetKey6::between(dix, six, dst_port, src_port, list);
+            assert_eq!(back, SetKey6::between(six, dix, src_port, dst_port, list));
+        }
+        assert_ne!(SetKey4::new(a, b, 5, 80, 1), SetKey4::new(b, a, 80, 5, 1));
+    }
+
+    #[test]
+    fn keys_that_differ_in_one_field_spread() {
+        let keys = |n: u32| {
+            let address = Ipv4Addr::from(0x0a00_0000 + n);
+            let none = Ipv4Addr::UNSPECIFIED;
+            [
+                SetKey4::new(none, address, 0, 0, 1),
+                SetKey4::new(address, none, 0, 0, 1),
+                SetKey4::between(Ipv4Addr::LOCALHOST, none, n as u16, 80, 1),
+            ]
+        };
+        for seed in [0, 1, 0x4445, u64::MAX] {
+            let sets = SetTable::<SetKey4, u64>::new(SHAPE, seed);
+            for which in 0..3 {
+                let mut counts = [0u32; 64];
+                for n in 0..64_000 {
+                    let hash = sets.hash(&keys(n)[which]);
+                    counts[(hash.position() >> 26) as usize] += 1;
+                }
+                assert!(counts.iter().all(|&count| (700..1_300).contains(&count)), "{counts:?}");
+            }
+        }
     }
 
     #[test]

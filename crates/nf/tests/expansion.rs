@@ -156,22 +156,12 @@ pub mod quota {
         #[inline(always)]
         fn set_key(packet: &Packet<'_>) -> packet_set::SetKey {
             if let Some(ip) = packet.ipv4() {
-                return packet_set::SetKey::V4(packet_set::SetKey4 {
-                    src: ip.src(),
-                    dst: Ipv4Addr::UNSPECIFIED,
-                    src_port: 0,
-                    dst_port: 0,
-                    list: 1,
-                });
+                let key = packet_set::SetKey4::new(ip.src(), Ipv4Addr::UNSPECIFIED, 0, 0, 1);
+                return packet_set::SetKey::V4(key);
             }
             if let Some(ip) = packet.ipv6() {
-                return packet_set::SetKey::V6(packet_set::SetKey6 {
-                    src: ip.src(),
-                    dst: Ipv6Addr::UNSPECIFIED,
-                    src_port: 0,
-                    dst_port: 0,
-                    list: 2,
-                });
+                let key = packet_set::SetKey6::new(ip.src(), Ipv6Addr::UNSPECIFIED, 0, 0, 2);
+                return packet_set::SetKey::V6(key);
             }
             packet_set::SetKey::None
         }
@@ -259,7 +249,7 @@ fn the_expansion_runs() {
         let layout = parse(&bytes, 64);
         let mut frame = Frame::new(&mut bytes, 0, 64, 0, meta);
         let mut packet = Packet::new(&mut frame, layout);
-        environment.begin(number << 31, number, 0);
+        environment.begin(number << 31, number);
         nf.expire(&mut environment, 10);
         verdicts.push(nf.packet(&mut set, &mut packet, &mut Context::new(&mut environment)));
     }

@@ -66,7 +66,7 @@ impl<N: NetworkFunction> Events<N> {
             if at > now_ns {
                 return;
             }
-            environment.begin(at, 0, 0);
+            environment.begin(at, 0);
             if let Some(token) = environment.take_timer(at) {
                 nf.timer(token, &mut Context::new(environment));
             } else if self.next_period == at {

@@ -7,7 +7,7 @@ use anabranch_nf::{
     BuildError, Builder, Builtin, Context, Drop, DropReason, Environment, Hash, Key,
     NetworkFunction, Value, Verdict,
 };
-use anabranch_packet::{Frame, Layout, Malformed, Meta, Packet, Port, parse};
+use anabranch_packet::{Frame, Layout, Malformed, Meta, Packet, Port, parse, parse_into};
 
 use crate::events::Events;
 use crate::tuner::{Pass, Tuner};
@@ -98,7 +98,7 @@ impl<N: NetworkFunction> Instance<N> {
     /// runs `init`.
     pub fn start(&mut self, now_ns: u64) {
         self.environment.set_origin(now_ns);
-        self.environment.begin(now_ns, 0, 0);
+        self.environment.begin(now_ns, 0);
         self.events.start(now_ns);
         self.nf.init(&mut Context::new(&mut self.environment));
     }
@@ -110,7 +110,7 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// Carries out `command` at `now_ns`.
     pub fn control(&mut self, now_ns: u64, command: N::Command) -> Result<(), &'static str> {
-        self.environment.begin(now_ns, 0, 0);
+        self.environment.begin(now_ns, 0);
         self.nf.control(command, &mut Context::new(&mut self.environment))
     }
 
@@ -120,42 +120,31 @@ impl<N: NetworkFunction> Instance<N> {
         let count = frames.len().min(BATCH);
         let frames = &mut frames[..count];
         let mut layouts = [Layout::default(); BATCH];
-        let mut hashes = [Hash(0); BATCH];
-        for (frame, layout) in frames.iter().zip(&mut layouts) {
-            *layout = parse(frame.bytes(), frame.meta().wire_len);
-        }
+        let mut places = [Place::ORPHAN; BATCH];
         let pass = self.tuner.begin_batch();
-        if pass != Pass::Off {
-            self.look_ahead(frames, &layouts, &mut hashes, pass);
+        for ((frame, layout), place) in frames.iter_mut().zip(&mut layouts).zip(&mut places) {
+            parse_into(frame.bytes(), frame.meta().wire_len, layout);
+            if N::SET.is_some() {
+                self.sets.place::<N>(frame, *layout, pass != Pass::Off, place);
+            }
+        }
+        if N::OBJECTS && pass != Pass::Off {
+            self.look_ahead(frames, &layouts, pass);
         }
         self.collect(frames);
-        for ((frame, layout), hash) in frames.iter_mut().zip(layouts).zip(hashes) {
-            let hash = (pass != Pass::Off).then_some(hash);
-            self.step(frame, layout, hash, release);
+        for ((frame, &layout), place) in frames.iter_mut().zip(&layouts).zip(&places) {
+            self.step(frame, layout, place, release);
         }
         count
     }
 
-    /// The pass before the handlers: hashes the batch and fetches the lines it will touch.
+    /// The pass before the handlers: fetches the lines they will touch.
     #[inline(always)]
-    fn look_ahead(
-        &mut self,
-        frames: &mut [Frame<'_>],
-        layouts: &[Layout; BATCH],
-        hashes: &mut [Hash; BATCH],
-        pass: Pass,
-    ) {
-        if N::SET.is_some() {
-            for ((frame, &layout), hash) in frames.iter_mut().zip(layouts).zip(hashes) {
-                *hash = self.sets.fetch(N::set_key(&Packet::new(frame, layout)));
-            }
+    fn look_ahead(&mut self, frames: &mut [Frame<'_>], layouts: &[Layout; BATCH], pass: Pass) {
+        for (frame, &layout) in frames.iter_mut().zip(layouts) {
+            self.nf.prefetch(&mut Packet::new(frame, layout), &mut self.environment);
         }
-        if N::OBJECTS {
-            for (frame, &layout) in frames.iter_mut().zip(layouts) {
-                self.nf.prefetch(&mut Packet::new(frame, layout), &mut self.environment);
-            }
-        }
-        if N::OBJECTS && pass == Pass::Two {
+        if pass == Pass::Two {
             for (frame, &layout) in frames.iter_mut().zip(layouts) {
                 self.nf.peek(&mut Packet::new(frame, layout), &mut self.environment);
             }
@@ -166,7 +155,7 @@ impl<N: NetworkFunction> Instance<N> {
     #[inline(always)]
     fn collect(&mut self, frames: &[Frame<'_>]) {
         let Some(first) = frames.first() else { return };
-        self.environment.begin(first.meta().arrival_ns, first.meta().number, 0);
+        self.environment.begin(first.meta().arrival_ns, first.meta().number);
         let mut budget = EXPIRY_BUDGET * frames.len() as u32;
         if N::SET.is_some() {
             let now = self.environment.tick();
@@ -185,29 +174,43 @@ impl<N: NetworkFunction> Instance<N> {
         &mut self,
         frame: &mut Frame<'_>,
         layout: Layout,
-        hash: Option<Hash>,
+        place: &Place,
         release: &mut impl Release,
     ) {
         if let Some(reason) = refused::<N>(layout) {
             return release.discard(frame, reason.into());
         }
-        let mut verdict = self.enter(frame, layout, hash, release);
-        let mut entries = 1;
-        while let Verdict::Recirculate(port) = verdict {
-            if entries > RECIRCULATIONS {
-                verdict = Drop(Builtin::RecirculationLimit);
-                break;
-            }
-            entries += 1;
-            frame.meta_mut().port = port;
-            verdict = self.enter(frame, parse_again(frame), None, release);
+        match self.enter(frame, layout, place, release) {
+            Verdict::Forward(port) => release.forward(frame, port),
+            other => self.leave(frame, other, release),
         }
+    }
+
+    /// The rarer verdicts, kept out of the loop.
+    #[inline(never)]
+    fn leave(&mut self, frame: &mut Frame<'_>, verdict: Verdict, release: &mut impl Release) {
         match verdict {
             Verdict::Forward(port) => release.forward(frame, port),
             Verdict::Discard(reason) => release.discard(frame, reason),
             Verdict::Flood => release.flood(frame),
-            Verdict::Recirculate(_) => unreachable!("handled by the loop above"),
+            Verdict::Recirculate(port) => self.enter_again(frame, port, release),
         }
+    }
+
+    /// Lets the packet re-enter on `port`, and again as long as the NF asks for it.
+    #[inline(never)]
+    fn enter_again(&mut self, frame: &mut Frame<'_>, port: Port, release: &mut impl Release) {
+        frame.meta_mut().port = port;
+        for _ in 0..RECIRCULATIONS {
+            let layout = parse(frame.bytes(), frame.meta().wire_len);
+            let mut place = Place::ORPHAN;
+            self.sets.place::<N>(frame, layout, false, &mut place);
+            match self.enter(frame, layout, &place, release) {
+                Verdict::Recirculate(port) => frame.meta_mut().port = port,
+                last => return self.leave(frame, last, release),
+            }
+        }
+        release.discard(frame, Builtin::RecirculationLimit.into());
     }
 
     #[inline(always)]
@@ -215,47 +218,77 @@ impl<N: NetworkFunction> Instance<N> {
         &mut self,
         frame: &mut Frame<'_>,
         layout: Layout,
-        hash: Option<Hash>,
+        place: &Place,
         release: &mut impl Release,
     ) -> Verdict {
-        let meta = *frame.meta();
-        if meta.arrival_ns >= self.events.due(&self.environment) {
-            self.events.run(&mut self.nf, &mut self.environment, meta.arrival_ns, |port, bytes| {
-                release.emit(&meta, port, bytes);
-            });
+        let now_ns = frame.meta().arrival_ns;
+        if now_ns >= self.events.due(&self.environment) {
+            self.run_events(frame.meta(), release);
         }
-        let shard = (meta.steering_hash as usize % SHARDS) as u16;
-        self.environment.begin(meta.arrival_ns, meta.number, shard);
-        let verdict = self.handler(&mut Packet::new(frame, layout), hash, shard);
-        let emitted = self.environment.emitted();
-        if !emitted.is_empty() {
-            emitted.drain(|port, bytes| release.emit(&meta, port, bytes));
+        self.environment.begin(now_ns, frame.meta().number);
+        let verdict = self.handler(frame, layout, place);
+        if !self.environment.emitted().is_empty() {
+            self.emit(frame.meta(), release);
         }
         verdict
     }
 
+    #[cold]
+    #[inline(never)]
+    fn run_events(&mut self, cause: &Meta, release: &mut impl Release) {
+        let emit = |port, bytes: &[u8]| release.emit(cause, port, bytes);
+        self.events.run(&mut self.nf, &mut self.environment, cause.arrival_ns, emit);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn emit(&mut self, cause: &Meta, release: &mut impl Release) {
+        self.environment.emitted().drain(|port, bytes| release.emit(cause, port, bytes));
+    }
+
     #[inline(always)]
-    fn handler(&mut self, packet: &mut Packet<'_>, hash: Option<Hash>, shard: u16) -> Verdict {
+    fn handler(&mut self, frame: &mut Frame<'_>, layout: Layout, place: &Place) -> Verdict {
         let environment = &mut self.environment;
         if N::SET.is_none() {
+            let packet = &mut Packet::new(frame, layout);
             return self.nf.packet(&mut N::Set::zero(), packet, &mut Context::new(environment));
         }
+        let now = environment.tick();
+        let packet = &mut Packet::new(frame, layout);
+        let set = match place.kind {
+            Kind::V4 => self.sets.v4.get_mut(place.hash, &place.key),
+            Kind::V6 => self.sets.find_v6::<N>(packet),
+            Kind::Orphan => return self.nf.orphan(packet, &mut Context::new(environment)),
+        };
+        match set {
+            Some(set) if set.is_alive(now) => {
+                let verdict =
+                    self.nf.packet(&mut set.state, packet, &mut Context::new(environment));
+                set.refresh(now, environment.expiry());
+                verdict
+            }
+            _ => self.open(frame, layout),
+        }
+    }
+
+    /// Opens the packet's set, in place of one that has expired there, and handles its first
+    /// packet.
+    #[cold]
+    #[inline(never)]
+    fn open(&mut self, frame: &mut Frame<'_>, layout: Layout) -> Verdict {
+        let shard = (frame.meta().steering_hash as usize % SHARDS) as u16;
+        let packet = &mut Packet::new(frame, layout);
+        let (nf, environment) = (&mut self.nf, &mut self.environment);
         match N::set_key(packet) {
-            SetKey::V4(key) => {
-                let hash = hash.unwrap_or_else(|| self.sets.v4.hash(&key));
-                in_set(&mut self.nf, &mut self.sets.v4, environment, (hash, key, shard), packet)
-            }
-            SetKey::V6(key) => {
-                let hash = hash.unwrap_or_else(|| self.sets.v6.hash(&key));
-                in_set(&mut self.nf, &mut self.sets.v6, environment, (hash, key, shard), packet)
-            }
-            SetKey::None => self.nf.orphan(packet, &mut Context::new(environment)),
+            SetKey::V4(key) => open(nf, &mut self.sets.v4, environment, (key, shard), packet),
+            SetKey::V6(key) => open(nf, &mut self.sets.v6, environment, (key, shard), packet),
+            SetKey::None => nf.orphan(packet, &mut Context::new(environment)),
         }
     }
 
     /// Runs `shutdown`; what it emits is caused by `last`.
     pub fn shut_down(&mut self, last: &Meta, release: &mut impl Release) {
-        self.environment.begin(last.arrival_ns, last.number, 0);
+        self.environment.begin(last.arrival_ns, last.number);
         self.nf.shutdown(&mut Context::new(&mut self.environment));
         self.environment.emitted().drain(|port, bytes| release.emit(last, port, bytes));
     }
@@ -289,82 +322,92 @@ fn refused<N: NetworkFunction>(layout: Layout) -> Option<Malformed> {
     (N::LAYER > 2 || reason == Malformed::EthernetHeaderTruncated).then_some(reason)
 }
 
-#[cold]
-#[inline(never)]
-fn parse_again(frame: &Frame<'_>) -> Layout {
-    parse(frame.bytes(), frame.meta().wire_len)
-}
-
-/// Handles a packet of the set `key`.
-#[inline(always)]
-fn in_set<N: NetworkFunction, K: Key>(
-    nf: &mut N,
-    sets: &mut SetTable<K, N::Set>,
-    environment: &mut Environment,
-    (hash, key, shard): (Hash, K, u16),
-    packet: &mut Packet<'_>,
-) -> Verdict {
-    let now = environment.tick();
-    if let Some(id) = sets.find(hash, &key) {
-        let entry = sets.entry_mut(id);
-        if entry.is_alive(now) {
-            return packet_of(nf, entry, environment, packet);
-        }
-        if let Some(state) = sets.close(hash, id) {
-            nf.packet_set_expired(&state, &mut Context::new(environment));
-        }
-    }
-    open(nf, sets, environment, (hash, key, shard), packet)
-}
-
-#[inline(always)]
-fn packet_of<N: NetworkFunction>(
-    nf: &mut N,
-    entry: &mut Entry<N::Set>,
-    environment: &mut Environment,
-    packet: &mut Packet<'_>,
-) -> Verdict {
-    let verdict = nf.packet(&mut entry.state, packet, &mut Context::new(environment));
-    entry.refresh(environment.tick(), environment.expiry());
-    verdict
-}
-
 /// Opens the set `key` and handles its first packet.
-#[cold]
-#[inline(never)]
 fn open<N: NetworkFunction, K: Key>(
     nf: &mut N,
     sets: &mut SetTable<K, N::Set>,
     environment: &mut Environment,
-    (hash, key, shard): (Hash, K, u16),
+    (key, shard): (K, u16),
     packet: &mut Packet<'_>,
 ) -> Verdict {
+    let hash = sets.hash(&key);
+    if let Some(id) = sets.find(hash, &key) {
+        if let Some(state) = sets.close(hash, id) {
+            nf.packet_set_expired(&state, &mut Context::new(environment));
+        }
+    }
     let state = match nf.packet_set_opened(packet, &mut Context::new(environment)) {
         Ok(state) => state,
         Err(declined) => return declined,
     };
-    match sets.open(hash, key, shard, state, environment.tick()) {
-        Some(id) => packet_of(nf, sets.entry_mut(id), environment, packet),
-        None => Drop(Builtin::PacketSetsFull),
-    }
+    let now = environment.tick();
+    let Some(id) = sets.open(hash, key, shard, state, now) else {
+        return Drop(Builtin::PacketSetsFull);
+    };
+    let set = sets.entry_mut(id);
+    let verdict = nf.packet(&mut set.state, packet, &mut Context::new(environment));
+    set.refresh(now, environment.expiry());
+    verdict
+}
+
+/// Where a packet's set is looked for: found in the pass ahead, used by the step. IPv6 keys are
+/// larger than the rest together and are made again instead of kept.
+#[derive(Clone, Copy)]
+struct Place {
+    kind: Kind,
+    key: SetKey4,
+    hash: Hash,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Nowhere: it belongs to none.
+    Orphan,
+    V4,
+    V6,
+}
+
+impl Place {
+    const ORPHAN: Self = Self { kind: Kind::Orphan, key: SetKey4::NONE, hash: Hash(0) };
 }
 
 impl<S: Value> Sets<S> {
-    /// Fetches the bucket of `key`, and returns its hash.
+    /// Finds the place of a packet's set. `fetch`: the line there will be needed soon.
     #[inline(always)]
-    fn fetch(&self, key: SetKey) -> Hash {
-        match key {
+    fn place<N: NetworkFunction>(
+        &self,
+        frame: &mut Frame<'_>,
+        layout: Layout,
+        fetch: bool,
+        place: &mut Place,
+    ) {
+        match N::set_key(&Packet::new(frame, layout)) {
             SetKey::V4(key) => {
-                let hash = self.v4.hash(&key);
-                self.v4.prefetch(hash);
-                hash
+                place.kind = Kind::V4;
+                place.key = key;
+                place.hash = self.v4.hash(&key);
+                if fetch {
+                    self.v4.prefetch(place.hash);
+                }
             }
             SetKey::V6(key) => {
-                let hash = self.v6.hash(&key);
-                self.v6.prefetch(hash);
-                hash
+                place.kind = Kind::V6;
+                if fetch {
+                    self.v6.prefetch(self.v6.hash(&key));
+                }
             }
-            SetKey::None => Hash(0),
+            SetKey::None => place.kind = Kind::Orphan,
+        }
+    }
+
+    #[inline(never)]
+    fn find_v6<N: NetworkFunction<Set = S>>(
+        &mut self,
+        packet: &Packet<'_>,
+    ) -> Option<&mut Entry<S>> {
+        match N::set_key(packet) {
+            SetKey::V6(key) => self.v6.get_mut(self.v6.hash(&key), &key),
+            _ => None,
         }
     }
 

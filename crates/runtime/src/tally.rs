@@ -96,13 +96,9 @@ impl<'t> Tally<'t> {
     }
 
     #[inline(always)]
-    fn send(&mut self, cause: &Meta, port: Port, wire_len: u32, bytes: &[u8]) -> bool {
-        let Some(out) = self.counts.out.get_mut(usize::from(port.index())) else { return false };
-        out.count(wire_len);
-        if self.outputs.is_some() {
-            self.keep(cause, port, wire_len, bytes);
-        }
-        true
+    fn count(&mut self, port: Port, wire_len: u32) -> bool {
+        let out = self.counts.out.get_mut(usize::from(port.index()));
+        out.map(|out| out.count(wire_len)).is_some()
     }
 
     #[inline(never)]
@@ -113,6 +109,11 @@ impl<'t> Tally<'t> {
             let (number, timestamp_ns) = (cause.number, cause.arrival_ns);
             outputs.push(&Output { number, sub, port, timestamp_ns, wire_len, bytes });
         }
+    }
+
+    #[inline(never)]
+    fn keep_frame(&mut self, frame: &Frame<'_>, port: Port) {
+        self.keep(frame.meta(), port, frame.meta().wire_len, frame.bytes());
     }
 
     #[cold]
@@ -126,19 +127,20 @@ impl<'t> Tally<'t> {
 impl Release for Tally<'_> {
     #[inline(always)]
     fn forward(&mut self, frame: &Frame<'_>, port: Port) {
-        if !self.send(frame.meta(), port, frame.meta().wire_len, frame.bytes()) {
+        if !self.count(port, frame.meta().wire_len) {
             self.dropped(Builtin::NoSuchPort.into());
+        } else if self.outputs.is_some() {
+            self.keep_frame(frame, port);
         }
     }
 
     fn flood(&mut self, frame: &Frame<'_>) {
         let arrival = frame.meta().port;
+        let ports = (0..self.counts.out.len()).map(|port| Port::new(port as u8));
         let mut alone = true;
-        for port in (0..self.counts.out.len()).map(|port| Port::new(port as u8)) {
-            if port != arrival {
-                alone = false;
-                self.send(frame.meta(), port, frame.meta().wire_len, frame.bytes());
-            }
+        for port in ports.filter(|&port| port != arrival) {
+            alone = false;
+            self.forward(frame, port);
         }
         if alone {
             self.dropped(Builtin::NoSuchPort.into());
@@ -151,8 +153,9 @@ impl Release for Tally<'_> {
     }
 
     fn emit(&mut self, cause: &Meta, port: Port, frame: &[u8]) {
-        if self.send(cause, port, frame.len() as u32, frame) {
+        if self.count(port, frame.len() as u32) {
             self.counts.emitted += 1;
+            self.keep(cause, port, frame.len() as u32, frame);
         }
     }
 }

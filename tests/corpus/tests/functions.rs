@@ -1,8 +1,10 @@
 //! Whole network functions through the interface that the macro implements for them.
 
+use std::net::Ipv4Addr;
+
 use anabranch_language::{Module, Sharing as Shared};
 use anabranch_nf::packet::{Frame, Meta, Packet, Port, parse};
-use anabranch_nf::packet_set::SetKey;
+use anabranch_nf::packet_set::{SetKey, SetKey4};
 use anabranch_nf::settings::{Command as _, Settings as _, set};
 use anabranch_nf::{Builder, Context, DropReason, Environment, NetworkFunction, Sharing, Verdict};
 use anabranch_tests::idioms::{allocation, balance, buckets, learning, quota, watch};
@@ -172,11 +174,11 @@ fn packet_sets_are_keyed_as_declared() {
     let back = Udp { src: SERVER, dst: INSIDE, port: 1, now: 0 };
     let both = key(&there, quota::Function::set_key);
     assert_eq!(both, key(&back, quota::Function::set_key));
-    let SetKey::V4(four) = both else { panic!("{both:?}") };
-    assert_eq!((four.list, four.src_port, four.dst_port), (2, 5000, 53));
+    let (inside, server) = (Ipv4Addr::from(INSIDE.0), Ipv4Addr::from(SERVER.0));
+    assert_eq!(both, SetKey::V4(SetKey4::between(inside, server, 5000, 53, 2)));
     assert_eq!(key(&there, buckets::Function::set_key), SetKey::None, "only port wan");
-    let SetKey::V4(four) = key(&back, buckets::Function::set_key) else { panic!() };
-    assert_eq!((four.dst.octets(), four.src.octets(), four.dst_port), (INSIDE.0, [0; 4], 0));
+    let only_destination = SetKey4::new(Ipv4Addr::UNSPECIFIED, inside, 0, 0, 1);
+    assert_eq!(key(&back, buckets::Function::set_key), SetKey::V4(only_destination));
     let spec = quota::Function::SET.unwrap();
     assert!(spec.src && spec.dst && spec.src_port && spec.dst_port && spec.bidirectional);
     let spec = buckets::Function::SET.unwrap();

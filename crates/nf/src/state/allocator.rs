@@ -30,6 +30,7 @@ pub struct Allocator<T: Value> {
     cursor: u32,
 }
 
+#[allow(clippy::len_without_is_empty, reason = "no operation of the language asks it")]
 impl<T: Value> Allocator<T> {
     /// All of `capacity` indices free.
     pub fn new(capacity: u32) -> Self {
@@ -213,15 +214,15 @@ mod tests {
     fn a_touch_restarts_the_lifetime_last_given() {
         let mut environment = Environment::new(1);
         let mut allocator = Allocator::<u16>::new(4);
-        environment.begin(0, 0, 0);
+        environment.begin(0, 0);
         let index = allocator.allocate(7, 10 * TICK, &environment).unwrap();
-        environment.begin(9 * TICK, 1, 0);
+        environment.begin(9 * TICK, 1);
         assert_eq!(allocator.touch(index, &environment), Some(7));
-        environment.begin(18 * TICK, 2, 0);
+        environment.begin(18 * TICK, 2);
         assert!(allocator.refresh(index, 3 * TICK, &environment));
-        environment.begin(20 * TICK, 3, 0);
+        environment.begin(20 * TICK, 3);
         assert_eq!(allocator.touch(index, &environment), Some(7));
-        environment.begin(23 * TICK, 4, 0);
+        environment.begin(23 * TICK, 4);
         assert_eq!(allocator.touch(index, &environment), None, "its end has come");
         assert_eq!(allocator.expire(1_000, &mut 8), Some((index, 7)));
         assert_eq!(allocator.touch(99, &environment), None);

@@ -97,6 +97,7 @@ pub struct Within {
     pub start: u32,
 }
 
+#[allow(clippy::len_without_is_empty, reason = "nobody asks it")]
 impl Indices {
     /// Indices `0 .. len`, all free.
     pub fn new(len: u32) -> Self {

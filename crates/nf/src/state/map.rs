@@ -9,6 +9,7 @@ pub struct Map<K, V> {
     table: Table<K, V>,
 }
 
+#[allow(clippy::len_without_is_empty, reason = "no operation of the language asks it")]
 impl<K: Key, V: Value> Map<K, V> {
     /// An empty map with room for `capacity` entries, hashed with `seed`.
     pub fn new(capacity: u32, seed: u64) -> Self {
@@ -38,20 +39,18 @@ impl<K: Key, V: Value> Map<K, V> {
     /// The value under `key`.
     #[inline(always)]
     pub fn get(&self, key: &K) -> Option<V> {
-        self.table.find(self.hash(key), key).map(|id| *self.table.value(id))
+        self.table.get(self.hash(key), key).copied()
     }
 
     /// Stores `value` under `key`, in place of what was there; false when the map is full.
     #[inline]
     pub fn insert(&mut self, key: K, value: V) -> bool {
         let hash = self.hash(&key);
-        match self.table.find(hash, &key) {
-            Some(id) => {
-                *self.table.value_mut(id) = value;
-                true
-            }
-            None => self.table.insert(hash, key, value).is_some(),
+        if let Some(old) = self.table.get_mut(hash, &key) {
+            *old = value;
+            return true;
         }
+        self.table.insert(hash, key, value).is_some()
     }
 
     /// Removes what is under `key`, and returns it.
@@ -65,13 +64,7 @@ impl<K: Key, V: Value> Map<K, V> {
     /// Changes the value in place; false when there is none.
     #[inline(always)]
     pub fn update(&mut self, key: &K, change: impl FnOnce(&mut V)) -> bool {
-        match self.table.find(self.hash(key), key) {
-            Some(id) => {
-                change(self.table.value_mut(id));
-                true
-            }
-            None => false,
-        }
+        self.table.get_mut(self.hash(key), key).map(change).is_some()
     }
 
     /// Fetches the line where `key` would lie.

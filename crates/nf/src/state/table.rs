@@ -19,7 +19,7 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-use crate::key::{Fold, Hash, Key, Value};
+use crate::key::{Hash, Key, Value, spread};
 use crate::memory::{ZeroValid, Zeroed, prefetch};
 
 /// One cache line of a table.
@@ -46,6 +46,20 @@ const OVERFLOW_STUCK: u64 = 0xff;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SlotId(pub u32);
 
+/// Where an entry lies.
+#[derive(Clone, Copy)]
+struct Place {
+    bucket: u32,
+    slot: usize,
+}
+
+impl Place {
+    #[inline(always)]
+    fn id<K: Key, V: Value>(self) -> SlotId {
+        SlotId(self.bucket * Table::<K, V>::SLOTS as u32 + self.slot as u32)
+    }
+}
+
 /// A table from `K` to `V` of fixed capacity; see the module's page.
 pub struct Table<K, V> {
     lines: Zeroed<Line>,
@@ -56,6 +70,7 @@ pub struct Table<K, V> {
     entry: PhantomData<Slot<K, V>>,
 }
 
+#[allow(clippy::len_without_is_empty, reason = "nobody asks it")]
 impl<K: Key, V: Value> Table<K, V> {
     const SLOT: usize = size_of::<Slot<K, V>>();
     const FIRST: usize = if align_of::<Slot<K, V>>() > 8 { align_of::<Slot<K, V>>() } else { 8 };
@@ -77,11 +92,18 @@ impl<K: Key, V: Value> Table<K, V> {
     /// A table with room for `capacity` entries. `seed` makes its hash function.
     pub fn new(capacity: u32, seed: u64) -> Self {
         const { assert!(align_of::<Slot<K, V>>() <= 64) }
-        // 13/16 full at capacity: about one entry in fifteen then lies outside its own bucket.
-        let wanted = (u64::from(capacity) * 16).div_ceil(13 * Self::SLOTS as u64).max(1);
+        // How full in sixteenths: the fewer slots a bucket has, the more room keeps entries in the
+        // bucket they belong to, about nine in ten.
+        let full = match Self::SLOTS {
+            1 => 8,
+            2 => 10,
+            3 => 12,
+            _ => 13,
+        };
+        let wanted = (u64::from(capacity) * 16).div_ceil(full * Self::SLOTS as u64).max(1);
         let buckets = u32::try_from(wanted).unwrap_or(u32::MAX / Self::SLOTS as u32);
         let lines = Zeroed::new(buckets as usize * Self::LINES);
-        Self { lines, buckets, len: 0, capacity, seed, entry: PhantomData }
+        Self { lines, buckets, len: 0, capacity, seed: spread(seed), entry: PhantomData }
     }
 
     /// Entries stored.
@@ -107,7 +129,7 @@ impl<K: Key, V: Value> Table<K, V> {
     /// The hash of `key` in this table.
     #[inline(always)]
     pub fn hash(&self, key: &K) -> Hash {
-        key.fold(Fold::new(self.seed)).finish()
+        key.hash(self.seed)
     }
 
     /// Fetches the bucket where a key of this hash would lie.
@@ -173,17 +195,39 @@ impl<K: Key, V: Value> Table<K, V> {
     /// Finds `key`, whose hash is `hash`.
     #[inline(always)]
     pub fn find(&self, hash: Hash, key: &K) -> Option<SlotId> {
+        self.locate(hash, key).map(|place| place.id::<K, V>())
+    }
+
+    /// The value under `key`, whose hash is `hash`.
+    #[inline(always)]
+    pub fn get(&self, hash: Hash, key: &K) -> Option<&V> {
+        let place = self.locate(hash, key)?;
+        // SAFETY: `locate` names occupied slots only, and these are initialised.
+        Some(unsafe { &(*self.slot(place.bucket, place.slot)).value })
+    }
+
+    /// As [`get`](Self::get), to change it.
+    #[inline(always)]
+    pub fn get_mut(&mut self, hash: Hash, key: &K) -> Option<&mut V> {
+        let place = self.locate(hash, key)?;
+        let slot = self.slot(place.bucket, place.slot).cast_mut();
+        // SAFETY: as in `get`; `&mut self` makes the access exclusive.
+        Some(unsafe { &mut (*slot).value })
+    }
+
+    #[inline(always)]
+    fn locate(&self, hash: Hash, key: &K) -> Option<Place> {
         let home = self.home(hash);
         let header = self.header(home);
-        match self.find_in(home, header, hash.tag(), key) {
-            Some(id) => Some(id),
+        match self.locate_in(home, header, hash.tag(), key) {
+            Some(place) => Some(place),
             None if header >> OVERFLOW_SHIFT == 0 => None,
-            None => self.find_beyond(home, hash, key),
+            None => self.locate_beyond(home, hash, key),
         }
     }
 
     #[inline(always)]
-    fn find_in(&self, bucket: u32, header: u64, tag: u8, key: &K) -> Option<SlotId> {
+    fn locate_in(&self, bucket: u32, header: u64, tag: u8, key: &K) -> Option<Place> {
         let mut candidates = Self::matching(header, tag);
         while candidates != 0 {
             let slot = (candidates.trailing_zeros() / 8) as usize;
@@ -191,7 +235,7 @@ impl<K: Key, V: Value> Table<K, V> {
             // whose tag differs, but only above one that matches, and tags have bit 7 set, so that
             // a free slot (tag 0) differs by at least that bit and is never named.
             if unsafe { (*self.slot(bucket, slot)).key == *key } {
-                return Some(SlotId(bucket * Self::SLOTS as u32 + slot as u32));
+                return Some(Place { bucket, slot });
             }
             candidates &= candidates - 1;
         }
@@ -200,12 +244,12 @@ impl<K: Key, V: Value> Table<K, V> {
 
     #[cold]
     #[inline(never)]
-    fn find_beyond(&self, home: u32, hash: Hash, key: &K) -> Option<SlotId> {
+    fn locate_beyond(&self, home: u32, hash: Hash, key: &K) -> Option<Place> {
         let mut bucket = self.next(home);
         while bucket != home {
             let header = self.header(bucket);
-            if let Some(id) = self.find_in(bucket, header, hash.tag(), key) {
-                return Some(id);
+            if let Some(place) = self.locate_in(bucket, header, hash.tag(), key) {
+                return Some(place);
             }
             if header >> OVERFLOW_SHIFT == 0 {
                 return None;

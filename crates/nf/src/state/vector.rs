@@ -21,6 +21,7 @@ struct Element<T: Value> {
 // SAFETY: `written` is false when zero, and then `value` is not read.
 unsafe impl<T: Value> crate::memory::ZeroValid for Element<T> {}
 
+#[allow(clippy::len_without_is_empty, reason = "no operation of the language asks it")]
 impl<T: Value> Vector<T> {
     /// `len` zeroes.
     pub fn new(len: u32) -> Self {
