@@ -132,10 +132,13 @@ pub(crate) struct BenchArguments {
     /// Numbers of flows, one measurement each.
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
     #[arg(default_values_t = [1_000, 65_536, 1_000_000])]
-    pub(crate) flows: Vec<u64>,
+    pub(crate) flows: Vec<usize>,
     /// Numbers of workers, one measurement each.
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [1])]
     pub(crate) workers: Vec<usize>,
+    /// Change a setting of functions without a job written by hand.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) settings: Vec<String>,
     /// Write the results as JSON; `-` is standard output, which then holds nothing else.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -198,9 +201,14 @@ impl Workers {
     pub(crate) fn count(self) -> usize {
         match self {
             Workers::Count(count) => count,
-            Workers::All => std::thread::available_parallelism().map_or(1, usize::from),
+            Workers::All => cores(),
         }
     }
+}
+
+/// Cores that this process may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 #[cfg(test)]

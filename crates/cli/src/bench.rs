@@ -1,16 +1,96 @@
-//! `bench`: network functions measured against the same job written by hand.
+//! `bench`: network functions measured, against the same job written by hand where there is one.
+//!
+//! Functions of the NF library are measured by the bench crate, in turn with the loops they are
+//! compared with. A function without such a loop (an author's own) is run over generated traffic
+//! in memory. Both give rows of one document, whose names `docs/bench.md` describes.
+
+mod own;
+mod rows;
+
+use serde_json::{Value, json};
 
 use crate::arguments::BenchArguments;
 use crate::error::Error;
+use crate::file::{check_writable, deliver, is_standard_output, print};
 use crate::library::Library;
+use crate::run::to_json;
 
-/// Measures and prints.
+/// Measures, prints a table and delivers the document.
 ///
 /// # Errors
-/// [`Error::UnknownNf`], [`Error::Output`].
+/// [`Error::UnknownNf`], [`Error::Analysis`] when a function cannot be measured,
+/// [`Error::Output`].
 pub(crate) fn bench(library: &Library, arguments: &BenchArguments) -> Result<(), Error> {
-    for name in &arguments.nfs {
+    let (compared, alone) = chosen(library, &arguments.nfs)?;
+    let json_only = arguments.json.as_deref().is_some_and(is_standard_output);
+    if let Some(path) = arguments.json.as_deref().filter(|_| !json_only) {
+        check_writable(path)?;
+    }
+    let mut document = match compared.is_empty() {
+        true => json!({ "machine": { "cores": crate::arguments::cores() }, "results": [] }),
+        false => compare(compared, arguments)?,
+    };
+    for name in alone {
+        let measured = own::measure(library.find(&name)?, arguments)?;
+        if let Some(results) = document["results"].as_array_mut() {
+            results.extend(measured);
+        }
+    }
+    if !json_only {
+        print(&rows::render(&document))?;
+    }
+    match &arguments.json {
+        Some(path) => deliver(path, &to_json(&document)?),
+        None => Ok(()),
+    }
+}
+
+/// The functions to measure: those with a job written by hand, and the others. When none is named,
+/// all of the first kind, else all there are.
+fn chosen(library: &Library, names: &[String]) -> Result<(Vec<String>, Vec<String>), Error> {
+    for name in names {
         library.find(name)?;
     }
-    Err(Error::Internal("not here yet".to_string()))
+    let known = names_compared();
+    let all = || library.entries().map(|entry| entry.description().name.to_string());
+    let wanted = if names.is_empty() { all().collect() } else { names.to_vec() };
+    let (compared, alone): (Vec<String>, Vec<String>) =
+        wanted.into_iter().partition(|name| known.contains(&name.as_str()));
+    let alone = if names.is_empty() && !compared.is_empty() { Vec::new() } else { alone };
+    Ok((compared, alone))
+}
+
+#[cfg(not(feature = "library"))]
+fn names_compared() -> Vec<&'static str> {
+    Vec::new()
+}
+
+#[cfg(not(feature = "library"))]
+fn compare(names: Vec<String>, _: &BenchArguments) -> Result<Value, Error> {
+    Err(Error::Internal(format!("nothing to compare {} with", names.join(", "))))
+}
+
+#[cfg(feature = "library")]
+fn names_compared() -> Vec<&'static str> {
+    anabranch_bench::names()
+}
+
+#[cfg(feature = "library")]
+fn compare(names: Vec<String>, arguments: &BenchArguments) -> Result<Value, Error> {
+    use anabranch_bench::{BenchError, Plan, Step};
+    let (flows, workers) = (arguments.flows.clone(), arguments.workers.clone());
+    let plan = Plan { nfs: names, flows, workers };
+    let mut watch = |step: Step| match step {
+        Step::Begins { nf, flows, done, steps } => {
+            eprintln!("bench: {nf}, {flows} flows ({} of {steps})", done + 1);
+        }
+        Step::Skipped { nf, flows, most } => {
+            eprintln!("bench: {nf} is measured on at most {most} flows, not on {flows}");
+        }
+    };
+    let document = anabranch_bench::run(&plan, &mut watch).map_err(|cause| match cause {
+        BenchError::Settings(why) => Error::Usage(why),
+        other => Error::Analysis(other.to_string()),
+    })?;
+    serde_json::to_value(document).map_err(|cause| Error::Internal(format!("no JSON: {cause}")))
 }

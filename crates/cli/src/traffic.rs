@@ -4,7 +4,7 @@ use anabranch_io::Chunk;
 use anabranch_io::capture::WriteError;
 use anabranch_io::sink::{Output, Sinks};
 use anabranch_io::source::Source;
-use anabranch_io::spec::{PortBinding, SinkSpec};
+use anabranch_io::spec::{PortBinding, SinkSpec, SpecError};
 use anabranch_io::traffic::{TrafficSource, TrafficSpec};
 use anabranch_nf::packet::Port;
 
@@ -22,12 +22,23 @@ const SIDES: [&str; 2] = ["inside", "outside"];
 /// # Errors
 /// [`Error::Usage`] for traffic that cannot be understood, [`Error::Output`].
 pub(crate) fn traffic(arguments: &TrafficArguments) -> Result<(), Error> {
-    let usage = |cause: &dyn std::fmt::Display| Error::Usage(cause.to_string());
-    let spec: TrafficSpec = arguments.traffic.parse().map_err(|cause| usage(&cause))?;
-    let mut source = TrafficSource::new(&spec, None).map_err(|cause| usage(&cause))?;
-    let outputs: Vec<_> =
-        arguments.outputs.iter().map(|text| side(text)).collect::<Result<_, _>>()?;
-    let mut sinks = Sinks::open(&outputs).map_err(output)?;
+    let spec: Result<TrafficSpec, SpecError> = arguments.traffic.parse();
+    let spec = spec.map_err(|cause| Error::Usage(cause.to_string()))?;
+    let outputs = arguments.outputs.iter().map(|text| side(text)).collect::<Result<Vec<_>, _>>()?;
+    print(&generate(&spec, &outputs)?)
+}
+
+/// Writes the traffic of `spec` to `outputs` and says how much it was.
+///
+/// # Errors
+/// [`Error::Usage`] for traffic that contradicts itself, [`Error::Output`].
+pub(crate) fn generate(
+    spec: &TrafficSpec,
+    outputs: &[(Option<Port>, SinkSpec)],
+) -> Result<String, Error> {
+    let source = TrafficSource::new(spec, None);
+    let mut source = source.map_err(|cause| Error::Usage(cause.to_string()))?;
+    let mut sinks = Sinks::open(outputs).map_err(output)?;
     let mut progress = Progress::start("traffic");
     while let Some(chunk) = source.next_chunk().map_err(|cause| Error::Input(cause.to_string()))? {
         write(&chunk, &mut sinks).map_err(output)?;
@@ -37,7 +48,7 @@ pub(crate) fn traffic(arguments: &TrafficArguments) -> Result<(), Error> {
     progress.finish();
     let written = summary(&sinks);
     sinks.finish().map_err(output)?;
-    print(&written)
+    Ok(written)
 }
 
 /// An output with the port whose packets it takes.

@@ -1,0 +1,130 @@
+//! A function without a job written by hand: run over generated traffic in memory.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anabranch_io::source::Repeat;
+use anabranch_io::spec::{PortBinding, SinkSpec, SourceSpec};
+use anabranch_io::traffic::TrafficSpec;
+use anabranch_nf::packet::Port;
+use anabranch_runtime::report::RunReport;
+use serde_json::{Value, json};
+
+use crate::arguments::BenchArguments;
+use crate::error::Error;
+use crate::library::Entry;
+use crate::progress::Progress;
+use crate::run::Order;
+use crate::settings::settings;
+use crate::traffic;
+
+/// Runs of each measurement; the fastest is quoted.
+const REPETITIONS: usize = 3;
+/// Length of a run.
+const RUN: Duration = Duration::from_secs(1);
+/// Packets per flow that the traffic holds.
+const PACKETS_PER_FLOW: u64 = 4;
+
+/// Rows for each number of flows and of workers.
+///
+/// # Errors
+/// When the function refuses its settings, or the traffic cannot be kept in the temporary
+/// directory.
+pub(super) fn measure(entry: &dyn Entry, arguments: &BenchArguments) -> Result<Vec<Value>, Error> {
+    let mut rows = Vec::new();
+    for &flows in &arguments.flows {
+        let capture = Capture::of(flows)?;
+        for &workers in &arguments.workers {
+            let runs =
+                (0..REPETITIONS).map(|_| entry.run(order(entry, &capture, workers, arguments)?));
+            rows.push(row(&runs.collect::<Result<Vec<_>, _>>()?, flows, workers));
+        }
+    }
+    Ok(rows)
+}
+
+fn order(
+    entry: &dyn Entry,
+    capture: &Capture,
+    workers: usize,
+    arguments: &BenchArguments,
+) -> Result<Order, Error> {
+    let ports = entry.description().ports;
+    let port = |index: usize| match ports.get(index) {
+        Some(name) => Some(name.to_string()),
+        None => ports.is_empty().then(|| format!("port{index}")),
+    };
+    let sides = capture.0.iter().enumerate().filter_map(|(index, file)| Some((port(index)?, file)));
+    let repeat = Repeat::For(RUN);
+    let inputs = sides.map(|(port, file)| PortBinding {
+        port: Some(port),
+        spec: SourceSpec::Memory { file: file.clone(), repeat },
+    });
+    Ok(Order {
+        inputs: inputs.collect(),
+        outputs: Vec::new(),
+        settings: settings(None, &arguments.settings)?,
+        controls: Vec::new(),
+        workers,
+        seed: 1,
+        progress: Progress::start("bench"),
+    })
+}
+
+fn row(runs: &[RunReport], flows: usize, workers: usize) -> Value {
+    let mut mpps: Vec<f64> = runs.iter().map(|run| run.mpps).collect();
+    mpps.sort_by(f64::total_cmp);
+    let (fastest, median) = (mpps[mpps.len() - 1], mpps[mpps.len() / 2]);
+    let rounded = |figure: f64| (figure * 1e3).round() / 1e3;
+    let one = runs.first();
+    json!({
+        "nf": one.map(|run| run.nf.as_str()),
+        "strategy": one.map(|run| match run.strategy.as_str() {
+            "one-worker" => "sequential",
+            other => other,
+        }),
+        "workers": workers,
+        "flows": flows,
+        "prefetch": "auto",
+        "steering_hash": "computed",
+        "cycles_per_packet": null,
+        "tsc_per_packet": null,
+        "instructions_per_packet": null,
+        "mpps": rounded(fastest),
+        "ratio_to_handwritten": null,
+        "spread": rounded((fastest - median) / median.max(1e-9)),
+    })
+}
+
+/// Generated traffic of the inside and of the outside, in files that go away with it.
+struct Capture([PathBuf; 2]);
+
+impl Capture {
+    fn of(flows: usize) -> Result<Capture, Error> {
+        let spec = TrafficSpec {
+            flows: u32::try_from(flows).unwrap_or(u32::MAX),
+            packets: Some(PACKETS_PER_FLOW * flows as u64),
+            ..TrafficSpec::default()
+        };
+        let name = |side: &str| {
+            let name = format!("anabranch-bench-{}-{flows}-{side}.pcap", std::process::id());
+            std::env::temp_dir().join(name)
+        };
+        let capture = Capture([name("inside"), name("outside")]);
+        let side = |(number, file): (u8, &PathBuf)| {
+            (Some(Port::new(number)), SinkSpec::Capture(file.clone()))
+        };
+        let outputs: Vec<_> = (0..).zip(&capture.0).map(side).collect();
+        traffic::generate(&spec, &outputs)?;
+        Ok(capture)
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        for file in &self.0 {
+            // A file that is gone already is what is wanted.
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
