@@ -74,3 +74,26 @@ fn the_same_seed_makes_the_same_traffic() {
     assert_eq!(read("a"), read("b"));
     assert_ne!(read("a"), read("c"));
 }
+
+#[test]
+fn call_paths_are_text_or_one_json_document() {
+    let bench = Bench::new();
+    assert!(bench.run("paths nop").expect(0).out.contains("Forward"));
+    let paths = bench.run("paths policer --json").expect(0).json();
+    assert_eq!(paths["nf"], "policer");
+    assert!(paths["paths"].as_array().unwrap().len() > 3, "{paths}");
+}
+
+#[test]
+fn a_bench_compares_in_one_json_document() {
+    let bench = Bench::new();
+    let document = bench.run("bench nop --flows 100 --json -").expect(0).json();
+    let rows = document["results"].as_array().unwrap();
+    for name in ["nf", "strategy", "workers", "flows", "tsc_per_packet", "mpps", "spread"] {
+        assert!(rows.iter().all(|row| !row[name].is_null()), "{name} in {document}");
+    }
+    let by_hand = rows.iter().find(|row| row["strategy"] == "handwritten").unwrap();
+    assert_eq!(by_hand["ratio_to_handwritten"], 1.0);
+    assert!(document["machine"]["cores"].as_u64().unwrap() > 0);
+    assert!(bench.files().is_empty());
+}

@@ -31,6 +31,10 @@ fn a_new_crate_builds_tests_and_runs() {
     let report = cargo(&bench, line).expect(0).json();
     assert_eq!((&report["nf"], &report["packets_read"]), (&"token-quota".into(), &1000.into()));
     assert!(report["drops"]["over-quota"].as_u64().unwrap() > 0, "{report}");
+    let line = "run --quiet -- bench --flows 100 --set packets=1_000_000 --json -";
+    let figures = cargo(&bench, line).expect(0).json();
+    assert_eq!(figures["results"][0]["nf"], "token-quota");
+    assert!(figures["results"][0]["mpps"].as_f64().unwrap() > 0.0, "{figures}");
     cargo(&bench, "run --quiet -- nfs nat").expect(7).says("token-quota");
     cargo(&bench, "fmt --check").expect(0);
 }
