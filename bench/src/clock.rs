@@ -1,0 +1,110 @@
+//! Cycles, instructions, time.
+
+use perf_event::events::Hardware as Event;
+use perf_event::{Builder, Counter, Group};
+use std::time::{Duration, Instant};
+
+/// The time-stamp counter, which ticks at a constant rate whatever the cores do; 0 where there is
+/// none.
+#[allow(unsafe_code)]
+#[inline(always)]
+pub fn tsc() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: reading the counter has no effect on memory.
+    unsafe {
+        core::arch::x86_64::_rdtsc()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    0
+}
+
+/// Ticks of the time-stamp counter in a microsecond, measured over a moment.
+pub fn tsc_mhz() -> f64 {
+    let (started, before) = (Instant::now(), tsc());
+    while started.elapsed() < Duration::from_millis(20) {
+        std::hint::spin_loop();
+    }
+    let (ticks, elapsed) = (tsc() - before, started.elapsed());
+    ticks as f64 / elapsed.as_secs_f64() / 1e6
+}
+
+/// Core cycles and instructions of this thread, in user space, where the machine counts them.
+pub struct Hardware {
+    group: Group,
+    cycles: Counter,
+    instructions: Counter,
+}
+
+impl Hardware {
+    /// The counters; `None` where there are none or they are not allowed.
+    pub fn open() -> Option<Self> {
+        let mut group = Group::new().ok()?;
+        let cycles = group.add(&Builder::new(Event::CPU_CYCLES)).ok()?;
+        let instructions = group.add(&Builder::new(Event::INSTRUCTIONS)).ok()?;
+        let mut counters = Self { group, cycles, instructions };
+        // Some machines open the counters and never count.
+        counters.start();
+        std::hint::black_box((0..1_000u64).map(std::hint::black_box).sum::<u64>());
+        let (_, instructions) = counters.stop();
+        (instructions? > 0).then_some(counters)
+    }
+
+    fn start(&mut self) {
+        // What fails here is seen when nothing has been counted.
+        let _ = self.group.reset().and_then(|()| self.group.enable());
+    }
+
+    fn stop(&mut self) -> (Option<u64>, Option<u64>) {
+        let _ = self.group.disable();
+        let counts = self.group.read().ok();
+        let of = |counter| counts.as_ref()?.get(counter).map(|entry| entry.value());
+        (of(&self.cycles), of(&self.instructions))
+    }
+}
+
+/// What a piece of work cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// Packets that it was done for.
+    pub packets: u64,
+    /// Ticks of the time-stamp counter.
+    pub tsc: u64,
+    /// Time.
+    pub time: Duration,
+    /// Core cycles, where counted.
+    pub cycles: Option<u64>,
+    /// Instructions, where counted.
+    pub instructions: Option<u64>,
+}
+
+/// Does `work`, which tells for how many packets, and tells what it cost.
+pub fn measure(hardware: &mut Option<Hardware>, work: impl FnOnce() -> u64) -> Cost {
+    if let Some(hardware) = hardware {
+        hardware.start();
+    }
+    let (started, before) = (Instant::now(), tsc());
+    let packets = work();
+    let (tsc, time) = (tsc() - before, started.elapsed());
+    let (cycles, instructions) = hardware.as_mut().map_or((None, None), Hardware::stop);
+    Cost { packets, tsc, time, cycles, instructions }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_of_the_work() {
+        let work = || {
+            std::thread::sleep(Duration::from_millis(2));
+            7
+        };
+        let cost = measure(&mut Hardware::open(), work);
+        assert!(cost.packets == 7 && cost.time >= Duration::from_millis(2), "{cost:?}");
+        if cfg!(target_arch = "x86_64") {
+            let mhz = tsc_mhz();
+            assert!((100.0..20_000.0).contains(&mhz), "{mhz}");
+            assert!(cost.tsc as f64 >= 1_000.0 * mhz, "{cost:?} at {mhz} MHz");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! One worker: contestants in turn, and the figures.
+
+use std::time::{Duration, Instant};
+
+use anabranch_io::port::Pool;
+use anabranch_nf::{BuildError, NetworkFunction};
+use anabranch_runtime::instance::{Instance, Making};
+use anabranch_runtime::tuner::Pass;
+
+use crate::BenchError;
+use crate::clock::{Cost, Hardware, measure};
+use crate::document::Row;
+use crate::hand::Hand;
+use crate::hand::floor::Floor;
+use crate::lane::{BareRunner, HandRunner, Packed, Runner, State, pool};
+use crate::packets::START_NS;
+use crate::scenario::{Scenario, Subject};
+
+/// Packets of a measurement: some tenths of a millisecond, so that many escape being interrupted.
+/// The fastest counts: on a machine with other work the rest measure that work.
+const SLICE: usize = 1 << 15;
+/// Measurements that a contestant makes in a row, at least; those over the whole trace if that is
+/// longer, so that its own tables are in the caches and not the others'.
+const SLICES: usize = 8;
+/// Turns of each contestant, at least and at most.
+const TURNS: (usize, usize) = (5, 60);
+/// After this time there are no more turns than the least.
+const ENOUGH: Duration = Duration::from_secs(6);
+
+/// Something that is measured.
+struct Contestant<'c> {
+    strategy: &'static str,
+    prefetch: &'static str,
+    hash: &'static str,
+    /// Handles so many packets, and tells how many it were.
+    run: Box<dyn FnMut(usize) -> u64 + 'c>,
+    costs: Vec<Cost>,
+}
+
+impl<'c> Contestant<'c> {
+    fn of_function<N: Subject>(
+        runner: &'c mut Runner<'_, N>,
+        prefetch: &'static str,
+        hash: &'static str,
+    ) -> Self {
+        let run = Box::new(|packets| runner.run(packets));
+        Self { strategy: "sequential", prefetch, hash, run, costs: Vec::new() }
+    }
+
+    fn by_hand(strategy: &'static str, run: impl FnMut(usize) -> u64 + 'c) -> Self {
+        let prefetch = if strategy == "header-only" { "off" } else { "on" };
+        Self { strategy, prefetch, hash: "none", run: Box::new(run), costs: Vec::new() }
+    }
+
+    fn turn(&mut self, slices: usize, hardware: &mut Option<Hardware>) {
+        for _ in 0..slices {
+            self.costs.push(measure(hardware, || (self.run)(SLICE)));
+        }
+    }
+
+    fn row(&self, of: &Row) -> Row {
+        let row = Row {
+            strategy: self.strategy,
+            prefetch: self.prefetch,
+            steering_hash: self.hash,
+            workers: 1,
+            ..of.clone()
+        };
+        with_costs(row, &self.costs)
+    }
+}
+
+/// The row with the figures of the fastest of `costs`.
+pub fn with_costs(mut row: Row, costs: &[Cost]) -> Row {
+    let per_packet = |of: &dyn Fn(&Cost) -> Option<u64>| -> Option<Vec<f64>> {
+        let each = |cost: &Cost| Some(of(cost)? as f64 / cost.packets.max(1) as f64);
+        let mut all: Vec<f64> = costs.iter().map(each).collect::<Option<_>>()?;
+        all.sort_by(f64::total_cmp);
+        Some(all)
+    };
+    let fastest = |of: &dyn Fn(&Cost) -> Option<u64>| per_packet(of)?.first().copied();
+    let tsc = per_packet(&|cost| Some(cost.tsc)).unwrap_or_default();
+    let ns = fastest(&|cost| Some(cost.time.as_nanos() as u64)).unwrap_or_default();
+    row.tsc_per_packet = tsc.first().copied().unwrap_or_default();
+    let median = tsc.get(tsc.len() / 2).copied().unwrap_or_default();
+    row.spread = (median - row.tsc_per_packet) / row.tsc_per_packet;
+    row.cycles_per_packet = fastest(&|cost| cost.cycles);
+    row.instructions_per_packet = fastest(&|cost| cost.instructions);
+    row.mpps = 1e3 / ns;
+    row.repetitions = costs.len();
+    row
+}
+
+/// Measures `N` on one worker.
+///
+/// # Errors
+/// Settings that the function refuses, or packets that a contestant drops.
+pub fn one_worker<N: Subject>(scenario: &Scenario, flows: usize) -> Result<Vec<Row>, BenchError> {
+    let of = Row { nf: N::NAME, flows, distinct_flows: scenario.distinct, ..Row::default() };
+    let (mut rows, memory) = contest::<N, _>(scenario, flows, |contestants| {
+        compete(contestants, scenario.steady.len());
+        contestants.iter().map(|contestant| contestant.row(&of)).collect::<Vec<_>>()
+    })?;
+    (rows[0].bytes_per_flow, rows[0].resident_bytes_per_flow) = memory;
+    relate(&mut rows);
+    Ok(rows)
+}
+
+/// Has one contestant, named by strategy, prefetch and steering hash, handle `packets` packets.
+///
+/// # Errors
+/// As [`one_worker`]; [`BenchError::Unknown`] where there is no such contestant.
+pub fn exercise<N: Subject>(
+    flows: usize,
+    named: [&str; 3],
+    packets: usize,
+) -> Result<(), BenchError> {
+    let is_it = |one: &&mut Contestant<'_>| [one.strategy, one.prefetch, one.hash] == named;
+    let scenario = N::scenario(flows)?;
+    let (found, _) = contest::<N, _>(&scenario, flows, |contestants| {
+        contestants.iter_mut().find(is_it).map(|contestant| (contestant.run)(packets))
+    })?;
+    found.map(|_| ()).ok_or_else(|| BenchError::Unknown(named.join(" ")))
+}
+
+/// Bytes a flow takes: by the tables' sizes, and by resident pages.
+type Memory = (Option<f64>, Option<f64>);
+
+/// Makes all contestants, has them do `work`, and checks that they dropped nothing.
+fn contest<N: Subject, R>(
+    scenario: &Scenario,
+    flows: usize,
+    work: impl FnOnce(&mut [Contestant<'_>]) -> R,
+) -> Result<(R, Memory), BenchError> {
+    let variants = variants::<N>();
+    let mut pools: Vec<Pool> = variants.iter().map(|_| pool()).collect();
+    let mut runners = Vec::new();
+    let mut memory = (None, None);
+    let before = resident();
+    for (pool, &(pass, _, hash)) in pools.iter_mut().zip(&variants) {
+        let opening = Some(&scenario.opening);
+        let mut runner = opened::<N>(pool, &scenario.settings, opening, pass, hash == "computed")?;
+        if runners.is_empty() {
+            memory = (bytes_per_flow(&mut runner, flows), resident_since(before, flows));
+        }
+        runner.load(&scenario.steady);
+        runners.push(runner);
+    }
+    let packed = Packed::new(&scenario.steady);
+    let (mut pools, mut loops) = ([pool(), pool(), pool()], by_hand(scenario));
+    let mut on_ports: Vec<_> = pools
+        .iter_mut()
+        .zip(loops.drain(1..))
+        .map(|(pool, (strategy, hand))| {
+            let mut runner = HandRunner::new(pool, hand);
+            runner.load(&scenario.steady);
+            (strategy, runner)
+        })
+        .collect();
+    let mut bare = loops.pop().map(|(strategy, hand)| (strategy, BareRunner::new(&packed, hand)));
+    let functions = runners.iter_mut().zip(&variants);
+    let mut contestants: Vec<_> = functions
+        .map(|(runner, &(_, prefetch, hash))| Contestant::of_function(runner, prefetch, hash))
+        .collect();
+    contestants.extend(
+        on_ports
+            .iter_mut()
+            .map(|(strategy, runner)| Contestant::by_hand(strategy, |packets| runner.run(packets))),
+    );
+    contestants
+        .extend(bare.iter_mut().map(|(strategy, runner)| {
+            Contestant::by_hand(strategy, |packets| runner.run(packets))
+        }));
+    let result = work(&mut contestants);
+    drop(contestants);
+    let by_hand = on_ports.iter().map(|(_, runner)| runner.dropped());
+    for (dropped, packets) in runners.iter().map(Runner::dropped).chain(by_hand) {
+        if dropped > 0 {
+            return Err(BenchError::Dropped { nf: N::NAME, dropped, packets });
+        }
+    }
+    Ok((result, memory))
+}
+
+/// The loops, the one without a port first.
+fn by_hand(scenario: &Scenario) -> Vec<(&'static str, Box<dyn Hand>)> {
+    let mut loops = vec![("handwritten-bare", scenario.hand()), ("handwritten", scenario.hand())];
+    loops.extend(scenario.limit().map(|limit| ("lookup-only", limit)));
+    loops.push(("header-only", Box::new(Floor)));
+    loops
+}
+
+/// The ways a function is run: the Prefetch pass, its name, the steering hash.
+fn variants<N: NetworkFunction>() -> Vec<(Option<Pass>, &'static str, &'static str)> {
+    let mut variants = vec![(None, "auto", "supplied"), (None, "auto", "computed")];
+    if N::SET.is_some() || N::OBJECTS {
+        variants.push((Some(Pass::Off), "off", "supplied"));
+        variants.push((Some(Pass::One), "one", "supplied"));
+    }
+    if N::OBJECTS {
+        variants.push((Some(Pass::Two), "two", "supplied"));
+    }
+    variants
+}
+
+/// Lets the contestants take turns over a trace of `packets` packets.
+fn compete(contestants: &mut [Contestant<'_>], packets: usize) {
+    let slices = packets.div_ceil(SLICE).max(SLICES);
+    let mut hardware = Hardware::open();
+    for contestant in contestants.iter_mut() {
+        (contestant.run)(slices * SLICE);
+    }
+    let started = Instant::now();
+    for turn in 0..TURNS.1 {
+        if turn >= TURNS.0 && started.elapsed() > ENOUGH {
+            break;
+        }
+        contestants.iter_mut().for_each(|contestant| contestant.turn(slices, &mut hardware));
+    }
+}
+
+/// Sets each row's ratio to the hand-written loop.
+fn relate(rows: &mut [Row]) {
+    let by_hand = rows.iter().find(|row| row.strategy == "handwritten");
+    let tsc = by_hand.map_or(f64::NAN, |row| row.tsc_per_packet);
+    rows.iter_mut().for_each(|row| row.ratio_to_handwritten = row.tsc_per_packet / tsc);
+}
+
+/// An instance of `N`, started.
+///
+/// # Errors
+/// Settings that the function refuses.
+pub fn instance<N: NetworkFunction>(
+    settings: &toml::Table,
+    pass: Option<Pass>,
+) -> Result<Instance<N>, BuildError> {
+    let named = N::PORTS.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let ports = if named.is_empty() { vec!["p0".to_owned(), "p1".to_owned()] } else { named };
+    let mut instance = Instance::new(&Making { seed: 1, settings: settings.clone(), ports, pass })?;
+    instance.start(START_NS);
+    Ok(instance)
+}
+
+/// A runner with an instance of its own, the flows of `opening` open.
+///
+/// # Errors
+/// Settings that the function refuses.
+pub fn opened<'m, N: NetworkFunction>(
+    pool: &'m mut Pool,
+    settings: &toml::Table,
+    opening: Option<&std::sync::Arc<anabranch_io::Trace>>,
+    pass: Option<Pass>,
+    computed: bool,
+) -> Result<Runner<'m, N>, BuildError> {
+    let state = State::Own(Box::new(instance::<N>(settings, pass)?));
+    let mut runner = Runner::new(pool, state, computed);
+    if let Some(opening) = opening {
+        runner.load(opening);
+        runner.run(opening.len());
+    }
+    Ok(runner)
+}
+
+/// Memory of the entries in use, each with its share of what its table takes when it is full.
+fn bytes_per_flow<N: NetworkFunction>(runner: &mut Runner<'_, N>, flows: usize) -> Option<f64> {
+    let tables = runner.state().with(|instance| instance.tables());
+    let used = |table: &anabranch_nf::state::TableUse| {
+        table.bytes as f64 / table.capacity.max(1) as f64 * table.used as f64
+    };
+    let bytes: f64 = tables.iter().map(used).sum();
+    (bytes > 0.0).then(|| bytes / flows as f64)
+}
+
+/// Flows from which on resident pages tell what one takes.
+const MANY: usize = 50_000;
+
+/// Bytes of this process that are in memory.
+fn resident() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1_024)
+}
+
+fn resident_since(before: Option<u64>, flows: usize) -> Option<f64> {
+    let grown = resident()?.saturating_sub(before?);
+    (flows >= MANY).then(|| grown as f64 / flows as f64)
+}

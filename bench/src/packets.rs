@@ -1,0 +1,85 @@
+//! Packets of 64 bytes, and traces of them.
+
+use crate::hand::{BATCH, Packet};
+use anabranch_io::Trace;
+use anabranch_io::capture::Record;
+use anabranch_packet::craft::{self, Link};
+use anabranch_packet::{MacAddr, Port};
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// An address and a port.
+pub type End = (u32, u16);
+
+/// A packet and the port on which it arrives.
+pub type Arrival = (u8, Packet);
+
+/// When the first packet of all arrives: a whole second.
+pub const START_NS: u64 = 1_767_225_600_000_000_000;
+
+/// Nanoseconds between bursts: 10 million packets a second.
+const BURST_NS: u64 = BATCH as u64 * 100;
+
+/// A UDP packet.
+pub fn udp(src: End, dst: End) -> Packet {
+    let link = Link {
+        src: MacAddr::new(2, 0, 0, 0, 0, 1),
+        dst: MacAddr::new(2, 0, 0, 0, 0, 2),
+        tags: [None; 2],
+    };
+    let socket = |(address, port): End| SocketAddr::from((Ipv4Addr::from(address), port));
+    let mut packet = [0; 64];
+    let written = craft::udp(&mut packet, &link, socket(src), socket(dst), &[0xab; 22]);
+    debug_assert_eq!(written, Some(64));
+    packet
+}
+
+/// A frame between stations `src` and `dst`.
+pub fn frame(src: MacAddr, dst: MacAddr) -> Packet {
+    let mut packet = udp((0x0a00_0001, 9), (0x0a00_0002, 9));
+    packet[..6].copy_from_slice(&dst.octets());
+    packet[6..12].copy_from_slice(&src.octets());
+    packet
+}
+
+/// Chance for the choice of flows: the same traces in every run (xorshift64*, Vigna 2016).
+pub struct Chance(u64);
+
+impl Chance {
+    /// Seeded.
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(2).wrapping_add(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let word = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        ((u128::from(word) * bound as u128) >> 64) as usize
+    }
+}
+
+/// A trace that begins at [`START_NS`], in bursts of [`BATCH`] packets that arrive together, as a
+/// poll of a port returns them.
+pub fn trace(arrivals: impl Iterator<Item = Arrival>) -> Trace {
+    let mut trace = Trace::new();
+    for (number, (port, bytes)) in arrivals.enumerate() {
+        let timestamp_ns = START_NS + (number / BATCH) as u64 * BURST_NS;
+        trace.push(Port::new(port), &Record { timestamp_ns, wire_len: 64, bytes: &bytes });
+    }
+    trace
+}
+
+/// After what time a trace can be repeated.
+pub fn period_ns(trace: &Trace) -> u64 {
+    let last = trace.records().last().map_or(START_NS, |record| record.arrival_ns);
+    last - START_NS + BURST_NS
+}
+
+/// The packets of a trace with their ports.
+pub fn arrivals(trace: &Trace) -> impl Iterator<Item = (u8, &Packet)> {
+    let ports = trace.records().iter().map(|record| record.port.index());
+    let packets = (0..trace.len()).filter_map(|index| trace.bytes(index).first_chunk());
+    ports.zip(packets)
+}

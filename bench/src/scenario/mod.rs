@@ -1,0 +1,140 @@
+//! Established traffic for each function, and the hand-written loop loaded with the same flows.
+
+mod ip;
+mod link;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use anabranch_io::Trace;
+use anabranch_nf::NetworkFunction;
+use anabranch_runtime::steer::Steerer;
+
+use crate::BenchError;
+use crate::hand::limit::Limit;
+use crate::hand::table::Key;
+use crate::hand::{BATCH, Hand, Packet};
+use crate::packets::{Arrival, Chance, arrivals, trace};
+
+/// Packets per flow that a trace holds at least.
+const PER_FLOW: usize = 4;
+
+/// A function that can be measured.
+pub trait Subject: NetworkFunction {
+    /// Most flows that it can be measured with.
+    const MOST: usize = 1 << 24;
+
+    /// Established traffic of `flows` flows.
+    ///
+    /// # Errors
+    /// When the function does not open them.
+    fn scenario(flows: usize) -> Result<Scenario, BenchError>;
+}
+
+/// What a function is measured on.
+pub struct Scenario {
+    /// Its settings.
+    pub settings: toml::Table,
+    /// Opens every flow.
+    pub opening: Arc<Trace>,
+    /// Established traffic, with steering hashes, in whole batches.
+    pub steady: Arc<Trace>,
+    /// Distinct flows in it: pairs of stations for a bridge, destinations for the policer.
+    pub distinct: usize,
+    hand: Box<dyn Fn() -> Box<dyn Hand>>,
+    limit: Option<Box<dyn Fn(&Trace) -> Box<dyn Hand>>>,
+}
+
+impl Scenario {
+    /// The hand-written loop, its flows open.
+    pub fn hand(&self) -> Box<dyn Hand> {
+        (self.hand)()
+    }
+
+    /// The bare look-up; `None`: the function looks nothing up.
+    pub fn limit(&self) -> Option<Box<dyn Hand>> {
+        self.limit.as_ref().map(|limit| limit(&self.steady))
+    }
+
+    /// With a bare look-up of at most `keys` different keys.
+    fn with_limit<K>(mut self, keys: usize, key: K) -> Self
+    where
+        K: Fn(&Packet, u8) -> Key + Copy + Send + 'static,
+    {
+        self.limit = Some(Box::new(move |trace| {
+            let packets = arrivals(trace).map(|(port, packet)| (packet, port));
+            Box::new(Limit::new(packets, keys, key))
+        }));
+        self
+    }
+}
+
+/// A packet of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The one that opens it.
+    There,
+    /// The reply.
+    Back,
+}
+
+/// Flows, each with two packets.
+struct Traffic<P> {
+    flows: usize,
+    /// The packet of a flow, by its number.
+    packet: P,
+    /// Packets of a flow that open it.
+    opening: &'static [Way],
+}
+
+impl<P: Fn(usize, Way) -> Arrival> Traffic<P> {
+    /// Packets that open every flow.
+    fn opening(&self) -> impl Iterator<Item = Arrival> + '_ {
+        (0..self.flows)
+            .flat_map(move |n| self.opening.iter().map(move |&way| (self.packet)(n, way)))
+    }
+
+    /// Packets of flows drawn uniformly, in whole batches, there and back in turn: a port is polled
+    /// at a time. Marks the flows it draws.
+    fn steady<'s>(&'s self, drawn: &'s mut [bool]) -> impl Iterator<Item = Arrival> + 's {
+        let mut chance = Chance::new(self.flows as u64);
+        let packets = (PER_FLOW * self.flows).next_multiple_of(2 * BATCH);
+        (0..packets).map(move |number| {
+            let flow = chance.below(self.flows);
+            drawn[flow] = true;
+            let way = if number / BATCH % 2 == 0 { Way::There } else { Way::Back };
+            (self.packet)(flow, way)
+        })
+    }
+
+    /// A scenario for `N`, without a bare look-up.
+    fn scenario<N: NetworkFunction>(
+        &self,
+        settings: toml::Table,
+        hand: impl Fn() -> Box<dyn Hand> + 'static,
+    ) -> Scenario {
+        let mut drawn = vec![false; self.flows];
+        let mut steady = trace(self.steady(&mut drawn));
+        let steerer = Steerer::new::<N>();
+        steady.set_steering_hashes(|bytes, record| steerer.hash(bytes, record.wire_len));
+        Scenario {
+            settings,
+            opening: Arc::new(trace(self.opening())),
+            steady: Arc::new(steady),
+            distinct: drawn.into_iter().filter(|drawn| *drawn).count(),
+            hand: Box::new(hand),
+            limit: None,
+        }
+    }
+}
+
+/// Settings from TOML.
+fn settings(text: &str) -> Result<toml::Table, BenchError> {
+    text.parse().map_err(|error: toml::de::Error| BenchError::Settings(error.to_string()))
+}
+
+/// Room for `count` and a quarter more.
+fn capacity(count: usize) -> usize {
+    count + count / 4
+}
