@@ -65,7 +65,8 @@ impl Hand for Policer {
             // The last packet's time: its tick is known from the deadline, the rest is kept.
             let last_ns =
                 u64::from(slot.deadline - self.lifetime) * TICK_NS + u64::from(slot.extra);
-            let earned = (now_ns - last_ns).saturating_mul(self.rate_bps);
+            let elapsed_ns = now_ns.saturating_sub(last_ns);
+            let earned = elapsed_ns.saturating_mul(self.rate_bps);
             let missing = slot.value.saturating_sub(earned);
             let with_packet = missing + packet.len() as u64 * PER_BYTE;
             slot.deadline = now + self.lifetime;
