@@ -53,9 +53,10 @@ pub mod lb {
         /// How a new connection's backend is picked.
         #[setting(default = Method::Maglev)]
         pub method: Method,
-        /// Entries of a service's Maglev table, a prime: a hundred times the backends or more.
-        #[setting(default = 65_537, min = 3, max = 655_373)]
-        pub table_size: u32,
+        /// Size of a service's Maglev table: tiny 251, small 4093, standard 65537 or large 655373
+        /// entries; shares are even with a hundred entries for each backend.
+        #[setting(default = TableSize::Standard)]
+        pub table_size: TableSize,
         /// Backends at once, of all services.
         #[setting(default = 64, min = 1, max = 4_096)]
         pub backend_slots: u32,
@@ -63,22 +64,41 @@ pub mod lb {
         #[setting(default = 65_536, min = 1, max = 67_108_864)]
         pub connections: u32,
         /// Seconds of the client's silence after which a UDP flow ends.
-        #[setting(default = 300, min = 1)]
+        #[setting(default = 300, min = 1, max = 31_536_000)]
         pub udp_s: u64,
         /// Seconds that a TCP connection may take to open.
-        #[setting(default = 60, min = 1)]
+        #[setting(default = 60, min = 1, max = 31_536_000)]
         pub opening_s: u64,
         /// Seconds of the client's silence after which an established TCP connection ends.
-        #[setting(default = 7_440, min = 1)]
+        #[setting(default = 7_440, min = 1, max = 31_536_000)]
         pub established_s: u64,
         /// Seconds that a TCP connection is kept after FIN or RST.
-        #[setting(default = 60, min = 1)]
+        #[setting(default = 60, min = 1, max = 31_536_000)]
         pub closing_s: u64,
     }
 
     pub enum Method {
         Maglev,
         LeastConnections,
+    }
+
+    /// Primes, so that every backend's permutation has all entries.
+    pub enum TableSize {
+        Tiny,
+        Small,
+        Standard,
+        Large,
+    }
+
+    impl TableSize {
+        fn entries(self) -> u32 {
+            match self {
+                TableSize::Tiny => 251,
+                TableSize::Small => 4_093,
+                TableSize::Standard => 65_537,
+                TableSize::Large => 655_373,
+            }
+        }
     }
 
     pub enum Protocol {
@@ -240,6 +260,10 @@ pub mod lb {
     pub struct Build {
         running: bool,
         number: u64,
+        /// Entries of a table, slots of backends, services.
+        size: u32,
+        slots: u32,
+        services: u32,
         /// Which of the two tables is built.
         half: u32,
         service: u32,
@@ -267,7 +291,7 @@ pub mod lb {
         /// Two Maglev tables: one in use, one to build.
         #[capacity(
             2 * u64::from(settings.services.len() + settings.services6.len() + 1)
-                * u64::from(settings.table_size)
+                * u64::from(settings.table_size.entries())
         )]
         table: Vector<Entry>,
         #[capacity(settings.backend_slots)]
@@ -284,13 +308,6 @@ pub mod lb {
         }
         if settings.services.len() + settings.services6.len() > 256 {
             return Err("at most 256 services");
-        }
-        let mut divisor = 2;
-        while divisor * divisor <= settings.table_size {
-            if settings.table_size % divisor == 0 {
-                return Err("`table_size` must be a prime, such as 251, 4093, 65537 or 655373");
-            }
-            divisor += 1;
         }
         Ok(())
     }
@@ -424,6 +441,32 @@ pub mod lb {
         Drop(Builtin::UnsupportedProtocol)
     }
 
+    impl Build {
+        /// After a step of a backend that takes connections or not, and has filled an entry or not.
+        fn after(self, takes: bool, fills: bool) -> Build {
+            let filled = self.filled + u32::from(fills);
+            let idle = if takes { 0 } else { self.idle + 1 };
+            let done = filled == self.size || idle > self.slots;
+            // A backend goes on until it has found an entry; then it is the next one's turn.
+            let next = if self.slot + 1 >= self.slots { 0 } else { self.slot + 1 };
+            let slot = if takes && !fills { self.slot } else { next };
+            let service = self.service + u32::from(done);
+            Build {
+                running: service < self.services,
+                service,
+                round: self.round + u32::from(done),
+                filled: if done { 0 } else { filled },
+                slot: if done { 0 } else { slot },
+                idle: if done { 0 } else { idle },
+                number: self.number,
+                size: self.size,
+                slots: self.slots,
+                services: self.services,
+                half: self.half,
+            }
+        }
+    }
+
     impl Lb {
         fn init(&mut self, cx: &mut Context) {
             let mut service = 0;
@@ -456,9 +499,11 @@ pub mod lb {
                 }
             }
             self.begin_build();
-            while self.build.get().running {
-                self.build_step();
+            let mut build = self.build.get();
+            while build.running {
+                build = self.build_step(build);
             }
+            self.build.set(build);
         }
 
         fn packet_set_opened(
@@ -605,12 +650,17 @@ pub mod lb {
 
         /// Goes on building the Maglev tables, unless another build has begun meanwhile.
         fn timer(&mut self, token: u64, cx: &mut Context) {
+            let mut build = self.build.get();
+            if build.number != token {
+                return;
+            }
             let mut left = BUILD_STEPS;
-            while left > 0 && self.build.get().running && self.build.get().number == token {
-                self.build_step();
+            while left > 0 && build.running {
+                build = self.build_step(build);
                 left -= 1;
             }
-            if self.build.get().running && self.build.get().number == token {
+            self.build.set(build);
+            if build.running {
                 cx.set_timer(BUILD_PAUSE_NS, token);
             }
         }
@@ -648,7 +698,7 @@ pub mod lb {
         /// The backend that a client's connections go to, by the hash of its endpoint.
         fn pick(&self, service: u32, client: Endpoint) -> Option<u16> {
             let hash = client.hash(u64::from(service));
-            let position = ((hash >> 32) * u64::from(self.settings.table_size)) >> 32;
+            let position = ((hash >> 32) * u64::from(self.settings.table_size.entries())) >> 32;
             let entry = self.table.read(self.row(self.half.get(), service) + position as u32);
             if self.backends.read(u32::from(entry.backend)).takes(service) {
                 return Some(entry.backend);
@@ -721,14 +771,14 @@ pub mod lb {
             let Some(slot) = self.slot_of(None) else {
                 return Err("no slot is left: raise `backend_slots`");
             };
-            let size = u64::from(self.settings.table_size);
+            let size = u64::from(self.settings.table_size.entries());
             let backend = Backend {
                 endpoint,
                 service,
                 offset: (endpoint.hash(1) % size) as u32,
                 skip: (endpoint.hash(2) % (size - 1)) as u32 + 1,
                 connections: 0,
-                generation: self.backends.read(slot).generation + 1,
+                generation: self.backends.read(slot).generation.wrapping_add(1),
                 standing: Standing::Active,
                 healthy: true,
             };
@@ -768,7 +818,7 @@ pub mod lb {
             self.backends.update(slot, |backend| {
                 backend.standing = Standing::Free;
                 backend.connections = 0;
-                backend.generation += 1;
+                backend.generation = backend.generation.wrapping_add(1);
             });
             Ok(())
         }
@@ -789,7 +839,7 @@ pub mod lb {
         /// Where a service's part of a Maglev table begins.
         fn row(&self, half: u32, service: u32) -> u32 {
             let services = self.settings.services.len() + self.settings.services6.len();
-            (half * services + service) * self.settings.table_size
+            (half * services + service) * self.settings.table_size.entries()
         }
 
         fn begin_build(&mut self) {
@@ -797,6 +847,9 @@ pub mod lb {
             self.build.set(Build {
                 running: self.settings.method == Method::Maglev,
                 number: last.number + 1,
+                size: self.settings.table_size.entries(),
+                slots: self.settings.backend_slots,
+                services: self.settings.services.len() + self.settings.services6.len(),
                 half: 1 - self.half.get(),
                 service: 0,
                 round: last.round + 1,
@@ -807,47 +860,21 @@ pub mod lb {
         }
 
         /// Lets the backend whose turn it is try the next entry of its permutation.
-        fn build_step(&mut self) {
-            let build = self.build.get();
-            let size = self.settings.table_size;
+        fn build_step(&mut self, build: Build) -> Build {
             let backend = self.backends.read(build.slot);
             let takes = backend.takes(build.service);
             let turn = self.turns.read(build.slot);
             let next = if turn.round == build.round { turn.next } else { backend.offset };
-            let index = self.row(build.half, build.service) + next;
+            let index = (build.half * build.services + build.service) * build.size + next;
             let entry = self.table.read(index);
             let fills = takes && entry.round != build.round;
             let filled = Entry { round: build.round, backend: build.slot as u16 };
             self.table.write(index, if fills { filled } else { entry });
-            let after = next + backend.skip;
-            let after = if after >= size { after - size } else { after };
-            self.turns.write(build.slot, Turn { round: build.round, next: after });
-            let after = self.after_step(build, takes, fills);
-            self.build.set(after);
-        }
-
-        fn after_step(&mut self, build: Build, takes: bool, fills: bool) -> Build {
-            let mut after = build;
-            after.filled += u32::from(fills);
-            after.idle = if takes { 0 } else { build.idle + 1 };
-            // A backend goes on until it has found an entry; then it is the next one's turn.
-            if fills || !takes {
-                let last = build.slot + 1 >= self.settings.backend_slots;
-                after.slot = if last { 0 } else { build.slot + 1 };
-            }
-            let nobody = after.idle > self.settings.backend_slots;
-            if after.filled == self.settings.table_size || nobody {
-                after.service += 1;
-                after.round += 1;
-                after.filled = 0;
-                after.slot = 0;
-                after.idle = 0;
-                let services = self.settings.services.len() + self.settings.services6.len();
-                if after.service >= services {
-                    after.running = false;
-                    self.half.set(build.half);
-                }
-            }
+            let next = next + backend.skip;
+            let next = if next >= build.size { next - build.size } else { next };
+            self.turns.write(build.slot, Turn { round: build.round, next });
+            let after = build.after(takes, fills);
+            self.half.set(if after.running { self.half.get() } else { build.half });
             after
         }
     }

@@ -73,19 +73,19 @@ pub mod nat {
         #[setting(default = 25, min = 1, max = 100)]
         pub half_open_percent: u32,
         /// Seconds that a TCP connection may wait for its first answer.
-        #[setting(default = 30, min = 6)]
+        #[setting(default = 30, min = 6, max = 31_536_000)]
         pub half_open_s: u64,
         /// Seconds of silence after which a TCP connection ends that opens or closes.
-        #[setting(default = 240, min = 60)]
+        #[setting(default = 240, min = 60, max = 31_536_000)]
         pub transitory_s: u64,
         /// Seconds of silence after which an established TCP connection ends.
-        #[setting(default = 7_440, min = 7_440)]
+        #[setting(default = 7_440, min = 7_440, max = 31_536_000)]
         pub established_s: u64,
         /// Seconds of silence after which a UDP mapping ends.
-        #[setting(default = 300, min = 120)]
+        #[setting(default = 300, min = 120, max = 31_536_000)]
         pub udp_s: u64,
         /// Seconds of silence after which a mapping of ICMP queries ends.
-        #[setting(default = 60, min = 60)]
+        #[setting(default = 60, min = 60, max = 31_536_000)]
         pub icmp_s: u64,
         /// Whether packets from outside refresh UDP and ICMP mappings too.
         #[setting(default = true)]
@@ -161,6 +161,8 @@ pub mod nat {
     const SYN: u8 = 2;
     const RST: u8 = 4;
     const FOREVER_NS: u64 = u64::MAX;
+    /// The number of public addresses that only static mappings have.
+    const OUTSIDE_POOL: u32 = u32::MAX;
 
     /// An address with its TCP or UDP port, or with an echo identifier: an inside or a public one.
     pub struct Endpoint {
@@ -215,6 +217,8 @@ pub mod nat {
         first: u32,
         range: u32,
         addresses: u32,
+        /// Whether there are others.
+        has_others: bool,
         first_port: u16,
         /// Ports of an address.
         ports: u32,
@@ -223,9 +227,11 @@ pub mod nat {
     pub struct Nat {
         settings: Settings,
         pool: Cell<Pool>,
-        /// Numbers of the public addresses outside the range.
-        #[capacity(settings.public.len() + 1)]
-        numbers: Map<Ipv4Addr, u32>,
+        /// The public addresses by number, and the numbers of those outside the range.
+        #[capacity(settings.public.len())]
+        addresses: Vector<Ipv4Addr>,
+        #[capacity(settings.public.len() + settings.static_mappings.len())]
+        others: Map<Ipv4Addr, u32>,
         /// Indices of the mappings of inside endpoints.
         #[capacity(settings.sessions)]
         inside: Map<Endpoint, u32>,
@@ -252,8 +258,7 @@ pub mod nat {
     }
 
     fn check(settings: &Settings) -> Result<(), &'static str> {
-        let public = settings.public.len();
-        if public == 0 || public > 1_024 {
+        if settings.public.len() == 0 || settings.public.len() > 1_024 {
             return Err("`public` takes 1 to 1024 addresses");
         }
         if settings.first_port % 2 != 0 || settings.last_port % 2 != 1 {
@@ -266,37 +271,6 @@ pub mod nat {
         }
         if settings.static_mappings.len() > 1_024 {
             return Err("`static_mappings` takes at most 1024");
-        }
-        for number in 0..public {
-            for other in 0..number {
-                if settings.public.get(number) == settings.public.get(other) {
-                    return Err("an address stands twice in `public`");
-                }
-            }
-        }
-        check_static(settings)
-    }
-
-    fn check_static(settings: &Settings) -> Result<(), &'static str> {
-        for one in &settings.static_mappings {
-            let mut is_public = false;
-            for address in &settings.public {
-                is_public = is_public || address == one.public;
-            }
-            if !is_public {
-                return Err("the `public` address of a static mapping must be one of `public`");
-            }
-            let mut same = 0;
-            for other in &settings.static_mappings {
-                let inside = one.inside == other.inside && one.inside_port == other.inside_port;
-                let public = one.public == other.public && one.public_port == other.public_port;
-                if (inside || public) && one.protocol == other.protocol {
-                    same += 1;
-                }
-            }
-            if same > 1 {
-                return Err("two static mappings share an inside or a public endpoint");
-            }
         }
         Ok(())
     }
@@ -389,41 +363,71 @@ pub mod nat {
         }
     }
 
+    impl Mapping {
+        /// The mapping after a packet of `peer` or to it.
+        fn after(self, peer: Peer, flags: u8, from_inside: bool) -> Mapping {
+            let mut after = self;
+            let further = peer != self.peer && from_inside && flags & SYN != 0;
+            // A further connection takes the place of one that is over.
+            let follows = further && self.state.is_over() && !self.shared;
+            after.peer = if follows { peer } else { self.peer };
+            after.shared = self.shared || (further && !follows);
+            if peer == after.peer || after.shared {
+                after.state = self.state.after(flags, from_inside, after.shared);
+            }
+            after
+        }
+    }
+
     impl Nat {
         fn init(&mut self, cx: &mut Context) {
-            let first = self.settings.public.get(0).map_or(0, |address| u32::from(address));
-            let mut range = 0;
-            let mut number = 0;
-            for address in &self.settings.public {
-                if number == range && u32::from(address).wrapping_sub(first) == number {
-                    range += 1;
-                } else {
-                    self.numbers.insert(address, number);
-                }
-                number += 1;
-            }
             let first_port = self.settings.first_port;
             let ports = u32::from(self.settings.last_port) - u32::from(first_port) + 1;
-            self.pool.set(Pool { first, range, addresses: number, first_port, ports });
-            for number_of_static in 0..self.settings.static_mappings.len() {
-                if let Some(one) = self.settings.static_mappings.get(number_of_static) {
-                    self.forward_port(one, number * ports * 3 + number_of_static, cx);
+            let first = self.settings.public.get(0).map_or(0, |address| u32::from(address));
+            let (range, addresses, has_others) = (0, 0, false);
+            self.pool.set(Pool { first, range, addresses, has_others, first_port, ports });
+            for position in 0..self.settings.public.len() {
+                if let Some(address) = self.settings.public.get(position) {
+                    self.add_address(address);
+                }
+            }
+            for position in 0..self.settings.static_mappings.len() {
+                if let Some(one) = self.settings.static_mappings.get(position) {
+                    self.forward_port(one, position, cx);
                 }
             }
         }
 
-        /// Makes a static mapping, at index `beyond` where its port lies outside the pool.
-        fn forward_port(&mut self, one: StaticMapping, beyond: u32, cx: &mut Context) {
+        /// Gives a public address the next number, unless it stood in the list before.
+        fn add_address(&mut self, address: Ipv4Addr) {
+            if self.number_of(address).is_some() {
+                return;
+            }
+            let mut pool = self.pool.get();
+            self.addresses.write(pool.addresses, address);
+            let follows = u32::from(address).wrapping_sub(pool.first) == pool.range;
+            if follows && pool.range == pool.addresses {
+                pool.range += 1;
+            } else {
+                self.others.insert(address, pool.addresses);
+                pool.has_others = true;
+            }
+            pool.addresses += 1;
+            self.pool.set(pool);
+        }
+
+        /// Makes a static mapping, behind those of the pool where its endpoint is not one of them.
+        fn forward_port(&mut self, one: StaticMapping, position: u32, cx: &mut Context) {
+            if self.number_of(one.public).is_none() {
+                self.others.insert(one.public, OUTSIDE_POOL);
+                self.pool.update(|pool| pool.has_others = true);
+            }
             let protocol = if one.protocol == Protocol::Tcp { TCP } else { UDP };
             let inside = Endpoint { address: one.inside, port: one.inside_port, protocol };
             let public = Endpoint { address: one.public, port: one.public_port, protocol };
-            let index = match self.index_of(public) {
-                Some(index) => index,
-                None => {
-                    self.forwarded.insert(public, beyond);
-                    beyond
-                }
-            };
+            let pool = self.pool.get();
+            let behind = pool.addresses * pool.ports * 3 + position;
+            let index = self.index_of(public).unwrap_or(behind);
             let mapping = Mapping {
                 inside,
                 public: one.public,
@@ -432,9 +436,14 @@ pub mod nat {
                 state: State::Static,
                 shared: true,
             };
-            let made = self.mappings.allocate_at(index, mapping, FOREVER_NS, cx);
-            if !made || !self.inside.insert(inside, index) {
-                log!(cx, error, "no room for the static mapping of {}", one.public_port);
+            let is_first = !self.inside.contains(&inside);
+            if !is_first || !self.mappings.allocate_at(index, mapping, FOREVER_NS, cx) {
+                log!(cx, error, "static mapping {} repeats another, and is not made", position);
+                return;
+            }
+            self.inside.insert(inside, index);
+            if index == behind {
+                self.forwarded.insert(public, index);
             }
         }
 
@@ -579,18 +588,19 @@ pub mod nat {
             flags: u8,
             cx: &mut Context,
         ) -> Result<Mapping, Verdict> {
-            if let Some(index) = self.inside.get(&inside)
+            let known = self.inside.get(&inside);
+            if let Some(index) = known
                 && let Some(mapping) = self.mappings.touch(index, cx)
             {
                 if flags != 0 || mapping.state != State::Open {
-                    self.follow(index, peer, flags, true, cx);
+                    self.follow(index, mapping, peer, flags, true, cx);
                 }
                 if self.settings.filtering != Filtering::EndpointIndependent {
                     self.permit(mapping, peer, cx);
                 }
                 return Ok(mapping);
             }
-            self.open(inside, peer, flags, cx)
+            self.open(inside, known, peer, flags, cx)
         }
 
         /// The mapping of a public endpoint that `peer` sends to.
@@ -619,7 +629,7 @@ pub mod nat {
             };
             let Some(mapping) = found else { return Err(Drop(Reason::Unsolicited)) };
             if flags != 0 || mapping.state != State::Open {
-                self.follow(index, peer, flags, false, cx);
+                self.follow(index, mapping, peer, flags, false, cx);
             }
             Ok(mapping)
         }
@@ -631,12 +641,7 @@ pub mod nat {
             if number < pool.range {
                 return Some(number);
             }
-            if pool.range == pool.addresses { None } else { self.number_outside(address) }
-        }
-
-        /// The number of a public address that does not follow the first one.
-        fn number_outside(&self, address: Ipv4Addr) -> Option<u32> {
-            self.numbers.get(&address)
+            if pool.has_others { self.others.get(&address) } else { None }
         }
 
         /// The index that a mapping of this public endpoint has.
@@ -644,7 +649,7 @@ pub mod nat {
             let pool = self.pool.get();
             let number = self.number_of(public.address)?;
             let port = u32::from(public.port.wrapping_sub(pool.first_port));
-            if port >= pool.ports {
+            if port >= pool.ports || number == OUTSIDE_POOL {
                 return self.forwarded_index(public);
             }
             Some((third(public.protocol) * pool.addresses + number) * pool.ports + port)
@@ -655,11 +660,13 @@ pub mod nat {
             self.forwarded.get(&public)
         }
 
-        /// Makes a mapping. Limits are checked once there is a port for it.
+        /// Makes a mapping, in place of one that has expired at that index. Limits are checked once
+        /// there is a port for it: hollow worlds, which have none, then see no more of this.
         #[cold]
         fn open(
             &mut self,
             inside: Endpoint,
+            expired: Option<u32>,
             peer: Peer,
             flags: u8,
             cx: &mut Context,
@@ -667,11 +674,11 @@ pub mod nat {
             if flags & RST != 0 {
                 return Err(Drop(Reason::NoMapping));
             }
-            if let Some(index) = self.inside.remove(&inside) {
-                self.collect(index, inside.address);
+            if let Some(index) = expired {
+                self.collect(index, inside);
             }
             let state = if inside.protocol == TCP { State::HalfOpen } else { State::Open };
-            let public = Ipv4Addr::new(0, 0, 0, 0);
+            let public = inside.address;
             let mapping = Mapping { inside, public, public_port: 0, peer, state, shared: false };
             let Some(index) = self.take_port(mapping, cx) else {
                 return Err(Drop(Reason::PortsExhausted));
@@ -682,7 +689,7 @@ pub mod nat {
             }
             let pool = self.pool.get();
             let number = index / pool.ports - third(inside.protocol) * pool.addresses;
-            let public = self.settings.public.get(number).unwrap_or(public);
+            let public = self.addresses.read(number);
             let public_port = pool.first_port + (index % pool.ports) as u16;
             let mapping = Mapping { inside, public, public_port, peer, state, shared: false };
             self.mappings.set(index, mapping);
@@ -722,11 +729,9 @@ pub mod nat {
         fn admit(&mut self, mapping: Mapping, index: u32) -> Result<(), Reason> {
             let inside = mapping.inside;
             let half_open = mapping.state == State::HalfOpen;
-            if half_open {
-                let limit = self.settings.sessions / 100 * self.settings.half_open_percent;
-                if self.half_open.get() >= limit.max(1) {
-                    return Err(Reason::HalfOpenLimit);
-                }
+            let limit = self.settings.sessions / 100 * self.settings.half_open_percent;
+            if half_open && self.half_open.get() >= limit.max(1) {
+                return Err(Reason::HalfOpenLimit);
             }
             let count = self.hosts.get(&inside.address).unwrap_or(0);
             if count >= self.settings.sessions_per_host {
@@ -739,9 +744,7 @@ pub mod nat {
                 self.inside.remove(&inside);
                 return Err(Reason::TableFull);
             }
-            if half_open {
-                self.half_open.update(|count| *count += 1);
-            }
+            self.half_open.update(|count| *count += u32::from(half_open));
             Ok(())
         }
 
@@ -762,37 +765,21 @@ pub mod nat {
         fn follow(
             &mut self,
             index: u32,
+            before: Mapping,
             peer: Peer,
             flags: u8,
             from_inside: bool,
             cx: &mut Context,
         ) {
-            let Some(before) = self.mappings.get(index, cx) else { return };
-            if before.state == State::Static {
-                return;
-            }
-            let mut after = before;
-            if peer != before.peer && from_inside && flags & SYN != 0 {
-                // A further connection: it takes the place of one that is over.
-                if before.state.is_over() && !before.shared {
-                    after.peer = peer;
-                } else {
-                    after.shared = true;
-                }
-            }
-            if peer == after.peer || after.shared {
-                after.state = before.state.after(flags, from_inside, after.shared);
-            }
-            if after == before {
+            let after = before.after(peer, flags, from_inside);
+            if before.state == State::Static || after == before {
                 return;
             }
             self.mappings.set(index, after);
             self.mappings.refresh(index, self.lifetime_ns(after), cx);
-            if before.state == State::HalfOpen && after.state != State::HalfOpen {
-                self.half_open.update(|count| *count = count.saturating_sub(1));
-            } else if before.state != State::HalfOpen && after.state == State::HalfOpen {
-                self.half_open.update(|count| *count += 1);
-            }
+            let more = u32::from(after.state == State::HalfOpen);
+            let fewer = u32::from(before.state == State::HalfOpen);
+            self.half_open.update(|count| *count = (*count + more).saturating_sub(fewer));
         }
 
         /// The part of a peer that the filtering looks at; echoes have no port.
@@ -841,29 +828,26 @@ pub mod nat {
         }
 
         fn mapping_expired(&mut self, index: u32, mapping: Mapping, cx: &mut Context) {
-            self.inside.remove(&mapping.inside);
-            self.discount(mapping.inside.address, mapping.state == State::HalfOpen);
+            self.forget(mapping.inside, mapping.state == State::HalfOpen);
         }
 
         /// Frees a mapping whose time has run out, before its turn.
-        fn collect(&mut self, index: u32, address: Ipv4Addr) {
+        fn collect(&mut self, index: u32, inside: Endpoint) {
             let mut half_open = false;
             self.mappings.update(index, |mapping| half_open = mapping.state == State::HalfOpen);
-            self.mappings.free(index);
-            self.discount(address, half_open);
+            if self.mappings.free(index) {
+                self.forget(inside, half_open);
+            }
         }
 
-        fn discount(&mut self, address: Ipv4Addr, half_open: bool) {
-            if half_open {
-                self.half_open.update(|count| *count = count.saturating_sub(1));
-            }
-            match self.hosts.get(&address) {
-                Some(count) if count > 1 => {
-                    self.hosts.insert(address, count - 1);
-                }
-                _ => {
-                    self.hosts.remove(&address);
-                }
+        fn forget(&mut self, inside: Endpoint, half_open: bool) {
+            self.inside.remove(&inside);
+            self.half_open.update(|count| *count = count.saturating_sub(u32::from(half_open)));
+            let left = self.hosts.get(&inside.address).unwrap_or(1) - 1;
+            if left > 0 {
+                self.hosts.insert(inside.address, left);
+            } else {
+                self.hosts.remove(&inside.address);
             }
         }
     }

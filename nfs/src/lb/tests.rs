@@ -353,7 +353,7 @@ fn a_full_connection_table_says_so() {
 fn wrong_settings_are_refused() {
     for (settings, words) in [
         (&[][..], "must have a service"),
-        (&[SERVICES, "table_size=65536"], "must be a prime"),
+        (&[SERVICES, "table_size=65536"], "one of tiny, small, standard, large"),
         (&[SERVICES, "method=random"], "least-connections"),
         (&["services=[{ address = \"192.0.2.1\" }]"], "port"),
     ] {
