@@ -874,7 +874,8 @@ pub mod lb {
             let next = if next >= build.size { next - build.size } else { next };
             self.turns.write(build.slot, Turn { round: build.round, next });
             let after = build.after(takes, fills);
-            self.half.set(if after.running { self.half.get() } else { build.half });
+            let half = self.half.get();
+            self.half.set(if after.running { half } else { build.half });
             after
         }
     }
