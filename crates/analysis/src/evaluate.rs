@@ -14,7 +14,11 @@ use crate::paths::{Source, on_a_deep_stack};
 /// # Errors
 /// The module is not in the language, has no such function, or the function depends on something
 /// unknown or cannot be interpreted; with the author's line.
-pub fn evaluate(source: &Source<'_>, name: &str, arguments: &[u128]) -> Result<u128, AnalysisError> {
+pub fn evaluate(
+    source: &Source<'_>,
+    name: &str,
+    arguments: &[u128],
+) -> Result<u128, AnalysisError> {
     evaluate_all(source, name, &[arguments]).map(|results| results.first().copied().unwrap_or(0))
 }
 
@@ -46,8 +50,8 @@ fn run(
         Exit::Stop(Stop::Error(line, message)) => AnalysisError::At { file, line, message },
         Exit::Stop(Stop::Solver(message)) => AnalysisError::Solver(message),
         _ => {
-            let message = warned(interpreter)
-                .unwrap_or_else(|| format!("`{name}` does not run to its end"));
+            let message =
+                warned(interpreter).unwrap_or_else(|| format!("`{name}` does not run to its end"));
             AnalysisError::At { file, line: interpreter.line, message }
         }
     })

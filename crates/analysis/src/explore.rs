@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use crate::expr::{SymbolId, Term, Terms};
 use crate::interpret::Stop;
-use crate::solver::Solver;
+use crate::solver::{Answer, Solver};
 
 /// Limits of one exploration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { paths: 4_096, iterations: 4_096, unrolled: 3 }
+        Self { paths: 16_384, iterations: 4_096, unrolled: 3 }
     }
 }
 
@@ -130,8 +130,8 @@ impl Explorer {
         line: u32,
         terms: &Terms,
     ) -> Result<Decision, Stop> {
-        let yes = self.satisfiable(condition, terms)?;
-        let no = if yes { self.satisfiable(negated, terms)? } else { true };
+        let yes = self.ask(condition, terms)? != Answer::No;
+        let no = !yes || self.ask(negated, terms)? != Answer::No;
         let forced = !(yes && no);
         self.pruned += u64::from(forced);
         let decision = Decision { condition, taken: yes, open: !forced, forced, line };
@@ -160,21 +160,43 @@ impl Explorer {
         Ok(())
     }
 
+    /// Notes a condition that earlier ones imply, so that no branch on it needs the solver.
+    pub(crate) fn learn(&mut self, condition: Term) {
+        self.known.insert(condition);
+    }
+
     /// Whether a condition can hold on this run.
-    pub(crate) fn possible(&mut self, condition: Term, terms: &mut Terms) -> Result<bool, Stop> {
-        if let Some(known) = terms.bool_of(condition) {
-            return Ok(known);
-        }
-        let negated = terms.not(condition);
-        match self.already(condition, negated) {
-            Some(known) => Ok(known),
-            None => self.satisfiable(condition, terms),
+    pub(crate) fn possible(&mut self, condition: Term, terms: &mut Terms) -> Result<Answer, Stop> {
+        let known = match terms.bool_of(condition) {
+            Some(known) => Some(known),
+            None => {
+                let negated = terms.not(condition);
+                self.already(condition, negated)
+            }
+        };
+        match known {
+            Some(true) => Ok(Answer::Yes),
+            Some(false) => Ok(Answer::No),
+            None => self.ask(condition, terms),
         }
     }
 
-    fn satisfiable(&mut self, condition: Term, terms: &Terms) -> Result<bool, Stop> {
+    /// What is impossible without products and quotients is so with them; beyond that they are
+    /// too slow to decide, and an example has to do.
+    fn ask(&mut self, condition: Term, terms: &Terms) -> Result<Answer, Stop> {
         let relevant = self.relevant(condition, terms);
-        self.solver.satisfiable(relevant, terms).map_err(Stop::Solver)
+        let easy: Vec<Term> = relevant.iter().copied().filter(|one| !terms.is_hard(*one)).collect();
+        if easy.len() == relevant.len() {
+            return self.solver.satisfiable(relevant, terms).map_err(Stop::Solver);
+        }
+        let simpler = match easy.is_empty() {
+            true => Answer::Yes,
+            false => self.solver.satisfiable(easy, terms).map_err(Stop::Solver)?,
+        };
+        match simpler {
+            Answer::No => Ok(Answer::No),
+            _ => Ok(self.solver.exemplified(relevant, terms)),
+        }
     }
 
     /// The condition and the assertions that share unknowns with it, directly or through others:
@@ -212,11 +234,6 @@ impl Explorer {
                 false => (terms.not(decision.condition), decision.line),
             })
             .collect()
-    }
-
-    /// Decisions made so far on this run.
-    pub(crate) fn decided(&self) -> usize {
-        self.next
     }
 
     /// The line with most decisions on this run: where a budget is spent.

@@ -26,6 +26,7 @@
 mod access;
 mod error;
 mod evaluate;
+mod example;
 mod explore;
 pub mod expr;
 mod handlers;

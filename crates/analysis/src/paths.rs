@@ -132,21 +132,23 @@ impl<'p> Search<'p> {
         Ok(self.finish())
     }
 
-    /// Settings that `check` refuses never reach a handler: what it accepts is given to the others.
+    /// Settings that `check` refuses never reach a handler: what all those that it accepts have in
+    /// common is given to the others.
     fn validate_settings(&mut self) -> Result<(), AnalysisError> {
         if !self.interpreter.program.module.handlers.check {
             return Ok(());
         }
         self.explore(&Entry::Check)?;
         self.warnings.clear();
-        let terms = &mut self.interpreter.terms;
-        let mut accepted = terms.bool(false);
+        let mut accepted: Option<Vec<Term>> = None;
         for path in self.paths.drain(..).filter(|path| path.verdict == Verdict::Done) {
             let conditions: Vec<Term> = path.conditions.iter().map(|made| made.term).collect();
-            let all = terms.all(&conditions);
-            accepted = terms.either(accepted, all);
+            accepted = Some(match accepted {
+                None => conditions,
+                Some(known) => known.into_iter().filter(|one| conditions.contains(one)).collect(),
+            });
         }
-        self.interpreter.accepted = Some(accepted);
+        self.interpreter.accepted = accepted.unwrap_or_default();
         Ok(())
     }
 

@@ -5,17 +5,28 @@ use std::io;
 
 use easy_smt::{Context, ContextBuilder, Response, SExpr};
 
+use crate::example::Examples;
 use crate::expr::{Binary, Node, Sort, SymbolId, Term, Terms, operands};
 
 /// Resource units one question may use. Deterministic, unlike a time limit: the same module gives
-/// the same paths on every machine. About 0.1 s of a bit-vector problem.
-const EFFORT: u64 = 400_000;
+/// the same paths on every machine. Some 10 ms of a bit-vector problem.
+const EFFORT: u64 = 20_000;
+
+/// Whether conditions can hold together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Yes,
+    No,
+    /// Too hard to tell. Branches go that way too: a path too many is shown, never one too few.
+    Unknown,
+}
 
 /// Answers whether conditions can hold together.
 #[derive(Default)]
 pub(crate) struct Solver {
     process: Option<Process>,
-    answers: HashMap<Vec<Term>, bool>,
+    answers: HashMap<Vec<Term>, Answer>,
+    examples: Examples,
     /// Questions put to the process.
     pub(crate) calls: u64,
     /// Questions it could not decide within its effort; taken as satisfiable.
@@ -26,43 +37,61 @@ struct Process {
     context: Context,
     encoded: HashMap<Term, SExpr>,
     declared: HashSet<SymbolId>,
+    /// `(check-sat-using …)`: unconstrained parts go first, which the plain command leaves out.
+    question: SExpr,
 }
 
 impl Solver {
-    /// Whether `conditions` (sorted, without repetition) can hold together. What the solver cannot
-    /// decide counts as possible: a path too many is shown, never one too few.
+    /// Whether `conditions` (sorted, without repetition) can hold together.
     pub(crate) fn satisfiable(
         &mut self,
         conditions: Vec<Term>,
         terms: &Terms,
-    ) -> Result<bool, String> {
+    ) -> Result<Answer, String> {
         if let [single] = conditions[..]
             && is_free(single, terms)
         {
-            return Ok(true);
+            return Ok(Answer::Yes);
         }
         if let Some(answer) = self.answers.get(&conditions) {
             return Ok(*answer);
         }
-        let answer = self.ask(&conditions, terms)?;
+        let answer = match self.examples.find(&conditions, terms) {
+            true => Answer::Yes,
+            false => self.ask(&conditions, terms)?,
+        };
         self.answers.insert(conditions, answer);
         Ok(answer)
     }
 
-    fn ask(&mut self, conditions: &[Term], terms: &Terms) -> Result<bool, String> {
+    /// As [`satisfiable`](Self::satisfiable), by example only: for conditions too slow to decide.
+    pub(crate) fn exemplified(&mut self, conditions: Vec<Term>, terms: &Terms) -> Answer {
+        if let Some(answer) = self.answers.get(&conditions) {
+            return *answer;
+        }
+        let answer = match self.examples.find(&conditions, terms) {
+            true => Answer::Yes,
+            false => Answer::Unknown,
+        };
+        self.undecided += u64::from(answer == Answer::Unknown);
+        self.answers.insert(conditions, answer);
+        answer
+    }
+
+    fn ask(&mut self, conditions: &[Term], terms: &Terms) -> Result<Answer, String> {
         self.calls += 1;
         let process = match &mut self.process {
             Some(process) => process,
             none => none.insert(Process::start()?),
         };
-        match process.check(conditions, terms).map_err(broken)? {
-            Response::Sat => Ok(true),
-            Response::Unsat => Ok(false),
+        Ok(match process.check(conditions, terms).map_err(broken)? {
+            Response::Sat => Answer::Yes,
+            Response::Unsat => Answer::No,
             Response::Unknown => {
                 self.undecided += 1;
-                Ok(true)
+                Answer::Unknown
             }
-        }
+        })
     }
 }
 
@@ -98,7 +127,8 @@ impl Process {
         let mut context = builder.build().map_err(missing)?;
         let effort = context.numeral(EFFORT);
         context.set_option(":rlimit", effort).map_err(missing)?;
-        Ok(Self { context, encoded: HashMap::new(), declared: HashSet::new() })
+        let question = question(&context);
+        Ok(Self { context, encoded: HashMap::new(), declared: HashSet::new(), question })
     }
 
     fn check(&mut self, conditions: &[Term], terms: &Terms) -> io::Result<Response> {
@@ -109,9 +139,20 @@ impl Process {
         for condition in encoded {
             self.context.assert(condition)?;
         }
-        let answer = self.context.check()?;
+        let answer = self.answer()?;
         self.context.pop()?;
         Ok(answer)
+    }
+
+    fn answer(&mut self) -> io::Result<Response> {
+        self.context.raw_send(self.question)?;
+        let answer = self.context.raw_recv()?;
+        match self.context.get_atom(answer) {
+            Some("sat") => Ok(Response::Sat),
+            Some("unsat") => Ok(Response::Unsat),
+            Some("unknown") => Ok(Response::Unknown),
+            _ => Err(io::Error::other(self.context.display(answer).to_string())),
+        }
     }
 
     /// The term as the solver reads it. Every compound term is defined once, by name, so that
@@ -243,6 +284,11 @@ impl Process {
         ]);
         context.list(vec![context.atom(name), a, by])
     }
+}
+
+fn question(context: &Context) -> SExpr {
+    let tactics = ["then", "simplify", "elim-uncnstr", "smt"].map(|name| context.atom(name));
+    context.list(vec![context.atom("check-sat-using"), context.list(tactics.to_vec())])
 }
 
 fn missing(error: io::Error) -> String {

@@ -58,9 +58,7 @@ impl Terms {
     /// At least one holds; false when there are none.
     pub fn any(&mut self, terms: &[Term]) -> Term {
         let start = self.bool(false);
-        terms
-            .iter()
-            .fold(start, |any, term| self.either(any, *term))
+        terms.iter().fold(start, |any, term| self.either(any, *term))
     }
 
     /// At least one of two holds.

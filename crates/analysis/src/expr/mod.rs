@@ -6,6 +6,7 @@
 //! division by zero yields zero.
 
 mod build;
+pub(crate) mod circuit;
 mod compare;
 mod fold;
 mod print;
@@ -107,13 +108,7 @@ impl Binary {
         use Binary::*;
         matches!(
             self,
-            Equal
-                | LessUnsigned
-                | LessEqualUnsigned
-                | LessSigned
-                | LessEqualSigned
-                | Both
-                | Either
+            Equal | LessUnsigned | LessEqualUnsigned | LessSigned | LessEqualSigned | Both | Either
         )
     }
 
@@ -173,6 +168,7 @@ pub struct Terms {
     nodes: Vec<Node>,
     sorts: Vec<Sort>,
     unknowns: Vec<Arc<[SymbolId]>>,
+    hard: Vec<bool>,
     interned: HashMap<Node, Term>,
     symbols: Vec<Symbol>,
     symbol_ids: HashMap<(String, Sort), SymbolId>,
@@ -252,10 +248,29 @@ impl Terms {
         }
         let term = Term(self.nodes.len() as u32);
         self.unknowns.push(self.unknowns_of(&node));
+        self.hard.push(self.hard_node(&node));
         self.nodes.push(node.clone());
         self.sorts.push(sort);
         self.interned.insert(node, term);
         term
+    }
+
+    /// Whether a term multiplies or divides unknowns: what solvers of bit-vectors are slow at.
+    pub(crate) fn is_hard(&self, term: Term) -> bool {
+        self.hard[term.0 as usize]
+    }
+
+    fn hard_node(&self, node: &Node) -> bool {
+        use Binary::{DivSigned, DivUnsigned, Mul, RemSigned, RemUnsigned};
+        let divides =
+            |operator| matches!(operator, Mul | DivUnsigned | DivSigned | RemUnsigned | RemSigned);
+        let itself = match *node {
+            Node::Binary(operator, _, b) if divides(operator) => {
+                self.constant_of(b).is_none_or(|constant| !constant.is_power_of_two())
+            }
+            _ => false,
+        };
+        itself || operands(node).into_iter().any(|operand| self.is_hard(operand))
     }
 
     fn unknowns_of(&self, node: &Node) -> Arc<[SymbolId]> {
@@ -287,9 +302,5 @@ pub fn operands(node: &Node) -> Vec<Term> {
 
 /// All ones in the low `width` bits.
 pub(crate) fn mask(width: u8) -> u128 {
-    if width >= 128 {
-        u128::MAX
-    } else {
-        (1 << width) - 1
-    }
+    if width >= 128 { u128::MAX } else { (1 << width) - 1 }
 }

@@ -20,10 +20,7 @@ pub(crate) fn classes(set: &PacketSet) -> Vec<Class> {
     lists
         .flat_map(|(list, keys)| {
             let versions = [(keys.ipv4, false), (keys.ipv6, true)];
-            versions
-                .into_iter()
-                .filter(|(has, _)| *has)
-                .map(move |(_, ipv6)| Class { list, ipv6 })
+            versions.into_iter().filter(|(has, _)| *has).map(move |(_, ipv6)| Class { list, ipv6 })
         })
         .collect()
 }
@@ -77,6 +74,7 @@ impl<'p> Interpreter<'p> {
     pub(crate) fn assume_class(&mut self, set: &PacketSet, class: Class) -> Eval<()> {
         for condition in self.class_conditions(set, class)? {
             self.assume(condition)?;
+            self.learn_absent(condition);
         }
         for earlier in classes(set) {
             if earlier.list >= class.list || earlier.ipv6 != class.ipv6 {
@@ -86,25 +84,6 @@ impl<'p> Interpreter<'p> {
             let matches = self.terms.all(&conditions[1..]);
             let other = self.terms.not(matches);
             self.assume(other)?;
-        }
-        self.assume_absent(set, class)
-    }
-
-    /// Headers that cannot be there beside those of the class: known, so that no branch on them
-    /// needs the solver.
-    fn assume_absent(&mut self, set: &PacketSet, class: Class) -> Eval<()> {
-        let network = class.network();
-        let others = ["ipv4", "ipv6", "arp"].into_iter().filter(|other| *other != network);
-        let transport = class.transport(&set.keys[class.list]);
-        let mut absent: Vec<&str> = others.collect();
-        if let Some(transport) = transport {
-            let all = ["tcp", "udp", "icmpv4", "icmpv6"];
-            absent.extend(all.into_iter().filter(|other| *other != transport));
-        }
-        for header in absent {
-            let present = self.presence(header);
-            let absent = self.terms.not(present);
-            self.assume(absent)?;
         }
         Ok(())
     }
@@ -137,10 +116,7 @@ impl<'p> Interpreter<'p> {
                 KeyField::SrcPort => port("src"),
                 KeyField::DstPort => port("dst"),
             };
-            let part = Part {
-                name: format!("{}.{}", field.0, field.1),
-                term: self.arrived(field),
-            };
+            let part = Part { name: format!("{}.{}", field.0, field.1), term: self.arrived(field) };
             if !parts.contains(&part) {
                 parts.push(part);
             }

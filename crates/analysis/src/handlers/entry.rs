@@ -10,11 +10,20 @@ pub(crate) enum Entry {
     /// Validation of the settings, explored first: every other entry takes it as passed.
     Check,
     /// A packet, without packet sets.
-    Packet { port: Option<usize> },
+    Packet {
+        port: Option<usize>,
+    },
     /// A packet of a packet set.
-    SetPacket { port: Option<usize>, class: Class, opened: bool },
+    SetPacket {
+        port: Option<usize>,
+        class: Class,
+        opened: bool,
+    },
     /// A packet in no packet set; `unclassed`: it arrived where packets may belong to one.
-    Orphan { port: Option<usize>, unclassed: bool },
+    Orphan {
+        port: Option<usize>,
+        unclassed: bool,
+    },
     /// A packet set has expired.
     SetExpired,
     /// A command, by position.
@@ -106,7 +115,9 @@ impl Entry {
 
     pub(crate) fn port(&self) -> Option<usize> {
         match self {
-            Self::Packet { port } | Self::SetPacket { port, .. } | Self::Orphan { port, .. } => *port,
+            Self::Packet { port } | Self::SetPacket { port, .. } | Self::Orphan { port, .. } => {
+                *port
+            }
             _ => None,
         }
     }

@@ -3,8 +3,12 @@
 
 use anabranch_language::Packets;
 
-use crate::expr::{Binary, Term};
+use crate::expr::{Binary, Node, Term};
 use crate::interpret::{Eval, Interpreter};
+
+/// Headers of which a packet has one at most.
+pub(super) const NETWORK: [&str; 3] = ["ipv4", "ipv6", "arp"];
+pub(super) const TRANSPORT: [&str; 4] = ["tcp", "udp", "icmpv4", "icmpv6"];
 
 impl<'p> Interpreter<'p> {
     /// Takes it as given that the headers are those of one packet.
@@ -16,6 +20,24 @@ impl<'p> Interpreter<'p> {
         self.transport("icmpv4", &[("ipv4", 1)])?;
         self.transport("icmpv6", &[("ipv6", 58)])?;
         self.embedded()
+    }
+
+    /// A header that is there keeps others out: known, so that no branch on them needs the solver.
+    pub(crate) fn learn_absent(&mut self, condition: Term) {
+        let Node::Symbol(id) = *self.terms.node(condition) else {
+            return;
+        };
+        let name = self.terms.symbol_of(id).name.clone();
+        for group in [&NETWORK[..], &TRANSPORT[..]] {
+            if !group.contains(&name.as_str()) {
+                continue;
+            }
+            for other in group.iter().filter(|other| **other != name) {
+                let present = self.presence(other);
+                let absent = self.terms.not(present);
+                self.explorer.learn(absent);
+            }
+        }
     }
 
     fn number(&mut self, field: (&'static str, &'static str), value: u128) -> Term {

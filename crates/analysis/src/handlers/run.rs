@@ -8,7 +8,7 @@ use crate::access::{Access, Mode, Part};
 use crate::expr::{Binary, Kind, Sort, Term};
 use crate::interpret::types::{Scalar, Type};
 use crate::interpret::value::{LocalCell, Place, Slot, Value};
-use crate::interpret::{Eval, Exit, Interpreter, Stop, stop};
+use crate::interpret::{Eval, Exit, Interpreter, Stop, VERDICTS, stop};
 use crate::path::{CallPath, Condition, Rewrite, Verdict};
 
 impl<'p> Interpreter<'p> {
@@ -208,8 +208,7 @@ impl<'p> Interpreter<'p> {
     ) -> Eval<()> {
         let after = slot.value.borrow().clone();
         let after = self.parts(&after, "")?;
-        let changed: Vec<Part> =
-            after.into_iter().filter(|part| !before.contains(part)).collect();
+        let changed: Vec<Part> = after.into_iter().filter(|part| !before.contains(part)).collect();
         if !changed.is_empty() {
             self.line = slot.written_at.get().max(1);
             let access = self.record_set(set, "update", Mode::Write, key);
@@ -283,15 +282,31 @@ impl<'p> Interpreter<'p> {
 
     /// The verdict a value stands for.
     fn verdict_of(&mut self, value: Value) -> Eval<Verdict> {
-        let value = self.settled(value)?;
-        let Some((variant, fields)) = value.known_variant() else {
-            return self.error("the verdict isn't known here: return each one from its own branch");
+        let Value::Enum(value) = self.settled(value)? else {
+            return self.error("this isn't a verdict");
         };
-        match (variant, fields) {
-            (0, [Value::Scalar(_, port)]) => Ok(Verdict::Forward(*port)),
-            (1, [reason]) => self.drop_of(reason.clone()),
-            (2, _) => Ok(Verdict::Flood),
-            (3, [Value::Scalar(_, port)]) => Ok(Verdict::Recirculate(*port)),
+        for (position, variant) in VERDICTS.iter().enumerate() {
+            let here = value.is_variant(position, &mut self.terms);
+            if self.decide(here)? {
+                let fields = value.payloads[position].as_ref();
+                let field = fields.and_then(|fields| fields.first()).cloned();
+                return self.verdict_with(variant.0, field);
+            }
+        }
+        stop(Stop::Infeasible)
+    }
+
+    fn verdict_with(&mut self, name: &str, field: Option<Value>) -> Eval<Verdict> {
+        match (name, field) {
+            ("Flood", _) => Ok(Verdict::Flood),
+            ("Drop", Some(reason)) => self.drop_of(reason),
+            (name, Some(Value::Scalar(_, port))) => {
+                let port = self.split(port)?;
+                Ok(match name {
+                    "Forward" => Verdict::Forward(port),
+                    _ => Verdict::Recirculate(port),
+                })
+            }
             _ => self.error("this isn't a verdict"),
         }
     }

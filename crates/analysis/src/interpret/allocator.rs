@@ -20,6 +20,7 @@ impl<'p> Interpreter<'p> {
     fn indexed_operation(&mut self, operation: Operation<'p>) -> Eval {
         let index = self.argument_at(&operation, 0)?;
         let index = self.scalar(index, Scalar::Unsigned(32))?;
+        let index = self.split(index)?;
         let mode = match operation.name.as_str() {
             "is_allocated" | "get" => Mode::Read,
             _ => Mode::Write,

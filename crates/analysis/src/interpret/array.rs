@@ -45,8 +45,7 @@ impl<'p> Interpreter<'p> {
         match over {
             Value::Array(items) => {
                 let step = self.element_step(at, items.len())?;
-                let found =
-                    super::place::part(&Value::Array(items), step, &mut self.terms);
+                let found = super::place::part(&Value::Array(items), step, &mut self.terms);
                 found.map_or_else(|| self.error("these elements can't be chosen from"), Ok)
             }
             Value::Payload(from) => {
@@ -69,7 +68,7 @@ impl<'p> Interpreter<'p> {
         if self.terms.bool_of(inside) == Some(true) {
             return Ok(());
         }
-        self.effect()?;
+        self.guarded()?;
         self.require(inside, || format!("the index can be past the end of {what}"))
     }
 
@@ -117,7 +116,7 @@ impl<'p> Interpreter<'p> {
         let length = self.payload_length();
         let inside = self.less_terms(false, false, start, length);
         if self.terms.bool_of(inside) != Some(true) {
-            self.effect()?;
+            self.guarded()?;
             self.require(inside, || "the slice can start past the end of the payload".to_owned())?;
         }
         Ok(Value::Payload(self.terms.binary(Binary::Add, from, start)))
@@ -146,11 +145,7 @@ impl<'p> Interpreter<'p> {
         self.unknown(&name, &list.element, &[index])
     }
 
-    pub(crate) fn sequence_method(
-        &mut self,
-        over: Value,
-        call: &'p syn::ExprMethodCall,
-    ) -> Eval {
+    pub(crate) fn sequence_method(&mut self, over: Value, call: &'p syn::ExprMethodCall) -> Eval {
         let mut arguments: Vec<Value> = Vec::new();
         for argument in &call.args {
             arguments.push(self.settled_value(argument)?);
@@ -203,7 +198,9 @@ impl<'p> Interpreter<'p> {
 
     fn last(&mut self, over: Value) -> Eval {
         match over {
-            Value::Array(items) => Ok(items.last().map_or(self.none(), |last| self.some(last.clone()))),
+            Value::Array(items) => {
+                Ok(items.last().map_or(self.none(), |last| self.some(last.clone())))
+            }
             other => self.error(format!("{} has no method `last`", other.describe())),
         }
     }

@@ -7,6 +7,9 @@ use super::value::{Step, Value};
 use super::{Eval, Interpreter};
 use crate::interpret::operators::arithmetic_of;
 
+/// Paths on which a line is asked for faults: a line that is right on these is taken as right.
+const FAULT_QUESTIONS: u32 = 8;
+
 impl<'p> Interpreter<'p> {
     pub(crate) fn assign(&mut self, assign: &'p syn::ExprAssign) -> Eval {
         if matches!(*assign.left, Expr::Infer(_)) {
@@ -92,7 +95,7 @@ impl<'p> Interpreter<'p> {
         let Value::Scalar(_, term) = index else {
             return self.error(format!("{} can't be an index", index.describe()));
         };
-        self.effect()?;
+        self.guarded()?;
         let end = self.terms.constant(length as u128, self.terms.width(term));
         let inside = self.terms.binary(crate::expr::Binary::LessUnsigned, term, end);
         self.require(inside, || format!("the index can be past the end of {length} elements"))?;
@@ -113,12 +116,25 @@ impl<'p> Interpreter<'p> {
         otherwise: impl FnOnce() -> String,
     ) -> Eval<()> {
         let failing = self.terms.not(condition);
-        if self.possible(failing)? {
-            self.warn(otherwise());
-            if !self.possible(condition)? {
-                return super::stop(super::Stop::Infeasible);
-            }
-            self.assume(condition)?;
+        self.warn_if(failing, otherwise)?;
+        self.implied(condition)
+    }
+
+    /// Warns where a fault is possible. Each line is asked about a few times and warned of once.
+    pub(crate) fn warn_if(
+        &mut self,
+        fault: crate::expr::Term,
+        message: impl FnOnce() -> String,
+    ) -> Eval<()> {
+        let asked = self.faults.get(&self.line).copied().unwrap_or(0);
+        if asked >= FAULT_QUESTIONS || self.known(fault) == Some(false) {
+            return Ok(());
+        }
+        let possible = self.certainly_possible(fault)?;
+        let asked = if possible { FAULT_QUESTIONS } else { asked + 1 };
+        self.faults.insert(self.line, asked);
+        if possible {
+            self.warn(message());
         }
         Ok(())
     }

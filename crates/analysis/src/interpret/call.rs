@@ -91,7 +91,7 @@ impl<'p> Interpreter<'p> {
         Ok(values)
     }
 
-    /// Runs a function of the module.
+    /// Runs a function of the module; one that only computes is a value, not paths.
     pub(crate) fn call_function(
         &mut self,
         function: Function<'p>,
@@ -101,23 +101,46 @@ impl<'p> Interpreter<'p> {
         given: Vec<Type>,
     ) -> Eval {
         let line = self.line;
+        let run = |this: &mut Self| {
+            this.run_body(function, name, receiver.clone(), &arguments, given.clone())
+        };
+        let joined = match may_only_compute(function.signature, receiver.as_ref()) {
+            true => self.merged(run)?,
+            false => None,
+        };
+        let value = match joined {
+            Some(value) => value,
+            None => run(self)?,
+        };
+        self.line = line;
+        Ok(value)
+    }
+
+    fn run_body(
+        &mut self,
+        function: Function<'p>,
+        name: &str,
+        receiver: Option<(Value, Type)>,
+        arguments: &[Value],
+        given: Vec<Type>,
+    ) -> Eval {
         let self_type = receiver.as_ref().map_or(Type::Unknown, |(_, of)| of.clone());
-        let generics = self.generics_of(function.signature, &arguments, given, &self_type);
         let frame = Frame {
             locals: Vec::new(),
             receiver: receiver.map(|(value, _)| LocalCell::new(value)),
-            generics,
+            generics: self.generics_of(function.signature, arguments, given, &self_type),
             self_type,
             returns: Type::Unknown,
         };
-        let opaque = function.opaque;
-        let value = self.in_frame(frame, |this| {
-            this.bind_parameters(function.signature, &arguments)?;
+        self.in_frame(frame, |this| {
+            this.bind_parameters(function.signature, arguments)?;
             let returns = match &function.signature.output {
                 ReturnType::Default => Type::Unit,
                 ReturnType::Type(_, written) => this.resolve(written)?,
             };
-            if opaque && let Some(value) = this.opaque_call(name, &arguments, &returns)? {
+            if function.opaque
+                && let Some(value) = this.opaque_call(name, arguments, &returns)?
+            {
                 return Ok(value);
             }
             this.frame().returns = returns.clone();
@@ -129,9 +152,7 @@ impl<'p> Interpreter<'p> {
                 Ok(value) => value,
             };
             this.coerce(value, &returns)
-        })?;
-        self.line = line;
-        Ok(value)
+        })
     }
 
     /// Type parameters: those given, else those that show in the arguments.
@@ -151,9 +172,9 @@ impl<'p> Interpreter<'p> {
             let Some(name) = plain_name(written) else {
                 continue;
             };
-            let place = generics.iter().position(|(known, bound)| {
-                *known == name && *bound == Type::Unknown
-            });
+            let place = generics
+                .iter()
+                .position(|(known, bound)| *known == name && *bound == Type::Unknown);
             if let Some(place) = place {
                 generics[place].1 = self.type_of(value);
             }
@@ -172,7 +193,7 @@ impl<'p> Interpreter<'p> {
             let want = self.resolve(&parameter.ty)?;
             let value = self.coerce(value.clone(), &want)?;
             let matched = self.match_value(&parameter.pat, value)?;
-            self.assume(matched)?;
+            self.implied(matched)?;
         }
         Ok(())
     }
@@ -200,7 +221,12 @@ impl<'p> Interpreter<'p> {
 
     /// An opaque function is an unknown function of its arguments; of known arguments its value
     /// is known.
-    fn opaque_call(&mut self, name: &str, arguments: &[Value], returns: &Type) -> Eval<Option<Value>> {
+    fn opaque_call(
+        &mut self,
+        name: &str,
+        arguments: &[Value],
+        returns: &Type,
+    ) -> Eval<Option<Value>> {
         let mut terms = Vec::new();
         for argument in arguments {
             let argument = self.settled(argument.clone())?;
@@ -244,7 +270,7 @@ impl<'p> Interpreter<'p> {
         let result = self.in_frame(closure.frame, |this| {
             for (pattern, value) in code.inputs.iter().zip(arguments) {
                 let matched = this.match_value(pattern, value)?;
-                this.assume(matched)?;
+                this.implied(matched)?;
             }
             this.expression(&code.body, &Type::Unknown)
         });
@@ -360,7 +386,10 @@ impl<'p> Interpreter<'p> {
                 self.at(span);
                 self.address_method(name, scalar, term)
             }
-            Value::Array(_) | Value::Payload(_) | Value::List(_) | Value::Items(_)
+            Value::Array(_)
+            | Value::Payload(_)
+            | Value::List(_)
+            | Value::Items(_)
             | Value::Range(_) => self.sequence_method(value, call),
             Value::Bool(term) => self.bool_method(name, term, call),
             Value::Struct(..) | Value::Tuple(_) if name == "clone" => Ok(value),
@@ -375,7 +404,12 @@ impl<'p> Interpreter<'p> {
         call.args.iter().map(|argument| self.settled_value(argument)).collect()
     }
 
-    fn bool_method(&mut self, name: &str, term: crate::expr::Term, call: &'p syn::ExprMethodCall) -> Eval {
+    fn bool_method(
+        &mut self,
+        name: &str,
+        term: crate::expr::Term,
+        call: &'p syn::ExprMethodCall,
+    ) -> Eval {
         match (name, call.args.first()) {
             ("then", Some(make)) => {
                 let make = self.value(make)?;
@@ -415,4 +449,21 @@ fn plain_name(written: &syn::Type) -> Option<String> {
 
 fn is_scalar_name(written: &syn::Type) -> bool {
     plain_name(written).is_some_and(|name| super::types::Scalar::named(&name).is_some())
+}
+
+/// Functions that are given the context or may write the NF or the packet do more than compute.
+fn may_only_compute(signature: &Signature, receiver: Option<&(Value, Type)>) -> bool {
+    let writes = |of: &syn::Type| match of {
+        syn::Type::Reference(reference) => {
+            let name = plain_name(&reference.elem);
+            let name = name.as_deref();
+            name == Some("Context") || (reference.mutability.is_some() && name == Some("Packet"))
+        }
+        _ => false,
+    };
+    let nf = matches!(receiver, Some((Value::Nf, _)));
+    signature.inputs.iter().all(|input| match input {
+        FnArg::Receiver(of) => !(nf && of.mutability.is_some()),
+        FnArg::Typed(typed) => !writes(&typed.ty),
+    })
 }

@@ -233,7 +233,13 @@ impl<'p> Interpreter<'p> {
         };
         self.at(last.ident.span());
         let name = last.ident.to_string();
-        self.call_function(function, &name, Some((receiver, of)), std::mem::take(&mut arguments), given)
+        self.call_function(
+            function,
+            &name,
+            Some((receiver, of)),
+            std::mem::take(&mut arguments),
+            given,
+        )
     }
 
     fn constructor_arguments(
@@ -305,7 +311,13 @@ impl<'p> Interpreter<'p> {
                 _ => Value::Unit,
             };
             let own = self.type_of(&receiver);
-            return self.call_function(function, name, Some((receiver, own)), arguments, Vec::new());
+            return self.call_function(
+                function,
+                name,
+                Some((receiver, own)),
+                arguments,
+                Vec::new(),
+            );
         }
         if let Some(scalar) = Scalar::named(of) {
             return self.scalar_function(scalar, name, arguments);

@@ -41,7 +41,9 @@ impl<'p> Interpreter<'p> {
                 let frame = next.next();
                 Effect::Emit { port, len: self.frame_length(frame)?, line }
             }
-            _ => return self.error(format!("the context has no `{name}`: see docs/nf-language.md")),
+            _ => {
+                return self.error(format!("the context has no `{name}`: see docs/nf-language.md"));
+            }
         };
         self.run.effects.push(effect);
         Ok(Value::Unit)
@@ -83,7 +85,7 @@ impl<'p> Interpreter<'p> {
                 self.bound_setting(setting, field)?;
             }
         }
-        if let Some(accepted) = self.accepted {
+        for accepted in self.accepted.clone() {
             self.assume(accepted)?;
         }
         Ok(value)

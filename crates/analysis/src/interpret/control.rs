@@ -3,6 +3,7 @@
 use syn::spanned::Spanned;
 use syn::{Expr, Stmt};
 
+use super::merge::stays;
 use super::types::Type;
 use super::value::{Tag, Value};
 use super::{Eval, Exit, Interpreter};
@@ -12,8 +13,8 @@ impl<'p> Interpreter<'p> {
     pub(crate) fn control(&mut self, expression: &'p Expr, want: &Type) -> Eval {
         match expression {
             Expr::Block(block) => self.labelled_block(block, want),
-            Expr::If(branch) => self.branch(branch, want),
-            Expr::Match(choice) => self.choose_arm(choice, want),
+            Expr::If(branch) => self.joined_if(expression, |this| this.branch(branch, want)),
+            Expr::Match(choice) => self.joined_if(expression, |this| this.choose_arm(choice, want)),
             Expr::Loop(forever) => self.forever(forever),
             Expr::While(repeated) => self.repeat_while(repeated),
             Expr::ForLoop(each) => self.for_each(each),
@@ -32,6 +33,16 @@ impl<'p> Interpreter<'p> {
                 self.error("this expression isn't in the language")
             }
         }
+    }
+
+    /// A branch that only computes is a value with conditions in it, not a path.
+    fn joined_if(&mut self, branch: &'p Expr, body: impl Fn(&mut Self) -> Eval) -> Eval {
+        if stays(branch)
+            && let Some(value) = self.merged(&body)?
+        {
+            return Ok(value);
+        }
+        body(self)
     }
 
     fn leave(&mut self, exit: &'p syn::ExprReturn) -> Eval {
@@ -110,7 +121,7 @@ impl<'p> Interpreter<'p> {
         let value = self.coerce(value, &want)?;
         let matched = self.match_value(pattern, value)?;
         match &start.diverge {
-            None => self.assume(matched),
+            None => self.implied(matched),
             Some((_, otherwise)) => {
                 let bound = self.frame().locals.len();
                 if self.decide(matched)? {
@@ -153,7 +164,7 @@ impl<'p> Interpreter<'p> {
         for (position, arm) in choice.arms.iter().enumerate() {
             let depth = self.frame().locals.len();
             let last = position + 1 == choice.arms.len();
-            self.at(arm.pat.span());
+            self.at(arm.fat_arrow_token.spans[0]);
             if self.arm_taken(arm, &subject, last)? {
                 let value = self.expression(&arm.body, want);
                 self.frame().locals.truncate(depth);
@@ -174,7 +185,7 @@ impl<'p> Interpreter<'p> {
         let matched = self.match_pattern(&arm.pat, subject)?;
         let Some((_, guard)) = &arm.guard else {
             if last {
-                self.assume(matched)?;
+                self.implied(matched)?;
                 return Ok(true);
             }
             return self.decide(matched);
@@ -188,7 +199,8 @@ impl<'p> Interpreter<'p> {
         let value = self.settled_value(&attempt.expr)?;
         self.at(attempt.question_token.span);
         let Value::Enum(value) = value else {
-            return self.error(format!("`?` needs an `Option` or `Result`, not {}", value.describe()));
+            return self
+                .error(format!("`?` needs an `Option` or `Result`, not {}", value.describe()));
         };
         let good = value.is_variant(1, &mut self.terms);
         if self.decide(good)? {

@@ -17,7 +17,9 @@ impl<'p> Interpreter<'p> {
             }
             (Value::Scalar(have, _), Type::Scalar(want)) if have != *want => {
                 let (have, want) = (have.name(), want.name());
-                self.error(format!("a `{have}` stands where a `{want}` is needed: write `as {want}`"))
+                self.error(format!(
+                    "a `{have}` stands where a `{want}` is needed: write `as {want}`"
+                ))
             }
             (Value::Tuple(parts), Type::Tuple(types)) => {
                 Ok(Value::tuple(self.coerce_each(&parts, types.iter())?))

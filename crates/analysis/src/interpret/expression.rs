@@ -69,7 +69,8 @@ impl<'p> Interpreter<'p> {
     }
 
     pub(crate) fn write(&mut self, place: &Place, value: Value) -> Eval<()> {
-        self.effect()?;
+        self.guarded()?;
+        self.note_write(&target_slot(place));
         match place::write(place, value, self.line, &mut self.terms) {
             Some(()) => Ok(()),
             None => self.error("this place can't be written: write to a local and store that"),
@@ -306,4 +307,17 @@ impl<'p> Interpreter<'p> {
             }
         }
     }
+}
+
+/// The local that a write to a place ends up in.
+fn target_slot(place: &Place) -> super::value::Slot {
+    let mut slot = place.slot.clone();
+    loop {
+        let inner = match &*slot.value.borrow() {
+            Value::Reference(inner) if !place.steps.is_empty() => inner.slot.clone(),
+            _ => break,
+        };
+        slot = inner;
+    }
+    slot
 }

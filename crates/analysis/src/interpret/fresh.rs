@@ -8,7 +8,6 @@ use super::{Eval, Interpreter};
 use crate::access::Part;
 use crate::expr::{Binary, Kind, Sort, Term};
 
-
 impl<'p> Interpreter<'p> {
     /// An unknown value of a type: its leaves are symbols named `name.field`, or unknown functions
     /// of `arguments`.
@@ -51,7 +50,12 @@ impl<'p> Interpreter<'p> {
         })
     }
 
-    fn unknown_fields(&mut self, name: &str, types: &[Type], arguments: &[Term]) -> Eval<Vec<Value>> {
+    fn unknown_fields(
+        &mut self,
+        name: &str,
+        types: &[Type],
+        arguments: &[Term],
+    ) -> Eval<Vec<Value>> {
         let mut values = Vec::new();
         for (position, of) in types.iter().enumerate() {
             values.push(self.unknown(&format!("{name}.{position}"), of, arguments)?);
@@ -59,12 +63,7 @@ impl<'p> Interpreter<'p> {
         Ok(values)
     }
 
-    fn unknown_variant(
-        &mut self,
-        name: &str,
-        shape: &Rc<EnumShape>,
-        arguments: &[Term],
-    ) -> Eval {
+    fn unknown_variant(&mut self, name: &str, shape: &Rc<EnumShape>, arguments: &[Term]) -> Eval {
         let names = shape.variants.iter().map(|variant| anabranch_language::kebab(&variant.name));
         let kind = Kind::Variants(names.collect());
         let number = self.terms.apply(name, Sort::Bits(8), kind, arguments);
@@ -89,9 +88,7 @@ impl<'p> Interpreter<'p> {
         Ok(match of {
             Type::Unit => Value::Unit,
             Type::Bool => Value::Bool(self.terms.bool(false)),
-            Type::Scalar(scalar) => {
-                Value::Scalar(*scalar, self.terms.constant(0, scalar.width()))
-            }
+            Type::Scalar(scalar) => Value::Scalar(*scalar, self.terms.constant(0, scalar.width())),
             Type::Tuple(types) => {
                 Value::tuple(types.iter().map(|of| self.zero(of)).collect::<Eval<_>>()?)
             }
@@ -146,18 +143,14 @@ impl<'p> Interpreter<'p> {
                 self.collect_parts(&value, name, into)?;
             }
             other => {
-                return self.error(format!("{} can't be stored or used as a key", other.describe()));
+                return self
+                    .error(format!("{} can't be stored or used as a key", other.describe()));
             }
         }
         Ok(())
     }
 
-    fn collect_variant(
-        &mut self,
-        value: &EnumValue,
-        name: &str,
-        into: &mut Vec<Part>,
-    ) -> Eval<()> {
+    fn collect_variant(&mut self, value: &EnumValue, name: &str, into: &mut Vec<Part>) -> Eval<()> {
         let number = value.number(&mut self.terms);
         into.push(Part { name: joined(name, "variant"), term: number });
         for (variant, fields) in value.shape.variants.iter().zip(value.payloads.iter()) {

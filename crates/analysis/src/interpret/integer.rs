@@ -19,7 +19,8 @@ impl<'p> Interpreter<'p> {
             }
             _ => receiver,
         };
-        if let (Value::Literal(number), Some(Value::Literal(other))) = (&receiver, arguments.first())
+        if let (Value::Literal(number), Some(Value::Literal(other))) =
+            (&receiver, arguments.first())
         {
             return self.literal_method(name, *number, *other);
         }
@@ -215,19 +216,12 @@ impl<'p> Interpreter<'p> {
     }
 
     /// `u32::from(x)` and `u16::from_be_bytes([a, b])`.
-    pub(crate) fn integer_function(
-        &mut self,
-        scalar: Scalar,
-        name: &str,
-        argument: Value,
-    ) -> Eval {
+    pub(crate) fn integer_function(&mut self, scalar: Scalar, name: &str, argument: Value) -> Eval {
         let width = scalar.width();
         let term = match (name, self.settled(argument)?) {
             ("from", Value::Bool(term)) => self.terms.from_bool(term, width),
             ("from", Value::Literal(number)) => self.terms.constant(number as u128, width),
-            ("from", Value::Scalar(from, term)) => {
-                self.terms.extend(term, width, from.is_signed())
-            }
+            ("from", Value::Scalar(from, term)) => self.terms.extend(term, width, from.is_signed()),
             ("from_be_bytes", Value::Array(bytes)) => {
                 let bytes = self.bytes(&bytes)?;
                 if bytes.len() * 8 != usize::from(width) {

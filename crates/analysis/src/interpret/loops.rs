@@ -65,7 +65,7 @@ impl<'p> Interpreter<'p> {
             };
             let turn = self.scoped(|this| {
                 let matched = this.match_value(&each.pat, item)?;
-                this.assume(matched)?;
+                this.implied(matched)?;
                 this.turn(&each.body, each.label.as_ref())
             })?;
             self.line = line;
@@ -100,13 +100,13 @@ impl<'p> Interpreter<'p> {
     /// Whether a loop goes on; one whose end is unknown is cut off after a few iterations, and
     /// the output says so.
     fn goes_on(&mut self, condition: Term, unknown: &mut usize) -> Eval<bool> {
-        let before = self.explorer.decided();
-        if *unknown >= self.explorer.budget.unrolled && self.terms.bool_of(condition).is_none() {
-            return self.cut_off(condition);
+        if self.known(condition).is_none() {
+            if *unknown >= self.explorer.budget.unrolled {
+                return self.cut_off(condition);
+            }
+            *unknown += 1;
         }
-        let goes_on = self.decide(condition)?;
-        *unknown += usize::from(self.explorer.decided() > before);
-        Ok(goes_on)
+        self.decide(condition)
     }
 
     fn cut_off(&mut self, condition: Term) -> Eval<bool> {
@@ -152,7 +152,8 @@ impl<'p> Interpreter<'p> {
     fn sequence_of_places(&mut self, place: Place) -> Eval<Sequence> {
         match self.read(&place)? {
             Value::Array(items) => {
-                let elements = (0..items.len()).map(|n| Value::Reference(place.then(Step::Index(n))));
+                let elements =
+                    (0..items.len()).map(|n| Value::Reference(place.then(Step::Index(n))));
                 Ok(Sequence::Known(Rc::new(elements.collect())))
             }
             other => self.sequence(other),

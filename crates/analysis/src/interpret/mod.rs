@@ -18,6 +18,7 @@ mod fresh;
 mod integer;
 mod loops;
 mod memory;
+mod merge;
 mod operators;
 mod packet;
 mod pattern;
@@ -36,6 +37,7 @@ use syn::Ident;
 use crate::explore::Explorer;
 use crate::expr::{Term, Terms};
 use crate::path::Run;
+use crate::solver::Answer;
 use program::Program;
 use types::{EnumShape, StructShape, Type};
 use value::{LocalCell, Slot, Value};
@@ -131,12 +133,16 @@ pub(crate) struct Interpreter<'p> {
     constants: HashMap<String, Value>,
     structs: HashMap<String, Rc<StructShape>>,
     enums: HashMap<String, Rc<EnumShape>>,
-    /// What `check` of the module accepts of its settings.
-    pub(crate) accepted: Option<Term>,
+    /// What is true of all settings that `check` of the module accepts.
+    pub(crate) accepted: Vec<Term>,
     /// Line being executed.
     pub(crate) line: u32,
     /// Whether the expression is evaluated ahead of the condition that guards it.
     ahead: bool,
+    /// How often each line has been asked for faults.
+    faults: HashMap<u32, u32>,
+    /// Computations in progress whose outcomes will be joined.
+    layers: Vec<merge::Layer>,
 }
 
 impl<'p> Interpreter<'p> {
@@ -152,9 +158,11 @@ impl<'p> Interpreter<'p> {
             constants: HashMap::new(),
             structs: HashMap::new(),
             enums: HashMap::new(),
-            accepted: None,
+            accepted: Vec::new(),
             line: 0,
             ahead: false,
+            faults: HashMap::new(),
+            layers: Vec::new(),
         }
     }
 
@@ -165,6 +173,7 @@ impl<'p> Interpreter<'p> {
         self.frames.push(Frame::empty());
         self.closures.clear();
         self.ahead = false;
+        self.layers.clear();
         self.explorer.restart();
     }
 
@@ -178,29 +187,72 @@ impl<'p> Interpreter<'p> {
         stop(Stop::Error(self.line, message.into()))
     }
 
-    /// Refuses what must not happen ahead of the condition that guards it.
+    /// Refuses what is more than computing, where only that may happen.
     pub(crate) fn effect(&self) -> Eval<()> {
+        if self.layers.is_empty() { self.guarded() } else { stop(Stop::Impure) }
+    }
+
+    /// Refuses what must not happen ahead of the condition that guards it.
+    pub(crate) fn guarded(&self) -> Eval<()> {
         if self.ahead { stop(Stop::Impure) } else { Ok(()) }
     }
 
     /// Which way a condition goes on this path.
     pub(crate) fn decide(&mut self, condition: Term) -> Eval<bool> {
-        if let Some(known) = self.terms.bool_of(condition) {
+        if let Some(known) = self.known(condition) {
             return Ok(known);
         }
-        self.effect()?;
+        self.guarded()?;
+        if !self.layers.is_empty() {
+            return self.decide_locally(condition);
+        }
         let line = self.line;
-        self.explorer.decide(condition, line, &mut self.terms).map_err(exit)
+        let holds = self.explorer.decide(condition, line, &mut self.terms).map_err(exit)?;
+        if holds {
+            self.learn_absent(condition);
+        }
+        Ok(holds)
     }
 
-    /// Takes a condition as given for the rest of the path.
+    /// What is known of a condition without asking the solver.
+    pub(crate) fn known(&mut self, condition: Term) -> Option<bool> {
+        if let Some(known) = self.terms.bool_of(condition) {
+            return Some(known);
+        }
+        let negated = self.terms.not(condition);
+        self.explorer.already(condition, negated)
+    }
+
+    /// Takes a fact as given for the rest of the path.
     pub(crate) fn assume(&mut self, condition: Term) -> Eval<()> {
         self.explorer.assume(condition, &mut self.terms).map_err(exit)
     }
 
+    /// Takes as given what the branch taken implies: the last arm of a `match` matches.
+    pub(crate) fn implied(&mut self, condition: Term) -> Eval<()> {
+        match self.terms.bool_of(condition) {
+            Some(true) => Ok(()),
+            Some(false) => stop(Stop::Infeasible),
+            None if self.layers.is_empty() => self.assume(condition),
+            None => Ok(()),
+        }
+    }
+
     /// Whether some packet on this path meets the condition.
     pub(crate) fn possible(&mut self, condition: Term) -> Eval<bool> {
-        self.explorer.possible(condition, &mut self.terms).map_err(exit)
+        let here = self.local_conditions();
+        let both = self.terms.both(here, condition);
+        let answer = self.explorer.possible(both, &mut self.terms).map_err(exit)?;
+        Ok(answer != Answer::No)
+    }
+
+    /// Whether some packet on this path is known to meet the condition: an undecided question
+    /// counts as no.
+    pub(crate) fn certainly_possible(&mut self, condition: Term) -> Eval<bool> {
+        let here = self.local_conditions();
+        let both = self.terms.both(here, condition);
+        let answer = self.explorer.possible(both, &mut self.terms).map_err(exit)?;
+        Ok(answer == Answer::Yes)
     }
 
     pub(crate) fn frame(&mut self) -> &mut Frame<'p> {

@@ -133,7 +133,11 @@ impl<'p> Interpreter<'p> {
     }
 
     /// Two integers brought to one type.
-    pub(crate) fn same_integers(&mut self, left: Value, right: Value) -> Eval<(Scalar, Term, Term)> {
+    pub(crate) fn same_integers(
+        &mut self,
+        left: Value,
+        right: Value,
+    ) -> Eval<(Scalar, Term, Term)> {
         let (a, b) = self.unified(left, right)?;
         match (a, b) {
             (Value::Scalar(s, a), Value::Scalar(t, b)) if s == t && s.is_integer() => Ok((s, a, b)),
@@ -180,9 +184,10 @@ impl<'p> Interpreter<'p> {
         let zero = self.terms.constant(0, self.terms.width(divisor));
         let is_zero = self.terms.equal(divisor, zero);
         if self.terms.bool_of(is_zero) != Some(false) {
-            self.effect()?;
-            if self.explorer.explores() && self.possible(is_zero)? {
-                self.warn("the divisor can be zero: the quotient is then zero".to_owned());
+            self.guarded()?;
+            if self.explorer.explores() {
+                let message = "the divisor can be zero: the quotient is then zero";
+                self.warn_if(is_zero, || message.to_owned())?;
             }
         }
         Ok(())

@@ -24,9 +24,7 @@ impl<'p> Interpreter<'p> {
         let of = field_type(header, field).unwrap_or("u16");
         let name = format!("{header}.{field}");
         match Scalar::named(of) {
-            Some(scalar) => {
-                self.terms.symbol(&name, Sort::Bits(scalar.width()), scalar.kind())
-            }
+            Some(scalar) => self.terms.symbol(&name, Sort::Bits(scalar.width()), scalar.kind()),
             None => self.terms.symbol(&name, Sort::Bool, Kind::Number),
         }
     }
@@ -172,7 +170,8 @@ impl<'p> Interpreter<'p> {
         }
         self.at(call.method.span());
         let Some((field, of)) = known_field(header, &name) else {
-            return self.error(format!("`{header}` has no field `{name}`: see docs/nf-language.md"));
+            return self
+                .error(format!("`{header}` has no field `{name}`: see docs/nf-language.md"));
         };
         self.field_rules((header, field))?;
         let term = self.field_now((header, field));

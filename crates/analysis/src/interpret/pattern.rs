@@ -116,7 +116,8 @@ impl<'p> Interpreter<'p> {
         if self.names_value(&name.ident) {
             return self.match_named_value(&name.ident, subject);
         }
-        let by_reference = subject.by_reference || (name.by_ref.is_some() && name.mutability.is_some());
+        let by_reference =
+            subject.by_reference || (name.by_ref.is_some() && name.mutability.is_some());
         let value = match &subject.place {
             Some(place) if by_reference => Value::Reference(place.clone()),
             _ => subject.value.clone(),
@@ -298,11 +299,7 @@ impl<'p> Interpreter<'p> {
         }
     }
 
-    fn variant_of(
-        &mut self,
-        path: &'p syn::Path,
-        subject: &Subject,
-    ) -> Eval<(EnumValue, usize)> {
+    fn variant_of(&mut self, path: &'p syn::Path, subject: &Subject) -> Eval<(EnumValue, usize)> {
         let Value::Enum(value) = &subject.value else {
             return self.error(format!("this pattern doesn't fit {}", subject.value.describe()));
         };
@@ -356,7 +353,9 @@ fn variant_field(value: &EnumValue, variant: usize, member: &syn::Member) -> Opt
 fn is_rest(pattern: &Pat) -> bool {
     match pattern {
         Pat::Rest(_) => true,
-        Pat::Ident(name) => matches!(&name.subpat, Some((_, inner)) if matches!(**inner, Pat::Rest(_))),
+        Pat::Ident(name) => {
+            matches!(&name.subpat, Some((_, inner)) if matches!(**inner, Pat::Rest(_)))
+        }
         _ => false,
     }
 }

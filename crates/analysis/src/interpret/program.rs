@@ -30,9 +30,8 @@ impl Program {
     /// # Errors
     /// Everything the language refuses, by line.
     pub fn read(text: &str, file: &str, first_line: u32) -> Result<Self, AnalysisError> {
-        let module = Module::from_source(text, first_line).map_err(|problems| {
-            AnalysisError::Language { file: file.to_owned(), problems }
-        })?;
+        let module = Module::from_source(text, first_line)
+            .map_err(|problems| AnalysisError::Language { file: file.to_owned(), problems })?;
         Ok(Self::new(module, file))
     }
 

@@ -129,9 +129,8 @@ impl<'p> Interpreter<'p> {
             return self.error(format!("`{name}` isn't a struct of this module"));
         };
         let plain = arguments.is_empty();
-        let fields = self.with_generics(&item.generics, arguments, |this| {
-            this.fields(&item.fields)
-        })?;
+        let fields =
+            self.with_generics(&item.generics, arguments, |this| this.fields(&item.fields))?;
         let shape = Rc::new(StructShape { name: name.to_owned(), fields });
         if plain {
             self.structs.insert(name.to_owned(), shape.clone());
@@ -150,8 +149,7 @@ impl<'p> Interpreter<'p> {
             return self.error(format!("`{name}` isn't an enum of this module"));
         };
         let plain = arguments.is_empty();
-        let variants =
-            self.with_generics(&item.generics, arguments, |this| this.variants(item))?;
+        let variants = self.with_generics(&item.generics, arguments, |this| this.variants(item))?;
         let shape = Rc::new(EnumShape { name: name.to_owned(), variants });
         if plain {
             self.enums.insert(name.to_owned(), shape.clone());

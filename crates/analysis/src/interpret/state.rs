@@ -62,7 +62,13 @@ impl<'p> Interpreter<'p> {
     }
 
     /// Records an access; returns its position on the path.
-    pub(crate) fn record(&mut self, object: usize, name: &str, mode: Mode, key: Vec<Part>) -> usize {
+    pub(crate) fn record(
+        &mut self,
+        object: usize,
+        name: &str,
+        mode: Mode,
+        key: Vec<Part>,
+    ) -> usize {
         let field = &self.program.module.nf.fields[object];
         self.run.accesses.push(Access {
             object: field.ident.to_string(),
@@ -161,6 +167,7 @@ impl<'p> Interpreter<'p> {
         let key = self.argument_at(&operation, 0)?;
         let key = self.stored(key, of_key)?;
         let parts = self.parts(&key, "")?;
+        let parts = self.split_parts(parts)?;
         let terms: Vec<Term> = parts.iter().map(|part| part.term).collect();
         let mode = match operation.name.as_str() {
             "get" | "contains" => Mode::Read,
@@ -193,12 +200,7 @@ impl<'p> Interpreter<'p> {
         Ok(self.option(present, value))
     }
 
-    fn insert_entry(
-        &mut self,
-        operation: &Operation<'p>,
-        access: usize,
-        key: Vec<Term>,
-    ) -> Eval {
+    fn insert_entry(&mut self, operation: &Operation<'p>, access: usize, key: Vec<Term>) -> Eval {
         let value = self.stored_argument(operation, 1)?;
         self.run.accesses[access].value = self.parts(&value, "")?;
         let known = self.recall(operation.object, &key).map(|known| known.present);
@@ -223,12 +225,7 @@ impl<'p> Interpreter<'p> {
             || self.explorer.already(condition, negated) == Some(true)
     }
 
-    fn remove_entry(
-        &mut self,
-        operation: &Operation<'p>,
-        access: usize,
-        key: Vec<Term>,
-    ) -> Eval {
+    fn remove_entry(&mut self, operation: &Operation<'p>, access: usize, key: Vec<Term>) -> Eval {
         let result = self.get_entry(operation, access, &key)?;
         self.forget(operation.object, &key);
         let absent = self.terms.bool(false);
@@ -289,6 +286,7 @@ impl<'p> Interpreter<'p> {
         }
         let index = self.argument_at(&operation, 0)?;
         let index = self.scalar(index, Scalar::Unsigned(32))?;
+        let index = self.split(index)?;
         self.check_index(operation.object, index)?;
         let mode = if operation.name == "read" { Mode::Read } else { Mode::Write };
         let key = Part::whole(index);
@@ -301,11 +299,8 @@ impl<'p> Interpreter<'p> {
         let capacity = self.capacity(object)?;
         let wide = self.terms.extend(index, 64, false);
         let past = self.less_terms(false, false, capacity, wide);
-        if self.possible(past)? {
-            let name = self.program.module.nf.fields[object].ident.to_string();
-            self.warn(format!("the index into `{name}` can be past its end"));
-        }
-        Ok(())
+        let name = &self.program.module.nf.fields[object].ident;
+        self.warn_if(past, || format!("the index into `{name}` can be past its end"))
     }
 
     /// Elements that always exist: of a vector, or the one of a `Cell` or `Distributed`.

@@ -181,18 +181,6 @@ impl Value {
             Self::Items(_) => "an iterator".to_owned(),
         }
     }
-
-    /// The known variant's number and fields.
-    pub(crate) fn known_variant(&self) -> Option<(usize, &[Value])> {
-        let Self::Enum(value) = self else {
-            return None;
-        };
-        let Tag::Known(variant) = value.tag else {
-            return None;
-        };
-        let fields = value.payloads[variant].as_deref().unwrap_or_default();
-        Some((variant, fields))
-    }
 }
 
 impl EnumValue {

@@ -91,8 +91,8 @@ fn words_of(operation: &str) -> (&'static str, &'static str) {
 
 fn effect_line(effect: &Effect) -> u32 {
     match effect {
-        Effect::Emit { line, .. } | Effect::SetExpiry { line, .. } | Effect::SetTimer { line, .. } => {
-            *line
-        }
+        Effect::Emit { line, .. }
+        | Effect::SetExpiry { line, .. }
+        | Effect::SetTimer { line, .. } => *line,
     }
 }

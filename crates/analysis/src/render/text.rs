@@ -47,7 +47,12 @@ impl Paths {
             let label = if position == 0 { "sets" } else { "" };
             let kind = self.terms.kind_of(rewrite.term);
             let value = self.terms.print_as(rewrite.term, &kind, &self.words);
-            item(text, label, &format!("{}.{} = {value}", rewrite.header, rewrite.field), rewrite.line);
+            item(
+                text,
+                label,
+                &format!("{}.{} = {value}", rewrite.header, rewrite.field),
+                rewrite.line,
+            );
         }
         for (position, effect) in path.effects.iter().enumerate() {
             let label = if position == 0 { "asks" } else { "" };

@@ -1,0 +1,143 @@
+//! Looks for an example packet by guessing, before the solver is asked. Most branches of a handler
+//! can go both ways, and an example shows it in microseconds; only what no guess meets needs proof.
+
+use std::collections::HashMap;
+
+use crate::expr::circuit::Circuit;
+use crate::expr::{SymbolId, Term, Terms};
+
+/// Guesses a question gets.
+const GUESSES: usize = 400;
+
+/// Steps of evaluation a question gets: long conditions get fewer guesses.
+const WORK: usize = 100_000;
+
+/// Remembers the values of its last examples, which tend to be close to the next.
+pub(crate) struct Examples {
+    last: HashMap<SymbolId, u128>,
+    random: u64,
+}
+
+impl Default for Examples {
+    fn default() -> Self {
+        Self { last: HashMap::new(), random: 0x2545_f491_4f6c_dd1d }
+    }
+}
+
+impl Examples {
+    /// Whether an example that meets all conditions was found; `false` says nothing.
+    pub(crate) fn find(&mut self, conditions: &[Term], terms: &Terms) -> bool {
+        let mut circuit = Circuit::new(conditions, terms);
+        for (place, (id, _)) in circuit.unknowns.iter().enumerate() {
+            circuit.guess[place] = self.last.get(id).copied().unwrap_or(0);
+        }
+        let places = places(conditions, &circuit, terms);
+        let mut unmet = circuit.unmet();
+        for _ in 0..GUESSES.min(WORK / circuit.size().max(1)) {
+            let Some(wrong) = unmet.get(self.below(unmet.len())) else {
+                self.keep(&circuit);
+                return true;
+            };
+            let choices = &places[*wrong];
+            let Some(place) = choices.get(self.below(choices.len())) else {
+                return false;
+            };
+            unmet = self.step(&mut circuit, *place, unmet);
+        }
+        false
+    }
+
+    /// Changes one unknown, unless that makes things worse.
+    fn step(&mut self, circuit: &mut Circuit, place: usize, before: Vec<usize>) -> Vec<usize> {
+        let old = circuit.guess[place];
+        circuit.guess[place] = self.candidate(circuit, place);
+        let after = circuit.unmet();
+        if after.len() <= before.len() || self.below(16) == 0 {
+            return after;
+        }
+        circuit.guess[place] = old;
+        before
+    }
+
+    fn keep(&mut self, circuit: &Circuit) {
+        for ((id, _), value) in circuit.unknowns.iter().zip(&circuit.guess) {
+            self.last.insert(*id, *value);
+        }
+    }
+
+    /// A value worth trying: a constant of the conditions or a neighbour of one, what another
+    /// unknown has, a power of two, an end of the range, or anything.
+    fn candidate(&mut self, circuit: &Circuit, place: usize) -> u128 {
+        let width = circuit.unknowns[place].1;
+        let all = crate::expr::mask(width);
+        let old = circuit.guess[place];
+        let bit = 1u128.checked_shl(self.below(usize::from(width)) as u32).unwrap_or(1);
+        let constant = circuit.constants.get(self.below(circuit.constants.len()));
+        let constant = constant.copied().unwrap_or(0);
+        let other = circuit.guess.get(self.below(circuit.guess.len())).copied().unwrap_or(0);
+        let value = match self.below(9) {
+            0 => constant,
+            1 => constant.wrapping_add(1),
+            2 => constant.wrapping_sub(1),
+            3 => other,
+            4 => old ^ bit,
+            5 => old.wrapping_add(bit),
+            6 => bit,
+            7 => {
+                if old == 0 {
+                    all
+                } else {
+                    0
+                }
+            }
+            _ => u128::from(self.next()) << 64 | u128::from(self.next()),
+        };
+        if width == 1 { old ^ 1 } else { value & all }
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        match end {
+            0 => 0,
+            end => (self.next() % end as u64) as usize,
+        }
+    }
+
+    /// Xorshift: the same guesses every time.
+    fn next(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+}
+
+/// For each condition, the places of the unknowns it depends on.
+fn places(conditions: &[Term], circuit: &Circuit, terms: &Terms) -> Vec<Vec<usize>> {
+    let place: HashMap<SymbolId, usize> =
+        circuit.unknowns.iter().enumerate().map(|(place, (id, _))| (*id, place)).collect();
+    let of = |condition: &Term| {
+        terms.unknowns(*condition).iter().filter_map(|id| place.get(id).copied()).collect()
+    };
+    conditions.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::{Binary, Kind, Sort};
+
+    #[test]
+    fn finds_a_sum_and_gives_up_on_a_contradiction() {
+        let mut terms = Terms::new();
+        let a = terms.symbol("a", Sort::Bits(16), Kind::Number);
+        let b = terms.symbol("b", Sort::Bits(16), Kind::Number);
+        let sum = terms.binary(Binary::Add, a, b);
+        let limit = terms.constant(1_000, 16);
+        let high = terms.binary(Binary::LessUnsigned, limit, sum);
+        let less = terms.binary(Binary::LessUnsigned, a, b);
+        let more = terms.binary(Binary::LessUnsigned, b, a);
+        let mut examples = Examples::default();
+        assert!(examples.find(&[high, less], &terms));
+        assert!(!examples.find(&[high, less, more], &terms));
+    }
+}

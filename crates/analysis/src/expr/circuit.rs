@@ -1,0 +1,148 @@
+//! Conditions evaluated on concrete values, over and over: how the search for an example packet
+//! tries its guesses.
+
+use std::collections::HashMap;
+
+use super::{Binary, Node, Sort, SymbolId, Term, Terms, fold, mask, operands};
+
+/// One step of an evaluation; operands are positions of earlier steps.
+#[derive(Debug)]
+enum Gate {
+    Known(u128),
+    Unknown(usize),
+    Not(usize),
+    Binary { operator: Binary, a: usize, b: usize, width: u8 },
+    Ite(usize, usize, usize),
+    Concat { high: usize, low: usize, split: u8 },
+    Extract { of: usize, low: u8, width: u8 },
+    Extend { of: usize, signed: bool, from: u8, width: u8 },
+    Apply { function: SymbolId, arguments: Vec<usize>, width: u8 },
+}
+
+/// Conditions laid out for evaluation.
+#[derive(Debug)]
+pub(crate) struct Circuit {
+    gates: Vec<Gate>,
+    values: Vec<u128>,
+    positions: HashMap<Term, usize>,
+    roots: Vec<usize>,
+    /// The unknowns, with their widths, and the value each has now.
+    pub(crate) unknowns: Vec<(SymbolId, u8)>,
+    pub(crate) guess: Vec<u128>,
+    /// Constants that stand in the conditions: likely to matter.
+    pub(crate) constants: Vec<u128>,
+}
+
+impl Circuit {
+    pub(crate) fn new(conditions: &[Term], terms: &Terms) -> Self {
+        let mut circuit = Self {
+            gates: Vec::new(),
+            values: Vec::new(),
+            positions: HashMap::new(),
+            roots: Vec::new(),
+            unknowns: Vec::new(),
+            guess: Vec::new(),
+            constants: Vec::new(),
+        };
+        for condition in conditions {
+            let root = circuit.add(*condition, terms);
+            circuit.roots.push(root);
+        }
+        circuit.values = vec![0; circuit.gates.len()];
+        circuit
+    }
+
+    /// Steps of one evaluation.
+    pub(crate) fn size(&self) -> usize {
+        self.gates.len()
+    }
+
+    fn add(&mut self, term: Term, terms: &Terms) -> usize {
+        if let Some(position) = self.positions.get(&term) {
+            return *position;
+        }
+        let parts: Vec<usize> =
+            operands(terms.node(term)).into_iter().map(|part| self.add(part, terms)).collect();
+        let gate = self.gate(term, &parts, terms);
+        self.gates.push(gate);
+        self.positions.insert(term, self.gates.len() - 1);
+        self.gates.len() - 1
+    }
+
+    fn gate(&mut self, term: Term, parts: &[usize], terms: &Terms) -> Gate {
+        let width = terms.width(term);
+        match (terms.node(term), parts) {
+            (Node::Bool(value), _) => Gate::Known(u128::from(*value)),
+            (Node::Constant { value, .. }, _) => {
+                self.constants.push(*value);
+                Gate::Known(*value)
+            }
+            (Node::Not(_), [a]) => Gate::Not(*a),
+            (Node::Binary(operator, left, _), [a, b]) => {
+                Gate::Binary { operator: *operator, a: *a, b: *b, width: terms.width(*left) }
+            }
+            (Node::Ite(..), [c, a, b]) => Gate::Ite(*c, *a, *b),
+            (Node::Concat(_, right), [high, low]) => {
+                Gate::Concat { high: *high, low: *low, split: terms.width(*right) }
+            }
+            (Node::Extract { low, .. }, [of]) => Gate::Extract { of: *of, low: *low, width },
+            (Node::Extend { signed, of: inner, .. }, [of]) => {
+                Gate::Extend { of: *of, signed: *signed, from: terms.width(*inner), width }
+            }
+            (Node::Apply(function, _), _) => {
+                Gate::Apply { function: *function, arguments: parts.to_vec(), width }
+            }
+            (Node::Symbol(id), _) => self.unknown(*id, terms.sort(term)),
+            _ => Gate::Known(0),
+        }
+    }
+
+    fn unknown(&mut self, id: SymbolId, sort: Sort) -> Gate {
+        self.unknowns.push((id, sort.width()));
+        self.guess.push(0);
+        Gate::Unknown(self.unknowns.len() - 1)
+    }
+
+    /// Evaluates the guess; returns the positions of the conditions it does not meet.
+    pub(crate) fn unmet(&mut self) -> Vec<usize> {
+        for position in 0..self.gates.len() {
+            self.values[position] = self.value(&self.gates[position]);
+        }
+        let roots = self.roots.iter().enumerate();
+        roots.filter(|(_, root)| self.values[**root] == 0).map(|(place, _)| place).collect()
+    }
+
+    fn value(&self, gate: &Gate) -> u128 {
+        let at = |position: &usize| self.values[*position];
+        match gate {
+            Gate::Known(value) => *value,
+            Gate::Unknown(place) => self.guess[*place],
+            Gate::Not(a) => 1 - at(a),
+            Gate::Binary { operator, a, b, width } => fold::bits(*operator, at(a), at(b), *width),
+            Gate::Ite(c, a, b) => {
+                if at(c) == 1 {
+                    at(a)
+                } else {
+                    at(b)
+                }
+            }
+            Gate::Concat { high, low, split } => at(high) << split | at(low),
+            Gate::Extract { of, low, width } => at(of) >> low & mask(*width),
+            Gate::Extend { of, signed: true, from, width } => {
+                fold::signed(at(of), *from) as u128 & mask(*width)
+            }
+            Gate::Extend { of, .. } => at(of),
+            Gate::Apply { function, arguments, width } => {
+                let start = u128::from(function.0) + 1;
+                mixed(arguments.iter().map(at).fold(start, |hash, part| mixed(hash ^ part)))
+                    & mask(*width)
+            }
+        }
+    }
+}
+
+/// Some function of its argument: any will do for an unknown function.
+fn mixed(value: u128) -> u128 {
+    let value = value.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    value ^ value >> 61
+}
