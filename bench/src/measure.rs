@@ -18,12 +18,12 @@ use crate::scenario::{Scenario, Subject};
 
 /// Packets of a measurement: some tenths of a millisecond, so that many escape being interrupted.
 /// The fastest counts: on a machine with other work the rest measure that work.
-const SLICE: usize = 1 << 15;
+const SLICE: usize = if cfg!(test) { 1 << 10 } else { 1 << 15 };
 /// Measurements that a contestant makes in a row, at least; those over the whole trace if that is
 /// longer, so that its own tables are in the caches and not the others'.
 const SLICES: usize = 8;
 /// Turns of each contestant, at least and at most.
-const TURNS: (usize, usize) = (5, 60);
+const TURNS: (usize, usize) = if cfg!(test) { (2, 2) } else { (5, 60) };
 /// After this time there are no more turns than the least.
 const ENOUGH: Duration = Duration::from_secs(6);
 

@@ -157,3 +157,69 @@ fn chosen(nfs: &[String]) -> Result<Vec<Box<dyn Contender>>, BenchError> {
     };
     nfs.iter().map(named).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(nfs: &[&str], flows: &[usize], workers: &[usize]) -> Plan {
+        let nfs = nfs.iter().map(|&nf| nf.to_owned()).collect();
+        Plan { nfs, flows: flows.to_vec(), workers: workers.to_vec() }
+    }
+
+    #[test]
+    fn every_function_is_measured_in_every_way() {
+        let mut steps = Vec::new();
+        let document = run(&plan(&[], &[100], &[]), &mut |step| steps.push(step)).unwrap();
+        assert_eq!(steps.len(), names().len());
+        for nf in names() {
+            let rows: Vec<&Row> = document.results.iter().filter(|row| row.nf == nf).collect();
+            for strategy in ["sequential", "handwritten", "handwritten-bare", "header-only"] {
+                assert!(rows.iter().any(|row| row.strategy == strategy), "{nf} {strategy}");
+            }
+            assert_eq!((rows[0].prefetch, rows[0].steering_hash), ("auto", "supplied"));
+            for row in rows {
+                assert!(row.mpps > 0.0 && row.ratio_to_handwritten > 0.0 && row.spread >= 0.0);
+                assert!(row.repetitions >= 2 && (90..=100).contains(&row.distinct_flows));
+                assert!(row.strategy != "handwritten" || row.ratio_to_handwritten == 1.0);
+            }
+        }
+    }
+
+    #[test]
+    fn crews_are_compared_with_a_crew_of_one() {
+        let document = run(&plan(&["firewall", "nat"], &[100], &[2]), &mut |_| {}).unwrap();
+        for (nf, strategy) in [("firewall", "sharded"), ("nat", "serial")] {
+            let of = |row: &&Row| row.nf == nf && row.strategy == strategy;
+            let crews: Vec<&Row> = document.results.iter().filter(of).collect();
+            let workers: Vec<usize> = crews.iter().map(|row| row.workers).collect();
+            assert_eq!(workers, [1, 2]);
+            assert_eq!(crews[0].ratio_to_one_worker, Some(1.0));
+            assert!(crews[1].ratio_to_one_worker.is_some_and(|ratio| ratio > 0.0));
+        }
+    }
+
+    #[test]
+    fn a_nat_session_takes_at_most_128_bytes() {
+        let document = run(&plan(&["nat"], &[50_000], &[]), &mut |_| {}).unwrap();
+        let row = &document.results[0];
+        assert!(row.bytes_per_flow.is_some_and(|bytes| (20.0..=128.0).contains(&bytes)), "{row:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_told() {
+        let unknown = run(&plan(&["firewal"], &[1], &[]), &mut |_| {});
+        assert!(matches!(unknown, Err(BenchError::Unknown(name)) if name == "firewal"));
+        for nothing in [plan(&["nop"], &[0], &[]), plan(&["nop"], &[1], &[0])] {
+            assert!(matches!(run(&nothing, &mut |_| {}), Err(BenchError::Settings(_))));
+        }
+        let many = plan(&["bridge-static"], &[1 << 20], &[]);
+        let mut steps = Vec::new();
+        assert!(run(&many, &mut |step| steps.push(step)).unwrap().results.is_empty());
+        assert!(matches!(steps[..], [Step::Skipped { .. }]));
+        let crowd = run(&plan(&["nop"], &[1], &[1_000]), &mut |_| {});
+        assert!(matches!(crowd, Err(BenchError::Settings(_))), "more workers than shards");
+        assert!(work("nat", 10, ["handwritten", "on", "none"], 100).is_ok());
+        assert!(work("nat", 10, ["handwritten", "off", "none"], 100).is_err());
+    }
+}
