@@ -106,8 +106,11 @@ impl<'p> Interpreter<'p> {
         if self.function_named(&text).is_some() || is_constructor(&text) {
             return Ok(Value::Function(text.into()));
         }
-        if let Type::Struct(_) = self.named_type(&text, Vec::new())? {
-            return Ok(Value::Function(text.into()));
+        if let Type::Struct(shape) = self.named_type(&text, Vec::new())? {
+            return Ok(match shape.fields.is_empty() {
+                true => Value::Struct(shape, Rc::default()),
+                false => Value::Function(text.into()),
+            });
         }
         self.at(name.span());
         self.error(format!("`{text}` isn't known here: use names of the module and its prelude"))
@@ -129,7 +132,18 @@ impl<'p> Interpreter<'p> {
                 None => self.associated_constant(&shape.name, name),
             },
             Type::Struct(shape) => self.associated_constant(&shape.name, name),
-            _ => self.associated_constant(&owner.to_string(), name),
+            _ => {
+                let owner = self.owner_name(owner);
+                self.associated_constant(&owner, name)
+            }
+        }
+    }
+
+    /// The type a path starts with; `Self` that is no plain type is the network function.
+    fn owner_name(&self, owner: &Ident) -> String {
+        match owner == "Self" {
+            true => self.program.module.nf.ident.to_string(),
+            false => owner.to_string(),
         }
     }
 
@@ -199,7 +213,7 @@ impl<'p> Interpreter<'p> {
         let owner = match &of {
             Type::Struct(shape) => shape.name.clone(),
             Type::Enum(shape) => shape.name.clone(),
-            _ => first.ident.to_string(),
+            _ => self.owner_name(&first.ident),
         };
         if let Some(function) = self.method_named(&owner, &name) {
             return self.call_associated(function, of, last, call);
