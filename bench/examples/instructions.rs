@@ -8,6 +8,7 @@
 //! Each contestant runs twice under callgrind, the second time over more packets; the difference is
 //! the packets' own.
 
+use std::io::Write;
 use std::process::{Command, ExitCode};
 
 const FLOWS: usize = 1_000;
@@ -49,7 +50,9 @@ fn count(nf: &str) -> Result<(), String> {
         let counts = PACKETS.map(|packets| collected(nf, named, packets));
         if let [Some(few), Some(many)] = counts {
             let per_packet = (many - few) as f64 / (PACKETS[1] - PACKETS[0]) as f64;
-            println!("{nf:14} {:17} {:5} {:9} {per_packet:7.1}", named[0], named[1], named[2]);
+            let [strategy, prefetch, hash] = named;
+            let line = format!("{nf:14} {strategy:17} {prefetch:5} {hash:9} {per_packet:7.1}");
+            writeln!(std::io::stdout(), "{line}").map_err(|error| error.to_string())?;
         } else if named[0] == "handwritten" {
             return Err(format!("{nf}: valgrind is not installed, or there is no such function"));
         }

@@ -1,3 +1,5 @@
+//! Rows of a run, one a line.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 use anabranch_bench::*;
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -139,7 +139,7 @@ mod tests {
     fn keys_that_count_up_spread_as_if_by_chance() {
         let stations: Vec<Key> = (0..1 << 16).map(|n: u64| [2 | n.swap_bytes() >> 16, 1]).collect();
         let ends: Vec<Key> =
-            (0..1 << 16).map(|n: u64| [n / 64 << 24 | (n % 64) << 40, 17]).collect();
+            (0..1 << 16).map(|n: u64| [((n / 64) << 24) | ((n % 64) << 40), 17]).collect();
         // Half full, linear probing takes half a step on average (Knuth, volume 3, section 6.4).
         assert!(steps(&stations) < 0.55 && steps(&ends) < 0.55, "{}", steps(&ends));
     }

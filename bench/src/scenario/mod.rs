@@ -32,6 +32,9 @@ pub trait Subject: NetworkFunction {
     fn scenario(flows: usize) -> Result<Scenario, BenchError>;
 }
 
+/// Makes a bare look-up of the flows of a trace.
+type MakeLimit = Box<dyn Fn(&Trace) -> Box<dyn Hand>>;
+
 /// What a function is measured on.
 pub struct Scenario {
     /// Its settings.
@@ -43,7 +46,7 @@ pub struct Scenario {
     /// Distinct flows in it: pairs of stations for a bridge, destinations for the policer.
     pub distinct: usize,
     hand: Box<dyn Fn() -> Box<dyn Hand>>,
-    limit: Option<Box<dyn Fn(&Trace) -> Box<dyn Hand>>>,
+    limit: Option<MakeLimit>,
 }
 
 impl Scenario {
@@ -103,7 +106,7 @@ impl<P: Fn(usize, Way) -> Arrival> Traffic<P> {
         (0..packets).map(move |number| {
             let flow = chance.below(self.flows);
             drawn[flow] = true;
-            let way = if number / BATCH % 2 == 0 { Way::There } else { Way::Back };
+            let way = [Way::There, Way::Back][number / BATCH % 2];
             (self.packet)(flow, way)
         })
     }
