@@ -63,8 +63,8 @@ fn headline_figures(report: &RunReport) -> String {
         (rate(report.gbps), "Gbps", format!("{} read", bytes(report.bytes_read))),
         (
             thousands(report.packets_read),
-            "packets read",
-            format!("{} out", thousands(report.packets_out)),
+            "packets",
+            format!("read; {} out", thousands(report.packets_out)),
         ),
         (thousands(report.packets_dropped), "dropped", format!("{dropped} of those read")),
     ];

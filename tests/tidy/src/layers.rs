@@ -8,7 +8,7 @@ use crate::house::{House, Source};
 /// Our crates and how high each stands: one depends only on those below it.
 ///
 /// `packet ← nf ← {analysis, runtime} ← cli`; what stands side by side does not know of each other.
-const LAYERS: [(&str, u8); 12] = [
+const LAYERS: [(&str, u8); 13] = [
     ("anabranch-rss", 0),
     ("anabranch-language", 0),
     ("anabranch-packet", 1),
@@ -20,6 +20,7 @@ const LAYERS: [(&str, u8); 12] = [
     ("anabranch-analysis", 3),
     ("anabranch-bench", 4),
     ("anabranch", 5),
+    ("anabranch-end-to-end", 6),
     ("anabranch-tidy", 6),
 ];
 
