@@ -83,13 +83,13 @@ impl<'p> Interpreter<'p> {
             return self.integer_function(scalar, name, arguments.remove(0));
         }
         if arguments.len() > 1 {
-            return self.from_parts(scalar, arguments);
+            return self.address_of_parts(scalar, arguments);
         }
         let Some(argument) = arguments.pop() else {
             return self.error(format!("`{}::{name}` needs an argument", scalar.name()));
         };
         let term = match self.settled(argument)? {
-            Value::Array(parts) => return self.from_parts(scalar, parts.to_vec()),
+            Value::Array(parts) => return self.address_of_parts(scalar, parts.to_vec()),
             Value::Scalar(from, term) if from == scalar => term,
             value => {
                 let bits = Scalar::Unsigned(scalar.width());
@@ -100,7 +100,7 @@ impl<'p> Interpreter<'p> {
     }
 
     /// An address from its bytes, or an IPv6 address from its segments.
-    fn from_parts(&mut self, scalar: Scalar, parts: Vec<Value>) -> Eval {
+    fn address_of_parts(&mut self, scalar: Scalar, parts: Vec<Value>) -> Eval {
         let bits = usize::from(scalar.width()) / parts.len().max(1);
         if bits * parts.len() != usize::from(scalar.width()) || !matches!(bits, 8 | 16) {
             return self.error(format!("`{}` can't be made of these parts", scalar.name()));
