@@ -1,10 +1,9 @@
 //! Looks for an example packet by guessing, before the solver is asked. Most branches of a handler
 //! can go both ways, and an example shows it in microseconds; only what no guess meets needs proof.
 
-use std::collections::HashMap;
-
 use crate::expr::circuit::Circuit;
 use crate::expr::{SymbolId, Term, Terms};
+use crate::hash::FastMap;
 
 /// Guesses a question gets.
 const GUESSES: usize = 400;
@@ -14,13 +13,13 @@ const WORK: usize = 100_000;
 
 /// Remembers the values of its last examples, which tend to be close to the next.
 pub(crate) struct Examples {
-    last: HashMap<SymbolId, u128>,
+    last: FastMap<SymbolId, u128>,
     random: u64,
 }
 
 impl Default for Examples {
     fn default() -> Self {
-        Self { last: HashMap::new(), random: 0x2545_f491_4f6c_dd1d }
+        Self { last: FastMap::default(), random: 0x2545_f491_4f6c_dd1d }
     }
 }
 
@@ -113,7 +112,7 @@ impl Examples {
 
 /// For each condition, the places of the unknowns it depends on.
 fn places(conditions: &[Term], circuit: &Circuit, terms: &Terms) -> Vec<Vec<usize>> {
-    let place: HashMap<SymbolId, usize> =
+    let place: FastMap<SymbolId, usize> =
         circuit.unknowns.iter().enumerate().map(|(place, (id, _))| (*id, place)).collect();
     let of = |condition: &Term| {
         terms.unknowns(*condition).iter().filter_map(|id| place.get(id).copied()).collect()

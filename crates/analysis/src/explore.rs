@@ -1,9 +1,8 @@
 //! Enumerates the paths of a handler: it is run again and again, each time with the next prefix
 //! of decisions, until every feasible one has been taken.
 
-use std::collections::HashSet;
-
 use crate::expr::{SymbolId, Term, Terms};
+use crate::hash::FastSet;
 use crate::interpret::Stop;
 use crate::solver::{Answer, Solver};
 
@@ -46,7 +45,7 @@ pub(crate) struct Explorer {
     decisions: Vec<Decision>,
     next: usize,
     assertions: Vec<Term>,
-    known: HashSet<Term>,
+    known: FastSet<Term>,
     /// Concrete execution: no branch may depend on an unknown.
     concrete: bool,
 }
@@ -60,7 +59,7 @@ impl Explorer {
             decisions: Vec::new(),
             next: 0,
             assertions: Vec::new(),
-            known: HashSet::new(),
+            known: FastSet::default(),
             concrete: false,
         }
     }
@@ -202,7 +201,7 @@ impl Explorer {
     /// The condition and the assertions that share unknowns with it, directly or through others:
     /// the rest is satisfiable by itself and cannot change the answer.
     fn relevant(&self, condition: Term, terms: &Terms) -> Vec<Term> {
-        let mut unknowns: HashSet<SymbolId> = terms.unknowns(condition).iter().copied().collect();
+        let mut unknowns: FastSet<SymbolId> = terms.unknowns(condition).iter().copied().collect();
         let mut chosen = vec![condition];
         let mut others: Vec<Term> = self.assertions.clone();
         loop {

@@ -30,6 +30,7 @@ mod example;
 mod explore;
 pub mod expr;
 mod handlers;
+mod hash;
 mod interpret;
 mod path;
 mod paths;

@@ -1,12 +1,12 @@
 //! Z3, run as a system program: one process, asked only what slicing and the cache cannot answer.
 
-use std::collections::{HashMap, HashSet};
 use std::io;
 
 use easy_smt::{Context, ContextBuilder, Response, SExpr};
 
 use crate::example::Examples;
 use crate::expr::{Binary, Node, Sort, SymbolId, Term, Terms, operands};
+use crate::hash::{FastMap, FastSet};
 
 /// Resource units one question may use. Deterministic, unlike a time limit: the same module gives
 /// the same paths on every machine. Some 10 ms of a bit-vector problem.
@@ -25,7 +25,7 @@ pub(crate) enum Answer {
 #[derive(Default)]
 pub(crate) struct Solver {
     process: Option<Process>,
-    answers: HashMap<Vec<Term>, Answer>,
+    answers: FastMap<Vec<Term>, Answer>,
     examples: Examples,
     /// Questions put to the process.
     pub(crate) calls: u64,
@@ -35,8 +35,8 @@ pub(crate) struct Solver {
 
 struct Process {
     context: Context,
-    encoded: HashMap<Term, SExpr>,
-    declared: HashSet<SymbolId>,
+    encoded: FastMap<Term, SExpr>,
+    declared: FastSet<SymbolId>,
     /// `(check-sat-using …)`: unconstrained parts go first, which the plain command leaves out.
     question: SExpr,
 }
@@ -128,7 +128,7 @@ impl Process {
         let effort = context.numeral(EFFORT);
         context.set_option(":rlimit", effort).map_err(missing)?;
         let question = question(&context);
-        Ok(Self { context, encoded: HashMap::new(), declared: HashSet::new(), question })
+        Ok(Self { context, encoded: FastMap::default(), declared: FastSet::default(), question })
     }
 
     fn check(&mut self, conditions: &[Term], terms: &Terms) -> io::Result<Response> {

@@ -36,7 +36,7 @@ fn error(items: &str, state: &str, body: &str) -> AnalysisError {
 }
 
 fn line_of(text: &str, needle: &str) -> u32 {
-    1 + text.lines().position(|line| line.contains(needle)).unwrap() as u32
+    (1..).zip(text.lines()).find(|(_, line)| line.contains(needle)).map_or(0, |(line, _)| line)
 }
 
 const REASON: &str = "pub enum Reason { Old, Small }";

@@ -1,7 +1,7 @@
 //! Conditions evaluated on concrete values, over and over: how the search for an example packet
 //! tries its guesses.
 
-use std::collections::HashMap;
+use crate::hash::FastMap;
 
 use super::{Binary, Node, Sort, SymbolId, Term, Terms, fold, mask, operands};
 
@@ -24,7 +24,7 @@ enum Gate {
 pub(crate) struct Circuit {
     gates: Vec<Gate>,
     values: Vec<u128>,
-    positions: HashMap<Term, usize>,
+    positions: FastMap<Term, usize>,
     roots: Vec<usize>,
     /// The unknowns, with their widths, and the value each has now.
     pub(crate) unknowns: Vec<(SymbolId, u8)>,
@@ -38,7 +38,7 @@ impl Circuit {
         let mut circuit = Self {
             gates: Vec::new(),
             values: Vec::new(),
-            positions: HashMap::new(),
+            positions: FastMap::default(),
             roots: Vec::new(),
             unknowns: Vec::new(),
             guess: Vec::new(),

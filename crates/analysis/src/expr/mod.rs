@@ -12,8 +12,9 @@ mod fold;
 mod print;
 mod slice;
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use crate::hash::FastMap;
 
 pub use print::Words;
 
@@ -169,9 +170,9 @@ pub struct Terms {
     sorts: Vec<Sort>,
     unknowns: Vec<Arc<[SymbolId]>>,
     hard: Vec<bool>,
-    interned: HashMap<Node, Term>,
+    interned: FastMap<Node, Term>,
     symbols: Vec<Symbol>,
-    symbol_ids: HashMap<(String, Sort), SymbolId>,
+    symbol_ids: FastMap<Sort, FastMap<String, SymbolId>>,
 }
 
 impl Terms {
@@ -232,12 +233,13 @@ impl Terms {
     }
 
     fn symbol_id(&mut self, name: &str, sort: Sort, kind: Kind) -> SymbolId {
-        if let Some(id) = self.symbol_ids.get(&(name.to_owned(), sort)) {
+        let known = self.symbol_ids.entry(sort).or_default();
+        if let Some(id) = known.get(name) {
             return *id;
         }
         let id = SymbolId(self.symbols.len() as u32);
         let name = name.to_owned();
-        self.symbol_ids.insert((name.clone(), sort), id);
+        known.insert(name.clone(), id);
         self.symbols.push(Symbol { name, sort, kind });
         id
     }

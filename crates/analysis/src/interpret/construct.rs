@@ -117,8 +117,8 @@ impl<'p> Interpreter<'p> {
     }
 
     pub(crate) fn port_constant(&self, name: &Ident) -> Option<u8> {
-        let ports = self.program.module.port_constants();
-        ports.into_iter().find(|(known, _)| known == name).map(|(_, number)| number)
+        let mut ports = self.program.ports.iter();
+        ports.find(|(known, _)| known == name).map(|(_, number)| *number)
     }
 
     fn associated_value(&mut self, of: Type, owner: &'p Ident, name: &'p Ident) -> Eval {

@@ -137,17 +137,34 @@ impl<'p> Interpreter<'p> {
     }
 
     fn set_port(&mut self, setter: &str, call: &'p syn::ExprMethodCall) -> Eval {
-        let field = match setter {
-            "src_port" => "src",
-            "dst_port" => "dst",
+        let (field, address) = match setter {
+            "src_port" => ("src", false),
+            "dst_port" => ("dst", false),
+            "source" => ("src", true),
+            "destination" => ("dst", true),
             _ => return self.error(format!("a packet has no `set_{setter}`")),
         };
-        let Some(value) = call.args.first() else {
+        let Some(value) = call.args.last() else {
             return self.error(format!("`set_{setter}` needs a value"));
+        };
+        let address = call.args.first().filter(|_| address);
+        let address = match address {
+            Some(address) => {
+                let address = self.value(address)?;
+                Some(self.scalar(address, Scalar::Ipv4)?)
+            }
+            None => None,
         };
         let value = self.value(value)?;
         let port = self.scalar(value, Scalar::Unsigned(16))?;
         self.at(call.method.span());
+        if let Some(address) = address {
+            let present = self.presence("ipv4");
+            if !self.decide(present)? {
+                return Ok(Value::Unit);
+            }
+            self.set_field(("ipv4", field), address)?;
+        }
         for header in ["tcp", "udp"] {
             let present = self.presence(header);
             if self.decide(present)? {

@@ -108,7 +108,7 @@ impl<'p> Interpreter<'p> {
     fn names_value(&self, name: &syn::Ident) -> bool {
         name == "None"
             || name == "Flood"
-            || self.program.module.const_named(&name.to_string()).is_some()
+            || self.program.module.consts.iter().any(|known| known.ident == *name)
             || self.port_constant(name).is_some()
     }
 

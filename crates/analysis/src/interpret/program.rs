@@ -15,6 +15,8 @@ pub struct Program {
     pub(crate) file: String,
     /// The name under which expressions over settings see them.
     pub(crate) settings: syn::Ident,
+    /// The constants of the ports, `LAN` and its number.
+    pub(crate) ports: Vec<(syn::Ident, u8)>,
     macros: HashMap<(usize, usize), Invocation>,
 }
 
@@ -42,7 +44,8 @@ impl Program {
         module.impls.iter().for_each(|item| reader.visit_item_impl(item));
         module.consts.iter().for_each(|item| reader.visit_item_const(item));
         let settings = syn::Ident::new("settings", proc_macro2::Span::call_site());
-        Self { file: file.to_owned(), settings, macros: reader.found, module }
+        let ports = module.port_constants();
+        Self { file: file.to_owned(), settings, ports, macros: reader.found, module }
     }
 
     pub(crate) fn invocation(&self, mac: &syn::Macro) -> Option<&Invocation> {
