@@ -158,6 +158,20 @@ pub(crate) fn tables(module: &Module) -> TokenStream {
     }
 }
 
+/// `NetworkFunction::counters`.
+pub(crate) fn counters(module: &Module) -> TokenStream {
+    let counters = module.nf.fields.iter().filter(|f| matches!(f.kind, StateKind::Counter));
+    let counters = counters.map(|field| {
+        let (ident, name) = (&field.ident, field.ident.to_string());
+        quote!((#name, self.#ident.read()))
+    });
+    quote! {
+        fn counters(&self) -> ::std::vec::Vec<(&'static str, u64)> {
+            ::std::vec![#(#counters),*]
+        }
+    }
+}
+
 /// Whether it is a map, a vector or an allocator.
 pub(crate) fn is_sized(kind: &StateKind) -> bool {
     matches!(kind, StateKind::Map(..) | StateKind::Vector(_) | StateKind::Allocator(_))

@@ -138,6 +138,10 @@ pub trait NetworkFunction: Sized + Send + 'static {
     fn tables(&self) -> Vec<TableUse> {
         Vec::new()
     }
+    /// Its `Counter`s, by the name of the field.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
 
 /// Why an NF could not be built.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anabranch_io::sink::Outputs;
+use anabranch_nf::state::TableUse;
 use anabranch_nf::{DropReason, Line, NetworkFunction, Sharing, Word};
 use hdrhistogram::Histogram;
 
@@ -10,7 +11,7 @@ use crate::report::{
     ErrorKind, LatencyReport, LogLine, PortReport, RunReport, Sample, TableReport, WorkerReport,
 };
 use crate::tally::Counts;
-use crate::worker::{Done, Finished};
+use crate::worker::{Done, Finished, InstanceEnd};
 
 /// Samples of throughput that a report holds at most: every second one is dropped beyond.
 const SAMPLES: usize = 400;
@@ -44,6 +45,11 @@ impl Account {
     /// Whether a failure of this kind has been noted.
     pub fn has_failed(&self, kind: ErrorKind) -> bool {
         self.report.errors.iter().any(|error| error.kind == kind)
+    }
+
+    /// Notes what the operator should know.
+    pub fn warn(&mut self, sentence: String) {
+        self.report.warnings.push(sentence);
     }
 
     /// A worker has done a job, `t` after the start. Returns the job's outputs.
@@ -84,6 +90,7 @@ impl Account {
         let ports = self.report.ports.len();
         let mut counts = Counts::new(ports);
         let mut latency: Option<Histogram<u64>> = None;
+        let mut unheeded = 0;
         for end in ends {
             let worker = WorkerReport {
                 packets: end.counts.packets(),
@@ -92,16 +99,18 @@ impl Account {
             };
             self.report.workers.push(worker);
             counts.add(&end.counts);
-            self.tables(&end);
-            self.report.logs_suppressed += end.suppressed;
-            for why in end.refused {
-                self.report.fail(ErrorKind::Control, format!("the NF refused a command: {why}"));
-            }
+            unheeded = unheeded.max(end.instance.unheeded);
+            self.instance(end.instance);
             match &mut latency {
                 None => latency = Some(end.latency),
                 // The bounds are the same, so that adding cannot fail.
                 Some(latency) => drop(latency.add(&end.latency)),
             }
+        }
+        if unheeded > 0 {
+            self.warn(format!(
+                "{unheeded} commands were not carried out: their time is after the last packet"
+            ));
         }
         self.report.log.sort_by_key(|line| line.at_ns);
         self.report.latency_ns = latency.filter(|latency| !latency.is_empty()).map(percentiles);
@@ -110,8 +119,24 @@ impl Account {
         self.report
     }
 
-    fn tables(&mut self, end: &Finished) {
-        for table in &end.tables {
+    fn instance(&mut self, end: InstanceEnd) {
+        self.tables(&end.tables);
+        self.log(end.lines);
+        self.report.logs_suppressed += end.suppressed;
+        for (name, count) in end.counters {
+            *self.report.counters.entry(name.to_owned()).or_default() += count;
+        }
+        for why in end.refused {
+            let message = format!("the NF refused a command: {why}");
+            // Every shard is given the command; one line for all that refuse it alike.
+            if !self.report.errors.iter().any(|error| error.message == message) {
+                self.report.fail(ErrorKind::Control, message);
+            }
+        }
+    }
+
+    fn tables(&mut self, tables: &[TableUse]) {
+        for table in tables {
             self.report.faults += table.faults;
             let known = self.report.tables.iter_mut().find(|known| known.name == table.name);
             match known {

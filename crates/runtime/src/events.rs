@@ -87,6 +87,11 @@ impl<N: NetworkFunction> Events<N> {
         self.next_period += period * (passed.saturating_sub(1) + 1);
     }
 
+    /// Commands whose time has not come.
+    pub fn commands_left(&self) -> usize {
+        self.commands.len()
+    }
+
     /// Commands that the NF refused since the last call, with its reasons.
     pub fn take_refused(&mut self) -> Vec<&'static str> {
         std::mem::take(&mut self.refused)

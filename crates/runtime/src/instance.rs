@@ -44,6 +44,8 @@ pub struct Instance<N: NetworkFunction> {
     environment: Environment,
     events: Events<N>,
     tuner: Tuner,
+    /// The packet handled last.
+    last: Meta,
 }
 
 struct Sets<S> {
@@ -91,6 +93,7 @@ impl<N: NetworkFunction> Instance<N> {
             environment: Environment::new(making.seed),
             events: Events::default(),
             tuner: Tuner::new(making.pass),
+            last: Meta::default(),
         })
     }
 
@@ -135,6 +138,7 @@ impl<N: NetworkFunction> Instance<N> {
         for ((frame, &layout), place) in frames.iter_mut().zip(&layouts).zip(&places) {
             self.step(frame, layout, place, release);
         }
+        self.last = frames.last().map_or(self.last, |frame| *frame.meta());
         count
     }
 
@@ -286,11 +290,12 @@ impl<N: NetworkFunction> Instance<N> {
         }
     }
 
-    /// Runs `shutdown`; what it emits is caused by `last`.
-    pub fn shut_down(&mut self, last: &Meta, release: &mut impl Release) {
+    /// Runs `shutdown`; what it emits is caused by the last packet.
+    pub fn shut_down(&mut self, release: &mut impl Release) {
+        let last = self.last;
         self.environment.begin(last.arrival_ns, last.number);
         self.nf.shutdown(&mut Context::new(&mut self.environment));
-        self.environment.emitted().drain(|port, bytes| release.emit(last, port, bytes));
+        self.emit(&last, release);
     }
 
     /// How full each state object is.
@@ -304,6 +309,11 @@ impl<N: NetworkFunction> Instance<N> {
         tables
     }
 
+    /// The NF's counters, by name.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.nf.counters()
+    }
+
     /// The environment, for its log.
     pub fn environment(&mut self) -> &mut Environment {
         &mut self.environment
@@ -312,6 +322,11 @@ impl<N: NetworkFunction> Instance<N> {
     /// Commands that the NF refused so far, with its reasons.
     pub fn refused_commands(&mut self) -> Vec<&'static str> {
         self.events.take_refused()
+    }
+
+    /// Commands whose time has not come.
+    pub fn commands_left(&self) -> usize {
+        self.events.commands_left()
     }
 }
 
@@ -331,10 +346,10 @@ fn open<N: NetworkFunction, K: Key>(
     packet: &mut Packet<'_>,
 ) -> Verdict {
     let hash = sets.hash(&key);
-    if let Some(id) = sets.find(hash, &key) {
-        if let Some(state) = sets.close(hash, id) {
-            nf.packet_set_expired(&state, &mut Context::new(environment));
-        }
+    if let Some(id) = sets.find(hash, &key)
+        && let Some(state) = sets.close(hash, id)
+    {
+        nf.packet_set_expired(&state, &mut Context::new(environment));
     }
     let state = match nf.packet_set_opened(packet, &mut Context::new(environment)) {
         Ok(state) => state,

@@ -18,7 +18,7 @@ use anabranch_io::Chunk;
 use anabranch_io::capture::{CaptureError, WriteError};
 use anabranch_io::sink::{Outputs, Sinks, write_in_order};
 use anabranch_io::source::{Input, Progress, Source, SourceError, open};
-use anabranch_io::spec::{SinkSpec, SourceSpec};
+use anabranch_io::spec::SinkSpec;
 use anabranch_nf::settings::Command as _;
 use anabranch_nf::{BuildError, NetworkFunction, Sharing};
 use anabranch_packet::Port;
@@ -26,9 +26,9 @@ use thiserror::Error;
 
 use crate::account::Account;
 use crate::division::Division;
-use crate::instance::{Instance, Making};
+use crate::instance::{Instance, Making, SHARDS};
 use crate::report::{ErrorKind, RunReport};
-use crate::worker::{Done, Finished, Job, State, Worker};
+use crate::worker::{Finished, Job, Notice, State, Worker};
 
 /// Chunks in flight per worker.
 const IN_FLIGHT: usize = 3;
@@ -84,7 +84,7 @@ pub fn run<N: NetworkFunction>(
     options: &Options,
     watch: &mut dyn FnMut(Progress, u64),
 ) -> Result<RunReport, RunError> {
-    let workers = options.workers.max(1);
+    let workers = options.workers.clamp(1, SHARDS);
     let shared = matches!(N::SHARING, Sharing::Aggregate { .. });
     let mut instances = instances::<N>(options, if shared { 1 } else { workers })?;
     let mut source = open(&options.inputs)?;
@@ -103,10 +103,14 @@ pub fn run<N: NetworkFunction>(
     }
     let states = states(instances, workers);
     let keep = options.outputs.iter().any(|(_, sink)| *sink != SinkSpec::Null);
-    let repeats =
-        options.inputs.iter().all(|input| matches!(input.spec, SourceSpec::Memory { .. }));
-    let division = Division::new::<N>(workers, repeats);
-    let account = Account::new::<N>(&options.making.ports, workers);
+    let division = Division::new::<N>(workers, source.repeats());
+    let mut account = Account::new::<N>(&options.making.ports, workers);
+    if workers < options.workers {
+        let asked = options.workers;
+        account.warn(format!(
+            "{asked} workers were asked for; state has {SHARDS} shards, so that {workers} run"
+        ));
+    }
     Ok(scope(|threads| {
         let crew = Crew::start(threads, states, keep, options.making.ports.len());
         Coordinator { crew, source, sinks, division, account, keep }.run(first, watch)
@@ -141,7 +145,7 @@ fn states<N: NetworkFunction>(instances: Vec<Instance<N>>, workers: usize) -> Ve
 /// The workers' threads.
 struct Crew<'s> {
     jobs: Vec<SyncSender<Job>>,
-    done: Receiver<(usize, Done)>,
+    notices: Receiver<(usize, Notice)>,
     threads: Vec<ScopedJoinHandle<'s, Finished>>,
 }
 
@@ -152,19 +156,20 @@ impl<'s> Crew<'s> {
         keep: bool,
         ports: usize,
     ) -> Self {
-        let (finished, done) = sync_channel(2 * IN_FLIGHT * states.len());
+        // Room for every notice that can be under way, so that no worker ever waits for us.
+        let (tell, notices) = sync_channel(2 * IN_FLIGHT * states.len());
         let cores = core_affinity::get_core_ids().unwrap_or_default();
-        let mut crew = Self { jobs: Vec::new(), done, threads: Vec::new() };
+        let mut crew = Self { jobs: Vec::new(), notices, threads: Vec::new() };
         for (number, state) in states.into_iter().enumerate() {
             let (send, jobs) = sync_channel(IN_FLIGHT);
             let worker = Worker { state, keep, longest: LONGEST, number, ports };
-            let (core, finished) = (cores.get(number).copied(), finished.clone());
+            let (core, tell) = (cores.get(number).copied(), tell.clone());
             crew.jobs.push(send);
             crew.threads.push(threads.spawn(move || {
                 if let Some(core) = core {
                     core_affinity::set_for_current(core);
                 }
-                worker.run(&jobs, &finished)
+                worker.run(&jobs, &tell)
             }));
         }
         crew
@@ -243,7 +248,8 @@ impl Coordinator<'_> {
     /// Waits for the oldest chunk under way and writes its outputs. False: the run must end.
     fn collect(&mut self, pending: &mut VecDeque<Pending>, started: Instant) -> bool {
         while pending.front().is_some_and(|chunk| !chunk.is_complete()) {
-            let Ok((worker, done)) = self.crew.done.recv() else { return false };
+            // A worker that has panicked will not do its part: joining it passes the panic on.
+            let Ok((worker, Notice::Done(done))) = self.crew.notices.recv() else { return false };
             let outputs = self.account.done(done, started.elapsed());
             // A worker does its jobs in order: this is its oldest one that is missing.
             let of_worker = pending.iter_mut().find(|chunk| chunk.is_missing(worker));

@@ -42,15 +42,15 @@ impl Steerer {
     fn hash_of(&self, bytes: &[u8], layout: Layout) -> u32 {
         let l3 = bytes.get(layout.l3_offset()..).unwrap_or_default();
         let ports = ports(bytes, layout);
-        if layout.has_ipv4() {
-            if let (Some(src), Some(dst)) = (field(l3, 12), field(l3, 16)) {
-                return self.steering.hash_ipv4(<[u8; 4]>::into(src), dst.into(), ports);
-            }
+        if layout.has_ipv4()
+            && let (Some(src), Some(dst)) = (field(l3, 12), field(l3, 16))
+        {
+            return self.steering.hash_ipv4(<[u8; 4]>::into(src), dst.into(), ports);
         }
-        if layout.has_ipv6() {
-            if let (Some(src), Some(dst)) = (field(l3, 8), field(l3, 24)) {
-                return self.steering.hash_ipv6(<[u8; 16]>::into(src), dst.into(), ports);
-            }
+        if layout.has_ipv6()
+            && let (Some(src), Some(dst)) = (field(l3, 8), field(l3, 24))
+        {
+            return self.steering.hash_ipv6(<[u8; 16]>::into(src), dst.into(), ports);
         }
         self.steering.hash_bytes(bytes.get(..12).unwrap_or(bytes))
     }

@@ -103,7 +103,7 @@ impl<'t> Tally<'t> {
 
     #[inline(never)]
     fn keep(&mut self, cause: &Meta, port: Port, wire_len: u32, bytes: &[u8]) {
-        let sub = if self.place.0 == cause.number { self.place.1 + 1 } else { 0 };
+        let sub = if self.place.0 == cause.number { self.place.1.saturating_add(1) } else { 0 };
         self.place = (cause.number, sub);
         if let Some(outputs) = &mut self.outputs {
             let (number, timestamp_ns) = (cause.number, cause.arrival_ns);

@@ -9,7 +9,7 @@ use anabranch_io::port::{BATCH, MemoryPort, PacketIo, Pool};
 use anabranch_io::sink::Outputs;
 use anabranch_nf::state::TableUse;
 use anabranch_nf::{Line, NetworkFunction};
-use anabranch_packet::{Frame, Meta};
+use anabranch_packet::Frame;
 use hdrhistogram::Histogram;
 
 use crate::instance::Instance;
@@ -33,6 +33,16 @@ impl<N: NetworkFunction> State<N> {
             Self::Own(instance) => act(instance),
             // A worker that panicked is reported when it is joined; the others finish their part.
             Self::Shared(lock) => act(&mut lock.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    /// The instance, when nobody else works on it any more.
+    fn into_last(self) -> Option<Instance<N>> {
+        match self {
+            Self::Own(instance) => Some(*instance),
+            Self::Shared(lock) => Arc::into_inner(lock)?
+                .into_inner()
+                .map_or_else(|held| Some(held.into_inner()), Some),
         }
     }
 }
@@ -61,6 +71,27 @@ pub struct Done {
     pub lines: Vec<Line>,
 }
 
+/// What a worker says on the way.
+pub enum Notice {
+    /// It has done its oldest job.
+    Done(Done),
+    /// It is panicking and will do no job any more.
+    Panicked,
+}
+
+/// Says so when its worker panics: the others keep the channel open, so that silence would be waited
+/// for without end.
+struct Alarm<'c>(&'c SyncSender<(usize, Notice)>, usize);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Where there is no room, somebody who listens has gone before us.
+            let _ = self.0.send((self.1, Notice::Panicked));
+        }
+    }
+}
+
 /// What a worker says at the end.
 pub struct Finished {
     /// Its counts.
@@ -69,14 +100,27 @@ pub struct Finished {
     pub latency: Histogram<u64>,
     /// Time spent on batches.
     pub busy: Duration,
-    /// State objects at the end; of shared state the first worker tells.
-    pub tables: Vec<TableUse>,
-    /// Log lines that were counted but not kept.
-    pub suppressed: u64,
-    /// Commands that the NF refused.
-    pub refused: Vec<&'static str>,
+    /// How its instance ended; of shared state the worker tells that let go of it last.
+    pub instance: InstanceEnd,
     /// What `shutdown` emitted.
     pub outputs: Outputs,
+}
+
+/// An instance after `shutdown`.
+#[derive(Default)]
+pub struct InstanceEnd {
+    /// State objects.
+    pub tables: Vec<TableUse>,
+    /// `Counter`s, by name.
+    pub counters: Vec<(&'static str, u64)>,
+    /// Log lines that were counted but not kept.
+    pub suppressed: u64,
+    /// Log lines since the last job.
+    pub lines: Vec<Line>,
+    /// Commands that the NF refused.
+    pub refused: Vec<&'static str>,
+    /// Commands that were due after the last packet, and were not carried out.
+    pub unheeded: usize,
 }
 
 /// One worker of a run.
@@ -95,13 +139,13 @@ pub struct Worker<N: NetworkFunction> {
 
 impl<N: NetworkFunction> Worker<N> {
     /// Runs jobs until there are no more.
-    pub fn run(mut self, jobs: &Receiver<Job>, done: &SyncSender<(usize, Done)>) -> Finished {
+    pub fn run(mut self, jobs: &Receiver<Job>, tell: &SyncSender<(usize, Notice)>) -> Finished {
+        let _alarm = Alarm(tell, self.number);
         let mut pool = Pool::new(2 * BATCH, self.longest);
         let mut port = MemoryPort::new(pool.buffers());
         let mut batch = Vec::with_capacity(BATCH);
         let mut meter = Meter::new();
         let mut counts = Counts::new(self.ports);
-        let mut last = Meta::default();
         for job in jobs {
             let before = counts.packets();
             let started = Instant::now();
@@ -117,7 +161,6 @@ impl<N: NetworkFunction> Worker<N> {
                 note(&mut batch, &mut counts, hashes);
                 let mut tally = Tally::new(&mut counts, self.keep.then_some(&mut outputs));
                 self.state.with(|instance| instance.handle(&mut batch, &mut tally));
-                last = batch.last().map_or(last, |frame| *frame.meta());
                 meter.end(timed, batch.len());
                 port.release(&mut batch);
             }
@@ -125,27 +168,34 @@ impl<N: NetworkFunction> Worker<N> {
             let mine = port.clear();
             let packets = counts.packets() - before;
             let lines = self.state.with(|instance| instance.environment().log().take());
-            if done.send((self.number, Done { outputs, mine, packets, lines })).is_err() {
+            let done = Done { outputs, mine, packets, lines };
+            if tell.send((self.number, Notice::Done(done))).is_err() {
                 break;
             }
         }
-        self.finish(counts, meter, &last)
+        self.finish(counts, meter)
     }
 
-    fn finish(mut self, mut counts: Counts, meter: Meter, last: &Meta) -> Finished {
+    fn finish(self, mut counts: Counts, meter: Meter) -> Finished {
         let mut outputs = Outputs::default();
-        let speaks = self.number == 0 || matches!(self.state, State::Own(_));
         let mut tally = Tally::new(&mut counts, self.keep.then_some(&mut outputs));
-        let (tables, suppressed, refused) = self.state.with(|instance| {
-            if !speaks {
-                return Default::default();
-            }
-            instance.shut_down(last, &mut tally);
-            let suppressed = instance.environment().log().suppressed();
-            (instance.tables(), suppressed, instance.refused_commands())
-        });
+        let end = self.state.into_last().map(|instance| InstanceEnd::of(instance, &mut tally));
         let Meter { latency, busy, .. } = meter;
-        Finished { counts, latency, busy, tables, suppressed, refused, outputs }
+        Finished { counts, latency, busy, instance: end.unwrap_or_default(), outputs }
+    }
+}
+
+impl InstanceEnd {
+    fn of<N: NetworkFunction>(mut instance: Instance<N>, tally: &mut Tally<'_>) -> Self {
+        instance.shut_down(tally);
+        Self {
+            tables: instance.tables(),
+            counters: instance.counters(),
+            suppressed: instance.environment().log().suppressed(),
+            lines: instance.environment().log().take(),
+            refused: instance.refused_commands(),
+            unheeded: instance.commands_left(),
+        }
     }
 }
 

@@ -1,13 +1,19 @@
 //! Whole runs: one and many workers write the same captures, events fall where they should, and
 //! every packet is accounted for.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use anabranch_io::capture::{CaptureWriter, Record};
 use anabranch_io::source::Input;
 use anabranch_io::spec::{SinkSpec, SourceSpec};
-use anabranch_nf::NetworkFunction;
+use anabranch_io::traffic::{Traffic, TrafficSpec};
+use anabranch_nf::packet_set::SetSpec;
 use anabranch_nf::prelude::*;
+use anabranch_nf::settings::{NoCommand, NoSettings};
+use anabranch_nf::world::Solo;
+use anabranch_nf::{BuildError, Builder, NetworkFunction, Sharing, Source, Word};
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::report::RunReport;
 use anabranch_runtime::run::{Options, run};
@@ -66,10 +72,12 @@ pub mod numbered {
     }
     pub struct Numbered {
         seen: Cell<u64>,
+        all: Counter,
     }
     impl Numbered {
         fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
             self.seen.set(self.seen.get() + 1);
+            self.all.add(1);
             if self.seen.get() == 1 {
                 cx.emit(pkt.port(), b"0123456789abcdef");
             }
@@ -80,6 +88,9 @@ pub mod numbered {
                 Command::Reset => self.seen.set(0),
             }
             Ok(())
+        }
+        fn shutdown(&mut self, cx: &mut Context) {
+            log!(cx, info, "{} packets", self.all.read());
         }
     }
 }
@@ -135,6 +146,13 @@ fn shared_state_is_served_under_one_lock() {
     assert_eq!((report.strategy.as_str(), report.packets_emitted), ("serial", 1));
     assert!(report.strategy_why.contains("`seen`"), "{}", report.strategy_why);
     assert_eq!(report.packets_out, 40_001);
+    assert_eq!(report.counters["all"], 40_000);
+    let said: Vec<_> = report.log.iter().map(|line| line.text.as_str()).collect();
+    assert_eq!(
+        said,
+        ["40000 packets"],
+        "shutdown comes once, after the last packet of all workers"
+    );
 }
 
 #[test]
@@ -143,6 +161,121 @@ fn commands_fall_between_packets() {
     let out = folder.path().join("out.pcap");
     let report = run_into::<numbered::Function>(1, &out, &[(1_000, "reset"), (2_000, "reset")]);
     assert_eq!(report.packets_emitted, 3);
+}
+
+#[test]
+fn a_command_after_the_last_packet_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcap");
+    let report = run_into::<numbered::Function>(1, &out, &[(u64::MAX, "reset")]);
+    assert_eq!(report.warnings.len(), 1, "{:?}", report.warnings);
+    assert!(report.warnings[0].starts_with("1 commands were not carried out"));
+}
+
+#[test]
+fn more_workers_than_shards_are_as_many_as_shards() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcap");
+    let report = run_into::<quota::Function>(600, &out, &[]);
+    assert_eq!(report.workers.len(), 512);
+    let busy = report.workers.iter().filter(|worker| worker.packets > 0).count();
+    assert!(busy > 300, "{busy} workers had packets");
+    assert!(report.warnings[0].starts_with("600 workers were asked for"), "{:?}", report.warnings);
+}
+
+/// Writes a capture of generated traffic.
+fn capture(folder: &Path, name: &str, spec: &str) -> String {
+    let spec: TrafficSpec = spec.parse().unwrap();
+    let trace = Traffic::new(&spec).unwrap().into_trace();
+    let path = folder.join(name);
+    let mut writer = CaptureWriter::create(&path).unwrap();
+    for (at, record) in trace.records().iter().enumerate() {
+        let (timestamp_ns, wire_len) = (record.arrival_ns, record.wire_len);
+        writer.write(&Record { timestamp_ns, wire_len, bytes: trace.bytes(at) }).unwrap();
+    }
+    writer.finish().unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn traces_that_loop_unlike_each_other_reach_the_right_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = capture(folder.path(), "inside.pcap", "flows=900,packets=50000,seed=1");
+    let outside = capture(folder.path(), "outside.pcap", "flows=700,packets=30000,seed=2");
+    let run_on = |workers: usize| {
+        let mut options = options(workers, &folder.path().join("out.pcap"), &[]);
+        let input =
+            |port, spec: String| Input { port: Some(Port::new(port)), spec: spec.parse().unwrap() };
+        options.inputs = vec![
+            input(0, format!("mem:{inside}?loop=2")),
+            input(1, format!("mem:{outside}?loop=3")),
+        ];
+        run::<quota::Function>(&options, &mut |_, _| {}).unwrap()
+    };
+    let (one, three) = (run_on(1), run_on(3));
+    assert_eq!(one.packets_read, 190_000);
+    assert_eq!((three.packets_read, &three.drops), (190_000, &one.drops));
+}
+
+#[test]
+fn a_run_without_packets_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.pcap");
+    CaptureWriter::create(&empty).unwrap().finish().unwrap();
+    for workers in [1, 3] {
+        let out = folder.path().join("out.pcap");
+        let mut options = options(workers, &out, &[]);
+        let spec = SourceSpec::Capture(empty.clone());
+        options.inputs = vec![Input { port: None, spec }];
+        let report = run::<numbered::Function>(&options, &mut |_, _| {}).unwrap();
+        assert_eq!((report.packets_read, report.complete), (0, true));
+        assert_eq!(std::fs::metadata(out).unwrap().len(), 24, "a capture without packets");
+    }
+}
+
+/// Panics at one packet of all: no NF of the language can, but a fault in Anabranch itself might.
+struct Fragile;
+
+impl NetworkFunction for Fragile {
+    const NAME: &'static str = "fragile";
+    const DOCS: &'static str = "";
+    const SOURCE: Source = Source { text: "", arguments: "", file: "", line: 1 };
+    const PORTS: &'static [&'static str] = &["inside", "outside"];
+    const LAYER: u8 = 2;
+    const REASONS: &'static [Word] = &[];
+    const SET: Option<SetSpec> = None;
+    const OBJECTS: bool = false;
+    const SHARING: Sharing = Sharing::PacketSets;
+    const PERIOD_MS: u64 = 0;
+    type Settings = NoSettings;
+    type Set = ();
+    type Command = NoCommand;
+
+    fn build(_: NoSettings, _: &mut Builder) -> Result<Self, BuildError> {
+        Ok(Self)
+    }
+
+    fn packet(&mut self, _: &mut (), _: &mut Packet<'_>, _: &mut Context<'_, Solo>) -> Verdict {
+        static HANDLED: AtomicU32 = AtomicU32::new(0);
+        assert!(HANDLED.fetch_add(1, Ordering::Relaxed) != 20_000, "fragile");
+        Flood
+    }
+}
+
+#[test]
+fn a_panic_of_one_worker_ends_the_run() {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out.pcap");
+        let ended = std::panic::catch_unwind(|| {
+            run::<Fragile>(&options(3, &out, &[]), &mut |_, _| {}).map(|report| report.packets_out)
+        });
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        tell.send((ended.is_err(), left)).unwrap();
+    });
+    let ended = told.recv_timeout(std::time::Duration::from_secs(60));
+    assert_eq!(ended, Ok((true, 0)), "the panic is passed on and no output is left behind");
 }
 
 #[test]

@@ -67,6 +67,10 @@ impl Source for MemorySource {
         Ok(Some(Chunk::new(trace, start..end, number, later_ns)))
     }
 
+    fn repeats(&self) -> bool {
+        true
+    }
+
     fn progress(&self) -> Progress {
         match self.repeat {
             Repeat::Times(times) => {

@@ -36,6 +36,12 @@ pub trait Source: Send {
 
     /// How much of the input has been yielded.
     fn progress(&self) -> Progress;
+
+    /// Whether the chunks are parts of one trace that comes again and again: two chunks that start
+    /// at the same place are then the same packets.
+    fn repeats(&self) -> bool {
+        false
+    }
 }
 
 /// Why a source cannot go on.

@@ -408,7 +408,7 @@ mod tests {
         #[test]
         fn agrees_with_a_tree_map(steps in steps()) {
             agrees(&steps, |value| value);
-            agrees(&steps, |value| u128::from(value));
+            agrees(&steps, u128::from);
             agrees(&steps, |value| [value; 9]);
             agrees(&steps, |value| [u64::from(value); 21]);
             agrees(&steps, |_| ());
