@@ -368,34 +368,26 @@ pub mod lb {
 
     fn set_source(pkt: &mut Packet, to: Endpoint) {
         match to.address {
-            Address::V4(address) => {
-                if let Some(mut ip) = pkt.ipv4_mut() {
-                    ip.set_src(address);
-                }
-            }
+            Address::V4(address) => pkt.set_source(address, to.port),
             Address::V6(address) => {
                 if let Some(mut ip) = pkt.ipv6_mut() {
                     ip.set_src(address);
                 }
+                pkt.set_src_port(to.port);
             }
         }
-        pkt.set_src_port(to.port);
     }
 
     fn set_destination(pkt: &mut Packet, to: Endpoint) {
         match to.address {
-            Address::V4(address) => {
-                if let Some(mut ip) = pkt.ipv4_mut() {
-                    ip.set_dst(address);
-                }
-            }
+            Address::V4(address) => pkt.set_destination(address, to.port),
             Address::V6(address) => {
                 if let Some(mut ip) = pkt.ipv6_mut() {
                     ip.set_dst(address);
                 }
+                pkt.set_dst_port(to.port);
             }
         }
-        pkt.set_dst_port(to.port);
     }
 
     /// Source and destination of the packet that an ICMP error quotes.
@@ -431,6 +423,7 @@ pub mod lb {
     }
 
     /// What becomes of an IP packet that is not balanced.
+    #[cold]
     fn refused(pkt: &Packet) -> Verdict {
         if pkt.embedded().is_some() {
             return Drop(Reason::UnrelatedError);
@@ -527,6 +520,10 @@ pub mod lb {
             pkt: &mut Packet,
             cx: &mut Context,
         ) -> Verdict {
+            // No connection has generation 0: hollow worlds, which hold none, see no more of this.
+            if connection.generation == 0 {
+                return Drop(Reason::NoBackend);
+            }
             let mut backend = self.backends.read(u32::from(connection.backend));
             if backend.generation != connection.generation || !backend.keeps() {
                 if !self.reconnect(connection, pkt) {
@@ -549,6 +546,7 @@ pub mod lb {
         }
 
         /// As a router: what runs out of hops is reported as the client knows it.
+        #[cold]
         fn route(&mut self, backend: Backend, pkt: &mut Packet, cx: &mut Context) -> Verdict {
             let hops = match pkt.ipv4() {
                 Some(ip) => ip.ttl(),
@@ -595,6 +593,7 @@ pub mod lb {
         }
 
         /// An ICMP error about a reply: the quoted packet's destination is the client.
+        #[cold]
         fn error_from_client(&mut self, pkt: &mut Packet) -> Option<Verdict> {
             let (from, to) = quoted(pkt)?;
             let service = self.services.get(&from)?;
@@ -608,6 +607,7 @@ pub mod lb {
         }
 
         /// An ICMP error about a client's packet: the quoted packet's destination is the backend.
+        #[cold]
         fn error_from_backend(&mut self, pkt: &mut Packet) -> Option<Verdict> {
             let (_, to) = quoted(pkt)?;
             let endpoint = self.replies.get(&to)?;
@@ -676,6 +676,7 @@ pub mod lb {
         }
 
         /// Finds another backend for a connection whose own is gone.
+        #[cold]
         fn reconnect(&mut self, connection: &mut Connection, pkt: &Packet) -> bool {
             let Some(to) = destination_of(pkt) else { return false };
             let Some(service) = self.services.get(&to) else { return false };
@@ -727,6 +728,7 @@ pub mod lb {
             found
         }
 
+        #[cold]
         fn follow(
             &mut self,
             connection: &mut Connection,
@@ -778,7 +780,7 @@ pub mod lb {
                 offset: (endpoint.hash(1) % size) as u32,
                 skip: (endpoint.hash(2) % (size - 1)) as u32 + 1,
                 connections: 0,
-                generation: self.backends.read(slot).generation.wrapping_add(1),
+                generation: self.backends.read(slot).generation.wrapping_add(1).max(1),
                 standing: Standing::Active,
                 healthy: true,
             };

@@ -318,20 +318,14 @@ pub mod nat {
     }
 
     fn set_source(pkt: &mut Packet, mapping: Mapping) {
-        if let Some(mut ip) = pkt.ipv4_mut() {
-            ip.set_src(mapping.public);
-        }
-        pkt.set_src_port(mapping.public_port);
+        pkt.set_source(mapping.public, mapping.public_port);
         if let Some(mut icmp) = pkt.icmpv4_mut() {
             icmp.set_id(mapping.public_port);
         }
     }
 
     fn set_destination(pkt: &mut Packet, mapping: Mapping) {
-        if let Some(mut ip) = pkt.ipv4_mut() {
-            ip.set_dst(mapping.inside.address);
-        }
-        pkt.set_dst_port(mapping.inside.port);
+        pkt.set_destination(mapping.inside.address, mapping.inside.port);
         if let Some(mut icmp) = pkt.icmpv4_mut() {
             icmp.set_id(mapping.inside.port);
         }

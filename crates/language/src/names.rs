@@ -93,6 +93,8 @@ pub const PACKET: &[Operation] = &[
     reads("dst_port", 0),
     reads("set_src_port", 1),
     reads("set_dst_port", 1),
+    reads("set_source", 2),
+    reads("set_destination", 2),
     reads("payload", 0),
 ];
 

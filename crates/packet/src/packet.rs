@@ -9,6 +9,7 @@ use crate::{
     },
 };
 use std::marker::PhantomData;
+use std::net::Ipv4Addr;
 
 /// Whether setters write.
 pub trait Mode {
@@ -220,6 +221,48 @@ impl<'a, M: Mode> Packet<'a, M> {
         self.set_port(self.layout.l4_offset() + 2, port);
     }
 
+    /// Sets the IPv4 source address and, where there are ports, the TCP or UDP source port, and
+    /// keeps the checksums right, each mended once. Without an IPv4 header, no effect.
+    #[inline(always)]
+    pub fn set_source(&mut self, address: Ipv4Addr, port: u16) {
+        self.set_end(12, 0, address, port);
+    }
+
+    /// As [`set_source`](Self::set_source), of destination address and port.
+    #[inline(always)]
+    pub fn set_destination(&mut self, address: Ipv4Addr, port: u16) {
+        self.set_end(16, 2, address, port);
+    }
+
+    /// An end of a flow; `address_at` and `port_at` count from the IPv4 and the transport header.
+    #[inline(always)]
+    fn set_end(&mut self, address_at: usize, port_at: usize, address: Ipv4Addr, port: u16) {
+        if M::HOLLOW || !self.layout.has_ipv4() {
+            return;
+        }
+        let Some(header) = chunk_mut::<20>(self.bytes, self.layout.l3_offset()) else { return };
+        let Some(field) = chunk_mut::<4>(header, address_at) else { return };
+        let mut delta = Delta::of(field, &address.octets());
+        *field = address.octets();
+        if let Some(checksum) = chunk_mut(header, 10) {
+            delta.apply(checksum);
+        }
+        if self.layout.has_ports()
+            && let Some(field) = chunk_mut::<2>(self.bytes, self.layout.l4_offset() + port_at)
+        {
+            let new = port.to_be_bytes();
+            delta = delta.and(Delta::of_word(*field, new));
+            *field = new;
+        }
+        // No checksum is offset 0; what has one covers the addresses too.
+        let at = self.layout.checksum_offset();
+        if at != 0
+            && let Some(checksum) = chunk_mut(self.bytes, at)
+        {
+            delta.apply_transport(checksum, self.layout.has_udp());
+        }
+    }
+
     /// TCP and UDP in one, without asking which: the layout knows where the checksum is.
     #[inline(always)]
     fn set_port(&mut self, at: usize, port: u16) {
@@ -353,6 +396,26 @@ mod tests {
                     assert_eq!(packet.bytes(), before);
                 }
             });
+        }
+    }
+
+    #[test]
+    fn an_end_is_set_as_its_parts_are() {
+        for sample in samples() {
+            let (mut parts, mut whole) = (sample.clone(), sample);
+            with_packet(&mut parts, |mut packet| {
+                if let Some(mut ipv4) = packet.ipv4_mut() {
+                    ipv4.set_src(DST);
+                    ipv4.set_dst(SRC);
+                    packet.set_src_port(5);
+                    packet.set_dst_port(60_000);
+                }
+            });
+            with_packet(&mut whole, |mut packet| {
+                packet.set_source(DST, 5);
+                packet.set_destination(SRC, 60_000);
+            });
+            assert_eq!(parts, whole);
         }
     }
 
