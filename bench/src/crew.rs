@@ -1,7 +1,10 @@
-//! Several workers at once: each on its core, with its share of the packets, over one interval.
+//! Several workers at once: each on its core, with its share of the packets.
+//!
+//! Workers run at the same time and count their packets by slots of time, the same slots for all: a
+//! slot's throughput is what all of them did in it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError};
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
@@ -11,24 +14,29 @@ use anabranch_nf::{NetworkFunction, Sharing};
 use anabranch_rss::IndirectionTable;
 use anabranch_runtime::instance::SHARDS;
 use anabranch_runtime::steer::Steerer;
+use core_affinity::CoreId;
 
 use crate::BenchError;
-use crate::clock::{Cost, Hardware, measure};
+use crate::clock::{Cost, tsc};
 use crate::document::Row;
 use crate::lane::{Runner, State, pool};
 use crate::measure::{instance, with_costs};
 use crate::scenario::{Scenario, Subject};
 
-/// How long all workers of a crew run at once.
-const INTERVAL: Duration = Duration::from_millis(20);
-/// Intervals of each crew, in turn with the others; the fastest counts.
-const ROUNDS: usize = if cfg!(test) { 2 } else { 40 };
-/// Packets between two looks at the time.
-const STRETCH: usize = 1_024;
+/// A slot: so short that in many of them nothing else runs on any of the cores.
+const SLOT: Duration = Duration::from_millis(4);
+/// Slots of a turn.
+const SLOTS: usize = 40;
+/// Turns of each crew, with the others'.
+const TURNS: usize = if cfg!(test) { 1 } else { 8 };
+/// Packets between two looks at the time: a hundredth of a slot or less.
+const STRETCH: usize = 256;
 
 /// Pins this thread to a core: workers from the last one down.
 pub fn pin(worker: usize) {
-    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    // Threads of a pinned one see its core alone: the first to ask is not pinned yet.
+    static CORES: OnceLock<Vec<CoreId>> = OnceLock::new();
+    let cores = CORES.get_or_init(|| core_affinity::get_core_ids().unwrap_or_default());
     if let Some(core) = cores.iter().rev().cycle().nth(worker) {
         core_affinity::set_for_current(*core);
     }
@@ -54,8 +62,8 @@ pub fn crews<N: Subject>(
                 threads.spawn(move || crew.work(number, part));
             }
         }
-        for round in 0..=ROUNDS {
-            crews.iter().for_each(|crew| crew.round(round > 0));
+        for _ in 0..TURNS {
+            crews.iter().for_each(Crew::turn);
         }
         crews.iter().for_each(Crew::dismiss);
     });
@@ -83,13 +91,14 @@ struct Part<N: NetworkFunction> {
 /// Workers that run at once, and what they have done.
 struct Crew {
     workers: usize,
-    /// All workers and who directs them: at the start and at the end of each interval.
+    /// All workers and who directs them: at the start and at the end of each turn.
     barrier: Barrier,
-    stop: AtomicBool,
     dismissed: AtomicBool,
-    /// What the workers did in the interval under way: from when to when, and what it cost.
-    done: Mutex<Vec<(Instant, Cost)>>,
-    /// Per interval, all workers' together; its time is that from the first start to the last end.
+    /// When the turn under way began, and on which tick.
+    started: Mutex<(Instant, u64)>,
+    /// What the workers did in it: packets in each slot.
+    done: Mutex<Vec<[u64; SLOTS]>>,
+    /// What each slot cost.
     costs: Mutex<Vec<Cost>>,
     /// Packets dropped, of all.
     dropped: Mutex<(u64, u64)>,
@@ -100,8 +109,8 @@ impl Crew {
         Self {
             workers,
             barrier: Barrier::new(workers + 1),
-            stop: AtomicBool::new(false),
             dismissed: AtomicBool::new(false),
+            started: Mutex::new((Instant::now(), tsc())),
             done: Mutex::default(),
             costs: Mutex::default(),
             dropped: Mutex::default(),
@@ -116,21 +125,17 @@ impl Crew {
         runner.load(&part.opening);
         runner.run(part.opening.len());
         runner.load(&part.steady);
-        let mut hardware = Hardware::open();
         loop {
             self.barrier.wait();
             if self.dismissed.load(Ordering::Acquire) {
                 break;
             }
-            let started = Instant::now();
-            let cost = measure(&mut hardware, || {
-                let mut packets = 0;
-                while !self.stop.load(Ordering::Relaxed) {
-                    packets += runner.run(STRETCH);
-                }
-                packets
-            });
-            locked(&self.done).push((started, cost));
+            let (started, _) = *locked(&self.started);
+            let mut slots = [0; SLOTS];
+            while let Some(slot) = slots.get_mut(slot_of(started.elapsed())) {
+                *slot += runner.run(STRETCH);
+            }
+            locked(&self.done).push(slots);
             self.barrier.wait();
         }
         let (dropped, packets) = runner.dropped();
@@ -138,16 +143,19 @@ impl Crew {
         *all = (all.0 + dropped, all.1 + packets);
     }
 
-    /// Has all workers run for an interval. The first one warms up and does not `count`.
-    fn round(&self, count: bool) {
-        self.stop.store(false, Ordering::Relaxed);
+    /// Has all workers run for a turn.
+    fn turn(&self) {
+        let (now, tick) = (Instant::now(), tsc());
+        *locked(&self.started) = (now, tick);
         self.barrier.wait();
-        std::thread::sleep(INTERVAL);
-        self.stop.store(true, Ordering::Relaxed);
         self.barrier.wait();
-        let together = together(&std::mem::take(&mut *locked(&self.done)));
-        if count {
-            locked(&self.costs).push(together);
+        let ticks = tick_rate(tsc() - tick, now.elapsed()) * self.workers as f64;
+        let done = std::mem::take(&mut *locked(&self.done));
+        // In the first slot they wake up.
+        for slot in 1..SLOTS {
+            let packets = done.iter().map(|slots| slots[slot]).sum();
+            let cost = Cost { packets, tsc: ticks as u64, time: SLOT, ..Cost::default() };
+            locked(&self.costs).extend((packets > 0).then_some(cost));
         }
     }
 
@@ -180,18 +188,14 @@ fn locked<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The costs of workers that ran at once.
-fn together(parts: &[(Instant, Cost)]) -> Cost {
-    let first = parts.iter().map(|(started, _)| *started).min();
-    let last = parts.iter().map(|(started, cost)| *started + cost.time).max();
-    let sum = |of: fn(&Cost) -> Option<u64>| parts.iter().map(|(_, cost)| of(cost)).sum();
-    Cost {
-        packets: parts.iter().map(|(_, cost)| cost.packets).sum(),
-        tsc: parts.iter().map(|(_, cost)| cost.tsc).sum(),
-        time: first.zip(last).map_or(Duration::ZERO, |(first, last)| last - first),
-        cycles: sum(|cost| cost.cycles),
-        instructions: sum(|cost| cost.instructions),
-    }
+/// The slot in which something is done that begins so long after the start.
+fn slot_of(elapsed: Duration) -> usize {
+    (elapsed.as_nanos() / SLOT.as_nanos()) as usize
+}
+
+/// Ticks of a slot, given those of some time.
+fn tick_rate(ticks: u64, time: Duration) -> f64 {
+    ticks as f64 * SLOT.as_secs_f64() / time.as_secs_f64()
 }
 
 /// What each of `workers` workers has.
