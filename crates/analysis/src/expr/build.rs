@@ -44,6 +44,17 @@ impl Terms {
         }
     }
 
+    /// Notes that a term is what a method call makes, so that it is written as the call.
+    pub fn call(&mut self, term: Term, method: &'static str, operands: &[Term]) {
+        let compound = !matches!(
+            self.node(term),
+            Node::Bool(_) | Node::Constant { .. } | Node::Symbol(_) | Node::Apply(..)
+        );
+        if compound && !operands.contains(&term) {
+            self.calls.entry(term).or_insert_with(|| (method, operands.into()));
+        }
+    }
+
     /// Both hold.
     pub fn both(&mut self, a: Term, b: Term) -> Term {
         self.binary(Binary::Both, a, b)

@@ -3,6 +3,19 @@
 use super::{Binary, Node, Term, Terms, mask};
 
 impl Terms {
+    /// The conditions a condition is made of: those of `a && b` are `a` and `b`. One that is
+    /// written as a call stays whole.
+    pub fn conjuncts(&self, condition: Term) -> Vec<Term> {
+        match *self.node(condition) {
+            Node::Binary(Binary::Both, a, b) if !self.calls.contains_key(&condition) => {
+                let mut all = self.conjuncts(a);
+                all.extend(self.conjuncts(b));
+                all
+            }
+            _ => vec![condition],
+        }
+    }
+
     pub(super) fn simplify_boolean(&mut self, operator: Binary, a: Term, b: Term) -> Option<Term> {
         use Binary::*;
         match operator {

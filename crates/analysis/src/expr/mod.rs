@@ -170,6 +170,7 @@ pub struct Terms {
     sorts: Vec<Sort>,
     unknowns: Vec<Arc<[SymbolId]>>,
     hard: Vec<bool>,
+    calls: FastMap<Term, (&'static str, Box<[Term]>)>,
     interned: FastMap<Node, Term>,
     symbols: Vec<Symbol>,
     symbol_ids: FastMap<Sort, FastMap<String, SymbolId>>,

@@ -128,6 +128,9 @@ impl Printer<'_> {
             return "…".to_owned();
         }
         self.left -= 1;
+        if let Some(text) = self.call(term, kind) {
+            return text;
+        }
         match self.terms.node(term) {
             Node::Bool(value) => value.to_string(),
             Node::Constant { value, .. } => self.words.constant(*value, kind),
@@ -138,11 +141,23 @@ impl Printer<'_> {
             Node::Concat(a, b) => self.concat(*a, *b),
             Node::Extract { high, low, of } => {
                 let of = self.term(*of, &Kind::Number, 10);
-                format!("{of}[{high}:{low}]")
+                match (low, high) {
+                    (0, 7 | 15 | 31 | 63) => format!("{of} as u{}", high + 1),
+                    _ => format!("{of}[{high}:{low}]"),
+                }
             }
             Node::Extend { of, .. } => self.term(*of, kind, outer),
             Node::Apply(function, arguments) => self.apply(*function, arguments),
         }
+    }
+
+    /// `now.saturating_sub(heard)` for the choice it stands for.
+    fn call(&mut self, term: Term, kind: &Kind) -> Option<String> {
+        let (method, operands) = self.terms.calls.get(&term)?;
+        let (receiver, arguments) = operands.split_first()?;
+        let receiver = self.term(*receiver, kind, 10);
+        let arguments: Vec<String> = arguments.iter().map(|a| self.term(*a, kind, 0)).collect();
+        Some(format!("{receiver}.{method}({})", arguments.join(", ")))
     }
 
     fn symbol(&self, id: SymbolId) -> String {
@@ -155,6 +170,9 @@ impl Printer<'_> {
     }
 
     fn negation(&mut self, inner: Term) -> String {
+        if let Some(text) = self.call(inner, &Kind::Number) {
+            return format!("!{text}");
+        }
         match self.terms.node(inner) {
             Node::Symbol(id) => {
                 let symbol = self.terms.symbol_of(*id);

@@ -65,7 +65,7 @@ impl<'p> Interpreter<'p> {
         };
         self.at(function.signature.ident.span());
         self.run.verdict_line = self.line;
-        self.call_function(function, name, Some((Value::Nf, Type::Unknown)), arguments, Vec::new())
+        self.run_body(function, name, Some((Value::Nf, Type::Unknown)), &arguments, Vec::new())
     }
 
     fn without_packet(&mut self, name: &str, arguments: Vec<Value>) -> Eval<Verdict> {
@@ -78,7 +78,7 @@ impl<'p> Interpreter<'p> {
             return Ok(Verdict::Done);
         };
         let settings = self.settings()?;
-        let value = self.call_function(function, "check", None, vec![settings], Vec::new())?;
+        let value = self.run_body(function, "check", None, &[settings], Vec::new())?;
         self.outcome_of(value)
     }
 

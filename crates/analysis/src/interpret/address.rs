@@ -6,6 +6,10 @@ use super::value::Value;
 use super::{Eval, Interpreter};
 use crate::expr::{Binary, Term};
 
+/// Questions about an address that are written as they are asked.
+const METHODS: [&str; 5] =
+    ["is_loopback", "is_multicast", "is_broadcast", "is_unspecified", "is_private"];
+
 impl<'p> Interpreter<'p> {
     pub(crate) fn address_method(&mut self, name: &str, scalar: Scalar, a: Term) -> Eval {
         let condition = match (scalar, name) {
@@ -33,6 +37,9 @@ impl<'p> Interpreter<'p> {
                 return self.error(format!("`{of}` has no method `{name}` in the language"));
             }
         };
+        if let Some(name) = METHODS.iter().find(|known| **known == name) {
+            self.terms.call(condition, name, &[a]);
+        }
         Ok(Value::Bool(condition))
     }
 

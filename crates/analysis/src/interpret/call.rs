@@ -104,9 +104,9 @@ impl<'p> Interpreter<'p> {
         let run = |this: &mut Self| {
             this.run_body(function, name, receiver.clone(), &arguments, given.clone())
         };
-        let joined = match may_only_compute(function.signature, receiver.as_ref()) {
-            true => self.merged(run)?,
-            false => None,
+        let joined = match self.purity.function_touches(name, self.program) {
+            true => None,
+            false => self.merged(run)?,
         };
         let value = match joined {
             Some(value) => value,
@@ -116,7 +116,8 @@ impl<'p> Interpreter<'p> {
         Ok(value)
     }
 
-    fn run_body(
+    /// Runs a function, its branches as paths.
+    pub(crate) fn run_body(
         &mut self,
         function: Function<'p>,
         name: &str,
@@ -449,21 +450,4 @@ fn plain_name(written: &syn::Type) -> Option<String> {
 
 fn is_scalar_name(written: &syn::Type) -> bool {
     plain_name(written).is_some_and(|name| super::types::Scalar::named(&name).is_some())
-}
-
-/// Functions that are given the context or may write the NF or the packet do more than compute.
-fn may_only_compute(signature: &Signature, receiver: Option<&(Value, Type)>) -> bool {
-    let writes = |of: &syn::Type| match of {
-        syn::Type::Reference(reference) => {
-            let name = plain_name(&reference.elem);
-            let name = name.as_deref();
-            name == Some("Context") || (reference.mutability.is_some() && name == Some("Packet"))
-        }
-        _ => false,
-    };
-    let nf = matches!(receiver, Some((Value::Nf, _)));
-    signature.inputs.iter().all(|input| match input {
-        FnArg::Receiver(of) => !(nf && of.mutability.is_some()),
-        FnArg::Typed(typed) => !writes(&typed.ty),
-    })
 }

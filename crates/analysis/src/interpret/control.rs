@@ -3,7 +3,6 @@
 use syn::spanned::Spanned;
 use syn::{Expr, Stmt};
 
-use super::merge::stays;
 use super::types::Type;
 use super::value::{Tag, Value};
 use super::{Eval, Exit, Interpreter};
@@ -37,7 +36,7 @@ impl<'p> Interpreter<'p> {
 
     /// A branch that only computes is a value with conditions in it, not a path.
     fn joined_if(&mut self, branch: &'p Expr, body: impl Fn(&mut Self) -> Eval) -> Eval {
-        if stays(branch)
+        if self.purity.computes(branch, self.program)
             && let Some(value) = self.merged(&body)?
         {
             return Ok(value);
@@ -190,7 +189,7 @@ impl<'p> Interpreter<'p> {
             }
             return self.decide(matched);
         };
-        let both = self.connected(true, matched, |this| this.condition(guard))?;
+        let both = self.guarded_condition(true, matched, guard)?;
         self.decide(both)
     }
 
@@ -239,7 +238,7 @@ impl<'p> Interpreter<'p> {
         self.scoped(|this| {
             let matched = this.match_pattern(&matches.pattern, &subject)?;
             match &matches.guard {
-                Some(guard) => this.connected(true, matched, |this| this.condition(guard)),
+                Some(guard) => this.guarded_condition(true, matched, guard),
                 None => Ok(matched),
             }
         })

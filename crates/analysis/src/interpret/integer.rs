@@ -5,6 +5,9 @@ use super::value::Value;
 use super::{Eval, Interpreter};
 use crate::expr::{Binary, Term, Terms, mask};
 
+/// Methods whose results are written as they are asked for.
+const METHODS: [&str; 4] = ["saturating_add", "saturating_sub", "min", "max"];
+
 impl<'p> Interpreter<'p> {
     pub(crate) fn integer_method(
         &mut self,
@@ -102,6 +105,9 @@ impl<'p> Interpreter<'p> {
             "abs_diff" => return Ok(self.distance(scalar, a, b)),
             _ => return self.no_integer_method(name),
         };
+        if let Some(name) = METHODS.iter().find(|known| **known == name) {
+            self.terms.call(term, name, &[a, b]);
+        }
         Ok(Value::Scalar(scalar, term))
     }
 

@@ -4,8 +4,6 @@
 
 use std::rc::Rc;
 
-use syn::visit::{self, Visit};
-
 use super::place::choose;
 use super::value::{Slot, Value};
 use super::{Eval, Exit, Interpreter, Stop, exit};
@@ -297,28 +295,5 @@ impl Outcome {
     fn line_of(&self, slot: &Slot) -> Option<u32> {
         let mut changes = self.changes.iter();
         changes.find(|(changed, ..)| Rc::ptr_eq(changed, slot)).map(|(.., line)| *line)
-    }
-}
-
-/// Whether an expression stays inside itself: nothing in it leaves the function or a loop around.
-pub(crate) fn stays(expression: &syn::Expr) -> bool {
-    let mut ways = Ways { out: false };
-    ways.visit_expr(expression);
-    !ways.out
-}
-
-struct Ways {
-    out: bool,
-}
-
-impl<'ast> Visit<'ast> for Ways {
-    fn visit_expr(&mut self, expression: &'ast syn::Expr) {
-        use syn::Expr::{Break, Closure, Continue, Return, Try};
-        match expression {
-            Break(_) | Continue(_) | Return(_) | Try(_) => self.out = true,
-            Closure(_) => {}
-            _ if self.out => {}
-            other => visit::visit_expr(self, other),
-        }
     }
 }

@@ -24,6 +24,7 @@ mod packet;
 mod pattern;
 mod place;
 pub(crate) mod program;
+mod purity;
 mod resolve;
 mod state;
 pub(crate) mod types;
@@ -143,6 +144,7 @@ pub(crate) struct Interpreter<'p> {
     faults: HashMap<u32, u32>,
     /// Computations in progress whose outcomes will be joined.
     layers: Vec<merge::Layer>,
+    purity: purity::Purity,
 }
 
 impl<'p> Interpreter<'p> {
@@ -163,6 +165,7 @@ impl<'p> Interpreter<'p> {
             ahead: false,
             faults: HashMap::new(),
             layers: Vec::new(),
+            purity: purity::Purity::default(),
         }
     }
 

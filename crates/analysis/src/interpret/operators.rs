@@ -58,8 +58,24 @@ impl<'p> Interpreter<'p> {
     /// noticed; otherwise the left side decides first.
     fn connective(&mut self, both: bool, left: &'p syn::Expr, right: &'p syn::Expr) -> Eval {
         let first = self.condition(left)?;
-        let term = self.connected(both, first, |this| this.condition(right))?;
+        let term = self.guarded_condition(both, first, right)?;
         Ok(Value::Bool(term))
+    }
+
+    /// `first && second` (or `||`) where `second` is an expression.
+    pub(crate) fn guarded_condition(
+        &mut self,
+        both: bool,
+        first: Term,
+        second: &'p syn::Expr,
+    ) -> Eval<Term> {
+        if self.terms.bool_of(first).is_none() && self.purity.touches(second, self.program) {
+            return match self.decide(first)? == both {
+                true => self.condition(second),
+                false => Ok(self.terms.bool(!both)),
+            };
+        }
+        self.connected(both, first, |this| this.condition(second))
     }
 
     pub(crate) fn connected(

@@ -35,9 +35,13 @@ impl Paths {
 
     fn path_text(&self, path: &CallPath, text: &mut String) {
         row(text, &format!("{:>4}  {}", path.number, self.verdict_text(&path.verdict)), path.line);
-        for (position, condition) in path.conditions.iter().enumerate() {
+        let conditions = path.conditions.iter();
+        let conditions = conditions.flat_map(|made| {
+            self.terms.conjuncts(made.term).into_iter().map(|one| (one, made.line))
+        });
+        for (position, (condition, line)) in conditions.enumerate() {
             let label = if position == 0 { "when" } else { "" };
-            item(text, label, &self.print(condition.term), condition.line);
+            item(text, label, &self.print(condition), line);
         }
         for (position, access) in path.accesses.iter().enumerate() {
             let label = if position == 0 { "state" } else { "" };

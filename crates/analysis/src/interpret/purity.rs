@@ -1,0 +1,130 @@
+//! What only computes, as far as the text shows: decided once for each place, so that every run
+//! of a handler takes the same branches for paths.
+
+use syn::visit::{self, Visit};
+use syn::{Expr, Member};
+
+use super::program::{Invocation, Program};
+use crate::hash::FastMap;
+
+/// Methods that touch more than their receiver wherever they stand.
+const TOUCHING: [&str; 2] = ["random", "emit"];
+
+/// Remembers what has been found out, by place in the syntax tree and by function.
+#[derive(Default)]
+pub(crate) struct Purity {
+    expressions: FastMap<usize, (bool, bool)>,
+    functions: FastMap<String, bool>,
+}
+
+impl Purity {
+    /// Whether evaluating the expression may touch state, the packet or the log.
+    pub(crate) fn touches(&mut self, expression: &Expr, program: &Program) -> bool {
+        self.known(expression, program).0
+    }
+
+    /// Whether it only computes, and nothing in it leaves the function or a loop around it.
+    pub(crate) fn computes(&mut self, expression: &Expr, program: &Program) -> bool {
+        self.known(expression, program) == (false, false)
+    }
+
+    fn known(&mut self, expression: &Expr, program: &Program) -> (bool, bool) {
+        let place = std::ptr::from_ref(expression) as usize;
+        if let Some(known) = self.expressions.get(&place) {
+            return *known;
+        }
+        let mut reader = Reader { purity: self, program, touches: false, leaves: false };
+        reader.visit_expr(expression);
+        let found = (reader.touches, reader.leaves);
+        self.expressions.insert(place, found);
+        found
+    }
+
+    /// Whether any function or method of this name touches more than its arguments.
+    pub(crate) fn function_touches(&mut self, name: &str, program: &Program) -> bool {
+        if let Some(known) = self.functions.get(name) {
+            return *known;
+        }
+        // Recursion is not in the language: what is asked again here is a name shared by types.
+        self.functions.insert(name.to_owned(), false);
+        let bodies: Vec<&syn::Block> = bodies(name, program);
+        let mut reader = Reader { purity: self, program, touches: false, leaves: false };
+        bodies.into_iter().for_each(|body| reader.visit_block(body));
+        let touches = reader.touches;
+        self.functions.insert(name.to_owned(), touches);
+        touches
+    }
+}
+
+fn bodies<'m>(name: &str, program: &'m Program) -> Vec<&'m syn::Block> {
+    let functions = program.module.fns.iter().filter(|item| item.sig.ident == name);
+    let functions = functions.map(|item| &*item.block);
+    let methods = program.module.methods().map(|method| method.function);
+    let methods = methods.filter(|item| item.sig.ident == name).map(|item| &item.block);
+    functions.chain(methods).collect()
+}
+
+struct Reader<'a> {
+    purity: &'a mut Purity,
+    program: &'a Program,
+    touches: bool,
+    leaves: bool,
+}
+
+impl Reader<'_> {
+    /// `self.field`, a state object.
+    fn is_state(&self, receiver: &Expr) -> bool {
+        let Expr::Field(field) = receiver else {
+            return false;
+        };
+        let Member::Named(name) = &field.member else {
+            return false;
+        };
+        let of_self = matches!(&*field.base, Expr::Path(path) if path.path.is_ident("self"));
+        of_self && name != "settings" && self.program.module.state(&name.to_string()).is_some()
+    }
+
+    fn method(&mut self, call: &syn::ExprMethodCall) {
+        let name = call.method.to_string();
+        self.touches |= self.is_state(&call.receiver)
+            || name.starts_with("set_")
+            || TOUCHING.contains(&name.as_str())
+            || self.purity.function_touches(&name, self.program);
+    }
+
+    fn invocation(&mut self, mac: &syn::Macro) {
+        match self.program.invocation(mac) {
+            Some(Invocation::Matches(matches)) => {
+                self.visit_expr(&matches.value);
+                if let Some(guard) = &matches.guard {
+                    self.visit_expr(guard);
+                }
+            }
+            _ => self.touches = true,
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Reader<'_> {
+    fn visit_expr(&mut self, expression: &'ast Expr) {
+        match expression {
+            Expr::Break(_) | Expr::Continue(_) | Expr::Return(_) | Expr::Try(_) => {
+                self.leaves = true;
+            }
+            Expr::MethodCall(call) => self.method(call),
+            _ => {}
+        }
+        visit::visit_expr(self, expression);
+    }
+
+    fn visit_expr_path(&mut self, path: &'ast syn::ExprPath) {
+        if let Some(last) = path.path.segments.last() {
+            let name = last.ident.to_string();
+            self.touches |= self.purity.function_touches(&name, self.program);
+        }
+    }
+
+    fn visit_macro(&mut self, mac: &'ast syn::Macro) {
+        self.invocation(mac);
+    }
+}
