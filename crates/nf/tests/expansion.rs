@@ -1,7 +1,7 @@
 //! What `#[network_function]` expands to, written out by hand: the macro's model, and the proof
 //! that the traits fit together. The NF is the `quota` of `docs/nf-language.md`, with a map and an
 //! allocator added.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unnecessary_cast, reason = "as the macro writes it")]
 
 pub mod quota {
     #![allow(unused_imports, unused_variables, unused_mut, dead_code)]
