@@ -594,7 +594,9 @@ pub mod nat {
                 }
                 return Ok(mapping);
             }
-            self.open(inside, known, peer, flags, cx)
+            // By its index: a mapping handed over in memory would make every packet wait for it.
+            let index = self.open(inside, known, peer, flags, cx)?;
+            self.mappings.get(index, cx).ok_or(Drop(Reason::TableFull))
         }
 
         /// The mapping of a public endpoint that `peer` sends to.
@@ -664,7 +666,7 @@ pub mod nat {
             peer: Peer,
             flags: u8,
             cx: &mut Context,
-        ) -> Result<Mapping, Verdict> {
+        ) -> Result<u32, Verdict> {
             if flags & RST != 0 {
                 return Err(Drop(Reason::NoMapping));
             }
@@ -687,7 +689,7 @@ pub mod nat {
             let public_port = pool.first_port + (index % pool.ports) as u16;
             let mapping = Mapping { inside, public, public_port, peer, state, shared: false };
             self.mappings.set(index, mapping);
-            Ok(mapping)
+            Ok(index)
         }
 
         /// A free index for a mapping: of the inside port or one after it with its parity, else any
