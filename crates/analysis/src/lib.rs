@@ -21,7 +21,8 @@
 //! cannot happen: results of look-ups under keys that are equal without being the same expression
 //! are unrelated.
 //!
-//! Used by the planner and the command line; depends on `anabranch-language` only.
+//! Used by the planner and the command line; depends on `anabranch-language`, and on `anabranch-packet` for
+//! its table of header fields.
 
 mod access;
 mod error;

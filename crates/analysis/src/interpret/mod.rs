@@ -37,6 +37,7 @@ use syn::Ident;
 
 use crate::explore::Explorer;
 use crate::expr::{Term, Terms};
+use crate::hash::FastMap;
 use crate::path::Run;
 use crate::solver::Answer;
 use program::Program;
@@ -145,6 +146,7 @@ pub(crate) struct Interpreter<'p> {
     /// Computations in progress whose outcomes will be joined.
     layers: Vec<merge::Layer>,
     purity: purity::Purity,
+    arrivals: FastMap<packet::FieldName, Term>,
 }
 
 impl<'p> Interpreter<'p> {
@@ -166,6 +168,7 @@ impl<'p> Interpreter<'p> {
             faults: HashMap::new(),
             layers: Vec::new(),
             purity: purity::Purity::default(),
+            arrivals: FastMap::default(),
         }
     }
 

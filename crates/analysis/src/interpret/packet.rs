@@ -19,14 +19,23 @@ impl<'p> Interpreter<'p> {
         }
     }
 
-    /// The field as it arrived.
-    pub(crate) fn arrived(&mut self, (header, field): FieldName) -> Term {
-        let of = field_type(header, field).unwrap_or("u16");
-        let name = format!("{header}.{field}");
-        match Scalar::named(of) {
-            Some(scalar) => self.terms.symbol(&name, Sort::Bits(scalar.width()), scalar.kind()),
-            None => self.terms.symbol(&name, Sort::Bool, Kind::Number),
+    /// The field as it arrived: an unknown of as many bits as it has on the wire.
+    pub(crate) fn arrived(&mut self, field: FieldName) -> Term {
+        if let Some(known) = self.arrivals.get(&field) {
+            return *known;
         }
+        let (header, name) = field;
+        let text = format!("{header}.{name}");
+        let term = match Scalar::named(field_type(header, name).unwrap_or("u16")) {
+            Some(scalar) => {
+                let bits = bits_on_the_wire(field).unwrap_or(scalar.width()).min(scalar.width());
+                let term = self.terms.symbol(&text, Sort::Bits(bits), scalar.kind());
+                self.terms.extend(term, scalar.width(), false)
+            }
+            None => self.terms.symbol(&text, Sort::Bool, Kind::Number),
+        };
+        self.arrivals.insert(field, term);
+        term
     }
 
     /// The field as it is now.
@@ -37,8 +46,17 @@ impl<'p> Interpreter<'p> {
         }
     }
 
+    /// Higher bits than the field has are lost.
     fn set_field(&mut self, field: FieldName, term: Term) -> Eval<()> {
         self.effect()?;
+        let width = self.terms.width(term);
+        let term = match bits_on_the_wire(field) {
+            Some(bits) if bits < width => {
+                let kept = self.terms.extract(term, bits - 1, 0);
+                self.terms.extend(kept, width, false)
+            }
+            _ => term,
+        };
         self.run.fields.insert(field, (term, self.line));
         Ok(())
     }
@@ -284,4 +302,45 @@ pub(crate) fn field_type(header: &str, field: &str) -> Option<&'static str> {
 fn known_field(header: &str, field: &str) -> Option<(&'static str, &'static str)> {
     let (_, fields) = names::VIEWS.iter().find(|(known, _)| *known == header)?;
     fields.iter().find(|(known, ..)| *known == field).map(|(name, of, _)| (*name, *of))
+}
+
+/// The field's bits in the table that the native views are made from.
+fn bits_on_the_wire((header, name): FieldName) -> Option<u8> {
+    let mut fields = anabranch_packet::fields();
+    let field = fields.find(|field| field.header == header && field.name == name)?;
+    u8::try_from(field.bits).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_packet::Kind as Wire;
+
+    /// The language's table and the packet's say the same of every field both have.
+    #[test]
+    fn fields_are_those_of_the_native_views() {
+        let mut compared = 0;
+        for field in anabranch_packet::fields() {
+            let Some(of) = field_type(field.header, field.name) else { continue };
+            compared += 1;
+            let of = Scalar::named(of);
+            let width = of.map_or(1, Scalar::width);
+            let name = format!("{}.{}", field.header, field.name);
+            assert!(field.bits <= u16::from(width), "{name}: {} bits", field.bits);
+            let expected = match field.kind {
+                Wire::Bool => None,
+                Wire::Ipv4 => Some(Scalar::Ipv4),
+                Wire::Ipv6 => Some(Scalar::Ipv6),
+                Wire::Mac => Some(Scalar::Mac),
+                Wire::Uint => of.filter(|scalar| scalar.is_integer()),
+            };
+            assert_eq!(of, expected, "{name}");
+        }
+        assert!(compared > 40, "{compared}");
+        let fields = names::VIEWS
+            .iter()
+            .flat_map(|(view, fields)| fields.iter().map(move |(field, ..)| (*view, *field)));
+        let missing: Vec<_> = fields.filter(|field| bits_on_the_wire(*field).is_none()).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
 }
