@@ -1,6 +1,6 @@
 //! Accesses to state.
 
-use crate::expr::Term;
+use crate::expr::{Kind, Term};
 
 /// Whether an access may change what a later packet sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
@@ -19,6 +19,8 @@ pub struct Part {
     pub name: String,
     /// Its value.
     pub term: Term,
+    /// How constants are written: as an address, a port, a variant.
+    pub kind: Kind,
 }
 
 /// One access to a state object.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::access::{Access, Part};
-use crate::expr::Term;
+use crate::expr::{Kind, Term};
 use crate::interpret::value::Value;
 
 /// A condition of a path, and the line that asked.
@@ -141,6 +141,6 @@ pub(crate) struct Memory {
 impl Part {
     /// A part that is the whole value.
     pub(crate) fn whole(term: Term) -> Vec<Self> {
-        vec![Self { name: String::new(), term }]
+        vec![Self { name: String::new(), term, kind: Kind::Number }]
     }
 }

@@ -92,9 +92,27 @@ impl Terms {
                 let (high, low) = (self.equal(x, high), self.equal(y, low));
                 Some(self.both(high, low))
             }
+            Node::Binary(Binary::And, x, y) => self.equal_bit(x, y, value),
             Node::Ite(condition, x, y) => self.equal_choice(condition, x, y, value),
+            _ if value == 0 && self.width(a) == 1 => {
+                let one = self.constant(1, 1);
+                let set = self.equal(a, one);
+                Some(self.not(set))
+            }
             _ => None,
         }
+    }
+
+    /// One bit masked out and compared is that bit.
+    fn equal_bit(&mut self, x: Term, mask: Term, value: u128) -> Option<Term> {
+        let mask = self.constant_of(mask).filter(|mask| mask.is_power_of_two())?;
+        if value != 0 && value != mask {
+            return Some(self.bool(false));
+        }
+        let at = mask.trailing_zeros() as u8;
+        let bit = self.extract(x, at, at);
+        let wanted = self.constant(u128::from(value != 0), 1);
+        Some(self.equal(bit, wanted))
     }
 
     /// A choice between constants compared with a constant is a condition on the choice.

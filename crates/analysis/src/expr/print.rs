@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Terms written out in full before the rest becomes `…`, so that a hash over a payload stays one
 /// line.
-const LONGEST: usize = 200;
+const LONGEST: usize = 120;
 
 /// What constants are called in one network function.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +69,9 @@ impl Terms {
         }
     }
 }
+
+/// Names of the TCP flags, from the lowest bit.
+const FLAGS: [&str; 6] = ["fin", "syn", "rst", "psh", "ack", "urg"];
 
 struct Printer<'a> {
     terms: &'a Terms,
@@ -182,13 +185,19 @@ impl Printer<'_> {
                     _ => format!("!{}", symbol.name),
                 }
             }
-            Node::Binary(Binary::Equal, a, b) => self.operands("!=", *a, *b, 3, false),
+            Node::Binary(Binary::Equal, a, b) => match self.bit(Binary::Equal, *a, *b) {
+                Some(text) => format!("!{text}"),
+                None => self.operands("!=", *a, *b, 3, false),
+            },
             _ => format!("!{}", self.term(inner, &Kind::Number, 10)),
         }
     }
 
     fn binary(&mut self, operator: Binary, a: Term, b: Term, outer: u8) -> String {
         let strength = strength(operator);
+        if let Some(text) = self.bit(operator, a, b) {
+            return text;
+        }
         if let Some(text) = self.subtraction(operator, a, b) {
             return enclose(text, strength < outer);
         }
@@ -205,12 +214,30 @@ impl Printer<'_> {
             Kind::Number => self.terms.kind_of(b),
             kind => kind,
         };
+        let left = self.term(a, &kind, strength);
         let right = match (signed, self.terms.constant_of(b)) {
             (true, Some(value)) => fold::signed(value, self.terms.width(b)).to_string(),
+            // `a && (b && c)` needs no brackets.
+            _ if strength < 3 => self.term(b, &kind, strength),
             _ => self.term(b, &kind, strength + 1),
         };
-        let left = self.term(a, &kind, strength);
         format!("{left} {sign} {right}")
+    }
+
+    /// `tcp.flags` with bit 1 set is `tcp.syn` (RFC 9293); of anything else, `x.bit(1)`.
+    fn bit(&mut self, operator: Binary, a: Term, b: Term) -> Option<String> {
+        let set = operator == Binary::Equal && self.terms.constant_of(b) == Some(1);
+        let Node::Extract { high, low, of } = *self.terms.node(a) else {
+            return None;
+        };
+        if !set || high != low {
+            return None;
+        }
+        let of = self.term(of, &Kind::Number, 10);
+        Some(match (of.as_str(), FLAGS.get(usize::from(low))) {
+            ("tcp.flags", Some(flag)) => format!("tcp.{flag}"),
+            _ => format!("{of}.bit({low})"),
+        })
     }
 
     /// `x + 0xffff` on 16 bits is written `x - 1`.

@@ -3,7 +3,7 @@
 use anabranch_language::{KeyField, KeyList, PacketSet, Protocol};
 
 use crate::access::Part;
-use crate::expr::Term;
+use crate::expr::{Kind, Term};
 use crate::interpret::{Eval, Interpreter};
 
 /// Packets of one key list over one version of IP.
@@ -116,7 +116,11 @@ impl<'p> Interpreter<'p> {
                 KeyField::SrcPort => port("src"),
                 KeyField::DstPort => port("dst"),
             };
-            let part = Part { name: format!("{}.{}", field.0, field.1), term: self.arrived(field) };
+            let part = Part {
+                name: format!("{}.{}", field.0, field.1),
+                term: self.arrived(field),
+                kind: Kind::Number,
+            };
             if !parts.contains(&part) {
                 parts.push(part);
             }

@@ -159,7 +159,10 @@ impl<'p> Interpreter<'p> {
         self.run.accesses[insert].outcome = Some(stored);
         match self.decide(stored)? {
             true => Ok(Ok(state)),
-            false => Ok(Err(Verdict::Drop("packet-sets-full".to_owned()))),
+            false => {
+                self.run.verdict_line = 0;
+                Ok(Err(Verdict::Drop("packet-sets-full".to_owned())))
+            }
         }
     }
 

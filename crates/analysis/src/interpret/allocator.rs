@@ -88,7 +88,7 @@ impl<'p> Interpreter<'p> {
         for (at, name) in ["first", "count", "step", "start"].into_iter().enumerate() {
             let argument = self.argument_at(operation, at)?;
             let term = self.scalar(argument, Scalar::Unsigned(32))?;
-            key.push(Part { name: name.to_owned(), term });
+            key.push(Part { name: name.to_owned(), term, kind: Kind::Number });
         }
         let (first, count) = (key[0].term, key[1].term);
         let access = self.record(operation.object, "allocate_within", Mode::Write, key);

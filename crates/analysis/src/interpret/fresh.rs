@@ -64,8 +64,7 @@ impl<'p> Interpreter<'p> {
     }
 
     fn unknown_variant(&mut self, name: &str, shape: &Rc<EnumShape>, arguments: &[Term]) -> Eval {
-        let names = shape.variants.iter().map(|variant| anabranch_language::kebab(&variant.name));
-        let kind = Kind::Variants(names.collect());
+        let kind = variants_kind(shape);
         let number = self.terms.apply(name, Sort::Bits(8), kind, arguments);
         let count = self.terms.constant(shape.variants.len() as u128, 8);
         let exists = self.terms.binary(Binary::LessUnsigned, number, count);
@@ -124,7 +123,11 @@ impl<'p> Interpreter<'p> {
             Value::Unit => {}
             Value::Bool(_) | Value::Scalar(..) | Value::Literal(_) => {
                 if let Some(term) = self.term_of(value) {
-                    into.push(Part { name: name.to_owned(), term });
+                    let kind = match value {
+                        Value::Scalar(scalar, _) => scalar.kind(),
+                        _ => Kind::Number,
+                    };
+                    into.push(Part { name: name.to_owned(), term, kind });
                 }
             }
             Value::Tuple(values) | Value::Array(values) => {
@@ -152,7 +155,8 @@ impl<'p> Interpreter<'p> {
 
     fn collect_variant(&mut self, value: &EnumValue, name: &str, into: &mut Vec<Part>) -> Eval<()> {
         let number = value.number(&mut self.terms);
-        into.push(Part { name: joined(name, "variant"), term: number });
+        let kind = variants_kind(&value.shape);
+        into.push(Part { name: joined(name, "variant"), term: number, kind });
         for (variant, fields) in value.shape.variants.iter().zip(value.payloads.iter()) {
             let fields = fields.as_deref().unwrap_or_default();
             for ((field, _), value) in variant.fields.iter().zip(fields) {
@@ -169,4 +173,10 @@ fn joined(name: &str, field: &str) -> String {
         true => field.to_owned(),
         false => format!("{name}.{field}"),
     }
+}
+
+/// Variants are written by name.
+fn variants_kind(shape: &EnumShape) -> Kind {
+    let names = shape.variants.iter().map(|variant| anabranch_language::kebab(&variant.name));
+    Kind::Variants(names.collect())
 }

@@ -20,7 +20,7 @@ mod loops;
 mod memory;
 mod merge;
 mod operators;
-mod packet;
+pub(crate) mod packet;
 mod pattern;
 mod place;
 pub(crate) mod program;

@@ -108,7 +108,7 @@ impl Paths {
                 .iter()
                 .map(|made| RewriteJson {
                     field: format!("{}.{}", made.header, made.field),
-                    value: self.print(made.term),
+                    value: self.print_rewrite(made),
                     line: made.line,
                 })
                 .collect(),
@@ -135,7 +135,7 @@ impl Paths {
     }
 
     fn parts_json(&self, parts: &[Part]) -> Vec<PartJson> {
-        let part = |part: &Part| PartJson { name: part.name.clone(), value: self.print(part.term) };
+        let part = |part: &Part| PartJson { name: part.name.clone(), value: self.print_part(part) };
         parts.iter().map(part).collect()
     }
 

@@ -3,14 +3,27 @@
 mod json;
 mod text;
 
-use crate::access::Access;
+use crate::access::{Access, Part};
 use crate::expr::{Kind, Node, Term};
-use crate::path::{CallPath, Effect, Verdict};
+use crate::interpret::packet::field_type;
+use crate::interpret::types::Scalar;
+use crate::path::{CallPath, Effect, Rewrite, Verdict};
 use crate::paths::Paths;
 
 impl Paths {
     fn print(&self, term: Term) -> String {
         self.terms.print(term, &self.words)
+    }
+
+    fn print_part(&self, part: &Part) -> String {
+        self.terms.print_as(part.term, &part.kind, &self.words)
+    }
+
+    /// The new value of a field, a constant as the field is written.
+    fn print_rewrite(&self, rewrite: &Rewrite) -> String {
+        let of = field_type(rewrite.header, rewrite.field).and_then(Scalar::named);
+        let kind = of.map_or(Kind::Number, Scalar::kind);
+        self.terms.print_as(rewrite.term, &kind, &self.words)
     }
 
     fn print_port(&self, term: Term) -> String {

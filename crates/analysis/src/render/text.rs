@@ -49,8 +49,7 @@ impl Paths {
         }
         for (position, rewrite) in path.rewrites.iter().enumerate() {
             let label = if position == 0 { "sets" } else { "" };
-            let kind = self.terms.kind_of(rewrite.term);
-            let value = self.terms.print_as(rewrite.term, &kind, &self.words);
+            let value = self.print_rewrite(rewrite);
             item(
                 text,
                 label,
@@ -84,7 +83,7 @@ impl Paths {
     }
 
     fn part_text(&self, part: &Part) -> String {
-        let value = self.print(part.term);
+        let value = self.print_part(part);
         match part.name.is_empty() || part.name == value {
             true => value,
             false => format!("{}: {value}", part.name),
