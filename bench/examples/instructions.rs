@@ -13,15 +13,16 @@ use std::process::{Command, ExitCode};
 
 const FLOWS: usize = 1_000;
 const PACKETS: [usize; 2] = [8_192, 40_960];
-const CONTESTANTS: [[&str; 3]; 8] = [
-    ["sequential", "off", "supplied"],
-    ["sequential", "one", "supplied"],
-    ["sequential", "two", "supplied"],
-    ["sequential", "auto", "computed"],
-    ["handwritten", "on", "none"],
-    ["handwritten-bare", "on", "none"],
-    ["lookup-only", "on", "none"],
-    ["header-only", "off", "none"],
+/// Heading, and the contestant's name.
+const CONTESTANTS: [(&str, [&str; 3]); 8] = [
+    ("pass off", ["sequential", "off", "supplied"]),
+    ("one", ["sequential", "one", "supplied"]),
+    ("two", ["sequential", "two", "supplied"]),
+    ("hashing", ["sequential", "auto", "computed"]),
+    ("by hand", ["handwritten", "on", "none"]),
+    ("bare", ["handwritten-bare", "on", "none"]),
+    ("look-up", ["lookup-only", "on", "none"]),
+    ("header", ["header-only", "off", "none"]),
 ];
 
 fn main() -> ExitCode {
@@ -32,8 +33,8 @@ fn main() -> ExitCode {
             let named = [strategy, prefetch, hash];
             anabranch_bench::work(nf, FLOWS, named, packets).map_err(|error| error.to_string())
         }
-        [] => anabranch_bench::names().into_iter().try_for_each(count),
-        ref nfs => nfs.iter().try_for_each(|nf| count(nf)),
+        [] => count_all(&anabranch_bench::names()),
+        ref nfs => count_all(nfs),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -44,20 +45,30 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a line for each contestant of `nf`; those that it does not have are left out.
-fn count(nf: &str) -> Result<(), String> {
-    for named in CONTESTANTS {
-        let counts = PACKETS.map(|packets| collected(nf, named, packets));
-        if let [Some(few), Some(many)] = counts {
-            let per_packet = (many - few) as f64 / (PACKETS[1] - PACKETS[0]) as f64;
-            let [strategy, prefetch, hash] = named;
-            let line = format!("{nf:14} {strategy:17} {prefetch:5} {hash:9} {per_packet:7.1}");
-            writeln!(std::io::stdout(), "{line}").map_err(|error| error.to_string())?;
-        } else if named[0] == "handwritten" {
+/// Prints a table of `nfs`; contestants that a function does not have are left empty.
+fn count_all(nfs: &[&str]) -> Result<(), String> {
+    let headings = CONTESTANTS.map(|(heading, _)| format!("{heading:>9}"));
+    print(&format!("{:13}{}", "", headings.concat()))?;
+    for nf in nfs {
+        let figures = CONTESTANTS.map(|(_, named)| per_packet(nf, named));
+        if figures.iter().all(Option::is_none) {
             return Err(format!("{nf}: valgrind is not installed, or there is no such function"));
         }
+        let cell =
+            |figure: Option<f64>| figure.map_or(String::new(), |count| format!("{count:.0}"));
+        let cells = figures.map(|figure| format!("{:>9}", cell(figure)));
+        print(&format!("{nf:13}{}", cells.concat()))?;
     }
     Ok(())
+}
+
+fn print(line: &str) -> Result<(), String> {
+    writeln!(std::io::stdout(), "{}", line.trim_end()).map_err(|error| error.to_string())
+}
+
+fn per_packet(nf: &str, named: [&str; 3]) -> Option<f64> {
+    let [few, many] = PACKETS.map(|packets| collected(nf, named, packets));
+    Some((many?.checked_sub(few?)?) as f64 / (PACKETS[1] - PACKETS[0]) as f64)
 }
 
 /// Instructions of this program while the contestant handles `packets` packets.

@@ -168,15 +168,11 @@ pub struct HandRunner<'m> {
 }
 
 impl<'m> HandRunner<'m> {
-    /// A loop on a lane.
-    pub fn new(pool: &'m mut Pool, hand: Box<dyn Hand>) -> Self {
-        let (lane, spare) = (Lane::new(pool), [[0; 64]; BATCH]);
+    /// A loop on a lane of the packets of `trace`.
+    pub fn new(pool: &'m mut Pool, hand: Box<dyn Hand>, trace: &Arc<Trace>) -> Self {
+        let (mut lane, spare) = (Lane::new(pool), [[0; 64]; BATCH]);
+        lane.load(trace);
         Self { lane, hand, spare, packets: 0, out: [0; 2] }
-    }
-
-    /// Makes the packets of `trace` the next ones.
-    pub fn load(&mut self, trace: &Arc<Trace>) {
-        self.lane.load(trace);
     }
 
     /// Handles `packets` packets, and returns how many it were.

@@ -134,30 +134,15 @@ fn contest<N: Subject, R>(
 ) -> Result<(R, Memory), BenchError> {
     let variants = variants::<N>();
     let mut pools: Vec<Pool> = variants.iter().map(|_| pool()).collect();
-    let mut runners = Vec::new();
-    let mut memory = (None, None);
-    let before = resident();
-    for (pool, &(pass, _, hash)) in pools.iter_mut().zip(&variants) {
-        let opening = Some(&scenario.opening);
-        let mut runner = opened::<N>(pool, &scenario.settings, opening, pass, hash == "computed")?;
-        if runners.is_empty() {
-            memory = (bytes_per_flow(&mut runner, flows), resident_since(before, flows));
-        }
-        runner.load(&scenario.steady);
-        runners.push(runner);
-    }
-    let packed = Packed::new(&scenario.steady);
-    let (mut pools, mut loops) = ([pool(), pool(), pool()], by_hand(scenario));
+    let (mut runners, memory) = runners::<N>(&mut pools, &variants, scenario, flows)?;
+    let (packed, mut loops) = (Packed::new(&scenario.steady), loops(scenario));
+    let mut pools: Vec<Pool> = loops.iter().map(|_| pool()).collect();
+    let mut bare = BareRunner::new(&packed, scenario.hand());
     let mut on_ports: Vec<_> = pools
         .iter_mut()
-        .zip(loops.drain(1..))
-        .map(|(pool, (strategy, hand))| {
-            let mut runner = HandRunner::new(pool, hand);
-            runner.load(&scenario.steady);
-            (strategy, runner)
-        })
+        .zip(loops.drain(..))
+        .map(|(pool, (strategy, hand))| (strategy, HandRunner::new(pool, hand, &scenario.steady)))
         .collect();
-    let mut bare = loops.pop().map(|(strategy, hand)| (strategy, BareRunner::new(&packed, hand)));
     let functions = runners.iter_mut().zip(&variants);
     let mut contestants: Vec<_> = functions
         .map(|(runner, &(_, prefetch, hash))| Contestant::of_function(runner, prefetch, hash))
@@ -167,10 +152,7 @@ fn contest<N: Subject, R>(
             .iter_mut()
             .map(|(strategy, runner)| Contestant::by_hand(strategy, |packets| runner.run(packets))),
     );
-    contestants
-        .extend(bare.iter_mut().map(|(strategy, runner)| {
-            Contestant::by_hand(strategy, |packets| runner.run(packets))
-        }));
+    contestants.push(Contestant::by_hand("handwritten-bare", |packets| bare.run(packets)));
     let result = work(&mut contestants);
     drop(contestants);
     let by_hand = on_ports.iter().map(|(_, runner)| runner.dropped());
@@ -182,19 +164,45 @@ fn contest<N: Subject, R>(
     Ok((result, memory))
 }
 
-/// The loops, the one without a port first.
-fn by_hand(scenario: &Scenario) -> Vec<(&'static str, Box<dyn Hand>)> {
-    let mut loops = vec![("handwritten-bare", scenario.hand()), ("handwritten", scenario.hand())];
+/// The function in each of its variants, flows open, and the memory that the first one takes.
+fn runners<'m, N: Subject>(
+    pools: &'m mut [Pool],
+    variants: &[Variant],
+    scenario: &Scenario,
+    flows: usize,
+) -> Result<(Vec<Runner<'m, N>>, Memory), BenchError> {
+    let (mut runners, mut memory) = (Vec::new(), (None, None));
+    let before = resident();
+    for (pool, &(pass, _, hash)) in pools.iter_mut().zip(variants) {
+        let opening = Some(&scenario.opening);
+        let mut runner = opened::<N>(pool, &scenario.settings, opening, pass, hash == "computed")?;
+        if runners.is_empty() {
+            memory = (bytes_per_flow(&mut runner, flows), resident_since(before, flows));
+        }
+        runner.load(&scenario.steady);
+        runners.push(runner);
+    }
+    Ok((runners, memory))
+}
+
+/// The loops that run over a port.
+fn loops(scenario: &Scenario) -> Vec<(&'static str, Box<dyn Hand>)> {
+    let mut loops = vec![("handwritten", scenario.hand())];
     loops.extend(scenario.limit().map(|limit| ("lookup-only", limit)));
     loops.push(("header-only", Box::new(Floor)));
     loops
 }
 
-/// The ways a function is run: the Prefetch pass, its name, the steering hash.
-fn variants<N: NetworkFunction>() -> Vec<(Option<Pass>, &'static str, &'static str)> {
-    let mut variants = vec![(None, "auto", "supplied"), (None, "auto", "computed")];
+/// A way in which a function is run: the Prefetch pass, its name, the steering hash.
+type Variant = (Option<Pass>, &'static str, &'static str);
+
+fn variants<N: NetworkFunction>() -> Vec<Variant> {
+    let mut variants = vec![
+        (None, "auto", "supplied"),
+        (None, "auto", "computed"),
+        (Some(Pass::Off), "off", "supplied"),
+    ];
     if N::SET.is_some() || N::OBJECTS {
-        variants.push((Some(Pass::Off), "off", "supplied"));
         variants.push((Some(Pass::One), "one", "supplied"));
     }
     if N::OBJECTS {
