@@ -61,6 +61,8 @@ pub struct Trace {
     arena: Arena,
     records: Vec<TraceRecord>,
     max_captured_len: u32,
+    /// Some packet's time is before that of the packet before it.
+    runs_backwards: bool,
 }
 
 impl Trace {
@@ -107,15 +109,23 @@ impl Trace {
     #[inline]
     pub fn push(&mut self, port: Port, record: &Record<'_>) {
         let captured_len = record.bytes.len() as u32;
-        self.max_captured_len = self.max_captured_len.max(captured_len);
-        self.records.push(TraceRecord {
-            offset: self.arena.push(record.bytes),
+        let offset = self.arena.push(record.bytes);
+        self.enter(TraceRecord {
+            offset,
             arrival_ns: record.timestamp_ns,
             steering_hash: 0,
             captured_len,
             wire_len: record.wire_len,
             port,
         });
+    }
+
+    #[inline]
+    fn enter(&mut self, record: TraceRecord) {
+        self.max_captured_len = self.max_captured_len.max(record.captured_len);
+        let before = self.records.last();
+        self.runs_backwards |= before.is_some_and(|last| last.arrival_ns > record.arrival_ns);
+        self.records.push(record);
     }
 
     /// Merges traces by time of arrival. Each keeps its own order, even where its times run
@@ -142,10 +152,9 @@ impl Trace {
     /// Appends the packet `index` of another trace, `later_ns` later.
     pub(crate) fn push_from(&mut self, other: &Self, index: usize, later_ns: u64) {
         let Some(record) = other.records.get(index) else { return };
-        self.max_captured_len = self.max_captured_len.max(record.captured_len);
         let offset = self.arena.push(other.bytes(index));
         let arrival_ns = record.arrival_ns.saturating_add(later_ns);
-        self.records.push(TraceRecord { offset, arrival_ns, ..*record });
+        self.enter(TraceRecord { offset, arrival_ns, ..*record });
     }
 
     /// Number of packets.
@@ -189,6 +198,12 @@ impl Trace {
         self.arena.bytes()
     }
 
+    /// Whether some packet's time is before that of the packet before it.
+    #[inline]
+    pub fn runs_backwards(&self) -> bool {
+        self.runs_backwards
+    }
+
     /// Bytes of the longest packet, as captured.
     pub fn max_captured_len(&self) -> u32 {
         self.max_captured_len
@@ -220,6 +235,7 @@ impl Trace {
         self.arena.clear();
         self.records.clear();
         self.max_captured_len = 0;
+        self.runs_backwards = false;
     }
 }
 
@@ -334,6 +350,17 @@ mod tests {
         let order: Vec<_> = (0..merged.len()).map(|i| merged.bytes(i).to_vec()).collect();
         assert_eq!(order, [[0, 1], [1, 1], [1, 4], [0, 5], [0, 3], [1, 5], [0, 9]]);
         assert!(merged.records().iter().zip(order).all(|(r, b)| r.port.index() == b[0]));
+    }
+
+    #[test]
+    fn a_trace_knows_that_its_times_run_backwards() {
+        assert!(!trace(0, &[1, 1, 2]).runs_backwards());
+        let mut backwards = trace(0, &[1, 5, 3]);
+        assert!(backwards.runs_backwards());
+        assert!(Trace::merge(vec![backwards, trace(1, &[2])]).runs_backwards());
+        backwards = trace(0, &[1, 5, 3]);
+        backwards.clear();
+        assert!(!backwards.runs_backwards());
     }
 
     #[test]

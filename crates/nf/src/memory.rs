@@ -53,6 +53,13 @@ impl<T: ZeroValid> Zeroed<T> {
 }
 
 impl<T> Zeroed<T> {
+    /// The first element. The pointer may be written through under `&mut self`: unlike one made from
+    /// the slice it does not pass through a shared reference.
+    #[inline(always)]
+    pub fn start(&self) -> *mut T {
+        self.start.as_ptr()
+    }
+
     fn layout(len: usize) -> Layout {
         let align = CACHE_LINE.max(align_of::<T>());
         match len.checked_mul(size_of::<T>()).map(|size| Layout::from_size_align(size, align)) {

@@ -12,6 +12,7 @@
 //! The command line and the bench depend on this crate.
 
 mod account;
+mod clock;
 mod division;
 pub mod events;
 pub mod instance;

@@ -25,6 +25,7 @@ use anabranch_packet::Port;
 use thiserror::Error;
 
 use crate::account::Account;
+use crate::clock::Clock;
 use crate::division::Division;
 use crate::instance::{Instance, Making, SHARDS};
 use crate::report::{ErrorKind, RunReport};
@@ -113,7 +114,8 @@ pub fn run<N: NetworkFunction>(
     }
     Ok(scope(|threads| {
         let crew = Crew::start(threads, states, keep, options.making.ports.len());
-        Coordinator { crew, source, sinks, division, account, keep }.run(first, watch)
+        Coordinator { crew, source, sinks, division, clock: Clock::default(), account, keep }
+            .run(first, watch)
     }))
 }
 
@@ -201,6 +203,7 @@ struct Coordinator<'s> {
     source: Box<dyn Source>,
     sinks: Sinks,
     division: Division,
+    clock: Clock,
     account: Account,
     keep: bool,
 }
@@ -237,10 +240,12 @@ impl Coordinator<'_> {
     /// Gives each worker its packets of `chunk`.
     fn hand_out(&mut self, chunk: &Chunk) -> Pending {
         let shares = self.division.divide(chunk);
+        let times = self.clock.times(chunk);
         for (jobs, mine) in self.crew.jobs.iter().zip(shares.lists) {
-            let (hashes, outputs) = (shares.hashes.clone(), Outputs::default());
+            let (hashes, times) = (shares.hashes.clone(), times.clone());
+            let outputs = Outputs::default();
             // A worker that is gone has panicked: joining it will tell.
-            let _ = jobs.send(Job { chunk: chunk.clone(), mine, hashes, outputs });
+            let _ = jobs.send(Job { chunk: chunk.clone(), mine, hashes, times, outputs });
         }
         Pending(self.crew.jobs.iter().map(|_| None).collect())
     }

@@ -1,5 +1,6 @@
 //! What one worker counts, and the packets it collects for the captures.
 
+use anabranch_io::Chunk;
 use anabranch_io::sink::{Output, Outputs};
 use anabranch_nf::{Builtin, DropReason};
 use anabranch_packet::{Frame, Meta, Port};
@@ -85,6 +86,8 @@ pub struct Tally<'t> {
     pub counts: &'t mut Counts,
     /// Where packets are kept, if any port has a capture.
     pub outputs: Option<&'t mut Outputs>,
+    /// Where the time stamps of packets are found, if they are handled at other times.
+    pub arrivals: Option<&'t Chunk>,
     /// The packet whose outputs come now, and how many it has had.
     place: (u64, u16),
 }
@@ -92,7 +95,7 @@ pub struct Tally<'t> {
 impl<'t> Tally<'t> {
     /// Counts into `counts` and keeps packets in `outputs`.
     pub fn new(counts: &'t mut Counts, outputs: Option<&'t mut Outputs>) -> Self {
-        Self { counts, outputs, place: (u64::MAX, 0) }
+        Self { counts, outputs, arrivals: None, place: (u64::MAX, 0) }
     }
 
     #[inline(always)]
@@ -106,7 +109,11 @@ impl<'t> Tally<'t> {
         let sub = if self.place.0 == cause.number { self.place.1.saturating_add(1) } else { 0 };
         self.place = (cause.number, sub);
         if let Some(outputs) = &mut self.outputs {
-            let (number, timestamp_ns) = (cause.number, cause.arrival_ns);
+            let number = cause.number;
+            let timestamp_ns = self.arrivals.map_or(cause.arrival_ns, |chunk| {
+                let at = number.wrapping_sub(chunk.first_number()) as usize;
+                chunk.meta(at).map_or(cause.arrival_ns, |meta| meta.arrival_ns)
+            });
             outputs.push(&Output { number, sub, port, timestamp_ns, wire_len, bytes });
         }
     }

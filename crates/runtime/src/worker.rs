@@ -55,6 +55,8 @@ pub struct Job {
     pub mine: Option<Vec<u32>>,
     /// Steering hashes of the chunk's packets, where the source supplied none.
     pub hashes: Option<Arc<Vec<u32>>>,
+    /// Times at which the chunk's packets are handled, where they do not follow from their arrival.
+    pub times: Option<Arc<Vec<u64>>>,
     /// Where outputs are to be collected; given back in [`Done`].
     pub outputs: Outputs,
 }
@@ -150,8 +152,9 @@ impl<N: NetworkFunction> Worker<N> {
             let before = counts.packets();
             let started = Instant::now();
             let mut outputs = job.outputs;
-            let hashes =
-                job.hashes.as_deref().map(|hashes| (job.chunk.first_number(), &hashes[..]));
+            let first = job.chunk.first_number();
+            let hashes = job.hashes.as_deref().map(|hashes| (first, &hashes[..]));
+            let arrivals = job.times.as_ref().map(|_| job.chunk.clone());
             match job.mine {
                 Some(mine) => drop(port.assign(job.chunk, mine)),
                 None => port.assign_all(job.chunk),
@@ -159,12 +162,17 @@ impl<N: NetworkFunction> Worker<N> {
             while port.receive(&mut batch, BATCH) > 0 {
                 let timed = meter.begin();
                 note(&mut batch, &mut counts, hashes);
+                if let Some(times) = &job.times {
+                    set_times(&mut batch, first, times);
+                }
                 let mut tally = Tally::new(&mut counts, self.keep.then_some(&mut outputs));
+                tally.arrivals = arrivals.as_ref();
                 self.state.with(|instance| instance.handle(&mut batch, &mut tally));
                 meter.end(timed, batch.len());
                 port.release(&mut batch);
             }
             meter.busy += started.elapsed();
+            drop(arrivals);
             let mine = port.clear();
             let packets = counts.packets() - before;
             let lines = self.state.with(|instance| instance.environment().log().take());
@@ -208,6 +216,16 @@ fn note(batch: &mut [Frame<'_>], counts: &mut Counts, hashes: Option<(u64, &[u32
             let at = (frame.meta().number - first) as usize;
             frame.meta_mut().steering_hash = hashes.get(at).copied().unwrap_or_default();
         }
+    }
+}
+
+/// Gives a batch the times at which it is handled.
+#[cold]
+fn set_times(batch: &mut [Frame<'_>], first: u64, times: &[u64]) {
+    for frame in batch {
+        let at = (frame.meta().number - first) as usize;
+        let time_ns = times.get(at).copied();
+        frame.meta_mut().arrival_ns = time_ns.unwrap_or(frame.meta().arrival_ns);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which indices of an allocator are free.
 
-/// Levels of 64-way summary: 64^4 indices per parity.
-const LEVELS: usize = 4;
+/// Levels of 64-way summary: 64^5 indices per parity, more than any allocator holds.
+const LEVELS: usize = 5;
 
 /// A set of used indices below a fixed length, with the first free one at or after any index found
 /// in at most `2 × LEVELS` words: a bit per index, and above it a bit per *full* word, level on
@@ -212,6 +212,30 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "64 million indices")]
+    fn looks_beyond_a_full_summary() {
+        const LEN: u32 = 1 << 26;
+        let mut indices = Indices::new(LEN);
+        // What the summaries say when all but the last indices of each parity are taken.
+        for used in &mut indices.parity {
+            used.levels[0].fill(u64::MAX);
+            used.remove(LEN / 2 - 1);
+            for level in 1..LEVELS {
+                let (below, above) = used.levels.split_at_mut(level);
+                let full = |word: usize| below[level - 1].get(word) == Some(&u64::MAX);
+                for (at, word) in above[0].iter_mut().enumerate() {
+                    *word = (0..64).filter(|bit| full(at * 64 + bit)).map(|bit| 1 << bit).sum();
+                }
+            }
+        }
+        let all = Within { first: 0, count: LEN, step: 1, start: 0 };
+        assert_eq!(indices.take_within(all), Some(LEN - 2));
+        assert_eq!(indices.take_within(all), Some(LEN - 1));
+        assert_eq!(indices.take_within(all), None);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "a million indices")]
     fn finds_the_last_free_index_of_a_million() {
         let mut indices = Indices::new(1_000_000);
         let all = Within { first: 0, count: u32::MAX, step: 1, start: 0 };

@@ -92,16 +92,20 @@ impl<K: Key, V: Value> Table<K, V> {
     /// A table with room for `capacity` entries. `seed` makes its hash function.
     pub fn new(capacity: u32, seed: u64) -> Self {
         const { assert!(align_of::<Slot<K, V>>() <= 64) }
-        // How full in sixteenths: the fewer slots a bucket has, the more room keeps entries in the
-        // bucket they belong to, about nine in ten.
+        // How full in sixteenths at most: the fewer slots a bucket has, the more room keeps entries
+        // in the bucket they belong to, and a look-up in vain short even in a full table.
         let full = match Self::SLOTS {
             1 => 8,
             2 => 10,
-            3 => 12,
-            _ => 13,
+            3 => 11,
+            _ => 12,
         };
         let wanted = (u64::from(capacity) * 16).div_ceil(full * Self::SLOTS as u64).max(1);
-        let buckets = u32::try_from(wanted).unwrap_or(u32::MAX / Self::SLOTS as u32);
+        // Slot ids have 32 bits; a table never holds more than it has slots, so that one is free
+        // for every insertion.
+        let most = u32::MAX / Self::SLOTS as u32;
+        let buckets = u32::try_from(wanted).map_or(most, |wanted| wanted.min(most));
+        let capacity = capacity.min(buckets * Self::SLOTS as u32);
         let lines = Zeroed::new(buckets as usize * Self::LINES);
         Self { lines, buckets, len: 0, capacity, seed: spread(seed), entry: PhantomData }
     }
@@ -153,10 +157,10 @@ impl<K: Key, V: Value> Table<K, V> {
     }
 
     #[inline(always)]
-    fn bucket(&self, bucket: u32) -> *const u8 {
+    fn bucket(&self, bucket: u32) -> *mut u8 {
         debug_assert!(bucket < self.buckets);
         // SAFETY: every bucket number below `buckets` has its `LINES` lines in the block.
-        unsafe { self.lines.as_ptr().add(bucket as usize * Self::LINES).cast() }
+        unsafe { self.lines.start().add(bucket as usize * Self::LINES).cast() }
     }
 
     #[inline(always)]
@@ -167,14 +171,13 @@ impl<K: Key, V: Value> Table<K, V> {
 
     #[inline(always)]
     fn set_header(&mut self, bucket: u32, header: u64) {
-        let at = self.bucket(bucket).cast_mut().cast::<u64>();
-        // SAFETY: as in `header`; `&mut self` makes the access exclusive, and the pointer comes
-        // from the block that this table owns.
-        unsafe { at.write(header) }
+        // SAFETY: as in `header`; `&mut self` makes the access exclusive, and the pointer is the
+        // block's own.
+        unsafe { self.bucket(bucket).cast::<u64>().write(header) }
     }
 
     #[inline(always)]
-    fn slot(&self, bucket: u32, slot: usize) -> *const Slot<K, V> {
+    fn slot(&self, bucket: u32, slot: usize) -> *mut Slot<K, V> {
         debug_assert!(slot < Self::SLOTS);
         // SAFETY: `SLOTS` slots lie behind the first `FIRST` bytes of a bucket.
         unsafe { self.bucket(bucket).add(Self::FIRST + slot * Self::SLOT).cast() }
@@ -210,7 +213,7 @@ impl<K: Key, V: Value> Table<K, V> {
     #[inline(always)]
     pub fn get_mut(&mut self, hash: Hash, key: &K) -> Option<&mut V> {
         let place = self.locate(hash, key)?;
-        let slot = self.slot(place.bucket, place.slot).cast_mut();
+        let slot = self.slot(place.bucket, place.slot);
         // SAFETY: as in `get`; `&mut self` makes the access exclusive.
         Some(unsafe { &mut (*slot).value })
     }
@@ -271,7 +274,7 @@ impl<K: Key, V: Value> Table<K, V> {
             if free != 0 {
                 let slot = (free.trailing_zeros() / 8) as usize;
                 self.set_header(bucket, header | u64::from(hash.tag()) << (8 * slot));
-                let at = self.slot(bucket, slot).cast_mut();
+                let at = self.slot(bucket, slot);
                 // SAFETY: the slot lies in our block and is free.
                 unsafe { at.write(Slot { key, value }) };
                 self.len += 1;
@@ -339,7 +342,7 @@ impl<K: Key, V: Value> Table<K, V> {
         let (bucket, slot) = Self::split(id);
         assert!(self.occupied(id), "slot id outlived its entry");
         // SAFETY: an occupied slot is initialised; `&mut self` makes the access exclusive.
-        unsafe { &mut (*self.slot(bucket, slot).cast_mut()).value }
+        unsafe { &mut (*self.slot(bucket, slot)).value }
     }
 
     /// Every entry, in the order of the table.
@@ -415,17 +418,64 @@ mod tests {
         }
     }
 
+    /// Fills a table, empties half of it, and finds the other half as it was.
+    fn keeps_entries_apart<K: Key, V: Value + PartialEq + std::fmt::Debug>(
+        key: impl Fn(u8) -> K,
+        value: impl Fn(u8) -> V,
+    ) {
+        const COUNT: u8 = 40;
+        let mut table = Table::<K, V>::new(COUNT.into(), 5);
+        for n in 0..COUNT {
+            assert!(table.insert(table.hash(&key(n)), key(n), value(n)).is_some());
+        }
+        for n in (0..COUNT).step_by(2) {
+            let hash = table.hash(&key(n));
+            let id = table.find(hash, &key(n)).unwrap();
+            assert_eq!(table.remove(hash, id).map(|(_, value)| value), Some(value(n)));
+        }
+        for n in 0..COUNT {
+            let found = table.get(table.hash(&key(n)), &key(n)).copied();
+            assert_eq!(found, (n % 2 == 1).then(|| value(n)));
+            if let Some(kept) = table.get_mut(table.hash(&key(n)), &key(n)) {
+                *kept = value(n.wrapping_mul(3));
+                assert_eq!(
+                    table.get(table.hash(&key(n)), &key(n)),
+                    Some(&value(n.wrapping_mul(3)))
+                );
+            }
+        }
+    }
+
+    macro_rules! sizes {
+        ($($size:literal)*) => {$(
+            keeps_entries_apart(|n| n, |n| [n; $size]);
+            keeps_entries_apart(u32::from, |n| [n; $size]);
+            keeps_entries_apart(u128::from, |n| [n; $size]);
+            keeps_entries_apart(u64::from, |n| (u128::from(n), [n; $size]));
+        )*};
+    }
+
+    #[test]
+    fn entries_of_every_size_and_alignment_lie_apart() {
+        sizes!(0 1 2 3 7 8 9 15 16 19 20 21 23 24 25 27 28 29 31 32 33 35 36 37 39 40 41 43 44 45);
+        sizes!(47 48 49 51 52 53 55 56 57 59 60 61 63 64 65 95 100 111 112 113 119 120 121 128);
+        sizes!(500 1_000 4_096);
+        keeps_entries_apart(|n| (n, true), |n| (n % 2 == 0).then_some(n % 3 == 0));
+        keeps_entries_apart(|n| Some(u16::from(n)), |_| ());
+    }
+
     #[test]
     fn a_table_at_capacity_still_answers() {
-        let mut table = Table::<u32, u32>::new(5_000, 1);
-        for key in 0..5_000 {
+        const COUNT: u32 = if cfg!(miri) { 300 } else { 5_000 };
+        let mut table = Table::<u32, u32>::new(COUNT, 1);
+        for key in 0..COUNT {
             assert!(table.insert(table.hash(&key), key, key).is_some());
         }
-        assert!(table.insert(table.hash(&5_000), 5_000, 0).is_none());
-        for key in 0..10_000 {
-            assert_eq!(table.find(table.hash(&key), &key).is_some(), key < 5_000);
+        assert!(table.insert(table.hash(&COUNT), COUNT, 0).is_none());
+        for key in 0..2 * COUNT {
+            assert_eq!(table.find(table.hash(&key), &key).is_some(), key < COUNT);
         }
-        for key in 0..5_000 {
+        for key in 0..COUNT {
             let hash = table.hash(&key);
             let id = table.find(hash, &key).unwrap();
             assert_eq!(table.remove(hash, id), Some((key, key)));
@@ -433,7 +483,53 @@ mod tests {
         assert!(table.is_unmarked());
     }
 
+    /// Buckets that a look-up of an absent key reads in a table that is as full as it gets: the
+    /// mean of many, and the most.
+    fn steps_of_a_miss<const SIZE: usize>() -> (f64, u32) {
+        let mut table = Table::<u32, [u8; SIZE]>::new(50_000, 9);
+        // Replaced several times over, as flows come and go.
+        for key in 0..200_000 {
+            if let Some(old) = u32::checked_sub(key, 50_000) {
+                let hash = table.hash(&old);
+                let id = table.find(hash, &old).unwrap();
+                table.remove(hash, id);
+            }
+            table.insert(table.hash(&key), key, [0; SIZE]).unwrap();
+        }
+        let misses = (1_000_000..1_100_000).map(|key| table.steps(table.hash(&key)));
+        let (sum, most) = misses.fold((0, 0), |(sum, most), steps| (sum + steps, steps.max(most)));
+        (f64::from(sum) / 100_000.0, most)
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "many look-ups")]
+    fn a_miss_in_a_full_table_reads_few_buckets() {
+        let cases = [
+            steps_of_a_miss::<4>(),
+            steps_of_a_miss::<8>(),
+            steps_of_a_miss::<12>(),
+            steps_of_a_miss::<20>(),
+            steps_of_a_miss::<24>(),
+            steps_of_a_miss::<34>(),
+            steps_of_a_miss::<52>(),
+            steps_of_a_miss::<100>(),
+        ];
+        for (mean, most) in cases {
+            println!("{mean} {most}");
+            assert!(mean < 60.0 && most < 60, "{mean} on average, {most} at most");
+        }
+    }
+
     impl<K: Key, V: Value> Table<K, V> {
+        /// Buckets that `locate` reads when it does not find a key of this hash.
+        fn steps(&self, hash: Hash) -> u32 {
+            let (mut bucket, mut steps) = (self.home(hash), 1);
+            while self.header(bucket) >> OVERFLOW_SHIFT != 0 && steps < self.buckets {
+                (bucket, steps) = (self.next(bucket), steps + 1);
+            }
+            steps
+        }
+
         /// No tag and, unless one got stuck, no overflow count is left.
         fn is_unmarked(&self) -> bool {
             (0..self.buckets).all(|bucket| matches!(self.header(bucket) >> 56, 0 | 0xff))
