@@ -1,5 +1,7 @@
 //! Whole network functions through the interface that the macro implements for them.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
 use std::net::Ipv4Addr;
 
 use anabranch_language::{Module, Sharing as Shared};
