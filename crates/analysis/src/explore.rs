@@ -1,7 +1,7 @@
 //! Enumerates the paths of a handler: it is run again and again, each time with the next prefix
 //! of decisions, until every feasible one has been taken.
 
-use crate::expr::{SymbolId, Term, Terms};
+use crate::expr::{Binary, Node, SymbolId, Term, Terms};
 use crate::hash::FastSet;
 use crate::interpret::Stop;
 use crate::solver::{Answer, Solver};
@@ -110,12 +110,16 @@ impl Explorer {
             return Ok(known);
         }
         let decision = match self.decisions.get(self.next) {
-            Some(decision) => *decision,
+            Some(decision) if decision.condition == condition => *decision,
+            Some(_) => {
+                let message = "a run differs from the one before it: a fault of the analysis";
+                return Err(Stop::Error(line, message.to_owned()));
+            }
             None => self.decide_anew(condition, negated, line, terms)?,
         };
         self.next += 1;
         let outcome = if decision.taken { condition } else { negated };
-        self.known.insert(outcome);
+        self.learn_parts(outcome, terms);
         if !decision.forced {
             self.assertions.push(outcome);
         }
@@ -157,6 +161,44 @@ impl Explorer {
             self.assertions.push(condition);
         }
         Ok(())
+    }
+
+    /// Notes what holds, and with `a && b` both of them, with `!(a || b)` neither.
+    fn learn_parts(&mut self, holds: Term, terms: &mut Terms) {
+        self.known.insert(holds);
+        match *terms.node(holds) {
+            Node::Binary(Binary::Both, a, b) => {
+                self.learn_parts(a, terms);
+                self.learn_parts(b, terms);
+            }
+            Node::Not(inner) => {
+                if let Node::Binary(Binary::Either, a, b) = *terms.node(inner) {
+                    let (a, b) = (terms.not(a), terms.not(b));
+                    self.learn_parts(a, terms);
+                    self.learn_parts(b, terms);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The condition without the parts that this run already knows.
+    pub(crate) fn reduced(&self, condition: Term, terms: &mut Terms) -> Term {
+        let negated = terms.not(condition);
+        if let Some(known) = self.already(condition, negated) {
+            return terms.bool(known);
+        }
+        match *terms.node(condition) {
+            Node::Not(inner) => {
+                let inner = self.reduced(inner, terms);
+                terms.not(inner)
+            }
+            Node::Binary(operator @ (Binary::Both | Binary::Either), a, b) => {
+                let (a, b) = (self.reduced(a, terms), self.reduced(b, terms));
+                terms.binary(operator, a, b)
+            }
+            _ => condition,
+        }
     }
 
     /// Notes a condition that earlier ones imply, so that no branch on it needs the solver.

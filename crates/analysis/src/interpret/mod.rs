@@ -212,6 +212,10 @@ impl<'p> Interpreter<'p> {
         if !self.layers.is_empty() {
             return self.decide_locally(condition);
         }
+        let condition = self.explorer.reduced(condition, &mut self.terms);
+        if let Some(known) = self.known(condition) {
+            return Ok(known);
+        }
         let line = self.line;
         let holds = self.explorer.decide(condition, line, &mut self.terms).map_err(exit)?;
         if holds {
