@@ -6,7 +6,7 @@
 //! and say so where it is absent.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
-#![allow(clippy::print_stdout)] // the figures, and what was skipped
+#![allow(clippy::print_stdout)] // the figures are asked for with `--nocapture`
 
 mod accounts;
 mod captures;
