@@ -1,8 +1,9 @@
-//! Bodies: operators made total, `matches!` and `log!` written out.
+//! Bodies: operators, indices and loops made total, `matches!` and `log!` written out.
 //!
 //! Sums wrap, division by zero yields zero, and shifts are taken modulo the width, natively as in
 //! the symbolic world, whatever the author's build profile. A division or shift that a literal
-//! already makes total stays an operator.
+//! already makes total stays an operator. `a[i]` past the end reads zero and writes nothing, and a
+//! `while` or `loop` ends in a hollow world, where the write that would end it has no effect.
 
 use anabranch_language::Module;
 use anabranch_language::macros;
@@ -11,33 +12,54 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    BinOp, Block, Expr, ExprBinary, ExprLit, ExprMacro, ExprMethodCall, ExprRepeat, ExprUnary, Lit,
-    Stmt, Type, UnOp,
+    BinOp, Block, Expr, ExprBinary, ExprLit, ExprMacro, ExprMethodCall, ExprRepeat, ExprUnary,
+    Ident, Lit, Stmt, Type, UnOp,
 };
 
-/// Rewrites a body in place.
-pub(crate) fn rewrite(module: &Module, body: &mut Block) {
-    Bodies { module }.visit_block_mut(body);
+use crate::indices;
+
+/// Rewrites a body in place. `hollow` is the constant that says whether its world is; `None`: it
+/// does not know.
+pub(crate) fn rewrite(module: &Module, hollow: Option<TokenStream>, body: &mut Block) {
+    Bodies { module, hollow, spares: None }.visit_block_mut(body);
 }
 
 /// Rewrites an expression in place.
 pub(crate) fn rewrite_expr(module: &Module, expr: &mut Expr) {
-    Bodies { module }.visit_expr_mut(expr);
+    Bodies { module, hollow: None, spares: None }.visit_expr_mut(expr);
 }
 
-struct Bodies<'a> {
-    module: &'a Module,
+pub(crate) struct Bodies<'a> {
+    pub(crate) module: &'a Module,
+    pub(crate) hollow: Option<TokenStream>,
+    /// What stands in for elements that are not there, in a `let` whose value may be a reference
+    /// to it.
+    pub(crate) spares: Option<Vec<Ident>>,
 }
 
 impl VisitMut for Bodies<'_> {
+    fn visit_block_mut(&mut self, block: &mut Block) {
+        let outer = self.spares.take();
+        for mut statement in std::mem::take(&mut block.stmts) {
+            self.spares = matches!(statement, Stmt::Local(_)).then(Vec::new);
+            self.visit_stmt_mut(&mut statement);
+            block.stmts.extend(self.spares.take().into_iter().flatten().map(indices::spare));
+            block.stmts.push(statement);
+        }
+        self.spares = outer;
+    }
+
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        if self.indexed(expr) || self.bounded(expr) {
+            return;
+        }
         if let Expr::Macro(mac) = expr
             && let Some(written) = self.written_out(mac)
         {
             *expr = written;
             return;
         }
-        visit_mut::visit_expr_mut(self, expr);
+        self.parts(expr);
         let total = match expr {
             Expr::Binary(binary) => total(binary),
             Expr::Unary(unary) => negation(unary),
@@ -99,7 +121,7 @@ impl Bodies<'_> {
         let own =
             |name: &str| self.module.methods().any(|method| method.function.sig.ident == name);
         if call.method == "pow" && !own("pow") {
-            call.method = syn::Ident::new("wrapping_pow", call.method.span());
+            call.method = Ident::new("wrapping_pow", call.method.span());
         } else if call.method == "clamp" && !own("clamp") && call.args.len() == 2 {
             let (receiver, low, high) = (&call.receiver, &call.args[0], &call.args[1]);
             return Some(quote_spanned! {call.method.span()=> (#receiver).max(#low).min(#high)});
@@ -131,7 +153,7 @@ fn total(binary: &ExprBinary) -> Option<TokenStream> {
         return None;
     }
     let span = binary.op.span();
-    let function = syn::Ident::new(function, span);
+    let function = Ident::new(function, span);
     let (left, right) = (&binary.left, &binary.right);
     Some(match assigns {
         false => quote_spanned!(span=> ::anabranch_nf::arith::#function(#left, #right)),
@@ -170,7 +192,7 @@ fn is_harmless(right: &Expr) -> bool {
 pub(crate) fn size(module: &Module, size: &Expr, to: &str) -> TokenStream {
     let mut size = size.clone();
     rewrite_expr(module, &mut size);
-    let to = syn::Ident::new(to, proc_macro2::Span::call_site());
+    let to = Ident::new(to, proc_macro2::Span::call_site());
     quote!((#size) as #to)
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
     let handlers = handlers(module);
     let passes = passes(module);
     let (expire, tables) = (state::expire(module), state::tables(module));
-    let counters = state::counters(module);
+    let (counters, rebase) = (state::counters(module), state::rebase(module));
     quote! {
         /// The type that names the network function to the runtime.
         pub type Function = #nf<::anabranch_nf::world::Solo>;
@@ -31,6 +31,7 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
             #handlers
             #passes
             #expire
+            #rebase
             #tables
             #counters
         }

@@ -13,6 +13,8 @@
 mod arithmetic;
 mod commands;
 mod function;
+mod indices;
+mod loops;
 mod module;
 mod packet_set;
 mod settings;

@@ -116,8 +116,17 @@ fn emit(module: &Module, function: &mut ItemFn, outer: Known) {
     }
     let mut worlds = Worlds { module, known, in_nf: outer == Known::World };
     worlds.visit_signature_mut(&mut function.sig);
-    arithmetic::rewrite(module, &mut function.block);
     worlds.visit_block_mut(&mut function.block);
+    arithmetic::rewrite(module, hollow(known), &mut function.block);
+}
+
+/// The constant that says whether the world is hollow.
+fn hollow(known: Known) -> Option<TokenStream> {
+    match known {
+        Known::Nothing => None,
+        Known::Mode => Some(quote!(<__M as ::anabranch_nf::packet::Mode>::HOLLOW)),
+        Known::World => Some(quote!(<__W as ::anabranch_nf::world::World>::HOLLOW)),
+    }
 }
 
 /// Attributes that are Rust's: documentation.

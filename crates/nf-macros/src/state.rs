@@ -117,10 +117,23 @@ pub(crate) fn hollow(module: &Module, peek: bool) -> TokenStream {
     quote!(#name { #(#fields,)* __world: ::core::marker::PhantomData })
 }
 
+fn allocators(module: &Module) -> impl Iterator<Item = &StateField> {
+    module.nf.fields.iter().filter(|field| matches!(field.kind, StateKind::Allocator(_)))
+}
+
+/// `NetworkFunction::rebase`.
+pub(crate) fn rebase(module: &Module) -> TokenStream {
+    let idents = allocators(module).map(|field| &field.ident);
+    quote! {
+        fn rebase(&mut self, __by: ::anabranch_nf::state::wheel::Tick) {
+            #(self.#idents.rebase(__by);)*
+        }
+    }
+}
+
 /// `NetworkFunction::expire`.
 pub(crate) fn expire(module: &Module) -> TokenStream {
-    let allocators = module.nf.fields.iter().filter(|f| matches!(f.kind, StateKind::Allocator(_)));
-    let loops = allocators.map(|field| {
+    let loops = allocators(module).map(|field| {
         let ident = &field.ident;
         let handler = field.expired.as_ref().map(|method| {
             quote! {

@@ -120,6 +120,19 @@ pub fn shr<T: Integer>(a: T, by: impl Distance) -> T {
     a.right(by.bits())
 }
 
+/// Iterations after which a `while` or a `loop` ends in a hollow world: what would end it for real
+/// may be a write, and nothing is written there.
+pub const HOLLOW_TURNS: u32 = 4_096;
+/// The same for functions that do not know their world, in every world.
+pub const TURNS: u32 = 1 << 20;
+
+/// Counts an iteration; true after `most` of them.
+#[inline(always)]
+pub fn goes_too_far(turns: &mut u32, most: u32) -> bool {
+    *turns += 1;
+    *turns > most
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

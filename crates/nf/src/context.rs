@@ -12,11 +12,19 @@ use crate::world::World;
 
 const TICK_BITS: u32 = 20;
 
-/// A lifetime in ticks of 2^20 ns, rounded up.
+/// Ticks after which they are counted from a later origin, and the longest lifetime: 26 days.
+const LONGEST: u32 = 1 << 31;
+/// Where counting goes on after that: wheels have come round by then.
+const REBASED: u32 = 1 << 16;
+/// Marks the numbers that chance is drawn by outside packets.
+const EVENT: u64 = 1 << 63;
+const EXPIRY: u64 = 1 << 62;
+
+/// A lifetime in ticks of 2^20 ns, rounded up; 26 days at most.
 #[inline(always)]
 pub fn to_ticks(ns: u64) -> u32 {
     let ticks = (ns >> TICK_BITS) + u64::from(ns & ((1 << TICK_BITS) - 1) != 0);
-    if ticks > u64::from(u32::MAX) { u32::MAX } else { ticks as u32 }
+    if ticks > u64::from(LONGEST) { LONGEST } else { ticks as u32 }
 }
 
 /// What a worker keeps for its handlers, from packet to packet.
@@ -27,6 +35,7 @@ pub struct Environment {
     seed: u64,
     number: u64,
     draws: u32,
+    events: u64,
     expiry: u32,
     emitted: Emitted,
     timers: BinaryHeap<Reverse<(u64, u64)>>,
@@ -74,6 +83,7 @@ impl Environment {
             seed,
             number: 0,
             draws: 0,
+            events: 0,
             expiry: 0,
             emitted: Emitted::default(),
             timers: BinaryHeap::new(),
@@ -83,12 +93,44 @@ impl Environment {
     }
 
     /// Fixes the time, in nanoseconds since the Unix epoch, from which ticks are counted. All
-    /// workers of a run are given the same. A run lasts 52 days at most; then ticks begin anew.
+    /// workers of a run are given the same. Packets that are older happen at it.
     pub fn set_origin(&mut self, now_ns: u64) {
         self.origin = now_ns;
     }
 
-    /// A packet, or another step, begins: number `number`, arrived at `now_ns`.
+    /// When, in nanoseconds since the Unix epoch, ticks run out: [`rebase`](Self::rebase) before.
+    pub fn last_ns(&self) -> u64 {
+        self.origin.saturating_add(u64::from(LONGEST) << TICK_BITS)
+    }
+
+    /// Counts ticks from a later origin, so that `now_ns` is early again, and returns how many
+    /// ticks later it is. Every deadline is to be moved by as many.
+    pub fn rebase(&mut self, now_ns: u64) -> Tick {
+        let ticks = now_ns.saturating_sub(self.origin) >> TICK_BITS;
+        let by = ticks.saturating_sub(REBASED.into()) / u64::from(REBASED) * u64::from(REBASED);
+        self.origin += by << TICK_BITS;
+        // What lies further back than ticks reach has expired, however far that is.
+        u32::try_from(by).unwrap_or(u32::MAX / REBASED * REBASED)
+    }
+
+    /// The packet re-enters for the `turn`th time: its chance goes on.
+    pub fn reenter(&mut self, turn: u32) {
+        self.draws = turn << 16;
+    }
+
+    /// An event of its own begins: a timer, a period, a command.
+    pub fn begin_event(&mut self, now_ns: u64) {
+        self.begin(now_ns, EVENT | self.events);
+        self.events = (self.events + 1) & !(EVENT | EXPIRY);
+    }
+
+    /// What expires is collected before packet `number`, arrived at `now_ns`.
+    #[inline(always)]
+    pub fn begin_expiry(&mut self, now_ns: u64, number: u64) {
+        self.begin(now_ns, EXPIRY | number);
+    }
+
+    /// A packet begins: number `number`, arrived at `now_ns`.
     #[inline(always)]
     pub fn begin(&mut self, now_ns: u64, number: u64) {
         let ticks = now_ns.saturating_sub(self.origin) >> TICK_BITS;
@@ -191,10 +233,11 @@ impl<'a, W: World> Context<'a, W> {
         }
     }
 
-    /// Has `timer(token)` called `delay_ns` from now.
+    /// Has `timer(token)` called `delay_ns` from now, 1 ns at least.
     pub fn set_timer(&mut self, delay_ns: u64, token: u64) {
         if !W::HOLLOW {
-            let due = self.environment.now.saturating_add(delay_ns);
+            // A timer that set itself for now would never let the packets go on.
+            let due = self.environment.now.saturating_add(delay_ns.max(1));
             self.environment.timers.push(Reverse((due, token)));
             self.environment.next_timer = self.environment.next_timer.min(due);
         }

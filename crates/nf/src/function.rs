@@ -8,6 +8,7 @@ use crate::key::Value;
 use crate::l3::L3;
 use crate::packet_set::{SetKey, SetShape, SetSpec};
 use crate::settings::{Command, Settings};
+use crate::state::wheel::Tick;
 use crate::state::{Allocator, Map, TableUse, Vector};
 use crate::verdict::{Builtin, Drop, Verdict, Word};
 use crate::world::Solo;
@@ -133,6 +134,9 @@ pub trait NetworkFunction: Sized + Send + 'static {
     /// bounds the objects looked at.
     #[inline]
     fn expire(&mut self, _environment: &mut Environment, _budget: u32) {}
+
+    /// Ticks are counted from an origin `by` later: moves the deadlines of allocators.
+    fn rebase(&mut self, _by: Tick) {}
 
     /// How full each state object is.
     fn tables(&self) -> Vec<TableUse> {

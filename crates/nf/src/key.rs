@@ -223,6 +223,27 @@ impl Key for () {
     }
 }
 
+impl<T: Sync + 'static> Value for &'static [T] {
+    #[inline(always)]
+    fn zero() -> Self {
+        &[]
+    }
+}
+
+impl Value for &'static str {
+    #[inline(always)]
+    fn zero() -> Self {
+        ""
+    }
+}
+
+impl<T: Value, E: Value> Value for Result<T, E> {
+    #[inline(always)]
+    fn zero() -> Self {
+        Err(E::zero())
+    }
+}
+
 impl<T: Value, const N: usize> Value for [T; N] {
     #[inline(always)]
     fn zero() -> Self {

@@ -7,7 +7,7 @@ use anabranch_packet::Port;
 use crate::key::{Fold, Hash, Key, Value};
 use crate::state::TableUse;
 use crate::state::table::{SlotId, Table};
-use crate::state::wheel::{Tick, Visit, Wheel};
+use crate::state::wheel::{Tick, Visit, Wheel, rebased};
 
 /// What an IPv4 packet set is keyed by: both ends, and the number of the key list, so that lists do
 /// not mix. Fields that the declaration does not name are zero.
@@ -275,6 +275,12 @@ impl<K: Key, S: Value> SetTable<K, S> {
             }
         }
         None
+    }
+
+    /// Ticks are counted from an origin `by` later.
+    pub fn rebase(&mut self, by: Tick) {
+        self.table.update_all(|entry| entry.deadline = rebased(entry.deadline, by));
+        self.wheel.iter_mut().for_each(|wheel| wheel.rebase(by));
     }
 
     /// How full the table is.

@@ -2,6 +2,8 @@
 
 use anabranch_packet::{Malformed, Port};
 
+use crate::key::Value;
+
 /// What a handler says of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -13,6 +15,12 @@ pub enum Verdict {
     Flood,
     /// Comes in again, as if received on this port: a step of its own.
     Recirculate(Port),
+}
+
+impl Value for Verdict {
+    fn zero() -> Self {
+        Self::Discard(DropReason(0))
+    }
 }
 
 /// The verdict that drops a packet for `reason`: the NF's own or a [`Builtin`] one.

@@ -99,6 +99,7 @@ impl Account {
             };
             self.report.workers.push(worker);
             counts.add(&end.counts);
+            self.report.faults += end.faults;
             unheeded = unheeded.max(end.instance.unheeded);
             self.instance(end.instance);
             match &mut latency {

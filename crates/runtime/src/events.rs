@@ -1,7 +1,6 @@
 //! What happens to an NF besides packets: commands, timers, periods.
 
-use anabranch_nf::{Context, Environment, NetworkFunction};
-use anabranch_packet::Port;
+use anabranch_nf::{Environment, NetworkFunction};
 use std::collections::VecDeque;
 
 /// Commands still to come, and the next period.
@@ -11,25 +10,51 @@ use std::collections::VecDeque;
 pub struct Events<N: NetworkFunction> {
     commands: VecDeque<(u64, N::Command)>,
     next_period: u64,
+    /// When the clock has to be set anew.
+    clock_ends: u64,
     next: u64,
     refused: Vec<&'static str>,
 }
 
+/// What is due.
+pub enum Event<C> {
+    /// The timer of this token.
+    Timer(u64),
+    /// A period has passed.
+    Period,
+    /// A command from outside.
+    Command(C),
+}
+
+/// The time of what never happens.
+const NEVER: u64 = u64::MAX;
+
 impl<N: NetworkFunction> Default for Events<N> {
     fn default() -> Self {
-        let never = u64::MAX;
-        Self { commands: VecDeque::new(), next_period: never, next: never, refused: Vec::new() }
+        Self {
+            commands: VecDeque::new(),
+            next_period: NEVER,
+            clock_ends: NEVER,
+            next: NEVER,
+            refused: Vec::new(),
+        }
     }
 }
 
-const PERIOD_NS: u64 = 1_000_000;
-
 impl<N: NetworkFunction> Events<N> {
+    const PERIOD_NS: u64 = N::PERIOD_MS.saturating_mul(1_000_000);
+
     /// The clock starts at `now_ns`.
     pub fn start(&mut self, now_ns: u64) {
         if N::PERIOD_MS > 0 {
-            self.next_period = now_ns + N::PERIOD_MS * PERIOD_NS;
+            self.next_period = now_ns.saturating_add(Self::PERIOD_NS);
         }
+        self.plan();
+    }
+
+    /// The clock has to be set anew at `at_ns`.
+    pub fn set_clock_end(&mut self, at_ns: u64) {
+        self.clock_ends = at_ns;
         self.plan();
     }
 
@@ -40,51 +65,53 @@ impl<N: NetworkFunction> Events<N> {
         self.plan();
     }
 
-    fn plan(&mut self) {
-        let command = self.commands.front().map_or(u64::MAX, |&(at, _)| at);
-        self.next = command.min(self.next_period);
+    fn next_command(&self) -> u64 {
+        self.commands.front().map_or(NEVER, |&(at, _)| at)
     }
 
-    /// When the next event is due.
+    fn plan(&mut self) {
+        self.next = self.next_command().min(self.next_period).min(self.clock_ends);
+    }
+
+    /// When something is to be done next.
     #[inline(always)]
     pub fn due(&self, environment: &Environment) -> u64 {
         self.next.min(environment.next_timer())
     }
 
-    /// Runs what is due at `now_ns`, in the order of time; what handlers emit goes to `release`.
-    #[cold]
-    #[inline(never)]
-    pub fn run(
+    /// The next event that is due at `now_ns`, with its time; they come in the order of time.
+    pub fn take(
         &mut self,
-        nf: &mut N,
         environment: &mut Environment,
         now_ns: u64,
-        mut release: impl FnMut(Port, &[u8]),
-    ) {
-        loop {
-            let at = self.due(environment);
-            if at > now_ns {
-                return;
-            }
-            environment.begin(at, 0);
-            if let Some(token) = environment.take_timer(at) {
-                nf.timer(token, &mut Context::new(environment));
-            } else if self.next_period == at {
-                self.period(nf, environment, now_ns);
-            } else if let Some((_, command)) = self.commands.pop_front() {
-                self.refused.extend(nf.control(command, &mut Context::new(environment)).err());
-            }
-            self.plan();
-            environment.emitted().drain(&mut release);
+    ) -> Option<(u64, Event<N::Command>)> {
+        self.skip_periods(now_ns);
+        let at = self.next_command().min(self.next_period).min(environment.next_timer());
+        if at > now_ns || at == NEVER {
+            return None;
+        }
+        let event = if let Some(token) = environment.take_timer(at) {
+            Event::Timer(token)
+        } else if self.next_period == at {
+            self.next_period = at.saturating_add(Self::PERIOD_NS);
+            Event::Period
+        } else {
+            Event::Command(self.commands.pop_front()?.1)
+        };
+        self.plan();
+        Some((at, event))
+    }
+
+    /// Periods that passed without a packet are made up for by the last of them.
+    fn skip_periods(&mut self, now_ns: u64) {
+        if self.next_period < now_ns {
+            self.next_period += (now_ns - self.next_period) / Self::PERIOD_NS * Self::PERIOD_NS;
         }
     }
 
-    /// One period; those that passed without a packet are made up for by this one.
-    fn period(&mut self, nf: &mut N, environment: &mut Environment, now_ns: u64) {
-        nf.periodic(&mut Context::new(environment));
-        let period = N::PERIOD_MS * PERIOD_NS;
-        let passed = (now_ns - self.next_period) / period;
-        self.next_period += period * (passed.saturating_sub(1) + 1);
+    /// The NF refused a command.
+    pub fn refuse(&mut self, why: &'static str) {
+        self.refused.push(why);
     }
 
     /// Commands whose time has not come.

@@ -1,5 +1,6 @@
 //! A network function at work: its state, its packet sets, its clock.
 
+use anabranch_nf::elements;
 use anabranch_nf::packet_set::{Entry, SetKey, SetKey4, SetKey6, SetTable};
 use anabranch_nf::settings::Settings as _;
 use anabranch_nf::state::TableUse;
@@ -9,7 +10,7 @@ use anabranch_nf::{
 };
 use anabranch_packet::{Frame, Layout, Malformed, Meta, Packet, Port, parse, parse_into};
 
-use crate::events::Events;
+use crate::events::{Event, Events};
 use crate::tuner::{Pass, Tuner};
 
 /// Most packets of a batch.
@@ -101,8 +102,9 @@ impl<N: NetworkFunction> Instance<N> {
     /// runs `init`.
     pub fn start(&mut self, now_ns: u64) {
         self.environment.set_origin(now_ns);
-        self.environment.begin(now_ns, 0);
+        self.events.set_clock_end(self.environment.last_ns());
         self.events.start(now_ns);
+        self.environment.begin_event(now_ns);
         self.nf.init(&mut Context::new(&mut self.environment));
     }
 
@@ -113,7 +115,8 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// Carries out `command` at `now_ns`.
     pub fn control(&mut self, now_ns: u64, command: N::Command) -> Result<(), &'static str> {
-        self.environment.begin(now_ns, 0);
+        self.keep_in_reach(now_ns);
+        self.environment.begin_event(now_ns);
         self.nf.control(command, &mut Context::new(&mut self.environment))
     }
 
@@ -132,9 +135,9 @@ impl<N: NetworkFunction> Instance<N> {
             }
         }
         if N::OBJECTS && pass != Pass::Off {
-            self.look_ahead(frames, &layouts, pass);
+            elements::hollow(|| self.look_ahead(frames, &layouts, pass));
         }
-        self.collect(frames);
+        self.collect(frames, release);
         for ((frame, &layout), place) in frames.iter_mut().zip(&layouts).zip(&places) {
             self.step(frame, layout, place, release);
         }
@@ -157,9 +160,14 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// Collects what has expired, a bounded amount.
     #[inline(always)]
-    fn collect(&mut self, frames: &[Frame<'_>]) {
+    fn collect(&mut self, frames: &[Frame<'_>], release: &mut impl Release) {
         let Some(first) = frames.first() else { return };
-        self.environment.begin(first.meta().arrival_ns, first.meta().number);
+        let Meta { arrival_ns, number, .. } = *first.meta();
+        if arrival_ns >= self.environment.last_ns() {
+            // The clock is set anew before the first packet; what has expired waits for a batch.
+            return;
+        }
+        self.environment.begin_expiry(arrival_ns, number);
         let mut budget = EXPIRY_BUDGET * frames.len() as u32;
         if N::SET.is_some() {
             let now = self.environment.tick();
@@ -169,6 +177,9 @@ impl<N: NetworkFunction> Instance<N> {
         }
         if N::OBJECTS {
             self.nf.expire(&mut self.environment, budget);
+        }
+        if !self.environment.emitted().is_empty() {
+            self.emit(first.meta(), release);
         }
     }
 
@@ -184,7 +195,7 @@ impl<N: NetworkFunction> Instance<N> {
         if let Some(reason) = refused::<N>(layout) {
             return release.discard(frame, reason.into());
         }
-        match self.enter(frame, layout, place, release) {
+        match self.enter(frame, layout, place, 0, release) {
             Verdict::Forward(port) => release.forward(frame, port),
             other => self.leave(frame, other, release),
         }
@@ -205,11 +216,11 @@ impl<N: NetworkFunction> Instance<N> {
     #[inline(never)]
     fn enter_again(&mut self, frame: &mut Frame<'_>, port: Port, release: &mut impl Release) {
         frame.meta_mut().port = port;
-        for _ in 0..RECIRCULATIONS {
+        for turn in 1..=RECIRCULATIONS {
             let layout = parse(frame.bytes(), frame.meta().wire_len);
             let mut place = Place::ORPHAN;
             self.sets.place::<N>(frame, layout, false, &mut place);
-            match self.enter(frame, layout, &place, release) {
+            match self.enter(frame, layout, &place, turn, release) {
                 Verdict::Recirculate(port) => frame.meta_mut().port = port,
                 last => return self.leave(frame, last, release),
             }
@@ -223,6 +234,7 @@ impl<N: NetworkFunction> Instance<N> {
         frame: &mut Frame<'_>,
         layout: Layout,
         place: &Place,
+        turn: u32,
         release: &mut impl Release,
     ) -> Verdict {
         let now_ns = frame.meta().arrival_ns;
@@ -230,6 +242,9 @@ impl<N: NetworkFunction> Instance<N> {
             self.run_events(frame.meta(), release);
         }
         self.environment.begin(now_ns, frame.meta().number);
+        if turn > 0 {
+            self.environment.reenter(turn);
+        }
         let verdict = self.handler(frame, layout, place);
         if !self.environment.emitted().is_empty() {
             self.emit(frame.meta(), release);
@@ -240,8 +255,34 @@ impl<N: NetworkFunction> Instance<N> {
     #[cold]
     #[inline(never)]
     fn run_events(&mut self, cause: &Meta, release: &mut impl Release) {
-        let emit = |port, bytes: &[u8]| release.emit(cause, port, bytes);
-        self.events.run(&mut self.nf, &mut self.environment, cause.arrival_ns, emit);
+        let now_ns = cause.arrival_ns;
+        while let Some((at_ns, event)) = self.events.take(&mut self.environment, now_ns) {
+            self.keep_in_reach(at_ns);
+            self.environment.begin_event(at_ns);
+            let cx = &mut Context::new(&mut self.environment);
+            match event {
+                Event::Timer(token) => self.nf.timer(token, cx),
+                Event::Period => self.nf.periodic(cx),
+                Event::Command(command) => {
+                    self.nf.control(command, cx).unwrap_or_else(|why| self.events.refuse(why));
+                }
+            }
+            self.emit(cause, release);
+        }
+        self.keep_in_reach(now_ns);
+    }
+
+    /// Has ticks counted from a later origin where they would run out at `now_ns`: once in 26 days
+    /// of the NF's time, the one occasion on which tables are walked.
+    fn keep_in_reach(&mut self, now_ns: u64) {
+        if now_ns < self.environment.last_ns() {
+            return;
+        }
+        let by = self.environment.rebase(now_ns);
+        self.sets.v4.rebase(by);
+        self.sets.v6.rebase(by);
+        self.nf.rebase(by);
+        self.events.set_clock_end(self.environment.last_ns());
     }
 
     #[cold]
@@ -293,6 +334,7 @@ impl<N: NetworkFunction> Instance<N> {
     /// Runs `shutdown`; what it emits is caused by the last packet.
     pub fn shut_down(&mut self, release: &mut impl Release) {
         let last = self.last;
+        self.keep_in_reach(last.arrival_ns);
         self.environment.begin(last.arrival_ns, last.number);
         self.nf.shutdown(&mut Context::new(&mut self.environment));
         self.emit(&last, release);

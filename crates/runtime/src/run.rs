@@ -19,6 +19,7 @@ use anabranch_io::capture::{CaptureError, WriteError};
 use anabranch_io::sink::{Outputs, Sinks, write_in_order};
 use anabranch_io::source::{Input, Progress, Source, SourceError, open};
 use anabranch_io::spec::SinkSpec;
+use anabranch_nf::elements;
 use anabranch_nf::settings::Command as _;
 use anabranch_nf::{BuildError, NetworkFunction, Sharing};
 use anabranch_packet::Port;
@@ -96,6 +97,7 @@ pub fn run<N: NetworkFunction>(
         _ => 0,
     };
     let commands = read_commands::<N>(&options.commands)?;
+    let faults_before = elements::faults();
     for instance in &mut instances {
         instance.start(origin);
         for (after_ns, command) in &commands {
@@ -106,6 +108,7 @@ pub fn run<N: NetworkFunction>(
     let keep = options.outputs.iter().any(|(_, sink)| *sink != SinkSpec::Null);
     let division = Division::new::<N>(workers, source.repeats());
     let mut account = Account::new::<N>(&options.making.ports, workers);
+    account.report.faults = elements::faults() - faults_before;
     if workers < options.workers {
         let asked = options.workers;
         account.warn(format!(

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anabranch_io::Chunk;
 use anabranch_io::port::{BATCH, MemoryPort, PacketIo, Pool};
 use anabranch_io::sink::Outputs;
+use anabranch_nf::elements;
 use anabranch_nf::state::TableUse;
 use anabranch_nf::{Line, NetworkFunction};
 use anabranch_packet::Frame;
@@ -104,6 +105,8 @@ pub struct Finished {
     pub busy: Duration,
     /// How its instance ended; of shared state the worker tells that let go of it last.
     pub instance: InstanceEnd,
+    /// Indices past the end that its thread met.
+    pub faults: u64,
     /// What `shutdown` emitted.
     pub outputs: Outputs,
 }
@@ -189,7 +192,8 @@ impl<N: NetworkFunction> Worker<N> {
         let mut tally = Tally::new(&mut counts, self.keep.then_some(&mut outputs));
         let end = self.state.into_last().map(|instance| InstanceEnd::of(instance, &mut tally));
         let Meter { latency, busy, .. } = meter;
-        Finished { counts, latency, busy, instance: end.unwrap_or_default(), outputs }
+        let faults = elements::faults();
+        Finished { counts, latency, busy, instance: end.unwrap_or_default(), faults, outputs }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::context::{Environment, to_ticks};
 use crate::key::Value;
 use crate::memory::{ZeroValid, Zeroed, prefetch};
 use crate::state::indices::{Indices, Within};
-use crate::state::wheel::{Tick, Visit, Wheel};
+use crate::state::wheel::{Tick, Visit, Wheel, rebased};
 
 /// An object: alive while `deadline` lies ahead. A deadline of zero marks a free one.
 #[derive(Clone, Copy)]
@@ -176,6 +176,14 @@ impl<T: Value> Allocator<T> {
     #[inline(always)]
     pub fn prefetch(&self, index: u32) {
         prefetch(self.objects.as_ptr().wrapping_add(index as usize));
+    }
+
+    /// Ticks are counted from an origin `by` later.
+    pub fn rebase(&mut self, by: Tick) {
+        self.wheel.rebase(by);
+        for object in self.objects.iter_mut().filter(|object| object.deadline != 0) {
+            object.deadline = rebased(object.deadline, by);
+        }
     }
 
     /// The next object whose end has come, already free, with its value. `budget` counts down the

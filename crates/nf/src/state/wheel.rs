@@ -18,6 +18,11 @@ const STEP_BITS: u32 = 6;
 const UNQUEUED: u32 = 0;
 const END: u32 = u32::MAX;
 
+/// A deadline as a later origin has it, `by` ticks on; what has passed stays passed.
+pub(crate) fn rebased(deadline: Tick, by: Tick) -> Tick {
+    if deadline == 0 { 0 } else { deadline.saturating_sub(by).max(1) }
+}
+
 /// What to do with an entry that the wheel has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
@@ -83,6 +88,12 @@ impl Wheel {
             self.step = (self.step + 1).max(target.saturating_sub(HEADS - 1));
             self.due = std::mem::replace(&mut self.heads[(self.step % HEADS) as usize], END);
         }
+    }
+
+    /// Ticks are counted from a later origin: `by` of them, a multiple of the horizon, so that every
+    /// entry stays under its head. What was due then is visited at once.
+    pub fn rebase(&mut self, by: Tick) {
+        self.step = self.step.saturating_sub(by >> STEP_BITS);
     }
 
     /// Visits at most `budget` entries that are due at `now`, and returns how many it visited.
