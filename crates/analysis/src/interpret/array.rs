@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::types::{Scalar, Type};
 use super::value::{List, Range, Value};
 use super::{Eval, Interpreter};
-use crate::expr::{Binary, Kind, Sort, Term};
+use crate::expr::Term;
 
 impl<'p> Interpreter<'p> {
     pub(crate) fn array_literal(&mut self, array: &'p syn::ExprArray, want: &Type) -> Eval {
@@ -43,33 +43,21 @@ impl<'p> Interpreter<'p> {
             return self.slice(over, range);
         }
         match over {
-            Value::Array(items) => {
-                let step = self.element_step(at, items.len())?;
-                let found = super::place::part(&Value::Array(items), step, &mut self.terms);
-                found.map_or_else(|| self.error("these elements can't be chosen from"), Ok)
-            }
-            Value::Payload(from) => {
-                let index = self.index_term(at)?;
-                let left = self.payload_left(from);
-                self.require_inside(index, left, "the payload")?;
-                Ok(self.payload_byte(from, index))
-            }
-            Value::List(list) => {
-                let index = self.scalar_or_narrow(at)?;
-                self.require_inside(index, list.length, "the list")?;
-                self.list_element(&list, index)
-            }
+            Value::Array(_) => self.element(over, at),
+            Value::Payload(window) => self.payload_at(window, at),
+            Value::List(list) => self.list_at(&list, at),
             other => self.error(format!("{} has no elements", other.describe())),
         }
     }
 
-    fn require_inside(&mut self, index: Term, length: Term, what: &str) -> Eval<()> {
-        let inside = self.less_terms(true, false, index, length);
-        if self.terms.bool_of(inside) == Some(true) {
-            return Ok(());
-        }
-        self.guarded()?;
-        self.require(inside, || format!("the index can be past the end of {what}"))
+    fn list_at(&mut self, list: &Rc<List>, at: Value) -> Eval {
+        let index = self.scalar_or_narrow(at)?;
+        let inside = self.less_terms(true, false, index, list.length);
+        let reach =
+            self.reach(inside, || "the index can be past the end of the list".to_owned())?;
+        let element = self.list_element(list, index)?;
+        let zero = self.zero(&list.element)?;
+        self.or_zero(&reach, element, zero)
     }
 
     /// An index into a list: 32 bits.
@@ -78,9 +66,10 @@ impl<'p> Interpreter<'p> {
         Ok(self.terms.extend(wide, 32, false))
     }
 
+    /// `sequence[range]`, empty where that ends past the end.
     fn slice(&mut self, over: Value, range: &Range) -> Eval {
-        if let Value::Payload(from) = over {
-            return self.slice_of_payload(from, range);
+        if let Value::Payload(window) = over {
+            return self.slice_of_payload(window, range);
         }
         let Value::Array(items) = over else {
             return self.error(format!("{} has no slices", over.describe()));
@@ -94,50 +83,11 @@ impl<'p> Interpreter<'p> {
         let (Some(start), Some(end)) = (start, end) else {
             return self.error("a slice of unknown bounds: write a loop with a condition");
         };
-        let end = end + usize::from(range.inclusive);
-        match items.get(start..end) {
-            Some(part) => Ok(Value::array(part.to_vec())),
-            None => {
-                self.effect()?;
-                self.warn(format!("the slice ends past {} elements", items.len()));
-                super::stop(super::Stop::Infeasible)
-            }
-        }
-    }
-
-    fn slice_of_payload(&mut self, from: Term, range: &Range) -> Eval {
-        if range.end.is_some() {
-            return self.error("a slice of the payload with an end: use `get` or `starts_with`");
-        }
-        let start = match &range.start {
-            Some(start) => self.index_term(start.clone())?,
-            None => self.terms.constant(0, 64),
-        };
-        let length = self.payload_length();
-        let inside = self.less_terms(false, false, start, length);
-        if self.terms.bool_of(inside) != Some(true) {
-            self.guarded()?;
-            self.require(inside, || "the slice can start past the end of the payload".to_owned())?;
-        }
-        Ok(Value::Payload(self.terms.binary(Binary::Add, from, start)))
-    }
-
-    /// Bytes of the payload, 64 bits.
-    pub(crate) fn payload_length(&mut self) -> Term {
-        let length = self.terms.symbol("payload.len", Sort::Bits(16), Kind::Number);
-        self.terms.extend(length, 64, false)
-    }
-
-    pub(crate) fn payload_byte(&mut self, from: Term, index: Term) -> Value {
-        let at = self.terms.binary(Binary::Add, from, index);
-        let at = self.terms.extend(at, 16, false);
-        let byte = self.terms.apply("payload[]", Sort::Bits(8), Kind::Number, &[at]);
-        Value::Scalar(Scalar::Unsigned(8), byte)
-    }
-
-    fn payload_left(&mut self, from: Term) -> Term {
-        let length = self.payload_length();
-        self.terms.binary(Binary::Sub, length, from)
+        let end = end.checked_add(usize::from(range.inclusive));
+        let part = end.and_then(|end| items.get(start..end));
+        let inside = self.terms.bool(part.is_some());
+        self.reach(inside, || format!("the slice ends past {} elements", items.len()))?;
+        Ok(Value::array(part.unwrap_or_default().to_vec()))
     }
 
     pub(crate) fn list_element(&mut self, list: &Rc<List>, index: Term) -> Eval {
@@ -189,7 +139,7 @@ impl<'p> Interpreter<'p> {
             Value::Array(items) | Value::Items(items) => {
                 (Scalar::Usize, self.terms.constant(items.len() as u128, 64))
             }
-            Value::Payload(from) => (Scalar::Usize, self.payload_left(from)),
+            Value::Payload(window) => (Scalar::Usize, self.payload_left(window)),
             Value::List(list) => (Scalar::Unsigned(32), list.length),
             other => return self.error(format!("{} has no length", other.describe())),
         };
@@ -209,11 +159,11 @@ impl<'p> Interpreter<'p> {
     fn get(&mut self, over: Value, index: Value) -> Eval {
         match over {
             Value::Array(items) => self.get_of_array(&items, index),
-            Value::Payload(from) => {
+            Value::Payload(window) => {
                 let index = self.index_term(index)?;
-                let left = self.payload_left(from);
+                let left = self.payload_left(window);
                 let inside = self.less_terms(true, false, index, left);
-                let byte = self.payload_byte(from, index);
+                let byte = self.payload_byte(window, index);
                 Ok(self.option(inside, byte))
             }
             Value::List(list) => {
@@ -248,9 +198,9 @@ impl<'p> Interpreter<'p> {
         let mut all = self.less_terms(false, false, needed, length);
         for (position, wanted) in prefix.iter().enumerate() {
             let found = match &over {
-                Value::Payload(from) => {
+                Value::Payload(window) => {
                     let index = self.terms.constant(position as u128, 64);
-                    self.payload_byte(*from, index)
+                    self.payload_byte(*window, index)
                 }
                 Value::Array(items) => match items.get(position) {
                     Some(item) => item.clone(),

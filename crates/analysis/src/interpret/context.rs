@@ -63,7 +63,7 @@ impl<'p> Interpreter<'p> {
     fn frame_length(&mut self, frame: Option<Value>) -> Eval<Term> {
         match frame {
             Some(Value::Array(bytes)) => Ok(self.terms.constant(bytes.len() as u128, 64)),
-            Some(Value::Payload(_)) => Ok(self.payload_length()),
+            Some(Value::Payload(window)) => Ok(self.payload_left(window)),
             _ => self.error("`emit` needs a port and the bytes of a packet"),
         }
     }

@@ -6,7 +6,7 @@ use super::types::{EnumShape, Type};
 use super::value::{EnumValue, List, Tag, Value};
 use super::{Eval, Interpreter};
 use crate::access::Part;
-use crate::expr::{Binary, Kind, Sort, Term};
+use crate::expr::{Binary, Kind, Sort, Term, Terms};
 
 impl<'p> Interpreter<'p> {
     /// An unknown value of a type: its leaves are symbols named `name.field`, or unknown functions
@@ -84,31 +84,10 @@ impl<'p> Interpreter<'p> {
 
     /// The value whose bits are all zero: what new state holds.
     pub(crate) fn zero(&mut self, of: &Type) -> Eval {
-        Ok(match of {
-            Type::Unit => Value::Unit,
-            Type::Bool => Value::Bool(self.terms.bool(false)),
-            Type::Scalar(scalar) => Value::Scalar(*scalar, self.terms.constant(0, scalar.width())),
-            Type::Tuple(types) => {
-                Value::tuple(types.iter().map(|of| self.zero(of)).collect::<Eval<_>>()?)
-            }
-            Type::Array(element, length) => Value::array(vec![self.zero(element)?; *length]),
-            Type::Option(_) => self.none(),
-            Type::Struct(shape) => {
-                let fields = shape.fields.iter().map(|(_, of)| self.zero(of));
-                let fields = fields.collect::<Eval<_>>()?;
-                Value::Struct(shape.clone(), Rc::new(fields))
-            }
-            Type::Enum(shape) => {
-                let fields = shape.variants.first().map(|variant| &variant.fields);
-                let fields = fields.into_iter().flatten().map(|(_, of)| self.zero(of));
-                let fields = fields.collect::<Eval<_>>()?;
-                Value::variant(shape, 0, fields)
-            }
-            Type::Unknown => Value::Literal(0),
-            Type::Result(..) | Type::Slice(_) | Type::List(_) => {
-                return self.error("this type has no default: write the value");
-            }
-        })
+        match zero_of(of, &mut self.terms) {
+            Some(zero) => Ok(zero),
+            None => self.error("this type has no default: write the value"),
+        }
     }
 
     /// The named terms a value is made of.
@@ -166,6 +145,58 @@ impl<'p> Interpreter<'p> {
         }
         Ok(())
     }
+}
+
+/// The zero of a type; `None` where it has none.
+pub(crate) fn zero_of(of: &Type, terms: &mut Terms) -> Option<Value> {
+    Some(match of {
+        Type::Unit => Value::Unit,
+        Type::Bool => Value::Bool(terms.bool(false)),
+        Type::Scalar(scalar) => Value::Scalar(*scalar, terms.constant(0, scalar.width())),
+        Type::Tuple(types) => Value::tuple(zeros(types.iter(), terms)?),
+        Type::Array(element, length) => Value::array(vec![zero_of(element, terms)?; *length]),
+        Type::Slice(_) => Value::array(Vec::new()),
+        Type::Option(_) => Value::variant(&EnumShape::option(), 0, Vec::new()),
+        Type::Struct(shape) => {
+            let fields = zeros(shape.fields.iter().map(|(_, of)| of), terms)?;
+            Value::Struct(shape.clone(), Rc::new(fields))
+        }
+        Type::Enum(shape) => {
+            let fields = &shape.variants.first()?.fields;
+            Value::variant(shape, 0, zeros(fields.iter().map(|(_, of)| of), terms)?)
+        }
+        Type::Unknown => Value::Literal(0),
+        Type::Result(..) | Type::List(_) => return None,
+    })
+}
+
+fn zeros<'t>(types: impl Iterator<Item = &'t Type>, terms: &mut Terms) -> Option<Vec<Value>> {
+    types.map(|of| zero_of(of, terms)).collect()
+}
+
+/// The zero of the type that a value has; `None` where it has none.
+pub(crate) fn zero_like(value: &Value, terms: &mut Terms) -> Option<Value> {
+    Some(match value {
+        Value::Unit => Value::Unit,
+        Value::Bool(_) => zero_of(&Type::Bool, terms)?,
+        Value::Scalar(scalar, _) => zero_of(&Type::Scalar(*scalar), terms)?,
+        Value::Literal(_) => Value::Literal(0),
+        Value::Tuple(parts) => Value::tuple(zeros_like(parts, terms)?),
+        Value::Array(items) => Value::array(zeros_like(items, terms)?),
+        Value::Struct(shape, fields) => {
+            Value::Struct(shape.clone(), Rc::new(zeros_like(fields, terms)?))
+        }
+        Value::Enum(value) if value.shape.name == "Option" => {
+            Value::variant(&value.shape, 0, Vec::new())
+        }
+        Value::Enum(value) => zero_of(&Type::Enum(value.shape.clone()), terms)?,
+        Value::Text(_) => Value::Text("".into()),
+        _ => return None,
+    })
+}
+
+fn zeros_like(values: &[Value], terms: &mut Terms) -> Option<Vec<Value>> {
+    values.iter().map(|value| zero_like(value, terms)).collect()
 }
 
 fn joined(name: &str, field: &str) -> String {

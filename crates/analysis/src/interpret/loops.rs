@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::types::{Scalar, Type};
-use super::value::{List, Place, Range, Step, Value};
+use super::value::{List, Place, Range, Step, Value, Window};
 use super::{Eval, Exit, Interpreter, Stop};
 use crate::expr::Term;
 
@@ -18,7 +18,7 @@ enum Sequence {
     Known(Rc<Vec<Value>>),
     Range { start: Term, end: Term, scalar: Option<Scalar>, inclusive: bool, step: u64 },
     List(Rc<List>),
-    Payload { from: Term, length: Term },
+    Payload(Window),
 }
 
 impl<'p> Interpreter<'p> {
@@ -132,10 +132,7 @@ impl<'p> Interpreter<'p> {
             Value::Array(items) | Value::Items(items) => Sequence::Known(items),
             Value::Range(range) => self.sequence_of_range(&range)?,
             Value::List(list) => Sequence::List(list),
-            Value::Payload(from) => {
-                let length = self.payload_length();
-                Sequence::Payload { from, length }
-            }
+            Value::Payload(window) => Sequence::Payload(window),
             Value::Enum(value) if value.shape.name == "Option" => {
                 let some = value.is_variant(1, &mut self.terms);
                 let items = match self.decide(some)? {
@@ -247,11 +244,12 @@ impl<'p> Interpreter<'p> {
                     false => Ok(None),
                 }
             }
-            Sequence::Payload { from, length } => {
+            Sequence::Payload(window) => {
                 let index = self.terms.constant(position as u128, 64);
-                let inside = self.less_terms(true, false, index, *length);
+                let left = self.payload_left(*window);
+                let inside = self.less_terms(true, false, index, left);
                 let goes_on = self.goes_on(inside, unknown)?;
-                Ok(goes_on.then(|| self.payload_byte(*from, index)))
+                Ok(goes_on.then(|| self.payload_byte(*window, index)))
             }
         }
     }

@@ -7,6 +7,7 @@ mod address;
 mod allocator;
 mod array;
 mod assign;
+mod bounds;
 mod call;
 mod choice;
 mod construct;
@@ -22,6 +23,7 @@ mod merge;
 mod operators;
 pub(crate) mod packet;
 mod pattern;
+mod payload;
 mod place;
 pub(crate) mod program;
 mod purity;
@@ -61,7 +63,7 @@ pub(crate) enum Exit {
 pub(crate) enum Stop {
     /// The author's line, and what is wrong there.
     Error(u32, String),
-    /// No packet takes this path, or none that does not end in a fault already reported.
+    /// No packet takes this path, or none within the limits already reported.
     Infeasible,
     /// The expression does more than compute, so it cannot be evaluated ahead of its condition.
     Impure,
@@ -111,7 +113,7 @@ pub(crate) struct Prelude {
 impl Prelude {
     fn new() -> Self {
         Self {
-            option: EnumShape::built_in("Option", &[("None", 0), ("Some", 1)]),
+            option: EnumShape::option(),
             result: EnumShape::built_in("Result", &[("Err", 1), ("Ok", 1)]),
             verdict: EnumShape::built_in("Verdict", &VERDICTS),
         }

@@ -84,7 +84,7 @@ impl<'p> Interpreter<'p> {
             }
             "src_port" => self.transport_port("src"),
             "dst_port" => self.transport_port("dst"),
-            "payload" => Ok(Value::Payload(self.terms.constant(0, 64))),
+            "payload" => Ok(self.whole_payload()),
             _ => self.header(&name),
         }
     }

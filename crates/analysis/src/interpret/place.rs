@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::fresh::zero_like;
 use super::value::{EnumValue, Place, Step, Tag, Value};
 use crate::expr::{Term, Terms};
 
@@ -37,7 +38,14 @@ pub(crate) fn part(value: &Value, step: Step, terms: &mut Terms) -> Option<Value
         }
         (Value::Struct(_, fields) | Value::Tuple(fields), Step::Field(n)) => fields.get(n).cloned(),
         (Value::Array(items), Step::Index(n)) => items.get(n).cloned(),
-        (Value::Array(items), Step::Symbolic(index)) => element(items, index, terms),
+        (Value::Array(items), Step::Symbolic(index)) => {
+            let (last, others) = items.split_last()?;
+            element(others, index, last.clone(), terms)
+        }
+        (Value::Array(items), Step::Anywhere(index)) => {
+            let zero = items.first().map_or(Some(Value::Literal(0)), |item| zero_like(item, terms));
+            element(items, index, zero?, terms)
+        }
         (Value::Enum(value), Step::Payload(variant, n)) => {
             value.payloads.get(variant)?.as_ref()?.get(n).cloned()
         }
@@ -45,12 +53,11 @@ pub(crate) fn part(value: &Value, step: Step, terms: &mut Terms) -> Option<Value
     }
 }
 
-/// The element at a symbolic index that is known to be inside.
-fn element(items: &[Value], index: Term, terms: &mut Terms) -> Option<Value> {
-    let (last, others) = items.split_last()?;
+/// The element at a symbolic index, `otherwise` where none of `items` is.
+fn element(items: &[Value], index: Term, otherwise: Value, terms: &mut Terms) -> Option<Value> {
     let width = terms.width(index);
-    let mut chosen = last.clone();
-    for (n, item) in others.iter().enumerate().rev() {
+    let mut chosen = otherwise;
+    for (n, item) in items.iter().enumerate().rev() {
         let n = terms.constant(n as u128, width);
         let here = terms.equal(index, n);
         chosen = choose(here, item, &chosen, terms)?;
@@ -75,7 +82,7 @@ fn replace(value: &mut Value, steps: &[Step], new: Value, terms: &mut Terms) -> 
         (Value::Array(items), Step::Index(n)) => {
             replace(Rc::make_mut(items).get_mut(n)?, rest, new, terms)
         }
-        (Value::Array(items), Step::Symbolic(index)) => {
+        (Value::Array(items), Step::Symbolic(index) | Step::Anywhere(index)) => {
             replace_element(Rc::make_mut(items).as_mut_slice(), index, rest, &new, terms)
         }
         (Value::Enum(value), Step::Payload(variant, n)) => {

@@ -4,11 +4,14 @@
 use anabranch_language::StateKind;
 use syn::Ident;
 
+use super::bounds::Reach;
+use super::fresh::zero_like;
 use super::types::{Scalar, Type};
 use super::value::{LocalCell, Place, Value};
 use super::{Eval, Interpreter};
 use crate::access::{Access, Mode, Part};
 use crate::expr::{Kind, Sort, Term};
+use crate::path::Memory;
 
 /// An operation being interpreted.
 pub(crate) struct Operation<'p> {
@@ -287,20 +290,55 @@ impl<'p> Interpreter<'p> {
         let index = self.argument_at(&operation, 0)?;
         let index = self.scalar(index, Scalar::Unsigned(32))?;
         let index = self.split(index)?;
-        self.check_index(operation.object, index)?;
+        let reach = self.index_reach(operation.object, index)?;
         let mode = if operation.name == "read" { Mode::Read } else { Mode::Write };
         let key = Part::whole(index);
         let access = self.record(operation.object, &operation.name, mode, key);
-        self.single_operation(&operation, access, vec![index], 1)
+        if operation.name == "update" {
+            return match self.is_inside(&reach)? {
+                true => self.single_operation(&operation, access, vec![index], 1),
+                false => Ok(Value::Unit),
+            };
+        }
+        let value = self.single_operation(&operation, access, vec![index], 1)?;
+        match (mode, reach) {
+            (Mode::Write, reach) => self.remember_within(operation.object, index, &reach)?,
+            (Mode::Read, Reach::Outside) => {
+                let of = self.type_of(&value);
+                return self.zero(&of);
+            }
+            // What is unknown may be the zero that is read past the end.
+            (Mode::Read, _) => {}
+        }
+        Ok(value)
     }
 
-    /// An index past the end reads zero and writes nothing, and is rarely meant.
-    pub(crate) fn check_index(&mut self, object: usize, index: Term) -> Eval<()> {
+    /// Where an index into an object lies: one past the end reads zero and writes nothing, and is
+    /// rarely meant.
+    pub(crate) fn index_reach(&mut self, object: usize, index: Term) -> Eval<Reach> {
         let capacity = self.capacity(object)?;
         let wide = self.terms.extend(index, 64, false);
-        let past = self.less_terms(false, false, capacity, wide);
+        let inside = self.less_terms(true, false, wide, capacity);
         let name = &self.program.module.nf.fields[object].ident;
-        self.warn_if(past, || format!("the index into `{name}` can be past its end"))
+        self.reach(inside, || format!("the index into `{name}` can be past its end"))
+    }
+
+    /// What has been written past the end is zero when it is read.
+    fn remember_within(&mut self, object: usize, index: Term, reach: &Reach) -> Eval<()> {
+        if matches!(reach, Reach::Inside) {
+            return Ok(());
+        }
+        let Some(Memory { key, present, value: Some(value), .. }) =
+            self.recall(object, &[index]).cloned()
+        else {
+            return Ok(());
+        };
+        let kept = match zero_like(&value, &mut self.terms) {
+            Some(zero) => Some(self.or_zero(reach, value, zero)?),
+            None => None,
+        };
+        self.remember(object, key, present, kept);
+        Ok(())
     }
 
     /// Elements that always exist: of a vector, or the one of a `Cell` or `Distributed`.

@@ -161,4 +161,9 @@ impl EnumShape {
         });
         Rc::new(Self { name: name.to_owned(), variants: variants.collect() })
     }
+
+    /// `Option`.
+    pub(crate) fn option() -> Rc<Self> {
+        Self::built_in("Option", &[("None", 0), ("Some", 1)])
+    }
 }

@@ -32,8 +32,8 @@ pub(crate) enum Value {
     Reason(Rc<str>),
     /// The reason of a state object that drops packets itself.
     OwnReason(Rc<str>),
-    /// What follows the transport header, from this offset on.
-    Payload(Term),
+    /// What follows the transport header, or a part of it.
+    Payload(Window),
     /// `List<T>` of the settings.
     List(Rc<List>),
     Packet,
@@ -57,6 +57,13 @@ pub(crate) struct Range {
     /// Steps between numbers, from `step_by`.
     pub(crate) step: u64,
     pub(crate) reversed: bool,
+}
+
+/// A part of the payload: offsets of 64 bits, the first no larger than the second.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    pub(crate) from: Term,
+    pub(crate) to: Term,
 }
 
 /// A list among the settings: its length and elements are unknown.
@@ -121,6 +128,8 @@ pub(crate) enum Step {
     Index(usize),
     /// An element at a symbolic place, known to be inside.
     Symbolic(Term),
+    /// An element at a place that may be past the end: there it reads zero and is not written.
+    Anywhere(Term),
 }
 
 impl Place {
