@@ -28,12 +28,29 @@
 //! # Ok::<(), anabranch_rss::IndirectionError>(())
 //! ```
 
+mod class;
+mod field;
 mod indirection;
 mod key;
+mod need;
+mod nic;
+mod problem;
+mod random;
+mod solution;
+mod solve;
 mod steering;
 mod toeplitz;
 
+pub use class::Class;
+pub use field::{Bits, Field};
 pub use indirection::{IndirectionError, IndirectionTable};
 pub use key::{Key, KeyError};
+pub use need::{Equality, FieldValues, Need, PacketPair, Side, Which};
+pub use nic::{HashInput, Hashing, KeyOrder, Nic, Parsed};
+pub use problem::{PortSpec, Problem, SampleFrame};
+pub use solution::{
+    Cause, ClassSolution, Impossible, Malformed, Mixed, PortSolution, Solution, Unsteerable,
+};
+pub use solve::{meets, solve, solve_with};
 pub use steering::{FieldSet, Steering};
 pub use toeplitz::{InputTooLong, ToeplitzTable, toeplitz};

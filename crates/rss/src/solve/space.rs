@@ -1,0 +1,147 @@
+//! From needs to the space of keys, for given inputs.
+
+use std::ops::Range;
+
+use crate::key::Key;
+use crate::need::{PacketPair, Side, Which};
+use crate::nic::HashInput;
+use crate::random::Random;
+use crate::solve::pairs::{Generators, PairBit};
+use crate::solve::system::{Space, System};
+
+/// A need with its generators.
+pub(crate) struct Demand {
+    pub(crate) need: usize,
+    /// Classes as the ports' NICs see them.
+    pub(crate) sides: [Side; 2],
+    pub(crate) generators: Generators,
+}
+
+/// Which key bits of which port are which unknowns.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyBits {
+    starts: Vec<usize>,
+}
+
+impl KeyBits {
+    /// Unknowns for keys of these lengths in bytes.
+    pub(crate) fn new(lens: impl Iterator<Item = usize>) -> Self {
+        let mut starts = vec![0];
+        lens.for_each(|len| starts.push(starts.last().copied().unwrap_or(0) + len * 8));
+        Self { starts }
+    }
+
+    pub(crate) fn of_port(&self, port: usize) -> Range<usize> {
+        self.starts[port]..self.starts[port + 1]
+    }
+
+    fn count(&self) -> usize {
+        self.starts.last().copied().unwrap_or(0)
+    }
+}
+
+/// The keys under which `demands` and `pairs` meet on the low `index_bits` bits, when `input` says
+/// what is hashed for each side.
+pub(crate) fn space<'a>(
+    bits: &KeyBits,
+    index_bits: u32,
+    demands: &[Demand],
+    pairs: &[PacketPair],
+    input: impl Fn(Side) -> &'a HashInput,
+) -> Space {
+    let mut system = System::new(bits.count());
+    let mut equations = Equations { system: &mut system, index_bits, previous: Vec::new() };
+    for demand in demands {
+        let places = demand.sides.map(|side| Places::new(bits, side, input(side)));
+        equations.previous.clear();
+        for members in &demand.generators {
+            let hashed = members.iter().filter_map(|bit| places[bit.which.index()].of(*bit));
+            equations.add(hashed.collect());
+        }
+    }
+    for pair in pairs {
+        let places = pair.sides.map(|side| Places::new(bits, side, input(side)));
+        let of = |which: Which| {
+            let values = &pair.packets[which.index()];
+            places[which.index()].set_bits(values)
+        };
+        equations.previous.clear();
+        equations.add(of(Which::First).into_iter().chain(of(Which::Second)).collect());
+    }
+    system.solve()
+}
+
+/// Where the bits of one side's packets meet the key.
+struct Places<'a> {
+    start: usize,
+    input: &'a HashInput,
+}
+
+impl<'a> Places<'a> {
+    fn new(bits: &KeyBits, side: Side, input: &'a HashInput) -> Self {
+        Self { start: bits.of_port(side.port).start, input }
+    }
+
+    fn of(&self, bit: PairBit) -> Option<u32> {
+        Some((self.start + self.input.offset(bit.field)? + usize::from(bit.bit)) as u32)
+    }
+
+    /// The places of the bits that are set in a packet with these values.
+    fn set_bits(&self, values: &crate::need::FieldValues) -> Vec<u32> {
+        let fields = self.input.fields().iter();
+        let bits = fields.flat_map(|&field| (0..field.width()).map(move |bit| (field, bit)));
+        let set = bits.filter(|(field, bit)| values.bit(*field, *bit));
+        set.filter_map(|(field, bit)| self.of(PairBit { which: Which::First, field, bit }))
+            .collect()
+    }
+}
+
+struct Equations<'a> {
+    system: &'a mut System,
+    index_bits: u32,
+    /// The generator before: one that lies a bit further repeats all its equations but one.
+    previous: Vec<u32>,
+}
+
+impl Equations<'_> {
+    /// The key bits at `places`, shifted to each index bit, sum to zero.
+    fn add(&mut self, mut places: Vec<u32>) {
+        places.sort_unstable();
+        cancel_pairs(&mut places);
+        let follows = places.len() == self.previous.len()
+            && places.iter().zip(&self.previous).all(|(now, before)| *now == before + 1);
+        let first = if follows { 31 } else { 32 - self.index_bits };
+        for shift in first..32 {
+            let unknowns: Vec<u32> = places.iter().map(|place| place + shift).collect();
+            self.system.sum_is_zero(&unknowns);
+        }
+        self.previous = places;
+    }
+}
+
+/// Takes out what occurs twice in a sorted list.
+fn cancel_pairs(places: &mut Vec<u32>) {
+    let mut odd: Vec<u32> = Vec::with_capacity(places.len());
+    for &place in places.iter() {
+        if odd.last() == Some(&place) {
+            odd.pop();
+        } else {
+            odd.push(place);
+        }
+    }
+    *places = odd;
+}
+
+/// The key of one port: its bits of `unknowns`, those that nothing determines at random too.
+pub(crate) fn key(unknowns: &[bool]) -> Option<Key> {
+    let byte = |bits: &[bool]| bits.iter().fold(0, |byte, bit| byte << 1 | u8::from(*bit));
+    let bytes: Vec<u8> = unknowns.chunks(8).map(byte).collect();
+    Key::try_from(&bytes[..]).ok()
+}
+
+/// Keys of all ports, drawn from the space.
+pub(crate) fn keys(bits: &KeyBits, space: &Space, random: &mut Random) -> Vec<Key> {
+    let unknowns = space.assign(&space.choose(random));
+    let ports = 0..bits.starts.len() - 1;
+    ports.filter_map(|port| key(&unknowns[bits.of_port(port)])).collect()
+}
