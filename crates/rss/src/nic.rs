@@ -4,6 +4,7 @@ mod models;
 mod parse;
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::class::Class;
 use crate::field::Field;
@@ -182,10 +183,19 @@ impl HashInput {
         self.0.iter().map(|field| usize::from(field.width())).sum()
     }
 
+    /// Each field with the positions of its bits in the input.
+    pub fn places(&self) -> impl Iterator<Item = (Field, Range<usize>)> + '_ {
+        let mut start = 0;
+        self.0.iter().map(move |&field| {
+            let positions = start..start + usize::from(field.width());
+            start = positions.end;
+            (field, positions)
+        })
+    }
+
     /// Where the bits of `field` begin in the input.
     pub fn offset(&self, field: Field) -> Option<usize> {
-        let at = self.0.iter().position(|own| *own == field)?;
-        Some(self.0[..at].iter().map(|before| usize::from(before.width())).sum())
+        self.places().find(|(own, _)| *own == field).map(|(_, positions)| positions.start)
     }
 }
 

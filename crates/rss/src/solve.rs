@@ -11,6 +11,7 @@
 //! ```
 
 mod choice;
+mod draw;
 mod pairs;
 mod score;
 mod space;

@@ -1,20 +1,16 @@
 //! The choice: fields for each class, then one of the keys.
 
-use crate::key::Key;
+use crate::field::Field;
 use crate::need::{PacketPair, Side};
 use crate::nic::{HashInput, Hashing};
-use crate::problem::Problem;
-use crate::random::Random;
-use crate::solution::{
-    Cause, ClassSolution, Impossible, PortSolution, Solution, Unsteerable, index_mask,
-};
-use crate::solve::score::{self, mixes, rank};
-use crate::solve::space::{Demand, KeyBits, keys, space};
+use crate::problem::{PortSpec, Problem};
+use crate::solution::{Cause, ClassSolution, Impossible, PortSolution, Solution, Unsteerable};
+use crate::solve::draw::{Draw, Score, Scoring, Spread};
+use crate::solve::score::Columns;
+use crate::solve::space::{Demand, KeyBits, space};
 use crate::solve::system::Space;
 use crate::solve::usable::Usable;
 
-/// Keys that are drawn before the best one is taken.
-const DRAWS: usize = 24;
 /// Choices of fields that are tried before the best one is taken.
 const MAX_ATTEMPTS: usize = 64;
 
@@ -93,7 +89,7 @@ fn candidates(problem: &Problem, usable: &Usable, side: Side, constrained: bool)
 }
 
 /// All of `fields`, then all but one of them, then each alone.
-fn with_fewer(fields: &[crate::field::Field]) -> Vec<HashInput> {
+fn with_fewer(fields: &[Field]) -> Vec<HashInput> {
     let mut inputs = vec![HashInput::new(fields)];
     let but = |out: usize| {
         let left = fields.iter().enumerate().filter(move |(at, _)| *at != out);
@@ -122,31 +118,22 @@ struct Attempt {
     /// Index of the candidate, per class.
     chosen: Vec<usize>,
     space: Space,
-    keys: Vec<Key>,
-    score: Score,
+    draw: Draw,
 }
 
-/// Larger is better; compared in this order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Score {
-    /// The smallest rank of a class that some need speaks of.
-    least_rank: u32,
-    ranks: u32,
-    other_ranks: u32,
-    /// Bits that mix, over all classes.
-    bits: u32,
-    /// Ranks of single fields, over all classes.
-    field_ranks: u32,
-    balance: u64,
+impl Attempt {
+    fn score(&self) -> Score {
+        self.draw.score
+    }
 }
 
 impl Search<'_> {
     fn run(&self) -> Attempt {
         let mut best = self.attempt(vec![0; self.classes.len()]);
         let mut attempts = 1;
-        let mut improved = true;
-        while improved {
-            improved = false;
+        let mut before = Score::default();
+        while best.score() > before {
+            before = best.score();
             for at in 0..self.classes.len() {
                 for candidate in 0..self.classes[at].candidates.len() {
                     if attempts >= MAX_ATTEMPTS || self.is_full(&best, at) {
@@ -157,12 +144,9 @@ impl Search<'_> {
                     }
                     let mut chosen = best.chosen.clone();
                     chosen[at] = candidate;
-                    let attempt = self.attempt(chosen);
                     attempts += 1;
-                    if attempt.score > best.score {
-                        best = attempt;
-                        improved = true;
-                    }
+                    let attempt = self.attempt(chosen);
+                    best = if attempt.score() > best.score() { attempt } else { best };
                 }
             }
         }
@@ -173,7 +157,7 @@ impl Search<'_> {
     fn is_full(&self, attempt: &Attempt, class: usize) -> bool {
         let Choice { side, constrained, candidates } = &self.classes[class];
         let input = &candidates[attempt.chosen[class]];
-        !constrained || rank(&attempt.keys[side.port], input, self.index_bits) == self.index_bits
+        !constrained || attempt.draw.rank(side.port, input) == self.index_bits
     }
 
     fn input<'a>(&'a self, chosen: &[usize], side: Side) -> &'a HashInput {
@@ -181,64 +165,37 @@ impl Search<'_> {
         class.map_or(&super::NOTHING, |(class, chosen)| &class.candidates[*chosen])
     }
 
+    /// Each class with the fields that are chosen for it.
+    fn chosen<'a>(
+        &'a self,
+        chosen: &'a [usize],
+    ) -> impl Iterator<Item = (&'a Choice, &'a HashInput)> {
+        self.classes.iter().zip(chosen).map(|(class, at)| (class, &class.candidates[*at]))
+    }
+
     fn attempt(&self, chosen: Vec<usize>) -> Attempt {
         let input = |side| self.input(&chosen, side);
         let space = space(&self.bits, self.index_bits, self.demands, self.pairs, input);
-        let mut random = Random::new(self.problem.seed);
-        let drawn = (0..DRAWS).map(|_| {
-            let keys = keys(&self.bits, &space, &mut random);
-            (self.score(&chosen, &keys), keys)
+        let spreads = self.chosen(&chosen).map(|(class, input)| Spread {
+            port: class.side.port,
+            input,
+            constrained: class.constrained,
         });
-        let best = drawn.reduce(|best, next| if next.0 > best.0 { next } else { best });
-        let (score, keys) = best.unwrap_or_default();
-        Attempt { chosen, space, keys, score }
-    }
-
-    fn score(&self, chosen: &[usize], keys: &[Key]) -> Score {
-        let mut score = Score { least_rank: 32, ..Score::default() };
-        for (class, at) in self.classes.iter().zip(chosen) {
-            let input = &class.candidates[*at];
-            if input.fields().is_empty() {
-                continue;
-            }
-            let key = &keys[class.side.port];
-            let rank = rank(key, input, self.index_bits);
-            if class.constrained {
-                score.least_rank = score.least_rank.min(rank);
-                score.ranks += rank;
-            } else {
-                score.other_ranks += rank;
-            }
-            for mixed in mixes(key, input, self.index_bits, |_| true) {
-                score.bits += u32::from(mixed.bits);
-                score.field_ranks += mixed.rank;
-            }
-        }
-        score.balance = self.balance(chosen, keys);
-        score
-    }
-
-    /// How evenly the sample spreads: the more, the better.
-    fn balance(&self, chosen: &[usize], keys: &[Key]) -> u64 {
-        if self.problem.sample.is_empty() {
-            return 0;
-        }
-        let entries = self.problem.sample.iter().map(|frame| {
+        let sample = self.problem.sample.iter().map(|frame| {
             let parsed = self.problem.ports[frame.port].nic.parse(&frame.bytes);
-            let input = self.input(chosen, Side { port: frame.port, class: parsed.class() });
-            let hash = crate::toeplitz::toeplitz(&keys[frame.port], &parsed.input(input));
-            hash & index_mask(self.index_bits)
+            let side = Side { port: frame.port, class: parsed.class() };
+            (frame.port, parsed.input(self.input(&chosen, side)))
         });
-        u64::MAX - score::collisions(entries)
+        let scoring = Scoring::new(&self.bits, &space, self.index_bits, spreads, sample.collect());
+        let draw = scoring.best(self.problem.seed);
+        Attempt { chosen, space, draw }
     }
 
     /// Classes that the needs speak of and that reach one entry only.
     fn stuck(&self, best: &Attempt) -> Vec<Unsteerable> {
-        let stuck = self.classes.iter().zip(&best.chosen).filter(|(class, at)| {
-            let input = &class.candidates[**at];
-            class.constrained
-                && !input.fields().is_empty()
-                && rank(&best.keys[class.side.port], input, self.index_bits) == 0
+        let stuck = self.chosen(&best.chosen).filter(|(class, input)| {
+            let hashed = class.constrained && !input.fields().is_empty();
+            hashed && best.draw.rank(class.side.port, input) == 0
         });
         let needs = |side| {
             let own = self.demands.iter().filter(move |demand| demand.sides.contains(&side));
@@ -254,15 +211,13 @@ impl Search<'_> {
     }
 
     fn solution(&self, best: &Attempt) -> Solution {
-        let port = |(port, spec): (usize, &crate::problem::PortSpec)| PortSolution {
+        let port = |(port, spec): (usize, &PortSpec)| PortSolution {
             nic: spec.nic,
-            key: best.keys[port],
+            key: best.draw.keys[port],
             classes: self
-                .classes
-                .iter()
-                .zip(&best.chosen)
+                .chosen(&best.chosen)
                 .filter(|(class, _)| class.side.port == port)
-                .map(|(class, at)| self.class(best, class, &class.candidates[*at]))
+                .map(|(class, input)| self.class(best, class, input))
                 .collect(),
         };
         Solution {
@@ -274,24 +229,22 @@ impl Search<'_> {
 
     fn class(&self, best: &Attempt, class: &Choice, input: &HashInput) -> ClassSolution {
         let Side { port, class: name } = class.side;
-        let key = &best.keys[port];
-        let start = self.bits.of_port(port).start;
-        let shifts = 32 - self.index_bits as usize..32;
-        let may = |at| shifts.clone().any(|shift| !best.space.is_zero(start + at + shift));
+        let columns = Columns::new(&best.draw.keys[port], self.index_bits);
+        let may = |at| best.space.may_mix(&self.bits, port, at, self.index_bits);
         ClassSolution {
             class: name,
             input: input.clone(),
-            rank: rank(key, input, self.index_bits),
+            rank: columns.rank(input),
             constrained: class.constrained,
-            mixes: mixes(key, input, self.index_bits, may),
+            mixes: columns.mixes(input, may),
         }
     }
 
     /// Dimension of the key bits that the inputs of classes reach which some need speaks of.
     fn dimension(&self, best: &Attempt) -> usize {
         let mut reach = vec![0; self.problem.ports.len()];
-        for (class, at) in self.classes.iter().zip(&best.chosen) {
-            let width = if class.constrained { class.candidates[*at].width() } else { 0 };
+        for (class, input) in self.chosen(&best.chosen) {
+            let width = if class.constrained { input.width() } else { 0 };
             let reached = &mut reach[class.side.port];
             *reached = (*reached).max(if width == 0 { 0 } else { width + 31 });
         }

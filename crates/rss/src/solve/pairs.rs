@@ -17,7 +17,24 @@ pub(crate) struct PairBit {
 
 /// Sets of bits whose contributions to both hashes must cancel. Any pair of packets that the need
 /// speaks of is a sum of some of them.
-pub(crate) type Generators = Vec<Vec<PairBit>>;
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Generators {
+    /// Members with the set they belong to, by set.
+    members: Vec<(usize, PairBit)>,
+}
+
+impl Generators {
+    fn new(mut members: Vec<(usize, PairBit)>) -> Self {
+        members.sort_by_key(|(set, _)| *set);
+        Self { members }
+    }
+
+    /// The sets.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = impl Iterator<Item = PairBit> + '_> + '_ {
+        let sets = self.members.chunk_by(|(first, _), (second, _)| first == second);
+        sets.map(|set| set.iter().map(|(_, bit)| *bit))
+    }
+}
 
 /// The generators of `need`, over the bits of `fields` and those that the need names. A need whose
 /// equalities contradict each other speaks of no pair and has none.
@@ -103,8 +120,8 @@ impl Ties {
     }
 
     fn generators(mut self, linear: &[(Vec<usize>, bool)]) -> Generators {
-        let Some(sums) = self.eliminate(linear) else { return Vec::new() };
-        let mut generators: Generators = vec![Vec::new(); self.parent.len()];
+        let Some(sums) = self.eliminate(linear) else { return Generators::default() };
+        let mut members = Vec::with_capacity(self.parent.len());
         let one = self.one();
         for (which, field, start) in self.starts.clone() {
             for bit in 0..field.width() {
@@ -114,14 +131,13 @@ impl Ties {
                 let constant = sum.contains(&one) ^ opposite;
                 let free = sum.iter().filter(|root| **root != one);
                 let member = PairBit { which, field, bit };
-                free.for_each(|root| generators[*root].push(member));
+                free.for_each(|root| members.push((*root, member)));
                 if constant {
-                    generators[one].push(member);
+                    members.push((one, member));
                 }
             }
         }
-        generators.retain(|members| !members.is_empty());
-        generators
+        Generators::new(members)
     }
 
     /// For each representative that the equations of more than two bits determine, the

@@ -1,59 +1,80 @@
 //! How well a key spreads.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use crate::field::Field;
 use crate::key::Key;
 use crate::need::FieldValues;
 use crate::nic::HashInput;
 use crate::solution::{Mixed, index_mask};
 
-/// Rank of the hash of `input` under `key` on the low `index_bits` bits.
-pub(crate) fn rank(key: &Key, input: &HashInput, index_bits: u32) -> u32 {
-    rank_of(key, 0..input.width(), index_bits)
+/// What each bit of the input adds to the entry, under one key.
+pub(crate) struct Columns {
+    columns: Vec<u32>,
+    index_bits: u32,
 }
 
-/// Rank of the bits at `positions` of the input.
-fn rank_of(key: &Key, positions: impl Iterator<Item = usize>, index_bits: u32) -> u32 {
-    let mask = index_mask(index_bits);
-    let mut basis = [0u32; 32];
-    let mut rank = 0;
-    for position in positions {
-        let mut window = key.window(position) & mask;
-        while window != 0 {
-            let lead = window.trailing_zeros() as usize;
-            if basis[lead] == 0 {
-                basis[lead] = window;
-                rank += 1;
+impl Columns {
+    pub(crate) fn new(key: &Key, index_bits: u32) -> Self {
+        let mask = index_mask(index_bits);
+        let columns = (0..key.max_input_len() * 8).map(|at| key.window(at) & mask).collect();
+        Self { columns, index_bits }
+    }
+
+    /// Rank of the bits of the whole `input`.
+    pub(crate) fn rank(&self, input: &HashInput) -> u32 {
+        self.rank_of(0..input.width())
+    }
+
+    /// Rank of the bits at `positions` of the input.
+    fn rank_of(&self, positions: Range<usize>) -> u32 {
+        let mut basis = [0u32; 32];
+        let mut rank = 0;
+        for mut column in self.columns.get(positions).unwrap_or_default().iter().copied() {
+            while column != 0 {
+                let lead = column.trailing_zeros() as usize;
+                if basis[lead] == 0 {
+                    basis[lead] = column;
+                    rank += 1;
+                    break;
+                }
+                column ^= basis[lead];
+            }
+            if rank == self.index_bits {
                 break;
             }
-            window ^= basis[lead];
         }
-        if rank == index_bits {
-            break;
-        }
+        rank
     }
-    rank
-}
 
-/// What each field of `input` contributes; `may` says whether the key bits that a position of the
-/// input meets may be other than zero.
-pub(crate) fn mixes(
-    key: &Key,
-    input: &HashInput,
-    index_bits: u32,
-    may: impl Fn(usize) -> bool,
-) -> Vec<Mixed> {
-    let mask = index_mask(index_bits);
-    let mut start = 0;
-    let mut mixes = Vec::with_capacity(input.fields().len());
-    for &field in input.fields() {
-        let positions = start..start + usize::from(field.width());
-        start = positions.end;
-        let bits = positions.clone().filter(|at| key.window(*at) & mask != 0).count() as u16;
-        let may_mix = positions.clone().filter(|at| may(*at)).count() as u16;
-        mixes.push(Mixed { field, bits, may_mix, rank: rank_of(key, positions, index_bits) });
+    /// What each field of `input` contributes; `may` says whether a position of the input meets
+    /// key bits that may be other than zero.
+    pub(crate) fn mixes(&self, input: &HashInput, may: impl Fn(usize) -> bool) -> Vec<Mixed> {
+        let mixed = |(field, positions): (Field, Range<usize>)| Mixed {
+            field,
+            bits: self.mixing(positions.clone()).count() as u16,
+            may_mix: positions.clone().filter(|at| may(*at)).count() as u16,
+            rank: self.rank_of(positions),
+        };
+        input.places().map(mixed).collect()
     }
-    mixes
+
+    /// How many bits of `input` change the entry, and the ranks of its fields added up.
+    pub(crate) fn totals(&self, input: &HashInput) -> (u32, u32) {
+        let bits = self.mixing(0..input.width()).count() as u32;
+        (bits, input.places().map(|(_, positions)| self.rank_of(positions)).sum())
+    }
+
+    /// The positions of `input` that do not change the entry.
+    pub(crate) fn silent(&self, input: &HashInput) -> impl Iterator<Item = usize> + '_ {
+        (0..input.width()).filter(|at| self.columns.get(*at) == Some(&0))
+    }
+
+    fn mixing(&self, positions: Range<usize>) -> impl Iterator<Item = u32> + '_ {
+        let columns = self.columns.get(positions).unwrap_or_default().iter().copied();
+        columns.filter(|column| *column != 0)
+    }
 }
 
 /// The entry of a packet with these field values.

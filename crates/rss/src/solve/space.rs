@@ -5,7 +5,6 @@ use std::ops::Range;
 use crate::key::Key;
 use crate::need::{PacketPair, Side, Which};
 use crate::nic::HashInput;
-use crate::random::Random;
 use crate::solve::pairs::{Generators, PairBit};
 use crate::solve::system::{Space, System};
 
@@ -35,6 +34,23 @@ impl KeyBits {
         self.starts[port]..self.starts[port + 1]
     }
 
+    /// Number of ports.
+    pub(crate) fn ports(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The key bits that decide what the bit at `position` of the input of `port` adds to the
+    /// entry.
+    pub(crate) fn windows(
+        &self,
+        port: usize,
+        position: usize,
+        index_bits: u32,
+    ) -> impl Iterator<Item = usize> + use<> {
+        let start = self.starts[port] + position;
+        start + 32 - index_bits as usize..start + 32
+    }
+
     fn count(&self) -> usize {
         self.starts.last().copied().unwrap_or(0)
     }
@@ -50,13 +66,12 @@ pub(crate) fn space<'a>(
     input: impl Fn(Side) -> &'a HashInput,
 ) -> Space {
     let mut system = System::new(bits.count());
-    let mut equations = Equations { system: &mut system, index_bits, previous: Vec::new() };
+    let mut equations = Equations::new(&mut system, index_bits);
     for demand in demands {
         let places = demand.sides.map(|side| Places::new(bits, side, input(side)));
         equations.previous.clear();
-        for members in &demand.generators {
-            let hashed = members.iter().filter_map(|bit| places[bit.which.index()].of(*bit));
-            equations.add(hashed.collect());
+        for members in demand.generators.sets() {
+            equations.add(members.filter_map(|bit| places[bit.which.index()].of(bit)));
         }
     }
     for pair in pairs {
@@ -66,7 +81,7 @@ pub(crate) fn space<'a>(
             places[which.index()].set_bits(values)
         };
         equations.previous.clear();
-        equations.add(of(Which::First).into_iter().chain(of(Which::Second)).collect());
+        equations.add(of(Which::First).into_iter().chain(of(Which::Second)));
     }
     system.solve()
 }
@@ -99,49 +114,58 @@ impl<'a> Places<'a> {
 struct Equations<'a> {
     system: &'a mut System,
     index_bits: u32,
+    places: Vec<u32>,
     /// The generator before: one that lies a bit further repeats all its equations but one.
     previous: Vec<u32>,
+    unknowns: Vec<u32>,
 }
 
-impl Equations<'_> {
+impl<'a> Equations<'a> {
+    fn new(system: &'a mut System, index_bits: u32) -> Self {
+        Self { system, index_bits, places: Vec::new(), previous: Vec::new(), unknowns: Vec::new() }
+    }
+
     /// The key bits at `places`, shifted to each index bit, sum to zero.
-    fn add(&mut self, mut places: Vec<u32>) {
-        places.sort_unstable();
-        cancel_pairs(&mut places);
-        let follows = places.len() == self.previous.len()
-            && places.iter().zip(&self.previous).all(|(now, before)| *now == before + 1);
+    fn add(&mut self, places: impl Iterator<Item = u32>) {
+        self.places.clear();
+        self.places.extend(places);
+        self.places.sort_unstable();
+        cancel_pairs(&mut self.places);
+        let follows = self.places.len() == self.previous.len()
+            && self.places.iter().zip(&self.previous).all(|(now, before)| *now == before + 1);
         let first = if follows { 31 } else { 32 - self.index_bits };
         for shift in first..32 {
-            let unknowns: Vec<u32> = places.iter().map(|place| place + shift).collect();
-            self.system.sum_is_zero(&unknowns);
+            self.unknowns.clear();
+            self.unknowns.extend(self.places.iter().map(|place| place + shift));
+            self.system.sum_is_zero(&self.unknowns);
         }
-        self.previous = places;
+        std::mem::swap(&mut self.places, &mut self.previous);
     }
 }
 
 /// Takes out what occurs twice in a sorted list.
 fn cancel_pairs(places: &mut Vec<u32>) {
-    let mut odd: Vec<u32> = Vec::with_capacity(places.len());
-    for &place in places.iter() {
-        if odd.last() == Some(&place) {
-            odd.pop();
+    let mut kept = 0;
+    for at in 0..places.len() {
+        if kept > 0 && places[kept - 1] == places[at] {
+            kept -= 1;
         } else {
-            odd.push(place);
+            places[kept] = places[at];
+            kept += 1;
         }
     }
-    *places = odd;
+    places.truncate(kept);
 }
 
 /// The key of one port: its bits of `unknowns`, those that nothing determines at random too.
-pub(crate) fn key(unknowns: &[bool]) -> Option<Key> {
+fn key(unknowns: &[bool]) -> Option<Key> {
     let byte = |bits: &[bool]| bits.iter().fold(0, |byte, bit| byte << 1 | u8::from(*bit));
     let bytes: Vec<u8> = unknowns.chunks(8).map(byte).collect();
     Key::try_from(&bytes[..]).ok()
 }
 
-/// Keys of all ports, drawn from the space.
-pub(crate) fn keys(bits: &KeyBits, space: &Space, random: &mut Random) -> Vec<Key> {
-    let unknowns = space.assign(&space.choose(random));
-    let ports = 0..bits.starts.len() - 1;
-    ports.filter_map(|port| key(&unknowns[bits.of_port(port)])).collect()
+/// The keys of all ports, when the free columns of `space` are as `choice` says.
+pub(crate) fn keys(bits: &KeyBits, space: &Space, choice: &[bool]) -> Vec<Key> {
+    let unknowns = space.assign(choice);
+    (0..bits.ports()).filter_map(|port| key(&unknowns[bits.of_port(port)])).collect()
 }

@@ -1,6 +1,7 @@
 //! Homogeneous equations over GF(2), most of which say that two unknowns are equal.
 
 use crate::random::Random;
+use crate::solve::space::KeyBits;
 
 /// Equations being collected. Unknowns that must be equal, or zero, are united at once; longer
 /// equations wait for the elimination.
@@ -142,10 +143,34 @@ impl Space {
     }
 
     /// Whether `unknown` is zero in every solution.
-    pub(crate) fn is_zero(&self, unknown: usize) -> bool {
+    fn is_zero(&self, unknown: usize) -> bool {
         let Some(column) = self.column_of[unknown] else { return true };
         let row = &self.rows[column as usize];
         row.as_ref().is_some_and(|row| row.iter().map(|word| word.count_ones()).sum::<u32>() == 1)
+    }
+
+    /// Whether the bit at `position` of the input of `port` changes the entry under some key.
+    pub(crate) fn may_mix(
+        &self,
+        bits: &KeyBits,
+        port: usize,
+        position: usize,
+        index_bits: u32,
+    ) -> bool {
+        bits.windows(port, position, index_bits).any(|unknown| !self.is_zero(unknown))
+    }
+
+    /// The free columns that `unknown` depends on.
+    pub(crate) fn depends_on(&self, unknown: usize) -> Vec<usize> {
+        let Some(column) = self.column_of[unknown].map(|column| column as usize) else {
+            return Vec::new();
+        };
+        match &self.rows[column] {
+            None => vec![column],
+            Some(row) => (0..self.rows.len())
+                .filter(|other| *other != column && row[other / 64] >> (other % 64) & 1 == 1)
+                .collect(),
+        }
     }
 
     /// Number of free columns among those of the unknowns that `counts` selects.

@@ -36,7 +36,7 @@ impl Usable {
         let mut found = false;
         for demand in demands {
             let classes = demand.sides.map(|side| self.position(side));
-            for members in &demand.generators {
+            for members in demand.generators.sets() {
                 if let Some((class, bit)) = self.only_one(classes, members) {
                     self.classes[class].ruled_out_by[bit] = Some(demand.need);
                     found = true;
@@ -51,7 +51,11 @@ impl Usable {
     }
 
     /// Class and bit of the only member that may still spread; `None` when there are more or none.
-    fn only_one(&self, classes: [Option<usize>; 2], members: &[PairBit]) -> Option<(usize, usize)> {
+    fn only_one(
+        &self,
+        classes: [Option<usize>; 2],
+        members: impl Iterator<Item = PairBit>,
+    ) -> Option<(usize, usize)> {
         let mut only = None;
         for member in members {
             let Some(class) = classes[member.which.index()] else { continue };
