@@ -21,12 +21,12 @@ use crate::indices;
 /// Rewrites a body in place. `hollow` is the constant that says whether its world is; `None`: it
 /// does not know.
 pub(crate) fn rewrite(module: &Module, hollow: Option<TokenStream>, body: &mut Block) {
-    Bodies { module, hollow, spares: None }.visit_block_mut(body);
+    Bodies { module, hollow, spares: None, named: 0 }.visit_block_mut(body);
 }
 
 /// Rewrites an expression in place.
 pub(crate) fn rewrite_expr(module: &Module, expr: &mut Expr) {
-    Bodies { module, hollow: None, spares: None }.visit_expr_mut(expr);
+    Bodies { module, hollow: None, spares: None, named: 0 }.visit_expr_mut(expr);
 }
 
 pub(crate) struct Bodies<'a> {
@@ -35,12 +35,22 @@ pub(crate) struct Bodies<'a> {
     /// What stands in for elements that are not there, in a `let` whose value may be a reference
     /// to it.
     pub(crate) spares: Option<Vec<Ident>>,
+    /// How many of them have been named so far.
+    pub(crate) named: usize,
 }
 
 impl VisitMut for Bodies<'_> {
     fn visit_block_mut(&mut self, block: &mut Block) {
-        let outer = self.spares.take();
+        let mut outer = self.spares.take();
         for mut statement in std::mem::take(&mut block.stmts) {
+            if let Stmt::Expr(value, None) = &mut statement {
+                // The last of a block: its value outlives the block with the `let` around it.
+                self.spares = outer.take();
+                self.visit_expr_mut(value);
+                outer = self.spares.take();
+                block.stmts.push(statement);
+                continue;
+            }
             self.spares = matches!(statement, Stmt::Local(_)).then(Vec::new);
             self.visit_stmt_mut(&mut statement);
             block.stmts.extend(self.spares.take().into_iter().flatten().map(indices::spare));

@@ -1,6 +1,6 @@
 //! `a[i]` for every `i`: a value where it is read, a place where it is written.
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 use syn::visit_mut::{self, VisitMut};
 use syn::{BinOp, Expr, ExprIndex, Ident, Stmt};
@@ -12,7 +12,10 @@ impl Bodies<'_> {
     pub(crate) fn indexed(&mut self, expr: &mut Expr) -> bool {
         match expr {
             Expr::Index(index) => {
-                self.visit_expr_mut(&mut index.expr);
+                match is_range(&index.index) {
+                    true => self.seen(&mut index.expr),
+                    false => self.visit_expr_mut(&mut index.expr),
+                }
                 *expr = self.read(index);
             }
             Expr::Assign(assign) => {
@@ -75,6 +78,22 @@ impl Bodies<'_> {
         }
     }
 
+    /// Rewrites what a part is taken of: that may outlive the expression, so no copy is made.
+    fn seen(&mut self, expr: &mut Expr) {
+        match expr {
+            Expr::Index(index) if !is_range(&index.index) => {
+                self.seen(&mut index.expr);
+                self.visit_index(&mut index.index);
+                let (of, at, span) = (&index.expr, &index.index, index.bracket_token.span.join());
+                let spare = self.spare(span);
+                *expr = Expr::Verbatim(quote_spanned!(span=> (*(#of).__seen(#at, #spare))));
+            }
+            Expr::Field(field) => self.seen(&mut field.base),
+            Expr::Paren(paren) => self.seen(&mut paren.expr),
+            other => self.visit_expr_mut(other),
+        }
+    }
+
     fn read(&mut self, index: &mut ExprIndex) -> Expr {
         self.visit_index(&mut index.index);
         let (of, at, span) = (&index.expr, &index.index, index.bracket_token.span.join());
@@ -85,16 +104,20 @@ impl Bodies<'_> {
     }
 
     fn written(&mut self, index: &mut ExprIndex) -> Expr {
+        // An index that may look into the same array is computed before that is borrowed.
+        let first = !is_plain(&index.index) && !matches!(&*index.expr, Expr::Verbatim(_));
         self.visit_index(&mut index.index);
         let (of, at, span) = (&index.expr, &index.index, index.bracket_token.span.join());
-        if is_range(at) {
-            return Expr::Verbatim(quote_spanned!(span=> (*(#of).__part_mut(#at))));
-        }
-        Expr::Verbatim(match self.spare(span) {
-            Some(spare) => quote_spanned!(span=> (*(#of).__place(#at, &mut #spare))),
-            None => quote_spanned! {span=>
-                (*(#of).__place(#at, &mut ::anabranch_nf::Value::zero()))
-            },
+        Expr::Verbatim(if is_range(at) {
+            quote_spanned!(span=> (*(#of).__part_mut(#at)))
+        } else {
+            let spare = self.spare(span);
+            match first {
+                true => quote_spanned! {span=>
+                    (*::anabranch_nf::elements::place(#at, (#of).__all(), #spare))
+                },
+                false => quote_spanned!(span=> (*(#of).__place(#at, #spare))),
+            }
         })
     }
 
@@ -110,13 +133,17 @@ impl Bodies<'_> {
         }
     }
 
-    /// A new variable before the `let` that is being rewritten.
-    fn spare(&mut self, span: Span) -> Option<Ident> {
-        let spares = self.spares.as_mut()?;
-        let spare =
-            format_ident!("__spare{}", spares.len(), span = span.resolved_at(Span::mixed_site()));
-        spares.push(spare.clone());
-        Some(spare)
+    /// What stands in for an element: a new variable before the `let` that is being rewritten, a
+    /// value of the statement elsewhere.
+    fn spare(&mut self, span: Span) -> TokenStream {
+        let Some(spares) = &mut self.spares else {
+            return quote_spanned!(span=> &mut ::anabranch_nf::Value::zero());
+        };
+        let name =
+            format_ident!("__spare{}", self.named, span = span.resolved_at(Span::mixed_site()));
+        self.named += 1;
+        spares.push(name.clone());
+        quote_spanned!(span=> &mut #name)
     }
 }
 
@@ -144,6 +171,18 @@ fn is_compound_assignment(operator: &BinOp) -> bool {
             | ShlAssign(_)
             | ShrAssign(_)
     )
+}
+
+/// Whether an index only computes with variables and literals.
+fn is_plain(index: &Expr) -> bool {
+    match index {
+        Expr::Lit(_) | Expr::Path(_) => true,
+        Expr::Cast(cast) => is_plain(&cast.expr),
+        Expr::Paren(paren) => is_plain(&paren.expr),
+        Expr::Unary(unary) => is_plain(&unary.expr),
+        Expr::Binary(binary) => is_plain(&binary.left) && is_plain(&binary.right),
+        _ => false,
+    }
 }
 
 fn is_range(index: &Expr) -> bool {

@@ -31,14 +31,11 @@ impl Bodies<'_> {
     fn bound(&self, body: &mut Block, end: &TokenStream) {
         let span = body.brace_token.span.open();
         let too_far = quote_spanned!(span=> ::anabranch_nf::arith::goes_too_far);
-        let check = match &self.hollow {
-            Some(hollow) => quote_spanned! {span=>
-                if #hollow && #too_far(&mut __turns, ::anabranch_nf::arith::HOLLOW_TURNS) { #end }
-            },
-            None => quote_spanned! {span=>
-                if #too_far(&mut __turns, ::anabranch_nf::arith::TURNS) { #end }
-            },
+        let most = match &self.hollow {
+            Some(hollow) => quote!(::anabranch_nf::arith::most_turns(#hollow)),
+            None => quote!(::anabranch_nf::arith::TURNS),
         };
+        let check = quote_spanned!(span=> if #too_far(&mut __turns, #most) { #end });
         body.stmts.insert(0, Stmt::Expr(Expr::Verbatim(check), None));
     }
 }

@@ -123,14 +123,25 @@ pub fn shr<T: Integer>(a: T, by: impl Distance) -> T {
 /// Iterations after which a `while` or a `loop` ends in a hollow world: what would end it for real
 /// may be a write, and nothing is written there.
 pub const HOLLOW_TURNS: u32 = 4_096;
-/// The same for functions that do not know their world, in every world.
-pub const TURNS: u32 = 1 << 20;
+/// Iterations after which it ends in every world, as by `break`, a fault: as many as the largest
+/// state object has entries.
+pub const TURNS: u32 = 1 << 24;
+
+/// Iterations of a loop in a world that is `hollow` or is not.
+#[inline(always)]
+pub const fn most_turns(hollow: bool) -> u32 {
+    if hollow { HOLLOW_TURNS } else { TURNS }
+}
 
 /// Counts an iteration; true after `most` of them.
 #[inline(always)]
 pub fn goes_too_far(turns: &mut u32, most: u32) -> bool {
     *turns += 1;
-    *turns > most
+    let too_far = *turns > most;
+    if too_far {
+        crate::elements::count();
+    }
+    too_far
 }
 
 #[cfg(test)]

@@ -30,6 +30,18 @@ pub trait Places {
         index: usize,
         spare: &'a mut Self::Element,
     ) -> &'a mut Self::Element;
+    /// All places.
+    fn __all(&mut self) -> &mut Self;
+}
+
+/// Elements of which parts are taken.
+pub trait Seen {
+    /// `usize`, or `u32` for what counts its elements so.
+    type Index;
+    /// What is in it.
+    type Element: Value;
+    /// `self[index]`, not copied; `spare`, made zero, where there is no such element.
+    fn __seen<'a>(&'a self, index: Self::Index, spare: &'a mut Self::Element) -> &'a Self::Element;
 }
 
 /// Slices of slices.
@@ -67,6 +79,38 @@ impl<T: Value> Places for [T] {
             spare
         })
     }
+    #[inline(always)]
+    fn __all(&mut self) -> &mut Self {
+        self
+    }
+}
+
+/// [`Places::__place`] of `places`, its index computed before they are borrowed.
+#[inline(always)]
+pub fn place<'a, T: Value>(index: usize, places: &'a mut [T], spare: &'a mut T) -> &'a mut T {
+    places.__place(index, spare)
+}
+
+impl<T: Value> Seen for [T] {
+    type Index = usize;
+    type Element = T;
+    #[inline(always)]
+    fn __seen<'a>(&'a self, index: usize, spare: &'a mut T) -> &'a T {
+        self.get(index).unwrap_or_else(|| {
+            *spare = fault();
+            spare
+        })
+    }
+}
+
+impl<T: Value> Seen for List<T> {
+    type Index = u32;
+    type Element = T;
+    #[inline(always)]
+    fn __seen<'a>(&'a self, index: u32, spare: &'a mut T) -> &'a T {
+        *spare = self.__at(index);
+        spare
+    }
 }
 
 impl<T> Parts<T> for [T] {
@@ -92,7 +136,7 @@ thread_local! {
 
 #[cold]
 #[inline(never)]
-fn count() {
+pub(crate) fn count() {
     FAULTS.set(FAULTS.get().wrapping_add(1));
 }
 

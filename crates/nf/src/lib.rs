@@ -39,7 +39,7 @@ pub mod prelude {
     pub use anabranch_packet::{MacAddr, Packet, Port};
 
     pub use crate::context::Context;
-    pub use crate::elements::{Elements as _, Parts as _, Places as _};
+    pub use crate::elements::{Elements as _, Parts as _, Places as _, Seen as _};
     pub use crate::l3::L3;
     pub use crate::log;
     pub use crate::network_function;

@@ -74,20 +74,30 @@ impl<'p> Interpreter<'p> {
         let Value::Array(items) = over else {
             return self.error(format!("{} has no slices", over.describe()));
         };
+        let part = self.part_within(range, items.len())?;
+        Ok(Value::array(part.map_or_else(Vec::new, |part| items[part].to_vec())))
+    }
+
+    /// A range of so many elements; `None` where it ends past the end.
+    pub(crate) fn part_within(
+        &mut self,
+        range: &Range,
+        length: usize,
+    ) -> Eval<Option<std::ops::Range<usize>>> {
         let known = |this: &Self, bound: &Option<Value>, otherwise: usize| match bound {
             None => Some(otherwise),
             Some(value) => this.known_number(value).and_then(|n| usize::try_from(n).ok()),
         };
         let start = known(self, &range.start, 0);
-        let end = known(self, &range.end, items.len());
+        let end = known(self, &range.end, length);
         let (Some(start), Some(end)) = (start, end) else {
             return self.error("a slice of unknown bounds: write a loop with a condition");
         };
         let end = end.checked_add(usize::from(range.inclusive));
-        let part = end.and_then(|end| items.get(start..end));
+        let part = end.filter(|end| start <= *end && *end <= length).map(|end| start..end);
         let inside = self.terms.bool(part.is_some());
-        self.reach(inside, || format!("the slice ends past {} elements", items.len()))?;
-        Ok(Value::array(part.unwrap_or_default().to_vec()))
+        self.reach(inside, || format!("the slice ends past {length} elements"))?;
+        Ok(part)
     }
 
     pub(crate) fn list_element(&mut self, list: &Rc<List>, index: Term) -> Eval {

@@ -1,8 +1,9 @@
 //! Indices past the end. They read zero and write nothing, as in the native worlds, and the output
 //! names the lines where some packet brings one about.
 
+use super::fresh::zero_like;
 use super::types::Type;
-use super::value::{Step, Value};
+use super::value::{LocalCell, Place, Step, Value};
 use super::{Eval, Interpreter, place};
 use crate::expr::Term;
 use crate::path::Warning;
@@ -61,6 +62,38 @@ impl<'p> Interpreter<'p> {
             (Reach::Inside, None) => Step::Symbolic(index),
             _ => Step::Anywhere(index),
         })
+    }
+
+    /// A place that keeps what is written to it for as long as it is borrowed: past the end a value
+    /// of its own, which nothing else sees.
+    pub(crate) fn solid(&mut self, place: Place) -> Eval<Place> {
+        let mut here = Place::of(place.slot.clone());
+        for step in &place.steps {
+            let Step::Anywhere(index) = *step else {
+                here = here.then(*step);
+                continue;
+            };
+            let array = self.read(&here)?;
+            let Value::Array(items) = self.settled(array)? else {
+                return self
+                    .error("these elements can't be borrowed: copy them into a local first");
+            };
+            let end = self.terms.constant(items.len() as u128, 64);
+            let inside = self.less_terms(true, false, index, end);
+            if !self.decide(inside)? {
+                return self.spare(&place);
+            }
+            here = here.then(Step::Symbolic(index));
+        }
+        Ok(here)
+    }
+
+    fn spare(&mut self, place: &Place) -> Eval<Place> {
+        let value = self.read(place)?;
+        match zero_like(&value, &mut self.terms) {
+            Some(zero) => Ok(Place::of(LocalCell::new(zero))),
+            None => self.error("this element can't be borrowed: copy it into a local first"),
+        }
     }
 
     /// The element of an array; zero past the end.

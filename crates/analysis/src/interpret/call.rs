@@ -296,7 +296,7 @@ impl<'p> Interpreter<'p> {
         if let Some(of) = self.module_type(&value)
             && let Some(function) = self.method_named(&of, &name)
         {
-            let receiver = self.receiver(function, raw, value, place);
+            let receiver = self.receiver(function, raw, value, place)?;
             let given = self.type_arguments_of(call)?;
             let arguments = self.arguments(function, call.args.iter())?;
             self.at(call.method.span());
@@ -341,7 +341,7 @@ impl<'p> Interpreter<'p> {
         raw: Value,
         value: Value,
         place: Option<Place>,
-    ) -> (Value, Type) {
+    ) -> Eval<(Value, Type)> {
         let of = self.type_of(&value);
         let writes = match function.signature.receiver() {
             Some(receiver) => receiver.mutability.is_some() && receiver.reference.is_some(),
@@ -353,10 +353,10 @@ impl<'p> Interpreter<'p> {
                 _ => value,
             },
             (raw @ (Value::Reference(_) | Value::Nf), _) => raw,
-            (_, Some(place)) => Value::Reference(place),
+            (_, Some(place)) => Value::Reference(self.solid(place)?),
             (raw, None) => Value::Reference(Place::of(LocalCell::new(raw))),
         };
-        (receiver, of)
+        Ok((receiver, of))
     }
 
     fn built_in_method(

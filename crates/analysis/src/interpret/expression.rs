@@ -6,7 +6,7 @@ use syn::{Expr, Lit};
 use super::place;
 use super::program::Invocation;
 use super::types::{Scalar, Type};
-use super::value::{Place, Range, Step, Value};
+use super::value::{LocalCell, Place, Range, Step, Value};
 use super::{Eval, Exit, Interpreter};
 use crate::expr::Term;
 
@@ -133,12 +133,15 @@ impl<'p> Interpreter<'p> {
             return self.settled(value);
         }
         match self.place_of(&reference.expr)? {
-            Some(place) => Ok(self.reborrow(place)),
+            Some(place) => {
+                let place = self.solid(place)?;
+                Ok(self.reborrow(place))
+            }
             None => {
                 let value = self.expression(&reference.expr, want)?;
                 Ok(match value {
                     Value::Packet | Value::Context | Value::Nf | Value::State(_) => value,
-                    value => Value::Reference(Place::of(super::value::LocalCell::new(value))),
+                    value => Value::Reference(Place::of(LocalCell::new(value))),
                 })
             }
         }
@@ -201,10 +204,14 @@ impl<'p> Interpreter<'p> {
             return Ok(None);
         };
         let number = self.expression(&index.index, &Type::Unknown)?;
-        if matches!(number, Value::Range(_)) {
-            return Ok(None);
-        }
         self.at(index.bracket_token.span.open());
+        if let Value::Range(range) = &number {
+            let part = self.part_within(range, items.len())?;
+            return Ok(Some(match part {
+                Some(part) => base.then(Step::Part(part.start, part.len())),
+                None => Place::of(LocalCell::new(Value::array(Vec::new()))),
+            }));
+        }
         let step = self.element_step(number, items.len())?;
         Ok(Some(base.then(step)))
     }

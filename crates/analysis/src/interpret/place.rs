@@ -42,6 +42,9 @@ pub(crate) fn part(value: &Value, step: Step, terms: &mut Terms) -> Option<Value
             let (last, others) = items.split_last()?;
             element(others, index, last.clone(), terms)
         }
+        (Value::Array(items), Step::Part(from, count)) => {
+            Some(Value::array(items.get(from..from + count)?.to_vec()))
+        }
         (Value::Array(items), Step::Anywhere(index)) => {
             let zero = items.first().map_or(Some(Value::Literal(0)), |item| zero_like(item, terms));
             element(items, index, zero?, terms)
@@ -84,6 +87,15 @@ fn replace(value: &mut Value, steps: &[Step], new: Value, terms: &mut Terms) -> 
         }
         (Value::Array(items), Step::Symbolic(index) | Step::Anywhere(index)) => {
             replace_element(Rc::make_mut(items).as_mut_slice(), index, rest, &new, terms)
+        }
+        (Value::Array(items), Step::Part(from, count)) => {
+            let items = Rc::make_mut(items).get_mut(from..from + count)?;
+            let mut part = Value::array(items.to_vec());
+            replace(&mut part, rest, new, terms)?;
+            let Value::Array(part) = part else {
+                return None;
+            };
+            (part.len() == count).then(|| items.clone_from_slice(&part))
         }
         (Value::Enum(value), Step::Payload(variant, n)) => {
             let payload = Rc::make_mut(&mut value.payloads).get_mut(variant)?.as_mut()?;

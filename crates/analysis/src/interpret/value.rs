@@ -130,6 +130,8 @@ pub(crate) enum Step {
     Symbolic(Term),
     /// An element at a place that may be past the end: there it reads zero and is not written.
     Anywhere(Term),
+    /// Elements from a known place on, so many.
+    Part(usize, usize),
 }
 
 impl Place {

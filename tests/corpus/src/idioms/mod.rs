@@ -1,6 +1,7 @@
 //! The idioms: each a function of plain inputs, so that worlds can be compared by their results.
 
 mod aggregates;
+mod bounds;
 mod bytes;
 mod control;
 mod literals;
@@ -13,6 +14,7 @@ use anabranch_nf::prelude::Packet;
 use anabranch_nf::{NetworkFunction, Source};
 
 pub use aggregates::aggregates as aggregates_nf;
+pub use bounds::bounds as bounds_nf;
 pub use bytes::bytes as bytes_nf;
 pub use control::control as control_nf;
 pub use literals::literals as literals_nf;
@@ -77,6 +79,9 @@ pub const IDIOMS: &[Idiom] = table! { Idiom:
         idiom_101 idiom_102 idiom_103 idiom_104 idiom_105 idiom_106 idiom_107 idiom_108 idiom_109
         idiom_110 idiom_111 idiom_112 idiom_113 idiom_114 idiom_115 idiom_116 idiom_117 idiom_118
         idiom_119 idiom_120 idiom_121 idiom_122;
+    bounds_nf:
+        idiom_123 idiom_124 idiom_125 idiom_126 idiom_127 idiom_128 idiom_129 idiom_130 idiom_131
+        idiom_132 idiom_133 idiom_134 idiom_135 idiom_136 idiom_137 idiom_138 idiom_139;
 };
 
 /// Every idiom over a packet.
@@ -94,6 +99,7 @@ pub const SOURCES: &[Source] = &[
     control_nf::Function::SOURCE,
     options_nf::Function::SOURCE,
     aggregates_nf::Function::SOURCE,
+    bounds_nf::Function::SOURCE,
     bytes_nf::Function::SOURCE,
     packets_nf::Function::SOURCE,
     allocation::Function::SOURCE,
