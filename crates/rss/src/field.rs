@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::class::Class;
+
 /// A header field of a packet.
 ///
 /// Names are those of the network function language: `ipv4.src`, `tcp.dst`.
@@ -105,6 +107,12 @@ impl Field {
     pub const fn prefix(self, len: u16) -> Bits {
         let width = self.width();
         Bits { field: self, first: 0, len: if len < width { len } else { width } }
+    }
+
+    /// Whether hashing this field adds nothing for packets of `class` that nothing ties together:
+    /// MAC addresses of an IP packet name the next hop.
+    pub(crate) fn is_needless(self, class: Class) -> bool {
+        class != Class::NonIp && matches!(self, Self::EthernetDst | Self::EthernetSrc)
     }
 
     /// The field of a reply that holds what this one holds in the request.

@@ -36,6 +36,7 @@ mod need;
 mod nic;
 mod problem;
 mod random;
+mod score;
 mod solution;
 mod solve;
 mod steering;
@@ -49,8 +50,9 @@ pub use need::{Equality, FieldValues, Need, PacketPair, Side, Which};
 pub use nic::{HashInput, Hashing, KeyOrder, Nic, Parsed};
 pub use problem::{PortSpec, Problem, SampleFrame};
 pub use solution::{
-    Cause, ClassSolution, Impossible, Malformed, Mixed, PortSolution, Solution, Unsteerable,
+    Cause, ClassSolution, GivenPort, Impossible, Malformed, Mixed, PortSolution, Solution,
+    Unsteerable,
 };
-pub use solve::{meets, solve, solve_with};
+pub use solve::{Broken, Partial, broken_needs, meets, solve, solve_most, solve_with};
 pub use steering::{FieldSet, Steering};
 pub use toeplitz::{InputTooLong, ToeplitzTable, toeplitz};

@@ -161,6 +161,15 @@ impl FieldValues {
         self.0.iter().find(|(named, _)| *named == field).map_or(0, |(_, value)| *value)
     }
 
+    /// Changes bit `bit` of `field`, counted from its most significant one.
+    pub(crate) fn flip(&mut self, field: Field, bit: u16) {
+        let mask = 1 << (field.width() - 1 - bit);
+        match self.0.iter_mut().find(|(named, _)| *named == field) {
+            Some((_, value)) => *value ^= mask,
+            None => self.0.push((field, mask)),
+        }
+    }
+
     /// Bit `bit` of `field`, counted from its most significant one.
     pub fn bit(&self, field: Field, bit: u16) -> bool {
         let shift = u32::from(field.width().saturating_sub(1)).saturating_sub(u32::from(bit));

@@ -129,6 +129,19 @@ impl Nic {
         (self.hashing)(self.seen_as(class))
     }
 
+    /// All fields that the NIC can hash for `class` at once; MAC addresses only where there is
+    /// nothing else.
+    pub fn richest(&self, class: Class) -> HashInput {
+        match self.hashing(class) {
+            Hashing::OneOf(lists) => HashInput::new(lists.first().copied().unwrap_or_default()),
+            all => {
+                let fields = all.fields();
+                let needed = fields.iter().copied().filter(|field| !field.is_needless(class));
+                HashInput::new(&needed.collect::<Vec<_>>())
+            }
+        }
+    }
+
     /// Bits of the hash that select the entry of the largest table.
     pub fn index_bits(&self) -> u32 {
         self.table_sizes.last().map_or(0, |entries| entries.ilog2())

@@ -8,6 +8,7 @@ use crate::field::Field;
 use crate::key::Key;
 use crate::need::Side;
 use crate::nic::{HashInput, Nic};
+use crate::score::Columns;
 use crate::toeplitz::toeplitz;
 
 /// A key for each port under which everything meets that must.
@@ -23,6 +24,16 @@ pub struct Solution {
 }
 
 impl Solution {
+    /// What given keys do: for plans that were edited and keys that came from elsewhere, which
+    /// [`broken_needs`](crate::broken_needs) checks. Its dimension is 0.
+    pub fn given(ports: &[GivenPort], index_bits: u32) -> Self {
+        Self {
+            ports: ports.iter().map(|port| port.solution(index_bits)).collect(),
+            index_bits,
+            dimension: 0,
+        }
+    }
+
     /// The entry that a frame arriving at `port` selects; 0 for what is not hashed, and where there
     /// is no such port.
     pub fn entry(&self, port: usize, frame: &[u8]) -> u32 {
@@ -41,6 +52,37 @@ impl Solution {
 /// The low `index_bits` bits of a hash.
 pub(crate) fn index_mask(index_bits: u32) -> u32 {
     u32::MAX.checked_shr(32u32.saturating_sub(index_bits)).unwrap_or(0)
+}
+
+/// A port with a key that is there already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenPort {
+    /// The NIC.
+    pub nic: &'static Nic,
+    /// Its key.
+    pub key: Key,
+    /// The fields that are hashed for some classes; the others are hashed by all fields that the
+    /// NIC has for them ([`Nic::richest`]).
+    pub inputs: Vec<(Class, HashInput)>,
+}
+
+impl GivenPort {
+    fn solution(&self, index_bits: u32) -> PortSolution {
+        let Self { nic, key, .. } = *self;
+        let columns = Columns::new(&key, index_bits);
+        let class = |class: Class| {
+            let chosen = self.inputs.iter().find(|(named, _)| nic.seen_as(*named) == class);
+            let input = chosen.map_or_else(|| nic.richest(class), |(_, input)| input.clone());
+            ClassSolution {
+                class,
+                rank: columns.rank(&input),
+                constrained: false,
+                mixes: columns.mixes(&input, |at| columns.mixes_at(at)),
+                input,
+            }
+        };
+        PortSolution { nic, key, classes: nic.classes().map(class).collect() }
+    }
 }
 
 /// What to configure at one port.
@@ -161,10 +203,14 @@ pub enum Cause {
     Unhashed(Vec<Field>),
     /// The needs have no field in common: what one lets differ is all that another makes equal.
     Disjoint,
-    /// A need says that all packets must meet.
+    /// A need makes no hashed field of two packets equal, so that all packets must meet.
     Always,
-    /// The fields could spread, but no key of these ports serves all needs at their offsets.
+    /// The fields could spread, but no key does that serves its needs: its fields meet the same key
+    /// bits as others that must not count.
     NoKey,
+    /// As [`Cause::NoKey`], but these needs, of other classes, are what is in the way: a port has
+    /// one key for all classes. [`solve_most`](crate::solve_most) finds out what can be served.
+    Conflict(Vec<usize>),
     /// The NIC's maker does not document what is hashed for this class.
     Undocumented,
 }
@@ -220,8 +266,13 @@ impl fmt::Display for Unsteerable {
                 write!(f, "{needs} is about {}, which the NIC does not hash", fields.join(" "))
             }
             Cause::Disjoint => write!(f, "{needs} have no field in common"),
-            Cause::Always => write!(f, "{needs} says that all of them must meet"),
-            Cause::NoKey => write!(f, "no key serves {needs} at the offsets of the NIC's fields"),
+            Cause::Always => write!(f, "{needs} makes no field equal, so that all must meet"),
+            Cause::NoKey => write!(f, "no key that serves {needs} spreads the NIC's fields"),
+            Cause::Conflict(others) => {
+                let others: Vec<String> =
+                    others.iter().map(|need| format!("need {need}")).collect();
+                write!(f, "no key that serves {needs} serves {} too", others.join(" and "))
+            }
             Cause::Undocumented => f.write_str("what the NIC hashes for them is not documented"),
         }
     }

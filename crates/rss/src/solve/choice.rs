@@ -3,48 +3,40 @@
 use crate::field::Field;
 use crate::need::{PacketPair, Side};
 use crate::nic::{HashInput, Hashing};
-use crate::problem::{PortSpec, Problem};
-use crate::solution::{Cause, ClassSolution, Impossible, PortSolution, Solution, Unsteerable};
+use crate::problem::PortSpec;
+use crate::score::Columns;
+use crate::solution::{Cause, ClassSolution, PortSolution, Solution, Unsteerable};
 use crate::solve::draw::{Draw, Score, Scoring, Spread};
-use crate::solve::score::Columns;
-use crate::solve::space::{Demand, KeyBits, space};
+use crate::solve::setting::Setting;
+use crate::solve::space::{KeyBits, space};
 use crate::solve::system::Space;
 use crate::solve::usable::Usable;
 
 /// Choices of fields that are tried before the best one is taken.
 const MAX_ATTEMPTS: usize = 64;
 
+/// Keys under which `needs` and `pairs` are met, and the classes that reach one entry only though
+/// some need speaks of them.
 pub(crate) fn choose(
-    problem: &Problem,
-    index_bits: u32,
-    sides: &[Side],
-    demands: &[Demand],
+    setting: &Setting,
+    needs: &[usize],
     pairs: &[PacketPair],
     usable: &Usable,
-) -> Result<Solution, Impossible> {
-    let constrained = |side: &Side| demands.iter().any(|demand| demand.sides.contains(side));
-    let classes: Vec<Choice> = sides
-        .iter()
-        .map(|side| {
-            let constrained = constrained(side);
-            let candidates = candidates(problem, usable, *side, constrained);
-            Choice { side: *side, constrained, candidates }
-        })
-        .collect();
+) -> (Solution, Vec<Unsteerable>) {
+    let class = |&side: &Side| {
+        let constrained = !setting.touching(needs, side).is_empty();
+        let candidates = candidates(setting, usable, side, constrained);
+        Choice { side, constrained, candidates }
+    };
     let search = Search {
-        problem,
-        index_bits,
-        demands,
+        setting,
+        needs,
         pairs,
-        bits: KeyBits::new(problem.ports.iter().map(|port| port.nic.key_len)),
-        classes,
+        bits: KeyBits::new(setting.problem.ports.iter().map(|port| port.nic.key_len)),
+        classes: setting.sides.iter().map(class).collect(),
     };
     let best = search.run();
-    let stuck = search.stuck(&best);
-    if !stuck.is_empty() {
-        return Err(Impossible::Unsteerable(stuck));
-    }
-    Ok(search.solution(&best))
+    (search.solution(&best), search.stuck(&best))
 }
 
 /// A class and the lists of fields that may be hashed for it, the most promising one first.
@@ -55,14 +47,14 @@ struct Choice {
 }
 
 /// The lists of fields that are worth trying for `side`.
-fn candidates(problem: &Problem, usable: &Usable, side: Side, constrained: bool) -> Vec<HashInput> {
-    let pinned = problem.ports[side.port].pinned.iter();
+fn candidates(setting: &Setting, usable: &Usable, side: Side, constrained: bool) -> Vec<HashInput> {
+    let pinned = setting.problem.ports[side.port].pinned.iter();
     let mut pinned =
-        pinned.filter(|(class, _)| super::seen(problem, Side { class: *class, ..side }) == side);
+        pinned.filter(|(class, _)| setting.seen(Side { class: *class, ..side }) == side);
     if let Some((_, input)) = pinned.next() {
         return vec![input.clone()];
     }
-    match super::hashing(problem, side) {
+    match setting.hashing(side) {
         Hashing::OneOf(lists) => {
             let mut inputs: Vec<HashInput> =
                 lists.iter().map(|fields| HashInput::new(fields)).collect();
@@ -78,7 +70,7 @@ fn candidates(problem: &Problem, usable: &Usable, side: Side, constrained: bool)
                 .iter()
                 .copied()
                 .filter(|field| {
-                    let needless = !constrained && super::is_needless(side.class, *field);
+                    let needless = !constrained && field.is_needless(side.class);
                     !needless && usable.count_of(side, *field) > 0
                 })
                 .collect();
@@ -105,9 +97,8 @@ fn with_fewer(fields: &[Field]) -> Vec<HashInput> {
 }
 
 struct Search<'a> {
-    problem: &'a Problem,
-    index_bits: u32,
-    demands: &'a [Demand],
+    setting: &'a Setting<'a>,
+    needs: &'a [usize],
     pairs: &'a [PacketPair],
     bits: KeyBits,
     classes: Vec<Choice>,
@@ -157,7 +148,7 @@ impl Search<'_> {
     fn is_full(&self, attempt: &Attempt, class: usize) -> bool {
         let Choice { side, constrained, candidates } = &self.classes[class];
         let input = &candidates[attempt.chosen[class]];
-        !constrained || attempt.draw.rank(side.port, input) == self.index_bits
+        !constrained || attempt.draw.rank(side.port, input) == self.setting.index_bits
     }
 
     fn input<'a>(&'a self, chosen: &[usize], side: Side) -> &'a HashInput {
@@ -175,19 +166,22 @@ impl Search<'_> {
 
     fn attempt(&self, chosen: Vec<usize>) -> Attempt {
         let input = |side| self.input(&chosen, side);
-        let space = space(&self.bits, self.index_bits, self.demands, self.pairs, input);
+        let Setting { index_bits, demands, .. } = self.setting;
+        let demands = self.needs.iter().map(|need| &demands[*need]);
+        let space = space(&self.bits, *index_bits, demands, self.pairs, input);
         let spreads = self.chosen(&chosen).map(|(class, input)| Spread {
             port: class.side.port,
             input,
             constrained: class.constrained,
         });
-        let sample = self.problem.sample.iter().map(|frame| {
-            let parsed = self.problem.ports[frame.port].nic.parse(&frame.bytes);
+        let sample = self.setting.problem.sample.iter().map(|frame| {
+            let parsed = self.setting.problem.ports[frame.port].nic.parse(&frame.bytes);
             let side = Side { port: frame.port, class: parsed.class() };
             (frame.port, parsed.input(self.input(&chosen, side)))
         });
-        let scoring = Scoring::new(&self.bits, &space, self.index_bits, spreads, sample.collect());
-        let draw = scoring.best(self.problem.seed);
+        let scoring =
+            Scoring::new(&self.bits, &space, self.setting.index_bits, spreads, sample.collect());
+        let draw = scoring.best(self.setting.problem.seed);
         Attempt { chosen, space, draw }
     }
 
@@ -197,14 +191,10 @@ impl Search<'_> {
             let hashed = class.constrained && !input.fields().is_empty();
             hashed && best.draw.rank(class.side.port, input) == 0
         });
-        let needs = |side| {
-            let own = self.demands.iter().filter(move |demand| demand.sides.contains(&side));
-            own.map(|demand| demand.need).collect()
-        };
         stuck
             .map(|(class, _)| Unsteerable {
                 side: class.side,
-                needs: needs(class.side),
+                needs: self.setting.touching(self.needs, class.side),
                 cause: Cause::NoKey,
             })
             .collect()
@@ -221,16 +211,16 @@ impl Search<'_> {
                 .collect(),
         };
         Solution {
-            ports: self.problem.ports.iter().enumerate().map(port).collect(),
-            index_bits: self.index_bits,
+            ports: self.setting.problem.ports.iter().enumerate().map(port).collect(),
+            index_bits: self.setting.index_bits,
             dimension: self.dimension(best),
         }
     }
 
     fn class(&self, best: &Attempt, class: &Choice, input: &HashInput) -> ClassSolution {
         let Side { port, class: name } = class.side;
-        let columns = Columns::new(&best.draw.keys[port], self.index_bits);
-        let may = |at| best.space.may_mix(&self.bits, port, at, self.index_bits);
+        let columns = Columns::new(&best.draw.keys[port], self.setting.index_bits);
+        let may = |at| best.space.may_mix(&self.bits, port, at, self.setting.index_bits);
         ClassSolution {
             class: name,
             input: input.clone(),
@@ -242,7 +232,7 @@ impl Search<'_> {
 
     /// Dimension of the key bits that the inputs of classes reach which some need speaks of.
     fn dimension(&self, best: &Attempt) -> usize {
-        let mut reach = vec![0; self.problem.ports.len()];
+        let mut reach = vec![0; self.setting.problem.ports.len()];
         for (class, input) in self.chosen(&best.chosen) {
             let width = if class.constrained { input.width() } else { 0 };
             let reached = &mut reach[class.side.port];

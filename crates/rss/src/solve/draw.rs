@@ -3,7 +3,7 @@
 use crate::key::Key;
 use crate::nic::HashInput;
 use crate::random::Random;
-use crate::solve::score::{Columns, collisions};
+use crate::score::{Columns, collisions};
 use crate::solve::space::{KeyBits, keys};
 use crate::solve::system::Space;
 use crate::toeplitz::toeplitz;

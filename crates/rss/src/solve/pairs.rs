@@ -16,23 +16,39 @@ pub(crate) struct PairBit {
 }
 
 /// Sets of bits whose contributions to both hashes must cancel. Any pair of packets that the need
-/// speaks of is a sum of some of them.
+/// speaks of is the fixed set, to which some of the free ones are added.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Generators {
     /// Members with the set they belong to, by set.
     members: Vec<(usize, PairBit)>,
+    /// The set of the bits that are always set.
+    fixed: usize,
 }
 
 impl Generators {
-    fn new(mut members: Vec<(usize, PairBit)>) -> Self {
+    fn new(mut members: Vec<(usize, PairBit)>, fixed: usize) -> Self {
         members.sort_by_key(|(set, _)| *set);
-        Self { members }
+        Self { members, fixed }
     }
 
-    /// The sets.
+    /// All sets.
     pub(crate) fn sets(&self) -> impl Iterator<Item = impl Iterator<Item = PairBit> + '_> + '_ {
+        self.numbered().map(|(_, set)| set)
+    }
+
+    /// The bits that are set in every pair.
+    pub(crate) fn fixed(&self) -> impl Iterator<Item = PairBit> + '_ {
+        self.numbered().filter(|(number, _)| *number == self.fixed).flat_map(|(_, set)| set)
+    }
+
+    /// The sets that may be added.
+    pub(crate) fn free(&self) -> impl Iterator<Item = impl Iterator<Item = PairBit> + '_> + '_ {
+        self.numbered().filter(|(number, _)| *number != self.fixed).map(|(_, set)| set)
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = PairBit> + '_)> + '_ {
         let sets = self.members.chunk_by(|(first, _), (second, _)| first == second);
-        sets.map(|set| set.iter().map(|(_, bit)| *bit))
+        sets.map(|set| (set[0].0, set.iter().map(|(_, bit)| *bit)))
     }
 }
 
@@ -137,7 +153,7 @@ impl Ties {
                 }
             }
         }
-        Generators::new(members)
+        Generators::new(members, one)
     }
 
     /// For each representative that the equations of more than two bits determine, the

@@ -10,7 +10,6 @@ use crate::solve::system::{Space, System};
 
 /// A need with its generators.
 pub(crate) struct Demand {
-    pub(crate) need: usize,
     /// Classes as the ports' NICs see them.
     pub(crate) sides: [Side; 2],
     pub(crate) generators: Generators,
@@ -61,7 +60,7 @@ impl KeyBits {
 pub(crate) fn space<'a>(
     bits: &KeyBits,
     index_bits: u32,
-    demands: &[Demand],
+    demands: impl Iterator<Item = &'a Demand>,
     pairs: &[PacketPair],
     input: impl Fn(Side) -> &'a HashInput,
 ) -> Space {

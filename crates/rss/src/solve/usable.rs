@@ -1,10 +1,11 @@
 //! Which bits of which packets may influence the entry at all, whatever the key: a bit that may
 //! differ between two packets that must meet, with nothing else differing that is hashed, may not.
 
+use crate::field::Field;
 use crate::need::Side;
 use crate::nic::HashInput;
-use crate::problem::Problem;
 use crate::solve::pairs::PairBit;
+use crate::solve::setting::Setting;
 use crate::solve::space::Demand;
 
 /// The bits that may spread, per class.
@@ -21,24 +22,25 @@ struct Bits {
 }
 
 impl Usable {
-    pub(crate) fn new(problem: &Problem, sides: &[Side], demands: &[Demand]) -> Self {
+    pub(crate) fn new(setting: &Setting, sides: &[Side], needs: &[usize]) -> Self {
         let class = |&side: &Side| {
-            let all = HashInput::new(&super::hashing(problem, side).fields());
+            let all = HashInput::new(&setting.hashing(side).fields());
             Bits { side, ruled_out_by: vec![None; all.width()], all }
         };
         let mut usable = Self { classes: sides.iter().map(class).collect() };
-        while usable.rule_out(demands) {}
+        while usable.rule_out(&setting.demands, needs) {}
         usable
     }
 
     /// Rules out what stands alone in a generator; whether there was any.
-    fn rule_out(&mut self, demands: &[Demand]) -> bool {
+    fn rule_out(&mut self, demands: &[Demand], needs: &[usize]) -> bool {
         let mut found = false;
-        for demand in demands {
+        for &need in needs {
+            let demand = &demands[need];
             let classes = demand.sides.map(|side| self.position(side));
             for members in demand.generators.sets() {
                 if let Some((class, bit)) = self.only_one(classes, members) {
-                    self.classes[class].ruled_out_by[bit] = Some(demand.need);
+                    self.classes[class].ruled_out_by[bit] = Some(need);
                     found = true;
                 }
             }
@@ -88,7 +90,7 @@ impl Usable {
     }
 
     /// How many bits of `field` may spread packets of `side`.
-    pub(crate) fn count_of(&self, side: Side, field: crate::field::Field) -> usize {
+    pub(crate) fn count_of(&self, side: Side, field: Field) -> usize {
         let Some(class) = self.class(side) else { return 0 };
         let Some(start) = class.all.offset(field) else { return 0 };
         let bits = &class.ruled_out_by[start..start + usize::from(field.width())];

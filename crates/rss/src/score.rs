@@ -18,7 +18,7 @@ pub(crate) struct Columns {
 impl Columns {
     pub(crate) fn new(key: &Key, index_bits: u32) -> Self {
         let mask = index_mask(index_bits);
-        let columns = (0..key.max_input_len() * 8).map(|at| key.window(at) & mask).collect();
+        let columns = (0..key.as_bytes().len() * 8).map(|at| key.window(at) & mask).collect();
         Self { columns, index_bits }
     }
 
@@ -68,7 +68,17 @@ impl Columns {
 
     /// The positions of `input` that do not change the entry.
     pub(crate) fn silent(&self, input: &HashInput) -> impl Iterator<Item = usize> + '_ {
-        (0..input.width()).filter(|at| self.columns.get(*at) == Some(&0))
+        (0..input.width()).filter(|at| !self.mixes_at(*at))
+    }
+
+    /// Whether the bit at `position` of an input changes the entry.
+    pub(crate) fn mixes_at(&self, position: usize) -> bool {
+        self.at(position) != 0
+    }
+
+    /// What the bit at `position` of an input adds to the entry.
+    pub(crate) fn at(&self, position: usize) -> u32 {
+        self.columns.get(position).copied().unwrap_or(0)
     }
 
     fn mixing(&self, positions: Range<usize>) -> impl Iterator<Item = u32> + '_ {
@@ -78,7 +88,7 @@ impl Columns {
 }
 
 /// The entry of a packet with these field values.
-pub(crate) fn entry(key: &Key, input: &HashInput, values: &FieldValues, index_bits: u32) -> u32 {
+pub(crate) fn entry_of(key: &Key, input: &HashInput, values: &FieldValues, index_bits: u32) -> u32 {
     let fields = input.fields().iter();
     let bits = fields.flat_map(|&field| (0..field.width()).map(move |bit| values.bit(field, bit)));
     let set = bits.enumerate().filter(|(_, bit)| *bit);

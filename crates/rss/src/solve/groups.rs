@@ -1,0 +1,136 @@
+//! Classes that needs tie together: one key must serve all groups, and when none can, some are
+//! left out.
+
+use crate::class::Class;
+use crate::need::Side;
+use crate::solution::{Cause, Unsteerable};
+use crate::solve::Partial;
+use crate::solve::choice::choose;
+use crate::solve::setting::Setting;
+
+/// Classes that needs tie together, directly or through others.
+struct Group {
+    sides: Vec<Side>,
+    needs: Vec<usize>,
+}
+
+fn groups(setting: &Setting) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (need, demand) in setting.demands.iter().enumerate() {
+        let touched = |group: &Group| demand.sides.iter().any(|side| group.sides.contains(side));
+        let (joined, apart): (Vec<Group>, Vec<Group>) = groups.into_iter().partition(touched);
+        let mut group = Group { sides: demand.sides.to_vec(), needs: vec![need] };
+        for other in joined {
+            group.sides.extend(other.sides);
+            group.needs.extend(other.needs);
+        }
+        group.sides.sort();
+        group.sides.dedup();
+        group.needs.sort_unstable();
+        groups = apart;
+        groups.push(group);
+    }
+    groups
+}
+
+/// Serves the groups one after the other, those with the most traffic first, and leaves out those
+/// that cannot be served along with the ones before.
+pub(crate) fn serve_most(setting: &Setting) -> Partial {
+    let mut groups = groups(setting);
+    groups.sort_by_key(|group| std::cmp::Reverse(weight(setting, group)));
+    let mut served = Vec::new();
+    let mut left_out = Vec::new();
+    for group in groups {
+        let with: Vec<usize> = served.iter().chain(&group.needs).copied().collect();
+        match setting.find(&with, &[]) {
+            Ok(_) => served = with,
+            Err(stuck) => {
+                let stuck = explain(setting, stuck).into_iter();
+                let (own, others): (Vec<_>, Vec<_>) =
+                    stuck.partition(|class| group.sides.contains(&class.side));
+                left_out.extend(if own.is_empty() {
+                    conflict(setting, &group, others)
+                } else {
+                    own
+                });
+            }
+        }
+    }
+    let (solution, _) = choose(setting, &served, &[], &setting.usable(&served));
+    Partial { solution, left_out }
+}
+
+/// The classes of `group`, which would leave no key for `others`.
+fn conflict(setting: &Setting, group: &Group, others: Vec<Unsteerable>) -> Vec<Unsteerable> {
+    let mut with: Vec<usize> = others.into_iter().flat_map(|other| other.needs).collect();
+    with.sort_unstable();
+    with.dedup();
+    let class = |&side: &Side| Unsteerable {
+        side,
+        needs: setting.touching(&group.needs, side),
+        cause: Cause::Conflict(with.clone()),
+    };
+    group.sides.iter().map(class).collect()
+}
+
+/// How much traffic a group has: frames of the sample, or what is usual.
+fn weight(setting: &Setting, group: &Group) -> usize {
+    if setting.problem.sample.is_empty() {
+        return group.sides.iter().map(|side| usual(side.class)).sum();
+    }
+    let of_group = setting.problem.sample.iter().filter(|frame| {
+        let class = setting.problem.ports[frame.port].nic.parse(&frame.bytes).class();
+        group.sides.contains(&Side { port: frame.port, class })
+    });
+    of_group.count()
+}
+
+/// Classes by how much of ordinary traffic they are; only the order counts.
+fn usual(class: Class) -> usize {
+    match class {
+        Class::Ipv4Tcp => 64,
+        Class::Ipv4Udp => 32,
+        Class::Ipv6Tcp => 16,
+        Class::Ipv6Udp => 8,
+        Class::Ipv4 => 4,
+        Class::Ipv4Fragment | Class::Ipv6 => 2,
+        Class::Ipv4Sctp | Class::Ipv6Sctp | Class::Ipv6Fragment | Class::NonIp => 1,
+    }
+}
+
+/// Names, for classes that no key serves along with the others, the needs that stand in the way.
+pub(crate) fn explain(setting: &Setting, stuck: Vec<Unsteerable>) -> Vec<Unsteerable> {
+    if stuck.iter().all(|class| class.cause != Cause::NoKey) {
+        return stuck;
+    }
+    let groups = groups(setting);
+    let causes: Vec<Option<Cause>> = groups
+        .iter()
+        .map(|group| {
+            let touched = stuck.iter().any(|class| group.sides.contains(&class.side));
+            touched.then(|| in_the_way(setting, &groups, group)).flatten()
+        })
+        .collect();
+    let explained = stuck.into_iter().map(|class| {
+        let own = groups.iter().position(|group| group.sides.contains(&class.side));
+        let cause = own.and_then(|group| causes[group].clone());
+        Unsteerable { cause: cause.unwrap_or(class.cause), ..class }
+    });
+    explained.collect()
+}
+
+/// The needs of other groups that leave no key for `own`; `None` when there is none for it alone.
+fn in_the_way(setting: &Setting, groups: &[Group], own: &Group) -> Option<Cause> {
+    let is_stuck = |needs: &[usize]| match setting.find(needs, &[]) {
+        Ok(_) => false,
+        Err(stuck) => stuck.iter().any(|class| own.sides.contains(&class.side)),
+    };
+    if is_stuck(&own.needs) {
+        return None;
+    }
+    let others = groups.iter().filter(|group| group.needs != own.needs);
+    let in_the_way = others.filter(|other| is_stuck(&[&own.needs[..], &other.needs].concat()));
+    let mut needs: Vec<usize> = in_the_way.flat_map(|group| group.needs.clone()).collect();
+    needs.sort_unstable();
+    Some(if needs.is_empty() { Cause::NoKey } else { Cause::Conflict(needs) })
+}
