@@ -29,6 +29,7 @@
 //! ```
 
 mod class;
+mod constraint;
 mod field;
 mod indirection;
 mod key;
@@ -43,6 +44,7 @@ mod steering;
 mod toeplitz;
 
 pub use class::Class;
+pub use constraint::{ConstraintError, needs_of, ports_of};
 pub use field::{Bits, Field};
 pub use indirection::{IndirectionError, IndirectionTable};
 pub use key::{Key, KeyError};
