@@ -122,7 +122,7 @@ fn errors_name_the_place_and_what_to_write() {
         ("1 = 2", "1 = 2", "name a field"),
         ("p0.tcp.src = p0.udp.src && p0.tcp.dst = p0.tcp.dst", "", "one protocol"),
         ("p0.src = p1.src && p1.dst = p2.dst", "p1.dst = p2.dst", "two packets"),
-        ("p0.ipv4.src = p0.ipv6.src && p0.ipv6.src = p0.ipv4.src", "", "one protocol"),
+        ("p0.ipv4.src = p0.ipv6.src", "p0.ipv6.src", "128 bits are compared with 32"),
         ("p0.src = p0.dst ü", "ü", "`&&`"),
     ];
     for (text, marked, says) in cases {
