@@ -266,6 +266,12 @@ impl Explorer {
         chosen
     }
 
+    /// All that holds on this run: decisions that could have gone the other way, and what was taken
+    /// as given.
+    pub(crate) fn assertions(&self) -> &[Term] {
+        &self.assertions
+    }
+
     /// The decisions of this run that could have gone the other way: condition as it held, line.
     pub(crate) fn conditions(&self, terms: &mut Terms) -> Vec<(Term, u32)> {
         let taken = self.decisions[..self.next].iter().filter(|decision| !decision.forced);

@@ -1,6 +1,6 @@
 //! Every idiom of the language gives, interpreted, what it gives natively.
 
-use anabranch_analysis::{Source, evaluate_all, paths};
+use anabranch_analysis::{Given, Source, evaluate_all, follow_all, paths};
 use anabranch_tests::{IDIOMS, Idiom, SOURCES};
 
 /// Ends of ranges, neighbours of powers of two, and anything.
@@ -58,6 +58,55 @@ fn every_idiom_is_interpreted_as_it_runs() {
     assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
 }
 
+/// A `loop` whose end depends on unknowns has too many paths: an error on its line.
+const UNBOUNDED: [&str; 2] = ["idiom_053", "idiom_140"];
+
+/// An `#[opaque]` function may be any function there.
+const OPAQUE: &str = "idiom_100";
+
+/// Explored with unknown inputs, an idiom has one path for each input, with the native result.
+fn follow(idiom: &Idiom, failures: &mut Vec<String>) -> usize {
+    let source =
+        Source { text: idiom.source.text, file: idiom.source.file, line: idiom.source.line };
+    let inputs = inputs();
+    let given: Vec<Given> = inputs.iter().map(|(a, b, c)| numbers(*a, *b, *c)).collect();
+    let results = match follow_all(&source, idiom.name, &given) {
+        Ok(results) => results,
+        Err(error) => {
+            failures.push(format!("{}: {error}", idiom.name));
+            return 0;
+        }
+    };
+    let compared =
+        inputs.into_iter().zip(results).filter_map(|(input, found)| Some((input, found?)));
+    let mut count = 0;
+    for ((a, b, c), found) in compared {
+        count += 1;
+        let native = (idiom.run)(a, b, c);
+        if u128::from(native) != found {
+            failures.push(format!("{}({a}, {b}, {c}): {found}, natively {native}", idiom.name));
+            break;
+        }
+    }
+    count
+}
+
+fn numbers(a: u16, b: u32, c: u64) -> Given {
+    let numbers = [("a", u128::from(a)), ("b", u128::from(b)), ("c", u128::from(c))];
+    let numbers = numbers.map(|(name, number)| (name.to_owned(), number)).into();
+    Given { numbers, payload: Vec::new() }
+}
+
+#[test]
+fn every_idiom_has_the_paths_that_it_takes() {
+    let mut failures = Vec::new();
+    let left_out = |name| name == OPAQUE || UNBOUNDED.contains(&name);
+    let others = IDIOMS.iter().filter(|idiom| !left_out(idiom.name));
+    let compared: usize = others.map(|idiom| follow(idiom, &mut failures)).sum();
+    assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
+    assert!(compared > 120 * (IDIOMS.len() - 6), "only {compared} results compared");
+}
+
 #[test]
 fn every_network_function_of_the_corpus_has_paths() {
     for source in SOURCES {
@@ -67,4 +116,21 @@ fn every_network_function_of_the_corpus_has_paths() {
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+/// What happens past the end of lists and vectors is among the paths, with a warning each.
+#[test]
+fn paths_past_the_end_are_listed() {
+    let source = SOURCES.iter().find(|source| source.file.ends_with("bounds.rs"));
+    let source = source.unwrap_or_else(|| panic!("no bounds.rs"));
+    let source = Source { text: source.text, file: source.file, line: source.line };
+    let found = paths(&source).unwrap_or_else(|error| panic!("{error}"));
+    let text = found.to_text();
+    for verdict in ["Drop(weightless)", "Flood", "Forward("] {
+        assert!(text.contains(verdict), "no {verdict} in\n{text}");
+    }
+    let warned = |words: &str| {
+        found.warnings.iter().any(|warning| warning.message.contains(words) && warning.line > 0)
+    };
+    assert!(warned("past the end of the list") && warned("the index into `seen`"), "{text}");
 }

@@ -5,11 +5,12 @@
 use std::net::Ipv4Addr;
 
 use anabranch_language::{Module, Sharing as Shared};
+use anabranch_nf::elements;
 use anabranch_nf::packet::{Frame, Meta, Packet, Port, parse};
 use anabranch_nf::packet_set::{SetKey, SetKey4};
 use anabranch_nf::settings::{Command as _, Settings as _, set};
 use anabranch_nf::{Builder, Context, DropReason, Environment, NetworkFunction, Sharing, Verdict};
-use anabranch_tests::idioms::{allocation, balance, buckets, learning, quota, watch};
+use anabranch_tests::idioms::{allocation, balance, bounds_nf, buckets, learning, quota, watch};
 
 fn settings<N: NetworkFunction>(assignments: &[&str]) -> Result<N::Settings, String> {
     let mut table = toml::Table::new();
@@ -111,6 +112,25 @@ fn hollow_passes_change_nothing() {
     assert_eq!(nf.tables()[0].used, 0);
     out.through(&mut nf, &mut environment);
     assert_eq!(nf.tables()[0].used, 1);
+}
+
+/// Past the end of the list and of the vector: zero, nothing written, and counted.
+#[test]
+fn indices_past_the_end_are_defined_and_counted() {
+    let mut nf = built::<bounds_nf::Function>(&["weights=[7, 8]"]);
+    let mut environment = Environment::new(1);
+    let before = elements::faults();
+    let mut verdict = |port: u16| {
+        let packet = Udp { src: INSIDE, dst: (SERVER.0, port), port: 0, now: 5 };
+        packet.through(&mut nf, &mut environment).0
+    };
+    assert_eq!(verdict(8_001), Verdict::Forward(bounds_nf::RIGHT));
+    assert_eq!(elements::faults(), before);
+    assert_eq!(verdict(8_003), Verdict::Flood, "no such weight");
+    let weightless: DropReason = bounds_nf::Reason::Weightless.into();
+    assert_eq!(verdict(8_004), Verdict::Discard(weightless), "no such place to note it");
+    assert_eq!(elements::faults(), before + 2);
+    assert_eq!(nf.tables()[0].faults, 3, "a write, an update, a read");
 }
 
 #[test]

@@ -5,18 +5,45 @@ use crate::hash::FastMap;
 
 use super::{Binary, Node, Sort, SymbolId, Term, Terms, fold, mask, operands};
 
+/// The unknown function that gives the bytes of the payload.
+pub(crate) const PAYLOAD: &str = "payload[]";
+
 /// One step of an evaluation; operands are positions of earlier steps.
 #[derive(Debug)]
 enum Gate {
     Known(u128),
     Unknown(usize),
     Not(usize),
-    Binary { operator: Binary, a: usize, b: usize, width: u8 },
+    Binary {
+        operator: Binary,
+        a: usize,
+        b: usize,
+        width: u8,
+    },
     Ite(usize, usize, usize),
-    Concat { high: usize, low: usize, split: u8 },
-    Extract { of: usize, low: u8, width: u8 },
-    Extend { of: usize, signed: bool, from: u8, width: u8 },
-    Apply { function: SymbolId, arguments: Vec<usize>, width: u8 },
+    Concat {
+        high: usize,
+        low: usize,
+        split: u8,
+    },
+    Extract {
+        of: usize,
+        low: u8,
+        width: u8,
+    },
+    Extend {
+        of: usize,
+        signed: bool,
+        from: u8,
+        width: u8,
+    },
+    Apply {
+        function: SymbolId,
+        arguments: Vec<usize>,
+        width: u8,
+    },
+    /// A byte of the payload, by its offset.
+    Byte(usize),
 }
 
 /// Conditions laid out for evaluation.
@@ -29,6 +56,8 @@ pub(crate) struct Circuit {
     /// The unknowns, with their widths, and the value each has now.
     pub(crate) unknowns: Vec<(SymbolId, u8)>,
     pub(crate) guess: Vec<u128>,
+    /// The payload's bytes where they are known; else any function of the offset will do.
+    pub(crate) payload: Vec<u8>,
     /// Constants that stand in the conditions: likely to matter.
     pub(crate) constants: Vec<u128>,
 }
@@ -42,6 +71,7 @@ impl Circuit {
             roots: Vec::new(),
             unknowns: Vec::new(),
             guess: Vec::new(),
+            payload: Vec::new(),
             constants: Vec::new(),
         };
         for condition in conditions {
@@ -50,6 +80,16 @@ impl Circuit {
         }
         circuit.values = vec![0; circuit.gates.len()];
         circuit
+    }
+
+    /// How many conditions there are.
+    pub(crate) fn roots(&self) -> usize {
+        self.roots.len()
+    }
+
+    /// What the last evaluation made of a condition, or of another term laid out with them.
+    pub(crate) fn root(&self, position: usize) -> u128 {
+        self.values[self.roots[position]]
     }
 
     /// Steps of one evaluation.
@@ -88,6 +128,9 @@ impl Circuit {
             (Node::Extract { low, .. }, [of]) => Gate::Extract { of: *of, low: *low, width },
             (Node::Extend { signed, of: inner, .. }, [of]) => {
                 Gate::Extend { of: *of, signed: *signed, from: terms.width(*inner), width }
+            }
+            (Node::Apply(function, _), [at]) if terms.symbol_of(*function).name == PAYLOAD => {
+                Gate::Byte(*at)
             }
             (Node::Apply(function, _), _) => {
                 Gate::Apply { function: *function, arguments: parts.to_vec(), width }
@@ -132,6 +175,11 @@ impl Circuit {
                 fold::signed(at(of), *from) as u128 & mask(*width)
             }
             Gate::Extend { of, .. } => at(of),
+            Gate::Byte(offset) => {
+                let offset = at(offset);
+                let known = usize::try_from(offset).ok().and_then(|at| self.payload.get(at));
+                known.map_or(mixed(offset) & 0xff, |byte| u128::from(*byte))
+            }
             Gate::Apply { function, arguments, width } => {
                 let start = u128::from(function.0) + 1;
                 mixed(arguments.iter().map(at).fold(start, |hash, part| mixed(hash ^ part)))

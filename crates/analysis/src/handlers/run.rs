@@ -49,7 +49,7 @@ impl<'p> Interpreter<'p> {
     }
 
     /// A packet is there.
-    fn arrive(&mut self, port: Option<usize>) -> Eval<()> {
+    pub(crate) fn arrive(&mut self, port: Option<usize>) -> Eval<()> {
         let port = match port {
             Some(port) => self.terms.constant(port as u128, 8),
             None => self.terms.symbol("port", Sort::Bits(8), Kind::Port),

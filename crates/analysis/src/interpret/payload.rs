@@ -4,6 +4,7 @@ use super::bounds::Reach;
 use super::types::Scalar;
 use super::value::{Range, Value, Window};
 use super::{Eval, Interpreter};
+use crate::expr::circuit::PAYLOAD;
 use crate::expr::{Binary, Kind, Sort, Term};
 
 impl<'p> Interpreter<'p> {
@@ -23,7 +24,7 @@ impl<'p> Interpreter<'p> {
     pub(crate) fn payload_byte(&mut self, window: Window, index: Term) -> Value {
         let at = self.terms.binary(Binary::Add, window.from, index);
         let at = self.terms.extend(at, 16, false);
-        let byte = self.terms.apply("payload[]", Sort::Bits(8), Kind::Number, &[at]);
+        let byte = self.terms.apply(PAYLOAD, Sort::Bits(8), Kind::Number, &[at]);
         Value::Scalar(Scalar::Unsigned(8), byte)
     }
 

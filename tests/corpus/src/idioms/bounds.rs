@@ -5,11 +5,36 @@ use anabranch_nf::prelude::*;
 /// Past the end.
 #[network_function(ports(left, right))]
 pub mod bounds {
-    pub struct Idle {}
+    pub struct Settings {
+        /// What each kind of packet weighs.
+        #[setting(default = [])]
+        pub weights: List<u16>,
+    }
 
-    impl Idle {
+    pub enum Reason {
+        Weightless,
+    }
+
+    pub struct Scales {
+        settings: Settings,
+        #[capacity(4)]
+        seen: Vector<u16>,
+    }
+
+    impl Scales {
         fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
-            Forward(pkt.port().other())
+            let kind = u32::from(pkt.dst_port().unwrap_or(0)) % 8;
+            let weight = self.settings.weights[kind];
+            self.seen.write(kind, weight);
+            let mut changed = false;
+            self.seen.update(kind, |seen| {
+                *seen += 1;
+                changed = true;
+            });
+            if self.seen.read(kind) == 0 || !changed {
+                return Drop(Reason::Weightless);
+            }
+            if weight == 0 { Flood } else { Forward(pkt.port().other()) }
         }
     }
 
@@ -211,13 +236,6 @@ pub mod bounds {
     }
 
     pub fn idiom_138(a: u16, b: u32, c: u64) -> u64 {
-        let mut at = a as usize % 40;
-        let found = loop {
-            if PRIMES[at] != 0 || at == 0 {
-                break PRIMES[at];
-            }
-            at -= 1;
-        };
         let mut buffer = [0u8; 4];
         let part = &mut buffer[1..3];
         part[0] = a as u8;
@@ -225,7 +243,7 @@ pub mod bounds {
         for byte in &mut buffer[2..7] {
             *byte = 1;
         }
-        u64::from(found) << 32 | u64::from(u32::from_be_bytes(buffer))
+        u64::from(u32::from_be_bytes(buffer))
     }
     fn first_zero(bits: u64) -> u32 {
         let mut at = 0;
@@ -259,5 +277,15 @@ pub mod bounds {
             }
         }
         u64::from(first_zero(c)) << 32 | u64::from(steps) << 16 | u64::from(row.unwrap_or(99))
+    }
+    pub fn idiom_140(a: u16, b: u32, c: u64) -> u64 {
+        let mut at = a as usize % 40;
+        let found = loop {
+            if PRIMES[at] != 0 || at == 0 {
+                break PRIMES[at];
+            }
+            at -= 1;
+        };
+        u64::from(found)
     }
 }

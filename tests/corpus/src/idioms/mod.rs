@@ -10,6 +10,7 @@ mod options;
 mod packets;
 mod state;
 
+use anabranch_nf::packet::Hollow;
 use anabranch_nf::prelude::Packet;
 use anabranch_nf::{NetworkFunction, Source};
 
@@ -43,20 +44,39 @@ pub struct PacketIdiom {
     pub source: Source,
     /// The function as the Solo world has it.
     pub run: fn(&mut Packet<'_>) -> u64,
+    /// The function as hollow worlds have it.
+    pub look_ahead: fn(&mut Packet<'_, Hollow>) -> u64,
 }
 
 macro_rules! table {
-    ($type:ident: $($module:ident: $($name:ident)+;)+) => {
-        &[$($($type {
+    ($entry:ident: $($module:ident: $($name:ident)+;)+) => {
+        &[$($($entry!($module $name),)+)+]
+    };
+}
+
+macro_rules! plain {
+    ($module:ident $name:ident) => {
+        Idiom {
             name: stringify!($name),
             source: <$module::Function as NetworkFunction>::SOURCE,
             run: $module::$name,
-        },)+)+]
+        }
+    };
+}
+
+macro_rules! over_packet {
+    ($module:ident $name:ident) => {
+        PacketIdiom {
+            name: stringify!($name),
+            source: <$module::Function as NetworkFunction>::SOURCE,
+            run: $module::$name,
+            look_ahead: $module::$name,
+        }
     };
 }
 
 /// Every idiom over plain inputs.
-pub const IDIOMS: &[Idiom] = table! { Idiom:
+pub const IDIOMS: &[Idiom] = table! { plain:
     literals_nf:
         idiom_001 idiom_002 idiom_003 idiom_004 idiom_005 idiom_006 idiom_007 idiom_008 idiom_009
         idiom_010 idiom_011 idiom_012 idiom_013 idiom_014 idiom_015 idiom_016 idiom_017 idiom_018;
@@ -81,15 +101,15 @@ pub const IDIOMS: &[Idiom] = table! { Idiom:
         idiom_119 idiom_120 idiom_121 idiom_122;
     bounds_nf:
         idiom_123 idiom_124 idiom_125 idiom_126 idiom_127 idiom_128 idiom_129 idiom_130 idiom_131
-        idiom_132 idiom_133 idiom_134 idiom_135 idiom_136 idiom_137 idiom_138 idiom_139;
+        idiom_132 idiom_133 idiom_134 idiom_135 idiom_136 idiom_137 idiom_138 idiom_139 idiom_140;
 };
 
 /// Every idiom over a packet.
-pub const PACKET_IDIOMS: &[PacketIdiom] = table! { PacketIdiom:
+pub const PACKET_IDIOMS: &[PacketIdiom] = table! { over_packet:
     packets_nf:
         idiom_201 idiom_202 idiom_203 idiom_204 idiom_205 idiom_206 idiom_207 idiom_208 idiom_209
         idiom_210 idiom_211 idiom_212 idiom_213 idiom_214 idiom_215 idiom_216 idiom_217 idiom_218
-        idiom_219 idiom_220;
+        idiom_219 idiom_220 idiom_221 idiom_222 idiom_223 idiom_224 idiom_225 idiom_226;
 };
 
 /// The source of every network function of the corpus.

@@ -186,4 +186,56 @@ pub mod packets {
         }
         pkt.dst_port().map_or(0, |port| u64::from(port))
     }
+    fn sum(bytes: &[u8]) -> u64 {
+        let mut total = 0;
+        for byte in bytes {
+            total = total * 7 + u64::from(*byte);
+        }
+        total
+    }
+
+    pub fn idiom_221(pkt: &mut Packet) -> u64 {
+        let at = pkt.src_port().map_or(0, |port| port as usize % 16);
+        u64::from(pkt.payload()[at]) << 8 | u64::from(pkt.payload()[9])
+    }
+
+    pub fn idiom_222(pkt: &mut Packet) -> u64 {
+        let payload = pkt.payload();
+        let word = &payload[1..3];
+        let far = &payload[5..=9];
+        u64::from(word[0]) << 16
+            | u64::from(word[1]) << 8
+            | word.len() as u64 * 1_000
+            | far.len() as u64 * 100
+    }
+
+    pub fn idiom_223(pkt: &mut Packet) -> u64 {
+        let kind = pkt.payload().get(2).map_or(256, |byte| u64::from(*byte));
+        match pkt.payload().get(6) {
+            Some(b'/') => kind,
+            Some(byte) => kind + u64::from(*byte),
+            None => 1_000,
+        }
+    }
+
+    pub fn idiom_224(pkt: &mut Packet) -> u64 {
+        let rest = &pkt.payload()[4..];
+        let tail = &rest[2..];
+        tail.starts_with(b"bc") as u64
+            + u64::from(rest[0]) * 2
+            + u64::from(tail[1]) * 512
+            + tail.len() as u64 * 131_072
+    }
+
+    pub fn idiom_225(pkt: &mut Packet) -> u64 {
+        sum(&pkt.payload()[2..6])
+    }
+
+    pub fn idiom_226(pkt: &mut Packet) -> u64 {
+        let payload = pkt.payload();
+        let mut counts = [0u8; 4];
+        counts[payload[0] as usize % 6] += 1;
+        counts[payload.len() - 1] = 9;
+        u64::from(u16::from_be_bytes([payload[6], payload[7]])) + sum(&counts) * 65_536
+    }
 }
