@@ -95,9 +95,10 @@ pub(crate) fn entry_of(key: &Key, input: &HashInput, values: &FieldValues, index
     set.fold(0, |hash, (at, _)| hash ^ key.window(at)) & index_mask(index_bits)
 }
 
-/// How often two of `entries` are the same: the smaller, the more even.
-pub(crate) fn collisions(entries: impl Iterator<Item = u32>) -> u64 {
+/// How often two frames are in the same entry, when there are so many in each of `entries`: the
+/// smaller, the more even.
+pub(crate) fn collisions(entries: impl Iterator<Item = (u32, u64)>) -> u64 {
     let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
-    entries.for_each(|entry| *counts.entry(entry).or_default() += 1);
+    entries.for_each(|(entry, frames)| *counts.entry(entry).or_default() += frames);
     counts.values().map(|count| count * count).sum()
 }

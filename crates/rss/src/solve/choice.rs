@@ -179,8 +179,7 @@ impl Search<'_> {
             let side = Side { port: frame.port, class: parsed.class() };
             (frame.port, parsed.input(self.input(&chosen, side)))
         });
-        let scoring =
-            Scoring::new(&self.bits, &space, self.setting.index_bits, spreads, sample.collect());
+        let scoring = Scoring::new(&self.bits, &space, self.setting.index_bits, spreads, sample);
         let draw = scoring.best(self.setting.problem.seed);
         Attempt { chosen, space, draw }
     }

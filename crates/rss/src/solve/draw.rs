@@ -1,12 +1,15 @@
 //! One key out of many: drawn at random, then mended bit by bit.
 
+use std::collections::BTreeMap;
+
 use crate::key::Key;
 use crate::nic::HashInput;
 use crate::random::Random;
 use crate::score::{Columns, collisions};
+use crate::solution::index_mask;
 use crate::solve::space::{KeyBits, keys};
 use crate::solve::system::Space;
-use crate::toeplitz::toeplitz;
+use crate::toeplitz::ToeplitzTable;
 
 /// Keys that are drawn before the best one is mended.
 const DRAWS: usize = 16;
@@ -69,8 +72,8 @@ pub(crate) struct Scoring<'a> {
     space: &'a Space,
     index_bits: u32,
     groups: Vec<Group<'a>>,
-    /// Port and hash input of each frame.
-    sample: Vec<(usize, Vec<u8>)>,
+    /// Port and hash input of the frames of the sample, with their number.
+    sample: BTreeMap<(usize, Vec<u8>), u64>,
     /// What no key can surpass, the sample aside.
     ideal: Score,
 }
@@ -81,8 +84,10 @@ impl<'a> Scoring<'a> {
         space: &'a Space,
         index_bits: u32,
         spreads: impl Iterator<Item = Spread<'a>>,
-        sample: Vec<(usize, Vec<u8>)>,
+        frames: impl Iterator<Item = (usize, Vec<u8>)>,
     ) -> Self {
+        let mut sample = BTreeMap::new();
+        frames.for_each(|frame| *sample.entry(frame).or_default() += 1);
         let mut groups: Vec<Group> = Vec::new();
         for spread in spreads.filter(|spread| !spread.input.fields().is_empty()) {
             match groups.iter_mut().find(|group| alike(&group.spread, &spread)) {
@@ -198,8 +203,15 @@ impl<'a> Scoring<'a> {
     }
 
     fn balance(&self, keys: &[Key]) -> u64 {
-        let mask = crate::solution::index_mask(self.index_bits);
-        let entries = self.sample.iter().map(|(port, input)| toeplitz(&keys[*port], input) & mask);
+        if self.sample.is_empty() {
+            return 0;
+        }
+        let mask = index_mask(self.index_bits);
+        let tables: Vec<ToeplitzTable> = keys.iter().map(ToeplitzTable::full).collect();
+        let entries = self
+            .sample
+            .iter()
+            .map(|((port, input), frames)| (tables[*port].hash(input) & mask, *frames));
         u64::MAX - collisions(entries)
     }
 }
