@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Nfs(NfsArguments),
     /// Print every call path of a network function.
     Paths(PathsArguments),
+    /// Find keys of receive-side scaling, and check them.
+    Rss(crate::rss::arguments::RssArguments),
     /// Generate traffic and write it to a capture.
     Traffic(TrafficArguments),
     /// Measure network functions against the same job written by hand.

@@ -26,6 +26,7 @@ mod list;
 mod manual;
 mod paths;
 mod progress;
+mod rss;
 mod run;
 mod scaffold;
 mod settings;
@@ -119,6 +120,7 @@ fn dispatch(program: &str, library: &Library, command: &Command) -> Result<(), E
         Command::Run(arguments) => run::run(library, arguments),
         Command::Nfs(arguments) => list::nfs(library, arguments),
         Command::Paths(arguments) => paths::paths(library, arguments),
+        Command::Rss(arguments) => rss::rss(arguments),
         Command::Traffic(arguments) => traffic::traffic(arguments),
         Command::Bench(arguments) => bench::bench(library, arguments),
         Command::New(arguments) => scaffold::new(arguments),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::field::Field;
+use crate::field::{Bits, Field};
 use crate::key::Key;
 use crate::need::FieldValues;
 use crate::nic::HashInput;
@@ -58,6 +58,24 @@ impl Columns {
             rank: self.rank_of(positions),
         };
         input.places().map(mixed).collect()
+    }
+
+    /// The ranges of bits of `input` that do not change the entry.
+    pub(crate) fn ignored(&self, input: &HashInput) -> Vec<Bits> {
+        let mut ranges: Vec<Bits> = Vec::new();
+        for (field, positions) in input.places() {
+            let silent = positions.enumerate().filter(|(_, at)| !self.mixes_at(*at));
+            for (bit, _) in silent {
+                let first = bit as u16;
+                match ranges.last_mut() {
+                    Some(last) if last.field == field && last.first + last.len == first => {
+                        last.len += 1;
+                    }
+                    _ => ranges.push(Bits { field, first, len: 1 }),
+                }
+            }
+        }
+        ranges
     }
 
     /// How many bits of `input` change the entry, and the ranks of its fields added up.

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use crate::class::Class;
-use crate::field::Field;
+use crate::field::{Bits, Field};
 use crate::key::Key;
 use crate::need::Side;
 use crate::nic::{HashInput, Nic};
@@ -73,13 +73,7 @@ impl GivenPort {
         let class = |class: Class| {
             let chosen = self.inputs.iter().find(|(named, _)| nic.seen_as(*named) == class);
             let input = chosen.map_or_else(|| nic.richest(class), |(_, input)| input.clone());
-            ClassSolution {
-                class,
-                rank: columns.rank(&input),
-                constrained: false,
-                mixes: columns.mixes(&input, |at| columns.mixes_at(at)),
-                input,
-            }
+            ClassSolution::new(class, &input, &columns, |at| columns.mixes_at(at))
         };
         PortSolution { nic, key, classes: nic.classes().map(class).collect() }
     }
@@ -120,9 +114,29 @@ pub struct ClassSolution {
     pub constrained: bool,
     /// What each field of the input contributes.
     pub mixes: Vec<Mixed>,
+    /// The bits of the input that do not change the entry.
+    pub ignored: Vec<Bits>,
 }
 
 impl ClassSolution {
+    /// What hashing `input` under a key does; `may` says whether a position of the input may change
+    /// the entry under some key.
+    pub(crate) fn new(
+        side: Class,
+        input: &HashInput,
+        columns: &Columns,
+        may: impl Fn(usize) -> bool,
+    ) -> Self {
+        Self {
+            class: side,
+            input: input.clone(),
+            rank: columns.rank(input),
+            constrained: false,
+            mixes: columns.mixes(input, may),
+            ignored: columns.ignored(input),
+        }
+    }
+
     /// Entries that its packets can reach.
     pub fn entries(&self) -> u64 {
         1 << self.rank

@@ -220,13 +220,8 @@ impl Search<'_> {
         let Side { port, class: name } = class.side;
         let columns = Columns::new(&best.draw.keys[port], self.setting.index_bits);
         let may = |at| best.space.may_mix(&self.bits, port, at, self.setting.index_bits);
-        ClassSolution {
-            class: name,
-            input: input.clone(),
-            rank: columns.rank(input),
-            constrained: class.constrained,
-            mixes: columns.mixes(input, may),
-        }
+        let solution = ClassSolution::new(name, input, &columns, may);
+        ClassSolution { constrained: class.constrained, ..solution }
     }
 
     /// Dimension of the key bits that the inputs of classes reach which some need speaks of.

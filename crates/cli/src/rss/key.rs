@@ -1,0 +1,104 @@
+//! `rss key`: from constraints to keys.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anabranch_rss::{
+    Impossible, Nic, Partial, Problem, SampleFrame, needs_of, ports_of, solve, solve_most,
+};
+
+use super::arguments::RssKeyArguments;
+use super::document::{KeyDocument, SolutionDocument, classes, unsteerable};
+use super::text;
+use crate::error::Error;
+use crate::file::print;
+use crate::run::to_json;
+
+/// Finds keys and prints them.
+///
+/// # Errors
+/// As [`super::rss`].
+pub(super) fn key(arguments: &RssKeyArguments) -> Result<(), Error> {
+    let problem = problem(arguments)?;
+    let start = Instant::now();
+    let found = find(&problem, arguments.partial);
+    let solve_us = (start.elapsed().as_secs_f64() * 1e7).round() / 10.0;
+    let document = KeyDocument {
+        solution: found.as_ref().ok().map(|found| SolutionDocument::new(&found.solution)),
+        impossible: match &found {
+            Ok(found) => unsteerable(&problem, &found.left_out),
+            Err(impossible) => classes(&problem, impossible),
+        },
+        solve_us,
+    };
+    if arguments.json {
+        print(&to_json(&document)?)?;
+    } else if let Ok(found) = &found {
+        print(&text::keys(&problem, found, solve_us))?;
+    }
+    found.map(|_| ()).map_err(|impossible| refusal(&problem, &impossible))
+}
+
+fn find(problem: &Problem, partial: bool) -> Result<Partial, Impossible> {
+    if partial {
+        return solve_most(problem).map_err(Impossible::Malformed);
+    }
+    solve(problem).map(|solution| Partial { solution, left_out: Vec::new() })
+}
+
+fn refusal(problem: &Problem, impossible: &Impossible) -> Error {
+    match impossible {
+        Impossible::Malformed(cause) => Error::Usage(cause.to_string()),
+        Impossible::Unsteerable(left_out) => {
+            let mut words = text::left_out(problem, left_out);
+            if left_out.len() < problem.needs.len() {
+                words += "`--partial` finds keys for the other classes";
+            }
+            Error::Analysis(format!("no key\n{}", words.trim_end()))
+        }
+    }
+}
+
+fn problem(arguments: &RssKeyArguments) -> Result<Problem, Error> {
+    let wrong = |cause| Error::Usage(format!("--constraint: {cause}"));
+    let mut ports = 1;
+    for text in &arguments.constraint {
+        ports = ports.max(ports_of(text).map_err(wrong)?);
+    }
+    let nics = nics(&arguments.nic, ports)?;
+    let mut problem = Problem::new(&nics).seed(arguments.seed);
+    problem.index_bits = arguments.index_bits;
+    for text in &arguments.constraint {
+        problem.needs.extend(needs_of(text, &nics).map_err(wrong)?);
+    }
+    for input in &arguments.inputs {
+        problem.sample.extend(sample(input, nics.len())?);
+    }
+    Ok(problem)
+}
+
+/// One model a port; a single one is for all of them.
+fn nics(names: &[String], ports: usize) -> Result<Vec<&'static Nic>, Error> {
+    let nics = names.iter().map(|name| super::nic(name)).collect::<Result<Vec<_>, _>>()?;
+    match nics[..] {
+        [one] => Ok(vec![one; ports]),
+        _ if nics.len() >= ports => Ok(nics),
+        _ => Err(Error::Usage(format!(
+            "{} NIC models for {ports} ports: write `--nic` once, or once a port",
+            nics.len()
+        ))),
+    }
+}
+
+/// The frames of `FILE` or `p1=FILE`.
+fn sample(input: &str, ports: usize) -> Result<Vec<SampleFrame>, Error> {
+    let named = input.split_once('=').and_then(|(port, file)| {
+        let port: usize = port.strip_prefix('p')?.parse().ok()?;
+        Some((port, file))
+    });
+    let (port, file) = named.unwrap_or((0, input));
+    if port >= ports {
+        return Err(Error::Usage(format!("--in {input}: there are {ports} ports, from p0 on")));
+    }
+    super::frames(Path::new(file), port)
+}

@@ -1,0 +1,128 @@
+//! Keys as text, ready for `ethtool`, DPDK and VPP.
+
+use std::fmt::Write;
+
+use anabranch_rss::{Class, ClassSolution, Field, Partial, PortSolution, Problem, Unsteerable};
+
+use super::document::hex;
+use crate::figures::thousands;
+use crate::table::Table;
+
+/// Bytes of a C array on one line.
+const BYTES_A_LINE: usize = 12;
+
+/// All that was found.
+pub(super) fn keys(problem: &Problem, found: &Partial, solve_us: f64) -> String {
+    let solution = &found.solution;
+    let mut text = String::new();
+    for (number, port) in solution.ports.iter().enumerate() {
+        let title = port.nic.title;
+        let _ = writeln!(text, "Port {number}: {title}, key of {} bytes\n", port.nic.key_len);
+        text += &indented(&classes(&port.classes, solution.index_bits).render(), 2);
+        text += &configuration(number, port);
+    }
+    let bits = solution.index_bits;
+    let entries = thousands(1 << bits);
+    let _ = writeln!(text, "{bits} index bits, a table of {entries} entries.");
+    let _ = writeln!(
+        text,
+        "Chosen in {solve_us:.0} µs among 2^{} keys that meet {} needs; * marks what they are about.",
+        solution.dimension,
+        problem.needs.len()
+    );
+    if !found.left_out.is_empty() {
+        text += "\nLeft out, to be steered in software:\n";
+        text += &left_out(problem, &found.left_out);
+    }
+    text
+}
+
+/// What each class is hashed by, and how well that spreads.
+pub(super) fn classes(classes: &[ClassSolution], index_bits: u32) -> Table {
+    let mut table = Table::new(&["class", "hashed", ">bits that spread", ">rank", ">entries"]);
+    for class in classes {
+        let mark = if class.constrained { "*" } else { "" };
+        let mixing: u32 = class.mixes.iter().map(|mixed| u32::from(mixed.bits)).sum();
+        table.row([
+            format!("{}{mark}", class.class),
+            class.input.to_string(),
+            format!("{mixing} of {}", class.input.width()),
+            format!("{} of {index_bits}", class.rank),
+            thousands(class.entries()),
+        ]);
+    }
+    table
+}
+
+/// The classes that no key serves, each with what is in its way.
+pub(super) fn left_out(problem: &Problem, classes: &[Unsteerable]) -> String {
+    let mut text = String::new();
+    for class in classes {
+        let _ = writeln!(text, "  {class}");
+    }
+    let mut named: Vec<usize> = classes
+        .iter()
+        .flat_map(|class| match &class.cause {
+            anabranch_rss::Cause::Conflict(others) => [&class.needs[..], others].concat(),
+            _ => class.needs.clone(),
+        })
+        .collect();
+    named.sort_unstable();
+    named.dedup();
+    for need in named {
+        let words = problem.needs.get(need).map(ToString::to_string).unwrap_or_default();
+        let _ = writeln!(text, "  need {need}: {words}");
+    }
+    text
+}
+
+/// Each line of `text` moved to the right.
+pub(super) fn indented(text: &str, blanks: usize) -> String {
+    text.lines().map(|line| format!("{}{line}\n", " ".repeat(blanks))).collect()
+}
+
+fn configuration(number: usize, port: &PortSolution) -> String {
+    let key = &port.key;
+    let mut text = format!("\n  ethtool -X DEV hkey {key}\n");
+    for class in port.classes.iter().filter(|class| class.constrained) {
+        if let Some(flow) = flow_type(class.class) {
+            let fields = letters(class);
+            let _ = writeln!(text, "  ethtool -N DEV rx-flow-hash {flow} {fields}");
+        }
+    }
+    let _ = writeln!(text, "\n  /* DPDK: rte_eth_rss_conf.rss_key */");
+    let _ = writeln!(text, "  static uint8_t rss_key_{number}[{}] = {{", key.as_bytes().len());
+    for line in key.as_bytes().chunks(BYTES_A_LINE) {
+        let bytes: Vec<String> = line.iter().map(|byte| format!("0x{byte:02x},")).collect();
+        let _ = writeln!(text, "      {}", bytes.join(" "));
+    }
+    let _ = writeln!(text, "  }};\n\n  # VPP: startup.conf");
+    let _ = writeln!(text, "  devices {{ dev DEV {{ port 0 {{ rss-key {} }} }} }}\n", hex(key));
+    text
+}
+
+/// What `ethtool` calls packets of `class`, where it has a word for them.
+fn flow_type(class: Class) -> Option<&'static str> {
+    Some(match class {
+        Class::Ipv4Tcp => "tcp4",
+        Class::Ipv4Udp => "udp4",
+        Class::Ipv4Sctp => "sctp4",
+        Class::Ipv6Tcp => "tcp6",
+        Class::Ipv6Udp => "udp6",
+        Class::Ipv6Sctp => "sctp6",
+        _ => return None,
+    })
+}
+
+/// The fields as letters of `ethtool -N … rx-flow-hash`.
+fn letters(class: &ClassSolution) -> String {
+    let letter = |field: &Field| match field {
+        Field::Ipv4Src | Field::Ipv6Src => "s",
+        Field::Ipv4Dst | Field::Ipv6Dst => "d",
+        Field::TcpSrc | Field::UdpSrc | Field::SctpSrc => "f",
+        Field::TcpDst | Field::UdpDst | Field::SctpDst => "n",
+        Field::EthernetDst => "m",
+        _ => "",
+    };
+    class.input.fields().iter().map(letter).collect()
+}
