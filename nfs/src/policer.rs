@@ -7,7 +7,8 @@
 //! check sequence not) is dropped and takes none. Accounts are kept in billionths of a bit, the
 //! product of nanoseconds and bits per second: nothing is rounded, so that any stretch of time lets
 //! through `burst + rate × time` and not a bit more. A bucket is forgotten only when it has been
-//! full for a while, which changes nothing.
+//! full for a while, which changes nothing. IPv4 and IPv6 destinations have a table each, of
+//! `destinations` entries: addresses of one version never take the place of the other's.
 //!
 //! Packets from `lan` and what is not IP (ARP, for one) are forwarded. Fragments count like any
 //! packet; a group address is one destination. Nothing is queued or delayed: this is a policer, not
@@ -29,7 +30,7 @@ pub mod policer {
         /// pass.
         #[setting(default = 125_000, min = 64, max = 536_870_912)]
         pub burst_bytes: u64,
-        /// Destinations policed at once; packets to more are dropped.
+        /// Destinations policed at once, of each IP version; packets to more are dropped.
         #[setting(default = 65_536, min = 1, max = 16_777_216)]
         pub destinations: u32,
     }

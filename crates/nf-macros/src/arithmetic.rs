@@ -2,8 +2,9 @@
 //!
 //! Sums wrap, division by zero yields zero, and shifts are taken modulo the width, natively as in
 //! the symbolic world, whatever the author's build profile. A division or shift that a literal
-//! already makes total stays an operator. `a[i]` past the end reads zero and writes nothing, and a
-//! `while` or `loop` ends in a hollow world, where the write that would end it has no effect.
+//! already makes total stays an operator. `a[i]` past the end reads zero and writes nothing. A
+//! `while` or `loop` ends after very many iterations, and sooner in a hollow world, where the write
+//! that would end it has no effect.
 
 use anabranch_language::Module;
 use anabranch_language::macros;

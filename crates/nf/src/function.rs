@@ -16,7 +16,9 @@ use crate::world::Solo;
 /// The author's text, for analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The module's item exactly as written, attribute arguments apart: `pub mod nat { … }`.
+    /// The whole item: the attribute with its arguments, the documentation, the name, and the
+    /// module's body exactly as written. What stands before the opening brace is on that brace's
+    /// line, so that every line after it is the author's.
     pub text: &'static str,
     /// Arguments of the attribute.
     pub arguments: &'static str,
