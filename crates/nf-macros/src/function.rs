@@ -108,7 +108,8 @@ fn types(module: &Module) -> TokenStream {
 fn handlers(module: &Module) -> TokenStream {
     let given = module.handlers;
     let context = quote!(&mut ::anabranch_nf::Context<'_, ::anabranch_nf::world::Solo>);
-    let packet = quote!(&mut Packet<'_>);
+    let packet = quote!(&mut Packet<'_, __M>);
+    let mode = quote!(<__M: ::anabranch_nf::packet::Mode>);
     let simple = |there: bool, name: &str| {
         let name = quote::format_ident!("{name}");
         there.then(|| quote!(fn #name(&mut self, cx: #context) { Self::#name(self, cx) }))
@@ -122,7 +123,7 @@ fn handlers(module: &Module) -> TokenStream {
     let opened = given.packet_set_opened.then(|| {
         quote! {
             #[inline]
-            fn packet_set_opened(
+            fn packet_set_opened #mode(
                 &mut self, packet: #packet, cx: #context,
             ) -> ::core::result::Result<Self::Set, Verdict> {
                 Self::packet_set_opened(self, packet, cx)
@@ -140,7 +141,7 @@ fn handlers(module: &Module) -> TokenStream {
     let orphan = given.orphan.then(|| {
         quote! {
             #[inline]
-            fn orphan(&mut self, packet: #packet, cx: #context) -> Verdict {
+            fn orphan #mode(&mut self, packet: #packet, cx: #context) -> Verdict {
                 Self::orphan(self, packet, cx)
             }
         }
@@ -159,7 +160,7 @@ fn handlers(module: &Module) -> TokenStream {
     );
     quote! {
         #[inline(always)]
-        fn packet(&mut self, set: &mut Self::Set, packet: #packet, cx: #context) -> Verdict {
+        fn packet #mode(&mut self, set: &mut Self::Set, packet: #packet, cx: #context) -> Verdict {
             Self::packet(self, #set packet, cx)
         }
         #(#simple)* #opened #expired #orphan #control #timer
@@ -182,11 +183,12 @@ fn passes(module: &Module) -> TokenStream {
         let hollow = state::hollow(module, peek);
         quote! {
             #[inline(always)]
-            fn #name(
+            fn #name<__M: ::anabranch_nf::packet::Mode>(
                 &self,
-                packet: &mut Packet<'_, ::anabranch_nf::packet::Hollow>,
+                packet: &mut Packet<'_, __M>,
                 environment: &mut ::anabranch_nf::Environment,
             ) {
+                const { ::core::assert!(<__M as ::anabranch_nf::packet::Mode>::HOLLOW) };
                 let mut hollow: #nf<::anabranch_nf::world::#world<'_>> = #hollow;
                 let mut cx = ::anabranch_nf::Context::new(environment);
                 let _ = hollow.packet(#set packet, &mut cx);

@@ -52,7 +52,9 @@ pub(crate) fn functions(module: &Module, settings: &TokenStream) -> TokenStream 
             }
         }
         #[inline(always)]
-        fn set_key(__packet: &Packet<'_>) -> ::anabranch_nf::packet_set::SetKey { #key }
+        fn set_key<__M: ::anabranch_nf::packet::Mode>(
+            __packet: &Packet<'_, __M>,
+        ) -> ::anabranch_nf::packet_set::SetKey { #key }
     }
 }
 

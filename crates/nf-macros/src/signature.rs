@@ -12,23 +12,12 @@ use syn::{
 
 use crate::arithmetic;
 
-/// What a function knows of the world it runs in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Known {
-    /// Nothing, and needs nothing.
-    Nothing,
-    /// How packets behave: it takes a `Packet` alone.
-    Mode,
-    /// The world: it takes a `Context` or the NF.
-    World,
-}
-
 /// The module's free functions.
 pub(crate) fn functions(module: &Module) -> TokenStream {
     arithmetic::tokens(module.fns.iter().map(|function| {
         let mut function = function.clone();
         let cold = is_cold(&function.attrs);
-        emit(module, &mut function, Known::Nothing);
+        emit(module, &mut function, false);
         function.attrs.extend(inlining(cold, &function.block));
         function
     }))
@@ -48,7 +37,6 @@ fn implementation(module: &Module, block: &ItemImpl) -> ItemImpl {
         block.generics = parse_quote!(<__W: ::anabranch_nf::world::World>);
         block.self_ty = parse_quote!(#nf<__W>);
     }
-    let known = if of_nf { Known::World } else { Known::Nothing };
     for item in &mut block.items {
         if let ImplItem::Fn(method) = item {
             let mut function = ItemFn {
@@ -57,7 +45,7 @@ fn implementation(module: &Module, block: &ItemImpl) -> ItemImpl {
                 sig: method.sig.clone(),
                 block: Box::new(method.block.clone()),
             };
-            emit(module, &mut function, known);
+            emit(module, &mut function, of_nf);
             let cold = is_cold(&method.attrs);
             kept(&mut method.attrs);
             method.attrs.extend(inlining(cold, &method.block));
@@ -94,38 +82,47 @@ impl Visit<'_> for Loops {
     }
 }
 
-/// Rewrites one function; `outer` is what its `impl` block knows.
-fn emit(module: &Module, function: &mut ItemFn, outer: Known) {
+/// Rewrites one function; `of_nf`: it is in an `impl` block of the NF, which knows the world.
+fn emit(module: &Module, function: &mut ItemFn, of_nf: bool) {
     kept(&mut function.attrs);
     plain_bounds(&mut function.sig.generics);
-    let needs = needs(module, &function.sig);
-    let known = match outer {
-        Known::World => Known::World,
-        _ => needs,
-    };
-    if outer != Known::World {
-        match needs {
-            Known::Nothing => {}
-            Known::Mode => {
-                function.sig.generics.params.push(parse_quote!(__M: ::anabranch_nf::packet::Mode))
-            }
-            Known::World => {
-                function.sig.generics.params.push(parse_quote!(__W: ::anabranch_nf::world::World))
-            }
-        }
+    let mut needs = Needs::of(module, &function.sig);
+    let parameters = &mut function.sig.generics.params;
+    if needs.mode {
+        parameters.push(parse_quote!(__M: ::anabranch_nf::packet::Mode));
     }
-    let mut worlds = Worlds { module, known, in_nf: outer == Known::World };
+    if needs.world && !of_nf {
+        parameters.push(parse_quote!(__W: ::anabranch_nf::world::World));
+    }
+    needs.world |= of_nf;
+    let mut worlds = Worlds { module, world: needs.world, of_nf };
     worlds.visit_signature_mut(&mut function.sig);
     worlds.visit_block_mut(&mut function.block);
-    arithmetic::rewrite(module, hollow(known), &mut function.block);
+    arithmetic::rewrite(module, needs.hollow(), &mut function.block);
 }
 
-/// The constant that says whether the world is hollow.
-fn hollow(known: Known) -> Option<TokenStream> {
-    match known {
-        Known::Nothing => None,
-        Known::Mode => Some(quote!(<__M as ::anabranch_nf::packet::Mode>::HOLLOW)),
-        Known::World => Some(quote!(<__W as ::anabranch_nf::world::World>::HOLLOW)),
+/// What a function knows of where it runs.
+#[derive(Clone, Copy)]
+struct Needs {
+    /// How packets behave: it takes a `Packet`.
+    mode: bool,
+    /// The world: it takes a `Context` or the NF.
+    world: bool,
+}
+
+impl Needs {
+    fn of(module: &Module, signature: &Signature) -> Self {
+        let mut mentions = Mentions { module, needs: Self { mode: false, world: false } };
+        mentions.visit_signature(signature);
+        mentions.needs
+    }
+
+    /// The constant that says whether the world is hollow.
+    fn hollow(self) -> Option<TokenStream> {
+        if self.world {
+            return Some(quote!(<__W as ::anabranch_nf::world::World>::HOLLOW));
+        }
+        self.mode.then(|| quote!(<__M as ::anabranch_nf::packet::Mode>::HOLLOW))
     }
 }
 
@@ -166,24 +163,16 @@ fn qualify(bound: &mut TypeParamBound) {
     }
 }
 
-fn needs(module: &Module, signature: &Signature) -> Known {
-    let mut mentions = Mentions { module, known: Known::Nothing };
-    mentions.visit_signature(signature);
-    mentions.known
-}
-
 struct Mentions<'a> {
     module: &'a Module,
-    known: Known,
+    needs: Needs,
 }
 
 impl<'ast> Visit<'ast> for Mentions<'_> {
     fn visit_type_path(&mut self, path: &'ast TypePath) {
-        if path.path.is_ident("Context") || path.path.is_ident(&self.module.nf.ident) {
-            self.known = Known::World;
-        } else if path.path.is_ident("Packet") && self.known == Known::Nothing {
-            self.known = Known::Mode;
-        }
+        let nf = &self.module.nf.ident;
+        self.needs.world |= path.path.is_ident("Context") || path.path.is_ident(nf);
+        self.needs.mode |= path.path.is_ident("Packet");
         syn::visit::visit_type_path(self, path);
     }
 }
@@ -191,21 +180,16 @@ impl<'ast> Visit<'ast> for Mentions<'_> {
 /// Writes the world into types and paths.
 struct Worlds<'a> {
     module: &'a Module,
-    known: Known,
-    in_nf: bool,
+    /// The function knows it.
+    world: bool,
+    of_nf: bool,
 }
 
 impl VisitMut for Worlds<'_> {
     fn visit_type_path_mut(&mut self, path: &mut TypePath) {
         visit_mut::visit_type_path_mut(self, path);
         let arguments: Option<PathArguments> = if path.path.is_ident("Packet") {
-            match self.known {
-                Known::World => {
-                    Some(bracketed(quote!('_, <__W as ::anabranch_nf::world::World>::Mode)))
-                }
-                Known::Mode => Some(bracketed(quote!('_, __M))),
-                Known::Nothing => None,
-            }
+            Some(bracketed(quote!('_, __M)))
         } else if path.path.is_ident("Context") {
             Some(bracketed(quote!('_, __W)))
         } else if path.path.is_ident(&self.module.nf.ident) {
@@ -224,10 +208,10 @@ impl VisitMut for Worlds<'_> {
         if let Some(first) = path.path.segments.first_mut().filter(|_| several)
             && first.ident == self.module.nf.ident
         {
-            match (self.in_nf, self.known) {
+            match (self.of_nf, self.world) {
                 (true, _) => first.ident = syn::Ident::new("Self", first.ident.span()),
-                (false, Known::World) => first.arguments = turbofish(quote!(__W)),
-                (false, _) => first.arguments = turbofish(quote!(::anabranch_nf::world::Solo)),
+                (false, true) => first.arguments = turbofish(quote!(__W)),
+                (false, false) => first.arguments = turbofish(quote!(::anabranch_nf::world::Solo)),
             }
         }
     }

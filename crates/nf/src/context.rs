@@ -40,6 +40,9 @@ pub struct Environment {
     emitted: Emitted,
     timers: BinaryHeap<Reverse<(u64, u64)>>,
     next_timer: u64,
+    next_event: u64,
+    /// The earlier of the two.
+    due: u64,
     log: Log,
 }
 
@@ -88,6 +91,8 @@ impl Environment {
             emitted: Emitted::default(),
             timers: BinaryHeap::new(),
             next_timer: u64::MAX,
+            next_event: u64::MAX,
+            due: u64::MAX,
             log: Log::default(),
         }
     }
@@ -165,10 +170,21 @@ impl Environment {
         &mut self.emitted
     }
 
-    /// When the next timer is due; `u64::MAX`: there is none.
+    /// When the next timer or event is due; `u64::MAX`: there is none.
     #[inline(always)]
+    pub fn due(&self) -> u64 {
+        self.due
+    }
+
+    /// When the next timer is due; `u64::MAX`: there is none.
     pub fn next_timer(&self) -> u64 {
         self.next_timer
+    }
+
+    /// The runtime has something to do at `at_ns`.
+    pub fn set_next_event(&mut self, at_ns: u64) {
+        self.next_event = at_ns;
+        self.due = self.next_timer.min(at_ns);
     }
 
     /// Takes the next timer, if it is due at `now_ns`, and returns its token.
@@ -178,6 +194,7 @@ impl Environment {
         }
         let timer = self.timers.pop();
         self.next_timer = self.timers.peek().map_or(u64::MAX, |&Reverse((due, _))| due);
+        self.due = self.next_timer.min(self.next_event);
         timer.map(|Reverse((_, token))| token)
     }
 
@@ -240,6 +257,7 @@ impl<'a, W: World> Context<'a, W> {
             let due = self.environment.now.saturating_add(delay_ns.max(1));
             self.environment.timers.push(Reverse((due, token)));
             self.environment.next_timer = self.environment.next_timer.min(due);
+            self.environment.due = self.environment.due.min(due);
         }
     }
 

@@ -1,7 +1,7 @@
 //! A network function as the runtime and the tools see it. `#[network_function]` implements it; no
 //! author does.
 
-use anabranch_packet::{Hollow, Packet};
+use anabranch_packet::{Mode, Packet};
 
 use crate::context::{Context, Environment};
 use crate::key::Value;
@@ -81,7 +81,7 @@ pub trait NetworkFunction: Sized + Send + 'static {
     }
     /// The packet set of a packet.
     #[inline(always)]
-    fn set_key(_packet: &Packet<'_>) -> SetKey {
+    fn set_key<M: Mode>(_packet: &Packet<'_, M>) -> SetKey {
         SetKey::None
     }
 
@@ -89,25 +89,29 @@ pub trait NetworkFunction: Sized + Send + 'static {
     fn init(&mut self, _cx: &mut Context<'_, Solo>) {}
     /// Handler `packet_set_opened`.
     #[inline]
-    fn packet_set_opened(
+    fn packet_set_opened<M: Mode>(
         &mut self,
-        _packet: &mut Packet<'_>,
+        _packet: &mut Packet<'_, M>,
         _cx: &mut Context<'_, Solo>,
     ) -> Result<Self::Set, Verdict> {
         Ok(Self::Set::zero())
     }
     /// Handler `packet`; `set` is the packet's, or a zero one where the NF has no packet set.
-    fn packet(
+    fn packet<M: Mode>(
         &mut self,
         set: &mut Self::Set,
-        packet: &mut Packet<'_>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, Solo>,
     ) -> Verdict;
     /// Handler `packet_set_expired`.
     fn packet_set_expired(&mut self, _set: &Self::Set, _cx: &mut Context<'_, Solo>) {}
     /// Handler `orphan`.
     #[inline]
-    fn orphan(&mut self, _packet: &mut Packet<'_>, _cx: &mut Context<'_, Solo>) -> Verdict {
+    fn orphan<M: Mode>(
+        &mut self,
+        _packet: &mut Packet<'_, M>,
+        _cx: &mut Context<'_, Solo>,
+    ) -> Verdict {
         Drop(Builtin::NoPacketSet)
     }
     /// Handler `control`.
@@ -127,10 +131,10 @@ pub trait NetworkFunction: Sized + Send + 'static {
 
     /// Handler `packet` (or `orphan`, where the NF has packet sets) in the Prefetch world.
     #[inline(always)]
-    fn prefetch(&self, _packet: &mut Packet<'_, Hollow>, _environment: &mut Environment) {}
+    fn prefetch<M: Mode>(&self, _packet: &mut Packet<'_, M>, _environment: &mut Environment) {}
     /// The same in the Peek world.
     #[inline(always)]
-    fn peek(&self, _packet: &mut Packet<'_, Hollow>, _environment: &mut Environment) {}
+    fn peek<M: Mode>(&self, _packet: &mut Packet<'_, M>, _environment: &mut Environment) {}
 
     /// Collects objects of allocators whose time has run out, and calls their handlers. `budget`
     /// bounds the objects looked at.

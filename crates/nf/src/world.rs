@@ -12,7 +12,7 @@
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use anabranch_packet::{Hollow as HollowPacket, Mode, Packet, Real};
+use anabranch_packet::{Mode, Packet};
 
 use crate::context::Context;
 use crate::key::{Key, Value};
@@ -24,8 +24,6 @@ use crate::verdict::{Builtin, Drop, Verdict};
 pub trait World: Sized {
     /// Nothing has an effect here.
     const HOLLOW: bool;
-    /// How packets behave.
-    type Mode: Mode;
     /// The settings.
     type Fixed<S: 'static>: Deref<Target = S>;
     /// `Map<K, V>`.
@@ -154,15 +152,15 @@ pub trait L3Operations {
     /// Whether the operator configured interfaces.
     fn enabled(&self) -> bool;
     /// Answers what is addressed to the function itself; `None`: the packet is to be forwarded.
-    fn receive<W: World>(
+    fn receive<W: World, M: Mode>(
         &mut self,
-        packet: &mut Packet<'_, W::Mode>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict>;
     /// Routes the packet.
-    fn forward<W: World>(
+    fn forward<W: World, M: Mode>(
         &mut self,
-        packet: &mut Packet<'_, W::Mode>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict;
 }
@@ -172,7 +170,6 @@ pub enum Solo {}
 
 impl World for Solo {
     const HOLLOW: bool = false;
-    type Mode = Real;
     type Fixed<S: 'static> = Owned<S>;
     type Map<K: Key, V: Value> = Map<K, V>;
     type Vector<T: Value> = Vector<T>;
@@ -188,7 +185,6 @@ pub struct Prefetch<'a>(PhantomData<&'a ()>);
 
 impl<'a> World for Prefetch<'a> {
     const HOLLOW: bool = true;
-    type Mode = HollowPacket;
     type Fixed<S: 'static> = &'a S;
     type Map<K: Key, V: Value> = Fetched<'a, Map<K, V>>;
     type Vector<T: Value> = Fetched<'a, Vector<T>>;
@@ -204,7 +200,6 @@ pub struct Peek<'a>(PhantomData<&'a ()>);
 
 impl<'a> World for Peek<'a> {
     const HOLLOW: bool = true;
-    type Mode = HollowPacket;
     type Fixed<S: 'static> = &'a S;
     type Map<K: Key, V: Value> = Peeked<'a, Map<K, V>>;
     type Vector<T: Value> = Fetched<'a, Vector<T>>;
@@ -562,17 +557,17 @@ impl L3Operations for L3 {
         self.enabled()
     }
     #[inline]
-    fn receive<W: World>(
+    fn receive<W: World, M: Mode>(
         &mut self,
-        packet: &mut Packet<'_, W::Mode>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict> {
         self.receive(packet, cx)
     }
     #[inline]
-    fn forward<W: World>(
+    fn forward<W: World, M: Mode>(
         &mut self,
-        packet: &mut Packet<'_, W::Mode>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict {
         self.forward(packet, cx)
@@ -585,17 +580,17 @@ impl L3Operations for Fetched<'_, L3> {
         self.0.enabled()
     }
     #[inline(always)]
-    fn receive<W: World>(
+    fn receive<W: World, M: Mode>(
         &mut self,
-        _: &mut Packet<'_, W::Mode>,
+        _: &mut Packet<'_, M>,
         _: &mut Context<'_, W>,
     ) -> Option<Verdict> {
         None
     }
     #[inline(always)]
-    fn forward<W: World>(
+    fn forward<W: World, M: Mode>(
         &mut self,
-        _: &mut Packet<'_, W::Mode>,
+        _: &mut Packet<'_, M>,
         _: &mut Context<'_, W>,
     ) -> Verdict {
         Drop(Builtin::NoRoute)

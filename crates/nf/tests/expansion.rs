@@ -78,10 +78,10 @@ pub mod quota {
 
     impl<W: world::World> Quota<W> {
         #[inline]
-        fn packet(
+        fn packet<M: nf::packet::Mode>(
             &mut self,
             source: &mut Source,
-            pkt: &mut Packet<'_, W::Mode>,
+            pkt: &mut Packet<'_, M>,
             cx: &mut Context<'_, W>,
         ) -> Verdict {
             source.sent += 1;
@@ -154,7 +154,7 @@ pub mod quota {
         }
 
         #[inline(always)]
-        fn set_key(packet: &Packet<'_>) -> packet_set::SetKey {
+        fn set_key<M: nf::packet::Mode>(packet: &Packet<'_, M>) -> packet_set::SetKey {
             if let Some(ip) = packet.ipv4() {
                 let key = packet_set::SetKey4::new(ip.src(), Ipv4Addr::UNSPECIFIED, 0, 0, 1);
                 return packet_set::SetKey::V4(key);
@@ -167,21 +167,22 @@ pub mod quota {
         }
 
         #[inline(always)]
-        fn packet(
+        fn packet<M: nf::packet::Mode>(
             &mut self,
             set: &mut Source,
-            packet: &mut Packet<'_>,
+            packet: &mut Packet<'_, M>,
             cx: &mut Context<'_, world::Solo>,
         ) -> Verdict {
             Quota::packet(self, set, packet, cx)
         }
 
         #[inline(always)]
-        fn prefetch(
+        fn prefetch<M: nf::packet::Mode>(
             &self,
-            packet: &mut Packet<'_, nf::packet::Hollow>,
+            packet: &mut Packet<'_, M>,
             environment: &mut nf::Environment,
         ) {
+            const { assert!(M::HOLLOW) };
             let mut hollow = Quota::<world::Prefetch<'_>> {
                 settings: &self.settings.0,
                 seen: world::Fetched(&self.seen),
@@ -192,11 +193,12 @@ pub mod quota {
         }
 
         #[inline(always)]
-        fn peek(
+        fn peek<M: nf::packet::Mode>(
             &self,
-            packet: &mut Packet<'_, nf::packet::Hollow>,
+            packet: &mut Packet<'_, M>,
             environment: &mut nf::Environment,
         ) {
+            const { assert!(M::HOLLOW) };
             let mut hollow = Quota::<world::Peek<'_>> {
                 settings: &self.settings.0,
                 seen: world::Peeked(&self.seen),
@@ -248,7 +250,7 @@ fn the_expansion_runs() {
         };
         let layout = parse(&bytes, 64);
         let mut frame = Frame::new(&mut bytes, 0, 64, 0, meta);
-        let mut packet = Packet::new(&mut frame, layout);
+        let mut packet = Packet::<anabranch_nf::packet::Real>::new(&mut frame, layout);
         environment.begin(number << 31, number);
         nf.expire(&mut environment, 10);
         verdicts.push(nf.packet(&mut set, &mut packet, &mut Context::new(&mut environment)));

@@ -52,6 +52,8 @@ const ICMPV6: u16 = 1 << 6;
 const FRAGMENT: u16 = 1 << 7;
 const LATER_FRAGMENT: u16 = 1 << 8;
 const ROUTED: u16 = 1 << 9;
+/// As [`parse_common`] found it.
+const COMMON: u16 = 1 << 10;
 const TAGS_SHIFT: u16 = 12;
 
 /// What a packet's headers are and where they lie: 16 bytes, passed by value.
@@ -79,58 +81,70 @@ pub struct Layout {
 /// cut off, nothing is malformed. Bytes after the IP packet are Ethernet padding.
 #[inline(always)]
 pub fn parse(bytes: &[u8], wire_len: u32) -> Layout {
-    let mut layout = Layout::default();
-    parse_into(bytes, wire_len, &mut layout);
-    layout
+    parse_common(bytes, wire_len).unwrap_or_else(|| parse_any(bytes, wire_len))
 }
 
-/// As [`parse`], written straight to where it is kept: in a batch, that saves a copy.
+/// As [`parse`], of nearly every packet: untagged Ethernet, IPv4 without options, not a fragment,
+/// TCP or UDP. Anything else, well-formed or not, is `None`.
+///
+/// Who inlines it and goes on with the layout of `Some` has every offset as a constant.
 #[inline(always)]
-pub fn parse_into(bytes: &[u8], wire_len: u32, layout: &mut Layout) {
-    if parse_common(bytes, wire_len, layout).is_none() {
-        parse_any(bytes, wire_len, layout);
-    }
-}
-
-/// Nearly every packet: untagged Ethernet, IPv4 without options, not a fragment, TCP or UDP.
-/// Anything else, well-formed or not, is `None`.
-#[inline(always)]
-fn parse_common(bytes: &[u8], wire_len: u32, layout: &mut Layout) -> Option<()> {
-    let h = bytes.first_chunk::<{ ETHERNET_LEN + IPV4_LEN + UDP_LEN }>()?;
+pub fn parse_common(bytes: &[u8], wire_len: u32) -> Option<Layout> {
+    let h = bytes.first_chunk::<{ Layout::COMMON_LEN }>()?;
     let kind = u16::from_be_bytes([h[12], h[13]]);
     let fragment = u16::from_be_bytes([h[20], h[21]]) & 0x3fff;
     let end = ETHERNET_LEN as u32 + u32::from(u16::from_be_bytes([h[16], h[17]]));
     if kind != ethertype::IPV4 || h[14] != 0x45 || fragment != 0 || end > wire_len {
         return None;
     }
-    let common = Layout { l3: 14, l4: 34, ..Layout::default() };
     if h[23] == protocol::UDP {
         let len = u32::from(u16::from_be_bytes([h[38], h[39]]));
-        if len < UDP_LEN as u32 || 34 + len > end {
-            return None;
-        }
-        let (end, flags, protocol) = (34 + len, IPV4 | UDP, protocol::UDP);
-        *layout = Layout { end, flags, payload: 42, checksum: 40, protocol, ..common };
-        return Some(());
+        let fits = len >= UDP_LEN as u32 && 34 + len <= end;
+        return fits.then(|| Layout::of_common(true, 34 + len, 42));
     }
     if h[23] != protocol::TCP {
         return None;
     }
     let header_len = u32::from(bytes.get(46)? >> 4) * 4;
     let payload = 34 + header_len;
-    if header_len < TCP_LEN as u32 || payload > end || payload as usize > bytes.len() {
-        return None;
-    }
-    let (flags, payload, protocol) = (IPV4 | TCP, payload as u16, protocol::TCP);
-    *layout = Layout { end, flags, payload, checksum: 50, protocol, ..common };
-    Some(())
+    let fits = header_len >= TCP_LEN as u32 && payload <= end && payload as usize <= bytes.len();
+    fits.then(|| Layout::of_common(false, end, payload as u16))
 }
 
+/// As [`parse`], of what [`parse_common`] leaves.
 #[cold]
 #[inline(never)]
-fn parse_any(bytes: &[u8], wire_len: u32, layout: &mut Layout) {
-    *layout = Layout::default();
+pub fn parse_any(bytes: &[u8], wire_len: u32) -> Layout {
+    let mut layout = Layout::default();
     layout.malformed = Malformed::number(layout.read_link(bytes, wire_len as usize).err());
+    layout
+}
+
+impl Layout {
+    /// Bytes that a packet has at least whose layout is [`common`](Self::common).
+    pub const COMMON_LEN: usize = ETHERNET_LEN + IPV4_LEN + UDP_LEN;
+
+    #[inline(always)]
+    fn of_common(udp: bool, end: u32, payload: u16) -> Self {
+        let (flags, protocol) = if udp { (UDP, protocol::UDP) } else { (TCP, protocol::TCP) };
+        let flags = COMMON | IPV4 | flags;
+        let checksum = if udp { 40 } else { 50 };
+        Self { end, flags, l3: 14, l4: 34, payload, checksum, protocol, malformed: 0 }
+    }
+
+    /// Whether it is one that [`parse_common`] finds.
+    #[inline(always)]
+    pub fn is_common(self) -> bool {
+        self.flags & COMMON != 0
+    }
+
+    /// The same layout, where it [is common](Self::is_common), with every offset as a constant to
+    /// whoever inlines this. (Others turn into a common one.)
+    #[inline(always)]
+    #[must_use]
+    pub fn common(self) -> Self {
+        Self::of_common(self.flags & UDP != 0, self.end, self.payload)
+    }
 }
 
 /// `N` bytes at `at`.
@@ -491,10 +505,15 @@ mod tests {
         for sample in samples().iter().cycle().take(100_000) {
             let (mut bytes, wire_len) = (sample.clone(), sample.len() as u32);
             seeds.mutate(&mut bytes);
-            let mut general = Layout::default();
-            parse_any(&bytes, wire_len, &mut general);
-            assert_eq!(parse(&bytes, wire_len), general, "{bytes:02x?}");
-            common += u32::from(parse_common(&bytes, wire_len, &mut general).is_some());
+            let general = parse_any(&bytes, wire_len);
+            let Some(found) = parse_common(&bytes, wire_len) else {
+                assert_eq!(parse(&bytes, wire_len), general);
+                continue;
+            };
+            assert!(found.is_common() && !general.is_common());
+            assert_eq!((parse(&bytes, wire_len), found.common()), (found, found));
+            assert_eq!(Layout { flags: found.flags & !COMMON, ..found }, general, "{bytes:02x?}");
+            common += 1;
         }
         assert!(common > 500, "{common} on the common path");
     }

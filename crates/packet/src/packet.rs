@@ -11,10 +11,12 @@ use crate::{
 use std::marker::PhantomData;
 use std::net::Ipv4Addr;
 
-/// Whether setters write.
+/// What is known of a packet when the code that handles it is compiled.
 pub trait Mode {
     /// Setters do nothing, and are compiled away.
     const HOLLOW: bool;
+    /// The layout is one that [`parse_common`](crate::parse_common) finds: offsets are constants.
+    const COMMON: bool;
 }
 
 /// Setters write.
@@ -25,12 +27,23 @@ pub enum Real {}
 #[derive(Clone, Copy, Debug)]
 pub enum Hollow {}
 
+/// As `M`, of a packet whose layout is common.
+#[derive(Clone, Copy, Debug)]
+pub struct Common<M>(PhantomData<M>);
+
 impl Mode for Real {
     const HOLLOW: bool = false;
+    const COMMON: bool = false;
 }
 
 impl Mode for Hollow {
     const HOLLOW: bool = true;
+    const COMMON: bool = false;
+}
+
+impl<M: Mode> Mode for Common<M> {
+    const HOLLOW: bool = M::HOLLOW;
+    const COMMON: bool = true;
 }
 
 /// One packet as a handler sees it: its bytes, where its headers are, and how it arrived.
@@ -59,8 +72,9 @@ macro_rules! views {
         $($(#[$doc])*
         #[inline(always)]
         pub fn $view(&self) -> Option<$View<'_>> {
-            if !self.layout.$present() { return None; }
-            $View::at(self.bytes, self.layout.$offset(), self.layout)
+            if !self.layout().$present() { return None; }
+            let layout = self.layout();
+            $View::at(self.bytes, layout.$offset(), layout)
         })*
     };
 }
@@ -70,16 +84,19 @@ macro_rules! views_mut {
         $($(#[$doc])*
         #[inline(always)]
         pub fn $view(&mut self) -> Option<$View<'_, M>> {
-            if !self.layout.$present() { return None; }
-            $View::at(self.bytes, self.layout.$offset(), self.layout)
+            if !self.layout().$present() { return None; }
+            let layout = self.layout();
+            $View::at(self.bytes, layout.$offset(), layout)
         })*
     };
 }
 
 impl<'a, M: Mode> Packet<'a, M> {
-    /// The packet in `frame`, whose layout [`parse`](crate::parse) found.
+    /// The packet in `frame`, whose layout [`parse`](crate::parse) found; in a [`Common`] mode only
+    /// where it [is common](Layout::is_common): fields are read from wrong places otherwise.
     #[inline(always)]
     pub fn new(frame: &'a mut Frame<'_>, layout: Layout) -> Self {
+        debug_assert!(!M::COMMON || layout.is_common());
         let (bytes, meta) = frame.split_mut();
         Self { bytes, meta, layout, mode: PhantomData }
     }
@@ -106,7 +123,7 @@ impl<'a, M: Mode> Packet<'a, M> {
     /// Where the headers are.
     #[inline(always)]
     pub fn layout(&self) -> Layout {
-        self.layout
+        if M::COMMON { self.layout.common() } else { self.layout }
     }
 
     /// The captured bytes, from the Ethernet header on.
@@ -125,13 +142,13 @@ impl<'a, M: Mode> Packet<'a, M> {
     /// The Ethernet header. That of a frame shorter than one reads as zeros.
     #[inline(always)]
     pub fn ethernet(&self) -> Ethernet<'_> {
-        Ethernet::of(self.bytes, self.layout)
+        Ethernet::of(self.bytes, self.layout())
     }
 
     /// The Ethernet header, to be written; in a frame shorter than one nothing is.
     #[inline(always)]
     pub fn ethernet_mut(&mut self) -> EthernetMut<'_, M> {
-        EthernetMut::of(self.bytes, self.layout)
+        EthernetMut::of(self.bytes, self.layout())
     }
 
     views! {
@@ -173,19 +190,19 @@ impl<'a, M: Mode> Packet<'a, M> {
     /// Whether this is a fragment of a packet.
     #[inline(always)]
     pub fn is_fragment(&self) -> bool {
-        self.layout.is_fragment()
+        self.layout().is_fragment()
     }
 
     /// Whether this is a fragment and the first one.
     #[inline(always)]
     pub fn is_first_fragment(&self) -> bool {
-        self.layout.is_first_fragment()
+        self.layout().is_first_fragment()
     }
 
     /// The protocol above IPv4, or above IPv6 and its extension headers; else 0.
     #[inline(always)]
     pub fn protocol(&self) -> u8 {
-        self.layout.protocol()
+        self.layout().protocol()
     }
 
     /// The TCP or UDP source port.
@@ -202,23 +219,23 @@ impl<'a, M: Mode> Packet<'a, M> {
 
     #[inline(always)]
     fn ports(&self) -> Option<[u8; 4]> {
-        if !self.layout.has_ports() {
+        if !self.layout().has_ports() {
             return None;
         }
-        let at = self.layout.l4_offset();
+        let at = self.layout().l4_offset();
         self.bytes.get(at..at + 4)?.first_chunk().copied()
     }
 
     /// Sets the TCP or UDP source port and keeps the checksum right. Without ports, no effect.
     #[inline(always)]
     pub fn set_src_port(&mut self, port: u16) {
-        self.set_port(self.layout.l4_offset(), port);
+        self.set_port(self.layout().l4_offset(), port);
     }
 
     /// Sets the TCP or UDP destination port and keeps the checksum right. Without ports, no effect.
     #[inline(always)]
     pub fn set_dst_port(&mut self, port: u16) {
-        self.set_port(self.layout.l4_offset() + 2, port);
+        self.set_port(self.layout().l4_offset() + 2, port);
     }
 
     /// Sets the IPv4 source address and, where there are ports, the TCP or UDP source port, and
@@ -237,36 +254,38 @@ impl<'a, M: Mode> Packet<'a, M> {
     /// An end of a flow; `address_at` and `port_at` count from the IPv4 and the transport header.
     #[inline(always)]
     fn set_end(&mut self, address_at: usize, port_at: usize, address: Ipv4Addr, port: u16) {
-        if M::HOLLOW || !self.layout.has_ipv4() {
+        let layout = self.layout();
+        if M::HOLLOW || !layout.has_ipv4() {
             return;
         }
-        let Some(header) = chunk_mut::<20>(self.bytes, self.layout.l3_offset()) else { return };
+        let Some(header) = chunk_mut::<20>(self.bytes, layout.l3_offset()) else { return };
         let Some(field) = chunk_mut::<4>(header, address_at) else { return };
         let mut delta = Delta::of(field, &address.octets());
         *field = address.octets();
         if let Some(checksum) = chunk_mut(header, 10) {
             delta.apply(checksum);
         }
-        if self.layout.has_ports()
-            && let Some(field) = chunk_mut::<2>(self.bytes, self.layout.l4_offset() + port_at)
+        if layout.has_ports()
+            && let Some(field) = chunk_mut::<2>(self.bytes, layout.l4_offset() + port_at)
         {
             let new = port.to_be_bytes();
             delta = delta.and(Delta::of_word(*field, new));
             *field = new;
         }
         // No checksum is offset 0; what has one covers the addresses too.
-        let at = self.layout.checksum_offset();
+        let at = layout.checksum_offset();
         if at != 0
             && let Some(checksum) = chunk_mut(self.bytes, at)
         {
-            delta.apply_transport(checksum, self.layout.has_udp());
+            delta.apply_transport(checksum, layout.has_udp());
         }
     }
 
     /// TCP and UDP in one, without asking which: the layout knows where the checksum is.
     #[inline(always)]
     fn set_port(&mut self, at: usize, port: u16) {
-        if M::HOLLOW || !self.layout.has_ports() {
+        let layout = self.layout();
+        if M::HOLLOW || !layout.has_ports() {
             return;
         }
         let Some(field) = chunk_mut::<2>(self.bytes, at) else {
@@ -275,28 +294,29 @@ impl<'a, M: Mode> Packet<'a, M> {
         let new = port.to_be_bytes();
         let delta = Delta::of_word(*field, new);
         *field = new;
-        if let Some(checksum) = chunk_mut(self.bytes, self.layout.checksum_offset()) {
-            delta.apply_transport(checksum, self.layout.has_udp());
+        if let Some(checksum) = chunk_mut(self.bytes, layout.checksum_offset()) {
+            delta.apply_transport(checksum, layout.has_udp());
         }
     }
 
     /// The packet inside an ICMPv4 or ICMPv6 error, as far as it was quoted.
     #[inline]
     pub fn embedded(&self) -> Option<Embedded<'_>> {
-        Embedded::of(self.bytes, self.layout)
+        Embedded::of(self.bytes, self.layout())
     }
 
     /// The packet inside an ICMPv4 or ICMPv6 error, to be written.
     #[inline]
     pub fn embedded_mut(&mut self) -> Option<EmbeddedMut<'_, M>> {
-        EmbeddedMut::of(self.bytes, self.layout)
+        EmbeddedMut::of(self.bytes, self.layout())
     }
 
     /// What follows the transport header, as far as it was captured; empty where there is none.
     #[inline(always)]
     pub fn payload(&self) -> &[u8] {
-        let end = self.layout.end().min(self.bytes.len());
-        let start = if self.layout.has_transport() { self.layout.payload_offset() } else { end };
+        let end = self.layout().end().min(self.bytes.len());
+        let start =
+            if self.layout().has_transport() { self.layout().payload_offset() } else { end };
         self.bytes.get(start..end).unwrap_or_default()
     }
 }

@@ -73,10 +73,9 @@ impl<N: NetworkFunction> Events<N> {
         self.next = self.next_command().min(self.next_period).min(self.clock_ends);
     }
 
-    /// When something is to be done next.
-    #[inline(always)]
-    pub fn due(&self, environment: &Environment) -> u64 {
-        self.next.min(environment.next_timer())
+    /// When something is to be done next, timers apart.
+    pub fn next(&self) -> u64 {
+        self.next
     }
 
     /// The next event that is due at `now_ns`, with its time; they come in the order of time.

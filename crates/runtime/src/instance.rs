@@ -8,7 +8,10 @@ use anabranch_nf::{
     BuildError, Builder, Builtin, Context, Drop, DropReason, Environment, Hash, Key,
     NetworkFunction, Value, Verdict,
 };
-use anabranch_packet::{Frame, Layout, Malformed, Meta, Packet, Port, parse, parse_into};
+use anabranch_packet::{
+    Common, Frame, Hollow, Layout, Malformed, Meta, Mode, Packet, Port, Real, parse, parse_any,
+    parse_common,
+};
 
 use crate::events::{Event, Events};
 use crate::tuner::{Pass, Tuner};
@@ -104,6 +107,7 @@ impl<N: NetworkFunction> Instance<N> {
         self.environment.set_origin(now_ns);
         self.events.set_clock_end(self.environment.last_ns());
         self.events.start(now_ns);
+        self.environment.set_next_event(self.events.next());
         self.environment.begin_event(now_ns);
         self.nf.init(&mut Context::new(&mut self.environment));
     }
@@ -111,6 +115,7 @@ impl<N: NetworkFunction> Instance<N> {
     /// Has `command` carried out when the clock reaches `at_ns`.
     pub fn schedule(&mut self, at_ns: u64, command: N::Command) {
         self.events.schedule(at_ns, command);
+        self.environment.set_next_event(self.events.next());
     }
 
     /// Carries out `command` at `now_ns`.
@@ -125,21 +130,27 @@ impl<N: NetworkFunction> Instance<N> {
     pub fn handle(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) -> usize {
         let count = frames.len().min(BATCH);
         let frames = &mut frames[..count];
-        let mut layouts = [Layout::default(); BATCH];
-        let mut places = [Place::ORPHAN; BATCH];
+        let mut findings = [Finding::default(); BATCH];
         let pass = self.tuner.begin_batch();
-        for ((frame, layout), place) in frames.iter_mut().zip(&mut layouts).zip(&mut places) {
-            parse_into(frame.bytes(), frame.meta().wire_len, layout);
-            if N::SET.is_some() {
-                self.sets.place::<N>(frame, *layout, pass != Pass::Off, place);
+        for (frame, finding) in frames.iter_mut().zip(&mut findings) {
+            let fetch = pass != Pass::Off;
+            // Twice the same, and compiled twice: with offsets that are constants, and without.
+            match parse_common(frame.bytes(), frame.meta().wire_len) {
+                Some(common) => {
+                    self.sets.find::<N, Common<Real>>(frame, common, fetch, finding);
+                }
+                None => {
+                    let layout = parse_any(frame.bytes(), frame.meta().wire_len);
+                    self.sets.find::<N, Real>(frame, layout, fetch, finding);
+                }
             }
         }
         if N::OBJECTS && pass != Pass::Off {
-            elements::hollow(|| self.look_ahead(frames, &layouts, pass));
+            elements::hollow(|| self.look_ahead(frames, &findings, pass));
         }
         self.collect(frames, release);
-        for ((frame, &layout), place) in frames.iter_mut().zip(&layouts).zip(&places) {
-            self.step(frame, layout, place, release);
+        for (frame, finding) in frames.iter_mut().zip(&findings) {
+            self.step(frame, finding, release);
         }
         self.last = frames.last().map_or(self.last, |frame| *frame.meta());
         count
@@ -147,15 +158,31 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// The pass before the handlers: fetches the lines they will touch.
     #[inline(always)]
-    fn look_ahead(&mut self, frames: &mut [Frame<'_>], layouts: &[Layout; BATCH], pass: Pass) {
-        for (frame, &layout) in frames.iter_mut().zip(layouts) {
-            self.nf.prefetch(&mut Packet::new(frame, layout), &mut self.environment);
-        }
-        if pass == Pass::Two {
-            for (frame, &layout) in frames.iter_mut().zip(layouts) {
-                self.nf.peek(&mut Packet::new(frame, layout), &mut self.environment);
+    fn look_ahead(&mut self, frames: &mut [Frame<'_>], findings: &[Finding; BATCH], pass: Pass) {
+        for (frame, finding) in frames.iter_mut().zip(findings) {
+            match finding.layout.is_common() {
+                true => self.prefetch::<Common<Hollow>>(frame, finding.layout),
+                false => self.prefetch::<Hollow>(frame, finding.layout),
             }
         }
+        if pass == Pass::Two {
+            for (frame, finding) in frames.iter_mut().zip(findings) {
+                match finding.layout.is_common() {
+                    true => self.peek::<Common<Hollow>>(frame, finding.layout),
+                    false => self.peek::<Hollow>(frame, finding.layout),
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch<M: Mode>(&mut self, frame: &mut Frame<'_>, layout: Layout) {
+        self.nf.prefetch(&mut Packet::<M>::new(frame, layout), &mut self.environment);
+    }
+
+    #[inline(always)]
+    fn peek<M: Mode>(&mut self, frame: &mut Frame<'_>, layout: Layout) {
+        self.nf.peek(&mut Packet::<M>::new(frame, layout), &mut self.environment);
     }
 
     /// Collects what has expired, a bounded amount.
@@ -185,17 +212,13 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// Handles one packet, as often as it re-enters.
     #[inline(always)]
-    fn step(
-        &mut self,
-        frame: &mut Frame<'_>,
-        layout: Layout,
-        place: &Place,
-        release: &mut impl Release,
-    ) {
-        if let Some(reason) = refused::<N>(layout) {
+    fn step(&mut self, frame: &mut Frame<'_>, finding: &Finding, release: &mut impl Release) {
+        if !finding.layout.is_common()
+            && let Some(reason) = refused::<N>(finding.layout)
+        {
             return release.discard(frame, reason.into());
         }
-        match self.enter(frame, layout, place, 0, release) {
+        match self.enter(frame, finding, 0, release) {
             Verdict::Forward(port) => release.forward(frame, port),
             other => self.leave(frame, other, release),
         }
@@ -218,9 +241,9 @@ impl<N: NetworkFunction> Instance<N> {
         frame.meta_mut().port = port;
         for turn in 1..=RECIRCULATIONS {
             let layout = parse(frame.bytes(), frame.meta().wire_len);
-            let mut place = Place::ORPHAN;
-            self.sets.place::<N>(frame, layout, false, &mut place);
-            match self.enter(frame, layout, &place, turn, release) {
+            let mut finding = Finding::default();
+            self.sets.find::<N, Real>(frame, layout, false, &mut finding);
+            match self.enter(frame, &finding, turn, release) {
                 Verdict::Recirculate(port) => frame.meta_mut().port = port,
                 last => return self.leave(frame, last, release),
             }
@@ -232,20 +255,19 @@ impl<N: NetworkFunction> Instance<N> {
     fn enter(
         &mut self,
         frame: &mut Frame<'_>,
-        layout: Layout,
-        place: &Place,
+        finding: &Finding,
         turn: u32,
         release: &mut impl Release,
     ) -> Verdict {
         let now_ns = frame.meta().arrival_ns;
-        if now_ns >= self.events.due(&self.environment) {
+        if now_ns >= self.environment.due() {
             self.run_events(frame.meta(), release);
         }
         self.environment.begin(now_ns, frame.meta().number);
         if turn > 0 {
             self.environment.reenter(turn);
         }
-        let verdict = self.handler(frame, layout, place);
+        let verdict = self.handler(frame, finding);
         if !self.environment.emitted().is_empty() {
             self.emit(frame.meta(), release);
         }
@@ -270,6 +292,7 @@ impl<N: NetworkFunction> Instance<N> {
             self.emit(cause, release);
         }
         self.keep_in_reach(now_ns);
+        self.environment.set_next_event(self.events.next());
     }
 
     /// Has ticks counted from a later origin where they would run out at `now_ns`: once in 26 days
@@ -283,6 +306,7 @@ impl<N: NetworkFunction> Instance<N> {
         self.sets.v6.rebase(by);
         self.nf.rebase(by);
         self.events.set_clock_end(self.environment.last_ns());
+        self.environment.set_next_event(self.events.next());
     }
 
     #[cold]
@@ -291,38 +315,59 @@ impl<N: NetworkFunction> Instance<N> {
         self.environment.emitted().drain(|port, bytes| release.emit(cause, port, bytes));
     }
 
+    /// Runs the handler: nearly every packet goes through a copy of it in which the compiler knows
+    /// where the headers are.
     #[inline(always)]
-    fn handler(&mut self, frame: &mut Frame<'_>, layout: Layout, place: &Place) -> Verdict {
-        let environment = &mut self.environment;
-        if N::SET.is_none() {
-            let packet = &mut Packet::new(frame, layout);
-            return self.nf.packet(&mut N::Set::zero(), packet, &mut Context::new(environment));
+    fn handler(&mut self, frame: &mut Frame<'_>, finding: &Finding) -> Verdict {
+        match finding.layout.is_common() {
+            true => self.handler_for::<Common<Real>>(frame, finding),
+            false => self.handler_for_any(frame, finding),
         }
-        let now = environment.tick();
-        let packet = &mut Packet::new(frame, layout);
-        let set = match place.kind {
-            Kind::V4 => self.sets.v4.get_mut(place.hash, &place.key),
-            Kind::V6 => self.sets.find_v6::<N>(packet),
-            Kind::Orphan => return self.nf.orphan(packet, &mut Context::new(environment)),
+    }
+
+    #[inline(never)]
+    fn handler_for_any(&mut self, frame: &mut Frame<'_>, finding: &Finding) -> Verdict {
+        self.handler_for::<Real>(frame, finding)
+    }
+
+    #[inline(always)]
+    fn handler_for<M: Mode>(&mut self, frame: &mut Frame<'_>, finding: &Finding) -> Verdict {
+        if N::SET.is_none() {
+            let cx = &mut Context::new(&mut self.environment);
+            let packet = &mut Packet::<M>::new(frame, finding.layout);
+            return self.nf.packet(&mut N::Set::zero(), packet, cx);
+        }
+        let set = match finding.kind {
+            Kind::V4 => self.sets.v4.get_mut(finding.hash, &finding.key),
+            Kind::V6 => self.sets.find_v6::<N>(frame, &finding.layout),
+            Kind::Orphan => return self.orphan(frame, &finding.layout),
         };
+        let now = self.environment.tick();
         match set {
             Some(set) if set.is_alive(now) => {
-                let verdict =
-                    self.nf.packet(&mut set.state, packet, &mut Context::new(environment));
-                set.refresh(now, environment.expiry());
+                let cx = &mut Context::new(&mut self.environment);
+                let packet = &mut Packet::<M>::new(frame, finding.layout);
+                let verdict = self.nf.packet(&mut set.state, packet, cx);
+                set.refresh(now, self.environment.expiry());
                 verdict
             }
-            _ => self.open(frame, layout),
+            _ => self.open(frame, &finding.layout),
         }
+    }
+
+    #[inline(never)]
+    fn orphan(&mut self, frame: &mut Frame<'_>, layout: &Layout) -> Verdict {
+        let cx = &mut Context::new(&mut self.environment);
+        self.nf.orphan(&mut Packet::<Real>::new(frame, *layout), cx)
     }
 
     /// Opens the packet's set, in place of one that has expired there, and handles its first
     /// packet.
     #[cold]
     #[inline(never)]
-    fn open(&mut self, frame: &mut Frame<'_>, layout: Layout) -> Verdict {
+    fn open(&mut self, frame: &mut Frame<'_>, layout: &Layout) -> Verdict {
         let shard = (frame.meta().steering_hash as usize % SHARDS) as u16;
-        let packet = &mut Packet::new(frame, layout);
+        let packet = &mut Packet::<Real>::new(frame, *layout);
         let (nf, environment) = (&mut self.nf, &mut self.environment);
         match N::set_key(packet) {
             SetKey::V4(key) => open(nf, &mut self.sets.v4, environment, (key, shard), packet),
@@ -407,62 +452,71 @@ fn open<N: NetworkFunction, K: Key>(
     verdict
 }
 
-/// Where a packet's set is looked for: found in the pass ahead, used by the step. IPv6 keys are
-/// larger than the rest together and are made again instead of kept.
+/// What the pass ahead found out about a packet: its headers, and where its set is looked for. IPv6
+/// keys are larger than the rest together and are made again instead of kept.
 #[derive(Clone, Copy)]
-struct Place {
-    kind: Kind,
+struct Finding {
+    layout: Layout,
     key: SetKey4,
     hash: Hash,
+    kind: Kind,
 }
 
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Nowhere: it belongs to none.
+    /// It belongs to none.
     Orphan,
     V4,
     V6,
 }
 
-impl Place {
-    const ORPHAN: Self = Self { kind: Kind::Orphan, key: SetKey4::NONE, hash: Hash(0) };
+impl Default for Finding {
+    fn default() -> Self {
+        let layout = Layout::default();
+        Self { layout, key: SetKey4::NONE, hash: Hash(0), kind: Kind::Orphan }
+    }
 }
 
 impl<S: Value> Sets<S> {
     /// Finds the place of a packet's set. `fetch`: the line there will be needed soon.
     #[inline(always)]
-    fn place<N: NetworkFunction>(
+    fn find<N: NetworkFunction, M: Mode>(
         &self,
         frame: &mut Frame<'_>,
         layout: Layout,
         fetch: bool,
-        place: &mut Place,
+        finding: &mut Finding,
     ) {
-        match N::set_key(&Packet::new(frame, layout)) {
+        finding.layout = layout;
+        if N::SET.is_none() {
+            return;
+        }
+        match N::set_key(&Packet::<M>::new(frame, layout)) {
             SetKey::V4(key) => {
-                place.kind = Kind::V4;
-                place.key = key;
-                place.hash = self.v4.hash(&key);
+                finding.kind = Kind::V4;
+                finding.key = key;
+                finding.hash = self.v4.hash(&key);
                 if fetch {
-                    self.v4.prefetch(place.hash);
+                    self.v4.prefetch(finding.hash);
                 }
             }
             SetKey::V6(key) => {
-                place.kind = Kind::V6;
+                finding.kind = Kind::V6;
                 if fetch {
                     self.v6.prefetch(self.v6.hash(&key));
                 }
             }
-            SetKey::None => place.kind = Kind::Orphan,
+            SetKey::None => finding.kind = Kind::Orphan,
         }
     }
 
     #[inline(never)]
     fn find_v6<N: NetworkFunction<Set = S>>(
         &mut self,
-        packet: &Packet<'_>,
+        frame: &mut Frame<'_>,
+        layout: &Layout,
     ) -> Option<&mut Entry<S>> {
-        match N::set_key(packet) {
+        match N::set_key(&Packet::<Real>::new(frame, *layout)) {
             SetKey::V6(key) => self.v6.get_mut(self.v6.hash(&key), &key),
             _ => None,
         }

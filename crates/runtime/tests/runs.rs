@@ -9,6 +9,7 @@ use anabranch_io::capture::{CaptureWriter, Record};
 use anabranch_io::source::Input;
 use anabranch_io::spec::{SinkSpec, SourceSpec};
 use anabranch_io::traffic::{Traffic, TrafficSpec};
+use anabranch_nf::packet::Mode;
 use anabranch_nf::packet_set::SetSpec;
 use anabranch_nf::prelude::*;
 use anabranch_nf::settings::{NoCommand, NoSettings};
@@ -255,7 +256,12 @@ impl NetworkFunction for Fragile {
         Ok(Self)
     }
 
-    fn packet(&mut self, _: &mut (), _: &mut Packet<'_>, _: &mut Context<'_, Solo>) -> Verdict {
+    fn packet<M: Mode>(
+        &mut self,
+        _: &mut (),
+        _: &mut Packet<'_, M>,
+        _: &mut Context<'_, Solo>,
+    ) -> Verdict {
         static HANDLED: AtomicU32 = AtomicU32::new(0);
         assert!(HANDLED.fetch_add(1, Ordering::Relaxed) != 20_000, "fragile");
         Flood

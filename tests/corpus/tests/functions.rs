@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 
 use anabranch_language::{Module, Sharing as Shared};
 use anabranch_nf::elements;
-use anabranch_nf::packet::{Frame, Meta, Packet, Port, parse};
+use anabranch_nf::packet::{Frame, Hollow, Meta, Packet, Port, parse};
 use anabranch_nf::packet_set::{SetKey, SetKey4};
 use anabranch_nf::settings::{Command as _, Settings as _, set};
 use anabranch_nf::{Builder, Context, DropReason, Environment, NetworkFunction, Sharing, Verdict};
@@ -105,8 +105,9 @@ fn hollow_passes_change_nothing() {
         Meta { arrival_ns: 0, number: 0, steering_hash: 0, wire_len: 42, port: Port::new(0) };
     let mut frame = Frame::new(&mut bytes, 0, 42, 0, meta);
     for _ in 0..2 {
-        nf.prefetch(&mut Packet::new(&mut frame, layout), &mut environment);
-        nf.peek(&mut Packet::new(&mut frame, layout), &mut environment);
+        let mut packet = Packet::<Hollow>::new(&mut frame, layout);
+        nf.prefetch(&mut packet, &mut environment);
+        nf.peek(&mut packet, &mut environment);
     }
     assert_eq!(frame.bytes(), out.bytes());
     assert_eq!(nf.tables()[0].used, 0);

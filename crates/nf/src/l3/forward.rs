@@ -19,9 +19,9 @@ impl L3 {
     /// limit, holds its length against the link's MTU, and writes the MAC addresses. Sends ICMP
     /// errors, asks for neighbours and cuts packets in fragments where needed.
     #[inline]
-    pub fn forward<W: World>(
+    pub fn forward<W: World, M: Mode>(
         &mut self,
-        packet: &mut Packet<'_, W::Mode>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict {
         if let Some(ipv4) = packet.ipv4() {
@@ -60,9 +60,9 @@ impl L3 {
     /// Sends the packet to neighbour `index`, if it is known, and nothing about the packet is
     /// unusual.
     #[inline(always)]
-    fn pass<W: World>(
+    fn pass<W: World, M: Mode>(
         &mut self,
-        packet: &mut Packet<'_, W::Mode>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
         index: u32,
     ) -> Verdict {
@@ -79,9 +79,9 @@ impl L3 {
 
     #[cold]
     #[inline(never)]
-    fn pass_slowly<W: World>(
+    fn pass_slowly<W: World, M: Mode>(
         &mut self,
-        packet: &mut Packet<'_, W::Mode>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
         index: u32,
     ) -> Verdict {
@@ -139,9 +139,9 @@ impl L3 {
     /// A destination on the link of `port` that is not yet among the neighbours.
     #[cold]
     #[inline(never)]
-    fn meet<W: World>(
+    fn meet<W: World, M: Mode>(
         &mut self,
-        packet: &mut Packet<'_, W::Mode>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
         address: IpAddr,
         port: Port,
@@ -155,9 +155,9 @@ impl L3 {
     /// The packet goes no further.
     #[cold]
     #[inline(never)]
-    fn stop<W: World>(
+    fn stop<W: World, M: Mode>(
         &mut self,
-        packet: &Packet<'_, W::Mode>,
+        packet: &Packet<'_, M>,
         cx: &mut Context<'_, W>,
         hop: NextHop,
     ) -> Verdict {
@@ -177,9 +177,9 @@ impl L3 {
     }
 
     /// Sends the packet on in fragments.
-    fn cut<W: World>(
+    fn cut<W: World, M: Mode>(
         &mut self,
-        packet: &mut Packet<'_, W::Mode>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
         hops: u8,
         neighbour: &Neighbour,

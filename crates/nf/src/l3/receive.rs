@@ -54,9 +54,9 @@ impl L3 {
     /// forwarded or, where TCP, UDP or an ICMP error is addressed to one of our own addresses, to
     /// be translated first.
     #[inline]
-    pub fn receive<W: World>(
+    pub fn receive<W: World, M: Mode>(
         &mut self,
-        packet: &mut Packet<'_, W::Mode>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict> {
         let Some(&gate) = self.gates.get(usize::from(packet.port().index())) else {
@@ -86,9 +86,9 @@ impl L3 {
 
     /// Frames to many, to others, and with VLAN tags.
     #[cold]
-    fn receive_unusual<W: World>(
+    fn receive_unusual<W: World, M: Mode>(
         &mut self,
-        packet: &mut Packet<'_, W::Mode>,
+        packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict> {
         let refused = Some(Drop(Builtin::NotForThisInterface));
@@ -106,9 +106,9 @@ impl L3 {
         if recirculated { self.take_in(packet, cx, !promiscuous) } else { refused }
     }
 
-    fn receive_group<W: World>(
+    fn receive_group<W: World, M: Mode>(
         &mut self,
-        packet: &Packet<'_, W::Mode>,
+        packet: &Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict {
         if packet.arp().is_some() {
@@ -124,9 +124,9 @@ impl L3 {
 
     /// Packets to this station that may be for us.
     #[cold]
-    fn take_in<W: World>(
+    fn take_in<W: World, M: Mode>(
         &mut self,
-        packet: &Packet<'_, W::Mode>,
+        packet: &Packet<'_, M>,
         cx: &mut Context<'_, W>,
         strict: bool,
     ) -> Option<Verdict> {
@@ -152,9 +152,9 @@ impl L3 {
         ((asks4 || asks6) && !packet.is_fragment()).then(|| self.answer_echo(packet, cx))
     }
 
-    fn answer_echo<W: World>(
+    fn answer_echo<W: World, M: Mode>(
         &mut self,
-        packet: &Packet<'_, W::Mode>,
+        packet: &Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict {
         if let Some(len) = craft::echo_reply(&mut self.scratch, packet) {
@@ -164,9 +164,9 @@ impl L3 {
     }
 
     /// Emits the first `len` bytes of the scratch, an answer to `packet`, from our own station.
-    pub(super) fn emit_back<W: World>(
+    pub(super) fn emit_back<W: World, M: Mode>(
         &mut self,
-        packet: &Packet<'_, W::Mode>,
+        packet: &Packet<'_, M>,
         len: usize,
         cx: &mut Context<'_, W>,
     ) {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use anabranch_packet::craft::{self, IcmpError};
-use anabranch_packet::{Frame, Meta, Packet, Real, parse};
+use anabranch_packet::{Frame, Meta, Mode, Packet, Real, parse};
 
 use crate::context::Context;
 use crate::l3::L3;
@@ -14,9 +14,9 @@ impl L3 {
     /// came, to the station that sent it, and not more often than the limit allows. Nothing where
     /// the standards forbid an error, nor where the sender is ourselves.
     #[cold]
-    pub(super) fn report<W: World>(
+    pub(super) fn report<W: World, M: Mode>(
         &mut self,
-        packet: &Packet<'_, W::Mode>,
+        packet: &Packet<'_, M>,
         error: IcmpError,
         cx: &mut Context<'_, W>,
     ) {

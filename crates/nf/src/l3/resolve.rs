@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use anabranch_packet::craft::{self, NeighbourMessage};
-use anabranch_packet::{MacAddr, Packet, Port};
+use anabranch_packet::{MacAddr, Mode, Packet, Port};
 
 use crate::context::Context;
 use crate::l3::L3;
@@ -21,9 +21,9 @@ const OVERRIDE: u16 = 1 << 13;
 impl L3 {
     /// RFC 826, "Packet Reception": a known sender is updated; if we are asked, an unknown one is
     /// added, and the question answered.
-    pub(super) fn resolve_arp<W: World>(
+    pub(super) fn resolve_arp<W: World, M: Mode>(
         &mut self,
-        packet: &Packet<'_, W::Mode>,
+        packet: &Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict {
         let port = packet.port();
@@ -93,9 +93,9 @@ impl L3 {
     }
 
     /// Neighbour discovery; of routers' messages nothing is learned.
-    pub(super) fn resolve_discovery<W: World>(
+    pub(super) fn resolve_discovery<W: World, M: Mode>(
         &mut self,
-        packet: &Packet<'_, W::Mode>,
+        packet: &Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict {
         let (Some(message), Some(ipv6)) = (craft::neighbour_message(packet), packet.ipv6()) else {
@@ -110,9 +110,9 @@ impl L3 {
     }
 
     /// RFC 4861, 7.1.1 and 7.2.3.
-    fn answer_solicitation<W: World>(
+    fn answer_solicitation<W: World, M: Mode>(
         &mut self,
-        packet: &Packet<'_, W::Mode>,
+        packet: &Packet<'_, M>,
         message: NeighbourMessage,
         (src, dst): (Ipv6Addr, Ipv6Addr),
         cx: &mut Context<'_, W>,
@@ -138,9 +138,9 @@ impl L3 {
     }
 
     /// RFC 4861, 7.1.2 and 7.2.5.
-    fn take_advertisement<W: World>(
+    fn take_advertisement<W: World, M: Mode>(
         &mut self,
-        packet: &Packet<'_, W::Mode>,
+        packet: &Packet<'_, M>,
         message: NeighbourMessage,
         dst: Ipv6Addr,
         cx: &mut Context<'_, W>,
