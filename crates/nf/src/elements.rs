@@ -184,4 +184,19 @@ mod tests {
         hollow(|| assert_eq!(list.__at(1), 0));
         assert_eq!(faults() - before, 6);
     }
+
+    #[test]
+    fn what_is_borrowed_past_the_end_is_zero_and_nobody_elses() {
+        let before = faults();
+        let mut table = [3usize, 1];
+        *place(table.__at(1), table.__all(), &mut 9) += 5;
+        assert_eq!(table, [3, 6], "the index first");
+        let mut spare = 9;
+        *place(2, table.__all(), &mut spare) += 5;
+        assert_eq!((table, spare), ([3, 6], 5));
+        assert_eq!((*table.__seen(0, &mut spare), *table.__seen(7, &mut 9)), (3, 0));
+        let list = List::from(vec![5u16]);
+        assert_eq!((*list.__seen(0, &mut 9), *list.__seen(1, &mut 9)), (5, 0));
+        assert_eq!(faults() - before, 3);
+    }
 }

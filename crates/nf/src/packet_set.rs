@@ -320,6 +320,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "many hashes")]
     fn keys_that_differ_in_one_field_spread() {
         let keys = |n: u32| {
             let address = Ipv4Addr::from(0x0a00_0000 + n);

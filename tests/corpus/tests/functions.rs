@@ -135,6 +135,15 @@ fn indices_past_the_end_are_defined_and_counted() {
 }
 
 #[test]
+fn a_loop_without_end_is_broken_off_and_counted() {
+    let before = elements::faults();
+    assert_eq!(bounds_nf::endless(0), (0, 7));
+    assert_eq!(elements::faults(), before);
+    assert_eq!(bounds_nf::endless(1), (1 << 24, 0));
+    assert_eq!(elements::faults(), before + 2);
+}
+
+#[test]
 fn settings_are_read_and_refused_in_the_operators_words() {
     let read = settings::<balance::Function>(&[
         "backends=[{ address = \"192.0.2.7\", weight = 3 }, { address = \"192.0.2.8\" }]",

@@ -149,6 +149,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "many flows")]
     fn every_flow_has_an_inside_endpoint_of_its_own() {
         for text in ["flows=100000", "flows=64512,hosts=1", "flows=50000,hosts=7,ipv6=0.5"] {
             let spec: TrafficSpec = text.parse().unwrap();

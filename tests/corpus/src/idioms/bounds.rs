@@ -79,6 +79,20 @@ pub mod bounds {
         *value
     }
 
+    /// Not an idiom: its loops are broken off.
+    pub fn endless(a: u16) -> (u64, u16) {
+        let mut turns = 0;
+        while a > 0 {
+            turns += 1;
+        }
+        let value = loop {
+            if a == 0 {
+                break 7;
+            }
+        };
+        (turns, value)
+    }
+
     pub fn idiom_123(a: u16, b: u32, c: u64) -> u64 {
         u64::from(PRIMES[a as usize % 9]) + u64::from(PRIMES[b as usize])
     }
