@@ -78,10 +78,15 @@ impl Columns {
         ranges
     }
 
-    /// How many bits of `input` change the entry, and the ranks of its fields added up.
+    /// How many bits of `input` change the entry, and the ranks of its fields and of their last
+    /// bytes, in which traffic differs most, added up.
     pub(crate) fn totals(&self, input: &HashInput) -> (u32, u32) {
         let bits = self.mixing(0..input.width()).count() as u32;
-        (bits, input.places().map(|(_, positions)| self.rank_of(positions)).sum())
+        let ranks = input.places().map(|(_, positions)| {
+            let last = last_byte(&positions);
+            self.rank_of(positions) + self.rank_of(last)
+        });
+        (bits, ranks.sum())
     }
 
     /// The positions of `input` that do not change the entry.
@@ -119,4 +124,9 @@ pub(crate) fn collisions(entries: impl Iterator<Item = (u32, u64)>) -> u64 {
     let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
     entries.for_each(|(entry, frames)| *counts.entry(entry).or_default() += frames);
     counts.values().map(|count| count * count).sum()
+}
+
+/// The positions of the last byte of a field.
+pub(crate) fn last_byte(positions: &Range<usize>) -> Range<usize> {
+    positions.end.saturating_sub(8).max(positions.start)..positions.end
 }

@@ -271,23 +271,36 @@ impl fmt::Display for Malformed {
 
 impl fmt::Display for Unsteerable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let needs: Vec<String> = self.needs.iter().map(|need| format!("need {need}")).collect();
-        let needs = needs.join(" and ");
+        let needs = listed(&self.needs);
         write!(f, "{} cannot be spread: ", self.side)?;
         match &self.cause {
             Cause::Unhashed(fields) => {
                 let fields: Vec<String> = fields.iter().map(Field::to_string).collect();
-                write!(f, "{needs} is about {}, which the NIC does not hash", fields.join(" "))
+                write!(f, "{needs}: about {}, which the NIC does not hash", fields.join(" "))
             }
-            Cause::Disjoint => write!(f, "{needs} have no field in common"),
-            Cause::Always => write!(f, "{needs} makes no field equal, so that all must meet"),
-            Cause::NoKey => write!(f, "no key that serves {needs} spreads the NIC's fields"),
+            Cause::Disjoint => write!(f, "{needs}: no field in common"),
+            Cause::Always => write!(f, "{needs}: no hashed field is equal, so that all must meet"),
+            Cause::NoKey => {
+                write!(f, "{needs}: no key that serves this spreads the fields that the NIC hashes")
+            }
             Cause::Conflict(others) => {
-                let others: Vec<String> =
-                    others.iter().map(|need| format!("need {need}")).collect();
-                write!(f, "no key that serves {needs} serves {} too", others.join(" and "))
+                write!(f, "{needs}: no key that serves this serves {} too", listed(others))
             }
             Cause::Undocumented => f.write_str("what the NIC hashes for them is not documented"),
         }
     }
+}
+
+/// Needs that are named before the rest is counted.
+const NAMED_NEEDS: usize = 3;
+
+/// `need 1`, `needs 1, 2`, `needs 1, 2, 3 and 4 more`.
+fn listed(needs: &[usize]) -> String {
+    let names: Vec<String> = needs.iter().take(NAMED_NEEDS).map(usize::to_string).collect();
+    let plural = if needs.len() == 1 { "" } else { "s" };
+    let rest = match needs.len().saturating_sub(NAMED_NEEDS) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("need{plural} {}{rest}", names.join(", "))
 }

@@ -1,11 +1,12 @@
 //! One key out of many: drawn at random, then mended bit by bit.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::key::Key;
 use crate::nic::HashInput;
 use crate::random::Random;
-use crate::score::{Columns, collisions};
+use crate::score::{Columns, collisions, last_byte};
 use crate::solution::index_mask;
 use crate::solve::space::{KeyBits, keys};
 use crate::solve::system::Space;
@@ -29,7 +30,7 @@ pub(crate) struct Score {
     other_ranks: u32,
     /// Bits that mix, over all classes.
     bits: u32,
-    /// Ranks of single fields, over all classes.
+    /// Ranks of single fields and of their last bytes, over all classes.
     field_ranks: u32,
     /// How evenly the sample spreads.
     balance: u64,
@@ -62,8 +63,9 @@ pub(crate) struct Spread<'a> {
 struct Group<'a> {
     spread: Spread<'a>,
     classes: u32,
-    /// Positions of the input that may change the entry, per field.
-    may: Vec<u32>,
+    /// Positions of the input that may change the entry, per field: in all of it, and in its last
+    /// byte.
+    may: Vec<[u32; 2]>,
 }
 
 /// What keys are judged by.
@@ -101,8 +103,8 @@ impl<'a> Scoring<'a> {
         }
         let mut scoring = Self { bits, space, index_bits, groups, sample, ideal: Score::default() };
         scoring.ideal = scoring.sum(|group| {
-            let all = group.may.iter().sum::<u32>();
-            let ranks = group.may.iter().map(|may| (*may).min(index_bits)).sum();
+            let all = group.may.iter().map(|[field, _]| field).sum::<u32>();
+            let ranks = group.may.iter().flatten().map(|may| (*may).min(index_bits)).sum();
             (all.min(index_bits), all, ranks)
         });
         scoring
@@ -185,7 +187,7 @@ impl<'a> Scoring<'a> {
         Draw { keys, score, choice, columns }
     }
 
-    /// Adds up rank, mixing bits and ranks of single fields over all classes.
+    /// Adds up rank, mixing bits and ranks of fields over all classes.
     fn sum(&self, of: impl Fn(&Group) -> (u32, u32, u32)) -> Score {
         let mut score = Score { least_rank: 32, ..Score::default() };
         for group in &self.groups {
@@ -225,8 +227,9 @@ fn alike(first: &Spread, second: &Spread) -> bool {
         && widths(first) == widths(second)
 }
 
-/// Positions of the input that may change the entry, per field.
-fn may(bits: &KeyBits, space: &Space, index_bits: u32, spread: Spread) -> Vec<u32> {
+/// Positions of the input that may change the entry, per field: in all of it, and in its last byte.
+fn may(bits: &KeyBits, space: &Space, index_bits: u32, spread: Spread) -> Vec<[u32; 2]> {
     let may = |at: &usize| space.may_mix(bits, spread.port, *at, index_bits);
-    spread.input.places().map(|(_, at)| at.filter(may).count() as u32).collect()
+    let count = |positions: Range<usize>| positions.filter(may).count() as u32;
+    spread.input.places().map(|(_, at)| [count(at.clone()), count(last_byte(&at))]).collect()
 }
