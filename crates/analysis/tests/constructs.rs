@@ -246,6 +246,43 @@ fn faults_that_can_happen_are_reported_with_their_line() {
 }
 
 #[test]
+fn what_is_written_past_the_end_is_not_found_there() {
+    let state = "#[capacity(64)] counts: Vector<u32>,";
+    let written = |index: &str| {
+        let body = format!(
+            "let Some(udp) = pkt.udp() else {{ return Flood }};\n\
+            let at = {index};\n\
+            self.counts.write(at, 5);\n\
+            if self.counts.read(at) != 5 {{ return Drop(Reason::Old) }}\n\
+            Forward(WAN)"
+        );
+        explored(REASON, state, &body)
+    };
+    let unknown = written("u32::from(udp.dst())");
+    assert!(unknown.to_text().contains("Drop(old)"), "{}", unknown.to_text());
+    assert_eq!(unknown.warnings.len(), 2, "each line: {:?}", unknown.warnings);
+    let inside = written("u32::from(udp.dst() % 64)");
+    assert!(!inside.to_text().contains("Drop(old)"), "{}", inside.to_text());
+    assert!(inside.warnings.is_empty(), "{:?}", inside.warnings);
+}
+
+#[test]
+fn a_borrowed_place_past_the_end_is_a_path_of_its_own() {
+    let items = "pub enum Reason { Old }\n\
+        fn bump(value: &mut u16) -> u16 { *value += 1; *value }";
+    let body = "let Some(udp) = pkt.udp() else { return Flood };\n\
+        let mut table: [u16; 2] = [7, 7];\n\
+        let seen = bump(&mut table[usize::from(udp.dst())]);\n\
+        if seen == 1 && (table[0] != 7 || table[1] != 7) { return Drop(Reason::Old) }\n\
+        if seen == 1 { return Forward(LAN) }\n\
+        if seen == 8 { return Forward(WAN) }\n\
+        Drop(Reason::Old)";
+    let found = explored(items, "", body);
+    assert!(!found.to_text().contains("Drop("), "{}", found.to_text());
+    assert_eq!(found.paths.len(), 2 * 3, "{}", found.to_text());
+}
+
+#[test]
 fn opaque_functions_are_unknown_functions_of_their_arguments() {
     let items = "pub enum Reason { Small }\n\
         #[opaque] fn hash(a: Ipv4Addr) -> u32 { u32::from(a).wrapping_mul(0x9e37_79b1) }";
