@@ -159,6 +159,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
+
         #[test]
         fn every_entry_expires_once_between_its_deadline_and_one_step_later(
             deadlines in prop::collection::vec(0u32..60_000, 1..200),
