@@ -27,7 +27,9 @@
 //! translation between IPv4 and IPv6, fragments (no ports: dropped as `fragment`), pings to virtual
 //! addresses, health checks of its own. Without `interfaces`, what is not IP passes unchanged.
 //!
-//! Memory: 53 bytes a connection over IPv4 and 79 over IPv6, when the tables are full.
+//! Memory: 62 bytes a connection over IPv4 and 128 over IPv6 in full tables, replies included; a
+//! table for each IP version, of `connections` entries. 12 bytes for each entry of a service's two
+//! Maglev tables.
 
 use anabranch_nf::prelude::*;
 
