@@ -148,12 +148,16 @@ pub(crate) fn expire(module: &Module) -> TokenStream {
             {
                 #handler
             }
+            __done &= __left > 0;
         }
     });
     quote! {
-        #[inline]
-        fn expire(&mut self, __environment: &mut ::anabranch_nf::Environment, __budget: u32) {
+        fn expire(
+            &mut self, __environment: &mut ::anabranch_nf::Environment, __budget: u32,
+        ) -> bool {
+            let mut __done = true;
             #(#loops)*
+            __done
         }
     }
 }

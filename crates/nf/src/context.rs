@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use anabranch_packet::Port;
 
 use crate::log::{Level, Log};
-use crate::state::wheel::Tick;
+use crate::state::wheel::{Tick, next_step};
 use crate::world::World;
 
 const TICK_BITS: u32 = 20;
@@ -150,6 +150,12 @@ impl Environment {
     #[inline(always)]
     pub fn tick(&self) -> Tick {
         self.tick
+    }
+
+    /// When, in nanoseconds since the Unix epoch, timer wheels turn next.
+    pub fn next_turn_ns(&self) -> u64 {
+        let ticks = u64::from(next_step(self.tick)) - 1;
+        self.origin.saturating_add(ticks << TICK_BITS)
     }
 
     /// Now, in nanoseconds since the Unix epoch.

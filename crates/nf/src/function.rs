@@ -137,9 +137,11 @@ pub trait NetworkFunction: Sized + Send + 'static {
     fn peek<M: Mode>(&self, _packet: &mut Packet<'_, M>, _environment: &mut Environment) {}
 
     /// Collects objects of allocators whose time has run out, and calls their handlers. `budget`
-    /// bounds the objects looked at.
+    /// bounds the objects of each allocator that are looked at; true: none is left that is due.
     #[inline]
-    fn expire(&mut self, _environment: &mut Environment, _budget: u32) {}
+    fn expire(&mut self, _environment: &mut Environment, _budget: u32) -> bool {
+        true
+    }
 
     /// Ticks are counted from an origin `by` later: moves the deadlines of allocators.
     fn rebase(&mut self, _by: Tick) {}

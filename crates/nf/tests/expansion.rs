@@ -208,11 +208,12 @@ pub mod quota {
             let _ = hollow.packet(&mut set, packet, &mut Context::new(environment));
         }
 
-        fn expire(&mut self, environment: &mut nf::Environment, mut budget: u32) {
+        fn expire(&mut self, environment: &mut nf::Environment, mut budget: u32) -> bool {
             let now = environment.tick();
             while let Some((index, object)) = self.slots.expire(now, &mut budget) {
                 self.slot_expired(index, object, &mut Context::new(environment));
             }
+            budget > 0
         }
 
         fn tables(&self) -> Vec<nf::state::TableUse> {

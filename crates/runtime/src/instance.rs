@@ -25,8 +25,8 @@ pub const SHARDS: usize = 512;
 /// How often a packet may re-enter.
 const RECIRCULATIONS: u32 = 4;
 
-/// Sets and objects looked at for expiry per packet handled: more than can be opened per packet, so
-/// that collection keeps up.
+/// Sets, and objects of each allocator, looked at for expiry before a packet: more than a packet can
+/// open, so that collection keeps up.
 const EXPIRY_BUDGET: u32 = 2;
 
 /// Where packets go when they leave the NF. Called in the order of the packets.
@@ -48,6 +48,8 @@ pub struct Instance<N: NetworkFunction> {
     environment: Environment,
     events: Events<N>,
     tuner: Tuner,
+    /// When something may have expired.
+    collects_ns: u64,
     /// The packet handled last.
     last: Meta,
 }
@@ -97,6 +99,7 @@ impl<N: NetworkFunction> Instance<N> {
             environment: Environment::new(making.seed),
             events: Events::default(),
             tuner: Tuner::new(making.pass),
+            collects_ns: 0,
             last: Meta::default(),
         })
     }
@@ -107,7 +110,7 @@ impl<N: NetworkFunction> Instance<N> {
         self.environment.set_origin(now_ns);
         self.events.set_clock_end(self.environment.last_ns());
         self.events.start(now_ns);
-        self.environment.set_next_event(self.events.next());
+        self.plan();
         self.environment.begin_event(now_ns);
         self.nf.init(&mut Context::new(&mut self.environment));
     }
@@ -115,7 +118,7 @@ impl<N: NetworkFunction> Instance<N> {
     /// Has `command` carried out when the clock reaches `at_ns`.
     pub fn schedule(&mut self, at_ns: u64, command: N::Command) {
         self.events.schedule(at_ns, command);
-        self.environment.set_next_event(self.events.next());
+        self.plan();
     }
 
     /// Carries out `command` at `now_ns`.
@@ -148,7 +151,6 @@ impl<N: NetworkFunction> Instance<N> {
         if N::OBJECTS && pass != Pass::Off {
             elements::hollow(|| self.look_ahead(frames, &findings, pass));
         }
-        self.collect(frames, release);
         for (frame, finding) in frames.iter_mut().zip(&findings) {
             self.step(frame, finding, release);
         }
@@ -183,31 +185,6 @@ impl<N: NetworkFunction> Instance<N> {
     #[inline(always)]
     fn peek<M: Mode>(&mut self, frame: &mut Frame<'_>, layout: Layout) {
         self.nf.peek(&mut Packet::<M>::new(frame, layout), &mut self.environment);
-    }
-
-    /// Collects what has expired, a bounded amount.
-    #[inline(always)]
-    fn collect(&mut self, frames: &[Frame<'_>], release: &mut impl Release) {
-        let Some(first) = frames.first() else { return };
-        let Meta { arrival_ns, number, .. } = *first.meta();
-        if arrival_ns >= self.environment.last_ns() {
-            // The clock is set anew before the first packet; what has expired waits for a batch.
-            return;
-        }
-        self.environment.begin_expiry(arrival_ns, number);
-        let mut budget = EXPIRY_BUDGET * frames.len() as u32;
-        if N::SET.is_some() {
-            let now = self.environment.tick();
-            while let Some((_, state)) = self.sets.expire(now, &mut budget) {
-                self.nf.packet_set_expired(&state, &mut Context::new(&mut self.environment));
-            }
-        }
-        if N::OBJECTS {
-            self.nf.expire(&mut self.environment, budget);
-        }
-        if !self.environment.emitted().is_empty() {
-            self.emit(first.meta(), release);
-        }
     }
 
     /// Handles one packet, as often as it re-enters.
@@ -292,7 +269,32 @@ impl<N: NetworkFunction> Instance<N> {
             self.emit(cause, release);
         }
         self.keep_in_reach(now_ns);
-        self.environment.set_next_event(self.events.next());
+        self.collect(cause, release);
+        self.plan();
+    }
+
+    /// Has the next packet at or after the time at which there is something to do come here.
+    fn plan(&mut self) {
+        let has_state = N::SET.is_some() || N::OBJECTS;
+        let collects_ns = if has_state { self.collects_ns } else { u64::MAX };
+        self.environment.set_next_event(self.events.next().min(collects_ns));
+    }
+
+    /// Collects what has expired, a bounded amount: from when timer wheels turn, before each packet
+    /// until nothing is left, so that it does not matter how packets are batched.
+    fn collect(&mut self, cause: &Meta, release: &mut impl Release) {
+        if cause.arrival_ns < self.collects_ns {
+            return;
+        }
+        self.environment.begin_expiry(cause.arrival_ns, cause.number);
+        let now = self.environment.tick();
+        let mut budget = EXPIRY_BUDGET;
+        while let Some((_, state)) = self.sets.expire(now, &mut budget) {
+            self.nf.packet_set_expired(&state, &mut Context::new(&mut self.environment));
+        }
+        let done = self.nf.expire(&mut self.environment, EXPIRY_BUDGET) && budget > 0;
+        self.collects_ns = if done { self.environment.next_turn_ns() } else { 0 };
+        self.emit(cause, release);
     }
 
     /// Has ticks counted from a later origin where they would run out at `now_ns`: once in 26 days
@@ -306,7 +308,7 @@ impl<N: NetworkFunction> Instance<N> {
         self.sets.v6.rebase(by);
         self.nf.rebase(by);
         self.events.set_clock_end(self.environment.last_ns());
-        self.environment.set_next_event(self.events.next());
+        self.plan();
     }
 
     #[cold]

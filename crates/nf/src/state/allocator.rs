@@ -190,8 +190,8 @@ impl<T: Value> Allocator<T> {
     /// objects looked at.
     pub fn expire(&mut self, now: Tick, budget: &mut u32) -> Option<(u32, T)> {
         while *budget > 0 {
-            *budget -= 1;
             let index = self.wheel.pop(now)?;
+            *budget -= 1;
             let object = self.objects[index as usize];
             match object.deadline {
                 0 => {}

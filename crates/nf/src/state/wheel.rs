@@ -23,6 +23,11 @@ pub(crate) fn rebased(deadline: Tick, by: Tick) -> Tick {
     if deadline == 0 { 0 } else { deadline.saturating_sub(by).max(1) }
 }
 
+/// The tick at which wheels take their next step.
+pub(crate) fn next_step(now: Tick) -> Tick {
+    ((now >> STEP_BITS) + 1) << STEP_BITS
+}
+
 /// What to do with an entry that the wheel has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {

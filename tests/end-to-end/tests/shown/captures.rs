@@ -14,12 +14,11 @@ use crate::accounts::{Account, HEADING, assert_adds_up};
 use crate::files::{read, run_captures, try_run, write_arrivals};
 use crate::play::{Step, Surroundings, play};
 use crate::scenarios::{self, LbBackends, NatPeers};
-use crate::sides::{Arrival, by_conversation, by_station, view};
+use crate::sides::{Arrival, by_conversation, by_station};
 use crate::traces::{self, Capture, Captured, Read};
 
-/// Plays one capture, then runs it whole from files: both must agree in every count and byte, but
-/// for the public ports of a NAT: which are free may depend on the batches, since what has expired
-/// gives its place back when one begins.
+/// Plays one capture packet by packet, then runs it whole from files, in batches: both must agree in
+/// every count and byte.
 fn through<N: NetworkFunction>(
     name: &str,
     surroundings: &mut dyn Surroundings,
@@ -40,26 +39,11 @@ fn through<N: NetworkFunction>(
         let written: Vec<Vec<u8>> = read(file).into_iter().map(|packet| packet.bytes).collect();
         let expected = leaving(&steps, port as u8);
         assert_eq!(written.len(), expected.len(), "{} {name}: port {port}", N::NAME);
-        let drawn = N::NAME == nat::Function::NAME;
         for (number, (is, should)) in written.iter().zip(&expected).enumerate() {
-            let same = is == should || drawn && without_source(is) == without_source(should);
-            assert!(same, "{} {name}: packet {number} of port {port} differs", N::NAME);
+            assert!(is == should, "{} {name}: packet {number} of port {port} differs", N::NAME);
         }
     }
     steps
-}
-
-/// The packet with source port 0, or identifier 0, and the checksums that go with it.
-fn without_source(bytes: &[u8]) -> Captured {
-    // However long it was before it was cut.
-    let (mut bytes, wire_len) = (bytes.to_vec(), u16::MAX.into());
-    view(&mut bytes, wire_len, |pkt| {
-        pkt.set_src_port(0);
-        if let Some(mut icmp) = pkt.icmpv4_mut() {
-            icmp.set_id(0);
-        }
-    });
-    with_one_zero(Captured { at_ns: 0, wire_len, bytes })
 }
 
 /// What leaves a port, in order. A packet's own precedes it: the function made it meanwhile.
