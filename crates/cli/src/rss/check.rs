@@ -1,6 +1,6 @@
 //! `rss check`: what a key does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use anabranch_rss::{
@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::arguments::RssCheckArguments;
 use super::document::{ClassDocument, hex};
+use super::text::condition;
 use crate::error::Error;
 use crate::figures::thousands;
 use crate::file::print;
@@ -44,7 +45,9 @@ struct CheckedClass {
 
 #[derive(Debug, Serialize)]
 struct BrokenNeed {
-    need: String,
+    /// What holds between the two packets.
+    condition: String,
+    classes: [&'static str; 2],
     /// The fields that are not zero, of each of the two packets.
     packets: [Vec<(&'static str, String)>; 2],
 }
@@ -168,7 +171,8 @@ fn broken(
         values.0.iter().map(|(field, value)| (field.name(), format!("{value:#x}"))).collect()
     };
     let words = |broken: &Broken| BrokenNeed {
-        need: problem.needs[broken.need].to_string(),
+        condition: condition(&problem.needs[broken.need]),
+        classes: broken.pair.sides.map(|side| side.class.name()),
         packets: broken.pair.packets.each_ref().map(packet),
     };
     Ok(broken.iter().map(words).collect())
@@ -218,10 +222,12 @@ fn words(document: &CheckDocument) -> String {
         ]);
     }
     text += &table.render();
-    for BrokenNeed { need, packets: [first, second] } in &document.broken {
-        let _ = writeln!(text, "\nBroken: {need}");
-        let _ = writeln!(text, "  first:  {}", fields(first));
-        let _ = writeln!(text, "  second: {}", fields(second));
+    let mut said = BTreeSet::new();
+    for broken in document.broken.iter().filter(|broken| said.insert(&broken.condition)) {
+        let BrokenNeed { classes: [one, other], condition, packets: [first, second] } = broken;
+        let _ = writeln!(text, "\nBroken: {condition}");
+        let _ = writeln!(text, "  {one:<14} {}", fields(first));
+        let _ = writeln!(text, "  {other:<14} {}", fields(second));
     }
     if let Some(spread) = &document.spread {
         text += &balance(spread, document.index_bits);

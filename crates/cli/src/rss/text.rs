@@ -1,12 +1,15 @@
 //! Keys as text, ready for `ethtool`, DPDK and VPP.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use anabranch_rss::{Class, ClassSolution, Field, Partial, PortSolution, Problem, Unsteerable};
+use anabranch_rss::{
+    Cause, Class, ClassSolution, Field, Need, Partial, PortSolution, Problem, Unsteerable,
+};
 
 use super::document::hex;
 use crate::figures::thousands;
-use crate::table::Table;
+use crate::table::{Table, wrap};
 
 /// Bytes of a C array on one line.
 const BYTES_A_LINE: usize = 12;
@@ -54,26 +57,50 @@ pub(super) fn classes(classes: &[ClassSolution], index_bits: u32) -> Table {
     table
 }
 
-/// The classes that no key serves, each with what is in its way.
+/// The classes that no key serves, with what is in their way; classes that differ in nothing else
+/// are named together.
 pub(super) fn left_out(problem: &Problem, classes: &[Unsteerable]) -> String {
-    let mut text = String::new();
+    let mut reasons: BTreeMap<(usize, String), Vec<String>> = BTreeMap::new();
     for class in classes {
-        let _ = writeln!(text, "  {class}");
+        let reason = (class.side.port, reason(problem, class));
+        reasons.entry(reason).or_default().push(class.side.class.to_string());
     }
-    let mut named: Vec<usize> = classes
-        .iter()
-        .flat_map(|class| match &class.cause {
-            anabranch_rss::Cause::Conflict(others) => [&class.needs[..], others].concat(),
-            _ => class.needs.clone(),
-        })
-        .collect();
-    named.sort_unstable();
-    named.dedup();
-    for need in named {
-        let words = problem.needs.get(need).map(ToString::to_string).unwrap_or_default();
-        let _ = writeln!(text, "  need {need}: {words}");
+    let mut text = String::new();
+    for ((port, reason), classes) in reasons {
+        text += &wrap("  ", &format!("port {port}, {}: {reason}", classes.join(" ")), 4);
     }
     text
+}
+
+fn reason(problem: &Problem, class: &Unsteerable) -> String {
+    let needs = equalities(problem, &class.needs);
+    match &class.cause {
+        Cause::Unhashed(fields) => {
+            let fields: Vec<String> = fields.iter().map(Field::to_string).collect();
+            format!("the NIC does not hash {}, of `{needs}`", fields.join(" "))
+        }
+        Cause::Disjoint => format!("`{needs}` have no field in common"),
+        Cause::Always => format!("`{needs}` makes no hashed field of two packets equal"),
+        Cause::NoKey => format!("no key with `{needs}` spreads what the NIC hashes"),
+        Cause::Conflict(others) => {
+            let others = equalities(problem, others);
+            format!("a port has one key, and none serves `{needs}` along with `{others}`")
+        }
+        Cause::Undocumented => "what the NIC hashes for them is not documented".to_string(),
+    }
+}
+
+/// What needs are about, each text once.
+fn equalities(problem: &Problem, needs: &[usize]) -> String {
+    let needs = needs.iter().filter_map(|need| problem.needs.get(*need));
+    let texts: BTreeSet<String> = needs.map(condition).collect();
+    texts.into_iter().collect::<Vec<_>>().join("`, `")
+}
+
+/// What holds between two packets that must meet.
+pub(super) fn condition(need: &Need) -> String {
+    let equalities: Vec<String> = need.equalities.iter().map(ToString::to_string).collect();
+    equalities.join(" && ")
 }
 
 /// Each line of `text` moved to the right.

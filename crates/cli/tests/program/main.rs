@@ -4,6 +4,7 @@
 
 mod failures;
 mod pages;
+mod rss;
 mod runs;
 mod scaffold;
 

@@ -23,20 +23,43 @@ pub(crate) fn choose(
     pairs: &[PacketPair],
     usable: &Usable,
 ) -> (Solution, Vec<Unsteerable>) {
-    let class = |&side: &Side| {
-        let constrained = !setting.touching(needs, side).is_empty();
-        let candidates = candidates(setting, usable, side, constrained);
-        Choice { side, constrained, candidates }
-    };
-    let search = Search {
-        setting,
-        needs,
-        pairs,
-        bits: KeyBits::new(setting.problem.ports.iter().map(|port| port.nic.key_len)),
-        classes: setting.sides.iter().map(class).collect(),
-    };
+    let search = Search::new(setting, needs, pairs, usable);
     let best = search.run();
     (search.solution(&best), search.stuck(&best))
+}
+
+/// Whether some key that meets `needs` lets packets of all of `sides` spread, with the fields that
+/// are most promising for each class. Where there is nothing to choose from, no means that no key
+/// does.
+pub(crate) fn first_choice_spreads(
+    setting: &Setting,
+    needs: &[usize],
+    usable: &Usable,
+    sides: &[Side],
+) -> Spreads {
+    let search = Search::new(setting, needs, &[], usable);
+    let chosen = vec![0; search.classes.len()];
+    let space = search.space(&chosen);
+    let spreads = |side: &Side| {
+        let positions = 0..search.input(&chosen, *side).width();
+        let mut may =
+            positions.map(|at| space.may_mix(&search.bits, side.port, at, setting.index_bits));
+        may.any(|may| may)
+    };
+    if sides.iter().all(spreads) {
+        return Spreads::Yes;
+    }
+    let open = search.classes.iter().any(|class| class.candidates.len() > 1);
+    if open { Spreads::Unknown } else { Spreads::No }
+}
+
+/// Whether packets can be spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spreads {
+    Yes,
+    No,
+    /// Not with these fields; perhaps with others.
+    Unknown,
 }
 
 /// A class and the lists of fields that may be hashed for it, the most promising one first.
@@ -118,9 +141,25 @@ impl Attempt {
     }
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(
+        setting: &'a Setting<'a>,
+        needs: &'a [usize],
+        pairs: &'a [PacketPair],
+        usable: &Usable,
+    ) -> Self {
+        let class = |&side: &Side| {
+            let constrained = !setting.touching(needs, side).is_empty();
+            let candidates = candidates(setting, usable, side, constrained);
+            Choice { side, constrained, candidates }
+        };
+        let bits = KeyBits::new(setting.problem.ports.iter().map(|port| port.nic.key_len));
+        let classes = setting.sides.iter().map(class).collect();
+        Self { setting, needs, pairs, bits, classes }
+    }
+
     fn run(&self) -> Attempt {
-        let mut best = self.attempt(vec![0; self.classes.len()]);
+        let mut best = self.attempt(vec![0; self.classes.len()], Score::default());
         let mut attempts = 1;
         let mut before = Score::default();
         while best.score() > before {
@@ -136,7 +175,7 @@ impl Search<'_> {
                     let mut chosen = best.chosen.clone();
                     chosen[at] = candidate;
                     attempts += 1;
-                    let attempt = self.attempt(chosen);
+                    let attempt = self.attempt(chosen, best.score());
                     best = if attempt.score() > best.score() { attempt } else { best };
                 }
             }
@@ -151,24 +190,30 @@ impl Search<'_> {
         !constrained || attempt.draw.rank(side.port, input) == self.setting.index_bits
     }
 
-    fn input<'a>(&'a self, chosen: &[usize], side: Side) -> &'a HashInput {
+    fn input(&self, chosen: &[usize], side: Side) -> &HashInput {
         let class = self.classes.iter().zip(chosen).find(|(class, _)| class.side == side);
         class.map_or(&super::NOTHING, |(class, chosen)| &class.candidates[*chosen])
     }
 
     /// Each class with the fields that are chosen for it.
-    fn chosen<'a>(
-        &'a self,
-        chosen: &'a [usize],
-    ) -> impl Iterator<Item = (&'a Choice, &'a HashInput)> {
+    fn chosen<'s>(
+        &'s self,
+        chosen: &'s [usize],
+    ) -> impl Iterator<Item = (&'s Choice, &'s HashInput)> {
         self.classes.iter().zip(chosen).map(|(class, at)| (class, &class.candidates[*at]))
     }
 
-    fn attempt(&self, chosen: Vec<usize>) -> Attempt {
-        let input = |side| self.input(&chosen, side);
+    /// The keys for these fields.
+    fn space(&self, chosen: &[usize]) -> Space {
+        let input = |side| self.input(chosen, side);
         let Setting { index_bits, demands, .. } = self.setting;
         let demands = self.needs.iter().map(|need| &demands[*need]);
-        let space = space(&self.bits, *index_bits, demands, self.pairs, input);
+        space(&self.bits, *index_bits, demands, self.pairs, input)
+    }
+
+    /// The best keys for these fields; any of them when none can surpass `best`.
+    fn attempt(&self, chosen: Vec<usize>, best: Score) -> Attempt {
+        let space = self.space(&chosen);
         let spreads = self.chosen(&chosen).map(|(class, input)| Spread {
             port: class.side.port,
             input,
@@ -180,7 +225,7 @@ impl Search<'_> {
             (frame.port, parsed.input(self.input(&chosen, side)))
         });
         let scoring = Scoring::new(&self.bits, &space, self.setting.index_bits, spreads, sample);
-        let draw = scoring.best(self.setting.problem.seed);
+        let draw = scoring.best(self.setting.problem.seed, best);
         Attempt { chosen, space, draw }
     }
 

@@ -110,10 +110,14 @@ impl<'a> Scoring<'a> {
         scoring
     }
 
-    /// The best keys that were found; the same for the same seed.
-    pub(crate) fn best(&self, seed: u64) -> Draw {
+    /// The best keys that were found; the same for the same seed. Any keys when none can surpass
+    /// `other`.
+    pub(crate) fn best(&self, seed: u64, other: Score) -> Draw {
         let mut random = Random::new(seed);
         let mut best = self.judge(self.space.choose(&mut random));
+        if self.sample.is_empty() && self.ideal <= other {
+            return best;
+        }
         let draws = if self.sample.is_empty() { DRAWS } else { DRAWS_WITH_SAMPLE };
         for _ in 1..draws {
             if self.is_ideal(&best) {

@@ -5,7 +5,7 @@ use crate::class::Class;
 use crate::need::Side;
 use crate::solution::{Cause, Unsteerable};
 use crate::solve::Partial;
-use crate::solve::choice::choose;
+use crate::solve::choice::{Spreads, choose, first_choice_spreads};
 use crate::solve::setting::Setting;
 
 /// Classes that needs tie together, directly or through others.
@@ -121,9 +121,18 @@ pub(crate) fn explain(setting: &Setting, stuck: Vec<Unsteerable>) -> Vec<Unsteer
 
 /// The needs of other groups that leave no key for `own`; `None` when there is none for it alone.
 fn in_the_way(setting: &Setting, groups: &[Group], own: &Group) -> Option<Cause> {
-    let is_stuck = |needs: &[usize]| match setting.find(needs, &[]) {
-        Ok(_) => false,
-        Err(stuck) => stuck.iter().any(|class| own.sides.contains(&class.side)),
+    let is_stuck = |needs: &[usize]| match first_choice_spreads(
+        setting,
+        needs,
+        &setting.usable(needs),
+        &own.sides,
+    ) {
+        Spreads::Yes => false,
+        Spreads::No => true,
+        Spreads::Unknown => match setting.find(needs, &[]) {
+            Ok(_) => false,
+            Err(stuck) => stuck.iter().any(|class| own.sides.contains(&class.side)),
+        },
     };
     if is_stuck(&own.needs) {
         return None;
