@@ -13,6 +13,34 @@
 //! State belongs to a shard, never to a worker: rebalancing moves shards, and hashes stay as they
 //! are.
 //!
+//! Which key? Say what must meet, and [`solve`] finds one, by linear algebra over GF(2), or tells why
+//! there is none:
+//!
+//! ```text
+//! Need (or text, needs_of) ─┐
+//! Nic: what it can hash ────┴▶ Problem ──solve──▶ Solution: fields per class and a key, per port
+//!                                            └──▶ Impossible: which class, which need, why
+//! ```
+//!
+//! ```
+//! use anabranch_rss::{Nic, Problem, needs_of, solve};
+//!
+//! // Replies arrive at another port than requests and have to reach the same core.
+//! let nics = [Nic::named("cx6"), Nic::named("cx6")].map(|nic| nic.expect("there is such a model"));
+//! let text = "p0.src = p1.dst && p0.dst = p1.src && p0.sport = p1.dport && p0.dport = p1.sport";
+//! let needs = needs_of(text, &nics)?;
+//! let solution = solve(&Problem { needs, ..Problem::new(&nics) })?;
+//! for (number, port) in solution.ports.iter().enumerate() {
+//!     println!("ethtool -X eth{number} hkey {}", port.key);
+//! }
+//! // Packets of every class may reach all 512 entries of the table.
+//! let classes = solution.ports.iter().flat_map(|port| &port.classes);
+//! assert!(classes.filter(|class| class.constrained).all(|class| class.entries() == 512));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Hashing packets in software:
+//!
 //! ```
 //! use anabranch_rss::{FieldSet, IndirectionTable, Steering};
 //! use std::net::Ipv4Addr;

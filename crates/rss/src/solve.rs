@@ -90,8 +90,8 @@ pub fn solve_with(
 }
 
 /// Keys for as many packets as possible, where [`solve`] would find none for all: the classes that
-/// are left out, each with its cause, are spread as if nothing tied them together, and need
-/// software steering.
+/// are left out, each with its cause, need software steering: they go wherever the key of the
+/// others takes them.
 ///
 /// Classes that needs tie together are left out together. Those that the sample has more frames of
 /// are served first; without a sample, TCP before UDP before the rest, IPv4 before IPv6.

@@ -16,6 +16,8 @@ use crate::toeplitz::ToeplitzTable;
 const DRAWS: usize = 16;
 /// Keys that are drawn when there is traffic to balance.
 const DRAWS_WITH_SAMPLE: usize = 64;
+/// Free key bits of which all values are tried, when no more of them matter.
+const MAX_TRIED_COLUMNS: usize = 10;
 /// Changes that are tried to mend a key.
 const MAX_CHANGES: usize = 256;
 
@@ -126,7 +128,47 @@ impl<'a> Scoring<'a> {
             let next = self.judge(self.space.choose(&mut random));
             best = if next.score > best.score { next } else { best };
         }
-        self.mend(best)
+        match self.few_columns() {
+            Some(few) if best.score < self.ideal => self.try_all(best, &few),
+            _ => self.mend(best),
+        }
+    }
+
+    /// The free columns that matter to a class which some need speaks of, where they are few.
+    fn few_columns(&self) -> Option<Vec<usize>> {
+        let mut few: Vec<usize> = Vec::new();
+        for Group { spread, .. } in self.groups.iter().filter(|group| group.spread.constrained) {
+            for position in 0..spread.input.width() {
+                for column in self.columns_at(spread.port, position) {
+                    if !few.contains(&column) {
+                        few.push(column);
+                    }
+                }
+                if few.len() > MAX_TRIED_COLUMNS {
+                    return None;
+                }
+            }
+        }
+        Some(few)
+    }
+
+    /// The best of all values of `columns`.
+    fn try_all(&self, mut best: Draw, columns: &[usize]) -> Draw {
+        let mut choice = best.choice.clone();
+        for bits in 0..1u32 << columns.len() {
+            for (at, column) in columns.iter().enumerate() {
+                choice[*column] = bits >> at & 1 == 1;
+            }
+            let next = self.judge(choice.clone());
+            best = if next.score > best.score { next } else { best };
+        }
+        best
+    }
+
+    /// The free columns that decide what the bit at `position` of the input of `port` adds.
+    fn columns_at(&self, port: usize, position: usize) -> impl Iterator<Item = usize> {
+        let unknowns = self.bits.windows(port, position, self.index_bits);
+        unknowns.flat_map(|unknown| self.space.depends_on(unknown))
     }
 
     /// Nothing but the balance of the sample can become better.
@@ -169,8 +211,7 @@ impl<'a> Scoring<'a> {
         let mut suspects = Vec::new();
         for Group { spread, .. } in &self.groups {
             for position in draw.columns[spread.port].silent(spread.input) {
-                let unknowns = self.bits.windows(spread.port, position, self.index_bits);
-                suspects.extend(unknowns.flat_map(|unknown| self.space.depends_on(unknown)));
+                suspects.extend(self.columns_at(spread.port, position));
             }
         }
         suspects.sort_unstable();

@@ -38,37 +38,56 @@ fn groups(setting: &Setting) -> Vec<Group> {
 pub(crate) fn serve_most(setting: &Setting) -> Partial {
     let mut groups = groups(setting);
     groups.sort_by_key(|group| std::cmp::Reverse(weight(setting, group)));
-    let mut served = Vec::new();
+    let mut served = Group { sides: Vec::new(), needs: Vec::new() };
     let mut left_out = Vec::new();
-    for group in groups {
-        let with: Vec<usize> = served.iter().chain(&group.needs).copied().collect();
-        match setting.find(&with, &[]) {
-            Ok(_) => served = with,
-            Err(stuck) => {
-                let stuck = explain(setting, stuck).into_iter();
-                let (own, others): (Vec<_>, Vec<_>) =
-                    stuck.partition(|class| group.sides.contains(&class.side));
-                left_out.extend(if own.is_empty() {
-                    conflict(setting, &group, others)
-                } else {
-                    own
-                });
-            }
+    for group in &groups {
+        let with = Group {
+            sides: [&served.sides[..], &group.sides].concat(),
+            needs: [&served.needs[..], &group.needs].concat(),
+        };
+        match stuck(setting, &with.needs, &with.sides) {
+            None => served = with,
+            Some(stuck) => left_out.extend(leave_out(setting, &groups, &served, group, stuck)),
         }
     }
-    let (solution, _) = choose(setting, &served, &[], &setting.usable(&served));
+    let (solution, _) = choose(setting, &served.needs, &[], &setting.usable(&served.needs));
     Partial { solution, left_out }
 }
 
-/// The classes of `group`, which would leave no key for `others`.
-fn conflict(setting: &Setting, group: &Group, others: Vec<Unsteerable>) -> Vec<Unsteerable> {
-    let mut with: Vec<usize> = others.into_iter().flat_map(|other| other.needs).collect();
-    with.sort_unstable();
-    with.dedup();
+/// The classes of `sides` that cannot be spread under `needs`, as far as they are known one by one;
+/// `None` when all can.
+fn stuck(setting: &Setting, needs: &[usize], sides: &[Side]) -> Option<Vec<Unsteerable>> {
+    let usable = setting.usable(needs);
+    let hopeless = setting.hopeless(needs, &usable);
+    if !hopeless.is_empty() {
+        return Some(hopeless);
+    }
+    match first_choice_spreads(setting, needs, &usable, sides) {
+        Spreads::Yes => None,
+        Spreads::No => Some(Vec::new()),
+        Spreads::Unknown => setting.find(needs, &[]).err(),
+    }
+}
+
+/// The classes of `group`, which cannot be served along with `served`, each with its cause.
+fn leave_out(
+    setting: &Setting,
+    groups: &[Group],
+    served: &Group,
+    group: &Group,
+    stuck: Vec<Unsteerable>,
+) -> Vec<Unsteerable> {
+    let own = stuck.into_iter().filter(|class| class.cause != Cause::NoKey);
+    let own: Vec<Unsteerable> = own.filter(|class| group.sides.contains(&class.side)).collect();
+    if !own.is_empty() {
+        return own;
+    }
+    let before = groups.iter().filter(|other| served.needs.contains(&other.needs[0]));
+    let cause = in_the_way(setting, before, group).unwrap_or(Cause::NoKey);
     let class = |&side: &Side| Unsteerable {
         side,
         needs: setting.touching(&group.needs, side),
-        cause: Cause::Conflict(with.clone()),
+        cause: cause.clone(),
     };
     group.sides.iter().map(class).collect()
 }
@@ -108,7 +127,8 @@ pub(crate) fn explain(setting: &Setting, stuck: Vec<Unsteerable>) -> Vec<Unsteer
         .iter()
         .map(|group| {
             let touched = stuck.iter().any(|class| group.sides.contains(&class.side));
-            touched.then(|| in_the_way(setting, &groups, group)).flatten()
+            let others = groups.iter().filter(|other| other.needs != group.needs);
+            touched.then(|| in_the_way(setting, others, group)).flatten()
         })
         .collect();
     let explained = stuck.into_iter().map(|class| {
@@ -119,26 +139,26 @@ pub(crate) fn explain(setting: &Setting, stuck: Vec<Unsteerable>) -> Vec<Unsteer
     explained.collect()
 }
 
-/// The needs of other groups that leave no key for `own`; `None` when there is none for it alone.
-fn in_the_way(setting: &Setting, groups: &[Group], own: &Group) -> Option<Cause> {
-    let is_stuck = |needs: &[usize]| match first_choice_spreads(
-        setting,
-        needs,
-        &setting.usable(needs),
-        &own.sides,
-    ) {
-        Spreads::Yes => false,
-        Spreads::No => true,
-        Spreads::Unknown => match setting.find(needs, &[]) {
-            Ok(_) => false,
-            Err(stuck) => stuck.iter().any(|class| own.sides.contains(&class.side)),
-        },
+/// The needs of `others` that leave no key for `own`, or that `own` leaves none for; `None` when
+/// there is none for it alone.
+fn in_the_way<'a>(
+    setting: &Setting,
+    others: impl Iterator<Item = &'a Group>,
+    own: &Group,
+) -> Option<Cause> {
+    let conflicts = |needs: &[usize], sides: &[Side]| {
+        let stuck = stuck(setting, needs, sides);
+        stuck.is_some_and(|classes| {
+            classes.is_empty() || classes.iter().any(|class| sides.contains(&class.side))
+        })
     };
-    if is_stuck(&own.needs) {
+    if conflicts(&own.needs, &own.sides) {
         return None;
     }
-    let others = groups.iter().filter(|group| group.needs != own.needs);
-    let in_the_way = others.filter(|other| is_stuck(&[&own.needs[..], &other.needs].concat()));
+    let in_the_way = others.filter(|other| {
+        let needs = [&own.needs[..], &other.needs].concat();
+        conflicts(&needs, &[&own.sides[..], &other.sides].concat())
+    });
     let mut needs: Vec<usize> = in_the_way.flat_map(|group| group.needs.clone()).collect();
     needs.sort_unstable();
     Some(if needs.is_empty() { Cause::NoKey } else { Cause::Conflict(needs) })

@@ -68,8 +68,7 @@ impl<'a> Setting<'a> {
         pairs: &[PacketPair],
     ) -> Result<Solution, Vec<Unsteerable>> {
         let usable = self.usable(needs);
-        let hopeless: Vec<Unsteerable> =
-            self.sides.iter().filter_map(|side| self.hopeless(needs, &usable, *side)).collect();
+        let hopeless = self.hopeless(needs, &usable);
         if !hopeless.is_empty() {
             return Err(hopeless);
         }
@@ -83,8 +82,13 @@ impl<'a> Setting<'a> {
         Usable::new(self, &self.sides, needs)
     }
 
-    /// Why no key can spread the packets of `side`, as far as that does not depend on the key.
-    fn hopeless(&self, needs: &[usize], usable: &Usable, side: Side) -> Option<Unsteerable> {
+    /// The classes that no key can spread, as far as that does not depend on the key.
+    pub(crate) fn hopeless(&self, needs: &[usize], usable: &Usable) -> Vec<Unsteerable> {
+        self.sides.iter().filter_map(|side| self.hopeless_side(needs, usable, *side)).collect()
+    }
+
+    /// Why no key can spread the packets of `side`.
+    fn hopeless_side(&self, needs: &[usize], usable: &Usable, side: Side) -> Option<Unsteerable> {
         let touching = self.touching(needs, side);
         let found = |needs, cause| Some(Unsteerable { side, needs, cause });
         match self.hashing(side) {
