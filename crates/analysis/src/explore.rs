@@ -16,11 +16,21 @@ pub struct Budget {
     /// Iterations of a loop whose end is unknown (a list of the settings, a bound read from
     /// state); paths that go on are cut off and the output says so.
     pub unrolled: usize,
+    /// Whether a packet that `L3` routes and one that it does not are two paths.
+    pub routed_apart: bool,
+}
+
+impl Budget {
+    /// What is enough to see which state is touched: loops without a known end once, and what
+    /// `L3` makes of a packet at the end of its path as one.
+    pub fn for_accesses() -> Self {
+        Self { unrolled: 1, routed_apart: false, ..Self::default() }
+    }
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { paths: 16_384, iterations: 4_096, unrolled: 3 }
+        Self { paths: 16_384, iterations: 4_096, unrolled: 3, routed_apart: true }
     }
 }
 

@@ -11,10 +11,14 @@ use crate::expr::{Term, Terms, Words};
 use crate::handlers::{Entry, entries};
 use crate::interpret::program::Program;
 use crate::interpret::{Interpreter, Stop};
+use crate::objects::{StateObject, objects};
 use crate::path::{CallPath, Verdict, Warning};
 
 /// Stack of the thread that interprets: nested expressions nest calls.
 const STACK: usize = 256 << 20;
+
+/// How the warning begins that a loop was cut off.
+const CUT_OFF: &str = "the number of iterations is unknown";
 
 /// The author's text, as `#[network_function]` embeds it.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +44,8 @@ pub struct Paths {
     pub warnings: Vec<Warning>,
     /// Functions taken as unknown (`#[opaque]`), trusted.
     pub opaque: Vec<String>,
+    /// Its state objects, and where the text touches them.
+    pub objects: Vec<StateObject>,
     /// What it took.
     pub statistics: Statistics,
     /// The arena the paths' terms live in.
@@ -204,6 +210,7 @@ impl<'p> Search<'p> {
             paths: self.paths,
             warnings: self.warnings.into_iter().collect(),
             opaque: opaque(program),
+            objects: objects(&program.module),
             words: program.words(),
             terms: self.interpreter.terms,
         }
@@ -219,6 +226,12 @@ fn opaque(program: &Program) -> Vec<String> {
 }
 
 impl Paths {
+    /// Lines of the loops that were cut off: paths with more iterations are not listed.
+    pub fn cut_off(&self) -> impl Iterator<Item = u32> {
+        let cut = self.warnings.iter().filter(|warning| warning.message.starts_with(CUT_OFF));
+        cut.map(|warning| warning.line)
+    }
+
     /// Accesses of all paths, with the number of the path each stands on.
     pub fn accesses(&self) -> impl Iterator<Item = (usize, &Access)> {
         self.paths

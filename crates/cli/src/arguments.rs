@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Nfs(NfsArguments),
     /// Print every call path of a network function.
     Paths(PathsArguments),
+    /// Plan how a network function runs on many cores: which packets must meet, keys, and why.
+    Plan(PlanArguments),
     /// Find keys of receive-side scaling, and check them.
     Rss(crate::rss::arguments::RssArguments),
     /// Generate traffic and write it to a capture.
@@ -107,6 +109,50 @@ pub(crate) struct PathsArguments {
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `anabranch plan`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:  anabranch plan nat --nic e810 -o nat.toml
+          anabranch plan nat --check nat.toml")]
+pub(crate) struct PlanArguments {
+    /// The network function.
+    pub(crate) nf: String,
+    /// The NIC that keys are for, as `anabranch rss nics` lists them.
+    #[arg(long, value_name = "MODEL", default_value = "e810")]
+    pub(crate) nic: String,
+    /// The strategy; `auto` takes the first of the others that is right.
+    #[arg(long, value_enum, default_value_t = StrategyChoice::Auto)]
+    pub(crate) strategy: StrategyChoice,
+    /// Seed of the choice among the keys.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Write the plan as a TOML file that may be edited; `-` is standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write call paths, accesses, constraints and plan as an HTML page.
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) html: Option<PathBuf>,
+    /// Instead of planning, check a plan that was edited.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "json", "html", "strategy"])]
+    pub(crate) check: Option<PathBuf>,
+}
+
+/// A strategy that may be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum StrategyChoice {
+    /// Whatever is right and shares least.
+    Auto,
+    /// Every shard has its own state.
+    SharedNothing,
+    /// Some state sharded, some shared.
+    Mixed,
+    /// One lock around everything.
+    Lock,
 }
 
 /// `anabranch traffic`.

@@ -2,6 +2,7 @@
 //! from elsewhere; light or dark as the reader's system is.
 
 mod chart;
+pub(crate) mod plan;
 mod svg;
 
 use anabranch_runtime::report::RunReport;

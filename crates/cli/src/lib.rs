@@ -25,6 +25,7 @@ mod library;
 mod list;
 mod manual;
 mod paths;
+mod plan;
 mod progress;
 mod rss;
 mod run;
@@ -120,6 +121,7 @@ fn dispatch(program: &str, library: &Library, command: &Command) -> Result<(), E
         Command::Run(arguments) => run::run(library, arguments),
         Command::Nfs(arguments) => list::nfs(library, arguments),
         Command::Paths(arguments) => paths::paths(library, arguments),
+        Command::Plan(arguments) => plan::run(library, arguments),
         Command::Rss(arguments) => rss::rss(arguments),
         Command::Traffic(arguments) => traffic::traffic(arguments),
         Command::Bench(arguments) => bench::bench(library, arguments),

@@ -7,8 +7,8 @@ use crate::house::{House, Source};
 
 /// Our crates and how high each stands: one depends only on those below it.
 ///
-/// `packet ← nf ← {analysis, runtime} ← cli`; what stands side by side does not know of each other.
-const LAYERS: [(&str, u8); 13] = [
+/// `packet ← nf ← {analysis ← plan, runtime} ← cli`; what stands side by side does not know of each other.
+const LAYERS: [(&str, u8); 15] = [
     ("anabranch-rss", 0),
     ("anabranch-language", 0),
     ("anabranch-packet", 1),
@@ -18,9 +18,11 @@ const LAYERS: [(&str, u8); 13] = [
     ("anabranch-nfs", 3),
     ("anabranch-runtime", 3),
     ("anabranch-analysis", 3),
+    ("anabranch-plan", 4),
     ("anabranch-bench", 4),
     ("anabranch", 5),
     ("anabranch-end-to-end", 6),
+    ("anabranch-thesis", 6),
     ("anabranch-tidy", 6),
 ];
 

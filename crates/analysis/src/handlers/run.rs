@@ -288,6 +288,9 @@ impl<'p> Interpreter<'p> {
         let Value::Enum(value) = self.settled(value)? else {
             return self.error("this isn't a verdict");
         };
+        if let Some(object) = self.unsettled_by(&value) {
+            return Ok(Verdict::Object(object));
+        }
         for (position, variant) in VERDICTS.iter().enumerate() {
             let here = value.is_variant(position, &mut self.terms);
             if self.decide(here)? {

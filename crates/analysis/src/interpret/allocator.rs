@@ -1,11 +1,16 @@
 //! Operations of allocators, and of `L3`, whose inside is opaque.
 
+use std::rc::Rc;
+
 use super::state::{FOUND, Operation};
 use super::types::Scalar;
-use super::value::Value;
+use super::value::{EnumValue, Tag, Value};
 use super::{Eval, Interpreter};
 use crate::access::{Mode, Part};
-use crate::expr::{Binary, Kind, Sort, Term};
+use crate::expr::{Binary, Kind, Node, Sort, Term};
+
+/// How the name ends of a verdict that no path has asked for.
+const UNSETTLED: &str = ".verdict";
 
 impl<'p> Interpreter<'p> {
     pub(crate) fn allocator_operation(&mut self, operation: Operation<'p>) -> Eval {
@@ -181,10 +186,58 @@ impl<'p> Interpreter<'p> {
         self.verdict("Drop", vec![Value::OwnReason(name.into())])
     }
 
+    /// Forwarded or dropped, which a path only asks if the handler does; what it rewrites is unknown.
+    fn unsettled_verdict(&mut self, object: usize, access: usize) -> Eval {
+        let name = self.result_name(access);
+        for (header, field, width) in [
+            ("ipv4", "ttl", 8),
+            ("ipv6", "hop_limit", 8),
+            ("ethernet", "dst", 48),
+            ("ethernet", "src", 48),
+        ] {
+            let unknown = format!("{name}.{header}.{field}");
+            let unknown = self.terms.symbol(&unknown, Sort::Bits(width), Kind::Number);
+            self.run.fields.insert((header, field), (unknown, self.line));
+        }
+        let number = self.terms.symbol(&format!("{name}{UNSETTLED}"), Sort::Bits(8), Kind::Number);
+        let port = self.terms.symbol(&format!("{name}.port"), Sort::Bits(8), Kind::Port);
+        self.run.accesses[access].result = Part::whole(port);
+        let own = self.program.module.nf.fields[object].ident.to_string();
+        let shape = self.prelude.verdict.clone();
+        let mut possible = self.terms.bool(false);
+        let mut payloads = Vec::new();
+        for (position, variant) in shape.variants.iter().enumerate() {
+            let payload = match variant.name.as_str() {
+                "Forward" => Some(vec![Value::Scalar(Scalar::Port, port)]),
+                "Drop" => Some(vec![Value::OwnReason(own.as_str().into())]),
+                _ => None,
+            };
+            if payload.is_some() {
+                let this = self.terms.constant(position as u128, 8);
+                let this = self.terms.equal(number, this);
+                possible = self.terms.either(possible, this);
+            }
+            payloads.push(payload);
+        }
+        self.assume(possible)?;
+        Ok(Value::Enum(EnumValue { shape, tag: Tag::Number(number), payloads: Rc::new(payloads) }))
+    }
+
+    /// The object that has decided a verdict which no path asks for.
+    pub(crate) fn unsettled_by(&self, value: &EnumValue) -> Option<String> {
+        let Tag::Number(number) = value.tag else { return None };
+        let Node::Symbol(id) = *self.terms.node(number) else { return None };
+        let name = self.terms.symbol_of(id).name.strip_suffix(UNSETTLED)?;
+        name.split('.').next().map(str::to_owned)
+    }
+
     /// A routed packet has its addresses rewritten and its lifetime decremented.
     fn l3_forward(&mut self, object: usize) -> Eval {
         let (access, routed) =
             self.l3_outcome(object, "forward", Kind::Outcome("routed", "not routed"));
+        if !self.explorer.budget.routed_apart {
+            return self.unsettled_verdict(object, access);
+        }
         if !self.decide(routed)? {
             return self.own_verdict(object);
         }

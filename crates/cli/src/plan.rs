@@ -1,0 +1,81 @@
+//! `plan`: how a network function runs on many cores, and why.
+
+use std::path::Path;
+
+use anabranch_analysis::{Budget, Paths, Source};
+use anabranch_plan::{Options, Plan, PlanError, check, plan};
+use anabranch_rss::Nic;
+
+use crate::arguments::{PlanArguments, StrategyChoice};
+use crate::error::Error;
+use crate::file::{check_writable, deliver, is_standard_output, print};
+use crate::html::plan as page;
+use crate::library::Library;
+use crate::run::to_json;
+
+/// Plans a network function, or checks a plan that was edited.
+///
+/// # Errors
+/// [`Error::UnknownNf`], [`Error::Usage`] for an unknown NIC, [`Error::Analysis`] when the source is
+/// refused or no plan of the strategy asked for exists, [`Error::Settings`] for a plan that breaks a
+/// constraint, [`Error::Output`].
+pub(crate) fn run(library: &Library, arguments: &PlanArguments) -> Result<(), Error> {
+    let options = options(arguments)?;
+    let outputs = [&arguments.out, &arguments.html];
+    for path in outputs.into_iter().flatten().filter(|path| !is_standard_output(path)) {
+        check_writable(path)?;
+    }
+    let source = library.find(&arguments.nf)?.source();
+    let source = Source { text: source.text, file: source.file, line: source.line };
+    let paths = anabranch_analysis::paths_within(&source, Budget::for_accesses());
+    let paths = paths.map_err(|cause| Error::Analysis(cause.to_string()))?;
+    if let Some(edited) = &arguments.check {
+        return check_edited(&paths, edited);
+    }
+    let found = plan(&paths, &options).map_err(|cause| Error::Analysis(cause.to_string()))?;
+    show(&paths, &found, arguments)
+}
+
+fn options(arguments: &PlanArguments) -> Result<Options, Error> {
+    let Some(nic) = Nic::named(&arguments.nic) else {
+        let known: Vec<&str> = Nic::ALL.iter().map(|nic| nic.name).collect();
+        return Err(Error::Usage(format!(
+            "there is no NIC model `{}`; write one of {}",
+            arguments.nic,
+            known.join(", ")
+        )));
+    };
+    let strategy = match arguments.strategy {
+        StrategyChoice::Auto => None,
+        StrategyChoice::SharedNothing => Some(anabranch_plan::Strategy::SharedNothing),
+        StrategyChoice::Mixed => Some(anabranch_plan::Strategy::Mixed),
+        StrategyChoice::Lock => Some(anabranch_plan::Strategy::Lock),
+    };
+    Ok(Options { strategy, seed: arguments.seed, ..Options::new(nic) })
+}
+
+fn show(paths: &Paths, found: &Plan, arguments: &PlanArguments) -> Result<(), Error> {
+    if let Some(path) = &arguments.out {
+        let text = found.to_toml().map_err(|cause| Error::Internal(cause.to_string()))?;
+        deliver(path, &text)?;
+    }
+    if let Some(path) = &arguments.html {
+        deliver(path, &page::render(paths, found))?;
+    }
+    let silent =
+        |path: &Option<std::path::PathBuf>| path.as_deref().is_some_and(is_standard_output);
+    match arguments.json {
+        true => print(&to_json(found)?),
+        false if silent(&arguments.out) || silent(&arguments.html) => Ok(()),
+        false => print(&found.to_text()),
+    }
+}
+
+fn check_edited(paths: &Paths, file: &Path) -> Result<(), Error> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|cause| Error::Settings(format!("{}: cannot be read: {cause}", file.display())))?;
+    let wrong = |cause: PlanError| Error::Settings(format!("{}: {cause}", file.display()));
+    let edited = Plan::from_toml(&text).map_err(wrong)?;
+    check(paths, &edited).map_err(wrong)?;
+    print(&format!("{}: what must meet meets\n", file.display()))
+}

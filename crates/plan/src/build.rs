@@ -1,0 +1,363 @@
+//! From what is touched to the plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use anabranch_analysis::{Paths, Verdict};
+use anabranch_rss::{Nic, Which};
+
+use crate::check::unbroken;
+use crate::class::Class;
+use crate::constraint::{Cause, Constraint, Constraints, Side};
+use crate::error::PlanError;
+use crate::filter::{Need, needs};
+use crate::keys::{Keys, Wanted, all_fields, keys};
+use crate::limit::is_limit;
+use crate::model::{Impossible, Plan, Strategy};
+use crate::report;
+use crate::shard::{Sharding, sharding};
+use crate::space::{Deciding, deciding};
+use crate::touch::Touches;
+use crate::word::{FieldId, Fields};
+
+/// What is asked of the planner.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The NIC that the keys are for.
+    pub nic: &'static Nic,
+    /// The strategy; `None` leaves it to the planner.
+    pub strategy: Option<Strategy>,
+    /// Seed of the choice among the keys.
+    pub seed: u64,
+}
+
+impl Options {
+    /// A plan for ports of `nic`, by the strategy that fits.
+    pub fn new(nic: &'static Nic) -> Self {
+        Self { nic, strategy: None, seed: 1 }
+    }
+}
+
+/// What the planner has decided, before it is written down.
+pub(crate) struct Decision<'p> {
+    pub(crate) touches: Touches<'p>,
+    pub(crate) lines: Vec<BTreeSet<u32>>,
+    pub(crate) sharding: Sharding,
+    /// Counts that each shard keeps for itself.
+    pub(crate) limits: BTreeSet<usize>,
+    pub(crate) constraints: Constraints,
+    pub(crate) strategy: Strategy,
+    pub(crate) impossible: Option<Impossible>,
+    pub(crate) ports: Vec<String>,
+    pub(crate) deciding: Deciding,
+}
+
+/// Plans a network function from its call paths.
+///
+/// # Errors
+/// Sharding was asked for and does not exist; the error says why, with the lines. Every plan is
+/// checked before it is returned; one that does not hold is an error too.
+pub fn plan(paths: &Paths, options: &Options) -> Result<Plan, PlanError> {
+    let started = Instant::now();
+    let mut decision = decide(paths);
+    match options.strategy {
+        Some(Strategy::Lock) => decision.lock_all(),
+        Some(asked) if asked != decision.strategy => {
+            return Err(decision.refusal(asked));
+        }
+        _ => {}
+    }
+    let solving = Instant::now();
+    let keys = decision.keys(options)?;
+    let solve_us = solving.elapsed().as_micros();
+    let mut plan = report::plan(&decision, keys, options);
+    unbroken(&plan, &decision.constraints, &decision)?;
+    plan.solve_us = u64::try_from(solve_us).unwrap_or(u64::MAX);
+    let own = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    plan.total_ms = paths.statistics.time_ms.saturating_add(own);
+    Ok(plan)
+}
+
+pub(crate) fn decide(paths: &Paths) -> Decision<'_> {
+    let (needs, lines): (Vec<Need>, Vec<BTreeSet<u32>>) = needs(paths).into_iter().unzip();
+    let mut touches = Touches::read(paths, needs);
+    let sharding = sharding(&mut touches);
+    let ports = match &paths.words.ports[..] {
+        [] => vec!["any".to_owned()],
+        named => named.to_vec(),
+    };
+    let mut decision = Decision {
+        touches,
+        lines,
+        sharding,
+        limits: BTreeSet::new(),
+        constraints: Constraints::default(),
+        strategy: Strategy::SharedNothing,
+        impossible: None,
+        ports,
+        deciding: Deciding::default(),
+    };
+    decision.relax();
+    decision.share_what_conflicts();
+    decision.settle();
+    decision
+}
+
+impl Decision<'_> {
+    /// The constraints of all objects that are sharded, but for `without`.
+    fn all(&self, without: Option<usize>) -> Constraints {
+        let mut all = Constraints::default();
+        for (object, constraints) in &self.sharding.constraints {
+            if Some(*object) != without && !self.limits.contains(object) {
+                all.extend(constraints);
+            }
+        }
+        all.coarsest()
+    }
+
+    /// The fields that may decide, side by side.
+    fn deciding<'a>(
+        &mut self,
+        constraints: impl Iterator<Item = &'a Constraint> + Clone,
+    ) -> Deciding {
+        let ports = self.ports.len();
+        let all = (0..ports).flat_map(|port| Class::ALL.map(|class| (port, class)));
+        self.deciding_at(all, constraints)
+    }
+
+    fn deciding_at<'a>(
+        &mut self,
+        at: impl Iterator<Item = Side>,
+        constraints: impl Iterator<Item = &'a Constraint> + Clone,
+    ) -> Deciding {
+        let mut sides: BTreeMap<Side, BTreeSet<FieldId>> = BTreeMap::new();
+        for (port, class) in at {
+            sides.insert((port, class), usual(class, &mut self.touches.fields));
+        }
+        for constraint in constraints.clone() {
+            let fields = all_fields(constraint);
+            for which in [Which::First, Which::Second] {
+                let own = sides.entry(constraint.sides[which.index()]).or_default();
+                own.extend(&fields[which.index()]);
+            }
+        }
+        deciding(&sides, constraints, &self.touches.fields)
+    }
+
+    /// Keeps counts by shard, where they would stand in the way.
+    fn relax(&mut self) {
+        let names = |objects: Vec<usize>| -> BTreeSet<String> {
+            objects.iter().map(|at| self.touches.paths.objects[*at].name.clone()).collect()
+        };
+        let sharded = names(self.sharding.constraints.keys().copied().collect());
+        let is_count = |object: usize| {
+            let object = &self.touches.paths.objects[object];
+            matches!(object.kind, "Cell" | "Map" | "Vector" | "Counter")
+                && is_limit(&object.name, &sharded, self.touches.paths)
+        };
+        let refused: Vec<usize> =
+            self.sharding.refused.keys().copied().filter(|object| is_count(*object)).collect();
+        let keyed: Vec<usize> = self
+            .sharding
+            .constraints
+            .iter()
+            .filter(|(_, own)| !own.all.is_empty())
+            .map(|(object, _)| *object)
+            .filter(|object| !self.sharding.owners.contains_key(object) && is_count(*object))
+            .collect();
+        for object in refused {
+            self.sharding.refused.remove(&object);
+            self.limits.insert(object);
+        }
+        for object in keyed {
+            let (with, without) = (self.all(None), self.all(Some(object)));
+            let (with, without) =
+                (self.deciding(with.all.keys()), self.deciding(without.all.keys()));
+            let coarser = without.bits.keys().any(|side| with.rank(*side) < without.rank(*side));
+            if coarser {
+                self.limits.insert(object);
+            }
+        }
+    }
+
+    /// Shares objects until the rest can be sharded.
+    fn share_what_conflicts(&mut self) {
+        loop {
+            let all = self.all(None);
+            self.deciding = self.deciding(all.all.keys());
+            let Some(side) = self.stuck() else {
+                self.constraints = all;
+                return;
+            };
+            let (objects, impossible) = self.conflict(side, &all);
+            for object in &objects {
+                let reason = (impossible.why.clone(), impossible.lines.iter().copied().collect());
+                self.sharding.refused.insert(*object, reason);
+                self.sharding.constraints.remove(object);
+            }
+            self.impossible.get_or_insert(impossible);
+            if objects.is_empty() {
+                self.constraints = Constraints::default();
+                return;
+            }
+        }
+    }
+
+    /// A side of a port none of whose TCP and UDP packets can be spread.
+    fn stuck(&self) -> Option<Side> {
+        let flows = || Class::ALL.into_iter().filter(|class| class.carries_flows());
+        (0..self.ports.len()).find_map(|port| {
+            let spread = flows().any(|class| self.deciding.rank((port, class)) > 0);
+            (!spread).then_some((port, Class::Ipv4Tcp))
+        })
+    }
+
+    /// The objects to share, and which needs have nothing in common: one constraint that contradicts
+    /// itself, else two.
+    fn conflict(&mut self, side: Side, all: &Constraints) -> (BTreeSet<usize>, Impossible) {
+        let here: Vec<(Constraint, Cause)> =
+            all.all.iter().map(|(one, cause)| (one.clone(), cause.clone())).collect();
+        let touching: Vec<usize> =
+            (0..here.len()).filter(|at| here[*at].0.sides.contains(&side)).collect();
+        for one in &touching {
+            if self.deciding_at([side].into_iter(), [&here[*one].0].into_iter()).rank(side) == 0 {
+                return self.disjoint(&[&here[*one]]);
+            }
+        }
+        for (at, one) in touching.iter().enumerate() {
+            for other in &touching[at + 1..] {
+                let pair = [&here[*one].0, &here[*other].0];
+                if self.deciding_at([side].into_iter(), pair.into_iter()).rank(side) == 0 {
+                    return self.disjoint(&[&here[*one], &here[*other]]);
+                }
+            }
+        }
+        self.disjoint(&here.iter().filter(|(one, _)| one.sides.contains(&side)).collect::<Vec<_>>())
+    }
+
+    fn disjoint(&self, needs: &[&(Constraint, Cause)]) -> (BTreeSet<usize>, Impossible) {
+        let objects: BTreeSet<usize> =
+            needs.iter().flat_map(|(_, cause)| cause.objects.iter().copied()).collect();
+        let mut lines: Vec<u32> = Vec::new();
+        for (_, cause) in needs {
+            lines.extend(cause.shown().into_iter().flat_map(|(a, b)| [a, b]));
+        }
+        lines.sort_unstable();
+        lines.dedup();
+        let names: Vec<String> = objects
+            .iter()
+            .map(|at| format!("`{}`", self.touches.paths.objects[*at].name))
+            .collect();
+        let wanted: Vec<String> = needs
+            .iter()
+            .map(|(constraint, _)| {
+                crate::ranges::equalities(constraint, &self.ports, &self.touches.fields)
+                    .join(" && ")
+            })
+            .collect();
+        let shared = match objects.len() {
+            0 | 1 => objects,
+            // The last one goes: what is before it in the NF's struct is what it is about.
+            _ => objects.into_iter().next_back().into_iter().collect(),
+        };
+        let why = format!(
+            "{} has entries that packets must meet for when {}: no packet field is the same in all \
+             packets that must meet",
+            names.join(" and "),
+            wanted.join(", and also when ")
+        );
+        (shared, Impossible { why, lines })
+    }
+
+    /// The strategy that is left, and why no better one.
+    fn settle(&mut self) {
+        let keyed = self.constraints.all.keys().next().is_some();
+        self.strategy = match (self.sharding.refused.is_empty(), keyed) {
+            (true, _) => Strategy::SharedNothing,
+            (false, true) => Strategy::Mixed,
+            (false, false) => Strategy::Lock,
+        };
+        match self.strategy {
+            Strategy::SharedNothing | Strategy::Mixed => self.impossible = None,
+            Strategy::Lock if self.impossible.is_none() => self.impossible = self.first_refusal(),
+            Strategy::Lock => {}
+        }
+        if self.strategy == Strategy::Lock {
+            self.lock_all();
+        }
+    }
+
+    pub(crate) fn first_refusal(&self) -> Option<Impossible> {
+        let (object, (why, lines)) = self.sharding.refused.iter().next()?;
+        let name = &self.touches.paths.objects[*object].name;
+        Some(Impossible { why: format!("`{name}`: {why}"), lines: lines.iter().copied().collect() })
+    }
+
+    /// One lock: packets go anywhere.
+    fn lock_all(&mut self) {
+        self.strategy = Strategy::Lock;
+        self.constraints = Constraints::default();
+        self.limits.clear();
+        self.deciding = self.deciding(std::iter::empty());
+    }
+
+    fn refusal(&self, asked: Strategy) -> PlanError {
+        let found = self.impossible.clone().or_else(|| self.first_refusal());
+        match found {
+            Some(Impossible { why, lines }) => PlanError::NoSharding {
+                file: self.touches.paths.file.clone(),
+                asked: asked.name(),
+                why,
+                lines,
+            },
+            None => PlanError::NotNeeded { asked: asked.name(), instead: self.strategy.name() },
+        }
+    }
+
+    fn keys(&self, options: &Options) -> Result<Keys, PlanError> {
+        let constraints: Vec<Constraint> = self.constraints.all.keys().cloned().collect();
+        let wanted = Wanted {
+            nic: options.nic,
+            seed: options.seed,
+            ports: &self.ports,
+            constraints: &constraints,
+            deciding: &self.deciding,
+            fields: &self.touches.fields,
+        };
+        keys(&wanted).map_err(|malformed| PlanError::Keys(malformed.to_string()))
+    }
+
+    /// Lines that send a packet back in.
+    pub(crate) fn recirculations(&self) -> Vec<u32> {
+        let paths = self.touches.paths.paths.iter();
+        let again = paths.filter(|path| matches!(path.verdict, Verdict::Recirculate(_)));
+        again.map(|path| path.line).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}
+
+/// The fields that packets of a class are usually spread by.
+fn usual(class: Class, fields: &mut Fields) -> BTreeSet<FieldId> {
+    let mut usual = BTreeSet::new();
+    let mut add = |name: &str, width| {
+        usual.insert(fields.id(name, width));
+    };
+    for header in class.headers() {
+        match *header {
+            "ipv4" | "ipv6" => {
+                let width = if *header == "ipv4" { 32 } else { 128 };
+                add(&format!("{header}.src"), width);
+                add(&format!("{header}.dst"), width);
+            }
+            "tcp" | "udp" => {
+                add(&format!("{header}.src"), 16);
+                add(&format!("{header}.dst"), 16);
+            }
+            _ => {}
+        }
+    }
+    if class == Class::NonIp {
+        add("ethernet.src", 48);
+        add("ethernet.dst", 48);
+    }
+    usual
+}

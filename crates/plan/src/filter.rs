@@ -1,0 +1,111 @@
+//! Which state objects need no packet to meet another: those never written, those whose writes
+//! commute, those that only the control plane writes.
+
+use std::collections::BTreeSet;
+
+use anabranch_analysis::{CallPath, Effect, Mode, Paths, StateObject};
+
+/// What a state object needs, from who writes it alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Nothing: no packet writes it.
+    ReadOnly,
+    /// Nothing: writes commute, and readings may be stale.
+    Distributed,
+    /// Nothing: only the control plane writes it.
+    Replicated(&'static str),
+    /// That packets that touch the same entry of it meet.
+    Sharding,
+}
+
+/// Whose code a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Caller {
+    /// A packet, or what expires in the shard that holds it.
+    Packet,
+    /// The control plane, once for all shards.
+    Control,
+    /// A timer.
+    Timer,
+    /// A period of every shard.
+    Periodic,
+    /// The end of a shard.
+    Shutdown,
+}
+
+pub(crate) fn caller(path: &CallPath) -> Caller {
+    match path.handler.as_str() {
+        "timer" => Caller::Timer,
+        "periodic" => Caller::Periodic,
+        "shutdown" => Caller::Shutdown,
+        control if control.starts_with("control") => Caller::Control,
+        _ => Caller::Packet,
+    }
+}
+
+/// Handlers that the control plane alone runs, as the text names them.
+const OF_CONTROL: [&str; 3] = ["init", "control", "shutdown"];
+
+/// What each object needs, in the order of [`Paths::objects`], and the lines that say so.
+pub(crate) fn needs(paths: &Paths) -> Vec<(Need, BTreeSet<u32>)> {
+    let timers_of_control = !paths.paths.iter().any(packets_set_timers);
+    paths.objects.iter().map(|object| need(object, paths, timers_of_control)).collect()
+}
+
+fn packets_set_timers(path: &CallPath) -> bool {
+    let sets = path.effects.iter().any(|effect| matches!(effect, Effect::SetTimer { .. }));
+    sets && matches!(caller(path), Caller::Packet | Caller::Periodic)
+}
+
+fn need(object: &StateObject, paths: &Paths, timers: bool) -> (Need, BTreeSet<u32>) {
+    let writers = writers(object, paths);
+    let lines: BTreeSet<u32> = writers.iter().map(|(_, line)| *line).collect();
+    let by_packets = writers.iter().any(|(caller, _)| match caller {
+        Caller::Packet | Caller::Periodic => true,
+        Caller::Timer => !timers,
+        Caller::Control | Caller::Shutdown => false,
+    });
+    let need = match object.kind {
+        "L3" => Need::Replicated("routes are read; neighbours learnt by one shard are told to all"),
+        _ if !by_packets && writers.is_empty() => Need::ReadOnly,
+        "Distributed" => Need::Distributed,
+        "Counter" if !read_by_packets(object, paths) => Need::Distributed,
+        _ if !by_packets => Need::Replicated("only the control plane writes it"),
+        _ => Need::Sharding,
+    };
+    (need, lines)
+}
+
+/// Who writes an object where: on the paths, and, where loops were cut off, in the text.
+fn writers(object: &StateObject, paths: &Paths) -> BTreeSet<(Caller, u32)> {
+    let mut writers = BTreeSet::new();
+    for path in &paths.paths {
+        let own = path.accesses.iter().filter(|access| access.object == object.name);
+        let writes = own.filter(|access| access.mode == Mode::Write);
+        writers.extend(writes.map(|access| (caller(path), access.line)));
+    }
+    if paths.cut_off().next().is_some() {
+        for site in object.sites.iter().filter(|site| site.writes) {
+            let by_packets = site.handlers.iter().any(|one| !OF_CONTROL.contains(&one.as_str()));
+            let timer_only = site
+                .handlers
+                .iter()
+                .all(|one| one == "timer" || OF_CONTROL.contains(&one.as_str()));
+            match (by_packets, timer_only) {
+                (true, true) => writers.insert((Caller::Timer, site.line)),
+                (true, false) => writers.insert((Caller::Packet, site.line)),
+                (false, _) if site.handlers.contains("control") => {
+                    writers.insert((Caller::Control, site.line))
+                }
+                (false, _) => false,
+            };
+        }
+    }
+    writers
+}
+
+fn read_by_packets(object: &StateObject, paths: &Paths) -> bool {
+    let of_packets = paths.paths.iter().filter(|path| caller(path) == Caller::Packet);
+    let mut accesses = of_packets.flat_map(|path| &path.accesses);
+    accesses.any(|access| access.object == object.name && access.mode == Mode::Read)
+}

@@ -1,0 +1,92 @@
+//! Counts that only limit how much state is opened: half-open connections, sessions of a host.
+//! Kept by each shard for itself they are a capacity like any other, which each shard has too.
+
+use std::collections::{BTreeSet, HashMap};
+
+use anabranch_analysis::expr::{SymbolId, Term, Terms};
+use anabranch_analysis::{Access, CallPath, Effect, Mode, Paths, Verdict};
+
+/// Whether an object is a count of this kind: what is read from it goes nowhere but into itself and
+/// into conditions; where it decides, the packet is dropped or an entry of a sharded object opened
+/// or closed; and it changes only together with one.
+pub(crate) fn is_limit(name: &str, sharded: &BTreeSet<String>, paths: &Paths) -> bool {
+    let unknowns = results(name, paths);
+    if unknowns.is_empty() {
+        return false;
+    }
+    let mut reads = Reads { unknowns, terms: &paths.terms, known: HashMap::new() };
+    paths.paths.iter().all(|path| keeps_to_itself(name, sharded, path, &mut reads))
+}
+
+struct Reads<'t> {
+    unknowns: BTreeSet<SymbolId>,
+    terms: &'t Terms,
+    known: HashMap<Term, bool>,
+}
+
+impl Reads<'_> {
+    fn has(&mut self, term: Term) -> bool {
+        let (unknowns, terms) = (&self.unknowns, self.terms);
+        let depends = || terms.unknowns(term).iter().any(|id| unknowns.contains(id));
+        *self.known.entry(term).or_insert_with(depends)
+    }
+}
+
+/// The unknowns that reading an object makes.
+fn results(name: &str, paths: &Paths) -> BTreeSet<SymbolId> {
+    let own = paths.accesses().filter(|(_, access)| access.object == name);
+    let terms = own
+        .flat_map(|(_, access)| access.result.iter().map(|part| part.term).chain(access.outcome));
+    let prefix = format!("{name}.");
+    let ids = terms.flat_map(|term| paths.terms.unknowns(term).iter().copied());
+    ids.filter(|id| paths.terms.symbol_of(*id).name.starts_with(&prefix)).collect()
+}
+
+fn keeps_to_itself(
+    name: &str,
+    sharded: &BTreeSet<String>,
+    path: &CallPath,
+    reads: &mut Reads<'_>,
+) -> bool {
+    let escapes = path.rewrites.iter().any(|made| reads.has(made.term))
+        || path
+            .effects
+            .iter()
+            .any(|effect| effect_terms(effect).into_iter().any(|term| reads.has(term)))
+        || path.accesses.iter().any(|access| leaves_through(name, access, reads));
+    let verdict = match path.verdict {
+        Verdict::Forward(port) | Verdict::Recirculate(port) => reads.has(port),
+        _ => false,
+    };
+    if escapes || verdict {
+        return false;
+    }
+    let of_sharded = |access: &&Access| sharded.contains(&access.object) && access.object != name;
+    let moves = path.accesses.iter().filter(of_sharded).any(opens_or_closes);
+    let decides = path.conditions.iter().any(|made| reads.has(made.term));
+    let drops = matches!(path.verdict, Verdict::Drop(_));
+    let own_write = |access: &Access| access.object == name && access.mode == Mode::Write;
+    let changes = path.accesses.iter().any(own_write);
+    let with_another = path.accesses.iter().filter(of_sharded).any(|one| one.mode == Mode::Write);
+    (!decides || drops || moves) && (!changes || with_another)
+}
+
+fn leaves_through(name: &str, access: &Access, reads: &mut Reads<'_>) -> bool {
+    let in_key = access.key.iter().any(|part| reads.has(part.term));
+    let in_value = access.object != name && access.value.iter().any(|part| reads.has(part.term));
+    in_key || in_value
+}
+
+fn opens_or_closes(access: &Access) -> bool {
+    let operation = access.operation.as_str();
+    matches!(operation, "insert" | "remove" | "free" | "expire")
+        || operation.starts_with("allocate")
+}
+
+fn effect_terms(effect: &Effect) -> Vec<Term> {
+    match effect {
+        Effect::Emit { port, len, .. } => vec![*port, *len],
+        Effect::SetExpiry { lifetime_ns, .. } => vec![*lifetime_ns],
+        Effect::SetTimer { delay_ns, token, .. } => vec![*delay_ns, *token],
+    }
+}

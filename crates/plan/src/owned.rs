@@ -1,0 +1,305 @@
+//! Objects whose entries are named by an allocator: whoever allocated an index owns what is stored
+//! under it. An index that comes back in a packet field needs more: the interchangeable condition
+//! of Pereira's thesis "Parallel NF Synthesis" (2021, section 3.3.2), or an allocator that gives out
+//! only values which lead the reply home.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use anabranch_analysis::expr::{Binary, Node, Term, Terms};
+use anabranch_analysis::{CallPath, Effect, Mode, Verdict};
+use anabranch_rss::Which;
+
+use crate::class::{Class, Classes, quoted_protocol};
+use crate::constraint::{Constraint, Equation};
+use crate::filter::{Caller, caller};
+use crate::resolve::Keyed;
+use crate::touch::{Context, Part, Touches};
+use crate::word::{FieldId, Word};
+
+/// The allocator that names the entries which `keys` touch, if one does.
+pub(crate) fn owner(object: usize, keys: &[Keyed<'_>], touches: &Touches<'_>) -> Option<usize> {
+    if touches.paths.objects[object].kind == "Allocator" {
+        return Some(object);
+    }
+    keys.iter().find_map(|keyed| match keyed.parts[..] {
+        [Part::Fresh(allocator)] => Some(allocator),
+        _ => None,
+    })
+}
+
+/// Whether a key names an entry that its owner, or nobody, may be another shard's.
+pub(crate) fn is_foreign(part: &Part, allocator: usize) -> bool {
+    match part {
+        Part::Fresh(own) => *own != allocator,
+        Part::Initial => false,
+        _ => true,
+    }
+}
+
+/// What an equality of the interchangeable condition joins: a part of a stored value, and the
+/// arriving packet's word.
+type Joined = BTreeSet<((usize, String), Word)>;
+
+/// A condition under which it makes no difference where an index is looked up.
+#[derive(Debug, Clone)]
+pub(crate) struct Interchangeable {
+    pub(crate) constraints: Vec<Constraint>,
+    /// Lines of the accesses it stands for.
+    pub(crate) lines: BTreeSet<u32>,
+}
+
+/// The interchangeable condition of what `objects` hold: every path that looks an index up which it
+/// has from a packet either does as if it had found nothing, or has found that what is stored
+/// belongs to the arriving packet.
+pub(crate) fn interchangeable(
+    touches: &mut Touches<'_>,
+    objects: &BTreeSet<usize>,
+    foreign: &[Keyed<'_>],
+    allocator: usize,
+) -> Option<Interchangeable> {
+    let of_packets = |part: &Part| matches!(part, Part::Word(_) | Part::Shifted { .. });
+    if !foreign.iter().all(|keyed| keyed.context.is_some() && keyed.parts.iter().all(of_packets)) {
+        return None;
+    }
+    let paths = touches.paths;
+    let mut common: BTreeMap<Context, Joined> = BTreeMap::new();
+    let mut sinks = BTreeSet::new();
+    let mut lines = BTreeSet::new();
+    for (number, path) in paths.paths.iter().enumerate() {
+        let found = foreign_lines(touches, path, objects, allocator);
+        let Some(context) = touches.contexts[number].filter(|_| !found.is_empty()) else {
+            continue;
+        };
+        lines.extend(found);
+        if let Some(reason) = sink(path) {
+            sinks.insert(reason);
+            continue;
+        }
+        let joined = joined(touches, path, objects);
+        common
+            .entry(context)
+            .and_modify(|known| *known = known.intersection(&joined).cloned().collect())
+            .or_insert(joined);
+    }
+    if !foreign.iter().all(|keyed| lines.contains(&keyed.line)) {
+        return None;
+    }
+    if sinks.len() > 1 || common.values().any(BTreeSet::is_empty) {
+        return None;
+    }
+    let mut constraints = Vec::new();
+    for (context, joined) in &common {
+        constraints.extend(constraints_of(touches, *context, joined)?);
+    }
+    Some(Interchangeable { constraints, lines })
+}
+
+fn foreign_lines(
+    touches: &mut Touches<'_>,
+    path: &CallPath,
+    objects: &BTreeSet<usize>,
+    allocator: usize,
+) -> BTreeSet<u32> {
+    let mut lines = BTreeSet::new();
+    for access in path.accesses.iter().filter(|_| caller(path) == Caller::Packet) {
+        let known = touches.object(&access.object).is_some_and(|at| objects.contains(&at));
+        let ([part], true) = (&access.key[..], known) else { continue };
+        let part = touches.part(part.term, &HashMap::new());
+        if is_foreign(&part, allocator) && !matches!(part, Part::Stored(_)) {
+            lines.insert(access.line);
+        }
+    }
+    lines
+}
+
+/// The reason of a path that drops its packet and leaves no trace.
+fn sink(path: &CallPath) -> Option<&str> {
+    let writes = path.accesses.iter().any(|access| access.mode == Mode::Write);
+    let asks = path.effects.iter().any(|effect| !matches!(effect, Effect::SetExpiry { .. }));
+    match &path.verdict {
+        Verdict::Drop(reason) if !writes && !asks && path.rewrites.is_empty() => Some(reason),
+        _ => None,
+    }
+}
+
+/// Equalities that the path asks for between what it has read of `objects` and its packet.
+fn joined(touches: &mut Touches<'_>, path: &CallPath, objects: &BTreeSet<usize>) -> Joined {
+    let mut joined = Joined::new();
+    for condition in &path.conditions {
+        for (a, b) in equalities(condition.term, &touches.paths.terms) {
+            let nothing = HashMap::new();
+            let parts = (touches.part(a, &nothing), touches.part(b, &nothing));
+            let (Part::Stored(stored), Part::Word(word)) = (match parts {
+                (word @ Part::Word(_), stored) => (stored, word),
+                ordered => ordered,
+            }) else {
+                continue;
+            };
+            if objects.contains(&stored.object) && word.iter().any(|sum| !sum.bits.is_empty()) {
+                joined.insert(((stored.object, stored.part), word));
+            }
+        }
+    }
+    joined
+}
+
+/// The equalities that hold where `term` does.
+fn equalities(term: Term, terms: &Terms) -> Vec<(Term, Term)> {
+    let mut found = Vec::new();
+    for (term, holds) in conjuncts(term, true, terms) {
+        if let (Node::Binary(Binary::Equal, a, b), true) = (terms.node(term), holds) {
+            found.push((*a, *b));
+        }
+    }
+    found
+}
+
+/// The parts of a condition that hold by themselves, or do not.
+pub(crate) fn conjuncts(term: Term, holds: bool, terms: &Terms) -> Vec<(Term, bool)> {
+    match *terms.node(term) {
+        Node::Not(inner) => conjuncts(inner, !holds, terms),
+        Node::Binary(Binary::Both, a, b) if holds => {
+            [conjuncts(a, true, terms), conjuncts(b, true, terms)].concat()
+        }
+        Node::Binary(Binary::Either, a, b) if !holds => {
+            [conjuncts(a, false, terms), conjuncts(b, false, terms)].concat()
+        }
+        _ => vec![(term, holds)],
+    }
+}
+
+/// The condition between whoever stored the parts and the arriving packet.
+fn constraints_of(
+    touches: &Touches<'_>,
+    context: Context,
+    joined: &Joined,
+) -> Option<Vec<Constraint>> {
+    let objects: BTreeSet<usize> = joined.iter().map(|((object, _), _)| *object).collect();
+    let mut constraints = Vec::new();
+    for object in objects {
+        let of_object = joined.iter().filter(|((of, _), _)| *of == object);
+        for write in &touches.writes[object] {
+            let mut equations = BTreeSet::new();
+            for ((_, part), word) in of_object.clone() {
+                match write.parts.get(part) {
+                    Some(Part::Word(stored)) => equations.extend(equal(stored, word)),
+                    _ => return None,
+                }
+            }
+            constraints.extend(between(write.context?, context, &equations, touches));
+        }
+    }
+    Some(constraints)
+}
+
+fn equal(stored: &Word, word: &Word) -> Vec<Equation> {
+    let pairs = stored.iter().zip(word);
+    let equation = |(a, b): (&crate::word::Sum, &crate::word::Sum)| Equation {
+        terms: {
+            let first = a.bits.iter().map(|bit| (Which::First, *bit));
+            first.chain(b.bits.iter().map(|bit| (Which::Second, *bit))).collect()
+        },
+        constant: a.constant ^ b.constant,
+    };
+    pairs.map(equation).filter(|equation| !equation.terms.is_empty()).collect()
+}
+
+/// The constraint for all classes of two contexts that have the fields it speaks of.
+fn between(
+    first: Context,
+    second: Context,
+    equations: &BTreeSet<Equation>,
+    touches: &Touches<'_>,
+) -> Vec<Constraint> {
+    let mut constraints = Vec::new();
+    for a in first.classes.iter() {
+        for b in second.classes.iter() {
+            let sides = [(first.port, a), (second.port, b)];
+            let constraint = Constraint { sides, equations: equations.clone() };
+            let has = |which, class: Class| {
+                let fields = constraint.fields(which);
+                let mut headers = fields.iter().map(|field| touches.fields.header(*field));
+                headers.all(|header| Classes::with(header).contains(class))
+            };
+            if has(Which::First, a) && has(Which::Second, b) {
+                constraints.push(constraint);
+            }
+        }
+    }
+    constraints
+}
+
+/// How the packet field is had back from an index: `base + index % modulus`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Decoded {
+    /// What the index is taken modulo, in the author's words.
+    pub(crate) modulus: String,
+    /// What is added then; empty where nothing is.
+    pub(crate) base: String,
+    pub(crate) field: FieldId,
+}
+
+/// The packet field that the index of this access stands for. An index of the form
+/// `row × modulus + (field − base)`, where the path knows that `field − base < modulus`, determines
+/// the field as long as it does not wrap.
+pub(crate) fn decoded(
+    touches: &mut Touches<'_>,
+    keyed: &Keyed<'_>,
+    class: Class,
+) -> Option<Decoded> {
+    let path = touches.paths.paths.get(keyed.at.0)?;
+    let index = path.accesses.get(keyed.at.1)?.key.first()?.term;
+    let terms = &touches.paths.terms;
+    let Node::Binary(Binary::Add, a, b) = *terms.node(index) else { return None };
+    let known: Vec<(Term, bool)> = path
+        .conditions
+        .iter()
+        .flat_map(|condition| conjuncts(condition.term, true, terms))
+        .collect();
+    [(a, b), (b, a)].into_iter().find_map(|(row, column)| {
+        let Node::Binary(Binary::Mul, x, y) = *terms.node(row) else { return None };
+        let modulus =
+            [x, y].into_iter().find(|modulus| is_below(column, *modulus, &known, terms))?;
+        if !touches.is_rigid(modulus) {
+            return None;
+        }
+        let (field, base) = column_of(touches, column, class)?;
+        Some(Decoded { modulus: touches.rigid_text(modulus), base, field })
+    })
+}
+
+/// What a choice by the protocol of a quoted packet comes to for a class.
+fn chosen(term: Term, class: Class, terms: &Terms) -> Term {
+    let Node::Ite(condition, yes, no) = *terms.node(term) else { return term };
+    let Node::Binary(Binary::Equal, a, b) = *terms.node(condition) else { return term };
+    match quoted_protocol(a, b, terms).and_then(|number| class.quotes(number)) {
+        Some(true) => chosen(yes, class, terms),
+        Some(false) => chosen(no, class, terms),
+        None => term,
+    }
+}
+
+/// Whether the path knows that `column < modulus`.
+fn is_below(column: Term, modulus: Term, known: &[(Term, bool)], terms: &Terms) -> bool {
+    known.iter().any(|(term, holds)| match (terms.node(*term), *holds) {
+        (Node::Binary(Binary::LessUnsigned, a, b), true) => (*a, *b) == (column, modulus),
+        (Node::Binary(Binary::LessEqualUnsigned, a, b), false) => (*a, *b) == (modulus, column),
+        _ => false,
+    })
+}
+
+/// `field − base`, widened.
+fn column_of(touches: &mut Touches<'_>, column: Term, class: Class) -> Option<(FieldId, String)> {
+    let terms = &touches.paths.terms;
+    let narrow = match *terms.node(column) {
+        Node::Extend { signed: false, of, .. } => of,
+        _ => column,
+    };
+    let (field, base) = match *terms.node(narrow) {
+        Node::Binary(Binary::Sub, field, base) if touches.is_rigid(base) => (field, Some(base)),
+        _ => (narrow, None),
+    };
+    let Node::Symbol(id) = *terms.node(chosen(field, class, terms)) else { return None };
+    let id = touches.fields.of_symbol(touches.paths.terms.symbol_of(id))?;
+    Some((id, base.map_or_else(String::new, |base| touches.rigid_text(base))))
+}

@@ -1,0 +1,365 @@
+//! The decision, written down.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::build::{Decision, Options};
+use crate::class::Class;
+use crate::constraint::{Cause, Constraint};
+use crate::filter::Need;
+use crate::keys::Keys;
+use crate::model::{Difference, Meeting, Object, ObjectMode, Plan, SteeredAllocation, Strategy};
+use crate::ranges::equalities;
+use crate::shard::Steered;
+
+/// The plan of a decision, without its times.
+pub(crate) fn plan(decision: &Decision<'_>, keys: Keys, options: &Options) -> Plan {
+    let steered = match decision.strategy {
+        Strategy::Lock => Vec::new(),
+        _ => decision.sharding.steered.iter().flat_map(|one| steered(decision, one)).collect(),
+    };
+    let objects = objects(decision);
+    Plan {
+        nf: decision.touches.paths.name.clone(),
+        strategy: decision.strategy,
+        nic: options.nic.name.to_owned(),
+        index_bits: keys.index_bits,
+        seed: options.seed,
+        constraints: meetings(decision),
+        differences: differences(decision, &keys, &objects, &steered),
+        notes: notes(decision),
+        steered,
+        objects,
+        ports: keys.ports,
+        impossible: decision.impossible.clone(),
+        solve_us: 0,
+        total_ms: 0,
+    }
+}
+
+fn objects(decision: &Decision<'_>) -> Vec<Object> {
+    let all = &decision.touches.paths.objects;
+    (0..all.len())
+        .map(|at| {
+            let (mode, why, lines) = mode(decision, at);
+            Object {
+                name: all[at].name.clone(),
+                kind: all[at].kind.to_owned(),
+                mode,
+                why,
+                lines: lines.into_iter().collect(),
+                capacity: all[at].capacity.clone(),
+            }
+        })
+        .collect()
+}
+
+/// A mode, why, and the lines that say so.
+pub(crate) type Reason = (ObjectMode, String, BTreeSet<u32>);
+
+pub(crate) fn mode(decision: &Decision<'_>, object: usize) -> Reason {
+    let own = &decision.touches.paths.objects[object];
+    let lines = decision.lines[object].clone();
+    match decision.touches.needs[object] {
+        Need::ReadOnly => {
+            let by_init = own.written_by("init");
+            let why = match by_init {
+                Some(_) => "only `init` writes it",
+                None => "nothing writes it",
+            };
+            (ObjectMode::ReadOnly, why.to_owned(), by_init.into_iter().collect())
+        }
+        Need::Distributed => {
+            let why = match own.staleness_ms {
+                Some(ms) => format!("its writes commute, and readings may be {ms} ms old"),
+                None => "its writes commute".to_owned(),
+            };
+            (ObjectMode::Distributed, why, lines)
+        }
+        Need::Replicated(why) => (ObjectMode::Replicated, why.to_owned(), lines),
+        Need::Sharding => sharded(decision, object, lines),
+    }
+}
+
+fn sharded(decision: &Decision<'_>, object: usize, lines: BTreeSet<u32>) -> Reason {
+    let sharding = &decision.sharding;
+    if let Some((why, lines)) = sharding.refused.get(&object) {
+        return (ObjectMode::Shared, why.clone(), lines.clone());
+    }
+    if decision.strategy == Strategy::Lock {
+        return (ObjectMode::Shared, "everything is under one lock".to_owned(), lines);
+    }
+    if decision.limits.contains(&object) {
+        let why = "it only limits how many entries are opened: each shard counts its own";
+        return (ObjectMode::PerShard, why.to_owned(), lines);
+    }
+    let name = |at: usize| decision.touches.paths.objects[at].name.as_str();
+    if let Some(steered) = sharding.steered.iter().find(|one| one.allocator == object) {
+        let why = "packets bring its indices back: it gives out those that lead them home";
+        return (ObjectMode::Steered, why.to_owned(), steered.lines.clone());
+    }
+    if let Some(found) = sharding.interchangeable.get(&object) {
+        let why = "a packet that brings an index back finds the same with it or without it, unless \
+                   it belongs to whoever was given it";
+        return (ObjectMode::Sharded, why.to_owned(), found.clone());
+    }
+    let why = match sharding.owners.get(&object) {
+        Some(owner) if *owner == object => {
+            "its indices stay in the shard that was given them".to_owned()
+        }
+        Some(owner) => format!("its entries are named by indices of `{}`", name(*owner)),
+        None => "packets that touch the same entry meet".to_owned(),
+    };
+    (ObjectMode::Sharded, why, lines)
+}
+
+/// The constraints, those of one pair of ports and of the same equalities as one.
+fn meetings(decision: &Decision<'_>) -> Vec<Meeting> {
+    type Key = (usize, usize, Vec<String>);
+    let mut merged: BTreeMap<Key, (BTreeSet<Class>, BTreeSet<Class>, Cause)> = BTreeMap::new();
+    for (constraint, cause) in &decision.constraints.all {
+        let [(first, a), (second, b)] = constraint.sides;
+        let key = (first, second, words(decision, constraint));
+        let (left, right, all) = merged.entry(key).or_default();
+        left.insert(a);
+        right.insert(b);
+        all.extend(cause);
+    }
+    let names = |classes: BTreeSet<Class>| classes.iter().map(Class::to_string).collect();
+    merged
+        .into_iter()
+        .map(|((first, second, equalities), (left, right, cause))| Meeting {
+            ports: vec![decision.ports[first].clone(), decision.ports[second].clone()],
+            equalities,
+            classes: [names(left), names(right)],
+            objects: cause
+                .objects
+                .iter()
+                .map(|at| decision.touches.paths.objects[*at].name.clone())
+                .collect(),
+            lines: cause.every_line().into_iter().collect(),
+        })
+        .collect()
+}
+
+fn words(decision: &Decision<'_>, constraint: &Constraint) -> Vec<String> {
+    equalities(constraint, &decision.ports, &decision.touches.fields)
+}
+
+/// An allocator that steers, once for each port at which its values come back.
+fn steered(decision: &Decision<'_>, steered: &Steered) -> Vec<SteeredAllocation> {
+    let mut by_port: BTreeMap<usize, BTreeMap<String, String>> = BTreeMap::new();
+    for (context, field) in &steered.replies {
+        let name = decision.touches.fields.name(*field);
+        let header = crate::class::Classes::with(decision.touches.fields.header(*field));
+        for class in context.classes.and(header).iter() {
+            let fields = by_port.entry(context.port).or_default();
+            fields.insert(class.to_string(), name.to_owned());
+        }
+    }
+    by_port
+        .into_iter()
+        .map(|(port, fields)| SteeredAllocation {
+            object: decision.touches.paths.objects[steered.allocator].name.clone(),
+            port: decision.ports[port].clone(),
+            modulus: steered.modulus.clone(),
+            base: steered.base.trim_start_matches("- ").to_owned(),
+            fields,
+            lines: steered.lines.iter().copied().collect(),
+        })
+        .collect()
+}
+
+fn difference(what: impl Into<String>, lines: impl IntoIterator<Item = u32>) -> Difference {
+    Difference { what: what.into(), lines: lines.into_iter().collect() }
+}
+
+fn differences(
+    decision: &Decision<'_>,
+    keys: &Keys,
+    objects: &[Object],
+    steered: &[SteeredAllocation],
+) -> Vec<Difference> {
+    if decision.strategy == Strategy::Lock {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    found.extend(capacities(decision, objects));
+    found.extend(values(decision, objects));
+    found.extend(steered.iter().map(of_steering));
+    for object in objects.iter().filter(|object| object.mode == ObjectMode::PerShard) {
+        let what = format!(
+            "`{}` is counted by each shard's worker for itself: its limit holds for each worker, \
+             not for all together",
+            object.name
+        );
+        found.push(difference(what, object.lines.iter().copied()));
+    }
+    found.extend(interchangeable(decision));
+    found.extend(initial(decision));
+    found.extend(together(decision, keys));
+    let again = decision.recirculations();
+    if !again.is_empty() {
+        found.push(difference(
+            "a recirculated packet is steered anew, and handled in the shard it belongs to then",
+            again,
+        ));
+    }
+    found.extend(replicated(objects));
+    found
+}
+
+fn capacities(decision: &Decision<'_>, objects: &[Object]) -> Option<Difference> {
+    let sharded = objects.iter().filter(|object| {
+        matches!(object.mode, ObjectMode::Sharded | ObjectMode::Steered | ObjectMode::PerShard)
+    });
+    let sized: Vec<&Object> =
+        sharded.filter(|object| object.capacity.is_some() && object.kind != "Vector").collect();
+    if sized.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = sized
+        .iter()
+        .map(|object| format!("`{}` ({})", object.name, object.capacity.as_deref().unwrap_or("")))
+        .collect();
+    let declared = decision.touches.paths.objects.iter();
+    let lines = declared
+        .filter(|known| sized.iter().any(|object| object.name == known.name))
+        .map(|known| known.line);
+    Some(difference(
+        format!(
+            "each worker has tables and pools of its own, each of the size set: {}",
+            names.join(", ")
+        ),
+        lines,
+    ))
+}
+
+fn values(decision: &Decision<'_>, objects: &[Object]) -> Vec<Difference> {
+    let pools = objects.iter().filter(|object| {
+        object.kind == "Allocator"
+            && matches!(object.mode, ObjectMode::Sharded | ObjectMode::Steered)
+    });
+    let line = |name: &str| {
+        let mut all = decision.touches.paths.objects.iter();
+        all.find(|known| known.name == name).map(|known| known.line)
+    };
+    pools
+        .map(|object| {
+            let what = format!("`{}` gives out other values than it would alone", object.name);
+            difference(what, line(&object.name))
+        })
+        .collect()
+}
+
+fn of_steering(steered: &SteeredAllocation) -> Difference {
+    let fields: BTreeSet<&str> = steered.fields.values().map(String::as_str).collect();
+    let fields: Vec<&str> = fields.into_iter().collect();
+    let what = format!(
+        "`{}` gives out only indices whose {} at {} leads the reply to the shard that asks: a wanted \
+         value is rarely one of them, and a shard's pool is that share of all; as long as the index \
+         does not wrap, {} + index % {} is that field",
+        steered.object,
+        fields.join(", "),
+        steered.port,
+        if steered.base.is_empty() { "0" } else { &steered.base },
+        steered.modulus,
+    );
+    difference(what, steered.lines.iter().copied())
+}
+
+fn interchangeable(decision: &Decision<'_>) -> Vec<Difference> {
+    let all = decision.sharding.interchangeable.iter();
+    all.map(|(allocator, lines)| {
+        let name = &decision.touches.paths.objects[*allocator].name;
+        let what = format!(
+            "two shards may give out the same value of `{name}`: packets that bring it are told \
+             apart by what is compared here"
+        );
+        difference(what, lines.iter().copied())
+    })
+    .collect()
+}
+
+/// Entries that every shard has from the start.
+fn initial(decision: &Decision<'_>) -> Vec<Difference> {
+    let objects = &decision.touches.paths.objects;
+    let made = objects.iter().enumerate().filter(|(at, _)| {
+        decision.sharding.constraints.contains_key(at) && !decision.limits.contains(at)
+    });
+    let made: Vec<(&str, u32)> = made
+        .filter_map(|(_, object)| Some((object.name.as_str(), object.written_by("init")?)))
+        .collect();
+    if made.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<String> = made.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let what = format!(
+        "entries that `init` makes in {} stand in every shard, and are not steered: what a packet \
+         writes to one is seen in its shard only",
+        names.join(", ")
+    );
+    vec![difference(what, made.iter().map(|(_, line)| *line))]
+}
+
+fn together(decision: &Decision<'_>, keys: &Keys) -> Vec<Difference> {
+    let mut by_port: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    for (port, class) in &keys.together {
+        by_port.entry(*port).or_default().push(class);
+    }
+    by_port
+        .into_iter()
+        .map(|(port, classes)| {
+            let what = format!(
+                "these packets of {} all go to one worker: {}",
+                decision.ports[port],
+                classes.join(", ")
+            );
+            difference(what, [])
+        })
+        .collect()
+}
+
+fn replicated(objects: &[Object]) -> Vec<Difference> {
+    let all = objects.iter().filter(|object| object.mode == ObjectMode::Replicated);
+    all.map(|object| {
+        let what = match object.kind.as_str() {
+            "L3" => format!(
+                "a neighbour that one shard learns is known to the others of `{}` a batch later",
+                object.name
+            ),
+            _ => format!("what is written to `{}` is seen from the next batch on", object.name),
+        };
+        difference(what, object.lines.iter().copied())
+    })
+    .collect()
+}
+
+/// Parts of keys that no equality could be had from.
+fn notes(decision: &Decision<'_>) -> Vec<Difference> {
+    let mut unused: BTreeMap<(usize, &str), BTreeSet<u32>> = BTreeMap::new();
+    for (line, object, why) in &decision.sharding.unused {
+        unused.entry((*object, why)).or_default().insert(*line);
+    }
+    let mut notes: Vec<Difference> = unused
+        .into_iter()
+        .map(|((object, why), lines)| {
+            let name = &decision.touches.paths.objects[object].name;
+            difference(format!("a part of the key of `{name}` {why}: nothing is made of it"), lines)
+        })
+        .collect();
+    let cut: BTreeSet<u32> = decision.touches.paths.cut_off().collect();
+    if !cut.is_empty() {
+        let what = "a loop without a known end: what is touched after it is not sharded by a key \
+                    that code makes";
+        notes.push(difference(what, cut));
+    }
+    let opaque = &decision.touches.paths.opaque;
+    if !opaque.is_empty() {
+        let what = format!(
+            "taken as unknown functions, and trusted to be functions: {}",
+            opaque.join(", ")
+        );
+        notes.push(difference(what, []));
+    }
+    notes
+}

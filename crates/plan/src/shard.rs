@@ -1,0 +1,335 @@
+//! What sharding each state object needs: the constraints of its entries, or why there are none
+//! that would do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anabranch_rss::Which;
+
+use crate::class::Classes;
+use crate::constraint::{Cause, Constraint, Constraints, equations, sides};
+use crate::filter::Need;
+use crate::owned::{Decoded, decoded, interchangeable, is_foreign, owner};
+use crate::resolve::{Keyed, OTHER_PACKET};
+use crate::touch::{Context, Part, Touches};
+use crate::word::{FieldId, Sum};
+
+/// What sharding needs.
+#[derive(Debug, Default)]
+pub(crate) struct Sharding {
+    /// Constraints by object.
+    pub(crate) constraints: BTreeMap<usize, Constraints>,
+    /// Objects that cannot be sharded by themselves: why, and the lines.
+    pub(crate) refused: BTreeMap<usize, (String, BTreeSet<u32>)>,
+    /// Objects by the allocator that names their entries.
+    pub(crate) owners: BTreeMap<usize, usize>,
+    /// Allocators whose indices come back in packets and are steered.
+    pub(crate) steered: Vec<Steered>,
+    /// Allocators for whom an interchangeable condition stands, with its lines.
+    pub(crate) interchangeable: BTreeMap<usize, BTreeSet<u32>>,
+    /// Objects with entries that `init` makes and packets find by what `init` stored.
+    pub(crate) initial: BTreeMap<usize, BTreeSet<u32>>,
+    /// Parts of keys that no constraint could use: line, object, why.
+    pub(crate) unused: BTreeSet<(u32, usize, &'static str)>,
+}
+
+/// An allocator that gives out only values which lead the reply home.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Steered {
+    pub(crate) allocator: usize,
+    pub(crate) modulus: String,
+    pub(crate) base: String,
+    /// The packets that bring the value back, and in which field.
+    pub(crate) replies: BTreeSet<(Context, FieldId)>,
+    /// Lines that look the value up.
+    pub(crate) lines: BTreeSet<u32>,
+}
+
+/// Works out what sharding needs of every object that needs it.
+pub(crate) fn sharding(touches: &mut Touches<'_>) -> Sharding {
+    let mut found = Sharding::default();
+    let keys = keys(touches);
+    for (object, keys) in &keys {
+        match owner(*object, keys, touches) {
+            Some(owner) => {
+                found.owners.insert(*object, owner);
+            }
+            None => note_unused(*object, keys, &mut found),
+        }
+    }
+    for (object, keys) in &keys {
+        if !found.owners.contains_key(object) {
+            keyed_by_fields(touches, *object, keys, &mut found);
+        }
+    }
+    let allocators: BTreeSet<usize> = found.owners.values().copied().collect();
+    for allocator in allocators {
+        named_by(touches, allocator, &keys, &mut found);
+    }
+    found
+}
+
+/// The keys of every object that needs sharding.
+fn keys<'p>(touches: &Touches<'p>) -> BTreeMap<usize, Vec<Keyed<'p>>> {
+    let needing = touches.needs.iter().enumerate().filter(|(_, need)| **need == Need::Sharding);
+    let mut keys: BTreeMap<usize, Vec<Keyed<'p>>> =
+        needing.map(|(object, _)| (object, Vec::new())).collect();
+    for touch in &touches.touches {
+        let ways = touches.ways(touch);
+        let best = ways.iter().find(|way| way.iter().all(says_something)).or(ways.last());
+        let own = keys.entry(touch.object).or_default();
+        for keyed in best.into_iter().flatten() {
+            if !own.iter().any(|known| is_same(known, keyed)) {
+                own.push(keyed.clone());
+            }
+        }
+    }
+    keys
+}
+
+fn says_something(keyed: &Keyed<'_>) -> bool {
+    let owned = matches!(keyed.parts[..], [Part::Fresh(_) | Part::Initial]);
+    let says = |part: &Part| matches!(part, Part::Word(_) | Part::Shifted { .. });
+    owned || (keyed.context.is_some() && keyed.parts.iter().any(says))
+}
+
+fn is_same(a: &Keyed<'_>, b: &Keyed<'_>) -> bool {
+    let key = |keyed: &Keyed<'_>| (keyed.context, keyed.line, keyed.writes, keyed.parts.clone());
+    key(a) == key(b)
+}
+
+fn note_unused(object: usize, keys: &[Keyed<'_>], found: &mut Sharding) {
+    for keyed in keys {
+        for part in &keyed.parts {
+            if let (Part::Opaque(why), true) = (part, *part != OTHER_PACKET) {
+                found.unused.insert((keyed.line, object, why));
+            }
+        }
+    }
+}
+
+/// Two packets that touch the same entry must meet: if neither of them writes it, both must meet the
+/// one that does.
+fn keyed_by_fields(
+    touches: &mut Touches<'_>,
+    object: usize,
+    keys: &[Keyed<'_>],
+    found: &mut Sharding,
+) {
+    let mut constraints = Constraints::default();
+    for (at, a) in keys.iter().enumerate() {
+        for b in &keys[at..] {
+            if a.list != b.list {
+                continue;
+            }
+            if let Err((why, mut lines)) = pair(touches, object, [a, b], &mut constraints) {
+                let why = why_opaque(keys).unwrap_or(why);
+                lines.extend(keys.iter().filter(|keyed| keyed.writes).map(|keyed| keyed.line));
+                found.refused.insert(object, (why, lines));
+                return;
+            }
+        }
+    }
+    settle(touches, object, constraints, keys, found);
+}
+
+/// Keeps the coarsest constraints, unless one of them says that everything must meet.
+fn settle(
+    touches: &Touches<'_>,
+    object: usize,
+    constraints: Constraints,
+    keys: &[Keyed<'_>],
+    found: &mut Sharding,
+) {
+    let coarsest = constraints.coarsest();
+    let always = coarsest.all.iter().find(|(constraint, _)| constraint.equations.is_empty());
+    match always {
+        Some((_, cause)) => {
+            found.refused.insert(object, (why_all_meet(touches, object, keys), cause.every_line()));
+        }
+        None => {
+            found.constraints.insert(object, coarsest);
+        }
+    }
+}
+
+fn why_all_meet(touches: &Touches<'_>, object: usize, keys: &[Keyed<'_>]) -> String {
+    let kind = touches.paths.objects[object].kind;
+    match why_opaque(keys) {
+        Some(why) => why,
+        None if matches!(kind, "Cell" | "Counter" | "Distributed") => {
+            "it is one value that packets of all kinds read and write".to_owned()
+        }
+        None => "its entries are named by no packet field".to_owned(),
+    }
+}
+
+/// The first key that nothing could be made of.
+fn why_opaque(keys: &[Keyed<'_>]) -> Option<String> {
+    keys.iter().filter(|keyed| keyed.writes).chain(keys).find_map(|keyed| {
+        keyed.parts.iter().find_map(|part| match part {
+            Part::Opaque(why) => Some(format!("its key at line {} {why}", keyed.line)),
+            _ => None,
+        })
+    })
+}
+
+type Refusal = (String, BTreeSet<u32>);
+
+fn pair(
+    touches: &mut Touches<'_>,
+    object: usize,
+    [a, b]: [&Keyed<'_>; 2],
+    constraints: &mut Constraints,
+) -> Result<(), Refusal> {
+    let (Some(first), Some(second)) = (sides(a, &touches.fields), sides(b, &touches.fields)) else {
+        let outside = if a.context.is_none() { a } else { b };
+        let why = "no packet field names the entry that it is touched at here".to_owned();
+        return Err((why, BTreeSet::from([outside.line])));
+    };
+    let mut cause = Cause { objects: BTreeSet::from([object]), ..Cause::default() };
+    let lines = if a.writes || b.writes { &mut cause.lines } else { &mut cause.reads };
+    lines.insert((a.line, b.line));
+    let ways: &[bool] = if a.symmetric || b.symmetric { &[false, true] } else { &[false] };
+    for x in &first {
+        for y in &second {
+            for swap in ways {
+                let found = equations(a, b, [x.1, y.1], *swap, &mut touches.fields);
+                let Some(equations) = found else { continue };
+                let constraint = Constraint { sides: [*x, *y], equations };
+                if has_fields(&constraint, touches) {
+                    constraints.add(constraint, &cause);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether packets of both sides have the fields a constraint speaks of; the reply of an echo has
+/// them, that of a packet over another version of IP has not.
+fn has_fields(constraint: &Constraint, touches: &Touches<'_>) -> bool {
+    [Which::First, Which::Second].into_iter().all(|which| {
+        let class = constraint.sides[which.index()].1;
+        constraint
+            .fields(which)
+            .iter()
+            .all(|field| Classes::with(touches.fields.header(*field)).contains(class))
+    })
+}
+
+/// Entries that an allocator names: of its own, and of objects under its indices.
+fn named_by(
+    touches: &mut Touches<'_>,
+    allocator: usize,
+    keys: &BTreeMap<usize, Vec<Keyed<'_>>>,
+    found: &mut Sharding,
+) {
+    let owned: BTreeSet<usize> = found
+        .owners
+        .iter()
+        .filter(|(_, owner)| **owner == allocator)
+        .map(|(object, _)| *object)
+        .collect();
+    let all = || owned.iter().flat_map(|object| keys.get(object).into_iter().flatten());
+    for keyed in all().filter(|keyed| matches!(keyed.parts[..], [Part::Initial])) {
+        found.initial.entry(keyed.object).or_default().insert(keyed.line);
+    }
+    let foreign: Vec<Keyed<'_>> = all()
+        .filter(|keyed| keyed.parts.iter().any(|part| is_foreign(part, allocator)))
+        .cloned()
+        .collect();
+    for object in &owned {
+        found.constraints.insert(*object, Constraints::default());
+    }
+    if foreign.is_empty() {
+        return;
+    }
+    if let Some(condition) = interchangeable(touches, &owned, &foreign, allocator) {
+        let own = found.constraints.entry(allocator).or_default();
+        let cause = Cause {
+            objects: owned,
+            lines: condition.lines.iter().map(|line| (*line, *line)).collect(),
+            ..Cause::default()
+        };
+        condition.constraints.into_iter().for_each(|constraint| own.add(constraint, &cause));
+        found.interchangeable.insert(allocator, condition.lines);
+        return;
+    }
+    steer(touches, allocator, &owned, &foreign, found);
+}
+
+/// Has the allocator steer, where every index that a packet brings determines a field of it.
+fn steer(
+    touches: &mut Touches<'_>,
+    allocator: usize,
+    owned: &BTreeSet<usize>,
+    foreign: &[Keyed<'_>],
+    found: &mut Sharding,
+) {
+    let mut decodings: Vec<(&Keyed<'_>, Context, Option<Decoded>)> = Vec::new();
+    for keyed in foreign {
+        for (port, class) in sides(keyed, &touches.fields).unwrap_or_default() {
+            let context = Context { port, classes: Classes::where_(|one| one == class) };
+            let decoded = decoded(touches, keyed, class);
+            decodings.push((keyed, context, decoded));
+        }
+        if keyed.context.is_none() {
+            let nowhere = Context { port: 0, classes: Classes::where_(|_| false) };
+            decodings.push((keyed, nowhere, None));
+        }
+    }
+    let first = decodings.first().and_then(|(_, _, decoded)| decoded.clone());
+    let alike = |one: &Option<Decoded>| match (one, &first) {
+        (Some(one), Some(first)) => (&one.modulus, &one.base) == (&first.modulus, &first.base),
+        _ => false,
+    };
+    let (true, Some(first)) = (decodings.iter().all(|(_, _, one)| alike(one)), &first) else {
+        let guilty = decodings.iter().filter(|(_, _, decoded)| decoded.is_none());
+        let lines = guilty.map(|(keyed, ..)| keyed.line).collect();
+        refuse(touches, allocator, owned, lines, found);
+        return;
+    };
+    let mut steered = Steered {
+        allocator,
+        modulus: first.modulus.clone(),
+        base: first.base.clone(),
+        replies: BTreeSet::new(),
+        lines: foreign.iter().map(|keyed| keyed.line).collect(),
+    };
+    let mut keys: Vec<Keyed<'_>> = Vec::new();
+    for (keyed, context, decoded) in &decodings {
+        let Some(Decoded { field, .. }) = decoded else { continue };
+        steered.replies.insert((*context, *field));
+        let bits = 0..touches.fields.width(*field);
+        let word = bits.map(|bit| Sum { bits: vec![(*field, bit)], constant: false }).collect();
+        let key = Keyed {
+            parts: vec![Part::Word(word)],
+            context: Some(*context),
+            writes: true,
+            ..(*keyed).clone()
+        };
+        if !keys.iter().any(|known| (known.context, &known.parts) == (key.context, &key.parts)) {
+            keys.push(key);
+        }
+    }
+    found.steered.push(steered);
+    keyed_by_fields(touches, allocator, &keys, found);
+}
+
+fn refuse(
+    touches: &Touches<'_>,
+    allocator: usize,
+    owned: &BTreeSet<usize>,
+    lines: BTreeSet<u32>,
+    found: &mut Sharding,
+) {
+    let name = &touches.paths.objects[allocator].name;
+    let why = format!(
+        "its entries are named by indices of `{name}`, and a packet that brings such an index says \
+         neither in which shard it was given, nor whether it is meant"
+    );
+    for object in owned {
+        found.refused.insert(*object, (why.clone(), lines.clone()));
+        found.constraints.remove(object);
+    }
+}

@@ -1,0 +1,164 @@
+//! The plan for readers.
+
+use std::fmt::Write;
+
+use crate::class::Class;
+use crate::model::{Difference, Meeting, Plan, Port, PortClass, SteeredAllocation, Steerer};
+
+/// Columns of a line, as `anabranch paths` has them.
+const WIDTH: usize = 100;
+
+impl Plan {
+    /// The plan as text: what a network engineer reads before it is run.
+    pub fn to_text(&self) -> String {
+        let mut out = format!("{}  {}\n", self.nf, self.strategy.name());
+        if let Some(impossible) = &self.impossible {
+            entry(&mut out, "no sharding", &impossible.why, &impossible.lines);
+        }
+        out.push_str("\nstate\n");
+        let widest = self.objects.iter().map(|object| object.name.len()).max().unwrap_or(0);
+        for object in &self.objects {
+            let label = format!("{:widest$}  {:11}", object.name, object.mode.name());
+            entry(&mut out, &label, &object.why, &object.lines);
+        }
+        if self.objects.is_empty() {
+            out.push_str("  none\n");
+        }
+        self.meetings(&mut out);
+        out.push_str(&format!("\nports ({}, {} index bits)\n", self.nic, self.index_bits));
+        self.ports.iter().for_each(|port| port_text(&mut out, port));
+        self.steered.iter().for_each(|steered| steered_text(&mut out, steered));
+        differences(&mut out, "differences", &self.differences);
+        differences(&mut out, "notes", &self.notes);
+        let _ = writeln!(out, "\nplanned in {} ms, keys in {} µs", self.total_ms, self.solve_us);
+        out
+    }
+
+    fn meetings(&self, out: &mut String) {
+        out.push_str("\npackets that must meet\n");
+        if self.constraints.is_empty() {
+            out.push_str("  none\n");
+        }
+        for meeting in &self.constraints {
+            let label = meeting.ports.join(" · ");
+            let equal = meeting.equalities.join(" && ");
+            let what = format!("{equal}  [{}: {}]", classes(meeting), meeting.objects.join(", "));
+            entry(out, &label, &what, &meeting.lines);
+        }
+    }
+
+    /// The constraint matrix for packets of one class, as in Pereira's thesis (equation 3.15): one
+    /// row and column a port, the upper triangle; `F` where packets of two ports never need to meet.
+    pub fn matrix(&self, class: Class) -> Vec<Vec<String>> {
+        let names: Vec<&str> = self.ports.iter().map(|port| port.port.as_str()).collect();
+        let cell = |row: usize, column: usize| {
+            let here = self
+                .constraints
+                .iter()
+                .filter(|meeting| row <= column && meeting.ports == [names[row], names[column]]);
+            let of_class = here.filter(|meeting| {
+                meeting.classes.iter().all(|one| one.iter().any(|name| name == class.name()))
+            });
+            let alternatives: Vec<String> =
+                of_class.map(|meeting| meeting.equalities.join(" && ")).collect();
+            match alternatives.is_empty() {
+                true => "F".to_owned(),
+                false => alternatives.join(" || "),
+            }
+        };
+        let columns = |row| (0..names.len()).map(|column| cell(row, column)).collect();
+        (0..names.len()).map(columns).collect()
+    }
+}
+
+fn classes(meeting: &Meeting) -> String {
+    let [first, second] = &meeting.classes;
+    match first == second {
+        true => first.join(" "),
+        false => format!("{} · {}", first.join(" "), second.join(" ")),
+    }
+}
+
+fn entry(out: &mut String, label: &str, what: &str, lines: &[u32]) {
+    let numbers: Vec<String> = lines.iter().map(|line| format!(":{line}")).collect();
+    let what = match numbers.len() {
+        0 => what.to_owned(),
+        1..=6 => format!("{what}  {}", numbers.join(" ")),
+        _ => format!("{what}  {} …", numbers[..6].join(" ")),
+    };
+    let indent = label.chars().count() + 4;
+    let mut column = indent;
+    let _ = write!(out, "  {label}");
+    for (number, word) in what.split(' ').enumerate() {
+        let length = word.chars().count() + 1;
+        if column + length > WIDTH && number > 0 {
+            let _ = write!(out, "\n{:width$}", "", width = indent.min(30) - 1);
+            column = indent.min(30) - 1;
+        } else if number == 0 {
+            out.push(' ');
+        }
+        let _ = write!(out, " {word}");
+        column += length;
+    }
+    out.push('\n');
+}
+
+fn port_text(out: &mut String, port: &Port) {
+    let _ = writeln!(out, "  {}  key {}", port.port, port.key);
+    let mut shown: Vec<(String, Vec<&str>)> = Vec::new();
+    for class in &port.classes {
+        let how = how(class);
+        match shown.iter_mut().find(|(known, _)| *known == how) {
+            Some((_, names)) => names.push(&class.class),
+            None => shown.push((how, vec![&class.class])),
+        }
+    }
+    for (how, names) in shown {
+        let _ = writeln!(out, "    {how}");
+        let _ = writeln!(out, "      for {}", names.join(" "));
+    }
+}
+
+fn how(class: &PortClass) -> String {
+    let inputs: Vec<String> = class
+        .input
+        .iter()
+        .map(|input| match input.place == input.field {
+            true => input.field.clone(),
+            false => format!("{} as {}", input.field, input.place),
+        })
+        .collect();
+    let key = class.key_of.as_ref().map_or_else(String::new, |port| format!(", key of {port}"));
+    match class.by {
+        Steerer::Nic => format!("NIC: {} (rank {})", inputs.join(", "), class.rank),
+        Steerer::Software => format!("software: {} (rank {}{key})", inputs.join(", "), class.rank),
+        Steerer::OneShard => "one shard".to_owned(),
+    }
+}
+
+fn steered_text(out: &mut String, steered: &SteeredAllocation) {
+    let fields: Vec<String> =
+        steered.fields.iter().map(|(class, field)| format!("{field} ({class})")).collect();
+    let base = match steered.base.as_str() {
+        "" => String::new(),
+        base => format!("{base} + "),
+    };
+    let what = format!(
+        "{}: at {}, {base}index % {} is {}",
+        steered.object,
+        steered.port,
+        steered.modulus,
+        fields.join(", ")
+    );
+    out.push_str("\nsteered allocation\n");
+    entry(out, "", &what, &steered.lines);
+}
+
+fn differences(out: &mut String, title: &str, differences: &[Difference]) {
+    if !differences.is_empty() {
+        let _ = writeln!(out, "\n{title}");
+    }
+    for difference in differences {
+        entry(out, "-", &difference.what, &difference.lines);
+    }
+}

@@ -1,0 +1,200 @@
+//! The plan of every network function of the library.
+
+#![allow(clippy::unwrap_used)]
+
+use anabranch_analysis::{Budget, Paths, Source, paths_within};
+use anabranch_nf::NetworkFunction;
+use anabranch_nfs::{bridge, bridge_static, firewall, lb, nat, nop, policer, router};
+use anabranch_plan::{
+    Object, ObjectMode, Options, Plan, PlanError, Steerer, Strategy, check, plan,
+};
+use anabranch_rss::Nic;
+
+fn paths_of<F: NetworkFunction>() -> Paths {
+    let source = F::SOURCE;
+    let source = Source { text: source.text, file: source.file, line: source.line };
+    paths_within(&source, Budget::for_accesses()).unwrap()
+}
+
+fn planned<F: NetworkFunction>(nic: &str) -> Plan {
+    plan(&paths_of::<F>(), &Options::new(Nic::named(nic).unwrap())).unwrap()
+}
+
+/// The line of the author's file that holds `text`, from the first that holds `after` on.
+fn line<F: NetworkFunction>(after: &str, text: &str) -> u32 {
+    let source = F::SOURCE;
+    let lines: Vec<&str> = source.text.lines().collect();
+    let start = lines.iter().position(|line| line.contains(after)).unwrap();
+    let at = lines[start..].iter().position(|line| line.contains(text)).unwrap();
+    source.line + (start + at) as u32
+}
+
+fn object<'p>(plan: &'p Plan, name: &str) -> &'p Object {
+    plan.objects.iter().find(|object| object.name == name).unwrap()
+}
+
+fn modes(plan: &Plan) -> Vec<(&str, ObjectMode)> {
+    plan.objects.iter().map(|object| (object.name.as_str(), object.mode)).collect()
+}
+
+#[test]
+fn nop_has_nothing_to_share() {
+    let found = planned::<nop::Function>("e810");
+    assert_eq!(found.strategy, Strategy::SharedNothing);
+    assert!(found.constraints.is_empty() && found.objects.is_empty());
+    assert!(found.ports.iter().all(|port| port.rank == found.index_bits));
+}
+
+#[test]
+fn policer_is_sharded_by_destination_over_both_versions() {
+    let found = planned::<policer::Function>("e810");
+    assert_eq!(found.strategy, Strategy::SharedNothing);
+    let equal: Vec<&String> = found.constraints.iter().flat_map(|one| &one.equalities).collect();
+    assert_eq!(equal, ["wan.ipv4.dst = wan'.ipv4.dst", "wan.ipv6.dst = wan'.ipv6.dst"]);
+    let wan = &found.ports[1];
+    assert_eq!(wan.fields, ["ipv4.dst", "ipv6.dst"]);
+    assert_eq!(wan.rank, found.index_bits);
+    let of_ip = wan.classes.iter().filter(|class| class.class != "non-ip");
+    assert!(of_ip.clone().count() > 10);
+    assert!(of_ip.clone().all(|class| class.by == Steerer::Nic), "fragments have addresses too");
+}
+
+#[test]
+fn firewall_is_sharded_by_flows_either_way_round() {
+    let found = planned::<firewall::Function>("e810");
+    assert_eq!(found.strategy, Strategy::SharedNothing);
+    assert_eq!(modes(&found), [("Connection", ObjectMode::Sharded)]);
+    for port in &found.ports {
+        assert_eq!(port.rank, found.index_bits, "{}", port.port);
+        let of = |name: &str| port.classes.iter().find(|class| class.class == name).unwrap();
+        assert_eq!(of("ipv6-tcp").by, Steerer::Nic);
+        assert_eq!(of("ipv4-icmp").by, Steerer::Nic, "by addresses, where a NIC has no identifier");
+        assert_eq!(of("ipv4-udp-first-fragment").by, Steerer::Software, "a NIC sees no ports");
+    }
+}
+
+#[test]
+fn bridges_share_nothing_only_if_they_learn_nothing() {
+    let found = planned::<bridge_static::Function>("e810");
+    assert_eq!(found.strategy, Strategy::SharedNothing);
+    assert_eq!(modes(&found), [("ports", ObjectMode::ReadOnly)]);
+    for nic in ["e810", "software"] {
+        let found = planned::<bridge::Function>(nic);
+        assert_eq!(found.strategy, Strategy::Lock);
+        let impossible = found.impossible.unwrap();
+        let learns = line::<bridge::Function>("fn learn", "insert(source");
+        let forwards = line::<bridge::Function>("fn forward", "get(&destination)");
+        assert_eq!(impossible.lines, [learns, forwards], "{}", impossible.why);
+    }
+}
+
+#[test]
+fn nat_is_shared_nothing_by_steered_allocation() {
+    let found = planned::<nat::Function>("e810");
+    assert_eq!(found.strategy, Strategy::SharedNothing, "{:?}", found.impossible);
+    assert_eq!(object(&found, "mappings").mode, ObjectMode::Steered);
+    assert_eq!(object(&found, "inside").mode, ObjectMode::Sharded);
+    assert_eq!(object(&found, "half_open").mode, ObjectMode::PerShard);
+    assert_eq!(object(&found, "pool").mode, ObjectMode::ReadOnly);
+    let [steered] = &found.steered[..] else { panic!("{:?}", found.steered) };
+    assert_eq!((steered.object.as_str(), steered.port.as_str()), ("mappings", "wan"));
+    assert_eq!(
+        (steered.base.as_str(), steered.modulus.as_str()),
+        ("pool.first_port", "pool.ports")
+    );
+    let field = |class: &str| steered.fields.get(class).map(String::as_str);
+    assert_eq!(field("ipv4-tcp"), Some("tcp.dst"));
+    assert_eq!(field("ipv4-icmp"), Some("icmpv4.id"));
+    assert_eq!(field("ipv4-icmp-error"), Some("embedded.src_port"));
+    assert_eq!(field("ipv4-icmp-error-of-icmp"), Some("embedded.id"));
+    let lan = |class: &str| {
+        let class = found.ports[0].classes.iter().find(|one| one.class == class).unwrap();
+        class.input.iter().map(|input| input.field.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(lan("ipv4-tcp"), ["ipv4.src", "tcp.src"]);
+    assert_eq!(lan("ipv4-icmp-error"), ["embedded.dst", "embedded.dst_port"]);
+    assert!(found.ports.iter().all(|port| port.rank > 8), "both ports spread");
+    assert!(found.differences.iter().any(|one| one.what.contains("gives out only indices")));
+}
+
+#[test]
+fn lb_shards_connections_and_shares_backends() {
+    let found = planned::<lb::Function>("e810");
+    assert_eq!(found.strategy, Strategy::Mixed);
+    assert_eq!(object(&found, "Connection").mode, ObjectMode::Sharded);
+    assert_eq!(object(&found, "services").mode, ObjectMode::ReadOnly);
+    assert_eq!(object(&found, "replies").mode, ObjectMode::Replicated);
+    let backends = object(&found, "backends");
+    assert_eq!(backends.mode, ObjectMode::Shared, "{}", backends.why);
+    assert!(backends.lines.contains(&line::<lb::Function>("fn connect", "backends.update")));
+}
+
+#[test]
+fn router_shares_only_what_is_told_to_all() {
+    let found = planned::<router::Function>("e810");
+    assert_eq!(found.strategy, Strategy::SharedNothing);
+    assert_eq!(modes(&found), [("l3", ObjectMode::Replicated)]);
+}
+
+#[test]
+fn every_nic_has_a_plan_for_every_function_that_can_be_sharded() {
+    let all = [
+        paths_of::<nop::Function>(),
+        paths_of::<policer::Function>(),
+        paths_of::<firewall::Function>(),
+        paths_of::<nat::Function>(),
+    ];
+    for nic in Nic::ALL {
+        for paths in &all {
+            let found = plan(paths, &Options::new(nic)).unwrap();
+            assert_eq!(found.strategy, Strategy::SharedNothing, "{} on {}", paths.name, nic.name);
+            assert!(found.ports.iter().all(|port| port.rank > 0), "{} on {}", paths.name, nic.name);
+        }
+    }
+}
+
+#[test]
+fn a_strategy_that_is_not_possible_is_refused_with_the_lines() {
+    let options = |strategy| Options { strategy, ..Options::new(Nic::named("e810").unwrap()) };
+    let refused = plan(&paths_of::<bridge::Function>(), &options(Some(Strategy::SharedNothing)));
+    let Err(PlanError::NoSharding { lines, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(lines.len(), 2);
+    let locked = plan(&paths_of::<nat::Function>(), &options(Some(Strategy::Lock))).unwrap();
+    assert_eq!(locked.strategy, Strategy::Lock);
+    assert_eq!(object(&locked, "mappings").mode, ObjectMode::Shared);
+    assert!(locked.constraints.is_empty() && locked.steered.is_empty());
+    let mixed = plan(&paths_of::<policer::Function>(), &options(Some(Strategy::Mixed)));
+    assert!(matches!(mixed, Err(PlanError::NotNeeded { .. })), "{mixed:?}");
+}
+
+#[test]
+fn plans_are_the_same_after_a_file_and_edits_are_checked() {
+    let paths = paths_of::<firewall::Function>();
+    let found = plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap();
+    let text = found.to_toml().unwrap();
+    let read = Plan::from_toml(&text).unwrap();
+    assert_eq!(read, found);
+    check(&paths, &read).unwrap();
+    assert!(matches!(Plan::from_toml("nf = 3"), Err(PlanError::Text(_))));
+
+    let mut zeros = found.clone();
+    zeros.ports[0].key = "0".repeat(zeros.ports[0].key.len());
+    let broken = check(&paths, &zeros).unwrap_err().to_string();
+    assert!(broken.contains("inside.ipv4.src = outside.ipv4."), "{broken}");
+    zeros.ports[1].key = zeros.ports[0].key.clone();
+    check(&paths, &zeros).unwrap();
+
+    let mut other = found.clone();
+    other.nf = "nat".to_owned();
+    assert!(check(&paths, &other).is_err());
+    let mut shared = found.clone();
+    shared.objects[0].mode = ObjectMode::Shared;
+    assert!(check(&paths, &shared).is_err(), "not under this strategy");
+    shared.strategy = Strategy::Mixed;
+    shared.ports[0].key = "ff".repeat(52);
+    check(&paths, &shared).unwrap();
+    let mut read_only = found;
+    read_only.objects[0].mode = ObjectMode::ReadOnly;
+    let broken = check(&paths, &read_only).unwrap_err().to_string();
+    assert!(broken.contains("cannot be read-only"), "{broken}");
+}
