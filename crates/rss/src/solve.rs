@@ -64,7 +64,7 @@ pub fn solve(problem: &Problem) -> Result<Solution, Impossible> {
 ///
 /// `counter_examples` gets each solution and returns pairs of packets that must meet and do not;
 /// none when it finds none. What they span is added to the needs until there are none left. That
-/// ends after at most as many rounds as the keys have bits.
+/// ends after at most as many rounds, for each choice of fields, as the keys have bits.
 ///
 /// # Errors
 /// As [`solve`]; [`Malformed::NoProgress`] when all the pairs that were returned meet already.

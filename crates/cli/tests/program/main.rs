@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
+mod captures;
 mod failures;
 mod pages;
 mod rss;
