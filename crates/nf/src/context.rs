@@ -24,7 +24,7 @@ const EXPIRY: u64 = 1 << 62;
 #[inline(always)]
 pub fn to_ticks(ns: u64) -> u32 {
     let ticks = (ns >> TICK_BITS) + u64::from(ns & ((1 << TICK_BITS) - 1) != 0);
-    if ticks > u64::from(LONGEST) { LONGEST } else { ticks as u32 }
+    if ticks >= u64::from(LONGEST) { LONGEST - 1 } else { ticks as u32 }
 }
 
 /// What a worker keeps for its handlers, from packet to packet.

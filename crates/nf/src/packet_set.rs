@@ -180,7 +180,8 @@ impl<S> Entry<S> {
         if lifetime != 0 {
             self.lifetime = lifetime;
         }
-        self.deadline = now.saturating_add(self.lifetime);
+        // Both are at most 2^31: the clock is set anew before, and no lifetime is longer.
+        self.deadline = now.wrapping_add(self.lifetime);
     }
 
     /// The shard that owns the set.

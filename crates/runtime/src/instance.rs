@@ -133,32 +133,57 @@ impl<N: NetworkFunction> Instance<N> {
     pub fn handle(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) -> usize {
         let count = frames.len().min(BATCH);
         let frames = &mut frames[..count];
-        let mut findings = [Finding::default(); BATCH];
-        let pass = self.tuner.begin_batch();
-        for (frame, finding) in frames.iter_mut().zip(&mut findings) {
-            let fetch = pass != Pass::Off;
-            // Twice the same, and compiled twice: with offsets that are constants, and without.
-            match parse_common(frame.bytes(), frame.meta().wire_len) {
-                Some(common) => {
-                    self.sets.find::<N, Common<Real>>(frame, common, fetch, finding);
-                }
-                None => {
-                    let layout = parse_any(frame.bytes(), frame.meta().wire_len);
-                    self.sets.find::<N, Real>(frame, layout, fetch, finding);
-                }
-            }
-        }
-        if N::OBJECTS && pass != Pass::Off {
-            elements::hollow(|| self.look_ahead(frames, &findings, pass));
-        }
-        for (frame, finding) in frames.iter_mut().zip(&findings) {
-            self.step(frame, finding, release);
+        match self.tuner.begin_batch() {
+            Pass::Off => frames.iter_mut().for_each(|frame| self.handle_at_once(frame, release)),
+            pass => self.handle_after(pass, frames, release),
         }
         self.last = frames.last().map_or(self.last, |frame| *frame.meta());
         count
     }
 
-    /// The pass before the handlers: fetches the lines they will touch.
+    #[inline(always)]
+    fn handle_at_once(&mut self, frame: &mut Frame<'_>, release: &mut impl Release) {
+        match parse_common(frame.bytes(), frame.meta().wire_len) {
+            Some(layout) => {
+                let finding = self.sets.find::<N, Common<Real>>(frame, layout, false);
+                self.step::<Common<Real>>(frame, finding, release);
+            }
+            None => self.handle_at_once_any(frame, release),
+        }
+    }
+
+    #[inline(never)]
+    fn handle_at_once_any(&mut self, frame: &mut Frame<'_>, release: &mut impl Release) {
+        let layout = parse_any(frame.bytes(), frame.meta().wire_len);
+        let finding = self.sets.find::<N, Real>(frame, layout, false);
+        self.step_any(frame, &finding, release);
+    }
+
+    /// Handles a batch after a pass that fetches the lines its packets will touch.
+    #[inline(never)]
+    fn handle_after(&mut self, pass: Pass, frames: &mut [Frame<'_>], release: &mut impl Release) {
+        let mut findings = [Finding::default(); BATCH];
+        for (frame, finding) in frames.iter_mut().zip(&mut findings) {
+            *finding = match parse_common(frame.bytes(), frame.meta().wire_len) {
+                Some(layout) => self.sets.find::<N, Common<Real>>(frame, layout, true),
+                None => {
+                    let layout = parse_any(frame.bytes(), frame.meta().wire_len);
+                    self.sets.find::<N, Real>(frame, layout, true)
+                }
+            };
+        }
+        if N::OBJECTS {
+            elements::hollow(|| self.look_ahead(frames, &findings, pass));
+        }
+        for (frame, finding) in frames.iter_mut().zip(&findings) {
+            match finding.layout.is_common() {
+                true => self.step::<Common<Real>>(frame, *finding, release),
+                false => self.step_any(frame, finding, release),
+            }
+        }
+    }
+
+    /// Runs the handlers where nothing has an effect.
     #[inline(always)]
     fn look_ahead(&mut self, frames: &mut [Frame<'_>], findings: &[Finding; BATCH], pass: Pass) {
         for (frame, finding) in frames.iter_mut().zip(findings) {
@@ -187,18 +212,28 @@ impl<N: NetworkFunction> Instance<N> {
         self.nf.peek(&mut Packet::<M>::new(frame, layout), &mut self.environment);
     }
 
-    /// Handles one packet, as often as it re-enters.
+    /// Handles one packet, as often as it re-enters. Compiled once more for packets of the common
+    /// layout, which nearly all are, with every offset as a constant.
     #[inline(always)]
-    fn step(&mut self, frame: &mut Frame<'_>, finding: &Finding, release: &mut impl Release) {
-        if !finding.layout.is_common()
-            && let Some(reason) = refused::<N>(finding.layout)
-        {
-            return release.discard(frame, reason.into());
-        }
-        match self.enter(frame, finding, 0, release) {
+    fn step<M: Mode>(
+        &mut self,
+        frame: &mut Frame<'_>,
+        finding: Finding,
+        release: &mut impl Release,
+    ) {
+        match self.enter::<M>(frame, finding, 0, release) {
             Verdict::Forward(port) => release.forward(frame, port),
             other => self.leave(frame, other, release),
         }
+    }
+
+    #[inline(never)]
+    fn step_any(&mut self, frame: &mut Frame<'_>, finding: &Finding, release: &mut impl Release) {
+        if let Some(reason) = refused::<N>(finding.layout) {
+            return release.discard(frame, reason.into());
+        }
+        let verdict = self.enter_any(frame, finding, 0, release);
+        self.leave(frame, verdict, release);
     }
 
     /// The rarer verdicts, kept out of the loop.
@@ -218,9 +253,8 @@ impl<N: NetworkFunction> Instance<N> {
         frame.meta_mut().port = port;
         for turn in 1..=RECIRCULATIONS {
             let layout = parse(frame.bytes(), frame.meta().wire_len);
-            let mut finding = Finding::default();
-            self.sets.find::<N, Real>(frame, layout, false, &mut finding);
-            match self.enter(frame, &finding, turn, release) {
+            let finding = self.sets.find::<N, Real>(frame, layout, false);
+            match self.enter_any(frame, &finding, turn, release) {
                 Verdict::Recirculate(port) => frame.meta_mut().port = port,
                 last => return self.leave(frame, last, release),
             }
@@ -228,11 +262,22 @@ impl<N: NetworkFunction> Instance<N> {
         release.discard(frame, Builtin::RecirculationLimit.into());
     }
 
-    #[inline(always)]
-    fn enter(
+    #[inline(never)]
+    fn enter_any(
         &mut self,
         frame: &mut Frame<'_>,
         finding: &Finding,
+        turn: u32,
+        release: &mut impl Release,
+    ) -> Verdict {
+        self.enter::<Real>(frame, *finding, turn, release)
+    }
+
+    #[inline(always)]
+    fn enter<M: Mode>(
+        &mut self,
+        frame: &mut Frame<'_>,
+        finding: Finding,
         turn: u32,
         release: &mut impl Release,
     ) -> Verdict {
@@ -244,7 +289,7 @@ impl<N: NetworkFunction> Instance<N> {
         if turn > 0 {
             self.environment.reenter(turn);
         }
-        let verdict = self.handler(frame, finding);
+        let verdict = self.handler::<M>(frame, finding);
         if !self.environment.emitted().is_empty() {
             self.emit(frame.meta(), release);
         }
@@ -317,59 +362,47 @@ impl<N: NetworkFunction> Instance<N> {
         self.environment.emitted().drain(|port, bytes| release.emit(cause, port, bytes));
     }
 
-    /// Runs the handler: nearly every packet goes through a copy of it in which the compiler knows
-    /// where the headers are.
     #[inline(always)]
-    fn handler(&mut self, frame: &mut Frame<'_>, finding: &Finding) -> Verdict {
-        match finding.layout.is_common() {
-            true => self.handler_for::<Common<Real>>(frame, finding),
-            false => self.handler_for_any(frame, finding),
-        }
-    }
-
-    #[inline(never)]
-    fn handler_for_any(&mut self, frame: &mut Frame<'_>, finding: &Finding) -> Verdict {
-        self.handler_for::<Real>(frame, finding)
-    }
-
-    #[inline(always)]
-    fn handler_for<M: Mode>(&mut self, frame: &mut Frame<'_>, finding: &Finding) -> Verdict {
+    fn handler<M: Mode>(&mut self, frame: &mut Frame<'_>, finding: Finding) -> Verdict {
+        let layout = finding.layout;
         if N::SET.is_none() {
             let cx = &mut Context::new(&mut self.environment);
-            let packet = &mut Packet::<M>::new(frame, finding.layout);
+            let packet = &mut Packet::<M>::new(frame, layout);
             return self.nf.packet(&mut N::Set::zero(), packet, cx);
         }
         let set = match finding.kind {
-            Kind::V4 => self.sets.v4.get_mut(finding.hash, &finding.key),
-            Kind::V6 => self.sets.find_v6::<N>(frame, &finding.layout),
-            Kind::Orphan => return self.orphan(frame, &finding.layout),
+            Kind::V4 => {
+                // Of its own, so that the rest of the finding stays in registers.
+                let key = finding.key;
+                self.sets.v4.get_mut(finding.hash, &key)
+            }
+            Kind::V6 if !M::COMMON => self.sets.find_v6::<N>(frame, &layout),
+            _ => {
+                let cx = &mut Context::new(&mut self.environment);
+                return self.nf.orphan(&mut Packet::<M>::new(frame, layout), cx);
+            }
         };
         let now = self.environment.tick();
         match set {
             Some(set) if set.is_alive(now) => {
                 let cx = &mut Context::new(&mut self.environment);
-                let packet = &mut Packet::<M>::new(frame, finding.layout);
+                let packet = &mut Packet::<M>::new(frame, layout);
                 let verdict = self.nf.packet(&mut set.state, packet, cx);
                 set.refresh(now, self.environment.expiry());
                 verdict
             }
-            _ => self.open(frame, &finding.layout),
+            _ => self.open(frame),
         }
     }
 
-    #[inline(never)]
-    fn orphan(&mut self, frame: &mut Frame<'_>, layout: &Layout) -> Verdict {
-        let cx = &mut Context::new(&mut self.environment);
-        self.nf.orphan(&mut Packet::<Real>::new(frame, *layout), cx)
-    }
-
     /// Opens the packet's set, in place of one that has expired there, and handles its first
-    /// packet.
+    /// packet. It is parsed once more: to hand its layout over would cost every packet.
     #[cold]
     #[inline(never)]
-    fn open(&mut self, frame: &mut Frame<'_>, layout: &Layout) -> Verdict {
+    fn open(&mut self, frame: &mut Frame<'_>) -> Verdict {
+        let layout = parse(frame.bytes(), frame.meta().wire_len);
         let shard = (frame.meta().steering_hash as usize % SHARDS) as u16;
-        let packet = &mut Packet::<Real>::new(frame, *layout);
+        let packet = &mut Packet::<Real>::new(frame, layout);
         let (nf, environment) = (&mut self.nf, &mut self.environment);
         match N::set_key(packet) {
             SetKey::V4(key) => open(nf, &mut self.sets.v4, environment, (key, shard), packet),
@@ -487,11 +520,10 @@ impl<S: Value> Sets<S> {
         frame: &mut Frame<'_>,
         layout: Layout,
         fetch: bool,
-        finding: &mut Finding,
-    ) {
-        finding.layout = layout;
+    ) -> Finding {
+        let mut finding = Finding { layout, ..Finding::default() };
         if N::SET.is_none() {
-            return;
+            return finding;
         }
         match N::set_key(&Packet::<M>::new(frame, layout)) {
             SetKey::V4(key) => {
@@ -508,8 +540,9 @@ impl<S: Value> Sets<S> {
                     self.v6.prefetch(self.v6.hash(&key));
                 }
             }
-            SetKey::None => finding.kind = Kind::Orphan,
+            SetKey::None => {}
         }
+        finding
     }
 
     #[inline(never)]
