@@ -37,6 +37,12 @@ fn disjoint_needs_are_named_and_no_others() {
     let flow = Need::same(TCP4, &TCP4.class.fields()[2..]);
     let found = cause("cx7", &[flow.clone(), source.clone(), flow.clone(), destination]);
     assert_eq!(found, (vec![1, 3], Cause::Disjoint));
+    // A need that rules bits out, but none that the others would leave, is not to blame.
+    let [by_source, by_destination] =
+        [Field::Ipv4Src, Field::Ipv4Dst].map(|field| Need::same(TCP4, &[field]));
+    let addresses = Need::same(TCP4, &[Field::Ipv4Src, Field::Ipv4Dst]);
+    let found = cause("cx7", &[addresses, by_source, by_destination]);
+    assert_eq!(found, (vec![1, 2], Cause::Disjoint));
     // What they have in common is enough.
     let both = Need::same(TCP4, &[Field::Ipv4Src, Field::Ipv4Dst]);
     assert!(solve(&problem("cx7", &[source, both])).is_ok());
@@ -130,10 +136,18 @@ fn malformed_problems_are_refused() {
         let found = malformed(problem("cx5", std::slice::from_ref(&flow)).index_bits(bits));
         assert_eq!(found, Malformed::IndexBits(bits));
     }
-    let input = HashInput::new(&[Field::Ipv4Dst]);
-    let port = PortSpec::new(Nic::named("x710").unwrap()).pin(Class::Ipv4, input.clone());
-    let found = malformed(Problem { ports: vec![port], ..Problem::default() });
-    assert_eq!(found, Malformed::Pinned { port: 0, class: Class::Ipv4, input });
+    let pins: [(&str, &[Field]); 4] = [
+        ("x710", &[Field::Ipv4Dst]),
+        ("cx5", &[Field::Ipv4Dst, Field::Ipv4Src]),
+        ("cx5", &[Field::Ipv4Src, Field::EthernetSrc]),
+        ("cx5", &[]),
+    ];
+    for (nic, fields) in pins {
+        let input = HashInput::new(fields);
+        let port = PortSpec::new(Nic::named(nic).unwrap()).pin(Class::Ipv4, input.clone());
+        let found = malformed(Problem { ports: vec![port], ..Problem::default() });
+        assert_eq!(found, Malformed::Pinned { port: 0, class: Class::Ipv4, input });
+    }
     let sample = vec![SampleFrame { port: 1, bytes: vec![] }];
     let found = malformed(Problem { sample, ..problem("cx5", &[]) });
     assert_eq!(found, Malformed::NoSuchPort { need: None, port: 1 });

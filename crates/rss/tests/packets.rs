@@ -331,3 +331,27 @@ fn any_bytes_are_parsed() {
         }
     }
 }
+
+/// Every packet bit that may spread packets does, and every class reaches every entry.
+#[test]
+fn keys_mix_all_that_may_be_mixed() {
+    let classes = [Class::Ipv4Tcp, Class::Ipv4Udp, Class::Ipv6Tcp, Class::Ipv6Udp];
+    for (seed, nic) in (0..20).flat_map(|seed| Nic::ALL.map(|nic| (seed, nic))) {
+        let needs = classes.map(|class| {
+            let [first, second] = [0, 1].map(|port| Side { port, class });
+            Need::reply(first, second, &class.fields()[2..])
+        });
+        let problem = Problem { needs: needs.into(), seed, ..Problem::new(&[nic, nic]) };
+        let solution = solve(&problem).unwrap();
+        let found = solution.ports.iter().flat_map(|port| &port.classes);
+        for class in found.filter(|class| class.constrained) {
+            let name = format!("{nic:?}, seed {seed}, {}", class.class);
+            assert_eq!(class.rank, solution.index_bits, "{name}");
+            for mixed in &class.mixes {
+                assert_eq!(mixed.may_mix, mixed.field.width(), "{name} {}", mixed.field);
+                assert_eq!(mixed.bits, mixed.may_mix, "{name} {}", mixed.field);
+            }
+            assert!(class.ignored.is_empty(), "{name}");
+        }
+    }
+}
