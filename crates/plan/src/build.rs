@@ -185,7 +185,7 @@ impl Decision<'_> {
         loop {
             let all = self.all(None);
             self.deciding = self.deciding(all.all.keys());
-            let Some(side) = self.stuck() else {
+            let Some(side) = self.stuck(&all) else {
                 self.constraints = all;
                 return;
             };
@@ -203,12 +203,18 @@ impl Decision<'_> {
         }
     }
 
-    /// A side of a port none of whose TCP and UDP packets can be spread.
-    fn stuck(&self) -> Option<Side> {
-        let flows = || Class::ALL.into_iter().filter(|class| class.carries_flows());
+    /// A side of a port where packets of TCP or UDP must meet, and none of them can be spread.
+    fn stuck(&self, constraints: &Constraints) -> Option<Side> {
+        let constrained: BTreeSet<Side> = constraints
+            .all
+            .keys()
+            .flat_map(|constraint| constraint.sides)
+            .filter(|(_, class)| class.carries_flows())
+            .collect();
         (0..self.ports.len()).find_map(|port| {
-            let spread = flows().any(|class| self.deciding.rank((port, class)) > 0);
-            (!spread).then_some((port, Class::Ipv4Tcp))
+            let mut own = constrained.iter().filter(|(at, _)| *at == port);
+            let spread = own.clone().any(|side| self.deciding.rank(*side) > 0);
+            own.next().filter(|_| !spread).copied()
         })
     }
 

@@ -15,7 +15,23 @@ pub(crate) fn is_limit(name: &str, sharded: &BTreeSet<String>, paths: &Paths) ->
         return false;
     }
     let mut reads = Reads { unknowns, terms: &paths.terms, known: HashMap::new() };
-    paths.paths.iter().all(|path| keeps_to_itself(name, sharded, path, &mut reads))
+    is_count(name, paths, &mut reads)
+        && paths.paths.iter().all(|path| keeps_to_itself(name, sharded, path, &mut reads))
+}
+
+/// Whether an object counts: what is stored is what was read there, changed, or a constant to begin
+/// with; and some of it is the former.
+fn is_count(name: &str, paths: &Paths, reads: &mut Reads<'_>) -> bool {
+    let own = paths.accesses().filter(|(_, access)| access.object == name);
+    let mut counts = false;
+    for part in own.flat_map(|(_, access)| &access.value) {
+        let changed = reads.has(part.term);
+        if !changed && paths.terms.constant_of(part.term).is_none() {
+            return false;
+        }
+        counts |= changed;
+    }
+    counts
 }
 
 struct Reads<'t> {
@@ -35,8 +51,10 @@ impl Reads<'_> {
 /// The unknowns that reading an object makes.
 fn results(name: &str, paths: &Paths) -> BTreeSet<SymbolId> {
     let own = paths.accesses().filter(|(_, access)| access.object == name);
-    let terms = own
-        .flat_map(|(_, access)| access.result.iter().map(|part| part.term).chain(access.outcome));
+    let terms = own.flat_map(|(_, access)| {
+        let parts = access.result.iter().chain(&access.value);
+        parts.map(|part| part.term).chain(access.outcome)
+    });
     let prefix = format!("{name}.");
     let ids = terms.flat_map(|term| paths.terms.unknowns(term).iter().copied());
     ids.filter(|id| paths.terms.symbol_of(*id).name.starts_with(&prefix)).collect()

@@ -32,7 +32,7 @@ const THREADS: &[&str] = &[
 ];
 const PROGRAMS: &[&str] = &["crates/cli/", "bench/", "fuzz/"];
 const CLOCKS: &[&str] =
-    &["crates/runtime/", "crates/io/", "crates/cli/", "crates/analysis/", "bench/"];
+    &["crates/runtime/", "crates/io/", "crates/cli/", "crates/analysis/", "crates/plan/", "bench/"];
 
 const BANS: &[Ban] = &[
     ban("std::thread", THREADS, "workers are the runtime's"),

@@ -11,6 +11,11 @@ use crate::path::{CallPath, Effect, Rewrite, Verdict};
 use crate::paths::Paths;
 
 impl Paths {
+    /// What becomes of the packets of a path, as the author would write it.
+    pub fn verdict_of(&self, path: &CallPath) -> String {
+        self.verdict_text(&path.verdict)
+    }
+
     fn print(&self, term: Term) -> String {
         self.terms.print(term, &self.words)
     }

@@ -1,11 +1,193 @@
-//! A plan as one HTML page.
+//! A plan as one HTML page: what must meet, how state is kept, what is programmed, and the tree of
+//! decisions that leads to each access (figure A.2 of Pereira's thesis "Parallel NF Synthesis").
+
+mod tree;
 
 use anabranch_analysis::Paths;
-use anabranch_plan::Plan;
+use anabranch_plan::{Class, Difference, Plan, Port, Steerer};
 
+use super::STYLE;
 use super::svg::escape;
 
+const OWN_STYLE: &str = include_str!("plan.css");
+
 /// The page as a document.
-pub(crate) fn render(_paths: &Paths, plan: &Plan) -> String {
-    format!("<pre>{}</pre>", escape(&plan.to_text()))
+pub(crate) fn render(paths: &Paths, plan: &Plan) -> String {
+    let title = escape(&format!("anabranch: plan of {}", plan.nf));
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}{OWN_STYLE}</style>\n</head>\n<body>\n<main>\n\
+         {}{}{}{}{}{}{}{}</main>\n</body>\n</html>\n",
+        header(paths, plan),
+        state(plan),
+        matrix(plan),
+        meetings(plan),
+        ports(plan),
+        remarks("Where it may differ from one core", &plan.differences),
+        remarks("Not used", &plan.notes),
+        tree::render(paths),
+    )
+}
+
+fn header(paths: &Paths, plan: &Plan) -> String {
+    let impossible = plan.impossible.as_ref().map_or_else(String::new, |impossible| {
+        let why = escape(&impossible.why);
+        format!("<p class=\"remark\">No sharding: {why} {}</p>\n", lines(&impossible.lines))
+    });
+    format!(
+        "<header>\n<p class=\"brand\">anabranch <span>plan</span></p>\n<h1>{}</h1>\n\
+         <p class=\"strategy\"><b>{}</b> for {}: {} call paths of {}, planned in {} ms, keys in {} µs\
+         </p>\n</header>\n{impossible}",
+        escape(&plan.nf),
+        plan.strategy.name(),
+        escape(&plan.nic),
+        paths.paths.len(),
+        escape(&paths.file),
+        plan.total_ms,
+        plan.solve_us,
+    )
+}
+
+fn lines(numbers: &[u32]) -> String {
+    let all: Vec<String> = numbers.iter().map(|line| format!(":{line}")).collect();
+    format!("<span class=\"lines\">{}</span>", all.join(" "))
+}
+
+fn panel(title: &str, body: &str) -> String {
+    format!("<section class=\"panel wide\">\n<h2>{title}</h2>\n{body}</section>\n")
+}
+
+fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let head: String = head.iter().map(|cell| format!("<th>{cell}</th>")).collect();
+    let rows: String = rows
+        .map(|row| {
+            let cells: String = row.iter().map(|cell| format!("<td>{cell}</td>")).collect();
+            format!("<tr>{cells}</tr>\n")
+        })
+        .collect();
+    format!("<table class=\"text\">\n<tr>{head}</tr>\n{rows}</table>\n")
+}
+
+fn state(plan: &Plan) -> String {
+    let rows = plan.objects.iter().map(|object| {
+        vec![
+            format!("<b>{}</b>", escape(&object.name)),
+            escape(&object.kind),
+            format!("<span class=\"mode {0}\">{0}</span>", object.mode.name()),
+            escape(&object.why),
+            lines(&object.lines),
+        ]
+    });
+    panel("State", &table(&["object", "kind", "mode", "why", "lines"], rows))
+}
+
+/// The constraint matrix of the class that has most to say.
+fn matrix(plan: &Plan) -> String {
+    let filled =
+        |matrix: &Vec<Vec<String>>| matrix.iter().flatten().filter(|one| *one != "F").count();
+    let matrices = Class::ALL.map(|class| (class, plan.matrix(class)));
+    let best = matrices.iter().rev().max_by_key(|(_, matrix)| filled(matrix));
+    let Some((class, matrix)) = best.filter(|(_, matrix)| filled(matrix) > 0) else {
+        return panel("Packets that must meet", "<p>None.</p>\n");
+    };
+    let mut head = vec![""];
+    head.extend(plan.ports.iter().map(|port| port.port.as_str()));
+    let rows = matrix.iter().zip(&plan.ports).map(|(row, port)| {
+        let cells = row.iter().map(|cell| {
+            escape(cell).replace(" &amp;&amp; ", "<br>").replace(" || ", "<br><i>or</i><br>")
+        });
+        std::iter::once(format!("<b>{}</b>", escape(&port.port))).chain(cells).collect()
+    });
+    panel(
+        &format!("Packets that must meet <span>{class}; F: never</span>"),
+        &table(&head, rows).replacen("class=\"text\"", "class=\"text matrix\"", 1),
+    )
+}
+
+fn meetings(plan: &Plan) -> String {
+    if plan.constraints.is_empty() {
+        return String::new();
+    }
+    let rows = plan.constraints.iter().map(|meeting| {
+        let [first, second] = &meeting.classes;
+        let classes = match first == second {
+            true => first.join(", "),
+            false => format!("{} · {}", first.join(", "), second.join(", ")),
+        };
+        vec![
+            escape(&meeting.ports.join(" · ")),
+            escape(&classes),
+            meeting.equalities.iter().map(|one| escape(one)).collect::<Vec<_>>().join("<br>"),
+            escape(&meeting.objects.join(", ")),
+            lines(&meeting.lines),
+        ]
+    });
+    let body = table(&["ports", "classes", "when", "objects", "lines"], rows);
+    let count = plan.constraints.len();
+    format!(
+        "<section class=\"panel wide\">\n<details><summary>All {count} constraints, class by class\
+         </summary>\n{body}</details>\n</section>\n"
+    )
+}
+
+fn ports(plan: &Plan) -> String {
+    let mut body: String = plan.ports.iter().map(port).collect();
+    for steered in &plan.steered {
+        let base = if steered.base.is_empty() { "0" } else { &steered.base };
+        let fields: Vec<String> = steered
+            .fields
+            .iter()
+            .map(|(class, field)| format!("{} ({})", escape(field), escape(class)))
+            .collect();
+        body.push_str(&format!(
+            "<p><b>Steered allocation.</b> {}: at {}, <code>{} + index % {}</code> is {} {}</p>\n",
+            escape(&steered.object),
+            escape(&steered.port),
+            escape(base),
+            escape(&steered.modulus),
+            fields.join(", "),
+            lines(&steered.lines)
+        ));
+    }
+    panel("Steering", &body)
+}
+
+fn port(port: &Port) -> String {
+    let rows = port.classes.iter().map(|class| {
+        let input: Vec<String> = class
+            .input
+            .iter()
+            .map(|input| match input.place == input.field {
+                true => escape(&input.field),
+                false => {
+                    format!("{} <small>as {}</small>", escape(&input.field), escape(&input.place))
+                }
+            })
+            .collect();
+        let by = match class.by {
+            Steerer::Nic => "NIC",
+            Steerer::Software => "software",
+            Steerer::OneShard => "one shard",
+        };
+        vec![escape(&class.class), by.to_owned(), input.join(", "), class.rank.to_string()]
+    });
+    format!(
+        "<h3>{}</h3>\n<p class=\"key\"><code>{}</code></p>\n{}",
+        escape(&port.port),
+        escape(&port.key),
+        table(&["class", "steered by", "hash of", "rank"], rows)
+    )
+}
+
+fn remarks(title: &str, all: &[Difference]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let items: String = all
+        .iter()
+        .map(|one| format!("<li>{} {}</li>\n", escape(&one.what), lines(&one.lines)))
+        .collect();
+    panel(title, &format!("<ul>\n{items}</ul>\n"))
 }

@@ -1,0 +1,281 @@
+//! Each rule by itself, on network functions of a few lines.
+
+#![allow(clippy::unwrap_used)]
+
+use anabranch_analysis::{Budget, Source, paths_within};
+use anabranch_plan::{Class, ObjectMode, Options, Plan, Steerer, Strategy, plan};
+use anabranch_rss::Nic;
+
+/// A function of two ports with these items, fields and the body of `packet`, which sees `ip`,
+/// `src` and `dst`: addresses and ports of TCP packets over IPv4.
+fn planned_with(items: &str, fields: &str, handlers: &str, body: &str, nic: &str) -> Plan {
+    let text = format!(
+        "#[network_function(ports(lan, wan))]
+pub mod tested {{
+    pub struct Settings {{
+        #[setting(default = 1)]
+        pub number: u32,
+        #[setting(default = 1024)]
+        pub first: u16,
+    }}
+    pub enum Reason {{ Refused }}
+    {items}
+    pub struct Tested {{ settings: Settings, {fields} }}
+    impl Tested {{
+        {handlers}
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {{
+            let Some(ip) = pkt.ipv4() else {{ return Drop(Builtin::UnsupportedProtocol) }};
+            let Some(tcp) = pkt.tcp() else {{ return Drop(Builtin::UnsupportedProtocol) }};
+            let (src, dst, src_port, dst_port) = (ip.src(), ip.dst(), tcp.src(), tcp.dst());
+            {body}
+            Forward(pkt.port().other())
+        }}
+    }}
+}}"
+    );
+    let paths =
+        paths_within(&Source { text: &text, file: "tested.rs", line: 1 }, Budget::for_accesses());
+    let paths = paths.unwrap_or_else(|error| panic!("{error}\n{text}"));
+    plan(&paths, &Options::new(Nic::named(nic).unwrap())).unwrap()
+}
+
+fn planned(fields: &str, body: &str) -> Plan {
+    planned_with("", fields, "", body, "e810")
+}
+
+fn matrix(plan: &Plan) -> Vec<Vec<String>> {
+    plan.matrix(Class::Ipv4Tcp)
+}
+
+fn mode(plan: &Plan, name: &str) -> ObjectMode {
+    plan.objects.iter().find(|object| object.name == name).unwrap().mode
+}
+
+fn why(plan: &Plan, name: &str) -> String {
+    plan.objects.iter().find(|object| object.name == name).unwrap().why.clone()
+}
+
+const COUNTS: &str = "#[capacity(1024)] counts: Map<u32, u32>,";
+
+fn counted_under(key: &str) -> Plan {
+    planned(COUNTS, &format!("if pkt.port() == LAN {{ self.counts.insert({key}, 1); }}"))
+}
+
+#[test]
+fn equal_keys_are_equal_fields() {
+    let found = counted_under("u32::from(dst)");
+    assert_eq!(matrix(&found), [["lan.ipv4.dst = lan'.ipv4.dst", "F"], ["F", "F"]]);
+    assert_eq!(found.strategy, Strategy::SharedNothing);
+    let turned = planned(
+        COUNTS,
+        "if pkt.port() == LAN { self.counts.insert(u32::from(src), 1); }
+         else if self.counts.contains(&u32::from(dst)) { return Drop(Reason::Refused); }",
+    );
+    assert_eq!(matrix(&turned)[0][1], "lan.ipv4.src = wan.ipv4.dst");
+}
+
+#[test]
+fn masks_prefixes_and_sums_without_carry_are_linear() {
+    let prefix = counted_under("u32::from(src) & 0xffff_ff00");
+    assert_eq!(matrix(&prefix)[0][0], "lan.ipv4.src/24 = lan'.ipv4.src/24");
+    let host = counted_under("u32::from(src) % 256");
+    assert_eq!(matrix(&host)[0][0], "lan.ipv4.src[24..32] = lan'.ipv4.src[24..32]");
+    let joined = counted_under("(u32::from(src_port) << 16) + u32::from(dst_port)");
+    let both = "lan.tcp.src = lan'.tcp.src && lan.tcp.dst = lan'.tcp.dst";
+    assert_eq!(matrix(&joined)[0][0], both);
+    let mixed = counted_under("u32::from(src) ^ u32::from(dst)");
+    assert_eq!(mixed.strategy, Strategy::SharedNothing);
+    assert!(matrix(&mixed)[0][0].contains('^'), "{:?}", matrix(&mixed));
+    assert_eq!(mixed.ports[0].rank, mixed.index_bits);
+}
+
+#[test]
+fn what_is_the_same_for_all_packets_may_be_added() {
+    let found = counted_under("u32::from(src_port.wrapping_sub(self.settings.first))");
+    assert_eq!(matrix(&found)[0][0], "lan.tcp.src = lan'.tcp.src");
+    let next = counted_under("u32::from(src) + self.settings.number");
+    assert_eq!(matrix(&next)[0][0], "lan.ipv4.src = lan'.ipv4.src");
+}
+
+#[test]
+fn sums_products_and_unknown_functions_are_refused_with_the_line() {
+    for (key, reason) in [
+        ("u32::from(src) + u32::from(dst)", "a sum that carries"),
+        ("u32::from(src) * 3", "a product"),
+        ("hash(u32::from(src))", "an unknown function"),
+        ("cx.now() as u32", "no"),
+    ] {
+        let hash = "#[opaque] fn hash(a: u32) -> u32 { a.wrapping_mul(2_654_435_761) }";
+        let body = format!("self.counts.insert({key}, 1);");
+        let found = planned_with(hash, COUNTS, "", &body, "e810");
+        assert_eq!(found.strategy, Strategy::Lock, "{key}");
+        let reasons = why(&found, "counts");
+        assert!(reasons.contains("line 18") && reasons.contains(reason), "{key}: {reasons}");
+        assert_eq!(found.impossible.unwrap().lines, [18]);
+    }
+}
+
+#[test]
+fn a_part_that_is_not_understood_only_makes_more_packets_meet() {
+    let pair = "pub struct Pair { a: u32, b: u32 }";
+    let body = "self.pairs.insert(Pair { a: u32::from(src) * 3, b: u32::from(dst) }, 1);";
+    let found = planned_with(pair, "#[capacity(9)] pairs: Map<Pair, u32>,", "", body, "e810");
+    assert_eq!(matrix(&found)[0][1], "lan.ipv4.dst = wan.ipv4.dst");
+    assert!(found.notes.iter().any(|note| note.lines == [18]), "{:?}", found.notes);
+}
+
+#[test]
+fn constants_never_meet_other_constants() {
+    let found = planned(
+        COUNTS,
+        "if pkt.port() == LAN { self.counts.insert(7, 1); } else { self.counts.insert(8, 1); }",
+    );
+    assert_eq!(found.strategy, Strategy::Lock, "all packets of a port meet");
+    let found = planned(
+        "#[capacity(99)] a: Map<u32, u32>,",
+        "if pkt.port() == LAN { self.a.insert(u32::from(src) | 1, 1); }
+         else { self.a.insert(u32::from(src) & 0xffff_fffe, 1); }",
+    );
+    assert_eq!(matrix(&found)[0][1], "F", "one has its last bit set, the other has not");
+}
+
+#[test]
+fn a_coarser_key_serves_the_finer() {
+    let found = planned(
+        "#[capacity(9)] hosts: Map<u32, u32>, #[capacity(9)] flows: Map<(u32, u32), u32>,",
+        "self.hosts.insert(u32::from(src), 1);
+         self.flows.insert((u32::from(src), u32::from(dst)), 1);",
+    );
+    assert_eq!(matrix(&found)[0][0], "lan.ipv4.src = lan'.ipv4.src");
+    assert!(found.objects.iter().all(|object| object.mode == ObjectMode::Sharded));
+}
+
+#[test]
+fn needs_without_a_common_field_are_disjoint() {
+    let found = planned(
+        "#[capacity(9)] from: Map<u32, u32>, #[capacity(9)] to: Map<u32, u32>,",
+        "self.from.insert(u32::from(src), 1);\nself.to.insert(u32::from(dst), 1);",
+    );
+    assert_eq!(found.strategy, Strategy::Mixed, "one of the two can be sharded");
+    assert_eq!(
+        (mode(&found, "from"), mode(&found, "to")),
+        (ObjectMode::Sharded, ObjectMode::Shared)
+    );
+    let both = found.objects.iter().find(|object| object.name == "to").unwrap();
+    assert_eq!(both.lines, [18, 19]);
+}
+
+#[test]
+fn fields_that_no_nic_hashes_are_steered_in_software() {
+    let body = "let mac = pkt.ethernet().src(); self.macs.insert(mac, 1);";
+    let fields = "#[capacity(9)] macs: Map<MacAddr, u32>,";
+    let tcp = |nic: &str| {
+        let found = planned_with("", fields, "", body, nic);
+        assert_eq!(found.strategy, Strategy::SharedNothing);
+        let mut classes = found.ports[0].classes.iter();
+        let tcp = classes.find(|class| class.class == "ipv4-tcp").unwrap();
+        (tcp.by, tcp.rank)
+    };
+    assert_eq!(tcp("software").0, Steerer::Nic);
+    assert_eq!(tcp("x710").0, Steerer::Software);
+    assert!(tcp("x710").1 > 4);
+}
+
+#[test]
+fn what_packets_never_write_or_merge_anyhow_drops_out() {
+    let found = planned_with(
+        "pub enum Command { Allow { address: Ipv4Addr } }",
+        "#[capacity(9)] allowed: Map<Ipv4Addr, bool>, #[capacity(9)] known: Map<Ipv4Addr, bool>,
+         seen: Counter, last: Cell<u32>,",
+        "fn init(&mut self, cx: &mut Context) { self.known.insert(Ipv4Addr::new(10, 0, 0, 1), true); }
+         fn control(&mut self, command: Command, cx: &mut Context) -> Result<(), &'static str> {
+             match command { Command::Allow { address } => { self.allowed.insert(address, true); } }
+             Ok(())
+         }",
+        "self.seen.add(1);
+         if self.last.get() == 7 || !self.allowed.contains(&src) || self.known.contains(&dst) {
+             return Drop(Reason::Refused);
+         }",
+        "e810",
+    );
+    assert_eq!(found.strategy, Strategy::SharedNothing);
+    assert_eq!(mode(&found, "allowed"), ObjectMode::Replicated);
+    assert_eq!(mode(&found, "known"), ObjectMode::ReadOnly);
+    assert_eq!(mode(&found, "last"), ObjectMode::ReadOnly);
+    assert_eq!(mode(&found, "seen"), ObjectMode::Distributed);
+}
+
+/// The example of the thesis, section 3.1.1: the first 100 packets of all.
+#[test]
+fn a_count_of_packets_is_no_capacity() {
+    let found = planned(
+        "sent: Cell<u32>,",
+        "let sent = self.sent.get();
+         if sent >= 100 { return Drop(Reason::Refused); }
+         self.sent.set(sent + 1);",
+    );
+    assert_eq!(found.strategy, Strategy::Lock);
+    assert!(why(&found, "sent").contains("one value"), "{}", why(&found, "sent"));
+}
+
+#[test]
+fn indices_inherit_the_key_that_they_are_stored_under() {
+    let body = "let index = match self.indices.get(&src) {
+                Some(index) if self.chain.is_allocated(index, cx) => index,
+                _ => {
+                    let Some(index) = self.chain.allocate((), 1_000, cx) else {
+                        return Drop(Reason::Refused);
+                    };
+                    self.indices.insert(src, index);
+                    index
+                }
+            };
+            self.counts.update(index, |count| *count += 1);";
+    let fields = "#[capacity(9)] indices: Map<Ipv4Addr, u32>, #[capacity(9)] chain: Allocator<()>,
+                  #[capacity(9)] counts: Vector<u32>,";
+    let found = planned(fields, body);
+    assert_eq!(matrix(&found)[0][1], "lan.ipv4.src = wan.ipv4.src");
+    assert_eq!(found.strategy, Strategy::SharedNothing);
+    assert!(why(&found, "counts").contains("`chain`"), "{}", why(&found, "counts"));
+}
+
+#[test]
+fn an_index_from_a_packet_is_refused_where_nothing_bounds_it() {
+    let body = "if pkt.port() == LAN {
+                let Some(index) = self.chain.allocate(src, 1_000, cx) else {
+                    return Drop(Reason::Refused);
+                };
+                pkt.set_src_port(index as u16);
+            } else {
+                let Some(inside) = self.chain.get(u32::from(dst_port), cx) else {
+                    return Drop(Reason::Refused);
+                };
+                pkt.set_destination(inside, 80);
+            }";
+    let found = planned("#[capacity(65_536)] chain: Allocator<Ipv4Addr>,", body);
+    assert_eq!(found.strategy, Strategy::Lock);
+    assert_eq!(found.impossible.unwrap().lines, [24]);
+}
+
+#[test]
+fn a_key_after_a_loop_without_a_known_end_is_not_trusted() {
+    let body = "let mut key = u32::from(src);
+            for step in 0..self.settings.number { if step == 5 { key = u32::from(dst); } }
+            self.counts.insert(key, 1);";
+    let found = planned(COUNTS, body);
+    assert_eq!(found.strategy, Strategy::Lock);
+    assert!(why(&found, "counts").contains("loop"), "{}", why(&found, "counts"));
+    assert!(found.notes.iter().any(|note| note.lines == [19]), "{:?}", found.notes);
+}
+
+/// What a function does with the verdict of its routing is found, though paths leave it open.
+#[test]
+fn what_follows_a_routed_packet_is_seen() {
+    let body = "return match self.l3.forward(pkt, cx) {
+                Forward(port) => { self.counts.insert(u32::from(dst), 1); Forward(port) }
+                other => other,
+            };";
+    let found = planned(&format!("l3: L3, {COUNTS}"), &format!("if src_port > 7 {{ {body} }}"));
+    assert_eq!(matrix(&found)[0][0], "lan.ipv4.dst = lan'.ipv4.dst");
+    assert_eq!(mode(&found, "l3"), ObjectMode::Replicated);
+}
