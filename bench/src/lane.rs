@@ -113,7 +113,7 @@ impl<'m, N: NetworkFunction> Runner<'m, N> {
     pub fn run(&mut self, packets: usize) -> u64 {
         let Self { lane, state, counts, steerer } = self;
         lane.drive(packets, |batch| {
-            batch.iter().for_each(|frame| counts.received(frame.meta()));
+            counts.received(batch);
             if let Some(steerer) = steerer {
                 steerer.hash_batch(batch);
             }

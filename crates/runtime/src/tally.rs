@@ -52,11 +52,26 @@ impl Counts {
         Self { read: none.clone(), out: none, emitted: 0, dropped: vec![0; REASONS] }
     }
 
-    /// A packet was received.
+    /// These packets were received. Summed up as long as the port stays the same: a count in
+    /// memory would have each packet wait for the one before.
     #[inline(always)]
-    pub fn received(&mut self, meta: &Meta) {
-        if let Some(port) = self.read.get_mut(usize::from(meta.port.index())) {
-            port.count(meta.wire_len);
+    pub fn received(&mut self, batch: &[Frame<'_>]) {
+        let Some(first) = batch.first() else { return };
+        let (mut port, mut sum) = (first.meta().port, Flowed::default());
+        for frame in batch {
+            let meta = frame.meta();
+            if meta.port != port {
+                self.add_received(port, sum);
+                (port, sum) = (meta.port, Flowed::default());
+            }
+            sum.count(meta.wire_len);
+        }
+        self.add_received(port, sum);
+    }
+
+    fn add_received(&mut self, port: Port, sum: Flowed) {
+        if let Some(read) = self.read.get_mut(usize::from(port.index())) {
+            read.add(sum);
         }
     }
 

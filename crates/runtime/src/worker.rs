@@ -214,9 +214,9 @@ impl InstanceEnd {
 /// Counts a batch, and gives it the hashes that the source did not supply.
 #[inline(always)]
 fn note(batch: &mut [Frame<'_>], counts: &mut Counts, hashes: Option<(u64, &[u32])>) {
-    for frame in batch {
-        counts.received(frame.meta());
-        if let Some((first, hashes)) = hashes {
+    counts.received(batch);
+    if let Some((first, hashes)) = hashes {
+        for frame in batch {
             let at = (frame.meta().number - first) as usize;
             frame.meta_mut().steering_hash = hashes.get(at).copied().unwrap_or_default();
         }
