@@ -367,3 +367,48 @@ fn usual(class: Class, fields: &mut Fields) -> BTreeSet<FieldId> {
     }
     usual
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use anabranch_analysis::{Budget, Source, paths_within};
+    use anabranch_nf::NetworkFunction;
+    use anabranch_nfs::{firewall, nat, policer};
+
+    fn paths_of<F: NetworkFunction>() -> Paths {
+        let source = F::SOURCE;
+        let source = Source { text: source.text, file: source.file, line: source.line };
+        paths_within(&source, Budget::for_accesses()).unwrap()
+    }
+
+    /// A plan made without the constraints that speak of both `ports` and of nothing else.
+    fn without(decision: &mut Decision<'_>, ports: [usize; 2]) -> Plan {
+        let sound = decision.constraints.clone();
+        decision.constraints.all.retain(|one, _| one.sides.map(|(port, _)| port) != ports);
+        let kept: Vec<Constraint> = decision.constraints.all.keys().cloned().collect();
+        decision.deciding = decision.deciding(kept.iter());
+        let options = Options::new(Nic::named("e810").unwrap());
+        let keys = decision.keys(&options).unwrap();
+        let plan = report::plan(decision, keys, &options);
+        decision.constraints = sound;
+        plan
+    }
+
+    /// Keys that were found without a constraint do not serve it: each is needed, and its want seen.
+    #[test]
+    fn a_constraint_that_is_left_out_is_missed() {
+        for (paths, ports) in [
+            (paths_of::<policer::Function>(), [1, 1]),
+            (paths_of::<firewall::Function>(), [0, 1]),
+            (paths_of::<nat::Function>(), [0, 0]),
+            (paths_of::<nat::Function>(), [1, 1]),
+        ] {
+            let mut decision = decide(&paths);
+            let plan = without(&mut decision, ports);
+            let missed = unbroken(&plan, &decision.constraints, &decision);
+            assert!(matches!(missed, Err(PlanError::Broken(_))), "{} {ports:?}", paths.name);
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! The plan for readers.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::class::Class;
@@ -39,11 +40,8 @@ impl Plan {
         if self.constraints.is_empty() {
             out.push_str("  none\n");
         }
-        for meeting in &self.constraints {
-            let label = meeting.ports.join(" · ");
-            let equal = meeting.equalities.join(" && ");
-            let what = format!("{equal}  [{}: {}]", classes(meeting), meeting.objects.join(", "));
-            entry(out, &label, &what, &meeting.lines);
+        for (ports, what, lines) in alike(&self.constraints) {
+            entry(out, &ports, &what, &lines);
         }
     }
 
@@ -69,6 +67,59 @@ impl Plan {
         let columns = |row| (0..names.len()).map(|column| cell(row, column)).collect();
         (0..names.len()).map(columns).collect()
     }
+}
+
+/// Constraints that say the same of several versions of IP and of TCP as of UDP, as one each:
+/// `ip.src` for `ipv4.src` and `ipv6.src`, `l4.src` for `tcp.src` and `udp.src`.
+fn alike(meetings: &[Meeting]) -> Vec<(String, String, Vec<u32>)> {
+    let mut groups: Vec<(String, BTreeSet<String>, Vec<&Meeting>)> = Vec::new();
+    for meeting in meetings {
+        let ports = meeting.ports.join(" · ");
+        let general: BTreeSet<String> =
+            meeting.equalities.iter().map(|equality| general(equality)).collect();
+        let of_one_version = |one: &Meeting| version(one).is_some();
+        match groups.iter_mut().find(|(known, said, _)| *known == ports && *said == general) {
+            Some((_, _, all)) if of_one_version(meeting) => all.push(meeting),
+            _ => groups.push((ports, general, vec![meeting])),
+        }
+    }
+    groups.into_iter().map(|(ports, _, all)| group(ports, &all)).collect()
+}
+
+fn group(ports: String, all: &[&Meeting]) -> (String, String, Vec<u32>) {
+    let lines: BTreeSet<u32> = all.iter().flat_map(|one| one.lines.iter().copied()).collect();
+    let objects: BTreeSet<&str> =
+        all.iter().flat_map(|one| one.objects.iter().map(String::as_str)).collect();
+    let equal: Vec<String> = match all {
+        [only] => only.equalities.clone(),
+        [first, ..] => first.equalities.iter().map(|equality| general(equality)).collect(),
+        [] => Vec::new(),
+    };
+    let classes: Vec<String> = all.iter().map(|one| classes(one)).collect();
+    let objects = objects.into_iter().collect::<Vec<_>>().join(", ");
+    let what = format!("{}  [{}: {objects}]", equal.join(" && "), classes.join(", "));
+    (ports, what, lines.into_iter().collect())
+}
+
+/// The version of IP that both packets have.
+fn version(meeting: &Meeting) -> Option<&str> {
+    let mut all = meeting.classes.iter().flatten().map(|class| class.get(..4).unwrap_or(class));
+    let first = all.next()?;
+    all.all(|one| one == first).then_some(first)
+}
+
+fn general(equality: &str) -> String {
+    let headers = [
+        ("ipv4", "ip"),
+        ("ipv6", "ip"),
+        ("tcp", "l4"),
+        ("udp", "l4"),
+        ("icmpv4", "icmp"),
+        ("icmpv6", "icmp"),
+    ];
+    headers.iter().fold(equality.to_owned(), |text, (own, all)| {
+        text.replace(&format!(".{own}."), &format!(".{all}."))
+    })
 }
 
 fn classes(meeting: &Meeting) -> String {

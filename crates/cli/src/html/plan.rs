@@ -1,6 +1,7 @@
 //! A plan as one HTML page: what must meet, how state is kept, what is programmed, and the tree of
 //! decisions that leads to each access (figure A.2 of Pereira's thesis "Parallel NF Synthesis").
 
+mod accesses;
 mod tree;
 
 use anabranch_analysis::Paths;
@@ -19,7 +20,7 @@ pub(crate) fn render(paths: &Paths, plan: &Plan) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<style>\n{STYLE}{OWN_STYLE}</style>\n</head>\n<body>\n<main>\n\
-         {}{}{}{}{}{}{}{}</main>\n</body>\n</html>\n",
+         {}{}{}{}{}{}{}{}{}</main>\n</body>\n</html>\n",
         header(paths, plan),
         state(plan),
         matrix(plan),
@@ -27,13 +28,14 @@ pub(crate) fn render(paths: &Paths, plan: &Plan) -> String {
         ports(plan),
         remarks("Where it may differ from one core", &plan.differences),
         remarks("Not used", &plan.notes),
+        accesses::render(paths),
         tree::render(paths),
     )
 }
 
 fn header(paths: &Paths, plan: &Plan) -> String {
     let impossible = plan.impossible.as_ref().map_or_else(String::new, |impossible| {
-        let why = escape(&impossible.why);
+        let why = prose(&impossible.why);
         format!("<p class=\"remark\">No sharding: {why} {}</p>\n", lines(&impossible.lines))
     });
     format!(
@@ -76,7 +78,7 @@ fn state(plan: &Plan) -> String {
             format!("<b>{}</b>", escape(&object.name)),
             escape(&object.kind),
             format!("<span class=\"mode {0}\">{0}</span>", object.mode.name()),
-            escape(&object.why),
+            prose(&object.why),
             lines(&object.lines),
         ]
     });
@@ -154,8 +156,10 @@ fn ports(plan: &Plan) -> String {
     panel("Steering", &body)
 }
 
+/// A port's key, and what is hashed; classes that are treated alike in one row.
 fn port(port: &Port) -> String {
-    let rows = port.classes.iter().map(|class| {
+    let mut rows: Vec<(Vec<String>, Vec<String>)> = Vec::new();
+    for class in &port.classes {
         let input: Vec<String> = class
             .input
             .iter()
@@ -171,14 +175,33 @@ fn port(port: &Port) -> String {
             Steerer::Software => "software",
             Steerer::OneShard => "one shard",
         };
-        vec![escape(&class.class), by.to_owned(), input.join(", "), class.rank.to_string()]
+        let how = vec![by.to_owned(), input.join(", "), class.rank.to_string()];
+        match rows.iter_mut().find(|(known, _)| *known == how) {
+            Some((_, classes)) => classes.push(class.class.clone()),
+            None => rows.push((how, vec![class.class.clone()])),
+        }
+    }
+    let rows = rows.into_iter().map(|(mut how, classes)| {
+        how.push(escape(&classes.join(", ")));
+        how
     });
     format!(
         "<h3>{}</h3>\n<p class=\"key\"><code>{}</code></p>\n{}",
         escape(&port.port),
         escape(&port.key),
-        table(&["class", "steered by", "hash of", "rank"], rows)
+        table(&["by", "hash of", "rank", "packets"], rows)
     )
+}
+
+/// Text with its names in backquotes set as code.
+fn prose(text: &str) -> String {
+    let parts = escape(text);
+    let parts = parts.split('`').enumerate();
+    parts
+        .map(
+            |(at, part)| if at % 2 == 1 { format!("<code>{part}</code>") } else { part.to_owned() },
+        )
+        .collect()
 }
 
 fn remarks(title: &str, all: &[Difference]) -> String {
@@ -187,7 +210,7 @@ fn remarks(title: &str, all: &[Difference]) -> String {
     }
     let items: String = all
         .iter()
-        .map(|one| format!("<li>{} {}</li>\n", escape(&one.what), lines(&one.lines)))
+        .map(|one| format!("<li>{} {}</li>\n", prose(&one.what), lines(&one.lines)))
         .collect();
     panel(title, &format!("<ul>\n{items}</ul>\n"))
 }

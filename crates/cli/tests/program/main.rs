@@ -5,6 +5,7 @@
 mod captures;
 mod failures;
 mod pages;
+mod plan;
 mod rss;
 mod runs;
 mod scaffold;

@@ -1,0 +1,66 @@
+//! `anabranch plan`: text, JSON, a file that is edited and checked, a page.
+
+use super::Bench;
+
+const NAMES: [&str; 8] =
+    ["strategy", "ports", "objects", "constraints", "differences", "solve_us", "total_ms", "nic"];
+
+#[test]
+fn every_function_has_a_plan_in_one_json_document() {
+    let bench = Bench::new();
+    for (nf, strategy) in [
+        ("nop", "shared-nothing"),
+        ("policer", "shared-nothing"),
+        ("firewall", "shared-nothing"),
+        ("bridge-static", "shared-nothing"),
+        ("nat", "shared-nothing"),
+        ("lb", "mixed"),
+        ("bridge", "lock"),
+    ] {
+        let plan = bench.run(&format!("plan {nf} --json")).expect(0).json();
+        assert_eq!((plan["nf"].as_str(), plan["strategy"].as_str()), (Some(nf), Some(strategy)));
+        assert!(NAMES.iter().all(|name| !plan[*name].is_null()), "{plan}");
+        assert_eq!(plan["impossible"].is_null(), strategy != "lock", "{}", plan["impossible"]);
+        for port in plan["ports"].as_array().unwrap() {
+            let key = port["key"].as_str().unwrap();
+            assert!(key.len() == 104 && key.chars().all(|digit| digit.is_ascii_hexdigit()));
+        }
+    }
+    assert!(bench.files().is_empty());
+}
+
+#[test]
+fn plans_are_files_that_are_checked() {
+    let bench = Bench::new();
+    let text = bench.run("plan policer --nic x710 -o plan.toml").expect(0).out;
+    assert!(text.contains("wan.ipv4.dst = wan'.ipv4.dst"), "{text}");
+    let checked = bench.run("plan policer --check plan.toml").expect(0).out;
+    assert!(checked.contains("what must meet meets"), "{checked}");
+    let plan = std::fs::read_to_string(bench.path("plan.toml")).unwrap();
+    let edited = plan.replace("field = \"ipv4.dst\"", "field = \"ipv4.src\"");
+    std::fs::write(bench.path("plan.toml"), edited).unwrap();
+    let refused = bench.run("plan policer --check plan.toml").expect(3).error;
+    assert!(refused.contains("must meet when wan.ipv4.dst = wan'.ipv4.dst"), "{refused}");
+    bench.run("plan nat --check plan.toml").expect(3);
+    bench.run("plan policer --check none.toml").expect(3);
+}
+
+#[test]
+fn a_page_needs_nothing_but_itself() {
+    let bench = Bench::new();
+    bench.run("plan nat --html nat.html").expect(0);
+    let page = std::fs::read_to_string(bench.path("nat.html")).unwrap();
+    assert!(page.contains("Steered allocation") && page.contains("class=\"tree\""));
+    let foreign = ["<script", "http://", "https://", "<link", "<img"];
+    assert!(foreign.iter().all(|one| !page.contains(one)));
+}
+
+#[test]
+fn what_cannot_be_planned_is_told() {
+    let bench = Bench::new();
+    let refused = bench.run("plan bridge --strategy shared-nothing").expect(8).error;
+    assert!(refused.contains("no shared-nothing plan exists (lines"), "{refused}");
+    let unknown = bench.run("plan nop --nic abacus").expect(2).error;
+    assert!(unknown.contains("e810"), "{unknown}");
+    bench.run("plan nothing").expect(7);
+}
