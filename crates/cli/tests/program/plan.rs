@@ -33,13 +33,13 @@ fn every_function_has_a_plan_in_one_json_document() {
 fn plans_are_files_that_are_checked() {
     let bench = Bench::new();
     let text = bench.run("plan policer --nic x710 -o plan.toml").expect(0).out;
-    assert!(text.contains("wan.ipv4.dst = wan'.ipv4.dst"), "{text}");
+    assert!(text.contains("wan.ip.dst = wan'.ip.dst"), "{text}");
     let checked = bench.run("plan policer --check plan.toml").expect(0).out;
     assert!(checked.contains("what must meet meets"), "{checked}");
     let plan = std::fs::read_to_string(bench.path("plan.toml")).unwrap();
     let edited = plan.replace("field = \"ipv4.dst\"", "field = \"ipv4.src\"");
     std::fs::write(bench.path("plan.toml"), edited).unwrap();
-    let refused = bench.run("plan policer --check plan.toml").expect(3).error;
+    let refused = bench.run("plan policer --check plan.toml").expect(3).err;
     assert!(refused.contains("must meet when wan.ipv4.dst = wan'.ipv4.dst"), "{refused}");
     bench.run("plan nat --check plan.toml").expect(3);
     bench.run("plan policer --check none.toml").expect(3);
@@ -58,9 +58,9 @@ fn a_page_needs_nothing_but_itself() {
 #[test]
 fn what_cannot_be_planned_is_told() {
     let bench = Bench::new();
-    let refused = bench.run("plan bridge --strategy shared-nothing").expect(8).error;
+    let refused = bench.run("plan bridge --strategy shared-nothing").expect(8).err;
     assert!(refused.contains("no shared-nothing plan exists (lines"), "{refused}");
-    let unknown = bench.run("plan nop --nic abacus").expect(2).error;
+    let unknown = bench.run("plan nop --nic abacus").expect(2).err;
     assert!(unknown.contains("e810"), "{unknown}");
     bench.run("plan nothing").expect(7);
 }
