@@ -146,7 +146,7 @@ impl<N: NetworkFunction> Instance<N> {
         match parse_common(frame.bytes(), frame.meta().wire_len) {
             Some(layout) => {
                 let finding = self.sets.find::<N, Common<Real>>(frame, layout, false);
-                self.step::<Common<Real>>(frame, finding, release);
+                self.step::<Common<Real>>(frame, &finding, release);
             }
             None => self.handle_at_once_any(frame, release),
         }
@@ -177,7 +177,7 @@ impl<N: NetworkFunction> Instance<N> {
         }
         for (frame, finding) in frames.iter_mut().zip(&findings) {
             match finding.layout.is_common() {
-                true => self.step::<Common<Real>>(frame, *finding, release),
+                true => self.step::<Common<Real>>(frame, finding, release),
                 false => self.step_any(frame, finding, release),
             }
         }
@@ -218,7 +218,7 @@ impl<N: NetworkFunction> Instance<N> {
     fn step<M: Mode>(
         &mut self,
         frame: &mut Frame<'_>,
-        finding: Finding,
+        finding: &Finding,
         release: &mut impl Release,
     ) {
         match self.enter::<M>(frame, finding, 0, release) {
@@ -270,14 +270,14 @@ impl<N: NetworkFunction> Instance<N> {
         turn: u32,
         release: &mut impl Release,
     ) -> Verdict {
-        self.enter::<Real>(frame, *finding, turn, release)
+        self.enter::<Real>(frame, finding, turn, release)
     }
 
     #[inline(always)]
     fn enter<M: Mode>(
         &mut self,
         frame: &mut Frame<'_>,
-        finding: Finding,
+        finding: &Finding,
         turn: u32,
         release: &mut impl Release,
     ) -> Verdict {
@@ -363,7 +363,7 @@ impl<N: NetworkFunction> Instance<N> {
     }
 
     #[inline(always)]
-    fn handler<M: Mode>(&mut self, frame: &mut Frame<'_>, finding: Finding) -> Verdict {
+    fn handler<M: Mode>(&mut self, frame: &mut Frame<'_>, finding: &Finding) -> Verdict {
         let layout = finding.layout;
         if N::SET.is_none() {
             let cx = &mut Context::new(&mut self.environment);
