@@ -1,8 +1,7 @@
 //! `traffic`: generated traffic, written to captures.
 
-use anabranch_io::Chunk;
 use anabranch_io::capture::WriteError;
-use anabranch_io::sink::{Output, Sinks};
+use anabranch_io::sink::Sinks;
 use anabranch_io::source::Source;
 use anabranch_io::spec::{PortBinding, SinkSpec, SpecError};
 use anabranch_io::traffic::{TrafficSource, TrafficSpec};
@@ -41,7 +40,7 @@ pub(crate) fn generate(
     let mut sinks = Sinks::open(outputs).map_err(output)?;
     let mut progress = Progress::start("traffic");
     while let Some(chunk) = source.next_chunk().map_err(|cause| Error::Input(cause.to_string()))? {
-        write(&chunk, &mut sinks).map_err(output)?;
+        sinks.write_chunk(&chunk).map_err(output)?;
         let done = source.progress();
         progress.update(done.done, done.fraction());
     }
@@ -61,19 +60,6 @@ fn side(text: &str) -> Result<(Option<Port>, SinkSpec), Error> {
         Some("outside") => Ok((Some(Port::new(1)), binding.spec)),
         Some(other) => Err(usage(format!("`{other}` is no side; write inside= or outside="))),
     }
-}
-
-fn write(chunk: &Chunk, sinks: &mut Sinks) -> Result<(), WriteError> {
-    chunk.records().iter().enumerate().try_for_each(|(index, record)| {
-        sinks.write(&Output {
-            number: chunk.first_number() + index as u64,
-            sub: 0,
-            port: record.port,
-            timestamp_ns: record.arrival_ns,
-            wire_len: record.wire_len,
-            bytes: chunk.bytes(index),
-        })
-    })
 }
 
 fn summary(sinks: &Sinks) -> String {
