@@ -47,4 +47,4 @@ pub use explore::Budget;
 pub use follow::{Given, follow_all};
 pub use objects::{Site, StateObject};
 pub use path::{CallPath, Condition, Effect, Rewrite, Verdict, Warning};
-pub use paths::{Paths, Source, Statistics, paths, paths_within};
+pub use paths::{Left, Paths, Source, Statistics, paths, paths_within};

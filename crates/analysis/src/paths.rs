@@ -44,6 +44,9 @@ pub struct Paths {
     pub warnings: Vec<Warning>,
     /// Functions taken as unknown (`#[opaque]`), trusted.
     pub opaque: Vec<String>,
+    /// What `init` leaves in a `Cell`, of the parts that are the same on all its paths; known only
+    /// within [`Budget::for_accesses`].
+    pub left_by_init: Vec<Left>,
     /// Its state objects, and where the text touches them.
     pub objects: Vec<StateObject>,
     /// What it took.
@@ -53,6 +56,20 @@ pub struct Paths {
     /// What constants are called.
     pub words: Words,
 }
+
+/// A part of a `Cell` as `init` leaves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// The object.
+    pub object: String,
+    /// The part of its value.
+    pub part: String,
+    /// What it is: over settings alone.
+    pub term: Term,
+}
+
+/// Paths of `init` that are followed at most.
+const OF_INIT: usize = 256;
 
 /// What finding the paths took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -135,7 +152,24 @@ impl<'p> Search<'p> {
         for entry in entries(&self.interpreter.program.module) {
             self.explore(&entry)?;
         }
-        Ok(self.finish())
+        let left = self.left_by_init();
+        Ok(Paths { left_by_init: left, ..self.finish() })
+    }
+
+    /// Follows `init` last of all, with loops cut off after one turn; nothing is known of what it
+    /// leaves where it cannot be followed.
+    fn left_by_init(&mut self) -> Vec<Left> {
+        let budget = self.interpreter.explorer.budget;
+        if budget.routed_apart || !self.interpreter.program.module.handlers.init {
+            return Vec::new();
+        }
+        let before = self.paths.len();
+        self.interpreter.explorer.budget.paths = before + OF_INIT;
+        let warnings = self.warnings.clone();
+        let followed = self.explore(&Entry::Init);
+        self.warnings = warnings;
+        let paths = self.paths.split_off(before);
+        if followed.is_ok() { left(&paths, &self.interpreter.terms) } else { Vec::new() }
     }
 
     /// Settings that `check` refuses never reach a handler: what all those that it accepts have in
@@ -211,6 +245,7 @@ impl<'p> Search<'p> {
             warnings: self.warnings.into_iter().collect(),
             opaque: opaque(program),
             objects: objects(&program.module),
+            left_by_init: Vec::new(),
             words: program.words(),
             terms: self.interpreter.terms,
         }
@@ -223,6 +258,30 @@ fn opaque(program: &Program) -> Vec<String> {
         .filter(|item| item.attrs.iter().any(|attribute| attribute.path().is_ident("opaque")))
         .map(|item| item.sig.ident.to_string())
         .collect()
+}
+
+/// Parts that every path leaves the same, over settings alone.
+fn left(paths: &[CallPath], terms: &Terms) -> Vec<Left> {
+    let mut common: Option<Vec<Left>> = None;
+    for path in paths {
+        let mut own: Vec<Left> = Vec::new();
+        for access in path.accesses.iter().filter(|access| access.kind == "Cell") {
+            for part in &access.value {
+                let (object, name) = (access.object.clone(), part.name.clone());
+                own.retain(|known| (&known.object, &known.part) != (&object, &name));
+                own.push(Left { object, part: name, term: part.term });
+            }
+        }
+        common = Some(match common {
+            None => own,
+            Some(known) => known.into_iter().filter(|left| own.contains(left)).collect(),
+        });
+    }
+    let of_settings = |left: &Left| {
+        let mut unknowns = terms.unknowns(left.term).iter();
+        unknowns.all(|id| terms.symbol_of(*id).name.starts_with("settings."))
+    };
+    common.unwrap_or_default().into_iter().filter(of_settings).collect()
 }
 
 impl Paths {

@@ -161,12 +161,20 @@ fn steered(decision: &Decision<'_>, steered: &Steered) -> Vec<SteeredAllocation>
         .map(|(port, fields)| SteeredAllocation {
             object: decision.touches.paths.objects[steered.allocator].name.clone(),
             port: decision.ports[port].clone(),
-            modulus: steered.modulus.clone(),
+            modulus: grouped(&steered.modulus),
             base: steered.base.trim_start_matches("- ").to_owned(),
             fields,
             lines: steered.lines.iter().copied().collect(),
         })
         .collect()
+}
+
+/// An expression as an operand.
+fn grouped(expression: &str) -> String {
+    match expression.contains(' ') {
+        true => format!("({expression})"),
+        false => expression.to_owned(),
+    }
 }
 
 fn difference(what: impl Into<String>, lines: impl IntoIterator<Item = u32>) -> Difference {

@@ -332,6 +332,12 @@ impl<'p> Touches<'p> {
 
     /// A rigid term in words that do not depend on the path.
     pub(crate) fn rigid_text(&self, term: Term) -> String {
+        let known = self.results.get(&term).and_then(|stored| {
+            let object = &self.paths.objects[stored.object].name;
+            let mut left = self.paths.left_by_init.iter();
+            left.find(|left| left.object == *object && left.part == stored.part)
+        });
+        let term = known.map_or(term, |left| left.term);
         let text = self.terms().print(term, &self.paths.words);
         without_reads(&text)
     }

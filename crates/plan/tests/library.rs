@@ -98,10 +98,8 @@ fn nat_is_shared_nothing_by_steered_allocation() {
     assert_eq!(object(&found, "pool").mode, ObjectMode::ReadOnly);
     let [steered] = &found.steered[..] else { panic!("{:?}", found.steered) };
     assert_eq!((steered.object.as_str(), steered.port.as_str()), ("mappings", "wan"));
-    assert_eq!(
-        (steered.base.as_str(), steered.modulus.as_str()),
-        ("pool.first_port", "pool.ports")
-    );
+    assert_eq!(steered.base, "settings.first_port");
+    assert_eq!(steered.modulus, "(settings.last_port - settings.first_port + 1)");
     let field = |class: &str| steered.fields.get(class).map(String::as_str);
     assert_eq!(field("ipv4-tcp"), Some("tcp.dst"));
     assert_eq!(field("ipv4-icmp"), Some("icmpv4.id"));

@@ -9,6 +9,8 @@ use super::class::{Class, classes};
 pub(crate) enum Entry {
     /// Validation of the settings, explored first: every other entry takes it as passed.
     Check,
+    /// The beginning of a shard: explored only for what it leaves behind.
+    Init,
     /// A packet, without packet sets.
     Packet {
         port: Option<usize>,
@@ -92,6 +94,7 @@ impl Entry {
     pub(crate) fn name(&self, module: &Module) -> String {
         match self {
             Self::Check => "check".to_owned(),
+            Self::Init => "init".to_owned(),
             Self::Packet { .. } => "packet".to_owned(),
             Self::SetPacket { opened: true, .. } => "packet (new packet set)".to_owned(),
             Self::SetPacket { .. } => "packet (existing packet set)".to_owned(),

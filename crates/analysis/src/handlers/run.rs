@@ -29,6 +29,7 @@ impl<'p> Interpreter<'p> {
         }
         match entry {
             Entry::Check => self.enter_check(),
+            Entry::Init => self.without_packet("init", vec![Value::Context]),
             Entry::Packet { .. } => {
                 let value = self.handler("packet", vec![Value::Packet, Value::Context])?;
                 self.verdict_of(value)
