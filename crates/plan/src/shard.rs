@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use anabranch_rss::Which;
 
 use crate::class::Classes;
-use crate::constraint::{Cause, Constraint, Constraints, equations, sides};
+use crate::constraint::{Cause, Constraint, Constraints, Equation, equations, key_fields, sides};
 use crate::filter::Need;
 use crate::owned::{Decoded, decoded, interchangeable, is_foreign, owner};
 use crate::resolve::{Keyed, OTHER_PACKET};
 use crate::touch::{Context, Part, Touches};
-use crate::word::{FieldId, Sum};
+use crate::word::{FieldId, Fields, Sum};
 
 /// What sharding needs.
 #[derive(Debug, Default)]
@@ -190,11 +190,22 @@ fn pair(
     let lines = if a.writes || b.writes { &mut cause.lines } else { &mut cause.reads };
     lines.insert((a.line, b.line));
     let ways: &[bool] = if a.symmetric || b.symmetric { &[false, true] } else { &[false] };
+    let mut known: Option<Vec<BTreeSet<Equation>>> = None;
     for x in &first {
         for y in &second {
-            for swap in ways {
-                let found = equations(a, b, [x.1, y.1], *swap, &mut touches.fields);
-                let Some(equations) = found else { continue };
+            let found = match &known {
+                Some(known) => known.clone(),
+                None => {
+                    let all = ways
+                        .iter()
+                        .filter_map(|swap| equations(a, b, [x.1, y.1], *swap, &mut touches.fields));
+                    all.collect()
+                }
+            };
+            if !depends_on_class(a, b, &touches.fields) {
+                known.get_or_insert_with(|| found.clone());
+            }
+            for equations in found {
                 let constraint = Constraint { sides: [*x, *y], equations };
                 if has_fields(&constraint, touches) {
                     constraints.add(constraint, &cause);
@@ -203,6 +214,12 @@ fn pair(
         }
     }
     Ok(())
+}
+
+/// Whether a key has a protocol number, which the class tells.
+fn depends_on_class(a: &Keyed<'_>, b: &Keyed<'_>, fields: &Fields) -> bool {
+    let all = key_fields(a).into_iter().chain(key_fields(b));
+    all.into_iter().any(|field| fields.name(field).ends_with(".protocol"))
 }
 
 /// Whether packets of both sides have the fields a constraint speaks of; the reply of an echo has
