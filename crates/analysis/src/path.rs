@@ -100,6 +100,9 @@ pub struct CallPath {
     pub verdict: Verdict,
     /// Line that decided the verdict.
     pub line: u32,
+    /// A loop was cut off on it: paths with more iterations, which may touch other entries, are not
+    /// listed.
+    pub cut_off: bool,
 }
 
 /// Something that can go wrong on some packet, or that limits the analysis.
@@ -109,6 +112,13 @@ pub struct Warning {
     pub line: u32,
     /// What can happen.
     pub message: String,
+}
+
+impl Warning {
+    /// Whether it says that a loop was cut off.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.message.starts_with("the number of iterations is unknown")
+    }
 }
 
 /// What one run of a handler has done so far.

@@ -17,9 +17,6 @@ use crate::path::{CallPath, Verdict, Warning};
 /// Stack of the thread that interprets: nested expressions nest calls.
 const STACK: usize = 256 << 20;
 
-/// How the warning begins that a loop was cut off.
-const CUT_OFF: &str = "the number of iterations is unknown";
-
 /// The author's text, as `#[network_function]` embeds it.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
@@ -44,6 +41,9 @@ pub struct Paths {
     pub warnings: Vec<Warning>,
     /// Functions taken as unknown (`#[opaque]`), trusted.
     pub opaque: Vec<String>,
+    /// Whether runs were given up in a loop that no path leaves in time: what is touched after it is
+    /// not listed at all.
+    pub given_up: bool,
     /// What `init` leaves in a `Cell`, of the parts that are the same on all its paths; known only
     /// within [`Budget::for_accesses`].
     pub left_by_init: Vec<Left>,
@@ -136,6 +136,7 @@ struct Search<'p> {
     interpreter: Interpreter<'p>,
     paths: Vec<CallPath>,
     warnings: BTreeSet<Warning>,
+    given_up: bool,
 }
 
 impl<'p> Search<'p> {
@@ -144,6 +145,7 @@ impl<'p> Search<'p> {
             interpreter: Interpreter::new(program, Explorer::new(budget)),
             paths: Vec::new(),
             warnings: BTreeSet::new(),
+            given_up: false,
         }
     }
 
@@ -165,9 +167,9 @@ impl<'p> Search<'p> {
         }
         let before = self.paths.len();
         self.interpreter.explorer.budget.paths = before + OF_INIT;
-        let warnings = self.warnings.clone();
+        let (warnings, given_up) = (self.warnings.clone(), self.given_up);
         let followed = self.explore(&Entry::Init);
-        self.warnings = warnings;
+        (self.warnings, self.given_up) = (warnings, given_up);
         let paths = self.paths.split_off(before);
         if followed.is_ok() { left(&paths, &self.interpreter.terms) } else { Vec::new() }
     }
@@ -180,6 +182,7 @@ impl<'p> Search<'p> {
         }
         self.explore(&Entry::Check)?;
         self.warnings.clear();
+        self.given_up = false;
         let mut accepted: Option<Vec<Term>> = None;
         for path in self.paths.drain(..).filter(|path| path.verdict == Verdict::Done) {
             let conditions: Vec<Term> = path.conditions.iter().map(|made| made.term).collect();
@@ -196,6 +199,8 @@ impl<'p> Search<'p> {
         loop {
             self.interpreter.restart();
             let end = self.interpreter.run_entry(entry);
+            let cut_off = self.interpreter.run.warnings.iter().any(Warning::is_cut_off);
+            self.given_up |= cut_off && matches!(end, Err(Stop::Infeasible));
             self.warnings.append(&mut self.interpreter.run.warnings);
             match end {
                 Ok(path) => self.add(path)?,
@@ -245,6 +250,7 @@ impl<'p> Search<'p> {
             warnings: self.warnings.into_iter().collect(),
             opaque: opaque(program),
             objects: objects(&program.module),
+            given_up: self.given_up,
             left_by_init: Vec::new(),
             words: program.words(),
             terms: self.interpreter.terms,
@@ -287,7 +293,7 @@ fn left(paths: &[CallPath], terms: &Terms) -> Vec<Left> {
 impl Paths {
     /// Lines of the loops that were cut off: paths with more iterations are not listed.
     pub fn cut_off(&self) -> impl Iterator<Item = u32> {
-        let cut = self.warnings.iter().filter(|warning| warning.message.starts_with(CUT_OFF));
+        let cut = self.warnings.iter().filter(|warning| warning.is_cut_off());
         cut.map(|warning| warning.line)
     }
 

@@ -44,7 +44,7 @@ pub(crate) fn caller(path: &CallPath) -> Caller {
 }
 
 /// Handlers that the control plane alone runs, as the text names them.
-const OF_CONTROL: [&str; 3] = ["init", "control", "shutdown"];
+pub(crate) const OF_CONTROL: [&str; 3] = ["init", "control", "shutdown"];
 
 /// What each object needs, in the order of [`Paths::objects`], and the lines that say so.
 pub(crate) fn needs(paths: &Paths) -> Vec<(Need, BTreeSet<u32>)> {

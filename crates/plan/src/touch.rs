@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anabranch_analysis::expr::{Binary, Node, SymbolId, Term, Terms};
-use anabranch_analysis::{Access, CallPath, Mode, Paths};
+use anabranch_analysis::{Access, CallPath, Mode, Paths, Site};
 
 use crate::class::{Classes, classes_of};
-use crate::filter::{Caller, Need, caller};
+use crate::filter::{Caller, Need, OF_CONTROL, caller};
 use crate::word::{Fields, Word, word};
 
 /// Where a packet came from, and what it may be.
@@ -82,11 +82,17 @@ pub(crate) struct Touches<'p> {
     results: HashMap<Term, Stored>,
     fresh: HashMap<Term, usize>,
     parts: HashMap<Term, Part>,
-    cut_off: BTreeSet<u32>,
 }
 
 /// Operations that take a place from an allocator's pool instead of touching a given entry.
 const POOL: [&str; 2] = ["allocate", "allocate_within"];
+
+const AFTER_LOOP: Part = Part::Opaque("is made on a path with a loop whose end is unknown");
+
+/// Whether only the control plane comes to a call.
+fn of_control(site: &Site) -> bool {
+    site.handlers.iter().all(|handler| OF_CONTROL.contains(&handler.as_str()))
+}
 
 /// What makes two accesses one write.
 type StoredAs = (usize, Option<Context>, Vec<(String, Part)>);
@@ -106,12 +112,36 @@ impl<'p> Touches<'p> {
             results: HashMap::new(),
             fresh: HashMap::new(),
             parts: HashMap::new(),
-            cut_off: paths.cut_off().collect(),
         };
         all.contexts = paths.paths.iter().map(|path| context(path, &paths.terms)).collect();
         paths.paths.iter().for_each(|path| all.name_results(path));
         all.collect();
+        if paths.given_up {
+            all.distrust();
+        }
         all
+    }
+
+    /// Where runs were given up, every access that the text has may be made under any key.
+    fn distrust(&mut self) {
+        for (object, known) in self.paths.objects.iter().enumerate() {
+            if self.needs[object] != Need::Sharding {
+                continue;
+            }
+            for site in known.sites.iter().filter(|site| !of_control(site)) {
+                self.touches.push(Touch {
+                    object,
+                    writes: site.writes,
+                    symmetric: false,
+                    list: None,
+                    key: vec![AFTER_LOOP],
+                    context: None,
+                    certain: BTreeSet::new(),
+                    line: site.line,
+                    at: (0, 0),
+                });
+            }
+        }
     }
 
     fn terms(&self) -> &'p Terms {
@@ -163,7 +193,6 @@ impl<'p> Touches<'p> {
             }
             let own = self.own_results(path);
             let certain = self.certain(path);
-            let cut = path.conditions.iter().any(|made| self.cut_off.contains(&made.line));
             for (position, access) in path.accesses.iter().enumerate() {
                 let Some(object) = self.object(&access.object) else { continue };
                 if self.needs[object] != Need::Sharding {
@@ -176,7 +205,7 @@ impl<'p> Touches<'p> {
                 if expires || POOL.contains(&access.operation.as_str()) {
                     continue;
                 }
-                let key = self.key(access, &own, cut);
+                let key = self.key(access, &own, path.cut_off);
                 // Finding a packet set restarts its lifetime.
                 let writes = access.mode == Mode::Write || access.kind == "PacketSet";
                 let used = used(&certain, &key);
@@ -224,7 +253,7 @@ impl<'p> Touches<'p> {
     fn key(&mut self, access: &Access, own: &HashMap<Term, Part>, cut: bool) -> Vec<Part> {
         // The key of a packet set is the arriving packet's, whatever the handler does.
         if cut && access.kind != "PacketSet" {
-            return vec![Part::Opaque("is made on a path with a loop whose end is unknown")];
+            return vec![AFTER_LOOP];
         }
         access.key.iter().map(|part| self.part(part.term, own)).collect()
     }

@@ -266,6 +266,13 @@ fn a_key_after_a_loop_without_a_known_end_is_not_trusted() {
     assert_eq!(found.strategy, Strategy::Lock);
     assert!(why(&found, "counts").contains("loop"), "{}", why(&found, "counts"));
     assert!(found.notes.iter().any(|note| note.lines == [19]), "{:?}", found.notes);
+    // Nor where the first turns are sure to be taken, so that no path asks.
+    let sure = "let mut key = u32::from(src); let mut step = 0; let number = self.settings.number;
+            if number < 4 { return Drop(Reason::Refused); }
+            while step < number { if step == 9 { key = u32::from(dst); } step += 1; }
+            self.counts.insert(key, 1);";
+    let found = planned(COUNTS, sure);
+    assert_eq!(found.strategy, Strategy::Lock, "{:?}", matrix(&found));
 }
 
 /// What a function does with the verdict of its routing is found, though paths leave it open.

@@ -9,7 +9,7 @@ use crate::expr::{Binary, Kind, Sort, Term};
 use crate::interpret::types::{Scalar, Type};
 use crate::interpret::value::{LocalCell, Place, Slot, Value};
 use crate::interpret::{Eval, Exit, Interpreter, Stop, VERDICTS, stop};
-use crate::path::{CallPath, Condition, Rewrite, Verdict};
+use crate::path::{CallPath, Condition, Rewrite, Verdict, Warning};
 
 impl<'p> Interpreter<'p> {
     /// Runs an entry with the decisions so far.
@@ -353,6 +353,7 @@ impl<'p> Interpreter<'p> {
             effects: std::mem::take(&mut self.run.effects),
             verdict,
             line: self.run.verdict_line,
+            cut_off: self.run.warnings.iter().any(Warning::is_cut_off),
         }
     }
 
