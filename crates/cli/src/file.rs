@@ -7,13 +7,18 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 
 /// Writes `text` to `path`: first as `path.part` beside it, renamed when it is complete, so that
-/// nothing half-written ever stands under the final name.
+/// nothing half-written ever stands under the final name. What is no regular file (a device, a
+/// pipe) is written to and stays what it is; of a link the file it leads to is replaced.
 ///
 /// # Errors
 /// [`Error::Output`] when the file cannot be created, written or renamed; no `.part` is left.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
-    let part = part_of(path);
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
+    if is_special(path) {
+        return fs::write(path, text).map_err(|cause| Error::output(path, &cause));
+    }
+    let file = identity(path);
+    let part = part_of(&file);
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &file));
     written.map_err(|cause| {
         // The failure to report is the first one; there may be no `.part` to remove.
         let _ = fs::remove_file(&part);
@@ -26,10 +31,13 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
 /// # Errors
 /// [`Error::Output`], as [`write_whole`] would give later.
 pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
-    let part = part_of(path);
     if path.is_dir() {
         return Err(Error::output(path, &io::Error::from(io::ErrorKind::IsADirectory)));
     }
+    if is_special(path) {
+        return Ok(());
+    }
+    let part = part_of(&identity(path));
     fs::File::create(&part)
         .and_then(|_| fs::remove_file(&part))
         .map_err(|cause| Error::output(path, &cause))
@@ -58,6 +66,21 @@ pub(crate) fn deliver(path: &Path, text: &str) -> Result<(), Error> {
 /// Whether `path` is `-`.
 pub(crate) fn is_standard_output(path: &Path) -> bool {
     path == Path::new("-")
+}
+
+/// The file that `path` names, however it is written: two paths of one file have one identity.
+pub(crate) fn identity(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let of_new = || {
+        let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(of_new).unwrap_or_else(|| path.to_owned())
+}
+
+/// Whether `path` is a device, a pipe or a socket.
+pub(crate) fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
 fn part_of(path: &Path) -> PathBuf {
@@ -89,6 +112,24 @@ mod tests {
             assert!(matches!(error, Error::Output(_)));
             assert!(error.to_string().contains("/nonexistent/report.json"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_device_stays_a_device_and_a_link_a_link() {
+        use std::os::unix::fs::FileTypeExt;
+        let null = Path::new("/dev/null");
+        check_writable(null).unwrap();
+        write_whole(null, "{}").unwrap();
+        assert!(fs::metadata(null).unwrap().file_type().is_char_device());
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        check_writable(&link).unwrap();
+        write_whole(&link, "new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(identity(&link), identity(&file));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `run`: one network function over its inputs, and what it says at the end.
 
+use std::path::PathBuf;
+
 use anabranch_io::source::{Input, Progress as Done};
 use anabranch_io::spec::{PortBinding, SinkSpec, SourceSpec, SpecError};
 use anabranch_nf::NetworkFunction;
@@ -10,7 +12,9 @@ use anabranch_runtime::run::{self as runtime, Options, RunError};
 
 use crate::arguments::RunArguments;
 use crate::error::Error;
-use crate::file::{check_writable, deliver, is_standard_output, print, write_whole};
+use crate::file::{
+    check_writable, deliver, identity, is_special, is_standard_output, print, write_whole,
+};
 use crate::library::Library;
 use crate::progress::Progress;
 use crate::settings::{Control, control, settings};
@@ -45,6 +49,7 @@ pub struct Order {
 pub(crate) fn run(library: &Library, arguments: &RunArguments) -> Result<(), Error> {
     let entry = library.find(&arguments.nf)?;
     let order = order(arguments)?;
+    check_files(&order, arguments)?;
     for path in [&arguments.json, &arguments.report].into_iter().flatten() {
         if !is_standard_output(path) {
             check_writable(path)?;
@@ -76,6 +81,44 @@ fn order(arguments: &RunArguments) -> Result<Order, Error> {
         seed: arguments.seed,
         progress: Progress::start(&arguments.nf),
     })
+}
+
+/// No file may be read and written, or be two documents; captures of several ports name them.
+fn check_files(order: &Order, arguments: &RunArguments) -> Result<(), Error> {
+    let mut named: Vec<(String, PathBuf)> = Vec::new();
+    for (text, input) in arguments.inputs.iter().zip(&order.inputs) {
+        if let SourceSpec::Capture(file) | SourceSpec::Memory { file, .. } = &input.spec {
+            if input.port.is_none() && order.inputs.len() > 1 {
+                return Err(Error::Usage(format!(
+                    "--in {text}: of several captures each names its port, as in `--in lan={text}`"
+                )));
+            }
+            named.push((format!("--in {text}"), identity(file)));
+        }
+    }
+    let captures = arguments.outputs.iter().zip(&order.outputs);
+    let captures = captures.filter_map(|(text, output)| match &output.spec {
+        SinkSpec::Capture(file) => Some((format!("--out {text}"), file.as_path())),
+        SinkSpec::Null => None,
+    });
+    let both = |one: &str, other: &str| one.starts_with("--out") && other.starts_with("--out");
+    let documents = [("--json", &arguments.json), ("--report", &arguments.report)];
+    let documents = documents.into_iter().filter_map(|(option, path)| {
+        let path = path.as_deref().filter(|path| !is_standard_output(path))?;
+        Some((format!("{option} {}", path.display()), path))
+    });
+    for (output, path) in captures.chain(documents).filter(|(_, path)| !is_special(path)) {
+        let file = identity(path);
+        let mut taken = named.iter().filter(|(_, taken)| *taken == file);
+        // Two ports may share a capture.
+        if let Some((other, _)) = taken.find(|(other, _)| !both(&output, other)) {
+            return Err(Error::Usage(format!(
+                "`{output}` would overwrite the file of `{other}`: give another name"
+            )));
+        }
+        named.push((output, file));
+    }
+    Ok(())
 }
 
 fn binding<'a>(option: &'a str, text: &'a str) -> impl FnOnce(SpecError) -> Error + 'a {

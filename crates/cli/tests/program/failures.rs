@@ -19,7 +19,8 @@ fn a_wrong_command_line_is_2() {
     bench.run("").expect(2).says("Usage");
     bench.run("fly").expect(2).says("fly");
     bench.run("run nop").expect(2).says("--in PORT=SOURCE");
-    bench.run("run nop --in none=x.pcap --in x").expect(2).says("none");
+    bench.run("run nop --in none=x.pcap --in lan=x").expect(2).says("none");
+    bench.run("run nop --in a.pcap --in b.pcap").expect(2).says("names its port");
     bench.run("run nop --in gen:colour=red").expect(2).says("colour");
     bench.run("run nop --workers 0 --in a.pcap").expect(2).says("number from 1");
     bench.run("traffic colour=red --out a.pcap").expect(2).says("colour");
@@ -100,4 +101,18 @@ fn an_unknown_function_is_7() {
     bench.run("nfs teapot").expect(7).says("there are: ");
     bench.run("paths teapot").expect(7).says("teapot");
     bench.run("bench teapot").expect(7).says("teapot");
+}
+
+#[test]
+fn a_file_that_is_read_or_written_already_is_2_and_stays() {
+    let bench = Bench::new();
+    bench.run("traffic flows=10,packets=100 --out a.pcap").expect(0);
+    let before = fs::read(bench.path("a.pcap")).unwrap();
+    let run = |rest: &str| bench.run(&format!("run nop --in lan=a.pcap {rest}"));
+    run("--out wan=./a.pcap").expect(2).says("--in lan=a.pcap");
+    run("--json a.pcap").expect(2).says("overwrite");
+    run("--out wan=o.pcap --json o.pcap").expect(2).says("--out wan=o.pcap");
+    run("--report r.html --json r.html").expect(2).says("r.html");
+    assert_eq!(fs::read(bench.path("a.pcap")).unwrap(), before);
+    run("--out wan=o.pcap --out lan=o.pcap --json /dev/null").expect(0);
 }
