@@ -20,6 +20,8 @@ fn a_wrong_command_line_is_2() {
     bench.run("fly").expect(2).says("fly");
     bench.run("run nop").expect(2).says("--in PORT=SOURCE");
     bench.run("run nop --in none=x.pcap --in lan=x").expect(2).says("none");
+    bench.run("run nop --in lan=mem:a.pcap?loop=0").expect(2).says("loop=0: out of range");
+    bench.run("run nop --in lan=a.pcap --out wan=-").expect(2).says("/dev/stdin");
     bench.run("run nop --in a.pcap --in b.pcap").expect(2).says("names its port");
     bench.run("run nop --in gen:colour=red").expect(2).says("colour");
     bench.run("run nop --workers 0 --in a.pcap").expect(2).says("number from 1");

@@ -31,6 +31,11 @@ pub enum SpecError {
         /// The whole text.
         spec: String,
     },
+    /// `-`, where other programs have standard input and output.
+    #[error(
+        "`-` is no file: read standard input as /dev/stdin; captures are written to files only"
+    )]
+    Dash,
     /// An output file's extension names no capture format.
     #[error("{}: no capture format has this extension; write .pcap or .pcapng", file.display())]
     UnknownFormat {

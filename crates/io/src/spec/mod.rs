@@ -71,7 +71,7 @@ fn parse_memory(text: &str, rest: &str) -> Result<SourceSpec, SpecError> {
     let file = file_name(text, file)?;
     let (name, value) = option.split_once('=').unwrap_or((option, ""));
     let repeat = match name {
-        "loop" => Repeat::Times(value::number(name, value)?),
+        "loop" => Repeat::Times(value::number_in(name, value, 1..=u64::MAX)?),
         "for" => Repeat::For(value::duration(name, value)?),
         _ => return Err(SpecError::unknown_option(name, "loop=N, for=10s")),
     };
@@ -167,6 +167,9 @@ fn split_kind(text: &str) -> (Option<&str>, &str) {
 fn file_name(text: &str, file: &str) -> Result<PathBuf, SpecError> {
     if file.is_empty() {
         return Err(SpecError::NoFile { spec: text.to_owned() });
+    }
+    if file == "-" {
+        return Err(SpecError::Dash);
     }
     Ok(Path::new(file).to_owned())
 }
