@@ -7,7 +7,7 @@ use anabranch_packet::Port;
 use crate::key::{Fold, Hash, Key, Value};
 use crate::state::TableUse;
 use crate::state::table::{SlotId, Table};
-use crate::state::wheel::{Tick, Visit, Wheel, rebased};
+use crate::state::wheel::{Tick, Wheel, rebased};
 
 /// What an IPv4 packet set is keyed by: both ends, and the number of the key list, so that lists do
 /// not mix. Fields that the declaration does not name are zero.
@@ -263,13 +263,12 @@ impl<K: Key, S: Value> SetTable<K, S> {
             let id = self.wheel.as_mut()?.pop(now)?;
             *budget -= 1;
             let Some((key, entry)) = self.table.entry(SlotId(id)) else { continue };
-            match crate::state::visit(entry.deadline, now) {
-                Visit::Again(deadline) => self.wheel.as_mut()?.queue(id, deadline),
-                Visit::Forget => {
-                    let hash = self.hash(&key);
-                    return self.close(hash, SlotId(id)).map(|state| (entry.shard, state));
-                }
+            if entry.is_alive(now) {
+                self.wheel.as_mut()?.queue(id, entry.deadline);
+                continue;
             }
+            let hash = self.hash(&key);
+            return self.close(hash, SlotId(id)).map(|state| (entry.shard, state));
         }
         None
     }

@@ -4,7 +4,7 @@ use crate::context::{Environment, to_ticks};
 use crate::key::Value;
 use crate::memory::{ZeroValid, Zeroed, prefetch};
 use crate::state::indices::{Indices, Within};
-use crate::state::wheel::{Tick, Visit, Wheel, rebased};
+use crate::state::wheel::{Tick, Wheel, rebased};
 
 /// An object: alive while `deadline` lies ahead. A deadline of zero marks a free one.
 #[derive(Clone, Copy)]
@@ -205,11 +205,6 @@ impl<T: Value> Allocator<T> {
         }
         None
     }
-}
-
-/// What the wheel does with an entry of this deadline at `now`; shared with packet sets.
-pub(crate) fn visit(deadline: Tick, now: Tick) -> Visit {
-    if deadline > now { Visit::Again(deadline) } else { Visit::Forget }
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ mod vector;
 pub mod wheel;
 
 pub use allocator::Allocator;
-pub(crate) use allocator::visit;
 pub use indices::Within;
 pub use map::Map;
 pub use scalar::{Cell, Counter, Distributed};

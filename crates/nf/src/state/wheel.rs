@@ -28,15 +28,6 @@ pub(crate) fn next_step(now: Tick) -> Tick {
     ((now >> STEP_BITS) + 1) << STEP_BITS
 }
 
-/// What to do with an entry that the wheel has come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Visit {
-    /// Look again at this tick.
-    Again(Tick),
-    /// It is gone.
-    Forget,
-}
-
 /// The wheel over entries `0 .. len`.
 pub struct Wheel {
     heads: Box<[u32; HEADS as usize]>,
@@ -100,17 +91,6 @@ impl Wheel {
     pub fn rebase(&mut self, by: Tick) {
         self.step = self.step.saturating_sub(by >> STEP_BITS);
     }
-
-    /// Visits at most `budget` entries that are due at `now`, and returns how many it visited.
-    pub fn turn(&mut self, now: Tick, budget: u32, mut visit: impl FnMut(u32) -> Visit) -> u32 {
-        for visited in 0..budget {
-            let Some(entry) = self.pop(now) else { return visited };
-            if let Visit::Again(deadline) = visit(entry) {
-                self.queue(entry, deadline);
-            }
-        }
-        budget
-    }
 }
 
 #[cfg(test)]
@@ -119,11 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn turn_to(wheel: &mut Wheel, now: Tick) -> Vec<u32> {
-        let mut visited = Vec::new();
-        wheel.turn(now, u32::MAX, |entry| {
-            visited.push(entry);
-            Visit::Forget
-        });
+        let mut visited: Vec<u32> = std::iter::from_fn(|| wheel.pop(now)).collect();
         visited.sort_unstable();
         visited
     }
@@ -152,15 +128,16 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_bounds_a_turn_and_loses_nothing() {
+    fn a_turn_that_is_broken_off_loses_nothing() {
         let mut wheel = Wheel::new(100);
         (0..100).for_each(|entry| wheel.queue(entry, 5));
-        let mut seen = 0;
+        let mut seen = Vec::new();
         for _ in 0..10 {
-            assert_eq!(wheel.turn(1_000, 10, |_| Visit::Forget), 10);
-            seen += 10;
+            seen.extend((0..10).map(|_| wheel.pop(1_000).unwrap()));
         }
-        assert_eq!((seen, wheel.turn(1_000, 10, |_| Visit::Forget)), (100, 0));
+        assert_eq!(wheel.pop(1_000), None);
+        seen.sort_unstable();
+        assert_eq!(seen, (0..100).collect::<Vec<_>>());
     }
 
     proptest! {
