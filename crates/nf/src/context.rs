@@ -27,6 +27,17 @@ pub fn to_ticks(ns: u64) -> u32 {
     if ticks >= u64::from(LONGEST) { LONGEST - 1 } else { ticks as u32 }
 }
 
+/// In which shard a handler runs: what steered allocators may give it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// In all alike: what it makes stands in every shard.
+    Everywhere,
+    /// In this one.
+    Shard(u16),
+    /// In none, as timers and periods.
+    NoShard,
+}
+
 /// What a worker keeps for its handlers, from packet to packet.
 pub struct Environment {
     now: u64,
@@ -44,6 +55,8 @@ pub struct Environment {
     /// The earlier of the two.
     due: u64,
     log: Log,
+    whereabouts: Whereabouts,
+    allocations: std::cell::Cell<u64>,
 }
 
 /// Packets that handlers made, until they are released with the verdict.
@@ -94,6 +107,8 @@ impl Environment {
             next_event: u64::MAX,
             due: u64::MAX,
             log: Log::default(),
+            whereabouts: Whereabouts::Everywhere,
+            allocations: std::cell::Cell::new(0),
         }
     }
 
@@ -126,6 +141,7 @@ impl Environment {
     /// An event of its own begins: a timer, a period, a command.
     pub fn begin_event(&mut self, now_ns: u64) {
         self.begin(now_ns, EVENT | self.events);
+        self.whereabouts = Whereabouts::NoShard;
         self.events = (self.events + 1) & !(EVENT | EXPIRY);
     }
 
@@ -133,6 +149,7 @@ impl Environment {
     #[inline(always)]
     pub fn begin_expiry(&mut self, now_ns: u64, number: u64) {
         self.begin(now_ns, EXPIRY | number);
+        self.whereabouts = Whereabouts::NoShard;
     }
 
     /// A packet begins: number `number`, arrived at `now_ns`.
@@ -144,6 +161,31 @@ impl Environment {
         self.number = number;
         self.draws = 0;
         self.expiry = 0;
+    }
+
+    /// The packet that has begun belongs to `shard`.
+    #[inline(always)]
+    pub fn enter_shard(&mut self, shard: u32) {
+        self.whereabouts = Whereabouts::Shard(shard as u16);
+    }
+
+    /// What begins is done in every shard alike: `init`, and commands.
+    pub fn enter_every_shard(&mut self) {
+        self.whereabouts = Whereabouts::Everywhere;
+    }
+
+    /// In which shard the handler runs.
+    pub fn whereabouts(&self) -> Whereabouts {
+        self.whereabouts
+    }
+
+    /// Objects that allocators have given out so far.
+    pub fn allocations(&self) -> u64 {
+        self.allocations.get()
+    }
+
+    pub(crate) fn count_allocation(&self) {
+        self.allocations.set(self.allocations.get() + 1);
     }
 
     /// Now, in ticks.

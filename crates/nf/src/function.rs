@@ -1,6 +1,9 @@
 //! A network function as the runtime and the tools see it. `#[network_function]` implements it; no
 //! author does.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use anabranch_packet::{Mode, Packet};
 
 use crate::context::{Context, Environment};
@@ -9,7 +12,7 @@ use crate::l3::L3;
 use crate::packet_set::{SetKey, SetShape, SetSpec};
 use crate::settings::{Command, Settings};
 use crate::state::wheel::Tick;
-use crate::state::{Allocator, Map, TableUse, Vector};
+use crate::state::{Allocator, Homes, Map, TableUse, Vector};
 use crate::verdict::{Builtin, Drop, Verdict, Word};
 use crate::world::Solo;
 
@@ -176,13 +179,19 @@ pub struct Builder {
     seed: u64,
     l3: toml::Table,
     ports: Vec<String>,
+    homes: BTreeMap<String, Arc<Homes>>,
 }
 
 impl Builder {
     /// Hash functions are drawn from `seed`; `ports` are the names of the run's ports, and `l3`
     /// holds the tables `interfaces`, `routes`, `neighbours`.
     pub fn new(seed: u64, ports: Vec<String>, l3: toml::Table) -> Self {
-        Self { seed, l3, ports }
+        Self { seed, l3, ports, homes: BTreeMap::new() }
+    }
+
+    /// Has the allocator `name` give each shard only what is at home there.
+    pub fn steer(&mut self, name: &str, homes: Arc<Homes>) {
+        self.homes.insert(name.to_owned(), homes);
     }
 
     fn seed(&mut self) -> u64 {
@@ -222,7 +231,11 @@ impl Builder {
         name: &str,
         capacity: u64,
     ) -> Result<Allocator<T>, BuildError> {
-        Ok(Allocator::new(self.capacity(name, capacity)?))
+        let mut allocator = Allocator::new(self.capacity(name, capacity)?);
+        if let Some(homes) = self.homes.get(name) {
+            allocator.steer(Arc::clone(homes));
+        }
+        Ok(allocator)
     }
 
     /// Routing as the operator configured it.

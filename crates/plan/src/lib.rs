@@ -20,6 +20,7 @@ mod check;
 mod class;
 mod constraint;
 mod error;
+mod expression;
 mod file;
 mod filter;
 mod keys;
@@ -39,6 +40,7 @@ pub use build::{Options, plan};
 pub use check::check;
 pub use class::Class;
 pub use error::PlanError;
+pub use expression::evaluate;
 pub use model::{
     Difference, Impossible, Input, Meeting, Object, ObjectMode, Plan, Port, PortClass,
     SteeredAllocation, Steerer, Strategy,

@@ -56,6 +56,13 @@ impl ToeplitzTable {
         self.tables.len()
     }
 
+    /// What `input` contributes to the hash when it stands at byte `at`: the hash is the sum
+    /// (exclusive or) of its parts. Bytes past [`input_len`](Self::input_len) do not count.
+    #[inline]
+    pub fn part(&self, at: usize, input: &[u8]) -> u32 {
+        sum(self.tables.get(at..).unwrap_or_default().iter().zip(input))
+    }
+
     /// The Toeplitz hash of `input`; bytes past [`input_len`](Self::input_len) do not count.
     #[inline]
     pub fn hash(&self, input: &[u8]) -> u32 {

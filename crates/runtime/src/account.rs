@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anabranch_io::sink::Outputs;
 use anabranch_nf::state::TableUse;
-use anabranch_nf::{DropReason, Line, NetworkFunction, Sharing, Word};
+use anabranch_nf::{DropReason, Line, NetworkFunction, Word};
 use hdrhistogram::Histogram;
 
 use crate::report::{
@@ -29,9 +29,8 @@ pub struct Account {
 
 impl Account {
     /// An account of a run of `N`.
-    pub fn new<N: NetworkFunction>(ports: &[String], workers: usize) -> Self {
+    pub fn new<N: NetworkFunction>(ports: &[String]) -> Self {
         let mut report = RunReport::new(N::NAME);
-        (report.strategy, report.strategy_why) = strategy::<N>(workers);
         let port = |name: &String| PortReport { name: name.clone(), ..PortReport::default() };
         report.ports = ports.iter().map(port).collect();
         Self { report, reasons: N::REASONS, handled: 0, interval_s: 0.01, sampled: 0 }
@@ -172,26 +171,6 @@ impl Account {
             report.count_drop(DropReason::word(reason, self.reasons), packets);
         }
     }
-}
-
-/// The strategy of a run of `N`, and why.
-fn strategy<N: NetworkFunction>(workers: usize) -> (String, String) {
-    let (name, why) = match (N::SHARING, workers) {
-        (_, 1) => ("one-worker", "one worker owns all state".to_owned()),
-        (Sharing::PacketSets, _) => (
-            "sharded",
-            "all state that packets write belongs to their packet set: each worker owns its shards"
-                .to_owned(),
-        ),
-        (Sharing::Aggregate { object, line }, _) => (
-            "serial",
-            format!(
-                "one lock around the NF: `{object}` is shared by all packets ({}:{line})",
-                N::SOURCE.file
-            ),
-        ),
-    };
-    (name.to_owned(), why)
 }
 
 fn percentiles(latency: Histogram<u64>) -> LatencyReport {

@@ -4,17 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anabranch_io::Chunk;
-use anabranch_nf::NetworkFunction;
 use anabranch_rss::IndirectionTable;
 
-use crate::instance::SHARDS;
-use crate::steer::Steerer;
+use crate::steer::Steering;
 
-/// Divides chunks among workers by the steering hash.
+/// Divides chunks among workers by their shards.
 pub struct Division {
-    steerer: Steerer,
-    table: Option<IndirectionTable>,
-    workers: usize,
+    steering: Arc<Steering>,
+    table: Arc<IndirectionTable>,
     /// Shares of chunks that will come again, by where they start; `None`: nothing repeats.
     known: Option<BTreeMap<usize, Shares>>,
 }
@@ -24,26 +21,21 @@ pub struct Division {
 pub struct Shares {
     /// Per worker, the indices of its packets in the chunk; `None`: all.
     pub lists: Vec<Option<Vec<u32>>>,
-    /// The steering hash of each packet, where it matters.
-    pub hashes: Option<Arc<Vec<u32>>>,
+    /// The shard of each packet, where it matters.
+    pub shards: Option<Arc<Vec<u32>>>,
 }
 
 impl Division {
-    /// Among `workers`, by the packet set of `N`. `repeats`: every chunk comes again and again, so
+    /// By `steering` among the workers of `table`. `repeats`: every chunk comes again and again, so
     /// that its shares are worth keeping.
-    pub fn new<N: NetworkFunction>(workers: usize, repeats: bool) -> Self {
-        Self {
-            steerer: Steerer::new::<N>(),
-            table: IndirectionTable::new(SHARDS, SHARDS, workers).ok(),
-            workers,
-            known: repeats.then(BTreeMap::new),
-        }
+    pub fn new(steering: Arc<Steering>, table: Arc<IndirectionTable>, repeats: bool) -> Self {
+        Self { steering, table, known: repeats.then(BTreeMap::new) }
     }
 
     /// Divides `chunk`.
     pub fn divide(&mut self, chunk: &Chunk) -> Shares {
-        if self.workers == 1 {
-            return Shares { lists: vec![None], hashes: None };
+        if self.table.workers() == 1 {
+            return Shares { lists: vec![None], shards: None };
         }
         let known = self.known.as_ref().and_then(|known| known.get(&chunk.start()));
         if let Some(shares) = known {
@@ -57,18 +49,17 @@ impl Division {
     }
 
     fn compute(&self, chunk: &Chunk) -> Shares {
-        let room = chunk.len() / self.workers + chunk.len() / 8;
-        let mut lists: Vec<Vec<u32>> =
-            (0..self.workers).map(|_| Vec::with_capacity(room)).collect();
-        let mut hashes = Vec::with_capacity(chunk.len());
+        let workers = self.table.workers();
+        let room = chunk.len() / workers + chunk.len() / 8;
+        let mut lists: Vec<Vec<u32>> = (0..workers).map(|_| Vec::with_capacity(room)).collect();
+        let mut shards = Vec::with_capacity(chunk.len());
         for (index, record) in chunk.records().iter().enumerate() {
-            let hash = self.steerer.hash(chunk.bytes(index), record.wire_len);
-            hashes.push(hash);
-            let worker = self.table.as_ref().map_or(0, |table| table.worker(hash));
-            if let Some(list) = lists.get_mut(usize::from(worker)) {
+            let shard = self.steering.shard(record.port, chunk.bytes(index), record.wire_len);
+            shards.push(shard);
+            if let Some(list) = lists.get_mut(usize::from(self.table.worker(shard))) {
                 list.push(index as u32);
             }
         }
-        Shares { lists: lists.into_iter().map(Some).collect(), hashes: Some(Arc::new(hashes)) }
+        Shares { lists: lists.into_iter().map(Some).collect(), shards: Some(Arc::new(shards)) }
     }
 }

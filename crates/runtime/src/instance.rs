@@ -13,14 +13,13 @@ use anabranch_packet::{
     parse_common,
 };
 
+use crate::deployment::Post;
 use crate::events::{Event, Events};
+use crate::steer::SHARDS;
 use crate::tuner::{Pass, Tuner};
 
 /// Most packets of a batch.
 pub const BATCH: usize = 32;
-
-/// Shards: the low bits of the steering hash.
-pub const SHARDS: usize = 512;
 
 /// How often a packet may re-enter.
 const RECIRCULATIONS: u32 = 4;
@@ -37,6 +36,8 @@ pub trait Release {
     fn flood(&mut self, frame: &Frame<'_>);
     /// `frame` goes nowhere.
     fn discard(&mut self, frame: &Frame<'_>, reason: DropReason);
+    /// `frame` re-enters for the `turn`th time, and now belongs to a shard of `worker`.
+    fn hand_over(&mut self, frame: &Frame<'_>, worker: u16, turn: u32);
     /// The NF made this frame while it handled the packet of `cause`.
     fn emit(&mut self, cause: &Meta, port: Port, frame: &[u8]);
 }
@@ -48,6 +49,8 @@ pub struct Instance<N: NetworkFunction> {
     environment: Environment,
     events: Events<N>,
     tuner: Tuner,
+    /// Its place among the workers of a shared-nothing run.
+    post: Option<Post>,
     /// When something may have expired.
     collects_ns: u64,
     /// The packet handled last.
@@ -76,13 +79,31 @@ pub struct Making {
 const L3_TABLES: [&str; 3] = ["interfaces", "routes", "neighbours"];
 
 impl<N: NetworkFunction> Instance<N> {
-    /// Reads the settings and makes the state objects.
+    /// Reads the settings and makes the state objects, of a worker that has all state to itself.
+    ///
+    /// # Errors
+    /// The settings, or the sizes they ask for, are wrong.
     pub fn new(making: &Making) -> Result<Self, BuildError> {
+        Self::build(making, None)
+    }
+
+    /// As [`new`](Self::new), of one worker of a shared-nothing run.
+    ///
+    /// # Errors
+    /// The settings, or the sizes they ask for, are wrong.
+    pub fn deployed(making: &Making, post: Post) -> Result<Self, BuildError> {
+        Self::build(making, Some(post))
+    }
+
+    fn build(making: &Making, post: Option<Post>) -> Result<Self, BuildError> {
         let in_l3 = |name: &str| L3_TABLES.contains(&name);
         let (l3, own): (toml::Table, toml::Table) =
             making.settings.clone().into_iter().partition(|(name, _)| in_l3(name));
         let settings = N::Settings::read(&own).map_err(|errors| BuildError(errors.to_string()))?;
         let mut builder = Builder::new(making.seed, making.ports.clone(), l3);
+        for (name, homes) in post.iter().flat_map(|post| &post.deployment.homes) {
+            builder.steer(name, homes.clone());
+        }
         let nf = N::build(settings, &mut builder)?;
         let mut shape = nf.set_shape();
         shape.capacity = match N::SET {
@@ -99,6 +120,7 @@ impl<N: NetworkFunction> Instance<N> {
             environment: Environment::new(making.seed),
             events: Events::default(),
             tuner: Tuner::new(making.pass),
+            post,
             collects_ns: 0,
             last: Meta::default(),
         })
@@ -112,6 +134,7 @@ impl<N: NetworkFunction> Instance<N> {
         self.events.start(now_ns);
         self.plan();
         self.environment.begin_event(now_ns);
+        self.environment.enter_every_shard();
         self.nf.init(&mut Context::new(&mut self.environment));
     }
 
@@ -125,6 +148,7 @@ impl<N: NetworkFunction> Instance<N> {
     pub fn control(&mut self, now_ns: u64, command: N::Command) -> Result<(), &'static str> {
         self.keep_in_reach(now_ns);
         self.environment.begin_event(now_ns);
+        self.environment.enter_every_shard();
         self.nf.control(command, &mut Context::new(&mut self.environment))
     }
 
@@ -247,11 +271,27 @@ impl<N: NetworkFunction> Instance<N> {
         }
     }
 
+    /// Goes on with a packet that another worker handed over, to re-enter for the `turn`th time. Time
+    /// does not go back: it is handled no earlier than what was handled before.
+    pub fn accept(&mut self, frame: &mut Frame<'_>, turn: u32, release: &mut impl Release) {
+        let meta = frame.meta_mut();
+        meta.arrival_ns = meta.arrival_ns.max(self.last.arrival_ns);
+        self.last.arrival_ns = meta.arrival_ns;
+        self.enter_from(frame, turn, release);
+    }
+
     /// Lets the packet re-enter on `port`, and again as long as the NF asks for it.
     #[inline(never)]
     fn enter_again(&mut self, frame: &mut Frame<'_>, port: Port, release: &mut impl Release) {
         frame.meta_mut().port = port;
-        for turn in 1..=RECIRCULATIONS {
+        self.enter_from(frame, 1, release);
+    }
+
+    fn enter_from(&mut self, frame: &mut Frame<'_>, turn: u32, release: &mut impl Release) {
+        for turn in turn..=RECIRCULATIONS {
+            if let Some(owner) = self.steer_anew(frame) {
+                return release.hand_over(frame, owner, turn);
+            }
             let layout = parse(frame.bytes(), frame.meta().wire_len);
             let finding = self.sets.find::<N, Real>(frame, layout, false);
             match self.enter_any(frame, &finding, turn, release) {
@@ -260,6 +300,15 @@ impl<N: NetworkFunction> Instance<N> {
             }
         }
         release.discard(frame, Builtin::RecirculationLimit.into());
+    }
+
+    /// Finds the shard of a packet that re-enters, and whose that is if it is another worker's.
+    fn steer_anew(&self, frame: &mut Frame<'_>) -> Option<u16> {
+        let Post { deployment, worker } = self.post.as_ref()?;
+        let meta = *frame.meta();
+        let shard = deployment.steering.shard(meta.port, frame.bytes(), meta.wire_len);
+        frame.meta_mut().steering_hash = shard;
+        Some(deployment.table.worker(shard)).filter(|owner| owner != worker)
     }
 
     #[inline(never)]
@@ -286,6 +335,7 @@ impl<N: NetworkFunction> Instance<N> {
             self.run_events(frame.meta(), release);
         }
         self.environment.begin(now_ns, frame.meta().number);
+        self.environment.enter_shard(frame.meta().steering_hash);
         if turn > 0 {
             self.environment.reenter(turn);
         }
@@ -303,6 +353,9 @@ impl<N: NetworkFunction> Instance<N> {
         while let Some((at_ns, event)) = self.events.take(&mut self.environment, now_ns) {
             self.keep_in_reach(at_ns);
             self.environment.begin_event(at_ns);
+            if matches!(event, Event::Command(_)) {
+                self.environment.enter_every_shard();
+            }
             let cx = &mut Context::new(&mut self.environment);
             match event {
                 Event::Timer(token) => self.nf.timer(token, cx),

@@ -13,9 +13,11 @@
 
 mod account;
 mod clock;
+pub mod deployment;
 mod division;
 pub mod events;
 pub mod instance;
+pub mod mailbox;
 pub mod report;
 pub mod run;
 pub mod steer;

@@ -23,7 +23,7 @@ pub struct RunReport {
     pub version: u32,
     /// Name of the network function.
     pub nf: String,
-    /// How its state was spread over the workers: `one-worker`, `sharded` or `serial`.
+    /// How its state was spread over the workers: `one-worker`, `shared-nothing` or `lock`.
     pub strategy: String,
     /// Why that strategy, in one sentence that names the state object and its line.
     pub strategy_why: String,

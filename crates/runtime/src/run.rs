@@ -9,7 +9,7 @@
 //! order of its packets, so that one and many workers write the same files.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{Scope, ScopedJoinHandle, scope};
 use std::time::Instant;
@@ -21,16 +21,20 @@ use anabranch_io::source::{Input, Progress, Source, SourceError, open};
 use anabranch_io::spec::SinkSpec;
 use anabranch_nf::elements;
 use anabranch_nf::settings::Command as _;
-use anabranch_nf::{BuildError, NetworkFunction, Sharing};
+use anabranch_nf::{BuildError, NetworkFunction};
 use anabranch_packet::Port;
+use anabranch_plan::Plan;
+use anabranch_rss::IndirectionTable;
 use thiserror::Error;
 
 use crate::account::Account;
 use crate::clock::Clock;
+use crate::deployment::{Deployment, Post};
 use crate::division::Division;
-use crate::instance::{Instance, Making, SHARDS};
+use crate::instance::{Instance, Making};
 use crate::report::{ErrorKind, RunReport};
-use crate::worker::{Finished, Job, Notice, State, Worker};
+use crate::steer::{SHARDS, Steering};
+use crate::worker::{Finished, Job, Late, Message, Notice, State, Worker};
 
 /// Chunks in flight per worker.
 const IN_FLIGHT: usize = 3;
@@ -47,6 +51,8 @@ pub struct Options {
     pub outputs: Vec<(Option<Port>, SinkSpec)>,
     /// Number of workers.
     pub workers: usize,
+    /// How several workers divide the packets; `None`: by flows, under one lock.
+    pub plan: Option<Plan>,
     /// Commands, each at so many nanoseconds after the first packet.
     pub commands: Vec<(u64, String)>,
 }
@@ -86,9 +92,9 @@ pub fn run<N: NetworkFunction>(
     options: &Options,
     watch: &mut dyn FnMut(Progress, u64),
 ) -> Result<RunReport, RunError> {
-    let workers = options.workers.clamp(1, SHARDS);
-    let shared = matches!(N::SHARING, Sharing::Aggregate { .. });
-    let mut instances = instances::<N>(options, if shared { 1 } else { workers })?;
+    let arrangement = Arrangement::of::<N>(options);
+    let workers = arrangement.table.workers();
+    let mut instances = arrangement.instances::<N>(&options.making)?;
     let mut source = open(&options.inputs)?;
     let sinks = Sinks::open(&options.outputs)?;
     let first = source.next_chunk();
@@ -106,13 +112,16 @@ pub fn run<N: NetworkFunction>(
     }
     let states = states(instances, workers);
     let keep = options.outputs.iter().any(|(_, sink)| *sink != SinkSpec::Null);
-    let division = Division::new::<N>(workers, source.repeats());
-    let mut account = Account::new::<N>(&options.making.ports, workers);
+    let mut account = Account::new::<N>(&options.making.ports);
+    account.report.strategy = arrangement.strategy.to_owned();
+    account.report.strategy_why = arrangement.why;
+    let Arrangement { steering, table, .. } = arrangement;
+    let division = Division::new(steering, table, source.repeats());
     account.report.faults = elements::faults() - faults_before;
     if workers < options.workers {
         let asked = options.workers;
         account.warn(format!(
-            "{asked} workers were asked for; state has {SHARDS} shards, so that {workers} run"
+            "{asked} workers were asked for; there are {workers} shards, so that {workers} run"
         ));
     }
     Ok(scope(|threads| {
@@ -122,11 +131,54 @@ pub fn run<N: NetworkFunction>(
     }))
 }
 
-fn instances<N: NetworkFunction>(
-    options: &Options,
-    count: usize,
-) -> Result<Vec<Instance<N>>, BuildError> {
-    (0..count).map(|_| Instance::new(&options.making)).collect()
+/// How the workers of a run share its packets and its state.
+struct Arrangement {
+    strategy: &'static str,
+    why: String,
+    steering: Arc<Steering>,
+    table: Arc<IndirectionTable>,
+    /// Each worker has its own state.
+    deployment: Option<Deployment>,
+}
+
+impl Arrangement {
+    fn of<N: NetworkFunction>(options: &Options) -> Self {
+        let making = &options.making;
+        let workers = options.workers.clamp(1, SHARDS);
+        if workers == 1 {
+            return Self::flows("one-worker", "one worker owns all state".to_owned(), 1);
+        }
+        let Some(plan) = &options.plan else {
+            return Self::flows("lock", "one lock around the NF: there is no plan".to_owned(), workers);
+        };
+        match Deployment::new::<N>(plan, &making.settings, &making.ports, workers) {
+            Ok(deployment) => Self {
+                strategy: "shared-nothing",
+                why: "packets that touch the same state meet: each worker owns its shards".to_owned(),
+                steering: Arc::clone(&deployment.steering),
+                table: Arc::clone(&deployment.table),
+                deployment: Some(deployment),
+            },
+            Err(why) => Self::flows("lock", format!("one lock around the NF: {why}"), workers),
+        }
+    }
+
+    /// Packets divided by flows, so that each keeps its order; one state.
+    fn flows(strategy: &'static str, why: String, workers: usize) -> Self {
+        let Ok(table) = IndirectionTable::new(SHARDS, SHARDS, workers) else {
+            unreachable!("between 1 and {SHARDS} workers")
+        };
+        let (steering, table) = (Arc::new(Steering::by_flow()), Arc::new(table));
+        Self { strategy, why, steering, table, deployment: None }
+    }
+
+    fn instances<N: NetworkFunction>(&self, making: &Making) -> Result<Vec<Instance<N>>, BuildError> {
+        let Some(deployment) = &self.deployment else {
+            return Ok(vec![Instance::new(making)?]);
+        };
+        let post = |worker| Post { deployment: deployment.clone(), worker: worker as u16 };
+        (0..self.table.workers()).map(|worker| Instance::deployed(making, post(worker))).collect()
+    }
 }
 
 fn read_commands<N: NetworkFunction>(
@@ -149,7 +201,7 @@ fn states<N: NetworkFunction>(instances: Vec<Instance<N>>, workers: usize) -> Ve
 
 /// The workers' threads.
 struct Crew<'s> {
-    jobs: Vec<SyncSender<Job>>,
+    workers: Vec<Sender<Message>>,
     notices: Receiver<(usize, Notice)>,
     threads: Vec<ScopedJoinHandle<'s, Finished>>,
 }
@@ -161,20 +213,21 @@ impl<'s> Crew<'s> {
         keep: bool,
         ports: usize,
     ) -> Self {
-        // Room for every notice that can be under way, so that no worker ever waits for us.
-        let (tell, notices) = sync_channel(2 * IN_FLIGHT * states.len());
+        let (tell, notices) = channel();
         let cores = core_affinity::get_core_ids().unwrap_or_default();
-        let mut crew = Self { jobs: Vec::new(), notices, threads: Vec::new() };
-        for (number, state) in states.into_iter().enumerate() {
-            let (send, jobs) = sync_channel(IN_FLIGHT);
-            let worker = Worker { state, keep, longest: LONGEST, number, ports };
+        let (workers, inboxes): (Vec<_>, Vec<_>) = states.iter().map(|_| channel()).unzip();
+        let mut crew = Self { workers, notices, threads: Vec::new() };
+        for (number, (state, inbox)) in states.into_iter().zip(inboxes).enumerate() {
+            // Only who owns shards of its own hands packets over.
+            let alone = matches!(state, State::Shared(_)) || crew.workers.len() == 1;
+            let peers = if alone { Vec::new() } else { crew.workers.clone() };
+            let worker = Worker { state, keep, longest: LONGEST, number, ports, peers };
             let (core, tell) = (cores.get(number).copied(), tell.clone());
-            crew.jobs.push(send);
             crew.threads.push(threads.spawn(move || {
                 if let Some(core) = core {
                     core_affinity::set_for_current(core);
                 }
-                worker.run(&jobs, &tell)
+                worker.run(&inbox, &tell)
             }));
         }
         crew
@@ -182,22 +235,43 @@ impl<'s> Crew<'s> {
 
     /// Waits for every worker to end and returns what each said. A worker's panic is passed on.
     fn finish(self) -> Vec<Finished> {
-        drop(self.jobs);
+        for worker in &self.workers {
+            // A worker that is gone has panicked: joining it tells.
+            let _ = worker.send(Message::End);
+        }
         let joined = self.threads.into_iter().map(ScopedJoinHandle::join);
         joined.map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     }
 }
 
-/// A chunk under way: the outputs that have come back.
-struct Pending(Vec<Option<Outputs>>);
+/// A chunk under way.
+struct Pending {
+    /// Number of its first packet.
+    first: u64,
+    /// What each worker's packets came to, as far as it has said so.
+    done: Vec<Option<Outputs>>,
+    /// What came of packets that were handed over.
+    late: Vec<Outputs>,
+    /// Packets handed over, less those of which their new owner has told.
+    under_way: i64,
+}
 
 impl Pending {
     fn is_complete(&self) -> bool {
-        self.0.iter().all(Option::is_some)
+        self.done.iter().all(Option::is_some) && self.under_way == 0
     }
 
     fn is_missing(&self, worker: usize) -> bool {
-        self.0.get(worker).is_some_and(Option::is_none)
+        self.done.get(worker).is_some_and(Option::is_none)
+    }
+
+    fn settle(&mut self, late: Late) {
+        self.under_way += late.sent as i64 - late.settled as i64;
+        self.late.push(late.outputs);
+    }
+
+    fn into_outputs(self) -> Vec<Outputs> {
+        self.done.into_iter().flatten().chain(self.late).collect()
     }
 }
 
@@ -244,29 +318,42 @@ impl Coordinator<'_> {
     fn hand_out(&mut self, chunk: &Chunk) -> Pending {
         let shares = self.division.divide(chunk);
         let times = self.clock.times(chunk);
-        for (jobs, mine) in self.crew.jobs.iter().zip(shares.lists) {
-            let (hashes, times) = (shares.hashes.clone(), times.clone());
+        for (worker, mine) in self.crew.workers.iter().zip(shares.lists) {
+            let (shards, times) = (shares.shards.clone(), times.clone());
             let outputs = Outputs::default();
             // A worker that is gone has panicked: joining it will tell.
-            let _ = jobs.send(Job { chunk: chunk.clone(), mine, hashes, times, outputs });
+            let job = Job { chunk: chunk.clone(), mine, shards, times, outputs };
+            let _ = worker.send(Message::Job(job));
         }
-        Pending(self.crew.jobs.iter().map(|_| None).collect())
+        let done = self.crew.workers.iter().map(|_| None).collect();
+        Pending { first: chunk.first_number(), done, late: Vec::new(), under_way: 0 }
     }
 
     /// Waits for the oldest chunk under way and writes its outputs. False: the run must end.
     fn collect(&mut self, pending: &mut VecDeque<Pending>, started: Instant) -> bool {
         while pending.front().is_some_and(|chunk| !chunk.is_complete()) {
-            // A worker that has panicked will not do its part: joining it passes the panic on.
-            let Ok((worker, Notice::Done(done))) = self.crew.notices.recv() else { return false };
-            let outputs = self.account.done(done, started.elapsed());
-            // A worker does its jobs in order: this is its oldest one that is missing.
-            let of_worker = pending.iter_mut().find(|chunk| chunk.is_missing(worker));
-            if let Some(Pending(chunks)) = of_worker {
-                chunks[worker] = Some(outputs);
+            match self.crew.notices.recv() {
+                Ok((worker, Notice::Done(done))) => {
+                    let sent = done.sent as i64;
+                    let outputs = self.account.done(done, started.elapsed());
+                    // A worker does its jobs in order: this is its oldest one that is missing.
+                    let of_worker = pending.iter_mut().find(|chunk| chunk.is_missing(worker));
+                    if let Some(chunk) = of_worker {
+                        chunk.under_way += sent;
+                        chunk.done[worker] = Some(outputs);
+                    }
+                }
+                Ok((_, Notice::Late(late))) => {
+                    let of_chunk = pending.iter_mut().find(|chunk| chunk.first == late.chunk);
+                    if let Some(chunk) = of_chunk {
+                        chunk.settle(late);
+                    }
+                }
+                // A worker that has panicked will not do its part: joining it passes the panic on.
+                Ok((_, Notice::Panicked)) | Err(_) => return false,
             }
         }
-        let oldest = pending.pop_front().map(|Pending(outputs)| outputs).unwrap_or_default();
-        self.write(&mut oldest.into_iter().flatten().collect::<Vec<_>>())
+        self.write(&mut pending.pop_front().map(Pending::into_outputs).unwrap_or_default())
     }
 
     fn write(&mut self, outputs: &mut [Outputs]) -> bool {

@@ -6,6 +6,7 @@ use anabranch_nf::{Builtin, DropReason};
 use anabranch_packet::{Frame, Meta, Port};
 
 use crate::instance::Release;
+use crate::mailbox::Outbox;
 
 /// Drop reasons are numbered below this.
 const REASONS: usize = 512;
@@ -103,6 +104,8 @@ pub struct Tally<'t> {
     pub outputs: Option<&'t mut Outputs>,
     /// Where the time stamps of packets are found, if they are handled at other times.
     pub arrivals: Option<&'t Chunk>,
+    /// Where packets wait that other workers own.
+    pub outbox: Option<&'t mut Outbox>,
     /// The packet whose outputs come now, and how many it has had.
     place: (u64, u16),
 }
@@ -110,7 +113,7 @@ pub struct Tally<'t> {
 impl<'t> Tally<'t> {
     /// Counts into `counts` and keeps packets in `outputs`.
     pub fn new(counts: &'t mut Counts, outputs: Option<&'t mut Outputs>) -> Self {
-        Self { counts, outputs, arrivals: None, place: (u64::MAX, 0) }
+        Self { counts, outputs, arrivals: None, outbox: None, place: (u64::MAX, 0) }
     }
 
     #[inline(always)]
@@ -172,6 +175,14 @@ impl Release for Tally<'_> {
     #[inline]
     fn discard(&mut self, _: &Frame<'_>, reason: DropReason) {
         self.dropped(reason);
+    }
+
+    #[cold]
+    fn hand_over(&mut self, frame: &Frame<'_>, worker: u16, turn: u32) {
+        match &mut self.outbox {
+            Some(outbox) => outbox.put(frame, worker, turn),
+            None => unreachable!("only a worker with others beside it hands packets over"),
+        }
     }
 
     fn emit(&mut self, cause: &Meta, port: Port, frame: &[u8]) {

@@ -153,6 +153,10 @@ impl Release for Record {
         self.outcome.dropped = Some((self.word)(reason));
     }
 
+    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: u32) {
+        unreachable!("there is one worker");
+    }
+
     fn emit(&mut self, _: &Meta, port: Port, frame: &[u8]) {
         self.outcome.emitted.push((port.index(), frame.to_vec()));
     }

@@ -1,6 +1,7 @@
 //! A worker: one core that runs batches to completion.
 
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use anabranch_packet::Frame;
 use hdrhistogram::Histogram;
 
 use crate::instance::Instance;
+use crate::mailbox::{Outbox, Parcel};
 use crate::tally::{Counts, Tally};
 
 /// One batch in so many is timed.
@@ -54,12 +56,34 @@ pub struct Job {
     pub chunk: Chunk,
     /// Which of them are this worker's, by index in the chunk; `None`: all.
     pub mine: Option<Vec<u32>>,
-    /// Steering hashes of the chunk's packets, where the source supplied none.
-    pub hashes: Option<Arc<Vec<u32>>>,
+    /// Shards of the chunk's packets, where they matter.
+    pub shards: Option<Arc<Vec<u32>>>,
     /// Times at which the chunk's packets are handled, where they do not follow from their arrival.
     pub times: Option<Arc<Vec<u64>>>,
     /// Where outputs are to be collected; given back in [`Done`].
     pub outputs: Outputs,
+}
+
+/// What a worker receives.
+pub enum Message {
+    /// Packets from the source.
+    Job(Job),
+    /// Packets of a chunk from another worker.
+    Parcel(Chunk, Parcel),
+    /// There will be no more.
+    End,
+}
+
+/// Packets of other workers that have been handled, or handed on.
+pub struct Late {
+    /// Number of the first packet of the chunk they belong to.
+    pub chunk: u64,
+    /// What left, if it is kept.
+    pub outputs: Outputs,
+    /// Packets of the parcel.
+    pub settled: usize,
+    /// How many of them were handed over once more.
+    pub sent: usize,
 }
 
 /// A job that is done.
@@ -70,6 +94,8 @@ pub struct Done {
     pub mine: Vec<u32>,
     /// Packets handled in this job.
     pub packets: u64,
+    /// How many of them were handed over to other workers.
+    pub sent: usize,
     /// Lines that the NF logged.
     pub lines: Vec<Line>,
 }
@@ -78,18 +104,20 @@ pub struct Done {
 pub enum Notice {
     /// It has done its oldest job.
     Done(Done),
+    /// It has handled what another worker handed over.
+    Late(Late),
     /// It is panicking and will do no job any more.
     Panicked,
 }
 
 /// Says so when its worker panics: the others keep the channel open, so that silence would be waited
 /// for without end.
-struct Alarm<'c>(&'c SyncSender<(usize, Notice)>, usize);
+struct Alarm<'c>(&'c Sender<(usize, Notice)>, usize);
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Where there is no room, somebody who listens has gone before us.
+            // Where nobody listens, somebody has gone before us.
             let _ = self.0.send((self.1, Notice::Panicked));
         }
     }
@@ -140,59 +168,147 @@ pub struct Worker<N: NetworkFunction> {
     pub number: usize,
     /// Ports of the run.
     pub ports: usize,
+    /// How to reach every worker, where packets are handed over.
+    pub peers: Vec<Sender<Message>>,
 }
 
 impl<N: NetworkFunction> Worker<N> {
-    /// Runs jobs until there are no more.
-    pub fn run(mut self, jobs: &Receiver<Job>, tell: &SyncSender<(usize, Notice)>) -> Finished {
+    /// Handles what it receives until there is no more.
+    pub fn run(self, messages: &Receiver<Message>, tell: &Sender<(usize, Notice)>) -> Finished {
         let _alarm = Alarm(tell, self.number);
         let mut pool = Pool::new(2 * BATCH, self.longest);
-        let mut port = MemoryPort::new(pool.buffers());
-        let mut batch = Vec::with_capacity(BATCH);
-        let mut meter = Meter::new();
-        let mut counts = Counts::new(self.ports);
-        for job in jobs {
-            let before = counts.packets();
-            let started = Instant::now();
-            let mut outputs = job.outputs;
-            let first = job.chunk.first_number();
-            let hashes = job.hashes.as_deref().map(|hashes| (first, &hashes[..]));
-            let arrivals = job.times.as_ref().map(|_| job.chunk.clone());
-            match job.mine {
-                Some(mine) => drop(port.assign(job.chunk, mine)),
-                None => port.assign_all(job.chunk),
-            }
-            while port.receive(&mut batch, BATCH) > 0 {
-                let timed = meter.begin();
-                note(&mut batch, &mut counts, hashes);
-                if let Some(times) = &job.times {
-                    set_times(&mut batch, first, times);
-                }
-                let mut tally = Tally::new(&mut counts, self.keep.then_some(&mut outputs));
-                tally.arrivals = arrivals.as_ref();
-                self.state.with(|instance| instance.handle(&mut batch, &mut tally));
-                meter.end(timed, batch.len());
-                port.release(&mut batch);
-            }
-            meter.busy += started.elapsed();
-            drop(arrivals);
-            let mine = port.clear();
-            let packets = counts.packets() - before;
-            let lines = self.state.with(|instance| instance.environment().log().take());
-            let done = Done { outputs, mine, packets, lines };
-            if tell.send((self.number, Notice::Done(done))).is_err() {
-                break;
+        let shift = Shift {
+            port: MemoryPort::new(pool.buffers()),
+            batch: Vec::with_capacity(BATCH),
+            meter: Meter::new(),
+            counts: Counts::new(self.ports),
+            outbox: Outbox::new(self.peers.len()),
+            waiting: VecDeque::new(),
+            ended: false,
+            messages,
+            tell,
+            worker: self,
+        };
+        shift.run()
+    }
+}
+
+/// A worker at work.
+struct Shift<'m, N: NetworkFunction> {
+    worker: Worker<N>,
+    messages: &'m Receiver<Message>,
+    tell: &'m Sender<(usize, Notice)>,
+    port: MemoryPort<'m>,
+    batch: Vec<Frame<'m>>,
+    meter: Meter,
+    counts: Counts,
+    outbox: Outbox,
+    /// Jobs that came while another one was being done.
+    waiting: VecDeque<Job>,
+    ended: bool,
+}
+
+impl<N: NetworkFunction> Shift<'_, N> {
+    fn run(mut self) -> Finished {
+        while !self.ended || !self.waiting.is_empty() {
+            match self.waiting.pop_front() {
+                Some(job) => self.work(job),
+                None => match self.messages.recv() {
+                    Ok(Message::Job(job)) => self.work(job),
+                    Ok(Message::Parcel(chunk, parcel)) => self.accept(chunk, parcel),
+                    Ok(Message::End) | Err(_) => self.ended = true,
+                },
             }
         }
-        self.finish(counts, meter)
+        self.finish()
     }
 
-    fn finish(self, mut counts: Counts, meter: Meter) -> Finished {
+    fn work(&mut self, job: Job) {
+        let before = self.counts.packets();
+        let started = Instant::now();
+        let Job { chunk, mine, shards, times, mut outputs } = job;
+        let first = chunk.first_number();
+        let arrivals = times.as_ref().map(|_| chunk.clone());
+        let mut sent = 0;
+        match mine {
+            Some(mine) => drop(self.port.assign(chunk.clone(), mine)),
+            None => self.port.assign_all(chunk.clone()),
+        }
+        while self.port.receive(&mut self.batch, BATCH) > 0 {
+            let timed = self.meter.begin();
+            note(&mut self.batch, &mut self.counts, shards.as_ref().map(|shards| (first, &shards[..])));
+            if let Some(times) = &times {
+                set_times(&mut self.batch, first, times);
+            }
+            let mut tally = Tally::new(&mut self.counts, self.worker.keep.then_some(&mut outputs));
+            tally.arrivals = arrivals.as_ref();
+            tally.outbox = Some(&mut self.outbox);
+            let batch = &mut self.batch;
+            self.worker.state.with(|instance| instance.handle(batch, &mut tally));
+            self.meter.end(timed, self.batch.len());
+            self.port.release(&mut self.batch);
+            if !self.worker.peers.is_empty() {
+                sent += self.hand_over(&chunk);
+                self.look_into_mailbox();
+            }
+        }
+        self.meter.busy += started.elapsed();
+        let mine = self.port.clear();
+        let packets = self.counts.packets() - before;
+        let lines = self.worker.state.with(|instance| instance.environment().log().take());
+        self.tell(Notice::Done(Done { outputs, mine, packets, sent, lines }));
+    }
+
+    /// Sends what has been put into the outbox, and returns how many packets that were.
+    fn hand_over(&mut self, chunk: &Chunk) -> usize {
+        if self.outbox.is_empty() {
+            return 0;
+        }
+        let peers = &self.worker.peers;
+        self.outbox.flush(|worker, parcel| {
+            // A worker that is gone has panicked: joining it will tell.
+            let _ = peers[worker].send(Message::Parcel(chunk.clone(), parcel));
+        })
+    }
+
+    /// Handles what others have handed over in the meantime.
+    fn look_into_mailbox(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            match message {
+                Message::Parcel(chunk, parcel) => self.accept(chunk, parcel),
+                Message::Job(job) => self.waiting.push_back(job),
+                Message::End => self.ended = true,
+            }
+        }
+    }
+
+    fn accept(&mut self, chunk: Chunk, mut parcel: Parcel) {
+        let settled = parcel.len();
         let mut outputs = Outputs::default();
-        let mut tally = Tally::new(&mut counts, self.keep.then_some(&mut outputs));
-        let end = self.state.into_last().map(|instance| InstanceEnd::of(instance, &mut tally));
-        let Meter { latency, busy, .. } = meter;
-        let faults = elements::faults();
+        let mut tally = Tally::new(&mut self.counts, self.worker.keep.then_some(&mut outputs));
+        tally.arrivals = Some(&chunk);
+        tally.outbox = Some(&mut self.outbox);
+        self.worker.state.with(|instance| {
+            parcel.open(|frame, turn| instance.accept(frame, turn, &mut tally));
+        });
+        self.outbox.give_back(parcel);
+        let sent = self.hand_over(&chunk);
+        self.tell(Notice::Late(Late { chunk: chunk.first_number(), outputs, settled, sent }));
+    }
+
+    fn tell(&mut self, notice: Notice) {
+        // Nobody listens any more: the run has failed, and ends.
+        self.ended |= self.tell.send((self.worker.number, notice)).is_err();
+    }
+
+    fn finish(mut self) -> Finished {
+        let mut outputs = Outputs::default();
+        let keep = self.worker.keep;
+        let mut tally = Tally::new(&mut self.counts, keep.then_some(&mut outputs));
+        let last = self.worker.state.into_last();
+        let end = last.map(|instance| InstanceEnd::of(instance, &mut tally));
+        let Meter { latency, busy, .. } = self.meter;
+        let (counts, faults) = (self.counts, elements::faults());
         Finished { counts, latency, busy, instance: end.unwrap_or_default(), faults, outputs }
     }
 }
@@ -211,14 +327,14 @@ impl InstanceEnd {
     }
 }
 
-/// Counts a batch, and gives it the hashes that the source did not supply.
+/// Counts a batch, and tells its packets their shards.
 #[inline(always)]
-fn note(batch: &mut [Frame<'_>], counts: &mut Counts, hashes: Option<(u64, &[u32])>) {
+fn note(batch: &mut [Frame<'_>], counts: &mut Counts, shards: Option<(u64, &[u32])>) {
     counts.received(batch);
-    if let Some((first, hashes)) = hashes {
+    if let Some((first, shards)) = shards {
         for frame in batch {
             let at = (frame.meta().number - first) as usize;
-            frame.meta_mut().steering_hash = hashes.get(at).copied().unwrap_or_default();
+            frame.meta_mut().steering_hash = shards.get(at).copied().unwrap_or_default();
         }
     }
 }

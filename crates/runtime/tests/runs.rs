@@ -15,6 +15,9 @@ use anabranch_nf::prelude::*;
 use anabranch_nf::settings::{NoCommand, NoSettings};
 use anabranch_nf::world::Solo;
 use anabranch_nf::{BuildError, Builder, NetworkFunction, Sharing, Source, Word};
+use anabranch_plan::{Options as Planning, Plan};
+use anabranch_rss::Nic;
+use anabranch_runtime::deployment::plan_of;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::report::RunReport;
 use anabranch_runtime::run::{Options, run};
@@ -110,12 +113,18 @@ fn options(workers: usize, out: &Path, commands: &[(u64, &str)]) -> Options {
         inputs: vec![Input { port: None, spec }],
         outputs: vec![(None, SinkSpec::Capture(out.to_owned()))],
         workers,
+        plan: None,
         commands: commands.iter().map(|(at, text)| (*at, (*text).to_owned())).collect(),
     }
 }
 
+fn planned<N: NetworkFunction>() -> Option<Plan> {
+    Some(plan_of::<N>(&Planning::new(Nic::named("e810").unwrap())).unwrap())
+}
+
 fn run_into<N: NetworkFunction>(workers: usize, out: &Path, commands: &[(u64, &str)]) -> RunReport {
-    let report = run::<N>(&options(workers, out, commands), &mut |_, _| {}).unwrap();
+    let options = Options { plan: planned::<N>(), ..options(workers, out, commands) };
+    let report = run::<N>(&options, &mut |_, _| {}).unwrap();
     assert_eq!(report.errors, []);
     assert_eq!(report.packets_read, 40_000);
     let left = report.packets_out - report.packets_emitted;
@@ -132,7 +141,7 @@ fn one_and_many_workers_write_the_same_file() {
     for workers in [2, 3, 5] {
         let many = folder.path().join("many.pcap");
         let report = run_into::<quota::Function>(workers, &many, &[]);
-        assert_eq!(report.strategy, "sharded");
+        assert_eq!(report.strategy, "shared-nothing");
         assert_eq!(report.drops, alone.drops);
         assert!(report.workers.iter().all(|worker| worker.packets > 0), "{:?}", report.workers);
         assert!(std::fs::read(&one).unwrap() == std::fs::read(&many).unwrap());
@@ -144,7 +153,7 @@ fn shared_state_is_served_under_one_lock() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.pcap");
     let report = run_into::<numbered::Function>(3, &out, &[]);
-    assert_eq!((report.strategy.as_str(), report.packets_emitted), ("serial", 1));
+    assert_eq!((report.strategy.as_str(), report.packets_emitted), ("lock", 1));
     assert!(report.strategy_why.contains("`seen`"), "{}", report.strategy_why);
     assert_eq!(report.packets_out, 40_001);
     assert_eq!(report.counters["all"], 40_000);
@@ -211,6 +220,7 @@ fn traces_that_loop_unlike_each_other_reach_the_right_workers() {
             input(0, format!("mem:{inside}?loop=2")),
             input(1, format!("mem:{outside}?loop=3")),
         ];
+        options.plan = planned::<quota::Function>();
         run::<quota::Function>(&options, &mut |_, _| {}).unwrap()
     };
     let (one, three) = (run_on(1), run_on(3));

@@ -1,8 +1,11 @@
 //! Objects with a lifetime, found by the index that names them.
 
-use crate::context::{Environment, to_ticks};
+use std::sync::Arc;
+
+use crate::context::{Environment, Whereabouts, to_ticks};
 use crate::key::Value;
 use crate::memory::{ZeroValid, Zeroed, prefetch};
+use crate::state::homes::Homes;
 use crate::state::indices::{Indices, Within};
 use crate::state::wheel::{Tick, Wheel, rebased};
 
@@ -28,6 +31,8 @@ pub struct Allocator<T: Value> {
     indices: Indices,
     wheel: Wheel,
     cursor: u32,
+    /// Which indices a shard may give out, where values are steered.
+    homes: Option<Arc<Homes>>,
 }
 
 #[allow(clippy::len_without_is_empty, reason = "no operation of the language asks it")]
@@ -39,7 +44,13 @@ impl<T: Value> Allocator<T> {
             indices: Indices::new(capacity),
             wheel: Wheel::new(capacity),
             cursor: 0,
+            homes: None,
         }
+    }
+
+    /// From now on each shard is given only indices that are at home there.
+    pub fn steer(&mut self, homes: Arc<Homes>) {
+        self.homes = Some(homes);
     }
 
     /// Objects handed out, those included whose end has not been noticed yet.
@@ -61,7 +72,7 @@ impl<T: Value> Allocator<T> {
     /// again.
     pub fn allocate(&mut self, value: T, lifetime_ns: u64, env: &Environment) -> Option<u32> {
         let within = Within { first: 0, count: self.capacity(), step: 1, start: self.cursor };
-        let index = self.indices.take_within(within)?;
+        let index = self.take_within(within, env)?;
         self.cursor = index + 1;
         self.start(index, value, lifetime_ns, env);
         Some(index)
@@ -75,7 +86,7 @@ impl<T: Value> Allocator<T> {
         lifetime_ns: u64,
         env: &Environment,
     ) -> bool {
-        let taken = self.indices.take(index);
+        let taken = self.may_take(index, env) && self.indices.take(index);
         if taken {
             self.start(index, value, lifetime_ns, env);
         }
@@ -90,12 +101,32 @@ impl<T: Value> Allocator<T> {
         lifetime_ns: u64,
         env: &Environment,
     ) -> Option<u32> {
-        let index = self.indices.take_within(within)?;
+        let index = self.take_within(within, env)?;
         self.start(index, value, lifetime_ns, env);
         Some(index)
     }
 
+    fn may_take(&self, index: u32, env: &Environment) -> bool {
+        match (&self.homes, env.whereabouts()) {
+            (None, _) | (_, Whereabouts::Everywhere) => true,
+            (Some(homes), Whereabouts::Shard(shard)) => homes.is_home(index, shard),
+            (Some(_), Whereabouts::NoShard) => false,
+        }
+    }
+
+    fn take_within(&mut self, within: Within, env: &Environment) -> Option<u32> {
+        let Some(homes) = &self.homes else { return self.indices.take_within(within) };
+        match env.whereabouts() {
+            Whereabouts::Everywhere => self.indices.take_within(within),
+            Whereabouts::NoShard => None,
+            Whereabouts::Shard(shard) => {
+                self.indices.take_first(within, |from, to| homes.indices(shard, from, to))
+            }
+        }
+    }
+
     fn start(&mut self, index: u32, value: T, lifetime_ns: u64, env: &Environment) {
+        env.count_allocation();
         let lifetime = to_ticks(lifetime_ns);
         let deadline = env.tick().saturating_add(lifetime);
         self.objects[index as usize] =
@@ -212,6 +243,27 @@ mod tests {
     use super::*;
 
     const TICK: u64 = 1 << 20;
+
+    #[test]
+    fn a_shard_is_given_what_is_at_home_there() {
+        let mut environment = Environment::new(1);
+        let mut allocator = Allocator::<u16>::new(8);
+        allocator.steer(Arc::new(Homes::new(vec![0, 1, 1, 0], 2).unwrap()));
+        let mut allocate = |environment: &Environment| allocator.allocate(7, TICK, environment);
+        environment.begin(0, 0);
+        environment.enter_shard(1);
+        let given: Vec<_> = (0..5).map(|_| allocate(&environment)).collect();
+        assert_eq!(given, [Some(1), Some(2), Some(5), Some(6), None]);
+        environment.enter_shard(0);
+        assert_eq!(allocate(&environment), Some(7), "from where it stopped");
+        environment.begin_event(0);
+        assert_eq!(allocate(&environment), None, "a timer is in no shard");
+        assert_eq!(environment.allocations(), 5);
+        environment.enter_shard(1);
+        assert!(!allocator.allocate_at(3, 7, TICK, &environment), "at home in another shard");
+        environment.enter_every_shard();
+        assert!(allocator.allocate_at(3, 7, TICK, &environment));
+    }
 
     #[test]
     fn a_touch_restarts_the_lifetime_last_given() {

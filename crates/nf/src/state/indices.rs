@@ -144,14 +144,37 @@ impl Indices {
 
     /// Takes the first free index within `within`.
     pub fn take_within(&mut self, within: Within) -> Option<u32> {
-        let first = within.first.min(self.len);
-        let end = first.saturating_add(within.count).min(self.len);
-        let start = if (first..end).contains(&within.start) { within.start } else { first };
+        let (first, start, end) = self.bounds(within);
         let found = self
             .first_free(start, end, within.step, start & 1)
             .or_else(|| self.first_free(first, start, within.step, start & 1))?;
         self.take(found);
         Some(found)
+    }
+
+    /// As [`take_within`](Self::take_within), among those indices of a range that `candidates`
+    /// gives, in its order.
+    pub fn take_first<I: Iterator<Item = u32>>(
+        &mut self,
+        within: Within,
+        candidates: impl Fn(u32, u32) -> I,
+    ) -> Option<u32> {
+        let (first, start, end) = self.bounds(within);
+        let fits = |&index: &u32| {
+            (within.step != 2 || (index ^ start) & 1 == 0)
+                && !self.parity[(index & 1) as usize].contains(index >> 1)
+        };
+        let found = candidates(start, end).chain(candidates(first, start)).find(fits)?;
+        self.take(found);
+        Some(found)
+    }
+
+    /// First index, index to begin at, and end of a range.
+    fn bounds(&self, within: Within) -> (u32, u32, u32) {
+        let first = within.first.min(self.len);
+        let end = first.saturating_add(within.count).min(self.len);
+        let start = if (first..end).contains(&within.start) { within.start } else { first };
+        (first, start, end)
     }
 
     fn first_free(&self, from: u32, to: u32, step: u32, parity: u32) -> Option<u32> {
@@ -200,9 +223,13 @@ mod tests {
                 match what % 4 {
                     0 => prop_assert_eq!(indices.give(first), used.remove(&first)),
                     1 => prop_assert_eq!(indices.take(first), first < len && used.insert(first)),
-                    _ => {
+                    what => {
                         let wanted = expected(&used, len, within);
-                        prop_assert_eq!(indices.take_within(within), wanted);
+                        let taken = match what {
+                            2 => indices.take_within(within),
+                            _ => indices.take_first(within, |from, to| from..to),
+                        };
+                        prop_assert_eq!(taken, wanted);
                         used.extend(wanted);
                     }
                 }

@@ -2,6 +2,7 @@
 //! synchronisation at all, no allocation after they are made.
 
 mod allocator;
+mod homes;
 mod indices;
 mod map;
 mod scalar;
@@ -11,6 +12,7 @@ mod vector;
 pub mod wheel;
 
 pub use allocator::Allocator;
+pub use homes::Homes;
 pub use indices::Within;
 pub use map::Map;
 pub use scalar::{Cell, Counter, Distributed};

@@ -1,0 +1,155 @@
+//! A plan made ready to run: steering, shards and their workers, allocators that steer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anabranch_analysis::{Budget, Source, paths_within};
+use anabranch_nf::NetworkFunction;
+use anabranch_nf::settings::Settings as _;
+use anabranch_nf::state::Homes;
+use anabranch_packet::Port;
+use anabranch_plan::{
+    Class, ObjectMode, Options, Plan, SteeredAllocation, Strategy, evaluate, plan,
+};
+use anabranch_rss::IndirectionTable;
+use thiserror::Error;
+
+use crate::steer::{SHARDS, Steering};
+
+/// Longest period of a steered allocator: the values of a packet field of 24 bits.
+const LONGEST_PERIOD: i128 = 1 << 24;
+
+/// Why a plan is not run with shards.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct Refusal(pub String);
+
+/// The plan of `N`, from its own source: its call paths are explored, which takes up to a second.
+///
+/// # Errors
+/// The source cannot be analysed, or there is no plan as `options` ask for.
+pub fn plan_of<N: NetworkFunction>(options: &Options) -> Result<Plan, Refusal> {
+    let source = Source { text: N::SOURCE.text, file: N::SOURCE.file, line: N::SOURCE.line };
+    let paths = paths_within(&source, Budget::for_accesses());
+    let paths = paths.map_err(|cause| Refusal(cause.to_string()))?;
+    plan(&paths, options).map_err(|cause| Refusal(cause.to_string()))
+}
+
+/// What the workers of a shared-nothing run have in common.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    /// From packets to shards.
+    pub steering: Arc<Steering>,
+    /// From shards to workers.
+    pub table: Arc<IndirectionTable>,
+    /// Which indices allocators may give out in which shard, by the allocator's name.
+    pub homes: BTreeMap<String, Arc<Homes>>,
+}
+
+/// A worker's place in a deployment.
+#[derive(Clone, Debug)]
+pub struct Post {
+    /// What it shares with the others.
+    pub deployment: Deployment,
+    /// Its number.
+    pub worker: u16,
+}
+
+impl Deployment {
+    /// Makes `plan` ready for `N` with these settings, on `workers` workers and ports of these
+    /// names.
+    ///
+    /// # Errors
+    /// The plan is not shared-nothing, or asks for what this runtime does not do: the sentence says
+    /// what.
+    pub fn new<N: NetworkFunction>(
+        plan: &Plan,
+        settings: &toml::Table,
+        ports: &[String],
+        workers: usize,
+    ) -> Result<Self, Refusal> {
+        if let Some(why) = shares(plan, settings) {
+            return Err(Refusal(why));
+        }
+        let steering = Steering::new(plan, ports)?;
+        let shards = steering.shards();
+        let table = IndirectionTable::new(SHARDS, shards, workers.clamp(1, shards))
+            .map_err(|cause| Refusal(cause.to_string()))?;
+        let mut homes = BTreeMap::new();
+        for steered in &plan.steered {
+            let found = homes_of::<N>(steered, &steering, settings, ports)?;
+            homes.insert(steered.object.clone(), Arc::new(found));
+        }
+        Ok(Self { steering: Arc::new(steering), table: Arc::new(table), homes })
+    }
+}
+
+/// Why this runtime cannot give each shard its own state.
+fn shares(plan: &Plan, settings: &toml::Table) -> Option<String> {
+    let line = |lines: &[u32]| lines.first().map_or(String::new(), |line| format!(" (line {line})"));
+    if plan.strategy != Strategy::SharedNothing {
+        let shared = plan.objects.iter().find(|object| object.mode == ObjectMode::Shared);
+        return Some(match (&plan.impossible, shared) {
+            (Some(impossible), _) => format!("{}{}", impossible.why, line(&impossible.lines)),
+            (None, Some(one)) => {
+                format!("`{}` is shared by all packets: {}{}", one.name, one.why, line(&one.lines))
+            }
+            (None, None) => "the plan says so".to_owned(),
+        });
+    }
+    for object in &plan.objects {
+        let told = object.mode == ObjectMode::Replicated && object.kind == "L3";
+        if told && settings.contains_key("interfaces") {
+            return Some(format!(
+                "neighbours that `{}` learns are not told to other workers yet{}",
+                object.name,
+                line(&object.lines)
+            ));
+        }
+        if object.kind == "Distributed" && object.mode == ObjectMode::Distributed {
+            return Some(format!(
+                "the parts of `{}` are not merged between workers yet{}",
+                object.name,
+                line(&object.lines)
+            ));
+        }
+    }
+    None
+}
+
+fn homes_of<N: NetworkFunction>(
+    steered: &SteeredAllocation,
+    steering: &Steering,
+    settings: &toml::Table,
+    ports: &[String],
+) -> Result<Homes, Refusal> {
+    let wrong = |why: String| Refusal(format!("`{}` cannot be steered: {why}", steered.object));
+    let value_of = |name: &str| setting::<N>(name, settings);
+    let modulus = evaluate(&steered.modulus, &value_of).map_err(wrong)?;
+    let base = evaluate(&steered.base, &value_of).map_err(wrong)?;
+    if !(1..=LONGEST_PERIOD).contains(&modulus) || !(0..=LONGEST_PERIOD).contains(&base) {
+        return Err(wrong(format!("{} is {modulus}, {base} is added", steered.modulus)));
+    }
+    let port = ports.iter().position(|name| *name == steered.port).unwrap_or(0);
+    let port = Port::new(port as u8);
+    let class = steered.fields.iter().next();
+    let (class, field) = class.ok_or_else(|| wrong("no packet brings it back".to_owned()))?;
+    let class = Class::named(class).ok_or_else(|| wrong(format!("no class `{class}`")))?;
+    let shard_of = |value: i128| steering.shard_of_value(port, class, field, value as u128) as u16;
+    let shards: Vec<u16> = (base..base + modulus).map(shard_of).collect();
+    Homes::new(shards, steering.shards() as u16).ok_or_else(|| wrong("it is empty".to_owned()))
+}
+
+/// The value of `settings.name`, set or by default.
+fn setting<N: NetworkFunction>(name: &str, settings: &toml::Table) -> Option<i128> {
+    let name = name.strip_prefix("settings.")?;
+    if let Some(list) = name.strip_suffix(".len") {
+        return settings.get(list)?.as_array().map(|list| list.len() as i128);
+    }
+    if let Some(set) = settings.get(name) {
+        return set.as_integer().map(i128::from);
+    }
+    let schema = N::Settings::schema();
+    let default = schema.into_iter().find(|setting| setting.name == name)?.default?;
+    default.replace('_', "").parse().ok()
+}

@@ -1,0 +1,102 @@
+//! Between workers: packets that are handed over to whoever owns the shard they turned out to
+//! belong to.
+//!
+//! A parcel holds the packets that one worker hands over to one other in one batch, copied, since
+//! their memory belongs to the port they came from. A worker's parcels to another arrive in the
+//! order in which they were sent, and with them the packets of a flow.
+
+use anabranch_packet::{Frame, Meta};
+
+
+/// Packets on their way to another worker. Emptied parcels are filled again, so that handing over
+/// soon allocates no more.
+#[derive(Debug, Default)]
+pub struct Parcel {
+    bytes: Vec<u8>,
+    packets: Vec<Handed>,
+}
+
+/// One packet of a parcel.
+#[derive(Clone, Copy, Debug)]
+struct Handed {
+    start: usize,
+    len: usize,
+    meta: Meta,
+    turn: u32,
+}
+
+impl Parcel {
+    /// Appends a packet that re-enters for the `turn`th time.
+    pub fn push(&mut self, frame: &Frame<'_>, turn: u32) {
+        let (start, len) = (self.bytes.len(), frame.bytes().len());
+        self.bytes.extend_from_slice(frame.bytes());
+        self.packets.push(Handed { start, len, meta: *frame.meta(), turn });
+    }
+
+    /// Number of packets.
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Hands each packet to `receive` with how often it has re-entered, in order, and forgets it.
+    pub fn open(&mut self, mut receive: impl FnMut(&mut Frame<'_>, u32)) {
+        for Handed { start, len, meta, turn } in self.packets.drain(..) {
+            let Some(bytes) = self.bytes.get_mut(start..start + len) else { continue };
+            receive(&mut Frame::new(bytes, 0, len, 0, meta), turn);
+        }
+        self.bytes.clear();
+    }
+}
+
+/// Parcels being filled, by worker.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    parcels: Vec<Parcel>,
+    /// Emptied parcels.
+    spare: Vec<Parcel>,
+    waiting: usize,
+}
+
+impl Outbox {
+    /// Room for parcels to each of `workers`.
+    pub fn new(workers: usize) -> Self {
+        let parcels = (0..workers).map(|_| Parcel::default()).collect();
+        Self { parcels, spare: Vec::new(), waiting: 0 }
+    }
+
+    /// Puts a packet into the parcel for `worker`.
+    pub fn put(&mut self, frame: &Frame<'_>, worker: u16, turn: u32) {
+        if let Some(parcel) = self.parcels.get_mut(usize::from(worker)) {
+            parcel.push(frame, turn);
+            self.waiting += 1;
+        }
+    }
+
+    /// Whether nothing waits.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Hands every parcel that is not empty to `send`, with the worker it is for, and returns how
+    /// many packets that were.
+    pub fn flush(&mut self, mut send: impl FnMut(usize, Parcel)) -> usize {
+        for (worker, parcel) in self.parcels.iter_mut().enumerate() {
+            if !parcel.is_empty() {
+                let empty = self.spare.pop().unwrap_or_default();
+                send(worker, std::mem::replace(parcel, empty));
+            }
+        }
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Takes an emptied parcel, to be filled again.
+    pub fn give_back(&mut self, parcel: Parcel) {
+        self.spare.push(parcel);
+    }
+}
