@@ -10,17 +10,18 @@ use std::time::{Duration, Instant};
 
 use anabranch_io::Trace;
 use anabranch_io::capture::Record;
-use anabranch_nf::{NetworkFunction, Sharing};
+use anabranch_nf::NetworkFunction;
 use anabranch_rss::IndirectionTable;
-use anabranch_runtime::instance::SHARDS;
-use anabranch_runtime::steer::Steerer;
+use anabranch_runtime::deployment::{Deployment, Post};
+use anabranch_runtime::steer::SHARDS;
 use core_affinity::CoreId;
 
 use crate::BenchError;
 use crate::clock::{Cost, tsc};
 use crate::document::Row;
 use crate::lane::{Runner, State, pool};
-use crate::measure::{instance, with_costs};
+use crate::measure::{deployed, instance, with_costs};
+use crate::planned::{Left, Readdressed, plan, ports, steering};
 use crate::scenario::{Scenario, Subject};
 
 /// A slot: so short that in many of them nothing else runs on any of the cores.
@@ -53,9 +54,11 @@ pub fn crews<N: Subject>(
     workers: &[usize],
     handwritten_tsc: f64,
 ) -> Result<Vec<Row>, BenchError> {
-    let parts: Vec<Vec<Part<N>>> =
+    let parts: Vec<(&'static str, Vec<Part<N>>)> =
         workers.iter().map(|&workers| parts(scenario, workers)).collect::<Result<_, _>>()?;
-    let crews: Vec<Crew> = workers.iter().map(|&workers| Crew::new(workers)).collect();
+    let (strategies, parts): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+    let crews = workers.iter().zip(strategies);
+    let crews: Vec<Crew> = crews.map(|(&workers, name)| Crew::new(workers, name)).collect();
     scope(|threads| {
         for (crew, parts) in crews.iter().zip(parts) {
             for (number, part) in parts.into_iter().enumerate() {
@@ -91,6 +94,7 @@ struct Part<N: NetworkFunction> {
 /// Workers that run at once, and what they have done.
 struct Crew {
     workers: usize,
+    strategy: &'static str,
     /// All workers and who directs them: at the start and at the end of each turn.
     barrier: Barrier,
     dismissed: AtomicBool,
@@ -105,9 +109,10 @@ struct Crew {
 }
 
 impl Crew {
-    fn new(workers: usize) -> Self {
+    fn new(workers: usize, strategy: &'static str) -> Self {
         Self {
             workers,
+            strategy,
             barrier: Barrier::new(workers + 1),
             dismissed: AtomicBool::new(false),
             started: Mutex::new((Instant::now(), tsc())),
@@ -121,7 +126,7 @@ impl Crew {
     fn work<N: Subject>(&self, number: usize, part: Part<N>) {
         pin(number);
         let mut pool = pool();
-        let mut runner = Runner::new(&mut pool, part.state, false);
+        let mut runner = Runner::new(&mut pool, part.state, None);
         runner.load(&part.opening);
         runner.run(part.opening.len());
         runner.load(&part.steady);
@@ -168,12 +173,8 @@ impl Crew {
         if let (dropped @ 1.., packets) = *locked(&self.dropped) {
             return Err(BenchError::Dropped { nf: N::NAME, dropped, packets });
         }
-        let strategy = match N::SHARING {
-            Sharing::PacketSets => "sharded",
-            Sharing::Aggregate { .. } => "serial",
-        };
         let row = Row {
-            strategy,
+            strategy: self.strategy,
             workers: self.workers,
             prefetch: "auto",
             steering_hash: "supplied",
@@ -198,29 +199,63 @@ fn tick_rate(ticks: u64, time: Duration) -> f64 {
     ticks as f64 * SLOT.as_secs_f64() / time.as_secs_f64()
 }
 
-/// What each of `workers` workers has.
-fn parts<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<Part<N>>, BenchError> {
+/// How `workers` workers share state, and what each of them has.
+fn parts<N: Subject>(
+    scenario: &Scenario,
+    workers: usize,
+) -> Result<(&'static str, Vec<Part<N>>), BenchError> {
     let table = IndirectionTable::new(SHARDS, SHARDS, workers)
         .map_err(|error| BenchError::Settings(error.to_string()))?;
-    match N::SHARING {
-        Sharing::PacketSets => shards(scenario, &table),
-        Sharing::Aggregate { .. } => sharing(scenario, &table),
+    let deployment =
+        Deployment::new::<N>(&*plan::<N>()?, &scenario.settings, &ports::<N>(), workers);
+    match deployment {
+        _ if workers == 1 => Ok(("one-worker", vec![alone(scenario)?])),
+        Ok(deployment) => Ok(("shared-nothing", shards(scenario, &deployment)?)),
+        Err(_) => Ok(("lock", sharing(scenario, &table)?)),
     }
 }
 
-/// A state of its own for each worker, with the flows of its shards.
+/// A state of its own for each worker, the flows of its shards open.
 fn shards<N: Subject>(
     scenario: &Scenario,
-    table: &IndirectionTable,
+    deployment: &Deployment,
 ) -> Result<Vec<Part<N>>, BenchError> {
-    let part = |worker| {
-        Ok(Part {
-            state: State::Own(Box::new(instance(&scenario.settings, None)?)),
-            opening: share::<N>(&scenario.opening, table, worker),
-            steady: share::<N>(&scenario.steady, table, worker),
-        })
+    let one = State::Own(Box::new(instance(&scenario.settings, None)?));
+    let (one_says, _) = came_to::<N>(&scenario.opening, one);
+    let mut readdressed = Readdressed::default();
+    let mut states: Vec<State<N>> = Vec::new();
+    for worker in 0..deployment.table.workers() {
+        let post = Post { deployment: deployment.clone(), worker: worker as u16 };
+        let state = State::Own(Box::new(deployed(&scenario.settings, post)?));
+        let (mine, numbers) = share(&scenario.opening, deployment, worker);
+        let (says, state) = came_to(&Arc::new(mine), state);
+        for (here, number) in says.iter().zip(numbers) {
+            readdressed.learn(here, &one_says[number]);
+        }
+        states.push(state);
+    }
+    let steady = readdressed.apply(&scenario.steady);
+    let part = |(worker, state)| {
+        let steady = Arc::new(share(&steady, deployment, worker).0);
+        Part { state, opening: Arc::default(), steady }
     };
-    (0..table.workers()).map(part).collect()
+    Ok(states.into_iter().enumerate().map(part).collect())
+}
+
+/// What the packets of `trace` come to.
+fn came_to<N: Subject>(trace: &Arc<Trace>, state: State<N>) -> (Vec<Left>, State<N>) {
+    let mut pool = pool();
+    let mut runner = Runner::new(&mut pool, state, None);
+    (runner.collect(trace), runner.into_state())
+}
+
+/// All state for one worker, which opens the flows itself.
+fn alone<N: Subject>(scenario: &Scenario) -> Result<Part<N>, BenchError> {
+    Ok(Part {
+        state: State::Own(Box::new(instance(&scenario.settings, None)?)),
+        opening: Arc::clone(&scenario.opening),
+        steady: Arc::clone(&scenario.steady),
+    })
 }
 
 /// One state for all, with all flows open.
@@ -230,28 +265,35 @@ fn sharing<N: Subject>(
 ) -> Result<Vec<Part<N>>, BenchError> {
     let lock = Arc::new(Mutex::new(instance(&scenario.settings, None)?));
     let mut pool = pool();
-    let mut runner = Runner::<N>::new(&mut pool, State::Shared(Arc::clone(&lock)), false);
+    let mut runner = Runner::<N>::new(&mut pool, State::Shared(Arc::clone(&lock)), None);
     runner.load(&scenario.opening);
     runner.run(scenario.opening.len());
+    let deployment = Deployment {
+        steering: steering::<N>()?,
+        table: Arc::new(table.clone()),
+        homes: Default::default(),
+    };
     let part = |worker| Part {
         state: State::Shared(Arc::clone(&lock)),
         opening: Arc::default(),
-        steady: share::<N>(&scenario.steady, table, worker),
+        steady: Arc::new(share(&scenario.steady, &deployment, worker).0),
     };
     Ok((0..table.workers()).map(part).collect())
 }
 
-/// The packets of `trace` that are `worker`'s, as its queue would hold them.
-fn share<N: Subject>(trace: &Trace, table: &IndirectionTable, worker: usize) -> Arc<Trace> {
-    let steerer = Steerer::new::<N>();
-    let mut mine = Trace::new();
+/// The packets of `trace` that are `worker`'s, as its queue would hold them, and their numbers.
+fn share(trace: &Trace, deployment: &Deployment, worker: usize) -> (Trace, Vec<usize>) {
+    let Deployment { steering, table, .. } = deployment;
+    let (mut mine, mut numbers) = (Trace::new(), Vec::new());
     for (index, record) in trace.records().iter().enumerate() {
         let bytes = trace.bytes(index);
-        if usize::from(table.worker(steerer.hash(bytes, record.wire_len))) == worker {
+        let shard = steering.shard(record.port, bytes, record.wire_len);
+        if usize::from(table.worker(shard)) == worker {
             let (timestamp_ns, wire_len) = (record.arrival_ns, record.wire_len);
             mine.push(record.port, &Record { timestamp_ns, wire_len, bytes });
+            numbers.push(index);
         }
     }
-    mine.set_steering_hashes(|bytes, record| steerer.hash(bytes, record.wire_len));
-    Arc::new(mine)
+    mine.set_steering_hashes(|bytes, record| steering.shard(record.port, bytes, record.wire_len));
+    (mine, numbers)
 }

@@ -29,7 +29,8 @@ pub struct Machine {
 pub struct Row {
     /// The network function.
     pub nf: &'static str,
-    /// `sequential`: the function on one worker; `sharded`, `serial`: on several at once;
+    /// `sequential`, `one-worker`: the function on one worker, alone and as a crew of one;
+    /// `shared-nothing`, `lock`: on several at once;
     /// `handwritten`, `handwritten-bare`, `lookup-only`, `header-only`: what it is compared with.
     pub strategy: &'static str,
     /// Workers.

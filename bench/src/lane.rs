@@ -7,11 +7,12 @@ use anabranch_io::{Chunk, Trace};
 use anabranch_nf::{DropReason, NetworkFunction};
 use anabranch_packet::{Frame, Meta, Port};
 use anabranch_runtime::instance::{Instance, Release};
-use anabranch_runtime::steer::Steerer;
+use anabranch_runtime::steer::Steering;
 use anabranch_runtime::tally::{Counts, Tally};
 
 use crate::hand::{BATCH, Hand, Packet};
 use crate::packets::{START_NS, arrivals, period_ns};
+use crate::planned::Left;
 
 /// Buffers for a lane.
 pub fn pool() -> Pool {
@@ -94,14 +95,13 @@ pub struct Runner<'m, N: NetworkFunction> {
     state: State<N>,
     counts: Counts,
     /// Computes the steering hashes, where they are not to come with the packets.
-    steerer: Option<Steerer>,
+    steering: Option<Arc<Steering>>,
 }
 
 impl<'m, N: NetworkFunction> Runner<'m, N> {
-    /// A function on a lane. `computed`: it hashes its packets itself.
-    pub fn new(pool: &'m mut Pool, state: State<N>, computed: bool) -> Self {
-        let steerer = computed.then(Steerer::new::<N>);
-        Self { lane: Lane::new(pool), state, counts: Counts::new(2), steerer }
+    /// A function on a lane. `steering`: it hashes its packets itself, so.
+    pub fn new(pool: &'m mut Pool, state: State<N>, steering: Option<Arc<Steering>>) -> Self {
+        Self { lane: Lane::new(pool), state, counts: Counts::new(2), steering }
     }
 
     /// Makes the packets of `trace` the next ones.
@@ -111,25 +111,30 @@ impl<'m, N: NetworkFunction> Runner<'m, N> {
 
     /// Handles `packets` packets, and returns how many it were.
     pub fn run(&mut self, packets: usize) -> u64 {
-        let Self { lane, state, counts, steerer } = self;
+        let Self { lane, state, counts, steering } = self;
         lane.drive(packets, |batch| {
             counts.received(batch);
-            if let Some(steerer) = steerer {
-                steerer.hash_batch(batch);
+            if let Some(steering) = steering {
+                steering.hash_batch(batch);
             }
             state.with(|instance| instance.handle(batch, &mut Tally::new(counts, None)));
         })
     }
 
     /// Handles each packet of `trace` once and returns what left of it: its port, and its bytes.
-    pub fn collect(&mut self, trace: &Arc<Trace>) -> Vec<Option<(u8, Vec<u8>)>> {
+    pub fn collect(&mut self, trace: &Arc<Trace>) -> Vec<Left> {
         self.load(trace);
-        let mut left = Left(vec![None; trace.len()]);
+        let mut kept = Kept(vec![None; trace.len()]);
         let Self { lane, state, .. } = self;
         lane.drive(trace.len(), |batch| {
-            state.with(|instance| instance.handle(batch, &mut left));
+            state.with(|instance| instance.handle(batch, &mut kept));
         });
-        left.0
+        kept.0
+    }
+
+    /// The function's state, for another runner.
+    pub fn into_state(self) -> State<N> {
+        self.state
     }
 
     /// The function's state.
@@ -144,9 +149,9 @@ impl<'m, N: NetworkFunction> Runner<'m, N> {
 }
 
 /// Keeps the packets that leave.
-struct Left(Vec<Option<(u8, Vec<u8>)>>);
+struct Kept(Vec<Left>);
 
-impl Release for Left {
+impl Release for Kept {
     fn forward(&mut self, frame: &Frame<'_>, port: Port) {
         if let Some(left) = self.0.get_mut(frame.meta().number as usize) {
             *left = Some((port.index(), frame.bytes().to_vec()));
@@ -154,6 +159,7 @@ impl Release for Left {
     }
     fn flood(&mut self, _: &Frame<'_>) {}
     fn discard(&mut self, _: &Frame<'_>, _: DropReason) {}
+    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: u32) {}
     fn emit(&mut self, _: &Meta, _: Port, _: &[u8]) {}
 }
 

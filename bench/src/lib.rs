@@ -17,6 +17,7 @@ mod lane;
 mod measure;
 mod packets;
 mod plan;
+mod planned;
 mod scenario;
 
 pub use document::Document;

@@ -1,10 +1,13 @@
 //! One worker: contestants in turn, and the figures.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anabranch_io::port::Pool;
 use anabranch_nf::{BuildError, NetworkFunction};
+use anabranch_runtime::deployment::Post;
 use anabranch_runtime::instance::{Instance, Making};
+use anabranch_runtime::steer::Steering;
 use anabranch_runtime::tuner::Pass;
 
 use crate::BenchError;
@@ -14,6 +17,7 @@ use crate::hand::Hand;
 use crate::hand::floor::Floor;
 use crate::lane::{BareRunner, HandRunner, Packed, Runner, State, pool};
 use crate::packets::START_NS;
+use crate::planned::{ports, steering};
 use crate::scenario::{Scenario, Subject};
 
 /// Packets of a measurement: some tenths of a millisecond, so that many escape being interrupted.
@@ -175,7 +179,8 @@ fn runners<'m, N: Subject>(
     let before = resident();
     for (pool, &(pass, _, hash)) in pools.iter_mut().zip(variants) {
         let opening = Some(&scenario.opening);
-        let mut runner = opened::<N>(pool, &scenario.settings, opening, pass, hash == "computed")?;
+        let steering = (hash == "computed").then(steering::<N>).transpose()?;
+        let mut runner = opened::<N>(pool, &scenario.settings, opening, pass, steering)?;
         if runners.is_empty() {
             memory = (bytes_per_flow(&mut runner, flows), resident_since(before, flows));
         }
@@ -242,11 +247,27 @@ pub fn instance<N: NetworkFunction>(
     settings: &toml::Table,
     pass: Option<Pass>,
 ) -> Result<Instance<N>, BuildError> {
-    let named = N::PORTS.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    let ports = if named.is_empty() { vec!["p0".to_owned(), "p1".to_owned()] } else { named };
-    let mut instance = Instance::new(&Making { seed: 1, settings: settings.clone(), ports, pass })?;
+    Ok(started(Instance::new(&making::<N>(settings, pass))?))
+}
+
+/// As [`instance`], of one worker of several.
+///
+/// # Errors
+/// Settings that the function refuses.
+pub fn deployed<N: NetworkFunction>(
+    settings: &toml::Table,
+    post: Post,
+) -> Result<Instance<N>, BuildError> {
+    Ok(started(Instance::deployed(&making::<N>(settings, None), post)?))
+}
+
+fn making<N: NetworkFunction>(settings: &toml::Table, pass: Option<Pass>) -> Making {
+    Making { seed: 1, settings: settings.clone(), ports: ports::<N>(), pass }
+}
+
+fn started<N: NetworkFunction>(mut instance: Instance<N>) -> Instance<N> {
     instance.start(START_NS);
-    Ok(instance)
+    instance
 }
 
 /// A runner with an instance of its own, the flows of `opening` open.
@@ -256,12 +277,12 @@ pub fn instance<N: NetworkFunction>(
 pub fn opened<'m, N: NetworkFunction>(
     pool: &'m mut Pool,
     settings: &toml::Table,
-    opening: Option<&std::sync::Arc<anabranch_io::Trace>>,
+    opening: Option<&Arc<anabranch_io::Trace>>,
     pass: Option<Pass>,
-    computed: bool,
+    steering: Option<Arc<Steering>>,
 ) -> Result<Runner<'m, N>, BuildError> {
     let state = State::Own(Box::new(instance::<N>(settings, pass)?));
-    let mut runner = Runner::new(pool, state, computed);
+    let mut runner = Runner::new(pool, state, steering);
     if let Some(opening) = opening {
         runner.load(opening);
         runner.run(opening.len());

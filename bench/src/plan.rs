@@ -188,12 +188,14 @@ mod tests {
 
     #[test]
     fn crews_are_compared_with_a_crew_of_one() {
-        let document = run(&plan(&["firewall", "nat"], &[100], &[2]), &mut |_| {}).unwrap();
-        for (nf, strategy) in [("firewall", "sharded"), ("nat", "serial")] {
-            let of = |row: &&Row| row.nf == nf && row.strategy == strategy;
+        let document =
+            run(&plan(&["firewall", "nat", "bridge"], &[100], &[2]), &mut |_| {}).unwrap();
+        let all = [("firewall", "shared-nothing"), ("nat", "shared-nothing"), ("bridge", "lock")];
+        for (nf, strategy) in all {
+            let of = |row: &&Row| row.nf == nf && row.ratio_to_one_worker.is_some();
             let crews: Vec<&Row> = document.results.iter().filter(of).collect();
-            let workers: Vec<usize> = crews.iter().map(|row| row.workers).collect();
-            assert_eq!(workers, [1, 2]);
+            let kinds: Vec<_> = crews.iter().map(|row| (row.workers, row.strategy)).collect();
+            assert_eq!(kinds, [(1, "one-worker"), (2, strategy)], "{nf}");
             assert_eq!(crews[0].ratio_to_one_worker, Some(1.0));
             assert!(crews[1].ratio_to_one_worker.is_some_and(|ratio| ratio > 0.0));
         }

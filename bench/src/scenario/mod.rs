@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use anabranch_io::Trace;
 use anabranch_nf::NetworkFunction;
-use anabranch_runtime::steer::Steerer;
 
 use crate::BenchError;
 use crate::hand::limit::Limit;
 use crate::hand::table::Key;
 use crate::hand::{BATCH, Hand, Packet};
 use crate::packets::{Arrival, Chance, arrivals, trace};
+use crate::planned::steering;
 
 /// Packets per flow that a trace holds at least.
 const PER_FLOW: usize = 4;
@@ -116,19 +116,21 @@ impl<P: Fn(usize, Way) -> Arrival> Traffic<P> {
         &self,
         settings: toml::Table,
         hand: impl Fn() -> Box<dyn Hand> + 'static,
-    ) -> Scenario {
+    ) -> Result<Scenario, BenchError> {
         let mut drawn = vec![false; self.flows];
         let mut steady = trace(self.steady(&mut drawn));
-        let steerer = Steerer::new::<N>();
-        steady.set_steering_hashes(|bytes, record| steerer.hash(bytes, record.wire_len));
-        Scenario {
+        let steering = steering::<N>()?;
+        steady.set_steering_hashes(|bytes, record| {
+            steering.shard(record.port, bytes, record.wire_len)
+        });
+        Ok(Scenario {
             settings,
             opening: Arc::new(trace(self.opening())),
             steady: Arc::new(steady),
             distinct: drawn.into_iter().filter(|drawn| *drawn).count(),
             hand: Box::new(hand),
             limit: None,
-        }
+        })
     }
 }
 

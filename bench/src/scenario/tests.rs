@@ -40,7 +40,7 @@ fn same_job<N: Subject>(flows: usize) {
     let scenario = N::scenario(flows).unwrap();
     let mut pool = pool();
     let opening = Some(&scenario.opening);
-    let mut runner = opened::<N>(&mut pool, &scenario.settings, opening, None, false).unwrap();
+    let mut runner = opened::<N>(&mut pool, &scenario.settings, opening, None, None).unwrap();
     let mut hand = scenario.hand();
     let later_ns = period_ns(&scenario.opening);
     for turn in 0..3 {
@@ -121,7 +121,7 @@ fn the_policers_drop_the_same_packets() {
     let settings = settings(&format!("rate_bps = {rate}\nburst_bytes = {burst}")).unwrap();
     let mut pool = pool();
     let mut runner: Runner<'_, policer::Function> =
-        opened(&mut pool, &settings, None, None, false).unwrap();
+        opened(&mut pool, &settings, None, None, None).unwrap();
     let function = runner.collect(&trace);
     let mut hand = Policer::new((0..flows).map(destination), rate, burst);
     // A lane's first packet arrives a period of nothing, one burst, after the start.

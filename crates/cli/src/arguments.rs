@@ -79,7 +79,12 @@ pub(crate) struct RunArguments {
     /// Workers, one a core; `all` takes every core.
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) workers: Workers,
-    /// Seed of everything random: two runs with the same seed are the same.
+    /// Several workers follow this plan, which may have been edited, instead of one made now.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["strategy", "nic"])]
+    pub(crate) plan: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) planning: PlanningArguments,
+    /// Seed of everything random: two runs of one worker with the same seed are the same.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Give the network function a command at a time of the capture, as in
@@ -119,12 +124,8 @@ Example:  anabranch plan nat --nic e810 -o nat.toml
 pub(crate) struct PlanArguments {
     /// The network function.
     pub(crate) nf: String,
-    /// The NIC that keys are for, as `anabranch rss nics` lists them.
-    #[arg(long, value_name = "MODEL", default_value = "e810")]
-    pub(crate) nic: String,
-    /// The strategy; `auto` takes the first of the others that is right.
-    #[arg(long, value_enum, default_value_t = StrategyChoice::Auto)]
-    pub(crate) strategy: StrategyChoice,
+    #[command(flatten)]
+    pub(crate) planning: PlanningArguments,
     /// Seed of the choice among the keys.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -140,6 +141,23 @@ pub(crate) struct PlanArguments {
     /// Instead of planning, check a plan that was edited.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "json", "html", "strategy"])]
     pub(crate) check: Option<PathBuf>,
+}
+
+/// What a plan is to be like.
+#[derive(Debug, Args)]
+pub(crate) struct PlanningArguments {
+    /// The NIC that keys are for, as `anabranch rss nics` lists them.
+    #[arg(long, value_name = "MODEL", default_value = "e810")]
+    pub(crate) nic: String,
+    /// How several workers share state; `auto` takes the first of the others that is right.
+    #[arg(long, value_enum, default_value_t = StrategyChoice::Auto)]
+    pub(crate) strategy: StrategyChoice,
+}
+
+impl Default for PlanningArguments {
+    fn default() -> Self {
+        Self { nic: "e810".to_owned(), strategy: StrategyChoice::Auto }
+    }
 }
 
 /// A strategy that may be asked for.

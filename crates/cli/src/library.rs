@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use anabranch_nf::settings::{Command, Setting, Settings, nearest};
-use anabranch_nf::{NetworkFunction, Sharing, Source};
+use anabranch_nf::{NetworkFunction, Source};
 use anabranch_runtime::report::RunReport;
 
 use crate::error::Error;
@@ -35,8 +35,6 @@ pub struct Description {
     pub docs: &'static str,
     /// Names of its ports; empty: any number, named on the command line.
     pub ports: &'static [&'static str],
-    /// What its packets share, and so whether several workers serve it side by side.
-    pub sharing: Sharing,
     /// Where it is written.
     pub file: &'static str,
     /// Its settings.
@@ -70,7 +68,6 @@ impl<F: NetworkFunction> Entry for Of<F> {
             name: F::NAME,
             docs: F::DOCS,
             ports: F::PORTS,
-            sharing: F::SHARING,
             file: F::SOURCE.file,
             settings: F::Settings::schema(),
             reasons: F::REASONS.iter().map(|reason| (reason.name, reason.help)).collect(),

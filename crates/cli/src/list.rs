@@ -1,6 +1,5 @@
 //! `nfs`: the network functions in a table, or one of them in detail.
 
-use anabranch_nf::Sharing;
 use anabranch_nf::settings::Setting;
 
 use crate::arguments::NfsArguments;
@@ -23,13 +22,9 @@ pub(crate) fn nfs(library: &Library, arguments: &NfsArguments) -> Result<(), Err
 fn list(library: &Library) -> String {
     let descriptions: Vec<Description> =
         library.entries().map(|entry| entry.description()).collect();
-    let mut table = Table::new(&["NF", "ports", "several workers"]);
+    let mut table = Table::new(&["NF", "ports"]);
     for description in &descriptions {
-        table.row([
-            description.name.to_string(),
-            ports(description),
-            sharing(&description.sharing).to_string(),
-        ]);
+        table.row([description.name.to_string(), ports(description)]);
     }
     let mut text = table.render() + "\n";
     let width = descriptions.iter().map(|one| one.name.len()).max().unwrap_or(0) + 2;
@@ -37,7 +32,8 @@ fn list(library: &Library) -> String {
         let name = format!("{:width$}", description.name);
         text.push_str(&wrap(&name, &description.summary(), width));
     }
-    text + "\nDetails: `nfs NAME` lists settings, drop reasons and commands.\n"
+    text + "\nDetails: `nfs NAME` lists settings, drop reasons and commands; `plan NAME` says how \
+            several workers\nshare its state.\n"
 }
 
 fn describe(description: &Description) -> String {
@@ -47,7 +43,6 @@ fn describe(description: &Description) -> String {
         text.push('\n');
     }
     text.push_str(&format!("Ports: {}\n", ports(description)));
-    text.push_str(&wrap("Workers: ", &reason(description), 4));
     section(&mut text, "Settings", &description.settings, setting);
     section(&mut text, "Drop reasons", &description.reasons, |(word, help)| item(word, "", help));
     section(&mut text, "Commands", &description.commands, |(name, fields, help)| {
@@ -105,28 +100,5 @@ fn ports(description: &Description) -> String {
     match description.ports {
         [] => "any, named by --in and --out".to_string(),
         ports => ports.join(", "),
-    }
-}
-
-fn sharing(sharing: &Sharing) -> &'static str {
-    match sharing {
-        Sharing::PacketSets => "side by side",
-        Sharing::Aggregate { .. } => "one at a time",
-    }
-}
-
-fn reason(description: &Description) -> String {
-    match description.sharing {
-        Sharing::PacketSets => {
-            "side by side: each packet set belongs to one worker at a time".to_string()
-        }
-        Sharing::Aggregate { object: "Recirculate", line } => format!(
-            "one at a time (serial), because packets re-enter as packets of another set ({}:{line})",
-            description.file
-        ),
-        Sharing::Aggregate { object, line } => format!(
-            "one at a time (serial), because packets of different sets share `{object}` ({}:{line})",
-            description.file
-        ),
     }
 }

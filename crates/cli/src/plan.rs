@@ -6,7 +6,7 @@ use anabranch_analysis::{Budget, Paths, Source};
 use anabranch_plan::{Options, Plan, PlanError, check, plan};
 use anabranch_rss::Nic;
 
-use crate::arguments::{PlanArguments, StrategyChoice};
+use crate::arguments::{PlanArguments, PlanningArguments, StrategyChoice};
 use crate::error::Error;
 use crate::file::{check_writable, deliver, is_standard_output, print};
 use crate::html::plan as page;
@@ -20,23 +20,39 @@ use crate::run::to_json;
 /// refused or no plan of the strategy asked for exists, [`Error::Settings`] for a plan that breaks a
 /// constraint, [`Error::Output`].
 pub(crate) fn run(library: &Library, arguments: &PlanArguments) -> Result<(), Error> {
-    let options = options(arguments)?;
+    let options = Options { seed: arguments.seed, ..options(&arguments.planning)? };
     let outputs = [&arguments.out, &arguments.html];
     for path in outputs.into_iter().flatten().filter(|path| !is_standard_output(path)) {
         check_writable(path)?;
     }
-    let source = library.find(&arguments.nf)?.source();
-    let source = Source { text: source.text, file: source.file, line: source.line };
-    let paths = anabranch_analysis::paths_within(&source, Budget::for_accesses());
-    let paths = paths.map_err(|cause| Error::Analysis(cause.to_string()))?;
+    let paths = paths_of(&library.find(&arguments.nf)?.source())?;
     if let Some(edited) = &arguments.check {
-        return check_edited(&paths, edited);
+        read_checked(&paths, edited)?;
+        return print(&format!("{}: what must meet meets\n", edited.display()));
     }
     let found = plan(&paths, &options).map_err(|cause| Error::Analysis(cause.to_string()))?;
     show(&paths, &found, arguments)
 }
 
-fn options(arguments: &PlanArguments) -> Result<Options, Error> {
+fn paths_of(source: &anabranch_nf::Source) -> Result<Paths, Error> {
+    let source = Source { text: source.text, file: source.file, line: source.line };
+    let paths = anabranch_analysis::paths_within(&source, Budget::for_accesses());
+    paths.map_err(|cause| Error::Analysis(cause.to_string()))
+}
+
+/// The plan in `file`, if it holds for the function of this source.
+///
+/// # Errors
+/// [`Error::Settings`]: it cannot be read, or breaks a constraint; [`Error::Analysis`].
+pub(crate) fn read(file: &Path, source: &anabranch_nf::Source) -> Result<Plan, Error> {
+    read_checked(&paths_of(source)?, file)
+}
+
+/// What kind of plan is asked for.
+///
+/// # Errors
+/// [`Error::Usage`] for an unknown NIC.
+pub(crate) fn options(arguments: &PlanningArguments) -> Result<Options, Error> {
     let Some(nic) = Nic::named(&arguments.nic) else {
         let known: Vec<&str> = Nic::ALL.iter().map(|nic| nic.name).collect();
         return Err(Error::Usage(format!(
@@ -51,7 +67,7 @@ fn options(arguments: &PlanArguments) -> Result<Options, Error> {
         StrategyChoice::Mixed => Some(anabranch_plan::Strategy::Mixed),
         StrategyChoice::Lock => Some(anabranch_plan::Strategy::Lock),
     };
-    Ok(Options { strategy, seed: arguments.seed, ..Options::new(nic) })
+    Ok(Options { strategy, ..Options::new(nic) })
 }
 
 fn show(paths: &Paths, found: &Plan, arguments: &PlanArguments) -> Result<(), Error> {
@@ -71,11 +87,11 @@ fn show(paths: &Paths, found: &Plan, arguments: &PlanArguments) -> Result<(), Er
     }
 }
 
-fn check_edited(paths: &Paths, file: &Path) -> Result<(), Error> {
+fn read_checked(paths: &Paths, file: &Path) -> Result<Plan, Error> {
     let text = std::fs::read_to_string(file)
         .map_err(|cause| Error::Settings(format!("{}: cannot be read: {cause}", file.display())))?;
     let wrong = |cause: PlanError| Error::Settings(format!("{}: {cause}", file.display()));
     let edited = Plan::from_toml(&text).map_err(wrong)?;
     check(paths, &edited).map_err(wrong)?;
-    print(&format!("{}: what must meet meets\n", file.display()))
+    Ok(edited)
 }

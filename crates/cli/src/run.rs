@@ -6,6 +6,8 @@ use anabranch_io::source::{Input, Progress as Done};
 use anabranch_io::spec::{PortBinding, SinkSpec, SourceSpec, SpecError};
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::packet::Port;
+use anabranch_plan::Plan;
+use anabranch_runtime::deployment::plan_of;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::report::RunReport;
 use anabranch_runtime::run::{self as runtime, Options, RunError};
@@ -18,7 +20,7 @@ use crate::file::{
 use crate::library::Library;
 use crate::progress::Progress;
 use crate::settings::{Control, control, settings};
-use crate::{html, summary};
+use crate::{html, plan, summary};
 
 /// Ports a run can have: their numbers are bytes.
 const MOST_PORTS: usize = 256;
@@ -35,6 +37,10 @@ pub struct Order {
     pub controls: Vec<Control>,
     /// Number of workers.
     pub workers: usize,
+    /// A plan that several workers are to follow; `None`: one is made.
+    pub plan: Option<PathBuf>,
+    /// What the plan is to be like.
+    pub(crate) planning: anabranch_plan::Options,
     /// Seed of everything random.
     pub seed: u64,
     /// Shows how far the run is.
@@ -78,6 +84,8 @@ fn order(arguments: &RunArguments) -> Result<Order, Error> {
         settings: settings(arguments.config.as_deref(), &arguments.settings)?,
         controls: arguments.control.iter().map(|text| control(text)).collect::<Result<_, _>>()?,
         workers: arguments.workers.count(),
+        plan: arguments.plan.clone(),
+        planning: plan::options(&arguments.planning)?,
         seed: arguments.seed,
         progress: Progress::start(&arguments.nf),
     })
@@ -158,7 +166,9 @@ pub(crate) fn to_json(document: &impl serde::Serialize) -> Result<String, Error>
 /// When the run cannot begin.
 pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Error> {
     let ports = PortNames::new(F::PORTS, &order);
+    let (plan, unplanned) = plan_for::<F>(&order)?;
     let options = Options {
+        plan,
         inputs: bound(&order.inputs, |port, spec| Ok(Input { port: ports.find(port)?, spec }))?,
         outputs: bound(&order.outputs, |port, spec| Ok((ports.find(port)?, spec)))?,
         making: Making { seed: order.seed, settings: order.settings, ports: ports.0, pass: None },
@@ -169,7 +179,25 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Err
     let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
     let report = runtime::run::<F>(&options, &mut watch);
     progress.finish();
-    report.map_err(cannot_begin)
+    let mut report = report.map_err(cannot_begin)?;
+    report.warnings.extend(unplanned);
+    Ok(report)
+}
+
+/// The plan that several workers follow. Where none can be made and none was asked for, why; they
+/// run under one lock then, which is always right.
+fn plan_for<F: NetworkFunction>(order: &Order) -> Result<(Option<Plan>, Option<String>), Error> {
+    if order.workers == 1 {
+        return Ok((None, None));
+    }
+    if let Some(file) = &order.plan {
+        return Ok((Some(plan::read(file, &F::SOURCE)?), None));
+    }
+    match (plan_of::<F>(&order.planning), order.planning.strategy) {
+        (Ok(plan), _) => Ok((Some(plan), None)),
+        (Err(why), Some(_)) => Err(Error::Analysis(why.to_string())),
+        (Err(why), None) => Ok((None, Some(format!("no plan could be made: {why}")))),
+    }
 }
 
 fn bound<S: Clone, T>(

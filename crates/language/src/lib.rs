@@ -19,7 +19,6 @@ pub mod macros;
 mod module;
 pub mod names;
 mod parse;
-mod sharing;
 mod source;
 
 pub use address::mac_octets;
@@ -30,4 +29,3 @@ pub use declare::{
 pub use error::Problem;
 pub use kebab::kebab;
 pub use module::{Method, Module};
-pub use sharing::Sharing;

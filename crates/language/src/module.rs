@@ -7,7 +7,7 @@ use syn::{ImplItem, ImplItemFn, ItemConst, ItemEnum, ItemFn, ItemImpl, ItemMod, 
 use crate::declare::{
     Commands, Handlers, NfStruct, PacketSet, Packets, Ports, Reasons, Settings, StateField,
 };
-use crate::{Problem, Sharing, check, parse, sharing, source};
+use crate::{Problem, check, parse, source};
 
 /// An NF module: what it declares, and its code.
 ///
@@ -145,11 +145,6 @@ impl Module {
         };
         let upper = |name: &Ident| Ident::new(&name.to_string().to_uppercase(), name.span());
         (0..=u8::MAX).zip(names).map(|(index, name)| (upper(name), index)).collect()
-    }
-
-    /// What the packet path writes, and so whether shards may share nothing.
-    pub fn sharing(&self) -> Sharing {
-        sharing::of(self)
     }
 }
 

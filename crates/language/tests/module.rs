@@ -1,8 +1,6 @@
 //! What a module declares, read from its text as analysis reads it.
 
-use anabranch_language::{
-    KeyField, Module, Packets, Ports, Protocol, SettingType, Sharing, StateKind,
-};
+use anabranch_language::{KeyField, Module, Packets, Ports, Protocol, SettingType, StateKind};
 
 const FIRST_LINE: u32 = 100;
 
@@ -109,27 +107,6 @@ fn code_is_found_on_its_line() {
     assert!(module.method("Nat", "count").is_some() && module.method("Backend", "count").is_none());
     assert!(module.const_named("LIMIT").is_some() && module.enum_named("Mode").is_some());
     assert!(module.struct_named("Session").is_some() && module.struct_named("Nat").is_none());
-}
-
-#[test]
-fn sharing_is_what_packets_write() {
-    assert_eq!(module(TEXT).sharing(), Sharing::PacketSets, "init may write anything");
-    let with = |from: &str, to: &str| module(&TEXT.replace(from, to)).sharing();
-    let writes = with(
-        "fn count(&self) -> u64 { self.load.read() }",
-        "fn count(&mut self) { self.table.remove(&1); }",
-    );
-    assert_eq!(writes, Sharing::Aggregate { object: "table".into(), line: 136 });
-    let frees = with(
-        "object: (), cx: &mut Context) {}",
-        "object: (), cx: &mut Context) { self.ports.free(index); }",
-    );
-    assert_eq!(frees, Sharing::Aggregate { object: "ports".into(), line: 139 });
-    let again = with("Forward(WAN)\n", "Recirculate(WAN)\n");
-    assert_eq!(again, Sharing::Recirculates { line: 134 });
-    let nop = "#[network_function(ports(..))] pub mod nop { pub struct Nop {} impl Nop {
-        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict { Flood } } }";
-    assert_eq!(module(nop).sharing(), Sharing::ReadOnly);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `impl NetworkFunction`: what the runtime and the tools know of the NF.
 
-use anabranch_language::{Module, Packets, Ports, Sharing};
+use anabranch_language::{Module, Packets, Ports};
 use proc_macro2::TokenStream;
 use quote::quote;
 
@@ -53,7 +53,6 @@ fn constants(module: &Module, source: &Source) -> TokenStream {
     let layer: u8 = if module.packets == Packets::Frames { 2 } else { 3 };
     let (reasons, spec) = (commands::words(module), packet_set::spec(module));
     let objects = module.nf.fields.iter().any(|field| state::is_sized(&field.kind));
-    let sharing = sharing(module);
     let period = module.handlers.periodic.map_or(0, |periodic| periodic.every_ms);
     quote! {
         const NAME: &'static str = #name;
@@ -64,17 +63,7 @@ fn constants(module: &Module, source: &Source) -> TokenStream {
         const REASONS: &'static [::anabranch_nf::Word] = #reasons;
         const SET: ::core::option::Option<::anabranch_nf::packet_set::SetSpec> = #spec;
         const OBJECTS: bool = #objects;
-        const SHARING: ::anabranch_nf::Sharing = #sharing;
         const PERIOD_MS: u64 = #period;
-    }
-}
-
-fn sharing(module: &Module) -> TokenStream {
-    let aggregate = |object: &str, line: u32| quote!(::anabranch_nf::Sharing::Aggregate { object: #object, line: #line });
-    match module.sharing() {
-        Sharing::ReadOnly | Sharing::PacketSets => quote!(::anabranch_nf::Sharing::PacketSets),
-        Sharing::Aggregate { object, line } => aggregate(&object, line),
-        Sharing::Recirculates { line } => aggregate("Recirculate", line),
     }
 }
 

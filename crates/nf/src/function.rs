@@ -31,20 +31,6 @@ pub struct Source {
     pub line: u32,
 }
 
-/// Which state an NF shares between packets of different packet sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
-    /// None: every written object belongs to a packet set, or nothing is written.
-    PacketSets,
-    /// It writes this object from packet handlers, first in this line of the source.
-    Aggregate {
-        /// Field of the NF struct, or `Recirculate`.
-        object: &'static str,
-        /// Line in [`Source::file`].
-        line: u32,
-    },
-}
-
 /// A network function.
 pub trait NetworkFunction: Sized + Send + 'static {
     /// Name: that of the module, `_` written `-`.
@@ -63,8 +49,6 @@ pub trait NetworkFunction: Sized + Send + 'static {
     const SET: Option<SetSpec>;
     /// Whether it has maps, vectors or allocators, so that a prefetch pass may help.
     const OBJECTS: bool;
-    /// What it shares.
-    const SHARING: Sharing;
     /// Period of `periodic`, in milliseconds; 0: none.
     const PERIOD_MS: u64;
 

@@ -131,7 +131,6 @@ pub mod quota {
             port: None,
         });
         const OBJECTS: bool = true;
-        const SHARING: nf::Sharing = nf::Sharing::Aggregate { object: "seen", line: 60 };
         const PERIOD_MS: u64 = 0;
         type Settings = Settings;
         type Set = Source;

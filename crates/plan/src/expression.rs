@@ -52,7 +52,11 @@ impl Reader<'_> {
     fn operand(&mut self) -> Result<i128, String> {
         if self.take('(') {
             let value = self.sum()?;
-            return if self.take(')') { Ok(value) } else { Err("a `(` without its `)`".to_owned()) };
+            return if self.take(')') {
+                Ok(value)
+            } else {
+                Err("a `(` without its `)`".to_owned())
+            };
         }
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
         let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());

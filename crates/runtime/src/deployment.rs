@@ -86,7 +86,8 @@ impl Deployment {
 
 /// Why this runtime cannot give each shard its own state.
 fn shares(plan: &Plan, settings: &toml::Table) -> Option<String> {
-    let line = |lines: &[u32]| lines.first().map_or(String::new(), |line| format!(" (line {line})"));
+    let line =
+        |lines: &[u32]| lines.first().map_or(String::new(), |line| format!(" (line {line})"));
     if plan.strategy != Strategy::SharedNothing {
         let shared = plan.objects.iter().find(|object| object.mode == ObjectMode::Shared);
         return Some(match (&plan.impossible, shared) {

@@ -7,7 +7,6 @@
 
 use anabranch_packet::{Frame, Meta};
 
-
 /// Packets on their way to another worker. Emptied parcels are filled again, so that handing over
 /// soon allocates no more.
 #[derive(Debug, Default)]
@@ -31,6 +30,11 @@ impl Parcel {
         let (start, len) = (self.bytes.len(), frame.bytes().len());
         self.bytes.extend_from_slice(frame.bytes());
         self.packets.push(Handed { start, len, meta: *frame.meta(), turn });
+    }
+
+    /// Number of the last packet, in the order of arrival.
+    pub fn last_number(&self) -> Option<u64> {
+        self.packets.last().map(|packet| packet.meta.number)
     }
 
     /// Number of packets.

@@ -149,12 +149,17 @@ impl Arrangement {
             return Self::flows("one-worker", "one worker owns all state".to_owned(), 1);
         }
         let Some(plan) = &options.plan else {
-            return Self::flows("lock", "one lock around the NF: there is no plan".to_owned(), workers);
+            return Self::flows(
+                "lock",
+                "one lock around the NF: there is no plan".to_owned(),
+                workers,
+            );
         };
         match Deployment::new::<N>(plan, &making.settings, &making.ports, workers) {
             Ok(deployment) => Self {
                 strategy: "shared-nothing",
-                why: "packets that touch the same state meet: each worker owns its shards".to_owned(),
+                why: "packets that touch the same state meet: each worker owns its shards"
+                    .to_owned(),
                 steering: Arc::clone(&deployment.steering),
                 table: Arc::clone(&deployment.table),
                 deployment: Some(deployment),
@@ -172,7 +177,10 @@ impl Arrangement {
         Self { strategy, why, steering, table, deployment: None }
     }
 
-    fn instances<N: NetworkFunction>(&self, making: &Making) -> Result<Vec<Instance<N>>, BuildError> {
+    fn instances<N: NetworkFunction>(
+        &self,
+        making: &Making,
+    ) -> Result<Vec<Instance<N>>, BuildError> {
         let Some(deployment) = &self.deployment else {
             return Ok(vec![Instance::new(making)?]);
         };

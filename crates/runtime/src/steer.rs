@@ -68,8 +68,8 @@ impl Steering {
                 let table = tables.get(name);
                 let table = table.ok_or_else(|| Refusal(format!("there is no port `{name}`")))?;
                 let lane = lane_named(&class.class).and_then(|at| lanes.get_mut(at));
-                let lane = lane
-                    .ok_or_else(|| Refusal(format!("there is no class `{}`", class.class)))?;
+                let lane =
+                    lane.ok_or_else(|| Refusal(format!("there is no class `{}`", class.class)))?;
                 *lane = Lane::new(class, table)?;
             }
             Ok(lanes.into())
@@ -170,8 +170,8 @@ impl Lane {
                 continue;
             }
             let field = Field::named(&input.field);
-            let field = field
-                .ok_or_else(|| Refusal(format!("packets have no field `{}`", input.field)))?;
+            let field =
+                field.ok_or_else(|| Refusal(format!("packets have no field `{}`", input.field)))?;
             let at = end.saturating_sub(bytes_of(field));
             lane.0.push(Piece { field, at, table: Arc::clone(table) });
         }
@@ -220,7 +220,8 @@ fn bytes_of(field: &Field) -> usize {
 
 fn key(hex: &str) -> Option<Key> {
     let digits: Option<Vec<u8>> = hex.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect();
-    let bytes: Vec<u8> = digits?.chunks(2).map(|pair| pair.iter().fold(0, |b, d| b << 4 | d)).collect();
+    let bytes: Vec<u8> =
+        digits?.chunks(2).map(|pair| pair.iter().fold(0, |b, d| b << 4 | d)).collect();
     Key::try_from(&bytes[..]).ok()
 }
 

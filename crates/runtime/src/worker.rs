@@ -184,6 +184,8 @@ impl<N: NetworkFunction> Worker<N> {
             counts: Counts::new(self.ports),
             outbox: Outbox::new(self.peers.len()),
             waiting: VecDeque::new(),
+            parked: Vec::new(),
+            progress: 0,
             ended: false,
             messages,
             tell,
@@ -205,6 +207,10 @@ struct Shift<'m, N: NetworkFunction> {
     outbox: Outbox,
     /// Jobs that came while another one was being done.
     waiting: VecDeque<Job>,
+    /// What others have handed over and is too early to be handled.
+    parked: Vec<(Chunk, Parcel)>,
+    /// Every packet of this worker with a lower number has been handled.
+    progress: u64,
     ended: bool,
 }
 
@@ -214,11 +220,11 @@ impl<N: NetworkFunction> Shift<'_, N> {
             match self.waiting.pop_front() {
                 Some(job) => self.work(job),
                 None => match self.messages.recv() {
-                    Ok(Message::Job(job)) => self.work(job),
-                    Ok(Message::Parcel(chunk, parcel)) => self.accept(chunk, parcel),
-                    Ok(Message::End) | Err(_) => self.ended = true,
+                    Ok(message) => self.receive(message),
+                    Err(_) => self.ended = true,
                 },
             }
+            self.accept_due();
         }
         self.finish()
     }
@@ -236,7 +242,11 @@ impl<N: NetworkFunction> Shift<'_, N> {
         }
         while self.port.receive(&mut self.batch, BATCH) > 0 {
             let timed = self.meter.begin();
-            note(&mut self.batch, &mut self.counts, shards.as_ref().map(|shards| (first, &shards[..])));
+            note(
+                &mut self.batch,
+                &mut self.counts,
+                shards.as_ref().map(|shards| (first, &shards[..])),
+            );
             if let Some(times) = &times {
                 set_times(&mut self.batch, first, times);
             }
@@ -246,12 +256,14 @@ impl<N: NetworkFunction> Shift<'_, N> {
             let batch = &mut self.batch;
             self.worker.state.with(|instance| instance.handle(batch, &mut tally));
             self.meter.end(timed, self.batch.len());
-            self.port.release(&mut self.batch);
             if !self.worker.peers.is_empty() {
+                self.progress = self.batch.last().map_or(0, |frame| frame.meta().number + 1);
                 sent += self.hand_over(&chunk);
                 self.look_into_mailbox();
             }
+            self.port.release(&mut self.batch);
         }
+        self.progress = first + chunk.len() as u64;
         self.meter.busy += started.elapsed();
         let mine = self.port.clear();
         let packets = self.counts.packets() - before;
@@ -271,14 +283,32 @@ impl<N: NetworkFunction> Shift<'_, N> {
         })
     }
 
-    /// Handles what others have handed over in the meantime.
     fn look_into_mailbox(&mut self) {
         while let Ok(message) = self.messages.try_recv() {
-            match message {
-                Message::Parcel(chunk, parcel) => self.accept(chunk, parcel),
-                Message::Job(job) => self.waiting.push_back(job),
-                Message::End => self.ended = true,
+            self.receive(message);
+        }
+        self.accept_due();
+    }
+
+    fn receive(&mut self, message: Message) {
+        match message {
+            Message::Parcel(chunk, parcel) => self.parked.push((chunk, parcel)),
+            Message::Job(job) => self.waiting.push_back(job),
+            Message::End => self.ended = true,
+        }
+    }
+
+    /// Handles what others have handed over, once this worker is as far: a packet overtakes none
+    /// that arrived before it.
+    fn accept_due(&mut self) {
+        let mut at = 0;
+        while let Some((_, parcel)) = self.parked.get(at) {
+            if parcel.last_number().is_some_and(|number| number >= self.progress) {
+                at += 1;
+                continue;
             }
+            let (chunk, parcel) = self.parked.remove(at);
+            self.accept(chunk, parcel);
         }
     }
 

@@ -14,7 +14,7 @@ use anabranch_nf::packet_set::SetSpec;
 use anabranch_nf::prelude::*;
 use anabranch_nf::settings::{NoCommand, NoSettings};
 use anabranch_nf::world::Solo;
-use anabranch_nf::{BuildError, Builder, NetworkFunction, Sharing, Source, Word};
+use anabranch_nf::{BuildError, Builder, NetworkFunction, Source, Word};
 use anabranch_plan::{Options as Planning, Plan};
 use anabranch_rss::Nic;
 use anabranch_runtime::deployment::plan_of;
@@ -256,7 +256,6 @@ impl NetworkFunction for Fragile {
     const REASONS: &'static [Word] = &[];
     const SET: Option<SetSpec> = None;
     const OBJECTS: bool = false;
-    const SHARING: Sharing = Sharing::PacketSets;
     const PERIOD_MS: u64 = 0;
     type Settings = NoSettings;
     type Set = ();

@@ -4,12 +4,11 @@
 
 use std::net::Ipv4Addr;
 
-use anabranch_language::{Module, Sharing as Shared};
 use anabranch_nf::elements;
 use anabranch_nf::packet::{Frame, Hollow, Meta, Packet, Port, parse};
 use anabranch_nf::packet_set::{SetKey, SetKey4};
 use anabranch_nf::settings::{Command as _, Settings as _, set};
-use anabranch_nf::{Builder, Context, DropReason, Environment, NetworkFunction, Sharing, Verdict};
+use anabranch_nf::{Builder, Context, DropReason, Environment, NetworkFunction, Verdict};
 use anabranch_tests::idioms::{allocation, balance, bounds_nf, buckets, learning, quota, watch};
 
 fn settings<N: NetworkFunction>(assignments: &[&str]) -> Result<N::Settings, String> {
@@ -268,29 +267,10 @@ fn timers_periods_and_emitted_packets() {
 }
 
 #[test]
-fn the_macro_says_what_is_shared() {
-    assert_eq!(
-        quota::Function::SHARING,
-        Sharing::Aggregate { object: "closed", line: line_of("self.closed.add(1)") }
-    );
-    assert_eq!(buckets::Function::SHARING, Sharing::PacketSets);
-    let learns = Sharing::Aggregate { object: "places", line: line_of("self.places.update(") };
-    assert_eq!(learning::Function::SHARING, learns);
-    let source = allocation::Function::SOURCE;
-    let module = Module::from_source(source.text, source.line).unwrap();
-    let Shared::Aggregate { object, line } = module.sharing() else { panic!() };
-    assert_eq!(allocation::Function::SHARING, Sharing::Aggregate { object: "sessions", line });
-    assert_eq!((object.as_str(), line), ("sessions", line_of("self.sessions.update(")));
+fn the_macro_says_what_it_is_made_for() {
     assert_eq!((learning::Function::LAYER, quota::Function::LAYER), (2, 3));
     assert_eq!(learning::Function::PORTS, [""; 0]);
     assert_eq!(quota::Function::PORTS, ["inside", "outside"]);
-}
-
-fn line_of(code: &str) -> u32 {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/idioms/state.rs");
-    let text = std::fs::read_to_string(path).unwrap();
-    let at = text.lines().position(|line| line.contains(code)).unwrap();
-    u32::try_from(at + 1).unwrap()
 }
 
 #[test]

@@ -10,9 +10,10 @@ use anabranch_nf::packet::Port;
 use anabranch_runtime::report::RunReport;
 use serde_json::{Value, json};
 
-use crate::arguments::BenchArguments;
+use crate::arguments::{BenchArguments, PlanningArguments};
 use crate::error::Error;
 use crate::library::Entry;
+use crate::plan;
 use crate::progress::Progress;
 use crate::run::Order;
 use crate::settings::settings;
@@ -66,6 +67,8 @@ fn order(
         settings: settings(None, &arguments.settings)?,
         controls: Vec::new(),
         workers,
+        plan: None,
+        planning: plan::options(&PlanningArguments::default())?,
         seed: 1,
         progress: Progress::start("bench"),
     })

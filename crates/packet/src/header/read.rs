@@ -44,7 +44,8 @@ impl Field {
 
     fn bits_at(&self, bytes: &[u8], start: usize) -> u128 {
         let bit = |at: usize| bytes.get(at / 8).map_or(0, |byte| byte >> (7 - at % 8) & 1);
-        (start..start + usize::from(self.bits)).fold(0, |value, at| value << 1 | u128::from(bit(at)))
+        (start..start + usize::from(self.bits))
+            .fold(0, |value, at| value << 1 | u128::from(bit(at)))
     }
 
     fn quoted(&self, bytes: &[u8], layout: Layout) -> Option<u128> {

@@ -7,6 +7,9 @@ use anabranch_io::source::Input;
 use anabranch_io::spec::{SinkSpec, SourceSpec};
 use anabranch_nf::NetworkFunction;
 use anabranch_packet::Port;
+use anabranch_plan::{Options as Planning, Plan};
+use anabranch_rss::Nic;
+use anabranch_runtime::deployment::plan_of;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::report::RunReport;
 use anabranch_runtime::run::{Options, RunError, run};
@@ -65,6 +68,11 @@ pub fn run_captures<N: NetworkFunction>(
     try_run::<N>(settings, inputs, folder, workers).unwrap()
 }
 
+/// The plan of `N` for the default NIC model.
+fn planned<N: NetworkFunction>() -> Plan {
+    plan_of::<N>(&Planning::new(Nic::named("e810").unwrap())).unwrap()
+}
+
 /// As [`run_captures`], where the run may be refused.
 pub fn try_run<N: NetworkFunction>(
     settings: &Table,
@@ -87,6 +95,7 @@ pub fn try_run<N: NetworkFunction>(
         inputs: inputs.iter().map(input).collect(),
         outputs: outputs.iter().enumerate().map(sink).collect(),
         workers,
+        plan: (workers > 1).then(planned::<N>),
         commands: Vec::new(),
     };
     Ok((run::<N>(&options, &mut |_, _| {})?, outputs))

@@ -18,6 +18,7 @@ mod play;
 mod program;
 mod scenarios;
 mod sides;
+mod steered;
 mod traces;
 mod tshark;
 mod workers;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use anabranch_nf::{NetworkFunction, Sharing};
-use anabranch_nfs::{bridge, bridge_static, firewall, lb, nat, nop, policer, router};
+use anabranch_nf::NetworkFunction;
+use anabranch_nfs::{bridge, bridge_static, firewall, lb, nop, policer, router};
 use toml::Table;
 
 use crate::accounts::words;
@@ -15,14 +15,13 @@ use crate::traces;
 
 /// Runs `N` on one worker and on several, over the same two captures.
 fn assert_same<N: NetworkFunction>(settings: &Table, arrivals: &[Arrival], what: &str) {
-    assert_eq!(N::SHARING, Sharing::PacketSets, "{}", N::NAME);
     let folder = tempfile::tempdir().unwrap();
     let inputs = write_arrivals(folder.path(), arrivals);
     let (alone, outputs) = run_captures::<N>(settings, &inputs, folder.path(), 1);
     let expected = contents(&outputs);
     for workers in [2, 4] {
         let (report, outputs) = run_captures::<N>(settings, &inputs, folder.path(), workers);
-        assert_eq!(report.strategy, "sharded");
+        assert_eq!(report.strategy, "shared-nothing");
         assert!(report.workers.iter().all(|worker| worker.packets > 0), "{:?}", report.workers);
         assert_eq!(report.drops, alone.drops, "{} with {workers} workers, {what}", N::NAME);
         assert!(contents(&outputs) == expected, "{} with {workers} workers, {what}", N::NAME);
@@ -66,21 +65,21 @@ fn one_and_many_workers_are_the_same_on_real_captures() {
 /// The others have state that all packets share, and say so.
 #[test]
 fn the_rest_runs_under_one_lock() {
-    fn assert_serial<N: NetworkFunction>(settings: &Table, arrivals: &[Arrival]) {
+    fn assert_locked<N: NetworkFunction>(settings: &Table, arrivals: &[Arrival], object: &str) {
         let folder = tempfile::tempdir().unwrap();
         let inputs = write_arrivals(folder.path(), arrivals);
         let (report, _) = run_captures::<N>(settings, &inputs, folder.path(), 2);
-        assert_eq!(report.strategy, "serial", "{}", N::NAME);
-        assert!(report.strategy_why.contains(".rs:"), "{}", report.strategy_why);
-        crate::accounts::assert_adds_up::<N>(&report, 0);
+        assert_eq!(report.strategy, "lock", "{}", N::NAME);
+        let why = &report.strategy_why;
+        assert!(why.contains(&format!("`{object}`")) && why.contains("line "), "{why}");
+        assert!(
+            report.packets_read == 1_065 && report.packets_out + report.packets_dropped >= 1_065
+        );
     }
     let mut arrivals = traffic("flows=100,packets=2000,seed=4");
     arrivals.retain(|arrival| arrival.port == 0);
-    assert_serial::<nat::Function>(&settings("public = ['203.0.113.1']"), &arrivals);
-    assert_serial::<lb::Function>(&settings("services = [{address='1.2.3.4', port=1}]"), &arrivals);
-    assert_serial::<router::Function>(&scenarios::router(), &arrivals);
-    let folder = tempfile::tempdir().unwrap();
-    let inputs = write_arrivals(folder.path(), &arrivals);
-    let (report, _) = run_captures::<bridge::Function>(&Table::new(), &inputs, folder.path(), 2);
-    assert_eq!(report.strategy, "serial");
+    let services = settings("services = [{address='1.2.3.4', port=1}]");
+    assert_locked::<lb::Function>(&services, &arrivals, "backends");
+    assert_locked::<router::Function>(&scenarios::router(), &arrivals, "l3");
+    assert_locked::<bridge::Function>(&Table::new(), &arrivals, "stations");
 }
