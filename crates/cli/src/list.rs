@@ -43,6 +43,10 @@ fn describe(description: &Description) -> String {
         text.push('\n');
     }
     text.push_str(&format!("Ports: {}\n", ports(description)));
+    text.push_str(&format!(
+        "Workers: `plan {}` says how several share its state\n",
+        description.name
+    ));
     section(&mut text, "Settings", &description.settings, setting);
     section(&mut text, "Drop reasons", &description.reasons, |(word, help)| item(word, "", help));
     section(&mut text, "Commands", &description.commands, |(name, fields, help)| {
