@@ -32,8 +32,8 @@ fn list(library: &Library) -> String {
         let name = format!("{:width$}", description.name);
         text.push_str(&wrap(&name, &description.summary(), width));
     }
-    text + "\nDetails: `nfs NAME` lists settings, drop reasons and commands; `plan NAME` says how \
-            several workers\nshare its state.\n"
+    text + "\nDetails: `nfs NAME` lists settings, drop reasons and commands; `plan NAME`\n\
+            says how several workers share its state.\n"
 }
 
 fn describe(description: &Description) -> String {
