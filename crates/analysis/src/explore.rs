@@ -4,7 +4,7 @@
 use crate::expr::{Binary, Node, SymbolId, Term, Terms};
 use crate::hash::FastSet;
 use crate::interpret::Stop;
-use crate::solver::{Answer, Solver};
+use crate::solver::{Absence, Answer, Solver};
 
 /// Limits of one exploration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,19 +18,22 @@ pub struct Budget {
     pub unrolled: usize,
     /// Whether a packet that `L3` routes and one that it does not are two paths.
     pub routed_apart: bool,
+    /// Whether the system may lack the solver: paths that only it could rule out are shown then.
+    pub unsolved: bool,
 }
 
 impl Budget {
-    /// What is enough to see which state is touched: loops without a known end once, and what
-    /// `L3` makes of a packet at the end of its path as one.
+    /// What is enough to see which state is touched: loops without a known end once, what `L3` makes
+    /// of a packet at the end of its path as one, and where need be without a solver: a path too
+    /// many makes more packets meet, never fewer.
     pub fn for_accesses() -> Self {
-        Self { unrolled: 1, routed_apart: false, ..Self::default() }
+        Self { unrolled: 1, routed_apart: false, unsolved: true, ..Self::default() }
     }
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { paths: 16_384, iterations: 4_096, unrolled: 3, routed_apart: true }
+        Self { paths: 16_384, iterations: 4_096, unrolled: 3, routed_apart: true, unsolved: false }
     }
 }
 
@@ -62,9 +65,10 @@ pub(crate) struct Explorer {
 
 impl Explorer {
     pub(crate) fn new(budget: Budget) -> Self {
+        let absence = if budget.unsolved { Absence::Allowed } else { Absence::Refused };
         Self {
             budget,
-            solver: Solver::default(),
+            solver: Solver::new(absence),
             pruned: 0,
             decisions: Vec::new(),
             next: 0,

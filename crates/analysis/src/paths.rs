@@ -13,6 +13,7 @@ use crate::interpret::program::Program;
 use crate::interpret::{Interpreter, Stop};
 use crate::objects::{StateObject, objects};
 use crate::path::{CallPath, Verdict, Warning};
+use crate::solver::Absence;
 
 /// Stack of the thread that interprets: nested expressions nest calls.
 const STACK: usize = 256 << 20;
@@ -82,6 +83,8 @@ pub struct Statistics {
     pub solver_calls: u64,
     /// Questions it could not decide within its effort; their branches are listed.
     pub undecided: u64,
+    /// Whether there was no solver to put questions to.
+    pub unsolved: bool,
     /// Wall clock, milliseconds.
     pub time_ms: u64,
 }
@@ -244,6 +247,7 @@ impl<'p> Search<'p> {
                 pruned: explorer.pruned,
                 solver_calls: explorer.solver.calls,
                 undecided: explorer.solver.undecided,
+                unsolved: explorer.solver.absence == Absence::Found,
                 time_ms: 0,
             },
             paths: self.paths,

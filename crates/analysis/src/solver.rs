@@ -31,6 +31,20 @@ pub(crate) struct Solver {
     pub(crate) calls: u64,
     /// Questions it could not decide within its effort; taken as satisfiable.
     pub(crate) undecided: u64,
+    /// What to do where the system has no z3.
+    pub(crate) absence: Absence,
+}
+
+/// What to do where the system has no z3.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Absence {
+    /// Ask for it to be installed.
+    #[default]
+    Refused,
+    /// Every question counts as undecided: paths that cannot be taken are not pruned.
+    Allowed,
+    /// As `Allowed`, and it is known by now.
+    Found,
 }
 
 struct Process {
@@ -42,6 +56,11 @@ struct Process {
 }
 
 impl Solver {
+    /// A solver that has been asked nothing.
+    pub(crate) fn new(absence: Absence) -> Self {
+        Self { absence, ..Self::default() }
+    }
+
     /// Whether `conditions` (sorted, without repetition) can hold together.
     pub(crate) fn satisfiable(
         &mut self,
@@ -78,11 +97,23 @@ impl Solver {
         answer
     }
 
+    /// The solver, started by the first question; `None` where it is missing and may be.
+    fn process(&mut self) -> Result<Option<&mut Process>, String> {
+        if self.process.is_none() && self.absence != Absence::Found {
+            match Process::start() {
+                Ok(process) => self.process = Some(process),
+                Err(_) if self.absence == Absence::Allowed => self.absence = Absence::Found,
+                Err(why) => return Err(why),
+            }
+        }
+        self.calls += u64::from(self.process.is_some());
+        Ok(self.process.as_mut())
+    }
+
     fn ask(&mut self, conditions: &[Term], terms: &Terms) -> Result<Answer, String> {
-        self.calls += 1;
-        let process = match &mut self.process {
-            Some(process) => process,
-            none => none.insert(Process::start()?),
+        let Some(process) = self.process()? else {
+            self.undecided += 1;
+            return Ok(Answer::Unknown);
         };
         Ok(match process.check(conditions, terms).map_err(broken)? {
             Response::Sat => Answer::Yes,

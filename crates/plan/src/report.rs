@@ -361,6 +361,11 @@ fn notes(decision: &Decision<'_>) -> Vec<Difference> {
                     that code makes";
         notes.push(difference(what, cut));
     }
+    if decision.touches.paths.statistics.unsolved {
+        let what = "the solver z3 is not here: paths that no packet takes count too, and may make \
+                    packets meet that need not";
+        notes.push(difference(what, []));
+    }
     let opaque = &decision.touches.paths.opaque;
     if !opaque.is_empty() {
         let what = format!(

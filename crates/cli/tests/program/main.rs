@@ -34,9 +34,19 @@ impl Bench {
     }
 
     fn run_words(&self, words: &[&str]) -> Done {
+        Done::of(self.command(words).output().unwrap(), &words.join(" "))
+    }
+
+    /// As [`run`](Self::run), on a system without other programs.
+    fn run_alone(&self, line: &str) -> Done {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        Done::of(self.command(&words).env("PATH", "").output().unwrap(), line)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
         command.args(words).current_dir(self.directory.path());
-        Done::of(command.output().unwrap(), &words.join(" "))
+        command
     }
 
     /// Writes generated traffic to `name`.

@@ -30,6 +30,21 @@ fn every_function_has_a_plan_in_one_json_document() {
 }
 
 #[test]
+fn without_a_solver_plans_are_made_and_say_so() {
+    let bench = Bench::new();
+    for (nf, strategy) in
+        [("firewall", "shared-nothing"), ("nat", "shared-nothing"), ("lb", "mixed")]
+    {
+        let plan = bench.run_alone(&format!("plan {nf} --json")).expect(0).json();
+        assert_eq!(plan["strategy"].as_str(), Some(strategy));
+        assert!(plan["notes"].to_string().contains("z3 is not here"), "{}", plan["notes"]);
+        let plan = bench.run(&format!("plan {nf} --json")).expect(0).json();
+        assert!(!plan["notes"].to_string().contains("z3"), "{}", plan["notes"]);
+    }
+    bench.run_alone("paths firewall").expect(8).says("apt-get install z3");
+}
+
+#[test]
 fn plans_are_files_that_are_checked() {
     let bench = Bench::new();
     let text = bench.run("plan policer --nic x710 -o plan.toml").expect(0).out;

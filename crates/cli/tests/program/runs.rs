@@ -5,6 +5,31 @@ use std::fs;
 use crate::Bench;
 
 #[test]
+fn several_workers_follow_the_plan_that_is_asked_for() {
+    let bench = Bench::new();
+    bench.traffic("in.pcap", "flows=300,packets=3000");
+    let run = "run policer --in lan=in.pcap --workers 2 --json -";
+    let strategy = |options: &str| {
+        let report = bench.run(&format!("{run} {options}")).expect(0).json();
+        report["strategy"].as_str().map(str::to_owned)
+    };
+    assert_eq!(strategy("").as_deref(), Some("shared-nothing"));
+    assert_eq!(strategy("--nic x710").as_deref(), Some("shared-nothing"));
+    assert_eq!(strategy("--strategy lock").as_deref(), Some("lock"));
+    bench.run("plan policer --nic cx5 -o plan.toml").expect(0);
+    assert_eq!(strategy("--plan plan.toml").as_deref(), Some("shared-nothing"));
+    let plan = std::fs::read_to_string(bench.path("plan.toml")).unwrap();
+    let edited = plan.replace("field = \"ipv4.dst\"", "field = \"ipv4.src\"");
+    std::fs::write(bench.path("edited.toml"), edited).unwrap();
+    bench.run(&format!("{run} --plan edited.toml")).expect(3).says("must meet when");
+    bench.run(&format!("{run} --plan none.toml")).expect(3).says("cannot be read");
+    bench.run(&format!("{run} --nic e811")).expect(2).says("there is no NIC model");
+    bench.run(&format!("{run} --plan plan.toml --nic cx5")).expect(2);
+    let bridge = run.replace("policer", "bridge");
+    bench.run(&format!("{bridge} --strategy shared-nothing")).expect(8).says("line");
+}
+
+#[test]
 fn json_on_standard_output_is_nothing_but_json() {
     let bench = Bench::new();
     let report = bench.run("run nop --in gen:flows=100,packets=5000 --json -").expect(0).json();
