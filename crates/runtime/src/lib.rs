@@ -21,6 +21,7 @@ pub mod mailbox;
 pub mod report;
 pub mod run;
 pub mod steer;
+mod sync;
 pub mod tally;
 pub mod testing;
 pub mod tuner;

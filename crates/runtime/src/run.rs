@@ -9,9 +9,7 @@
 //! order of its packets, so that one and many workers write the same files.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread::{Scope, ScopedJoinHandle, scope};
 use std::time::Instant;
 
 use anabranch_io::Chunk;
@@ -34,6 +32,9 @@ use crate::division::Division;
 use crate::instance::{Instance, Making};
 use crate::report::{ErrorKind, RunReport};
 use crate::steer::{SHARDS, Steering};
+use crate::sync::mpsc::{Receiver, Sender, channel};
+use crate::sync::pin;
+use crate::sync::thread::{Scope, ScopedJoinHandle, scope};
 use crate::worker::{Finished, Job, Late, Message, Notice, State, Worker};
 
 /// Chunks in flight per worker.
@@ -232,9 +233,7 @@ impl<'s> Crew<'s> {
             let worker = Worker { state, keep, longest: LONGEST, number, ports, peers };
             let (core, tell) = (cores.get(number).copied(), tell.clone());
             crew.threads.push(threads.spawn(move || {
-                if let Some(core) = core {
-                    core_affinity::set_for_current(core);
-                }
+                pin(core);
                 worker.run(&inbox, &tell)
             }));
         }

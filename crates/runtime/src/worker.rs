@@ -1,7 +1,6 @@
 //! A worker: one core that runs batches to completion.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use hdrhistogram::Histogram;
 
 use crate::instance::Instance;
 use crate::mailbox::{Outbox, Parcel};
+use crate::sync::mpsc::{Receiver, Sender};
 use crate::tally::{Counts, Tally};
 
 /// One batch in so many is timed.
