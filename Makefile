@@ -7,11 +7,12 @@ ifdef CARGO_TARGET_DIR
 ANABRANCH = $(CARGO_TARGET_DIR)/release/anabranch
 endif
 
-.PHONY: help demo test bench docs clean
+.PHONY: help demo test model bench docs clean
 
 help:
 	@echo "make demo    build, make traffic, run a NAT and a firewall, write $(OUT)/report.html"
 	@echo "make test    format, lints, documents, every test"
+	@echo "make model   what workers hand over, under schedules that a model checker draws"
 	@echo "make bench   measure every network function against the same job written by hand"
 	@echo "make docs    the documentation of every crate"
 
@@ -26,6 +27,12 @@ test:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 	cargo test --workspace --locked
+	@$(MAKE) --no-print-directory model
+
+# Threads and channels are the model checker's here: everything is compiled apart.
+model:
+	RUSTFLAGS="--cfg shuttle" cargo test --locked --package anabranch-runtime --test model \
+	    --target-dir $(or $(CARGO_TARGET_DIR),target)/model
 
 bench:
 	@.ci/install
