@@ -63,6 +63,12 @@ impl ToeplitzTable {
         sum(self.tables.get(at..).unwrap_or_default().iter().zip(input))
     }
 
+    /// As [`part`](Self::part), of one byte.
+    #[inline(always)]
+    pub fn part_of_byte(&self, at: usize, byte: u8) -> u32 {
+        self.tables.get(at).map_or(0, |table| table[usize::from(byte)])
+    }
+
     /// The Toeplitz hash of `input`; bytes past [`input_len`](Self::input_len) do not count.
     #[inline]
     pub fn hash(&self, input: &[u8]) -> u32 {

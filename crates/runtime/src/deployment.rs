@@ -84,6 +84,24 @@ impl Deployment {
     }
 }
 
+impl Deployment {
+    /// How state is shared, in a sentence, with what each shard's pool of steered values holds.
+    pub fn explain(&self) -> String {
+        let shards = self.steering.shards();
+        let pool = |(name, homes): (&String, &Arc<Homes>)| {
+            let all: u32 = homes.sizes().sum();
+            let (least, most) =
+                (homes.sizes().min().unwrap_or(0), homes.sizes().max().unwrap_or(0));
+            let each = if least == most { least.to_string() } else { format!("{least} to {most}") };
+            format!("; `{name}` gives each of them {each} of {all} values")
+        };
+        let pools: String = self.homes.iter().map(pool).collect();
+        format!(
+            "each worker owns its part of {shards} shards, and packets that share state meet{pools}"
+        )
+    }
+}
+
 /// Why this runtime cannot give each shard its own state.
 fn shares(plan: &Plan, settings: &toml::Table) -> Option<String> {
     let line =

@@ -159,8 +159,7 @@ impl Arrangement {
         match Deployment::new::<N>(plan, &making.settings, &making.ports, workers) {
             Ok(deployment) => Self {
                 strategy: "shared-nothing",
-                why: "packets that touch the same state meet: each worker owns its shards"
-                    .to_owned(),
+                why: deployment.explain(),
                 steering: Arc::clone(&deployment.steering),
                 table: Arc::clone(&deployment.table),
                 deployment: Some(deployment),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anabranch_packet::header::quoted_protocol;
-use anabranch_packet::{Field, Frame, Layout, Port, parse};
+use anabranch_packet::{Field, Frame, Layout, Port, parse_any, parse_common};
 use anabranch_plan::{Class, Plan, PortClass, Steerer};
 use anabranch_rss::{Field as Place, Key, ToeplitzTable};
 
@@ -27,6 +27,9 @@ enum Kind {
 
 const KINDS: usize = 3;
 
+/// Bytes that every packet of the common layout has.
+const HEAD: usize = Layout::COMMON_LEN;
+
 /// Steers packets to shards as a plan says, class by class.
 #[derive(Clone, Debug)]
 pub struct Steering {
@@ -36,16 +39,21 @@ pub struct Steering {
 }
 
 /// How packets of one class are hashed at one port.
-#[derive(Clone, Debug, Default)]
-struct Lane(Vec<Piece>);
+#[derive(Clone, Debug)]
+struct Lane {
+    pieces: Vec<Piece>,
+    table: Arc<ToeplitzTable>,
+    /// In packets of the common layout: each byte of the frame that is hashed, and where it stands
+    /// in the input. Nearly every packet is hashed so. `None`: the fields are not such bytes.
+    common: Option<Vec<(u8, u8)>>,
+}
 
 /// A field, and where it stands in the input of the hash.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Piece {
     field: &'static Field,
     /// First byte in the hash's input, of as many as the field touches.
     at: usize,
-    table: Arc<ToeplitzTable>,
 }
 
 impl Steering {
@@ -62,7 +70,11 @@ impl Steering {
             tables.insert(port.port.as_str(), Arc::new(ToeplitzTable::full(&key)));
         }
         let lanes_of = |port: &anabranch_plan::Port| -> Result<Arc<[Lane]>, Refusal> {
-            let mut lanes = vec![Lane::default(); Class::ALL.len() * KINDS];
+            let none = Lane::new(
+                Vec::new(),
+                tables.values().next().ok_or_else(|| Refusal("the plan has no port".to_owned()))?,
+            );
+            let mut lanes = vec![none; Class::ALL.len() * KINDS];
             for class in &port.classes {
                 let name = class.key_of.as_deref().unwrap_or(&port.port);
                 let table = tables.get(name);
@@ -70,7 +82,7 @@ impl Steering {
                 let lane = lane_named(&class.class).and_then(|at| lanes.get_mut(at));
                 let lane =
                     lane.ok_or_else(|| Refusal(format!("there is no class `{}`", class.class)))?;
-                *lane = Lane::new(class, table)?;
+                *lane = Lane::new(pieces_of(class)?, table);
             }
             Ok(lanes.into())
         };
@@ -96,13 +108,13 @@ impl Steering {
             let mut at = 0;
             let piece = |name: &&str| {
                 let field = Field::named(name)?;
-                let piece = Piece { field, at, table: Arc::clone(&table) };
+                let piece = Piece { field, at };
                 at += bytes_of(field);
                 Some(piece)
             };
-            Lane(fields.iter().filter_map(piece).collect())
+            Lane::new(fields.iter().filter_map(piece).collect(), &table)
         };
-        let mut lanes = vec![Lane::default(); Class::ALL.len() * KINDS];
+        let mut lanes = vec![lane(&[]); Class::ALL.len() * KINDS];
         for (at, place) in lanes.iter_mut().enumerate() {
             *place = lane(match (Class::ALL[at / KINDS], at % KINDS) {
                 (Class::Ipv4Tcp, 0) => &["ipv4.src", "ipv4.dst", "tcp.src", "tcp.dst"],
@@ -125,9 +137,21 @@ impl Steering {
     /// The shard of a packet that was captured as `bytes` and arrived at `port`.
     #[inline]
     pub fn shard(&self, port: Port, bytes: &[u8], wire_len: u32) -> u32 {
-        let layout = parse(bytes, wire_len);
+        let hash = match parse_common(bytes, wire_len) {
+            Some(layout) => {
+                let class = if layout.has_tcp() { Class::Ipv4Tcp } else { Class::Ipv4Udp };
+                let lane = self.lane(port, class as usize * KINDS);
+                lane.map_or(0, |lane| lane.hash_common(bytes, layout))
+            }
+            None => self.hash_any(port, bytes, parse_any(bytes, wire_len)),
+        };
+        hash & (self.shards as u32 - 1)
+    }
+
+    #[inline(never)]
+    fn hash_any(&self, port: Port, bytes: &[u8], layout: Layout) -> u32 {
         let lane = self.lane(port, lane_of(bytes, layout));
-        lane.map_or(0, |lane| lane.hash(bytes, layout)) & (self.shards as u32 - 1)
+        lane.map_or(0, |lane| lane.hash(bytes, layout))
     }
 
     /// The shard of a packet of `class` at `port` whose only field other than zero is `field`.
@@ -154,33 +178,25 @@ impl Steering {
 }
 
 impl Lane {
-    fn new(class: &PortClass, table: &Arc<ToeplitzTable>) -> Result<Self, Refusal> {
-        let mut lane = Self::default();
-        if class.by == Steerer::OneShard {
-            return Ok(lane);
-        }
-        let mut end = 0;
-        for input in &class.input {
-            let place = Place::named(&input.place);
-            let place = place
-                .ok_or_else(|| Refusal(format!("no hash has a place for `{}`", input.place)))?;
-            end += usize::from(place.width() / 8);
-            // SCTP's ports are no fields of the language: no packets of which it speaks need them.
-            if input.field == "-" || input.field.starts_with("sctp.") {
-                continue;
-            }
-            let field = Field::named(&input.field);
-            let field =
-                field.ok_or_else(|| Refusal(format!("packets have no field `{}`", input.field)))?;
-            let at = end.saturating_sub(bytes_of(field));
-            lane.0.push(Piece { field, at, table: Arc::clone(table) });
-        }
-        Ok(lane)
+    fn new(pieces: Vec<Piece>, table: &Arc<ToeplitzTable>) -> Self {
+        let common: Option<Vec<_>> = pieces.iter().map(Piece::in_common).collect();
+        Self { pieces, table: Arc::clone(table), common: common.map(|bytes| bytes.concat()) }
     }
 
     #[inline]
+    fn hash_common(&self, bytes: &[u8], layout: Layout) -> u32 {
+        let (Some(common), Some(head)) = (&self.common, bytes.first_chunk::<HEAD>()) else {
+            return self.hash(bytes, layout);
+        };
+        let part =
+            |&(from, at): &(u8, u8)| self.table.part_of_byte(at.into(), head[usize::from(from)]);
+        common.iter().fold(0, |hash, byte| hash ^ part(byte))
+    }
+
+    #[inline(never)]
     fn hash(&self, bytes: &[u8], layout: Layout) -> u32 {
-        self.0.iter().fold(0, |hash, piece| hash ^ piece.hash(bytes, layout))
+        let pieces = self.pieces.iter();
+        pieces.fold(0, |hash, piece| hash ^ self.part(piece, piece.field.value(bytes, layout)))
     }
 
     fn hash_of_value(&self, field: &str, value: u128) -> u32 {
@@ -188,29 +204,53 @@ impl Lane {
             let (header, name) = (piece.field.header, piece.field.name);
             field.strip_prefix(header).and_then(|rest| rest.strip_prefix('.')) == Some(name)
         };
-        let pieces = self.0.iter().filter(of_field);
-        pieces.fold(0, |hash, piece| hash ^ piece.hash_of(value))
+        let pieces = self.pieces.iter().filter(of_field);
+        pieces.fold(0, |hash, piece| hash ^ self.part(piece, value))
+    }
+
+    fn part(&self, piece: &Piece, value: u128) -> u32 {
+        let bytes = value.to_be_bytes();
+        self.table.part(piece.at, &bytes[bytes.len() - bytes_of(piece.field)..])
     }
 }
 
 impl Piece {
-    #[inline]
-    fn hash(&self, bytes: &[u8], layout: Layout) -> u32 {
-        let (offset, bits) = (usize::from(self.field.offset_bits), usize::from(self.field.bits));
-        match self.field.header_offset(layout) {
-            Some(header) if (offset | bits) % 8 == 0 => {
-                let start = header + offset / 8;
-                let field = bytes.get(start..start + bits / 8).unwrap_or_default();
-                self.table.part(self.at, field)
-            }
-            _ => self.hash_of(self.field.value(bytes, layout)),
-        }
+    /// Its bytes in packets of the common layout, where it is made of such: addresses and ports.
+    fn in_common(&self) -> Option<Vec<(u8, u8)>> {
+        let Piece { field, at } = *self;
+        let start = match (field.header, field.name) {
+            ("ipv4", "src") => 26,
+            ("ipv4", "dst") => 30,
+            ("tcp" | "udp", "src") => 34,
+            ("tcp" | "udp", "dst") => 36,
+            _ => return None,
+        };
+        Some((0..bytes_of(field)).map(|byte| ((start + byte) as u8, (at + byte) as u8)).collect())
     }
+}
 
-    fn hash_of(&self, value: u128) -> u32 {
-        let bytes = value.to_be_bytes();
-        self.table.part(self.at, &bytes[bytes.len() - bytes_of(self.field)..])
+/// What is hashed of a class, and where it stands.
+fn pieces_of(class: &PortClass) -> Result<Vec<Piece>, Refusal> {
+    let mut pieces = Vec::new();
+    if class.by == Steerer::OneShard {
+        return Ok(pieces);
     }
+    let mut end = 0;
+    for input in &class.input {
+        let place = Place::named(&input.place);
+        let place =
+            place.ok_or_else(|| Refusal(format!("no hash has a place for `{}`", input.place)))?;
+        end += usize::from(place.width() / 8);
+        // SCTP's ports are no fields of the language: no packets of which it speaks need them.
+        if input.field == "-" || input.field.starts_with("sctp.") {
+            continue;
+        }
+        let field = Field::named(&input.field);
+        let field =
+            field.ok_or_else(|| Refusal(format!("packets have no field `{}`", input.field)))?;
+        pieces.push(Piece { field, at: end.saturating_sub(bytes_of(field)) });
+    }
+    Ok(pieces)
 }
 
 /// Bytes that a field touches in a hash's input, where it ends with its last bit.
@@ -275,5 +315,84 @@ fn class_of(bytes: &[u8], layout: Layout) -> Class {
             Some(ICMPV6) => Class::Ipv6EchoError,
             Some(_) => Class::Ipv6Error,
         },
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::deployment::plan_of;
+    use anabranch_nf::NetworkFunction;
+    use anabranch_nfs::{bridge, firewall, nat, policer};
+    use anabranch_packet::fuzzing::samples;
+    use anabranch_packet::parse;
+    use anabranch_plan::Options;
+    use anabranch_rss::{Nic, toeplitz};
+
+    /// The hash as the plan has it: every field at its place in the input, hashed bit by bit.
+    fn by_the_plan(plan: &Plan, port: usize, bytes: &[u8]) -> u32 {
+        let layout = parse(bytes, bytes.len() as u32);
+        let port = plan.ports.get(port).unwrap_or(&plan.ports[0]);
+        let of_packet =
+            |class: &&PortClass| lane_named(&class.class) == Some(lane_of(bytes, layout));
+        let class = port.classes.iter().find(of_packet).unwrap();
+        let owner = class.key_of.as_deref().unwrap_or(&port.port);
+        let owner = plan.ports.iter().find(|one| one.port == owner).unwrap();
+        let mut input = Vec::new();
+        for part in class.input.iter().filter(|_| class.by != Steerer::OneShard) {
+            let width = usize::from(Place::named(&part.place).unwrap().width() / 8);
+            let value = Field::named(&part.field).map_or(0, |field| field.value(bytes, layout));
+            input.extend_from_slice(&value.to_be_bytes()[16 - width..]);
+        }
+        toeplitz(&key(&owner.key).unwrap(), &input) & (SHARDS as u32 - 1)
+    }
+
+    fn agrees<N: NetworkFunction>(nic: &str) {
+        let plan = plan_of::<N>(&Options::new(Nic::named(nic).unwrap())).unwrap();
+        let names: Vec<String> = plan.ports.iter().map(|port| port.port.clone()).collect();
+        let steering = Steering::new(&plan, &names).unwrap();
+        let mut hashes = std::collections::BTreeSet::new();
+        for bytes in samples() {
+            for port in 0..2 {
+                let shard = steering.shard(Port::new(port), &bytes, bytes.len() as u32);
+                assert_eq!(shard, by_the_plan(&plan, port.into(), &bytes), "{}", N::NAME);
+                hashes.insert(shard);
+            }
+        }
+        assert!(hashes.len() > 5, "{}: {hashes:?}", N::NAME);
+    }
+
+    #[test]
+    fn packets_are_hashed_as_the_plan_says() {
+        agrees::<policer::Function>("e810");
+        agrees::<firewall::Function>("cx5");
+        agrees::<nat::Function>("e810");
+        agrees::<bridge::Function>("x710");
+    }
+
+    #[test]
+    fn without_a_plan_both_ways_of_a_flow_meet() {
+        let steering = Steering::by_flow();
+        let mut seen = 0;
+        for mut bytes in samples() {
+            let len = bytes.len() as u32;
+            let layout = parse(&bytes, len);
+            let shard = steering.shard(Port::new(0), &bytes, len);
+            let (at, width) = match (layout.has_ipv4(), layout.has_ipv6()) {
+                (true, _) => (layout.l3_offset() + 12, 4),
+                (_, true) => (layout.l3_offset() + 8, 16),
+                _ => continue,
+            };
+            let (src, dst) = bytes[at..at + 2 * width].split_at_mut(width);
+            src.swap_with_slice(dst);
+            if layout.has_ports() {
+                let at = layout.l4_offset();
+                bytes[at..at + 4].rotate_left(2);
+            }
+            assert_eq!(steering.shard(Port::new(1), &bytes, len), shard);
+            seen += 1;
+        }
+        assert!(seen > 10, "{seen}");
     }
 }

@@ -43,9 +43,13 @@ impl Field {
     }
 
     fn bits_at(&self, bytes: &[u8], start: usize) -> u128 {
+        let bits = usize::from(self.bits);
+        if start % 8 == 0 && bits % 8 == 0 {
+            let field = bytes.get(start / 8..(start + bits) / 8).unwrap_or_default();
+            return field.iter().fold(0, |value, &byte| value << 8 | u128::from(byte));
+        }
         let bit = |at: usize| bytes.get(at / 8).map_or(0, |byte| byte >> (7 - at % 8) & 1);
-        (start..start + usize::from(self.bits))
-            .fold(0, |value, at| value << 1 | u128::from(bit(at)))
+        (start..start + bits).fold(0, |value, at| value << 1 | u128::from(bit(at)))
     }
 
     fn quoted(&self, bytes: &[u8], layout: Layout) -> Option<u128> {
