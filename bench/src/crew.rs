@@ -13,13 +13,15 @@ use anabranch_io::capture::Record;
 use anabranch_nf::NetworkFunction;
 use anabranch_rss::IndirectionTable;
 use anabranch_runtime::deployment::{Deployment, Post};
+use anabranch_runtime::lock::Lock;
 use anabranch_runtime::steer::SHARDS;
+use anabranch_runtime::worker::State;
 use core_affinity::CoreId;
 
 use crate::BenchError;
 use crate::clock::{Cost, tsc};
 use crate::document::Row;
-use crate::lane::{Runner, State, pool};
+use crate::lane::{Runner, pool};
 use crate::measure::{deployed, instance, with_costs};
 use crate::planned::{Left, Readdressed, plan, ports, steering};
 use crate::scenario::{Scenario, Subject};
@@ -43,7 +45,8 @@ pub fn pin(worker: usize) {
     }
 }
 
-/// Measures crews of `workers` workers of `N`, the numbers ascending and the first of them 1.
+/// Measures crews of `workers` workers of `N`, the numbers ascending and the first of them 1: with
+/// state divided where that is right, and behind one lock.
 /// `handwritten_tsc` is what the hand-written loop takes per packet.
 ///
 /// # Errors
@@ -54,13 +57,15 @@ pub fn crews<N: Subject>(
     workers: &[usize],
     handwritten_tsc: f64,
 ) -> Result<Vec<Row>, BenchError> {
-    let parts: Vec<(&'static str, Vec<Part<N>>)> =
-        workers.iter().map(|&workers| parts(scenario, workers)).collect::<Result<_, _>>()?;
-    let (strategies, parts): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-    let crews = workers.iter().zip(strategies);
-    let crews: Vec<Crew> = crews.map(|(&workers, name)| Crew::new(workers, name)).collect();
+    let (mut crews, mut shares) = (Vec::new(), Vec::new());
+    for &workers in workers {
+        for (strategy, parts) in parts::<N>(scenario, workers)? {
+            crews.push(Crew::new(workers, strategy));
+            shares.push(parts);
+        }
+    }
     scope(|threads| {
-        for (crew, parts) in crews.iter().zip(parts) {
+        for (crew, parts) in crews.iter().zip(shares) {
             for (number, part) in parts.into_iter().enumerate() {
                 threads.spawn(move || crew.work(number, part));
             }
@@ -73,7 +78,7 @@ pub fn crews<N: Subject>(
     let (mut rows, mut one) = (Vec::new(), f64::NAN);
     for crew in crews {
         let mut row = crew.row::<N>(of)?;
-        if row.workers == 1 {
+        if row.strategy == "one-worker" {
             one = row.mpps;
         }
         row.ratio_to_one_worker = Some(row.mpps / one);
@@ -176,7 +181,7 @@ impl Crew {
         let row = Row {
             strategy: self.strategy,
             workers: self.workers,
-            prefetch: "auto",
+            prefetch: if self.strategy == "lock" { "off" } else { "auto" },
             steering_hash: "supplied",
             ..of.clone()
         };
@@ -199,20 +204,22 @@ fn tick_rate(ticks: u64, time: Duration) -> f64 {
     ticks as f64 * SLOT.as_secs_f64() / time.as_secs_f64()
 }
 
-/// How `workers` workers share state, and what each of them has.
-fn parts<N: Subject>(
-    scenario: &Scenario,
-    workers: usize,
-) -> Result<(&'static str, Vec<Part<N>>), BenchError> {
+/// A strategy, and what each worker has under it.
+type Parts<N> = (&'static str, Vec<Part<N>>);
+
+/// How `workers` workers may share state: without a lock where that is right, and with it.
+fn parts<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<Parts<N>>, BenchError> {
     let table = IndirectionTable::new(SHARDS, SHARDS, workers)
         .map_err(|error| BenchError::Settings(error.to_string()))?;
     let deployment =
         Deployment::new::<N>(&*plan::<N>()?, &scenario.settings, &ports::<N>(), workers);
-    match deployment {
-        _ if workers == 1 => Ok(("one-worker", vec![alone(scenario)?])),
-        Ok(deployment) => Ok(("shared-nothing", shards(scenario, &deployment)?)),
-        Err(_) => Ok(("lock", sharing(scenario, &table)?)),
-    }
+    let mut ways = match deployment {
+        _ if workers == 1 => vec![("one-worker", vec![alone(scenario)?])],
+        Ok(deployment) => vec![("shared-nothing", shards(scenario, &deployment)?)],
+        Err(_) => Vec::new(),
+    };
+    ways.push(("lock", sharing(scenario, &table)?));
+    Ok(ways)
 }
 
 /// A state of its own for each worker, the flows of its shards open.
@@ -263,22 +270,26 @@ fn sharing<N: Subject>(
     scenario: &Scenario,
     table: &IndirectionTable,
 ) -> Result<Vec<Part<N>>, BenchError> {
-    let lock = Arc::new(Mutex::new(instance(&scenario.settings, None)?));
+    let own = State::Own(Box::new(instance(&scenario.settings, None)?));
     let mut pool = pool();
-    let mut runner = Runner::<N>::new(&mut pool, State::Shared(Arc::clone(&lock)), None);
+    let mut runner = Runner::<N>::new(&mut pool, own, None);
     runner.load(&scenario.opening);
     runner.run(scenario.opening.len());
+    let accesses = runner.into_state().into_last().map(|instance| {
+        // As `instance` was made.
+        Lock::share(instance, 1, table.workers().into(), false)
+    });
     let deployment = Deployment {
         steering: steering::<N>()?,
         table: Arc::new(table.clone()),
         homes: Default::default(),
     };
-    let part = |worker| Part {
-        state: State::Shared(Arc::clone(&lock)),
+    let part = |(worker, access)| Part {
+        state: State::Shared(Box::new(access)),
         opening: Arc::default(),
         steady: Arc::new(share(&scenario.steady, &deployment, worker).0),
     };
-    Ok((0..table.workers()).map(part).collect())
+    Ok(accesses.into_iter().flatten().enumerate().map(part).collect())
 }
 
 /// The packets of `trace` that are `worker`'s, as its queue would hold them, and their numbers.

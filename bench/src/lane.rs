@@ -1,14 +1,15 @@
 //! One worker's way through a trace: the memory port, its batches, and who handles them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anabranch_io::port::{MemoryPort, PacketIo, Pool};
 use anabranch_io::{Chunk, Trace};
 use anabranch_nf::{DropReason, NetworkFunction};
 use anabranch_packet::{Frame, Meta, Port};
-use anabranch_runtime::instance::{Instance, Release};
+use anabranch_runtime::instance::Release;
 use anabranch_runtime::steer::Steering;
 use anabranch_runtime::tally::{Counts, Tally};
+use anabranch_runtime::worker::State;
 
 use crate::hand::{BATCH, Hand, Packet};
 use crate::packets::{START_NS, arrivals, period_ns};
@@ -70,25 +71,6 @@ impl<'m> Lane<'m> {
     }
 }
 
-/// The state that a lane's function works on.
-pub enum State<N: NetworkFunction> {
-    /// Its own.
-    Own(Box<Instance<N>>),
-    /// That of all workers, behind one lock.
-    Shared(Arc<Mutex<Instance<N>>>),
-}
-
-impl<N: NetworkFunction> State<N> {
-    /// Does something to the instance.
-    #[inline(always)]
-    pub fn with<R>(&mut self, act: impl FnOnce(&mut Instance<N>) -> R) -> R {
-        match self {
-            Self::Own(instance) => act(instance),
-            Self::Shared(lock) => act(&mut lock.lock().unwrap_or_else(PoisonError::into_inner)),
-        }
-    }
-}
-
 /// A network function on a lane.
 pub struct Runner<'m, N: NetworkFunction> {
     lane: Lane<'m>,
@@ -117,7 +99,7 @@ impl<'m, N: NetworkFunction> Runner<'m, N> {
             if let Some(steering) = steering {
                 steering.hash_batch(batch);
             }
-            state.with(|instance| instance.handle(batch, &mut Tally::new(counts, None)));
+            state.handle(batch, &mut Tally::new(counts, None));
         })
     }
 
@@ -127,19 +109,19 @@ impl<'m, N: NetworkFunction> Runner<'m, N> {
         let mut kept = Kept(vec![None; trace.len()]);
         let Self { lane, state, .. } = self;
         lane.drive(trace.len(), |batch| {
-            state.with(|instance| instance.handle(batch, &mut kept));
+            state.handle(batch, &mut kept);
         });
         kept.0
     }
 
-    /// The function's state, for another runner.
-    pub fn into_state(self) -> State<N> {
-        self.state
+    /// The function's state.
+    pub fn state(&self) -> &State<N> {
+        &self.state
     }
 
-    /// The function's state.
-    pub fn state(&mut self) -> &mut State<N> {
-        &mut self.state
+    /// The function's state, for somebody else.
+    pub fn into_state(self) -> State<N> {
+        self.state
     }
 
     /// Packets dropped so far, of all that came.

@@ -9,13 +9,14 @@ use anabranch_runtime::deployment::Post;
 use anabranch_runtime::instance::{Instance, Making};
 use anabranch_runtime::steer::Steering;
 use anabranch_runtime::tuner::Pass;
+use anabranch_runtime::worker::State;
 
 use crate::BenchError;
 use crate::clock::{Cost, Hardware, measure};
 use crate::document::Row;
 use crate::hand::Hand;
 use crate::hand::floor::Floor;
-use crate::lane::{BareRunner, HandRunner, Packed, Runner, State, pool};
+use crate::lane::{BareRunner, HandRunner, Packed, Runner, pool};
 use crate::packets::START_NS;
 use crate::planned::{ports, steering};
 use crate::scenario::{Scenario, Subject};
@@ -292,7 +293,7 @@ pub fn opened<'m, N: NetworkFunction>(
 
 /// Memory of the entries in use, each with its share of what its table takes when it is full.
 fn bytes_per_flow<N: NetworkFunction>(runner: &mut Runner<'_, N>, flows: usize) -> Option<f64> {
-    let tables = runner.state().with(|instance| instance.tables());
+    let tables = runner.state().tables();
     let used = |table: &anabranch_nf::state::TableUse| {
         table.bytes as f64 / table.capacity.max(1) as f64 * table.used as f64
     };

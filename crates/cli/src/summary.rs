@@ -60,6 +60,14 @@ fn totals(report: &RunReport) -> Table {
         thousands(report.packets_dropped),
         percent(ratio(report.packets_dropped, report.packets_read)),
     ]);
+    if let Some(lock) = &report.lock {
+        table.row([
+            "upgraded".to_string(),
+            thousands(lock.upgraded),
+            percent(ratio(lock.upgraded, report.packets_read)),
+            "ran alone; the others only read".to_string(),
+        ]);
+    }
     table.row([
         "rate".to_string(),
         format!("{} Mpps", rate(report.mpps)),
@@ -191,10 +199,11 @@ fn remarks(report: &RunReport) -> String {
 #[cfg(test)]
 pub(crate) fn example() -> RunReport {
     use anabranch_runtime::report::{
-        ErrorKind, LatencyReport, PortReport, Sample, TableReport, WorkerReport,
+        ErrorKind, LatencyReport, LockReport, PortReport, Sample, TableReport, WorkerReport,
     };
     let mut report = RunReport::new("nat");
-    report.strategy = "serial".to_string();
+    report.strategy = "lock".to_string();
+    report.lock = Some(LockReport { readers: 4_150_000, upgraded: 44_304 });
     report.strategy_why =
         "one lock around the NF because `sessions` is shared (nat.rs:41)".to_string();
     report.packets_read = 4_194_304;
@@ -246,9 +255,10 @@ mod tests {
     fn every_part_is_shown_within_80_columns() {
         let text = render(&example());
         for part in [
-            "nat on 4 workers, serial: one lock around the NF",
+            "nat on 4 workers, lock: one lock around the NF",
             "packets read  4,194,304    1.53 GB  until the error below",
             "12 made by the NF itself",
+            "44,304",
             "2.10 Mpps",
             "9.76 µs",
             "no-mapping",

@@ -19,6 +19,7 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
     let passes = passes(module);
     let (expire, tables) = (state::expire(module), state::tables(module));
     let (counters, rebase) = (state::counters(module), state::rebase(module));
+    let (speculation, share) = (speculation(module), state::share(module));
     quote! {
         /// The type that names the network function to the runtime.
         pub type Function = #nf<::anabranch_nf::world::Solo>;
@@ -30,6 +31,8 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
             #set
             #handlers
             #passes
+            #speculation
+            #share
             #expire
             #rebase
             #tables
@@ -154,6 +157,33 @@ fn handlers(module: &Module) -> TokenStream {
         }
         #(#simple)* #opened #expired #orphan #control #timer
     }
+}
+
+/// The handlers of packets in the Speculative world. Compiled once, for packets of any layout.
+fn speculation(module: &Module) -> TokenStream {
+    let nf = &module.nf.ident;
+    let fields = state::shared(module);
+    let handler = |name: &str, handler: &str, taken: TokenStream, given: TokenStream| {
+        let (name, handler) = (quote::format_ident!("{name}"), quote::format_ident!("{handler}"));
+        quote! {
+            fn #name<'__a>(
+                &'__a self,
+                #taken
+                packet: &mut Packet<'_>,
+                environment: &mut ::anabranch_nf::Environment,
+                __speculation: &::anabranch_nf::world::Speculation<'__a>,
+            ) -> Verdict {
+                let mut shared: #nf<::anabranch_nf::world::Speculative<'__a, '_>> = #fields;
+                shared.#handler(#given packet, &mut ::anabranch_nf::Context::new(environment))
+            }
+        }
+    };
+    let set = module.packet_set.as_ref().map(|_| quote!(__set,)).unwrap_or_default();
+    let packet = handler("speculate", "packet", quote!(__set: &mut Self::Set,), set);
+    let none = TokenStream::new;
+    let orphan =
+        module.handlers.orphan.then(|| handler("speculate_orphan", "orphan", none(), none()));
+    quote!(#packet #orphan)
 }
 
 /// The hollow passes, where there is something to fetch.

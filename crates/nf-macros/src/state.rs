@@ -117,6 +117,30 @@ pub(crate) fn hollow(module: &Module, peek: bool) -> TokenStream {
     quote!(#name { #(#fields,)* __world: ::core::marker::PhantomData })
 }
 
+/// The NF in the Speculative world, over this one's state.
+pub(crate) fn shared(module: &Module) -> TokenStream {
+    let name = &module.nf.ident;
+    let fields = module.nf.fields.iter().map(|field| {
+        let ident = &field.ident;
+        match field.kind {
+            StateKind::Settings => quote!(#ident: &*self.#ident),
+            _ => quote!(#ident: ::anabranch_nf::world::Shared::new(&self.#ident, __speculation)),
+        }
+    });
+    quote!(#name { #(#fields,)* __world: ::core::marker::PhantomData })
+}
+
+/// `NetworkFunction::share`.
+pub(crate) fn share(module: &Module) -> TokenStream {
+    let counters = module.nf.fields.iter().filter(|f| matches!(f.kind, StateKind::Counter));
+    let idents = counters.map(|field| &field.ident);
+    quote! {
+        fn share(&mut self, __workers: usize) {
+            #(self.#idents.share(__workers);)*
+        }
+    }
+}
+
 fn allocators(module: &Module) -> impl Iterator<Item = &StateField> {
     module.nf.fields.iter().filter(|field| matches!(field.kind, StateKind::Allocator(_)))
 }

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use anabranch_packet::Port;
 
 use crate::log::{Level, Log};
+use crate::state::Count;
 use crate::state::wheel::{Tick, next_step};
 use crate::world::World;
 
@@ -56,7 +57,9 @@ pub struct Environment {
     due: u64,
     log: Log,
     whereabouts: Whereabouts,
-    allocations: std::cell::Cell<u64>,
+    allocations: Count,
+    /// A speculative handler set a timer or wrote to the log.
+    asked: bool,
 }
 
 /// Packets that handlers made, until they are released with the verdict.
@@ -76,6 +79,12 @@ impl Emitted {
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
+    }
+
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.packets.clear();
+        self.bytes.clear();
     }
 
     /// Hands each packet to `release`, in order, and forgets it.
@@ -108,7 +117,8 @@ impl Environment {
             due: u64::MAX,
             log: Log::default(),
             whereabouts: Whereabouts::Everywhere,
-            allocations: std::cell::Cell::new(0),
+            allocations: Count::default(),
+            asked: false,
         }
     }
 
@@ -181,11 +191,11 @@ impl Environment {
 
     /// Objects that allocators have given out so far.
     pub fn allocations(&self) -> u64 {
-        self.allocations.get()
+        self.allocations.read()
     }
 
     pub(crate) fn count_allocation(&self) {
-        self.allocations.set(self.allocations.get() + 1);
+        self.allocations.add(1);
     }
 
     /// Now, in ticks.
@@ -251,6 +261,19 @@ impl Environment {
         &mut self.log
     }
 
+    /// Takes the time from which ticks are counted from `other`, whose state is worked on.
+    #[inline(always)]
+    pub fn follow(&mut self, other: &Self) {
+        self.origin = other.origin;
+    }
+
+    /// Whether a speculative handler asked for what only a writer may do, a timer or a line of the
+    /// log, since the last call.
+    #[inline(always)]
+    pub fn take_asked(&mut self) -> bool {
+        std::mem::take(&mut self.asked)
+    }
+
     /// Chance that depends on the seed, the packet and the draw alone, so that any division of the
     /// packets among workers draws the same.
     fn random(&mut self) -> u64 {
@@ -300,7 +323,9 @@ impl<'a, W: World> Context<'a, W> {
 
     /// Has `timer(token)` called `delay_ns` from now, 1 ns at least.
     pub fn set_timer(&mut self, delay_ns: u64, token: u64) {
-        if !W::HOLLOW {
+        if W::SPECULATIVE {
+            self.environment.asked = true;
+        } else if !W::HOLLOW {
             // A timer that set itself for now would never let the packets go on.
             let due = self.environment.now.saturating_add(delay_ns.max(1));
             self.environment.timers.push(Reverse((due, token)));
@@ -320,7 +345,10 @@ impl<'a, W: World> Context<'a, W> {
     /// What the `log!` macro calls: a line at `level`, from `line` of the NF.
     #[inline]
     pub fn write_log(&mut self, level: Level, line: u32, text: std::fmt::Arguments<'_>) {
-        if !W::HOLLOW {
+        if W::SPECULATIVE {
+            // Lines are in order and counted together, whichever worker they come from.
+            self.environment.asked = true;
+        } else if !W::HOLLOW {
             let now = self.environment.now;
             self.environment.log.write(now, level, line, text);
         }

@@ -152,12 +152,18 @@ pub fn faults() -> u64 {
     FAULTS.get()
 }
 
+/// Forgets what was met since [`faults`] was `before`: it is done once more.
+#[inline(always)]
+pub fn forget_since(before: u64) {
+    FAULTS.set(before);
+}
+
 /// Runs `act` in a hollow world: what goes wrong there is not counted.
 #[inline(always)]
 pub fn hollow<R>(act: impl FnOnce() -> R) -> R {
     let before = FAULTS.get();
     let done = act();
-    FAULTS.set(before);
+    forget_since(before);
     done
 }
 

@@ -14,7 +14,7 @@ use crate::settings::{Command, Settings};
 use crate::state::wheel::Tick;
 use crate::state::{Allocator, Homes, Map, TableUse, Vector};
 use crate::verdict::{Builtin, Drop, Verdict, Word};
-use crate::world::Solo;
+use crate::world::{Solo, Speculation};
 
 /// The author's text, for analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Source {
 }
 
 /// A network function.
-pub trait NetworkFunction: Sized + Send + 'static {
+pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// Name: that of the module, `_` written `-`.
     const NAME: &'static str;
     /// The module's documentation.
@@ -122,6 +122,31 @@ pub trait NetworkFunction: Sized + Send + 'static {
     /// The same in the Peek world.
     #[inline(always)]
     fn peek<M: Mode>(&self, _packet: &mut Packet<'_, M>, _environment: &mut Environment) {}
+
+    /// Handler `packet` in the Speculative world: beside other workers, on the same state.
+    #[inline]
+    fn speculate<'a>(
+        &'a self,
+        _set: &mut Self::Set,
+        _packet: &mut Packet<'_>,
+        _environment: &mut Environment,
+        speculation: &Speculation<'a>,
+    ) -> Verdict {
+        speculation.write();
+        Drop(Builtin::NoPacketSet)
+    }
+    /// Handler `orphan` in the Speculative world.
+    #[inline]
+    fn speculate_orphan<'a>(
+        &'a self,
+        _packet: &mut Packet<'_>,
+        _environment: &mut Environment,
+        _speculation: &Speculation<'a>,
+    ) -> Verdict {
+        Drop(Builtin::NoPacketSet)
+    }
+    /// `workers` workers will share the state: makes room for what each keeps for itself.
+    fn share(&mut self, _workers: usize) {}
 
     /// Collects objects of allocators whose time has run out, and calls their handlers. `budget`
     /// bounds the objects of each allocator that are looked at; true: none is left that is due.

@@ -9,7 +9,7 @@ use anabranch_packet::{MacAddr, Port};
 ///
 /// `#[network_function]` implements it for every struct and enum of the module (all fields zero;
 /// the first variant).
-pub trait Value: Copy + Send + 'static {
+pub trait Value: Copy + PartialEq + Send + Sync + 'static {
     /// The zero value.
     fn zero() -> Self;
 }
@@ -223,7 +223,7 @@ impl Key for () {
     }
 }
 
-impl<T: Sync + 'static> Value for &'static [T] {
+impl<T: PartialEq + Sync + 'static> Value for &'static [T] {
     #[inline(always)]
     fn zero() -> Self {
         &[]

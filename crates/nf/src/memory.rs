@@ -23,11 +23,12 @@ unsafe impl<T: Send> Send for Zeroed<T> {}
 // SAFETY: as above; shared access gives only `&T`.
 unsafe impl<T: Sync> Sync for Zeroed<T> {}
 
-/// Types for which a pattern of all zero bytes is a valid value, and which need no drop.
+/// Types for which a pattern of all zero bytes is a valid value, and which need no drop. They need
+/// not be `Copy`: a deadline that several workers move forward is not.
 ///
 /// # Safety
 /// The implementor asserts both.
-pub unsafe trait ZeroValid: Copy {}
+pub unsafe trait ZeroValid {}
 // SAFETY: zero is a valid integer.
 unsafe impl ZeroValid for u32 {}
 // SAFETY: zero is a valid integer.

@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use anabranch_packet::Port;
 
 use crate::key::{Fold, Hash, Key, Value};
-use crate::state::TableUse;
 use crate::state::table::{SlotId, Table};
 use crate::state::wheel::{Tick, Wheel, rebased};
+use crate::state::{Deadline, TableUse};
 
 /// What an IPv4 packet set is keyed by: both ends, and the number of the key list, so that lists do
 /// not mix. Fields that the declaration does not name are zero.
@@ -158,9 +158,9 @@ pub struct SetShape {
 }
 
 /// A set in its table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Entry<S> {
-    deadline: Tick,
+    deadline: Deadline,
     lifetime: u32,
     shard: u16,
     /// The NF's state.
@@ -171,7 +171,13 @@ impl<S> Entry<S> {
     /// Whether the set exists at `now`.
     #[inline(always)]
     pub fn is_alive(&self, now: Tick) -> bool {
-        self.deadline > now
+        self.deadline.tick() > now
+    }
+
+    /// The set, if it exists at `now`: a plain comparison, of whoever owns it.
+    #[inline(always)]
+    pub fn if_alive(&mut self, now: Tick) -> Option<&mut Self> {
+        (*self.deadline.tick_mut() > now).then_some(self)
     }
 
     /// Restarts the lifetime at `now`, with a new length when `lifetime` is not 0.
@@ -181,18 +187,22 @@ impl<S> Entry<S> {
             self.lifetime = lifetime;
         }
         // Both are at most 2^31: the clock is set anew before, and no lifetime is longer.
-        self.deadline = now.wrapping_add(self.lifetime);
+        *self.deadline.tick_mut() = now.wrapping_add(self.lifetime);
+    }
+
+    /// When the set ends.
+    pub fn deadline(&self) -> &Deadline {
+        &self.deadline
+    }
+
+    /// Its lifetime from each packet on, in ticks.
+    pub fn lifetime(&self) -> u32 {
+        self.lifetime
     }
 
     /// The shard that owns the set.
     pub fn shard(&self) -> u16 {
         self.shard
-    }
-}
-
-impl<S: Value> Value for Entry<S> {
-    fn zero() -> Self {
-        Self { deadline: 0, lifetime: 0, shard: 0, state: S::zero() }
     }
 }
 
@@ -230,6 +240,12 @@ impl<K: Key, S: Value> SetTable<K, S> {
 
     /// The set of `key`, alive or not yet collected.
     #[inline(always)]
+    pub fn get(&self, hash: Hash, key: &K) -> Option<&Entry<S>> {
+        self.table.get(hash, key)
+    }
+
+    /// The same, to be changed.
+    #[inline(always)]
     pub fn get_mut(&mut self, hash: Hash, key: &K) -> Option<&mut Entry<S>> {
         self.table.get_mut(hash, key)
     }
@@ -244,7 +260,8 @@ impl<K: Key, S: Value> SetTable<K, S> {
     pub fn open(&mut self, hash: Hash, key: K, shard: u16, state: S, now: Tick) -> Option<SlotId> {
         let lifetime = self.lifetime;
         let deadline = now.saturating_add(lifetime);
-        let id = self.table.insert(hash, key, Entry { deadline, lifetime, shard, state })?;
+        let entry = Entry { deadline: Deadline::new(deadline), lifetime, shard, state };
+        let id = self.table.insert(hash, key, entry)?;
         let slots = self.table.slots();
         self.wheel.get_or_insert_with(|| Wheel::new(slots)).queue(id.0, deadline);
         Some(id)
@@ -262,20 +279,24 @@ impl<K: Key, S: Value> SetTable<K, S> {
         while *budget > 0 {
             let id = self.wheel.as_mut()?.pop(now)?;
             *budget -= 1;
-            let Some((key, entry)) = self.table.entry(SlotId(id)) else { continue };
+            let Some(key) = self.table.key(SlotId(id)) else { continue };
+            let entry = self.table.value(SlotId(id));
             if entry.is_alive(now) {
-                self.wheel.as_mut()?.queue(id, entry.deadline);
+                self.wheel.as_mut()?.queue(id, entry.deadline.tick());
                 continue;
             }
-            let hash = self.hash(&key);
-            return self.close(hash, SlotId(id)).map(|state| (entry.shard, state));
+            let (hash, shard) = (self.hash(&key), entry.shard);
+            return self.close(hash, SlotId(id)).map(|state| (shard, state));
         }
         None
     }
 
     /// Ticks are counted from an origin `by` later.
     pub fn rebase(&mut self, by: Tick) {
-        self.table.update_all(|entry| entry.deadline = rebased(entry.deadline, by));
+        self.table.update_all(|entry| {
+            let deadline = entry.deadline.tick_mut();
+            *deadline = rebased(*deadline, by);
+        });
         self.wheel.iter_mut().for_each(|wheel| wheel.rebase(by));
     }
 

@@ -332,7 +332,7 @@ pub fn set(table: &mut Table, assignment: &str) -> Result<(), String> {
 }
 
 /// A command from outside. `#[network_function]` implements it for the module's `Command`.
-pub trait Command: Sized + Clone + Send + 'static {
+pub trait Command: Sized + Clone + Send + Sync + 'static {
     /// Every command with its fields.
     fn schema() -> Vec<(&'static str, Vec<Setting>, &'static str)>;
     /// The command of this name from its fields.

@@ -5,9 +5,14 @@
 //! | [`Solo`] | plain owned structures | running, on one core or as one shard's owner |
 //! | [`Prefetch`] | hollow: an access computes its hash and fetches its line; reads return nothing | a pass over the batch before the handlers run |
 //! | [`Peek`] | maps are read, everything behind an index is fetched | a second pass, for lines whose index stands in the first |
+//! | [`Speculative`] | shared: reads are real, the first write makes everything hollow | running beside other workers, under a lock that only writers take alone |
 //!
-//! The passes are hints. The real run computes its own keys; a wrong guess costs time, never
+//! Prefetch and Peek are hints. The real run computes its own keys; a wrong guess costs time, never
 //! correctness. Whatever has no effect in a hollow world the compiler removes.
+
+mod speculative;
+
+pub use speculative::{Shared, Speculation, Speculative};
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -24,6 +29,8 @@ use crate::verdict::{Builtin, Drop, Verdict};
 pub trait World: Sized {
     /// Nothing has an effect here.
     const HOLLOW: bool;
+    /// Other workers may be at work on the same state: what is to be written must be asked for.
+    const SPECULATIVE: bool = false;
     /// The settings.
     type Fixed<S: 'static>: Deref<Target = S>;
     /// `Map<K, V>`.

@@ -207,6 +207,21 @@ pub mod quota {
             let _ = hollow.packet(&mut set, packet, &mut Context::new(environment));
         }
 
+        fn speculate<'a>(
+            &'a self,
+            set: &mut Source,
+            packet: &mut Packet<'_>,
+            environment: &mut nf::Environment,
+            speculation: &world::Speculation<'a>,
+        ) -> Verdict {
+            let mut shared = Quota::<world::Speculative<'a, '_>> {
+                settings: &self.settings.0,
+                seen: world::Shared::new(&self.seen, speculation),
+                slots: world::Shared::new(&self.slots, speculation),
+            };
+            shared.packet(set, packet, &mut Context::new(environment))
+        }
+
         fn expire(&mut self, environment: &mut nf::Environment, mut budget: u32) -> bool {
             let now = environment.tick();
             while let Some((index, object)) = self.slots.expire(now, &mut budget) {

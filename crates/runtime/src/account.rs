@@ -98,6 +98,11 @@ impl Account {
             };
             self.report.workers.push(worker);
             counts.add(&end.counts);
+            if let Some(sides) = end.sides {
+                let lock = self.report.lock.get_or_insert_default();
+                lock.readers += sides.readers;
+                lock.upgraded += sides.upgraded;
+            }
             self.report.faults += end.faults;
             unheeded = unheeded.max(end.instance.unheeded);
             self.instance(end.instance);

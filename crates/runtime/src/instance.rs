@@ -1,5 +1,7 @@
 //! A network function at work: its state, its packet sets, its clock.
 
+mod speculation;
+
 use anabranch_nf::elements;
 use anabranch_nf::packet_set::{Entry, SetKey, SetKey4, SetKey6, SetTable};
 use anabranch_nf::settings::Settings as _;
@@ -436,8 +438,8 @@ impl<N: NetworkFunction> Instance<N> {
             }
         };
         let now = self.environment.tick();
-        match set {
-            Some(set) if set.is_alive(now) => {
+        match set.and_then(|set| set.if_alive(now)) {
+            Some(set) => {
                 let cx = &mut Context::new(&mut self.environment);
                 let packet = &mut Packet::<M>::new(frame, layout);
                 let verdict = self.nf.packet(&mut set.state, packet, cx);
@@ -507,7 +509,7 @@ impl<N: NetworkFunction> Instance<N> {
 
 /// Why the packet is not even shown to the NF.
 #[inline(always)]
-fn refused<N: NetworkFunction>(layout: Layout) -> Option<Malformed> {
+pub(crate) fn refused<N: NetworkFunction>(layout: Layout) -> Option<Malformed> {
     let reason = layout.malformed()?;
     (N::LAYER > 2 || reason == Malformed::EthernetHeaderTruncated).then_some(reason)
 }

@@ -17,6 +17,7 @@ pub mod deployment;
 mod division;
 pub mod events;
 pub mod instance;
+pub mod lock;
 pub mod mailbox;
 pub mod report;
 pub mod run;

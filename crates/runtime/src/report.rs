@@ -53,6 +53,9 @@ pub struct RunReport {
     pub gbps: f64,
     /// Time from a batch's arrival at a worker to its release; absent where it was not measured.
     pub latency_ns: Option<LatencyReport>,
+    /// How packets ended under the lock; absent where state was not behind one.
+    #[serde(default)]
+    pub lock: Option<LockReport>,
     /// What each worker did, in order.
     pub workers: Vec<WorkerReport>,
     /// How full each state object was at the end.
@@ -102,6 +105,15 @@ pub struct LatencyReport {
     pub p99_9: u64,
     /// The slowest one.
     pub max: u64,
+}
+
+/// Packets of a run under the lock, all of them, by the side of it on which they ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockReport {
+    /// Those that wrote nothing, and ran beside others.
+    pub readers: u64,
+    /// Those that wrote, or before which something was due, and ran (once more) alone.
+    pub upgraded: u64,
 }
 
 /// One worker's part in the run.
@@ -211,6 +223,7 @@ impl RunReport {
             mpps: 0.0,
             gbps: 0.0,
             latency_ns: None,
+            lock: None,
             workers: Vec::new(),
             tables: Vec::new(),
             counters: BTreeMap::new(),

@@ -9,7 +9,7 @@
 //! order of its packets, so that one and many workers write the same files.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anabranch_io::Chunk;
@@ -30,6 +30,7 @@ use crate::clock::Clock;
 use crate::deployment::{Deployment, Post};
 use crate::division::Division;
 use crate::instance::{Instance, Making};
+use crate::lock::Lock;
 use crate::report::{ErrorKind, RunReport};
 use crate::steer::{SHARDS, Steering};
 use crate::sync::mpsc::{Receiver, Sender, channel};
@@ -111,7 +112,7 @@ pub fn run<N: NetworkFunction>(
             instance.schedule(origin.saturating_add(*after_ns), command.clone());
         }
     }
-    let states = states(instances, workers);
+    let states = states(instances, workers, options.making.seed);
     let keep = options.outputs.iter().any(|(_, sink)| *sink != SinkSpec::Null);
     let mut account = Account::new::<N>(&options.making.ports);
     account.report.strategy = arrangement.strategy.to_owned();
@@ -197,14 +198,17 @@ fn read_commands<N: NetworkFunction>(
 }
 
 /// One state per worker: its own, or the one that all share.
-fn states<N: NetworkFunction>(instances: Vec<Instance<N>>, workers: usize) -> Vec<State<N>> {
-    let mut instances: Vec<_> = instances.into_iter().map(Box::new).collect();
+fn states<N: NetworkFunction>(
+    mut instances: Vec<Instance<N>>,
+    workers: usize,
+    seed: u64,
+) -> Vec<State<N>> {
     if instances.len() == workers {
-        return instances.into_iter().map(State::Own).collect();
+        return instances.into_iter().map(|own| State::Own(Box::new(own))).collect();
     }
     let Some(only) = instances.pop() else { return Vec::new() };
-    let lock = Arc::new(Mutex::new(*only));
-    (0..workers).map(|_| State::Shared(Arc::clone(&lock))).collect()
+    let accesses = Lock::share(only, seed, workers, false);
+    accesses.into_iter().map(|access| State::Shared(Box::new(access))).collect()
 }
 
 /// The workers' threads.

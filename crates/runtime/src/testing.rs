@@ -1,5 +1,11 @@
 //! Running an NF packet by packet, for its tests.
 
+mod side_by_side;
+
+pub use side_by_side::{Arrived, SideBySide};
+
+use std::collections::BTreeMap;
+
 use anabranch_nf::settings::{Command as _, set};
 use anabranch_nf::state::TableUse;
 use anabranch_nf::{DropReason, NetworkFunction};
@@ -10,12 +16,15 @@ use crate::instance::{Instance, Making, Release};
 /// Time at which a harness starts: some day in 2026, nanoseconds since the Unix epoch.
 pub const START_NS: u64 = 1_767_225_600_000_000_000;
 
+/// The seed of every instance here.
+const SEED: u64 = 1;
+
 /// One NF on one core, driven by a test. Every packet is a batch of its own.
 pub struct Harness<N: NetworkFunction> {
     instance: Instance<N>,
     now_ns: u64,
     number: u64,
-    ports: u8,
+    ports: usize,
 }
 
 /// What became of one packet.
@@ -64,16 +73,8 @@ impl<N: NetworkFunction> Harness<N> {
 
     /// An NF configured by `table`, which may hold the tables of `L3` too.
     pub fn with_table(settings: toml::Table) -> Result<Self, String> {
-        let named = N::PORTS.iter().map(|&name| name.to_owned());
-        let ports: Vec<String> = if N::PORTS.is_empty() {
-            (0..4).map(|n| format!("p{n}")).collect()
-        } else {
-            named.collect()
-        };
-        let making = Making { seed: 1, settings, ports: ports.clone(), pass: None };
-        let mut instance = Instance::new(&making).map_err(|error| error.to_string())?;
-        instance.start(START_NS);
-        Ok(Self { instance, now_ns: START_NS, number: 0, ports: ports.len() as u8 })
+        let (instance, ports) = started::<N>(settings)?;
+        Ok(Self { instance, now_ns: START_NS, number: 0, ports })
     }
 
     /// Sets the time to `after_ns` after the start.
@@ -99,10 +100,10 @@ impl<N: NetworkFunction> Harness<N> {
             port: Port::new(port),
         };
         self.number += 1;
-        let mut record = Record { outcome: Outcome::default(), ports: self.ports, word: word::<N> };
+        let mut record = Record::new::<N>(self.ports);
         let frame = Frame::new(&mut buffer, HEADROOM, frame.len(), 0, meta);
         self.instance.handle(&mut [frame], &mut record);
-        record.outcome
+        std::mem::take(record.of(&meta))
     }
 
     /// Gives the NF a command, written as for `--control` without its time.
@@ -129,35 +130,59 @@ impl<N: NetworkFunction> Harness<N> {
     }
 }
 
-fn word<N: NetworkFunction>(reason: DropReason) -> &'static str {
-    reason.word(N::REASONS)
+/// An instance configured by `settings` whose clock has started, and the number of its ports.
+fn started<N: NetworkFunction>(settings: toml::Table) -> Result<(Instance<N>, usize), String> {
+    let named = N::PORTS.iter().map(|&name| name.to_owned());
+    let ports: Vec<String> = if N::PORTS.is_empty() {
+        (0..4).map(|n| format!("p{n}")).collect()
+    } else {
+        named.collect()
+    };
+    let count = ports.len();
+    let making = Making { seed: SEED, settings, ports, pass: None };
+    let mut instance = Instance::new(&making).map_err(|error| error.to_string())?;
+    instance.start(START_NS);
+    Ok((instance, count))
 }
 
+/// What became of each packet, by its number.
 struct Record {
-    outcome: Outcome,
+    outcomes: BTreeMap<u64, Outcome>,
     ports: u8,
     word: fn(DropReason) -> &'static str,
 }
 
+impl Record {
+    fn new<N: NetworkFunction>(ports: usize) -> Self {
+        let word = |reason: DropReason| reason.word(N::REASONS);
+        Self { outcomes: BTreeMap::new(), ports: ports as u8, word }
+    }
+
+    fn of(&mut self, meta: &Meta) -> &mut Outcome {
+        self.outcomes.entry(meta.number).or_default()
+    }
+}
+
 impl Release for Record {
     fn forward(&mut self, frame: &Frame<'_>, port: Port) {
-        self.outcome.forwarded.push((port.index(), frame.bytes().to_vec()));
+        self.of(frame.meta()).forwarded.push((port.index(), frame.bytes().to_vec()));
     }
 
     fn flood(&mut self, frame: &Frame<'_>) {
         let others = (0..self.ports).filter(|&port| port != frame.meta().port.index());
-        self.outcome.forwarded.extend(others.map(|port| (port, frame.bytes().to_vec())));
+        let copies = others.map(|port| (port, frame.bytes().to_vec()));
+        self.of(frame.meta()).forwarded.extend(copies);
     }
 
-    fn discard(&mut self, _: &Frame<'_>, reason: DropReason) {
-        self.outcome.dropped = Some((self.word)(reason));
+    fn discard(&mut self, frame: &Frame<'_>, reason: DropReason) {
+        self.of(frame.meta()).dropped = Some((self.word)(reason));
     }
 
     fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: u32) {
         unreachable!("there is one worker");
     }
 
-    fn emit(&mut self, _: &Meta, port: Port, frame: &[u8]) {
-        self.outcome.emitted.push((port.index(), frame.to_vec()));
+    fn emit(&mut self, cause: &Meta, port: Port, frame: &[u8]) {
+        self.of(cause).emitted.push((port.index(), frame.to_vec()));
     }
 }

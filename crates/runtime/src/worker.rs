@@ -1,7 +1,7 @@
 //! A worker: one core that runs batches to completion.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anabranch_io::Chunk;
@@ -13,7 +13,8 @@ use anabranch_nf::{Line, NetworkFunction};
 use anabranch_packet::Frame;
 use hdrhistogram::Histogram;
 
-use crate::instance::Instance;
+use crate::instance::{Instance, Release};
+use crate::lock::{Access, Sides};
 use crate::mailbox::{Outbox, Parcel};
 use crate::sync::mpsc::{Receiver, Sender};
 use crate::tally::{Counts, Tally};
@@ -26,26 +27,63 @@ pub enum State<N: NetworkFunction> {
     /// Shards that nobody else touches.
     Own(Box<Instance<N>>),
     /// Everything, shared with the other workers.
-    Shared(Arc<Mutex<Instance<N>>>),
+    Shared(Box<Access<N>>),
 }
 
 impl<N: NetworkFunction> State<N> {
+    /// Handles a batch.
     #[inline(always)]
-    fn with<R>(&mut self, act: impl FnOnce(&mut Instance<N>) -> R) -> R {
+    pub fn handle(&mut self, batch: &mut [Frame<'_>], release: &mut impl Release) {
         match self {
-            Self::Own(instance) => act(instance),
-            // A worker that panicked is reported when it is joined; the others finish their part.
-            Self::Shared(lock) => act(&mut lock.lock().unwrap_or_else(PoisonError::into_inner)),
+            Self::Own(instance) => {
+                instance.handle(batch, release);
+            }
+            Self::Shared(access) => access.handle(batch, release),
+        }
+    }
+
+    /// Goes on with a packet that another worker handed over, to re-enter for the `turn`th time.
+    fn accept(&mut self, frame: &mut Frame<'_>, turn: u32, release: &mut impl Release) {
+        match self {
+            Self::Own(instance) => instance.accept(frame, turn, release),
+            Self::Shared(_) => unreachable!("where all state is shared every packet is at home"),
+        }
+    }
+
+    /// Whether packets may be handled at later times than those of their arrival.
+    fn delays(&self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+
+    /// Lines that the NF logged since the last call.
+    fn take_lines(&mut self) -> Vec<Line> {
+        match self {
+            Self::Own(instance) => instance.environment().log().take(),
+            Self::Shared(access) => access.take_lines(),
+        }
+    }
+
+    /// How packets ended, where state is shared.
+    pub fn sides(&self) -> Option<Sides> {
+        match self {
+            Self::Own(_) => None,
+            Self::Shared(access) => Some(access.sides()),
+        }
+    }
+
+    /// How full each state object is.
+    pub fn tables(&self) -> Vec<TableUse> {
+        match self {
+            Self::Own(instance) => instance.tables(),
+            Self::Shared(access) => access.tables(),
         }
     }
 
     /// The instance, when nobody else works on it any more.
-    fn into_last(self) -> Option<Instance<N>> {
+    pub fn into_last(self) -> Option<Instance<N>> {
         match self {
             Self::Own(instance) => Some(*instance),
-            Self::Shared(lock) => Arc::into_inner(lock)?
-                .into_inner()
-                .map_or_else(|held| Some(held.into_inner()), Some),
+            Self::Shared(access) => access.finish(),
         }
     }
 }
@@ -131,6 +169,8 @@ pub struct Finished {
     pub latency: Histogram<u64>,
     /// Time spent on batches.
     pub busy: Duration,
+    /// How its packets ended, where state was shared.
+    pub sides: Option<Sides>,
     /// How its instance ended; of shared state the worker tells that let go of it last.
     pub instance: InstanceEnd,
     /// Indices past the end that its thread met.
@@ -234,7 +274,8 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let started = Instant::now();
         let Job { chunk, mine, shards, times, mut outputs } = job;
         let first = chunk.first_number();
-        let arrivals = times.as_ref().map(|_| chunk.clone());
+        let delayed = times.is_some() || self.worker.state.delays();
+        let arrivals = delayed.then(|| chunk.clone());
         let mut sent = 0;
         match mine {
             Some(mine) => drop(self.port.assign(chunk.clone(), mine)),
@@ -253,8 +294,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             let mut tally = Tally::new(&mut self.counts, self.worker.keep.then_some(&mut outputs));
             tally.arrivals = arrivals.as_ref();
             tally.outbox = Some(&mut self.outbox);
-            let batch = &mut self.batch;
-            self.worker.state.with(|instance| instance.handle(batch, &mut tally));
+            self.worker.state.handle(&mut self.batch, &mut tally);
             self.meter.end(timed, self.batch.len());
             if !self.worker.peers.is_empty() {
                 self.progress = self.batch.last().map_or(0, |frame| frame.meta().number + 1);
@@ -267,7 +307,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
         self.meter.busy += started.elapsed();
         let mine = self.port.clear();
         let packets = self.counts.packets() - before;
-        let lines = self.worker.state.with(|instance| instance.environment().log().take());
+        let lines = self.worker.state.take_lines();
         self.tell(Notice::Done(Done { outputs, mine, packets, sent, lines }));
     }
 
@@ -318,9 +358,8 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let mut tally = Tally::new(&mut self.counts, self.worker.keep.then_some(&mut outputs));
         tally.arrivals = Some(&chunk);
         tally.outbox = Some(&mut self.outbox);
-        self.worker.state.with(|instance| {
-            parcel.open(|frame, turn| instance.accept(frame, turn, &mut tally));
-        });
+        let state = &mut self.worker.state;
+        parcel.open(|frame, turn| state.accept(frame, turn, &mut tally));
         self.outbox.give_back(parcel);
         let sent = self.hand_over(&chunk);
         self.tell(Notice::Late(Late { chunk: chunk.first_number(), outputs, settled, sent }));
@@ -335,11 +374,13 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let mut outputs = Outputs::default();
         let keep = self.worker.keep;
         let mut tally = Tally::new(&mut self.counts, keep.then_some(&mut outputs));
+        let sides = self.worker.state.sides();
         let last = self.worker.state.into_last();
         let end = last.map(|instance| InstanceEnd::of(instance, &mut tally));
         let Meter { latency, busy, .. } = self.meter;
         let (counts, faults) = (self.counts, elements::faults());
-        Finished { counts, latency, busy, instance: end.unwrap_or_default(), faults, outputs }
+        let instance = end.unwrap_or_default();
+        Finished { counts, latency, busy, sides, instance, faults, outputs }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The way of a packet from its destination address to the next station.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anabranch_packet::craft::IcmpError;
 use anabranch_packet::{Mode, Packet, Port};
@@ -26,11 +26,7 @@ impl L3 {
     ) -> Verdict {
         if let Some(ipv4) = packet.ipv4() {
             let (src, dst) = (ipv4.src(), ipv4.dst());
-            let hop = match special::is_source4_refused(src) {
-                false => NextHop::from_value(self.ipv4.look_up(dst.octets())),
-                true => NextHop::Nowhere,
-            };
-            match hop {
+            match self.next_hop4(src, dst) {
                 NextHop::Neighbour(index) => self.pass(packet, cx, index),
                 NextHop::OnLink(port) => match self.neighbours.find4(dst, port) {
                     Some(index) => self.pass(packet, cx, index),
@@ -40,11 +36,7 @@ impl L3 {
             }
         } else if let Some(ipv6) = packet.ipv6() {
             let (src, dst) = (ipv6.src(), ipv6.dst());
-            let hop = match special::is_source6_refused(src) {
-                false => NextHop::from_value(self.ipv6.look_up(dst.octets())),
-                true => NextHop::Nowhere,
-            };
-            match hop {
+            match self.next_hop6(src, dst) {
                 NextHop::Neighbour(index) => self.pass(packet, cx, index),
                 NextHop::OnLink(port) => match self.neighbours.find6(dst, port) {
                     Some(index) => self.pass(packet, cx, index),
@@ -54,6 +46,51 @@ impl L3 {
             }
         } else {
             Drop(Builtin::UnsupportedProtocol)
+        }
+    }
+
+    /// What [`forward`](Self::forward) does at `now` where nothing is to be sent or learned; `None`,
+    /// and no change: it has to be asked.
+    #[inline]
+    pub fn forward_plain<M: Mode>(&self, packet: &mut Packet<'_, M>, now: u64) -> Option<Verdict> {
+        let hop = match (packet.ipv4(), packet.ipv6()) {
+            (Some(ipv4), _) => match self.next_hop4(ipv4.src(), ipv4.dst()) {
+                NextHop::OnLink(port) => {
+                    NextHop::Neighbour(self.neighbours.find4(ipv4.dst(), port)?)
+                }
+                hop => hop,
+            },
+            (_, Some(ipv6)) => match self.next_hop6(ipv6.src(), ipv6.dst()) {
+                NextHop::OnLink(port) => {
+                    NextHop::Neighbour(self.neighbours.find6(ipv6.dst(), port)?)
+                }
+                hop => hop,
+            },
+            _ => return Some(Drop(Builtin::UnsupportedProtocol)),
+        };
+        let index = match hop {
+            NextHop::Neighbour(index) => index,
+            NextHop::Nowhere => return Some(Drop(Builtin::NotForwardable)),
+            _ => return None,
+        };
+        let (hops, len) = measure(packet);
+        let neighbour = self.neighbours.get(index)?;
+        neighbour.takes(hops, len, now).then(|| depart(packet, hops, neighbour))
+    }
+
+    #[inline(always)]
+    fn next_hop4(&self, src: Ipv4Addr, dst: Ipv4Addr) -> NextHop {
+        match special::is_source4_refused(src) {
+            false => NextHop::from_value(self.ipv4.look_up(dst.octets())),
+            true => NextHop::Nowhere,
+        }
+    }
+
+    #[inline(always)]
+    fn next_hop6(&self, src: Ipv6Addr, dst: Ipv6Addr) -> NextHop {
+        match special::is_source6_refused(src) {
+            false => NextHop::from_value(self.ipv6.look_up(dst.octets())),
+            true => NextHop::Nowhere,
         }
     }
 
@@ -68,9 +105,7 @@ impl L3 {
     ) -> Verdict {
         let (hops, len) = measure(packet);
         match self.neighbours.get(index) {
-            Some(neighbour)
-                if hops > 1 && len <= neighbour.mtu && cx.now() < neighbour.fresh_until =>
-            {
+            Some(neighbour) if neighbour.takes(hops, len, cx.now()) => {
                 depart(packet, hops, neighbour)
             }
             _ => self.pass_slowly(packet, cx, index),

@@ -80,6 +80,12 @@ impl Neighbour {
         self.is_resolved = true;
     }
 
+    /// Whether a packet with `hops` left and of `len` bytes may be sent to it at `now` as it is.
+    #[inline(always)]
+    pub fn takes(&self, hops: u8, len: u32, now: u64) -> bool {
+        hops > 1 && len <= self.mtu && now < self.fresh_until
+    }
+
     pub fn is_static(&self) -> bool {
         self.fresh_until == STATIC
     }

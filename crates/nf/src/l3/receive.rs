@@ -78,6 +78,24 @@ impl L3 {
         self.take_in(packet, cx, gate.is_strict)
     }
 
+    /// What [`receive`](Self::receive) says where nothing is to be answered or learned; `None`: it
+    /// has to be asked. Nothing is noted of the packet, so that no error can be sent about it.
+    #[inline]
+    pub fn receive_plain<M: Mode>(&self, packet: &Packet<'_, M>) -> Option<Option<Verdict>> {
+        let Some(&gate) = self.gates.get(usize::from(packet.port().index())) else {
+            return Some(self.receive_elsewhere());
+        };
+        let passes = gate.admits(packet)
+            && match (packet.ipv4(), packet.ipv6()) {
+                (Some(ipv4), _) => {
+                    !self.own.has4(ipv4.dst()) && (!gate.is_strict || is_intact(packet))
+                }
+                (_, Some(ipv6)) => !self.own.has6(ipv6.dst()),
+                _ => false,
+            };
+        passes.then_some(None)
+    }
+
     /// A port beyond those of the run, or a disabled L3.
     #[cold]
     fn receive_elsewhere(&self) -> Option<Verdict> {

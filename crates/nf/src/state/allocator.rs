@@ -7,19 +7,31 @@ use crate::key::Value;
 use crate::memory::{ZeroValid, Zeroed, prefetch};
 use crate::state::homes::Homes;
 use crate::state::indices::{Indices, Within};
+use crate::state::shared::Deadline;
 use crate::state::wheel::{Tick, Wheel, rebased};
 
 /// An object: alive while `deadline` lies ahead. A deadline of zero marks a free one.
-#[derive(Clone, Copy)]
 #[repr(C)]
 struct Object<T: Value> {
-    deadline: Tick,
+    deadline: Deadline,
     lifetime: u32,
     value: std::mem::MaybeUninit<T>,
 }
 
 // SAFETY: zero deadline and lifetime are valid and say that `value` is not there.
 unsafe impl<T: Value> ZeroValid for Object<T> {}
+
+/// An object as a worker sees it that shares the allocator with others and writes nothing: alive, or
+/// over and not yet collected.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept<'a, T> {
+    /// When it ends.
+    pub deadline: &'a Deadline,
+    /// Its lifetime as it was last given, in ticks.
+    pub lifetime: u32,
+    /// Its value.
+    pub value: T,
+}
 
 /// Hands out indices `0 .. capacity`, each with a value and a lifetime; see
 /// [`AllocatorOperations`](crate::world::AllocatorOperations) for what an author calls.
@@ -129,8 +141,11 @@ impl<T: Value> Allocator<T> {
         env.count_allocation();
         let lifetime = to_ticks(lifetime_ns);
         let deadline = env.tick().saturating_add(lifetime);
-        self.objects[index as usize] =
-            Object { deadline, lifetime, value: std::mem::MaybeUninit::new(value) };
+        self.objects[index as usize] = Object {
+            deadline: Deadline::new(deadline),
+            lifetime,
+            value: std::mem::MaybeUninit::new(value),
+        };
         self.wheel.queue(index, deadline);
     }
 
@@ -138,19 +153,20 @@ impl<T: Value> Allocator<T> {
     pub fn free(&mut self, index: u32) -> bool {
         let given = self.indices.give(index);
         if given {
-            self.objects[index as usize].deadline = 0;
+            *self.objects[index as usize].deadline.tick_mut() = 0;
         }
         given
     }
 
     #[inline(always)]
     fn alive(&self, index: u32, now: Tick) -> Option<&Object<T>> {
-        self.objects.get(index as usize).filter(|object| object.deadline > now)
+        self.objects.get(index as usize).filter(|object| object.deadline.tick() > now)
     }
 
     #[inline(always)]
     fn alive_mut(&mut self, index: u32, now: Tick) -> Option<&mut Object<T>> {
-        self.objects.get_mut(index as usize).filter(|object| object.deadline > now)
+        let object = self.objects.get_mut(index as usize)?;
+        (*object.deadline.tick_mut() > now).then_some(object)
     }
 
     /// Gives the object `lifetime_ns` more from now; false when it does not exist.
@@ -159,7 +175,7 @@ impl<T: Value> Allocator<T> {
         let now = env.tick();
         let Some(object) = self.alive_mut(index, now) else { return false };
         object.lifetime = to_ticks(lifetime_ns);
-        object.deadline = now.saturating_add(object.lifetime);
+        *object.deadline.tick_mut() = now.saturating_add(object.lifetime);
         true
     }
 
@@ -170,7 +186,7 @@ impl<T: Value> Allocator<T> {
     pub fn touch(&mut self, index: u32, env: &Environment) -> Option<T> {
         let now = env.tick();
         let object = self.alive_mut(index, now)?;
-        object.deadline = now.saturating_add(object.lifetime);
+        *object.deadline.tick_mut() = now.saturating_add(object.lifetime);
         // SAFETY: as in `get`.
         Some(unsafe { object.value.assume_init() })
     }
@@ -203,17 +219,26 @@ impl<T: Value> Allocator<T> {
         self.update(index, |old| *old = value)
     }
 
+    /// The object under `index`, alive or not yet collected; `None`: the index is free.
+    #[inline(always)]
+    pub fn kept(&self, index: u32) -> Option<Kept<'_, T>> {
+        let Object { deadline, lifetime, value } = self.alive(index, 0)?;
+        // SAFETY: as in `get`.
+        Some(Kept { deadline, lifetime: *lifetime, value: unsafe { value.assume_init() } })
+    }
+
     /// Fetches the object's line.
     #[inline(always)]
     pub fn prefetch(&self, index: u32) {
-        prefetch(self.objects.as_ptr().wrapping_add(index as usize));
+        prefetch(self.objects.start().wrapping_add(index as usize));
     }
 
     /// Ticks are counted from an origin `by` later.
     pub fn rebase(&mut self, by: Tick) {
         self.wheel.rebase(by);
-        for object in self.objects.iter_mut().filter(|object| object.deadline != 0) {
-            object.deadline = rebased(object.deadline, by);
+        for object in self.objects.iter_mut() {
+            let deadline = object.deadline.tick_mut();
+            *deadline = rebased(*deadline, by);
         }
     }
 
@@ -223,14 +248,15 @@ impl<T: Value> Allocator<T> {
         while *budget > 0 {
             let index = self.wheel.pop(now)?;
             *budget -= 1;
-            let object = self.objects[index as usize];
-            match object.deadline {
+            let object = &self.objects[index as usize];
+            let value = object.value;
+            match object.deadline.tick() {
                 0 => {}
                 deadline if deadline > now => self.wheel.queue(index, deadline),
                 _ => {
                     self.free(index);
                     // SAFETY: as in `get`.
-                    return Some((index, unsafe { object.value.assume_init() }));
+                    return Some((index, unsafe { value.assume_init() }));
                 }
             }
         }

@@ -75,6 +75,6 @@ impl<K: Key, V: Value> Map<K, V> {
 
     /// Every entry.
     pub fn iter(&self) -> impl Iterator<Item = (K, V)> + '_ {
-        self.table.iter().map(|(_, key, value)| (key, value))
+        self.table.iter().map(|(_, key, value)| (key, *value))
     }
 }

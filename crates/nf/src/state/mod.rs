@@ -6,16 +6,18 @@ mod homes;
 mod indices;
 mod map;
 mod scalar;
+mod shared;
 #[allow(unsafe_code)]
 pub mod table;
 mod vector;
 pub mod wheel;
 
-pub use allocator::Allocator;
+pub use allocator::{Allocator, Kept};
 pub use homes::Homes;
 pub use indices::Within;
 pub use map::Map;
 pub use scalar::{Cell, Counter, Distributed};
+pub use shared::{Count, Deadline};
 pub use vector::Vector;
 
 /// How full a state object is, for the final table.

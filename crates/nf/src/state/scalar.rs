@@ -1,22 +1,44 @@
 //! Counters, cells, and values kept in parts.
 
 use crate::key::Value;
+use crate::state::shared::Count;
 
 /// Counts; wraps after 2^64.
 #[derive(Debug, Default)]
-pub struct Counter(u64);
+pub struct Counter {
+    count: u64,
+    /// What workers that share the counter have added, each in its own; else empty.
+    parts: Box<[Part]>,
+}
+
+/// What one worker has counted, in two cache lines of its own: cores fetch them in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Part(Count);
 
 impl Counter {
     /// Adds `n`.
     #[inline(always)]
     pub fn add(&mut self, n: u64) {
-        self.0 = self.0.wrapping_add(n);
+        self.count = self.count.wrapping_add(n);
     }
 
     /// The count.
     #[inline(always)]
     pub fn read(&self) -> u64 {
-        self.0
+        let parts = self.parts.iter().map(|part| part.0.read());
+        parts.fold(self.count, u64::wrapping_add)
+    }
+
+    /// Gives each of `workers` workers a part to count in.
+    pub fn share(&mut self, workers: usize) {
+        self.parts = (0..workers).map(|_| Part::default()).collect();
+    }
+
+    /// The part of worker `number`, if it has one; nobody else adds to it.
+    #[inline(always)]
+    pub fn part(&self, number: usize) -> Option<&Count> {
+        self.parts.get(number).map(|part| &part.0)
     }
 }
 

@@ -19,7 +19,7 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-use crate::key::{Hash, Key, Value, spread};
+use crate::key::{Hash, Key, spread};
 use crate::memory::{ZeroValid, Zeroed, prefetch};
 
 /// One cache line of a table.
@@ -42,6 +42,10 @@ const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;
 const OVERFLOW_SHIFT: u32 = 56;
 const OVERFLOW_STUCK: u64 = 0xff;
 
+/// What a table holds beside the key. It is never dropped.
+pub trait Stored: Send + Sync + 'static {}
+impl<T: Send + Sync + 'static> Stored for T {}
+
 /// Identifies an entry as long as it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SlotId(pub u32);
@@ -55,7 +59,7 @@ struct Place {
 
 impl Place {
     #[inline(always)]
-    fn id<K: Key, V: Value>(self) -> SlotId {
+    fn id<K: Key, V: Stored>(self) -> SlotId {
         SlotId(self.bucket * Table::<K, V>::SLOTS as u32 + self.slot as u32)
     }
 }
@@ -71,7 +75,7 @@ pub struct Table<K, V> {
 }
 
 #[allow(clippy::len_without_is_empty, reason = "nobody asks it")]
-impl<K: Key, V: Value> Table<K, V> {
+impl<K: Key, V: Stored> Table<K, V> {
     const SLOT: usize = size_of::<Slot<K, V>>();
     const FIRST: usize = if align_of::<Slot<K, V>>() > 8 { align_of::<Slot<K, V>>() } else { 8 };
     /// Lines per bucket: one, unless that would leave a third of it empty or the entry is larger.
@@ -91,7 +95,7 @@ impl<K: Key, V: Value> Table<K, V> {
 
     /// A table with room for `capacity` entries. `seed` makes its hash function.
     pub fn new(capacity: u32, seed: u64) -> Self {
-        const { assert!(align_of::<Slot<K, V>>() <= 64) }
+        const { assert!(align_of::<Slot<K, V>>() <= 64 && !std::mem::needs_drop::<V>()) }
         // How full in sixteenths at most: the fewer slots a bucket has, the more room keeps entries
         // in the bucket they belong to, and a look-up in vain short even in a full table.
         let full = match Self::SLOTS {
@@ -139,7 +143,7 @@ impl<K: Key, V: Value> Table<K, V> {
     /// Fetches the bucket where a key of this hash would lie.
     #[inline(always)]
     pub fn prefetch(&self, hash: Hash) {
-        let line = self.lines.as_ptr().wrapping_add(self.home(hash) as usize * Self::LINES);
+        let line = self.lines.start().wrapping_add(self.home(hash) as usize * Self::LINES);
         prefetch(line);
         if Self::LINES > 1 {
             prefetch(line.wrapping_add(1));
@@ -297,8 +301,11 @@ impl<K: Key, V: Value> Table<K, V> {
 
     /// Removes the entry at `id`, whose key has this hash, and returns it.
     pub fn remove(&mut self, hash: Hash, id: SlotId) -> Option<(K, V)> {
-        let entry = self.entry(id)?;
         let (at, slot) = Self::split(id);
+        // SAFETY: an occupied slot is initialised; it is free from here on, so that nobody reads it
+        // again.
+        let Slot { key, value } =
+            self.occupied(id).then(|| unsafe { self.slot(at, slot).read() })?;
         let mut bucket = self.home(hash);
         while bucket != at {
             self.count_overflow(bucket, false);
@@ -306,7 +313,7 @@ impl<K: Key, V: Value> Table<K, V> {
         }
         self.set_header(at, self.header(at) & !(0xff << (8 * slot)));
         self.len -= 1;
-        Some(entry)
+        Some((key, value))
     }
 
     fn occupied(&self, id: SlotId) -> bool {
@@ -314,14 +321,11 @@ impl<K: Key, V: Value> Table<K, V> {
         bucket < self.buckets && self.header(bucket) >> (8 * slot) & 0xff != 0
     }
 
-    /// A copy of the entry at `id`, if there is one.
-    pub fn entry(&self, id: SlotId) -> Option<(K, V)> {
+    /// The key of the entry at `id`, if there is one.
+    pub fn key(&self, id: SlotId) -> Option<K> {
         let (bucket, slot) = Self::split(id);
         // SAFETY: an occupied slot is initialised.
-        self.occupied(id).then(|| unsafe {
-            let Slot { key, value } = self.slot(bucket, slot).read();
-            (key, value)
-        })
+        self.occupied(id).then(|| unsafe { (*self.slot(bucket, slot)).key })
     }
 
     /// The value at `id`, as [`find`](Self::find) or [`insert`](Self::insert) returned it just now.
@@ -355,14 +359,16 @@ impl<K: Key, V: Value> Table<K, V> {
     }
 
     /// Every entry, in the order of the table.
-    pub fn iter(&self) -> impl Iterator<Item = (SlotId, K, V)> + '_ {
-        (0..self.slots()).map(SlotId).filter_map(|id| self.entry(id).map(|(k, v)| (id, k, v)))
+    pub fn iter(&self) -> impl Iterator<Item = (SlotId, K, &V)> + '_ {
+        let slots = (0..self.slots()).map(SlotId);
+        slots.filter_map(|id| self.key(id).map(|key| (id, key, self.value(id))))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::Value;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -410,7 +416,7 @@ mod tests {
             }
             assert_eq!(table.len() as usize, oracle.len());
         }
-        let stored: BTreeMap<_, _> = table.iter().map(|(_, k, v)| (k, v)).collect();
+        let stored: BTreeMap<_, _> = table.iter().map(|(_, k, v)| (k, *v)).collect();
         assert_eq!(stored, oracle);
     }
 

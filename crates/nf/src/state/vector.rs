@@ -2,13 +2,14 @@
 
 use crate::key::Value;
 use crate::memory::{Zeroed, prefetch};
+use crate::state::shared::Count;
 use std::mem::MaybeUninit;
 
 /// A vector of fixed length, all elements zero at first; see
 /// [`VectorOperations`](crate::world::VectorOperations) for what an author calls.
 pub struct Vector<T: Value> {
     elements: Zeroed<Element<T>>,
-    faults: std::cell::Cell<u64>,
+    faults: Count,
 }
 
 /// Written or still zero: the zero of `T` need not be zero bytes.
@@ -25,7 +26,7 @@ unsafe impl<T: Value> crate::memory::ZeroValid for Element<T> {}
 impl<T: Value> Vector<T> {
     /// `len` zeroes.
     pub fn new(len: u32) -> Self {
-        Self { elements: Zeroed::new(len as usize), faults: std::cell::Cell::new(0) }
+        Self { elements: Zeroed::new(len as usize), faults: Count::default() }
     }
 
     /// Elements.
@@ -45,12 +46,12 @@ impl<T: Value> Vector<T> {
 
     /// Accesses past the end so far.
     pub fn faults(&self) -> u64 {
-        self.faults.get()
+        self.faults.read()
     }
 
     #[cold]
     fn fault(&self) {
-        self.faults.set(self.faults.get() + 1);
+        self.faults.add(1);
     }
 
     /// Element `index`; zero past the end.

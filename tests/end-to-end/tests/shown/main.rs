@@ -13,6 +13,7 @@ mod captures;
 mod clock;
 mod files;
 mod generated;
+mod lock;
 mod models;
 mod play;
 mod program;

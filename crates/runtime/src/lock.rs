@@ -1,0 +1,316 @@
+//! The lock strategy: all state shared, read by all workers at once, written by one alone.
+//!
+//! ```text
+//!              ┌── Access of worker 0: environment, head of the packet, counts
+//! Lock ────────┼── Access of worker 1
+//! (Instance)   └── …
+//!
+//! packet ──▶ speculate under the reader's side ──no write──▶ commit, release
+//!                 │ write
+//!                 └──▶ header restored ──▶ writer's side: what is due, then the packet, as on one core
+//! ```
+//!
+//! Each packet is first run as if it only read (section 3.5.1 of Pereira's thesis "Parallel NF
+//! Synthesis", 2021): under a lock of whose sides each worker takes its own for reading and a writer
+//! all (`ShardedLock`), so that readers write no line that another core reads. A packet that would
+//! write after all is undone and runs again under the writer's side, by the code that runs on one
+//! core. Refreshing an entry is not a write; see [`Deadline`](anabranch_nf::state::Deadline).
+//!
+//! **Invariant**: what all workers do together is what one would do with the packets in the order of
+//! their [`Commit`]s. Events and expiry happen under the writer's side, before the first packet that
+//! is due, so they happen once. Time does not run backwards: a packet that is overtaken by a later
+//! one is handled at that one's time, as far as anything was written in between.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use anabranch_nf::state::TableUse;
+use anabranch_nf::world::Speculation;
+use anabranch_nf::{Environment, Line, NetworkFunction, Verdict, elements};
+use anabranch_packet::{Frame, Layout, Meta, parse};
+use crossbeam_utils::CachePadded;
+use crossbeam_utils::sync::{ShardedLock, ShardedLockWriteGuard};
+
+use crate::instance::{Instance, Release, refused};
+
+/// An instance that several workers share.
+pub struct Lock<N: NetworkFunction> {
+    state: ShardedLock<Locked<N>>,
+    /// When each worker's last reader was, in nanoseconds since the Unix epoch.
+    read_at: Box<[CachePadded<AtomicU64>]>,
+}
+
+struct Locked<N: NetworkFunction> {
+    instance: Instance<N>,
+    /// No packet is handled at an earlier time any more.
+    now_ns: u64,
+    /// Writers so far.
+    writes: u64,
+    /// The packet of the highest number among workers that have ended.
+    last: Meta,
+}
+
+/// Packets of a worker, by the side of the lock that they ended on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sides {
+    /// Those that ended as readers.
+    pub readers: u64,
+    /// Those that were upgraded to writers.
+    pub upgraded: u64,
+}
+
+/// When a packet took effect. Ordered as one core would have had to handle the packets to do the
+/// same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Commit {
+    /// Writers until then, itself included.
+    pub writes: u64,
+    /// It was a reader: after the writer, and in any order among those of the same time.
+    pub reader: bool,
+    /// The time at which it was handled, in nanoseconds since the Unix epoch.
+    pub time_ns: u64,
+    /// Its number.
+    pub number: u64,
+}
+
+/// One worker's access to the shared instance.
+pub struct Access<N: NetworkFunction> {
+    lock: Arc<Lock<N>>,
+    own: Own,
+}
+
+/// What a worker has for itself.
+struct Own {
+    worker: usize,
+    /// Of its readers; writers have that of the instance.
+    environment: Environment,
+    head: Head,
+    sides: Sides,
+    lines: Vec<Line>,
+    last: Meta,
+    order: Option<Vec<Commit>>,
+}
+
+impl<N: NetworkFunction> Lock<N> {
+    /// Shares `instance`, made with `seed`, among `workers` workers. `ordered`: each keeps the order
+    /// in which its packets took effect, 32 bytes a packet.
+    pub fn share(
+        mut instance: Instance<N>,
+        seed: u64,
+        workers: usize,
+        ordered: bool,
+    ) -> Vec<Access<N>> {
+        instance.share(workers);
+        let locked = Locked { instance, now_ns: 0, writes: 0, last: Meta::default() };
+        let read_at = (0..workers).map(|_| CachePadded::default()).collect();
+        let lock = Arc::new(Self { state: ShardedLock::new(locked), read_at });
+        let own = |worker| Own {
+            worker,
+            environment: Environment::new(seed),
+            head: Head::default(),
+            sides: Sides::default(),
+            lines: Vec::new(),
+            last: Meta::default(),
+            order: ordered.then(Vec::new),
+        };
+        let access = |worker| Access { lock: Arc::clone(&lock), own: own(worker) };
+        (0..workers).map(access).collect()
+    }
+
+    /// The writer's side. A worker that panicked is reported when it is joined; the others finish
+    /// their part.
+    fn write(&self) -> ShardedLockWriteGuard<'_, Locked<N>> {
+        let mut locked = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        // Readers stored it before they let go of the lock.
+        let read_at = self.read_at.iter().map(|at| at.load(Ordering::Relaxed));
+        locked.now_ns = read_at.fold(locked.now_ns, u64::max);
+        locked
+    }
+}
+
+impl<N: NetworkFunction> Access<N> {
+    /// Handles a batch. The packets' times are those at which they were handled, afterwards.
+    #[inline(never)]
+    pub fn handle(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
+        let mut rest = frames;
+        loop {
+            let read = self.read(rest, release);
+            let Some((writer, after)) = rest[read..].split_first_mut() else { break };
+            self.write(writer, release);
+            rest = after;
+        }
+    }
+
+    /// Handles packets as readers up to the first that would write, and returns how many.
+    fn read(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) -> usize {
+        let Self { lock, own } = self;
+        let locked = lock.state.read().unwrap_or_else(PoisonError::into_inner);
+        let read_at = lock.read_at.get(own.worker);
+        own.environment.follow(locked.instance.clock());
+        let speculation = Speculation::new(own.worker);
+        for (index, frame) in frames.iter_mut().enumerate() {
+            let layout = parse(frame.bytes(), frame.meta().wire_len);
+            if let Some(reason) = refused::<N>(layout) {
+                release.discard(frame, reason.into());
+            } else {
+                let Some(verdict) = own.speculate(&locked, frame, layout, &speculation) else {
+                    return index;
+                };
+                if let Some(at) = read_at {
+                    at.store(frame.meta().arrival_ns, Ordering::Relaxed);
+                }
+                own.release(frame, verdict, release);
+            }
+            own.sides.readers += 1;
+        }
+        frames.len()
+    }
+
+    /// Handles a packet as a writer.
+    fn write(&mut self, frame: &mut Frame<'_>, release: &mut impl Release) {
+        let Self { lock, own } = self;
+        let locked = &mut *lock.write();
+        locked.writes += 1;
+        locked.now_ns = locked.now_ns.max(frame.meta().arrival_ns);
+        frame.meta_mut().arrival_ns = locked.now_ns;
+        own.note(frame, locked.writes, false);
+        own.sides.upgraded += 1;
+        locked.instance.handle_alone(frame, release);
+        own.lines.append(&mut locked.instance.log().take());
+    }
+
+    /// The lines that its writers logged since the last call.
+    pub fn take_lines(&mut self) -> Vec<Line> {
+        std::mem::take(&mut self.own.lines)
+    }
+
+    /// How its packets ended.
+    pub fn sides(&self) -> Sides {
+        self.own.sides
+    }
+
+    /// How full each state object is.
+    pub fn tables(&self) -> Vec<TableUse> {
+        self.lock.state.read().unwrap_or_else(PoisonError::into_inner).instance.tables()
+    }
+
+    /// When its packets took effect, where that was to be kept, since the last call. Those of all
+    /// workers, sorted, are the order of the run.
+    pub fn take_order(&mut self) -> Vec<Commit> {
+        self.own.order.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Lets go of the instance; whoever is the last to do so gets it.
+    pub fn finish(self) -> Option<Instance<N>> {
+        let mut locked = self.lock.write();
+        if self.own.last.number >= locked.last.number {
+            locked.last = self.own.last;
+        }
+        drop(locked);
+        let state = Arc::into_inner(self.lock)?.state;
+        let locked = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Locked { mut instance, now_ns, last, .. } = locked;
+        instance.end_after(Meta { arrival_ns: now_ns.max(last.arrival_ns), ..last });
+        Some(instance)
+    }
+}
+
+impl Own {
+    /// Runs the packet as a reader; `None`, and no trace of it: it would write.
+    #[inline(always)]
+    fn speculate<'a, N: NetworkFunction>(
+        &mut self,
+        locked: &'a Locked<N>,
+        frame: &mut Frame<'_>,
+        layout: Layout,
+        speculation: &Speculation<'a>,
+    ) -> Option<Verdict> {
+        let time_ns = frame.meta().arrival_ns.max(locked.now_ns);
+        if time_ns >= locked.instance.due_ns() {
+            return None;
+        }
+        let faults = elements::faults();
+        self.head.save(frame, layout);
+        self.environment.begin(time_ns, frame.meta().number);
+        let verdict = locked.instance.speculate(frame, layout, &mut self.environment, speculation);
+        // A packet that re-enters does so in one go: in between, others might write.
+        let again = matches!(verdict, Verdict::Recirculate(_));
+        if speculation.writes() || self.environment.take_asked() || again {
+            self.head.restore(frame);
+            self.environment.emitted().clear();
+            elements::forget_since(faults);
+            return None;
+        }
+        speculation.commit();
+        frame.meta_mut().arrival_ns = time_ns;
+        self.note(frame, locked.writes, true);
+        Some(verdict)
+    }
+
+    /// Lets go what a reader made, and the packet.
+    #[inline(always)]
+    fn release(&mut self, frame: &Frame<'_>, verdict: Verdict, release: &mut impl Release) {
+        if !self.environment.emitted().is_empty() {
+            let emitted = self.environment.emitted();
+            emitted.drain(|port, bytes| release.emit(frame.meta(), port, bytes));
+        }
+        match verdict {
+            Verdict::Forward(port) => release.forward(frame, port),
+            Verdict::Discard(reason) => release.discard(frame, reason),
+            // What re-enters is no reader.
+            Verdict::Flood | Verdict::Recirculate(_) => release.flood(frame),
+        }
+    }
+
+    #[inline(always)]
+    fn note(&mut self, frame: &Frame<'_>, writes: u64, reader: bool) {
+        self.last = *frame.meta();
+        if let Some(order) = &mut self.order {
+            let Meta { arrival_ns: time_ns, number, .. } = self.last;
+            order.push(Commit { writes, reader, time_ns, number });
+        }
+    }
+}
+
+/// As much of a packet as a handler may rewrite, as it arrived.
+struct Head {
+    /// Of a packet of the common layout.
+    common: [u8; Self::COMMON],
+    /// Of others, whose headers may lie anywhere (in an ICMP error, those of another packet too): all.
+    whole: Vec<u8>,
+    is_common: bool,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self { common: [0; Self::COMMON], whole: Vec::new(), is_common: false }
+    }
+}
+
+impl Head {
+    /// Ethernet, IPv4 without options, TCP with all that fit: 14 + 20 + 60, and a little.
+    const COMMON: usize = 96;
+
+    #[inline(always)]
+    fn save(&mut self, frame: &Frame<'_>, layout: Layout) {
+        self.is_common = layout.is_common();
+        match frame.bytes().first_chunk() {
+            Some(head) if self.is_common => self.common = *head,
+            _ => self.save_whole(frame.bytes()),
+        }
+    }
+
+    #[inline(never)]
+    fn save_whole(&mut self, bytes: &[u8]) {
+        self.is_common = false;
+        self.whole.clear();
+        self.whole.extend_from_slice(bytes);
+    }
+
+    fn restore(&self, frame: &mut Frame<'_>) {
+        let head = if self.is_common { &self.common[..] } else { &self.whole };
+        if let Some(bytes) = frame.bytes_mut().get_mut(..head.len()) {
+            bytes.copy_from_slice(head);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The lock strategy: what workers do together is what one would do in the order of their commits;
+//! ages are those of all workers together; nothing is erased that is alive for one of them.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use anabranch_nf::prelude::*;
+use anabranch_runtime::testing::{Arrived, SideBySide};
+
+/// Lets a host through as long as it is heard at least every second: the published case of an entry
+/// that is over on one core and alive on another.
+#[network_function(ports(inside, outside))]
+pub mod presence {
+    pub enum Reason {
+        /// The host has not been heard for a second.
+        Absent,
+    }
+    pub struct Presence {
+        #[capacity(64)]
+        hosts: Map<Ipv4Addr, u32>,
+        #[capacity(64)]
+        #[expired(gone)]
+        ages: Allocator<Ipv4Addr>,
+        arrived: Counter,
+        left: Cell<u64>,
+    }
+    const SECOND_NS: u64 = 1_000_000_000;
+    impl Presence {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let Some(ip) = pkt.ipv4() else { return Drop(Builtin::UnsupportedProtocol) };
+            let (src, dst) = (ip.src(), ip.dst());
+            self.arrived.add(1);
+            if pkt.port() == OUTSIDE {
+                return match self.hosts.get(&dst) {
+                    Some(index) if self.ages.is_allocated(index, cx) => Forward(INSIDE),
+                    _ => Drop(Reason::Absent),
+                };
+            }
+            if let Some(mut ip) = pkt.ipv4_mut() {
+                ip.set_ttl(63);
+            }
+            let known = self.hosts.get(&src);
+            if let Some(index) = known
+                && self.ages.touch(index, cx).is_some()
+            {
+                return Forward(OUTSIDE);
+            }
+            if let Some(index) = known {
+                self.ages.free(index);
+                self.hosts.remove(&src);
+            }
+            if let Some(index) = self.ages.allocate(src, SECOND_NS, cx) {
+                self.hosts.insert(src, index);
+                cx.emit(pkt.port(), b"0123456789abcdef");
+            }
+            Forward(OUTSIDE)
+        }
+        fn gone(&mut self, index: u32, host: Ipv4Addr, cx: &mut Context) {
+            self.hosts.remove(&host);
+            self.left.update(|left| *left += 1);
+            log!(cx, info, "{} left", self.left.get());
+        }
+    }
+}
+
+const MS: u64 = 1_000_000;
+
+fn packet(port: u8, after_ns: u64, host: u8) -> Arrived {
+    let mut bytes = vec![0; 64];
+    bytes[12] = 8;
+    bytes[14..34]
+        .copy_from_slice(&[0x45, 0, 0, 50, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    bytes[if port == 0 { 29 } else { 33 }] = host;
+    bytes[39] = 30;
+    Arrived { port, after_ns, wire_len: 64, bytes }
+}
+
+/// Numbers below a bound, the same every time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) % bound
+    }
+}
+
+fn run(packets: &[Arrived], shares: &[Vec<usize>], batch: usize) -> SideBySide {
+    let settings = toml::Table::new();
+    let run = SideBySide::run::<presence::Function>(&settings, packets, shares, batch);
+    let replayed = run.replay::<presence::Function>(&settings, packets);
+    for commit in &run.order {
+        let (one, other) = (&run.done.outcomes[&commit.number], &replayed.outcomes[&commit.number]);
+        assert_eq!(one, other, "{commit:?} of {packets:?}");
+    }
+    assert_eq!(run.done, replayed);
+    run
+}
+
+/// Worker 0 opens the entry and is silent; worker 1 refreshes it at 0.9 s as a reader. Worker 0 then
+/// comes back at 1.5 s: by its own packets alone the entry ended at 1 s.
+#[test]
+fn what_is_alive_on_another_core_is_neither_erased_nor_looked_for_for_ever() {
+    let packets = [
+        packet(0, 0, 7),
+        packet(0, 900 * MS, 7),
+        packet(1, 1_500 * MS, 7),
+        packet(0, 1_550 * MS, 7),
+        packet(1, 2_560 * MS, 7),
+        packet(1, 9_000 * MS, 7),
+    ];
+    // One thread after the other would not meet; the packets' own times do: every division is right.
+    for cut in 1..packets.len() {
+        let shares = [(0..cut).collect(), (cut..packets.len()).collect::<Vec<_>>()];
+        run(&packets, &shares, 1);
+    }
+    let one = run(&packets, &[(0..packets.len()).collect()], 32);
+    let dropped: Vec<_> = one.done.outcomes.values().map(|outcome| outcome.dropped()).collect();
+    assert_eq!(dropped, [None, None, None, None, Some("absent"), Some("absent")]);
+    assert_eq!(one.done.outcomes[&0].emitted().len(), 1);
+    assert_eq!(one.done.logged.len(), 1, "it went once");
+}
+
+#[test]
+fn a_refresh_is_not_a_write() {
+    let packets: Vec<_> =
+        (0..1_000).map(|n| packet(0, n * 900 * MS / 1_000, n as u8 % 8)).collect();
+    let one = run(&packets, &[(0..1_000).collect()], 32);
+    // Eight hosts are opened, and 13 turns of the wheels fall into 0.9 s.
+    assert!(one.sides.upgraded <= 8 + 14, "{:?}", one.sides);
+    assert_eq!(one.sides.readers + one.sides.upgraded, 1_000);
+    assert_eq!(one.done.counters, [("arrived", 1_000)]);
+}
+
+/// Hosts talk and fall silent for about as long as they live, and each worker is somewhere else in
+/// time.
+#[test]
+fn expiry_under_stress_is_that_of_one_core() {
+    let mut numbers = Numbers(5);
+    let mut upgraded = 0;
+    for round in 0..if cfg!(miri) { 1 } else { 24 } {
+        let count = if cfg!(miri) { 60 } else { 20_000 };
+        let mut now = 0;
+        let packets: Vec<_> = (0..count)
+            .map(|_| {
+                now += numbers.below(60) * MS / (1 + round % 3);
+                packet(u8::from(numbers.below(3) == 0), now, numbers.below(24) as u8)
+            })
+            .collect();
+        let threads = 2 + (round as usize) % 3;
+        let mut shares = vec![Vec::new(); threads];
+        for number in 0..packets.len() {
+            shares[numbers.below(threads as u64) as usize].push(number);
+        }
+        let run = run(&packets, &shares, 1 + numbers.below(32) as usize);
+        upgraded += run.sides.upgraded;
+        assert!(run.done.outcomes.values().any(|outcome| outcome.dropped() == Some("absent")));
+        assert_eq!(run.done.counters, [("arrived", count)]);
+    }
+    assert!(upgraded > 0);
+}
