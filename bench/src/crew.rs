@@ -277,7 +277,7 @@ fn sharing<N: Subject>(
     runner.run(scenario.opening.len());
     let accesses = runner.into_state().into_last().map(|instance| {
         // As `instance` was made.
-        Lock::share(instance, 1, table.workers().into(), false)
+        Lock::share(instance, 1, table.workers(), false)
     });
     let deployment = Deployment {
         steering: steering::<N>()?,

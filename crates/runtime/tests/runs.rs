@@ -154,6 +154,8 @@ fn shared_state_is_served_under_one_lock() {
     let out = folder.path().join("out.pcap");
     let report = run_into::<numbered::Function>(3, &out, &[]);
     assert_eq!((report.strategy.as_str(), report.packets_emitted), ("lock", 1));
+    let lock = report.lock.unwrap();
+    assert_eq!((lock.readers, lock.upgraded), (0, 40_000), "each packet is numbered");
     assert!(report.strategy_why.contains("`seen`"), "{}", report.strategy_why);
     assert_eq!(report.packets_out, 40_001);
     assert_eq!(report.counters["all"], 40_000);

@@ -21,9 +21,9 @@ fn several_workers_follow_the_plan_that_is_asked_for() {
     assert_eq!(strategy("--strategy lock").as_deref(), Some("lock"));
     bench.run("plan policer --nic cx5 -o plan.toml").expect(0);
     assert_eq!(strategy("--plan plan.toml").as_deref(), Some("shared-nothing"));
-    let plan = std::fs::read_to_string(bench.path("plan.toml")).unwrap();
+    let plan = fs::read_to_string(bench.path("plan.toml")).unwrap();
     let edited = plan.replace("field = \"ipv4.dst\"", "field = \"ipv4.src\"");
-    std::fs::write(bench.path("edited.toml"), edited).unwrap();
+    fs::write(bench.path("edited.toml"), edited).unwrap();
     bench.run(&format!("{run} --plan edited.toml")).expect(3).says("must meet when");
     bench.run(&format!("{run} --plan none.toml")).expect(3).says("cannot be read");
     bench.run(&format!("{run} --nic e811")).expect(2).says("there is no NIC model");
