@@ -44,7 +44,7 @@ impl Field {
 
     fn bits_at(&self, bytes: &[u8], start: usize) -> u128 {
         let bits = usize::from(self.bits);
-        if start % 8 == 0 && bits % 8 == 0 {
+        if start.is_multiple_of(8) && bits.is_multiple_of(8) {
             let field = bytes.get(start / 8..(start + bits) / 8).unwrap_or_default();
             return field.iter().fold(0, |value, &byte| value << 8 | u128::from(byte));
         }
