@@ -35,7 +35,8 @@ pub mod presence {
                 };
             }
             if let Some(mut ip) = pkt.ipv4_mut() {
-                ip.set_ttl(63);
+                let ttl = ip.ttl();
+                ip.set_ttl(ttl - 1);
             }
             let known = self.hosts.get(&src);
             if let Some(index) = known
@@ -86,13 +87,18 @@ impl Numbers {
 fn run(packets: &[Arrived], shares: &[Vec<usize>], batch: usize) -> SideBySide {
     let settings = toml::Table::new();
     let run = SideBySide::run::<presence::Function>(&settings, packets, shares, batch);
+    assert_as_one(&run, packets);
+    run
+}
+
+fn assert_as_one(run: &SideBySide, packets: &[Arrived]) {
+    let settings = toml::Table::new();
     let replayed = run.replay::<presence::Function>(&settings, packets);
     for commit in &run.order {
         let (one, other) = (&run.done.outcomes[&commit.number], &replayed.outcomes[&commit.number]);
         assert_eq!(one, other, "{commit:?} of {packets:?}");
     }
     assert_eq!(run.done, replayed);
-    run
 }
 
 /// Worker 0 opens the entry and is silent; worker 1 refreshes it at 0.9 s as a reader. Worker 0 then
@@ -128,6 +134,41 @@ fn a_refresh_is_not_a_write() {
     assert!(one.sides.upgraded <= 8 + 14, "{:?}", one.sides);
     assert_eq!(one.sides.readers + one.sides.upgraded, 1_000);
     assert_eq!(one.done.counters, [("arrived", 1_000)]);
+}
+
+/// Each host is heard just before it would be forgotten and asked for just after: whoever is ahead of
+/// the other must not take it for gone, or put it off less than it was. Workers are up to a second
+/// apart.
+#[test]
+fn however_far_one_is_ahead_of_another_they_are_as_one() {
+    const HOSTS: u64 = 40;
+    let mut numbers = Numbers(9);
+    let mut upgraded = 0;
+    for _ in 0..if cfg!(miri) { 1 } else { 60 } {
+        let mut packets = Vec::new();
+        for turn in 0..if cfg!(miri) { 2 } else { 20 } {
+            for host in 0..HOSTS {
+                let at = turn * 998 * MS + host * 20 * MS;
+                packets.push(packet(0, at, host as u8));
+                packets.push(packet(1, at + (2 + numbers.below(4)) * MS, host as u8));
+                packets.push(packet(0, at + (6 + numbers.below(4)) * MS, 200));
+            }
+        }
+        let mut shares: [Vec<usize>; 3] = std::array::from_fn(|_| Vec::new());
+        (0..packets.len()).for_each(|number| shares[numbers.below(3) as usize].push(number));
+        let mut turns = Vec::new();
+        while shares.iter().any(|share| !share.is_empty()) {
+            let worker = numbers.below(3) as usize;
+            let count = (1 + numbers.below(40) as usize).min(shares[worker].len());
+            turns.push((worker, shares[worker].drain(..count).collect()));
+        }
+        let settings = toml::Table::new();
+        let run = SideBySide::take_turns::<presence::Function>(&settings, &packets, 3, &turns);
+        assert_as_one(&run, &packets);
+        assert!(run.sides.readers > run.sides.upgraded, "{:?}", run.sides);
+        upgraded += run.sides.upgraded;
+    }
+    assert!(upgraded > 0);
 }
 
 /// Hosts talk and fall silent for about as long as they live, and each worker is somewhere else in

@@ -62,3 +62,20 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_all_extensions_the_latest_counts() {
+        let mut deadline = Deadline::new(10);
+        std::thread::scope(|threads| {
+            for ends in [12, 40, 11, 3] {
+                let deadline = &deadline;
+                threads.spawn(move || deadline.extend(ends));
+            }
+        });
+        assert_eq!((deadline.tick(), *deadline.tick_mut()), (40, 40));
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
-use std::thread::scope;
+use std::thread::{ScopedJoinHandle, scope};
 
 use anabranch_nf::state::TableUse;
 use anabranch_nf::{Line, NetworkFunction};
@@ -68,31 +68,55 @@ impl SideBySide {
             let mut record = Record::new::<N>(ports);
             together.wait();
             for numbers in share.chunks(batch.clamp(1, BATCH)) {
-                let of = |&number: &usize| (number, &packets[number], packets[number].at());
-                with_frames(numbers.iter().map(of), |frames| access.handle(frames, &mut record));
+                handle(&mut access, numbers, packets, &mut record);
             }
-            let part = (access.take_order(), access.sides(), access.take_lines());
-            (record, part, access.finish())
+            Part::of(access, record)
         };
         let parts: Vec<_> = scope(|threads| {
             let all = accesses.into_iter().zip(shares);
             let all: Vec<_> = all.map(|one| threads.spawn(|| part(one))).collect();
-            all.into_iter()
-                .map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
+            let ended = all.into_iter().map(ScopedJoinHandle::join);
+            ended.map(|one| one.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
         });
-        let (mut all, mut order) = (Record::new::<N>(ports), Vec::new());
-        let (mut sides, mut lines, mut last) = (Sides::default(), Vec::new(), None);
-        for (record, (commits, ended, logged), instance) in parts {
-            all.outcomes.extend(record.outcomes);
-            order.extend(commits);
-            lines.extend(logged);
-            sides.readers += ended.readers;
-            sides.upgraded += ended.upgraded;
-            last = last.or(instance);
+        Self::of(parts, Record::new::<N>(ports))
+    }
+
+    /// Has this thread handle the packets of `workers` workers in these turns, each a worker and the
+    /// packets that it handles next: however far one is behind another, the same every time.
+    ///
+    /// # Panics
+    /// If the settings are wrong, or there is no such worker.
+    pub fn take_turns<N: NetworkFunction>(
+        settings: &toml::Table,
+        packets: &[Arrived],
+        workers: usize,
+        turns: &[(usize, Vec<usize>)],
+    ) -> Self {
+        let (instance, ports) = made::<N>(settings);
+        let accesses = Lock::share(instance, SEED, workers, true);
+        let new = |access| (access, Record::new::<N>(ports));
+        let mut all: Vec<_> = accesses.into_iter().map(new).collect();
+        for (worker, numbers) in turns {
+            let (access, record) = &mut all[*worker];
+            handle(access, numbers, packets, record);
+        }
+        let parts = all.into_iter().map(|(access, record)| Part::of(access, record)).collect();
+        Self::of(parts, Record::new::<N>(ports))
+    }
+
+    fn of<N: NetworkFunction>(parts: Vec<Part<N>>, mut all: Record) -> Self {
+        let (mut order, mut sides) = (Vec::new(), Sides::default());
+        let (mut lines, mut last) = (Vec::new(), None);
+        for part in parts {
+            all.outcomes.extend(part.record.outcomes);
+            order.extend(part.order);
+            lines.extend(part.lines);
+            sides.readers += part.sides.readers;
+            sides.upgraded += part.sides.upgraded;
+            last = last.or(part.instance);
         }
         order.sort_unstable();
-        let Some(instance) = last else { unreachable!("some thread is the last") };
+        let Some(instance) = last else { unreachable!("some worker is the last") };
         Self { done: done(instance, all, lines), order, sides }
     }
 
@@ -112,6 +136,32 @@ impl SideBySide {
         }
         done(instance, record, lines)
     }
+}
+
+/// What a worker did.
+struct Part<N: NetworkFunction> {
+    record: Record,
+    order: Vec<Commit>,
+    sides: Sides,
+    lines: Vec<Line>,
+    instance: Option<Instance<N>>,
+}
+
+impl<N: NetworkFunction> Part<N> {
+    fn of(mut access: Access<N>, record: Record) -> Self {
+        let (order, sides, lines) = (access.take_order(), access.sides(), access.take_lines());
+        Self { record, order, sides, lines, instance: access.finish() }
+    }
+}
+
+fn handle<N: NetworkFunction>(
+    access: &mut Access<N>,
+    numbers: &[usize],
+    packets: &[Arrived],
+    record: &mut Record,
+) {
+    let of = |&number: &usize| (number, &packets[number], packets[number].at());
+    with_frames(numbers.iter().map(of), |frames| access.handle(frames, record));
 }
 
 impl Arrived {
