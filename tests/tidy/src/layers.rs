@@ -8,7 +8,7 @@ use crate::house::{House, Source};
 /// Our crates and how high each stands: one depends only on those below it.
 ///
 /// `packet ← nf ← analysis ← plan ← runtime ← cli`; what stands side by side does not know of each other.
-const LAYERS: [(&str, u8); 15] = [
+const LAYERS: [(&str, u8); 16] = [
     ("anabranch-rss", 0),
     ("anabranch-language", 0),
     ("anabranch-packet", 1),
@@ -20,6 +20,7 @@ const LAYERS: [(&str, u8); 15] = [
     ("anabranch-plan", 4),
     ("anabranch-runtime", 5),
     ("anabranch-bench", 6),
+    ("anabranch-verify", 7),
     ("anabranch", 8),
     ("anabranch-end-to-end", 9),
     ("anabranch-thesis", 9),

@@ -1,0 +1,178 @@
+//! Whether two runs did the same.
+//!
+//! Under locks byte for byte. Where state is sharded, up to a renaming of what allocators gave out: a
+//! one-to-one relation between endpoints (address, port or echo identifier) of the two runs. A pair
+//! enters the relation, or replaces older ones, only at a step at which both runs allocated; from then
+//! on each run must go on with its own.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use anabranch_packet::checksum::{Check, verify};
+use anabranch_packet::parse;
+
+use crate::edit::with_packet;
+use crate::endpoint::{Endpoint, endpoints};
+use crate::run::{Handled, Outcome};
+
+/// The same up to renaming, or byte for byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sameness {
+    /// Every byte is the same.
+    Exact,
+    /// Allocated endpoints may have other values.
+    Renamed,
+}
+
+/// A one-to-one relation between endpoints of two runs.
+#[derive(Debug, Default)]
+pub struct Renaming {
+    there: HashMap<Endpoint, Endpoint>,
+    back: HashMap<Endpoint, Endpoint>,
+}
+
+/// Compares two runs step by step.
+#[derive(Debug)]
+pub struct Comparison {
+    sameness: Sameness,
+    renaming: Renaming,
+}
+
+impl Comparison {
+    /// A comparison of runs that have not begun.
+    pub fn new(sameness: Sameness) -> Self {
+        Self { sameness, renaming: Renaming::default() }
+    }
+
+    /// What differs at a step, in words; `None`: nothing.
+    pub fn differs(&mut self, one: &Handled, many: &Handled) -> Option<String> {
+        if one.arrival.is_some() != many.arrival.is_some() {
+            return Some("the packet is sent in one run only".to_owned());
+        }
+        let (a, b) = (&one.outcome, &many.outcome);
+        if a == b && (self.sameness == Sameness::Exact || a.sent.is_empty()) {
+            return None;
+        }
+        if let Some(what) = verdicts(a, b) {
+            return Some(what);
+        }
+        let fresh = (a.allocated && b.allocated).then(|| [one, many].map(arrived));
+        let mut pairs = a.sent.iter().zip(&b.sent);
+        pairs.find_map(|((port, a), (_, b))| {
+            let what = match self.sameness {
+                Sameness::Exact => (a != b).then(|| "bytes differ".to_owned()),
+                Sameness::Renamed => self.renaming.differs(a, b, fresh.as_ref()),
+            };
+            what.map(|what| format!("{what} of what left port {port}"))
+        })
+    }
+}
+
+fn verdicts(a: &Outcome, b: &Outcome) -> Option<String> {
+    if a.refused != b.refused {
+        return Some("dropped for another reason, or in one run only".to_owned());
+    }
+    if a.sent.len() != b.sent.len() || a.sent.iter().zip(&b.sent).any(|(a, b)| a.0 != b.0) {
+        return Some("it leaves through other ports".to_owned());
+    }
+    (a.allocated != b.allocated).then(|| "something is allocated in one run only".to_owned())
+}
+
+impl Renaming {
+    /// `fresh`: both runs allocated, of packets with these endpoints.
+    fn differs(
+        &mut self,
+        a: &[u8],
+        b: &[u8],
+        fresh: Option<&[Vec<Endpoint>; 2]>,
+    ) -> Option<String> {
+        if a.len() != b.len() {
+            return Some("the length".to_owned());
+        }
+        let (ends_a, ends_b) = (endpoints(a), endpoints(b));
+        if ends_a.len() != ends_b.len() {
+            return Some("the headers".to_owned());
+        }
+        for (one, other) in ends_a.iter().zip(&ends_b) {
+            if one.name != other.name || one.places != other.places {
+                return Some("the headers".to_owned());
+            }
+            let (one_end, other_end) = (one.endpoint, other.endpoint);
+            // What a packet brings is not new, however much is allocated meanwhile.
+            let fresh = fresh.is_some_and(|[arrived, in_other]| {
+                !arrived.contains(&one_end) && !in_other.contains(&other_end)
+            });
+            if !self.relate(one_end, other_end, fresh) {
+                return Some(format!("the {}", one.name));
+            }
+        }
+        if a == b {
+            return None;
+        }
+        let places = ends_a.iter().flat_map(|end| end.places.iter().cloned());
+        let checksums = checksums(a);
+        let renamed: Vec<Range<usize>> = places.chain(checksums.iter().cloned()).collect();
+        let covered = |at: usize| renamed.iter().any(|place| place.contains(&at));
+        let first = (0..a.len()).find(|at| a.get(*at) != b.get(*at) && !covered(*at));
+        if let Some(at) = first {
+            return Some(format!("byte {at}"));
+        }
+        (right(a) != right(b)).then(|| "a checksum".to_owned())
+    }
+
+    /// Whether `one` may be what the other run calls `other`; notes it where both are new.
+    fn relate(&mut self, one: Endpoint, other: Endpoint, fresh: bool) -> bool {
+        let (to, from) = (self.there.get(&one), self.back.get(&other));
+        match (to, from) {
+            (Some(to), Some(from)) if *to == other && *from == one => return true,
+            (None, None) if one == other && !fresh => return true,
+            _ if !fresh => return false,
+            _ => {}
+        }
+        if let Some(old) = self.there.insert(one, other) {
+            self.back.remove(&old);
+        }
+        if let Some(old) = self.back.insert(other, one)
+            && old != one
+        {
+            self.there.remove(&old);
+        }
+        true
+    }
+}
+
+fn arrived(handled: &Handled) -> Vec<Endpoint> {
+    let arrival = handled.arrival.as_ref();
+    let ends = arrival.map(|arrival| endpoints(&arrival.bytes)).unwrap_or_default();
+    ends.into_iter().map(|end| end.endpoint).collect()
+}
+
+/// Where checksums stand that cover renamed fields. An error quotes checksums too, of which not
+/// enough is there to verify them.
+fn checksums(bytes: &[u8]) -> Vec<Range<usize>> {
+    let layout = parse(bytes, bytes.len() as u32);
+    let mut places = Vec::new();
+    if layout.has_ipv4() {
+        places.push(layout.l3_offset() + 10..layout.l3_offset() + 12);
+    }
+    let l4 = layout.l4_offset();
+    let of_transport = match () {
+        () if layout.has_tcp() => Some(16),
+        () if layout.has_udp() => Some(6),
+        () if layout.has_icmpv4() || layout.has_icmpv6() => Some(2),
+        () => None,
+    };
+    if let Some(offset) = of_transport {
+        places.push(l4 + offset..l4 + offset + 2);
+    }
+    if layout.has_icmpv4() || layout.has_icmpv6() {
+        places.extend(crate::endpoint::quoted_checksums(bytes, l4 + 8));
+    }
+    places
+}
+
+/// Which checksums are right.
+fn right(bytes: &[u8]) -> (Check, Check) {
+    let report = with_packet(&mut bytes.to_vec(), |packet| verify(packet));
+    (report.ipv4_header, report.transport)
+}

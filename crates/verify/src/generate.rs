@@ -1,0 +1,287 @@
+//! Random traffic: conversations between few hosts, so that state is met again, full of what hosts
+//! seldom do.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use anabranch_packet::craft::{self, Echo, IcmpError, Link, Segment, tcp_flags};
+use anabranch_packet::fuzzing::{Seeds, samples};
+
+use crate::edit::Edit;
+use crate::program::{Act, Origin, Program, Step, Template};
+use crate::setup::Setup;
+
+/// Hosts of a port.
+const HOSTS: usize = 6;
+/// Steps back that a packet may depend on.
+const REACH: usize = 96;
+/// Ports that no allocator gives out: what is sent to them unasked finds nothing by chance.
+const UNALLOCATED: u64 = 1_024;
+
+/// Draws programs.
+pub struct Generator<'s> {
+    setup: &'s Setup,
+    chance: Seeds,
+    /// Packets of every shape.
+    shapes: Vec<Vec<u8>>,
+    /// Packets so far, by name of the step.
+    sent: Vec<u32>,
+    next: u32,
+}
+
+impl<'s> Generator<'s> {
+    /// A generator of the programs of `seed`.
+    pub fn new(setup: &'s Setup, seed: u64) -> Self {
+        let (chance, shapes) = (Seeds::new(seed), samples());
+        Self { setup, chance, shapes, sent: Vec::new(), next: 0 }
+    }
+
+    /// A program of `packets` packets, pauses and commands apart.
+    pub fn program(mut self, packets: usize) -> Program {
+        let mut steps = Vec::with_capacity(packets + packets / 16);
+        while self.sent.len() < packets {
+            let act = self.act();
+            let name = self.next;
+            self.next += 1;
+            if matches!(act, Act::Packet(_)) {
+                self.sent.push(name);
+            }
+            steps.push(Step { name, act });
+        }
+        Program { steps }
+    }
+
+    fn act(&mut self) -> Act {
+        match self.chance.below(1_000) {
+            0..30 => Act::Pause(self.pause()),
+            30..34 if !self.setup.commands.is_empty() => Act::Command(self.command()),
+            34..50 => Act::Packet(self.oddity()),
+            50..270 => Act::Packet(self.opening()),
+            270..480 => self.depending(|name, _| Origin::Again(name)),
+            480..900 => self.depending(|name, output| Origin::Answer(name, output)),
+            900..930 => self.hairpin(),
+            _ => {
+                let error = self.error();
+                self.depending(|name, output| Origin::Quote(name, output, error))
+            }
+        }
+    }
+
+    fn is(&mut self, percent: usize) -> bool {
+        self.chance.below(100) < percent
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
+        from.get(self.chance.below(from.len())).copied()
+    }
+
+    /// Mostly short; now and then as long as the longest lifetimes.
+    fn pause(&mut self) -> u64 {
+        let magnitude = match self.chance.below(20) {
+            0..12 => 6,
+            12..17 => 9,
+            17 => 10,
+            18 => 11,
+            _ => 13,
+        };
+        let most = 10u64.pow(magnitude);
+        1 + self.chance.draw() % most
+    }
+
+    fn command(&mut self) -> String {
+        let at = self.chance.below(self.setup.commands.len());
+        let Some(command) = self.setup.commands.get(at) else { return String::new() };
+        command.draw(self.setup, &mut self.chance)
+    }
+
+    fn error(&mut self) -> IcmpError {
+        let all = [
+            IcmpError::TimeExceeded,
+            IcmpError::TooBig { mtu: 1_400 },
+            IcmpError::NetworkUnreachable,
+            IcmpError::HostUnreachable,
+            IcmpError::PortUnreachable,
+            IcmpError::Prohibited,
+        ];
+        self.pick(&all).unwrap_or(IcmpError::TimeExceeded)
+    }
+
+    /// A packet that depends on a recent one, often the same again and again.
+    fn depending(&mut self, origin: impl FnOnce(u32, usize) -> Origin) -> Act {
+        let Some(cause) = self.recent() else { return Act::Packet(self.opening()) };
+        let output = if self.is(4) { 1 } else { 0 };
+        let mut edits = Vec::new();
+        if self.is(60) {
+            edits.push(Edit::Flags(self.flags()));
+        }
+        if self.is(12) {
+            edits.extend(self.variation());
+        }
+        let port = self.is(3).then(|| self.port());
+        Act::Packet(Template { origin: origin(cause, output), port, edits })
+    }
+
+    fn recent(&mut self) -> Option<u32> {
+        let reach = self.sent.len().min(REACH);
+        let back = self.chance.below(reach).min(self.chance.below(reach));
+        self.sent.iter().rev().nth(back).copied()
+    }
+
+    /// To where an answer goes, from somebody else on another port.
+    fn hairpin(&mut self) -> Act {
+        let Some(cause) = self.recent() else { return Act::Packet(self.opening()) };
+        let port = self.port();
+        let src = self.host(port, true);
+        let edits = vec![
+            Edit::Src(src),
+            Edit::SrcPort(self.transport_port()),
+            Edit::Id(self.transport_port()),
+            Edit::Flags(self.flags()),
+        ];
+        Act::Packet(Template { origin: Origin::Answer(cause, 0), port: Some(port), edits })
+    }
+
+    fn flags(&mut self) -> u8 {
+        use tcp_flags::{ACK, FIN, PSH, RST, SYN};
+        let usual = [SYN, SYN | ACK, ACK, ACK, ACK | PSH, FIN | ACK, FIN | ACK, RST, RST | ACK];
+        if self.is(4) {
+            return self.chance.draw() as u8;
+        }
+        self.pick(&usual).unwrap_or(ACK)
+    }
+
+    fn variation(&mut self) -> Option<Edit> {
+        let port = self.port();
+        Some(match self.chance.below(10) {
+            0 => Edit::Src(self.host(port, true)),
+            1 | 2 => Edit::Dst(self.destination(port, true)),
+            3 => Edit::SrcPort(self.transport_port()),
+            4 => Edit::DstPort(self.transport_port()),
+            5 => Edit::Id(self.transport_port()),
+            6 => Edit::Hops(self.pick(&[0, 1, 2, 255])?),
+            7 => Edit::Fragment(self.pick(&[0x2000, 0x2001, 0x0001, 0x00b9, 0x4000])?),
+            8 => Edit::SrcMac(self.chance.below(8) as u8),
+            _ => Edit::Cut(self.chance.below(80) as u16),
+        })
+    }
+
+    fn port(&mut self) -> u8 {
+        self.chance.below(self.setup.ports.len()) as u8
+    }
+
+    /// Below what allocators give out: a literal must not hit an allocated value by chance.
+    fn transport_port(&mut self) -> u16 {
+        if self.is(70) {
+            return 1 + self.chance.below(8) as u16;
+        }
+        if let Some(port) = self.pick(&self.setup.known_ports) {
+            return port;
+        }
+        (self.chance.draw() % UNALLOCATED) as u16
+    }
+
+    fn host(&mut self, port: u8, ipv4: bool) -> IpAddr {
+        let last = self.chance.below(HOSTS) as u8 + 1;
+        address(port, last, ipv4)
+    }
+
+    /// A host of another port, or an address of the settings.
+    fn destination(&mut self, port: u8, ipv4: bool) -> IpAddr {
+        let share = if self.setup.known_addresses.is_empty() { 0 } else { 50 };
+        if self.is(share)
+            && let Some(known) = self.pick(&self.setup.known_addresses)
+            && known.is_ipv4() == ipv4
+        {
+            return known;
+        }
+        let others = self.setup.ports.len().max(2) - 1;
+        let other = (usize::from(port) + 1 + self.chance.below(others)) % (others + 1);
+        self.host(other as u8, ipv4)
+    }
+
+    fn link(&mut self, port: u8) -> Link {
+        let last = self.chance.below(4) as u8;
+        let mac = |port: u8, last: u8| [2, 0, 0, 0, port, last].into();
+        let other = self.port();
+        let dst = match self.chance.below(40) {
+            0 => [0xff; 6].into(),
+            1 => [0x01, 0x80, 0xc2, 0, 0, 3].into(),
+            _ => mac(other, self.chance.below(4) as u8),
+        };
+        // Now and then a station has moved.
+        let home = if self.is(2) { other } else { port };
+        let tag = self.is(8).then(|| self.chance.below(3) as u16);
+        Link { src: mac(home, last), dst, tags: [tag, None] }
+    }
+
+    /// A packet of its own, mostly the first of a conversation.
+    fn opening(&mut self) -> Template {
+        let port = self.port();
+        let ipv4 = self.is(85);
+        let (src, dst) = (self.host(port, ipv4), self.destination(port, ipv4));
+        let (src, dst) = if self.is(10) && self.setup.ports.len() > 1 {
+            let known = self.pick(&self.setup.known_addresses).filter(|one| one.is_ipv4() == ipv4);
+            (known.unwrap_or(src), dst)
+        } else {
+            (src, dst)
+        };
+        let (src_port, dst_port) = (self.transport_port(), self.transport_port());
+        let link = self.link(port);
+        let (src, dst) = (SocketAddr::new(src, src_port), SocketAddr::new(dst, dst_port));
+        let size = self.pick(&[0, 4, 18, 90, 1_400]).unwrap_or(0);
+        let payload = vec![0x61; size];
+        let flags = if self.is(85) { tcp_flags::SYN } else { self.flags() };
+        let kind = self.chance.below(10);
+        let bytes = crafted(|out| match kind {
+            0..5 => {
+                let segment = Segment { flags, window: 1_000, ..Segment::default() };
+                craft::tcp(out, &link, src, dst, segment, &payload)
+            }
+            5..8 => craft::udp(out, &link, src, dst, &payload),
+            _ => {
+                let echo = Echo { is_reply: kind == 9 && size == 4, id: src_port, sequence: 1 };
+                craft::echo(out, &link, src.ip(), dst.ip(), echo, &payload)
+            }
+        });
+        let mut template = Template::literal(port, bytes);
+        if self.is(4) {
+            template.edits.extend(self.variation());
+        }
+        template
+    }
+
+    /// ARP, neighbour discovery, broken packets, packets of every shape.
+    fn oddity(&mut self) -> Template {
+        let port = self.port();
+        let at = self.chance.below(self.shapes.len());
+        let mut bytes = self.shapes.get(at).cloned().unwrap_or_default();
+        if self.is(40) {
+            self.chance.mutate(&mut bytes);
+        }
+        let mut template = Template::literal(port, bytes);
+        // Ports of samples are high.
+        template.edits = vec![
+            Edit::DstPort(self.transport_port()),
+            Edit::Src(self.host(port, true)),
+            Edit::Dst(self.destination(port, true)),
+        ];
+        if self.is(30) {
+            template.edits.extend(self.variation());
+        }
+        template
+    }
+}
+
+/// Host `last` behind `port`.
+fn address(port: u8, last: u8, ipv4: bool) -> IpAddr {
+    match ipv4 {
+        true => Ipv4Addr::new(10, port, 0, last).into(),
+        false => Ipv6Addr::new(0xfd00, port.into(), 0, 0, 0, 0, 0, last.into()).into(),
+    }
+}
+
+fn crafted(craft: impl FnOnce(&mut [u8]) -> Option<usize>) -> Vec<u8> {
+    let mut out = vec![0; 1_600];
+    let len = craft(&mut out).unwrap_or(0);
+    out.truncate(len);
+    out
+}

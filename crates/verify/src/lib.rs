@@ -1,0 +1,28 @@
+//! Whether a network function (NF) on many cores does what it does on one.
+
+mod compare;
+mod edit;
+mod endpoint;
+mod error;
+mod generate;
+mod parallel;
+mod program;
+mod run;
+mod setup;
+mod shrink;
+mod simulate;
+mod verify;
+mod words;
+
+pub use compare::{Comparison, Sameness};
+pub use edit::Edit;
+pub use endpoint::{Endpoint, Placed, endpoints};
+pub use error::VerifyError;
+pub use generate::Generator;
+pub use parallel::{Fault, Parallel};
+pub use program::{Act, Arrival, Origin, Program, Step, Template};
+pub use run::{Handled, Outcome, Record, START_NS, Sequential};
+pub use setup::Setup;
+pub use simulate::{Course, Simulation};
+pub use verify::{Difference, Effort, Findings, verify};
+pub use words::describe;

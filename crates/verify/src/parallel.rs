@@ -1,0 +1,121 @@
+//! How a network function runs on many cores, as its plan says, and what may go wrong there.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use anabranch_nf::NetworkFunction;
+use anabranch_packet::Port;
+use anabranch_plan::{Plan, Strategy};
+use anabranch_runtime::deployment::{Deployment, Post};
+use anabranch_runtime::instance::{Instance, Making};
+
+use crate::compare::Sameness;
+use crate::endpoint::endpoints;
+use crate::error::VerifyError;
+use crate::program::Arrival;
+use crate::setup::Setup;
+
+/// How a function runs on many cores.
+#[derive(Clone, Debug)]
+pub struct Parallel {
+    /// Shards and who owns them; `None`: one lock around all state.
+    pub(crate) deployment: Option<Deployment>,
+    /// Number of workers.
+    pub(crate) workers: usize,
+    /// What the runtime does wrong.
+    pub(crate) fault: Option<Fault>,
+}
+
+/// Something that the runtime does wrong, to see that it is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A packet that re-enters in a shard of another worker stays where it is.
+    KeepsHandOvers,
+    /// Halfway through, this shard goes to the next worker, and its state stays behind.
+    MovesShard(u16),
+}
+
+impl Parallel {
+    /// As `plan` says.
+    ///
+    /// # Errors
+    /// [`VerifyError::Plan`] where the plan cannot be followed.
+    pub fn of_plan<N: NetworkFunction>(
+        plan: &Plan,
+        setup: &Setup,
+        workers: usize,
+    ) -> Result<Self, VerifyError> {
+        if plan.strategy != Strategy::SharedNothing {
+            return Ok(Self::locked(workers));
+        }
+        let deployment = Deployment::new::<N>(plan, &setup.settings, &setup.ports, workers);
+        let deployment = deployment.map_err(|why| VerifyError::Plan(why.to_string()))?;
+        Ok(Self::sharded(deployment))
+    }
+
+    /// Each worker has state of its own.
+    pub fn sharded(deployment: Deployment) -> Self {
+        let workers = deployment.table.workers();
+        Self { deployment: Some(deployment), workers, fault: None }
+    }
+
+    /// All workers share all state, behind one lock.
+    pub fn locked(workers: usize) -> Self {
+        Self { deployment: None, workers: workers.max(1), fault: None }
+    }
+
+    /// What "the same" means here.
+    pub fn sameness(&self) -> Sameness {
+        if self.deployment.is_some() { Sameness::Renamed } else { Sameness::Exact }
+    }
+
+    /// The instances: one for each worker, or one for all.
+    pub(crate) fn instances<N: NetworkFunction>(
+        &self,
+        making: &Making,
+    ) -> Result<Vec<Instance<N>>, VerifyError> {
+        let made = match &self.deployment {
+            None => vec![Instance::new(making)],
+            Some(deployment) => (0..self.workers)
+                .map(|worker| {
+                    let (deployment, worker) = (deployment.clone(), worker as u16);
+                    Instance::deployed(making, Post { deployment, worker })
+                })
+                .collect(),
+        };
+        let made: Result<Vec<_>, _> = made.into_iter().collect();
+        made.map_err(|why| VerifyError::Settings(why.0))
+    }
+
+    /// The shard of a packet.
+    pub(crate) fn shard(&self, arrival: &Arrival) -> u32 {
+        match &self.deployment {
+            Some(deployment) => {
+                let port = Port::new(arrival.port);
+                deployment.steering.shard(port, &arrival.bytes, arrival.wire_len)
+            }
+            None => flow(arrival),
+        }
+    }
+
+    /// The worker of a shard.
+    pub(crate) fn worker(&self, shard: u32) -> usize {
+        match &self.deployment {
+            Some(deployment) => deployment.table.worker(shard).into(),
+            None => shard as usize % self.workers,
+        }
+    }
+}
+
+/// A hash by which the packets of a flow stay in order, in both directions.
+fn flow(arrival: &Arrival) -> u32 {
+    let hash = |value: &dyn Fn(&mut DefaultHasher)| {
+        let mut hasher = DefaultHasher::new();
+        value(&mut hasher);
+        hasher.finish() as u32
+    };
+    let ends = endpoints(&arrival.bytes);
+    match &ends[..] {
+        [] => hash(&|hasher| arrival.bytes.get(..12).hash(hasher)),
+        ends => ends.iter().fold(0, |all, end| all ^ hash(&|hasher| end.endpoint.hash(hasher))),
+    }
+}

@@ -1,0 +1,219 @@
+//! Traffic as a program: each run instantiates it with what came out of itself, so that a reply goes
+//! to the port that this run allocated.
+
+use std::fmt;
+
+use anabranch_packet::craft::{self, IcmpError};
+
+use crate::edit::{Edit, with_packet};
+use crate::run::Handled;
+
+/// A sequence of steps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    /// In order.
+    pub steps: Vec<Step>,
+}
+
+/// One step, and a name that it keeps when others are left out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Its name.
+    pub name: u32,
+    /// What happens.
+    pub act: Act,
+}
+
+/// What happens in a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// A packet arrives.
+    Packet(Template),
+    /// A command is given, as `--control` takes it, once all packets before it have been handled.
+    Command(String),
+    /// All packets before it have been handled, then so many nanoseconds pass. Packets between two
+    /// pauses arrive at the same time.
+    Pause(u64),
+}
+
+/// How a packet is made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Template {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Number of the port at which it arrives; `None`: that at which its cause left.
+    pub port: Option<u8>,
+    /// Changes, in order.
+    pub edits: Vec<Edit>,
+}
+
+/// What a packet is made from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Origin {
+    /// These bytes, of so many on the wire.
+    Bytes(Vec<u8>, u32),
+    /// What came in in step `.0`.
+    Again(u32),
+    /// What came out of step `.0` as its output `.1`, sent back: ends swapped.
+    Answer(u32, usize),
+    /// An ICMP error about what came out of step `.0` as its output `.1`.
+    Quote(u32, usize, IcmpError),
+}
+
+/// A packet as it arrives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// Number of the port.
+    pub port: u8,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Bytes on the wire.
+    pub wire_len: u32,
+}
+
+impl Origin {
+    /// The step it depends on.
+    pub fn cause(&self) -> Option<u32> {
+        match self {
+            Self::Bytes(..) => None,
+            Self::Again(step) | Self::Answer(step, _) | Self::Quote(step, ..) => Some(*step),
+        }
+    }
+}
+
+impl Template {
+    /// A packet of these bytes.
+    pub fn literal(port: u8, bytes: Vec<u8>) -> Self {
+        let wire_len = bytes.len() as u32;
+        Self { origin: Origin::Bytes(bytes, wire_len), port: Some(port), edits: Vec::new() }
+    }
+
+    /// The packet, where `cause` is what its run made of the step it depends on. `None`: nothing came
+    /// out there, so nothing is sent.
+    pub fn instantiate(&self, cause: Option<&Handled>) -> Option<Arrival> {
+        let mut arrival = self.raw(cause)?;
+        arrival.port = self.port.unwrap_or(arrival.port);
+        for edit in &self.edits {
+            edit.apply(&mut arrival.bytes);
+        }
+        arrival.wire_len = arrival.wire_len.max(arrival.bytes.len() as u32);
+        Some(arrival)
+    }
+
+    fn raw(&self, cause: Option<&Handled>) -> Option<Arrival> {
+        let made = |port: u8, bytes: Vec<u8>| {
+            let wire_len = bytes.len() as u32;
+            Arrival { port, bytes, wire_len }
+        };
+        match &self.origin {
+            Origin::Bytes(bytes, wire_len) => {
+                Some(Arrival { port: 0, bytes: bytes.clone(), wire_len: *wire_len })
+            }
+            Origin::Again(_) => cause?.arrival.clone(),
+            Origin::Answer(_, output) => {
+                let (port, bytes) = cause?.outcome.sent.get(*output)?;
+                Some(made(*port, answer(bytes.clone())))
+            }
+            Origin::Quote(_, output, error) => {
+                let (port, bytes) = cause?.outcome.sent.get(*output)?;
+                Some(made(*port, quote(bytes.clone(), *error)?))
+            }
+        }
+    }
+}
+
+/// The packet with its ends swapped; an echo request becomes its reply.
+fn answer(mut bytes: Vec<u8>) -> Vec<u8> {
+    if let Some(reply) = echo_reply(&mut bytes) {
+        return reply;
+    }
+    if let Some((dst, src)) = bytes.get_mut(..12).map(|macs| macs.split_at_mut(6)) {
+        dst.swap_with_slice(src);
+    }
+    with_packet(&mut bytes, |packet| {
+        if let Some(mut ip) = packet.ipv4_mut() {
+            let (src, dst) = (ip.src(), ip.dst());
+            ip.set_src(dst);
+            ip.set_dst(src);
+        }
+        if let Some(mut ip) = packet.ipv6_mut() {
+            let (src, dst) = (ip.src(), ip.dst());
+            ip.set_src(dst);
+            ip.set_dst(src);
+        }
+        if let (Some(src), Some(dst)) = (packet.src_port(), packet.dst_port()) {
+            packet.set_src_port(dst);
+            packet.set_dst_port(src);
+        }
+    });
+    bytes
+}
+
+fn echo_reply(request: &mut [u8]) -> Option<Vec<u8>> {
+    let mut out = vec![0; request.len() + 64];
+    let len = with_packet(request, |packet| {
+        let is_request = packet.icmpv4().is_some_and(|icmp| icmp.kind() == 8)
+            || packet.icmpv6().is_some_and(|icmp| icmp.kind() == 128);
+        is_request.then(|| craft::echo_reply(&mut out, packet)).flatten()
+    })?;
+    out.truncate(len);
+    Some(out)
+}
+
+fn quote(mut bytes: Vec<u8>, error: IcmpError) -> Option<Vec<u8>> {
+    let mut out = vec![0; 1_500];
+    let len = with_packet(&mut bytes, |packet| {
+        let sender = match packet.ipv4() {
+            Some(ip) => ip.dst().into(),
+            None => packet.ipv6()?.dst().into(),
+        };
+        craft::icmp_error(&mut out, packet, sender, error)
+    })?;
+    out.truncate(len);
+    Some(out)
+}
+
+impl Program {
+    /// Packets, whether or not a run has a cause to send them.
+    pub fn packets(&self) -> usize {
+        self.steps.iter().filter(|step| matches!(step.act, Act::Packet(_))).count()
+    }
+
+    /// The program without what depends on steps that are not in it.
+    pub fn closed(steps: impl Iterator<Item = Step>) -> Self {
+        let mut known = std::collections::HashSet::new();
+        let has_cause = |step: &Step| {
+            let cause = step.cause();
+            let here = cause.is_none_or(|cause| known.contains(&cause));
+            if here {
+                known.insert(step.name);
+            }
+            here
+        };
+        Self { steps: steps.filter(has_cause).collect() }
+    }
+}
+
+impl Step {
+    /// The step that its packet is made from.
+    pub fn cause(&self) -> Option<u32> {
+        match &self.act {
+            Act::Packet(template) => template.origin.cause(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(..) => f.write_str("packet"),
+            Self::Again(step) => write!(f, "as step {step} sent"),
+            Self::Answer(step, 0) => write!(f, "answer to what came out of step {step}"),
+            Self::Answer(step, output) => write!(f, "answer to output {output} of step {step}"),
+            Self::Quote(step, _, error) => {
+                write!(f, "ICMP error {error:?} about what came out of step {step}")
+            }
+        }
+    }
+}

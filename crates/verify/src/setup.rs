@@ -1,0 +1,101 @@
+//! Under which settings a function is verified, and what of them is worth sending packets to.
+
+use std::net::IpAddr;
+
+use anabranch_nf::NetworkFunction;
+use anabranch_nf::settings::{Command as _, Setting};
+use anabranch_packet::fuzzing::Seeds;
+use anabranch_runtime::instance::Making;
+
+/// A function's settings, and what can be read off them.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The operator's settings.
+    pub settings: toml::Table,
+    /// Names of the ports.
+    pub ports: Vec<String>,
+    /// Addresses in the settings.
+    pub known_addresses: Vec<IpAddr>,
+    /// Small numbers in the settings that may be ports.
+    pub known_ports: Vec<u16>,
+    /// Commands that can be given.
+    pub commands: Vec<Command>,
+}
+
+/// A command and its fields: name and kind, as the settings of the function describe them.
+#[derive(Clone, Debug)]
+pub struct Command {
+    name: &'static str,
+    fields: Vec<(&'static str, String)>,
+}
+
+impl Setup {
+    /// `settings` of the function `N`; four ports where their number is open.
+    pub fn new<N: NetworkFunction>(settings: toml::Table) -> Self {
+        let ports = match N::PORTS {
+            [] => (0..4).map(|port| format!("p{port}")).collect(),
+            named => named.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let (mut known_addresses, mut known_ports) = (Vec::new(), Vec::new());
+        for value in settings.values() {
+            read(value, &mut known_addresses, &mut known_ports);
+        }
+        let commands = N::Command::schema().into_iter().map(Command::of).collect();
+        Self { settings, ports, known_addresses, known_ports, commands }
+    }
+
+    /// How instances are made; hashes and chance are drawn from `seed`.
+    pub fn making(&self, seed: u64) -> Making {
+        let (settings, ports) = (self.settings.clone(), self.ports.clone());
+        Making { seed, settings, ports, ..Making::default() }
+    }
+}
+
+/// Collects addresses and numbers that may be ports.
+fn read(value: &toml::Value, addresses: &mut Vec<IpAddr>, ports: &mut Vec<u16>) {
+    match value {
+        toml::Value::String(text) => addresses.extend(text.parse::<IpAddr>()),
+        toml::Value::Integer(number) => {
+            ports.extend(
+                u16::try_from(*number).into_iter().filter(|port| (1..1_024).contains(port)),
+            );
+        }
+        toml::Value::Array(all) => all.iter().for_each(|one| read(one, addresses, ports)),
+        toml::Value::Table(table) => table.values().for_each(|one| read(one, addresses, ports)),
+        _ => {}
+    }
+}
+
+impl Command {
+    fn of((name, fields, _): (&'static str, Vec<Setting>, &'static str)) -> Self {
+        let fields = fields.into_iter().map(|field| (field.name, field.kind)).collect();
+        Self { name, fields }
+    }
+
+    /// The command with values drawn, mostly from what the settings hold.
+    pub(crate) fn draw(&self, setup: &Setup, chance: &mut Seeds) -> String {
+        let fields = self.fields.iter();
+        let fields: Vec<String> =
+            fields.map(|(name, kind)| format!(" {name}={}", value(kind, setup, chance))).collect();
+        format!("{}{}", self.name, fields.concat())
+    }
+}
+
+fn value(kind: &str, setup: &Setup, chance: &mut Seeds) -> String {
+    let known = |ipv4: bool, chance: &mut Seeds| {
+        let all: Vec<_> =
+            setup.known_addresses.iter().filter(|one| one.is_ipv4() == ipv4).collect();
+        let at = chance.below(all.len());
+        all.get(at).map(|address| address.to_string())
+    };
+    match kind {
+        "IPv4 address" => known(true, chance).unwrap_or_else(|| "10.1.0.1".to_owned()),
+        "IPv6 address" => known(false, chance).unwrap_or_else(|| "fd00:1::1".to_owned()),
+        "boolean" => (chance.below(2) == 0).to_string(),
+        _ => {
+            let at = chance.below(2 * setup.known_ports.len().max(1));
+            let port = setup.known_ports.get(at).copied().map_or(chance.below(2) as u64, u64::from);
+            port.to_string()
+        }
+    }
+}

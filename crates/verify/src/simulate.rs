@@ -1,0 +1,237 @@
+//! Many cores in one thread: which one goes on next is drawn from a seed, so that every interleaving
+//! can happen and each happens again.
+//!
+//! Packets wait in the queue of the worker that they are steered to. An answer is made when the step
+//! that it answers has been handled; before a pause and a command everything has been. A packet that
+//! re-enters in a shard of another worker is handed over, and waits there among packets that came
+//! later.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use anabranch_nf::NetworkFunction;
+use anabranch_packet::Meta;
+use anabranch_packet::fuzzing::Seeds;
+use anabranch_runtime::instance::{Instance, Making};
+
+use crate::error::VerifyError;
+use crate::parallel::{Fault, Parallel};
+use crate::program::{Act, Arrival, Program};
+use crate::run::{
+    Handled, Kept, Outcome, Positions, Record, START_NS, command, meta, times, with_frame,
+};
+
+/// Workers, each with an instance of its own or all with one.
+pub struct Simulation<N: NetworkFunction> {
+    parallel: Parallel,
+    instances: Vec<Instance<N>>,
+    queues: Vec<VecDeque<Job>>,
+    ports: u8,
+    chance: Seeds,
+}
+
+/// A packet on its way.
+struct Job {
+    at: usize,
+    frame: Arrival,
+    meta: Meta,
+    /// How often it has re-entered.
+    turn: u32,
+}
+
+/// What a simulation did.
+pub struct Course {
+    /// What became of each step.
+    pub record: Record,
+    /// The steps in the order of a single core that would do the same.
+    pub order: Vec<usize>,
+}
+
+/// A run of a program that goes on.
+struct Progress<'a> {
+    program: &'a Program,
+    times: Vec<u64>,
+    record: Record,
+    done: Vec<bool>,
+    /// Which steps touched which shard, in order.
+    touched: BTreeMap<u32, Vec<usize>>,
+}
+
+impl<N: NetworkFunction> Simulation<N> {
+    /// Workers as `parallel` says, interleaved as `seed` says.
+    ///
+    /// # Errors
+    /// [`VerifyError::Settings`].
+    pub fn new(parallel: &Parallel, making: &Making, seed: u64) -> Result<Self, VerifyError> {
+        let mut instances = parallel.instances(making)?;
+        instances.iter_mut().for_each(|instance| instance.start(START_NS));
+        let queues = (0..parallel.workers).map(|_| VecDeque::new()).collect();
+        let (ports, chance) = (making.ports.len() as u8, Seeds::new(seed));
+        Ok(Self { parallel: parallel.clone(), instances, queues, ports, chance })
+    }
+
+    /// Runs `program`.
+    pub fn run(mut self, program: &Program) -> Course {
+        let steps = program.steps.len();
+        let mut progress = Progress {
+            program,
+            times: times(program),
+            record: vec![Handled::default(); steps],
+            done: vec![false; steps],
+            touched: BTreeMap::new(),
+        };
+        let positions = Positions::of(program);
+        for (at, step) in program.steps.iter().enumerate() {
+            match &step.act {
+                Act::Pause(_) => self.finish(&mut progress),
+                Act::Command(text) => self.command(at, text, &mut progress),
+                Act::Packet(_) => self.receive(at, &positions, &mut progress),
+            }
+        }
+        self.finish(&mut progress);
+        let order = order(steps, &progress.touched);
+        Course { record: progress.record, order }
+    }
+
+    /// Queues the packet of step `at` once there is one.
+    fn receive(&mut self, at: usize, positions: &Positions, progress: &mut Progress<'_>) {
+        if let Some(cause) = positions.cause(progress.program, at) {
+            while !progress.done.get(cause).copied().unwrap_or(true) && self.go_on(progress) {}
+        }
+        let Some(arrival) = positions.arrival(progress.program, at, &progress.record) else {
+            progress.finish(at);
+            return;
+        };
+        let shard = self.parallel.shard(&arrival);
+        let now_ns = progress.times.get(at).copied().unwrap_or(START_NS);
+        let meta = meta(at, now_ns, &arrival, shard);
+        if let Some(handled) = progress.record.get_mut(at) {
+            handled.arrival = Some(arrival.clone());
+        }
+        self.queue(self.parallel.worker(shard), Job { at, frame: arrival, meta, turn: 0 });
+        for _ in 0..self.chance.below(3) {
+            self.go_on(progress);
+        }
+    }
+
+    /// All workers get a command; they have to agree on what becomes of it.
+    fn command(&mut self, at: usize, text: &str, progress: &mut Progress<'_>) {
+        self.finish(progress);
+        let now_ns = progress.times.get(at).copied().unwrap_or(START_NS);
+        let instances = self.instances.iter_mut();
+        let answers: BTreeSet<_> =
+            instances.map(|instance| command(instance, now_ns, text).outcome.refused).collect();
+        let refused = match answers.len() {
+            1 => answers.into_iter().next().flatten(),
+            _ => Some("workers disagree"),
+        };
+        if let Some(handled) = progress.record.get_mut(at) {
+            handled.outcome = Outcome { refused, ..Outcome::default() };
+        }
+        progress.finish(at);
+    }
+
+    /// Handles all that is queued.
+    fn finish(&mut self, progress: &mut Progress<'_>) {
+        while self.go_on(progress) {}
+    }
+
+    /// Puts a job behind those of earlier packets.
+    fn queue(&mut self, worker: usize, job: Job) {
+        let Some(queue) = self.queues.get_mut(worker) else { return };
+        let place = queue.iter().position(|other| other.at > job.at).unwrap_or(queue.len());
+        queue.insert(place, job);
+    }
+
+    /// Some worker handles its next packet; false: none has one.
+    fn go_on(&mut self, progress: &mut Progress<'_>) -> bool {
+        let busy = self.queues.iter().enumerate().filter(|(_, queue)| !queue.is_empty());
+        let busy: Vec<usize> = busy.map(|(number, _)| number).collect();
+        let Some(worker) = busy.get(self.chance.below(busy.len())).copied() else { return false };
+        let Some(job) = self.queues.get_mut(worker).and_then(VecDeque::pop_front) else {
+            return false;
+        };
+        let shard = if self.instances.len() == 1 { 0 } else { job.meta.steering_hash };
+        progress.touched.entry(shard).or_default().push(job.at);
+        let mut kept = Kept::<N>::new(self.ports);
+        self.handle(worker, &job, &mut kept);
+        if let Some(handled) = progress.record.get_mut(job.at) {
+            handled.outcome.add(kept.outcome);
+        }
+        match kept.handed_over {
+            Some((owner, frame, meta, turn)) => {
+                self.queue(owner.into(), Job { at: job.at, frame, meta, turn });
+            }
+            None => progress.finish(job.at),
+        }
+        true
+    }
+
+    fn handle(&mut self, worker: usize, job: &Job, kept: &mut Kept<N>) {
+        let worker = worker.min(self.instances.len().saturating_sub(1));
+        let Some(instance) = self.instances.get_mut(worker) else { return };
+        let before = instance.environment().allocations();
+        with_frame(&job.frame, job.meta, |mut frame| match job.turn {
+            0 => {
+                instance.handle(&mut [frame], kept);
+            }
+            turn => instance.accept(&mut frame, turn, kept),
+        });
+        kept.outcome.allocated = instance.environment().allocations() > before;
+    }
+}
+
+impl Progress<'_> {
+    fn finish(&mut self, at: usize) {
+        if let Some(done) = self.done.get_mut(at) {
+            *done = true;
+        }
+    }
+}
+
+/// An order of all steps in which the steps of each shard keep theirs, nearest to that of the
+/// program. Where there is none, since packets passed each other twice, the program's own.
+fn order(steps: usize, touched: &BTreeMap<u32, Vec<usize>>) -> Vec<usize> {
+    let mut after: Vec<Vec<usize>> = vec![Vec::new(); steps];
+    let mut before = vec![0; steps];
+    for order in touched.values() {
+        for pair in order.windows(2) {
+            let [first, second] = pair else { continue };
+            if first != second
+                && let (Some(after), Some(before)) =
+                    (after.get_mut(*first), before.get_mut(*second))
+            {
+                after.push(*second);
+                *before += 1;
+            }
+        }
+    }
+    let free = before.iter().enumerate().filter(|(_, count)| **count == 0);
+    let mut free: BTreeSet<usize> = free.map(|(at, _)| at).collect();
+    let mut order = Vec::with_capacity(steps);
+    while let Some(at) = free.pop_first() {
+        order.push(at);
+        for next in after.get(at).into_iter().flatten() {
+            if let Some(count) = before.get_mut(*next) {
+                *count -= 1;
+                if *count == 0 {
+                    free.insert(*next);
+                }
+            }
+        }
+    }
+    if order.len() == steps { order } else { (0..steps).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_is_that_of_the_program_but_where_a_shard_had_another() {
+        assert_eq!(order(4, &BTreeMap::new()), [0, 1, 2, 3]);
+        let late = BTreeMap::from([(7, vec![0, 3]), (8, vec![2, 0])]);
+        assert_eq!(order(4, &late), [1, 2, 0, 3]);
+        let crossed = BTreeMap::from([(7, vec![0, 1]), (8, vec![1, 0])]);
+        assert_eq!(order(2, &crossed), [0, 1]);
+    }
+}
