@@ -5,14 +5,14 @@
 //! enters the relation, or replaces older ones, only at a step at which both runs allocated; from then
 //! on each run must go on with its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use anabranch_packet::checksum::{Check, verify};
 use anabranch_packet::parse;
 
-use crate::edit::with_packet;
-use crate::endpoint::{Endpoint, endpoints};
+use crate::edit::{LONGEST, with_packet};
+use crate::endpoint::{Endpoint, Placed, endpoints};
 use crate::run::{Handled, Outcome};
 
 /// The same up to renaming, or byte for byte.
@@ -29,6 +29,9 @@ pub enum Sameness {
 pub struct Renaming {
     there: HashMap<Endpoint, Endpoint>,
     back: HashMap<Endpoint, Endpoint>,
+    /// Sources of packets for which both runs allocated something that has not been seen yet: what is
+    /// allocated for a packet that is dropped shows later.
+    unseen: HashSet<Endpoint>,
 }
 
 /// Compares two runs step by step.
@@ -50,13 +53,14 @@ impl Comparison {
             return Some("the packet is sent in one run only".to_owned());
         }
         let (a, b) = (&one.outcome, &many.outcome);
-        if a == b && (self.sameness == Sameness::Exact || a.sent.is_empty()) {
+        let quiet = a.sent.is_empty() && !a.allocated;
+        if a == b && (self.sameness == Sameness::Exact || quiet) {
             return None;
         }
         if let Some(what) = verdicts(a, b) {
             return Some(what);
         }
-        let fresh = (a.allocated && b.allocated).then(|| [one, many].map(arrived));
+        let fresh = self.renaming.fresh(one, many);
         let mut pairs = a.sent.iter().zip(&b.sent);
         pairs.find_map(|((port, a), (_, b))| {
             let what = match self.sameness {
@@ -79,6 +83,20 @@ fn verdicts(a: &Outcome, b: &Outcome) -> Option<String> {
 }
 
 impl Renaming {
+    /// The endpoints that a packet brings in each run, where something new may show.
+    fn fresh(&mut self, one: &Handled, many: &Handled) -> Option<[Vec<Endpoint>; 2]> {
+        let allocated = one.outcome.allocated && many.outcome.allocated;
+        if !allocated && self.unseen.is_empty() {
+            return None;
+        }
+        let ours = arrived(one);
+        let source = ours.first().copied()?;
+        if allocated {
+            self.unseen.insert(source);
+        }
+        self.unseen.contains(&source).then(|| [ours, arrived(many)])
+    }
+
     /// `fresh`: both runs allocated, of packets with these endpoints.
     fn differs(
         &mut self,
@@ -93,17 +111,13 @@ impl Renaming {
         if ends_a.len() != ends_b.len() {
             return Some("the headers".to_owned());
         }
-        for (one, other) in ends_a.iter().zip(&ends_b) {
-            if one.name != other.name || one.places != other.places {
-                return Some("the headers".to_owned());
-            }
-            let (one_end, other_end) = (one.endpoint, other.endpoint);
-            // What a packet brings is not new, however much is allocated meanwhile.
-            let fresh = fresh.is_some_and(|[arrived, in_other]| {
-                !arrived.contains(&one_end) && !in_other.contains(&other_end)
-            });
-            if !self.relate(one_end, other_end, fresh) {
-                return Some(format!("the {}", one.name));
+        if ends_a.iter().zip(&ends_b).any(|(one, other)| one.places != other.places) {
+            return Some("the headers".to_owned());
+        }
+        let pairs = ends_a.chunks(2).zip(ends_b.chunks(2));
+        for (ours, theirs) in pairs {
+            if let Some(name) = self.unrelated(ours, theirs, fresh) {
+                return Some(format!("the {name}"));
             }
         }
         if a == b {
@@ -120,15 +134,52 @@ impl Renaming {
         (right(a) != right(b)).then(|| "a checksum".to_owned())
     }
 
-    /// Whether `one` may be what the other run calls `other`; notes it where both are new.
-    fn relate(&mut self, one: Endpoint, other: Endpoint, fresh: bool) -> bool {
-        let (to, from) = (self.there.get(&one), self.back.get(&other));
-        match (to, from) {
+    /// Which of the two ends of a packet is not what the other run has there.
+    fn unrelated(
+        &mut self,
+        ours: &[Placed],
+        theirs: &[Placed],
+        fresh: Option<&[Vec<Endpoint>; 2]>,
+    ) -> Option<&'static str> {
+        let mut wrong = None;
+        let mut right = 0;
+        for (one, other) in ours.iter().zip(theirs) {
+            let same_host = one.endpoint.address == other.endpoint.address;
+            match self.relates(one.endpoint, other.endpoint, fresh) {
+                true => right += 1,
+                // The identifier of an echo is of one end only, and which one is not known.
+                false if one.shares_port && same_host => {}
+                false => wrong = Some(one.name),
+            }
+        }
+        wrong.or_else(|| (right == 0).then(|| ours.first().map(|one| one.name)).flatten())
+    }
+
+    /// Whether `one` is what the other run calls `other`; notes it where both are new.
+    fn relates(
+        &mut self,
+        one: Endpoint,
+        other: Endpoint,
+        fresh: Option<&[Vec<Endpoint>; 2]>,
+    ) -> bool {
+        match (self.there.get(&one), self.back.get(&other)) {
             (Some(to), Some(from)) if *to == other && *from == one => return true,
-            (None, None) if one == other && !fresh => return true,
-            _ if !fresh => return false,
+            (None, None) if one == other && fresh.is_none() => return true,
             _ => {}
         }
+        // What a packet brings is not new, however much is allocated meanwhile.
+        let is_new =
+            fresh.is_some_and(|[ours, theirs]| !ours.contains(&one) && !theirs.contains(&other));
+        if is_new {
+            self.relate(one, other);
+            if let Some(source) = fresh.and_then(|[ours, _]| ours.first()) {
+                self.unseen.remove(source);
+            }
+        }
+        is_new || (one == other && !self.there.contains_key(&one) && !self.back.contains_key(&one))
+    }
+
+    fn relate(&mut self, one: Endpoint, other: Endpoint) {
         if let Some(old) = self.there.insert(one, other) {
             self.back.remove(&old);
         }
@@ -137,7 +188,6 @@ impl Renaming {
         {
             self.there.remove(&old);
         }
-        true
     }
 }
 
@@ -150,7 +200,7 @@ fn arrived(handled: &Handled) -> Vec<Endpoint> {
 /// Where checksums stand that cover renamed fields. An error quotes checksums too, of which not
 /// enough is there to verify them.
 fn checksums(bytes: &[u8]) -> Vec<Range<usize>> {
-    let layout = parse(bytes, bytes.len() as u32);
+    let layout = parse(bytes, LONGEST);
     let mut places = Vec::new();
     if layout.has_ipv4() {
         places.push(layout.l3_offset() + 10..layout.l3_offset() + 12);

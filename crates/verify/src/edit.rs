@@ -73,12 +73,13 @@ impl Edit {
     }
 }
 
+/// Bytes that any packet may have had on the wire: one that was cut is as good as another.
+pub(crate) const LONGEST: u32 = 1 << 17;
+
 /// Runs `act` on the packet in `bytes`.
 pub(crate) fn with_packet<R>(bytes: &mut [u8], act: impl FnOnce(&mut Packet<'_>) -> R) -> R {
-    let wire_len = bytes.len() as u32;
-    let layout = parse(bytes, wire_len);
-    let len = bytes.len();
-    let mut frame = Frame::new(bytes, 0, len, 0, Meta { wire_len, ..Meta::default() });
+    let (layout, len) = (parse(bytes, LONGEST), bytes.len());
+    let mut frame = Frame::new(bytes, 0, len, 0, Meta { wire_len: LONGEST, ..Meta::default() });
     act(&mut Packet::new(&mut frame, layout))
 }
 
@@ -89,7 +90,7 @@ fn put(bytes: &mut [u8], at: usize, value: u8) {
 }
 
 fn set_flags(bytes: &mut [u8], flags: u8) {
-    let layout = parse(bytes, bytes.len() as u32);
+    let layout = parse(bytes, LONGEST);
     if layout.has_tcp() {
         replace(bytes, layout.l4_offset() + 12, layout.l4_offset() + 16, |[offset, _]| {
             [offset, flags]
@@ -98,7 +99,7 @@ fn set_flags(bytes: &mut [u8], flags: u8) {
 }
 
 fn set_fragment(bytes: &mut [u8], word: u16) {
-    let layout = parse(bytes, bytes.len() as u32);
+    let layout = parse(bytes, LONGEST);
     if layout.has_ipv4() {
         let at = layout.l3_offset();
         replace(bytes, at + 6, at + 10, |_| word.to_be_bytes());

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use anabranch_packet::parse;
 
+use crate::edit::LONGEST;
+
 /// An address with a port or an echo identifier, of one protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
@@ -23,6 +25,8 @@ pub struct Placed {
     pub name: &'static str,
     /// The endpoint.
     pub endpoint: Endpoint,
+    /// Its port is the identifier of an echo, which stands there once for both ends.
+    pub shares_port: bool,
     /// Where its address and its port stand.
     pub places: Vec<Range<usize>>,
 }
@@ -34,7 +38,7 @@ const ICMPV6: u8 = 58;
 
 /// The endpoints of an IP packet and of the one that it quotes, in a fixed order.
 pub fn endpoints(bytes: &[u8]) -> Vec<Placed> {
-    let layout = parse(bytes, bytes.len() as u32);
+    let layout = parse(bytes, LONGEST);
     if !layout.has_ipv4() && !layout.has_ipv6() {
         return Vec::new();
     }
@@ -54,6 +58,7 @@ pub fn endpoints(bytes: &[u8]) -> Vec<Placed> {
             let address = end.endpoint.address;
             let same = inner.iter().find(|inner| inner.endpoint.address == address);
             end.endpoint = same.map_or(Endpoint { port: 0, ..end.endpoint }, |end| end.endpoint);
+            end.shares_port = same.is_some_and(|end| end.shares_port);
         }
         found.extend(inner);
     }
@@ -77,11 +82,12 @@ impl Network {
             let place = first + end * width..first + (end + 1) * width;
             let address = address(bytes.get(place.clone())?)?;
             let port = self.port(bytes, end);
+            let shares_port = port.is_some() && !matches!(self.protocol, TCP | UDP);
             let mut places = vec![place];
             places.extend(port.map(|at| at..at + 2));
             let port = port.and_then(|at| word(bytes, at)).unwrap_or(0);
             let endpoint = Endpoint { address, port, protocol: self.protocol };
-            Some(Placed { name: names[end], endpoint, places })
+            Some(Placed { name: names[end], endpoint, shares_port, places })
         });
         ends.into_iter().flatten().collect()
     }

@@ -7,15 +7,13 @@ use anabranch_packet::craft::{self, Echo, IcmpError, Link, Segment, tcp_flags};
 use anabranch_packet::fuzzing::{Seeds, samples};
 
 use crate::edit::Edit;
-use crate::program::{Act, Origin, Program, Step, Template};
+use crate::program::{Act, FIRST_ALLOCATED, Origin, Program, Step, Template};
 use crate::setup::Setup;
 
 /// Hosts of a port.
 const HOSTS: usize = 6;
 /// Steps back that a packet may depend on.
 const REACH: usize = 96;
-/// Ports that no allocator gives out: what is sent to them unasked finds nothing by chance.
-const UNALLOCATED: u64 = 1_024;
 
 /// Draws programs.
 pub struct Generator<'s> {
@@ -47,7 +45,7 @@ impl<'s> Generator<'s> {
             }
             steps.push(Step { name, act });
         }
-        Program { steps }
+        Program { steps, avoid: self.setup.allocated.clone() }
     }
 
     fn act(&mut self) -> Act {
@@ -168,7 +166,7 @@ impl<'s> Generator<'s> {
         self.chance.below(self.setup.ports.len()) as u8
     }
 
-    /// Below what allocators give out: a literal must not hit an allocated value by chance.
+    /// Mostly one of few, never one that an allocator may give out.
     fn transport_port(&mut self) -> u16 {
         if self.is(70) {
             return 1 + self.chance.below(8) as u16;
@@ -176,7 +174,7 @@ impl<'s> Generator<'s> {
         if let Some(port) = self.pick(&self.setup.known_ports) {
             return port;
         }
-        (self.chance.draw() % UNALLOCATED) as u16
+        self.chance.below(FIRST_ALLOCATED.into()) as u16
     }
 
     fn host(&mut self, port: u8, ipv4: bool) -> IpAddr {

@@ -20,7 +20,7 @@ pub use endpoint::{Endpoint, Placed, endpoints};
 pub use error::VerifyError;
 pub use generate::Generator;
 pub use parallel::{Fault, Parallel};
-pub use program::{Act, Arrival, Origin, Program, Step, Template};
+pub use program::{Act, Allocated, Arrival, Origin, Program, Step, Template};
 pub use run::{Handled, Outcome, Record, START_NS, Sequential};
 pub use setup::Setup;
 pub use simulate::{Course, Simulation};

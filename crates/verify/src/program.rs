@@ -2,10 +2,13 @@
 //! to the port that this run allocated.
 
 use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use anabranch_packet::craft::{self, IcmpError};
 
 use crate::edit::{Edit, with_packet};
+use crate::endpoint::{Placed, endpoints};
 use crate::run::Handled;
 
 /// A sequence of steps.
@@ -13,6 +16,43 @@ use crate::run::Handled;
 pub struct Program {
     /// In order.
     pub steps: Vec<Step>,
+    /// Packets that are not sent.
+    pub avoid: Option<Arc<Allocated>>,
+}
+
+/// Endpoints that allocators give out. What is sent there unasked finds by chance what one run has
+/// given out and another has not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocated {
+    /// Number of the port at which replies arrive.
+    pub port: u8,
+    /// Addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// The first port or identifier that allocators may give out.
+pub(crate) const FIRST_ALLOCATED: u16 = 1_024;
+
+impl Allocated {
+    /// Whether `arrival` goes to an endpoint that an allocator may have given out.
+    pub(crate) fn is_to(&self, arrival: &Arrival) -> bool {
+        let ends = endpoints(&arrival.bytes);
+        ends.get(1).is_some_and(|to| self.addresses.contains(&to.endpoint.address))
+    }
+
+    /// Whether what `arrival` finds is chance: a packet of given bytes, or with
+    /// an address put in, to an endpoint that may have been given out; or an echo from within, whose identifier is replaced at both ends.
+    fn is_chance(&self, arrival: &Arrival, is_literal: bool) -> bool {
+        let ends = endpoints(&arrival.bytes);
+        let [_, to, quoted @ ..] = &ends[..] else { return false };
+        let given = |end: &Placed| {
+            self.addresses.contains(&end.endpoint.address) && end.endpoint.port >= FIRST_ALLOCATED
+        };
+        match arrival.port == self.port {
+            true => is_literal && (given(to) || quoted.first().is_some_and(given)),
+            false => to.shares_port && self.addresses.contains(&to.endpoint.address),
+        }
+    }
 }
 
 /// One step, and a name that it keeps when others are left out.
@@ -179,8 +219,18 @@ impl Program {
         self.steps.iter().filter(|step| matches!(step.act, Act::Packet(_))).count()
     }
 
-    /// The program without what depends on steps that are not in it.
-    pub fn closed(steps: impl Iterator<Item = Step>) -> Self {
+    /// The packet that `template` makes where `cause` is what its run made of the step it depends on,
+    /// unless it is to be avoided.
+    pub(crate) fn arrival(&self, template: &Template, cause: Option<&Handled>) -> Option<Arrival> {
+        let arrival = template.instantiate(cause)?;
+        let moved = template.edits.iter().any(|edit| matches!(edit, Edit::Dst(_)));
+        let is_literal = moved || template.origin.cause().is_none();
+        let avoided = self.avoid.as_ref().is_some_and(|all| all.is_chance(&arrival, is_literal));
+        (!avoided).then_some(arrival)
+    }
+
+    /// These steps of it, without what depends on others.
+    pub fn part(&self, steps: impl Iterator<Item = Step>) -> Self {
         let mut known = std::collections::HashSet::new();
         let has_cause = |step: &Step| {
             let cause = step.cause();
@@ -190,7 +240,7 @@ impl Program {
             }
             here
         };
-        Self { steps: steps.filter(has_cause).collect() }
+        Self { steps: steps.filter(has_cause).collect(), avoid: self.avoid.clone() }
     }
 }
 

@@ -7,6 +7,7 @@ use anabranch_runtime::instance::{Instance, Making, Release};
 
 use crate::error::VerifyError;
 use crate::program::{Act, Arrival, Program};
+use crate::simulate::Course;
 
 /// Time at which programs start, nanoseconds since the Unix epoch.
 pub const START_NS: u64 = 1_767_225_600_000_000_000;
@@ -62,7 +63,7 @@ impl Positions {
     pub(crate) fn arrival(&self, program: &Program, at: usize, record: &Record) -> Option<Arrival> {
         let Act::Packet(template) = &program.steps.get(at)?.act else { return None };
         let cause = template.origin.cause().and_then(|name| self.0.get(&name));
-        template.instantiate(cause.and_then(|cause| record.get(*cause)))
+        program.arrival(template, cause.and_then(|cause| record.get(*cause)))
     }
 
     /// The position of the step that the one at `at` depends on.
@@ -88,12 +89,13 @@ impl<N: NetworkFunction> Sequential<N> {
         Ok(Self { instance, ports: making.ports.len() as u8 })
     }
 
-    /// Runs `program`, its steps in `order` (positions), as numbers of packets their positions.
-    pub fn run(&mut self, program: &Program, order: &[usize]) -> Record {
+    /// Runs `program`, its steps in the order of `course` (positions), as numbers of packets their
+    /// positions. What is not sent there is not sent here.
+    pub fn run(&mut self, program: &Program, course: &Course) -> Record {
         let positions = Positions::of(program);
         let times = times(program);
         let mut record = vec![Handled::default(); program.steps.len()];
-        for at in order {
+        for at in &course.order {
             let (Some(step), Some(now_ns)) = (program.steps.get(*at), times.get(*at)) else {
                 continue;
             };
@@ -101,8 +103,8 @@ impl<N: NetworkFunction> Sequential<N> {
                 Act::Pause(_) => Handled::default(),
                 Act::Command(text) => command(&mut self.instance, *now_ns, text),
                 Act::Packet(_) => match positions.arrival(program, *at, &record) {
-                    Some(arrival) => self.handle(*at, *now_ns, arrival),
-                    None => Handled::default(),
+                    Some(arrival) if course.sent(*at) => self.handle(*at, *now_ns, arrival),
+                    _ => Handled::default(),
                 },
             };
             if let Some(place) = record.get_mut(*at) {

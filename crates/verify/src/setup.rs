@@ -1,11 +1,15 @@
 //! Under which settings a function is verified, and what of them is worth sending packets to.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::settings::{Command as _, Setting};
 use anabranch_packet::fuzzing::Seeds;
+use anabranch_plan::Plan;
 use anabranch_runtime::instance::Making;
+
+use crate::program::{Allocated, FIRST_ALLOCATED};
 
 /// A function's settings, and what can be read off them.
 #[derive(Clone, Debug)]
@@ -20,6 +24,8 @@ pub struct Setup {
     pub known_ports: Vec<u16>,
     /// Commands that can be given.
     pub commands: Vec<Command>,
+    /// What allocators give out, where packets bring it back.
+    pub allocated: Option<Arc<Allocated>>,
 }
 
 /// A command and its fields: name and kind, as the settings of the function describe them.
@@ -41,7 +47,17 @@ impl Setup {
             read(value, &mut known_addresses, &mut known_ports);
         }
         let commands = N::Command::schema().into_iter().map(Command::of).collect();
-        Self { settings, ports, known_addresses, known_ports, commands }
+        Self { settings, ports, known_addresses, known_ports, commands, allocated: None }
+    }
+
+    /// As before, with what `plan` says of allocators.
+    #[must_use]
+    pub fn under(mut self, plan: &Plan) -> Self {
+        let steered = plan.steered.first();
+        let port = steered.and_then(|one| self.ports.iter().position(|name| *name == one.port));
+        let addresses = self.known_addresses.clone();
+        self.allocated = port.map(|port| Arc::new(Allocated { port: port as u8, addresses }));
+        self
     }
 
     /// How instances are made; hashes and chance are drawn from `seed`.
@@ -57,7 +73,9 @@ fn read(value: &toml::Value, addresses: &mut Vec<IpAddr>, ports: &mut Vec<u16>) 
         toml::Value::String(text) => addresses.extend(text.parse::<IpAddr>()),
         toml::Value::Integer(number) => {
             ports.extend(
-                u16::try_from(*number).into_iter().filter(|port| (1..1_024).contains(port)),
+                u16::try_from(*number)
+                    .into_iter()
+                    .filter(|port| (1..FIRST_ALLOCATED).contains(port)),
             );
         }
         toml::Value::Array(all) => all.iter().for_each(|one| read(one, addresses, ports)),

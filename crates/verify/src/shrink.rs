@@ -56,7 +56,7 @@ impl<N: NetworkFunction> Search<'_, N> {
     /// Leaves out what comes after, and what neither the step nor its causes depend on.
     fn cut(&mut self) -> Result<(), VerifyError> {
         let whole = self.best.program.steps.clone();
-        let short = Program { steps: whole.get(..=self.best.at).unwrap_or(&whole).to_vec() };
+        let short = self.best.program.part(whole.into_iter().take(self.best.at + 1));
         self.try_out(&short)?;
         Ok(())
     }
@@ -70,7 +70,7 @@ impl<N: NetworkFunction> Search<'_, N> {
             while start < self.best.program.steps.len() {
                 let steps = self.best.program.steps.iter().enumerate();
                 let kept = steps.filter(|(at, _)| !(start..start + size).contains(at));
-                let fewer = Program::closed(kept.map(|(_, step)| step.clone()));
+                let fewer = self.best.program.part(kept.map(|(_, step)| step.clone()));
                 match self.try_out(&fewer)? {
                     true => dropped = true,
                     false => start += size,

@@ -46,6 +46,13 @@ pub struct Course {
     pub order: Vec<usize>,
 }
 
+impl Course {
+    /// Whether there was a packet at the step at `at`.
+    pub fn sent(&self, at: usize) -> bool {
+        self.record.get(at).is_some_and(|handled| handled.arrival.is_some())
+    }
+}
+
 /// A run of a program that goes on.
 struct Progress<'a> {
     program: &'a Program,
@@ -97,7 +104,9 @@ impl<N: NetworkFunction> Simulation<N> {
         if let Some(cause) = positions.cause(progress.program, at) {
             while !progress.done.get(cause).copied().unwrap_or(true) && self.go_on(progress) {}
         }
-        let Some(arrival) = positions.arrival(progress.program, at, &progress.record) else {
+        let arrival = positions.arrival(progress.program, at, &progress.record);
+        let Some(arrival) = arrival.filter(|arrival| !progress.is_stale(at, arrival, positions))
+        else {
             progress.finish(at);
             return;
         };
@@ -180,7 +189,33 @@ impl<N: NetworkFunction> Simulation<N> {
     }
 }
 
+/// What an allocator has given out lives for this long at least, in nanoseconds.
+const SURELY_ALIVE_NS: u64 = 1_000_000_000;
+
 impl Progress<'_> {
+    /// Whether a packet goes to what was given out so long ago that it may have been given out again,
+    /// in one run and not in the other.
+    fn is_stale(&self, at: usize, arrival: &Arrival, positions: &Positions) -> bool {
+        let Some(allocated) = &self.program.avoid else { return false };
+        if !allocated.is_to(arrival) {
+            return false;
+        }
+        let mut seen = at;
+        while let Some(cause) = positions.cause(self.program, seen) {
+            seen = cause;
+            let arrival = self.record.get(seen).and_then(|handled| handled.arrival.as_ref());
+            if !arrival.is_some_and(|arrival| allocated.is_to(arrival)) {
+                break;
+            }
+        }
+        let since = self.times.get(seen).map_or(0, |time| time.saturating_add(SURELY_ALIVE_NS));
+        let steps = self.times.iter().zip(&self.record).take(at).rev();
+        let mut later = steps.take_while(|(time, _)| **time >= since);
+        later.any(|(_, handled)| {
+            handled.arrival.as_ref().is_some_and(|arrival| arrival.port != allocated.port)
+        })
+    }
+
     fn finish(&mut self, at: usize) {
         if let Some(done) = self.done.get_mut(at) {
             *done = true;

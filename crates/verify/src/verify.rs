@@ -5,11 +5,11 @@ use anabranch_nf::NetworkFunction;
 use crate::compare::Comparison;
 use crate::error::VerifyError;
 use crate::generate::Generator;
+use crate::parallel::Parallel;
 use crate::program::Program;
 use crate::run::{Record, Sequential};
 use crate::setup::Setup;
 use crate::shrink::shrink;
-use crate::parallel::Parallel;
 use crate::simulate::{Course, Simulation};
 
 /// Packets of one program: instances are made anew for each.
@@ -106,7 +106,7 @@ impl Trial<'_> {
     ) -> Result<(usize, Option<Difference>), VerifyError> {
         let making = self.setup.making(self.seed);
         let many = Simulation::<N>::new(self.parallel, &making, self.seed)?.run(program);
-        let one = Sequential::<N>::new(&making)?.run(program, &many.order);
+        let one = Sequential::<N>::new(&making)?.run(program, &many);
         let sent = one.iter().filter(|handled| handled.arrival.is_some()).count();
         Ok((sent, self.first_difference(program, one, many)))
     }

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use anabranch_packet::parse;
 
-use crate::edit::with_packet;
+use crate::edit::{LONGEST, with_packet};
 use crate::endpoint::{Placed, endpoints};
 use crate::program::{Act, Arrival, Step};
 use crate::run::{Handled, Outcome};
@@ -13,7 +13,7 @@ use crate::verify::Difference;
 
 /// A packet in a line: its ends, its protocol, its flags.
 pub fn describe(bytes: &[u8]) -> String {
-    let layout = parse(bytes, bytes.len() as u32);
+    let layout = parse(bytes, LONGEST);
     let ends = endpoints(bytes);
     if let Some(why) = layout.malformed() {
         return format!("malformed packet of {} bytes ({})", bytes.len(), why.as_str());

@@ -2,44 +2,49 @@
 
 #![allow(clippy::unwrap_used)]
 
+use anabranch_analysis::{Budget, Source, paths_within};
 use anabranch_nf::NetworkFunction;
-use anabranch_nfs::{firewall, policer};
-use anabranch_rss::IndirectionTable;
-use anabranch_runtime::steer::Steerer;
-use anabranch_verify::{Arrival, Effort, Parallel, Placement, Setup, verify};
+use anabranch_nfs::{bridge, firewall, lb, nat, policer};
+use anabranch_plan::{Options, Plan, plan};
+use anabranch_rss::Nic;
+use anabranch_verify::{Effort, Parallel, Setup, verify};
 
-struct BySet(Steerer, IndirectionTable, bool);
-impl Placement for BySet {
-    fn place(&self, arrival: &Arrival) -> (u32, usize) {
-        let hash = self.0.hash(&arrival.bytes, arrival.wire_len);
-        let hash = if self.2 { hash.wrapping_add(u32::from(arrival.port)) } else { hash };
-        (hash % 512, self.1.worker(hash).into())
-    }
-    fn workers(&self) -> usize {
-        self.1.workers()
-    }
+fn planned<N: NetworkFunction>() -> Plan {
+    let source = Source { text: N::SOURCE.text, file: N::SOURCE.file, line: N::SOURCE.line };
+    let paths = paths_within(&source, Budget::for_accesses()).unwrap();
+    plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap()
 }
 
-fn check<N: NetworkFunction>(wrong: bool) {
-    let setup = Setup::new::<N>(toml::Table::new());
-    let placement = BySet(Steerer::new::<N>(), IndirectionTable::new(512, 512, 4).unwrap(), wrong);
-    let parallel = Parallel { placement: &placement, making: &|_, making| making };
+fn check<N: NetworkFunction>(settings: &str) {
+    let plan = planned::<N>();
+    let setup = Setup::new::<N>(settings.parse().unwrap()).under(&plan);
+    let parallel = Parallel::of_plan::<N>(&plan, &setup, 4).unwrap();
     let start = std::time::Instant::now();
     let found = verify::<N>(&setup, &parallel, Effort { packets: 20_000, seeds: 2, first_seed: 1 })
         .unwrap();
     println!("{} {:?} {}", N::NAME, start.elapsed(), found.packets);
     if let Some(d) = &found.difference {
-        println!("{} steps, at {}: {}", d.program.steps.len(), d.at, d.what);
-        for (i, s) in d.program.steps.iter().enumerate() {
-            println!("{s:?}\n  {:?}\n  {:?}", d.one[i].outcome.refused, d.many[i].outcome.refused);
-        }
+        println!("{}", d.to_text(&setup));
     }
-    assert_eq!(found.difference.is_some(), wrong);
+    assert!(found.difference.is_none());
 }
 
 #[test]
 fn one() {
-    check::<policer::Function>(false);
-    check::<firewall::Function>(false);
-    check::<firewall::Function>(true);
+    check::<policer::Function>("");
+    check::<firewall::Function>("");
+}
+#[test]
+fn two() {
+    check::<bridge::Function>("");
+}
+#[test]
+fn nat() {
+    check::<nat::Function>("public = ['203.0.113.1', '203.0.113.2']");
+}
+#[test]
+fn lb() {
+    check::<lb::Function>(
+        "services = [{address='203.0.113.1', port=1}]\nbackends=[{address='10.1.0.1',port=2},{address='10.1.0.2',port=3}]\ntable_size='tiny'",
+    );
 }
