@@ -284,11 +284,19 @@ fn lane_named(name: &str) -> Option<usize> {
 fn lane_of(bytes: &[u8], layout: Layout) -> usize {
     let class = class_of(bytes, layout);
     let kind = match layout.protocol() {
+        // What an error quotes stands in its first fragment too.
+        _ if is_error(class) => Kind::Whole,
         _ if layout.is_fragment() => Kind::Fragment,
         SCTP => Kind::Sctp,
         _ => Kind::Whole,
     };
     class as usize * KINDS + kind as usize
+}
+
+#[inline]
+fn is_error(class: Class) -> bool {
+    use Class::{Ipv4EchoError, Ipv4Error, Ipv6EchoError, Ipv6Error};
+    matches!(class, Ipv4Error | Ipv4EchoError | Ipv6Error | Ipv6EchoError)
 }
 
 #[inline]

@@ -30,8 +30,8 @@ pub struct Parallel {
 pub enum Fault {
     /// A packet that re-enters in a shard of another worker stays where it is.
     KeepsHandOvers,
-    /// Halfway through, this shard goes to the next worker, and its state stays behind.
-    MovesShard(u16),
+    /// Halfway through, shards go to the next worker each, and their state stays behind.
+    MovesShards,
 }
 
 impl Parallel {
@@ -44,12 +44,17 @@ impl Parallel {
         setup: &Setup,
         workers: usize,
     ) -> Result<Self, VerifyError> {
-        if plan.strategy != Strategy::SharedNothing {
+        if Self::is_locked(plan) {
             return Ok(Self::locked(workers));
         }
         let deployment = Deployment::new::<N>(plan, &setup.settings, &setup.ports, workers);
         let deployment = deployment.map_err(|why| VerifyError::Plan(why.to_string()))?;
         Ok(Self::sharded(deployment))
+    }
+
+    /// Whether the runtime keeps what `plan` asks for behind a lock.
+    pub(crate) fn is_locked(plan: &Plan) -> bool {
+        plan.strategy != Strategy::SharedNothing
     }
 
     /// Each worker has state of its own.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use anabranch_nf::NetworkFunction;
-use anabranch_nf::settings::{Command as _, Setting};
+use anabranch_nf::settings::{Command as _, Setting, Settings as _};
 use anabranch_packet::fuzzing::Seeds;
 use anabranch_plan::Plan;
 use anabranch_runtime::instance::Making;
@@ -12,7 +12,7 @@ use anabranch_runtime::instance::Making;
 use crate::program::{Allocated, FIRST_ALLOCATED};
 
 /// A function's settings, and what can be read off them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// The operator's settings.
     pub settings: toml::Table,
@@ -29,7 +29,7 @@ pub struct Setup {
 }
 
 /// A command and its fields: name and kind, as the settings of the function describe them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     name: &'static str,
     fields: Vec<(&'static str, String)>,
@@ -60,11 +60,47 @@ impl Setup {
         self
     }
 
+    /// As before, with other choices where the operator made none. `seed` 0: the defaults. `any_size`:
+    /// numbers are drawn too, small ones, so that tables fill up.
+    ///
+    /// Where the function refuses what was drawn, the defaults stay.
+    #[must_use]
+    pub fn varied<N: NetworkFunction>(&self, seed: u64, any_size: bool) -> Self {
+        let mut varied = self.clone();
+        if seed == 0 {
+            return varied;
+        }
+        let mut chance = Seeds::new(seed);
+        for setting in N::Settings::schema() {
+            let value = drawn(&setting, any_size, &mut chance);
+            if let (Some(value), false) = (value, self.settings.contains_key(setting.name)) {
+                varied.settings.insert(setting.name.to_owned(), value);
+            }
+        }
+        let fits = anabranch_runtime::instance::Instance::<N>::new(&varied.making(1)).is_ok();
+        if fits { varied } else { self.clone() }
+    }
+
     /// How instances are made; hashes and chance are drawn from `seed`.
     pub fn making(&self, seed: u64) -> Making {
         let (settings, ports) = (self.settings.clone(), self.ports.clone());
         Making { seed, settings, ports, ..Making::default() }
     }
+}
+
+/// A value for a setting that is a choice, or now and then a small number.
+fn drawn(setting: &Setting, any_size: bool, chance: &mut Seeds) -> Option<toml::Value> {
+    if setting.kind == "boolean" {
+        return Some(toml::Value::Boolean(chance.below(2) == 0));
+    }
+    if let Some(choices) = setting.kind.strip_prefix("one of ") {
+        let choices: Vec<&str> = choices.split(", ").collect();
+        let choice = choices.get(chance.below(choices.len()))?;
+        return Some(toml::Value::String((*choice).to_owned()));
+    }
+    let is_number = setting.kind == "integer" && any_size && chance.below(3) == 0;
+    let least = setting.min.as_deref().map_or(Ok(0), |min| min.replace('_', "").parse::<i64>());
+    is_number.then(|| Some(toml::Value::Integer(least.ok()? + chance.below(48) as i64))).flatten()
 }
 
 /// Collects addresses and numbers that may be ports.

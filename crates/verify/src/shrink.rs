@@ -11,7 +11,7 @@ const TRIES: usize = 2_000;
 
 /// The shortest sequence found by which the runs differ, from a program by which they do.
 pub(crate) fn shrink<N: NetworkFunction>(
-    trial: &Trial<'_>,
+    trial: &Trial,
     program: Program,
 ) -> Result<Option<Difference>, VerifyError> {
     let (_, found) = trial.run::<N>(&program)?;
@@ -25,7 +25,7 @@ pub(crate) fn shrink<N: NetworkFunction>(
 }
 
 struct Search<'t, N> {
-    trial: &'t Trial<'t>,
+    trial: &'t Trial,
     best: Difference,
     tries: usize,
     of: std::marker::PhantomData<fn() -> N>,

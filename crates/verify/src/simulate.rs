@@ -7,6 +7,7 @@
 //! later.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use anabranch_nf::NetworkFunction;
 use anabranch_packet::Meta;
@@ -88,6 +89,9 @@ impl<N: NetworkFunction> Simulation<N> {
         };
         let positions = Positions::of(program);
         for (at, step) in program.steps.iter().enumerate() {
+            if at == steps / 2 {
+                self.move_shard();
+            }
             match &step.act {
                 Act::Pause(_) => self.finish(&mut progress),
                 Act::Command(text) => self.command(at, text, &mut progress),
@@ -144,6 +148,21 @@ impl<N: NetworkFunction> Simulation<N> {
         while self.go_on(progress) {}
     }
 
+    /// Plants the fault of a shard that moves without its state.
+    fn move_shard(&mut self) {
+        if let (Some(Fault::MovesShards), Some(deployment)) =
+            (self.parallel.fault, &mut self.parallel.deployment)
+        {
+            let table = Arc::make_mut(&mut deployment.table);
+            for shard in 0..table.shards() as u16 {
+                let owner = table.worker_of_shard(shard).unwrap_or(0);
+                let next = (usize::from(owner) + 1) % self.parallel.workers;
+                // Every worker exists, and every shard.
+                let _ = table.move_shard(shard, next as u16);
+            }
+        }
+    }
+
     /// Puts a job behind those of earlier packets.
     fn queue(&mut self, worker: usize, job: Job) {
         let Some(queue) = self.queues.get_mut(worker) else { return };
@@ -168,7 +187,9 @@ impl<N: NetworkFunction> Simulation<N> {
         }
         match kept.handed_over {
             Some((owner, frame, meta, turn)) => {
-                self.queue(owner.into(), Job { at: job.at, frame, meta, turn });
+                let stays = self.parallel.fault == Some(Fault::KeepsHandOvers);
+                let (owner, turn) = if stays { (worker, 0) } else { (owner.into(), turn) };
+                self.queue(owner, Job { at: job.at, frame, meta, turn });
             }
             None => progress.finish(job.at),
         }

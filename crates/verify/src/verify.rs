@@ -1,10 +1,12 @@
 //! The verification: programs of many seeds, each run both ways and compared.
 
 use anabranch_nf::NetworkFunction;
+use anabranch_plan::Plan;
 
 use crate::compare::Comparison;
 use crate::error::VerifyError;
 use crate::generate::Generator;
+use crate::mutate::Mutation;
 use crate::parallel::Parallel;
 use crate::program::Program;
 use crate::run::{Record, Sequential};
@@ -14,6 +16,21 @@ use crate::simulate::{Course, Simulation};
 
 /// Packets of one program: instances are made anew for each.
 const OF_A_PROGRAM: usize = 5_000;
+
+/// What is verified.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Settings and ports.
+    pub setup: &'a Setup,
+    /// How the function runs on many cores.
+    pub plan: &'a Plan,
+    /// On how many.
+    pub workers: usize,
+    /// A bug to be planted.
+    pub mutation: Option<&'a Mutation>,
+    /// Programs that are run under every seed before random ones.
+    pub programs: &'a [Program],
+}
 
 /// How much is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +50,9 @@ pub struct Findings {
     pub packets: usize,
     /// Seeds.
     pub seeds: u64,
-    /// The shortest sequence that was found for the first seed that differs.
+    /// Seeds under which the runs differ.
+    pub differences: u64,
+    /// The shortest sequence that was found for the first of them.
     pub difference: Option<Difference>,
 }
 
@@ -42,6 +61,8 @@ pub struct Findings {
 pub struct Difference {
     /// The seed.
     pub seed: u64,
+    /// The settings under it.
+    pub setup: Setup,
     /// The steps.
     pub program: Program,
     /// The step that differs, by position.
@@ -54,58 +75,101 @@ pub struct Difference {
     pub many: Record,
 }
 
-/// Runs random programs both ways, seed by seed, up to the first difference.
+/// Runs programs both ways, seed by seed, each up to its first difference. `tell` hears how many
+/// packets have been handled so far.
 ///
 /// # Errors
-/// [`VerifyError::Settings`].
+/// [`VerifyError::Settings`]; [`VerifyError::Plan`] for a plan that cannot be followed.
 pub fn verify<N: NetworkFunction>(
-    setup: &Setup,
-    parallel: &Parallel,
+    subject: &Subject<'_>,
     effort: Effort,
+    tell: &mut dyn FnMut(usize),
 ) -> Result<Findings, VerifyError> {
-    let mut findings = Findings { seeds: effort.seeds, ..Findings::default() };
-    for seed in effort.first_seed..effort.first_seed + effort.seeds {
-        let mut left = effort.packets;
-        let mut part = 0;
-        while left > 0 {
-            let own = mixed(seed, part);
-            let program = Generator::new(setup, own).program(OF_A_PROGRAM.min(2 * left));
-            let trial = Trial { setup, parallel, seed: own };
-            let (sent, different) = trial.run::<N>(&program)?;
-            findings.packets += sent.min(left);
-            left -= sent.min(left);
-            part += 1;
-            if different.is_some() {
-                findings.difference = shrink::<N>(&trial, program)?;
-                if let Some(difference) = &mut findings.difference {
-                    difference.seed = seed;
-                }
-                return Ok(findings);
-            }
+    let mut findings = Findings::default();
+    for seed in effort.first_seed..effort.first_seed.saturating_add(effort.seeds) {
+        let vary = seed - effort.first_seed;
+        let trial = Trial::of::<N>(subject, seed, vary)?;
+        let before = findings.packets;
+        let found = trial.all::<N>(subject.programs, effort.packets, &mut |sent| {
+            findings.packets = before + sent;
+            tell(findings.packets);
+        })?;
+        findings.seeds += 1;
+        let Some((trial, program)) = found else { continue };
+        findings.differences += 1;
+        if findings.difference.is_none() {
+            findings.difference = shrink::<N>(&trial, program)?;
         }
     }
     Ok(findings)
 }
 
-fn mixed(seed: u64, part: u64) -> u64 {
-    seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ part
-}
-
 /// Programs that are run both ways under the same seed.
-pub(crate) struct Trial<'a> {
-    pub(crate) setup: &'a Setup,
-    pub(crate) parallel: &'a Parallel,
-    pub(crate) seed: u64,
+#[derive(Clone)]
+pub(crate) struct Trial {
+    setup: Setup,
+    parallel: Parallel,
+    seed: u64,
+    /// Of hashes, chance and interleaving.
+    own: u64,
 }
 
-impl Trial<'_> {
+impl Trial {
+    pub(crate) fn of<N: NetworkFunction>(
+        subject: &Subject<'_>,
+        seed: u64,
+        vary: u64,
+    ) -> Result<Self, VerifyError> {
+        let plan = match subject.mutation {
+            Some(mutation) => mutation.of_plan(subject.plan),
+            None => subject.plan.clone(),
+        };
+        let any_size = Parallel::is_locked(&plan);
+        let setup = subject.setup.clone().under(subject.plan).varied::<N>(vary, any_size);
+        let mut parallel = Parallel::of_plan::<N>(&plan, &setup, subject.workers)?;
+        if let Some(mutation) = subject.mutation {
+            mutation.of_runtime(&mut parallel);
+        }
+        Ok(Self { setup, parallel, seed, own: seed })
+    }
+
+    /// Runs `programs`, then random ones up to so many packets; the first that differs, under what
+    /// it does.
+    fn all<N: NetworkFunction>(
+        mut self,
+        programs: &[Program],
+        packets: usize,
+        tell: &mut dyn FnMut(usize),
+    ) -> Result<Option<(Self, Program)>, VerifyError> {
+        let mut handled = 0;
+        let mut part = 0;
+        while part < programs.len() || handled < packets {
+            self.own = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ part as u64;
+            let program = match programs.get(part) {
+                Some(program) => program.clone(),
+                None => {
+                    let length = OF_A_PROGRAM.min(2 * (packets - handled));
+                    Generator::new(&self.setup, self.own).program(length)
+                }
+            };
+            let (sent, different) = self.run::<N>(&program)?;
+            handled += sent;
+            tell(handled);
+            part += 1;
+            if different.is_some() {
+                return Ok(Some((self, program)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Packets that were sent, and the first difference.
     pub(crate) fn run<N: NetworkFunction>(
         &self,
         program: &Program,
     ) -> Result<(usize, Option<Difference>), VerifyError> {
-        let making = self.setup.making(self.seed);
-        let many = Simulation::<N>::new(self.parallel, &making, self.seed)?.run(program);
+        let making = self.setup.making(self.own);
+        let many = Simulation::<N>::new(&self.parallel, &making, self.own)?.run(program);
         let one = Sequential::<N>::new(&making)?.run(program, &many);
         let sent = one.iter().filter(|handled| handled.arrival.is_some()).count();
         Ok((sent, self.first_difference(program, one, many)))
@@ -118,7 +182,7 @@ impl Trial<'_> {
             Some((*at, what))
         });
         let (at, what) = found?;
-        let program = program.clone();
-        Some(Difference { seed: self.seed, program, at, what, one, many: many.record })
+        let (program, setup) = (program.clone(), self.setup.clone());
+        Some(Difference { seed: self.seed, setup, program, at, what, one, many: many.record })
     }
 }

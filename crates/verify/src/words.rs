@@ -87,8 +87,9 @@ fn details(bytes: &[u8]) -> String {
 }
 
 impl Difference {
-    /// The sequence in words, for ports named as `setup` says.
-    pub fn to_text(&self, setup: &Setup) -> String {
+    /// The sequence in words.
+    pub fn to_text(&self) -> String {
+        let setup = &self.setup;
         let mut text = String::new();
         let mut now_ns = 0;
         for (at, step) in self.program.steps.iter().enumerate() {

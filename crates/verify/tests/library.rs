@@ -4,10 +4,9 @@
 
 use anabranch_analysis::{Budget, Source, paths_within};
 use anabranch_nf::NetworkFunction;
-use anabranch_nfs::{bridge, firewall, lb, nat, policer};
 use anabranch_plan::{Options, Plan, plan};
 use anabranch_rss::Nic;
-use anabranch_verify::{Effort, Parallel, Setup, verify};
+use anabranch_verify::{Effort, Setup, Subject, example, verify};
 
 fn planned<N: NetworkFunction>() -> Plan {
     let source = Source { text: N::SOURCE.text, file: N::SOURCE.file, line: N::SOURCE.line };
@@ -15,36 +14,26 @@ fn planned<N: NetworkFunction>() -> Plan {
     plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap()
 }
 
-fn check<N: NetworkFunction>(settings: &str) {
+fn passes<N: NetworkFunction>() {
     let plan = planned::<N>();
-    let setup = Setup::new::<N>(settings.parse().unwrap()).under(&plan);
-    let parallel = Parallel::of_plan::<N>(&plan, &setup, 4).unwrap();
-    let start = std::time::Instant::now();
-    let found = verify::<N>(&setup, &parallel, Effort { packets: 20_000, seeds: 2, first_seed: 1 })
-        .unwrap();
-    println!("{} {:?} {}", N::NAME, start.elapsed(), found.packets);
-    if let Some(d) = &found.difference {
-        println!("{}", d.to_text(&setup));
+    let setup = Setup::new::<N>(example(N::NAME).parse().unwrap());
+    let subject = Subject { setup: &setup, plan: &plan, workers: 4, mutation: None, programs: &[] };
+    let effort = Effort { packets: 20_000, seeds: 4, first_seed: 1 };
+    let found = verify::<N>(&subject, effort, &mut |_| {}).unwrap();
+    if let Some(difference) = &found.difference {
+        panic!("{} seed {}\n{}", N::NAME, difference.seed, difference.to_text());
     }
-    assert!(found.difference.is_none());
+    assert_eq!((found.seeds, found.differences), (4, 0));
+    assert!(found.packets >= 80_000, "{}", found.packets);
 }
 
-#[test]
-fn one() {
-    check::<policer::Function>("");
-    check::<firewall::Function>("");
+macro_rules! pass {
+    ($($nf:ident)*) => {$(
+        #[test]
+        fn $nf() {
+            passes::<anabranch_nfs::$nf::Function>();
+        }
+    )*};
 }
-#[test]
-fn two() {
-    check::<bridge::Function>("");
-}
-#[test]
-fn nat() {
-    check::<nat::Function>("public = ['203.0.113.1', '203.0.113.2']");
-}
-#[test]
-fn lb() {
-    check::<lb::Function>(
-        "services = [{address='203.0.113.1', port=1}]\nbackends=[{address='10.1.0.1',port=2},{address='10.1.0.2',port=3}]\ntable_size='tiny'",
-    );
-}
+
+pass! { nop policer firewall bridge bridge_static nat lb router }

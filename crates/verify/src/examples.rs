@@ -1,0 +1,62 @@
+//! Settings for functions of the library that do nothing, or are refused, without any.
+
+/// Settings of the function `nf`, as TOML; empty where its defaults will do.
+pub fn example(nf: &str) -> &'static str {
+    match nf {
+        "nat" => NAT,
+        "lb" => LB,
+        _ => "",
+    }
+}
+
+/// Three public addresses, two of them apart, and a service open to all.
+const NAT: &str = r#"
+public = ["203.0.113.1", "203.0.113.2", "198.51.100.9"]
+
+[[static_mappings]]
+protocol = "tcp"
+inside = "10.0.0.1"
+inside_port = 5
+public = "203.0.113.1"
+public_port = 5
+"#;
+
+/// Services over both versions of IP with two backends each.
+const LB: &str = r#"
+table_size = "tiny"
+backend_slots = 8
+
+[[services]]
+address = "203.0.113.1"
+port = 1
+
+[[services]]
+address = "203.0.113.1"
+port = 2
+protocol = "udp"
+
+[[services6]]
+address = "fd00:113::1"
+port = 1
+
+[[backends]]
+address = "10.1.0.1"
+port = 3
+
+[[backends]]
+address = "10.1.0.2"
+port = 3
+
+[[backends]]
+service = 1
+address = "10.1.0.3"
+port = 4
+
+[[backends6]]
+address = "fd00:1::1"
+port = 3
+
+[[backends6]]
+address = "fd00:1::2"
+port = 3
+"#;
