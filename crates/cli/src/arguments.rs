@@ -16,6 +16,7 @@ Exit codes:
    6  an output cannot be written
    7  there is no such network function
    8  a network function cannot be analysed or measured
+   9  many cores do not do what one core does (`verify`)
   70  a fault in Anabranch itself";
 
 /// Runs network functions, written once as sequential code, on one core or many.
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Paths(PathsArguments),
     /// Plan how a network function runs on many cores: which packets must meet, keys, and why.
     Plan(PlanArguments),
+    /// Verify that a network function on many cores does what it does on one.
+    Verify(VerifyArguments),
     /// Find keys of receive-side scaling, and check them.
     Rss(crate::rss::arguments::RssArguments),
     /// Generate traffic and write it to a capture.
@@ -171,6 +174,50 @@ pub(crate) enum StrategyChoice {
     Mixed,
     /// One lock around everything.
     Lock,
+}
+
+/// `anabranch verify`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:  anabranch verify nat
+          anabranch verify firewall --in inside=in.pcap --workers 8 --json
+          anabranch verify nat --plan nat.toml --seed 7 --seeds 1")]
+pub(crate) struct VerifyArguments {
+    /// The network function.
+    pub(crate) nf: String,
+    /// A capture that is sent before random traffic, under every seed; once a port.
+    #[arg(long = "in", value_name = "PORT=CAPTURE")]
+    pub(crate) inputs: Vec<String>,
+    /// The plan to follow, as `anabranch plan -o` writes it, instead of making one.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["strategy", "nic"])]
+    pub(crate) plan: Option<PathBuf>,
+    /// Follow the plan even where it breaks a constraint, to see what comes of that.
+    #[arg(long, requires = "plan")]
+    pub(crate) unchecked: bool,
+    #[command(flatten)]
+    pub(crate) planning: PlanningArguments,
+    /// Workers that are simulated.
+    #[arg(long, value_name = "N", default_value = "4")]
+    pub(crate) workers: Workers,
+    /// Packets under each seed.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub(crate) packets: usize,
+    /// Seeds of traffic, interleaving and settings.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) seeds: u64,
+    /// The first of them. Seed 1 has the settings as they are; others draw those that are a choice
+    /// and that nobody has set.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Change a setting; wins over the configuration file.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) settings: Vec<String>,
+    /// Read settings from a TOML file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `anabranch traffic`.

@@ -29,6 +29,9 @@ pub enum Error {
     /// solver cannot be run.
     #[error("{0}")]
     Analysis(String),
+    /// Many cores do not do what one core does.
+    #[error("{0}")]
+    Different(String),
     /// A broken invariant of Anabranch itself.
     #[error("{0}; this is a fault in Anabranch, please report it")]
     Internal(String),
@@ -60,6 +63,7 @@ impl Error {
             Error::Output(_) => 6,
             Error::UnknownNf(_) => 7,
             Error::Analysis(_) => 8,
+            Error::Different(_) => 9,
             Error::Internal(_) => 70,
         }
     }
@@ -79,6 +83,7 @@ mod tests {
             (Error::of_run(ErrorKind::Output, String::new()), 6),
             (Error::UnknownNf(String::new()), 7),
             (Error::Analysis(String::new()), 8),
+            (Error::Different(String::new()), 9),
             (Error::Internal(String::new()), 70),
         ];
         for (error, code) in errors {

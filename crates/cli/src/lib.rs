@@ -34,6 +34,7 @@ mod settings;
 mod summary;
 mod table;
 mod traffic;
+mod verify;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ pub use error::Error;
 pub use library::{Description, Entry, Library, entry};
 pub use run::Order;
 pub use settings::Control;
+pub use verify::{Trial, Verified};
 
 use arguments::{Arguments, Command};
 
@@ -122,6 +124,7 @@ fn dispatch(program: &str, library: &Library, command: &Command) -> Result<(), E
         Command::Nfs(arguments) => list::nfs(library, arguments),
         Command::Paths(arguments) => paths::paths(library, arguments),
         Command::Plan(arguments) => plan::run(library, arguments),
+        Command::Verify(arguments) => verify::run(library, arguments),
         Command::Rss(arguments) => rss::rss(arguments),
         Command::Traffic(arguments) => traffic::traffic(arguments),
         Command::Bench(arguments) => bench::bench(library, arguments),

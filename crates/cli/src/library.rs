@@ -9,6 +9,7 @@ use anabranch_runtime::report::RunReport;
 
 use crate::error::Error;
 use crate::run::{Order, execute};
+use crate::verify::{Trial, Verified};
 
 /// One network function, as the command line sees it. Implemented for every
 /// [`NetworkFunction`] by [`entry`].
@@ -24,6 +25,12 @@ pub trait Entry: Send + Sync {
     /// # Errors
     /// When it cannot begin. What goes wrong later stands in the report.
     fn run(&self, order: Order) -> Result<RunReport, Error>;
+
+    /// Verifies it on many cores.
+    ///
+    /// # Errors
+    /// When it cannot begin.
+    fn verify(&self, trial: Trial) -> Result<Verified, Error>;
 }
 
 /// A network function in words: what `anabranch nfs` prints.
@@ -81,6 +88,10 @@ impl<F: NetworkFunction> Entry for Of<F> {
 
     fn run(&self, order: Order) -> Result<RunReport, Error> {
         execute::<F>(order)
+    }
+
+    fn verify(&self, trial: Trial) -> Result<Verified, Error> {
+        crate::verify::execute::<F>(trial)
     }
 }
 

@@ -129,7 +129,7 @@ fn check_files(order: &Order, arguments: &RunArguments) -> Result<(), Error> {
     Ok(())
 }
 
-fn binding<'a>(option: &'a str, text: &'a str) -> impl FnOnce(SpecError) -> Error + 'a {
+pub(crate) fn binding<'a>(option: &'a str, text: &'a str) -> impl FnOnce(SpecError) -> Error + 'a {
     move |cause| Error::Usage(format!("{option} {text}: {cause}"))
 }
 

@@ -90,11 +90,11 @@ impl Renaming {
             return None;
         }
         let ours = arrived(one);
-        let source = ours.first().copied()?;
         if allocated {
-            self.unseen.insert(source);
+            self.unseen.extend(ours.first());
         }
-        self.unseen.contains(&source).then(|| [ours, arrived(many)])
+        let shows = ours.iter().any(|end| self.unseen.contains(end));
+        shows.then(|| [ours, arrived(many)])
     }
 
     /// `fresh`: both runs allocated, of packets with these endpoints.
@@ -164,7 +164,7 @@ impl Renaming {
     ) -> bool {
         match (self.there.get(&one), self.back.get(&other)) {
             (Some(to), Some(from)) if *to == other && *from == one => return true,
-            (None, None) if one == other && fresh.is_none() => return true,
+            (None, None) if one == other => return true,
             _ => {}
         }
         // What a packet brings is not new, however much is allocated meanwhile.
@@ -172,11 +172,12 @@ impl Renaming {
             fresh.is_some_and(|[ours, theirs]| !ours.contains(&one) && !theirs.contains(&other));
         if is_new {
             self.relate(one, other);
-            if let Some(source) = fresh.and_then(|[ours, _]| ours.first()) {
-                self.unseen.remove(source);
+            let mut ours = fresh.iter().flat_map(|[ours, _]| ours);
+            if let Some(shown) = ours.find(|end| self.unseen.contains(*end)) {
+                self.unseen.remove(shown);
             }
         }
-        is_new || (one == other && !self.there.contains_key(&one) && !self.back.contains_key(&one))
+        is_new
     }
 
     fn relate(&mut self, one: Endpoint, other: Endpoint) {

@@ -23,6 +23,8 @@ pub enum Edit {
     Hops(u8),
     /// Flags and offset of an IPv4 fragment, as in the header's sixteen bits.
     Fragment(u16),
+    /// The protocol that the IP header names.
+    Protocol(u8),
     /// The Ethernet source address's last byte.
     SrcMac(u8),
     /// The Ethernet destination address's last byte.
@@ -39,6 +41,7 @@ impl Edit {
             Self::SrcMac(last) => put(bytes, 11, last),
             Self::DstMac(last) => put(bytes, 5, last),
             Self::Flags(flags) => set_flags(bytes, flags),
+            Self::Protocol(protocol) => set_protocol(bytes, protocol),
             Self::Fragment(word) => set_fragment(bytes, word),
             other => with_packet(bytes, |packet| other.set(packet)),
         }
@@ -103,6 +106,16 @@ fn set_fragment(bytes: &mut [u8], word: u16) {
     if layout.has_ipv4() {
         let at = layout.l3_offset();
         replace(bytes, at + 6, at + 10, |_| word.to_be_bytes());
+    }
+}
+
+fn set_protocol(bytes: &mut [u8], protocol: u8) {
+    let layout = parse(bytes, LONGEST);
+    let at = layout.l3_offset();
+    if layout.has_ipv4() {
+        replace(bytes, at + 8, at + 10, |[ttl, _]| [ttl, protocol]);
+    } else if layout.has_ipv6() {
+        put(bytes, at + 6, protocol);
     }
 }
 

@@ -1,10 +1,12 @@
-//! Settings for functions of the library that do nothing, or are refused, without any.
+//! Settings for functions of the library that do little, or are refused, without any.
 
 /// Settings of the function `nf`, as TOML; empty where its defaults will do.
 pub fn example(nf: &str) -> &'static str {
     match nf {
         "nat" => NAT,
         "lb" => LB,
+        // Buckets that run dry.
+        "policer" => "rate_bps = 8_000\nburst_bytes = 3_000\n",
         _ => "",
     }
 }

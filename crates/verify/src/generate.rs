@@ -15,6 +15,10 @@ const HOSTS: usize = 6;
 /// Steps back that a packet may depend on.
 const REACH: usize = 96;
 
+const GRE: u8 = 47;
+const ESP: u8 = 50;
+const SCTP: u8 = 132;
+
 /// Draws programs.
 pub struct Generator<'s> {
     setup: &'s Setup,
@@ -243,6 +247,9 @@ impl<'s> Generator<'s> {
         let mut template = Template::literal(port, bytes);
         if self.is(4) {
             template.edits.extend(self.variation());
+        }
+        if self.is(4) {
+            template.edits.extend(self.pick(&[GRE, ESP, SCTP]).map(Edit::Protocol));
         }
         template
     }

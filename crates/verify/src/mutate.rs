@@ -181,7 +181,11 @@ impl Mutation {
                 steered.modulus = shifted(&steered.modulus, *by);
             }
             Self::NotShared => share_nothing(plan),
-            Self::Forgotten { plan: without, .. } => plan.clone_from(without),
+            Self::Forgotten { plan: without, .. } => {
+                plan.ports.clone_from(&without.ports);
+                plan.steered.clone_from(&without.steered);
+                plan.strategy = without.strategy;
+            }
             Self::Runtime(_) => {}
         }
         Some(())

@@ -1,9 +1,11 @@
 //! How a network function runs on many cores, as its plan says, and what may go wrong there.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 
 use anabranch_nf::NetworkFunction;
 use anabranch_packet::Port;
+use anabranch_packet::fuzzing::Seeds;
 use anabranch_plan::{Plan, Strategy};
 use anabranch_runtime::deployment::{Deployment, Post};
 use anabranch_runtime::instance::{Instance, Making};
@@ -66,6 +68,17 @@ impl Parallel {
     /// All workers share all state, behind one lock.
     pub fn locked(workers: usize) -> Self {
         Self { deployment: None, workers: workers.max(1), fault: None }
+    }
+
+    /// Deals the shards out to workers anew, as `seed` says: any two may come apart.
+    pub(crate) fn shuffle(&mut self, seed: u64) {
+        let Some(deployment) = &mut self.deployment else { return };
+        let mut chance = Seeds::new(seed);
+        let table = Arc::make_mut(&mut deployment.table);
+        for shard in 0..table.shards() as u16 {
+            // Every shard and every worker exist.
+            let _ = table.move_shard(shard, chance.below(self.workers) as u16);
+        }
     }
 
     /// What "the same" means here.

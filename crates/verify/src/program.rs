@@ -64,6 +64,11 @@ pub struct Step {
     pub act: Act,
 }
 
+/// Whether a packet may bring an allocated port, which is another one in another run.
+fn has_allocated(arrival: &Arrival) -> bool {
+    endpoints(&arrival.bytes).iter().any(|end| end.endpoint.port >= FIRST_ALLOCATED)
+}
+
 /// What happens in a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
@@ -126,6 +131,13 @@ impl Template {
     pub fn literal(port: u8, bytes: Vec<u8>) -> Self {
         let wire_len = bytes.len() as u32;
         Self { origin: Origin::Bytes(bytes, wire_len), port: Some(port), edits: Vec::new() }
+    }
+
+    /// Was so many bytes long on the wire, if that is more.
+    pub fn lengthen(&mut self, on_the_wire: u32) {
+        if let Origin::Bytes(_, wire_len) = &mut self.origin {
+            *wire_len = on_the_wire.max(*wire_len);
+        }
     }
 
     /// The packet, where `cause` is what its run made of the step it depends on. `None`: nothing came
@@ -223,9 +235,13 @@ impl Program {
     /// unless it is to be avoided.
     pub(crate) fn arrival(&self, template: &Template, cause: Option<&Handled>) -> Option<Arrival> {
         let arrival = template.instantiate(cause)?;
-        let moved = template.edits.iter().any(|edit| matches!(edit, Edit::Dst(_)));
-        let is_literal = moved || template.origin.cause().is_none();
-        let avoided = self.avoid.as_ref().is_some_and(|all| all.is_chance(&arrival, is_literal));
+        let is_literal = template.origin.cause().is_none();
+        let puts_in = |edit: &Edit| matches!(edit, Edit::Src(_) | Edit::Dst(_));
+        let is_moved = !is_literal && template.edits.iter().any(puts_in);
+        let avoided = self.avoid.as_ref().is_some_and(|all| match is_moved {
+            true => all.is_chance(&arrival, true) || has_allocated(&arrival),
+            false => all.is_chance(&arrival, is_literal),
+        });
         (!avoided).then_some(arrival)
     }
 

@@ -60,14 +60,14 @@ impl Setup {
         self
     }
 
-    /// As before, with other choices where the operator made none. `seed` 0: the defaults. `any_size`:
+    /// As before, with other choices where the operator made none. `seed` 1: the defaults. `any_size`:
     /// numbers are drawn too, small ones, so that tables fill up.
     ///
     /// Where the function refuses what was drawn, the defaults stay.
     #[must_use]
     pub fn varied<N: NetworkFunction>(&self, seed: u64, any_size: bool) -> Self {
         let mut varied = self.clone();
-        if seed == 0 {
+        if seed == 1 {
             return varied;
         }
         let mut chance = Seeds::new(seed);

@@ -87,8 +87,7 @@ pub fn verify<N: NetworkFunction>(
 ) -> Result<Findings, VerifyError> {
     let mut findings = Findings::default();
     for seed in effort.first_seed..effort.first_seed.saturating_add(effort.seeds) {
-        let vary = seed - effort.first_seed;
-        let trial = Trial::of::<N>(subject, seed, vary)?;
+        let trial = Trial::of::<N>(subject, seed)?;
         let before = findings.packets;
         let found = trial.all::<N>(subject.programs, effort.packets, &mut |sent| {
             findings.packets = before + sent;
@@ -118,15 +117,15 @@ impl Trial {
     pub(crate) fn of<N: NetworkFunction>(
         subject: &Subject<'_>,
         seed: u64,
-        vary: u64,
     ) -> Result<Self, VerifyError> {
         let plan = match subject.mutation {
             Some(mutation) => mutation.of_plan(subject.plan),
             None => subject.plan.clone(),
         };
         let any_size = Parallel::is_locked(&plan);
-        let setup = subject.setup.clone().under(subject.plan).varied::<N>(vary, any_size);
+        let setup = subject.setup.clone().under(subject.plan).varied::<N>(seed, any_size);
         let mut parallel = Parallel::of_plan::<N>(&plan, &setup, subject.workers)?;
+        parallel.shuffle(seed);
         if let Some(mutation) = subject.mutation {
             mutation.of_runtime(&mut parallel);
         }
