@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anabranch_analysis::{Budget, Source};
+use anabranch_analysis::{Budget, Paths, Source};
 use anabranch_io::Trace;
 use anabranch_io::spec::{PortBinding, SourceSpec};
 use anabranch_nf::NetworkFunction;
@@ -30,7 +30,7 @@ pub struct Trial {
     plan: Plan,
     workers: usize,
     effort: Effort,
-    paths_known: usize,
+    paths: Paths,
     progress: Progress,
 }
 
@@ -42,7 +42,11 @@ pub struct Verified {
     workers: usize,
     packets: usize,
     seeds: u64,
+    /// Call paths that were taken for certain.
     paths_reached: usize,
+    /// Call paths that may have been taken, those among them.
+    paths_possible: usize,
+    /// Call paths, as `anabranch paths` lists them.
     paths_known: usize,
     differences: u64,
     difference: Option<Shown>,
@@ -92,6 +96,7 @@ fn trial(source: &anabranch_nf::Source, arguments: &VerifyArguments) -> Result<T
     let analysed = |cause: anabranch_analysis::AnalysisError| Error::Analysis(cause.to_string());
     let paths = anabranch_analysis::paths_within(&source, Budget::for_accesses());
     let paths = paths.map_err(analysed)?;
+    let all_paths = anabranch_analysis::paths(&source).map_err(analysed)?;
     let effort =
         Effort { packets: arguments.packets, seeds: arguments.seeds, first_seed: arguments.seed };
     Ok(Trial {
@@ -100,13 +105,13 @@ fn trial(source: &anabranch_nf::Source, arguments: &VerifyArguments) -> Result<T
         plan: planned(&paths, arguments)?,
         workers: arguments.workers.count(),
         effort,
-        paths_known: paths.paths.len(),
+        paths: all_paths,
         progress: Progress::start(&arguments.nf),
     })
 }
 
 /// The plan of a file, or the one that there is of the strategy asked for.
-fn planned(paths: &anabranch_analysis::Paths, arguments: &VerifyArguments) -> Result<Plan, Error> {
+fn planned(paths: &Paths, arguments: &VerifyArguments) -> Result<Plan, Error> {
     let Some(file) = &arguments.plan else {
         let options = options(&arguments.planning)?;
         return plan(paths, &options).map_err(|cause| Error::Analysis(cause.to_string()));
@@ -126,11 +131,17 @@ fn planned(paths: &anabranch_analysis::Paths, arguments: &VerifyArguments) -> Re
 /// # Errors
 /// [`Error::Settings`], [`Error::Input`] for a capture that cannot be read.
 pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Error> {
-    let Trial { settings, inputs, plan, workers, effort, paths_known, mut progress } = trial;
+    let Trial { settings, inputs, plan, workers, effort, paths, mut progress } = trial;
     let setup = Setup::new::<N>(settings).under(&plan);
     let programs = captured(&inputs, &setup)?;
-    let subject =
-        Subject { setup: &setup, plan: &plan, workers, mutation: None, programs: &programs };
+    let subject = Subject {
+        setup: &setup,
+        plan: &plan,
+        workers,
+        mutation: None,
+        programs: &programs,
+        paths: Some(&paths),
+    };
     let all = effort.packets.saturating_mul(effort.seeds as usize).max(1);
     let found = verify::<N>(&subject, effort, &mut |packets| {
         progress.update(packets as u64, Some(packets as f64 / all as f64));
@@ -140,7 +151,7 @@ pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Erro
         VerifyError::Settings(why) | VerifyError::Plan(why) => Error::Settings(why),
         VerifyError::Analysis(why) => Error::Analysis(why),
     })?;
-    Ok(Verified::of::<N>(found, &plan, workers, paths_known))
+    Ok(Verified::of::<N>(found, &plan, workers, paths.paths.len()))
 }
 
 /// The captures of all ports as programs, in order of time.
@@ -180,7 +191,8 @@ impl Verified {
             workers,
             packets: found.packets,
             seeds: found.seeds,
-            paths_reached: 0,
+            paths_reached: found.reached.len(),
+            paths_possible: found.possible.len(),
             paths_known,
             differences: found.differences,
             difference: found.difference.map(|one| Shown::of(N::NAME, &one)),
@@ -189,13 +201,14 @@ impl Verified {
 
     fn to_text(&self) -> String {
         let mut text = format!(
-            "{}: {} packets under {} seeds, {} on {} workers\n{} of {} call paths reached\n",
+            "{}: {} packets under {} seeds, {} on {} workers\n{} to {} of {} call paths reached\n",
             self.nf,
             thousands(self.packets as u64),
             self.seeds,
             self.strategy,
             self.workers,
             self.paths_reached,
+            self.paths_possible,
             self.paths_known,
         );
         match &self.difference {

@@ -15,6 +15,8 @@ const HOSTS: usize = 6;
 /// Steps back that a packet may depend on.
 const REACH: usize = 96;
 
+/// Third byte of the addresses of routers on the way.
+const ROUTERS: u8 = 200;
 const GRE: u8 = 47;
 const ESP: u8 = 50;
 const SCTP: u8 = 132;
@@ -62,8 +64,9 @@ impl<'s> Generator<'s> {
             480..900 => self.depending(|name, output| Origin::Answer(name, output)),
             900..930 => self.hairpin(),
             _ => {
-                let error = self.error();
-                self.depending(|name, output| Origin::Quote(name, output, error))
+                let (error, ipv4) = (self.error(), self.is(85));
+                let router = self.is(50).then(|| address(ROUTERS, 1, ipv4));
+                self.depending(|name, output| Origin::Quote(name, output, error, router))
             }
         }
     }

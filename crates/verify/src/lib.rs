@@ -1,6 +1,7 @@
 //! Whether a network function (NF) on many cores does what it does on one.
 
 mod compare;
+mod coverage;
 mod edit;
 mod endpoint;
 mod error;
@@ -8,6 +9,7 @@ mod examples;
 mod generate;
 mod mutate;
 mod parallel;
+mod partial;
 mod program;
 mod replay;
 mod run;
@@ -18,6 +20,7 @@ mod verify;
 mod words;
 
 pub use compare::{Comparison, Sameness};
+pub use coverage::Coverage;
 pub use edit::Edit;
 pub use endpoint::{Endpoint, Placed, endpoints};
 pub use error::VerifyError;

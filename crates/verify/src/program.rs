@@ -101,8 +101,9 @@ pub enum Origin {
     Again(u32),
     /// What came out of step `.0` as its output `.1`, sent back: ends swapped.
     Answer(u32, usize),
-    /// An ICMP error about what came out of step `.0` as its output `.1`.
-    Quote(u32, usize, IcmpError),
+    /// An ICMP error about what came out of step `.0` as its output `.1`, from a router of this address
+    /// or from whom it went to.
+    Quote(u32, usize, IcmpError, Option<IpAddr>),
 }
 
 /// A packet as it arrives.
@@ -166,9 +167,9 @@ impl Template {
                 let (port, bytes) = cause?.outcome.sent.get(*output)?;
                 Some(made(*port, answer(bytes.clone())))
             }
-            Origin::Quote(_, output, error) => {
+            Origin::Quote(_, output, error, router) => {
                 let (port, bytes) = cause?.outcome.sent.get(*output)?;
-                Some(made(*port, quote(bytes.clone(), *error)?))
+                Some(made(*port, quote(bytes.clone(), *error, *router)?))
             }
         }
     }
@@ -212,13 +213,14 @@ fn echo_reply(request: &mut [u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn quote(mut bytes: Vec<u8>, error: IcmpError) -> Option<Vec<u8>> {
+fn quote(mut bytes: Vec<u8>, error: IcmpError, router: Option<IpAddr>) -> Option<Vec<u8>> {
     let mut out = vec![0; 1_500];
     let len = with_packet(&mut bytes, |packet| {
-        let sender = match packet.ipv4() {
+        let dst: IpAddr = match packet.ipv4() {
             Some(ip) => ip.dst().into(),
             None => packet.ipv6()?.dst().into(),
         };
+        let sender = router.filter(|router| router.is_ipv4() == dst.is_ipv4()).unwrap_or(dst);
         craft::icmp_error(&mut out, packet, sender, error)
     })?;
     out.truncate(len);
@@ -277,7 +279,7 @@ impl fmt::Display for Origin {
             Self::Again(step) => write!(f, "as step {step} sent"),
             Self::Answer(step, 0) => write!(f, "answer to what came out of step {step}"),
             Self::Answer(step, output) => write!(f, "answer to output {output} of step {step}"),
-            Self::Quote(step, _, error) => {
+            Self::Quote(step, _, error, _) => {
                 write!(f, "ICMP error {error:?} about what came out of step {step}")
             }
         }

@@ -14,7 +14,7 @@ pub(crate) fn shrink<N: NetworkFunction>(
     trial: &Trial,
     program: Program,
 ) -> Result<Option<Difference>, VerifyError> {
-    let (_, found) = trial.run::<N>(&program)?;
+    let found = trial.run::<N>(&program)?;
     let Some(best) = found else { return Ok(None) };
     let mut search = Search::<N> { trial, best, tries: TRIES, of: std::marker::PhantomData };
     search.cut()?;
@@ -38,7 +38,7 @@ impl<N: NetworkFunction> Search<'_, N> {
             return Ok(false);
         }
         self.tries -= 1;
-        let (_, found) = self.trial.run::<N>(program)?;
+        let found = self.trial.run::<N>(program)?;
         let differs = found.is_some();
         self.best = found.unwrap_or_else(|| self.best.clone());
         self.cut_after();

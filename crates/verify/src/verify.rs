@@ -1,9 +1,13 @@
 //! The verification: programs of many seeds, each run both ways and compared.
 
+use std::collections::BTreeSet;
+
+use anabranch_analysis::Paths;
 use anabranch_nf::NetworkFunction;
 use anabranch_plan::Plan;
 
 use crate::compare::Comparison;
+use crate::coverage::Coverage;
 use crate::error::VerifyError;
 use crate::generate::Generator;
 use crate::mutate::Mutation;
@@ -16,6 +20,9 @@ use crate::simulate::{Course, Simulation};
 
 /// Packets of one program: instances are made anew for each.
 const OF_A_PROGRAM: usize = 5_000;
+
+/// Times that a packet is held against a path, in all.
+const CHECKS: usize = 10_000_000;
 
 /// What is verified.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +37,8 @@ pub struct Subject<'a> {
     pub mutation: Option<&'a Mutation>,
     /// Programs that are run under every seed before random ones.
     pub programs: &'a [Program],
+    /// The call paths, to tell which of them are taken.
+    pub paths: Option<&'a Paths>,
 }
 
 /// How much is verified.
@@ -54,6 +63,10 @@ pub struct Findings {
     pub differences: u64,
     /// The shortest sequence that was found for the first of them.
     pub difference: Option<Difference>,
+    /// Numbers of the call paths that were taken for certain.
+    pub reached: BTreeSet<usize>,
+    /// Numbers of the call paths that may have been taken.
+    pub possible: BTreeSet<usize>,
 }
 
 /// A sequence of steps of which two runs make something different.
@@ -86,13 +99,20 @@ pub fn verify<N: NetworkFunction>(
     tell: &mut dyn FnMut(usize),
 ) -> Result<Findings, VerifyError> {
     let mut findings = Findings::default();
+    let mut coverage = subject.paths.map(|paths| Coverage::new::<N>(paths, subject.setup));
+    let checks = subject.paths.map_or(1, |paths| paths.paths.len().max(1));
+    let budget = CHECKS / checks / usize::try_from(effort.seeds).unwrap_or(1).max(1);
     for seed in effort.first_seed..effort.first_seed.saturating_add(effort.seeds) {
         let trial = Trial::of::<N>(subject, seed)?;
-        let before = findings.packets;
-        let found = trial.all::<N>(subject.programs, effort.packets, &mut |sent| {
-            findings.packets = before + sent;
-            tell(findings.packets);
-        })?;
+        let mut left = budget;
+        let found =
+            trial.all::<N>(subject.programs, effort.packets, &mut |setup, program, one| {
+                findings.packets += sent(one);
+                tell(findings.packets);
+                if let Some(coverage) = &mut coverage {
+                    left -= coverage.follow(setup, program, one, left);
+                }
+            })?;
         findings.seeds += 1;
         let Some((trial, program)) = found else { continue };
         findings.differences += 1;
@@ -100,7 +120,15 @@ pub fn verify<N: NetworkFunction>(
             findings.difference = shrink::<N>(&trial, program)?;
         }
     }
+    if let Some(coverage) = coverage {
+        (findings.reached, findings.possible) = coverage.into_numbers();
+    }
     Ok(findings)
+}
+
+/// Packets of a run.
+fn sent(record: &Record) -> usize {
+    record.iter().filter(|handled| handled.arrival.is_some()).count()
 }
 
 /// Programs that are run both ways under the same seed.
@@ -138,7 +166,7 @@ impl Trial {
         mut self,
         programs: &[Program],
         packets: usize,
-        tell: &mut dyn FnMut(usize),
+        tell: &mut dyn FnMut(&Setup, &Program, &Record),
     ) -> Result<Option<(Self, Program)>, VerifyError> {
         let mut handled = 0;
         let mut part = 0;
@@ -151,10 +179,11 @@ impl Trial {
                     Generator::new(&self.setup, self.own).program(length)
                 }
             };
-            let (sent, different) = self.run::<N>(&program)?;
-            handled += sent;
-            tell(handled);
+            let (one, many) = self.both::<N>(&program)?;
+            handled += sent(&one);
+            tell(&self.setup, &program, &one);
             part += 1;
+            let different = self.first_difference(&program, one, many);
             if different.is_some() {
                 return Ok(Some((self, program)));
             }
@@ -162,16 +191,20 @@ impl Trial {
         Ok(None)
     }
 
-    /// Packets that were sent, and the first difference.
+    /// The first difference that `program` makes.
     pub(crate) fn run<N: NetworkFunction>(
         &self,
         program: &Program,
-    ) -> Result<(usize, Option<Difference>), VerifyError> {
+    ) -> Result<Option<Difference>, VerifyError> {
+        let (one, many) = self.both::<N>(program)?;
+        Ok(self.first_difference(program, one, many))
+    }
+
+    fn both<N: NetworkFunction>(&self, program: &Program) -> Result<(Record, Course), VerifyError> {
         let making = self.setup.making(self.own);
         let many = Simulation::<N>::new(&self.parallel, &making, self.own)?.run(program);
         let one = Sequential::<N>::new(&making)?.run(program, &many);
-        let sent = one.iter().filter(|handled| handled.arrival.is_some()).count();
-        Ok((sent, self.first_difference(program, one, many)))
+        Ok((one, many))
     }
 
     fn first_difference(&self, program: &Program, one: Record, many: Course) -> Option<Difference> {

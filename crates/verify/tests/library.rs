@@ -17,7 +17,14 @@ fn planned<N: NetworkFunction>() -> Plan {
 fn passes<N: NetworkFunction>() {
     let plan = planned::<N>();
     let setup = Setup::new::<N>(example(N::NAME).parse().unwrap());
-    let subject = Subject { setup: &setup, plan: &plan, workers: 4, mutation: None, programs: &[] };
+    let subject = Subject {
+        setup: &setup,
+        plan: &plan,
+        workers: 4,
+        mutation: None,
+        programs: &[],
+        paths: None,
+    };
     let effort = Effort { packets: 20_000, seeds: 4, first_seed: 1 };
     let found = verify::<N>(&subject, effort, &mut |_| {}).unwrap();
     if let Some(difference) = &found.difference {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use anabranch_analysis::{Budget, Paths, Source, paths_within};
 use anabranch_nf::NetworkFunction;
 use anabranch_nfs::{bridge, firewall, lb, nat, policer};
-use anabranch_plan::{Options, Plan, check, plan};
+use anabranch_plan::{Options, Plan, Strategy, check, plan};
 use anabranch_rss::Nic;
 use anabranch_verify::{Effort, Fault, Findings, Mutation, Setup, Subject, example, verify};
 
@@ -30,14 +30,18 @@ fn breaks(paths: &Paths, found: &Plan, mutation: &Mutation) -> bool {
         Mutation::Unsteered(_) | Mutation::Base(..) => true,
         // The period is cut short or goes on into the next address; both give out other ports.
         Mutation::Modulus(..) => true,
-        _ => check(paths, &mutation.of_plan(found)).is_err(),
+        _ => {
+            let plan = mutation.of_plan(found);
+            plan.strategy == Strategy::SharedNothing && check(paths, &plan).is_err()
+        }
     }
 }
 
 fn try_out<N: NetworkFunction>(found: &Plan, mutation: &Mutation) -> Option<Findings> {
     let setup = Setup::new::<N>(example(N::NAME).parse().unwrap());
     let mutation = Some(mutation);
-    let subject = Subject { setup: &setup, plan: found, workers: 4, mutation, programs: &[] };
+    let subject =
+        Subject { setup: &setup, plan: found, workers: 4, mutation, programs: &[], paths: None };
     let effort = Effort { packets: 20_000, seeds: 3, first_seed: 7 };
     verify::<N>(&subject, effort, &mut |_| {}).ok()
 }
@@ -64,7 +68,10 @@ impl Tally {
                     name.chars().take_while(|one| one.is_alphanumeric() || *one == ' ').collect();
                 *self.caught.entry(kind.trim().to_owned()).or_default() += 1;
             }
-            (None, true) => self.missed.push(name),
+            (None, true) => {
+                let why = check(paths, &mutation.of_plan(found));
+                self.missed.push(format!("{name}: {why:?}"));
+            }
             (None, false) => self.harmless += 1,
             (Some(difference), false) => {
                 panic!("{name} breaks nothing, yet\n{}", difference.to_text())
@@ -100,8 +107,10 @@ impl Tally {
 #[test]
 fn a_plan_for_the_nat_cannot_be_broken_unnoticed() {
     let mut tally = Tally::default();
-    tally.draw::<nat::Function>(1..60);
-    tally.forget::<nat::Function>("inside");
+    tally.draw::<nat::Function>(1..40);
+    for object in ["inside", "mappings"] {
+        tally.forget::<nat::Function>(object);
+    }
     tally.all_caught(10);
 }
 

@@ -113,6 +113,11 @@ impl Binary {
         )
     }
 
+    /// The result for known operands of `width` bits, booleans being 0 and 1, as the language has it.
+    pub fn of(self, a: u128, b: u128, width: u8) -> u128 {
+        fold::bits(self, a, b, width)
+    }
+
     fn commutes(self) -> bool {
         use Binary::*;
         matches!(self, Add | Mul | And | Or | Xor | Equal | Both | Either)
