@@ -1,4 +1,14 @@
 //! Whether a network function (NF) on many cores does what it does on one.
+//!
+//! ```text
+//!  Generator ─▶ Program ─▶ Simulation (many cores) ─▶ Course ─▶ Sequential (one core, its order)
+//!  captures                  Parallel ◀─ plan           │             │
+//!                               ▲                       ▼             ▼
+//!                            Mutation                Comparison, up to renaming ─▶ shortest Difference
+//! ```
+//!
+//! Each run makes a program's packets of what came out of itself. `docs/verify.md` says what is
+//! compared and what is not. The command line depends on this crate.
 
 mod compare;
 mod coverage;

@@ -6,8 +6,11 @@ use crate::error::VerifyError;
 use crate::program::{Act, Program, Step};
 use crate::verify::{Difference, Trial};
 
-/// Programs that are tried at most.
-const TRIES: usize = 2_000;
+/// Steps that are run at most, of all programs that are tried.
+const STEPS: usize = 1_500_000;
+
+/// What making the instances of a program comes to, in steps.
+const OVERHEAD: usize = 500;
 
 /// The shortest sequence found by which the runs differ, from a program by which they do.
 pub(crate) fn shrink<N: NetworkFunction>(
@@ -16,7 +19,7 @@ pub(crate) fn shrink<N: NetworkFunction>(
 ) -> Result<Option<Difference>, VerifyError> {
     let found = trial.run::<N>(&program)?;
     let Some(best) = found else { return Ok(None) };
-    let mut search = Search::<N> { trial, best, tries: TRIES, of: std::marker::PhantomData };
+    let mut search = Search::<N> { trial, best, left: STEPS, of: std::marker::PhantomData };
     search.cut()?;
     search.drop_steps()?;
     search.drop_edits()?;
@@ -27,17 +30,17 @@ pub(crate) fn shrink<N: NetworkFunction>(
 struct Search<'t, N> {
     trial: &'t Trial,
     best: Difference,
-    tries: usize,
+    left: usize,
     of: std::marker::PhantomData<fn() -> N>,
 }
 
 impl<N: NetworkFunction> Search<'_, N> {
     /// Whether the runs differ by `program`, which is then the best so far.
     fn try_out(&mut self, program: &Program) -> Result<bool, VerifyError> {
-        if self.tries == 0 || program.steps.is_empty() {
+        if self.left == 0 || program.steps.is_empty() {
             return Ok(false);
         }
-        self.tries -= 1;
+        self.left = self.left.saturating_sub(program.steps.len() + OVERHEAD);
         let found = self.trial.run::<N>(program)?;
         let differs = found.is_some();
         self.best = found.unwrap_or_else(|| self.best.clone());
@@ -77,7 +80,7 @@ impl<N: NetworkFunction> Search<'_, N> {
                 }
             }
             size = if dropped && size == 1 { 1 } else { size / 2 };
-            if self.tries == 0 {
+            if self.left == 0 {
                 return Ok(());
             }
         }

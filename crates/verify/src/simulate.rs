@@ -99,7 +99,8 @@ impl<N: NetworkFunction> Simulation<N> {
             }
         }
         self.finish(&mut progress);
-        let order = order(steps, &progress.touched);
+        let causes: Vec<_> = (0..steps).map(|at| positions.cause(program, at)).collect();
+        let order = order(&causes, &progress.touched);
         Course { record: progress.record, order }
     }
 
@@ -244,21 +245,20 @@ impl Progress<'_> {
     }
 }
 
-/// An order of all steps in which the steps of each shard keep theirs, nearest to that of the
-/// program. Where there is none, since packets passed each other twice, the program's own.
-fn order(steps: usize, touched: &BTreeMap<u32, Vec<usize>>) -> Vec<usize> {
+/// An order of all steps in which the steps of each shard keep theirs and each comes after its cause,
+/// nearest to that of the program. Where there is none, since packets passed each other twice, the
+/// program's own.
+fn order(causes: &[Option<usize>], touched: &BTreeMap<u32, Vec<usize>>) -> Vec<usize> {
+    let steps = causes.len();
     let mut after: Vec<Vec<usize>> = vec![Vec::new(); steps];
     let mut before = vec![0; steps];
-    for order in touched.values() {
-        for pair in order.windows(2) {
-            let [first, second] = pair else { continue };
-            if first != second
-                && let (Some(after), Some(before)) =
-                    (after.get_mut(*first), before.get_mut(*second))
-            {
-                after.push(*second);
-                *before += 1;
-            }
+    let in_shards = touched.values().flat_map(|order| order.windows(2));
+    let in_shards = in_shards.filter_map(|pair| Some((*pair.first()?, *pair.get(1)?)));
+    let caused = causes.iter().enumerate().filter_map(|(at, cause)| Some(((*cause)?, at)));
+    for (first, second) in in_shards.chain(caused).filter(|(first, second)| first != second) {
+        if let (Some(after), Some(before)) = (after.get_mut(first), before.get_mut(second)) {
+            after.push(second);
+            *before += 1;
         }
     }
     let free = before.iter().enumerate().filter(|(_, count)| **count == 0);
@@ -284,10 +284,12 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_the_program_but_where_a_shard_had_another() {
-        assert_eq!(order(4, &BTreeMap::new()), [0, 1, 2, 3]);
+        let none = [None; 4];
+        assert_eq!(order(&none, &BTreeMap::new()), [0, 1, 2, 3]);
         let late = BTreeMap::from([(7, vec![0, 3]), (8, vec![2, 0])]);
-        assert_eq!(order(4, &late), [1, 2, 0, 3]);
+        assert_eq!(order(&none, &late), [1, 2, 0, 3]);
+        assert_eq!(order(&[None, Some(0), None, None], &late), [2, 0, 1, 3]);
         let crossed = BTreeMap::from([(7, vec![0, 1]), (8, vec![1, 0])]);
-        assert_eq!(order(2, &crossed), [0, 1]);
+        assert_eq!(order(&none[..2], &crossed), [0, 1]);
     }
 }

@@ -9,6 +9,7 @@ mod plan;
 mod rss;
 mod runs;
 mod scaffold;
+mod verify;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

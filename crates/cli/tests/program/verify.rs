@@ -1,0 +1,40 @@
+//! `anabranch verify`: what passes, what differs, and with which exit code.
+
+use super::Bench;
+
+#[test]
+fn a_function_that_is_planned_right_passes() {
+    let bench = Bench::new();
+    let found = bench.run("verify firewall --packets 4000 --seeds 2 --json").expect(0).json();
+    assert_eq!((found["seeds"].as_u64(), found["differences"].as_u64()), (Some(2), Some(0)));
+    assert!(found["packets"].as_u64().unwrap() >= 8_000 && found["difference"].is_null());
+    let [reached, possible, known] = ["paths_reached", "paths_possible", "paths_known"]
+        .map(|name| found[name].as_u64().unwrap());
+    assert!(50 <= reached && reached <= possible && possible <= known, "{found}");
+    let text = bench.run("verify nop --packets 100 --seeds 1").expect(0).out;
+    assert!(text.contains("no difference"), "{text}");
+}
+
+#[test]
+fn a_plan_that_breaks_a_constraint_differs_by_a_short_sequence() {
+    let bench = Bench::new();
+    bench.run("plan firewall -o plan.toml").expect(0);
+    let plan = std::fs::read_to_string(bench.path("plan.toml")).unwrap();
+    std::fs::write(bench.path("plan.toml"), plan.replace("\"tcp.src\"", "\"tcp.dst\"")).unwrap();
+    bench.run("verify firewall --plan plan.toml").expect(3);
+    let line = "verify firewall --plan plan.toml --unchecked --packets 20000 --seeds 2";
+    let differs = bench.run(line).expect(9);
+    assert!(differs.out.contains("shortest sequence under seed 1, 2 steps"), "{}", differs.out);
+    assert!(differs.err.contains("many cores differ from one"), "{}", differs.err);
+}
+
+#[test]
+fn captures_are_sent_first() {
+    let bench = Bench::new();
+    bench.traffic("in.pcap", "flows=50,packets=2000");
+    let line = "verify firewall --in inside=in.pcap --packets 1 --seeds 1 --json";
+    let found = bench.run(line).expect(0).json();
+    assert!(found["packets"].as_u64().unwrap() >= 2_000, "{found}");
+    bench.run("verify firewall --in elsewhere=in.pcap").expect(2);
+    bench.run("verify firewall --in inside=none.pcap").expect(4);
+}
