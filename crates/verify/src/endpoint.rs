@@ -152,7 +152,7 @@ pub(crate) fn quoted_checksums(bytes: &[u8], at: usize) -> Vec<Range<usize>> {
         Some(&UDP) => transport + 6,
         _ => transport + 2,
     };
-    header.into_iter().chain([checksum..checksum + 2]).collect()
+    header.into_iter().chain(std::iter::once(checksum..checksum + 2)).collect()
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {

@@ -61,7 +61,7 @@ impl<'s> Generator<'s> {
             34..50 => Act::Packet(self.oddity()),
             50..270 => Act::Packet(self.opening()),
             270..480 => self.depending(|name, _| Origin::Again(name)),
-            480..900 => self.depending(|name, output| Origin::Answer(name, output)),
+            480..900 => self.depending(Origin::Answer),
             900..930 => self.hairpin(),
             _ => {
                 let (error, ipv4) = (self.error(), self.is(85));
