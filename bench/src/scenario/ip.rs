@@ -42,7 +42,7 @@ fn near_end(packet: &Packet, port: u8) -> Key {
 impl Subject for nop::Function {
     fn scenario(flows: usize) -> Result<Scenario, BenchError> {
         let traffic = Traffic { flows, packet: with_server, opening: &[] };
-        traffic.scenario::<Self>(toml::Table::new(), || Box::new(Floor))
+        Ok(traffic.scenario(toml::Table::new(), || Box::new(Floor)))
     }
 }
 
@@ -55,7 +55,7 @@ impl Subject for firewall::Function {
             (address, port, SERVER.0, SERVER.1)
         };
         let hand = move || Box::new(Firewall::new((0..flows).map(connection))) as _;
-        Ok(traffic.scenario::<Self>(settings, hand)?.with_limit(flows, near_end))
+        Ok(traffic.scenario(settings, hand).with_limit(flows, near_end))
     }
 }
 
@@ -72,7 +72,7 @@ impl Subject for policer::Function {
         ))?;
         let hand = move || Box::new(Policer::new((0..flows).map(destination), rate, burst)) as _;
         let key = |packet: &Packet, _| -> Key { [address(packet, 30).into(), 1] };
-        Ok(traffic.scenario::<Self>(settings, hand)?.with_limit(flows, key))
+        Ok(traffic.scenario(settings, hand).with_limit(flows, key))
     }
 }
 
@@ -123,7 +123,7 @@ impl Subject for nat::Function {
             });
             Box::new(Nat::new(mappings, PUBLIC, publics)) as _
         };
-        Ok(traffic.scenario::<Self>(settings, hand)?.with_limit(2 * flows, near_end))
+        Ok(traffic.scenario(settings, hand).with_limit(2 * flows, near_end))
     }
 }
 
@@ -161,6 +161,6 @@ impl Subject for lb::Function {
         };
         let keys = flows + 16;
         let source = |packet: &Packet, _| -> Key { [end_of(packet, SOURCE), 1] };
-        Ok(traffic.scenario::<Self>(settings, hand)?.with_limit(keys, source))
+        Ok(traffic.scenario(settings, hand).with_limit(keys, source))
     }
 }

@@ -42,7 +42,7 @@ impl Subject for bridge::Function {
         let settings = settings(&format!("stations = {}", capacity(2 * flows)))?;
         let hand = move || Box::new(Bridge::new(stations(flows))) as _;
         let source = |packet: &Packet, _| -> Key { [word(packet, 6) & MAC, 1] };
-        Ok(traffic.scenario::<Self>(settings, hand)?.with_limit(2 * flows, source))
+        Ok(traffic.scenario(settings, hand).with_limit(2 * flows, source))
     }
 }
 
@@ -61,6 +61,6 @@ impl Subject for bridge_static::Function {
         let settings = [("stations".to_owned(), list)].into_iter().collect();
         let hand = move || Box::new(BridgeStatic::new(stations(flows))) as _;
         let destination = |packet: &Packet, _| -> Key { [word(packet, 0) & MAC, 1] };
-        Ok(traffic.scenario::<Self>(settings, hand)?.with_limit(2 * flows, destination))
+        Ok(traffic.scenario(settings, hand).with_limit(2 * flows, destination))
     }
 }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use anabranch_io::Trace;
 use anabranch_nf::NetworkFunction;
+use anabranch_runtime::steer::Steering;
 
 use crate::BenchError;
 use crate::hand::limit::Limit;
 use crate::hand::table::Key;
 use crate::hand::{BATCH, Hand, Packet};
 use crate::packets::{Arrival, Chance, arrivals, trace};
-use crate::planned::steering;
 
 /// Packets per flow that a trace holds at least.
 const PER_FLOW: usize = 4;
@@ -111,26 +111,27 @@ impl<P: Fn(usize, Way) -> Arrival> Traffic<P> {
         })
     }
 
-    /// A scenario for `N`, without a bare look-up.
-    fn scenario<N: NetworkFunction>(
+    /// A scenario without a bare look-up. A lone worker is steered nothing, so that any hashes do for
+    /// the packets; of several each has its own packets, hashed by the plan.
+    fn scenario(
         &self,
         settings: toml::Table,
         hand: impl Fn() -> Box<dyn Hand> + 'static,
-    ) -> Result<Scenario, BenchError> {
+    ) -> Scenario {
         let mut drawn = vec![false; self.flows];
         let mut steady = trace(self.steady(&mut drawn));
-        let steering = steering::<N>()?;
+        let steering = Steering::by_flow();
         steady.set_steering_hashes(|bytes, record| {
             steering.shard(record.port, bytes, record.wire_len)
         });
-        Ok(Scenario {
+        Scenario {
             settings,
             opening: Arc::new(trace(self.opening())),
             steady: Arc::new(steady),
             distinct: drawn.into_iter().filter(|drawn| *drawn).count(),
             hand: Box::new(hand),
             limit: None,
-        })
+        }
     }
 }
 
