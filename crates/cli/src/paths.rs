@@ -1,6 +1,7 @@
 //! `paths`: every call path of a network function.
 
-use anabranch_analysis::Source;
+use anabranch_analysis::Budget;
+use anabranch_runtime::deployment;
 
 use crate::arguments::PathsArguments;
 use crate::error::Error;
@@ -15,8 +16,7 @@ use crate::run::to_json;
 /// run, [`Error::Output`].
 pub(crate) fn paths(library: &Library, arguments: &PathsArguments) -> Result<(), Error> {
     let source = library.find(&arguments.nf)?.source();
-    let source = Source { text: source.text, file: source.file, line: source.line };
-    let paths = anabranch_analysis::paths(&source);
+    let paths = deployment::paths_of(&source, Budget::default());
     let paths = paths.map_err(|cause| Error::Analysis(cause.to_string()))?;
     if arguments.json { print(&to_json(&paths)?) } else { print(&paths.to_text()) }
 }

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use anabranch_analysis::{Budget, Paths, Source};
+use anabranch_analysis::{Budget, Paths};
 use anabranch_plan::{Options, Plan, PlanError, check, plan};
 use anabranch_rss::Nic;
+use anabranch_runtime::deployment;
 
 use crate::arguments::{PlanArguments, PlanningArguments, StrategyChoice};
 use crate::error::Error;
@@ -34,9 +35,12 @@ pub(crate) fn run(library: &Library, arguments: &PlanArguments) -> Result<(), Er
     show(&paths, &found, arguments)
 }
 
-fn paths_of(source: &anabranch_nf::Source) -> Result<Paths, Error> {
-    let source = Source { text: source.text, file: source.file, line: source.line };
-    let paths = anabranch_analysis::paths_within(&source, Budget::for_accesses());
+/// The call paths of the function of this source, as planning needs them.
+///
+/// # Errors
+/// [`Error::Analysis`].
+pub(crate) fn paths_of(source: &anabranch_nf::Source) -> Result<Paths, Error> {
+    let paths = deployment::paths_of(source, Budget::for_accesses());
     paths.map_err(|cause| Error::Analysis(cause.to_string()))
 }
 
@@ -87,11 +91,26 @@ fn show(paths: &Paths, found: &Plan, arguments: &PlanArguments) -> Result<(), Er
     }
 }
 
-fn read_checked(paths: &Paths, file: &Path) -> Result<Plan, Error> {
+/// The plan in `file`, if it holds for the function of these paths.
+///
+/// # Errors
+/// [`Error::Settings`]: it cannot be read, or breaks a constraint.
+pub(crate) fn read_checked(paths: &Paths, file: &Path) -> Result<Plan, Error> {
+    let edited = read_unchecked(file)?;
+    check(paths, &edited).map_err(|cause| wrong(file, cause))?;
+    Ok(edited)
+}
+
+/// The plan in `file`, whether it holds or not.
+///
+/// # Errors
+/// [`Error::Settings`]: it cannot be read.
+pub(crate) fn read_unchecked(file: &Path) -> Result<Plan, Error> {
     let text = std::fs::read_to_string(file)
         .map_err(|cause| Error::Settings(format!("{}: cannot be read: {cause}", file.display())))?;
-    let wrong = |cause: PlanError| Error::Settings(format!("{}: {cause}", file.display()));
-    let edited = Plan::from_toml(&text).map_err(wrong)?;
-    check(paths, &edited).map_err(wrong)?;
-    Ok(edited)
+    Plan::from_toml(&text).map_err(|cause| wrong(file, cause))
+}
+
+fn wrong(file: &Path, cause: PlanError) -> Error {
+    Error::Settings(format!("{}: {cause}", file.display()))
 }

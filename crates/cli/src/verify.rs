@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use anabranch_analysis::{Budget, Paths, Source};
+use anabranch_analysis::{Budget, Paths};
 use anabranch_io::Trace;
 use anabranch_io::spec::{PortBinding, SourceSpec};
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::packet::Port;
-use anabranch_plan::{Plan, check, plan};
+use anabranch_plan::{Plan, plan};
+use anabranch_runtime::deployment;
 use anabranch_verify::{
     Difference, Effort, Findings, Program, Setup, Subject, VerifyError, example, replay, verify,
 };
@@ -18,7 +19,7 @@ use crate::error::Error;
 use crate::figures::thousands;
 use crate::file::print;
 use crate::library::Library;
-use crate::plan::options;
+use crate::plan::{options, paths_of, read_checked, read_unchecked};
 use crate::progress::Progress;
 use crate::run::{binding, to_json};
 use crate::settings::settings;
@@ -92,17 +93,14 @@ fn trial(source: &anabranch_nf::Source, arguments: &VerifyArguments) -> Result<T
     for (name, value) in example {
         own.entry(name).or_insert(value);
     }
-    let source = Source { text: source.text, file: source.file, line: source.line };
-    let analysed = |cause: anabranch_analysis::AnalysisError| Error::Analysis(cause.to_string());
-    let paths = anabranch_analysis::paths_within(&source, Budget::for_accesses());
-    let paths = paths.map_err(analysed)?;
-    let all_paths = anabranch_analysis::paths(&source).map_err(analysed)?;
+    let all_paths = deployment::paths_of(source, Budget::default());
+    let all_paths = all_paths.map_err(|cause| Error::Analysis(cause.to_string()))?;
     let effort =
         Effort { packets: arguments.packets, seeds: arguments.seeds, first_seed: arguments.seed };
     Ok(Trial {
         settings: own,
         inputs: inputs.collect::<Result<_, _>>()?,
-        plan: planned(&paths, arguments)?,
+        plan: planned(&paths_of(source)?, arguments)?,
         workers: arguments.workers.count(),
         effort,
         paths: all_paths,
@@ -112,18 +110,12 @@ fn trial(source: &anabranch_nf::Source, arguments: &VerifyArguments) -> Result<T
 
 /// The plan of a file, or the one that there is of the strategy asked for.
 fn planned(paths: &Paths, arguments: &VerifyArguments) -> Result<Plan, Error> {
-    let Some(file) = &arguments.plan else {
-        let options = options(&arguments.planning)?;
-        return plan(paths, &options).map_err(|cause| Error::Analysis(cause.to_string()));
-    };
-    let wrong = |why: String| Error::Settings(format!("{}: {why}", file.display()));
-    let text =
-        std::fs::read_to_string(file).map_err(|cause| wrong(format!("cannot be read: {cause}")))?;
-    let edited = Plan::from_toml(&text).map_err(|cause| wrong(cause.to_string()))?;
-    if !arguments.unchecked {
-        check(paths, &edited).map_err(|cause| wrong(cause.to_string()))?;
+    match &arguments.plan {
+        Some(file) if arguments.unchecked => read_unchecked(file),
+        Some(file) => read_checked(paths, file),
+        None => plan(paths, &options(&arguments.planning)?)
+            .map_err(|cause| Error::Analysis(cause.to_string())),
     }
-    Ok(edited)
 }
 
 /// Verifies `N` as ordered.

@@ -54,7 +54,7 @@ fn constants(module: &Module, source: &Source) -> TokenStream {
         Ports::Any => Vec::new(),
     };
     let layer: u8 = if module.packets == Packets::Frames { 2 } else { 3 };
-    let (reasons, spec) = (commands::words(module), packet_set::spec(module));
+    let (reasons, set) = (commands::words(module), packet_set::name(module));
     let objects = module.nf.fields.iter().any(|field| state::is_sized(&field.kind));
     let period = module.handlers.periodic.map_or(0, |periodic| periodic.every_ms);
     quote! {
@@ -64,7 +64,7 @@ fn constants(module: &Module, source: &Source) -> TokenStream {
         const PORTS: &'static [&'static str] = &[#(#ports),*];
         const LAYER: u8 = #layer;
         const REASONS: &'static [::anabranch_nf::Word] = #reasons;
-        const SET: ::core::option::Option<::anabranch_nf::packet_set::SetSpec> = #spec;
+        const SET: ::core::option::Option<&'static str> = #set;
         const OBJECTS: bool = #objects;
         const PERIOD_MS: u64 = #period;
     }

@@ -1,4 +1,4 @@
-//! The packet set: its declaration for steering, and the key of a packet.
+//! The packet set: its name, its sizes, and the key of a packet.
 
 use anabranch_language::{KeyField, KeyList, Module, PacketSet, Protocol};
 use proc_macro2::{Ident, TokenStream};
@@ -7,29 +7,13 @@ use quote::{format_ident, quote};
 use crate::arithmetic;
 
 /// `NetworkFunction::SET`.
-pub(crate) fn spec(module: &Module) -> TokenStream {
-    let Some(set) = &module.packet_set else { return quote!(::core::option::Option::None) };
-    let every = |field: KeyField| set.keys.iter().all(|list| list.fields.contains(&field));
-    let (src, dst) = (every(KeyField::SrcAddress), every(KeyField::DstAddress));
-    let (src_port, dst_port) = (every(KeyField::SrcPort), every(KeyField::DstPort));
-    let (name, bidirectional) = (set.ident.to_string(), set.bidirectional);
-    let port = match &set.port {
-        Some(port) => {
-            let port = constant(port);
-            quote!(::core::option::Option::Some(#port))
+pub(crate) fn name(module: &Module) -> TokenStream {
+    match &module.packet_set {
+        Some(set) => {
+            let name = set.ident.to_string();
+            quote!(::core::option::Option::Some(#name))
         }
         None => quote!(::core::option::Option::None),
-    };
-    quote! {
-        ::core::option::Option::Some(::anabranch_nf::packet_set::SetSpec {
-            name: #name,
-            src: #src,
-            dst: #dst,
-            src_port: #src_port,
-            dst_port: #dst_port,
-            bidirectional: #bidirectional,
-            port: #port,
-        })
     }
 }
 

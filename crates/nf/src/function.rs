@@ -9,7 +9,7 @@ use anabranch_packet::{Mode, Packet};
 use crate::context::{Context, Environment};
 use crate::key::Value;
 use crate::l3::L3;
-use crate::packet_set::{SetKey, SetShape, SetSpec};
+use crate::packet_set::{SetKey, SetShape};
 use crate::settings::{Command, Settings};
 use crate::state::wheel::Tick;
 use crate::state::{Allocator, Homes, Map, TableUse, Vector};
@@ -46,7 +46,7 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// Its own drop reasons.
     const REASONS: &'static [Word];
     /// Its packet set.
-    const SET: Option<SetSpec>;
+    const SET: Option<&'static str>;
     /// Whether it has maps, vectors or allocators, so that a prefetch pass may help.
     const OBJECTS: bool;
     /// Period of `periodic`, in milliseconds; 0: none.

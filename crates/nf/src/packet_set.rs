@@ -2,8 +2,6 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use anabranch_packet::Port;
-
 use crate::key::{Fold, Hash, Key, Value};
 use crate::state::table::{SlotId, Table};
 use crate::state::wheel::{Tick, Wheel, rebased};
@@ -127,25 +125,6 @@ pub enum SetKey {
     V4(SetKey4),
     /// An IPv6 set.
     V6(SetKey6),
-}
-
-/// A packet-set declaration as steering needs it: which fields every key list has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SetSpec {
-    /// Name of the state struct.
-    pub name: &'static str,
-    /// Every list names the source address.
-    pub src: bool,
-    /// Every list names the destination address.
-    pub dst: bool,
-    /// Every list names the source port.
-    pub src_port: bool,
-    /// Every list names the destination port.
-    pub dst_port: bool,
-    /// A packet and its reply belong together.
-    pub bidirectional: bool,
-    /// Only packets received here belong to a set.
-    pub port: Option<Port>,
 }
 
 /// Sizes of a packet-set table.

@@ -121,15 +121,7 @@ pub mod quota {
         const PORTS: &'static [&'static str] = &["inside", "outside"];
         const LAYER: u8 = 3;
         const REASONS: &'static [nf::Word] = &[nf::Word { name: "over-quota", help: "" }];
-        const SET: Option<packet_set::SetSpec> = Some(packet_set::SetSpec {
-            name: "Source",
-            src: true,
-            dst: false,
-            src_port: false,
-            dst_port: false,
-            bidirectional: false,
-            port: None,
-        });
+        const SET: Option<&'static str> = Some("Source");
         const OBJECTS: bool = true;
         const PERIOD_MS: u64 = 0;
         type Settings = Settings;

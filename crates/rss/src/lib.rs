@@ -85,4 +85,4 @@ pub use solution::{
 };
 pub use solve::{Broken, Partial, broken_needs, meets, solve, solve_most, solve_with};
 pub use steering::{FieldSet, Steering};
-pub use toeplitz::{InputTooLong, ToeplitzTable, toeplitz};
+pub use toeplitz::{ByteTable, InputTooLong, ToeplitzTable, toeplitz};

@@ -21,7 +21,7 @@ fn byte_hash(key: &Key, at: usize, byte: u8) -> u32 {
 }
 
 /// The contribution of each value of one input byte.
-type ByteTable = [u32; 256];
+pub type ByteTable = [u32; 256];
 
 /// A key expanded to one table of 256 words per input byte (1 KiB each): a hash is one look-up per
 /// byte.
@@ -63,10 +63,9 @@ impl ToeplitzTable {
         sum(self.tables.get(at..).unwrap_or_default().iter().zip(input))
     }
 
-    /// As [`part`](Self::part), of one byte.
-    #[inline(always)]
-    pub fn part_of_byte(&self, at: usize, byte: u8) -> u32 {
-        self.tables.get(at).map_or(0, |table| table[usize::from(byte)])
+    /// What each value of the byte at `at` contributes to the hash; `None`: it does not count.
+    pub fn of_byte(&self, at: usize) -> Option<&ByteTable> {
+        self.tables.get(at)
     }
 
     /// The Toeplitz hash of `input`; bytes past [`input_len`](Self::input_len) do not count.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anabranch_analysis::{Budget, Source, paths_within};
+use anabranch_analysis::{Budget, Paths, Source, paths_within};
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::settings::Settings as _;
 use anabranch_nf::state::Homes;
@@ -24,14 +24,21 @@ const LONGEST_PERIOD: i128 = 1 << 24;
 #[error("{0}")]
 pub struct Refusal(pub String);
 
+/// The call paths of a network function, from its own source.
+///
+/// # Errors
+/// The source cannot be analysed within `budget`.
+pub fn paths_of(source: &anabranch_nf::Source, budget: Budget) -> Result<Paths, Refusal> {
+    let source = Source { text: source.text, file: source.file, line: source.line };
+    paths_within(&source, budget).map_err(|cause| Refusal(cause.to_string()))
+}
+
 /// The plan of `N`, from its own source: its call paths are explored, which takes up to a second.
 ///
 /// # Errors
 /// The source cannot be analysed, or there is no plan as `options` ask for.
 pub fn plan_of<N: NetworkFunction>(options: &Options) -> Result<Plan, Refusal> {
-    let source = Source { text: N::SOURCE.text, file: N::SOURCE.file, line: N::SOURCE.line };
-    let paths = paths_within(&source, Budget::for_accesses());
-    let paths = paths.map_err(|cause| Refusal(cause.to_string()))?;
+    let paths = paths_of(&N::SOURCE, Budget::for_accesses())?;
     plan(&paths, options).map_err(|cause| Refusal(cause.to_string()))
 }
 

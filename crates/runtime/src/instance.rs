@@ -109,7 +109,7 @@ impl<N: NetworkFunction> Instance<N> {
         let nf = N::build(settings, &mut builder)?;
         let mut shape = nf.set_shape();
         shape.capacity = match N::SET {
-            Some(spec) => builder.capacity(spec.name, shape.capacity.into())?,
+            Some(name) => builder.capacity(name, shape.capacity.into())?,
             None => 1,
         };
         let sets = Sets {
@@ -285,30 +285,34 @@ impl<N: NetworkFunction> Instance<N> {
     /// Lets the packet re-enter on `port`, and again as long as the NF asks for it.
     #[inline(never)]
     fn enter_again(&mut self, frame: &mut Frame<'_>, port: Port, release: &mut impl Release) {
-        frame.meta_mut().port = port;
-        self.enter_from(frame, 1, release);
+        match self.steer_anew(frame, port) {
+            Some(owner) => release.hand_over(frame, owner, 1),
+            None => self.enter_from(frame, 1, release),
+        }
     }
 
+    /// Goes on with a packet that has been steered and is at home here.
     fn enter_from(&mut self, frame: &mut Frame<'_>, turn: u32, release: &mut impl Release) {
         for turn in turn..=RECIRCULATIONS {
-            if let Some(owner) = self.steer_anew(frame) {
-                return release.hand_over(frame, owner, turn);
-            }
             let layout = parse(frame.bytes(), frame.meta().wire_len);
             let finding = self.sets.find::<N, Real>(frame, layout, false);
-            match self.enter_any(frame, &finding, turn, release) {
-                Verdict::Recirculate(port) => frame.meta_mut().port = port,
+            let port = match self.enter_any(frame, &finding, turn, release) {
+                Verdict::Recirculate(port) => port,
                 last => return self.leave(frame, last, release),
+            };
+            if let Some(owner) = self.steer_anew(frame, port) {
+                return release.hand_over(frame, owner, turn + 1);
             }
         }
         release.discard(frame, Builtin::RecirculationLimit.into());
     }
 
-    /// Finds the shard of a packet that re-enters, and whose that is if it is another worker's.
-    fn steer_anew(&self, frame: &mut Frame<'_>) -> Option<u16> {
+    /// Has the packet arrive on `port`, and finds its shard there, and whose that is if it is another
+    /// worker's.
+    fn steer_anew(&self, frame: &mut Frame<'_>, port: Port) -> Option<u16> {
+        frame.meta_mut().port = port;
         let Post { deployment, worker } = self.post.as_ref()?;
-        let meta = *frame.meta();
-        let shard = deployment.steering.shard(meta.port, frame.bytes(), meta.wire_len);
+        let shard = deployment.steering.shard(port, frame.bytes(), frame.meta().wire_len);
         frame.meta_mut().steering_hash = shard;
         Some(deployment.table.worker(shard)).filter(|owner| owner != worker)
     }
@@ -478,9 +482,9 @@ impl<N: NetworkFunction> Instance<N> {
     /// How full each state object is.
     pub fn tables(&self) -> Vec<TableUse> {
         let mut tables = Vec::new();
-        if let Some(spec) = N::SET {
-            tables.push(self.sets.v4.table_use(&format!("{} (IPv4)", spec.name)));
-            tables.push(self.sets.v6.table_use(&format!("{} (IPv6)", spec.name)));
+        if let Some(name) = N::SET {
+            tables.push(self.sets.v4.table_use(&format!("{name} (IPv4)")));
+            tables.push(self.sets.v6.table_use(&format!("{name} (IPv6)")));
         }
         tables.extend(self.nf.tables());
         tables

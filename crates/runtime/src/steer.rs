@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_packet::header::quoted_protocol;
 use anabranch_packet::{Field, Frame, Layout, Port, parse_any, parse_common};
 use anabranch_plan::{Class, Plan, PortClass, Steerer};
-use anabranch_rss::{Field as Place, Key, ToeplitzTable};
+use anabranch_rss::{ByteTable, Field as Place, Key, ToeplitzTable};
 
 use crate::deployment::Refusal;
 
@@ -27,8 +27,9 @@ enum Kind {
 
 const KINDS: usize = 3;
 
-/// Bytes that every packet of the common layout has.
-const HEAD: usize = Layout::COMMON_LEN;
+/// Where addresses and ports are in packets of the common layout: the last 16 of the bytes that every
+/// one of them has.
+const WINDOW: usize = Layout::COMMON_LEN - 16;
 
 /// Steers packets to shards as a plan says, class by class.
 #[derive(Clone, Debug)]
@@ -43,9 +44,9 @@ pub struct Steering {
 struct Lane {
     pieces: Vec<Piece>,
     table: Arc<ToeplitzTable>,
-    /// In packets of the common layout: each byte of the frame that is hashed, and where it stands
-    /// in the input. Nearly every packet is hashed so. `None`: the fields are not such bytes.
-    common: Option<Vec<(u8, u8)>>,
+    /// In packets of the common layout, which nearly all are: each byte of the window that is hashed,
+    /// and what its values contribute. `None`: not all fields lie there.
+    common: Option<Vec<(u8, ByteTable)>>,
 }
 
 /// A field, and where it stands in the input of the hash.
@@ -179,17 +180,17 @@ impl Steering {
 
 impl Lane {
     fn new(pieces: Vec<Piece>, table: &Arc<ToeplitzTable>) -> Self {
-        let common: Option<Vec<_>> = pieces.iter().map(Piece::in_common).collect();
+        let common: Option<Vec<_>> = pieces.iter().map(|piece| piece.in_common(table)).collect();
         Self { pieces, table: Arc::clone(table), common: common.map(|bytes| bytes.concat()) }
     }
 
     #[inline]
     fn hash_common(&self, bytes: &[u8], layout: Layout) -> u32 {
-        let (Some(common), Some(head)) = (&self.common, bytes.first_chunk::<HEAD>()) else {
+        let window = bytes.get(WINDOW..).and_then(<[u8]>::first_chunk::<16>);
+        let (Some(common), Some(window)) = (&self.common, window) else {
             return self.hash(bytes, layout);
         };
-        let part =
-            |&(from, at): &(u8, u8)| self.table.part_of_byte(at.into(), head[usize::from(from)]);
+        let part = |(at, table): &(u8, ByteTable)| table[usize::from(window[usize::from(at % 16)])];
         common.iter().fold(0, |hash, byte| hash ^ part(byte))
     }
 
@@ -215,17 +216,22 @@ impl Lane {
 }
 
 impl Piece {
-    /// Its bytes in packets of the common layout, where it is made of such: addresses and ports.
-    fn in_common(&self) -> Option<Vec<(u8, u8)>> {
+    /// Its bytes in the window of the common layout, if it lies there.
+    fn in_common(&self, table: &ToeplitzTable) -> Option<Vec<(u8, ByteTable)>> {
         let Piece { field, at } = *self;
-        let start = match (field.header, field.name) {
-            ("ipv4", "src") => 26,
-            ("ipv4", "dst") => 30,
-            ("tcp" | "udp", "src") => 34,
-            ("tcp" | "udp", "dst") => 36,
+        let header = match field.header {
+            "ipv4" => 14,
+            "tcp" | "udp" => 34,
             _ => return None,
         };
-        Some((0..bytes_of(field)).map(|byte| ((start + byte) as u8, (at + byte) as u8)).collect())
+        let (offset, bits) = (usize::from(field.offset_bits), usize::from(field.bits));
+        let start = (header + offset / 8).checked_sub(WINDOW)?;
+        let bytes = bits / 8;
+        let is_whole = offset.is_multiple_of(8) && bits.is_multiple_of(8) && !field.derived;
+        if !is_whole || start + bytes > 16 {
+            return None;
+        }
+        (0..bytes).map(|byte| Some(((start + byte) as u8, *table.of_byte(at + byte)?))).collect()
     }
 }
 

@@ -10,7 +10,6 @@ use anabranch_io::source::Input;
 use anabranch_io::spec::{SinkSpec, SourceSpec};
 use anabranch_io::traffic::{Traffic, TrafficSpec};
 use anabranch_nf::packet::Mode;
-use anabranch_nf::packet_set::SetSpec;
 use anabranch_nf::prelude::*;
 use anabranch_nf::settings::{NoCommand, NoSettings};
 use anabranch_nf::world::Solo;
@@ -256,7 +255,7 @@ impl NetworkFunction for Fragile {
     const PORTS: &'static [&'static str] = &["inside", "outside"];
     const LAYER: u8 = 2;
     const REASONS: &'static [Word] = &[];
-    const SET: Option<SetSpec> = None;
+    const SET: Option<&'static str> = None;
     const OBJECTS: bool = false;
     const PERIOD_MS: u64 = 0;
     type Settings = NoSettings;

@@ -129,13 +129,8 @@ impl<'p> Coverage<'p> {
         let classes = self.paths.paths.iter().filter(|path| path.port == Some(arrival.port.into()));
         let classes: Vec<&String> = classes.filter_map(|path| path.class.as_ref()).collect();
         let has = |word: &str| match word {
-            "ipv4" => layout.has_ipv4(),
-            "ipv6" => layout.has_ipv6(),
-            "tcp" => layout.has_tcp(),
-            "udp" => layout.has_udp(),
-            "icmpv4" => layout.has_icmpv4(),
-            "icmpv6" => layout.has_icmpv6(),
-            _ => is_echo(arrival, layout),
+            "echo" => is_echo(arrival, layout),
+            header => of_packet(header, arrival, layout) == Some(1),
         };
         classes.into_iter().find(|class| class.split(' ').all(has)).cloned()
     }

@@ -4,13 +4,11 @@ use anabranch_nf::settings::Command as _;
 use anabranch_nf::{DropReason, NetworkFunction};
 use anabranch_packet::{Frame, Meta, Port};
 use anabranch_runtime::instance::{Instance, Making, Release};
+pub use anabranch_runtime::testing::START_NS;
 
 use crate::error::VerifyError;
 use crate::program::{Act, Arrival, Program};
 use crate::simulate::Course;
-
-/// Time at which programs start, nanoseconds since the Unix epoch.
-pub const START_NS: u64 = 1_767_225_600_000_000_000;
 
 /// Room before and after a frame.
 const ROOM: usize = 128;

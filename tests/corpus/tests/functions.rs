@@ -210,10 +210,8 @@ fn packet_sets_are_keyed_as_declared() {
     assert_eq!(key(&there, buckets::Function::set_key), SetKey::None, "only port wan");
     let only_destination = SetKey4::new(Ipv4Addr::UNSPECIFIED, inside, 0, 0, 1);
     assert_eq!(key(&back, buckets::Function::set_key), SetKey::V4(only_destination));
-    let spec = quota::Function::SET.unwrap();
-    assert!(spec.src && spec.dst && spec.src_port && spec.dst_port && spec.bidirectional);
-    let spec = buckets::Function::SET.unwrap();
-    assert!(!spec.src && spec.dst && !spec.dst_port && spec.port == Some(buckets::WAN));
+    let sets = (quota::Function::SET, buckets::Function::SET);
+    assert_eq!(sets, (Some("Connection"), Some("Bucket")));
     let shape = built::<quota::Function>(&[]).set_shape();
     assert_eq!((shape.capacity, shape.lifetime_ns), (65_536, 60_000_000_000));
 }
