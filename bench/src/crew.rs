@@ -12,7 +12,7 @@ use anabranch_io::Trace;
 use anabranch_io::capture::Record;
 use anabranch_nf::NetworkFunction;
 use anabranch_rss::IndirectionTable;
-use anabranch_runtime::deployment::{Deployment, Post};
+use anabranch_runtime::deployment::Deployment;
 use anabranch_runtime::lock::Lock;
 use anabranch_runtime::steer::SHARDS;
 use anabranch_runtime::worker::State;
@@ -227,14 +227,14 @@ fn shards<N: Subject>(
     scenario: &Scenario,
     deployment: &Deployment,
 ) -> Result<Vec<Part<N>>, BenchError> {
+    let Deployment { steering, table, .. } = deployment;
     let one = State::Own(Box::new(instance(&scenario.settings, None)?));
     let (one_says, _) = came_to::<N>(&scenario.opening, one);
     let mut readdressed = Readdressed::default();
     let mut states: Vec<State<N>> = Vec::new();
-    for worker in 0..deployment.table.workers() {
-        let post = Post { deployment: deployment.clone(), worker: worker as u16 };
-        let state = State::Own(Box::new(deployed(&scenario.settings, post)?));
-        let (mine, numbers) = share(&scenario.opening, deployment, worker);
+    for (worker, instance) in deployed(&scenario.settings, deployment)?.into_iter().enumerate() {
+        let state = State::Own(Box::new(instance));
+        let (mine, numbers) = share(&scenario.opening, steering, table, worker);
         let (says, state) = came_to(&Arc::new(mine), state);
         for (here, number) in says.iter().zip(numbers) {
             readdressed.learn(here, &one_says[number]);
@@ -243,7 +243,7 @@ fn shards<N: Subject>(
     }
     let steady = readdressed.apply(&scenario.steady);
     let part = |(worker, state)| {
-        let steady = Arc::new(share(&steady, deployment, worker).0);
+        let steady = Arc::new(share(&steady, steering, table, worker).0);
         Part { state, opening: Arc::default(), steady }
     };
     Ok(states.into_iter().enumerate().map(part).collect())
@@ -279,22 +279,22 @@ fn sharing<N: Subject>(
         // As `instance` was made.
         Lock::share(instance, 1, table.workers(), false)
     });
-    let deployment = Deployment {
-        steering: steering::<N>()?,
-        table: Arc::new(table.clone()),
-        homes: Default::default(),
-    };
+    let steering = steering::<N>()?;
     let part = |(worker, access)| Part {
         state: State::Shared(Box::new(access)),
         opening: Arc::default(),
-        steady: Arc::new(share(&scenario.steady, &deployment, worker).0),
+        steady: Arc::new(share(&scenario.steady, &steering, table, worker).0),
     };
     Ok(accesses.into_iter().flatten().enumerate().map(part).collect())
 }
 
 /// The packets of `trace` that are `worker`'s, as its queue would hold them, and their numbers.
-fn share(trace: &Trace, deployment: &Deployment, worker: usize) -> (Trace, Vec<usize>) {
-    let Deployment { steering, table, .. } = deployment;
+fn share(
+    trace: &Trace,
+    steering: &Steering,
+    table: &IndirectionTable,
+    worker: usize,
+) -> (Trace, Vec<usize>) {
     let (mut mine, mut numbers) = (Trace::new(), Vec::new());
     for (index, record) in trace.records().iter().enumerate() {
         let bytes = trace.bytes(index);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anabranch_io::port::Pool;
 use anabranch_nf::{BuildError, NetworkFunction};
-use anabranch_runtime::deployment::Post;
+use anabranch_runtime::deployment::Deployment;
 use anabranch_runtime::instance::{Instance, Making};
 use anabranch_runtime::steer::Steering;
 use anabranch_runtime::tuner::Pass;
@@ -257,9 +257,10 @@ pub fn instance<N: NetworkFunction>(
 /// Settings that the function refuses.
 pub fn deployed<N: NetworkFunction>(
     settings: &toml::Table,
-    post: Post,
-) -> Result<Instance<N>, BuildError> {
-    Ok(started(Instance::deployed(&making::<N>(settings, None), post)?))
+    deployment: &Deployment,
+) -> Result<Vec<Instance<N>>, BuildError> {
+    let instances = deployment.instances(&making::<N>(settings, None))?;
+    Ok(instances.into_iter().map(started).collect())
 }
 
 fn making<N: NetworkFunction>(settings: &toml::Table, pass: Option<Pass>) -> Making {

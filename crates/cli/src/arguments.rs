@@ -87,6 +87,10 @@ pub(crate) struct RunArguments {
     pub(crate) plan: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) planning: PlanningArguments,
+    /// Leave every shard with its worker; else shards, with their state, move away from workers that
+    /// have more to do than others.
+    #[arg(long)]
+    pub(crate) no_balance: bool,
     /// Seed of everything random: two runs of one worker with the same seed are the same.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,

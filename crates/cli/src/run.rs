@@ -7,6 +7,7 @@ use anabranch_io::spec::{PortBinding, SinkSpec, SourceSpec, SpecError};
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::packet::Port;
 use anabranch_plan::Plan;
+use anabranch_runtime::balance::WINDOW;
 use anabranch_runtime::deployment::plan_of;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::report::RunReport;
@@ -41,6 +42,8 @@ pub struct Order {
     pub plan: Option<PathBuf>,
     /// What the plan is to be like.
     pub(crate) planning: anabranch_plan::Options,
+    /// Whether shards move away from workers that have more to do than others.
+    pub balance: bool,
     /// Seed of everything random.
     pub seed: u64,
     /// Shows how far the run is.
@@ -86,6 +89,7 @@ fn order(arguments: &RunArguments) -> Result<Order, Error> {
         workers: arguments.workers.count(),
         plan: arguments.plan.clone(),
         planning: plan::options(&arguments.planning)?,
+        balance: !arguments.no_balance,
         seed: arguments.seed,
         progress: Progress::start(&arguments.nf),
     })
@@ -173,6 +177,7 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Err
         outputs: bound(&order.outputs, |port, spec| Ok((ports.find(port)?, spec)))?,
         making: Making { seed: order.seed, settings: order.settings, ports: ports.0, pass: None },
         workers: order.workers,
+        balance: order.balance.then_some(WINDOW),
         commands: order.controls.into_iter().map(|one| (one.at_ns, one.command)).collect(),
     };
     let mut progress = order.progress;

@@ -12,6 +12,7 @@ pub(crate) fn render(report: &RunReport) -> String {
         latency(report),
         ports(report),
         workers(report),
+        balance(report),
         drops(report),
         state(report),
         counters(report),
@@ -126,6 +127,29 @@ fn workers(report: &RunReport) -> Table {
             thousands(worker.packets),
             percent(worker.share),
             percent(worker.busy),
+        ]);
+    }
+    table
+}
+
+fn balance(report: &RunReport) -> Table {
+    let mut table = Table::new(&["balance", ">busiest worker", ""]);
+    let Some(balance) = &report.balance else { return table };
+    let ratio = |ratio: f64| format!("{ratio:.2} x average");
+    table.row(["at first".to_string(), ratio(balance.busiest_first)]);
+    table.row([
+        "at last".to_string(),
+        ratio(balance.busiest_last),
+        format!("of at best {:.2}", balance.best_last),
+    ]);
+    if balance.steps > 0 {
+        let shards = thousands(balance.shards_moved);
+        let times = if balance.steps == 1 { "at once" } else { "in several steps" };
+        let entries = thousands(balance.entries_moved);
+        table.row([
+            "moved".to_string(),
+            format!("{shards} shards"),
+            format!("{times}, {entries} entries with them"),
         ]);
     }
     table

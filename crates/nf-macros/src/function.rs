@@ -18,6 +18,7 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
     let handlers = handlers(module);
     let passes = passes(module);
     let (expire, tables) = (state::expire(module), state::tables(module));
+    let shards = state::shards(module);
     let (counters, rebase) = (state::counters(module), state::rebase(module));
     let (speculation, share) = (speculation(module), state::share(module));
     quote! {
@@ -35,6 +36,7 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
             #share
             #expire
             #rebase
+            #shards
             #tables
             #counters
         }

@@ -95,7 +95,7 @@ fn made(module: &Module, field: &StateField) -> Option<TokenStream> {
             let staleness_ns = staleness.saturating_mul(1_000_000);
             quote!(::anabranch_nf::state::Distributed::new(#merge, #staleness_ns))
         }
-        StateKind::Cell(_) => quote!(::anabranch_nf::state::Cell::default()),
+        StateKind::Cell(_) => quote!(__builder.cell(#name)),
         StateKind::Counter => quote!(::anabranch_nf::state::Counter::default()),
         StateKind::L3 => quote!(__builder.l3()?),
     })
@@ -168,7 +168,7 @@ pub(crate) fn expire(module: &Module) -> TokenStream {
         quote! {
             let mut __left = __budget;
             while let ::core::option::Option::Some((__index, __object)) =
-                self.#ident.expire(__environment.tick(), &mut __left)
+                self.#ident.expire(__environment, &mut __left)
             {
                 #handler
             }
@@ -182,6 +182,35 @@ pub(crate) fn expire(module: &Module) -> TokenStream {
             let mut __done = true;
             #(#loops)*
             __done
+        }
+    }
+}
+
+/// `NetworkFunction::take_shards`, `put_shards`, `immovable`.
+pub(crate) fn shards(module: &Module) -> TokenStream {
+    let holds = |field: &&StateField| is_sized(&field.kind) || matches!(field.kind, StateKind::Cell(_));
+    let idents: Vec<_> = module.nf.fields.iter().filter(holds).map(|field| &field.ident).collect();
+    let names: Vec<_> = idents.iter().map(|ident| ident.to_string()).collect();
+    quote! {
+        fn take_shards(&mut self, __bundle: &mut ::anabranch_nf::state::Bundle) {
+            #(::anabranch_nf::state::Movable::take_shards(&mut self.#idents, __bundle);)*
+        }
+        fn put_shards(
+            &mut self,
+            __bundle: &mut ::anabranch_nf::state::Bundle,
+            __shift: ::anabranch_nf::state::Shift,
+        ) {
+            #(::anabranch_nf::state::Movable::put_shards(&mut self.#idents, __bundle, __shift);)*
+        }
+        fn immovable(&self) -> ::core::option::Option<(&'static str, &'static str)> {
+            #(
+                if let ::core::option::Option::Some(__why) =
+                    ::anabranch_nf::state::Movable::immovable(&self.#idents)
+                {
+                    return ::core::option::Option::Some((#names, __why));
+                }
+            )*
+            ::core::option::Option::None
         }
     }
 }

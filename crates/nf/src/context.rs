@@ -3,15 +3,16 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use anabranch_packet::Port;
 
 use crate::log::{Level, Log};
-use crate::state::Count;
+use crate::state::{Count, Here, Whereabouts};
 use crate::state::wheel::{Tick, next_step};
 use crate::world::World;
 
-const TICK_BITS: u32 = 20;
+pub(crate) const TICK_BITS: u32 = 20;
 
 /// Ticks after which they are counted from a later origin, and the longest lifetime: 26 days.
 const LONGEST: u32 = 1 << 31;
@@ -26,17 +27,6 @@ const EXPIRY: u64 = 1 << 62;
 pub fn to_ticks(ns: u64) -> u32 {
     let ticks = (ns >> TICK_BITS) + u64::from(ns & ((1 << TICK_BITS) - 1) != 0);
     if ticks >= u64::from(LONGEST) { LONGEST - 1 } else { ticks as u32 }
-}
-
-/// In which shard a handler runs: what steered allocators may give it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whereabouts {
-    /// In all alike: what it makes stands in every shard.
-    Everywhere,
-    /// In this one.
-    Shard(u16),
-    /// In none, as timers and periods.
-    NoShard,
 }
 
 /// What a worker keeps for its handlers, from packet to packet.
@@ -56,7 +46,7 @@ pub struct Environment {
     /// The earlier of the two.
     due: u64,
     log: Log,
-    whereabouts: Whereabouts,
+    here: Arc<Here>,
     allocations: Count,
     /// A speculative handler set a timer or wrote to the log.
     asked: bool,
@@ -116,7 +106,7 @@ impl Environment {
             next_event: u64::MAX,
             due: u64::MAX,
             log: Log::default(),
-            whereabouts: Whereabouts::Everywhere,
+            here: Arc::default(),
             allocations: Count::default(),
             asked: false,
         }
@@ -151,7 +141,7 @@ impl Environment {
     /// An event of its own begins: a timer, a period, a command.
     pub fn begin_event(&mut self, now_ns: u64) {
         self.begin(now_ns, EVENT | self.events);
-        self.whereabouts = Whereabouts::NoShard;
+        self.here.leave();
         self.events = (self.events + 1) & !(EVENT | EXPIRY);
     }
 
@@ -159,7 +149,7 @@ impl Environment {
     #[inline(always)]
     pub fn begin_expiry(&mut self, now_ns: u64, number: u64) {
         self.begin(now_ns, EXPIRY | number);
-        self.whereabouts = Whereabouts::NoShard;
+        self.here.leave();
     }
 
     /// A packet begins: number `number`, arrived at `now_ns`.
@@ -175,18 +165,33 @@ impl Environment {
 
     /// The packet that has begun belongs to `shard`.
     #[inline(always)]
-    pub fn enter_shard(&mut self, shard: u32) {
-        self.whereabouts = Whereabouts::Shard(shard as u16);
+    pub fn enter_shard(&self, shard: u32) {
+        self.here.enter(shard);
     }
 
     /// What begins is done in every shard alike: `init`, and commands.
     pub fn enter_every_shard(&mut self) {
-        self.whereabouts = Whereabouts::Everywhere;
+        self.here.enter_every_shard();
+    }
+
+    /// What follows belongs to no shard.
+    pub fn leave(&self) {
+        self.here.leave();
     }
 
     /// In which shard the handler runs.
     pub fn whereabouts(&self) -> Whereabouts {
-        self.whereabouts
+        self.here.whereabouts()
+    }
+
+    /// What state objects look at to know the same.
+    pub fn here(&self) -> &Arc<Here> {
+        &self.here
+    }
+
+    /// Time from which ticks are counted, nanoseconds since the Unix epoch.
+    pub fn origin(&self) -> u64 {
+        self.origin
     }
 
     /// Objects that allocators have given out so far.

@@ -12,7 +12,7 @@ use crate::l3::L3;
 use crate::packet_set::{SetKey, SetShape};
 use crate::settings::{Command, Settings};
 use crate::state::wheel::Tick;
-use crate::state::{Allocator, Homes, Map, TableUse, Vector};
+use crate::state::{Allocator, Bundle, Cell, Homes, Map, Shift, TableUse, Vector, Ward};
 use crate::verdict::{Builtin, Drop, Verdict, Word};
 use crate::world::{Solo, Speculation};
 
@@ -158,6 +158,15 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// Ticks are counted from an origin `by` later: moves the deadlines of allocators.
     fn rebase(&mut self, _by: Tick) {}
 
+    /// Takes out of every object what belongs to the bundle's shards.
+    fn take_shards(&mut self, _bundle: &mut Bundle) {}
+    /// Puts into every object what another worker's [`take_shards`](Self::take_shards) took out.
+    fn put_shards(&mut self, _bundle: &mut Bundle, _shift: Shift) {}
+    /// The object whose entries cannot be taken out by shard, and why.
+    fn immovable(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
     /// How full each state object is.
     fn tables(&self) -> Vec<TableUse> {
         Vec::new()
@@ -189,18 +198,24 @@ pub struct Builder {
     l3: toml::Table,
     ports: Vec<String>,
     homes: BTreeMap<String, Arc<Homes>>,
+    wards: BTreeMap<String, Ward>,
 }
 
 impl Builder {
     /// Hash functions are drawn from `seed`; `ports` are the names of the run's ports, and `l3`
     /// holds the tables `interfaces`, `routes`, `neighbours`.
     pub fn new(seed: u64, ports: Vec<String>, l3: toml::Table) -> Self {
-        Self { seed, l3, ports, homes: BTreeMap::new() }
+        Self { seed, l3, ports, homes: BTreeMap::new(), wards: BTreeMap::new() }
     }
 
     /// Has the allocator `name` give each shard only what is at home there.
     pub fn steer(&mut self, name: &str, homes: Arc<Homes>) {
         self.homes.insert(name.to_owned(), homes);
+    }
+
+    /// Has it known which shards the entries of the object `name` belong to.
+    pub fn divide(&mut self, name: &str, ward: Ward) {
+        self.wards.insert(name.to_owned(), ward);
     }
 
     fn seed(&mut self) -> u64 {
@@ -226,12 +241,16 @@ impl Builder {
         capacity: u64,
     ) -> Result<Map<K, V>, BuildError> {
         let capacity = self.capacity(name, capacity)?;
-        Ok(Map::new(capacity, self.seed()))
+        let mut map = Map::new(capacity, self.seed());
+        self.wards.get(name).into_iter().for_each(|ward| map.divide(ward));
+        Ok(map)
     }
 
     /// A vector of this length.
     pub fn vector<T: Value>(&mut self, name: &str, capacity: u64) -> Result<Vector<T>, BuildError> {
-        Ok(Vector::new(self.capacity(name, capacity)?))
+        let mut vector = Vector::new(self.capacity(name, capacity)?);
+        self.wards.get(name).into_iter().for_each(|ward| vector.divide(ward));
+        Ok(vector)
     }
 
     /// An allocator of this many objects.
@@ -244,7 +263,15 @@ impl Builder {
         if let Some(homes) = self.homes.get(name) {
             allocator.steer(Arc::clone(homes));
         }
+        self.wards.get(name).into_iter().for_each(|ward| allocator.divide(ward));
         Ok(allocator)
+    }
+
+    /// A value.
+    pub fn cell<T: Value>(&mut self, name: &str) -> Cell<T> {
+        let mut cell = Cell::default();
+        self.wards.get(name).into_iter().for_each(|ward| cell.divide(ward));
+        cell
     }
 
     /// Routing as the operator configured it.

@@ -10,8 +10,20 @@ use anabranch_packet::{MacAddr, Port};
 /// `#[network_function]` implements it for every struct and enum of the module (all fields zero;
 /// the first variant).
 pub trait Value: Copy + PartialEq + Send + Sync + 'static {
+    /// Whether it is a number, so that parts of it add up.
+    const NUMBER: bool = false;
     /// The zero value.
     fn zero() -> Self;
+    /// The sum, round its end; where it is no number, itself.
+    #[must_use]
+    fn plus(self, _other: Self) -> Self {
+        self
+    }
+    /// The difference, round its end; where it is no number, itself.
+    #[must_use]
+    fn minus(self, _other: Self) -> Self {
+        self
+    }
 }
 
 /// A value that a [`Map`](crate::state::Map) or a packet set is keyed by.
@@ -111,9 +123,16 @@ impl Hash {
 macro_rules! integers {
     ($($integer:ty),*) => {$(
         impl Value for $integer {
+            const NUMBER: bool = true;
             #[inline(always)]
             fn zero() -> Self {
                 0
+            }
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
             }
         }
         impl Key for $integer {

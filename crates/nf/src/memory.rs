@@ -30,6 +30,8 @@ unsafe impl<T: Sync> Sync for Zeroed<T> {}
 /// The implementor asserts both.
 pub unsafe trait ZeroValid {}
 // SAFETY: zero is a valid integer.
+unsafe impl ZeroValid for u16 {}
+// SAFETY: zero is a valid integer.
 unsafe impl ZeroValid for u32 {}
 // SAFETY: zero is a valid integer.
 unsafe impl ZeroValid for u64 {}

@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use crate::key::{Fold, Hash, Key, Value};
 use crate::state::table::{SlotId, Table};
 use crate::state::wheel::{Tick, Wheel, rebased};
-use crate::state::{Deadline, TableUse};
+use crate::state::shards::{Tag, Tags};
+use crate::state::{Bundle, Deadline, Movable, Shift, TableUse, Ward};
 
 /// What an IPv4 packet set is keyed by: both ends, and the number of the key list, so that lists do
 /// not mix. Fields that the declaration does not name are zero.
@@ -141,7 +142,6 @@ pub struct SetShape {
 pub struct Entry<S> {
     deadline: Deadline,
     lifetime: u32,
-    shard: u16,
     /// The NF's state.
     pub state: S,
 }
@@ -179,10 +179,6 @@ impl<S> Entry<S> {
         self.lifetime
     }
 
-    /// The shard that owns the set.
-    pub fn shard(&self) -> u16 {
-        self.shard
-    }
 }
 
 /// The packet sets of one address family.
@@ -190,13 +186,20 @@ pub struct SetTable<K, S> {
     table: Table<K, Entry<S>>,
     wheel: Option<Wheel>,
     lifetime: u32,
+    /// Which shards its sets belong to, where these may move to other workers.
+    tags: Option<Tags>,
 }
 
 impl<K: Key, S: Value> SetTable<K, S> {
     /// A table of this shape, hashed with `seed`.
     pub fn new(shape: SetShape, seed: u64) -> Self {
         let lifetime = crate::context::to_ticks(shape.lifetime_ns).max(1);
-        Self { table: Table::new(shape.capacity, seed), wheel: None, lifetime }
+        Self { table: Table::new(shape.capacity, seed), wheel: None, lifetime, tags: None }
+    }
+
+    /// From now on it is known which shard each set belongs to.
+    pub fn divide(&mut self, ward: &Ward) {
+        self.tags = Some(Tags::new(self.table.slots(), &ward.here));
     }
 
     /// The hash of `key`.
@@ -236,11 +239,14 @@ impl<K: Key, S: Value> SetTable<K, S> {
     }
 
     /// Opens a set; `None` when the table is full.
-    pub fn open(&mut self, hash: Hash, key: K, shard: u16, state: S, now: Tick) -> Option<SlotId> {
+    pub fn open(&mut self, hash: Hash, key: K, state: S, now: Tick) -> Option<SlotId> {
         let lifetime = self.lifetime;
         let deadline = now.saturating_add(lifetime);
-        let entry = Entry { deadline: Deadline::new(deadline), lifetime, shard, state };
+        let entry = Entry { deadline: Deadline::new(deadline), lifetime, state };
         let id = self.table.insert(hash, key, entry)?;
+        if let Some(tags) = &mut self.tags {
+            tags.note(id.0);
+        }
         let slots = self.table.slots();
         self.wheel.get_or_insert_with(|| Wheel::new(slots)).queue(id.0, deadline);
         Some(id)
@@ -248,13 +254,16 @@ impl<K: Key, S: Value> SetTable<K, S> {
 
     /// Removes a set, and returns its state.
     pub fn close(&mut self, hash: Hash, id: SlotId) -> Option<S> {
+        if let Some(tags) = &mut self.tags {
+            tags.clear(id.0);
+        }
         self.table.remove(hash, id).map(|(_, entry)| entry.state)
     }
 
-    /// The next set whose time has run out at `now`, removed, with its shard. `budget` counts down
-    /// the sets looked at.
+    /// The next set whose time has run out at `now`, removed, with its shard where that is known.
+    /// `budget` counts down the sets looked at.
     #[inline]
-    pub fn expire(&mut self, now: Tick, budget: &mut u32) -> Option<(u16, S)> {
+    pub fn expire(&mut self, now: Tick, budget: &mut u32) -> Option<(Option<u16>, S)> {
         while *budget > 0 {
             let id = self.wheel.as_mut()?.pop(now)?;
             *budget -= 1;
@@ -264,7 +273,8 @@ impl<K: Key, S: Value> SetTable<K, S> {
                 self.wheel.as_mut()?.queue(id, entry.deadline.tick());
                 continue;
             }
-            let (hash, shard) = (self.hash(&key), entry.shard);
+            let hash = self.hash(&key);
+            let shard = self.tags.as_ref().and_then(|tags| tags.get(id).shard());
             return self.close(hash, SlotId(id)).map(|state| (shard, state));
         }
         None
@@ -279,6 +289,27 @@ impl<K: Key, S: Value> SetTable<K, S> {
         self.wheel.iter_mut().for_each(|wheel| wheel.rebase(by));
     }
 
+    /// Has slots for `more` sets, beyond the capacity if need be: none may be lost.
+    fn make_room(&mut self, more: u32) {
+        if !self.table.lacks(more) {
+            return;
+        }
+        let tag_of = |id: SlotId| self.tags.as_ref().map(|tags| tags.get(id.0));
+        let sets: Vec<_> = self.table.iter().map(|(id, key, _)| (key, tag_of(id))).collect();
+        self.table.make_room(more);
+        let slots = self.table.slots();
+        let mut wheel = Wheel::new(slots);
+        self.tags.iter_mut().for_each(|tags| tags.renew(slots));
+        for (key, tag) in sets {
+            let Some(id) = self.table.find(self.hash(&key), &key) else { continue };
+            wheel.queue(id.0, self.table.value(id).deadline.tick());
+            if let (Some(tags), Some(tag)) = (&mut self.tags, tag) {
+                tags.set(id.0, tag);
+            }
+        }
+        self.wheel = Some(wheel);
+    }
+
     /// How full the table is.
     pub fn table_use(&self, name: &str) -> TableUse {
         let wheel = self.wheel.as_ref().map_or(0, Wheel::bytes);
@@ -289,6 +320,48 @@ impl<K: Key, S: Value> SetTable<K, S> {
             bytes: (self.table.bytes() + wheel) as u64,
             faults: 0,
         }
+    }
+}
+
+/// A set that leaves with its shard.
+struct MovedSet<K, S> {
+    tag: Tag,
+    key: K,
+    deadline: Tick,
+    lifetime: u32,
+    state: S,
+}
+
+impl<K: Key, S: Value> Movable for SetTable<K, S> {
+    fn take_shards(&mut self, bundle: &mut Bundle) {
+        let places = self.tags.as_ref().map_or_else(Vec::new, |tags| tags.places(bundle.shards()));
+        let mut moved = Vec::with_capacity(places.len());
+        for (slot, tag) in places {
+            let Some(key) = self.table.key(SlotId(slot)) else { continue };
+            let &Entry { ref deadline, lifetime, state } = self.table.value(SlotId(slot));
+            moved.push(MovedSet { tag, key, deadline: deadline.tick(), lifetime, state });
+            self.close(self.hash(&key), SlotId(slot));
+        }
+        bundle.pack(moved);
+    }
+
+    fn put_shards(&mut self, bundle: &mut Bundle, shift: Shift) {
+        let moved: Vec<MovedSet<K, S>> = bundle.unpack();
+        self.make_room(moved.len() as u32);
+        for MovedSet { tag, key, deadline, lifetime, state } in moved {
+            let (hash, deadline) = (self.hash(&key), shift.of(deadline));
+            let entry = Entry { deadline: Deadline::new(deadline), lifetime, state };
+            let id = self.table.place(hash, key, entry);
+            let slots = self.table.slots();
+            self.wheel.get_or_insert_with(|| Wheel::new(slots)).queue(id.0, deadline);
+            if let Some(tags) = &mut self.tags {
+                tags.set(id.0, tag);
+            }
+        }
+    }
+
+    fn immovable(&self) -> Option<&'static str> {
+        None
     }
 }
 
@@ -348,8 +421,8 @@ mod tests {
     fn lives_exactly_as_long_as_declared() {
         let mut sets = SetTable::<SetKey4, u64>::new(SHAPE, 1);
         let hash = sets.hash(&key(1));
-        let id = sets.open(hash, key(1), 3, 77, 10).unwrap();
-        assert_eq!((sets.entry_mut(id).state, sets.entry_mut(id).shard()), (77, 3));
+        let id = sets.open(hash, key(1), 77, 10).unwrap();
+        assert_eq!(sets.entry_mut(id).state, 77);
         let mut alive = |now| sets.entry_mut(id).is_alive(now);
         assert!(alive(10 + 1_023) && !alive(10 + 1_024));
         sets.entry_mut(id).refresh(500, 0);
@@ -363,12 +436,12 @@ mod tests {
         let mut sets = SetTable::<SetKey4, u64>::new(SHAPE, 1);
         for host in 0..100 {
             let hash = sets.hash(&key(host));
-            sets.open(hash, key(host), 0, host.into(), host * 10).unwrap();
+            sets.open(hash, key(host), host.into(), host * 10).unwrap();
         }
         let hash = sets.hash(&key(100));
-        assert!(sets.open(hash, key(100), 0, 0, 0).is_none());
+        assert!(sets.open(hash, key(100), 0, 0).is_none());
         let mut expired = Vec::new();
-        while let Some((0, state)) = sets.expire(1_524, &mut 1_000) {
+        while let Some((None, state)) = sets.expire(1_524, &mut 1_000) {
             expired.push(state);
         }
         expired.sort_unstable();

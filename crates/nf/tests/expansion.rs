@@ -215,8 +215,7 @@ pub mod quota {
         }
 
         fn expire(&mut self, environment: &mut nf::Environment, mut budget: u32) -> bool {
-            let now = environment.tick();
-            while let Some((index, object)) = self.slots.expire(now, &mut budget) {
+            while let Some((index, object)) = self.slots.expire(environment, &mut budget) {
                 self.slot_expired(index, object, &mut Context::new(environment));
             }
             budget > 0

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anabranch_analysis::{Budget, Paths, Source, paths_within};
-use anabranch_nf::NetworkFunction;
 use anabranch_nf::settings::Settings as _;
-use anabranch_nf::state::Homes;
+use anabranch_nf::state::{Homes, Scope, ShardSet};
+use anabranch_nf::{BuildError, NetworkFunction};
 use anabranch_packet::Port;
 use anabranch_plan::{
-    Class, ObjectMode, Options, Plan, SteeredAllocation, Strategy, evaluate, plan,
+    Class, Object, ObjectMode, Options, Plan, SteeredAllocation, Strategy, evaluate, plan,
 };
 use anabranch_rss::IndirectionTable;
 use thiserror::Error;
 
+use crate::instance::{Instance, Making};
 use crate::steer::{SHARDS, Steering};
 
 /// Longest period of a steered allocator: the values of a packet field of 24 bits.
@@ -51,6 +52,16 @@ pub struct Deployment {
     pub table: Arc<IndirectionTable>,
     /// Which indices allocators may give out in which shard, by the allocator's name.
     pub homes: BTreeMap<String, Arc<Homes>>,
+    /// How the entries of state objects belong to shards, by the object's name.
+    modes: BTreeMap<String, Belonging>,
+}
+
+/// As [`Scope`], before there is a stock to lease from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Belonging {
+    Sharded,
+    Leased,
+    PerShard,
 }
 
 /// A worker's place in a deployment.
@@ -60,6 +71,17 @@ pub struct Post {
     pub deployment: Deployment,
     /// Its number.
     pub worker: u16,
+    /// How the entries of state objects belong to shards, by the object's name.
+    scopes: BTreeMap<String, Scope>,
+    /// Shards whose state is on its way here.
+    pub(crate) arriving: ShardSet,
+}
+
+impl Post {
+    /// How the entries of state objects belong to shards, by the object's name.
+    pub(crate) fn scopes(&self) -> &BTreeMap<String, Scope> {
+        &self.scopes
+    }
 }
 
 impl Deployment {
@@ -87,8 +109,51 @@ impl Deployment {
             let found = homes_of::<N>(steered, &steering, settings, ports)?;
             homes.insert(steered.object.clone(), Arc::new(found));
         }
-        Ok(Self { steering: Arc::new(steering), table: Arc::new(table), homes })
+        let modes = plan.objects.iter().filter_map(belonging).collect();
+        Ok(Self { steering: Arc::new(steering), table: Arc::new(table), homes, modes })
     }
+
+    /// The allocator, if there is one, whose indices stay inside and are leased by workers.
+    pub fn leased(&self) -> Option<&str> {
+        let leased = self.modes.iter().find(|(_, mode)| **mode == Belonging::Leased);
+        leased.map(|(name, _)| name.as_str())
+    }
+
+    /// The instances of all workers.
+    ///
+    /// # Errors
+    /// The settings, or the sizes they ask for, are wrong.
+    pub fn instances<N: NetworkFunction>(
+        &self,
+        making: &Making,
+    ) -> Result<Vec<Instance<N>>, BuildError> {
+        let scope = |mode: &Belonging| match mode {
+            Belonging::Sharded => Scope::Sharded,
+            Belonging::Leased => Scope::Leased(Arc::default()),
+            Belonging::PerShard => Scope::PerShard,
+        };
+        let scopes: BTreeMap<String, Scope> =
+            self.modes.iter().map(|(name, mode)| (name.clone(), scope(mode))).collect();
+        let post = |worker| Post {
+            deployment: self.clone(),
+            worker,
+            scopes: scopes.clone(),
+            arriving: ShardSet::default(),
+        };
+        let workers = 0..self.table.workers() as u16;
+        workers.map(|worker| Instance::deployed(making, post(worker))).collect()
+    }
+}
+
+/// How the entries of an object belong to shards, if they do.
+fn belonging(object: &Object) -> Option<(String, Belonging)> {
+    let mode = match object.mode {
+        ObjectMode::Sharded if object.kind == "Allocator" => Belonging::Leased,
+        ObjectMode::Sharded | ObjectMode::Steered => Belonging::Sharded,
+        ObjectMode::PerShard => Belonging::PerShard,
+        _ => return None,
+    };
+    Some((object.name.clone(), mode))
 }
 
 impl Deployment {

@@ -1,4 +1,4 @@
-//! Who handles which packet of a chunk.
+//! Who handles which packet of a chunk, and when that changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,60 +6,130 @@ use std::sync::Arc;
 use anabranch_io::Chunk;
 use anabranch_rss::IndirectionTable;
 
+use crate::balance::{Balancer, Departure};
+use crate::report::BalanceReport;
 use crate::steer::Steering;
 
 /// Divides chunks among workers by their shards.
 pub struct Division {
     steering: Arc<Steering>,
     table: Arc<IndirectionTable>,
-    /// Shares of chunks that will come again, by where they start; `None`: nothing repeats.
-    known: Option<BTreeMap<usize, Shares>>,
+    /// `None`: shards stay where they are.
+    balancer: Option<Balancer>,
+    /// Shards of chunks that will come again, by where they start; `None`: nothing repeats.
+    known: Option<BTreeMap<usize, Known>>,
+}
+
+/// What is known of a chunk that comes again.
+struct Known {
+    shards: Shards,
+    /// What each worker gets of it; `None`: not known since shards have moved.
+    lists: Option<Vec<Option<Vec<u32>>>>,
+}
+
+/// The shards of a chunk's packets.
+#[derive(Clone)]
+struct Shards {
+    /// Of each packet.
+    each: Arc<Vec<u32>>,
+    /// How many packets each shard has.
+    packets: Arc<[u32]>,
 }
 
 /// What each worker gets of a chunk.
-#[derive(Clone)]
 pub struct Shares {
     /// Per worker, the indices of its packets in the chunk; `None`: all.
     pub lists: Vec<Option<Vec<u32>>>,
     /// The shard of each packet, where it matters.
     pub shards: Option<Arc<Vec<u32>>>,
+    /// What has to move before.
+    pub moved: Vec<Departure>,
 }
 
 impl Division {
     /// By `steering` among the workers of `table`. `repeats`: every chunk comes again and again, so
-    /// that its shares are worth keeping.
-    pub fn new(steering: Arc<Steering>, table: Arc<IndirectionTable>, repeats: bool) -> Self {
-        Self { steering, table, known: repeats.then(BTreeMap::new) }
+    /// that its shares are worth keeping. `window`: shards move where workers have more
+    /// to do than others, looked at after so many packets a worker.
+    pub fn new(
+        steering: Arc<Steering>,
+        table: Arc<IndirectionTable>,
+        repeats: bool,
+        window: Option<u64>,
+    ) -> Self {
+        let balancer = window.map(|window| Balancer::new(&table, window));
+        Self { steering, table, balancer, known: repeats.then(BTreeMap::new) }
     }
 
     /// Divides `chunk`.
     pub fn divide(&mut self, chunk: &Chunk) -> Shares {
         if self.table.workers() == 1 {
-            return Shares { lists: vec![None], shards: None };
+            return Shares { lists: vec![None], shards: None, moved: Vec::new() };
         }
         let known = self.known.as_ref().and_then(|known| known.get(&chunk.start()));
-        if let Some(shares) = known {
-            return shares.clone();
-        }
-        let shares = self.compute(chunk);
-        if let Some(known) = &mut self.known {
-            known.insert(chunk.start(), shares.clone());
-        }
-        shares
+        let shards = known.map_or_else(|| self.shards(chunk), |known| known.shards.clone());
+        let moved = self.rebalance(&shards);
+        let known = self.known.as_ref().and_then(|known| known.get(&chunk.start()));
+        let lists = match known.and_then(|known| known.lists.as_ref()) {
+            Some(lists) => lists.clone(),
+            None => self.learn(chunk, &shards),
+        };
+        Shares { lists, shards: Some(shards.each), moved }
     }
 
-    fn compute(&self, chunk: &Chunk) -> Shares {
-        let workers = self.table.workers();
-        let room = chunk.len() / workers + chunk.len() / 8;
-        let mut lists: Vec<Vec<u32>> = (0..workers).map(|_| Vec::with_capacity(room)).collect();
-        let mut shards = Vec::with_capacity(chunk.len());
+    /// Finds what each worker gets, and keeps it if the chunk will come again.
+    fn learn(&mut self, chunk: &Chunk, shards: &Shards) -> Vec<Option<Vec<u32>>> {
+        let lists = self.lists(shards);
+        if let Some(known) = &mut self.known {
+            let one = Known { shards: shards.clone(), lists: Some(lists.clone()) };
+            known.insert(chunk.start(), one);
+        }
+        lists
+    }
+
+    /// Counts a chunk's packets, and moves shards if it is time.
+    fn rebalance(&mut self, shards: &Shards) -> Vec<Departure> {
+        let Some(balancer) = &mut self.balancer else { return Vec::new() };
+        balancer.count(&shards.packets);
+        let Some((table, moved)) = balancer.rebalance(&self.table) else { return Vec::new() };
+        self.table = Arc::new(table);
+        for known in self.known.iter_mut().flat_map(BTreeMap::values_mut) {
+            known.lists = None;
+        }
+        moved
+    }
+
+    /// From shards to workers, as it is now.
+    pub fn table(&self) -> &Arc<IndirectionTable> {
+        &self.table
+    }
+
+    /// How evenly packets were divided; `None`: nobody watched, or not for long enough.
+    pub fn balance(&self) -> Option<BalanceReport> {
+        self.balancer.as_ref()?.balance()
+    }
+
+    fn shards(&self, chunk: &Chunk) -> Shards {
+        let mut packets = vec![0; self.steering.shards()];
+        let mut each = Vec::with_capacity(chunk.len());
         for (index, record) in chunk.records().iter().enumerate() {
             let shard = self.steering.shard(record.port, chunk.bytes(index), record.wire_len);
-            shards.push(shard);
-            if let Some(list) = lists.get_mut(usize::from(self.table.worker(shard))) {
-                list.push(index as u32);
+            each.push(shard);
+            if let Some(count) = packets.get_mut(shard as usize) {
+                *count += 1;
             }
         }
-        Shares { lists: lists.into_iter().map(Some).collect(), shards: Some(Arc::new(shards)) }
+        Shards { each: Arc::new(each), packets: packets.into() }
+    }
+
+    fn lists(&self, shards: &Shards) -> Vec<Option<Vec<u32>>> {
+        let workers = self.table.workers();
+        let room = shards.each.len() / workers + shards.each.len() / 8;
+        let mut lists: Vec<Vec<u32>> = (0..workers).map(|_| Vec::with_capacity(room)).collect();
+        for (index, &shard) in (0..).zip(shards.each.iter()) {
+            if let Some(list) = lists.get_mut(usize::from(self.table.worker(shard))) {
+                list.push(index);
+            }
+        }
+        lists.into_iter().map(Some).collect()
     }
 }

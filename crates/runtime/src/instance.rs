@@ -1,11 +1,12 @@
 //! A network function at work: its state, its packet sets, its clock.
 
+mod moving;
 mod speculation;
 
 use anabranch_nf::elements;
 use anabranch_nf::packet_set::{Entry, SetKey, SetKey4, SetKey6, SetTable};
 use anabranch_nf::settings::Settings as _;
-use anabranch_nf::state::TableUse;
+use anabranch_nf::state::{Scope, TableUse, Ward};
 use anabranch_nf::{
     BuildError, Builder, Builtin, Context, Drop, DropReason, Environment, Hash, Key,
     NetworkFunction, Value, Verdict,
@@ -17,7 +18,6 @@ use anabranch_packet::{
 
 use crate::deployment::Post;
 use crate::events::{Event, Events};
-use crate::steer::SHARDS;
 use crate::tuner::{Pass, Tuner};
 
 /// Most packets of a batch.
@@ -103,8 +103,13 @@ impl<N: NetworkFunction> Instance<N> {
             making.settings.clone().into_iter().partition(|(name, _)| in_l3(name));
         let settings = N::Settings::read(&own).map_err(|errors| BuildError(errors.to_string()))?;
         let mut builder = Builder::new(making.seed, making.ports.clone(), l3);
+        let environment = Environment::new(making.seed);
         for (name, homes) in post.iter().flat_map(|post| &post.deployment.homes) {
             builder.steer(name, homes.clone());
+        }
+        let ward = |scope: &Scope| Ward { scope: scope.clone(), here: environment.here().clone() };
+        for (name, scope) in post.iter().flat_map(Post::scopes) {
+            builder.divide(name, ward(scope));
         }
         let nf = N::build(settings, &mut builder)?;
         let mut shape = nf.set_shape();
@@ -112,14 +117,18 @@ impl<N: NetworkFunction> Instance<N> {
             Some(name) => builder.capacity(name, shape.capacity.into())?,
             None => 1,
         };
-        let sets = Sets {
+        let mut sets = Sets {
             v4: SetTable::new(shape, making.seed ^ 0x4444),
             v6: SetTable::new(shape, making.seed ^ 0x6666),
         };
+        if post.is_some() && N::SET.is_some() {
+            sets.v4.divide(&ward(&Scope::Sharded));
+            sets.v6.divide(&ward(&Scope::Sharded));
+        }
         Ok(Self {
             nf,
             sets,
-            environment: Environment::new(making.seed),
+            environment,
             events: Events::default(),
             tuner: Tuner::new(making.pass),
             post,
@@ -311,10 +320,11 @@ impl<N: NetworkFunction> Instance<N> {
     /// worker's.
     fn steer_anew(&self, frame: &mut Frame<'_>, port: Port) -> Option<u16> {
         frame.meta_mut().port = port;
-        let Post { deployment, worker } = self.post.as_ref()?;
+        let Post { deployment, worker, arriving, .. } = self.post.as_ref()?;
         let shard = deployment.steering.shard(port, frame.bytes(), frame.meta().wire_len);
         frame.meta_mut().steering_hash = shard;
-        Some(deployment.table.worker(shard)).filter(|owner| owner != worker)
+        let owner = deployment.table.worker(shard);
+        (owner != *worker || arriving.contains(shard as u16)).then_some(owner)
     }
 
     #[inline(never)]
@@ -393,7 +403,10 @@ impl<N: NetworkFunction> Instance<N> {
         self.environment.begin_expiry(cause.arrival_ns, cause.number);
         let now = self.environment.tick();
         let mut budget = EXPIRY_BUDGET;
-        while let Some((_, state)) = self.sets.expire(now, &mut budget) {
+        while let Some((shard, state)) = self.sets.expire(now, &mut budget) {
+            if let Some(shard) = shard {
+                self.environment.enter_shard(shard.into());
+            }
             self.nf.packet_set_expired(&state, &mut Context::new(&mut self.environment));
         }
         let done = self.nf.expire(&mut self.environment, EXPIRY_BUDGET) && budget > 0;
@@ -460,12 +473,11 @@ impl<N: NetworkFunction> Instance<N> {
     #[inline(never)]
     fn open(&mut self, frame: &mut Frame<'_>) -> Verdict {
         let layout = parse(frame.bytes(), frame.meta().wire_len);
-        let shard = (frame.meta().steering_hash as usize % SHARDS) as u16;
         let packet = &mut Packet::<Real>::new(frame, layout);
         let (nf, environment) = (&mut self.nf, &mut self.environment);
         match N::set_key(packet) {
-            SetKey::V4(key) => open(nf, &mut self.sets.v4, environment, (key, shard), packet),
-            SetKey::V6(key) => open(nf, &mut self.sets.v6, environment, (key, shard), packet),
+            SetKey::V4(key) => open(nf, &mut self.sets.v4, environment, key, packet),
+            SetKey::V6(key) => open(nf, &mut self.sets.v6, environment, key, packet),
             SetKey::None => nf.orphan(packet, &mut Context::new(environment)),
         }
     }
@@ -523,7 +535,7 @@ fn open<N: NetworkFunction, K: Key>(
     nf: &mut N,
     sets: &mut SetTable<K, N::Set>,
     environment: &mut Environment,
-    (key, shard): (K, u16),
+    key: K,
     packet: &mut Packet<'_>,
 ) -> Verdict {
     let hash = sets.hash(&key);
@@ -537,7 +549,7 @@ fn open<N: NetworkFunction, K: Key>(
         Err(declined) => return declined,
     };
     let now = environment.tick();
-    let Some(id) = sets.open(hash, key, shard, state, now) else {
+    let Some(id) = sets.open(hash, key, state, now) else {
         return Drop(Builtin::PacketSetsFull);
     };
     let set = sets.entry_mut(id);
@@ -617,7 +629,7 @@ impl<S: Value> Sets<S> {
     }
 
     #[inline(always)]
-    fn expire(&mut self, now: u32, budget: &mut u32) -> Option<(u16, S)> {
+    fn expire(&mut self, now: u32, budget: &mut u32) -> Option<(Option<u16>, S)> {
         self.v4.expire(now, budget).or_else(|| self.v6.expire(now, budget))
     }
 }

@@ -12,6 +12,7 @@
 //! The command line and the bench depend on this crate.
 
 mod account;
+pub mod balance;
 mod clock;
 pub mod deployment;
 mod division;

@@ -11,6 +11,8 @@ use anabranch_packet::{Frame, Meta};
 /// soon allocates no more.
 #[derive(Debug, Default)]
 pub struct Parcel {
+    /// The reassignment of shards by whose table it was sent.
+    pub epoch: u64,
     bytes: Vec<u8>,
     packets: Vec<Handed>,
 }

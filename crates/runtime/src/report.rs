@@ -56,6 +56,10 @@ pub struct RunReport {
     /// How packets ended under the lock; absent where state was not behind one.
     #[serde(default)]
     pub lock: Option<LockReport>,
+    /// How shards were kept evenly divided; absent where they stayed where they were, or too few
+    /// packets came to tell.
+    #[serde(default)]
+    pub balance: Option<BalanceReport>,
     /// What each worker did, in order.
     pub workers: Vec<WorkerReport>,
     /// How full each state object was at the end.
@@ -105,6 +109,26 @@ pub struct LatencyReport {
     pub p99_9: u64,
     /// The slowest one.
     pub max: u64,
+}
+
+/// How evenly packets were divided among workers, and what it took. Load is watched in windows of
+/// 16,384 packets a worker; ratios are to what each would have had on average.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BalanceReport {
+    /// Windows that were looked at.
+    pub windows: u64,
+    /// Windows after which shards moved.
+    pub steps: u64,
+    /// Shards that moved, each time counted.
+    pub shards_moved: u64,
+    /// Entries of state objects that moved with them.
+    pub entries_moved: u64,
+    /// Packets of the busiest worker in the first window, as a ratio.
+    pub busiest_first: f64,
+    /// The same in the last window.
+    pub busiest_last: f64,
+    /// What no assignment of the last window's shards could have been below.
+    pub best_last: f64,
 }
 
 /// Packets of a run under the lock, all of them, by the side of it on which they ended.
@@ -224,6 +248,7 @@ impl RunReport {
             gbps: 0.0,
             latency_ns: None,
             lock: None,
+            balance: None,
             workers: Vec::new(),
             tables: Vec::new(),
             counters: BTreeMap::new(),

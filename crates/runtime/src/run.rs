@@ -20,23 +20,24 @@ use anabranch_io::spec::SinkSpec;
 use anabranch_nf::elements;
 use anabranch_nf::settings::Command as _;
 use anabranch_nf::{BuildError, NetworkFunction};
-use anabranch_packet::Port;
+use anabranch_packet::{Meta, Port};
 use anabranch_plan::Plan;
 use anabranch_rss::IndirectionTable;
 use thiserror::Error;
 
 use crate::account::Account;
+use crate::balance::Departure;
 use crate::clock::Clock;
-use crate::deployment::{Deployment, Post};
+use crate::deployment::Deployment;
 use crate::division::Division;
 use crate::instance::{Instance, Making};
 use crate::lock::Lock;
-use crate::report::{ErrorKind, RunReport};
+use crate::report::{BalanceReport, ErrorKind, RunReport};
 use crate::steer::{SHARDS, Steering};
 use crate::sync::mpsc::{Receiver, Sender, channel};
 use crate::sync::pin;
 use crate::sync::thread::{Scope, ScopedJoinHandle, scope};
-use crate::worker::{Finished, Job, Late, Message, Notice, State, Worker};
+use crate::worker::{Finished, Job, Late, Message, Notice, Reassignment, State, Worker};
 
 /// Chunks in flight per worker.
 const IN_FLIGHT: usize = 3;
@@ -55,6 +56,9 @@ pub struct Options {
     pub workers: usize,
     /// How several workers divide the packets; `None`: by flows, under one lock.
     pub plan: Option<Plan>,
+    /// Shards move away from workers that have more to do than others, looked at after so many packets
+    /// a worker ([`WINDOW`](crate::balance::WINDOW) mostly); `None`: they stay.
+    pub balance: Option<u64>,
     /// Commands, each at so many nanoseconds after the first packet.
     pub commands: Vec<(u64, String)>,
 }
@@ -112,13 +116,17 @@ pub fn run<N: NetworkFunction>(
             instance.schedule(origin.saturating_add(*after_ns), command.clone());
         }
     }
+    let window = arrangement.window(&instances, options);
     let states = states(instances, workers, options.making.seed);
     let keep = options.outputs.iter().any(|(_, sink)| *sink != SinkSpec::Null);
     let mut account = Account::new::<N>(&options.making.ports);
     account.report.strategy = arrangement.strategy.to_owned();
     account.report.strategy_why = arrangement.why;
+    if let Some(why) = window.as_ref().err() {
+        account.report.strategy_why += &format!("; shards stay where they are: {why}");
+    }
     let Arrangement { steering, table, .. } = arrangement;
-    let division = Division::new(steering, table, source.repeats());
+    let division = Division::new(steering, table, source.repeats(), window.ok().flatten());
     account.report.faults = elements::faults() - faults_before;
     if workers < options.workers {
         let asked = options.workers;
@@ -128,7 +136,8 @@ pub fn run<N: NetworkFunction>(
     }
     Ok(scope(|threads| {
         let crew = Crew::start(threads, states, keep, options.making.ports.len());
-        Coordinator { crew, source, sinks, division, clock: Clock::default(), account, keep }
+        let clock = Clock::default();
+        Coordinator { crew, source, sinks, division, clock, account, keep, reassignments: 0 }
             .run(first, watch)
     }))
 }
@@ -185,8 +194,28 @@ impl Arrangement {
         let Some(deployment) = &self.deployment else {
             return Ok(vec![Instance::new(making)?]);
         };
-        let post = |worker| Post { deployment: deployment.clone(), worker: worker as u16 };
-        (0..self.table.workers()).map(|worker| Instance::deployed(making, post(worker))).collect()
+        deployment.instances(making)
+    }
+}
+
+impl Arrangement {
+    /// After how many packets a worker load is looked at, if shards are wanted to move; or why they
+    /// cannot.
+    fn window<N: NetworkFunction>(
+        &self,
+        instances: &[Instance<N>],
+        options: &Options,
+    ) -> Result<Option<u64>, String> {
+        let (Some(deployment), Some(window)) = (&self.deployment, options.balance) else {
+            return Ok(None);
+        };
+        if let Some(why) = instances.first().and_then(Instance::immovable) {
+            return Err(why);
+        }
+        match deployment.leased().filter(|_| !options.commands.is_empty()) {
+            Some(name) => Err(format!("a command may have `{name}` give out what stands in all")),
+            None => Ok(Some(window)),
+        }
     }
 }
 
@@ -293,6 +322,8 @@ struct Coordinator<'s> {
     clock: Clock,
     account: Account,
     keep: bool,
+    /// How often shards have changed hands.
+    reassignments: u64,
 }
 
 impl Coordinator<'_> {
@@ -328,6 +359,11 @@ impl Coordinator<'_> {
     fn hand_out(&mut self, chunk: &Chunk) -> Pending {
         let shares = self.division.divide(chunk);
         let times = self.clock.times(chunk);
+        if let (Some(first), false) = (chunk.meta(0), shares.moved.is_empty()) {
+            let at_ns = times.as_ref().and_then(|times| times.first().copied());
+            let first = Meta { arrival_ns: at_ns.unwrap_or(first.arrival_ns), ..first };
+            self.reassign(first, shares.moved);
+        }
         for (worker, mine) in self.crew.workers.iter().zip(shares.lists) {
             let (shards, times) = (shares.shards.clone(), times.clone());
             let outputs = Outputs::default();
@@ -337,6 +373,17 @@ impl Coordinator<'_> {
         }
         let done = self.crew.workers.iter().map(|_| None).collect();
         Pending { first: chunk.first_number(), done, late: Vec::new(), under_way: 0 }
+    }
+
+    /// Has shards change hands before the packet `first`.
+    fn reassign(&mut self, first: Meta, departures: Vec<Departure>) {
+        self.reassignments += 1;
+        let (epoch, table) = (self.reassignments, Arc::clone(self.division.table()));
+        let step = Reassignment { epoch, table, departures: departures.into(), first };
+        for worker in &self.crew.workers {
+            // A worker that is gone has panicked: joining it will tell.
+            let _ = worker.send(Message::Reassignment(step.clone()));
+        }
     }
 
     /// Waits for the oldest chunk under way and writes its outputs. False: the run must end.
@@ -391,6 +438,10 @@ impl Coordinator<'_> {
                 self.account.report.fail(ErrorKind::Output, error.to_string());
             }
         }
+        self.account.report.balance = self.division.balance().map(|balance| {
+            let entries_moved = ends.iter().map(|end| end.passed.entries).sum();
+            BalanceReport { entries_moved, ..balance }
+        });
         self.account.finish(ends, elapsed)
     }
 }

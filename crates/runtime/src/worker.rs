@@ -1,6 +1,8 @@
 //! A worker: one core that runs batches to completion.
 
-use std::collections::VecDeque;
+mod handover;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,10 +10,12 @@ use anabranch_io::Chunk;
 use anabranch_io::port::{BATCH, MemoryPort, PacketIo, Pool};
 use anabranch_io::sink::Outputs;
 use anabranch_nf::elements;
-use anabranch_nf::state::TableUse;
+use anabranch_nf::state::{Bundle, TableUse};
 use anabranch_nf::{Line, NetworkFunction};
 use anabranch_packet::Frame;
 use hdrhistogram::Histogram;
+
+pub use handover::{Passed, Reassignment};
 
 use crate::instance::{Instance, Release};
 use crate::lock::{Access, Sides};
@@ -108,6 +112,13 @@ pub enum Message {
     Job(Job),
     /// Packets of a chunk from another worker.
     Parcel(Chunk, Parcel),
+    /// Shards change hands before the jobs that follow.
+    Reassignment(Reassignment),
+    /// Another worker has come to the reassignment of this number: no parcel that it sends from now
+    /// on is of the table before.
+    Fence(u64),
+    /// State of shards that this worker gets.
+    Bundle(Bundle),
     /// There will be no more.
     End,
 }
@@ -171,6 +182,8 @@ pub struct Finished {
     pub busy: Duration,
     /// How its packets ended, where state was shared.
     pub sides: Option<Sides>,
+    /// What it has passed on to others.
+    pub passed: Passed,
     /// How its instance ended; of shared state the worker tells that let go of it last.
     pub instance: InstanceEnd,
     /// Indices past the end that its thread met.
@@ -226,6 +239,12 @@ impl<N: NetworkFunction> Worker<N> {
             waiting: VecDeque::new(),
             parked: Vec::new(),
             progress: 0,
+            epoch: 0,
+            sends: 0,
+            fences: BTreeMap::new(),
+            bundles: Vec::new(),
+            carried: Outputs::default(),
+            passed: Passed::default(),
             ended: false,
             messages,
             tell,
@@ -245,20 +264,38 @@ struct Shift<'m, N: NetworkFunction> {
     meter: Meter,
     counts: Counts,
     outbox: Outbox,
-    /// Jobs that came while another one was being done.
-    waiting: VecDeque<Job>,
+    /// Tasks that came while another one was being done.
+    waiting: VecDeque<Task>,
     /// What others have handed over and is too early to be handled.
     parked: Vec<(Chunk, Parcel)>,
     /// Every packet of this worker with a lower number has been handled.
     progress: u64,
+    /// The last reassignment that is over: parcels of later ones are too early.
+    epoch: u64,
+    /// The reassignment by whose table packets are handed over.
+    sends: u64,
+    /// How many peers have come to each reassignment that is not over.
+    fences: BTreeMap<u64, usize>,
+    /// State that has arrived and not been put in.
+    bundles: Vec<Bundle>,
+    /// What left between two jobs; it goes with the second.
+    carried: Outputs,
+    passed: Passed,
     ended: bool,
+}
+
+/// What the coordinator asks for, in this order.
+enum Task {
+    Job(Job),
+    Reassignment(Reassignment),
 }
 
 impl<N: NetworkFunction> Shift<'_, N> {
     fn run(mut self) -> Finished {
         while !self.ended || !self.waiting.is_empty() {
             match self.waiting.pop_front() {
-                Some(job) => self.work(job),
+                Some(Task::Job(job)) => self.work(job),
+                Some(Task::Reassignment(step)) => self.change_hands(&step),
                 None => match self.messages.recv() {
                     Ok(message) => self.receive(message),
                     Err(_) => self.ended = true,
@@ -273,6 +310,9 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let before = self.counts.packets();
         let started = Instant::now();
         let Job { chunk, mine, shards, times, mut outputs } = job;
+        if !self.carried.is_empty() {
+            outputs = std::mem::take(&mut self.carried);
+        }
         let first = chunk.first_number();
         let delayed = times.is_some() || self.worker.state.delays();
         let arrivals = delayed.then(|| chunk.clone());
@@ -316,8 +356,9 @@ impl<N: NetworkFunction> Shift<'_, N> {
         if self.outbox.is_empty() {
             return 0;
         }
-        let peers = &self.worker.peers;
-        self.outbox.flush(|worker, parcel| {
+        let (peers, epoch) = (&self.worker.peers, self.sends);
+        self.outbox.flush(|worker, mut parcel| {
+            parcel.epoch = epoch;
             // A worker that is gone has panicked: joining it will tell.
             let _ = peers[worker].send(Message::Parcel(chunk.clone(), parcel));
         })
@@ -333,7 +374,10 @@ impl<N: NetworkFunction> Shift<'_, N> {
     fn receive(&mut self, message: Message) {
         match message {
             Message::Parcel(chunk, parcel) => self.parked.push((chunk, parcel)),
-            Message::Job(job) => self.waiting.push_back(job),
+            Message::Job(job) => self.waiting.push_back(Task::Job(job)),
+            Message::Reassignment(step) => self.waiting.push_back(Task::Reassignment(step)),
+            Message::Fence(epoch) => *self.fences.entry(epoch).or_default() += 1,
+            Message::Bundle(bundle) => self.bundles.push(bundle),
             Message::End => self.ended = true,
         }
     }
@@ -343,7 +387,8 @@ impl<N: NetworkFunction> Shift<'_, N> {
     fn accept_due(&mut self) {
         let mut at = 0;
         while let Some((_, parcel)) = self.parked.get(at) {
-            if parcel.last_number().is_some_and(|number| number >= self.progress) {
+            let is_early = |number: u64| number >= self.progress || parcel.epoch > self.epoch;
+            if parcel.last_number().is_some_and(is_early) {
                 at += 1;
                 continue;
             }
@@ -371,7 +416,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
     }
 
     fn finish(mut self) -> Finished {
-        let mut outputs = Outputs::default();
+        let mut outputs = std::mem::take(&mut self.carried);
         let keep = self.worker.keep;
         let mut tally = Tally::new(&mut self.counts, keep.then_some(&mut outputs));
         let sides = self.worker.state.sides();
@@ -380,7 +425,8 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let Meter { latency, busy, .. } = self.meter;
         let (counts, faults) = (self.counts, elements::faults());
         let instance = end.unwrap_or_default();
-        Finished { counts, latency, busy, sides, instance, faults, outputs }
+        let passed = self.passed;
+        Finished { counts, latency, busy, sides, passed, instance, faults, outputs }
     }
 }
 

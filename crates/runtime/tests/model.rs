@@ -78,6 +78,7 @@ fn translate(input: &Path, folder: &Path, plan: &Plan, workers: usize, rounds: u
         outputs: vec![(Some(Port::new(1)), SinkSpec::Capture(folder.join("wan.pcap")))],
         workers,
         plan: Some(plan.clone()),
+        balance: None,
         commands: Vec::new(),
     };
     run::<nat::Function>(&options, &mut |_, _| {}).unwrap()

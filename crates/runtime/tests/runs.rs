@@ -113,6 +113,7 @@ fn options(workers: usize, out: &Path, commands: &[(u64, &str)]) -> Options {
         outputs: vec![(None, SinkSpec::Capture(out.to_owned()))],
         workers,
         plan: None,
+        balance: None,
         commands: commands.iter().map(|(at, text)| (*at, (*text).to_owned())).collect(),
     }
 }

@@ -105,8 +105,8 @@ impl Mutation {
             7 if is_steered => Some(Self::Base(steered, by)),
             8 if is_steered => Some(Self::Modulus(steered, by)),
             9 => {
-                let faults = [Fault::KeepsHandOvers, Fault::MovesShards];
-                faults.get(chance.below(2)).copied().map(Self::Runtime)
+                let faults = [Fault::KeepsHandOvers, Fault::MovesShards, Fault::MovesUndrained];
+                faults.get(chance.below(faults.len())).copied().map(Self::Runtime)
             }
             _ => None,
         }

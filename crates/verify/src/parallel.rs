@@ -7,7 +7,7 @@ use anabranch_nf::NetworkFunction;
 use anabranch_packet::Port;
 use anabranch_packet::fuzzing::Seeds;
 use anabranch_plan::{Plan, Strategy};
-use anabranch_runtime::deployment::{Deployment, Post};
+use anabranch_runtime::deployment::Deployment;
 use anabranch_runtime::instance::{Instance, Making};
 
 use crate::compare::Sameness;
@@ -34,6 +34,8 @@ pub enum Fault {
     KeepsHandOvers,
     /// Halfway through, shards go to the next worker each, and their state stays behind.
     MovesShards,
+    /// A shard goes to another worker with its state, but not with the packets that wait for it.
+    MovesUndrained,
 }
 
 impl Parallel {
@@ -92,15 +94,9 @@ impl Parallel {
         making: &Making,
     ) -> Result<Vec<Instance<N>>, VerifyError> {
         let made = match &self.deployment {
-            None => vec![Instance::new(making)],
-            Some(deployment) => (0..self.workers)
-                .map(|worker| {
-                    let (deployment, worker) = (deployment.clone(), worker as u16);
-                    Instance::deployed(making, Post { deployment, worker })
-                })
-                .collect(),
+            None => Instance::new(making).map(|only| vec![only]),
+            Some(deployment) => deployment.instances(making),
         };
-        let made: Result<Vec<_>, _> = made.into_iter().collect();
         made.map_err(|why| VerifyError::Settings(why.0))
     }
 

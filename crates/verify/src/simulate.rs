@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use anabranch_nf::NetworkFunction;
+use anabranch_nf::state::ShardSet;
 use anabranch_packet::Meta;
 use anabranch_packet::fuzzing::Seeds;
 use anabranch_runtime::instance::{Instance, Making};
@@ -28,7 +29,12 @@ pub struct Simulation<N: NetworkFunction> {
     queues: Vec<VecDeque<Job>>,
     ports: u8,
     chance: Seeds,
+    /// Whether shards move to other workers with their state.
+    moves: bool,
 }
+
+/// How often a shard moves: before one step in so many.
+const MOVES_ONCE_IN: usize = 40;
 
 /// A packet on its way.
 struct Job {
@@ -74,7 +80,10 @@ impl<N: NetworkFunction> Simulation<N> {
         instances.iter_mut().for_each(|instance| instance.start(START_NS));
         let queues = (0..parallel.workers).map(|_| VecDeque::new()).collect();
         let (ports, chance) = (making.ports.len() as u8, Seeds::new(seed));
-        Ok(Self { parallel: parallel.clone(), instances, queues, ports, chance })
+        let first = instances.first();
+        let is_movable = first.is_some_and(|instance| instance.immovable().is_none());
+        let moves = parallel.deployment.is_some() && instances.len() > 1 && is_movable;
+        Ok(Self { parallel: parallel.clone(), instances, queues, ports, chance, moves })
     }
 
     /// Runs `program`.
@@ -95,7 +104,12 @@ impl<N: NetworkFunction> Simulation<N> {
             match &step.act {
                 Act::Pause(_) => self.finish(&mut progress),
                 Act::Command(text) => self.command(at, text, &mut progress),
-                Act::Packet(_) => self.receive(at, &positions, &mut progress),
+                Act::Packet(_) => {
+                    if self.moves && self.chance.below(MOVES_ONCE_IN) == 0 {
+                        self.change_hands(at, &progress);
+                    }
+                    self.receive(at, &positions, &mut progress);
+                }
             }
         }
         self.finish(&mut progress);
@@ -147,6 +161,41 @@ impl<N: NetworkFunction> Simulation<N> {
     /// Handles all that is queued.
     fn finish(&mut self, progress: &mut Progress<'_>) {
         while self.go_on(progress) {}
+    }
+
+    /// A shard in which something has happened, or any, goes to another worker, with its state and the
+    /// packets that wait for it there.
+    fn change_hands(&mut self, at: usize, progress: &Progress<'_>) {
+        let Some(deployment) = &mut self.parallel.deployment else { return };
+        let table = Arc::make_mut(&mut deployment.table);
+        let touched = self.chance.below(progress.touched.len().max(1));
+        let shard = match progress.touched.keys().nth(touched) {
+            Some(&shard) => shard as u16,
+            None => self.chance.below(table.shards()) as u16,
+        };
+        let owner = usize::from(table.worker_of_shard(shard).unwrap_or(0));
+        let next = (owner + 1 + self.chance.below(self.queues.len() - 1)) % self.queues.len();
+        // The shard exists, and the worker.
+        let _ = table.move_shard(shard, next as u16);
+        let table = Arc::clone(&deployment.table);
+        let now_ns = progress.times.get(at).copied().unwrap_or(START_NS);
+        let meta = Meta { arrival_ns: now_ns, number: at as u64, ..Meta::default() };
+        for instance in &mut self.instances {
+            instance.advance(&meta, &mut Kept::<N>::new(self.ports));
+            instance.adopt(Arc::clone(&table), ShardSet::default());
+        }
+        let old = self.instances.get_mut(owner);
+        let bundle = old.map(|instance| instance.take_shards([shard].into_iter().collect()));
+        if let (Some(bundle), Some(instance)) = (bundle, self.instances.get_mut(next)) {
+            instance.put_shards(bundle);
+        }
+        if self.parallel.fault != Some(Fault::MovesUndrained) {
+            let waiting = self.queues.get_mut(owner).map(std::mem::take).unwrap_or_default();
+            for job in waiting {
+                let moves = job.meta.steering_hash == u32::from(shard);
+                self.queue(if moves { next } else { owner }, job);
+            }
+        }
     }
 
     /// Plants the fault of a shard that moves without its state.

@@ -26,7 +26,7 @@ fn options() -> Options {
 fn breaks(paths: &Paths, found: &Plan, mutation: &Mutation) -> bool {
     match mutation {
         Mutation::Runtime(Fault::KeepsHandOvers) => found.nf == "nat",
-        Mutation::Runtime(Fault::MovesShards) => true,
+        Mutation::Runtime(Fault::MovesShards | Fault::MovesUndrained) => true,
         Mutation::Unsteered(_) | Mutation::Base(..) => true,
         // The period is cut short or goes on into the next address; both give out other ports.
         Mutation::Modulus(..) => true,

@@ -68,6 +68,7 @@ fn order(
         controls: Vec::new(),
         workers,
         plan: None,
+        balance: true,
         planning: plan::options(&PlanningArguments::default())?,
         seed: 1,
         progress: Progress::start("bench"),

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::context::{Environment, Whereabouts, to_ticks};
+use crate::context::{Environment, to_ticks};
 use crate::key::Value;
 use crate::memory::{ZeroValid, Zeroed, prefetch};
 use crate::state::homes::Homes;
 use crate::state::indices::{Indices, Within};
-use crate::state::shared::Deadline;
+use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
+use crate::state::shared::{Commons, Deadline, Whereabouts};
 use crate::state::wheel::{Tick, Wheel, rebased};
 
 /// An object: alive while `deadline` lies ahead. A deadline of zero marks a free one.
@@ -45,6 +46,36 @@ pub struct Allocator<T: Value> {
     cursor: u32,
     /// Which indices a shard may give out, where values are steered.
     homes: Option<Arc<Homes>>,
+    /// Which shards its objects belong to, where these may move to other workers.
+    shards: Option<Box<Shards>>,
+    /// Some objects were given out in all shards alike: whose they are shows when they are touched.
+    has_common: bool,
+}
+
+struct Shards {
+    tags: Tags,
+    leases: Option<Leases>,
+    /// Objects that every worker had and a packet of this shard has freed.
+    freed: Vec<(u16, u32)>,
+    /// Each shard has its part of every object: nothing tells them apart.
+    parts: bool,
+}
+
+/// Indices leased from the stock of all workers. What nobody has leased, or others have, counts as
+/// in use.
+struct Leases {
+    commons: Arc<Commons>,
+    /// Those that came in blocks and stay when they are given back, a bit each.
+    blocks: Box<[u64]>,
+    /// Indices leased.
+    count: u32,
+}
+
+/// An object that leaves with its shard.
+enum Moved<T> {
+    Object { tag: Tag, index: u32, deadline: Tick, lifetime: u32, value: T },
+    /// One that every worker had, and which is to be freed there too.
+    Freed(u16, u32),
 }
 
 #[allow(clippy::len_without_is_empty, reason = "no operation of the language asks it")]
@@ -57,7 +88,23 @@ impl<T: Value> Allocator<T> {
             wheel: Wheel::new(capacity),
             cursor: 0,
             homes: None,
+            shards: None,
+            has_common: false,
         }
+    }
+
+    /// From now on it is known which shard each object belongs to.
+    pub fn divide(&mut self, ward: &Ward) {
+        let len = self.capacity();
+        let leases = match &ward.scope {
+            Scope::Leased(commons) => Some(Leases::new(commons, len)),
+            Scope::Sharded | Scope::PerShard => None,
+        };
+        if leases.is_some() {
+            self.indices = Indices::all_used(len);
+        }
+        let (tags, parts) = (Tags::new(len, &ward.here), matches!(ward.scope, Scope::PerShard));
+        self.shards = Some(Box::new(Shards { tags, leases, freed: Vec::new(), parts }));
     }
 
     /// From now on each shard is given only indices that are at home there.
@@ -67,7 +114,9 @@ impl<T: Value> Allocator<T> {
 
     /// Objects handed out, those included whose end has not been noticed yet.
     pub fn len(&self) -> u32 {
-        self.indices.used()
+        let leases = self.shards.as_ref().and_then(|shards| shards.leases.as_ref());
+        let not_leased = leases.map_or(0, |leases| self.capacity() - leases.count);
+        self.indices.used() - not_leased
     }
 
     /// Objects in all.
@@ -98,7 +147,7 @@ impl<T: Value> Allocator<T> {
         lifetime_ns: u64,
         env: &Environment,
     ) -> bool {
-        let taken = self.may_take(index, env) && self.indices.take(index);
+        let taken = self.may_take(index, env) && self.take(index);
         if taken {
             self.start(index, value, lifetime_ns, env);
         }
@@ -126,14 +175,36 @@ impl<T: Value> Allocator<T> {
         }
     }
 
+    fn take(&mut self, index: u32) -> bool {
+        let leases = self.shards.as_mut().and_then(|shards| shards.leases.as_mut());
+        if let Some(leases) = leases
+            && leases.lease_one(index, self.indices.len())
+        {
+            self.indices.give(index);
+        }
+        self.indices.take(index)
+    }
+
     fn take_within(&mut self, within: Within, env: &Environment) -> Option<u32> {
-        let Some(homes) = &self.homes else { return self.indices.take_within(within) };
+        let Some(homes) = &self.homes else { return self.take_any_within(within) };
         match env.whereabouts() {
             Whereabouts::Everywhere => self.indices.take_within(within),
             Whereabouts::NoShard => None,
             Whereabouts::Shard(shard) => {
                 self.indices.take_first(within, |from, to| homes.indices(shard, from, to))
             }
+        }
+    }
+
+    fn take_any_within(&mut self, within: Within) -> Option<u32> {
+        let taken = self.indices.take_within(within);
+        let leases = self.shards.as_mut().and_then(|shards| shards.leases.as_mut());
+        match (taken, leases) {
+            (None, Some(leases)) => {
+                let leased = leases.lease(within, &mut self.indices);
+                leased.then(|| self.indices.take_within(within)).flatten()
+            }
+            _ => taken,
         }
     }
 
@@ -147,15 +218,46 @@ impl<T: Value> Allocator<T> {
             value: std::mem::MaybeUninit::new(value),
         };
         self.wheel.queue(index, deadline);
+        if let Some(shards) = &mut self.shards {
+            shards.tags.clear(index);
+            shards.tags.note(index);
+            if shards.tags.is_everywhere() {
+                self.has_common = true;
+                shards.freed.retain(|(_, freed)| *freed != index);
+            }
+        }
     }
 
     /// Gives `index` back before its time; false when it was free.
     pub fn free(&mut self, index: u32) -> bool {
-        let given = self.indices.give(index);
-        if given {
-            *self.objects[index as usize].deadline.tick_mut() = 0;
+        if self.alive(index, 0).is_none() {
+            return false;
         }
-        given
+        if let Some(shards) = &mut self.shards
+            && let (true, Some(shard)) = (shards.tags.clear(index).is_common(), shards.tags.here())
+        {
+            shards.freed.push((shard, index));
+        }
+        self.clear(index);
+        true
+    }
+
+    /// Forgets the object under `index`, and has the index be free, or somebody else's.
+    fn clear(&mut self, index: u32) {
+        *self.objects[index as usize].deadline.tick_mut() = 0;
+        let leases = self.shards.as_mut().and_then(|shards| shards.leases.as_mut());
+        if leases.is_none_or(|leases| leases.keeps(index)) {
+            self.indices.give(index);
+        }
+    }
+
+    /// An object that was given out in all shards alike is touched in one.
+    #[cold]
+    #[inline(never)]
+    fn note_common(&mut self, index: u32) {
+        if let Some(shards) = &mut self.shards {
+            shards.tags.note(index);
+        }
     }
 
     #[inline(always)]
@@ -165,6 +267,9 @@ impl<T: Value> Allocator<T> {
 
     #[inline(always)]
     fn alive_mut(&mut self, index: u32, now: Tick) -> Option<&mut Object<T>> {
+        if self.has_common {
+            self.note_common(index);
+        }
         let object = self.objects.get_mut(index as usize)?;
         (*object.deadline.tick_mut() > now).then_some(object)
     }
@@ -242,9 +347,10 @@ impl<T: Value> Allocator<T> {
         }
     }
 
-    /// The next object whose end has come, already free, with its value. `budget` counts down the
-    /// objects looked at.
-    pub fn expire(&mut self, now: Tick, budget: &mut u32) -> Option<(u32, T)> {
+    /// The next object whose end has come, already free, with its value; `env` is in its shard
+    /// then, where that is known. `budget` counts down the objects looked at.
+    pub fn expire(&mut self, env: &Environment, budget: &mut u32) -> Option<(u32, T)> {
+        let now = env.tick();
         while *budget > 0 {
             let index = self.wheel.pop(now)?;
             *budget -= 1;
@@ -254,6 +360,8 @@ impl<T: Value> Allocator<T> {
                 0 => {}
                 deadline if deadline > now => self.wheel.queue(index, deadline),
                 _ => {
+                    let tag = self.shards.as_ref().map_or_else(Tag::default, |s| s.tags.get(index));
+                    tag.shard().map_or_else(|| env.leave(), |shard| env.enter_shard(shard.into()));
                     self.free(index);
                     // SAFETY: as in `get`.
                     return Some((index, unsafe { value.assume_init() }));
@@ -261,6 +369,115 @@ impl<T: Value> Allocator<T> {
             }
         }
         None
+    }
+}
+
+impl Leases {
+    fn new(commons: &Arc<Commons>, len: u32) -> Self {
+        let blocks = vec![0; (len as usize).div_ceil(64)].into();
+        Self { commons: Arc::clone(commons), blocks, count: 0 }
+    }
+
+    /// Leases one more block within the range, and has its indices be free.
+    fn lease(&mut self, within: Within, indices: &mut Indices) -> bool {
+        let to = within.first.saturating_add(within.count).min(indices.len());
+        let Some((start, got)) = self.commons.lease(indices.len(), within.first, to) else {
+            return false;
+        };
+        self.blocks[(start / 64) as usize] |= got;
+        self.count += got.count_ones();
+        for at in (0..64).filter(|at| got >> at & 1 != 0) {
+            indices.give(start + at);
+        }
+        true
+    }
+
+    fn lease_one(&mut self, index: u32, len: u32) -> bool {
+        let leased = self.commons.lease_one(len, index);
+        self.count += u32::from(leased);
+        leased
+    }
+
+    /// Whether an index that is in use no more stays here; if not, it goes back to the stock.
+    fn keeps(&mut self, index: u32) -> bool {
+        let kept = self.blocks[(index / 64) as usize] >> (index % 64) & 1 != 0;
+        if !kept {
+            self.commons.give_back(self.blocks.len() as u32 * 64, index);
+            self.count -= 1;
+        }
+        kept
+    }
+
+    /// `index` leaves with its object.
+    fn hand_over(&mut self, index: u32) {
+        self.blocks[(index / 64) as usize] &= !(1 << (index % 64));
+        self.count -= 1;
+    }
+}
+
+impl<T: Value> Movable for Allocator<T> {
+    fn take_shards(&mut self, bundle: &mut Bundle) {
+        let Some(shards) = &mut self.shards else { return };
+        let mut moved = Vec::new();
+        let leave = shards.freed.extract_if(.., |(shard, _)| bundle.shards().contains(*shard));
+        moved.extend(leave.map(|(shard, index)| Moved::Freed(shard, index)));
+        for (index, tag) in shards.tags.places(bundle.shards()) {
+            let object = &mut self.objects[index as usize];
+            let deadline = object.deadline.tick();
+            // SAFETY: a tag marks an object that has been given out, and `start` has initialised it.
+            let (lifetime, value) = (object.lifetime, unsafe { object.value.assume_init() });
+            moved.push(Moved::Object { tag, index, deadline, lifetime, value });
+            if shards.tags.release(index) {
+                continue;
+            }
+            *object.deadline.tick_mut() = 0;
+            match &mut shards.leases {
+                Some(leases) => leases.hand_over(index),
+                None => {
+                    self.indices.give(index);
+                }
+            }
+        }
+        bundle.pack(moved);
+    }
+
+    fn put_shards(&mut self, bundle: &mut Bundle, shift: Shift) {
+        let Some(shards) = &mut self.shards else { return };
+        for one in bundle.unpack() {
+            match one {
+                Moved::Object { tag, index, deadline, lifetime, value } => {
+                    let deadline = shift.of(deadline);
+                    let value = std::mem::MaybeUninit::new(value);
+                    let object = Object { deadline: Deadline::new(deadline), lifetime, value };
+                    self.objects[index as usize] = object;
+                    self.wheel.queue(index, deadline);
+                    shards.tags.set(index, tag);
+                    match &mut shards.leases {
+                        Some(leases) => leases.count += 1,
+                        // One that all workers had from the start is there already.
+                        None => {
+                            self.indices.take(index);
+                        }
+                    }
+                }
+                Moved::Freed(shard, index) => {
+                    shards.tags.clear(index);
+                    shards.freed.push((shard, index));
+                    if self.indices.give(index) {
+                        *self.objects[index as usize].deadline.tick_mut() = 0;
+                    }
+                }
+            }
+        }
+    }
+
+    fn immovable(&self) -> Option<&'static str> {
+        let shards = self.shards.as_ref()?;
+        if shards.parts {
+            return Some("each shard has its part of its objects");
+        }
+        let differs = shards.leases.is_some() && self.has_common;
+        differs.then_some("what it gave out in all shards alike has another index on each worker")
     }
 }
 
@@ -305,7 +522,8 @@ mod tests {
         assert_eq!(allocator.touch(index, &environment), Some(7));
         environment.begin(23 * TICK, 4);
         assert_eq!(allocator.touch(index, &environment), None, "its end has come");
-        assert_eq!(allocator.expire(1_000, &mut 8), Some((index, 7)));
+        environment.begin(1_000 * TICK, 5);
+        assert_eq!(allocator.expire(&environment, &mut 8), Some((index, 7)));
         assert_eq!(allocator.touch(99, &environment), None);
     }
 }

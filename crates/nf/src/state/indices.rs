@@ -21,6 +21,13 @@ impl Used {
         Self { levels, len }
     }
 
+    /// All of `len` used.
+    fn full(len: u32) -> Self {
+        let mut used = Self::new(len);
+        used.levels.iter_mut().for_each(|level| level.fill(u64::MAX));
+        used
+    }
+
     fn contains(&self, index: u32) -> bool {
         self.levels[0][(index / 64) as usize] >> (index % 64) & 1 != 0
     }
@@ -102,6 +109,11 @@ impl Indices {
     /// Indices `0 .. len`, all free.
     pub fn new(len: u32) -> Self {
         Self { parity: [Used::new(len.div_ceil(2)), Used::new(len / 2)], len, used: 0 }
+    }
+
+    /// Indices `0 .. len`, all in use.
+    pub fn all_used(len: u32) -> Self {
+        Self { parity: [Used::full(len.div_ceil(2)), Used::full(len / 2)], len, used: len }
     }
 
     /// Indices in all.

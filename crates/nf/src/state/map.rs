@@ -1,19 +1,56 @@
 //! From keys to values.
 
 use crate::key::{Hash, Key, Value};
-use crate::state::table::Table;
+use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
+use crate::state::table::{SlotId, Table};
 
 /// A map of fixed capacity; see [`MapOperations`](crate::world::MapOperations) for what an author
 /// calls.
 pub struct Map<K, V> {
     table: Table<K, V>,
+    /// Which shards its entries belong to, where these may move to other workers.
+    shards: Option<Box<Shards<K, V>>>,
+}
+
+enum Shards<K, V> {
+    /// Each entry to one shard.
+    Sharded {
+        tags: Tags,
+        /// Entries that every worker had and a packet of this shard has removed.
+        removed: Vec<(u16, K)>,
+    },
+    /// Each shard has its part of every entry: the entry is the sum of what the worker's shards
+    /// have.
+    PerShard { tags: Tags, parts: Table<(u16, K), V> },
+}
+
+/// What leaves a map with its shard.
+enum Moved<K, V> {
+    Entry(Tag, K, V),
+    Part(u16, K, V),
+    /// An entry that every worker had, and which is to be removed there too.
+    Removed(u16, K),
 }
 
 #[allow(clippy::len_without_is_empty, reason = "no operation of the language asks it")]
 impl<K: Key, V: Value> Map<K, V> {
     /// An empty map with room for `capacity` entries, hashed with `seed`.
     pub fn new(capacity: u32, seed: u64) -> Self {
-        Self { table: Table::new(capacity, seed) }
+        Self { table: Table::new(capacity, seed), shards: None }
+    }
+
+    /// From now on it is known which shard each entry belongs to.
+    pub fn divide(&mut self, ward: &Ward) {
+        self.shards = Some(Box::new(match ward.scope {
+            Scope::PerShard => Shards::PerShard {
+                tags: Tags::new(0, &ward.here),
+                parts: Table::new(self.capacity(), self.table.seed()),
+            },
+            Scope::Sharded | Scope::Leased(_) => Shards::Sharded {
+                tags: Tags::new(self.table.slots(), &ward.here),
+                removed: Vec::new(),
+            },
+        }));
     }
 
     /// Entries stored.
@@ -46,6 +83,9 @@ impl<K: Key, V: Value> Map<K, V> {
     #[inline]
     pub fn insert(&mut self, key: K, value: V) -> bool {
         let hash = self.hash(&key);
+        if self.shards.is_some() {
+            return self.insert_divided(hash, key, value);
+        }
         if let Some(old) = self.table.get_mut(hash, &key) {
             *old = value;
             return true;
@@ -58,13 +98,44 @@ impl<K: Key, V: Value> Map<K, V> {
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let hash = self.hash(key);
         let id = self.table.find(hash, key)?;
-        self.table.remove(hash, id).map(|(_, value)| value)
+        let (_, value) = self.table.remove(hash, id)?;
+        if let Some(shards) = &mut self.shards {
+            shards.removed(id, *key, value);
+        }
+        Some(value)
     }
 
     /// Changes the value in place; false when there is none.
     #[inline(always)]
     pub fn update(&mut self, key: &K, change: impl FnOnce(&mut V)) -> bool {
-        self.table.get_mut(self.hash(key), key).map(change).is_some()
+        let hash = self.hash(key);
+        if self.shards.is_none() {
+            return self.table.get_mut(hash, key).map(change).is_some();
+        }
+        let Some(id) = self.table.find(hash, key) else { return false };
+        let value = self.table.value_mut(id);
+        let before = *value;
+        change(value);
+        let after = *value;
+        if let Some(shards) = &mut self.shards {
+            shards.changed(id, *key, before, after);
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn insert_divided(&mut self, hash: Hash, key: K, value: V) -> bool {
+        let (id, before) = match self.table.find(hash, &key) {
+            Some(id) => (id, std::mem::replace(self.table.value_mut(id), value)),
+            None => match self.table.insert(hash, key, value) {
+                Some(id) => (id, V::zero()),
+                None => return false,
+            },
+        };
+        if let Some(shards) = &mut self.shards {
+            shards.changed(id, key, before, value);
+        }
+        true
     }
 
     /// Fetches the line where `key` would lie.
@@ -76,5 +147,170 @@ impl<K: Key, V: Value> Map<K, V> {
     /// Every entry.
     pub fn iter(&self) -> impl Iterator<Item = (K, V)> + '_ {
         self.table.iter().map(|(_, key, value)| (key, *value))
+    }
+}
+
+impl<K: Key, V: Value> Shards<K, V> {
+    /// The entry at `id` was `before`, or was not there if that is zero, and is `after`.
+    fn changed(&mut self, id: SlotId, key: K, before: V, after: V) {
+        match self {
+            Self::Sharded { tags, removed } => {
+                tags.note(id.0);
+                if tags.is_everywhere() {
+                    removed.retain(|(_, gone)| *gone != key);
+                }
+            }
+            Self::PerShard { tags, parts } => {
+                if let (true, Some(shard)) = (V::NUMBER, tags.here()) {
+                    add(parts, (shard, key), after.minus(before));
+                }
+            }
+        }
+    }
+
+    /// The entry at `id`, which was `value`, is there no more.
+    fn removed(&mut self, id: SlotId, key: K, value: V) {
+        match self {
+            Self::Sharded { tags, removed } => {
+                if let (true, Some(shard)) = (tags.clear(id.0).is_common(), tags.here()) {
+                    removed.push((shard, key));
+                }
+            }
+            Self::PerShard { .. } => self.changed(id, key, value, V::zero()),
+        }
+    }
+}
+
+/// Adds `more` to a shard's part. Parts that come to zero are forgotten.
+fn add<K: Key, V: Value>(parts: &mut Table<(u16, K), V>, key: (u16, K), more: V) {
+    let hash = parts.hash(&key);
+    let Some(id) = parts.find(hash, &key) else {
+        if more != V::zero() {
+            parts.make_room(1);
+            parts.place(hash, key, more);
+        }
+        return;
+    };
+    let sum = parts.value(id).plus(more);
+    if sum == V::zero() {
+        parts.remove(hash, id);
+    } else {
+        *parts.value_mut(id) = sum;
+    }
+}
+
+impl<K: Key, V: Value> Movable for Map<K, V> {
+    fn take_shards(&mut self, bundle: &mut Bundle) {
+        let mut moved = Vec::new();
+        let mut shards = self.shards.take();
+        match shards.as_deref_mut() {
+            None => return,
+            Some(Shards::Sharded { tags, removed }) => {
+                let leave = removed.extract_if(.., |(shard, _)| bundle.shards().contains(*shard));
+                moved.extend(leave.map(|(shard, key)| Moved::Removed(shard, key)));
+                for (slot, tag) in tags.places(bundle.shards()) {
+                    let Some(key) = self.table.key(SlotId(slot)) else { continue };
+                    moved.push(Moved::Entry(tag, key, *self.table.value(SlotId(slot))));
+                    if !tags.release(slot) {
+                        self.table.remove(self.hash(&key), SlotId(slot));
+                    }
+                }
+            }
+            Some(Shards::PerShard { parts, .. }) => {
+                let ours = |((shard, _), _): &((u16, K), V)| bundle.shards().contains(*shard);
+                let all = parts.iter().map(|(_, key, part)| (key, *part));
+                let leave: Vec<((u16, K), V)> = all.filter(ours).collect();
+                for ((shard, key), part) in leave {
+                    add(parts, (shard, key), V::zero().minus(part));
+                    self.add(key, V::zero().minus(part));
+                    moved.push(Moved::Part(shard, key, part));
+                }
+            }
+        }
+        self.shards = shards;
+        bundle.pack(moved);
+    }
+
+    fn put_shards(&mut self, bundle: &mut Bundle, _: Shift) {
+        let mut shards = self.shards.take();
+        let Some(shards_now) = shards.as_deref_mut() else { return };
+        let moved: Vec<Moved<K, V>> = bundle.unpack();
+        self.make_room(moved.len() as u32, shards_now);
+        for one in moved {
+            match (one, &mut *shards_now) {
+                (Moved::Entry(tag, key, value), Shards::Sharded { tags, .. }) => {
+                    let hash = self.hash(&key);
+                    let id = match self.table.find(hash, &key) {
+                        Some(id) => id,
+                        None => self.table.place(hash, key, value),
+                    };
+                    *self.table.value_mut(id) = value;
+                    tags.set(id.0, tag);
+                }
+                (Moved::Removed(shard, key), Shards::Sharded { tags, removed }) => {
+                    let hash = self.hash(&key);
+                    if let Some(id) = self.table.find(hash, &key) {
+                        self.table.remove(hash, id);
+                        tags.clear(id.0);
+                    }
+                    removed.push((shard, key));
+                }
+                (Moved::Part(shard, key, part), Shards::PerShard { parts, .. }) => {
+                    add(parts, (shard, key), part);
+                    self.add(key, part);
+                }
+                // The object of the same name on another worker is of the same kind.
+                _ => {}
+            }
+        }
+        self.shards = shards;
+    }
+
+    fn immovable(&self) -> Option<&'static str> {
+        match self.shards.as_deref() {
+            Some(Shards::PerShard { .. }) if !V::NUMBER => {
+                Some("each shard has its part of its entries, and they are no numbers")
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<K: Key, V: Value> Map<K, V> {
+    /// Adds to an entry what came or went with a shard; an entry that comes to zero is removed.
+    fn add(&mut self, key: K, more: V) {
+        let hash = self.hash(&key);
+        match self.table.find(hash, &key) {
+            None => {
+                self.table.place(hash, key, more);
+            }
+            Some(id) => {
+                let sum = self.table.value(id).plus(more);
+                *self.table.value_mut(id) = sum;
+                if sum == V::zero() {
+                    self.table.remove(hash, id);
+                }
+            }
+        }
+    }
+
+    /// Has room for `more` entries, beyond the capacity if need be: none may be lost.
+    fn make_room(&mut self, more: u32, shards: &mut Shards<K, V>) {
+        let Shards::Sharded { tags, .. } = shards else {
+            self.table.make_room(more);
+            return;
+        };
+        if !self.table.lacks(more) {
+            return;
+        }
+        let entries = self.table.iter().map(|(id, key, _)| (key, tags.get(id.0)));
+        let known: Vec<(K, Tag)> = entries.collect();
+        self.table.make_room(more);
+        tags.renew(self.table.slots());
+        for (key, tag) in known {
+            if let Some(id) = self.table.find(self.hash(&key), &key) {
+                tags.set(id.0, tag);
+            }
+        }
     }
 }

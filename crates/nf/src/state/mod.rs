@@ -7,6 +7,7 @@ mod indices;
 mod map;
 mod scalar;
 mod shared;
+pub(crate) mod shards;
 #[allow(unsafe_code)]
 pub mod table;
 mod vector;
@@ -17,7 +18,8 @@ pub use homes::Homes;
 pub use indices::Within;
 pub use map::Map;
 pub use scalar::{Cell, Counter, Distributed};
-pub use shared::{Count, Deadline};
+pub use shards::{Bundle, MOST_SHARDS, Movable, Scope, ShardSet, Shift, Ward};
+pub use shared::{Commons, Count, Deadline, Here, Whereabouts};
 pub use vector::Vector;
 
 /// How full a state object is, for the final table.

@@ -1,7 +1,10 @@
 //! Counters, cells, and values kept in parts.
 
+use std::sync::Arc;
+
 use crate::key::Value;
-use crate::state::shared::Count;
+use crate::state::shards::{Bundle, MOST_SHARDS, Movable, Shift, Ward};
+use crate::state::shared::{Count, Here};
 
 /// Counts; wraps after 2^64.
 #[derive(Debug, Default)]
@@ -44,31 +47,85 @@ impl Counter {
 
 /// One value.
 #[derive(Debug)]
-pub struct Cell<T>(T);
+pub struct Cell<T> {
+    value: T,
+    /// What each shard has of it, where shards may move to other workers.
+    shards: Option<Box<Parts<T>>>,
+}
+
+#[derive(Debug)]
+struct Parts<T> {
+    here: Arc<Here>,
+    parts: [T; MOST_SHARDS],
+}
 
 impl<T: Value> Default for Cell<T> {
     fn default() -> Self {
-        Self(T::zero())
+        Self { value: T::zero(), shards: None }
     }
 }
 
 impl<T: Value> Cell<T> {
+    /// From now on it is known what each shard has of it.
+    pub fn divide(&mut self, ward: &Ward) {
+        let here = Arc::clone(&ward.here);
+        self.shards = Some(Box::new(Parts { here, parts: [T::zero(); MOST_SHARDS] }));
+    }
+
     /// A copy of the value.
     #[inline(always)]
     pub fn get(&self) -> T {
-        self.0
+        self.value
     }
 
     /// Replaces the value.
     #[inline(always)]
     pub fn set(&mut self, value: T) {
-        self.0 = value;
+        let before = std::mem::replace(&mut self.value, value);
+        self.note(before);
     }
 
     /// Changes the value in place.
     #[inline(always)]
     pub fn update(&mut self, change: impl FnOnce(&mut T)) {
-        change(&mut self.0);
+        let before = self.value;
+        change(&mut self.value);
+        self.note(before);
+    }
+
+    #[inline(always)]
+    fn note(&mut self, before: T) {
+        let Some(shards) = &mut self.shards else { return };
+        let Some(shard) = shards.here.shard() else { return };
+        if let Some(part) = shards.parts.get_mut(usize::from(shard)) {
+            *part = part.plus(self.value.minus(before));
+        }
+    }
+}
+
+impl<T: Value> Movable for Cell<T> {
+    fn take_shards(&mut self, bundle: &mut Bundle) {
+        let Some(shards) = &mut self.shards else { return };
+        let mut taken = Vec::new();
+        for shard in bundle.shards().iter() {
+            let part = std::mem::replace(&mut shards.parts[usize::from(shard)], T::zero());
+            self.value = self.value.minus(part);
+            taken.push((shard, part));
+        }
+        bundle.pack(taken);
+    }
+
+    fn put_shards(&mut self, bundle: &mut Bundle, _: Shift) {
+        let Some(shards) = &mut self.shards else { return };
+        for (shard, part) in bundle.unpack::<(u16, T)>() {
+            shards.parts[usize::from(shard)] = part;
+            self.value = self.value.plus(part);
+        }
+    }
+
+    fn immovable(&self) -> Option<&'static str> {
+        let is_part = self.shards.is_some() && !T::NUMBER;
+        is_part.then_some("each shard has its part of it, and it is no number")
     }
 }
 

@@ -1,6 +1,8 @@
-//! The few numbers in state objects that several workers change at once under the lock strategy:
-//! when an entry ends, and counts. Everything else has one owner, or does not change.
+//! The few numbers in state objects that several workers change at once, or that several objects
+//! look at: when an entry ends, counts, which indices are leased, which shard is being worked for.
+//! Everything else has one owner, or does not change.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::state::wheel::Tick;
@@ -63,9 +65,144 @@ impl Count {
     }
 }
 
+/// In which shard a handler runs: what steered allocators may give it, and whose entry it is that it
+/// stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// In all alike: what it makes stands in every shard.
+    Everywhere,
+    /// In this one.
+    Shard(u16),
+    /// In none, as timers and periods.
+    NoShard,
+}
+
+/// The [`Whereabouts`] of a worker: its environment says where it is, its state objects look.
+#[derive(Debug)]
+pub struct Here(AtomicU32);
+
+const EVERYWHERE: u32 = u32::MAX;
+const NO_SHARD: u32 = u32::MAX - 1;
+
+impl Default for Here {
+    fn default() -> Self {
+        Self(AtomicU32::new(EVERYWHERE))
+    }
+}
+
+impl Here {
+    /// A packet of `shard`, the low 16 bits of a hash, is handled.
+    #[inline(always)]
+    pub fn enter(&self, shard: u32) {
+        // One worker sets it and the same one reads it: atomic only so that instances may be sent.
+        self.0.store(shard & 0xffff, Ordering::Relaxed);
+    }
+
+    /// What follows is done in every shard alike.
+    pub fn enter_every_shard(&self) {
+        self.0.store(EVERYWHERE, Ordering::Relaxed);
+    }
+
+    /// What follows is done in no shard.
+    #[inline(always)]
+    pub fn leave(&self) {
+        self.0.store(NO_SHARD, Ordering::Relaxed);
+    }
+
+    /// Where the worker is.
+    #[inline]
+    pub fn whereabouts(&self) -> Whereabouts {
+        match self.0.load(Ordering::Relaxed) {
+            EVERYWHERE => Whereabouts::Everywhere,
+            NO_SHARD => Whereabouts::NoShard,
+            shard => Whereabouts::Shard(shard as u16),
+        }
+    }
+
+    /// The shard that is being worked for.
+    #[inline]
+    pub fn shard(&self) -> Option<u16> {
+        match self.whereabouts() {
+            Whereabouts::Shard(shard) => Some(shard),
+            _ => None,
+        }
+    }
+}
+
+/// Which indices of an allocator are nobody's yet, where workers lease theirs from one stock: in
+/// blocks of 64, or one by one.
+#[derive(Debug, Default)]
+pub struct Commons {
+    /// A bit per index: leased.
+    leased: OnceLock<Box<[AtomicU64]>>,
+}
+
+impl Commons {
+    fn words(&self, len: u32) -> &[AtomicU64] {
+        let words = (len as usize).div_ceil(64);
+        self.leased.get_or_init(|| (0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Leases what is free of the first block that has a free index in `from .. to`, of `len`
+    /// indices in all: the block's first index, and a bit for each index that was got.
+    pub fn lease(&self, len: u32, from: u32, to: u32) -> Option<(u32, u64)> {
+        let (first, last) = (from / 64, to.div_ceil(64));
+        let words = self.words(len).get(first as usize..last as usize)?;
+        (first..).zip(words).find_map(|(block, word)| {
+            let start = block * 64;
+            let inside = |index: u32| (from..to.min(len)).contains(&(start + index));
+            let wanted = (0..64).filter(|&at| inside(at)).fold(0u64, |mask, at| mask | 1 << at);
+            if word.load(Ordering::Relaxed) & wanted == wanted {
+                return None;
+            }
+            // Whoever sets a bit first has leased the index: no other memory hangs on it.
+            let got = wanted & !word.fetch_or(wanted, Ordering::Relaxed);
+            (got != 0).then_some((start, got))
+        })
+    }
+
+    /// Leases one index of `len`; false when it is leased already.
+    pub fn lease_one(&self, len: u32, index: u32) -> bool {
+        let (word, bit) = ((index / 64) as usize, 1 << (index % 64));
+        let word = self.words(len).get(word).filter(|_| index < len);
+        word.is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
+    }
+
+    /// Gives back an index of `len` that was leased.
+    pub fn give_back(&self, len: u32, index: u32) {
+        if let Some(word) = self.words(len).get((index / 64) as usize) {
+            word.fetch_and(!(1 << (index % 64)), Ordering::Relaxed);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_index_is_leased_twice() {
+        let commons = Commons::default();
+        assert!(commons.lease_one(1_000, 70) && !commons.lease_one(1_000, 70));
+        let mut all: Vec<u32> = std::thread::scope(|threads| {
+            let worker = || {
+                let lease = || commons.lease(1_000, 3, 990);
+                let indices = |(start, got): (u32, u64)| {
+                    (0..64).filter(move |at| got >> at & 1 != 0).map(move |at| start + at)
+                };
+                std::iter::from_fn(lease).flat_map(indices).collect::<Vec<_>>()
+            };
+            let workers: Vec<_> = (0..3).map(|_| threads.spawn(worker)).collect();
+            workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+        });
+        all.sort_unstable();
+        let expected: Vec<u32> = (3..990).filter(|&index| index != 70).collect();
+        assert_eq!(all, expected);
+        commons.give_back(1_000, 500);
+        assert_eq!(commons.lease(1_000, 0, 1_000), Some((0, 0b111)));
+        assert_eq!(commons.lease(1_000, 3, 990), Some((448, 1 << 52)));
+        assert!(!commons.lease_one(1_000, 1_000), "there is no such index");
+    }
 
     #[test]
     fn of_all_extensions_the_latest_counts() {

@@ -95,6 +95,10 @@ impl<K: Key, V: Stored> Table<K, V> {
 
     /// A table with room for `capacity` entries. `seed` makes its hash function.
     pub fn new(capacity: u32, seed: u64) -> Self {
+        Self::with(capacity, spread(seed))
+    }
+
+    fn with(capacity: u32, seed: u64) -> Self {
         const { assert!(align_of::<Slot<K, V>>() <= 64 && !std::mem::needs_drop::<V>()) }
         // How full in sixteenths at most: the fewer slots a bucket has, the more room keeps entries
         // in the bucket they belong to, and a look-up in vain short even in a full table.
@@ -111,7 +115,7 @@ impl<K: Key, V: Stored> Table<K, V> {
         let buckets = u32::try_from(wanted).map_or(most, |wanted| wanted.min(most));
         let capacity = capacity.min(buckets * Self::SLOTS as u32);
         let lines = Zeroed::new(buckets as usize * Self::LINES);
-        Self { lines, buckets, len: 0, capacity, seed: spread(seed), entry: PhantomData }
+        Self { lines, buckets, len: 0, capacity, seed, entry: PhantomData }
     }
 
     /// Entries stored.
@@ -268,9 +272,15 @@ impl<K: Key, V: Stored> Table<K, V> {
 
     /// Stores `value` under `key`, which must not be in the table. `None`: the table is full.
     pub fn insert(&mut self, hash: Hash, key: K, value: V) -> Option<SlotId> {
-        if self.len >= self.capacity {
-            return None;
-        }
+        (self.len < self.capacity).then(|| self.place(hash, key, value))
+    }
+
+    /// As [`insert`](Self::insert), full or not.
+    ///
+    /// # Panics
+    /// If every slot is taken: [`make_room`](Self::make_room) before.
+    pub fn place(&mut self, hash: Hash, key: K, value: V) -> SlotId {
+        assert!(self.len < self.slots(), "no room was made");
         let mut bucket = self.home(hash);
         loop {
             let header = self.header(bucket);
@@ -282,11 +292,40 @@ impl<K: Key, V: Stored> Table<K, V> {
                 // SAFETY: the slot lies in our block and is free.
                 unsafe { at.write(Slot { key, value }) };
                 self.len += 1;
-                return Some(SlotId(bucket * Self::SLOTS as u32 + slot as u32));
+                return SlotId(bucket * Self::SLOTS as u32 + slot as u32);
             }
             self.count_overflow(bucket, true);
             bucket = self.next(bucket);
         }
+    }
+
+    /// Whether there are no slots for `more` entries beside those that are there, some left free so
+    /// that look-ups stay short.
+    pub fn lacks(&self, more: u32) -> bool {
+        u64::from(self.len) + u64::from(more) > u64::from(self.slots()) / 8 * 7
+    }
+
+    /// Makes slots for `more` entries, where they are lacking: the one occasion on which entries get
+    /// other slots. The capacity stays what it was.
+    pub fn make_room(&mut self, more: u32) {
+        if !self.lacks(more) {
+            return;
+        }
+        let wanted = (self.len.saturating_add(more)).saturating_mul(2);
+        let mut larger = Self::with(wanted.max(8), self.seed);
+        for (_, key, value) in self.iter() {
+            // SAFETY: the value is copied out of an occupied slot; nothing that a table holds needs
+            // to be dropped, and the old one is forgotten below.
+            let value = unsafe { std::ptr::read(value) };
+            larger.place(self.hash(&key), key, value);
+        }
+        larger.capacity = self.capacity;
+        *self = larger;
+    }
+
+    /// What its hash function was made of, spread.
+    pub fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// One more (or one fewer) entry passes `bucket`. A count that has reached 255 stays: it costs

@@ -2,6 +2,7 @@
 
 use crate::key::Value;
 use crate::memory::{Zeroed, prefetch};
+use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
 use crate::state::shared::Count;
 use std::mem::MaybeUninit;
 
@@ -10,6 +11,14 @@ use std::mem::MaybeUninit;
 pub struct Vector<T: Value> {
     elements: Zeroed<Element<T>>,
     faults: Count,
+    /// Which shards its elements belong to, where these may move to other workers.
+    shards: Option<Shards>,
+}
+
+enum Shards {
+    Sharded(Tags),
+    /// Each shard has its part: nothing tells them apart.
+    PerShard,
 }
 
 /// Written or still zero: the zero of `T` need not be zero bytes.
@@ -26,7 +35,22 @@ unsafe impl<T: Value> crate::memory::ZeroValid for Element<T> {}
 impl<T: Value> Vector<T> {
     /// `len` zeroes.
     pub fn new(len: u32) -> Self {
-        Self { elements: Zeroed::new(len as usize), faults: Count::default() }
+        Self { elements: Zeroed::new(len as usize), faults: Count::default(), shards: None }
+    }
+
+    /// From now on it is known which shard each element belongs to.
+    pub fn divide(&mut self, ward: &Ward) {
+        self.shards = Some(match ward.scope {
+            Scope::PerShard => Shards::PerShard,
+            _ => Shards::Sharded(Tags::new(self.len(), &ward.here)),
+        });
+    }
+
+    #[inline(always)]
+    fn note(&mut self, index: u32) {
+        if let Some(Shards::Sharded(tags)) = &mut self.shards {
+            tags.note(index);
+        }
     }
 
     /// Elements.
@@ -71,6 +95,7 @@ impl<T: Value> Vector<T> {
     /// Sets element `index`; nothing past the end.
     #[inline(always)]
     pub fn write(&mut self, index: u32, value: T) {
+        self.note(index);
         match self.elements.get_mut(index as usize) {
             Some(element) => *element = Element { value: MaybeUninit::new(value), written: true },
             None => self.fault(),
@@ -80,6 +105,7 @@ impl<T: Value> Vector<T> {
     /// Changes element `index` in place; nothing past the end.
     #[inline(always)]
     pub fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) {
+        self.note(index);
         let Some(element) = self.elements.get_mut(index as usize) else {
             self.fault();
             return;
@@ -95,5 +121,32 @@ impl<T: Value> Vector<T> {
     #[inline(always)]
     pub fn prefetch(&self, index: u32) {
         prefetch(self.elements.as_ptr().wrapping_add(index as usize));
+    }
+}
+
+impl<T: Value> Movable for Vector<T> {
+    fn take_shards(&mut self, bundle: &mut Bundle) {
+        let Some(Shards::Sharded(tags)) = &mut self.shards else { return };
+        let places = tags.places(bundle.shards());
+        for &(index, _) in &places {
+            tags.release(index);
+        }
+        bundle.pack(places.iter().map(|&(index, tag)| (index, tag, self.read(index))).collect());
+    }
+
+    fn put_shards(&mut self, bundle: &mut Bundle, _: Shift) {
+        if !matches!(self.shards, Some(Shards::Sharded(_))) {
+            return;
+        }
+        for (index, tag, value) in bundle.unpack::<(u32, Tag, T)>() {
+            self.write(index, value);
+            if let Some(Shards::Sharded(tags)) = &mut self.shards {
+                tags.set(index, tag);
+            }
+        }
+    }
+
+    fn immovable(&self) -> Option<&'static str> {
+        matches!(self.shards, Some(Shards::PerShard)).then_some("each shard has its part of it")
     }
 }

@@ -1,0 +1,346 @@
+//! The balancer: which shards are to move to which workers, from how many packets each had.
+//!
+//! Load is watched per shard, in windows of so many packets that chance alone does not look like
+//! imbalance. While the busiest worker has no more than a margin above the best that any assignment of
+//! these shards could give it, nothing moves; once it has more, shards move until it is close to that
+//! best. (The idea of moving entries of the indirection table by their load is RSS++'s, Barbette et
+//! al., CoNEXT 2019.)
+
+use anabranch_nf::state::ShardSet;
+use anabranch_rss::IndirectionTable;
+
+use crate::report::BalanceReport;
+
+/// Packets of a window, per worker: one standard deviation of a worker's count is 0.8 % of it.
+pub const WINDOW: u64 = 1 << 14;
+/// How far above the best the busiest worker may be before anything moves, in percent.
+const MARGIN_PERCENT: u64 = 5;
+/// How near to the best is near enough, in percent.
+const NEAR_PERCENT: u64 = 1;
+
+/// Watches the load of shards, and says which are to move.
+#[derive(Debug)]
+pub struct Balancer {
+    /// Packets of each shard in this window.
+    load: Vec<u64>,
+    packets: u64,
+    /// Packets of a window.
+    window: u64,
+    workers: usize,
+    balance: BalanceReport,
+}
+
+/// Shards that leave one worker for another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// Who has them.
+    pub from: u16,
+    /// Who gets them.
+    pub to: u16,
+    /// Which.
+    pub shards: ShardSet,
+}
+
+impl Balancer {
+    /// Of as many shards and workers as `table` has, in windows of `window` packets a worker.
+    pub fn new(table: &IndirectionTable, window: u64) -> Self {
+        let (load, workers) = (vec![0; table.shards()], table.workers());
+        let window = window * workers as u64;
+        Self { load, packets: 0, window, workers, balance: BalanceReport::default() }
+    }
+
+    /// So many packets of each shard have come.
+    pub fn count(&mut self, packets: &[u32]) {
+        for (load, &more) in self.load.iter_mut().zip(packets) {
+            *load += u64::from(more);
+            self.packets += u64::from(more);
+        }
+    }
+
+    /// At the end of a window, where `table` divides packets unevenly: the table that divides them
+    /// well, and what has to move.
+    pub fn rebalance(
+        &mut self,
+        table: &IndirectionTable,
+    ) -> Option<(IndirectionTable, Vec<Departure>)> {
+        if self.packets < self.window {
+            return None;
+        }
+        let mut loads = Loads::new(&self.load, table);
+        let mean = self.packets as f64 / self.workers as f64;
+        let busiest = loads.most().1;
+        self.balance.windows += 1;
+        self.balance.busiest_last = busiest as f64 / mean;
+        self.balance.best_last = loads.best as f64 / mean;
+        if self.balance.windows == 1 {
+            self.balance.busiest_first = self.balance.busiest_last;
+        }
+        let better = loads.are_uneven().then(|| {
+            let mut better = table.clone();
+            loads.even_out(&mut better);
+            let departures = departures(table, &better);
+            (better, departures)
+        });
+        self.load.fill(0);
+        self.packets = 0;
+        let better = better.filter(|(_, departures)| !departures.is_empty());
+        if let Some((_, departures)) = &better {
+            self.balance.steps += 1;
+            let moved = departures.iter().map(|one| one.shards.iter().count() as u64);
+            self.balance.shards_moved += moved.sum::<u64>();
+        }
+        better
+    }
+
+    /// How evenly packets were divided so far; `None`: no window has ended.
+    pub fn balance(&self) -> Option<BalanceReport> {
+        (self.balance.windows > 0).then_some(self.balance)
+    }
+}
+
+/// What has to move for `before` to become `after`.
+fn departures(before: &IndirectionTable, after: &IndirectionTable) -> Vec<Departure> {
+    let mut departures: Vec<Departure> = Vec::new();
+    for shard in 0..before.shards() as u16 {
+        let owners = (before.worker_of_shard(shard), after.worker_of_shard(shard));
+        let (Some(from), Some(to)) = owners else { continue };
+        if from == to {
+            continue;
+        }
+        let known = departures.iter_mut().find(|one| (one.from, one.to) == (from, to));
+        match known {
+            Some(departure) => departure.shards.insert(shard),
+            None => departures.push(Departure { from, to, shards: [shard].into_iter().collect() }),
+        }
+    }
+    departures
+}
+
+/// What no assignment to `workers` workers goes below: an even share; the largest shard; of one more
+/// shards than workers, the largest ones, two that share a worker; as many of the smallest as some
+/// worker has at least.
+fn bound(of_shard: &[u64], workers: usize) -> u64 {
+    let mut loads = of_shard.to_vec();
+    loads.sort_unstable_by(|a, b| b.cmp(a));
+    let at = |index: usize| loads.get(index).copied().unwrap_or(0);
+    let even = loads.iter().sum::<u64>().div_ceil(workers.max(1) as u64);
+    let pair = at(workers.max(1) - 1) + at(workers.max(1));
+    let many = loads.len().div_ceil(workers.max(1));
+    let least: u64 = loads.iter().rev().take(many).sum();
+    even.max(at(0)).max(pair).max(least)
+}
+
+/// The load of each worker's shards.
+struct Loads<'a> {
+    of_shard: &'a [u64],
+    of_worker: Vec<u64>,
+    /// No assignment gives the busiest worker less.
+    best: u64,
+}
+
+impl<'a> Loads<'a> {
+    fn new(of_shard: &'a [u64], table: &IndirectionTable) -> Self {
+        let mut of_worker = vec![0; table.workers()];
+        for (shard, load) in (0..).zip(of_shard) {
+            let owner = table.worker_of_shard(shard).and_then(|at| of_worker.get_mut(at as usize));
+            owner.into_iter().for_each(|sum| *sum += load);
+        }
+        let best = bound(of_shard, of_worker.len());
+        Self { of_shard, of_worker, best }
+    }
+
+    fn most(&self) -> (u16, u64) {
+        let loads = (0..).zip(self.of_worker.iter().copied());
+        loads.max_by_key(|&(worker, load)| (load, std::cmp::Reverse(worker))).unwrap_or((0, 0))
+    }
+
+    fn least(&self) -> (u16, u64) {
+        let loads = (0..).zip(self.of_worker.iter().copied());
+        loads.min_by_key(|&(worker, load)| (load, worker)).unwrap_or((0, 0))
+    }
+
+    /// Whether the busiest worker is above the best by the margin, and by more than chance: three
+    /// standard deviations of its count.
+    fn are_uneven(&self) -> bool {
+        let busiest = self.most().1;
+        let margin = self.best * MARGIN_PERCENT / 100 + 3 * busiest.isqrt();
+        busiest > self.best + margin
+    }
+
+    /// Moves shards, or exchanges two, from the busiest worker to the idlest, each time what evens
+    /// these two out best, until the busiest is near the best or nothing helps.
+    fn even_out(&mut self, table: &mut IndirectionTable) {
+        for _ in 0..4 * self.of_shard.len() {
+            let ((most, busiest), (least, idlest)) = (self.most(), self.least());
+            if busiest <= self.best + self.best * NEAR_PERCENT / 100 {
+                return;
+            }
+            let Some((there, back)) = self.exchange(table, (most, least), busiest - idlest) else {
+                return;
+            };
+            self.give(table, there, (most, least));
+            if let Some(back) = back {
+                self.give(table, back, (least, most));
+            }
+        }
+    }
+
+    /// The shard of the first worker and perhaps one of the second whose exchange brings their loads,
+    /// now `gap` apart, nearest to each other.
+    fn exchange(
+        &self,
+        table: &IndirectionTable,
+        (most, least): (u16, u16),
+        gap: u64,
+    ) -> Option<(u16, Option<u16>)> {
+        let load = |shard: u16| self.of_shard.get(usize::from(shard)).copied().unwrap_or(0);
+        // What is left of the gap where `more` goes over: less than before where it helps.
+        let left = |more: u64| (gap as i64 - 2 * more as i64).unsigned_abs();
+        let loaded = |worker| table.shards_of_worker(worker).filter(move |&shard| load(shard) > 0);
+        let single = loaded(most).map(|there| (left(load(there)), there, None)).min();
+        let single = single.filter(|&(left, ..)| left < gap);
+        if let Some((left, there, _)) = single
+            && left <= gap / 8
+        {
+            return Some((there, None));
+        }
+        let theirs: Vec<u16> = loaded(least).collect();
+        let pairs = loaded(most).flat_map(|there| theirs.iter().map(move |&back| (there, back)));
+        let pairs = pairs.filter(|&(there, back)| load(there) > load(back));
+        let pair = pairs
+            .map(|(there, back)| (left(load(there) - load(back)), there, Some(back)))
+            .filter(|&(left, ..)| left < gap)
+            .min();
+        let (_, there, back) = single.into_iter().chain(pair).min()?;
+        Some((there, back))
+    }
+
+    fn give(&mut self, table: &mut IndirectionTable, shard: u16, (from, to): (u16, u16)) {
+        let load = self.of_shard.get(usize::from(shard)).copied().unwrap_or(0);
+        if table.move_shard(shard, to).is_ok() {
+            self.of_worker[usize::from(from)] -= load;
+            self.of_worker[usize::from(to)] += load;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn table(workers: usize) -> IndirectionTable {
+        IndirectionTable::new(512, 512, workers).unwrap()
+    }
+
+    fn busiest(load: &[u64], table: &IndirectionTable) -> (u64, u64) {
+        let loads = Loads::new(load, table);
+        (loads.most().1, loads.best)
+    }
+
+    /// The least that the busiest of `workers` can have, by trying everything.
+    fn optimum(load: &[u64], workers: usize) -> u64 {
+        fn place(rest: &[u64], sums: &mut Vec<u64>, best: &mut u64) {
+            let Some((&first, rest)) = rest.split_first() else {
+                *best = (*best).min(sums.iter().copied().max().unwrap());
+                return;
+            };
+            for worker in 0..sums.len() {
+                if sums[worker] + first < *best {
+                    sums[worker] += first;
+                    place(rest, sums, best);
+                    sums[worker] -= first;
+                }
+            }
+        }
+        let mut best = u64::MAX;
+        place(load, &mut vec![0; workers], &mut best);
+        best
+    }
+
+    proptest! {
+        #[test]
+        fn few_shards_are_near_the_best_of_all_assignments(
+            load in prop::collection::vec(0u64..100_000, 6..9),
+            workers in 2usize..4,
+        ) {
+            let mut table = table(workers);
+            let optimum = optimum(&load, workers);
+            let mut loads = Loads::new(&load, &table);
+            loads.even_out(&mut table);
+            let (found, bound) = busiest(&load, &table);
+            prop_assert!(bound <= optimum && optimum <= found, "{bound} {optimum} {found}");
+            prop_assert!(found as f64 <= 1.34 * optimum as f64, "{found} {optimum} {load:?}");
+        }
+
+        #[test]
+        fn many_shards_come_within_two_percent_of_the_bound(
+            seed in any::<u64>(),
+            workers in 2usize..17,
+            exponent in 0u32..14,
+        ) {
+            // The n-th most loaded shard has n^-exponent/10 of the first one's load.
+            let mut order: Vec<usize> = (0..512).collect();
+            let mut state = seed | 1;
+            for at in (1..512).rev() {
+                state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                order.swap(at, (state >> 33) as usize % (at + 1));
+            }
+            let of_rank = |rank: usize| {
+                (1e6 * f64::powf(rank as f64 + 1.0, -f64::from(exponent) / 10.0)) as u64
+            };
+            let load: Vec<u64> = order.into_iter().map(of_rank).collect();
+            let mut table = table(workers);
+            Loads::new(&load, &table).even_out(&mut table);
+            let (found, bound) = busiest(&load, &table);
+            prop_assert!(found as f64 <= 1.02 * bound as f64, "{found} {bound}");
+        }
+    }
+
+    fn window(balancer: &mut Balancer, load: impl Fn(u16) -> u32) {
+        let load: Vec<u32> = (0..512).map(load).collect();
+        balancer.count(&load);
+    }
+
+    #[test]
+    fn an_even_load_moves_nothing() {
+        let table = table(4);
+        let mut balancer = Balancer::new(&table, WINDOW);
+        for round in 0..100 {
+            // Four percent more for one worker than for the others, and what differs by chance.
+            window(&mut balancer, |shard| {
+                let chance = (u32::from(shard) * 7 + round * 13) % 11;
+                145 + chance + u32::from(shard % 4 == 1) * 6
+            });
+            assert!(balancer.rebalance(&table).is_none());
+        }
+        let balance = balancer.balance().unwrap();
+        assert_eq!((balance.windows, balance.shards_moved), (100, 0));
+    }
+
+    #[test]
+    fn what_has_moved_once_stays_where_the_load_stays() {
+        let table = table(4);
+        let mut balancer = Balancer::new(&table, WINDOW);
+        let load = |shard: u16| if shard % 4 == 0 { 400 } else { 100 };
+        window(&mut balancer, load);
+        let (table, moved) = balancer.rebalance(&table).unwrap();
+        assert!(moved.iter().all(|one| one.from == 0) && moved.len() == 3, "{moved:?}");
+        for _ in 0..10 {
+            window(&mut balancer, load);
+            assert!(balancer.rebalance(&table).is_none());
+        }
+        let balance = balancer.balance().unwrap();
+        assert!(balance.busiest_first > 2.2 && balance.busiest_last < 1.03, "{balance:?}");
+    }
+
+    #[test]
+    fn half_a_window_is_not_judged_by() {
+        let table = table(2);
+        let mut balancer = Balancer::new(&table, WINDOW);
+        window(&mut balancer, |shard| u32::from(shard == 0) * 20_000);
+        assert!(balancer.rebalance(&table).is_none());
+        assert_eq!(balancer.balance(), None);
+    }
+}
