@@ -7,7 +7,7 @@ use anabranch_io::spec::{PortBinding, SinkSpec, SourceSpec, SpecError};
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::packet::Port;
 use anabranch_plan::Plan;
-use anabranch_runtime::balance::WINDOW;
+use anabranch_runtime::balance::Balancing;
 use anabranch_runtime::deployment::plan_of;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::report::RunReport;
@@ -177,7 +177,7 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Err
         outputs: bound(&order.outputs, |port, spec| Ok((ports.find(port)?, spec)))?,
         making: Making { seed: order.seed, settings: order.settings, ports: ports.0, pass: None },
         workers: order.workers,
-        balance: order.balance.then_some(WINDOW),
+        balancing: if order.balance { Balancing::Even } else { Balancing::Still },
         commands: order.controls.into_iter().map(|one| (one.at_ns, one.command)).collect(),
     };
     let mut progress = order.progress;

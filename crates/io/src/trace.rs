@@ -266,6 +266,16 @@ impl Chunk {
         Self::new(trace, range, 0, 0)
     }
 
+    /// Takes off the first `packets` packets, or all where there are no more.
+    pub fn take_first(&mut self, packets: usize) -> Self {
+        let mut first = self.clone();
+        let count = packets.min(self.len());
+        first.range.end = self.range.start + count;
+        self.range.start += count;
+        self.first_number += count as u64;
+        first
+    }
+
     /// The trace this is part of.
     pub fn trace(&self) -> &Arc<Trace> {
         &self.trace
@@ -334,6 +344,18 @@ impl Chunk {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_of_a_chunk_are_numbered_as_the_chunk_is() {
+        let whole = Chunk::new(Arc::new(trace(0, &[1, 2, 3, 4, 5])), 1..5, 70, 100);
+        let mut rest = whole.clone();
+        let pieces: Vec<Chunk> = [3, 0, 9].map(|packets| rest.take_first(packets)).into();
+        assert_eq!(pieces.iter().map(Chunk::len).collect::<Vec<_>>(), [3, 0, 1]);
+        let of_piece = |piece: &Chunk| (0..piece.len()).map(|at| piece.meta(at)).collect::<Vec<_>>();
+        let metas: Vec<_> = pieces.iter().flat_map(of_piece).collect();
+        assert_eq!(metas, of_piece(&whole));
+        assert!(rest.is_empty());
+    }
 
     fn trace(port: u8, arrivals: &[u64]) -> Trace {
         let mut trace = Trace::new();

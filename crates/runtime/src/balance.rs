@@ -11,8 +11,32 @@ use anabranch_rss::IndirectionTable;
 
 use crate::report::BalanceReport;
 
+/// Whether shards move, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balancing {
+    /// They stay where they are.
+    Still,
+    /// They move away from workers that have more to do than others.
+    #[default]
+    Even,
+    /// Many move all the time, whatever the load, after so many packets a worker each time: to see that
+    /// it changes nothing.
+    Restless(u64),
+}
+
+impl Balancing {
+    /// After how many packets a worker load is looked at; `None`: never.
+    pub fn window(self) -> Option<u64> {
+        match self {
+            Self::Still => None,
+            Self::Even => Some(WINDOW),
+            Self::Restless(window) => Some(window.max(1)),
+        }
+    }
+}
+
 /// Packets of a window, per worker: one standard deviation of a worker's count is 0.8 % of it.
-pub const WINDOW: u64 = 1 << 14;
+const WINDOW: u64 = 1 << 14;
 /// How far above the best the busiest worker may be before anything moves, in percent.
 const MARGIN_PERCENT: u64 = 5;
 /// How near to the best is near enough, in percent.
@@ -26,6 +50,7 @@ pub struct Balancer {
     packets: u64,
     /// Packets of a window.
     window: u64,
+    is_restless: bool,
     workers: usize,
     balance: BalanceReport,
 }
@@ -42,11 +67,13 @@ pub struct Departure {
 }
 
 impl Balancer {
-    /// Of as many shards and workers as `table` has, in windows of `window` packets a worker.
-    pub fn new(table: &IndirectionTable, window: u64) -> Self {
+    /// Of as many shards and workers as `table` has; `None` where they stay.
+    pub fn new(table: &IndirectionTable, balancing: Balancing) -> Option<Self> {
         let (load, workers) = (vec![0; table.shards()], table.workers());
-        let window = window * workers as u64;
-        Self { load, packets: 0, window, workers, balance: BalanceReport::default() }
+        let window = balancing.window()?.saturating_mul(workers as u64);
+        let is_restless = matches!(balancing, Balancing::Restless(_));
+        let balance = BalanceReport::default();
+        Some(Self { load, packets: 0, window, is_restless, workers, balance })
     }
 
     /// So many packets of each shard have come.
@@ -75,9 +102,12 @@ impl Balancer {
         if self.balance.windows == 1 {
             self.balance.busiest_first = self.balance.busiest_last;
         }
-        let better = loads.are_uneven().then(|| {
+        let better = (loads.are_uneven() || self.is_restless).then(|| {
             let mut better = table.clone();
-            loads.even_out(&mut better);
+            match self.is_restless {
+                true => shuffle(&mut better, self.balance.windows),
+                false => loads.even_out(&mut better),
+            }
             let departures = departures(table, &better);
             (better, departures)
         });
@@ -95,6 +125,19 @@ impl Balancer {
     /// How evenly packets were divided so far; `None`: no window has ended.
     pub fn balance(&self) -> Option<BalanceReport> {
         (self.balance.windows > 0).then_some(self.balance)
+    }
+}
+
+/// Gives about one shard in four to the worker that is next to its own, each time others.
+fn shuffle(table: &mut IndirectionTable, turn: u64) {
+    for shard in 0..table.shards() as u16 {
+        let chance = (u64::from(shard) << 32 ^ turn).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62;
+        let owner = table.worker_of_shard(shard).filter(|_| chance == 0);
+        // Both exist.
+        if let Some(owner) = owner {
+            let next = (usize::from(owner) + 1) % table.workers();
+            let _ = table.move_shard(shard, next as u16);
+        }
     }
 }
 
@@ -306,7 +349,7 @@ mod tests {
     #[test]
     fn an_even_load_moves_nothing() {
         let table = table(4);
-        let mut balancer = Balancer::new(&table, WINDOW);
+        let mut balancer = Balancer::new(&table, Balancing::Even).unwrap();
         for round in 0..100 {
             // Four percent more for one worker than for the others, and what differs by chance.
             window(&mut balancer, |shard| {
@@ -322,7 +365,7 @@ mod tests {
     #[test]
     fn what_has_moved_once_stays_where_the_load_stays() {
         let table = table(4);
-        let mut balancer = Balancer::new(&table, WINDOW);
+        let mut balancer = Balancer::new(&table, Balancing::Even).unwrap();
         let load = |shard: u16| if shard % 4 == 0 { 400 } else { 100 };
         window(&mut balancer, load);
         let (table, moved) = balancer.rebalance(&table).unwrap();
@@ -338,7 +381,7 @@ mod tests {
     #[test]
     fn half_a_window_is_not_judged_by() {
         let table = table(2);
-        let mut balancer = Balancer::new(&table, WINDOW);
+        let mut balancer = Balancer::new(&table, Balancing::Even).unwrap();
         window(&mut balancer, |shard| u32::from(shard == 0) * 20_000);
         assert!(balancer.rebalance(&table).is_none());
         assert_eq!(balancer.balance(), None);

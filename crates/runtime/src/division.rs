@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_io::Chunk;
 use anabranch_rss::IndirectionTable;
 
-use crate::balance::{Balancer, Departure};
+use crate::balance::{Balancer, Balancing, Departure};
 use crate::report::BalanceReport;
 use crate::steer::Steering;
 
@@ -48,15 +48,15 @@ pub struct Shares {
 
 impl Division {
     /// By `steering` among the workers of `table`. `repeats`: every chunk comes again and again, so
-    /// that its shares are worth keeping. `window`: shards move where workers have more
-    /// to do than others, looked at after so many packets a worker.
+    /// that its shares are worth keeping. `balancing`: whether
+    /// shards move.
     pub fn new(
         steering: Arc<Steering>,
         table: Arc<IndirectionTable>,
         repeats: bool,
-        window: Option<u64>,
+        balancing: Balancing,
     ) -> Self {
-        let balancer = window.map(|window| Balancer::new(&table, window));
+        let balancer = Balancer::new(&table, balancing);
         Self { steering, table, balancer, known: repeats.then(BTreeMap::new) }
     }
 

@@ -26,7 +26,7 @@ use anabranch_rss::IndirectionTable;
 use thiserror::Error;
 
 use crate::account::Account;
-use crate::balance::Departure;
+use crate::balance::{Balancing, Departure};
 use crate::clock::Clock;
 use crate::deployment::Deployment;
 use crate::division::Division;
@@ -56,9 +56,8 @@ pub struct Options {
     pub workers: usize,
     /// How several workers divide the packets; `None`: by flows, under one lock.
     pub plan: Option<Plan>,
-    /// Shards move away from workers that have more to do than others, looked at after so many packets
-    /// a worker ([`WINDOW`](crate::balance::WINDOW) mostly); `None`: they stay.
-    pub balance: Option<u64>,
+    /// Whether shards move from worker to worker.
+    pub balancing: Balancing,
     /// Commands, each at so many nanoseconds after the first packet.
     pub commands: Vec<(u64, String)>,
 }
@@ -116,17 +115,20 @@ pub fn run<N: NetworkFunction>(
             instance.schedule(origin.saturating_add(*after_ns), command.clone());
         }
     }
-    let window = arrangement.window(&instances, options);
+    let balancing = arrangement.balancing(&instances, options);
     let states = states(instances, workers, options.making.seed);
     let keep = options.outputs.iter().any(|(_, sink)| *sink != SinkSpec::Null);
     let mut account = Account::new::<N>(&options.making.ports);
     account.report.strategy = arrangement.strategy.to_owned();
     account.report.strategy_why = arrangement.why;
-    if let Some(why) = window.as_ref().err() {
+    if let Some(why) = balancing.as_ref().err() {
         account.report.strategy_why += &format!("; shards stay where they are: {why}");
     }
     let Arrangement { steering, table, .. } = arrangement;
-    let division = Division::new(steering, table, source.repeats(), window.ok().flatten());
+    // Load is looked at between chunks: none is longer than a window.
+    let balancing = balancing.unwrap_or(Balancing::Still);
+    let longest = balancing.window().map(|window| window.saturating_mul(workers as u64) as usize);
+    let division = Division::new(steering, table, source.repeats(), balancing);
     account.report.faults = elements::faults() - faults_before;
     if workers < options.workers {
         let asked = options.workers;
@@ -137,7 +139,7 @@ pub fn run<N: NetworkFunction>(
     Ok(scope(|threads| {
         let crew = Crew::start(threads, states, keep, options.making.ports.len());
         let clock = Clock::default();
-        Coordinator { crew, source, sinks, division, clock, account, keep, reassignments: 0 }
+        Coordinator { crew, source, sinks, division, clock, account, keep, longest, reassignments: 0 }
             .run(first, watch)
     }))
 }
@@ -199,22 +201,22 @@ impl Arrangement {
 }
 
 impl Arrangement {
-    /// After how many packets a worker load is looked at, if shards are wanted to move; or why they
-    /// cannot.
-    fn window<N: NetworkFunction>(
+    /// Whether shards move, or why they cannot though they should.
+    fn balancing<N: NetworkFunction>(
         &self,
         instances: &[Instance<N>],
         options: &Options,
-    ) -> Result<Option<u64>, String> {
-        let (Some(deployment), Some(window)) = (&self.deployment, options.balance) else {
-            return Ok(None);
-        };
+    ) -> Result<Balancing, String> {
+        let Some(deployment) = self.deployment.as_ref() else { return Ok(Balancing::Still) };
+        if options.balancing == Balancing::Still {
+            return Ok(Balancing::Still);
+        }
         if let Some(why) = instances.first().and_then(Instance::immovable) {
             return Err(why);
         }
         match deployment.leased().filter(|_| !options.commands.is_empty()) {
             Some(name) => Err(format!("a command may have `{name}` give out what stands in all")),
-            None => Ok(Some(window)),
+            None => Ok(options.balancing),
         }
     }
 }
@@ -322,6 +324,8 @@ struct Coordinator<'s> {
     clock: Clock,
     account: Account,
     keep: bool,
+    /// Packets that are handed out at once, where that matters.
+    longest: Option<usize>,
     /// How often shards have changed hands.
     reassignments: u64,
 }
@@ -337,15 +341,16 @@ impl Coordinator<'_> {
         let mut next = first;
         loop {
             match next {
-                Ok(Some(chunk)) => pending.push_back(self.hand_out(&chunk)),
+                Ok(Some(chunk)) => {
+                    if !self.handle(chunk, &mut pending, started) {
+                        break;
+                    }
+                }
                 Ok(None) => break,
                 Err(error) => {
                     self.account.report.fail(kind_of(&error), error.to_string());
                     break;
                 }
-            }
-            if pending.len() >= IN_FLIGHT && !self.collect(&mut pending, started) {
-                break;
             }
             watch(self.source.progress(), self.account.handled());
             next = self.source.next_chunk();
@@ -353,6 +358,23 @@ impl Coordinator<'_> {
         while !pending.is_empty() && self.collect(&mut pending, started) {}
         watch(self.source.progress(), self.account.handled());
         self.finish(started)
+    }
+
+    /// Has a chunk handled, and waits where too much is under way. False: the run must end.
+    fn handle(
+        &mut self,
+        mut chunk: Chunk,
+        pending: &mut VecDeque<Pending>,
+        started: Instant,
+    ) -> bool {
+        while !chunk.is_empty() {
+            let piece = chunk.take_first(self.longest.unwrap_or(usize::MAX));
+            pending.push_back(self.hand_out(&piece));
+            if pending.len() >= IN_FLIGHT && !self.collect(pending, started) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Gives each worker its packets of `chunk`.

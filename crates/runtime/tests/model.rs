@@ -18,6 +18,7 @@ use anabranch_packet::Port;
 use anabranch_packet::craft::{Link, udp};
 use anabranch_plan::{Options as Planning, Plan};
 use anabranch_rss::Nic;
+use anabranch_runtime::balance::Balancing;
 use anabranch_runtime::deployment::plan_of;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::report::RunReport;
@@ -64,7 +65,14 @@ fn publics(file: &Path) -> Vec<SocketAddr> {
     found
 }
 
-fn translate(input: &Path, folder: &Path, plan: &Plan, workers: usize, rounds: usize) -> RunReport {
+/// On three workers, in one go or while shards move.
+fn translate(
+    input: &Path,
+    folder: &Path,
+    plan: &Plan,
+    rounds: usize,
+    balancing: Balancing,
+) -> RunReport {
     let spec = format!("mem:{}?loop={rounds}", input.display()).parse().unwrap();
     let settings = "public = ['203.0.113.1']\nsessions = 64\nhosts = 64\npeers = 64";
     let options = Options {
@@ -76,9 +84,9 @@ fn translate(input: &Path, folder: &Path, plan: &Plan, workers: usize, rounds: u
         },
         inputs: vec![Input { port: Some(Port::new(0)), spec }],
         outputs: vec![(Some(Port::new(1)), SinkSpec::Capture(folder.join("wan.pcap")))],
-        workers,
+        workers: 3,
         plan: Some(plan.clone()),
-        balance: None,
+        balancing,
         commands: Vec::new(),
     };
     run::<nat::Function>(&options, &mut |_, _| {}).unwrap()
@@ -97,7 +105,7 @@ fn calls_between_workers_arrive_under_any_schedule() {
     let (ends, files, made) = (Arc::clone(&known), Arc::clone(&path), Arc::clone(&plan));
     shuttle::check_random(
         move || {
-            translate(&files.1, &files.0, &made, 3, 1);
+            translate(&files.1, &files.0, &made, 1, Balancing::Still);
             *ends.lock().unwrap() = publics(&files.0.join("wan.pcap"));
         },
         1,
@@ -108,14 +116,24 @@ fn calls_between_workers_arrive_under_any_schedule() {
     packets.extend((0..HOSTS / 2).map(|host| datagram(inside(host), ends[HOSTS - 1 - host])));
     write(&calls, &packets);
 
-    let check = move || {
-        let report = translate(&path.2, &path.0, &plan, 3, ROUNDS);
+    let check = move |balancing: Balancing| {
+        let report = translate(&path.2, &path.0, &plan, ROUNDS, balancing);
         assert_eq!(report.strategy, "shared-nothing", "{}", report.strategy_why);
         assert_eq!(report.packets_read as usize, ROUNDS * (HOSTS + HOSTS / 2));
         assert!(report.drops.is_empty(), "{:?}", report.drops);
         assert_eq!(report.ports[0].packets_out as usize, ROUNDS * HOSTS / 2);
         assert_eq!(report.ports[1].packets_out as usize, ROUNDS * HOSTS);
+        report
     };
-    shuttle::check_random(check.clone(), 300);
-    shuttle::check_pct(check, 300, 3);
+    let still = check.clone();
+    let still = move || drop(still(Balancing::Still));
+    shuttle::check_random(still.clone(), 300);
+    shuttle::check_pct(still, 300, 3);
+    // Shards change hands again and again, calls and the mappings they need among them.
+    let moving = move || {
+        let balance = check(Balancing::Restless(2)).balance.unwrap();
+        assert!(balance.steps > 5 && balance.entries_moved > 5, "{balance:?}");
+    };
+    shuttle::check_random(moving.clone(), 300);
+    shuttle::check_pct(moving, 300, 3);
 }

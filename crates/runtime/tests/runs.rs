@@ -16,6 +16,7 @@ use anabranch_nf::world::Solo;
 use anabranch_nf::{BuildError, Builder, NetworkFunction, Source, Word};
 use anabranch_plan::{Options as Planning, Plan};
 use anabranch_rss::Nic;
+use anabranch_runtime::balance::Balancing;
 use anabranch_runtime::deployment::plan_of;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::report::RunReport;
@@ -113,7 +114,7 @@ fn options(workers: usize, out: &Path, commands: &[(u64, &str)]) -> Options {
         outputs: vec![(None, SinkSpec::Capture(out.to_owned()))],
         workers,
         plan: None,
-        balance: None,
+        balancing: Balancing::Still,
         commands: commands.iter().map(|(at, text)| (*at, (*text).to_owned())).collect(),
     }
 }
