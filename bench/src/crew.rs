@@ -14,7 +14,7 @@ use anabranch_nf::NetworkFunction;
 use anabranch_rss::IndirectionTable;
 use anabranch_runtime::deployment::Deployment;
 use anabranch_runtime::lock::Lock;
-use anabranch_runtime::steer::SHARDS;
+use anabranch_runtime::steer::{SHARDS, Steering};
 use anabranch_runtime::worker::State;
 use core_affinity::CoreId;
 

@@ -81,11 +81,11 @@ fn headline_figures(report: &RunReport) -> String {
 fn charts(report: &RunReport) -> String {
     let latency = report.latency_ns.as_ref().and_then(chart::latency);
     let charts = [
-        ("Throughput", "Mpps over time", chart::throughput(&report.samples)),
-        ("Latency", "arrival at a worker to release, logarithmic", latency),
-        ("Workers", "share of the packets; the mark is an equal share", chart::workers(report)),
-        ("Dropped packets", "by reason", chart::drops(report)),
-        ("State", "entries in use at the end", chart::state(report)),
+        ("Throughput", "Mpps over time".to_string(), chart::throughput(&report.samples)),
+        ("Latency", "arrival at a worker to release, logarithmic".to_string(), latency),
+        ("Workers", shares(report), chart::workers(report)),
+        ("Dropped packets", "by reason".to_string(), chart::drops(report)),
+        ("State", "entries in use at the end".to_string(), chart::state(report)),
     ];
     charts
         .into_iter()
@@ -94,6 +94,20 @@ fn charts(report: &RunReport) -> String {
             format!("<section class=\"panel\">\n<h2>{title} <span>{note}</span></h2>\n{chart}\n</section>\n")
         })
         .collect()
+}
+
+/// What the chart of the workers' shares shows, and what the balancer did about them.
+fn shares(report: &RunReport) -> String {
+    let mut note = "share of the packets; the mark is an equal share".to_string();
+    if let Some(balance) = report.balance.filter(|balance| balance.steps > 0) {
+        note += &format!(
+            "; {} shards moved: the busiest worker had {:.2} × the average at first, {:.2} × at last",
+            thousands(balance.shards_moved),
+            balance.busiest_first,
+            balance.busiest_last
+        );
+    }
+    note
 }
 
 fn tables(report: &RunReport) -> String {

@@ -351,7 +351,8 @@ mod tests {
         let mut rest = whole.clone();
         let pieces: Vec<Chunk> = [3, 0, 9].map(|packets| rest.take_first(packets)).into();
         assert_eq!(pieces.iter().map(Chunk::len).collect::<Vec<_>>(), [3, 0, 1]);
-        let of_piece = |piece: &Chunk| (0..piece.len()).map(|at| piece.meta(at)).collect::<Vec<_>>();
+        let of_piece =
+            |piece: &Chunk| (0..piece.len()).map(|at| piece.meta(at)).collect::<Vec<_>>();
         let metas: Vec<_> = pieces.iter().flat_map(of_piece).collect();
         assert_eq!(metas, of_piece(&whole));
         assert!(rest.is_empty());

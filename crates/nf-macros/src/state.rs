@@ -188,7 +188,8 @@ pub(crate) fn expire(module: &Module) -> TokenStream {
 
 /// `NetworkFunction::take_shards`, `put_shards`, `immovable`.
 pub(crate) fn shards(module: &Module) -> TokenStream {
-    let holds = |field: &&StateField| is_sized(&field.kind) || matches!(field.kind, StateKind::Cell(_));
+    let holds =
+        |field: &&StateField| is_sized(&field.kind) || matches!(field.kind, StateKind::Cell(_));
     let idents: Vec<_> = module.nf.fields.iter().filter(holds).map(|field| &field.ident).collect();
     let names: Vec<_> = idents.iter().map(|ident| ident.to_string()).collect();
     quote! {

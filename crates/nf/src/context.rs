@@ -8,8 +8,8 @@ use std::sync::Arc;
 use anabranch_packet::Port;
 
 use crate::log::{Level, Log};
-use crate::state::{Count, Here, Whereabouts};
 use crate::state::wheel::{Tick, next_step};
+use crate::state::{Count, Here, Whereabouts};
 use crate::world::World;
 
 pub(crate) const TICK_BITS: u32 = 20;

@@ -3,9 +3,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::key::{Fold, Hash, Key, Value};
+use crate::state::shards::{Tag, Tags};
 use crate::state::table::{SlotId, Table};
 use crate::state::wheel::{Tick, Wheel, rebased};
-use crate::state::shards::{Tag, Tags};
 use crate::state::{Bundle, Deadline, Movable, Shift, TableUse, Ward};
 
 /// What an IPv4 packet set is keyed by: both ends, and the number of the key list, so that lists do
@@ -178,7 +178,6 @@ impl<S> Entry<S> {
     pub fn lifetime(&self) -> u32 {
         self.lifetime
     }
-
 }
 
 /// The packet sets of one address family.

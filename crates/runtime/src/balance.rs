@@ -366,7 +366,7 @@ mod tests {
     fn what_has_moved_once_stays_where_the_load_stays() {
         let table = table(4);
         let mut balancer = Balancer::new(&table, Balancing::Even).unwrap();
-        let load = |shard: u16| if shard % 4 == 0 { 400 } else { 100 };
+        let load = |shard: u16| if shard.is_multiple_of(4) { 400 } else { 100 };
         window(&mut balancer, load);
         let (table, moved) = balancer.rebalance(&table).unwrap();
         assert!(moved.iter().all(|one| one.from == 0) && moved.len() == 3, "{moved:?}");

@@ -139,8 +139,18 @@ pub fn run<N: NetworkFunction>(
     Ok(scope(|threads| {
         let crew = Crew::start(threads, states, keep, options.making.ports.len());
         let clock = Clock::default();
-        Coordinator { crew, source, sinks, division, clock, account, keep, longest, reassignments: 0 }
-            .run(first, watch)
+        Coordinator {
+            crew,
+            source,
+            sinks,
+            division,
+            clock,
+            account,
+            keep,
+            longest,
+            reassignments: 0,
+        }
+        .run(first, watch)
     }))
 }
 

@@ -32,7 +32,12 @@ impl Case {
         Self { traffic, settings, plan }
     }
 
-    fn run<N: NetworkFunction>(&self, workers: usize, balancing: Balancing, out: &Path) -> RunReport {
+    fn run<N: NetworkFunction>(
+        &self,
+        workers: usize,
+        balancing: Balancing,
+        out: &Path,
+    ) -> RunReport {
         let spec: SourceSpec = self.traffic.parse().unwrap();
         let options = Options {
             making: Making {

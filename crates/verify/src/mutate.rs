@@ -195,6 +195,10 @@ impl Mutation {
     pub(crate) fn of_runtime(&self, parallel: &mut Parallel) {
         if let Self::Runtime(fault) = self {
             parallel.fault = Some(*fault);
+            // Where nothing but this shows the fault, every packet may.
+            if *fault == Fault::MovesUndrained {
+                parallel.moves_once_in = Some(1);
+            }
         }
     }
 }

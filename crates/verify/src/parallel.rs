@@ -23,9 +23,15 @@ pub struct Parallel {
     pub(crate) deployment: Option<Deployment>,
     /// Number of workers.
     pub(crate) workers: usize,
+    /// Shards go to other workers with their state, where they can: before one packet in so many;
+    /// `None`: they stay.
+    pub(crate) moves_once_in: Option<usize>,
     /// What the runtime does wrong.
     pub(crate) fault: Option<Fault>,
 }
+
+/// How often shards move.
+const MOVES_ONCE_IN: usize = 40;
 
 /// Something that the runtime does wrong, to see that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +70,17 @@ impl Parallel {
     /// Each worker has state of its own.
     pub fn sharded(deployment: Deployment) -> Self {
         let workers = deployment.table.workers();
-        Self { deployment: Some(deployment), workers, fault: None }
+        Self {
+            deployment: Some(deployment),
+            workers,
+            moves_once_in: Some(MOVES_ONCE_IN),
+            fault: None,
+        }
     }
 
     /// All workers share all state, behind one lock.
     pub fn locked(workers: usize) -> Self {
-        Self { deployment: None, workers: workers.max(1), fault: None }
+        Self { deployment: None, workers: workers.max(1), moves_once_in: None, fault: None }
     }
 
     /// Deals the shards out to workers anew, as `seed` says: any two may come apart.

@@ -29,12 +29,9 @@ pub struct Simulation<N: NetworkFunction> {
     queues: Vec<VecDeque<Job>>,
     ports: u8,
     chance: Seeds,
-    /// Whether shards move to other workers with their state.
-    moves: bool,
+    /// Before one packet in so many a shard moves to another worker with its state.
+    moves_once_in: Option<usize>,
 }
-
-/// How often a shard moves: before one step in so many.
-const MOVES_ONCE_IN: usize = 40;
 
 /// A packet on its way.
 struct Job {
@@ -82,8 +79,8 @@ impl<N: NetworkFunction> Simulation<N> {
         let (ports, chance) = (making.ports.len() as u8, Seeds::new(seed));
         let first = instances.first();
         let is_movable = first.is_some_and(|instance| instance.immovable().is_none());
-        let moves = parallel.deployment.is_some() && instances.len() > 1 && is_movable;
-        Ok(Self { parallel: parallel.clone(), instances, queues, ports, chance, moves })
+        let moves_once_in = parallel.moves_once_in.filter(|_| instances.len() > 1 && is_movable);
+        Ok(Self { parallel: parallel.clone(), instances, queues, ports, chance, moves_once_in })
     }
 
     /// Runs `program`.
@@ -105,7 +102,7 @@ impl<N: NetworkFunction> Simulation<N> {
                 Act::Pause(_) => self.finish(&mut progress),
                 Act::Command(text) => self.command(at, text, &mut progress),
                 Act::Packet(_) => {
-                    if self.moves && self.chance.below(MOVES_ONCE_IN) == 0 {
+                    if self.moves_once_in.is_some_and(|packets| self.chance.below(packets) == 0) {
                         self.change_hands(at, &progress);
                     }
                     self.receive(at, &positions, &mut progress);

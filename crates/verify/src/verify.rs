@@ -191,6 +191,16 @@ impl Trial {
         Ok(None)
     }
 
+    /// The same with shards that stay with their workers, for the `deal`th time dealt out otherwise.
+    pub(crate) fn still(&self, deal: u64) -> Self {
+        let mut still = self.clone();
+        still.parallel.moves_once_in = None;
+        if deal > 0 {
+            still.parallel.shuffle(self.seed.wrapping_add(deal << 32));
+        }
+        still
+    }
+
     /// The first difference that `program` makes.
     pub(crate) fn run<N: NetworkFunction>(
         &self,

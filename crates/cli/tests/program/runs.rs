@@ -33,6 +33,24 @@ fn several_workers_follow_the_plan_that_is_asked_for() {
 }
 
 #[test]
+fn shards_move_away_from_busy_workers_and_the_run_says_so() {
+    let bench = Bench::new();
+    let run = "run policer --in gen:flows=2000,packets=250000,zipf=1.2,seed=2 --workers 4";
+    let done = bench.run(&format!("{run} --json r.json --report r.html")).expect(0);
+    let report: serde_json::Value =
+        serde_json::from_slice(&fs::read(bench.path("r.json")).unwrap()).unwrap();
+    let balance = |name: &str| report["balance"][name].as_f64().unwrap();
+    assert!(balance("busiest_first") > 1.1 && balance("shards_moved") >= 1.0, "{report}");
+    assert!(balance("busiest_last") <= 1.1 * balance("best_last"), "{report}");
+    let table = format!("at first {:>22}", format!("{:.2} x average", balance("busiest_first")));
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(squeezed(&done.out).contains(&squeezed(&table)), "{}", done.out);
+    assert!(fs::read_to_string(bench.path("r.html")).unwrap().contains("shards moved"));
+    let still = bench.run(&format!("{run} --no-balance --json -")).expect(0).json();
+    assert!(still["balance"].is_null() && still["drops"] == report["drops"], "{still}");
+}
+
+#[test]
 fn json_on_standard_output_is_nothing_but_json() {
     let bench = Bench::new();
     let report = bench.run("run nop --in gen:flows=100,packets=5000 --json -").expect(0).json();

@@ -73,7 +73,13 @@ struct Leases {
 
 /// An object that leaves with its shard.
 enum Moved<T> {
-    Object { tag: Tag, index: u32, deadline: Tick, lifetime: u32, value: T },
+    Object {
+        tag: Tag,
+        index: u32,
+        deadline: Tick,
+        lifetime: u32,
+        value: T,
+    },
     /// One that every worker had, and which is to be freed there too.
     Freed(u16, u32),
 }
@@ -255,7 +261,7 @@ impl<T: Value> Allocator<T> {
     #[cold]
     #[inline(never)]
     fn note_common(&mut self, index: u32) {
-        if let Some(shards) = &mut self.shards {
+        if let Some(shards) = self.shards.as_mut().filter(|s| s.tags.get(index).is_common()) {
             shards.tags.note(index);
         }
     }

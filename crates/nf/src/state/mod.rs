@@ -6,8 +6,8 @@ mod homes;
 mod indices;
 mod map;
 mod scalar;
-mod shared;
 pub(crate) mod shards;
+mod shared;
 #[allow(unsafe_code)]
 pub mod table;
 mod vector;

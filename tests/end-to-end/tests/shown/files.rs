@@ -9,6 +9,7 @@ use anabranch_nf::NetworkFunction;
 use anabranch_packet::Port;
 use anabranch_plan::{Options as Planning, Plan};
 use anabranch_rss::Nic;
+use anabranch_runtime::balance::Balancing;
 use anabranch_runtime::deployment::plan_of;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::report::RunReport;
@@ -95,6 +96,8 @@ pub fn try_run<N: NetworkFunction>(
         inputs: inputs.iter().map(input).collect(),
         outputs: outputs.iter().enumerate().map(sink).collect(),
         workers,
+        // Whatever several workers are shown to do, they do while shards move.
+        balancing: Balancing::Restless(500),
         plan: (workers > 1).then(planned::<N>),
         commands: Vec::new(),
     };
