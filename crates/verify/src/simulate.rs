@@ -160,14 +160,17 @@ impl<N: NetworkFunction> Simulation<N> {
         while self.go_on(progress) {}
     }
 
-    /// A shard in which something has happened, or any, goes to another worker, with its state and the
-    /// packets that wait for it there.
+    /// A shard for which a packet waits, or in which something has happened, or any, goes to another
+    /// worker, with its state and the packets that wait for it there.
     fn change_hands(&mut self, at: usize, progress: &Progress<'_>) {
         let Some(deployment) = &mut self.parallel.deployment else { return };
         let table = Arc::make_mut(&mut deployment.table);
+        let waiting = self.queues.iter().flatten().map(|job| job.meta.steering_hash);
+        let waiting = waiting.collect::<Vec<_>>();
+        let waiting = waiting.get(self.chance.below(2 * waiting.len() + 1)).copied();
         let touched = self.chance.below(progress.touched.len().max(1));
-        let shard = match progress.touched.keys().nth(touched) {
-            Some(&shard) => shard as u16,
+        let shard = match waiting.or(progress.touched.keys().nth(touched).copied()) {
+            Some(shard) => shard as u16,
             None => self.chance.below(table.shards()) as u16,
         };
         let owner = usize::from(table.worker_of_shard(shard).unwrap_or(0));
