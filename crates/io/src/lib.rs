@@ -11,11 +11,12 @@
 //! ```
 //!
 //! The runtime, the bench and the command line depend on this crate; it depends on the packet and
-//! RSS crates. It contains no `unsafe`: buffers are disjoint slices of one allocation, and copies
-//! run in whole cache lines.
+//! RSS crates. Outside of [`live`] it contains no `unsafe`: buffers are disjoint slices of one
+//! allocation, and copies run in whole cache lines.
 
 mod arena;
 pub mod capture;
+pub mod live;
 pub mod port;
 pub mod sink;
 pub mod source;

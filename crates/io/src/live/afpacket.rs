@@ -1,0 +1,486 @@
+//! `afpacket:IF`: packet sockets with a mapped receive ring (`packet(7)`; the kernel's
+//! Documentation/networking/packet_mmap.rst).
+//!
+//! Each worker has a socket for receiving and one for sending. The receiving ones form a fanout group:
+//! the kernel gives each packet to one of them, by a hash of its flow. What is sent goes past the queueing
+//! discipline straight to the device, so that a full device is a drop, not a wait.
+
+use super::error::{Capability, OpenError};
+use super::offload::{Offload, Wire};
+use super::ring::Ring;
+use super::segment::Segments;
+use super::system::{Mapping, SEND_BATCH, bind, option, send_batch, set_option, socket};
+use super::{LivePort, Opened, Queue, QueueStatistics, Sent, interface};
+use crate::port::{FreeBuffers, Pool};
+use anabranch_packet::{Frame, Meta, Port};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a block: room for the largest packet of an offload, with the kernel's headers.
+const BLOCK: usize = 128 << 10;
+/// Blocks of a ring: 8 MiB. One is used up every millisecond in which a packet comes.
+const BLOCKS: usize = 64;
+/// Milliseconds after which a block that is not full is handed over.
+const BLOCK_TIMEOUT_MS: u32 = 1;
+/// Free bytes before each packet.
+const HEADROOM: u32 = 128;
+/// Buffers for segments of large packets.
+const SEGMENTS: usize = 128;
+/// Longest segment: as long as an IP packet can be.
+const LONGEST_SEGMENT: usize = 65_536 + 18;
+/// Where the first packet of a block is named (`struct tpacket_hdr_v1`), and their number.
+const FIRST_PACKET: usize = 16;
+const PACKETS: usize = 12;
+/// Bytes before the headroom of a packet (`TPACKET3_HDRLEN`).
+const HEADER: usize = 68;
+/// `PACKET_IGNORE_OUTGOING` (linux/if_packet.h).
+const IGNORE_OUTGOING: libc::c_int = 23;
+
+/// The fanout group of a port's sockets: the interface's number above the group's. A group holds
+/// sockets of one interface only.
+#[derive(Debug, Default)]
+struct Group(AtomicU64);
+
+impl Group {
+    /// Adds `socket`, bound to `interface`, to the group of that interface, or begins one.
+    fn join(&self, socket: &OwnedFd, interface: i32) -> io::Result<()> {
+        const UNIQUE: u32 = 0x2000;
+        let known = self.0.load(Ordering::Acquire);
+        let mode = libc::PACKET_FANOUT_HASH << 16;
+        if known >> 16 == u64::from(interface.unsigned_abs()) {
+            let id = (known & 0xffff) as u32;
+            return set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &(id | mode));
+        }
+        let begin = mode | UNIQUE << 16;
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &begin)?;
+        let id: u32 = option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
+        let group = u64::from(interface.unsigned_abs()) << 16 | u64::from(id & 0xffff);
+        self.0.store(group, Ordering::Release);
+        Ok(())
+    }
+}
+
+struct Sockets {
+    receive: OwnedFd,
+    send: OwnedFd,
+    index: i32,
+}
+
+/// Opens the sockets of one queue and maps its ring.
+fn open_queue(name: &str, group: Option<&Group>) -> Result<(Sockets, Mapping), OpenError> {
+    let index = interface::usable(name)?;
+    let step = |what| OpenError::of(name, what, Capability::NetRaw);
+    let receive =
+        socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(step("opening a packet socket"))?;
+    let set = |option, value: i32| set_option(&receive, libc::SOL_PACKET, option, &value);
+    set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as i32)
+        .and_then(|()| set(libc::PACKET_VNET_HDR, 1))
+        .and_then(|()| set(libc::PACKET_RESERVE, HEADROOM as i32))
+        .and_then(|()| set(IGNORE_OUTGOING, 1))
+        .and_then(|()| {
+            set_option(&receive, libc::SOL_PACKET, libc::PACKET_RX_RING, &ring_request())
+        })
+        .map_err(step("making a receive ring"))?;
+    let mapping =
+        Mapping::new(&receive, BLOCK * BLOCKS, 0).map_err(step("mapping the receive ring"))?;
+    let everything = (libc::ETH_P_ALL as u16).to_be();
+    bind(&receive, &address(index, everything)).map_err(step("binding to the interface"))?;
+    set_option(&receive, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous(index))
+        .map_err(step("receiving what is for other stations"))?;
+    if let Some(group) = group {
+        group.join(&receive, index).map_err(step("spreading packets over sockets"))?;
+    }
+    let send =
+        socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(step("opening a packet socket"))?;
+    bind(&send, &address(index, 0)).map_err(step("binding to the interface"))?;
+    set_option(&send, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)
+        .map_err(step("sending past the queueing discipline"))?;
+    Ok((Sockets { receive, send, index }, mapping))
+}
+
+fn ring_request() -> libc::tpacket_req3 {
+    const FRAME: usize = 2_048;
+    libc::tpacket_req3 {
+        tp_block_size: BLOCK as u32,
+        tp_block_nr: BLOCKS as u32,
+        tp_frame_size: FRAME as u32,
+        tp_frame_nr: (BLOCK * BLOCKS / FRAME) as u32,
+        tp_retire_blk_tov: BLOCK_TIMEOUT_MS,
+        tp_sizeof_priv: 0,
+        tp_feature_req_word: 0,
+    }
+}
+
+fn address(interface: i32, protocol: u16) -> libc::sockaddr_ll {
+    libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: protocol,
+        sll_ifindex: interface,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    }
+}
+
+fn promiscuous(interface: i32) -> libc::packet_mreq {
+    libc::packet_mreq {
+        mr_ifindex: interface,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    }
+}
+
+/// Opens `name` with a queue for each of `workers` workers.
+pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, OpenError> {
+    let group = Arc::new(Group::default());
+    let queues = (0..workers.max(1)).map(|_| {
+        let group = (workers > 1).then(|| Arc::clone(&group));
+        let (sockets, mapping) = open_queue(name, group.as_deref())?;
+        let pool = Pool::new(SEGMENTS, LONGEST_SEGMENT);
+        let memory = Memory { name: name.to_owned(), port, group, sockets, mapping, pool };
+        Ok(Box::new(memory) as Box<dyn Opened>)
+    });
+    let queues = queues.collect::<Result<_, OpenError>>()?;
+    let spread = match workers {
+        0 | 1 => "1 queue",
+        _ => "a queue for each worker, over which the kernel spreads packets by flow",
+    };
+    let about = format!(
+        "{spread}; checksums that an offload left unfinished are finished, its large packets cut into \
+         segments, all in software"
+    );
+    Ok(LivePort { queues, about })
+}
+
+struct Memory {
+    name: String,
+    port: Port,
+    group: Option<Arc<Group>>,
+    sockets: Sockets,
+    mapping: Mapping,
+    pool: Pool,
+}
+
+impl Opened for Memory {
+    fn queue(&mut self) -> Box<dyn Queue<'_> + '_> {
+        Box::new(AfPacket {
+            name: &self.name,
+            port: self.port,
+            group: self.group.as_deref(),
+            sockets: &mut self.sockets,
+            ring: Ring::new(&mut self.mapping, BLOCK),
+            block: None,
+            large: None,
+            free: self.pool.buffers(),
+            statistics: QueueStatistics::default(),
+            is_down: false,
+        })
+    }
+}
+
+/// A block that is being read.
+struct Block<'m> {
+    rest: &'m mut [u8],
+    left: u32,
+}
+
+/// A packet in the ring, with what is before and after it.
+struct Received<'m> {
+    buffer: &'m mut [u8],
+    start: usize,
+    len: usize,
+    wire_len: u32,
+    offload: Offload,
+}
+
+/// A large packet that is being cut.
+struct Large<'m> {
+    packet: Received<'m>,
+    segments: Segments,
+}
+
+struct AfPacket<'m> {
+    name: &'m str,
+    port: Port,
+    group: Option<&'m Group>,
+    sockets: &'m mut Sockets,
+    ring: Ring<'m>,
+    block: Option<Block<'m>>,
+    large: Option<Large<'m>>,
+    free: FreeBuffers<'m>,
+    statistics: QueueStatistics,
+    is_down: bool,
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4)?.first_chunk().copied().map(u32::from_ne_bytes)
+}
+
+fn short(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.first_chunk().copied().map(u16::from_ne_bytes)
+}
+
+/// Splits a slice; what lies past its end is cut off.
+fn split(bytes: &mut [u8], at: usize) -> (&mut [u8], &mut [u8]) {
+    let at = at.min(bytes.len());
+    bytes.split_at_mut(at)
+}
+
+impl<'m> AfPacket<'m> {
+    /// The next packet of the ring.
+    fn next(&mut self) -> Option<Received<'m>> {
+        loop {
+            let mut block = match self.block.take() {
+                Some(block) => block,
+                None => self.open_block()?,
+            };
+            if block.left == 0 {
+                self.give(block.rest);
+                continue;
+            }
+            block.left -= 1;
+            let len = match number(block.rest, 0) {
+                Some(next) if next > 0 && block.left > 0 => next as usize,
+                _ => block.rest.len(),
+            };
+            let (packet, rest) = split(block.rest, len);
+            self.block = Some(Block { rest, left: block.left });
+            if let Some(received) = self.read(packet) {
+                return Some(received);
+            }
+        }
+    }
+
+    fn open_block(&mut self) -> Option<Block<'m>> {
+        let block = self.ring.take()?;
+        let left = number(block, PACKETS).unwrap_or(0);
+        let first = number(block, FIRST_PACKET).unwrap_or(0) as usize;
+        let (head, rest) = split(block, first);
+        self.give(head);
+        Some(Block { rest, left })
+    }
+
+    /// Reads what the kernel has written before a packet (`struct tpacket3_hdr`), and puts a VLAN tag that
+    /// it took out back into the frame.
+    fn read(&mut self, packet: &'m mut [u8]) -> Option<Received<'m>> {
+        let (header, buffer) = split(packet, HEADER);
+        let fields = (|| {
+            let (captured, len) = (number(header, 12)? as usize, number(header, 16)?);
+            let start = usize::from(short(header, 24)?).checked_sub(HEADER)?;
+            let status = number(header, 20)?;
+            let tag = (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(number(header, 32)?);
+            let kind =
+                (status & libc::TP_STATUS_VLAN_TPID_VALID != 0).then_some(short(header, 36)?);
+            let offload = buffer.get(start.checked_sub(Offload::LEN)?..)?.first_chunk()?;
+            Some((captured, len, start, tag, kind, Offload::read(offload)))
+        })();
+        self.give(header);
+        let Some((len, wire_len, start, tag, kind, offload)) = fields else {
+            self.give(buffer);
+            return None;
+        };
+        let mut received = Received { buffer, start, len, wire_len, offload };
+        if let Some(tag) = tag {
+            received.put_tag(kind.unwrap_or(0x8100), tag as u16);
+        }
+        Some(received)
+    }
+
+    fn give(&mut self, part: &'m mut [u8]) {
+        if let Err(segment) = self.ring.give(part) {
+            self.free.give(segment);
+        }
+    }
+
+    fn meta(&self, wire_len: u32) -> Meta {
+        Meta { wire_len, port: self.port, ..Meta::default() }
+    }
+
+    /// The next packet as it would have been on the wire. `None`: there is none now.
+    fn next_frame(&mut self) -> Option<Frame<'m>> {
+        loop {
+            if let Some(large) = self.large.take() {
+                match self.next_segment(large) {
+                    Ok(frame) => return frame,
+                    Err(done) => self.give(done),
+                }
+            }
+            let mut packet = self.next()?;
+            let is_cut = packet.len < packet.wire_len as usize;
+            match packet.offload.undo(packet.bytes()) {
+                _ if is_cut => self.refuse(packet),
+                Wire::Unknown => self.refuse(packet),
+                Wire::Cut(segments) => {
+                    self.statistics.segmented += 1;
+                    self.large = Some(Large { packet, segments });
+                }
+                Wire::Whole(finished) => {
+                    self.statistics.finished_checksums += u64::from(finished);
+                    let meta = self.meta(packet.wire_len);
+                    return Some(Frame::new(packet.buffer, packet.start, packet.len, 0, meta));
+                }
+            }
+        }
+    }
+
+    /// The next segment, or `None` where there is no buffer for it now; `Err`: the packet is done.
+    fn next_segment(&mut self, mut large: Large<'m>) -> Result<Option<Frame<'m>>, &'m mut [u8]> {
+        const START: usize = crate::port::HEADROOM;
+        let Some(buffer) = self.free.take() else {
+            self.large = Some(large);
+            return Ok(None);
+        };
+        let to = buffer.get_mut(START..).unwrap_or_default();
+        match large.segments.next(large.packet.bytes(), to) {
+            Some(len) => {
+                self.large = Some(large);
+                Ok(Some(Frame::new(buffer, START, len, 0, self.meta(len as u32))))
+            }
+            None => {
+                self.free.give(buffer);
+                Err(large.packet.buffer)
+            }
+        }
+    }
+
+    fn refuse(&mut self, packet: Received<'m>) {
+        self.statistics.oversized += 1;
+        self.statistics.oversized_bytes += u64::from(packet.wire_len);
+        self.give(packet.buffer);
+    }
+
+    /// Counts a link that has gone down, once.
+    fn note_down(&mut self) {
+        if !self.is_down {
+            self.is_down = true;
+            self.statistics.link_downs += 1;
+        }
+    }
+
+    /// Opens an interface that has come back, if nothing of the old one is lent.
+    fn reopen(&mut self) {
+        let Ok((sockets, mapping)) = open_queue(self.name, self.group) else { return };
+        if let Some(large) = self.large.take() {
+            self.give(large.packet.buffer);
+        }
+        if let Some(block) = self.block.take() {
+            self.give(block.rest);
+        }
+        if self.ring.replace(mapping).is_ok() {
+            *self.sockets = sockets;
+            self.statistics.reopened += 1;
+            self.is_down = false;
+        }
+    }
+
+    /// Sends packets, of which there are at most [`SEND_BATCH`].
+    fn send_some(&mut self, packets: &[&[u8]]) -> Sent {
+        let mut sent = Sent::default();
+        let mut rest = packets;
+        while !rest.is_empty() {
+            match send_batch(&self.sockets.send, rest) {
+                Ok(count) => {
+                    let (gone, left) = rest.split_at(count.clamp(1, rest.len()));
+                    sent.packets += gone.len() as u64;
+                    sent.bytes += gone.iter().map(|packet| packet.len() as u64).sum::<u64>();
+                    rest = left;
+                }
+                Err(error) => {
+                    match error.raw_os_error() {
+                        Some(libc::EMSGSIZE) => sent.too_big += 1,
+                        Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
+                            sent.down += 1;
+                            self.note_down();
+                        }
+                        _ => sent.full += 1,
+                    }
+                    rest = &rest[1..];
+                }
+            }
+        }
+        sent
+    }
+}
+
+impl Received<'_> {
+    fn bytes(&mut self) -> &mut [u8] {
+        self.buffer.get_mut(self.start..self.start + self.len).unwrap_or_default()
+    }
+
+    /// Puts a VLAN tag between the addresses and what follows them.
+    fn put_tag(&mut self, kind: u16, tag: u16) {
+        const TAG: usize = 4;
+        const ADDRESSES: usize = 12;
+        let Some(start) = self.start.checked_sub(TAG) else { return };
+        if self.buffer.len() < self.start + ADDRESSES {
+            return;
+        }
+        self.buffer.copy_within(self.start..self.start + ADDRESSES, start);
+        let [a, b] = kind.to_be_bytes();
+        let [c, d] = tag.to_be_bytes();
+        if let Some(place) = self.buffer.get_mut(start + ADDRESSES..start + ADDRESSES + TAG) {
+            place.copy_from_slice(&[a, b, c, d]);
+        }
+        self.start = start;
+        self.len += TAG;
+        self.wire_len = self.wire_len.saturating_add(TAG as u32);
+        self.offload = self.offload.moved(TAG as u16);
+    }
+}
+
+impl<'m> Queue<'m> for AfPacket<'m> {
+    fn receive(&mut self, batch: &mut Vec<Frame<'m>>, max: usize) -> usize {
+        let before = batch.len();
+        while batch.len() - before < max {
+            match self.next_frame() {
+                Some(frame) => batch.push(frame),
+                None => break,
+            }
+        }
+        batch.len() - before
+    }
+
+    fn release(&mut self, batch: &mut Vec<Frame<'m>>) {
+        for frame in batch.drain(..) {
+            self.give(frame.into_buffer().0);
+        }
+    }
+
+    fn send(&mut self, packets: &[&[u8]]) -> Sent {
+        let mut sent = Sent::default();
+        for some in packets.chunks(SEND_BATCH) {
+            sent.add(self.send_some(some));
+        }
+        sent
+    }
+
+    fn attend(&mut self) {
+        // Reading the error clears it; what it was is seen below.
+        let _: io::Result<i32> = option(&self.sockets.receive, libc::SOL_SOCKET, libc::SO_ERROR);
+        if interface::index(self.name) != Some(self.sockets.index) {
+            self.note_down();
+            self.reopen();
+        } else if !interface::is_up(self.name) {
+            self.note_down();
+        } else {
+            self.is_down = false;
+        }
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.sockets.receive.as_raw_fd())
+    }
+
+    fn statistics(&mut self) -> QueueStatistics {
+        let level = libc::SOL_PACKET;
+        let kernel =
+            option::<libc::tpacket_stats_v3>(&self.sockets.receive, level, libc::PACKET_STATISTICS);
+        // Reading resets them.
+        self.statistics.missed += kernel.map_or(0, |kernel| u64::from(kernel.tp_drops));
+        self.statistics
+    }
+}

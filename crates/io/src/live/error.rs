@@ -1,0 +1,127 @@
+//! Why a live port cannot be opened.
+
+use std::io;
+use thiserror::Error;
+
+/// What kept a live port from being opened, with what mends it.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// There is no such interface.
+    #[error("{interface}: there is no such interface here; `ip link` lists them")]
+    NoSuchInterface {
+        /// Its name.
+        interface: String,
+    },
+    /// The interface is down.
+    #[error("{interface}: the interface is down; `ip link set {interface} up` sets it up")]
+    Down {
+        /// Its name.
+        interface: String,
+    },
+    /// The interface carries no Ethernet frames.
+    #[error(
+        "{interface}: not an Ethernet interface (its hardware type is {hardware}); give one that is"
+    )]
+    NotEthernet {
+        /// Its name.
+        interface: String,
+        /// The ARP hardware type (`ARPHRD_…`).
+        hardware: u16,
+    },
+    /// This process may not.
+    #[error(
+        "{interface}: {what} needs {capability}; run as root, or `setcap {setcap}+ep` the program"
+    )]
+    NotPermitted {
+        /// Its name.
+        interface: String,
+        /// What was tried.
+        what: &'static str,
+        /// The capability that is missing.
+        capability: &'static str,
+        /// The capability as `setcap` wants it.
+        setcap: &'static str,
+    },
+    /// An interface of that name is something else.
+    #[error("{interface}: {what}; {instead}")]
+    WrongType {
+        /// Its name.
+        interface: String,
+        /// What it is.
+        what: &'static str,
+        /// What to do instead.
+        instead: String,
+    },
+    /// A system call failed.
+    #[error("{interface}: {what} failed: {cause}")]
+    System {
+        /// Its name.
+        interface: String,
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        cause: io::Error,
+    },
+}
+
+impl OpenError {
+    /// Why a step of opening `interface` failed, with the capability (`net_raw` for `CAP_NET_RAW`)
+    /// that it needs.
+    pub(super) fn of<'a>(
+        interface: &'a str,
+        what: &'static str,
+        needs: Capability,
+    ) -> impl FnOnce(io::Error) -> Self + 'a {
+        move |cause| {
+            let interface = interface.to_owned();
+            match cause.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => {
+                    let (capability, setcap) = needs.names();
+                    Self::NotPermitted { interface, what, capability, setcap }
+                }
+                Some(libc::ENODEV | libc::ENXIO) => Self::NoSuchInterface { interface },
+                Some(libc::ENETDOWN) => Self::Down { interface },
+                _ => Self::System { interface, what, cause },
+            }
+        }
+    }
+}
+
+/// What a process may need to be allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Capability {
+    /// Packet sockets.
+    NetRaw,
+    /// Making and changing interfaces.
+    NetAdmin,
+}
+
+impl Capability {
+    const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::NetRaw => ("CAP_NET_RAW", "cap_net_raw"),
+            Self::NetAdmin => ("CAP_NET_ADMIN", "cap_net_admin"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_become_what_mends_them() {
+        let error = |code| {
+            let cause = io::Error::from_raw_os_error(code);
+            OpenError::of("veth1", "opening a packet socket", Capability::NetRaw)(cause).to_string()
+        };
+        assert_eq!(
+            error(libc::EPERM),
+            "veth1: opening a packet socket needs CAP_NET_RAW; run as root, or `setcap \
+             cap_net_raw+ep` the program"
+        );
+        assert!(error(libc::ENODEV).contains("`ip link` lists them"));
+        assert!(error(libc::ENETDOWN).contains("`ip link set veth1 up`"));
+        assert!(error(libc::ENOMEM).contains("opening a packet socket failed"));
+    }
+}

@@ -1,0 +1,78 @@
+//! What is asked of an interface before and while it is used.
+
+use super::error::{Capability, OpenError};
+use super::system::{Ask, InterfaceRequest, ask, socket};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Hardware type of Ethernet (RFC 826).
+const ETHERNET: u16 = 1;
+
+/// A socket over which interfaces are asked.
+fn control() -> io::Result<OwnedFd> {
+    socket(libc::AF_INET, libc::SOCK_DGRAM, 0)
+}
+
+fn answer(about: &str, question: Ask) -> io::Result<InterfaceRequest> {
+    let mut request = InterfaceRequest::new(about);
+    ask(control()?.as_fd(), question, &mut request)?;
+    Ok(request)
+}
+
+/// The number of the interface `name`, if there is one.
+pub(super) fn index(name: &str) -> Option<i32> {
+    answer(name, Ask::Index).ok().map(|request| request.number())
+}
+
+/// Whether it exists and is up.
+pub(super) fn is_up(name: &str) -> bool {
+    let flags = answer(name, Ask::Flags).map(|request| i32::from(request.short()));
+    flags.is_ok_and(|flags| flags & libc::IFF_UP != 0)
+}
+
+/// Sets it up.
+pub(super) fn set_up(name: &str) -> Result<(), OpenError> {
+    let step = OpenError::of(name, "setting the interface up", Capability::NetAdmin);
+    let up = || {
+        let mut request = answer(name, Ask::Flags)?;
+        let flags = request.short() | libc::IFF_UP as u16;
+        request.value[..2].copy_from_slice(&flags.to_ne_bytes());
+        ask(control()?.as_fd(), Ask::SetFlags, &mut request)
+    };
+    up().map_err(step)
+}
+
+/// The number of an interface that is up and carries Ethernet.
+pub(super) fn usable(name: &str) -> Result<i32, OpenError> {
+    let interface = || name.to_owned();
+    let index = index(name).ok_or_else(|| OpenError::NoSuchInterface { interface: interface() })?;
+    let hardware = answer(name, Ask::Hardware).map_err(OpenError::of(
+        name,
+        "asking for its hardware address",
+        Capability::NetAdmin,
+    ))?;
+    if hardware.short() != ETHERNET {
+        let hardware = hardware.short();
+        return Err(OpenError::NotEthernet { interface: interface(), hardware });
+    }
+    if !is_up(name) {
+        return Err(OpenError::Down { interface: interface() });
+    }
+    Ok(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_used_is_told() {
+        let error = |name| usable(name).map_err(|error| error.to_string());
+        assert!(error("no-such-one").is_err_and(|text| text.contains("no such interface")));
+        // The loopback interface has a hardware type of its own; where there is none, it is missing.
+        assert!(
+            error("lo")
+                .is_err_and(|text| text.contains("not an Ethernet") || text.contains("no such"))
+        );
+    }
+}

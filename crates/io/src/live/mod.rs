@@ -1,0 +1,147 @@
+//! Live ports: queues of real Linux interfaces, one per worker.
+//!
+//! ```text
+//!  LiveSpec ──open──▶ Opened (fds, mapped memory; one per worker) ──queue()──▶ dyn Queue<'m>
+//!                                                                   receive ──Frame<'m>──▶ worker
+//!                                                                   release ◀──buffers─────  │
+//!                                              queue of another port: send ◀──bytes──────────┘
+//! ```
+//!
+//! A frame is lent from the memory of the queue it arrived at, and leaves through a queue of another
+//! port, which has memory of its own: so a live queue sends *bytes*, and buffers go back to where they
+//! came from. That is where [`Queue`] differs from [`PacketIo`](crate::port::PacketIo), whose one port
+//! takes frames for transmission.
+//!
+//! **Invariant**: what a queue lends is what was, or would have been, on the wire: packets that an
+//! offload has made larger than the link carries are cut into segments, unfinished checksums are
+//! finished, VLAN tags stand in the frame.
+//!
+//! `unsafe` lives in `system.rs` (system calls), `ring.rs` (memory shared with the kernel).
+
+mod afpacket;
+mod error;
+mod interface;
+mod offload;
+#[allow(unsafe_code)]
+mod ring;
+mod segment;
+mod spec;
+#[allow(unsafe_code)]
+mod system;
+mod tap;
+
+pub use error::OpenError;
+pub use spec::{LiveKind, LiveSpec};
+
+use anabranch_packet::{Frame, Port};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// One worker's queue of one live port. Nothing here blocks, or allocates once vectors have room for
+/// a batch.
+pub trait Queue<'m> {
+    /// Appends up to `max` received frames to `batch` and returns how many there were. Their times and
+    /// numbers are the caller's to write.
+    fn receive(&mut self, batch: &mut Vec<Frame<'m>>, max: usize) -> usize;
+
+    /// Takes the buffers of frames that this queue lent. Leaves `batch` empty.
+    fn release(&mut self, batch: &mut Vec<Frame<'m>>);
+
+    /// Sends packets, in order, as far as there is room now. What cannot be sent is not kept.
+    fn send(&mut self, packets: &[&[u8]]) -> Sent;
+
+    /// Sees to the interface: called when [`fd`](Self::fd) reports an error, and now and then. A link
+    /// that went down is counted; an interface that was removed is opened again when it is back.
+    fn attend(&mut self);
+
+    /// What is readable when packets have come; `None`: nothing that could be waited for.
+    fn fd(&self) -> Option<RawFd>;
+
+    /// What this queue has done so far.
+    fn statistics(&mut self) -> QueueStatistics;
+}
+
+/// What became of packets that were to be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Sent.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Not sent: no room in the transmit queue.
+    pub full: u64,
+    /// Not sent: longer than the interface takes.
+    pub too_big: u64,
+    /// Not sent: the link is down, or the interface gone.
+    pub down: u64,
+}
+
+impl Sent {
+    /// Adds what became of others.
+    pub fn add(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.full += other.full;
+        self.too_big += other.too_big;
+        self.down += other.down;
+    }
+}
+
+/// Counts of one live queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueStatistics {
+    /// Packets that the kernel dropped because the receive queue was full; nobody has seen them.
+    pub missed: u64,
+    /// Packets received but not lent: longer than a buffer, or made by an offload that cannot be
+    /// undone.
+    pub oversized: u64,
+    /// Their bytes.
+    pub oversized_bytes: u64,
+    /// Large packets of an offload that were cut into segments.
+    pub segmented: u64,
+    /// Checksums that an offload had left unfinished.
+    pub finished_checksums: u64,
+    /// Times that the link was found down or the interface gone.
+    pub link_downs: u64,
+    /// Times that the interface was opened anew.
+    pub reopened: u64,
+}
+
+/// The memory and file descriptors of one queue, ready to be used.
+pub trait Opened: Send {
+    /// The queue. Its frames live as long as `self` is borrowed.
+    fn queue(&mut self) -> Box<dyn Queue<'_> + '_>;
+}
+
+/// A port that has been opened: a queue for each worker, and what there is to know of it.
+pub struct LivePort {
+    /// By worker.
+    pub queues: Vec<Box<dyn Opened>>,
+    /// How packets come to queues and what is done with offloads, in a sentence.
+    pub about: String,
+}
+
+/// Opens a port with a queue for each of `workers` workers.
+///
+/// # Errors
+/// When the interface is not there, not up or not Ethernet, or this process may not open it.
+pub fn open(spec: &LiveSpec, port: Port, workers: usize) -> Result<LivePort, OpenError> {
+    match spec.kind {
+        LiveKind::AfPacket => afpacket::open(&spec.interface, port, workers),
+        LiveKind::Tap => tap::open(&spec.interface, port, workers),
+    }
+}
+
+/// Waits until a file descriptor is readable or in error, at most `timeout`. Returns, for each, whether
+/// it is in error, in `failed`.
+///
+/// # Errors
+/// As `ppoll(2)` has them, interruption by a signal apart.
+pub fn wait(fds: &[RawFd], timeout: Duration, failed: &mut Vec<bool>) -> std::io::Result<()> {
+    system::wait(fds, timeout, failed)
+}
+
+/// The time, in nanoseconds since the Unix epoch, by the system's clock.
+pub fn realtime_ns() -> u64 {
+    system::realtime_ns()
+}

@@ -1,0 +1,145 @@
+//! What a virtual NIC leaves undone: the header that says so, and finishing checksums.
+
+use super::segment::Segments;
+use anabranch_packet::checksum::Sum;
+use anabranch_packet::parse;
+
+/// What is to be done to a packet before it is one as on the wire (`struct virtio_net_hdr`,
+/// Virtual I/O Device 1.2, 5.1.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Offload {
+    needs_checksum: bool,
+    kind: u8,
+    segment_len: u16,
+    checksum_start: u16,
+    checksum_offset: u16,
+}
+
+/// What a packet turned out to be.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Wire {
+    /// It is as on the wire now. `true`: a checksum was finished.
+    Whole(bool),
+    /// It is to be cut.
+    Cut(Segments),
+    /// It cannot be made into what was on the wire.
+    Unknown,
+}
+
+impl Offload {
+    /// Length of the header.
+    pub(super) const LEN: usize = 10;
+    const NEEDS_CHECKSUM: u8 = 1;
+    /// The bit that says that the packet has ECN bits set; it changes nothing else.
+    const ECN: u8 = 0x80;
+
+    /// Reads the header, whose numbers are in the machine's order.
+    pub(super) fn read(header: &[u8; Self::LEN]) -> Self {
+        let short = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+        Self {
+            needs_checksum: header[0] & Self::NEEDS_CHECKSUM != 0,
+            kind: header[1] & !Self::ECN,
+            segment_len: short(4),
+            checksum_start: short(6),
+            checksum_offset: short(8),
+        }
+    }
+
+    /// The same for a packet in which `bytes` were put before the network header.
+    pub(super) fn moved(self, bytes: u16) -> Self {
+        Self { checksum_start: self.checksum_start.saturating_add(bytes), ..self }
+    }
+
+    /// Undoes the offload, or says what is to be done.
+    pub(super) fn undo(self, packet: &mut [u8]) -> Wire {
+        if self.kind != 0 {
+            let layout = parse(packet, packet.len() as u32);
+            return Segments::new(packet, layout, self.segment_len)
+                .map_or(Wire::Unknown, Wire::Cut);
+        }
+        if !self.needs_checksum {
+            return Wire::Whole(false);
+        }
+        let start = usize::from(self.checksum_start);
+        match finish(packet, start, start + usize::from(self.checksum_offset)) {
+            Some(()) => Wire::Whole(true),
+            None => Wire::Unknown,
+        }
+    }
+}
+
+/// Finishes the checksum at `field` over all from `start` on; the field holds the sum of the pseudo
+/// header. `None`: it lies outside the packet.
+fn finish(packet: &mut [u8], start: usize, field: usize) -> Option<()> {
+    // Zero means "no checksum" in UDP, and is as good as 0xffff in TCP.
+    let checksum = Sum::new().bytes(packet.get(start..)?).udp_checksum();
+    packet.get_mut(field..field + 2)?.copy_from_slice(&checksum);
+    Some(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use anabranch_packet::checksum::{Check, verify};
+    use anabranch_packet::{Frame, Meta, Packet, Real};
+
+    /// A UDP packet of `payload` whose checksum holds the sum of the pseudo header only.
+    fn unfinished(payload: &[u8]) -> Vec<u8> {
+        let udp_len = 8 + payload.len() as u16;
+        let mut packet = vec![2; 12];
+        packet.extend([8, 0, 0x45, 0]);
+        packet.extend((20 + udp_len).to_be_bytes());
+        packet.extend([0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        packet.extend([0x30, 0x39, 0, 53]);
+        packet.extend(udp_len.to_be_bytes());
+        let pseudo = Sum::new()
+            .ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, udp_len.into())
+            .checksum();
+        packet.extend(pseudo.map(|byte| !byte));
+        packet.extend(payload);
+        packet
+    }
+
+    fn transport(packet: &mut [u8]) -> Check {
+        let layout = parse(packet, packet.len() as u32);
+        let mut frame = Frame::new(packet, 0, usize::MAX, 0, Meta::default());
+        verify(&Packet::<Real>::new(&mut frame, layout)).transport
+    }
+
+    fn header(flags: u8, kind: u8, start: u16, offset: u16) -> [u8; Offload::LEN] {
+        let mut header = [flags, kind, 0, 0, 0, 0, 0, 0, 0, 0];
+        header[6..8].copy_from_slice(&start.to_ne_bytes());
+        header[8..].copy_from_slice(&offset.to_ne_bytes());
+        header
+    }
+
+    #[test]
+    fn unfinished_checksums_are_finished() {
+        for len in [0, 1, 2, 63, 1_400] {
+            let mut packet = unfinished(&vec![0xa5; len]);
+            assert_eq!(transport(&mut packet), Check::Invalid);
+            let offload = Offload::read(&header(1, 0, 34, 6));
+            assert_eq!(offload.undo(&mut packet), Wire::Whole(true));
+            assert_eq!(transport(&mut packet), Check::Valid, "{len}");
+        }
+    }
+
+    #[test]
+    fn finished_packets_stay_as_they_are() {
+        let mut packet = unfinished(b"abc");
+        let before = packet.clone();
+        assert_eq!(Offload::read(&header(2, 0, 0, 0)).undo(&mut packet), Wire::Whole(false));
+        assert_eq!(packet, before);
+    }
+
+    #[test]
+    fn what_lies_outside_the_packet_is_refused() {
+        for (start, offset) in [(60_000, 6), (34, 60_000), (34, 12)] {
+            let wire = Offload::read(&header(1, 0, start, offset)).undo(&mut unfinished(b"abc"));
+            assert_eq!(wire, Wire::Unknown, "{start} {offset}");
+        }
+        assert_eq!(Offload::read(&header(1, 3, 34, 6)).undo(&mut unfinished(b"")), Wire::Unknown);
+        assert_eq!(Offload::read(&header(1, 1, 34, 6)).undo(&mut []), Wire::Unknown);
+    }
+}

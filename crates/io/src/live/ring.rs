@@ -1,0 +1,105 @@
+//! A receive ring shared with the kernel: blocks that change hands.
+//! This is why there is `unsafe` here: the kernel writes into the same memory.
+//!
+//! ```text
+//!  kernel fills a block ──status──▶ take(): &'m mut [u8] ──split──▶ frames, headers, gaps
+//!        ▲                                                             │
+//!        └──status── all bytes of the block are back ◀──give()─────────┘
+//! ```
+//!
+//! **Invariant**: a block is the kernel's again only when as many bytes as it has were given back. A
+//! mutable slice cannot be copied, so that nobody can hold a part of it then.
+
+use super::system::Mapping;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where the status stands in a block (`struct tpacket_block_desc`).
+const STATUS: usize = 8;
+
+/// A ring of blocks in a mapping.
+pub(super) struct Ring<'m> {
+    mapping: &'m mut Mapping,
+    block_len: usize,
+    /// Bytes of each block that are back; all of them: it is the kernel's.
+    returned: Vec<usize>,
+    next: usize,
+    /// Blocks that are all back, of which the kernel has not been told.
+    complete: Vec<usize>,
+}
+
+impl<'m> Ring<'m> {
+    /// The blocks of `block_len` bytes in `mapping`, all the kernel's. `block_len` is a multiple of the
+    /// page size, so that each status is aligned.
+    pub(super) fn new(mapping: &'m mut Mapping, block_len: usize) -> Self {
+        let returned = vec![block_len; mapping.len() / block_len.max(1)];
+        let complete = Vec::with_capacity(returned.len());
+        Self { mapping, block_len, returned, next: 0, complete }
+    }
+
+    fn status(&self, block: usize) -> &AtomicU32 {
+        // SAFETY: callers name blocks that exist, so that the four bytes lie in the mapping, which
+        // lives as long as `self`; they are aligned, and are touched by atomic operations only, here
+        // and (for itself, over its own mapping) by the kernel.
+        unsafe {
+            AtomicU32::from_ptr(self.mapping.start().add(block * self.block_len + STATUS).cast())
+        }
+    }
+
+    /// Hands complete blocks to the kernel. Apart from [`give`](Self::give), whose argument may be the
+    /// part with the status.
+    fn hand_back(&mut self) {
+        while let Some(block) = self.complete.pop() {
+            self.status(block).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        }
+    }
+
+    /// The next block, when the kernel has filled it.
+    pub(super) fn take(&mut self) -> Option<&'m mut [u8]> {
+        self.hand_back();
+        let block = self.next;
+        if *self.returned.get(block)? != self.block_len {
+            return None;
+        }
+        if self.status(block).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        if let Some(returned) = self.returned.get_mut(block) {
+            *returned = 0;
+        }
+        self.next = (block + 1) % self.returned.len();
+        // SAFETY: the block lies in the mapping, which is borrowed for 'm; it has just become ours, and
+        // is lent once until all of it is back.
+        Some(unsafe {
+            let start = self.mapping.start().add(block * self.block_len);
+            std::slice::from_raw_parts_mut(start, self.block_len)
+        })
+    }
+
+    /// Takes a part of a block back; `Err`: it is of none.
+    pub(super) fn give(&mut self, part: &'m mut [u8]) -> Result<(), &'m mut [u8]> {
+        let start = self.mapping.start() as usize;
+        let at = (part.as_ptr() as usize).wrapping_sub(start);
+        if at >= self.mapping.len() {
+            return Err(part);
+        }
+        let block = at / self.block_len;
+        if let Some(returned) = self.returned.get_mut(block) {
+            *returned += part.len();
+            if *returned == self.block_len && !part.is_empty() {
+                self.complete.push(block);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts another mapping of as many blocks in the place of this one, if nothing is lent; else `Err`.
+    pub(super) fn replace(&mut self, mapping: Mapping) -> Result<(), Mapping> {
+        let idle = self.returned.iter().all(|returned| *returned == self.block_len);
+        if !idle || mapping.len() != self.mapping.len() {
+            return Err(mapping);
+        }
+        (self.next, *self.mapping) = (0, mapping);
+        self.complete.clear();
+        Ok(())
+    }
+}

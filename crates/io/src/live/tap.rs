@@ -1,0 +1,198 @@
+//! `tap:NAME`: a TAP interface, whose other end is the kernel (Documentation/networking/tuntap.rst).
+//!
+//! An interface that is not there is made, set up, and goes when the run ends. Each worker has a queue;
+//! the kernel gives a flow to the queue that its packets were last sent by. No offload is asked for, so that
+//! the kernel cuts large packets and finishes checksums itself.
+
+use super::error::{Capability, OpenError};
+use super::system::{Ask, InterfaceRequest, ask};
+use super::{LivePort, Opened, Queue, QueueStatistics, Sent, interface};
+use crate::port::{FreeBuffers, HEADROOM, Pool};
+use anabranch_packet::{Frame, Meta, Port};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+const DEVICE: &str = "/dev/net/tun";
+/// Frames that may be lent at once.
+const BUFFERS: usize = 128;
+/// Longest frame: as long as an IP packet can be, with Ethernet header and VLAN tag.
+const LONGEST: usize = 65_536 + 18;
+
+/// Attaches a queue of the interface `name`, which is made if there is none.
+fn attach(name: &str, several: bool) -> Result<File, OpenError> {
+    let device =
+        OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE);
+    let device =
+        device.map_err(OpenError::of(name, "opening /dev/net/tun", Capability::NetAdmin))?;
+    let exists = interface::index(name).is_some();
+    let become_queue = |several: bool| {
+        let mut request = InterfaceRequest::new(name);
+        let queues = if several { libc::IFF_MULTI_QUEUE } else { 0 };
+        let flags = (libc::IFF_TAP | libc::IFF_NO_PI | queues) as u16;
+        request.value[..2].copy_from_slice(&flags.to_ne_bytes());
+        ask(device.as_fd(), Ask::Attach, &mut request)
+    };
+    let mut attached = become_queue(several);
+    let is_refused = |done: &io::Result<()>| {
+        done.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
+    };
+    if exists && !several && is_refused(&attached) {
+        attached = become_queue(true);
+    }
+    if exists && is_refused(&attached) {
+        return Err(OpenError::WrongType {
+            interface: name.to_owned(),
+            what: "an interface of this name is no TAP, or has one queue only",
+            instead: format!(
+                "`ip tuntap add dev {name} mode tap multi_queue` makes one for several workers; give \
+                 another name, and it is made"
+            ),
+        });
+    }
+    attached.map_err(OpenError::of(name, "attaching to the TAP", Capability::NetAdmin))?;
+    if !exists {
+        interface::set_up(name)?;
+    }
+    Ok(device)
+}
+
+/// Opens `name` with a queue for each of `workers` workers.
+pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, OpenError> {
+    let existed = interface::index(name).is_some();
+    let several = workers > 1;
+    let queues = (0..workers.max(1)).map(|_| {
+        let file = attach(name, several)?;
+        let pool = Pool::new(BUFFERS, LONGEST);
+        let memory = Memory { name: name.to_owned(), port, several, file, pool };
+        Ok(Box::new(memory) as Box<dyn Opened>)
+    });
+    let queues = queues.collect::<Result<_, OpenError>>()?;
+    if !interface::is_up(name) {
+        return Err(OpenError::Down { interface: name.to_owned() });
+    }
+    let made = if existed { "was there" } else { "made for this run" };
+    let spread = match several {
+        false => "1 queue",
+        true => "a queue for each worker, the kernel keeps a flow on one",
+    };
+    let about = format!("{made}; {spread}; packets are copied, no offload is asked for");
+    Ok(LivePort { queues, about })
+}
+
+struct Memory {
+    name: String,
+    port: Port,
+    several: bool,
+    file: File,
+    pool: Pool,
+}
+
+impl Opened for Memory {
+    fn queue(&mut self) -> Box<dyn Queue<'_> + '_> {
+        Box::new(Tap {
+            name: &self.name,
+            port: self.port,
+            several: self.several,
+            file: &mut self.file,
+            free: self.pool.buffers(),
+            statistics: QueueStatistics::default(),
+            is_down: false,
+            is_gone: false,
+        })
+    }
+}
+
+struct Tap<'m> {
+    name: &'m str,
+    port: Port,
+    several: bool,
+    file: &'m mut File,
+    free: FreeBuffers<'m>,
+    statistics: QueueStatistics,
+    is_down: bool,
+    is_gone: bool,
+}
+
+impl Tap<'_> {
+    fn note(&mut self, error: &io::Error) {
+        match error.raw_os_error() {
+            Some(libc::EBADFD | libc::ENODEV) => self.is_gone = true,
+            Some(libc::EIO) => {}
+            _ => return,
+        }
+        self.statistics.link_downs += u64::from(!self.is_down);
+        self.is_down = true;
+    }
+
+    fn send_one(&mut self, packet: &[u8]) -> Sent {
+        let mut sent = Sent::default();
+        match self.file.write(packet) {
+            Ok(len) => {
+                (sent.packets, sent.bytes) = (1, len as u64);
+                self.is_down = false;
+            }
+            Err(error) => {
+                self.note(&error);
+                match error.raw_os_error() {
+                    Some(libc::EBADFD | libc::ENODEV | libc::EIO) => sent.down = 1,
+                    Some(libc::EMSGSIZE | libc::EINVAL) => sent.too_big = 1,
+                    _ => sent.full = 1,
+                }
+            }
+        }
+        sent
+    }
+}
+
+impl<'m> Queue<'m> for Tap<'m> {
+    fn receive(&mut self, batch: &mut Vec<Frame<'m>>, max: usize) -> usize {
+        let before = batch.len();
+        while batch.len() - before < max && !self.is_gone {
+            let Some(buffer) = self.free.take() else { break };
+            match self.file.read(buffer.get_mut(HEADROOM..).unwrap_or_default()) {
+                Ok(len) if len > 0 => {
+                    let meta = Meta { wire_len: len as u32, port: self.port, ..Meta::default() };
+                    batch.push(Frame::new(buffer, HEADROOM, len, 0, meta));
+                }
+                end => {
+                    self.free.give(buffer);
+                    if let Err(error) = end {
+                        self.note(&error);
+                    }
+                    break;
+                }
+            }
+        }
+        batch.len() - before
+    }
+
+    fn release(&mut self, batch: &mut Vec<Frame<'m>>) {
+        batch.drain(..).for_each(|frame| self.free.give(frame.into_buffer().0));
+    }
+
+    fn send(&mut self, packets: &[&[u8]]) -> Sent {
+        let mut sent = Sent::default();
+        packets.iter().for_each(|packet| sent.add(self.send_one(packet)));
+        sent
+    }
+
+    fn attend(&mut self) {
+        if self.is_gone
+            && let Ok(file) = attach(self.name, self.several)
+        {
+            *self.file = file;
+            (self.is_gone, self.is_down) = (false, false);
+            self.statistics.reopened += 1;
+        }
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        (!self.is_gone).then(|| self.file.as_raw_fd())
+    }
+
+    fn statistics(&mut self) -> QueueStatistics {
+        self.statistics
+    }
+}
