@@ -2,6 +2,7 @@
 //! the completions show.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -62,8 +63,12 @@ Sources:  FILE or pcap:FILE   a capture (pcap or pcapng)
           gen:KEY=VALUE,...   generated traffic, see `anabranch traffic --help`
 Sinks:    FILE or pcap:FILE   a capture
           null                nothing; counted only
+Ports:    afpacket:INTERFACE  packet sockets on an Ethernet interface (CAP_NET_RAW)
+          tap:NAME            a TAP interface, made if there is none (CAP_NET_ADMIN)
 
-Example:  anabranch run firewall --in inside=in.pcap --in outside=out.pcap --out passed.pcap")]
+Example:  anabranch run firewall --in inside=in.pcap --in outside=out.pcap --out passed.pcap
+          anabranch run nat --set 'public=[\"203.0.113.1\"]' --port lan=afpacket:eth1 \\
+            --port wan=afpacket:eth2 --workers 2")]
 pub(crate) struct RunArguments {
     /// The network function, as `anabranch nfs` lists it.
     pub(crate) nf: String,
@@ -73,6 +78,13 @@ pub(crate) struct RunArguments {
     /// Where what leaves a port goes; a port without one is counted only.
     #[arg(long = "out", value_name = "PORT=SINK")]
     pub(crate) outputs: Vec<String>,
+    /// The interface that a port is, instead of inputs and outputs; once a port. The run then goes on
+    /// until it is interrupted.
+    #[arg(long = "port", value_name = "PORT=KIND:INTERFACE", conflicts_with_all = ["inputs", "outputs"])]
+    pub(crate) ports: Vec<String>,
+    /// End a run over interfaces after so many seconds.
+    #[arg(long = "for", value_name = "SECONDS", requires = "ports")]
+    pub(crate) seconds: Option<Seconds>,
     /// Change a setting; wins over the configuration file.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) settings: Vec<String>,
@@ -288,6 +300,20 @@ pub(crate) struct ManArguments {
     pub(crate) out: Option<PathBuf>,
 }
 
+/// A time in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Seconds(pub(crate) Duration);
+
+impl std::str::FromStr for Seconds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Seconds, String> {
+        let seconds: Option<f64> = text.strip_suffix('s').unwrap_or(text).parse().ok();
+        let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        time.map(Seconds).ok_or_else(|| "write a number of seconds, such as 10 or 1.5".to_string())
+    }
+}
+
 /// A number of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workers {
@@ -347,5 +373,14 @@ mod tests {
             assert!(wrong.parse::<Workers>().is_err(), "{wrong}");
         }
         assert!(Workers::All.count() >= 1);
+    }
+
+    #[test]
+    fn seconds_are_a_time() {
+        assert_eq!("1.5".parse(), Ok(Seconds(Duration::from_millis(1_500))));
+        assert_eq!("10s".parse(), Ok(Seconds(Duration::from_secs(10))));
+        for wrong in ["", "-1", "soon", "1e300", "NaN"] {
+            assert!(wrong.parse::<Seconds>().is_err(), "{wrong}");
+        }
     }
 }

@@ -23,6 +23,7 @@ mod file;
 mod html;
 mod library;
 mod list;
+mod live;
 mod manual;
 mod paths;
 mod plan;

@@ -59,6 +59,14 @@ impl Progress {
         }
     }
 
+    /// Prints a line that stays.
+    pub(crate) fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{}: {text}", self.what)),
+            None => eprintln!("{}: {text}", self.what),
+        }
+    }
+
     /// Takes the bar away: the tables that follow say it all.
     pub(crate) fn finish(self) {
         if let Some(bar) = self.bar {

@@ -1,7 +1,9 @@
 //! `run`: one network function over its inputs, and what it says at the end.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use anabranch_io::live::LiveSpec;
 use anabranch_io::source::{Input, Progress as Done};
 use anabranch_io::spec::{PortBinding, SinkSpec, SourceSpec, SpecError};
 use anabranch_nf::NetworkFunction;
@@ -21,7 +23,7 @@ use crate::file::{
 use crate::library::Library;
 use crate::progress::Progress;
 use crate::settings::{Control, control, settings};
-use crate::{html, plan, summary};
+use crate::{html, live, plan, summary};
 
 /// Ports a run can have: their numbers are bytes.
 const MOST_PORTS: usize = 256;
@@ -32,6 +34,10 @@ pub struct Order {
     pub inputs: Vec<PortBinding<SourceSpec>>,
     /// Where what leaves each port goes.
     pub outputs: Vec<PortBinding<SinkSpec>>,
+    /// The interface that each port is, in a run over live ports.
+    pub ports: Vec<PortBinding<LiveSpec>>,
+    /// How long a run over live ports takes; `None`: until it is interrupted.
+    pub duration: Option<Duration>,
     /// The settings, not yet checked against the NF's.
     pub settings: toml::Table,
     /// Commands for the NF.
@@ -73,15 +79,19 @@ pub(crate) fn run(library: &Library, arguments: &RunArguments) -> Result<(), Err
 }
 
 fn order(arguments: &RunArguments) -> Result<Order, Error> {
-    if arguments.inputs.is_empty() {
+    if arguments.inputs.is_empty() && arguments.ports.is_empty() {
         return Err(Error::Usage(format!(
-            "nothing to read: give --in PORT=SOURCE, as in `run {} --in lan=lan.pcap`",
+            "nothing to read: give --in PORT=SOURCE, as in `run {} --in lan=lan.pcap`, or an interface \
+             for each port, as in `--port lan=afpacket:eth1`",
             arguments.nf
         )));
     }
     let inputs = arguments.inputs.iter().map(|text| text.parse().map_err(binding("--in", text)));
     let outputs = arguments.outputs.iter().map(|text| text.parse().map_err(binding("--out", text)));
+    let ports = arguments.ports.iter().map(|text| text.parse().map_err(binding("--port", text)));
     Ok(Order {
+        ports: ports.collect::<Result<_, _>>()?,
+        duration: arguments.seconds.map(|seconds| seconds.0),
         inputs: inputs.collect::<Result<_, _>>()?,
         outputs: outputs.collect::<Result<_, _>>()?,
         settings: settings(arguments.config.as_deref(), &arguments.settings)?,
@@ -139,7 +149,8 @@ pub(crate) fn binding<'a>(option: &'a str, text: &'a str) -> impl FnOnce(SpecErr
 
 /// The table on standard output, unless JSON goes there; JSON and HTML where they were asked for.
 fn deliver_all(report: &RunReport, arguments: &RunArguments) -> Result<(), Error> {
-    for line in &report.log {
+    // A live run has printed it as it came.
+    for line in report.log.iter().filter(|_| arguments.ports.is_empty()) {
         eprintln!("{} (line {}): {}", line.level, line.source_line, line.text);
     }
     if !arguments.json.as_deref().is_some_and(is_standard_output) {
@@ -171,6 +182,7 @@ pub(crate) fn to_json(document: &impl serde::Serialize) -> Result<String, Error>
 pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Error> {
     let ports = PortNames::new(F::PORTS, &order);
     let (plan, unplanned) = plan_for::<F>(&order)?;
+    let live = live::specs(&order.ports, &ports)?;
     let options = Options {
         plan,
         inputs: bound(&order.inputs, |port, spec| Ok(Input { port: ports.find(port)?, spec }))?,
@@ -181,8 +193,12 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Err
         commands: order.controls.into_iter().map(|one| (one.at_ns, one.command)).collect(),
     };
     let mut progress = order.progress;
-    let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
-    let report = runtime::run::<F>(&options, &mut watch);
+    let report = if live.is_empty() {
+        let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
+        runtime::run::<F>(&options, &mut watch)
+    } else {
+        live::run::<F>(&options, &live, order.duration, &mut progress)
+    };
     progress.finish();
     let mut report = report.map_err(cannot_begin)?;
     report.warnings.extend(unplanned);
@@ -218,11 +234,12 @@ fn cannot_begin(error: RunError) -> Error {
         RunError::Build(_) | RunError::Command(_) => Error::Settings(message),
         RunError::Source(cause) => Error::of_run(runtime::kind_of(&cause), message),
         RunError::Sink(_) => Error::Output(message),
+        RunError::Live(_) | RunError::Exchange(_) => Error::Input(message),
     }
 }
 
 /// The ports of a run, in the order of their numbers.
-struct PortNames(Vec<String>);
+pub(crate) struct PortNames(pub(crate) Vec<String>);
 
 impl PortNames {
     /// The NF's own ports; else those that the command line names, in that order, and at least two.
@@ -231,7 +248,8 @@ impl PortNames {
         if own.is_empty() {
             let inputs = order.inputs.iter().filter_map(|one| one.port.clone());
             let outputs = order.outputs.iter().filter_map(|one| one.port.clone());
-            for name in inputs.chain(outputs) {
+            let live = order.ports.iter().filter_map(|one| one.port.clone());
+            for name in inputs.chain(outputs).chain(live) {
                 if !names.contains(&name) {
                     names.push(name);
                 }
@@ -243,7 +261,7 @@ impl PortNames {
         PortNames(names)
     }
 
-    fn find(&self, name: Option<&str>) -> Result<Option<Port>, Error> {
+    pub(crate) fn find(&self, name: Option<&str>) -> Result<Option<Port>, Error> {
         let Some(name) = name else { return Ok(None) };
         let known = self.0.iter().take(MOST_PORTS).position(|one| one == name);
         let port = known.and_then(|index| u8::try_from(index).ok()).map(Port::new);

@@ -246,6 +246,7 @@ pub(crate) fn example() -> RunReport {
             bytes_read: 763_363_328,
             packets_out: 2_093_556,
             bytes_out: 762_054_384,
+            live: None,
         })
         .collect();
     report.latency_ns =

@@ -125,6 +125,14 @@ builtin! {
     Ipv4Checksum = "ipv4-checksum",
     /// Larger than the link carries: sent on in fragments.
     Fragmented = "fragmented",
+    /// No room in the transmit queue of a live port.
+    TransmitFull = "transmit-full",
+    /// The live port it was to leave by is down, or gone.
+    LinkDown = "link-down",
+    /// No room in the mailbox of the worker that owns its shard.
+    MailboxFull = "mailbox-full",
+    /// Longer than a live port's buffers, or made by an offload that cannot be undone.
+    Oversized = "oversized",
 }
 
 impl From<Builtin> for DropReason {

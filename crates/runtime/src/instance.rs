@@ -1,5 +1,6 @@
 //! A network function at work: its state, its packet sets, its clock.
 
+mod idle;
 mod moving;
 mod speculation;
 

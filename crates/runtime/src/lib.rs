@@ -18,6 +18,7 @@ pub mod deployment;
 mod division;
 pub mod events;
 pub mod instance;
+pub mod live;
 pub mod lock;
 pub mod mailbox;
 pub mod report;

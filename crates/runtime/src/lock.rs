@@ -179,6 +179,27 @@ impl<N: NetworkFunction> Access<N> {
         own.lines.append(&mut locked.instance.log().take());
     }
 
+    /// Does what is due at the time of `cause`, without a packet.
+    pub(crate) fn run_due(&mut self, cause: &Meta, release: &mut impl Release) {
+        let Self { lock, own } = self;
+        let due_ns = lock.state.read().unwrap_or_else(PoisonError::into_inner).instance.due_ns();
+        if cause.arrival_ns < due_ns {
+            return;
+        }
+        let locked = &mut *lock.write();
+        locked.writes += 1;
+        locked.now_ns = locked.now_ns.max(cause.arrival_ns);
+        let cause = Meta { arrival_ns: locked.now_ns, ..*cause };
+        locked.instance.run_due(&cause, release);
+        own.lines.append(&mut locked.instance.log().take());
+    }
+
+    /// When something is to be done without a packet, as seen at `now_ns`.
+    pub(crate) fn next_due_ns(&self, now_ns: u64) -> u64 {
+        let locked = self.lock.state.read().unwrap_or_else(PoisonError::into_inner);
+        locked.instance.next_due_ns(now_ns)
+    }
+
     /// The lines that its writers logged since the last call.
     pub fn take_lines(&mut self) -> Vec<Line> {
         std::mem::take(&mut self.own.lines)

@@ -57,6 +57,23 @@ impl Parcel {
         }
         self.bytes.clear();
     }
+
+    /// Lends the packets, in order, each with how often it has re-entered.
+    pub(crate) fn frames(&mut self) -> impl Iterator<Item = (Frame<'_>, u32)> {
+        let mut rest = self.bytes.as_mut_slice();
+        self.packets.iter().map(move |&Handed { len, meta, turn, .. }| {
+            let all = std::mem::take(&mut rest);
+            let (packet, after) = all.split_at_mut(len.min(all.len()));
+            rest = after;
+            (Frame::new(packet, 0, len, 0, meta), turn)
+        })
+    }
+
+    /// Forgets all packets.
+    pub(crate) fn clear(&mut self) {
+        self.packets.clear();
+        self.bytes.clear();
+    }
 }
 
 /// Parcels being filled, by worker.

@@ -94,6 +94,29 @@ pub struct PortReport {
     pub packets_out: u64,
     /// Bytes that left through it.
     pub bytes_out: u64,
+    /// Of a live port; absent for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<LivePortReport>,
+}
+
+/// What a live port has to say besides.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LivePortReport {
+    /// The interface, as it was named (`afpacket:eth0`).
+    pub interface: String,
+    /// Number of its queues.
+    pub queues: usize,
+    /// Packets that the kernel dropped because a receive queue was full; they are not among
+    /// `packets_read`.
+    pub missed: u64,
+    /// Large packets of an offload that were cut into segments.
+    pub segmented: u64,
+    /// Checksums that an offload had left unfinished and that were finished.
+    pub finished_checksums: u64,
+    /// Times that a queue found the link down or the interface gone.
+    pub link_downs: u64,
+    /// Times that a queue was opened anew.
+    pub reopened: u64,
 }
 
 /// Percentiles of the time a packet spent inside, in nanoseconds.

@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use anabranch_io::Chunk;
 use anabranch_io::capture::{CaptureError, WriteError};
+use anabranch_io::live::OpenError;
 use anabranch_io::sink::{Outputs, Sinks, write_in_order};
 use anabranch_io::source::{Input, Progress, Source, SourceError, open};
 use anabranch_io::spec::SinkSpec;
@@ -77,6 +78,12 @@ pub enum RunError {
     /// An output cannot be created.
     #[error(transparent)]
     Sink(#[from] WriteError),
+    /// A live port cannot be opened.
+    #[error(transparent)]
+    Live(#[from] OpenError),
+    /// Workers cannot be given a way to wake each other.
+    #[error("no more file descriptors for workers: {0}; `ulimit -n` raises their number")]
+    Exchange(std::io::Error),
 }
 
 /// The kind of failure that `error` is in a report.
@@ -155,17 +162,17 @@ pub fn run<N: NetworkFunction>(
 }
 
 /// How the workers of a run share its packets and its state.
-struct Arrangement {
-    strategy: &'static str,
-    why: String,
-    steering: Arc<Steering>,
-    table: Arc<IndirectionTable>,
+pub(crate) struct Arrangement {
+    pub(crate) strategy: &'static str,
+    pub(crate) why: String,
+    pub(crate) steering: Arc<Steering>,
+    pub(crate) table: Arc<IndirectionTable>,
     /// Each worker has its own state.
     deployment: Option<Deployment>,
 }
 
 impl Arrangement {
-    fn of<N: NetworkFunction>(options: &Options) -> Self {
+    pub(crate) fn of<N: NetworkFunction>(options: &Options) -> Self {
         let making = &options.making;
         let workers = options.workers.clamp(1, SHARDS);
         if workers == 1 {
@@ -199,7 +206,7 @@ impl Arrangement {
         Self { strategy, why, steering, table, deployment: None }
     }
 
-    fn instances<N: NetworkFunction>(
+    pub(crate) fn instances<N: NetworkFunction>(
         &self,
         making: &Making,
     ) -> Result<Vec<Instance<N>>, BuildError> {
@@ -231,7 +238,7 @@ impl Arrangement {
     }
 }
 
-fn read_commands<N: NetworkFunction>(
+pub(crate) fn read_commands<N: NetworkFunction>(
     commands: &[(u64, String)],
 ) -> Result<Vec<(u64, N::Command)>, RunError> {
     let read = |(after_ns, text): &(u64, String)| Ok((*after_ns, N::Command::read(text)?));
@@ -239,7 +246,7 @@ fn read_commands<N: NetworkFunction>(
 }
 
 /// One state per worker: its own, or the one that all share.
-fn states<N: NetworkFunction>(
+pub(crate) fn states<N: NetworkFunction>(
     mut instances: Vec<Instance<N>>,
     workers: usize,
     seed: u64,

@@ -87,6 +87,13 @@ impl Counts {
         counted.map(|(reason, &count)| (DropReason(reason as u16), count))
     }
 
+    /// `packets` went nowhere, for `reason`.
+    pub(crate) fn drop(&mut self, reason: impl Into<DropReason>, packets: u64) {
+        if let Some(count) = self.dropped.get_mut(usize::from(reason.into().0)) {
+            *count += packets;
+        }
+    }
+
     /// Adds another worker's.
     pub fn add(&mut self, other: &Self) {
         self.read.iter_mut().zip(&other.read).for_each(|(mine, theirs)| mine.add(*theirs));
@@ -143,9 +150,7 @@ impl<'t> Tally<'t> {
 
     #[cold]
     fn dropped(&mut self, reason: DropReason) {
-        if let Some(count) = self.counts.dropped.get_mut(usize::from(reason.0)) {
-            *count += 1;
-        }
+        self.counts.drop(reason, 1);
     }
 }
 

@@ -12,7 +12,7 @@ use anabranch_io::sink::Outputs;
 use anabranch_nf::elements;
 use anabranch_nf::state::{Bundle, TableUse};
 use anabranch_nf::{Line, NetworkFunction};
-use anabranch_packet::Frame;
+use anabranch_packet::{Frame, Meta};
 use hdrhistogram::Histogram;
 
 pub use handover::{Passed, Reassignment};
@@ -47,7 +47,7 @@ impl<N: NetworkFunction> State<N> {
     }
 
     /// Goes on with a packet that another worker handed over, to re-enter for the `turn`th time.
-    fn accept(&mut self, frame: &mut Frame<'_>, turn: u32, release: &mut impl Release) {
+    pub(crate) fn accept(&mut self, frame: &mut Frame<'_>, turn: u32, release: &mut impl Release) {
         match self {
             Self::Own(instance) => instance.accept(frame, turn, release),
             Self::Shared(_) => unreachable!("where all state is shared every packet is at home"),
@@ -60,10 +60,26 @@ impl<N: NetworkFunction> State<N> {
     }
 
     /// Lines that the NF logged since the last call.
-    fn take_lines(&mut self) -> Vec<Line> {
+    pub(crate) fn take_lines(&mut self) -> Vec<Line> {
         match self {
             Self::Own(instance) => instance.environment().log().take(),
             Self::Shared(access) => access.take_lines(),
+        }
+    }
+
+    /// Does what is due at the time of `cause`, without a packet.
+    pub(crate) fn run_due(&mut self, cause: &Meta, release: &mut impl Release) {
+        match self {
+            Self::Own(instance) => instance.run_due(cause, release),
+            Self::Shared(access) => access.run_due(cause, release),
+        }
+    }
+
+    /// When something is to be done without a packet, as seen at `now_ns`.
+    pub(crate) fn next_due_ns(&self, now_ns: u64) -> u64 {
+        match self {
+            Self::Own(instance) => instance.next_due_ns(now_ns),
+            Self::Shared(access) => access.next_due_ns(now_ns),
         }
     }
 
@@ -431,7 +447,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
 }
 
 impl InstanceEnd {
-    fn of<N: NetworkFunction>(mut instance: Instance<N>, tally: &mut Tally<'_>) -> Self {
+    pub(crate) fn of<N: NetworkFunction>(mut instance: Instance<N>, tally: &mut Tally<'_>) -> Self {
         instance.shut_down(tally);
         Self {
             tables: instance.tables(),
@@ -467,21 +483,21 @@ fn set_times(batch: &mut [Frame<'_>], first: u64, times: &[u64]) {
 }
 
 /// Times batches, not all of them.
-struct Meter {
-    latency: Histogram<u64>,
-    busy: Duration,
+pub(crate) struct Meter {
+    pub(crate) latency: Histogram<u64>,
+    pub(crate) busy: Duration,
     until_timed: u32,
 }
 
 impl Meter {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let bounds = Histogram::new_with_bounds(1, 60_000_000_000, 3);
         let Ok(latency) = bounds else { unreachable!("the bounds are constant and valid") };
         Self { latency, busy: Duration::ZERO, until_timed: 1 }
     }
 
     #[inline(always)]
-    fn begin(&mut self) -> Option<Instant> {
+    pub(crate) fn begin(&mut self) -> Option<Instant> {
         self.until_timed -= 1;
         (self.until_timed == 0).then(|| {
             self.until_timed = TIMED;
@@ -490,7 +506,7 @@ impl Meter {
     }
 
     #[inline(always)]
-    fn end(&mut self, started: Option<Instant>, packets: usize) {
+    pub(crate) fn end(&mut self, started: Option<Instant>, packets: usize) {
         if let Some(started) = started {
             let ns = started.elapsed().as_nanos() as u64;
             self.latency.saturating_record_n(ns.max(1), packets as u64);

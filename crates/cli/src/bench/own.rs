@@ -62,6 +62,8 @@ fn order(
         spec: SourceSpec::Memory { file: file.clone(), repeat },
     });
     Ok(Order {
+        ports: Vec::new(),
+        duration: None,
         inputs: inputs.collect(),
         outputs: Vec::new(),
         settings: settings(None, &arguments.settings)?,

@@ -1,0 +1,122 @@
+//! Runs over live ports: which interface is which port, the start lines, and the end by a signal.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anabranch_io::live::LiveSpec;
+use anabranch_io::spec::PortBinding;
+use anabranch_nf::NetworkFunction;
+use anabranch_runtime::live::{Moment, run as run_live};
+use anabranch_runtime::report::RunReport;
+use anabranch_runtime::run::{Options, RunError};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::error::Error;
+use crate::progress::Progress;
+use crate::run::PortNames;
+
+/// The interface of each port, by the port's number; empty: the run is not over live ports.
+///
+/// # Errors
+/// [`Error::Usage`]: a port without an interface or with two, or an interface that is two ports.
+pub(crate) fn specs(
+    bindings: &[PortBinding<LiveSpec>],
+    ports: &PortNames,
+) -> Result<Vec<LiveSpec>, Error> {
+    let mut specs: Vec<Option<LiveSpec>> = vec![None; ports.0.len()];
+    for PortBinding { port, spec } in bindings {
+        let Some(port) = ports.find(port.as_deref())? else {
+            let example = ports.0.first().map_or("PORT", String::as_str);
+            return Err(Error::Usage(format!(
+                "--port {spec}: say which port it is, as in `--port {example}={spec}`"
+            )));
+        };
+        let twice = specs.iter().flatten().any(|other| other.interface == spec.interface);
+        let place = specs.get_mut(usize::from(port.index()));
+        match place.filter(|place| place.is_none() && !twice) {
+            Some(place) => *place = Some(spec.clone()),
+            None => {
+                return Err(Error::Usage(format!(
+                    "--port {spec}: each port is one interface, and each interface one port"
+                )));
+            }
+        }
+    }
+    if bindings.is_empty() {
+        return Ok(Vec::new());
+    }
+    let missing = specs.iter().zip(&ports.0).find(|(spec, _)| spec.is_none());
+    match missing {
+        Some((_, name)) => Err(Error::Usage(format!(
+            "port `{name}` has no interface: give `--port {name}=afpacket:INTERFACE` too"
+        ))),
+        None => Ok(specs.into_iter().flatten().collect()),
+    }
+}
+
+/// Runs over live ports until `duration` is over or SIGINT or SIGTERM comes. A second signal ends the
+/// program at once.
+pub(crate) fn run<F: NetworkFunction>(
+    options: &Options,
+    specs: &[LiveSpec],
+    duration: Option<Duration>,
+    progress: &mut Progress,
+) -> Result<RunReport, RunError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first signal finds the flag unset. Only signals that nobody may handle are
+        // refused, and these two are none.
+        let _ = flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop));
+        let _ = flag::register(signal, Arc::clone(&stop));
+    }
+    let started = Instant::now();
+    run_live::<F>(options, specs, &mut |moment| {
+        match moment {
+            Moment::Opened { port, about } => progress.say(&format!("port {port}: {about}")),
+            Moment::Started(steering) => progress.say(&format!("running: {steering}")),
+            Moment::Logged(line) => {
+                progress
+                    .say(&format!("{:?} (line {}): {}", line.level, line.source_line, line.text));
+            }
+            Moment::Handled(packets) => {
+                let part = |whole: Duration| {
+                    (started.elapsed().as_secs_f64() / whole.as_secs_f64().max(1e-9)).min(1.0)
+                };
+                progress.update(packets, duration.map(part));
+            }
+        }
+        let over = duration.is_some_and(|duration| started.elapsed() >= duration);
+        !over && !stop.load(Ordering::Relaxed)
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn bound(texts: &[&str]) -> Result<Vec<String>, String> {
+        let bindings: Vec<_> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        let ports = PortNames(vec!["lan".to_string(), "wan".to_string()]);
+        let specs = specs(&bindings, &ports).map_err(|error| error.to_string())?;
+        Ok(specs.iter().map(LiveSpec::to_string).collect())
+    }
+
+    #[test]
+    fn each_port_is_one_interface() {
+        let specs = bound(&["wan=tap:t0", "lan=afpacket:veth1"]);
+        assert_eq!(specs, Ok(vec!["afpacket:veth1".to_string(), "tap:t0".to_string()]));
+        assert_eq!(bound(&[]), Ok(vec![]));
+        for (wrong, part) in [
+            (&["lan=tap:a"][..], "port `wan` has no interface"),
+            (&["lan=tap:a", "lan=tap:b"], "each port is one interface"),
+            (&["lan=tap:a", "wan=tap:a"], "each port is one interface"),
+            (&["tap:a"], "say which port"),
+            (&["dmz=tap:a"], "there is no port `dmz`"),
+        ] {
+            assert!(bound(wrong).is_err_and(|error| error.contains(part)), "{wrong:?}");
+        }
+    }
+}

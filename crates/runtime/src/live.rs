@@ -1,0 +1,237 @@
+//! A run over live ports: no source and no sink, each worker with a queue of its own of every port.
+//!
+//! ```text
+//!  port ─▶ queue ─▶ worker 0 ─ mine ─▶ State ─▶ Egress ─▶ queues of the worker, one a port
+//!    │                  │ others'                            ▲
+//!    │                  ▼ Parcel (bounded)                    │
+//!    └───▶ queue ─▶ worker 1 ──────────────▶ State ─▶ Egress ─┘
+//! ```
+//!
+//! The kernel spreads packets over the queues; where state is sharded a worker hashes what it receives as
+//! the plan says and hands over what belongs to others, so that the packets of a flow stay in order:
+//! one flow, one queue, one ring, one owner. Time is the system's clock; timers, periods, commands and
+//! expiry go on without packets.
+
+mod clock;
+mod egress;
+mod exchange;
+mod worker;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anabranch_io::live::{LivePort, LiveSpec, QueueStatistics, open as open_port};
+use anabranch_io::sink::Outputs;
+use anabranch_nf::{Line, NetworkFunction, elements};
+use anabranch_packet::Port;
+
+use crate::account::Account;
+use crate::report::{LivePortReport, RunReport};
+use crate::run::{Arrangement, Options, RunError, read_commands, states};
+use crate::steer::SHARDS;
+use crate::sync::mpsc::{Receiver, channel};
+use crate::sync::pin;
+use crate::sync::thread::{Scope, ScopedJoinHandle, scope};
+use crate::worker::{Done, State};
+
+use clock::LiveClock;
+use exchange::{Exchange, Shared};
+use worker::{End, Owners, Worker};
+
+/// Time between two looks at the run.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What whoever watches a live run is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Moment<'n> {
+    /// A port is open: its name, and how packets come to it.
+    Opened {
+        /// The port.
+        port: &'n str,
+        /// The interface, and what is done there.
+        about: &'n str,
+    },
+    /// Packets are being handled; how they are divided, in a sentence.
+    Started(&'n str),
+    /// A line that the NF wrote to its log.
+    Logged(&'n Line),
+    /// So many packets have been handled so far.
+    Handled(u64),
+}
+
+/// Runs `N` over live ports, one spec for each port of the run, until `watch`, which is told of the run
+/// many times a second, says that it is to end.
+///
+/// # Errors
+/// When the run cannot begin: settings, commands, interfaces.
+pub fn run<N: NetworkFunction>(
+    options: &Options,
+    specs: &[LiveSpec],
+    watch: &mut dyn FnMut(Moment<'_>) -> bool,
+) -> Result<RunReport, RunError> {
+    let arrangement = Arrangement::of::<N>(options);
+    let workers = options.workers.clamp(1, SHARDS);
+    let mut instances = arrangement.instances::<N>(&options.making)?;
+    let commands = read_commands::<N>(&options.commands)?;
+    let ports = open_all(specs, workers)?;
+    for ((port, spec), name) in ports.iter().zip(specs).zip(&options.making.ports) {
+        let about = format!("{spec}, {}", port.about);
+        watch(Moment::Opened { port: name, about: &about });
+    }
+    let clock = LiveClock::start();
+    let faults_before = elements::faults();
+    for instance in &mut instances {
+        instance.start(clock.origin_ns());
+        for (after_ns, command) in &commands {
+            instance.schedule(clock.origin_ns().saturating_add(*after_ns), command.clone());
+        }
+    }
+    let states = states(instances, workers, options.making.seed);
+    let mut account = Account::new::<N>(&options.making.ports);
+    account.report.faults = elements::faults() - faults_before;
+    account.report.strategy = arrangement.strategy.to_owned();
+    account.report.strategy_why.clone_from(&arrangement.why);
+    watch(Moment::Started(&steering(&states, &arrangement.why)));
+    let crew = Crew::new(states, ports, &arrangement, clock)?;
+    let crew_of = Workplace { specs, account };
+    Ok(scope(|threads| crew_of.run(crew.start(threads), watch)))
+}
+
+fn open_all(specs: &[LiveSpec], workers: usize) -> Result<Vec<LivePort>, RunError> {
+    let open = |(number, spec)| Ok(open_port(spec, Port::new(number as u8), workers)?);
+    specs.iter().enumerate().map(open).collect()
+}
+
+/// Who steers, and what that costs.
+fn steering<N: NetworkFunction>(states: &[State<N>], why: &str) -> String {
+    let workers = states.len();
+    match states.first() {
+        Some(State::Own(_)) if workers > 1 => format!(
+            "{workers} workers hash what they receive and hand over what others own, about {} in \
+             {workers} packets, copied once more; {why}",
+            workers - 1
+        ),
+        Some(State::Shared(_)) => format!("{workers} workers handle what they receive; {why}"),
+        _ => why.to_owned(),
+    }
+}
+
+/// Workers that have not begun.
+struct Crew<N: NetworkFunction> {
+    workers: Vec<Worker<N>>,
+    shared: Arc<Shared>,
+    log: Receiver<Vec<Line>>,
+}
+
+/// Workers at work.
+struct AtWork<'s> {
+    threads: Vec<ScopedJoinHandle<'s, End>>,
+    shared: Arc<Shared>,
+    log: Receiver<Vec<Line>>,
+}
+
+impl<N: NetworkFunction> Crew<N> {
+    fn new(
+        states: Vec<State<N>>,
+        ports: Vec<LivePort>,
+        arrangement: &Arrangement,
+        clock: LiveClock,
+    ) -> Result<Self, RunError> {
+        let ends = Exchange::between(states.len()).map_err(RunError::Exchange)?;
+        let shards = states.len() > 1 && matches!(states.first(), Some(State::Own(_)));
+        let owners = shards.then(|| Owners {
+            steering: Arc::clone(&arrangement.steering),
+            table: Arc::clone(&arrangement.table),
+        });
+        let shared = ends.first().map(|end| Arc::clone(&end.shared));
+        let Some(shared) = shared else { unreachable!("there is at least one worker") };
+        let (tell, log) = channel();
+        let mut queues: Vec<_> = ports.into_iter().map(|port| port.queues.into_iter()).collect();
+        let workers = states.into_iter().zip(ends).map(|(state, exchange)| {
+            let opened = queues.iter_mut().filter_map(Iterator::next).collect();
+            let (owners, log) = (owners.clone(), tell.clone());
+            Worker { state, opened, exchange, owners, clock, log }
+        });
+        Ok(Self { workers: workers.collect(), shared, log })
+    }
+
+    fn start<'s, 'e>(self, threads: &'s Scope<'s, 'e>) -> AtWork<'s>
+    where
+        N: 's,
+    {
+        let cores = core_affinity::get_core_ids().unwrap_or_default();
+        let workers = self.workers.into_iter().enumerate();
+        let threads = workers.map(|(number, worker)| {
+            let core = cores.get(number).copied();
+            threads.spawn(move || {
+                pin(core);
+                worker.run()
+            })
+        });
+        AtWork { threads: threads.collect(), shared: self.shared, log: self.log }
+    }
+}
+
+/// Watches a run, and writes its report.
+struct Workplace<'r> {
+    specs: &'r [LiveSpec],
+    account: Account,
+}
+
+impl Workplace<'_> {
+    fn run(mut self, crew: AtWork<'_>, watch: &mut dyn FnMut(Moment<'_>) -> bool) -> RunReport {
+        let started = Instant::now();
+        while !crew.shared.is_stopping() && self.look(&crew, started, watch) {
+            std::thread::sleep(LOOK);
+        }
+        crew.shared.stop();
+        let joined = crew.threads.into_iter().map(ScopedJoinHandle::join);
+        let ends: Vec<End> = joined
+            .map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect();
+        self.note_queues(&ends);
+        let finished = ends.into_iter().map(|end| end.finished).collect();
+        self.account.finish(finished, started.elapsed())
+    }
+
+    /// Tells how far the run is. False: it is to end.
+    fn look(
+        &mut self,
+        crew: &AtWork<'_>,
+        started: Instant,
+        watch: &mut dyn FnMut(Moment<'_>) -> bool,
+    ) -> bool {
+        let mut lines: Vec<Line> = Vec::new();
+        while let Ok(more) = crew.log.try_recv() {
+            lines.extend(more);
+        }
+        for line in &lines {
+            watch(Moment::Logged(line));
+        }
+        let handled = crew.shared.handled();
+        let packets = handled.saturating_sub(self.account.handled());
+        let (outputs, mine) = (Outputs::default(), Vec::new());
+        let done = Done { outputs, mine, packets, sent: 0, lines };
+        self.account.done(done, started.elapsed());
+        watch(Moment::Handled(handled))
+    }
+
+    /// What queues have counted, by port.
+    fn note_queues(&mut self, ends: &[End]) {
+        for (number, (port, spec)) in
+            self.account.report.ports.iter_mut().zip(self.specs).enumerate()
+        {
+            let of_port = || ends.iter().filter_map(|end| end.queues.get(number));
+            let sum = |count: fn(&QueueStatistics) -> u64| of_port().map(count).sum();
+            port.live = Some(LivePortReport {
+                interface: spec.to_string(),
+                queues: of_port().count(),
+                missed: sum(|queue| queue.missed),
+                segmented: sum(|queue| queue.segmented),
+                finished_checksums: sum(|queue| queue.finished_checksums),
+                link_downs: sum(|queue| queue.link_downs),
+                reopened: sum(|queue| queue.reopened),
+            });
+        }
+    }
+}

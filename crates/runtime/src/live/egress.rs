@@ -1,0 +1,182 @@
+//! What leaves a batch: to which port each frame goes, until all of them are sent at once.
+
+use anabranch_io::live::{Queue, Sent};
+use anabranch_io::port::BATCH;
+use anabranch_nf::{Builtin, DropReason};
+use anabranch_packet::{Frame, Meta, Port};
+
+use crate::instance::Release;
+use crate::mailbox::Outbox;
+use crate::tally::Counts;
+
+/// What becomes of one frame of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Dropped or handed over: accounted for already.
+    Gone,
+    To(Port),
+    Flood,
+}
+
+/// A packet that the NF made.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    /// The frame before which it leaves, by its place in the batch.
+    before: usize,
+    port: Port,
+    start: usize,
+    end: usize,
+}
+
+/// The outcomes of a batch, in the order of its frames, and what the NF made besides.
+#[derive(Debug, Default)]
+pub(super) struct Egress {
+    outcomes: Vec<Outcome>,
+    made: Vec<Made>,
+    bytes: Vec<u8>,
+}
+
+impl Egress {
+    /// Sends what leaves `batch` through the queues of its ports, and counts it.
+    pub(super) fn send(
+        &mut self,
+        batch: &[Frame<'_>],
+        queues: &mut [Box<dyn Queue<'_> + '_>],
+        counts: &mut Counts,
+    ) {
+        for (number, queue) in queues.iter_mut().enumerate() {
+            let mut sent = Sent::default();
+            let mut packets: [&[u8]; BATCH] = [&[]; BATCH];
+            let mut count = 0;
+            for packet in self.leaving(batch, Port::new(number as u8)) {
+                packets[count] = packet;
+                count += 1;
+                if count == BATCH {
+                    sent.add(queue.send(&packets));
+                    count = 0;
+                }
+            }
+            if count > 0 {
+                sent.add(queue.send(&packets[..count]));
+            }
+            note(sent, number, counts);
+        }
+        self.outcomes.clear();
+        self.made.clear();
+        self.bytes.clear();
+    }
+
+    /// What leaves by `port`, in order.
+    fn leaving<'b>(&'b self, batch: &'b [Frame<'_>], port: Port) -> impl Iterator<Item = &'b [u8]> {
+        let made_before = move |from: usize, to: usize| {
+            let made = self.made.iter();
+            let made = made.filter(move |one| one.port == port && (from..to).contains(&one.before));
+            made.filter_map(|one| self.bytes.get(one.start..one.end))
+        };
+        let frames = batch.iter().zip(&self.outcomes).enumerate();
+        let frames = frames.flat_map(move |(place, (frame, outcome))| {
+            let leaves = match outcome {
+                Outcome::Gone => false,
+                Outcome::To(to) => *to == port,
+                Outcome::Flood => frame.meta().port != port,
+            };
+            made_before(place, place + 1).chain(leaves.then(|| frame.bytes()))
+        });
+        frames.chain(made_before(batch.len().min(self.outcomes.len()), usize::MAX))
+    }
+}
+
+/// Counts what was sent by the port of this number.
+fn note(sent: Sent, port: usize, counts: &mut Counts) {
+    if let Some(out) = counts.out.get_mut(port) {
+        out.packets += sent.packets;
+        out.bytes += sent.bytes;
+    }
+    counts.drop(Builtin::TransmitFull, sent.full);
+    counts.drop(Builtin::PacketTooBig, sent.too_big);
+    counts.drop(Builtin::LinkDown, sent.down);
+}
+
+/// Takes the packets that leave a worker's NF, each of a batch in its turn.
+pub(super) struct Departures<'t> {
+    /// Where outcomes are kept until the batch is done.
+    pub(super) egress: &'t mut Egress,
+    /// The worker's counts.
+    pub(super) counts: &'t mut Counts,
+    /// Where packets wait that other workers own.
+    pub(super) outbox: &'t mut Outbox,
+}
+
+impl Departures<'_> {
+    fn leave(&mut self, outcome: Outcome, has_port: bool) {
+        if !has_port {
+            self.counts.drop(Builtin::NoSuchPort, 1);
+        }
+        self.egress.outcomes.push(if has_port { outcome } else { Outcome::Gone });
+    }
+
+    fn exists(&self, port: Port) -> bool {
+        usize::from(port.index()) < self.counts.out.len()
+    }
+}
+
+impl Release for Departures<'_> {
+    #[inline]
+    fn forward(&mut self, _: &Frame<'_>, port: Port) {
+        self.leave(Outcome::To(port), self.exists(port));
+    }
+
+    fn flood(&mut self, _: &Frame<'_>) {
+        self.leave(Outcome::Flood, self.counts.out.len() > 1);
+    }
+
+    fn discard(&mut self, _: &Frame<'_>, reason: DropReason) {
+        self.counts.drop(reason, 1);
+        self.egress.outcomes.push(Outcome::Gone);
+    }
+
+    fn hand_over(&mut self, frame: &Frame<'_>, worker: u16, turn: u32) {
+        self.outbox.put(frame, worker, turn);
+        self.egress.outcomes.push(Outcome::Gone);
+    }
+
+    fn emit(&mut self, _: &Meta, port: Port, frame: &[u8]) {
+        if self.exists(port) {
+            self.counts.emitted += 1;
+            let start = self.egress.bytes.len();
+            self.egress.bytes.extend_from_slice(frame);
+            let (before, end) = (self.egress.outcomes.len(), self.egress.bytes.len());
+            self.egress.made.push(Made { before, port, start, end });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_leave_in_order_by_their_ports() {
+        let (mut egress, mut counts, mut outbox) =
+            (Egress::default(), Counts::new(3), Outbox::new(1));
+        let mut buffers = [[1; 4], [2; 4], [3; 4], [4; 4]];
+        let [a, b, c, d] = &mut buffers;
+        let frame = |buffer| Frame::new(buffer, 0, 4, 0, Meta::default());
+        let batch = [frame(a), frame(b), frame(c), frame(d)];
+        let mut departures =
+            Departures { egress: &mut egress, counts: &mut counts, outbox: &mut outbox };
+        departures.forward(&batch[0], Port::new(1));
+        departures.emit(&Meta::default(), Port::new(1), &[9; 4]);
+        departures.flood(&batch[1]);
+        departures.discard(&batch[2], Builtin::NoRoute.into());
+        departures.forward(&batch[3], Port::new(3));
+        departures.emit(&Meta::default(), Port::new(1), &[8; 4]);
+        departures.emit(&Meta::default(), Port::new(7), &[7; 4]);
+        let by = |port| -> Vec<u8> {
+            egress.leaving(&batch, Port::new(port)).map(|bytes| bytes[0]).collect()
+        };
+        assert_eq!((by(0), by(1), by(2)), (vec![], vec![1, 9, 2, 8], vec![2]));
+        assert_eq!(counts.drops().map(|(_, count)| count).sum::<u64>(), 2);
+        assert_eq!(counts.emitted, 2);
+    }
+}

@@ -1,0 +1,369 @@
+//! A worker of a live run: receives, hands over, handles, sends; sleeps when there is nothing to do.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anabranch_io::live::{Opened, Queue, QueueStatistics, wait};
+use anabranch_io::port::BATCH;
+use anabranch_io::sink::Outputs;
+use anabranch_nf::{Builtin, Line, NetworkFunction, elements};
+use anabranch_packet::{Frame, Meta};
+use anabranch_rss::IndirectionTable;
+
+use super::clock::LiveClock;
+use super::egress::{Departures, Egress};
+use super::exchange::{Alarm, Exchange};
+use crate::mailbox::{Outbox, Parcel};
+use crate::steer::Steering;
+use crate::sync::mpsc::Sender;
+use crate::tally::{Counts, Tally};
+use crate::worker::{Finished, InstanceEnd, Meter, State};
+
+/// Time between two looks at interfaces, and longest sleep.
+const ATTENTION: Duration = Duration::from_millis(100);
+/// Time for what has arrived when the run is to end.
+const DRAIN: Duration = Duration::from_millis(50);
+
+/// Whose packet is whose.
+#[derive(Clone)]
+pub(super) struct Owners {
+    pub(super) steering: Arc<Steering>,
+    pub(super) table: Arc<IndirectionTable>,
+}
+
+/// One worker of a live run.
+pub(super) struct Worker<N: NetworkFunction> {
+    /// Its state.
+    pub(super) state: State<N>,
+    /// Its queue of each port.
+    pub(super) opened: Vec<Box<dyn Opened>>,
+    /// The others.
+    pub(super) exchange: Exchange,
+    /// `None`: every packet is at home wherever it is received.
+    pub(super) owners: Option<Owners>,
+    /// The clock of the run.
+    pub(super) clock: LiveClock,
+    /// Where lines of the NF's log go.
+    pub(super) log: Sender<Vec<Line>>,
+}
+
+/// What a worker says at the end.
+pub(super) struct End {
+    pub(super) finished: Finished,
+    /// By port.
+    pub(super) queues: Vec<QueueStatistics>,
+}
+
+impl<N: NetworkFunction> Worker<N> {
+    /// Works until the run is over.
+    pub(super) fn run(self) -> End {
+        let Self { state, mut opened, exchange, owners, clock, log } = self;
+        let _alarm = Alarm(Arc::clone(&exchange.shared));
+        let queues: Vec<_> = opened.iter_mut().map(|opened| opened.queue()).collect();
+        let workers = exchange.shared.handled.len();
+        let shift = Shift {
+            counts: Counts::new(queues.len()),
+            queues,
+            egress: Egress::default(),
+            outbox: Outbox::new(workers),
+            batch: Vec::with_capacity(BATCH),
+            theirs: Vec::with_capacity(BATCH),
+            mail: Vec::with_capacity(BATCH),
+            turns: Vec::with_capacity(BATCH),
+            meter: Meter::new(),
+            number: exchange.worker as u64,
+            step: workers as u64,
+            attends: Instant::now() + ATTENTION,
+            fds: Vec::new(),
+            failed: Vec::new(),
+            state,
+            exchange,
+            owners,
+            clock,
+            log,
+        };
+        shift.run()
+    }
+}
+
+/// A worker at work.
+struct Shift<'m, N: NetworkFunction> {
+    state: State<N>,
+    queues: Vec<Box<dyn Queue<'m> + 'm>>,
+    exchange: Exchange,
+    owners: Option<Owners>,
+    clock: LiveClock,
+    log: Sender<Vec<Line>>,
+    counts: Counts,
+    egress: Egress,
+    outbox: Outbox,
+    batch: Vec<Frame<'m>>,
+    /// Of a batch, what other workers own.
+    theirs: Vec<Frame<'m>>,
+    /// Room for what others hand over, with how often it has re-entered.
+    mail: Vec<Frame<'m>>,
+    turns: Vec<u32>,
+    meter: Meter,
+    /// Number of the next packet: all that are its own modulo the number of workers.
+    number: u64,
+    step: u64,
+    /// When interfaces are looked at next.
+    attends: Instant,
+    fds: Vec<RawFd>,
+    failed: Vec<bool>,
+}
+
+impl<N: NetworkFunction> Shift<'_, N> {
+    fn run(mut self) -> End {
+        let mut drained: Option<Instant> = None;
+        loop {
+            let stopping = self.exchange.shared.is_stopping();
+            let drained_at = *drained.get_or_insert_with(|| match stopping {
+                true => Instant::now() + DRAIN,
+                false => Instant::now() + ATTENTION,
+            });
+            let receives = !stopping || Instant::now() < drained_at;
+            let packets = if receives { self.receive_all() } else { 0 } + self.collect_mail();
+            self.run_due();
+            if !stopping {
+                drained = None;
+                self.attend_in_time();
+                if packets == 0 {
+                    self.sleep();
+                }
+            } else if packets == 0 {
+                if self.exchange.is_over() {
+                    return self.finish();
+                }
+                self.sleep();
+            }
+        }
+    }
+
+    fn receive_all(&mut self) -> usize {
+        (0..self.queues.len()).map(|port| self.receive(port)).sum()
+    }
+
+    /// Handles a batch of a port's queue.
+    fn receive(&mut self, port: usize) -> usize {
+        let Some(queue) = self.queues.get_mut(port) else { return 0 };
+        if queue.receive(&mut self.batch, BATCH) == 0 {
+            return 0;
+        }
+        let started = Instant::now();
+        let timed = self.meter.begin();
+        let now_ns = self.clock.now_ns();
+        for frame in &mut self.batch {
+            let meta = frame.meta_mut();
+            (meta.arrival_ns, meta.number) = (now_ns, self.number);
+            self.number += self.step;
+        }
+        let received = self.batch.len();
+        self.divide();
+        self.counts.received(&self.batch);
+        let mut departures = Departures {
+            egress: &mut self.egress,
+            counts: &mut self.counts,
+            outbox: &mut self.outbox,
+        };
+        self.state.handle(&mut self.batch, &mut departures);
+        self.egress.send(&self.batch, &mut self.queues, &mut self.counts);
+        self.meter.end(timed, self.batch.len());
+        self.note_handled(self.batch.len());
+        if let Some(queue) = self.queues.get_mut(port) {
+            queue.release(&mut self.batch);
+            queue.release(&mut self.theirs);
+        }
+        self.hand_over();
+        self.meter.busy += started.elapsed();
+        received
+    }
+
+    /// Takes what other workers own out of the batch, into their parcels.
+    fn divide(&mut self) {
+        let Some(Owners { steering, table }) = &self.owners else { return };
+        steering.hash_batch(&mut self.batch);
+        let me = self.exchange.worker;
+        let owner = |frame: &Frame<'_>| table.worker(frame.meta().steering_hash);
+        if self.batch.iter().all(|frame| usize::from(owner(frame)) == me) {
+            return;
+        }
+        for frame in self.batch.extract_if(.., |frame| usize::from(owner(frame)) != me) {
+            self.outbox.put(&frame, owner(&frame), 0);
+            self.theirs.push(frame);
+        }
+    }
+
+    fn note_handled(&self, packets: usize) {
+        if let Some(handled) = self.exchange.shared.handled.get(self.exchange.worker) {
+            handled.fetch_add(packets as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends what has been put into the outbox.
+    fn hand_over(&mut self) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        let Self { outbox, exchange, counts, .. } = self;
+        let mut refused = None;
+        outbox.flush(|worker, parcel| {
+            if let Err(mut parcel) = exchange.send(worker, parcel) {
+                drop_all(&mut parcel, counts);
+                refused = Some(parcel);
+            }
+        });
+        refused.into_iter().for_each(|parcel| outbox.give_back(parcel));
+        while let Some(parcel) = exchange.emptied() {
+            outbox.give_back(parcel);
+        }
+    }
+
+    /// Handles what others have handed over.
+    fn collect_mail(&mut self) -> usize {
+        let mut packets = 0;
+        while let Some((sender, mut parcel)) = self.exchange.receive() {
+            packets += parcel.len();
+            let started = Instant::now();
+            self.open(&mut parcel);
+            parcel.clear();
+            // Before the parcel is settled, so that the run does not end in between.
+            self.hand_over();
+            self.exchange.settle(sender, parcel);
+            self.meter.busy += started.elapsed();
+        }
+        packets
+    }
+
+    fn open(&mut self, parcel: &mut Parcel) {
+        let now_ns = self.clock.now_ns();
+        let mut frames = emptied(std::mem::take(&mut self.mail));
+        self.turns.clear();
+        for (mut frame, turn) in parcel.frames() {
+            frame.meta_mut().arrival_ns = now_ns;
+            frames.push(frame);
+            self.turns.push(turn);
+        }
+        let mut departures = Departures {
+            egress: &mut self.egress,
+            counts: &mut self.counts,
+            outbox: &mut self.outbox,
+        };
+        let mut from = 0;
+        // What re-enters was counted where it was received.
+        for run in self.turns.chunk_by(|a, b| *a == 0 && *b == 0) {
+            let Some(some) = frames.get_mut(from..from + run.len()) else { break };
+            from += run.len();
+            match (run, &mut *some) {
+                ([turn, ..], [frame, ..]) if *turn > 0 => {
+                    self.state.accept(frame, *turn, &mut departures);
+                }
+                _ => {
+                    departures.counts.received(some);
+                    for batch in some.chunks_mut(BATCH) {
+                        self.state.handle(batch, &mut departures);
+                    }
+                }
+            }
+        }
+        self.egress.send(&frames, &mut self.queues, &mut self.counts);
+        self.note_handled(frames.len());
+        self.mail = emptied(frames);
+    }
+
+    /// Does what is due without a packet.
+    fn run_due(&mut self) {
+        let arrival_ns = self.clock.now_ns();
+        let cause = Meta { arrival_ns, number: self.number, ..Meta::default() };
+        let mut departures = Departures {
+            egress: &mut self.egress,
+            counts: &mut self.counts,
+            outbox: &mut self.outbox,
+        };
+        self.state.run_due(&cause, &mut departures);
+        self.egress.send(&[], &mut self.queues, &mut self.counts);
+    }
+
+    fn attend_in_time(&mut self) {
+        let now = Instant::now();
+        if now >= self.attends {
+            self.attends = now + ATTENTION;
+            self.queues.iter_mut().for_each(|queue| queue.attend());
+            let lines = self.state.take_lines();
+            if !lines.is_empty() {
+                // Nobody listens any more: the run is ending.
+                let _ = self.log.send(lines);
+            }
+        }
+    }
+
+    /// Sleeps until there is a packet, mail, or something due.
+    fn sleep(&mut self) {
+        self.exchange.lie_down();
+        if self.collect_mail() == 0 {
+            let now_ns = self.clock.now_ns();
+            let due_ns = self.state.next_due_ns(now_ns).saturating_sub(now_ns);
+            self.fds.clear();
+            self.fds.push(self.exchange.fd());
+            self.fds.extend(self.queues.iter().filter_map(|queue| queue.fd()));
+            let timeout = ATTENTION.min(Duration::from_nanos(due_ns));
+            let waited = wait(&self.fds, timeout, &mut self.failed);
+            if waited.is_err() || self.failed.contains(&true) {
+                // Nothing can be waited for: interfaces are looked at, and time passes.
+                self.attends = Instant::now();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.exchange.get_up();
+    }
+
+    fn finish(mut self) -> End {
+        let queues: Vec<_> = self.queues.iter_mut().map(|queue| queue.statistics()).collect();
+        for (read, statistics) in self.counts.read.iter_mut().zip(&queues) {
+            read.packets += statistics.oversized;
+            read.bytes += statistics.oversized_bytes;
+        }
+        let oversized = queues.iter().map(|queue| queue.oversized).sum();
+        self.counts.drop(Builtin::Oversized, oversized);
+        let mut outputs = Outputs::default();
+        let sides = self.state.sides();
+        let mut tally = Tally::new(&mut self.counts, Some(&mut outputs));
+        let instance = self.state.into_last().map(|instance| InstanceEnd::of(instance, &mut tally));
+        for output in outputs.iter() {
+            if let Some(queue) = self.queues.get_mut(usize::from(output.port.index())) {
+                queue.send(&[output.bytes]);
+            }
+        }
+        let finished = Finished {
+            counts: self.counts,
+            latency: self.meter.latency,
+            busy: self.meter.busy,
+            sides,
+            instance: instance.unwrap_or_default(),
+            faults: elements::faults(),
+            outputs: Outputs::default(),
+        };
+        End { finished, queues }
+    }
+}
+
+/// The same room, for frames of another place.
+fn emptied<'b>(mut frames: Vec<Frame<'_>>) -> Vec<Frame<'b>> {
+    frames.clear();
+    // Collected in place: nothing is allocated.
+    frames.into_iter().map_while(|_| None).collect()
+}
+
+/// Counts a parcel that nobody takes as dropped.
+fn drop_all(parcel: &mut Parcel, counts: &mut Counts) {
+    counts.drop(Builtin::MailboxFull, parcel.len() as u64);
+    for (frame, turn) in parcel.frames() {
+        // What re-enters has been counted already.
+        if turn == 0 {
+            counts.received(&[frame]);
+        }
+    }
+    parcel.clear();
+}
