@@ -77,6 +77,10 @@ impl<'m> Ring<'m> {
 
     /// Takes a part of a block back; `Err`: it is of none.
     pub(super) fn give(&mut self, part: &'m mut [u8]) -> Result<(), &'m mut [u8]> {
+        // An empty part may begin where the mapping ends.
+        if part.is_empty() {
+            return Ok(());
+        }
         let start = self.mapping.start() as usize;
         let at = (part.as_ptr() as usize).wrapping_sub(start);
         if at >= self.mapping.len() {
@@ -85,7 +89,7 @@ impl<'m> Ring<'m> {
         let block = at / self.block_len;
         if let Some(returned) = self.returned.get_mut(block) {
             *returned += part.len();
-            if *returned == self.block_len && !part.is_empty() {
+            if *returned == self.block_len {
                 self.complete.push(block);
             }
         }

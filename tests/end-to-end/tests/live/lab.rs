@@ -1,0 +1,341 @@
+//! Hosts in network namespaces of their own, a network function between them, and what they do.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anabranch_runtime::report::RunReport;
+
+/// Programs that the hosts run, from the packages that `.ci/install tests` installs.
+const TOOLS: [&str; 7] = ["ip", "curl", "nginx", "iperf3", "nmap", "ping", "traceroute"];
+
+/// One laboratory at a time: they share the machine's cores.
+static ALONE: Mutex<()> = Mutex::new(());
+static LABS: AtomicUsize = AtomicUsize::new(0);
+
+/// How a port of the function is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    AfPacket,
+    Tap,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::AfPacket => "afpacket",
+            Self::Tap => "tap",
+        }
+    }
+}
+
+/// Namespaces that go when it is dropped.
+pub struct Lab {
+    tag: String,
+    hosts: Vec<String>,
+    directory: tempfile::TempDir,
+    kind: Kind,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// A program that is ended when it is dropped.
+pub struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where the function runs.
+const MIDDLE: &str = "nf";
+
+impl Lab {
+    /// A laboratory whose function has ports of `kind`. `None`, with the reason printed: this machine has
+    /// no namespaces for us, or lacks a program.
+    pub fn open(kind: Kind) -> Option<Self> {
+        for tool in TOOLS {
+            let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).output();
+            if !found.is_ok_and(|found| found.status.success()) {
+                println!("skipped: there is no `{tool}` (`.ci/install tests` installs it)");
+                return None;
+            }
+        }
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = LABS.fetch_add(1, Ordering::Relaxed);
+        let tag = format!("ab{}-{number}", std::process::id());
+        let directory = tempfile::tempdir().unwrap();
+        let mut lab = Self { tag, hosts: Vec::new(), directory, kind, _alone: alone };
+        if !lab.add(MIDDLE) {
+            println!("skipped: no network namespaces may be made here (that takes CAP_SYS_ADMIN)");
+            return None;
+        }
+        if kind == Kind::Tap && File::open("/dev/net/tun").is_err() {
+            println!("skipped: there is no /dev/net/tun");
+            return None;
+        }
+        Some(lab)
+    }
+
+    /// The name of `host`'s namespace.
+    pub fn namespace(&self, host: &str) -> String {
+        self.name(host)
+    }
+
+    fn name(&self, host: &str) -> String {
+        format!("{}-{host}", self.tag)
+    }
+
+    fn add(&mut self, host: &str) -> bool {
+        let name = self.name(host);
+        if !ip(&format!("netns add {name}")).status.success() {
+            return false;
+        }
+        self.hosts.push(host.to_owned());
+        let off = "net.ipv6.conf.default.disable_ipv6";
+        let quiet = Command::new("ip")
+            .args(["netns", "exec", &name, "sh", "-c"])
+            .arg(format!("echo 1 > /proc/sys/{}", off.replace('.', "/")))
+            .output();
+        quiet.is_ok_and(|quiet| quiet.status.success()) && self.try_ip(host, "link set lo up")
+    }
+
+    /// A host without links.
+    pub fn host(&mut self, host: &str) {
+        assert!(self.add(host), "{host} cannot be made");
+    }
+
+    fn try_ip(&self, host: &str, line: &str) -> bool {
+        ip(&format!("-n {} {line}", self.name(host))).status.success()
+    }
+
+    /// `ip` in the namespace of `host`.
+    #[track_caller]
+    pub fn ip(&self, host: &str, line: &str) {
+        let output = ip(&format!("-n {} {line}", self.name(host)));
+        assert!(output.status.success(), "ip {line} at {host}: {}", text(&output));
+    }
+
+    /// A link from `host`, where it is `name`, to `switch`, where it is a port of the bridge `sw`.
+    pub fn plug(&self, host: &str, name: &str, switch: &str) {
+        let peer = self.name(switch);
+        self.ip(host, &format!("link add {name} type veth peer name to-{host} netns {peer}"));
+        self.ip(host, &format!("link set {name} up"));
+        self.ip(switch, &format!("link set to-{host} up master sw"));
+    }
+
+    /// A host that is an Ethernet switch.
+    pub fn switch(&mut self, host: &str) {
+        self.host(host);
+        self.ip(host, "link add name sw type bridge forward_delay 0");
+        self.ip(host, "link set sw up");
+    }
+
+    fn command(&self, host: &str, line: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name(host), "sh", "-c", &format!("exec {line}")]);
+        command.current_dir(self.directory.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command line at `host`.
+    pub fn run(&self, host: &str, line: &str) -> Done {
+        let output = self.command(host, &format!("timeout 60 {line}")).output().unwrap();
+        Done { line: line.to_owned(), status: output.status, text: text(&output) }
+    }
+
+    /// Starts a server at `host`.
+    pub fn serve(&self, host: &str, line: &str) -> Process {
+        let mut command = self.command(host, line);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Process(command.spawn().unwrap())
+    }
+
+    /// A web server at `host`, with the files of the laboratory's directory.
+    pub fn web(&self, host: &str, port: u16) -> Process {
+        let root = self.directory.path().display();
+        let lines = format!(
+            "daemon off; pid {root}/{host}.pid; error_log /dev/null; user root; worker_processes 1; \
+             events {{ worker_connections 1024; }} http {{ access_log off; \
+             client_body_temp_path {root}/t1; proxy_temp_path {root}/t2; fastcgi_temp_path {root}/t3; \
+             uwsgi_temp_path {root}/t4; scgi_temp_path {root}/t5; server {{ listen {port}; root {root}; }} }}"
+        );
+        let file = self.path(&format!("{host}.conf"));
+        fs::write(&file, lines).unwrap();
+        let server = self.serve(host, &format!("nginx -c {}", file.display()));
+        self.until_it_listens(host, port);
+        server
+    }
+
+    /// An iperf3 server at `host`.
+    pub fn iperf(&self, host: &str) -> Process {
+        let server = self.serve(host, "iperf3 -s");
+        self.until_it_listens(host, 5201);
+        server
+    }
+
+    fn until_it_listens(&self, host: &str, port: u16) {
+        let listening = format!(
+            "sh -c 'grep -qi \":{port:04X} 00000000:0000 0A\\|:{port:04X} .*:0000 0A\" \
+                                 /proc/net/tcp /proc/net/tcp6'"
+        );
+        wait_for("a server", || self.run(host, &listening).status.success());
+    }
+
+    /// A file in the laboratory's directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A file of `len` bytes that do not repeat soon.
+    pub fn file(&self, name: &str, len: usize) -> Vec<u8> {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u8
+        };
+        let bytes: Vec<u8> = std::iter::repeat_with(next).take(len).collect();
+        fs::write(self.path(name), &bytes).unwrap();
+        bytes
+    }
+
+    /// Starts the function with each of `ports` attached to a host, where the link is called `e`.
+    pub fn start(&self, nf: &str, options: &str, ports: &[(&str, &str)]) -> Function<'_> {
+        let kind = self.kind;
+        let mut line = format!("{} run {nf} {options}", env!("CARGO_BIN_EXE_anabranch-end-to-end"));
+        for (port, host) in ports {
+            if kind != Kind::Tap {
+                let peer = self.name(host);
+                let queues = "numrxqueues 2 numtxqueues 2";
+                self.ip(
+                    MIDDLE,
+                    &format!("link add p-{port} {queues} type veth peer name e netns {peer}"),
+                );
+                self.ip(MIDDLE, &format!("link set p-{port} up"));
+                self.ip(host, "link set e up");
+            }
+            line += &format!(" --port {port}={}:p-{port}", kind.word());
+        }
+        line += " --workers 2 --for 300 --json report.json";
+        let errors = self.path("errors");
+        let mut command = self.command(MIDDLE, &line);
+        command.stdout(Stdio::null()).stderr(File::create(&errors).unwrap());
+        let process = Process(command.spawn().unwrap());
+        let said = || fs::read_to_string(&errors).unwrap_or_default();
+        let mut function = Function { lab: self, process, ports: Vec::new() };
+        wait_for(&line, || {
+            let gone = function.process.0.try_wait().unwrap();
+            assert!(gone.is_none(), "{line}: {}", said());
+            said().contains("running: ")
+        });
+        for (port, host) in ports {
+            function.ports.push(format!("p-{port}"));
+            if kind == Kind::Tap {
+                let to = self.name(host);
+                self.ip(MIDDLE, &format!("link set p-{port} netns {to} name e"));
+                self.ip(host, "link set e up");
+            }
+        }
+        function
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for host in &self.hosts {
+            ip(&format!("netns del {}", self.name(host)));
+        }
+    }
+}
+
+/// A function that runs.
+pub struct Function<'l> {
+    lab: &'l Lab,
+    process: Process,
+    ports: Vec<String>,
+}
+
+impl Function<'_> {
+    /// Interrupts it, and reads its report. Interfaces are left as they were found.
+    pub fn finish(mut self) -> RunReport {
+        let pid = self.process.0.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        let status = self.process.0.wait().unwrap();
+        let errors = fs::read_to_string(self.lab.path("errors")).unwrap();
+        assert_eq!(status.code(), Some(0), "{errors}");
+        if self.lab.kind != Kind::Tap {
+            for port in &self.ports {
+                let shown = ip(&format!("-d -n {} link show {port}", self.lab.name(MIDDLE)));
+                let shown = text(&shown);
+                assert!(shown.contains("promiscuity 0") && !shown.contains("xdp"), "{shown}");
+            }
+        }
+        read(&self.lab.path("report.json"))
+    }
+}
+
+fn read(file: &Path) -> RunReport {
+    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+}
+
+/// What a command line came to.
+pub struct Done {
+    line: String,
+    status: ExitStatus,
+    pub text: String,
+}
+
+impl Done {
+    #[track_caller]
+    pub fn expect(self) -> String {
+        assert!(self.status.success(), "{}: {}\n{}", self.line, self.status, self.text);
+        self.text
+    }
+
+    pub fn fails(&self) -> bool {
+        !self.status.success()
+    }
+}
+
+fn ip(line: &str) -> Output {
+    Command::new("ip").args(line.split_whitespace()).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+#[track_caller]
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// Everything read was sent or dropped for a reason, and what was sent besides was made by the function.
+#[track_caller]
+pub fn assert_adds_up(report: &RunReport) {
+    let dropped: u64 = report.drops.values().sum();
+    assert_eq!(
+        report.packets_read + report.packets_emitted,
+        report.packets_out + dropped,
+        "{:?}",
+        report.drops
+    );
+    assert!(report.complete && report.workers.len() == 2);
+    for port in &report.ports {
+        let live = port.live.as_ref().unwrap();
+        assert_eq!((live.queues, live.reopened, live.link_downs), (2, 0, 0), "{port:?}");
+    }
+}

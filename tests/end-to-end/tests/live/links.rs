@@ -1,0 +1,73 @@
+//! Links that go down and interfaces that go away, while the function runs; and those it cannot open.
+
+use std::time::Duration;
+
+use crate::lab::{Kind, Lab};
+use crate::traffic::ping;
+
+#[test]
+fn a_link_that_comes_back_is_used_again() {
+    let Some(mut lab) = Lab::open(Kind::AfPacket) else { return };
+    lab.host("a");
+    lab.host("b");
+    let nop = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
+    let address = |lab: &Lab| {
+        lab.ip("a", "addr replace 10.0.0.1/24 dev e");
+        lab.ip("b", "addr replace 10.0.0.2/24 dev e");
+    };
+    address(&lab);
+    ping(&lab, "a", "10.0.0.2", 56);
+    lab.ip("nf", "link set p-wan down");
+    assert!(lab.run("a", "ping -c 2 -i 0.1 -W 1 10.0.0.2").fails(), "the link is down");
+    std::thread::sleep(Duration::from_millis(300));
+    lab.ip("nf", "link set p-wan up");
+    ping(&lab, "a", "10.0.0.2", 56);
+    lab.ip("nf", "link del p-wan");
+    assert!(lab.run("a", "ping -c 2 -i 0.1 -W 1 10.0.0.2").fails(), "the interface is gone");
+    std::thread::sleep(Duration::from_millis(300));
+    let peer = lab.namespace("b");
+    lab.ip("nf", &format!("link add p-wan type veth peer name e netns {peer}"));
+    lab.ip("nf", "link set p-wan up");
+    lab.ip("b", "link set e up");
+    address(&lab);
+    std::thread::sleep(Duration::from_millis(500));
+    lab.ip("a", "neigh flush dev e");
+    ping(&lab, "a", "10.0.0.2", 56);
+    let report = nop.finish();
+    let right = report.ports[1].live.as_ref().unwrap();
+    assert_eq!(right.reopened, 2, "both queues: {right:?}");
+    assert!(right.link_downs >= 3, "{right:?}");
+    assert!(report.drops["link-down"] > 0, "{:?}", report.drops);
+    let dropped: u64 = report.drops.values().sum();
+    assert_eq!(report.packets_read, report.packets_out + dropped, "{:?}", report.drops);
+}
+
+#[test]
+fn what_cannot_be_opened_is_told_with_what_mends_it() {
+    let Some(lab) = Lab::open(Kind::AfPacket) else { return };
+    lab.ip("nf", "link add here type veth peer name there");
+    lab.ip("nf", "link set there up");
+    let program = env!("CARGO_BIN_EXE_anabranch-end-to-end");
+    let refused = |bound: &str| {
+        let line = format!("{program} run nop --port lan=afpacket:there --port wan={bound}");
+        let done = lab.run("nf", &line);
+        assert!(done.fails(), "{bound}");
+        done.text
+    };
+    let gone = refused("afpacket:nowhere");
+    assert!(gone.contains("nowhere: there is no such interface"), "{gone}");
+    let down = refused("afpacket:here");
+    assert!(down.contains("`ip link set here up`"), "{down}");
+    let no_ethernet = refused("afpacket:lo");
+    assert!(no_ethernet.contains("not an Ethernet interface"), "{no_ethernet}");
+    let no_tap = refused("tap:here");
+    assert!(no_tap.contains("no TAP"), "{no_tap}");
+    let no_kind = refused("pcap:here");
+    assert!(no_kind.contains("write afpacket:"), "{no_kind}");
+    let line = format!(
+        "setpriv --bounding-set=-all --reuid=65534 --clear-groups {program} run nop \
+         --port lan=afpacket:there --port wan=tap:new"
+    );
+    let unprivileged = lab.run("nf", &line).text;
+    assert!(unprivileged.contains("CAP_NET_RAW"), "{unprivileged}");
+}

@@ -1,0 +1,13 @@
+//! Functions between real hosts: network namespaces, each with the kernel's own TCP/IP, and the programs that
+//! people use. On two workers, over each kind of live port.
+//!
+//! Skipped, with the reason printed, where no namespaces may be made or a program is missing.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod bridge;
+mod firewall;
+mod lab;
+mod links;
+mod nat;
+mod traffic;
