@@ -71,8 +71,8 @@ fn router(kind: Kind) {
     lab.host("server");
     for (host, address) in [("a", "10.0.0.2/24"), ("b", "10.0.0.3/24")] {
         lab.host(host);
-        lab.plug(host, "up", "switch");
-        lab.ip(host, &format!("addr add {address} dev up"));
+        lab.plug(host, "e", "switch");
+        lab.ip(host, &format!("addr add {address} dev e"));
         lab.ip(host, "route add default via 10.0.0.1");
     }
     let (large, small) = (lab.file("large", 5_000_000), lab.file("small", 3_000));
