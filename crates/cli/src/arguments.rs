@@ -12,7 +12,7 @@ Exit codes:
    0  done
    2  the command line is wrong
    3  a setting, configuration file or control command is wrong
-   4  an input cannot be read, ends early or is not a capture
+   4  an input cannot be read, ends early or is not a capture; an interface cannot be opened
    5  an input's link type is not supported
    6  an output cannot be written
    7  there is no such network function

@@ -130,8 +130,22 @@ fn tables(report: &RunReport) -> String {
     });
     let counters =
         report.counters.iter().map(|(name, value)| vec![name.clone(), thousands(*value)]);
+    let live = report.ports.iter().filter_map(|port| port.live.as_ref()).map(|live| {
+        vec![
+            live.interface.clone(),
+            live.queues.to_string(),
+            thousands(live.missed),
+            thousands(live.segmented),
+            thousands(live.finished_checksums),
+            thousands(live.link_downs),
+            thousands(live.reopened),
+        ]
+    });
+    let interfaces =
+        ["interface", "queues", "missed", "segmented", "checksums finished", "downs", "reopened"];
     let headings = ["port", "packets in", "bytes in", "packets out", "bytes out"];
     table(&headings, ports.collect())
+        + &table(&interfaces, live.collect())
         + &table(&["state", "used", "capacity", "memory"], state.collect())
         + &table(&["counter", "value"], counters.collect())
 }

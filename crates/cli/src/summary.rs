@@ -11,6 +11,7 @@ pub(crate) fn render(report: &RunReport) -> String {
         totals(report),
         latency(report),
         ports(report),
+        interfaces(report),
         workers(report),
         balance(report),
         drops(report),
@@ -114,6 +115,25 @@ fn ports(report: &RunReport) -> Table {
             bytes(port.bytes_read),
             thousands(port.packets_out),
             bytes(port.bytes_out),
+        ]);
+    }
+    table
+}
+
+/// Live ports: what the kernel did not hand over, and what was undone.
+fn interfaces(report: &RunReport) -> Table {
+    let headings =
+        ["interface", ">queues", ">missed", ">segmented", ">checksums", ">downs", ">reopened"];
+    let mut table = Table::new(&headings);
+    for live in report.ports.iter().filter_map(|port| port.live.as_ref()) {
+        table.row([
+            live.interface.clone(),
+            live.queues.to_string(),
+            thousands(live.missed),
+            thousands(live.segmented),
+            thousands(live.finished_checksums),
+            thousands(live.link_downs),
+            thousands(live.reopened),
         ]);
     }
     table
@@ -223,7 +243,8 @@ fn remarks(report: &RunReport) -> String {
 #[cfg(test)]
 pub(crate) fn example() -> RunReport {
     use anabranch_runtime::report::{
-        ErrorKind, LatencyReport, LockReport, PortReport, Sample, TableReport, WorkerReport,
+        ErrorKind, LatencyReport, LivePortReport, LockReport, PortReport, Sample, TableReport,
+        WorkerReport,
     };
     let mut report = RunReport::new("nat");
     report.strategy = "lock".to_string();
@@ -246,7 +267,15 @@ pub(crate) fn example() -> RunReport {
             bytes_read: 763_363_328,
             packets_out: 2_093_556,
             bytes_out: 762_054_384,
-            live: None,
+            live: Some(LivePortReport {
+                interface: format!("afpacket:{name}0"),
+                queues: 4,
+                missed: 1_811,
+                segmented: 66_204,
+                finished_checksums: 2_093_556,
+                link_downs: 1,
+                reopened: 1,
+            }),
         })
         .collect();
     report.latency_ns =
@@ -288,6 +317,7 @@ mod tests {
             "9.76 µs",
             "no-mapping",
             "wan",
+            "afpacket:wan0       4   1,811     66,204  2,093,556      1         1",
             "31.2 %",
             "41,200",
             "112 B",

@@ -288,8 +288,11 @@ mod tests {
         let waiting = std::time::Duration::from_secs(20);
         let started = std::time::Instant::now();
         std::thread::scope(|threads| {
-            threads.spawn(|| ends[0].send(1, parcel(1)).map_err(|_| "full").unwrap());
-            anabranch_io::live::wait(&[ends[1].fd()], waiting, &mut Vec::new()).unwrap();
+            let fd = ends[1].fd();
+            threads
+                .spawn(move || anabranch_io::live::wait(&[fd], waiting, &mut Vec::new()).unwrap());
+            std::thread::sleep(waiting / 400);
+            ends[0].send(1, parcel(1)).map_err(|_| "full").unwrap();
         });
         assert!(started.elapsed() < waiting / 2);
         ends[1].get_up();

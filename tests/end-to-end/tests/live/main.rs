@@ -3,7 +3,7 @@
 //!
 //! Skipped, with the reason printed, where no namespaces may be made or a program is missing.
 
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
 
 mod bridge;
 mod firewall;
