@@ -65,6 +65,7 @@ Sinks:    FILE or pcap:FILE   a capture
           null                nothing; counted only
 Ports:    afpacket:INTERFACE  packet sockets on an Ethernet interface (CAP_NET_RAW)
           tap:NAME            a TAP interface, made if there is none (CAP_NET_ADMIN)
+          xdp:INTERFACE       AF_XDP sockets (CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF)
 
 Example:  anabranch run firewall --in inside=in.pcap --in outside=out.pcap --out passed.pcap
           anabranch run nat --set 'public=[\"203.0.113.1\"]' --port lan=afpacket:eth1 \\

@@ -13,6 +13,8 @@ const UNSAFE: &[&str] = &[
     "bench/src/hand/table.rs",
     "crates/io/src/live/ring.rs",
     "crates/io/src/live/system.rs",
+    "crates/io/src/live/xdp/program.rs",
+    "crates/io/src/live/xdp/umem.rs",
     "crates/nf/src/memory.rs",
     "crates/nf/src/state/allocator.rs",
     "crates/nf/src/state/table.rs",

@@ -9,7 +9,7 @@ use super::error::{Capability, OpenError};
 use super::offload::{Offload, Wire};
 use super::ring::Ring;
 use super::segment::Segments;
-use super::system::{Mapping, SEND_BATCH, bind, option, send_batch, set_option, socket};
+use super::system::{Mapping, bind, option, send_batch, set_option, socket};
 use super::{LivePort, Opened, Queue, QueueStatistics, Sent, interface};
 use crate::port::{FreeBuffers, Pool};
 use anabranch_packet::{Frame, Meta, Port};
@@ -92,12 +92,19 @@ fn open_queue(name: &str, group: Option<&Group>) -> Result<(Sockets, Mapping), O
     if let Some(group) = group {
         group.join(&receive, index).map_err(step("spreading packets over sockets"))?;
     }
+    let send = open_sender(name, index)?;
+    Ok((Sockets { receive, send, index }, mapping))
+}
+
+/// A socket that sends by the interface of this number.
+pub(super) fn open_sender(name: &str, index: i32) -> Result<OwnedFd, OpenError> {
+    let step = |what| OpenError::of(name, what, Capability::NetRaw);
     let send =
         socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(step("opening a packet socket"))?;
     bind(&send, &address(index, 0)).map_err(step("binding to the interface"))?;
     set_option(&send, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)
         .map_err(step("sending past the queueing discipline"))?;
-    Ok((Sockets { receive, send, index }, mapping))
+    Ok(send)
 }
 
 fn ring_request() -> libc::tpacket_req3 {
@@ -376,34 +383,31 @@ impl<'m> AfPacket<'m> {
             self.is_down = false;
         }
     }
+}
 
-    /// Sends packets, of which there are at most [`SEND_BATCH`].
-    fn send_some(&mut self, packets: &[&[u8]]) -> Sent {
-        let mut sent = Sent::default();
-        let mut rest = packets;
-        while !rest.is_empty() {
-            match send_batch(&self.sockets.send, rest) {
-                Ok(count) => {
-                    let (gone, left) = rest.split_at(count.clamp(1, rest.len()));
-                    sent.packets += gone.len() as u64;
-                    sent.bytes += gone.iter().map(|packet| packet.len() as u64).sum::<u64>();
-                    rest = left;
+/// Sends packets through a packet socket.
+pub(super) fn send_through(socket: &OwnedFd, packets: &[&[u8]]) -> Sent {
+    let mut sent = Sent::default();
+    let mut rest = packets;
+    while let Some((_, after)) = rest.split_first() {
+        match send_batch(socket, rest) {
+            Ok(count) => {
+                let (gone, left) = rest.split_at(count.clamp(1, rest.len()));
+                sent.packets += gone.len() as u64;
+                sent.bytes += gone.iter().map(|packet| packet.len() as u64).sum::<u64>();
+                rest = left;
+            }
+            Err(error) => {
+                match error.raw_os_error() {
+                    Some(libc::EMSGSIZE) => sent.too_big += 1,
+                    Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => sent.down += 1,
+                    _ => sent.full += 1,
                 }
-                Err(error) => {
-                    match error.raw_os_error() {
-                        Some(libc::EMSGSIZE) => sent.too_big += 1,
-                        Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
-                            sent.down += 1;
-                            self.note_down();
-                        }
-                        _ => sent.full += 1,
-                    }
-                    rest = &rest[1..];
-                }
+                rest = after;
             }
         }
-        sent
     }
+    sent
 }
 
 impl Received<'_> {
@@ -451,9 +455,9 @@ impl<'m> Queue<'m> for AfPacket<'m> {
     }
 
     fn send(&mut self, packets: &[&[u8]]) -> Sent {
-        let mut sent = Sent::default();
-        for some in packets.chunks(SEND_BATCH) {
-            sent.add(self.send_some(some));
+        let sent = send_through(&self.sockets.send, packets);
+        if sent.down > 0 {
+            self.note_down();
         }
         sent
     }
@@ -471,8 +475,8 @@ impl<'m> Queue<'m> for AfPacket<'m> {
         }
     }
 
-    fn fd(&self) -> Option<RawFd> {
-        Some(self.sockets.receive.as_raw_fd())
+    fn fds(&self, fds: &mut Vec<RawFd>) {
+        fds.push(self.sockets.receive.as_raw_fd());
     }
 
     fn statistics(&mut self) -> QueueStatistics {

@@ -16,7 +16,7 @@
 //! offload has made larger than the link carries are cut into segments, unfinished checksums are
 //! finished, VLAN tags stand in the frame.
 //!
-//! `unsafe` lives in `system.rs` (system calls), `ring.rs` (memory shared with the kernel).
+//! `unsafe` lives in `system.rs` (system calls), `ring.rs` and `xdp/umem.rs` (memory shared with the kernel), `xdp/program.rs` (bpf(2)).
 
 mod afpacket;
 mod error;
@@ -29,6 +29,7 @@ mod spec;
 #[allow(unsafe_code)]
 mod system;
 mod tap;
+mod xdp;
 
 pub use error::OpenError;
 pub use spec::{LiveKind, LiveSpec};
@@ -50,12 +51,12 @@ pub trait Queue<'m> {
     /// Sends packets, in order, as far as there is room now. What cannot be sent is not kept.
     fn send(&mut self, packets: &[&[u8]]) -> Sent;
 
-    /// Sees to the interface: called when [`fd`](Self::fd) reports an error, and now and then. A link
+    /// Sees to the interface: called when one of [`fds`](Self::fds) reports an error, and now and then. A link
     /// that went down is counted; an interface that was removed is opened again when it is back.
     fn attend(&mut self);
 
-    /// What is readable when packets have come; `None`: nothing that could be waited for.
-    fn fd(&self) -> Option<RawFd>;
+    /// Appends what is readable when packets have come to `fds`, if there is anything to be waited for.
+    fn fds(&self, fds: &mut Vec<RawFd>);
 
     /// What this queue has done so far.
     fn statistics(&mut self) -> QueueStatistics;
@@ -129,6 +130,7 @@ pub fn open(spec: &LiveSpec, port: Port, workers: usize) -> Result<LivePort, Ope
     match spec.kind {
         LiveKind::AfPacket => afpacket::open(&spec.interface, port, workers),
         LiveKind::Tap => tap::open(&spec.interface, port, workers),
+        LiveKind::Xdp => xdp::open(&spec.interface, port, workers),
     }
 }
 

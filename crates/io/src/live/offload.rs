@@ -2,7 +2,7 @@
 
 use super::segment::Segments;
 use anabranch_packet::checksum::Sum;
-use anabranch_packet::parse;
+use anabranch_packet::{Layout, parse};
 
 /// What is to be done to a packet before it is one as on the wire (`struct virtio_net_hdr`,
 /// Virtual I/O Device 1.2, 5.1.6).
@@ -77,6 +77,37 @@ fn finish(packet: &mut [u8], start: usize, field: usize) -> Option<()> {
     Some(())
 }
 
+/// Finishes the TCP or UDP checksum of a packet that comes without a word on its offloads, if it is the sum of
+/// the pseudo header and nothing else. Where a whole checksum happens to be that too, it comes out the same.
+/// True: it was finished.
+pub(super) fn finish_unmarked(packet: &mut [u8]) -> bool {
+    let layout = parse(packet, packet.len() as u32);
+    let unfinished = (|| {
+        let field = layout.l4_offset() + if layout.has_tcp() { 16 } else { 6 };
+        let has_field = (layout.has_tcp() || layout.has_udp()) && !layout.is_fragment();
+        let is_whole = has_field && layout.malformed().is_none() && layout.end() <= packet.len();
+        let written = packet.get(field..field + 2).filter(|_| is_whole)?;
+        let len = (layout.end() - layout.l4_offset()) as u32;
+        let pseudo = pseudo_header(packet, layout, len)?.checksum().map(|byte| !byte);
+        (*written == pseudo).then_some(field)
+    })();
+    unfinished.is_some_and(|field| {
+        let (start, end) = (layout.l4_offset(), layout.end());
+        packet.get_mut(..end).and_then(|whole| finish(whole, start, field)).is_some()
+    })
+}
+
+/// The sum of the pseudo header of a TCP or UDP packet with `len` bytes from the transport header on.
+fn pseudo_header(packet: &[u8], layout: Layout, len: u32) -> Option<Sum> {
+    let l3 = layout.l3_offset();
+    if layout.has_ipv4() {
+        let [a, b] = [l3 + 12, l3 + 16].map(|at| packet.get(at..)?.first_chunk::<4>().copied());
+        return Some(Sum::new().ipv4(a?.into(), b?.into(), layout.protocol(), len));
+    }
+    let [a, b] = [l3 + 8, l3 + 24].map(|at| packet.get(at..)?.first_chunk::<16>().copied());
+    Some(Sum::new().ipv6(a?.into(), b?.into(), layout.protocol(), len))
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -122,6 +153,22 @@ mod tests {
             let offload = Offload::read(&header(1, 0, 34, 6));
             assert_eq!(offload.undo(&mut packet), Wire::Whole(true));
             assert_eq!(transport(&mut packet), Check::Valid, "{len}");
+        }
+    }
+
+    #[test]
+    fn unfinished_checksums_are_recognised() {
+        for len in [0, 1, 33, 1_400] {
+            let mut packet = unfinished(&vec![0x5a; len]);
+            // Bytes after the packet are no part of it.
+            packet.extend([0xee; 7]);
+            assert!(finish_unmarked(&mut packet));
+            assert_eq!(transport(&mut packet), Check::Valid, "{len}");
+            let before = packet.clone();
+            assert!(!finish_unmarked(&mut packet) && packet == before, "it is finished");
+        }
+        for len in 0..60 {
+            finish_unmarked(&mut unfinished(b"abc")[..len.min(45)]);
         }
     }
 

@@ -1,4 +1,4 @@
-//! How live ports are written on the command line: `afpacket:eth0`, `tap:tap0`.
+//! How live ports are written on the command line: `afpacket:eth0`, `tap:tap0`, `xdp:eth0`.
 
 use crate::spec::SpecError;
 use std::fmt;
@@ -11,16 +11,19 @@ pub enum LiveKind {
     AfPacket,
     /// A TAP interface, made where there is none.
     Tap,
+    /// AF_XDP sockets on any Ethernet interface.
+    Xdp,
 }
 
 impl LiveKind {
-    const ALL: [Self; 2] = [Self::AfPacket, Self::Tap];
+    const ALL: [Self; 3] = [Self::AfPacket, Self::Tap, Self::Xdp];
 
     /// The word before the colon.
     pub const fn word(self) -> &'static str {
         match self {
             Self::AfPacket => "afpacket",
             Self::Tap => "tap",
+            Self::Xdp => "xdp",
         }
     }
 }
@@ -41,7 +44,7 @@ impl FromStr for LiveSpec {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let expected = "afpacket:INTERFACE or tap:NAME";
+        let expected = "afpacket:INTERFACE, tap:NAME or xdp:INTERFACE";
         let (word, name) = text.split_once(':').unwrap_or((text, ""));
         let kind = LiveKind::ALL.into_iter().find(|kind| kind.word() == word);
         let Some(kind) = kind else {
@@ -72,7 +75,7 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        for text in ["afpacket:veth1", "tap:t0", "afpacket:enp3s0f1"] {
+        for text in ["afpacket:veth1", "tap:t0", "xdp:eth0", "afpacket:enp3s0f1"] {
             assert_eq!(text.parse::<LiveSpec>().map(|spec| spec.to_string()), Ok(text.to_owned()));
         }
     }

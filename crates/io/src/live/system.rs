@@ -27,7 +27,11 @@ plain!(
     libc::tpacket_req3,
     libc::tpacket_stats_v3,
     libc::packet_mreq,
-    libc::sockaddr_ll
+    libc::sockaddr_ll,
+    libc::xdp_umem_reg,
+    libc::xdp_mmap_offsets,
+    libc::xdp_statistics,
+    libc::sockaddr_xdp
 );
 
 fn check(result: c_int) -> io::Result<c_int> {
@@ -101,6 +105,24 @@ pub(super) fn send_batch(fd: &OwnedFd, packets: &[&[u8]]) -> io::Result<usize> {
         libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), count as u32, flags as _)
     };
     check(sent).map(|sent| sent as usize)
+}
+
+/// Has the kernel look at the transmit ring of a socket.
+///
+/// # Errors
+/// As `send(2)` has them; that it has not got through the whole ring is none.
+pub(super) fn kick(fd: &OwnedFd) -> io::Result<()> {
+    // SAFETY: nothing is pointed to.
+    let done = check(unsafe {
+        libc::sendto(fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
+    } as c_int);
+    match done {
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS) => Ok(()),
+            _ => Err(error),
+        },
+        Ok(_) => Ok(()),
+    }
 }
 
 /// As [`live::wait`](super::wait).
@@ -202,16 +224,23 @@ unsafe impl Send for Mapping {}
 impl Mapping {
     /// Maps `len` bytes of `fd` from `offset`, to be read and written.
     pub(super) fn new(fd: &OwnedFd, len: usize, offset: i64) -> io::Result<Self> {
+        Self::map(fd.as_raw_fd(), len, libc::MAP_SHARED | libc::MAP_POPULATE, offset)
+    }
+
+    fn map(fd: RawFd, len: usize, flags: c_int, offset: i64) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         // SAFETY: a new mapping at a place of the kernel's choice touches no other memory.
-        let start = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), offset)
-        };
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
         match NonNull::new(start.cast::<u8>()) {
             Some(mapped) if start != libc::MAP_FAILED => Ok(Self { start: mapped, len }),
             _ => Err(io::Error::last_os_error()),
         }
+    }
+
+    /// Maps `len` bytes of memory that belong to no file.
+    pub(super) fn anonymous(len: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        Self::map(-1, len, flags, 0)
     }
 
     /// Its first byte.

@@ -188,8 +188,8 @@ impl<'m> Queue<'m> for Tap<'m> {
         }
     }
 
-    fn fd(&self) -> Option<RawFd> {
-        (!self.is_gone).then(|| self.file.as_raw_fd())
+    fn fds(&self, fds: &mut Vec<RawFd>) {
+        fds.extend((!self.is_gone).then(|| self.file.as_raw_fd()));
     }
 
     fn statistics(&mut self) -> QueueStatistics {

@@ -307,7 +307,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             let due_ns = self.state.next_due_ns(now_ns).saturating_sub(now_ns);
             self.fds.clear();
             self.fds.push(self.exchange.fd());
-            self.fds.extend(self.queues.iter().filter_map(|queue| queue.fd()));
+            self.queues.iter().for_each(|queue| queue.fds(&mut self.fds));
             let timeout = ATTENTION.min(Duration::from_nanos(due_ns));
             let waited = wait(&self.fds, timeout, &mut self.failed);
             if waited.is_err() || self.failed.contains(&true) {

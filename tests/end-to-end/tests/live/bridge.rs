@@ -38,3 +38,8 @@ fn three_hosts_share_an_ethernet_over_packet_sockets() {
 fn three_hosts_share_an_ethernet_over_taps() {
     three_hosts(Kind::Tap);
 }
+
+#[test]
+fn three_hosts_share_an_ethernet_over_xdp() {
+    three_hosts(Kind::Xdp);
+}

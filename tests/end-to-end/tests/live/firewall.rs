@@ -37,3 +37,8 @@ fn nothing_is_seen_from_outside_over_packet_sockets() {
 fn nothing_is_seen_from_outside_over_taps() {
     between(Kind::Tap);
 }
+
+#[test]
+fn nothing_is_seen_from_outside_over_xdp() {
+    between(Kind::Xdp);
+}

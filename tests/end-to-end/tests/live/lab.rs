@@ -22,6 +22,7 @@ static LABS: AtomicUsize = AtomicUsize::new(0);
 pub enum Kind {
     AfPacket,
     Tap,
+    Xdp,
 }
 
 impl Kind {
@@ -29,6 +30,7 @@ impl Kind {
         match self {
             Self::AfPacket => "afpacket",
             Self::Tap => "tap",
+            Self::Xdp => "xdp",
         }
     }
 }
@@ -217,7 +219,9 @@ impl Lab {
                 let queues = "numrxqueues 2 numtxqueues 2";
                 self.ip(
                     MIDDLE,
-                    &format!("link add p-{port} {queues} type veth peer name e netns {peer}"),
+                    &format!(
+                        "link add p-{port} {queues} type veth peer name e {queues} netns {peer}"
+                    ),
                 );
                 self.ip(MIDDLE, &format!("link set p-{port} up"));
                 self.ip(host, "link set e up");

@@ -51,6 +51,11 @@ fn nat_is_a_wire_between_hosts_over_taps() {
     wire(Kind::Tap);
 }
 
+#[test]
+fn nat_is_a_wire_between_hosts_over_xdp() {
+    wire(Kind::Xdp);
+}
+
 const ROUTER: &str = r#"
 public = ["198.51.100.2"]
 static_mappings = [{ protocol = "tcp", inside = "10.0.0.3", inside_port = 80, public = "198.51.100.2", public_port = 8080 }]
@@ -108,4 +113,9 @@ fn nat_is_a_router_over_packet_sockets() {
 #[test]
 fn nat_is_a_router_over_taps() {
     router(Kind::Tap);
+}
+
+#[test]
+fn nat_is_a_router_over_xdp() {
+    router(Kind::Xdp);
 }

@@ -1,0 +1,324 @@
+//! `xdp:IF`: AF_XDP sockets, one for each receive queue of the interface.
+//!
+//! A small program takes the packets off before the kernel's own network sees them. A worker has the queues whose number
+//! is its own modulo the number of workers; one that has none sends through a packet socket.
+
+#[allow(unsafe_code)]
+mod program;
+#[allow(unsafe_code)]
+mod umem;
+
+use super::afpacket::{open_sender, send_through};
+use super::error::{Capability, OpenError};
+use super::offload::finish_unmarked;
+use super::system::{Mapping, bind, kick, option, set_option, socket};
+use super::{LivePort, Opened, Queue, QueueStatistics, Sent, interface};
+use anabranch_packet::{Frame, Meta, Port};
+use program::{Attached, QUEUES};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use umem::{CHUNK, CHUNKS, Chunks, Ring};
+
+/// Entries of each ring.
+const ENTRIES: u32 = 1_024;
+/// Options of AF_XDP sockets, and places of their rings (linux/if_xdp.h).
+const RX_RING: i32 = 2;
+const TX_RING: i32 = 3;
+const USE_NEED_WAKEUP: u16 = 1 << 3;
+const RX_PAGE: i64 = 0;
+const TX_PAGE: i64 = 0x8000_0000;
+const FILL_PAGE: i64 = 0x1_0000_0000;
+const COMPLETION_PAGE: i64 = 0x1_8000_0000;
+
+/// A socket on one queue, with its memory.
+struct Socket {
+    fd: OwnedFd,
+    mapping: Mapping,
+    fill: Ring<u64>,
+    completion: Ring<u64>,
+    receive: Ring<libc::xdp_desc>,
+    send: Ring<libc::xdp_desc>,
+}
+
+/// Opens the socket of a queue. `Ok(None)`: the interface has fewer queues.
+fn open_socket(name: &str, interface: i32, queue: u32) -> Result<Option<Socket>, OpenError> {
+    let step = |what| OpenError::of(name, what, Capability::NetAdmin);
+    let fd = socket(libc::AF_XDP, libc::SOCK_RAW, 0).map_err(step("opening an AF_XDP socket"))?;
+    let mapping = Mapping::anonymous(CHUNK * CHUNKS).map_err(step("mapping memory for packets"))?;
+    let memory = libc::xdp_umem_reg {
+        addr: mapping.start() as u64,
+        len: mapping.len() as u64,
+        chunk_size: CHUNK as u32,
+        headroom: 0,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    let level = libc::SOL_XDP;
+    let ring = |option| set_option(&fd, level, option, &ENTRIES);
+    set_option(&fd, level, libc::XDP_UMEM_REG, &memory)
+        .and_then(|()| ring(libc::XDP_UMEM_FILL_RING))
+        .and_then(|()| ring(libc::XDP_UMEM_COMPLETION_RING))
+        .and_then(|()| ring(RX_RING))
+        .and_then(|()| ring(TX_RING))
+        .map_err(step("making the rings of an AF_XDP socket"))?;
+    let offsets: libc::xdp_mmap_offsets =
+        option(&fd, level, libc::XDP_MMAP_OFFSETS).map_err(step("asking where the rings are"))?;
+    let map = || {
+        Ok((
+            Ring::map(&fd, offsets.fr, ENTRIES, FILL_PAGE)?,
+            Ring::map(&fd, offsets.cr, ENTRIES, COMPLETION_PAGE)?,
+            Ring::map(&fd, offsets.rx, ENTRIES, RX_PAGE)?,
+            Ring::map(&fd, offsets.tx, ENTRIES, TX_PAGE)?,
+        ))
+    };
+    let (fill, completion, receive, send) = map().map_err(step("mapping the rings"))?;
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: USE_NEED_WAKEUP,
+        sxdp_ifindex: interface.unsigned_abs(),
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: 0,
+    };
+    match bind(&fd, &address) {
+        Err(error) if queue > 0 && error.raw_os_error() == Some(libc::EINVAL) => return Ok(None),
+        bound => bound.map_err(step("binding to a queue (is another program on it?)"))?,
+    }
+    Ok(Some(Socket { fd, mapping, fill, completion, receive, send }))
+}
+
+/// Opens `name`, its queues shared out among `workers` workers.
+pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, OpenError> {
+    let index = interface::usable(name)?;
+    let step = |what| OpenError::of(name, what, Capability::NetAdmin);
+    let attached = Attached::new(index).map_err(step("loading and attaching an XDP program"))?;
+    let mut sockets = Vec::new();
+    while (sockets.len() as u32) < QUEUES {
+        let queue = sockets.len() as u32;
+        let Some(socket) = open_socket(name, index, queue)? else { break };
+        attached.add(queue, &socket.fd).map_err(step("giving a queue to its socket"))?;
+        sockets.push(socket);
+    }
+    let about = about(sockets.len(), workers, attached.native);
+    let attached = Arc::new(attached);
+    let mut memories = Vec::new();
+    for _ in 0..workers.max(1) {
+        let program = Arc::clone(&attached);
+        let sender = open_sender(name, index)?;
+        let name = name.to_owned();
+        memories.push(Memory { name, port, index, sockets: Vec::new(), sender, _program: program });
+    }
+    for (queue, socket) in sockets.into_iter().enumerate() {
+        let worker = queue % memories.len();
+        if let Some(memory) = memories.get_mut(worker) {
+            memory.sockets.push(socket);
+        }
+    }
+    let boxed = |memory| Box::new(memory) as Box<dyn Opened>;
+    Ok(LivePort { queues: memories.into_iter().map(boxed).collect(), about })
+}
+
+fn about(queues: usize, workers: usize, native: bool) -> String {
+    let place = if native { "in the driver" } else { "behind the driver (generic XDP)" };
+    let queues = match queues {
+        1 => "1 queue".to_owned(),
+        count => format!("{count} queues"),
+    };
+    format!(
+        "{queues} of the interface for {workers} workers, spread by the sender or the NIC, taken off \
+         {place}; packets are copied when sent; unfinished checksums are recognised and finished in \
+         software"
+    )
+}
+
+struct Memory {
+    name: String,
+    port: Port,
+    index: i32,
+    sockets: Vec<Socket>,
+    /// For workers without a queue.
+    sender: OwnedFd,
+    /// Stays on the interface as long as anybody has a queue.
+    _program: Arc<Attached>,
+}
+
+impl Opened for Memory {
+    fn queue(&mut self) -> Box<dyn Queue<'_> + '_> {
+        let lanes = self.sockets.iter_mut().map(Lane::new).collect();
+        Box::new(Xdp {
+            name: &self.name,
+            port: self.port,
+            index: self.index,
+            lanes,
+            sender: &self.sender,
+            statistics: QueueStatistics::default(),
+            is_down: false,
+        })
+    }
+}
+
+/// A socket at work.
+struct Lane<'m> {
+    fd: &'m OwnedFd,
+    chunks: Chunks<'m>,
+    fill: &'m mut Ring<u64>,
+    completion: &'m mut Ring<u64>,
+    receive: &'m mut Ring<libc::xdp_desc>,
+    send: &'m mut Ring<libc::xdp_desc>,
+}
+
+impl<'m> Lane<'m> {
+    fn new(socket: &'m mut Socket) -> Self {
+        let Socket { fd, mapping, fill, completion, receive, send } = socket;
+        let mut lane = Self { fd, chunks: Chunks::new(mapping), fill, completion, receive, send };
+        lane.refill();
+        lane
+    }
+
+    /// Gives the kernel chunks to receive into; as many stay for what is sent.
+    fn refill(&mut self) {
+        while self.fill.room() > 0 && self.chunks.free() > CHUNKS / 4 {
+            let Some(address) = self.chunks.give_to_kernel() else { break };
+            self.fill.push(address);
+        }
+    }
+
+    /// Takes back what has been sent.
+    fn complete(&mut self) {
+        while let Some(address) = self.completion.pop() {
+            self.chunks.take_back(address);
+        }
+    }
+
+    /// Has the kernel send what waits.
+    fn kick(&mut self) -> io::Result<()> {
+        // Each call sends 32 packets at most.
+        for _ in 0..4 {
+            if self.send.len() == 0 || !self.send.needs_wakeup() {
+                break;
+            }
+            kick(self.fd)?;
+        }
+        self.complete();
+        Ok(())
+    }
+}
+
+struct Xdp<'m> {
+    name: &'m str,
+    port: Port,
+    index: i32,
+    lanes: Vec<Lane<'m>>,
+    sender: &'m OwnedFd,
+    statistics: QueueStatistics,
+    is_down: bool,
+}
+
+impl<'m> Xdp<'m> {
+    fn receive_from(&mut self, lane: usize, batch: &mut Vec<Frame<'m>>, max: usize) {
+        let Self { lanes, statistics, port, .. } = self;
+        let Some(lane) = lanes.get_mut(lane) else { return };
+        while batch.len() < max {
+            let Some(descriptor) = lane.receive.pop() else { break };
+            let Some(chunk) = lane.chunks.lend(descriptor.addr) else { continue };
+            let start = descriptor.addr as usize % CHUNK;
+            let len = (descriptor.len as usize).min(CHUNK - start);
+            if let Some(packet) = chunk.get_mut(start..start + len) {
+                statistics.finished_checksums += u64::from(finish_unmarked(packet));
+            }
+            let meta = Meta { wire_len: descriptor.len, port: *port, ..Meta::default() };
+            batch.push(Frame::new(chunk, start, len, 0, meta));
+        }
+        lane.refill();
+    }
+
+    fn note_down(&mut self) {
+        self.statistics.link_downs += u64::from(!self.is_down);
+        self.is_down = true;
+    }
+}
+
+impl<'m> Queue<'m> for Xdp<'m> {
+    fn receive(&mut self, batch: &mut Vec<Frame<'m>>, max: usize) -> usize {
+        let before = batch.len();
+        for lane in 0..self.lanes.len() {
+            self.receive_from(lane, batch, before + max);
+        }
+        batch.len() - before
+    }
+
+    fn release(&mut self, batch: &mut Vec<Frame<'m>>) {
+        for frame in batch.drain(..) {
+            let buffer = frame.into_buffer().0;
+            let start = buffer.as_ptr() as usize;
+            let of_lane = |lane: &&mut Lane<'m>| lane.chunks.holds(start);
+            if let Some(lane) = self.lanes.iter_mut().find(of_lane) {
+                lane.chunks.give(buffer);
+            }
+        }
+    }
+
+    fn send(&mut self, packets: &[&[u8]]) -> Sent {
+        let mut sent = Sent::default();
+        if self.is_down {
+            sent.down = packets.len() as u64;
+            return sent;
+        }
+        let Some(lane) = self.lanes.first_mut() else {
+            let sent = send_through(self.sender, packets);
+            if sent.down > 0 {
+                self.note_down();
+            }
+            return sent;
+        };
+        lane.complete();
+        for packet in packets {
+            if packet.len() > CHUNK {
+                sent.too_big += 1;
+            } else if lane.send.room() == 0 {
+                sent.full += 1;
+            } else if let Some(addr) = lane.chunks.write(packet) {
+                lane.send.push(libc::xdp_desc { addr, len: packet.len() as u32, options: 0 });
+                sent.packets += 1;
+                sent.bytes += packet.len() as u64;
+            } else {
+                sent.full += 1;
+            }
+        }
+        if let Err(error) = lane.kick()
+            && matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV))
+        {
+            self.note_down();
+        }
+        sent
+    }
+
+    fn attend(&mut self) {
+        for lane in &mut self.lanes {
+            // Reading the error clears it; what it was is seen below.
+            let _: io::Result<i32> = option(lane.fd, libc::SOL_SOCKET, libc::SO_ERROR);
+            let _ = lane.kick();
+        }
+        if interface::index(self.name) != Some(self.index) || !interface::is_up(self.name) {
+            self.note_down();
+        } else {
+            self.is_down = false;
+        }
+    }
+
+    fn fds(&self, fds: &mut Vec<RawFd>) {
+        fds.extend(self.lanes.iter().map(|lane| lane.fd.as_raw_fd()));
+    }
+
+    fn statistics(&mut self) -> QueueStatistics {
+        let dropped = |lane: &Lane<'_>| {
+            let counted: io::Result<libc::xdp_statistics> =
+                option(lane.fd, libc::SOL_XDP, libc::XDP_STATISTICS);
+            counted.map_or(0, |counted| {
+                counted.rx_dropped + counted.rx_ring_full + counted.rx_fill_ring_empty_descs
+            })
+        };
+        let missed = self.lanes.iter().map(dropped).sum();
+        QueueStatistics { missed, ..self.statistics }
+    }
+}
