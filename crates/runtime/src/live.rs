@@ -179,16 +179,17 @@ struct Workplace<'r> {
 }
 
 impl Workplace<'_> {
-    fn run(mut self, crew: AtWork<'_>, watch: &mut dyn FnMut(Moment<'_>) -> bool) -> RunReport {
+    fn run(mut self, mut crew: AtWork<'_>, watch: &mut dyn FnMut(Moment<'_>) -> bool) -> RunReport {
         let started = Instant::now();
         while !crew.shared.is_stopping() && self.look(&crew, started, watch) {
             std::thread::sleep(LOOK);
         }
         crew.shared.stop();
-        let joined = crew.threads.into_iter().map(ScopedJoinHandle::join);
+        let joined = std::mem::take(&mut crew.threads).into_iter().map(ScopedJoinHandle::join);
         let ends: Vec<End> = joined
             .map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect();
+        self.look(&crew, started, watch);
         self.note_queues(&ends);
         let finished = ends.into_iter().map(|end| end.finished).collect();
         self.account.finish(finished, started.elapsed())

@@ -314,9 +314,8 @@ impl<'m> Queue<'m> for Xdp<'m> {
         let dropped = |lane: &Lane<'_>| {
             let counted: io::Result<libc::xdp_statistics> =
                 option(lane.fd, libc::SOL_XDP, libc::XDP_STATISTICS);
-            counted.map_or(0, |counted| {
-                counted.rx_dropped + counted.rx_ring_full + counted.rx_fill_ring_empty_descs
-            })
+            // That there was no chunk to receive into is counted as a drop too.
+            counted.map_or(0, |counted| counted.rx_dropped + counted.rx_ring_full)
         };
         let missed = self.lanes.iter().map(dropped).sum();
         QueueStatistics { missed, ..self.statistics }

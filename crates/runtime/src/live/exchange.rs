@@ -23,7 +23,7 @@ use crate::mailbox::Parcel;
 use crate::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 /// Parcels that may wait between two workers; each holds a batch at most.
-const MAILBOX: usize = 256;
+const MAILBOX: usize = 512;
 
 /// What all workers and who started them see.
 pub(super) struct Shared {

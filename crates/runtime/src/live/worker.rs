@@ -329,8 +329,13 @@ impl<N: NetworkFunction> Shift<'_, N> {
         self.counts.drop(Builtin::Oversized, oversized);
         let mut outputs = Outputs::default();
         let sides = self.state.sides();
+        let mut lines = self.state.take_lines();
         let mut tally = Tally::new(&mut self.counts, Some(&mut outputs));
-        let instance = self.state.into_last().map(|instance| InstanceEnd::of(instance, &mut tally));
+        let last = self.state.into_last().map(|instance| InstanceEnd::of(instance, &mut tally));
+        let mut instance = last.unwrap_or_default();
+        lines.append(&mut instance.lines);
+        // Who listens waits for this worker to end first.
+        let _ = self.log.send(lines);
         for output in outputs.iter() {
             if let Some(queue) = self.queues.get_mut(usize::from(output.port.index())) {
                 queue.send(&[output.bytes]);
@@ -341,7 +346,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             latency: self.meter.latency,
             busy: self.meter.busy,
             sides,
-            instance: instance.unwrap_or_default(),
+            instance,
             faults: elements::faults(),
             outputs: Outputs::default(),
         };

@@ -71,3 +71,25 @@ fn what_cannot_be_opened_is_told_with_what_mends_it() {
     let unprivileged = lab.run("nf", &line).text;
     assert!(unprivileged.contains("CAP_NET_RAW"), "{unprivileged}");
 }
+
+#[test]
+fn what_is_due_is_done_without_packets() {
+    let Some(lab) = Lab::open(Kind::AfPacket) else { return };
+    lab.ip("nf", "link add here type veth peer name there");
+    for link in ["here", "there"] {
+        lab.ip("nf", &format!("link set {link} up"));
+    }
+    let program = env!("CARGO_BIN_EXE_anabranch-end-to-end");
+    let service = r#"'services=[{ address = "10.0.0.9", port = 80, protocol = "tcp" }]'"#;
+    for workers in ["1", "2", "2 --strategy lock"] {
+        let line = format!(
+            "{program} run lb --set {service} --port clients=afpacket:here \
+             --port backends=afpacket:there --workers {workers} --for 1 \
+             --control 'at=0.1s add-backend service=0 address=10.1.0.1 port=80' \
+             --control 'at=0.2s remove-backend address=10.1.0.2 port=80'"
+        );
+        let done = lab.run("nf", &line);
+        assert!(done.fails() && done.text.contains("the NF refused a command"), "{}", done.text);
+        assert!(!done.text.contains("were not carried out"), "{}", done.text);
+    }
+}

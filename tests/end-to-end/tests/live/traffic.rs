@@ -32,12 +32,12 @@ pub fn stream(lab: &Lab, client: &str, server: &str) {
         let tcp: serde_json::Value = serde_json::from_str(&tcp).unwrap();
         let received = tcp["end"]["sum_received"]["bytes"].as_f64().unwrap();
         assert!(received > 1e6, "{way}: {received} bytes of TCP");
-        let line = format!("iperf3 -c {server} -u -b 20M -l 1200 -t 1 -J {way}");
+        let line = format!("iperf3 -c {server} -u -b 10M -l 1200 -t 2 -J {way}");
         let udp: serde_json::Value =
             serde_json::from_str(&lab.run(client, &line).expect()).unwrap();
         let lost = udp["end"]["sum"]["lost_percent"].as_f64().unwrap();
         let packets = udp["end"]["sum"]["packets"].as_f64().unwrap();
-        assert!(packets > 1_000.0 && lost < 5.0, "{way}: {lost} % of {packets} datagrams lost");
+        assert!(packets > 1_000.0 && lost < 10.0, "{way}: {lost} % of {packets} datagrams lost");
     }
 }
 
