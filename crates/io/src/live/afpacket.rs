@@ -9,7 +9,9 @@ use super::error::{Capability, OpenError};
 use super::offload::{Offload, Wire};
 use super::ring::Ring;
 use super::segment::Segments;
-use super::system::{Mapping, bind, option, send_batch, set_option, socket};
+use super::system::{
+    Mapping, bind, option, refuse_all, refuse_none, send_batch, set_option, socket,
+};
 use super::{LivePort, Opened, Queue, QueueStatistics, Sent, interface};
 use crate::port::{FreeBuffers, Pool};
 use anabranch_packet::{Frame, Meta, Port};
@@ -38,27 +40,38 @@ const HEADER: usize = 68;
 /// `PACKET_IGNORE_OUTGOING` (linux/if_packet.h).
 const IGNORE_OUTGOING: libc::c_int = 23;
 
-/// The fanout group of a port's sockets: the interface's number above the group's. A group holds
-/// sockets of one interface only.
+/// The fanout group of a port's sockets: the interface's number above a bit that says that the group is
+/// there, above the group's number. A group holds sockets of one interface only.
 #[derive(Debug, Default)]
 struct Group(AtomicU64);
 
 impl Group {
-    /// Adds `socket`, bound to `interface`, to the group of that interface, or begins one.
+    const THERE: u64 = 1 << 16;
+
+    /// Adds `socket`, bound to `interface`, to the group of that interface, or begins one. One worker begins it;
+    /// another one that comes meanwhile is told to try again.
     fn join(&self, socket: &OwnedFd, interface: i32) -> io::Result<()> {
-        const UNIQUE: u32 = 0x2000;
-        let known = self.0.load(Ordering::Acquire);
+        let fanout = |value: u32| set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &value);
+        let begun = u64::from(interface.unsigned_abs()) << 17;
         let mode = libc::PACKET_FANOUT_HASH << 16;
-        if known >> 16 == u64::from(interface.unsigned_abs()) {
-            let id = (known & 0xffff) as u32;
-            return set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &(id | mode));
+        let known = self.0.load(Ordering::Acquire);
+        if known >> 17 == begun >> 17 && known & Self::THERE != 0 {
+            return fanout((known & 0xffff) as u32 | mode);
         }
-        let begin = mode | UNIQUE << 16;
-        set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &begin)?;
-        let id: u32 = option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
-        let group = u64::from(interface.unsigned_abs()) << 16 | u64::from(id & 0xffff);
-        self.0.store(group, Ordering::Release);
-        Ok(())
+        let again = || io::Error::from_raw_os_error(libc::EAGAIN);
+        if known == begun {
+            return Err(again());
+        }
+        let claimed = self.0.compare_exchange(known, begun, Ordering::AcqRel, Ordering::Relaxed);
+        claimed.map_err(|_| again())?;
+        let begin = || {
+            const UNIQUE: u32 = 0x2000;
+            fanout(mode | UNIQUE << 16)?;
+            option::<u32>(socket, libc::SOL_PACKET, libc::PACKET_FANOUT)
+        };
+        let begun_as = begin().map(|id| begun | Self::THERE | u64::from(id & 0xffff));
+        self.0.store(*begun_as.as_ref().unwrap_or(&0), Ordering::Release);
+        begun_as.map(drop)
     }
 }
 
@@ -75,6 +88,8 @@ fn open_queue(name: &str, group: Option<&Group>) -> Result<(Sockets, Mapping), O
     let receive =
         socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(step("opening a packet socket"))?;
     let set = |option, value: i32| set_option(&receive, libc::SOL_PACKET, option, &value);
+    // Nothing comes in before the socket is in its group: every socket would get it.
+    refuse_all(&receive).map_err(step("filtering packets"))?;
     set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as i32)
         .and_then(|()| set(libc::PACKET_VNET_HDR, 1))
         .and_then(|()| set(libc::PACKET_RESERVE, HEADROOM as i32))
@@ -174,6 +189,8 @@ struct Memory {
 
 impl Opened for Memory {
     fn queue(&mut self) -> Box<dyn Queue<'_> + '_> {
+        // The filter is the socket's own, so that this cannot fail.
+        let _ = refuse_none(&self.sockets.receive);
         Box::new(AfPacket {
             name: &self.name,
             port: self.port,
@@ -378,6 +395,7 @@ impl<'m> AfPacket<'m> {
             self.give(block.rest);
         }
         if self.ring.replace(mapping).is_ok() {
+            let _ = refuse_none(&sockets.receive);
             *self.sockets = sockets;
             self.statistics.reopened += 1;
             self.is_down = false;

@@ -107,3 +107,65 @@ impl<'m> Ring<'m> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const BLOCK: usize = 4_096;
+
+    /// As the kernel does it.
+    fn fill(ring: &Ring<'_>, block: usize) {
+        ring.status(block).store(libc::TP_STATUS_USER, Ordering::Release);
+    }
+
+    fn is_the_kernels(ring: &Ring<'_>, block: usize) -> bool {
+        ring.status(block).load(Ordering::Acquire) == libc::TP_STATUS_KERNEL
+    }
+
+    #[test]
+    fn a_block_goes_back_when_all_its_parts_have() {
+        let mut mapping = Mapping::anonymous(3 * BLOCK).unwrap();
+        let mut ring = Ring::new(&mut mapping, BLOCK);
+        assert!(ring.take().is_none());
+        fill(&ring, 0);
+        fill(&ring, 1);
+        let (head, rest) = ring.take().unwrap().split_at_mut(100);
+        let (middle, tail) = rest.split_at_mut(1_000);
+        let next = ring.take().unwrap();
+        for part in [tail, head] {
+            ring.give(part).unwrap();
+            assert!(ring.take().is_none() && !is_the_kernels(&ring, 0));
+        }
+        ring.give(next).unwrap();
+        assert!(ring.take().is_none() && is_the_kernels(&ring, 1));
+        ring.give(&mut middle[..0]).unwrap();
+        assert!(ring.replace(Mapping::anonymous(3 * BLOCK).unwrap()).is_err(), "a part is lent");
+    }
+
+    #[test]
+    fn blocks_come_in_turn_and_only_when_they_are_filled() {
+        let mut mapping = Mapping::anonymous(3 * BLOCK).unwrap();
+        let mut ring = Ring::new(&mut mapping, BLOCK);
+        for turn in 0..10 {
+            fill(&ring, turn % 3);
+            let block = ring.take().unwrap();
+            assert!(ring.take().is_none(), "the next one is not filled");
+            // An empty part, where the block ends and perhaps the mapping too.
+            let (block, empty) = block.split_at_mut(BLOCK);
+            ring.give(empty).unwrap();
+            ring.give(block).unwrap();
+            assert!(ring.take().is_none() && is_the_kernels(&ring, turn % 3), "{turn}");
+        }
+        assert!(ring.replace(Mapping::anonymous(3 * BLOCK).unwrap()).is_ok());
+    }
+
+    #[test]
+    fn what_is_of_no_block_is_not_taken() {
+        let mut elsewhere = vec![0; 64];
+        let mut mapping = Mapping::anonymous(BLOCK).unwrap();
+        let mut ring = Ring::new(&mut mapping, BLOCK);
+        assert_eq!(ring.give(&mut elsewhere).map_err(|part| part.len()), Err(64));
+    }
+}

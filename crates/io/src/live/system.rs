@@ -72,6 +72,22 @@ pub(super) fn option<T: Plain>(fd: &OwnedFd, level: c_int, name: c_int) -> io::R
     }
 }
 
+/// Has a socket refuse every packet, until [`refuse_none`].
+pub(super) fn refuse_all(fd: &OwnedFd) -> io::Result<()> {
+    let mut program = [libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 }]; // return 0
+    let filter = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
+    let len = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    let to = std::ptr::from_ref(&filter).cast::<c_void>();
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+    // SAFETY: the filter points to one instruction; the kernel copies it.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, to, len) }).map(drop)
+}
+
+/// Takes the filter of [`refuse_all`] off.
+pub(super) fn refuse_none(fd: &OwnedFd) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0_i32)
+}
+
 /// Binds a socket to an address.
 pub(super) fn bind<T: Plain>(fd: &OwnedFd, address: &T) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;

@@ -14,7 +14,7 @@ use super::offload::finish_unmarked;
 use super::system::{Mapping, bind, kick, option, set_option, socket};
 use super::{LivePort, Opened, Queue, QueueStatistics, Sent, interface};
 use anabranch_packet::{Frame, Meta, Port};
-use program::{Attached, QUEUES};
+use program::{Link, Program, QUEUES};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -33,6 +33,8 @@ const COMPLETION_PAGE: i64 = 0x1_8000_0000;
 
 /// A socket on one queue, with its memory.
 struct Socket {
+    interface: i32,
+    queue: u32,
     fd: OwnedFd,
     mapping: Mapping,
     fill: Ring<u64>,
@@ -84,29 +86,37 @@ fn open_socket(name: &str, interface: i32, queue: u32) -> Result<Option<Socket>,
         Err(error) if queue > 0 && error.raw_os_error() == Some(libc::EINVAL) => return Ok(None),
         bound => bound.map_err(step("binding to a queue (is another program on it?)"))?,
     }
-    Ok(Some(Socket { fd, mapping, fill, completion, receive, send }))
+    Ok(Some(Socket { interface, queue, fd, mapping, fill, completion, receive, send }))
 }
 
 /// Opens `name`, its queues shared out among `workers` workers.
 pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, OpenError> {
     let index = interface::usable(name)?;
     let step = |what| OpenError::of(name, what, Capability::NetAdmin);
-    let attached = Attached::new(index).map_err(step("loading and attaching an XDP program"))?;
+    let program = Program::load().map_err(step("loading an XDP program"))?;
+    let link =
+        program.attach(index).map_err(step("attaching an XDP program (is another one there?)"))?;
     let mut sockets = Vec::new();
     while (sockets.len() as u32) < QUEUES {
         let queue = sockets.len() as u32;
         let Some(socket) = open_socket(name, index, queue)? else { break };
-        attached.add(queue, &socket.fd).map_err(step("giving a queue to its socket"))?;
+        program.add(queue, &socket.fd).map_err(step("giving a queue to its socket"))?;
         sockets.push(socket);
     }
-    let about = about(sockets.len(), workers, attached.native);
-    let attached = Arc::new(attached);
+    let about = about(sockets.len(), workers, link.native);
+    let program = Arc::new(program);
+    let mut link = Some(link);
     let mut memories = Vec::new();
     for _ in 0..workers.max(1) {
-        let program = Arc::clone(&attached);
-        let sender = open_sender(name, index)?;
-        let name = name.to_owned();
-        memories.push(Memory { name, port, index, sockets: Vec::new(), sender, _program: program });
+        memories.push(Memory {
+            name: name.to_owned(),
+            port,
+            index,
+            sockets: Vec::new(),
+            sender: open_sender(name, index)?,
+            program: Arc::clone(&program),
+            link: link.take(),
+        });
     }
     for (queue, socket) in sockets.into_iter().enumerate() {
         let worker = queue % memories.len();
@@ -138,8 +148,9 @@ struct Memory {
     sockets: Vec<Socket>,
     /// For workers without a queue.
     sender: OwnedFd,
-    /// Stays on the interface as long as anybody has a queue.
-    _program: Arc<Attached>,
+    program: Arc<Program>,
+    /// The first worker keeps the program on the interface.
+    link: Option<Link>,
 }
 
 impl Opened for Memory {
@@ -150,7 +161,9 @@ impl Opened for Memory {
             port: self.port,
             index: self.index,
             lanes,
-            sender: &self.sender,
+            sender: &mut self.sender,
+            program: &self.program,
+            link: &mut self.link,
             statistics: QueueStatistics::default(),
             is_down: false,
         })
@@ -159,7 +172,9 @@ impl Opened for Memory {
 
 /// A socket at work.
 struct Lane<'m> {
-    fd: &'m OwnedFd,
+    interface: i32,
+    queue: u32,
+    fd: &'m mut OwnedFd,
     chunks: Chunks<'m>,
     fill: &'m mut Ring<u64>,
     completion: &'m mut Ring<u64>,
@@ -169,10 +184,24 @@ struct Lane<'m> {
 
 impl<'m> Lane<'m> {
     fn new(socket: &'m mut Socket) -> Self {
-        let Socket { fd, mapping, fill, completion, receive, send } = socket;
-        let mut lane = Self { fd, chunks: Chunks::new(mapping), fill, completion, receive, send };
+        let Socket { interface, queue, fd, mapping, fill, completion, receive, send } = socket;
+        let (interface, queue, chunks) = (*interface, *queue, Chunks::new(mapping));
+        let mut lane = Self { interface, queue, fd, chunks, fill, completion, receive, send };
         lane.refill();
         lane
+    }
+
+    /// Goes on with another socket, if nothing is lent.
+    fn replace(&mut self, socket: Socket) -> bool {
+        let Socket { interface, fd, mapping, fill, completion, receive, send, .. } = socket;
+        let replaced = self.chunks.replace(mapping).is_ok();
+        if replaced {
+            (*self.fd, *self.fill, *self.completion) = (fd, fill, completion);
+            (*self.receive, *self.send) = (receive, send);
+            self.interface = interface;
+            self.refill();
+        }
+        replaced
     }
 
     /// Gives the kernel chunks to receive into; as many stay for what is sent.
@@ -209,7 +238,9 @@ struct Xdp<'m> {
     port: Port,
     index: i32,
     lanes: Vec<Lane<'m>>,
-    sender: &'m OwnedFd,
+    sender: &'m mut OwnedFd,
+    program: &'m Program,
+    link: &'m mut Option<Link>,
     statistics: QueueStatistics,
     is_down: bool,
 }
@@ -230,6 +261,29 @@ impl<'m> Xdp<'m> {
             batch.push(Frame::new(chunk, start, len, 0, meta));
         }
         lane.refill();
+    }
+
+    /// Opens an interface that has come back. An error is that it is not back yet, or not as it was.
+    fn reopen(&mut self) -> Result<(), OpenError> {
+        let index = interface::usable(self.name)?;
+        let step = |what| OpenError::of(self.name, what, Capability::NetAdmin);
+        *self.sender = open_sender(self.name, index)?;
+        // What an earlier try has done is done.
+        for lane in self.lanes.iter_mut().filter(|lane| lane.interface != index) {
+            let gone = || OpenError::NoSuchInterface { interface: self.name.to_owned() };
+            let socket = open_socket(self.name, index, lane.queue)?.ok_or_else(gone)?;
+            if !lane.replace(socket) {
+                return Err(gone());
+            }
+            self.program.add(lane.queue, lane.fd).map_err(step("giving a queue to its socket"))?;
+        }
+        if self.link.is_some() {
+            let attached = self.program.attach(index);
+            *self.link = Some(attached.map_err(step("attaching an XDP program"))?);
+        }
+        (self.index, self.is_down) = (index, false);
+        self.statistics.reopened += 1;
+        Ok(())
     }
 
     fn note_down(&mut self) {
@@ -299,7 +353,11 @@ impl<'m> Queue<'m> for Xdp<'m> {
             let _: io::Result<i32> = option(lane.fd, libc::SOL_SOCKET, libc::SO_ERROR);
             let _ = lane.kick();
         }
-        if interface::index(self.name) != Some(self.index) || !interface::is_up(self.name) {
+        if interface::index(self.name) != Some(self.index) {
+            self.note_down();
+            // What keeps it from being opened may pass.
+            let _ = self.reopen();
+        } else if !interface::is_up(self.name) {
             self.note_down();
         } else {
             self.is_down = false;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::lab::{Kind, Lab};
 use crate::traffic::ping;
 
-#[test]
-fn a_link_that_comes_back_is_used_again() {
-    let Some(mut lab) = Lab::open(Kind::AfPacket) else { return };
+/// Whether a link comes back after it was down, and after its interface was removed.
+fn comes_back(kind: Kind) {
+    let Some(mut lab) = Lab::open(kind) else { return };
     lab.host("a");
     lab.host("b");
     let nop = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
@@ -21,12 +21,15 @@ fn a_link_that_comes_back_is_used_again() {
     assert!(lab.run("a", "ping -c 2 -i 0.1 -W 1 10.0.0.2").fails(), "the link is down");
     std::thread::sleep(Duration::from_millis(300));
     lab.ip("nf", "link set p-wan up");
+    // Links are looked at ten times a second.
+    std::thread::sleep(Duration::from_millis(500));
     ping(&lab, "a", "10.0.0.2", 56);
     lab.ip("nf", "link del p-wan");
     assert!(lab.run("a", "ping -c 2 -i 0.1 -W 1 10.0.0.2").fails(), "the interface is gone");
     std::thread::sleep(Duration::from_millis(300));
     let peer = lab.namespace("b");
-    lab.ip("nf", &format!("link add p-wan type veth peer name e netns {peer}"));
+    let queues = "numrxqueues 2 numtxqueues 2";
+    lab.ip("nf", &format!("link add p-wan {queues} type veth peer name e {queues} netns {peer}"));
     lab.ip("nf", "link set p-wan up");
     lab.ip("b", "link set e up");
     address(&lab);
@@ -40,6 +43,16 @@ fn a_link_that_comes_back_is_used_again() {
     assert!(report.drops["link-down"] > 0, "{:?}", report.drops);
     let dropped: u64 = report.drops.values().sum();
     assert_eq!(report.packets_read, report.packets_out + dropped, "{:?}", report.drops);
+}
+
+#[test]
+fn a_link_that_comes_back_is_used_again_by_packet_sockets() {
+    comes_back(Kind::AfPacket);
+}
+
+#[test]
+fn a_link_that_comes_back_is_used_again_by_xdp() {
+    comes_back(Kind::Xdp);
 }
 
 #[test]

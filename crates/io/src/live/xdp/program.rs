@@ -60,26 +60,35 @@ impl Argument {
     }
 }
 
-/// The program on an interface. Dropping it takes it off: so does the end of the process, however it
-/// comes.
-pub(super) struct Attached {
+/// The program, and the sockets it gives packets to, by queue.
+pub(super) struct Program {
     sockets: OwnedFd,
-    _link: OwnedFd,
+    program: OwnedFd,
+}
+
+/// The program on an interface. Dropping it takes it off: so does the end of the process, however it comes.
+pub(super) struct Link {
+    _fd: OwnedFd,
     /// In the driver, not behind it.
     pub(super) native: bool,
 }
 
-impl Attached {
-    /// Puts the program onto `interface`: in the driver where that can be, else behind it.
-    pub(super) fn new(interface: i32) -> io::Result<Self> {
-        const DRIVER: u32 = 1 << 2;
-        const BEHIND: u32 = 1 << 1;
+impl Program {
+    /// Loads the program.
+    pub(super) fn load() -> io::Result<Self> {
         let map = [(0, MAP_TYPE_XSKMAP), (4, 4), (8, 4), (12, QUEUES)];
         let sockets = Argument::new(&map).open(MAP_CREATE)?;
         let program = load(&sockets)?;
+        Ok(Self { sockets, program })
+    }
+
+    /// Puts it onto `interface`: in the driver where that can be, else behind it.
+    pub(super) fn attach(&self, interface: i32) -> io::Result<Link> {
+        const DRIVER: u32 = 1 << 2;
+        const BEHIND: u32 = 1 << 1;
         let link = |mode| {
             let fields = [
-                (0, program.as_raw_fd() as u32),
+                (0, self.program.as_raw_fd() as u32),
                 (4, interface.unsigned_abs()),
                 (8, ATTACH_XDP),
                 (12, mode),
@@ -87,9 +96,9 @@ impl Attached {
             Argument::new(&fields).open(LINK_CREATE)
         };
         match link(DRIVER) {
-            Ok(link) => Ok(Self { sockets, _link: link, native: true }),
+            Ok(fd) => Ok(Link { _fd: fd, native: true }),
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(error),
-            Err(_) => Ok(Self { sockets, _link: link(BEHIND)?, native: false }),
+            Err(_) => Ok(Link { _fd: link(BEHIND)?, native: false }),
         }
     }
 

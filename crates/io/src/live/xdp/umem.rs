@@ -43,6 +43,18 @@ impl<'m> Chunks<'m> {
         Self { mapping, holders: vec![Holder::Free; count], free }
     }
 
+    /// Puts other memory of the same length in the place of this one, all of it free, if nothing is lent.
+    pub(super) fn replace(&mut self, mapping: Mapping) -> Result<(), Mapping> {
+        if self.holders.contains(&Holder::Lent) || mapping.len() != self.mapping.len() {
+            return Err(mapping);
+        }
+        *self.mapping = mapping;
+        self.holders.fill(Holder::Free);
+        self.free.clear();
+        self.free.extend((0..self.holders.len() as u32).rev());
+        Ok(())
+    }
+
     /// Chunks that are free.
     pub(super) fn free(&self) -> usize {
         self.free.len()
@@ -202,5 +214,54 @@ impl<T: Entry> Ring<T> {
     /// Whether the kernel has to be told that there is something for it.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.word(self.offsets.flags).load(Ordering::Relaxed) & 1 != 0
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_has_one_holder() {
+        let mut elsewhere = vec![0; CHUNK];
+        let mut mapping = Mapping::anonymous(3 * CHUNK).unwrap();
+        let mut chunks = Chunks::new(&mut mapping);
+        assert!(chunks.lend(0).is_none(), "it is free");
+        let address = chunks.give_to_kernel().unwrap();
+        let chunk = chunks.lend(address + 256).unwrap();
+        assert!(chunks.lend(address).is_none(), "it is lent");
+        chunks.take_back(address);
+        assert_eq!(chunks.free(), 2, "the kernel has not got it");
+        let (half, other) = chunk.split_at_mut(CHUNK / 2);
+        half[0] = other[0];
+        chunks.give(half);
+        chunks.give(other);
+        chunks.give(&mut elsewhere);
+        assert_eq!(chunks.free(), 2, "parts are not taken");
+        let written = chunks.write(b"packet").unwrap();
+        assert_ne!(written, address);
+        assert!(chunks.write(&[0; CHUNK + 1]).is_none());
+        chunks.take_back(written);
+        chunks.take_back(written);
+        assert_eq!(chunks.free(), 2, "once is once");
+        let other = Mapping::anonymous(3 * CHUNK).unwrap();
+        assert!(chunks.replace(other).is_err(), "one is lent, in parts");
+        chunks.take_back(1 << 40);
+        assert!(chunks.lend(1 << 40).is_none());
+    }
+
+    #[test]
+    fn what_is_lent_is_what_was_written_and_goes_back() {
+        let mut mapping = Mapping::anonymous(2 * CHUNK).unwrap();
+        let mut chunks = Chunks::new(&mut mapping);
+        let address = chunks.write(b"packet").unwrap();
+        let chunk = chunks.lend(address).unwrap();
+        assert_eq!(&chunk[..6], b"packet");
+        chunks.give(chunk);
+        assert_eq!(chunks.free(), 2);
+        assert!(chunks.replace(Mapping::anonymous(CHUNK).unwrap()).is_err(), "it is shorter");
+        assert!(chunks.replace(Mapping::anonymous(2 * CHUNK).unwrap()).is_ok());
+        assert!(chunks.free() == 2 && chunks.lend(0).is_none());
     }
 }
