@@ -15,6 +15,8 @@
 mod clock;
 mod egress;
 mod exchange;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
 mod worker;
 
 use std::sync::Arc;
@@ -86,15 +88,12 @@ pub fn run<N: NetworkFunction>(
             instance.schedule(clock.origin_ns().saturating_add(*after_ns), command.clone());
         }
     }
-    let states = states(instances, workers, options.making.seed);
     let mut account = Account::new::<N>(&options.making.ports);
     account.report.faults = elements::faults() - faults_before;
-    account.report.strategy = arrangement.strategy.to_owned();
-    account.report.strategy_why.clone_from(&arrangement.why);
+    let states = states(instances, workers, options.making.seed);
     watch(Moment::Started(&steering(&states, &arrangement.why)));
     let crew = Crew::new(states, ports, &arrangement, clock)?;
-    let crew_of = Workplace { specs, account };
-    Ok(scope(|threads| crew_of.run(crew.start(threads), watch)))
+    Ok(crew.work(Workplace { specs, account }, &arrangement, watch))
 }
 
 fn open_all(specs: &[LiveSpec], workers: usize) -> Result<Vec<LivePort>, RunError> {
@@ -153,6 +152,18 @@ impl<N: NetworkFunction> Crew<N> {
             Worker { state, opened, exchange, owners, clock, log }
         });
         Ok(Self { workers: workers.collect(), shared, log })
+    }
+
+    /// Works until `watch` says that the run is to end.
+    fn work(
+        self,
+        mut workplace: Workplace<'_>,
+        arrangement: &Arrangement,
+        watch: &mut dyn FnMut(Moment<'_>) -> bool,
+    ) -> RunReport {
+        workplace.account.report.strategy = arrangement.strategy.to_owned();
+        workplace.account.report.strategy_why.clone_from(&arrangement.why);
+        scope(|threads| workplace.run(self.start(threads), watch))
     }
 
     fn start<'s, 'e>(self, threads: &'s Scope<'s, 'e>) -> AtWork<'s>

@@ -24,6 +24,11 @@ fn a_wrong_command_line_is_2() {
     bench.run("run nop --in lan=a.pcap --out wan=-").expect(2).says("/dev/stdin");
     bench.run("run nop --in a.pcap --in b.pcap").expect(2).says("names its port");
     bench.run("run nop --in gen:colour=red").expect(2).says("colour");
+    bench.run("run nop --port lan=afpacket:a").expect(2).says("port `wan` has no interface");
+    bench.run("run nop --port lan=dpdk:0 --port wan=tap:b").expect(2).says("write afpacket:");
+    bench.run("run nop --port lan=tap:b --in lan=a.pcap").expect(2).says("--in");
+    bench.run("run nop --for 3 --in a.pcap").expect(2).says("--port");
+    bench.run("run nop --for soon --port lan=tap:b").expect(2).says("number of seconds");
     bench.run("run nop --workers 0 --in a.pcap").expect(2).says("number from 1");
     bench.run("traffic colour=red --out a.pcap").expect(2).says("colour");
     bench.run("man fly").expect(2).says("fly");

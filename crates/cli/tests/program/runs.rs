@@ -55,6 +55,7 @@ fn json_on_standard_output_is_nothing_but_json() {
     let bench = Bench::new();
     let report = bench.run("run nop --in gen:flows=100,packets=5000 --json -").expect(0).json();
     assert_eq!((&report["nf"], &report["packets_read"]), (&"nop".into(), &5000.into()));
+    assert!(report["ports"][0].get("live").is_none(), "there is no interface");
     let dropped = report["packets_dropped"].as_u64().unwrap();
     assert_eq!(report["packets_out"].as_u64().unwrap() + dropped, 5000);
     let handled: u64 = report["workers"]

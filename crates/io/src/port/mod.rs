@@ -1,7 +1,7 @@
 //! Ports: how a worker gets its packets and gives them back.
 //!
-//! Every kind of port (in-memory trace now; AF_PACKET, AF_XDP, DPDK later) lends frames from
-//! memory of its own for `'m`, takes frames for transmission, and gets every buffer back.
+//! The port of a trace in memory lends frames from memory of its own for `'m`, takes frames for
+//! transmission, and gets every buffer back. Real interfaces are in [`live`](crate::live).
 
 mod memory;
 mod pool;

@@ -228,7 +228,7 @@ impl Lab {
             }
             line += &format!(" --port {port}={}:p-{port}", kind.word());
         }
-        line += " --workers 2 --for 300 --json report.json";
+        line += " --workers 2 --for 300 --json report.json --report report.html";
         let errors = self.path("errors");
         let mut command = self.command(MIDDLE, &line);
         command.stdout(Stdio::null()).stderr(File::create(&errors).unwrap());
@@ -271,7 +271,8 @@ impl Function<'_> {
     /// Interrupts it, and reads its report. Interfaces are left as they were found.
     pub fn finish(mut self) -> RunReport {
         let pid = self.process.0.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        let signal = if self.lab.kind == Kind::AfPacket { "-INT" } else { "-TERM" };
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
         let status = self.process.0.wait().unwrap();
         let errors = fs::read_to_string(self.lab.path("errors")).unwrap();
         assert_eq!(status.code(), Some(0), "{errors}");
@@ -282,6 +283,9 @@ impl Function<'_> {
                 assert!(shown.contains("promiscuity 0") && !shown.contains("xdp"), "{shown}");
             }
         }
+        let page = fs::read_to_string(self.lab.path("report.html")).unwrap();
+        let kind = self.lab.kind.word();
+        assert!(self.ports.iter().all(|port| page.contains(&format!("{kind}:{port}"))), "{page}");
         read(&self.lab.path("report.json"))
     }
 }

@@ -1,0 +1,237 @@
+//! Workers over queues that are lists: whatever the queues, packets come to their owners in order, and each is
+//! accounted for.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anabranch_io::live::{LivePort, LiveSpec, Opened, Queue, QueueStatistics, Sent};
+use anabranch_io::port::{FreeBuffers, HEADROOM, Pool};
+use anabranch_nf::NetworkFunction;
+use anabranch_nfs::{firewall, nat};
+use anabranch_packet::craft::{Link, udp};
+use anabranch_packet::{Frame, Meta, Port};
+use anabranch_plan::Options as Planning;
+use anabranch_rss::Nic;
+
+use super::clock::LiveClock;
+use super::{Crew, Moment, Workplace};
+use crate::account::Account;
+use crate::deployment::plan_of;
+use crate::instance::Making;
+use crate::report::RunReport;
+use crate::run::{Arrangement, Options, states};
+
+/// What left by a port, in order.
+type Left = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// A queue whose packets are given.
+struct Listed {
+    port: Port,
+    packets: VecDeque<Vec<u8>>,
+    left: Left,
+    pool: Pool,
+    /// Packets that there is room to send.
+    room: u64,
+}
+
+struct ListedQueue<'m> {
+    port: Port,
+    packets: &'m mut VecDeque<Vec<u8>>,
+    left: &'m Left,
+    free: FreeBuffers<'m>,
+    room: u64,
+}
+
+impl Opened for Listed {
+    fn queue(&mut self) -> Box<dyn Queue<'_> + '_> {
+        let Self { port, packets, left, pool, room } = self;
+        Box::new(ListedQueue { port: *port, packets, left, free: pool.buffers(), room: *room })
+    }
+}
+
+impl<'m> Queue<'m> for ListedQueue<'m> {
+    fn receive(&mut self, batch: &mut Vec<Frame<'m>>, max: usize) -> usize {
+        let count = self.packets.len().min(max);
+        for packet in self.packets.drain(..count) {
+            let buffer = self.free.take().expect("every buffer comes back");
+            buffer[HEADROOM..HEADROOM + packet.len()].copy_from_slice(&packet);
+            let wire_len = packet.len() as u32;
+            let meta = Meta { wire_len, port: self.port, ..Meta::default() };
+            batch.push(Frame::new(buffer, HEADROOM, packet.len(), 0, meta));
+        }
+        count
+    }
+
+    fn release(&mut self, batch: &mut Vec<Frame<'m>>) {
+        batch.drain(..).for_each(|frame| self.free.give(frame.into_buffer().0));
+    }
+
+    fn send(&mut self, packets: &[&[u8]]) -> Sent {
+        let mut sent = Sent::default();
+        for packet in packets {
+            if sent.packets == self.room {
+                sent.full += 1;
+                continue;
+            }
+            sent.packets += 1;
+            sent.bytes += packet.len() as u64;
+            self.left.lock().unwrap().push(packet.to_vec());
+        }
+        self.room -= sent.packets;
+        sent
+    }
+
+    fn attend(&mut self) {}
+
+    fn fds(&self, _: &mut Vec<RawFd>) {}
+
+    fn statistics(&mut self) -> QueueStatistics {
+        QueueStatistics::default()
+    }
+}
+
+const FLOWS: usize = 40;
+const PACKETS: usize = 8_000;
+
+/// Packet `number` of a flow from inside; the payload holds both.
+fn datagram(flow: usize, number: usize) -> Vec<u8> {
+    let mut bytes = [0; 80];
+    let inside: SocketAddr = (Ipv4Addr::new(10, 0, 0, flow as u8 + 1), 4_000 + flow as u16).into();
+    let outside = (Ipv4Addr::new(198, 18, 0, 1), 53).into();
+    let payload = [(flow as u32).to_be_bytes(), (number as u32).to_be_bytes()].concat();
+    let len = udp(&mut bytes, &Link::default(), inside, outside, &payload).unwrap();
+    bytes[..len].to_vec()
+}
+
+/// Flow and number of a packet, translated or not.
+fn label(packet: &[u8]) -> (u32, u32) {
+    let word = |at: usize| packet[at..at + 4].try_into().map(u32::from_be_bytes).unwrap();
+    (word(42), word(46))
+}
+
+/// Two ports; a flow comes by one queue of the first, as the kernel spreads them, whoever owns it.
+fn ports(workers: usize, room: u64) -> (Vec<LivePort>, Left) {
+    let left = Left::default();
+    let mut packets = vec![VecDeque::new(); workers];
+    for number in 0..PACKETS {
+        let flow = number * 7 % FLOWS;
+        packets[flow % workers].push_back(datagram(flow, number));
+    }
+    let port = |number, packets: Vec<VecDeque<Vec<u8>>>| {
+        let queue = |packets| {
+            let (port, left, pool) = (Port::new(number), Arc::clone(&left), Pool::new(64, 128));
+            Box::new(Listed { port, packets, left, pool, room }) as Box<dyn Opened>
+        };
+        LivePort { queues: packets.into_iter().map(queue).collect(), about: String::new() }
+    };
+    let ports = vec![port(0, packets), port(1, vec![VecDeque::new(); workers])];
+    (ports, left)
+}
+
+fn run<N: NetworkFunction>(
+    settings: &str,
+    planned: bool,
+    workers: usize,
+    room: u64,
+) -> (RunReport, Vec<Vec<u8>>) {
+    let plan = planned.then(|| plan_of::<N>(&Planning::new(Nic::named("e810").unwrap())).unwrap());
+    let names = N::PORTS.iter().map(|name| name.to_string()).collect();
+    let making = Making { seed: 3, settings: settings.parse().unwrap(), ports: names, pass: None };
+    let (inputs, outputs, commands) = (Vec::new(), Vec::new(), Vec::new());
+    let options = Options { making, inputs, outputs, workers, plan, commands };
+    let arrangement = Arrangement::of::<N>(&options);
+    let mut instances = arrangement.instances::<N>(&options.making).unwrap();
+    let clock = LiveClock::start();
+    instances.iter_mut().for_each(|instance| instance.start(clock.origin_ns()));
+    let account = Account::new::<N>(&options.making.ports);
+    let (ports, left) = ports(workers, room);
+    let crew = Crew::new(states(instances, workers, 3), ports, &arrangement, clock).unwrap();
+    let specs: [LiveSpec; 0] = [];
+    // Until all are handled, or those that are not are dropped.
+    let mut last = (0, Instant::now());
+    let mut watch = |moment: Moment<'_>| match moment {
+        Moment::Handled(packets) => {
+            if packets > last.0 {
+                last = (packets, Instant::now());
+            }
+            packets < PACKETS as u64 && last.1.elapsed() < Duration::from_secs(3)
+        }
+        _ => true,
+    };
+    let report = crew.work(Workplace { specs: &specs, account }, &arrangement, &mut watch);
+    let left = std::mem::take(&mut *left.lock().unwrap());
+    (report, left)
+}
+
+/// All that was to come has come once, and in order within its flow.
+fn assert_in_order(left: &[Vec<u8>]) {
+    let mut last: BTreeMap<u32, u32> = BTreeMap::new();
+    for packet in left {
+        let (flow, number) = label(packet);
+        let before = last.insert(flow, number);
+        assert!(
+            before.is_none_or(|before| before < number),
+            "flow {flow}: {number} after {before:?}"
+        );
+    }
+    assert_eq!(last.len(), FLOWS);
+}
+
+fn assert_accounted(report: &RunReport, left: usize) {
+    assert_eq!(report.packets_read, PACKETS as u64);
+    assert_eq!(
+        report.packets_read,
+        report.packets_out + report.packets_dropped,
+        "{:?}",
+        report.drops
+    );
+    assert_eq!(report.packets_out, left as u64);
+}
+
+#[test]
+fn packets_come_to_their_owners_in_order() {
+    for workers in [1, 2, 5] {
+        let (report, left) = run::<firewall::Function>("", true, workers, u64::MAX);
+        assert_accounted(&report, left.len());
+        assert!(left.len() == PACKETS || report.drops.keys().eq(["mailbox-full"]));
+        assert_in_order(&left);
+        let shares = report.workers.iter().filter(|worker| worker.packets > 0).count();
+        assert_eq!(shares, workers, "{:?}", report.workers);
+    }
+}
+
+#[test]
+fn one_state_behind_a_lock_is_as_good() {
+    let settings = "public = ['203.0.113.1']";
+    let (report, left) = run::<nat::Function>(settings, false, 3, u64::MAX);
+    assert_eq!((report.strategy.as_str(), left.len()), ("lock", PACKETS));
+    assert_accounted(&report, left.len());
+    assert_in_order(&left);
+}
+
+#[test]
+fn translations_do_not_depend_on_who_received() {
+    let settings = "public = ['203.0.113.1']";
+    let (report, left) = run::<nat::Function>(settings, true, 4, u64::MAX);
+    assert_eq!(report.strategy, "shared-nothing");
+    assert_accounted(&report, left.len());
+    assert_in_order(&left);
+    let mut public: BTreeMap<u32, &[u8]> = BTreeMap::new();
+    for packet in &left {
+        let endpoint = *public.entry(label(packet).0).or_insert(&packet[26..36]);
+        // Address and port; between them stands the destination.
+        assert_eq!((&endpoint[..4], &endpoint[8..]), (&packet[26..30], &packet[34..36]));
+    }
+}
+
+#[test]
+fn a_full_transmit_queue_is_a_drop() {
+    let (report, left) = run::<firewall::Function>("", true, 2, 1_000);
+    assert_accounted(&report, left.len());
+    assert_eq!(left.len(), 2_000);
+    assert!(report.drops["transmit-full"] > 0);
+}
