@@ -51,6 +51,15 @@ impl Account {
         self.report.warnings.push(sentence);
     }
 
+    /// Notes that fewer workers run than were asked for, if so.
+    pub fn warn_of_fewer(&mut self, workers: usize, asked: usize) {
+        if workers < asked {
+            self.warn(format!(
+                "{asked} workers were asked for; there are {workers} shards, so that {workers} run"
+            ));
+        }
+    }
+
     /// A worker has done a job, `t` after the start. Returns the job's outputs.
     pub fn done(&mut self, done: Done, t: Duration) -> Outputs {
         self.handled += done.packets;

@@ -30,7 +30,6 @@ use anabranch_packet::Port;
 use crate::account::Account;
 use crate::report::{LivePortReport, RunReport};
 use crate::run::{Arrangement, Options, RunError, read_commands, states};
-use crate::steer::SHARDS;
 use crate::sync::mpsc::{Receiver, channel};
 use crate::sync::pin;
 use crate::sync::thread::{Scope, ScopedJoinHandle, scope};
@@ -72,7 +71,7 @@ pub fn run<N: NetworkFunction>(
     watch: &mut dyn FnMut(Moment<'_>) -> bool,
 ) -> Result<RunReport, RunError> {
     let arrangement = Arrangement::of::<N>(options);
-    let workers = options.workers.clamp(1, SHARDS);
+    let workers = arrangement.table.workers();
     let mut instances = arrangement.instances::<N>(&options.making)?;
     let commands = read_commands::<N>(&options.commands)?;
     let ports = open_all(specs, workers)?;
@@ -90,6 +89,7 @@ pub fn run<N: NetworkFunction>(
     }
     let mut account = Account::new::<N>(&options.making.ports);
     account.report.faults = elements::faults() - faults_before;
+    account.warn_of_fewer(workers, options.workers);
     let states = states(instances, workers, options.making.seed);
     watch(Moment::Started(&steering(&states, &arrangement.why)));
     let crew = Crew::new(states, ports, &arrangement, clock)?;

@@ -137,12 +137,7 @@ pub fn run<N: NetworkFunction>(
     let longest = balancing.window().map(|window| window.saturating_mul(workers as u64) as usize);
     let division = Division::new(steering, table, source.repeats(), balancing);
     account.report.faults = elements::faults() - faults_before;
-    if workers < options.workers {
-        let asked = options.workers;
-        account.warn(format!(
-            "{asked} workers were asked for; there are {workers} shards, so that {workers} run"
-        ));
-    }
+    account.warn_of_fewer(workers, options.workers);
     Ok(scope(|threads| {
         let crew = Crew::start(threads, states, keep, options.making.ports.len());
         let clock = Clock::default();

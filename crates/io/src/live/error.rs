@@ -94,6 +94,8 @@ pub(super) enum Capability {
     NetRaw,
     /// Making and changing interfaces.
     NetAdmin,
+    /// Programs in the kernel.
+    Bpf,
 }
 
 impl Capability {
@@ -101,6 +103,7 @@ impl Capability {
         match self {
             Self::NetRaw => ("CAP_NET_RAW", "cap_net_raw"),
             Self::NetAdmin => ("CAP_NET_ADMIN", "cap_net_admin"),
+            Self::Bpf => ("CAP_BPF and CAP_NET_ADMIN", "cap_bpf,cap_net_admin"),
         }
     }
 }

@@ -45,7 +45,7 @@ struct Socket {
 
 /// Opens the socket of a queue. `Ok(None)`: the interface has fewer queues.
 fn open_socket(name: &str, interface: i32, queue: u32) -> Result<Option<Socket>, OpenError> {
-    let step = |what| OpenError::of(name, what, Capability::NetAdmin);
+    let step = |what| OpenError::of(name, what, Capability::NetRaw);
     let fd = socket(libc::AF_XDP, libc::SOCK_RAW, 0).map_err(step("opening an AF_XDP socket"))?;
     let mapping = Mapping::anonymous(CHUNK * CHUNKS).map_err(step("mapping memory for packets"))?;
     let memory = libc::xdp_umem_reg {
@@ -92,7 +92,7 @@ fn open_socket(name: &str, interface: i32, queue: u32) -> Result<Option<Socket>,
 /// Opens `name`, its queues shared out among `workers` workers.
 pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, OpenError> {
     let index = interface::usable(name)?;
-    let step = |what| OpenError::of(name, what, Capability::NetAdmin);
+    let step = |what| OpenError::of(name, what, Capability::Bpf);
     let program = Program::load().map_err(step("loading an XDP program"))?;
     let link =
         program.attach(index).map_err(step("attaching an XDP program (is another one there?)"))?;

@@ -106,3 +106,18 @@ fn what_is_due_is_done_without_packets() {
         assert!(!done.text.contains("were not carried out"), "{}", done.text);
     }
 }
+
+#[test]
+fn an_interface_has_one_program() {
+    let Some(mut lab) = Lab::open(Kind::Xdp) else { return };
+    lab.host("a");
+    lab.host("b");
+    let first = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
+    let program = env!("CARGO_BIN_EXE_anabranch-end-to-end");
+    let second =
+        lab.run("nf", &format!("{program} run nop --port lan=xdp:p-lan --port wan=xdp:p-wan"));
+    assert!(second.fails() && second.text.contains("is another one there?"), "{}", second.text);
+    first.finish();
+    let third = format!("{program} run nop --port lan=xdp:p-lan --port wan=xdp:p-wan --for 0.1");
+    lab.run("nf", &third).expect();
+}
