@@ -84,7 +84,7 @@ pub(crate) struct RunArguments {
     #[arg(long = "port", value_name = "PORT=KIND:INTERFACE", conflicts_with_all = ["inputs", "outputs"])]
     pub(crate) ports: Vec<String>,
     /// End a run over interfaces after so many seconds.
-    #[arg(long = "for", value_name = "SECONDS", requires = "ports")]
+    #[arg(long = "for", value_name = "SECONDS")]
     pub(crate) seconds: Option<Seconds>,
     /// Change a setting; wins over the configuration file.
     #[arg(long = "set", value_name = "KEY=VALUE")]

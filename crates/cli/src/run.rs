@@ -86,6 +86,10 @@ fn order(arguments: &RunArguments) -> Result<Order, Error> {
             arguments.nf
         )));
     }
+    if arguments.seconds.is_some() && arguments.ports.is_empty() {
+        let instead = "a capture is repeated for a time by `mem:FILE?for=10s`";
+        return Err(Error::Usage(format!("--for is for runs over interfaces (--port): {instead}")));
+    }
     let inputs = arguments.inputs.iter().map(|text| text.parse().map_err(binding("--in", text)));
     let outputs = arguments.outputs.iter().map(|text| text.parse().map_err(binding("--out", text)));
     let ports = arguments.ports.iter().map(|text| text.parse().map_err(binding("--port", text)));

@@ -102,8 +102,7 @@ fn open_queue(name: &str, group: Option<&Group>) -> Result<(Sockets, Mapping), O
         Mapping::new(&receive, BLOCK * BLOCKS, 0).map_err(step("mapping the receive ring"))?;
     let everything = (libc::ETH_P_ALL as u16).to_be();
     bind(&receive, &address(index, everything)).map_err(step("binding to the interface"))?;
-    set_option(&receive, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous(index))
-        .map_err(step("receiving what is for other stations"))?;
+    receive_all(&receive, index).map_err(step("receiving what is for other stations"))?;
     if let Some(group) = group {
         group.join(&receive, index).map_err(step("spreading packets over sockets"))?;
     }
@@ -147,13 +146,15 @@ fn address(interface: i32, protocol: u16) -> libc::sockaddr_ll {
     }
 }
 
-fn promiscuous(interface: i32) -> libc::packet_mreq {
-    libc::packet_mreq {
+/// Has the interface of this number be promiscuous as long as `socket` is open.
+pub(super) fn receive_all(socket: &OwnedFd, interface: i32) -> io::Result<()> {
+    let membership = libc::packet_mreq {
         mr_ifindex: interface,
         mr_type: libc::PACKET_MR_PROMISC as u16,
         mr_alen: 0,
         mr_address: [0; 8],
-    }
+    };
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
 /// Opens `name` with a queue for each of `workers` workers.

@@ -8,7 +8,7 @@ mod program;
 #[allow(unsafe_code)]
 mod umem;
 
-use super::afpacket::{open_sender, send_through};
+use super::afpacket::{open_sender, receive_all, send_through};
 use super::error::{Capability, OpenError};
 use super::offload::finish_unmarked;
 use super::system::{Mapping, bind, kick, option, set_option, socket};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use umem::{CHUNK, CHUNKS, Chunks, Ring};
 
 /// Entries of each ring.
-const ENTRIES: u32 = 1_024;
+const ENTRIES: u32 = 2_048;
 /// Options of AF_XDP sockets, and places of their rings (linux/if_xdp.h).
 const RX_RING: i32 = 2;
 const TX_RING: i32 = 3;
@@ -113,7 +113,7 @@ pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, O
             port,
             index,
             sockets: Vec::new(),
-            sender: open_sender(name, index)?,
+            sender: open_side_socket(name, index)?,
             program: Arc::clone(&program),
             link: link.take(),
         });
@@ -126,6 +126,15 @@ pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, O
     }
     let boxed = |memory| Box::new(memory) as Box<dyn Opened>;
     Ok(LivePort { queues: memories.into_iter().map(boxed).collect(), about })
+}
+
+/// A packet socket beside the others: it sends where a worker has no queue, and keeps the interface
+/// promiscuous.
+fn open_side_socket(name: &str, interface: i32) -> Result<OwnedFd, OpenError> {
+    let socket = open_sender(name, interface)?;
+    let step = OpenError::of(name, "receiving what is for other stations", Capability::NetRaw);
+    receive_all(&socket, interface).map_err(step)?;
+    Ok(socket)
 }
 
 fn about(queues: usize, workers: usize, native: bool) -> String {
@@ -267,7 +276,7 @@ impl<'m> Xdp<'m> {
     fn reopen(&mut self) -> Result<(), OpenError> {
         let index = interface::usable(self.name)?;
         let step = |what| OpenError::of(self.name, what, Capability::NetAdmin);
-        *self.sender = open_sender(self.name, index)?;
+        *self.sender = open_side_socket(self.name, index)?;
         // What an earlier try has done is done.
         for lane in self.lanes.iter_mut().filter(|lane| lane.interface != index) {
             let gone = || OpenError::NoSuchInterface { interface: self.name.to_owned() };

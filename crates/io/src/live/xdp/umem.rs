@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes of a chunk: a page.
 pub(super) const CHUNK: usize = 4_096;
-/// Chunks of a socket: 8 MiB.
-pub(super) const CHUNKS: usize = 2_048;
+/// Chunks of a socket: 24 MiB.
+pub(super) const CHUNKS: usize = 6_144;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
