@@ -507,3 +507,34 @@ impl<'m> Queue<'m> for AfPacket<'m> {
         self.statistics
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_put_back_between_addresses_and_type() {
+        let mut buffer: Vec<u8> = (0..40).collect();
+        let offload = Offload::default();
+        let mut packet = Received { buffer: &mut buffer, start: 8, len: 20, wire_len: 90, offload };
+        packet.put_tag(0x8100, 0xe123);
+        assert_eq!((packet.start, packet.len, packet.wire_len), (4, 24, 94));
+        let tagged = packet.bytes().to_vec();
+        let whole: Vec<u8> = (8..20).chain([0x81, 0, 0xe1, 0x23]).chain(20..28).collect();
+        assert_eq!(tagged, whole);
+        assert_eq!(packet.offload, offload.moved(4));
+    }
+
+    #[test]
+    fn a_tag_without_room_changes_nothing() {
+        for (start, len) in [(3, 20), (30, 10), (8, 200)] {
+            let mut buffer: Vec<u8> = (0..40).collect();
+            let offload = Offload::default();
+            let mut packet = Received { buffer: &mut buffer, start, len, wire_len: 200, offload };
+            packet.put_tag(0x8100, 1);
+            let moved = start == 8;
+            assert_eq!((packet.start, packet.len), if moved { (4, 204) } else { (start, len) });
+            assert!(packet.bytes().len() <= 40);
+        }
+    }
+}
