@@ -20,6 +20,7 @@ use anabranch_rss::Nic;
 use super::clock::LiveClock;
 use super::{Crew, Moment, Workplace};
 use crate::account::Account;
+use crate::balance::Balancing;
 use crate::deployment::plan_of;
 use crate::instance::Making;
 use crate::report::RunReport;
@@ -142,7 +143,8 @@ fn run<N: NetworkFunction>(
     let names = N::PORTS.iter().map(|name| name.to_string()).collect();
     let making = Making { seed: 3, settings: settings.parse().unwrap(), ports: names, pass: None };
     let (inputs, outputs, commands) = (Vec::new(), Vec::new(), Vec::new());
-    let options = Options { making, inputs, outputs, workers, plan, commands };
+    let balancing = Balancing::Still;
+    let options = Options { making, inputs, outputs, workers, plan, balancing, commands };
     let arrangement = Arrangement::of::<N>(&options);
     let mut instances = arrangement.instances::<N>(&options.making).unwrap();
     let clock = LiveClock::start();

@@ -19,7 +19,7 @@ use crate::mailbox::{Outbox, Parcel};
 use crate::steer::Steering;
 use crate::sync::mpsc::Sender;
 use crate::tally::{Counts, Tally};
-use crate::worker::{Finished, InstanceEnd, Meter, State};
+use crate::worker::{Finished, InstanceEnd, Meter, Passed, State};
 
 /// Time between two looks at interfaces, and longest sleep.
 const ATTENTION: Duration = Duration::from_millis(100);
@@ -346,6 +346,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             latency: self.meter.latency,
             busy: self.meter.busy,
             sides,
+            passed: Passed::default(),
             instance,
             faults: elements::faults(),
             outputs: Outputs::default(),
