@@ -232,6 +232,9 @@ pub(crate) struct VerifyArguments {
     /// Read settings from a TOML file.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Show the call paths that no packet has taken, with their conditions and lines.
+    #[arg(long)]
+    pub(crate) unreached: bool,
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub(crate) json: bool,

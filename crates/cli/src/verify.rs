@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anabranch_analysis::{Budget, Paths};
+use anabranch_analysis::{Budget, CallPath, Paths};
 use anabranch_io::Trace;
 use anabranch_io::spec::{PortBinding, SourceSpec};
 use anabranch_nf::NetworkFunction;
@@ -32,6 +32,7 @@ pub struct Trial {
     workers: usize,
     effort: Effort,
     paths: Paths,
+    unreached: bool,
     progress: Progress,
 }
 
@@ -43,12 +44,27 @@ pub struct Verified {
     workers: usize,
     packets: usize,
     seeds: u64,
-    /// Call paths that were taken for certain.
+    /// Call paths that were taken.
     paths_reached: usize,
-    /// Call paths that may have been taken, those among them.
-    paths_possible: usize,
     /// Call paths, as `anabranch paths` lists them.
     paths_known: usize,
+    /// Pairs of conflicting accesses that have met in an entry.
+    pairs_reached: usize,
+    /// Those that could.
+    pairs_known: usize,
+    /// Calls of handlers of which the path is known.
+    followed: usize,
+    /// Calls of handlers by ways that are not listed, since a loop goes round more often.
+    unlisted: usize,
+    /// Calls of handlers of which the path cannot be told.
+    undecided: usize,
+    /// Where a call path says something else than what its packet did.
+    disagreements: Vec<String>,
+    /// Numbers of the call paths not taken, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreached: Option<Vec<usize>>,
+    #[serde(skip)]
+    unreached_text: String,
     differences: u64,
     difference: Option<Shown>,
 }
@@ -67,7 +83,8 @@ struct Shown {
 /// Verifies a network function and prints what was found.
 ///
 /// # Errors
-/// [`Error::Different`] where the runs differ, after the sequence has been printed; what keeps the
+/// [`Error::Different`] where the runs differ, after the sequence has been printed, or where call paths
+/// are not what runs; what keeps the
 /// verification from beginning, as for `run` and `plan`.
 pub(crate) fn run(library: &Library, arguments: &VerifyArguments) -> Result<(), Error> {
     let entry = library.find(&arguments.nf)?;
@@ -77,9 +94,13 @@ pub(crate) fn run(library: &Library, arguments: &VerifyArguments) -> Result<(), 
         true => print(&to_json(&found)?)?,
         false => print(&found.to_text())?,
     }
-    match found.differences {
-        0 => Ok(()),
-        count => Err(Error::Different(format!(
+    match (found.differences, found.disagreements.len()) {
+        (0, 0) => Ok(()),
+        (0, count) => Err(Error::Different(format!(
+            "{}: the analysis and what runs disagree about {count} calls of handlers",
+            found.nf
+        ))),
+        (count, _) => Err(Error::Different(format!(
             "{}: many cores differ from one under {count} of {} seeds",
             found.nf, found.seeds
         ))),
@@ -93,7 +114,7 @@ fn trial(source: &anabranch_nf::Source, arguments: &VerifyArguments) -> Result<T
     for (name, value) in example {
         own.entry(name).or_insert(value);
     }
-    let all_paths = deployment::paths_of(source, Budget::default());
+    let all_paths = deployment::paths_of(source, Budget { unsolved: true, ..Budget::default() });
     let all_paths = all_paths.map_err(|cause| Error::Analysis(cause.to_string()))?;
     let effort =
         Effort { packets: arguments.packets, seeds: arguments.seeds, first_seed: arguments.seed };
@@ -104,6 +125,7 @@ fn trial(source: &anabranch_nf::Source, arguments: &VerifyArguments) -> Result<T
         workers: arguments.workers.count(),
         effort,
         paths: all_paths,
+        unreached: arguments.unreached,
         progress: Progress::start(&arguments.nf),
     })
 }
@@ -123,7 +145,7 @@ fn planned(paths: &Paths, arguments: &VerifyArguments) -> Result<Plan, Error> {
 /// # Errors
 /// [`Error::Settings`], [`Error::Input`] for a capture that cannot be read.
 pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Error> {
-    let Trial { settings, inputs, plan, workers, effort, paths, mut progress } = trial;
+    let Trial { settings, inputs, plan, workers, effort, paths, unreached, mut progress } = trial;
     let setup = Setup::new::<N>(settings).under(&plan);
     let programs = captured(&inputs, &setup)?;
     let subject = Subject {
@@ -143,7 +165,12 @@ pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Erro
         VerifyError::Settings(why) | VerifyError::Plan(why) => Error::Settings(why),
         VerifyError::Analysis(why) => Error::Analysis(why),
     })?;
-    Ok(Verified::of::<N>(found, &plan, workers, paths.paths.len()))
+    let mut verified = Verified::of::<N>(found, &plan, workers, &paths);
+    if !unreached {
+        verified.unreached = None;
+        verified.unreached_text.clear();
+    }
+    Ok(verified)
 }
 
 /// The captures of all ports as programs, in order of time.
@@ -171,21 +198,27 @@ fn captured(inputs: &[PortBinding<SourceSpec>], setup: &Setup) -> Result<Vec<Pro
 }
 
 impl Verified {
-    fn of<N: NetworkFunction>(
-        found: Findings,
-        plan: &Plan,
-        workers: usize,
-        paths_known: usize,
-    ) -> Self {
+    fn of<N: NetworkFunction>(found: Findings, plan: &Plan, workers: usize, paths: &Paths) -> Self {
+        let taken = found.taken;
+        let unreached = paths.paths.iter().filter(|path| !taken.reached.contains(&path.number));
+        let unreached: Vec<&CallPath> = unreached.collect();
+        let texts = unreached.iter().map(|path| paths.path_to_text(path));
         Self {
             nf: N::NAME.to_owned(),
             strategy: plan.strategy.name(),
             workers,
             packets: found.packets,
             seeds: found.seeds,
-            paths_reached: found.reached.len(),
-            paths_possible: found.possible.len(),
-            paths_known,
+            paths_reached: taken.reached.len(),
+            paths_known: paths.paths.len(),
+            pairs_reached: taken.pairs.0,
+            pairs_known: taken.pairs.1,
+            followed: taken.followed,
+            unlisted: taken.unlisted,
+            undecided: taken.unknown.values().sum(),
+            disagreements: taken.disagreements,
+            unreached_text: texts.collect(),
+            unreached: Some(unreached.into_iter().map(|path| path.number).collect()),
             differences: found.differences,
             difference: found.difference.map(|one| Shown::of(N::NAME, &one)),
         }
@@ -193,16 +226,21 @@ impl Verified {
 
     fn to_text(&self) -> String {
         let mut text = format!(
-            "{}: {} packets under {} seeds, {} on {} workers\n{} to {} of {} call paths reached\n",
+            "{}: {} packets under {} seeds, {} on {} workers\n{} of {} call paths, {} of {} pairs of accesses reached\n",
             self.nf,
             thousands(self.packets as u64),
             self.seeds,
             self.strategy,
             self.workers,
             self.paths_reached,
-            self.paths_possible,
             self.paths_known,
+            self.pairs_reached,
+            self.pairs_known,
         );
+        for disagreement in &self.disagreements {
+            text.push_str(&format!("the analysis and what runs disagree: {disagreement}\n"));
+        }
+        text.push_str(&self.unreached_text);
         match &self.difference {
             None => text.push_str("no difference\n"),
             Some(shown) => {

@@ -5,22 +5,23 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use crate::source::Source;
-use crate::{commands, packet_set, state};
+use crate::{commands, packet_set, state, traced};
 
 /// The implementation for the Solo world.
 pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
     let nf = &module.nf.ident;
     let constants = constants(module, source);
     let types = types(module);
-    let build = state::build(module);
-    let settings = settings_in_sight(module);
+    let build = state::build(module, false);
+    let settings = state::settings_in_sight(module);
     let set = packet_set::functions(module, &settings);
     let handlers = handlers(module);
     let passes = passes(module);
-    let (expire, tables) = (state::expire(module), state::tables(module));
+    let (expire, tables) = (state::expire(module, false), state::tables(module));
     let shards = state::shards(module);
     let (counters, rebase) = (state::counters(module), state::rebase(module));
     let (speculation, share) = (speculation(module), state::share(module));
+    let traced = traced::expand(module);
     quote! {
         /// The type that names the network function to the runtime.
         pub type Function = #nf<::anabranch_nf::world::Solo>;
@@ -40,12 +41,9 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
             #tables
             #counters
         }
-    }
-}
 
-fn settings_in_sight(module: &Module) -> TokenStream {
-    let field = state::settings_field(module);
-    field.map(|field| quote!(let settings = &*self.#field;)).unwrap_or_default()
+        #traced
+    }
 }
 
 fn constants(module: &Module, source: &Source) -> TokenStream {
@@ -91,10 +89,12 @@ fn types(module: &Module) -> TokenStream {
         Some(_) => quote!(Command),
         None => quote!(::anabranch_nf::settings::NoCommand),
     };
+    let nf = &module.nf.ident;
     quote! {
         type Settings = #settings;
         type Set = #set;
         type Command = #command;
+        type Traced = #nf<::anabranch_nf::world::Traced>;
     }
 }
 

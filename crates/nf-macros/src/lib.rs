@@ -21,6 +21,7 @@ mod settings;
 mod signature;
 mod source;
 mod state;
+mod traced;
 mod values;
 
 use anabranch_language::Module;

@@ -44,13 +44,22 @@ pub(crate) fn settings_field(module: &Module) -> Option<&syn::Ident> {
     Some(&field.ident)
 }
 
-/// `NetworkFunction::build`.
-pub(crate) fn build(module: &Module) -> TokenStream {
+/// `let settings`, where there are any, from `self`.
+pub(crate) fn settings_in_sight(module: &Module) -> TokenStream {
+    let field = settings_field(module);
+    field.map(|field| quote!(let settings = &*self.#field;)).unwrap_or_default()
+}
+
+/// `NetworkFunction::build`; `traced`: in the Traced world.
+pub(crate) fn build(module: &Module, traced: bool) -> TokenStream {
     let name = &module.nf.ident;
     let made = module.nf.fields.iter().filter_map(|field| {
         let value = made(module, field)?;
-        let ident = &field.ident;
-        Some(quote!(let #ident = #value;))
+        let (ident, name) = (&field.ident, field.ident.to_string());
+        Some(match traced {
+            true => quote!(let #ident = ::anabranch_nf::world::Told::new(#name, #value);),
+            false => quote!(let #ident = #value;),
+        })
     });
     let set = module.packet_set.as_ref().map(|set| {
         let capacity = arithmetic::size(module, &set.capacity, "u64");
@@ -155,14 +164,19 @@ pub(crate) fn rebase(module: &Module) -> TokenStream {
     }
 }
 
-/// `NetworkFunction::expire`.
-pub(crate) fn expire(module: &Module) -> TokenStream {
+/// `NetworkFunction::expire`; `traced`: in the Traced world.
+pub(crate) fn expire(module: &Module, traced: bool) -> TokenStream {
     let loops = allocators(module).map(|field| {
         let ident = &field.ident;
         let handler = field.expired.as_ref().map(|method| {
+            let call = quote!(Self::#method(self, __index, __object, &mut __cx););
+            let call = match traced {
+                true => told(ident, method, &call),
+                false => call,
+            };
             quote! {
                 let mut __cx = ::anabranch_nf::Context::new(__environment);
-                Self::#method(self, __index, __object, &mut __cx);
+                #call
             }
         });
         quote! {
@@ -213,6 +227,14 @@ pub(crate) fn shards(module: &Module) -> TokenStream {
             )*
             ::core::option::Option::None
         }
+    }
+}
+
+/// The call of a handler of expired objects, noted under the name that the analysis gives it.
+fn told(object: &syn::Ident, method: &syn::Ident, call: &TokenStream) -> TokenStream {
+    let name = format!("{method} ({object} expired)");
+    quote! {
+        ::anabranch_nf::trace::other(#name, __cx.now(), &(__index, __object), || { #call });
     }
 }
 

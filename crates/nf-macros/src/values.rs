@@ -44,9 +44,13 @@ fn structure(item: &ItemStruct) -> TokenStream {
     let derives = derives();
     let name = &item.ident;
     let zero = filled(&item.fields, zero);
-    let (bindings, folds) = (bound(&item.fields), folded(&item.fields));
-    let folded = quote!(let Self #bindings = self; #folds);
-    let given = implementations(name, &item.generics, &quote!(Self #zero), &folded);
+    let bindings = bound(&item.fields);
+    let (folds, described) = (folded(&item.fields), described("", &item.fields));
+    let bits = Bits {
+        folded: quote!(let Self #bindings = self; #folds),
+        described: quote!(let Self #bindings = self; #described),
+    };
+    let given = implementations(name, &item.generics, &quote!(Self #zero), &bits);
     quote!(#derives #item #given)
 }
 
@@ -67,10 +71,19 @@ fn choice(item: &ItemEnum) -> TokenStream {
     let arms = item.variants.iter().enumerate().map(|(index, variant)| {
         let (name, index) = (&variant.ident, index as u64);
         let (bindings, folds) = (bound(&variant.fields), folded(&variant.fields));
-        quote!(Self::#name #bindings => { let __fold = __fold.push(#index, #width); #folds })
+        let word = format!("{}.", anabranch_language::kebab(&name.to_string()));
+        let described = described(&word, &variant.fields);
+        (
+            quote!(Self::#name #bindings => { let __fold = __fold.push(#index, #width); #folds }),
+            quote!(Self::#name #bindings => { __parts.leaf(#index as u128); #described }),
+        )
     });
-    let folded = quote!(match self { #(#arms)* });
-    let given = implementations(&item.ident, &item.generics, &quote!(#first), &folded);
+    let (folds, parts): (Vec<_>, Vec<_>) = arms.unzip();
+    let bits = Bits {
+        folded: quote!(match self { #(#folds)* }),
+        described: quote!(match self { #(#parts)* }),
+    };
+    let given = implementations(&item.ident, &item.generics, &quote!(#first), &bits);
     quote!(#derives #item #given)
 }
 
@@ -78,13 +91,20 @@ fn public() -> Visibility {
     parse_quote!(pub)
 }
 
+/// What a value is made of: bodies of `Key::fold` and `Value::parts`.
+struct Bits {
+    folded: TokenStream,
+    described: TokenStream,
+}
+
 /// `Value`, `Key` and `Default`.
 fn implementations(
     name: &Ident,
     generics: &Generics,
     zero: &TokenStream,
-    folded: &TokenStream,
+    bits: &Bits,
 ) -> TokenStream {
+    let Bits { folded, described } = bits;
     let with = |bound: &TokenStream| {
         let mut generics = generics.clone();
         for parameter in &mut generics.params {
@@ -101,6 +121,7 @@ fn implementations(
         impl #value_impl ::anabranch_nf::Value for #name #ty {
             #[inline(always)]
             fn zero() -> Self { #zero }
+            fn parts(&self, __parts: &mut ::anabranch_nf::trace::Parts) { #described }
         }
         impl #key_impl ::anabranch_nf::Key for #name #ty {
             #[inline(always)]
@@ -155,4 +176,14 @@ fn folded(fields: &Fields) -> TokenStream {
         quote_spanned!(field.ty.span()=> let __fold = ::anabranch_nf::Key::fold(#binding, __fold);)
     });
     quote!(#(#folds)* __fold)
+}
+
+/// The bound fields described, under names that begin with `word`.
+fn described(word: &str, fields: &Fields) -> TokenStream {
+    let parts = fields.iter().enumerate().map(|(index, field)| {
+        let name = field.ident.as_ref().map_or_else(|| index.to_string(), ToString::to_string);
+        let (binding, name) = (binding(index, field), format!("{word}{name}"));
+        quote!(__parts.field(#name, #binding);)
+    });
+    quote!(#(#parts)*)
 }

@@ -315,7 +315,14 @@ impl<'a, W: World> Context<'a, W> {
     /// 64 random bits; the same in every run with the same seed.
     #[inline(always)]
     pub fn random(&mut self) -> u64 {
-        if W::HOLLOW { 0 } else { self.environment.random() }
+        if W::HOLLOW {
+            return 0;
+        }
+        let drawn = self.environment.random();
+        if W::TRACED {
+            crate::trace::note(crate::trace::Event::Random(drawn));
+        }
+        drawn
     }
 
     /// Gives the current packet's set this lifetime from each of its packets on.
@@ -357,6 +364,12 @@ impl<'a, W: World> Context<'a, W> {
             let now = self.environment.now;
             self.environment.log.write(now, level, line, text);
         }
+    }
+
+    /// The same in another world.
+    #[inline(always)]
+    pub fn elsewhere<V: World>(&mut self) -> Context<'_, V> {
+        Context::new(self.environment)
     }
 
     /// The environment, for state objects.

@@ -58,6 +58,9 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     type Set: Value;
     /// Its commands.
     type Command: Command;
+    /// The same function in the [`Traced`](crate::world::Traced) world, its handlers noted in the
+    /// [trace](crate::trace).
+    type Traced: NetworkFunction<Settings = Self::Settings, Command = Self::Command>;
 
     /// Makes its state objects.
     fn build(settings: Self::Settings, builder: &mut Builder) -> Result<Self, BuildError>;

@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anabranch_packet::{MacAddr, Port};
 
+use crate::trace::Parts;
+
 /// A plain value that a state object can hold: copied in and out, with a zero that stands for
 /// "nothing" wherever a world is hollow or an index is out of range.
 ///
@@ -24,6 +26,9 @@ pub trait Value: Copy + PartialEq + Send + Sync + 'static {
     fn minus(self, _other: Self) -> Self {
         self
     }
+
+    /// Describes the numbers that it is made of. Without effect for what no state object holds.
+    fn parts(&self, _parts: &mut Parts) {}
 }
 
 /// A value that a [`Map`](crate::state::Map) or a packet set is keyed by.
@@ -134,6 +139,9 @@ macro_rules! integers {
             fn minus(self, other: Self) -> Self {
                 self.wrapping_sub(other)
             }
+            fn parts(&self, parts: &mut Parts) {
+                parts.leaf(*self as u128 & (u128::MAX >> (128 - <$integer>::BITS)));
+            }
         }
         impl Key for $integer {
             #[inline(always)]
@@ -150,6 +158,9 @@ impl Value for u128 {
     fn zero() -> Self {
         0
     }
+    fn parts(&self, parts: &mut Parts) {
+        parts.leaf(*self);
+    }
 }
 
 impl Key for u128 {
@@ -163,6 +174,9 @@ impl Value for bool {
     #[inline(always)]
     fn zero() -> Self {
         false
+    }
+    fn parts(&self, parts: &mut Parts) {
+        parts.leaf(u128::from(*self));
     }
 }
 
@@ -178,6 +192,9 @@ impl Value for Ipv4Addr {
     fn zero() -> Self {
         Self::UNSPECIFIED
     }
+    fn parts(&self, parts: &mut Parts) {
+        parts.leaf(u128::from(u32::from(*self)));
+    }
 }
 
 impl Key for Ipv4Addr {
@@ -191,6 +208,9 @@ impl Value for Ipv6Addr {
     #[inline(always)]
     fn zero() -> Self {
         Self::UNSPECIFIED
+    }
+    fn parts(&self, parts: &mut Parts) {
+        parts.leaf(u128::from(*self));
     }
 }
 
@@ -206,6 +226,9 @@ impl Value for MacAddr {
     fn zero() -> Self {
         Self::from([0; 6])
     }
+    fn parts(&self, parts: &mut Parts) {
+        parts.leaf(self.octets().iter().fold(0, |all, octet| all << 8 | u128::from(*octet)));
+    }
 }
 
 impl Key for MacAddr {
@@ -220,6 +243,9 @@ impl Value for Port {
     #[inline(always)]
     fn zero() -> Self {
         Self::new(0)
+    }
+    fn parts(&self, parts: &mut Parts) {
+        parts.leaf(u128::from(self.index()));
     }
 }
 
@@ -268,6 +294,11 @@ impl<T: Value, const N: usize> Value for [T; N] {
     fn zero() -> Self {
         [T::zero(); N]
     }
+    fn parts(&self, parts: &mut Parts) {
+        for (position, element) in self.iter().enumerate() {
+            parts.field(&position.to_string(), element);
+        }
+    }
 }
 
 impl<T: Key, const N: usize> Key for [T; N] {
@@ -281,6 +312,12 @@ impl<T: Value> Value for Option<T> {
     #[inline(always)]
     fn zero() -> Self {
         None
+    }
+    fn parts(&self, parts: &mut Parts) {
+        parts.leaf(self.is_some().into());
+        if let Some(value) = self {
+            parts.field("value", value);
+        }
     }
 }
 
@@ -300,6 +337,12 @@ macro_rules! tuples {
             #[inline(always)]
             fn zero() -> Self {
                 ($($name::zero(),)+)
+            }
+            #[allow(non_snake_case)]
+            fn parts(&self, parts: &mut Parts) {
+                let ($($name,)+) = self;
+                let mut position = 0..;
+                $(parts.field(&position.next().unwrap_or(0).to_string(), $name);)+
             }
         }
         impl<$($name: Key),+> Key for ($($name,)+) {

@@ -21,6 +21,7 @@ pub mod packet_set;
 pub mod settings;
 #[allow(unsafe_code)]
 pub mod state;
+pub mod trace;
 mod verdict;
 pub mod world;
 

@@ -6,13 +6,16 @@
 //! | [`Prefetch`] | hollow: an access computes its hash and fetches its line; reads return nothing | a pass over the batch before the handlers run |
 //! | [`Peek`] | maps are read, everything behind an index is fetched | a second pass, for lines whose index stands in the first |
 //! | [`Speculative`] | shared: reads are real, the first write makes everything hollow | running beside other workers, under a lock that only writers take alone |
+//! | [`Traced`] | owned: each tells what is asked of it | telling which call path a packet takes |
 //!
 //! Prefetch and Peek are hints. The real run computes its own keys; a wrong guess costs time, never
 //! correctness. Whatever has no effect in a hollow world the compiler removes.
 
 mod speculative;
+mod traced;
 
 pub use speculative::{Shared, Speculation, Speculative};
+pub use traced::{Told, Traced};
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -31,6 +34,8 @@ pub trait World: Sized {
     const HOLLOW: bool;
     /// Other workers may be at work on the same state: what is to be written must be asked for.
     const SPECULATIVE: bool = false;
+    /// What handlers do is noted in the [trace](crate::trace).
+    const TRACED: bool = false;
     /// The settings.
     type Fixed<S: 'static>: Deref<Target = S>;
     /// `Map<K, V>`.

@@ -127,6 +127,7 @@ pub mod quota {
         type Settings = Settings;
         type Set = Source;
         type Command = nf_settings::NoCommand;
+        type Traced = Self;
 
         fn build(settings: Settings, builder: &mut nf::Builder) -> Result<Self, nf::BuildError> {
             Ok(Self {

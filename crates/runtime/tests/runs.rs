@@ -263,6 +263,7 @@ impl NetworkFunction for Fragile {
     type Settings = NoSettings;
     type Set = ();
     type Command = NoCommand;
+    type Traced = Self;
 
     fn build(_: NoSettings, _: &mut Builder) -> Result<Self, BuildError> {
         Ok(Self)

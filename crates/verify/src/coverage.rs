@@ -1,370 +1,291 @@
-//! Which call paths the packets of a run have taken, as far as that can be told from outside.
-//!
-//! Of each packet its bytes, the time, the settings and what became of it are known, and so whether a
-//! path's conditions on these hold. What it finds in its packet set is known where this module has
-//! followed all that was stored there. A path counts as reached only where it is the one path that
-//! fits a packet.
+//! Which call paths packets and events take, for certain: a run in the Traced world says what every
+//! handler was given and what state objects answered, and with that every condition of a path is true
+//! or false. What the path then says of keys, values, rewrites and the verdict has to be what the run
+//! did: where it is not, the analysis and the function disagree.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use anabranch_analysis::expr::{Node, SymbolId};
 use anabranch_analysis::{Access, CallPath, Paths, Verdict};
-use anabranch_nf::NetworkFunction;
-use anabranch_nf::settings::{Setting, Settings as _};
-use anabranch_packet::{Field, Layout, Packet, parse};
+use anabranch_nf::trace::Event;
+use anabranch_nf::{NetworkFunction, Verdict as Made, Word};
 
-use crate::edit::with_packet;
-use crate::partial::Partial;
-use crate::program::{Arrival, Program};
-use crate::run::{Handled, Record, times};
+use crate::configured::Configured;
+use crate::field::{Parsed, Property};
+use crate::pairs::Pairs;
+use crate::passage::{Passage, passages};
+use crate::routes::{End, Entry, Tree, trees};
+use crate::run::Record;
 use crate::setup::Setup;
+use crate::valuation::{Scene, Valuation};
+
+/// Disagreements that are kept.
+const KEPT: usize = 20;
 
 /// Call paths and which of them have been taken.
 pub struct Coverage<'p> {
     paths: &'p Paths,
-    schema: Vec<Setting>,
-    ports: usize,
-    /// What conditions are about.
-    symbols: Vec<(SymbolId, &'p str)>,
-    sets: HashMap<SetKey, Set>,
-    /// Numbers of the paths taken for certain.
-    reached: BTreeSet<usize>,
-    /// Numbers of the paths that may have been taken.
-    possible: BTreeSet<usize>,
+    trees: HashMap<Entry, Tree>,
+    /// Loops without a known end are unrolled a few times only.
+    is_cut_off: bool,
+    configured: Configured,
+    /// The setup whose settings are known to `valuation`.
+    setup: Option<toml::Table>,
+    valuation: Valuation<'p>,
+    set: Option<&'static str>,
+    reasons: &'static [Word],
+    /// Conditions met so far, in any way: nodes of trees.
+    passed: BTreeSet<(Entry, usize)>,
+    tally: Taken,
+    pairs: Pairs,
 }
 
-/// Class and fields of a packet set, the same in both directions where it has both.
-type SetKey = (String, Vec<u128>);
-
-/// What is known of a packet set.
-#[derive(Clone, Debug, Default)]
-struct Set {
-    /// Whether it is there; `None`: not known.
-    open: Option<bool>,
-    /// When a packet of it was last handled.
-    last_ns: u64,
-    /// Its state, part by part.
-    parts: BTreeMap<String, u128>,
+/// What has been taken.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Taken {
+    /// Numbers of the call paths taken.
+    pub reached: BTreeSet<usize>,
+    /// Calls of handlers that were followed.
+    pub followed: usize,
+    /// Those that took a path which is not listed: loops that are unrolled a few times only.
+    pub unlisted: usize,
+    /// Those of which it is not known: by the condition that could not be decided, how many.
+    pub unknown: BTreeMap<String, usize>,
+    /// Where the analysis says something else than what ran.
+    pub disagreements: Vec<String>,
+    /// Pairs of conflicting accesses that have met, and those that could.
+    pub pairs: (usize, usize),
 }
-
-/// A packet and all that is known of it.
-struct Case<'c, 't> {
-    handled: &'c Handled,
-    arrival: &'c Arrival,
-    now_ns: u64,
-    class: Option<String>,
-    partial: Partial<'t>,
-}
-
-/// A path that fits a packet, and the packet set it is about.
-struct Fit<'p> {
-    path: &'p CallPath,
-    own: HashMap<SymbolId, u128>,
-    key: Option<SetKey>,
-}
-
-/// Pauses after which a packet set may have expired, in nanoseconds: the shortest lifetime that can
-/// be set.
-const MAY_EXPIRE_NS: u64 = 1_000_000_000;
 
 impl<'p> Coverage<'p> {
     /// Of the packets of `N`, which has these call paths.
-    pub fn new<N: NetworkFunction>(paths: &'p Paths, setup: &Setup) -> Self {
+    pub fn new<N: NetworkFunction>(paths: &'p Paths) -> Self {
         Self {
             paths,
-            schema: N::Settings::schema(),
-            ports: setup.ports.len(),
-            symbols: symbols(paths),
-            sets: HashMap::new(),
-            reached: BTreeSet::new(),
-            possible: BTreeSet::new(),
+            trees: trees(paths),
+            is_cut_off: paths.cut_off().next().is_some(),
+            configured: Configured::of::<N>(),
+            setup: None,
+            valuation: Valuation::new(&paths.terms),
+            set: N::SET,
+            reasons: N::REASONS,
+            passed: BTreeSet::new(),
+            tally: Taken::default(),
+            pairs: Pairs::of(paths),
         }
     }
 
-    /// Numbers of the paths that were taken for certain, and of those that may have been.
-    pub fn into_numbers(self) -> (BTreeSet<usize>, BTreeSet<usize>) {
-        (self.reached, self.possible)
+    /// What has been taken.
+    pub fn into_taken(mut self) -> Taken {
+        self.tally.pairs = self.pairs.count();
+        self.tally
     }
 
-    /// Follows a run of one core from its beginning; looks at `budget` packets at most, and returns at
-    /// how many.
-    pub fn follow(
-        &mut self,
-        setup: &Setup,
-        program: &Program,
-        record: &Record,
-        budget: usize,
-    ) -> usize {
-        self.sets.clear();
-        let handled = record.iter().zip(times(program));
-        let packets = handled.filter(|(one, _)| one.arrival.is_some()).take(budget);
-        packets.map(|(handled, now_ns)| self.packet(setup, handled, now_ns)).count()
-    }
-
-    fn packet(&mut self, setup: &Setup, handled: &Handled, now_ns: u64) {
-        let Some(arrival) = &handled.arrival else { return };
-        let layout = parse(&arrival.bytes, arrival.wire_len);
-        let malformed = layout.malformed().map(|why| why.as_str());
-        if malformed.is_some() && malformed == handled.outcome.refused {
+    /// Begins a program under `setup`: state is empty.
+    pub fn begin(&mut self, setup: &Setup) {
+        self.pairs.forget();
+        if self.setup.as_ref() == Some(&setup.settings) {
             return;
         }
-        let class = self.class(arrival, layout);
-        let partial = Partial::new(&self.paths.terms);
-        let mut case = Case { handled, arrival, now_ns, class, partial };
-        self.note_all(setup, layout, &mut case);
-        let paths: &'p [CallPath] = &self.paths.paths;
-        let of_port = paths
-            .iter()
-            .filter(|path| path.port.is_none_or(|port| port == usize::from(arrival.port)));
-        let fits: Vec<Fit<'p>> = of_port.filter_map(|path| self.fit(path, &mut case)).collect();
-        self.possible.extend(fits.iter().map(|fit| fit.path.number));
-        if let [only] = &fits[..] {
-            self.reached.insert(only.path.number);
-        }
-        self.store(&fits, &mut case);
+        let (configured, settings) = (&self.configured, &setup.settings);
+        self.valuation.set(|name| configured.value(name, settings));
+        self.valuation.set_elements(|name, at| configured.element(name, at, settings));
+        self.setup = Some(setup.settings.clone());
     }
 
-    /// The class of packet sets that a packet belongs to.
-    fn class(&self, arrival: &Arrival, layout: Layout) -> Option<String> {
-        let classes = self.paths.paths.iter().filter(|path| path.port == Some(arrival.port.into()));
-        let classes: Vec<&String> = classes.filter_map(|path| path.class.as_ref()).collect();
+    /// The traced run has to do what the other did.
+    pub fn compare(&mut self, one: &Record, traced: &Record) {
+        if let Some(at) = one.iter().zip(traced).position(|(one, traced)| one != traced) {
+            self.tally.disagreements.push(format!("step {at} of a program is another when traced"));
+        }
+    }
+
+    /// Follows what a step left in the trace. Returns whether it went where no step had gone.
+    pub fn step(&mut self, step: usize, events: Vec<Event>, command: Option<&str>) -> bool {
+        let mut is_new = false;
+        for passage in passages(events, self.set, command) {
+            is_new |= self.follow(step, &passage);
+        }
+        is_new
+    }
+
+    fn follow(&mut self, step: usize, passage: &Passage) -> bool {
+        let packet = passage.packet.as_ref().map(Parsed::of);
+        let scene = Scene { now_ns: passage.now_ns, packet };
+        let (class, port) = match &scene.packet {
+            Some(packet) => self.class(passage, packet),
+            None => (None, None),
+        };
+        let entry = (passage.handler.clone(), port, class);
+        let Some(tree) = self.trees.get(&entry) else { return false };
+        self.valuation.begin(passage.symbols());
+        let valuation = &mut self.valuation;
+        let (nodes, end) = tree.walk(|term| valuation.value(term, &scene).map(|value| value != 0));
+        self.tally.followed += 1;
+        let before = self.passed.len();
+        self.passed.extend(nodes.into_iter().map(|node| (entry.clone(), node)));
+        match end {
+            End::Path(position) => self.took(step, position, passage, &scene),
+            End::Unlisted => self.tally.unlisted += 1,
+            End::Unknown(_) if self.is_cut_off => self.tally.unlisted += 1,
+            End::Unknown(term) => {
+                let text = self.paths.terms.print(term, &self.paths.words);
+                *self.tally.unknown.entry(text).or_default() += 1;
+            }
+        }
+        self.passed.len() > before
+    }
+
+    /// The class and the port by which the paths of a packet are known.
+    fn class(&self, passage: &Passage, packet: &Parsed<'_>) -> (Option<String>, Option<usize>) {
+        let port = usize::from(packet.seen.port);
+        let of_port = self.paths.paths.iter().filter(|path| path.port == Some(port));
+        let port = of_port.clone().next().map(|_| port);
+        if !passage.handler.starts_with("packet (") {
+            return (None, port);
+        }
+        let paths = self.paths.paths.iter().filter(|path| path.port == port);
+        let mut classes = paths.filter_map(|path| path.class.as_ref());
         let has = |word: &str| match word {
-            "echo" => is_echo(arrival, layout),
-            header => of_packet(header, arrival, layout) == Some(1),
+            "echo" => ["icmpv4.is_echo", "icmpv6.is_echo"]
+                .into_iter()
+                .any(|name| Property::named(name).and_then(|echo| echo.of(packet)) == Some(1)),
+            header => Property::named(header).and_then(|header| header.of(packet)) == Some(1),
         };
-        classes.into_iter().find(|class| class.split(' ').all(has)).cloned()
+        (classes.find(|class| class.split(' ').all(has)).cloned(), port)
     }
 
-    /// Notes the value of every symbol that is the same on all paths.
-    fn note_all(&self, setup: &Setup, layout: Layout, case: &mut Case<'_, '_>) {
-        for (id, name) in &self.symbols {
-            if let Some(value) = self.symbol(name, setup, layout, case) {
-                case.partial.note(*id, value);
+    fn took(&mut self, step: usize, position: usize, passage: &Passage, scene: &Scene<'_>) {
+        let paths: &'p Paths = self.paths;
+        let Some(path) = paths.paths.get(position) else { return };
+        if let Some(why) = self.disagreement(path, passage, scene) {
+            self.disagree(path, passage, why);
+            return;
+        }
+        self.tally.reached.insert(path.number);
+        for access in &path.accesses {
+            let key = access.key.iter().map(|part| self.valuation.value(part.term, scene));
+            if let Some(key) = key.collect::<Option<Vec<u128>>>() {
+                self.pairs.access(step, access, key);
             }
         }
     }
 
-    /// What is known of the symbol `name`; `None`: it is not the same on all paths.
-    fn symbol(
-        &self,
-        name: &str,
-        setup: &Setup,
-        layout: Layout,
-        case: &Case<'_, '_>,
-    ) -> Option<Option<u128>> {
-        if let Some(setting) = name.strip_prefix("settings.") {
-            return Some(self.setting(setting, setup));
+    /// Where loops are cut off, what goes round more often is not listed.
+    fn disagree(&mut self, path: &CallPath, passage: &Passage, why: String) {
+        if self.is_cut_off && path.accesses.len() < passage.calls.len() {
+            self.tally.unlisted += 1;
+        } else if self.tally.disagreements.len() < KEPT {
+            let text =
+                format!("path {} ({}, line {}): {why}", path.number, path.handler, path.line);
+            self.tally.disagreements.push(text);
         }
-        if name.contains(".allocate") && name.contains('#') && !name.ends_with(".index") {
-            return Some((!case.handled.outcome.allocated).then_some(0));
-        }
-        match name {
-            "now" => return Some(Some(case.now_ns.into())),
-            "port" => return Some(Some(case.arrival.port.into())),
-            "packet.len" => return Some(Some(case.arrival.wire_len.into())),
-            _ if name.ends_with(".enabled") => {
-                return Some(Some(setup.settings.contains_key("interfaces").into()));
-            }
-            _ => {}
-        }
-        of_packet(name, case.arrival, layout).map(Some)
     }
 
-    /// The value of a setting, as the operator or its default has it.
-    fn setting(&self, name: &str, setup: &Setup) -> Option<u128> {
-        if let Some(list) = name.strip_suffix(".len") {
-            let list = setup.settings.get(list).and_then(toml::Value::as_array);
-            return Some(list.map_or(0, Vec::len) as u128);
+    /// Where a path says something else than what ran.
+    fn disagreement(
+        &mut self,
+        path: &CallPath,
+        passage: &Passage,
+        scene: &Scene<'_>,
+    ) -> Option<String> {
+        let own = |access: &&Access| access.kind != "PacketSet" && access.operation != "expire";
+        let accesses: Vec<&Access> = path.accesses.iter().filter(own).collect();
+        if accesses.len() != passage.calls.len() {
+            let (many, made) = (accesses.len(), passage.calls.len());
+            return Some(format!("{many} accesses, of which {made} were made"));
         }
-        let schema = self.schema.iter().find(|setting| setting.name == name)?;
-        let text = match setup.settings.get(name) {
-            Some(value) => value.to_string(),
-            None => schema.default.clone()?,
+        for (access, (_, call)) in accesses.into_iter().zip(&passage.calls) {
+            if (access.object.as_str(), access.operation.as_str()) != (call.object, call.operation)
+            {
+                let (object, operation) = (call.object, call.operation);
+                return Some(format!("{}, not {object}.{operation}", access.operation));
+            }
+            let told = [(&access.key, &call.key), (&access.value, &call.stored)];
+            for (said, made) in told {
+                for part in said {
+                    let said = self.valuation.value(part.term, scene);
+                    let name = symbol_name(&part.name);
+                    let made = made.all().iter().find(|(known, _)| *known == name);
+                    if let (Some(said), Some((_, made))) = (said, made)
+                        && said != *made
+                    {
+                        let (object, line) = (&access.object, access.line);
+                        return Some(format!(
+                            "{object}.{} on line {line}: `{}` is {made}, not {said}",
+                            access.operation, part.name
+                        ));
+                    }
+                }
+            }
+        }
+        self.other_verdict(path, passage, scene).or_else(|| self.other_packet(path, passage, scene))
+    }
+
+    fn other_verdict(
+        &mut self,
+        path: &CallPath,
+        passage: &Passage,
+        scene: &Scene<'_>,
+    ) -> Option<String> {
+        let made = passage.verdict?;
+        let mut is_to = |port, made: anabranch_packet::Port| {
+            self.valuation.value(port, scene).is_none_or(|port| port == made.index().into())
         };
-        let text = text.trim_matches('"').replace('_', "");
-        if let Some(choices) = schema.kind.strip_prefix("one of ") {
-            let mut choices = choices.split(", ");
-            return choices.position(|choice| choice.replace('_', "") == text).map(|at| at as u128);
-        }
-        match text.as_str() {
-            "true" => Some(1),
-            "false" => Some(0),
-            number => number.parse().ok(),
-        }
-    }
-
-    /// The path with what it finds, if a packet may have taken it.
-    fn fit(&self, path: &'p CallPath, case: &mut Case<'_, '_>) -> Option<Fit<'p>> {
-        let of_packet = path.handler.starts_with("packet (") && path.class == case.class
-            || path.handler == "packet"
-            || path.handler == "orphan" && case.class.is_none();
-        if !of_packet || !ends_so(path, case, self.ports) {
-            return None;
-        }
-        let allocates = |access: &Access| access.operation.starts_with("allocate");
-        if case.handled.outcome.allocated && !path.accesses.iter().any(allocates) {
-            return None;
-        }
-        let mut own = HashMap::new();
-        let key = self.set_key(path, case);
-        if let Some(key) = &key {
-            let set =
-                self.sets.get(key).cloned().unwrap_or(Set { open: Some(false), ..Set::default() });
-            let expects_new = path.handler.contains("new");
-            let may_expire = case.now_ns.saturating_sub(set.last_ns) >= MAY_EXPIRE_NS;
-            match set.open {
-                Some(true) if expects_new && !may_expire => return None,
-                Some(false) if !expects_new => return None,
-                _ => {}
+        let same = match (&path.verdict, made) {
+            (Verdict::Forward(port), Made::Forward(made)) => is_to(*port, made),
+            (Verdict::Recirculate(port), Made::Recirculate(made)) => is_to(*port, made),
+            (Verdict::Drop(word), Made::Discard(reason)) => {
+                passage.is_refused() || reason.word(self.reasons) == word
             }
-            own = self.found(path, &set);
-        }
-        let holds = |case: &mut Case<'_, '_>| {
-            path.conditions.iter().all(|made| case.partial.value(made.term, &own) != Some(0))
-        };
-        holds(case).then_some(Fit { path, own, key })
-    }
-
-    /// What the packet's set holds, by symbol.
-    fn found(&self, path: &CallPath, set: &Set) -> HashMap<SymbolId, u128> {
-        let find = path.accesses.iter().find(|access| access.operation == "find");
-        let parts = find.into_iter().flat_map(|find| &find.result);
-        parts
-            .filter_map(|part| match self.paths.terms.node(part.term) {
-                Node::Symbol(id) => set.parts.get(&part.name).map(|value| (*id, *value)),
-                _ => None,
-            })
-            .collect()
-    }
-
-    /// The packet set of a path that is about one.
-    fn set_key(&self, path: &CallPath, case: &mut Case<'_, '_>) -> Option<SetKey> {
-        let find = path.accesses.iter().find(|access| access.operation == "find")?;
-        let class = path.class.clone()?;
-        let layout = parse(&case.arrival.bytes, case.arrival.wire_len);
-        let value = |name: &str| of_packet(name, case.arrival, layout).unwrap_or(0);
-        let key: Vec<u128> = find.key.iter().map(|part| value(&part.name)).collect();
-        let turned = |name: &str| match name.rsplit_once('.') {
-            Some((header, "src")) => format!("{header}.dst"),
-            Some((header, "dst")) => format!("{header}.src"),
-            _ => name.to_owned(),
-        };
-        let back: Vec<u128> = find.key.iter().map(|part| value(&turned(&part.name))).collect();
-        Some((class, if find.symmetric { key.min(back) } else { key }))
-    }
-
-    /// Notes what the packet has left in its set.
-    fn store(&mut self, fits: &[Fit<'_>], case: &mut Case<'_, '_>) {
-        let Some(key) = fits.iter().find_map(|fit| fit.key.clone()) else { return };
-        let mut after: Option<Set> = None;
-        for fit in fits {
-            let set = self.left(fit, &key, case);
-            after = Some(match after {
-                None => set,
-                Some(known) => known.or(&set),
-            });
-        }
-        if let Some(after) = after {
-            self.sets.insert(key, after);
-        }
-    }
-
-    /// The set after one way through.
-    fn left(&self, fit: &Fit<'_>, key: &SetKey, case: &mut Case<'_, '_>) -> Set {
-        let is_new = fit.path.handler.contains("new");
-        let known = self.sets.get(key).filter(|_| !is_new).cloned().unwrap_or_default();
-        let mut set = Set { open: Some(!is_new), last_ns: case.now_ns, ..known };
-        for access in fit.path.accesses.iter().filter(|access| access.kind == "PacketSet") {
-            if access.operation == "insert" {
-                let stored = access.outcome.is_none_or(|outcome| {
-                    fit.path.conditions.iter().any(|made| made.term == outcome)
-                });
-                set.open = Some(stored);
-            }
-            for part in &access.value {
-                match case.partial.value(part.term, &fit.own) {
-                    Some(value) => set.parts.insert(part.name.clone(), value),
-                    None => set.parts.remove(&part.name),
-                };
-            }
-        }
-        set
-    }
-}
-
-/// The symbols that conditions are about, each once.
-fn symbols(paths: &Paths) -> Vec<(SymbolId, &str)> {
-    let conditions = paths.paths.iter().flat_map(|path| &path.conditions);
-    let ids: BTreeSet<SymbolId> =
-        conditions.flat_map(|made| paths.terms.unknowns(made.term).iter().copied()).collect();
-    ids.into_iter().map(|id| (id, paths.terms.symbol_of(id).name.as_str())).collect()
-}
-
-impl Set {
-    /// What is known where either is true.
-    fn or(mut self, other: &Self) -> Self {
-        self.open = self.open.filter(|_| self.open == other.open);
-        self.parts.retain(|name, value| other.parts.get(name) == Some(value));
-        self
-    }
-}
-
-/// Whether a path ends as the packet did.
-fn ends_so(path: &CallPath, case: &mut Case<'_, '_>, ports: usize) -> bool {
-    let outcome = &case.handled.outcome;
-    match &path.verdict {
-        Verdict::Drop(word) => outcome.refused == Some(word.as_str()),
-        Verdict::Forward(port) => match (&outcome.sent[..], outcome.refused) {
-            ([(sent, _), ..], None) => {
-                let port = case.partial.value(*port, &HashMap::new());
-                port.is_none_or(|port| port == u128::from(*sent))
-            }
+            (Verdict::Flood, Made::Flood) | (Verdict::Object(_), _) => true,
             _ => false,
-        },
-        Verdict::Flood => outcome.refused.is_none() && outcome.sent.len() + 1 >= ports,
-        Verdict::Recirculate(_) => true,
-        Verdict::Object(_) => true,
-        Verdict::Done | Verdict::Refused(_) => false,
+        };
+        (!same).then(|| format!("{}, not {made:?}", self.paths.verdict_of(path)))
+    }
+
+    /// Which field leaves with another value than the path says.
+    fn other_packet(
+        &mut self,
+        path: &CallPath,
+        passage: &Passage,
+        scene: &Scene<'_>,
+    ) -> Option<String> {
+        let passes =
+            matches!(path.verdict, Verdict::Forward(_) | Verdict::Flood | Verdict::Recirculate(_));
+        let is_routed = passage.calls.iter().any(|(_, call)| call.operation == "forward");
+        let (Some(left), Some(arrived), true) = (&passage.left, &scene.packet, passes) else {
+            return None;
+        };
+        let left = Parsed::of(left);
+        let settable = anabranch_packet::fields().filter(|field| field.settable);
+        for field in settable {
+            let property = Property::Read(field);
+            let rewrite = path
+                .rewrites
+                .iter()
+                .find(|one| (one.header, one.field) == (field.header, field.name));
+            let said = match rewrite {
+                Some(rewrite) => self.valuation.value(rewrite.term, scene),
+                None if is_routed => None,
+                None => property.of(arrived),
+            };
+            // Setters have no effect on what a packet quotes only in part, or not at all.
+            let is_quoted =
+                field.header == "embedded" && property.of(arrived) == property.of(&left);
+            if let (Some(said), Some(made), false) = (said, property.of(&left), is_quoted)
+                && said != made
+            {
+                let (header, name) = (field.header, field.name);
+                return Some(format!("{header}.{name} leaves as {made}, not {said}"));
+            }
+        }
+        None
     }
 }
 
-/// The value of a header, of one of its fields, or of another property of a packet.
-fn of_packet(name: &str, arrival: &Arrival, layout: Layout) -> Option<u128> {
-    let known = match name {
-        "ipv4" => layout.has_ipv4(),
-        "ipv6" => layout.has_ipv6(),
-        "tcp" => layout.has_tcp(),
-        "udp" => layout.has_udp(),
-        "icmpv4" => layout.has_icmpv4(),
-        "icmpv6" => layout.has_icmpv6(),
-        "arp" => layout.has_arp(),
-        "vlan" => layout.has_vlan(),
-        "packet.is_fragment" => layout.is_fragment(),
-        "packet.is_first_fragment" => layout.is_first_fragment(),
-        "icmpv4.is_echo" | "icmpv6.is_echo" => is_echo(arrival, layout),
-        "embedded" | "icmpv4.is_error" | "icmpv6.is_error" => {
-            return Some(asked(arrival, |packet| match name {
-                "embedded" => packet.embedded().is_some(),
-                "icmpv4.is_error" => packet.icmpv4().is_some_and(|icmp| icmp.is_error()),
-                _ => packet.icmpv6().is_some_and(|icmp| icmp.is_error()),
-            }));
-        }
-        _ => {
-            let field = Field::named(name)?;
-            let readable = field.header_offset(layout).is_some() || field.header == "embedded";
-            let readable = readable || name == "packet.protocol";
-            return readable.then(|| field.value(&arrival.bytes, layout));
-        }
-    };
-    Some(known.into())
-}
-
-fn is_echo(arrival: &Arrival, layout: Layout) -> bool {
-    let kind = arrival.bytes.get(layout.l4_offset());
-    (layout.has_icmpv4() && matches!(kind, Some(0 | 8)))
-        || (layout.has_icmpv6() && matches!(kind, Some(128 | 129)))
-}
-
-fn asked(arrival: &Arrival, ask: impl FnOnce(&Packet<'_>) -> bool) -> u128 {
-    with_packet(&mut arrival.bytes.clone(), |packet| ask(packet)).into()
+/// What the trace calls a part of a key or of a value.
+fn symbol_name(part: &str) -> String {
+    let name = part.strip_suffix("variant").map_or(part, |of| of.trim_end_matches('.'));
+    let name = name.replace("some.0", "value");
+    if name.is_empty() { name } else { format!(".{name}") }
 }

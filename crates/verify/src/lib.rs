@@ -11,26 +11,31 @@
 //! compared and what is not. The command line depends on this crate.
 
 mod compare;
+mod configured;
 mod coverage;
 mod edit;
 mod endpoint;
 mod error;
 mod examples;
+mod field;
 mod generate;
 mod mutate;
+mod pairs;
 mod parallel;
-mod partial;
+mod passage;
 mod program;
 mod replay;
+mod routes;
 mod run;
 mod setup;
 mod shrink;
 mod simulate;
+mod valuation;
 mod verify;
 mod words;
 
 pub use compare::{Comparison, Sameness};
-pub use coverage::Coverage;
+pub use coverage::{Coverage, Taken};
 pub use edit::Edit;
 pub use endpoint::{Endpoint, Placed, endpoints};
 pub use error::VerifyError;

@@ -90,6 +90,16 @@ impl<N: NetworkFunction> Sequential<N> {
     /// Runs `program`, its steps in the order of `course` (positions), as numbers of packets their
     /// positions. What is not sent there is not sent here.
     pub fn run(&mut self, program: &Program, course: &Course) -> Record {
+        self.watched(program, course, &mut |_| {})
+    }
+
+    /// As [`run`](Self::run); `watch` is told each step, by position, when it is done.
+    pub fn watched(
+        &mut self,
+        program: &Program,
+        course: &Course,
+        watch: &mut dyn FnMut(usize),
+    ) -> Record {
         let positions = Positions::of(program);
         let times = times(program);
         let mut record = vec![Handled::default(); program.steps.len()];
@@ -108,6 +118,7 @@ impl<N: NetworkFunction> Sequential<N> {
             if let Some(place) = record.get_mut(*at) {
                 *place = handled;
             }
+            watch(*at);
         }
         record
     }

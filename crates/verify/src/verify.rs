@@ -1,18 +1,16 @@
 //! The verification: programs of many seeds, each run both ways and compared.
 
-use std::collections::BTreeSet;
-
 use anabranch_analysis::Paths;
-use anabranch_nf::NetworkFunction;
+use anabranch_nf::{NetworkFunction, trace};
 use anabranch_plan::Plan;
 
 use crate::compare::Comparison;
-use crate::coverage::Coverage;
+use crate::coverage::{Coverage, Taken};
 use crate::error::VerifyError;
 use crate::generate::Generator;
 use crate::mutate::Mutation;
 use crate::parallel::Parallel;
-use crate::program::Program;
+use crate::program::{Act, Program};
 use crate::run::{Record, Sequential};
 use crate::setup::Setup;
 use crate::shrink::shrink;
@@ -20,9 +18,6 @@ use crate::simulate::{Course, Simulation};
 
 /// Packets of one program: instances are made anew for each.
 const OF_A_PROGRAM: usize = 5_000;
-
-/// Times that a packet is held against a path, in all.
-const CHECKS: usize = 10_000_000;
 
 /// What is verified.
 #[derive(Clone, Copy, Debug)]
@@ -63,10 +58,8 @@ pub struct Findings {
     pub differences: u64,
     /// The shortest sequence that was found for the first of them.
     pub difference: Option<Difference>,
-    /// Numbers of the call paths that were taken for certain.
-    pub reached: BTreeSet<usize>,
-    /// Numbers of the call paths that may have been taken.
-    pub possible: BTreeSet<usize>,
+    /// The call paths that were taken.
+    pub taken: Taken,
 }
 
 /// A sequence of steps of which two runs make something different.
@@ -99,20 +92,14 @@ pub fn verify<N: NetworkFunction>(
     tell: &mut dyn FnMut(usize),
 ) -> Result<Findings, VerifyError> {
     let mut findings = Findings::default();
-    let mut coverage = subject.paths.map(|paths| Coverage::new::<N>(paths, subject.setup));
-    let checks = subject.paths.map_or(1, |paths| paths.paths.len().max(1));
-    let budget = CHECKS / checks / usize::try_from(effort.seeds).unwrap_or(1).max(1);
+    let mut coverage = subject.paths.map(Coverage::new::<N>);
     for seed in effort.first_seed..effort.first_seed.saturating_add(effort.seeds) {
         let trial = Trial::of::<N>(subject, seed)?;
-        let mut left = budget;
-        let found =
-            trial.all::<N>(subject.programs, effort.packets, &mut |setup, program, one| {
-                findings.packets += sent(one);
-                tell(findings.packets);
-                if let Some(coverage) = &mut coverage {
-                    left -= coverage.follow(setup, program, one, left);
-                }
-            })?;
+        let programs = subject.programs;
+        let found = trial.all::<N>(programs, effort.packets, coverage.as_mut(), &mut |one| {
+            findings.packets += sent(one);
+            tell(findings.packets);
+        })?;
         findings.seeds += 1;
         let Some((trial, program)) = found else { continue };
         findings.differences += 1;
@@ -121,7 +108,7 @@ pub fn verify<N: NetworkFunction>(
         }
     }
     if let Some(coverage) = coverage {
-        (findings.reached, findings.possible) = coverage.into_numbers();
+        findings.taken = coverage.into_taken();
     }
     Ok(findings)
 }
@@ -166,7 +153,8 @@ impl Trial {
         mut self,
         programs: &[Program],
         packets: usize,
-        tell: &mut dyn FnMut(&Setup, &Program, &Record),
+        mut coverage: Option<&mut Coverage<'_>>,
+        tell: &mut dyn FnMut(&Record),
     ) -> Result<Option<(Self, Program)>, VerifyError> {
         let mut handled = 0;
         let mut part = 0;
@@ -181,7 +169,10 @@ impl Trial {
             };
             let (one, many) = self.both::<N>(&program)?;
             handled += sent(&one);
-            tell(&self.setup, &program, &one);
+            tell(&one);
+            if let Some(coverage) = coverage.as_deref_mut() {
+                self.follow::<N>(&program, &many, &one, coverage)?;
+            }
             part += 1;
             let different = self.first_difference(&program, one, many);
             if different.is_some() {
@@ -215,6 +206,29 @@ impl Trial {
         let many = Simulation::<N>::new(&self.parallel, &making, self.own)?.run(program);
         let one = Sequential::<N>::new(&making)?.run(program, &many);
         Ok((one, many))
+    }
+
+    /// Runs `program` as one core did once more, traced, and follows it.
+    fn follow<N: NetworkFunction>(
+        &self,
+        program: &Program,
+        many: &Course,
+        one: &Record,
+        coverage: &mut Coverage<'_>,
+    ) -> Result<(), VerifyError> {
+        let making = self.setup.making(self.own);
+        let mut sequential = Sequential::<N::Traced>::new(&making)?;
+        trace::take();
+        coverage.begin(&self.setup);
+        let traced = sequential.watched(program, many, &mut |at| {
+            let command = program.steps.get(at).and_then(|step| match &step.act {
+                Act::Command(text) => Some(text.as_str()),
+                _ => None,
+            });
+            coverage.step(at, trace::take(), command);
+        });
+        coverage.compare(one, &traced);
+        Ok(())
     }
 
     fn first_difference(&self, program: &Program, one: Record, many: Course) -> Option<Difference> {

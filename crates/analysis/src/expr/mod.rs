@@ -26,6 +26,20 @@ pub struct Term(u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SymbolId(u32);
 
+impl Term {
+    /// Position in the arena: those of one arena are counted from 0 without gaps.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl SymbolId {
+    /// Position among the symbols of the arena, counted from 0 without gaps.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// What kind of value a term has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sort {
@@ -226,6 +240,11 @@ impl Terms {
             Node::Bool(value) => Some(*value),
             _ => None,
         }
+    }
+
+    /// Every symbol and function, in order of [`SymbolId::index`].
+    pub fn symbols(&self) -> &[Symbol] {
+        &self.symbols
     }
 
     /// Number of terms made so far.

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use anabranch_language::StateKind;
+
 use super::state::{FOUND, Operation};
 use super::types::Scalar;
 use super::value::{EnumValue, Tag, Value};
@@ -40,7 +42,8 @@ impl<'p> Interpreter<'p> {
                 Ok(Value::Bool(present))
             }
             "free" => {
-                let (present, _) = self.look_up(&operation, access, &key, FOUND)?;
+                let held = self.held(operation.object, &key);
+                let (present, _) = self.look_up_as(held, &operation, access, &key, FOUND)?;
                 self.forget(operation.object, &key);
                 let absent = self.terms.bool(false);
                 self.remember(operation.object, key, absent, None);
@@ -53,12 +56,29 @@ impl<'p> Interpreter<'p> {
         }
     }
 
+    /// Under which number operations that do not ask the time know the entry: an object that has been
+    /// found absent may be over without having been collected, and is theirs until it is freed.
+    pub(crate) fn held(&mut self, object: usize, key: &[Term]) -> usize {
+        let fields = &self.program.module.nf.fields;
+        let after = fields.len();
+        if !matches!(fields[object].kind, StateKind::Allocator(_)) {
+            return object;
+        }
+        match self.recall(object, key).map(|known| known.present) {
+            Some(present) if self.terms.bool_of(present).is_none() && !self.holds(present) => {
+                after + object
+            }
+            _ => object,
+        }
+    }
+
     fn set_object(&mut self, operation: &Operation<'p>, access: usize, key: Vec<Term>) -> Eval {
-        let (present, _) = self.look_up(operation, access, &key, FOUND)?;
+        let held = self.held(operation.object, &key);
+        let (present, _) = self.look_up_as(held, operation, access, &key, FOUND)?;
         let value = self.stored_argument(operation, 1)?;
         self.run.accesses[access].value = self.parts(&value, "")?;
-        self.forget(operation.object, &key);
-        self.remember(operation.object, key, present, Some(value));
+        self.forget(held, &key);
+        self.remember(held, key, present, Some(value));
         Ok(Value::Bool(present))
     }
 

@@ -236,8 +236,28 @@ impl<'p> Interpreter<'p> {
                 other => return self.error(format!("{} isn't a `bool`", other.describe())),
             },
         };
-        self.set_field((header, field), term)?;
+        let term = match (header, field) {
+            ("icmpv4" | "icmpv6", "id") => self.if_echo(header, term)?,
+            _ => Some(term),
+        };
+        if let Some(term) = term {
+            self.set_field((header, field), term)?;
+        }
         Ok(Value::Unit)
+    }
+
+    /// Only echoes have an identifier to set: its value after `set_id(set)`; `None`: as it was.
+    fn if_echo(&mut self, header: &'static str, set: Term) -> Eval<Option<Term>> {
+        self.field_rules((header, "is_echo"))?;
+        let is_echo = self.arrived((header, "is_echo"));
+        Ok(match self.known(is_echo) {
+            Some(echo) => echo.then_some(set),
+            None if !self.possible(is_echo)? => None,
+            None => {
+                let before = self.field_now((header, "id"));
+                Some(self.terms.ite(is_echo, set, before))
+            }
+        })
     }
 
     /// What ties a field to others, assumed when it is first read.

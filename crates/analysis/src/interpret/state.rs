@@ -125,7 +125,19 @@ impl<'p> Interpreter<'p> {
         key: &[Term],
         outcomes: (&'static str, &'static str),
     ) -> Eval<(Term, Option<Value>)> {
-        if let Some(known) = self.recall(operation.object, key) {
+        self.look_up_as(operation.object, operation, access, key, outcomes)
+    }
+
+    /// As [`look_up`](Self::look_up), of what the path knows under the number `object`.
+    pub(crate) fn look_up_as(
+        &mut self,
+        object: usize,
+        operation: &Operation<'p>,
+        access: usize,
+        key: &[Term],
+        outcomes: (&'static str, &'static str),
+    ) -> Eval<(Term, Option<Value>)> {
+        if let Some(known) = self.recall(object, key) {
             let known = (known.present, known.value.clone());
             self.run.accesses[access].outcome = Some(known.0);
             return Ok(known);
@@ -141,7 +153,7 @@ impl<'p> Interpreter<'p> {
             None => None,
         };
         self.run.accesses[access].outcome = Some(present);
-        self.remember(operation.object, key.to_vec(), present, value.clone());
+        self.remember(object, key.to_vec(), present, value.clone());
         Ok((present, value))
     }
 
@@ -244,16 +256,17 @@ impl<'p> Interpreter<'p> {
         key: Vec<Term>,
         closure: usize,
     ) -> Eval {
-        let (present, value) = self.look_up(operation, access, &key, FOUND)?;
+        let held = self.held(operation.object, &key);
+        let (present, value) = self.look_up_as(held, operation, access, &key, FOUND)?;
         let found = self.decide(present)?;
         if found {
             let value = self.known_value(operation, access, value)?;
             self.run.accesses[access].result = self.parts(&value, "")?;
             let new = self.updated(operation, value, closure)?;
             self.run.accesses[access].value = self.parts(&new, "")?;
-            self.forget(operation.object, &key);
+            self.forget(held, &key);
             let present = self.terms.bool(true);
-            self.remember(operation.object, key, present, Some(new));
+            self.remember(held, key, present, Some(new));
         }
         Ok(Value::Bool(self.terms.bool(found)))
     }

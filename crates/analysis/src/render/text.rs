@@ -27,6 +27,13 @@ impl Paths {
         text
     }
 
+    /// One call path: its handler, its verdict, what must hold, state, rewrites, each with its line.
+    pub fn path_to_text(&self, path: &CallPath) -> String {
+        let mut text = format!("{}\n", self.heading(path));
+        self.path_text(path, &mut text);
+        text
+    }
+
     fn heading(&self, path: &CallPath) -> String {
         let class = path.class.as_deref().map(|class| format!(", {class}")).unwrap_or_default();
         let port = self.port_name(path).map(|port| format!(" from {port}")).unwrap_or_default();

@@ -8,9 +8,13 @@ fn a_function_that_is_planned_right_passes() {
     let found = bench.run("verify firewall --packets 4000 --seeds 2 --json").expect(0).json();
     assert_eq!((found["seeds"].as_u64(), found["differences"].as_u64()), (Some(2), Some(0)));
     assert!(found["packets"].as_u64().unwrap() >= 8_000 && found["difference"].is_null());
-    let [reached, possible, known] = ["paths_reached", "paths_possible", "paths_known"]
-        .map(|name| found[name].as_u64().unwrap());
-    assert!(50 <= reached && reached <= possible && possible <= known, "{found}");
+    let [reached, known, undecided, pairs] =
+        ["paths_reached", "paths_known", "undecided", "pairs_reached"]
+            .map(|name| found[name].as_u64().unwrap());
+    assert!(70 <= reached && reached < known && undecided == 0 && pairs == 5, "{found}");
+    assert_eq!(found["disagreements"], serde_json::json!([]), "{found}");
+    let shown = bench.run("verify firewall --packets 2000 --seeds 1 --unreached").expect(0).out;
+    assert!(shown.contains("Drop(packet-sets-full)") && shown.contains("when "), "{shown}");
     let text = bench.run("verify nop --packets 100 --seeds 1").expect(0).out;
     assert!(text.contains("no difference"), "{text}");
 }

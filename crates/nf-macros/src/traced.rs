@@ -1,0 +1,146 @@
+//! `impl NetworkFunction` in the Traced world: the same handlers, each noted from its beginning to its
+//! end.
+
+use anabranch_language::Module;
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+
+use crate::{packet_set, state};
+
+/// The implementation for the Traced world.
+pub(crate) fn expand(module: &Module) -> TokenStream {
+    let nf = &module.nf.ident;
+    let solo = quote!(#nf<::anabranch_nf::world::Solo> as ::anabranch_nf::NetworkFunction);
+    let build = state::build(module, true);
+    let set = packet_set::functions(module, &state::settings_in_sight(module));
+    let (handlers, with_packet) = (handlers(module), with_packet(module));
+    let expire = state::expire(module, true);
+    let (rebase, tables, counters) =
+        (state::rebase(module), state::tables(module), state::counters(module));
+    quote! {
+        impl ::anabranch_nf::NetworkFunction for #nf<::anabranch_nf::world::Traced> {
+            const NAME: &'static str = <#solo>::NAME;
+            const DOCS: &'static str = <#solo>::DOCS;
+            const SOURCE: ::anabranch_nf::Source = <#solo>::SOURCE;
+            const PORTS: &'static [&'static str] = <#solo>::PORTS;
+            const LAYER: u8 = <#solo>::LAYER;
+            const REASONS: &'static [::anabranch_nf::Word] = <#solo>::REASONS;
+            const SET: ::core::option::Option<&'static str> = <#solo>::SET;
+            const OBJECTS: bool = <#solo>::OBJECTS;
+            const PERIOD_MS: u64 = <#solo>::PERIOD_MS;
+            type Settings = <#solo>::Settings;
+            type Set = <#solo>::Set;
+            type Command = <#solo>::Command;
+            type Traced = Self;
+            #build
+            #set
+            #handlers
+            #with_packet
+            #expire
+            #rebase
+            #tables
+            #counters
+        }
+    }
+}
+
+fn context() -> TokenStream {
+    quote!(&mut ::anabranch_nf::Context<'_, ::anabranch_nf::world::Solo>)
+}
+
+/// Handlers without a packet.
+fn handlers(module: &Module) -> TokenStream {
+    let given = module.handlers;
+    let context = context();
+    let simple = |there: bool, name: &str| {
+        let ident = format_ident!("{name}");
+        there.then(|| {
+            quote! {
+                fn #ident(&mut self, cx: #context) {
+                    ::anabranch_nf::trace::other(#name, cx.now(), &(), || {
+                        Self::#ident(self, &mut cx.elsewhere())
+                    })
+                }
+            }
+        })
+    };
+    let simple = [
+        simple(given.init, "init"),
+        simple(given.periodic.is_some(), "periodic"),
+        simple(given.shutdown, "shutdown"),
+    ];
+    let simple = simple.iter().flatten();
+    let expired = given.packet_set_expired.then(|| {
+        quote! {
+            fn packet_set_expired(&mut self, set: &Self::Set, cx: #context) {
+                ::anabranch_nf::trace::other("packet_set_expired", cx.now(), set, || {
+                    Self::packet_set_expired(self, set, &mut cx.elsewhere())
+                })
+            }
+        }
+    });
+    let control = given.control.then(|| {
+        quote! {
+            fn control(
+                &mut self, command: Self::Command, cx: #context,
+            ) -> ::core::result::Result<(), &'static str> {
+                ::anabranch_nf::trace::other("control", cx.now(), &(), || {
+                    Self::control(self, command, &mut cx.elsewhere())
+                })
+            }
+        }
+    });
+    let timer = given.timer.then(|| {
+        quote! {
+            fn timer(&mut self, token: u64, cx: #context) {
+                ::anabranch_nf::trace::other("timer", cx.now(), &token, || {
+                    Self::timer(self, token, &mut cx.elsewhere())
+                })
+            }
+        }
+    });
+    quote!(#(#simple)* #expired #control #timer)
+}
+
+/// Handlers of a packet.
+fn with_packet(module: &Module) -> TokenStream {
+    let context = context();
+    let mode = quote!(<__M: ::anabranch_nf::packet::Mode>);
+    let set = module.packet_set.as_ref().map(|_| quote!(set,));
+    let opened = module.packet_set.as_ref().map(|_| {
+        let run = match module.handlers.packet_set_opened {
+            true => quote!(Self::packet_set_opened(self, packet, &mut cx.elsewhere())),
+            false => {
+                quote!(::core::result::Result::Ok(<Self::Set as ::anabranch_nf::Value>::zero()))
+            }
+        };
+        quote! {
+            fn packet_set_opened #mode(
+                &mut self, packet: &mut Packet<'_, __M>, cx: #context,
+            ) -> ::core::result::Result<Self::Set, Verdict> {
+                ::anabranch_nf::trace::opened(cx.now(), packet, |packet| #run)
+            }
+        }
+    });
+    let orphan = module.packet_set.as_ref().map(|_| {
+        let run = match module.handlers.orphan {
+            true => quote!(Self::orphan(self, packet, &mut cx.elsewhere())),
+            false => quote!(::anabranch_nf::Drop(::anabranch_nf::Builtin::NoPacketSet)),
+        };
+        quote! {
+            fn orphan #mode(&mut self, packet: &mut Packet<'_, __M>, cx: #context) -> Verdict {
+                ::anabranch_nf::trace::packet("orphan", cx.now(), &mut (), packet, |_, packet| #run)
+            }
+        }
+    });
+    quote! {
+        fn packet #mode(
+            &mut self, set: &mut Self::Set, packet: &mut Packet<'_, __M>, cx: #context,
+        ) -> Verdict {
+            ::anabranch_nf::trace::packet("packet", cx.now(), set, packet, |set, packet| {
+                Self::packet(self, #set packet, &mut cx.elsewhere())
+            })
+        }
+        #opened #orphan
+    }
+}
