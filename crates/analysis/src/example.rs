@@ -46,6 +46,35 @@ impl Examples {
         false
     }
 
+    /// Values near those of `start`, of the unknowns that `is_free`, under which all conditions hold.
+    pub(crate) fn near(
+        &mut self,
+        conditions: &[Term],
+        terms: &Terms,
+        start: &dyn Fn(SymbolId) -> u128,
+        is_free: &dyn Fn(SymbolId) -> bool,
+    ) -> Option<Vec<(SymbolId, u128)>> {
+        let mut circuit = Circuit::new(conditions, terms);
+        for (place, (id, _)) in circuit.unknowns.iter().enumerate() {
+            circuit.guess[place] = start(*id);
+        }
+        let mut places = places(conditions, &circuit, terms);
+        for choices in &mut places {
+            choices.retain(|place| is_free(circuit.unknowns[*place].0));
+        }
+        let mut unmet = circuit.unmet();
+        for _ in 0..GUESSES.min(WORK / circuit.size().max(1)) {
+            let Some(wrong) = unmet.get(self.below(unmet.len())) else {
+                let unknowns = circuit.unknowns.iter().zip(&circuit.guess);
+                return Some(unknowns.map(|((id, _), value)| (*id, *value)).collect());
+            };
+            let choices = &places[*wrong];
+            let place = choices.get(self.below(choices.len()))?;
+            unmet = self.step(&mut circuit, *place, unmet);
+        }
+        None
+    }
+
     /// Changes one unknown, unless that makes things worse.
     fn step(&mut self, circuit: &mut Circuit, place: usize, before: Vec<usize>) -> Vec<usize> {
         let old = circuit.guess[place];

@@ -97,6 +97,12 @@ impl Solver {
         answer
     }
 
+    /// Whether the system has a solver.
+    #[cfg(test)]
+    pub(crate) fn is_there(&mut self) -> bool {
+        self.process().is_ok()
+    }
+
     /// The solver, started by the first question; `None` where it is missing and may be.
     fn process(&mut self) -> Result<Option<&mut Process>, String> {
         if self.process.is_none() && self.absence != Absence::Found {
@@ -108,6 +114,19 @@ impl Solver {
         }
         self.calls += u64::from(self.process.is_some());
         Ok(self.process.as_mut())
+    }
+
+    /// Values of `wanted` under which `conditions` hold and the symbols of `fixed` have theirs; `None`
+    /// where there are none, none is found, or there is no solver.
+    pub(crate) fn model(
+        &mut self,
+        conditions: &[Term],
+        fixed: &[(Term, u128)],
+        wanted: &[Term],
+        terms: &Terms,
+    ) -> Option<Vec<u128>> {
+        let process = self.process().ok().flatten()?;
+        process.model(conditions, fixed, wanted, terms).ok().flatten()
     }
 
     fn ask(&mut self, conditions: &[Term], terms: &Terms) -> Result<Answer, String> {
@@ -173,6 +192,43 @@ impl Process {
         let answer = self.answer()?;
         self.context.pop()?;
         Ok(answer)
+    }
+
+    fn model(
+        &mut self,
+        conditions: &[Term],
+        fixed: &[(Term, u128)],
+        wanted: &[Term],
+        terms: &Terms,
+    ) -> io::Result<Option<Vec<u128>>> {
+        let all: io::Result<Vec<SExpr>> =
+            conditions.iter().chain(wanted).map(|term| self.encode(*term, terms)).collect();
+        let (conditions, wanted) = {
+            let mut all = all?;
+            let wanted = all.split_off(conditions.len());
+            (all, wanted)
+        };
+        let mut known = Vec::new();
+        for (term, value) in fixed {
+            let encoded = self.encode(*term, terms)?;
+            let value = match terms.sort(*term) {
+                Sort::Bool if *value == 0 => self.context.false_(),
+                Sort::Bool => self.context.true_(),
+                Sort::Bits(width) => self.bits(*value, width),
+            };
+            known.push(self.context.eq(encoded, value));
+        }
+        self.context.push()?;
+        for condition in conditions.into_iter().chain(known) {
+            self.context.assert(condition)?;
+        }
+        let values = match self.answer()? {
+            Response::Sat => Some(self.context.get_value(wanted)?),
+            _ => None,
+        };
+        self.context.pop()?;
+        let number = |value: SExpr| number(&self.context.display(value).to_string());
+        Ok(values.and_then(|values| values.into_iter().map(|(_, value)| number(value)).collect()))
     }
 
     fn answer(&mut self) -> io::Result<Response> {
@@ -314,6 +370,18 @@ impl Process {
             self.bits(u128::from(width), width.max(8)),
         ]);
         context.list(vec![context.atom(name), a, by])
+    }
+}
+
+/// A value as the solver writes it.
+fn number(text: &str) -> Option<u128> {
+    match text {
+        "true" => Some(1),
+        "false" => Some(0),
+        _ => match text.strip_prefix("#x") {
+            Some(digits) => u128::from_str_radix(digits, 16).ok(),
+            None => u128::from_str_radix(text.strip_prefix("#b")?, 2).ok(),
+        },
     }
 }
 

@@ -109,11 +109,7 @@ pub(crate) fn run(library: &Library, arguments: &VerifyArguments) -> Result<(), 
 
 fn trial(source: &anabranch_nf::Source, arguments: &VerifyArguments) -> Result<Trial, Error> {
     let inputs = arguments.inputs.iter().map(|text| text.parse().map_err(binding("--in", text)));
-    let mut own = settings(arguments.config.as_deref(), &arguments.settings)?;
-    let example: toml::Table = example(&arguments.nf).parse().unwrap_or_default();
-    for (name, value) in example {
-        own.entry(name).or_insert(value);
-    }
+    let own = settings(arguments.config.as_deref(), &arguments.settings)?;
     let all_paths = deployment::paths_of(source, Budget { unsolved: true, ..Budget::default() });
     let all_paths = all_paths.map_err(|cause| Error::Analysis(cause.to_string()))?;
     let effort =
@@ -146,7 +142,7 @@ fn planned(paths: &Paths, arguments: &VerifyArguments) -> Result<Plan, Error> {
 /// [`Error::Settings`], [`Error::Input`] for a capture that cannot be read.
 pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Error> {
     let Trial { settings, inputs, plan, workers, effort, paths, unreached, mut progress } = trial;
-    let setup = Setup::new::<N>(settings).under(&plan);
+    let setup = Setup::exemplified::<N>(settings, example(N::NAME)).under(&plan);
     let programs = captured(&inputs, &setup)?;
     let subject = Subject {
         setup: &setup,
@@ -217,7 +213,7 @@ impl Verified {
             unlisted: taken.unlisted,
             undecided: taken.unknown.values().sum(),
             disagreements: taken.disagreements,
-            unreached_text: texts.collect(),
+            unreached_text: barriers(&taken.barriers) + &texts.collect::<String>(),
             unreached: Some(unreached.into_iter().map(|path| path.number).collect()),
             differences: found.differences,
             difference: found.difference.map(|one| Shown::of(N::NAME, &one)),
@@ -253,6 +249,21 @@ impl Verified {
         }
         text
     }
+}
+
+/// Conditions that are shown at most.
+const BARRIERS: usize = 20;
+
+/// What kept packets from the paths not taken, most of them first.
+fn barriers(all: &[(usize, String)]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let rows = all.iter().take(BARRIERS).map(|(count, text)| format!("{count:>7}  {text}\n"));
+    format!(
+        "\nconditions that never held, with the number of paths behind\n{}\n",
+        rows.collect::<String>()
+    )
 }
 
 impl Shown {

@@ -64,12 +64,12 @@ fn handlers(module: &Module) -> TokenStream {
             }
         })
     };
-    let simple = [
-        simple(given.init, "init"),
-        simple(given.periodic.is_some(), "periodic"),
-        simple(given.shutdown, "shutdown"),
-    ];
+    let simple = [simple(given.periodic.is_some(), "periodic"), simple(given.shutdown, "shutdown")];
     let simple = simple.iter().flatten();
+    // No call path is known of what it leaves behind.
+    let init = given.init.then(
+        || quote!(fn init(&mut self, cx: #context) { Self::init(self, &mut cx.elsewhere()) }),
+    );
     let expired = given.packet_set_expired.then(|| {
         quote! {
             fn packet_set_expired(&mut self, set: &Self::Set, cx: #context) {
@@ -99,7 +99,7 @@ fn handlers(module: &Module) -> TokenStream {
             }
         }
     });
-    quote!(#(#simple)* #expired #control #timer)
+    quote!(#init #(#simple)* #expired #control #timer)
 }
 
 /// Handlers of a packet.

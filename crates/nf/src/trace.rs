@@ -3,7 +3,7 @@
 //!
 //! A trace belongs to the thread: instances that are traced take turns.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use anabranch_packet::{Mode, Packet};
 
@@ -81,7 +81,12 @@ pub struct Call {
     pub outcome: Option<bool>,
     /// What was read, and the index that was allocated.
     pub result: Parts,
+    /// Whether it is noted: a handler's first [`CALLS`] are.
+    pub(crate) is_noted: bool,
 }
+
+/// Calls of one handler that are noted; the rest of a long loop is not.
+pub const CALLS: usize = 256;
 
 /// Something that a handler does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,11 +119,20 @@ pub enum Event {
 
 thread_local! {
     static TRACE: RefCell<Vec<Event>> = const { RefCell::new(Vec::new()) };
+    /// Calls that the handler may still have noted.
+    static LEFT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// What has happened on this thread since the last call.
 pub fn take() -> Vec<Event> {
     TRACE.take()
+}
+
+/// Whether the next call is noted.
+pub(crate) fn hears() -> bool {
+    let left = LEFT.get();
+    LEFT.set(left.saturating_sub(1));
+    left > 0
 }
 
 pub(crate) fn note(event: Event) {
@@ -171,9 +185,11 @@ pub fn other<R>(
 }
 
 fn enter(handler: &'static str, now_ns: u64, given: &impl Value, packet: Option<Seen>) {
+    LEFT.set(CALLS);
     note(Event::Enter { handler, now_ns, given: Parts::of(given), packet });
 }
 
 fn leave(verdict: Option<Verdict>, set: &impl Value, packet: Option<Seen>) {
+    LEFT.set(0);
     note(Event::Leave { verdict, set: Parts::of(set), packet });
 }

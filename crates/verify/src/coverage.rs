@@ -5,14 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use anabranch_analysis::{Access, CallPath, Paths, Verdict};
-use anabranch_nf::trace::Event;
+use anabranch_analysis::expr::{SymbolId, Term};
+use anabranch_analysis::{Access, CallPath, Models, Paths, Verdict};
+use anabranch_nf::trace::{CALLS, Event};
 use anabranch_nf::{NetworkFunction, Verdict as Made, Word};
 
 use crate::configured::Configured;
 use crate::field::{Parsed, Property};
+use crate::guide::{Changes, Guide, is_editable};
 use crate::pairs::Pairs;
 use crate::passage::{Passage, passages};
+use crate::program::{Act, Program};
 use crate::routes::{End, Entry, Tree, trees};
 use crate::run::Record;
 use crate::setup::Setup;
@@ -35,9 +38,24 @@ pub struct Coverage<'p> {
     reasons: &'static [Word],
     /// Conditions met so far, in any way: nodes of trees.
     passed: BTreeSet<(Entry, usize)>,
+    /// Those of all seeds.
+    ever: BTreeSet<(Entry, usize)>,
     tally: Taken,
     pairs: Pairs,
+    models: Models,
+    /// Numbers of the paths taken under this seed.
+    taken: BTreeSet<usize>,
+    /// How often a way has been looked for, under this seed.
+    tried: HashMap<(Entry, usize), u32>,
+    /// Ways that may still be looked for in this program.
+    searches: usize,
 }
+
+/// How often a way is looked for.
+const TRIES: u32 = 4;
+
+/// Ways that are looked for in one program.
+const SEARCHES: usize = 400;
 
 /// What has been taken.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,6 +70,8 @@ pub struct Taken {
     pub unknown: BTreeMap<String, usize>,
     /// Where the analysis says something else than what ran.
     pub disagreements: Vec<String>,
+    /// Conditions that never held where all before them did, with the number of paths behind each.
+    pub barriers: Vec<(usize, String)>,
     /// Pairs of conflicting accesses that have met, and those that could.
     pub pairs: (usize, usize),
 }
@@ -69,20 +89,56 @@ impl<'p> Coverage<'p> {
             set: N::SET,
             reasons: N::REASONS,
             passed: BTreeSet::new(),
+            ever: BTreeSet::new(),
             tally: Taken::default(),
             pairs: Pairs::of(paths),
+            models: Models::default(),
+            taken: BTreeSet::new(),
+            tried: HashMap::new(),
+            searches: 0,
         }
     }
 
     /// What has been taken.
     pub fn into_taken(mut self) -> Taken {
+        self.tally.barriers = self.barriers();
         self.tally.pairs = self.pairs.count();
         self.tally
+    }
+
+    /// What has to hold for the paths not taken, and never did where all before it held: by the number of
+    /// paths behind it.
+    fn barriers(&self) -> Vec<(usize, String)> {
+        let mut behind: BTreeMap<String, usize> = BTreeMap::new();
+        for (entry, tree) in trees(self.paths) {
+            let reached = |node: usize| self.ever.contains(&(entry.clone(), node));
+            for (term, count) in tree.barriers(&reached) {
+                let text = match term {
+                    Some(term) => self.paths.terms.print(term, &self.paths.words),
+                    None => format!("{} {}", entry.0, entry.2.clone().unwrap_or_default()),
+                };
+                *behind.entry(text).or_default() += count;
+            }
+        }
+        let mut all: Vec<(usize, String)> =
+            behind.into_iter().map(|(text, count)| (count, text)).collect();
+        all.sort_by(|a, b| b.cmp(a));
+        all
+    }
+
+    /// Begins a seed: what others found is not known, so that it does the same by itself.
+    pub fn begin_seed(&mut self) {
+        self.passed.clear();
+        self.tried.clear();
+        self.taken.clear();
+        self.models = Models::default();
+        self.trees = trees(self.paths);
     }
 
     /// Begins a program under `setup`: state is empty.
     pub fn begin(&mut self, setup: &Setup) {
         self.pairs.forget();
+        self.searches = SEARCHES;
         if self.setup.as_ref() == Some(&setup.settings) {
             return;
         }
@@ -99,16 +155,31 @@ impl<'p> Coverage<'p> {
         }
     }
 
-    /// Follows what a step left in the trace. Returns whether it went where no step had gone.
-    pub fn step(&mut self, step: usize, events: Vec<Event>, command: Option<&str>) -> bool {
+    /// Follows what the step of `program` at `at` left in the trace, and notes in `guide` what leads on.
+    pub fn step(&mut self, program: &Program, at: usize, events: Vec<Event>, guide: &mut Guide) {
+        let command = program.steps.get(at).and_then(|step| match &step.act {
+            Act::Command(text) => Some(text.as_str()),
+            _ => None,
+        });
         let mut is_new = false;
+        let mut has_arrived = false;
         for passage in passages(events, self.set, command) {
-            is_new |= self.follow(step, &passage);
+            let found = self.follow(at, &passage);
+            is_new |= found.is_new;
+            let is_first = passage.packet.is_some() && !has_arrived;
+            has_arrived |= is_first;
+            if let (Some(seen), true) = (&passage.packet, is_first) {
+                for changes in self.leads(&found, &passage) {
+                    guide.lead(program, at, seen, &changes);
+                }
+            }
         }
-        is_new
+        if is_new {
+            guide.keep(program, at);
+        }
     }
 
-    fn follow(&mut self, step: usize, passage: &Passage) -> bool {
+    fn follow(&mut self, step: usize, passage: &Passage) -> Found {
         let packet = passage.packet.as_ref().map(Parsed::of);
         let scene = Scene { now_ns: passage.now_ns, packet };
         let (class, port) = match &scene.packet {
@@ -116,15 +187,22 @@ impl<'p> Coverage<'p> {
             None => (None, None),
         };
         let entry = (passage.handler.clone(), port, class);
-        let Some(tree) = self.trees.get(&entry) else { return false };
+        let mut found = Found { entry, nodes: Vec::new(), is_new: false };
+        let Some(tree) = self.trees.get(&found.entry) else { return found };
         self.valuation.begin(passage.symbols());
         let valuation = &mut self.valuation;
         let (nodes, end) = tree.walk(|term| valuation.value(term, &scene).map(|value| value != 0));
         self.tally.followed += 1;
-        let before = self.passed.len();
-        self.passed.extend(nodes.into_iter().map(|node| (entry.clone(), node)));
+        for node in &nodes {
+            if self.passed.insert((found.entry.clone(), *node)) {
+                found.is_new = true;
+                self.ever.insert((found.entry.clone(), *node));
+            }
+        }
+        found.nodes = nodes;
         match end {
-            End::Path(position) => self.took(step, position, passage, &scene),
+            _ if passage.calls.len() >= CALLS => self.tally.unlisted += 1,
+            End::Path(position) => self.took(step, position, &found, passage, &scene),
             End::Unlisted => self.tally.unlisted += 1,
             End::Unknown(_) if self.is_cut_off => self.tally.unlisted += 1,
             End::Unknown(term) => {
@@ -132,7 +210,53 @@ impl<'p> Coverage<'p> {
                 *self.tally.unknown.entry(text).or_default() += 1;
             }
         }
-        self.passed.len() > before
+        found
+    }
+
+    /// Changes to a packet under which it would go ways that lead to paths not taken.
+    fn leads(&mut self, found: &Found, passage: &Passage) -> Vec<Changes> {
+        let Some(tree) = self.trees.get(&found.entry) else { return Vec::new() };
+        let held = tree.held(&found.nodes);
+        let mut leads = Vec::new();
+        for (depth, term, way) in tree.open_ways(&found.nodes) {
+            if self.searches == 0 {
+                break;
+            }
+            let is_free = |id: &SymbolId| is_editable(&self.paths.terms.symbol_of(*id).name);
+            if !self.paths.terms.unknowns(term).iter().any(is_free) {
+                continue;
+            }
+            let tried = self.tried.entry((found.entry.clone(), way)).or_default();
+            if *tried >= TRIES {
+                continue;
+            }
+            *tried += 1;
+            self.searches -= 1;
+            let mut conditions: Vec<Term> = held.iter().take(depth).copied().collect();
+            conditions.push(term);
+            let scene =
+                Scene { now_ns: passage.now_ns, packet: passage.packet.as_ref().map(Parsed::of) };
+            let (valuation, terms) = (&self.valuation, &self.paths.terms);
+            let start = |id: SymbolId| valuation.symbol(id, &scene).unwrap_or(0);
+            let is_free = |id: SymbolId| {
+                is_editable(&terms.symbol_of(id).name) && valuation.symbol(id, &scene).is_some()
+            };
+            let model = self.models.find(&conditions, terms, &start, &is_free);
+            let changed = model.into_iter().flatten().filter(|(id, value)| start(*id) != *value);
+            let changes: Changes = changed
+                .filter_map(|(id, value)| match terms.symbol_of(id).name.as_str() {
+                    "now" => {
+                        let pause = value.checked_sub(passage.now_ns.into())?;
+                        Some(("pause".to_owned(), pause))
+                    }
+                    name => Some((name.to_owned(), value)),
+                })
+                .collect();
+            if !changes.is_empty() {
+                leads.push(changes);
+            }
+        }
+        leads
     }
 
     /// The class and the port by which the paths of a packet are known.
@@ -154,7 +278,14 @@ impl<'p> Coverage<'p> {
         (classes.find(|class| class.split(' ').all(has)).cloned(), port)
     }
 
-    fn took(&mut self, step: usize, position: usize, passage: &Passage, scene: &Scene<'_>) {
+    fn took(
+        &mut self,
+        step: usize,
+        position: usize,
+        found: &Found,
+        passage: &Passage,
+        scene: &Scene<'_>,
+    ) {
         let paths: &'p Paths = self.paths;
         let Some(path) = paths.paths.get(position) else { return };
         if let Some(why) = self.disagreement(path, passage, scene) {
@@ -162,6 +293,11 @@ impl<'p> Coverage<'p> {
             return;
         }
         self.tally.reached.insert(path.number);
+        if self.taken.insert(path.number)
+            && let Some(tree) = self.trees.get_mut(&found.entry)
+        {
+            tree.took(&found.nodes);
+        }
         for access in &path.accesses {
             let key = access.key.iter().map(|part| self.valuation.value(part.term, scene));
             if let Some(key) = key.collect::<Option<Vec<u128>>>() {
@@ -172,7 +308,7 @@ impl<'p> Coverage<'p> {
 
     /// Where loops are cut off, what goes round more often is not listed.
     fn disagree(&mut self, path: &CallPath, passage: &Passage, why: String) {
-        if self.is_cut_off && path.accesses.len() < passage.calls.len() {
+        if self.is_cut_off && own_accesses(path).count() < passage.calls.len() {
             self.tally.unlisted += 1;
         } else if self.tally.disagreements.len() < KEPT {
             let text =
@@ -188,8 +324,7 @@ impl<'p> Coverage<'p> {
         passage: &Passage,
         scene: &Scene<'_>,
     ) -> Option<String> {
-        let own = |access: &&Access| access.kind != "PacketSet" && access.operation != "expire";
-        let accesses: Vec<&Access> = path.accesses.iter().filter(own).collect();
+        let accesses: Vec<&Access> = own_accesses(path).collect();
         if accesses.len() != passage.calls.len() {
             let (many, made) = (accesses.len(), passage.calls.len());
             return Some(format!("{many} accesses, of which {made} were made"));
@@ -281,6 +416,21 @@ impl<'p> Coverage<'p> {
         }
         None
     }
+}
+
+/// Accesses that the handler makes, those of the runtime apart.
+fn own_accesses(path: &CallPath) -> impl Iterator<Item = &Access> {
+    let own = |access: &&Access| access.kind != "PacketSet" && access.operation != "expire";
+    path.accesses.iter().filter(own)
+}
+
+/// Which way a call of a handler went.
+struct Found {
+    entry: Entry,
+    /// Nodes of the entry's tree.
+    nodes: Vec<usize>,
+    /// Whether no other had passed one of them.
+    is_new: bool,
 }
 
 /// What the trace calls a part of a key or of a value.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use anabranch_packet::{Frame, Meta, Packet, checksum::Delta, parse};
+use anabranch_packet::{Frame, MacAddr, Meta, Packet, checksum::Delta, parse};
 
 /// A change to one field. It has no effect on a packet without that field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,12 @@ pub enum Edit {
     SrcMac(u8),
     /// The Ethernet destination address's last byte.
     DstMac(u8),
+    /// The Ethernet source address.
+    Station(MacAddr),
+    /// The Ethernet destination address.
+    ToStation(MacAddr),
+    /// The type of an ICMP message.
+    Kind(u8),
     /// Cut off after so many bytes; the wire length stays.
     Cut(u16),
 }
@@ -41,6 +47,9 @@ impl Edit {
             Self::SrcMac(last) => put(bytes, 11, last),
             Self::DstMac(last) => put(bytes, 5, last),
             Self::Flags(flags) => set_flags(bytes, flags),
+            Self::Station(mac) => put_all(bytes, 6, &mac.octets()),
+            Self::ToStation(mac) => put_all(bytes, 0, &mac.octets()),
+            Self::Kind(kind) => set_kind(bytes, kind),
             Self::Protocol(protocol) => set_protocol(bytes, protocol),
             Self::Fragment(word) => set_fragment(bytes, word),
             other => with_packet(bytes, |packet| other.set(packet)),
@@ -89,6 +98,20 @@ pub(crate) fn with_packet<R>(bytes: &mut [u8], act: impl FnOnce(&mut Packet<'_>)
 fn put(bytes: &mut [u8], at: usize, value: u8) {
     if let Some(byte) = bytes.get_mut(at) {
         *byte = value;
+    }
+}
+
+fn put_all(bytes: &mut [u8], at: usize, values: &[u8]) {
+    if let Some(place) = bytes.get_mut(at..at + values.len()) {
+        place.copy_from_slice(values);
+    }
+}
+
+fn set_kind(bytes: &mut [u8], kind: u8) {
+    let layout = parse(bytes, LONGEST);
+    if layout.has_icmpv4() || layout.has_icmpv6() {
+        let at = layout.l4_offset();
+        replace(bytes, at, at + 2, |[_, code]| [kind, code]);
     }
 }
 
@@ -142,7 +165,7 @@ mod tests {
     use anabranch_packet::fuzzing::samples;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    const EDITS: [Edit; 10] = [
+    const EDITS: [Edit; 12] = [
         Edit::Src(IpAddr::V4(Ipv4Addr::new(9, 8, 7, 6))),
         Edit::Dst(IpAddr::V6(Ipv6Addr::LOCALHOST)),
         Edit::SrcPort(7),
@@ -153,6 +176,8 @@ mod tests {
         Edit::SrcMac(9),
         Edit::DstMac(8),
         Edit::Fragment(0x2000),
+        Edit::ToStation(MacAddr::new([2, 0, 0, 9, 9, 9])),
+        Edit::Kind(3),
     ];
 
     #[test]

@@ -11,7 +11,8 @@ pub fn example(nf: &str) -> &'static str {
     }
 }
 
-/// Three public addresses, two of them apart, and a service open to all.
+/// Three public addresses, two of them side by side, and two services open to all, one of them at an
+/// address of its own.
 const NAT: &str = r#"
 public = ["203.0.113.1", "203.0.113.2", "198.51.100.9"]
 
@@ -21,6 +22,13 @@ inside = "10.0.0.1"
 inside_port = 5
 public = "203.0.113.1"
 public_port = 5
+
+[[static_mappings]]
+protocol = "udp"
+inside = "10.0.0.2"
+inside_port = 6
+public = "192.0.2.7"
+public_port = 6
 "#;
 
 /// Services over both versions of IP with two backends each.
@@ -40,6 +48,11 @@ protocol = "udp"
 [[services6]]
 address = "fd00:113::1"
 port = 1
+
+[[services6]]
+address = "fd00:113::1"
+port = 2
+protocol = "udp"
 
 [[backends]]
 address = "10.1.0.1"
@@ -61,4 +74,9 @@ port = 3
 [[backends6]]
 address = "fd00:1::2"
 port = 3
+
+[[backends6]]
+service = 1
+address = "fd00:1::3"
+port = 4
 "#;

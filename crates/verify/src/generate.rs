@@ -7,6 +7,7 @@ use anabranch_packet::craft::{self, Echo, IcmpError, Link, Segment, tcp_flags};
 use anabranch_packet::fuzzing::{Seeds, samples};
 
 use crate::edit::Edit;
+use crate::guide::{Guide, Lead};
 use crate::program::{Act, FIRST_ALLOCATED, Origin, Program, Step, Template};
 use crate::setup::Setup;
 
@@ -44,14 +45,93 @@ impl<'s> Generator<'s> {
         let mut steps = Vec::with_capacity(packets + packets / 16);
         while self.sent.len() < packets {
             let act = self.act();
-            let name = self.next;
-            self.next += 1;
-            if matches!(act, Act::Packet(_)) {
-                self.sent.push(name);
-            }
-            steps.push(Step { name, act });
+            self.push(act, &mut steps);
         }
         Program { steps, avoid: self.setup.allocated.clone() }
+    }
+
+    /// A program of about `packets` packets that follows `guide`: its leads, its sequences with changes, and
+    /// what comes of them.
+    pub fn guided(mut self, packets: usize, guide: &mut Guide) -> Program {
+        let mut steps = Vec::with_capacity(2 * packets);
+        while self.sent.len() < packets && !guide.is_empty() {
+            match guide.take_lead() {
+                Some(lead) if self.is(60) => self.follow(&lead, &mut steps),
+                _ => {
+                    let sequence = guide.sequence(&mut self.chance).cloned().unwrap_or_default();
+                    self.paste(&sequence, true, &mut steps);
+                }
+            }
+            for _ in 0..self.chance.below(12) {
+                let act = self.act();
+                self.push(act, &mut steps);
+            }
+        }
+        Program { steps, avoid: self.setup.allocated.clone() }
+    }
+
+    fn push(&mut self, act: Act, steps: &mut Vec<Step>) -> u32 {
+        let name = self.next;
+        self.next += 1;
+        if matches!(act, Act::Packet(_)) {
+            self.sent.push(name);
+        }
+        steps.push(Step { name, act });
+        name
+    }
+
+    fn follow(&mut self, lead: &Lead, steps: &mut Vec<Step>) {
+        self.paste(&lead.sequence, false, steps);
+        let Some(Act::Packet(template)) = steps.last().map(|step| step.act.clone()) else { return };
+        let mut template = template;
+        template.edits.extend(lead.edits.iter().copied());
+        template.port = lead.port.or(template.port);
+        if let Some(pause) = lead.pause {
+            self.push(Act::Pause(pause), steps);
+        }
+        self.push(Act::Packet(template), steps);
+    }
+
+    /// Adds the sequence under names of its own; with `changes` here and there.
+    fn paste(&mut self, sequence: &[Step], changes: bool, steps: &mut Vec<Step>) {
+        let mut names = std::collections::HashMap::new();
+        for step in sequence {
+            let mut act = step.act.clone();
+            if let Act::Packet(template) = &mut act {
+                let cause = template.origin.cause();
+                let renamed = cause.and_then(|cause| names.get(&cause).copied());
+                if cause.is_some() && renamed.is_none() {
+                    continue;
+                }
+                template.origin.rename(renamed);
+                if changes && self.is(8) {
+                    self.change(template);
+                }
+            }
+            if changes && self.is(3) {
+                let pause = Act::Pause(self.pause());
+                self.push(pause, steps);
+            }
+            if changes && self.is(3) {
+                continue;
+            }
+            let name = self.push(act.clone(), steps);
+            names.insert(step.name, name);
+            if changes && self.is(5) {
+                self.push(act, steps);
+            }
+        }
+    }
+
+    fn change(&mut self, template: &mut Template) {
+        match self.chance.below(4) {
+            0 => template.edits.push(Edit::Flags(self.flags())),
+            1 => template.port = Some(self.port()),
+            2 => {
+                template.edits.pop();
+            }
+            _ => template.edits.extend(self.variation()),
+        }
     }
 
     fn act(&mut self) -> Act {

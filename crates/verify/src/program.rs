@@ -127,6 +127,17 @@ impl Origin {
     }
 }
 
+impl Origin {
+    /// The step it depends on is now called `name`.
+    pub(crate) fn rename(&mut self, name: Option<u32>) {
+        let Some(name) = name else { return };
+        match self {
+            Self::Bytes(..) => {}
+            Self::Again(step) | Self::Answer(step, _) | Self::Quote(step, ..) => *step = name,
+        }
+    }
+}
+
 impl Template {
     /// A packet of these bytes.
     pub fn literal(port: u8, bytes: Vec<u8>) -> Self {
@@ -177,7 +188,7 @@ impl Template {
 
 /// The packet with its ends swapped; an echo request becomes its reply.
 fn answer(mut bytes: Vec<u8>) -> Vec<u8> {
-    if let Some(reply) = echo_reply(&mut bytes) {
+    if let Some(reply) = echo_reply(&mut bytes).or_else(|| neighbour(&mut bytes)) {
         return reply;
     }
     if let Some((dst, src)) = bytes.get_mut(..12).map(|macs| macs.split_at_mut(6)) {
@@ -213,6 +224,27 @@ fn echo_reply(request: &mut [u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// The answer of a host that is asked for its Ethernet address: in it the octets of its IP address that
+/// tell hosts apart.
+fn neighbour(request: &mut [u8]) -> Option<Vec<u8>> {
+    let mut out = vec![0; 128];
+    let len = with_packet(request, |packet| {
+        let address: IpAddr = match packet.arp() {
+            Some(arp) => arp.target_ip().into(),
+            None => craft::neighbour_message(packet)?.target.into(),
+        };
+        let [third, last] = match address {
+            IpAddr::V4(address) => [address.octets()[1], address.octets()[3]],
+            IpAddr::V6(address) => [address.octets()[3], address.octets()[15]],
+        };
+        let mac = [2, 0, 0, 0, third, last].into();
+        craft::arp_reply(&mut out, packet, mac)
+            .or_else(|| craft::neighbour_advertisement(&mut out, packet, mac, false))
+    })?;
+    out.truncate(len);
+    Some(out)
+}
+
 fn quote(mut bytes: Vec<u8>, error: IcmpError, router: Option<IpAddr>) -> Option<Vec<u8>> {
     let mut out = vec![0; 1_500];
     let len = with_packet(&mut bytes, |packet| {
@@ -238,7 +270,11 @@ impl Program {
     pub(crate) fn arrival(&self, template: &Template, cause: Option<&Handled>) -> Option<Arrival> {
         let arrival = template.instantiate(cause)?;
         let is_literal = template.origin.cause().is_none();
-        let puts_in = |edit: &Edit| matches!(edit, Edit::Src(_) | Edit::Dst(_));
+        let puts_in = |edit: &Edit| match edit {
+            Edit::Src(_) | Edit::Dst(_) | Edit::Protocol(_) | Edit::Kind(_) => true,
+            Edit::SrcPort(port) | Edit::DstPort(port) | Edit::Id(port) => *port >= FIRST_ALLOCATED,
+            _ => false,
+        };
         let is_moved = !is_literal && template.edits.iter().any(puts_in);
         let avoided = self.avoid.as_ref().is_some_and(|all| match is_moved {
             true => all.is_chance(&arrival, true) || has_allocated(&arrival),

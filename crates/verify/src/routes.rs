@@ -10,6 +10,8 @@ use anabranch_analysis::{CallPath, Paths};
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) nodes: Vec<Node>,
+    /// For each node, paths behind it that have not been taken.
+    left: Vec<usize>,
 }
 
 /// Paths that have gone the same way so far.
@@ -40,8 +42,18 @@ impl Tree {
             self.nodes.push(Node::default());
         }
         let mut at = 0;
+        let mut passed = vec![0];
         for made in &path.conditions {
             at = self.step(at, made.term);
+            passed.push(at);
+        }
+        self.left.resize(self.nodes.len(), 0);
+        if self.nodes.get(at).is_some_and(|node| node.path.is_none()) {
+            for node in passed {
+                if let Some(left) = self.left.get_mut(node) {
+                    *left += 1;
+                }
+            }
         }
         if let Some(node) = self.nodes.get_mut(at) {
             node.path.get_or_insert(position);
@@ -72,6 +84,54 @@ pub(crate) enum End {
 }
 
 impl Tree {
+    /// The path at the end of these nodes has been taken for the first time.
+    pub(crate) fn took(&mut self, passed: &[usize]) {
+        for node in passed {
+            if let Some(left) = self.left.get_mut(*node) {
+                *left = left.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Ways off these nodes that lead to paths not taken: the number of nodes passed before, what has
+    /// to hold instead, and where it leads.
+    pub(crate) fn open_ways(&self, passed: &[usize]) -> Vec<(usize, Term, usize)> {
+        let mut open = Vec::new();
+        for (depth, at) in passed.iter().enumerate() {
+            let next = passed.get(depth + 1);
+            let ways = self.nodes.get(*at).into_iter().flat_map(|node| &node.ways);
+            for (term, way) in ways {
+                if Some(way) != next && self.left.get(*way).is_some_and(|left| *left > 0) {
+                    open.push((depth, *term, *way));
+                }
+            }
+        }
+        open
+    }
+
+    /// Conditions that lead from nodes `reached` to others, with the number of paths behind; `None`: not
+    /// even the first is.
+    pub(crate) fn barriers(&self, reached: &dyn Fn(usize) -> bool) -> Vec<(Option<Term>, usize)> {
+        if !reached(0) {
+            return vec![(None, self.left.first().copied().unwrap_or(0))];
+        }
+        let nodes = self.nodes.iter().enumerate().filter(|(at, _)| reached(*at));
+        let ways = nodes.flat_map(|(_, node)| &node.ways);
+        let shut = ways.filter(|(_, way)| !reached(*way));
+        shut.map(|(term, way)| (Some(*term), self.left.get(*way).copied().unwrap_or(0))).collect()
+    }
+
+    /// What has held at each of these nodes but the first.
+    pub(crate) fn held(&self, passed: &[usize]) -> Vec<Term> {
+        let steps = passed.windows(2);
+        let held = steps.filter_map(|step| {
+            let [from, to] = step else { return None };
+            let ways = &self.nodes.get(*from)?.ways;
+            ways.iter().find(|(_, way)| way == to).map(|(term, _)| *term)
+        });
+        held.collect()
+    }
+
     /// Goes the way on which everything holds; returns the nodes that it passes and where it ends.
     pub(crate) fn walk(&self, mut holds: impl FnMut(Term) -> Option<bool>) -> (Vec<usize>, End) {
         let mut passed = vec![0];

@@ -1,5 +1,6 @@
 //! Under which settings a function is verified, and what of them is worth sending packets to.
 
+use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -26,6 +27,10 @@ pub struct Setup {
     pub commands: Vec<Command>,
     /// What allocators give out, where packets bring it back.
     pub allocated: Option<Arc<Allocated>>,
+    /// Settings that nobody has made: others will do.
+    pub exemplary: Vec<String>,
+    /// Whether it can route, where it has interfaces.
+    pub routes: bool,
 }
 
 /// A command and its fields: name and kind, as the settings of the function describe them.
@@ -47,7 +52,29 @@ impl Setup {
             read(value, &mut known_addresses, &mut known_ports);
         }
         let commands = N::Command::schema().into_iter().map(Command::of).collect();
-        Self { settings, ports, known_addresses, known_ports, commands, allocated: None }
+        Self {
+            settings,
+            ports,
+            known_addresses,
+            known_ports,
+            commands,
+            allocated: None,
+            exemplary: Vec::new(),
+            routes: false,
+        }
+    }
+
+    /// With the settings of `example` where `settings` has none.
+    pub fn exemplified<N: NetworkFunction>(mut settings: toml::Table, example: &str) -> Self {
+        let example: toml::Table = example.parse().unwrap_or_default();
+        let mut exemplary = Vec::new();
+        for (name, value) in example {
+            if !settings.contains_key(&name) {
+                exemplary.push(name.clone());
+                settings.insert(name, value);
+            }
+        }
+        Self { exemplary, ..Self::new::<N>(settings) }
     }
 
     /// As before, with what `plan` says of allocators.
@@ -56,6 +83,7 @@ impl Setup {
         let steered = plan.steered.first();
         let port = steered.and_then(|one| self.ports.iter().position(|name| *name == one.port));
         let addresses = self.known_addresses.clone();
+        self.routes = plan.objects.iter().any(|object| object.kind == "L3");
         self.allocated = port.map(|port| Arc::new(Allocated { port: port as u8, addresses }));
         self
     }
@@ -63,7 +91,7 @@ impl Setup {
     /// As before, with other choices where the operator made none. `seed` 1: the defaults. `any_size`:
     /// numbers are drawn too, small ones, so that tables fill up.
     ///
-    /// Where the function refuses what was drawn, the defaults stay.
+    /// Of what was drawn and the function refuses, some stays as it was.
     #[must_use]
     pub fn varied<N: NetworkFunction>(&self, seed: u64, any_size: bool) -> Self {
         let mut varied = self.clone();
@@ -71,14 +99,78 @@ impl Setup {
             return varied;
         }
         let mut chance = Seeds::new(seed);
-        for setting in N::Settings::schema() {
-            let value = drawn(&setting, any_size, &mut chance);
-            if let (Some(value), false) = (value, self.settings.contains_key(setting.name)) {
+        let mut made: Vec<&str> = Vec::new();
+        let schema = N::Settings::schema();
+        for setting in &schema {
+            let value = drawn(setting, any_size, &schema, &mut chance);
+            let is_number = matches!(value, Some(toml::Value::Integer(_)));
+            let is_open = is_number && self.exemplary.iter().any(|name| name == setting.name);
+            let is_made = self.settings.contains_key(setting.name) && !is_open;
+            if let (Some(value), false) = (value, is_made) {
                 varied.settings.insert(setting.name.to_owned(), value);
+                made.push(setting.name);
             }
         }
-        let fits = anabranch_runtime::instance::Instance::<N>::new(&varied.making(1)).is_ok();
-        if fits { varied } else { self.clone() }
+        for name in self.exemplary.iter().filter(|_| any_size) {
+            let list = varied.settings.get_mut(name).and_then(toml::Value::as_array_mut);
+            if let (Some(list), 0) = (list, chance.below(3)) {
+                list.truncate(chance.below(list.len() + 1));
+                made.push(name);
+            }
+        }
+        let fits = |setup: &Self| {
+            anabranch_runtime::instance::Instance::<N>::new(&setup.making(1)).is_ok()
+        };
+        while !fits(&varied) && !made.is_empty() {
+            let name = made.swap_remove(chance.below(made.len()));
+            match self.settings.get(name) {
+                Some(before) => varied.settings.insert(name.to_owned(), before.clone()),
+                None => varied.settings.remove(name),
+            };
+        }
+        varied
+    }
+
+    /// As before, under a lock, where packets may be sent that sharding makes incomparable: other choices,
+    /// small tables, interfaces, endpoints that have not been given out.
+    #[must_use]
+    pub fn under_lock<N: NetworkFunction>(&self, seed: u64) -> Self {
+        let mut setup = Self { allocated: None, ..self.varied::<N>(seed | 2, true) };
+        let mut chance = Seeds::new(seed);
+        let is_routed = setup.settings.contains_key("interfaces");
+        if setup.routes && !is_routed && chance.below(2) == 0 {
+            let table: toml::Table = setup.interfaces(&mut chance).parse().unwrap_or_default();
+            let mut routed = setup.clone();
+            routed.settings.extend(table);
+            if anabranch_runtime::instance::Instance::<N>::new(&routed.making(1)).is_ok() {
+                setup = routed;
+            }
+        }
+        setup
+    }
+
+    /// An interface for each port: its hosts on the link, some of them known.
+    fn interfaces(&self, chance: &mut Seeds) -> String {
+        let mut text = String::new();
+        for (port, name) in self.ports.iter().enumerate() {
+            let (all, mtu) = (chance.below(4) > 0, [1_500, 1_500, 576][chance.below(3)]);
+            let _ = write!(
+                text,
+                "[interfaces.{name}]\nmac = \"02:00:00:00:{port:02x}:00\"\npromiscuous = {all}\n\
+                 addresses = [\"10.{port}.0.254/24\", \"fd00:{port:x}::fe/64\"]\n"
+            );
+            if mtu < 1_280 {
+                text.push_str("mtu = 1400\n");
+            }
+            for host in 1..=chance.below(7) {
+                let _ = write!(
+                    text,
+                    "[[neighbours]]\naddress = \"10.{port}.0.{host}\"\n\
+                     mac = \"02:00:00:00:{port:02x}:{host:02x}\"\n"
+                );
+            }
+        }
+        text
     }
 
     /// How instances are made; hashes and chance are drawn from `seed`.
@@ -89,7 +181,12 @@ impl Setup {
 }
 
 /// A value for a setting that is a choice, or now and then a small number.
-fn drawn(setting: &Setting, any_size: bool, chance: &mut Seeds) -> Option<toml::Value> {
+fn drawn(
+    setting: &Setting,
+    any_size: bool,
+    schema: &[Setting],
+    chance: &mut Seeds,
+) -> Option<toml::Value> {
     if setting.kind == "boolean" {
         return Some(toml::Value::Boolean(chance.below(2) == 0));
     }
@@ -99,8 +196,18 @@ fn drawn(setting: &Setting, any_size: bool, chance: &mut Seeds) -> Option<toml::
         return Some(toml::Value::String((*choice).to_owned()));
     }
     let is_number = setting.kind == "integer" && any_size && chance.below(3) == 0;
-    let least = setting.min.as_deref().map_or(Ok(0), |min| min.replace('_', "").parse::<i64>());
-    is_number.then(|| Some(toml::Value::Integer(least.ok()? + chance.below(48) as i64))).flatten()
+    let number = |text: &str| text.replace('_', "").parse::<i64>().ok();
+    let least = setting.min.as_deref().map_or(Some(0), number)?;
+    let most = setting.max.as_deref().and_then(number).unwrap_or(i64::MAX);
+    // Small, or not far from what another setting has.
+    let near = schema.get(chance.below(schema.len())).and_then(|other| other.default.as_deref());
+    let from = match (chance.below(3), near.and_then(number)) {
+        (0, Some(near)) => near,
+        _ => least,
+    };
+    let range = if chance.below(2) == 0 { 4 } else { 48 };
+    let value = from.saturating_add(chance.below(range) as i64).clamp(least, most);
+    is_number.then_some(toml::Value::Integer(value))
 }
 
 /// Collects addresses and numbers that may be ports.

@@ -108,7 +108,8 @@ impl<'t> Valuation<'t> {
         value
     }
 
-    fn symbol(&self, id: SymbolId, scene: &Scene<'_>) -> Option<u128> {
+    /// The value of a symbol; `None`: not known.
+    pub(crate) fn symbol(&self, id: SymbolId, scene: &Scene<'_>) -> Option<u128> {
         match self.origins.get(id.index())? {
             Origin::Now => Some(scene.now_ns.into()),
             Origin::Packet(property) => property.of(scene.packet.as_ref()?),

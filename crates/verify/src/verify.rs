@@ -8,9 +8,10 @@ use crate::compare::Comparison;
 use crate::coverage::{Coverage, Taken};
 use crate::error::VerifyError;
 use crate::generate::Generator;
+use crate::guide::Guide;
 use crate::mutate::Mutation;
 use crate::parallel::Parallel;
-use crate::program::{Act, Program};
+use crate::program::Program;
 use crate::run::{Record, Sequential};
 use crate::setup::Setup;
 use crate::shrink::shrink;
@@ -95,8 +96,10 @@ pub fn verify<N: NetworkFunction>(
     let mut coverage = subject.paths.map(Coverage::new::<N>);
     for seed in effort.first_seed..effort.first_seed.saturating_add(effort.seeds) {
         let trial = Trial::of::<N>(subject, seed)?;
-        let programs = subject.programs;
-        let found = trial.all::<N>(programs, effort.packets, coverage.as_mut(), &mut |one| {
+        if let Some(coverage) = &mut coverage {
+            coverage.begin_seed();
+        }
+        let found = trial.all::<N>(subject, effort.packets, coverage.as_mut(), &mut |one| {
             findings.packets += sent(one);
             tell(findings.packets);
         })?;
@@ -137,9 +140,14 @@ impl Trial {
             Some(mutation) => mutation.of_plan(subject.plan),
             None => subject.plan.clone(),
         };
-        let any_size = Parallel::is_locked(&plan);
-        let setup = subject.setup.clone().under(subject.plan).varied::<N>(seed, any_size);
-        let mut parallel = Parallel::of_plan::<N>(&plan, &setup, subject.workers)?;
+        let setup = subject.setup.clone().under(subject.plan);
+        let is_routed = setup.routes && setup.settings.contains_key("interfaces");
+        let is_locked = is_routed || Parallel::is_locked(&plan);
+        let setup = setup.varied::<N>(seed, is_locked);
+        let mut parallel = match is_routed {
+            true => Parallel::locked(subject.workers),
+            false => Parallel::of_plan::<N>(&plan, &setup, subject.workers)?,
+        };
         parallel.shuffle(seed);
         if let Some(mutation) = subject.mutation {
             mutation.of_runtime(&mut parallel);
@@ -147,36 +155,59 @@ impl Trial {
         Ok(Self { setup, parallel, seed, own: seed })
     }
 
-    /// Runs `programs`, then random ones up to so many packets; the first that differs, under what
-    /// it does.
+    /// As it is, or, but for planted bugs, every second program under a lock.
+    fn of_part<N: NetworkFunction>(&self, subject: &Subject<'_>, part: usize) -> Self {
+        let own = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ part as u64;
+        let mut trial = Self { own, ..self.clone() };
+        if subject.mutation.is_none() && part % 2 == 1 {
+            trial.setup = trial.setup.under_lock::<N>(own);
+            trial.parallel = Parallel::locked(subject.workers);
+        }
+        trial
+    }
+
+    /// Runs the given programs, then random ones up to so many packets; the first that differs, under
+    /// what it does.
     fn all<N: NetworkFunction>(
-        mut self,
-        programs: &[Program],
+        self,
+        subject: &Subject<'_>,
         packets: usize,
         mut coverage: Option<&mut Coverage<'_>>,
         tell: &mut dyn FnMut(&Record),
     ) -> Result<Option<(Self, Program)>, VerifyError> {
+        let programs = subject.programs;
+        let mut guide = Guide::default();
         let mut handled = 0;
         let mut part = 0;
         while part < programs.len() || handled < packets {
-            self.own = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ part as u64;
+            let mut trial = self.of_part::<N>(subject, part);
             let program = match programs.get(part) {
-                Some(program) => program.clone(),
+                Some(program) => {
+                    trial = Self { own: trial.own, ..self.clone() };
+                    program.clone()
+                }
                 None => {
                     let length = OF_A_PROGRAM.min(2 * (packets - handled));
-                    Generator::new(&self.setup, self.own).program(length)
+                    let generator = Generator::new(&trial.setup, trial.own);
+                    // Where allocated endpoints are renamed, what is sent over and over finds by chance
+                    // which of them have been given out twice.
+                    let is_exact = trial.setup.allocated.is_none();
+                    match is_exact && part % 4 != 0 && !guide.is_empty() {
+                        true => generator.guided(length, &mut guide),
+                        false => generator.program(length),
+                    }
                 }
             };
-            let (one, many) = self.both::<N>(&program)?;
+            let (one, many) = trial.both::<N>(&program)?;
             handled += sent(&one);
             tell(&one);
             if let Some(coverage) = coverage.as_deref_mut() {
-                self.follow::<N>(&program, &many, &one, coverage)?;
+                trial.follow::<N>(&program, &many, &one, coverage, &mut guide)?;
             }
             part += 1;
-            let different = self.first_difference(&program, one, many);
+            let different = trial.first_difference(&program, one, many);
             if different.is_some() {
-                return Ok(Some((self, program)));
+                return Ok(Some((trial, program)));
             }
         }
         Ok(None)
@@ -215,17 +246,14 @@ impl Trial {
         many: &Course,
         one: &Record,
         coverage: &mut Coverage<'_>,
+        guide: &mut Guide,
     ) -> Result<(), VerifyError> {
         let making = self.setup.making(self.own);
         let mut sequential = Sequential::<N::Traced>::new(&making)?;
         trace::take();
         coverage.begin(&self.setup);
         let traced = sequential.watched(program, many, &mut |at| {
-            let command = program.steps.get(at).and_then(|step| match &step.act {
-                Act::Command(text) => Some(text.as_str()),
-                _ => None,
-            });
-            coverage.step(at, trace::take(), command);
+            coverage.step(program, at, trace::take(), guide);
         });
         coverage.compare(one, &traced);
         Ok(())

@@ -13,7 +13,7 @@ use crate::function::Occupancy;
 use crate::key::{Key, Value};
 use crate::l3::L3;
 use crate::state::{Allocator, Cell, Counter, Distributed, Map, TableUse, Vector};
-use crate::trace::{Call, Event, Parts, note};
+use crate::trace::{Call, Event, Parts, hears, note};
 use crate::verdict::Verdict;
 
 /// Owned state that leaves a [trace](crate::trace).
@@ -45,7 +45,7 @@ impl<T> Told<T> {
     }
 
     fn call(&self, operation: &'static str) -> Call {
-        Call { object: self.name, operation, ..Call::default() }
+        Call { object: self.name, operation, is_noted: hears(), ..Call::default() }
     }
 }
 
@@ -70,17 +70,23 @@ impl<T: Occupancy> Occupancy for Told<T> {
 
 impl Call {
     fn key(mut self, key: &impl Value) -> Self {
-        self.key = Parts::of(key);
+        if self.is_noted {
+            self.key = Parts::of(key);
+        }
         self
     }
 
     fn stored(mut self, value: &impl Value) -> Self {
-        self.stored = Parts::of(value);
+        if self.is_noted {
+            self.stored = Parts::of(value);
+        }
         self
     }
 
     fn result(mut self, value: &impl Value) -> Self {
-        self.result = Parts::of(value);
+        if self.is_noted {
+            self.result = Parts::of(value);
+        }
         self
     }
 
@@ -106,7 +112,9 @@ impl Call {
     }
 
     fn note(self) {
-        note(Event::Call(self));
+        if self.is_noted {
+            note(Event::Call(self));
+        }
     }
 }
 
