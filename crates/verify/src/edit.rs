@@ -176,7 +176,7 @@ mod tests {
         Edit::SrcMac(9),
         Edit::DstMac(8),
         Edit::Fragment(0x2000),
-        Edit::ToStation(MacAddr::new([2, 0, 0, 9, 9, 9])),
+        Edit::ToStation(MacAddr::new(2, 0, 0, 9, 9, 9)),
         Edit::Kind(3),
     ];
 
