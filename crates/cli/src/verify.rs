@@ -60,6 +60,10 @@ pub struct Verified {
     undecided: usize,
     /// Where a call path says something else than what its packet did.
     disagreements: Vec<String>,
+    /// Packets that real threads handled under the lock.
+    threaded_packets: usize,
+    /// What they did and one core in their order does not.
+    threaded_differences: Vec<String>,
     /// Numbers of the call paths not taken, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     unreached: Option<Vec<usize>>,
@@ -94,8 +98,13 @@ pub(crate) fn run(library: &Library, arguments: &VerifyArguments) -> Result<(), 
         true => print(&to_json(&found)?)?,
         false => print(&found.to_text())?,
     }
-    match (found.differences, found.disagreements.len()) {
+    let wrong = found.disagreements.len() + found.threaded_differences.len();
+    match (found.differences, wrong) {
         (0, 0) => Ok(()),
+        (0, _) if !found.threaded_differences.is_empty() => Err(Error::Different(format!(
+            "{}: threads under the lock differ from one core in their order",
+            found.nf
+        ))),
         (0, count) => Err(Error::Different(format!(
             "{}: the analysis and what runs disagree about {count} calls of handlers",
             found.nf
@@ -213,6 +222,8 @@ impl Verified {
             unlisted: taken.unlisted,
             undecided: taken.unknown.values().sum(),
             disagreements: taken.disagreements,
+            threaded_packets: found.threaded.packets,
+            threaded_differences: found.threaded.differences,
             unreached_text: barriers(&taken.barriers) + &texts.collect::<String>(),
             unreached: Some(unreached.into_iter().map(|path| path.number).collect()),
             differences: found.differences,
@@ -235,6 +246,13 @@ impl Verified {
         );
         for disagreement in &self.disagreements {
             text.push_str(&format!("the analysis and what runs disagree: {disagreement}\n"));
+        }
+        if self.threaded_packets > 0 {
+            let packets = thousands(self.threaded_packets as u64);
+            text.push_str(&format!("{packets} packets by threads under a lock\n"));
+        }
+        for difference in &self.threaded_differences {
+            text.push_str(&format!("threads differ: {difference}\n"));
         }
         text.push_str(&self.unreached_text);
         match &self.difference {

@@ -2,7 +2,7 @@
 
 mod side_by_side;
 
-pub use side_by_side::{Arrived, SideBySide};
+pub use side_by_side::{Arrived, Done, SideBySide};
 
 use std::collections::BTreeMap;
 

@@ -16,6 +16,7 @@ use crate::run::{Record, Sequential};
 use crate::setup::Setup;
 use crate::shrink::shrink;
 use crate::simulate::{Course, Simulation};
+use crate::threads::Threaded;
 
 /// Packets of one program: instances are made anew for each.
 const OF_A_PROGRAM: usize = 5_000;
@@ -61,6 +62,8 @@ pub struct Findings {
     pub difference: Option<Difference>,
     /// The call paths that were taken.
     pub taken: Taken,
+    /// What real threads did under the lock.
+    pub threaded: Threaded,
 }
 
 /// A sequence of steps of which two runs make something different.
@@ -93,16 +96,14 @@ pub fn verify<N: NetworkFunction>(
     tell: &mut dyn FnMut(usize),
 ) -> Result<Findings, VerifyError> {
     let mut findings = Findings::default();
-    let mut coverage = subject.paths.map(Coverage::new::<N>);
+    let coverage = subject.paths.map(Coverage::new::<N>);
+    let mut watch = Watch { coverage, threaded: Threaded::default(), packets: 0, tell };
     for seed in effort.first_seed..effort.first_seed.saturating_add(effort.seeds) {
         let trial = Trial::of::<N>(subject, seed)?;
-        if let Some(coverage) = &mut coverage {
+        if let Some(coverage) = &mut watch.coverage {
             coverage.begin_seed();
         }
-        let found = trial.all::<N>(subject, effort.packets, coverage.as_mut(), &mut |one| {
-            findings.packets += sent(one);
-            tell(findings.packets);
-        })?;
+        let found = trial.all::<N>(subject, effort.packets, &mut watch)?;
         findings.seeds += 1;
         let Some((trial, program)) = found else { continue };
         findings.differences += 1;
@@ -110,10 +111,19 @@ pub fn verify<N: NetworkFunction>(
             findings.difference = shrink::<N>(&trial, program)?;
         }
     }
-    if let Some(coverage) = coverage {
+    (findings.packets, findings.threaded) = (watch.packets, watch.threaded);
+    if let Some(coverage) = watch.coverage {
         findings.taken = coverage.into_taken();
     }
     Ok(findings)
+}
+
+/// What is kept of programs that have run.
+struct Watch<'p, 't> {
+    coverage: Option<Coverage<'p>>,
+    threaded: Threaded,
+    packets: usize,
+    tell: &'t mut dyn FnMut(usize),
 }
 
 /// Packets of a run.
@@ -172,8 +182,7 @@ impl Trial {
         self,
         subject: &Subject<'_>,
         packets: usize,
-        mut coverage: Option<&mut Coverage<'_>>,
-        tell: &mut dyn FnMut(&Record),
+        watch: &mut Watch<'_, '_>,
     ) -> Result<Option<(Self, Program)>, VerifyError> {
         let programs = subject.programs;
         let mut guide = Guide::default();
@@ -200,11 +209,16 @@ impl Trial {
             };
             let (one, many) = trial.both::<N>(&program)?;
             handled += sent(&one);
-            tell(&one);
-            if let Some(coverage) = coverage.as_deref_mut() {
+            watch.packets += sent(&one);
+            (watch.tell)(watch.packets);
+            if let Some(coverage) = &mut watch.coverage {
                 trial.follow::<N>(&program, &many, &one, coverage, &mut guide)?;
             }
             part += 1;
+            if trial.parallel.deployment.is_none() && subject.mutation.is_none() {
+                let (setup, parallel) = (&trial.setup, &trial.parallel);
+                watch.threaded.run::<N>(setup, parallel, &program, &many, self.seed);
+            }
             let different = trial.first_difference(&program, one, many);
             if different.is_some() {
                 return Ok(Some((trial, program)));

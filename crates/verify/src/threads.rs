@@ -1,0 +1,78 @@
+//! The packets of a program once more, under the lock by real threads: what they do must be what one core
+//! does with the packets in the order in which they took effect. Simulated workers take turns packet by
+//! packet; threads meet within packets too.
+
+use anabranch_nf::NetworkFunction;
+use anabranch_packet::parse;
+use anabranch_runtime::testing::{Arrived, Done, Harness, SideBySide};
+
+use crate::parallel::Parallel;
+use crate::program::Program;
+use crate::run::{START_NS, times};
+use crate::setup::Setup;
+use crate::simulate::Course;
+
+/// Packets that a thread handles at a time.
+const BATCH: usize = 16;
+
+/// What real threads did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Threaded {
+    /// Packets that they handled.
+    pub packets: usize,
+    /// Where one core, in their order, does something else: under which seed, and what.
+    pub differences: Vec<String>,
+}
+
+impl Threaded {
+    /// Has `parallel`'s workers handle the packets that `course` of `program` sent, commands apart.
+    pub(crate) fn run<N: NetworkFunction>(
+        &mut self,
+        setup: &Setup,
+        parallel: &Parallel,
+        program: &Program,
+        course: &Course,
+        seed: u64,
+    ) {
+        if Harness::<N>::with_table(setup.settings.clone()).is_err() {
+            return;
+        }
+        let (mut packets, mut shares) = (Vec::new(), vec![Vec::new(); parallel.workers]);
+        for (handled, time_ns) in course.record.iter().zip(times(program)) {
+            // What is malformed is dropped before the lock, and is in no order.
+            let arrival = handled.arrival.as_ref();
+            let sent = arrival.filter(|one| parse(&one.bytes, one.wire_len).malformed().is_none());
+            let Some(arrival) = sent else { continue };
+            let worker = parallel.worker(parallel.shard(arrival));
+            if let Some(share) = shares.get_mut(worker) {
+                share.push(packets.len());
+            }
+            packets.push(Arrived {
+                port: arrival.port,
+                after_ns: time_ns.saturating_sub(START_NS),
+                bytes: arrival.bytes.clone(),
+                wire_len: arrival.wire_len,
+            });
+        }
+        let run = SideBySide::run::<N>(&setup.settings, &packets, &shares, BATCH);
+        let replayed = run.replay::<N>(&setup.settings, &packets);
+        self.packets += packets.len();
+        if let Some(what) = differs(&run.done, &replayed) {
+            self.differences.push(format!("seed {seed}: {what}"));
+        }
+    }
+}
+
+/// What threads did and one core does not.
+fn differs(threads: &Done, one: &Done) -> Option<String> {
+    let outcomes =
+        threads.outcomes.iter().find(|(number, outcome)| one.outcomes.get(number) != Some(outcome));
+    if let Some((number, outcome)) = outcomes {
+        let other = one.outcomes.get(number);
+        return Some(format!("packet {number}: {outcome:?} by threads, {other:?} by one core"));
+    }
+    if threads.tables != one.tables {
+        return Some("state objects hold another number of entries".to_owned());
+    }
+    (threads.counters != one.counters).then(|| "counters differ".to_owned())
+}
