@@ -187,29 +187,35 @@ pub(crate) struct Kept<N> {
     pub(crate) outcome: Outcome,
     /// A packet for another worker, and how often it has re-entered.
     pub(crate) handed_over: Option<(u16, Arrival, Meta, u32)>,
+    /// The shard in which a packet has come to its end, after it re-entered here.
+    pub(crate) ended_in: Option<u32>,
     ports: u8,
     of: std::marker::PhantomData<fn() -> N>,
 }
 
 impl<N: NetworkFunction> Kept<N> {
     pub(crate) fn new(ports: u8) -> Self {
-        Self { outcome: Outcome::default(), handed_over: None, ports, of: std::marker::PhantomData }
+        let (outcome, of) = (Outcome::default(), std::marker::PhantomData);
+        Self { outcome, handed_over: None, ended_in: None, ports, of }
     }
 }
 
 impl<N: NetworkFunction> Release for Kept<N> {
     fn forward(&mut self, frame: &Frame<'_>, port: Port) {
+        self.ended_in = Some(frame.meta().steering_hash);
         self.outcome.sent.push((port.index(), frame.bytes().to_vec()));
     }
 
     fn flood(&mut self, frame: &Frame<'_>) {
+        self.ended_in = Some(frame.meta().steering_hash);
         let arrival = frame.meta().port.index();
         for port in (0..self.ports).filter(|port| *port != arrival) {
             self.outcome.sent.push((port, frame.bytes().to_vec()));
         }
     }
 
-    fn discard(&mut self, _: &Frame<'_>, reason: DropReason) {
+    fn discard(&mut self, frame: &Frame<'_>, reason: DropReason) {
+        self.ended_in = Some(frame.meta().steering_hash);
         self.outcome.refused = Some(reason.word(N::REASONS));
     }
 

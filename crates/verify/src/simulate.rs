@@ -232,6 +232,10 @@ impl<N: NetworkFunction> Simulation<N> {
         progress.touched.entry(shard).or_default().push(job.at);
         let mut kept = Kept::<N>::new(self.ports);
         self.handle(worker, &job, &mut kept);
+        if let Some(last) = kept.ended_in.filter(|last| *last != shard && self.instances.len() > 1)
+        {
+            progress.touched.entry(last).or_default().push(job.at);
+        }
         if let Some(handled) = progress.record.get_mut(job.at) {
             handled.outcome.add(kept.outcome);
         }
