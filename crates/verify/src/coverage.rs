@@ -16,7 +16,7 @@ use crate::guide::{Changes, Guide, is_editable};
 use crate::pairs::Pairs;
 use crate::passage::{Passage, passages};
 use crate::program::{Act, Program};
-use crate::routes::{End, Entry, Tree, trees};
+use crate::routes::{End, Trees};
 use crate::run::Record;
 use crate::setup::Setup;
 use crate::valuation::{Scene, Valuation};
@@ -27,7 +27,9 @@ const KEPT: usize = 20;
 /// Call paths and which of them have been taken.
 pub struct Coverage<'p> {
     paths: &'p Paths,
-    trees: HashMap<Entry, Tree>,
+    trees: Trees,
+    /// Ports that paths tell apart, and the packet classes of each.
+    classes: HashMap<Option<usize>, Vec<Class>>,
     /// Loops without a known end are unrolled a few times only.
     is_cut_off: bool,
     configured: Configured,
@@ -36,17 +38,13 @@ pub struct Coverage<'p> {
     valuation: Valuation<'p>,
     set: Option<&'static str>,
     reasons: &'static [Word],
-    /// Conditions met so far, in any way: nodes of trees.
-    passed: BTreeSet<(Entry, usize)>,
-    /// Those of all seeds.
-    ever: BTreeSet<(Entry, usize)>,
     tally: Taken,
     pairs: Pairs,
     models: Models,
     /// Numbers of the paths taken under this seed.
     taken: BTreeSet<usize>,
     /// How often a way has been looked for, under this seed.
-    tried: HashMap<(Entry, usize), u32>,
+    tried: HashMap<(usize, usize), u32>,
     /// Ways that may still be looked for in this program.
     searches: usize,
 }
@@ -81,15 +79,14 @@ impl<'p> Coverage<'p> {
     pub fn new<N: NetworkFunction>(paths: &'p Paths) -> Self {
         Self {
             paths,
-            trees: trees(paths),
+            trees: Trees::of(paths),
+            classes: classes(paths),
             is_cut_off: paths.cut_off().next().is_some(),
             configured: Configured::of::<N>(),
             setup: None,
             valuation: Valuation::new(&paths.terms),
             set: N::SET,
             reasons: N::REASONS,
-            passed: BTreeSet::new(),
-            ever: BTreeSet::new(),
             tally: Taken::default(),
             pairs: Pairs::of(paths),
             models: Models::default(),
@@ -110,9 +107,8 @@ impl<'p> Coverage<'p> {
     /// paths behind it.
     fn barriers(&self) -> Vec<(usize, String)> {
         let mut behind: BTreeMap<String, usize> = BTreeMap::new();
-        for (entry, tree) in trees(self.paths) {
-            let reached = |node: usize| self.ever.contains(&(entry.clone(), node));
-            for (term, count) in tree.barriers(&reached) {
+        for (entry, tree) in self.trees.entries() {
+            for (term, count) in tree.barriers() {
                 let text = match term {
                     Some(term) => self.paths.terms.print(term, &self.paths.words),
                     None => format!("{} {}", entry.0, entry.2.clone().unwrap_or_default()),
@@ -128,11 +124,10 @@ impl<'p> Coverage<'p> {
 
     /// Begins a seed: what others found is not known, so that it does the same by itself.
     pub fn begin_seed(&mut self) {
-        self.passed.clear();
         self.tried.clear();
         self.taken.clear();
         self.models = Models::default();
-        self.trees = trees(self.paths);
+        self.trees.begin_seed();
     }
 
     /// Begins a program under `setup`: state is empty.
@@ -187,18 +182,15 @@ impl<'p> Coverage<'p> {
             None => (None, None),
         };
         let entry = (passage.handler.clone(), port, class);
-        let mut found = Found { entry, nodes: Vec::new(), is_new: false };
-        let Some(tree) = self.trees.get(&found.entry) else { return found };
+        let mut found = Found { tree: 0, nodes: Vec::new(), is_new: false };
+        let Some(place) = self.trees.place(&entry) else { return found };
+        let Some(tree) = self.trees.all.get_mut(place) else { return found };
+        found.tree = place;
         self.valuation.begin(passage.symbols());
         let valuation = &mut self.valuation;
         let (nodes, end) = tree.walk(|term| valuation.value(term, &scene).map(|value| value != 0));
         self.tally.followed += 1;
-        for node in &nodes {
-            if self.passed.insert((found.entry.clone(), *node)) {
-                found.is_new = true;
-                self.ever.insert((found.entry.clone(), *node));
-            }
-        }
+        found.is_new = tree.pass(&nodes);
         found.nodes = nodes;
         match end {
             _ if passage.calls.len() >= CALLS => self.tally.unlisted += 1,
@@ -215,7 +207,7 @@ impl<'p> Coverage<'p> {
 
     /// Changes to a packet under which it would go ways that lead to paths not taken.
     fn leads(&mut self, found: &Found, passage: &Passage) -> Vec<Changes> {
-        let Some(tree) = self.trees.get(&found.entry) else { return Vec::new() };
+        let Some(tree) = self.trees.all.get(found.tree) else { return Vec::new() };
         let held = tree.held(&found.nodes);
         let mut leads = Vec::new();
         for (depth, term, way) in tree.open_ways(&found.nodes) {
@@ -226,7 +218,7 @@ impl<'p> Coverage<'p> {
             if !self.paths.terms.unknowns(term).iter().any(is_free) {
                 continue;
             }
-            let tried = self.tried.entry((found.entry.clone(), way)).or_default();
+            let tried = self.tried.entry((found.tree, way)).or_default();
             if *tried >= TRIES {
                 continue;
             }
@@ -261,21 +253,17 @@ impl<'p> Coverage<'p> {
 
     /// The class and the port by which the paths of a packet are known.
     fn class(&self, passage: &Passage, packet: &Parsed<'_>) -> (Option<String>, Option<usize>) {
-        let port = usize::from(packet.seen.port);
-        let of_port = self.paths.paths.iter().filter(|path| path.port == Some(port));
-        let port = of_port.clone().next().map(|_| port);
+        let port = Some(usize::from(packet.seen.port));
+        let port = port.filter(|_| self.classes.contains_key(&port));
         if !passage.handler.starts_with("packet (") {
             return (None, port);
         }
-        let paths = self.paths.paths.iter().filter(|path| path.port == port);
-        let mut classes = paths.filter_map(|path| path.class.as_ref());
-        let has = |word: &str| match word {
-            "echo" => ["icmpv4.is_echo", "icmpv6.is_echo"]
-                .into_iter()
-                .any(|name| Property::named(name).and_then(|echo| echo.of(packet)) == Some(1)),
-            header => Property::named(header).and_then(|header| header.of(packet)) == Some(1),
+        let classes = self.classes.get(&port).map(Vec::as_slice).unwrap_or_default();
+        let has = |alternatives: &Vec<Property>| {
+            alternatives.iter().any(|property| property.of(packet) == Some(1))
         };
-        (classes.find(|class| class.split(' ').all(has)).cloned(), port)
+        let class = classes.iter().find(|class| class.parts.iter().all(has));
+        (class.map(|class| class.name.clone()), port)
     }
 
     fn took(
@@ -294,7 +282,7 @@ impl<'p> Coverage<'p> {
         }
         self.tally.reached.insert(path.number);
         if self.taken.insert(path.number)
-            && let Some(tree) = self.trees.get_mut(&found.entry)
+            && let Some(tree) = self.trees.all.get_mut(found.tree)
         {
             tree.took(&found.nodes);
         }
@@ -426,11 +414,37 @@ fn own_accesses(path: &CallPath) -> impl Iterator<Item = &Access> {
 
 /// Which way a call of a handler went.
 struct Found {
-    entry: Entry,
-    /// Nodes of the entry's tree.
+    /// Where its tree stands.
+    tree: usize,
+    /// Nodes of it.
     nodes: Vec<usize>,
     /// Whether no other had passed one of them.
     is_new: bool,
+}
+
+/// A packet class: what its packets have, of each part one.
+struct Class {
+    name: String,
+    parts: Vec<Vec<Property>>,
+}
+
+/// The classes of each port, in the order in which a packet belongs to the first that it matches.
+fn classes(paths: &Paths) -> HashMap<Option<usize>, Vec<Class>> {
+    let mut all: HashMap<Option<usize>, Vec<Class>> = HashMap::new();
+    for path in &paths.paths {
+        let of_port = all.entry(path.port).or_default();
+        let Some(name) = &path.class else { continue };
+        if of_port.iter().any(|class| class.name == *name) {
+            continue;
+        }
+        let parts = name.split(' ').map(|word| match word {
+            "echo" => vec!["icmpv4.is_echo", "icmpv6.is_echo"],
+            header => vec![header],
+        });
+        let parts = parts.map(|names| names.into_iter().filter_map(Property::named).collect());
+        of_port.push(Class { name: name.clone(), parts: parts.collect() });
+    }
+    all
 }
 
 /// What the trace calls a part of a key or of a value.

@@ -62,7 +62,7 @@ impl<'s> Generator<'s> {
                     self.paste(&sequence, true, &mut steps);
                 }
             }
-            for _ in 0..self.chance.below(12) {
+            for _ in 0..self.chance.below(40) {
                 let act = self.act();
                 self.push(act, &mut steps);
             }

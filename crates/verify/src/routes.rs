@@ -12,6 +12,10 @@ pub(crate) struct Tree {
     pub(crate) nodes: Vec<Node>,
     /// For each node, paths behind it that have not been taken.
     left: Vec<usize>,
+    /// How many there were.
+    all: Vec<usize>,
+    /// Nodes that have been passed under this seed, and under any.
+    passed: Vec<[bool; 2]>,
 }
 
 /// Paths that have gone the same way so far.
@@ -26,14 +30,52 @@ pub(crate) struct Node {
 /// Handler, port, packet class.
 pub(crate) type Entry = (String, Option<usize>, Option<String>);
 
-/// A tree for each entry.
-pub(crate) fn trees(paths: &Paths) -> HashMap<Entry, Tree> {
-    let mut trees: HashMap<Entry, Tree> = HashMap::new();
-    for (position, path) in paths.paths.iter().enumerate() {
-        let entry = (path.handler.clone(), path.port, path.class.clone());
-        trees.entry(entry).or_default().add(position, path);
+/// A tree for each entry, and where it stands.
+#[derive(Debug, Default)]
+pub(crate) struct Trees {
+    places: HashMap<Entry, usize>,
+    pub(crate) all: Vec<Tree>,
+}
+
+impl Trees {
+    /// Of all paths.
+    pub(crate) fn of(paths: &Paths) -> Self {
+        let mut trees = Self::default();
+        for (position, path) in paths.paths.iter().enumerate() {
+            let entry = (path.handler.clone(), path.port, path.class.clone());
+            let next = trees.all.len();
+            let place = *trees.places.entry(entry).or_insert(next);
+            if place == next {
+                trees.all.push(Tree::default());
+            }
+            if let Some(tree) = trees.all.get_mut(place) {
+                tree.add(position, path);
+            }
+        }
+        for tree in &mut trees.all {
+            tree.all = tree.left.clone();
+            tree.passed = vec![[false; 2]; tree.nodes.len()];
+        }
+        trees
     }
-    trees
+
+    /// Where the tree of `entry` stands.
+    pub(crate) fn place(&self, entry: &Entry) -> Option<usize> {
+        self.places.get(entry).copied()
+    }
+
+    /// Each with its entry.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&Entry, &Tree)> {
+        self.places.iter().filter_map(|(entry, place)| Some((entry, self.all.get(*place)?)))
+    }
+
+    /// A seed begins: nothing has been passed or taken.
+    pub(crate) fn begin_seed(&mut self) {
+        for tree in &mut self.all {
+            tree.left.clone_from(&tree.all);
+            tree.passed.iter_mut().for_each(|[here, _]| *here = false);
+        }
+    }
 }
 
 impl Tree {
@@ -84,6 +126,18 @@ pub(crate) enum End {
 }
 
 impl Tree {
+    /// Notes that these nodes are passed; whether one of them had not been under this seed.
+    pub(crate) fn pass(&mut self, nodes: &[usize]) -> bool {
+        let mut is_new = false;
+        for node in nodes {
+            if let Some(passed) = self.passed.get_mut(*node) {
+                is_new |= !passed[0];
+                *passed = [true; 2];
+            }
+        }
+        is_new
+    }
+
     /// The path at the end of these nodes has been taken for the first time.
     pub(crate) fn took(&mut self, passed: &[usize]) {
         for node in passed {
@@ -109,16 +163,17 @@ impl Tree {
         open
     }
 
-    /// Conditions that lead from nodes `reached` to others, with the number of paths behind; `None`: not
-    /// even the first is.
-    pub(crate) fn barriers(&self, reached: &dyn Fn(usize) -> bool) -> Vec<(Option<Term>, usize)> {
+    /// Conditions that lead from nodes that have been passed to others, with the number of paths behind;
+    /// `None`: not even the first has been.
+    pub(crate) fn barriers(&self) -> Vec<(Option<Term>, usize)> {
+        let reached = |node: usize| self.passed.get(node).is_some_and(|passed| passed[1]);
         if !reached(0) {
-            return vec![(None, self.left.first().copied().unwrap_or(0))];
+            return vec![(None, self.all.first().copied().unwrap_or(0))];
         }
         let nodes = self.nodes.iter().enumerate().filter(|(at, _)| reached(*at));
         let ways = nodes.flat_map(|(_, node)| &node.ways);
         let shut = ways.filter(|(_, way)| !reached(*way));
-        shut.map(|(term, way)| (Some(*term), self.left.get(*way).copied().unwrap_or(0))).collect()
+        shut.map(|(term, way)| (Some(*term), self.all.get(*way).copied().unwrap_or(0))).collect()
     }
 
     /// What has held at each of these nodes but the first.
