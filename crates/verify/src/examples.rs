@@ -5,6 +5,7 @@ pub fn example(nf: &str) -> &'static str {
     match nf {
         "nat" => NAT,
         "lb" => LB,
+        "bridge-static" => STATIONS,
         // Buckets that run dry.
         "policer" => "rate_bps = 8_000\nburst_bytes = 3_000\n",
         _ => "",
@@ -29,6 +30,15 @@ inside = "10.0.0.2"
 inside_port = 6
 public = "192.0.2.7"
 public_port = 6
+"#;
+
+/// Stations behind the ports that they mostly send from.
+const STATIONS: &str = r#"
+stations = [
+    { mac = "02:00:00:00:00:01", port = 0 },
+    { mac = "02:00:00:00:01:01", port = 1 },
+    { mac = "02:00:00:00:02:02", port = 2 },
+]
 "#;
 
 /// Services over both versions of IP with two backends each.
