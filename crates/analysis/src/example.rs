@@ -31,19 +31,11 @@ impl Examples {
             circuit.guess[place] = self.last.get(id).copied().unwrap_or(0);
         }
         let places = places(conditions, &circuit, terms);
-        let mut unmet = circuit.unmet();
-        for _ in 0..GUESSES.min(WORK / circuit.size().max(1)) {
-            let Some(wrong) = unmet.get(self.below(unmet.len())) else {
-                self.keep(&circuit);
-                return true;
-            };
-            let choices = &places[*wrong];
-            let Some(place) = choices.get(self.below(choices.len())) else {
-                return false;
-            };
-            unmet = self.step(&mut circuit, *place, unmet);
+        let found = self.search(&mut circuit, &places);
+        if found {
+            self.keep(&circuit);
         }
-        false
+        found
     }
 
     /// Values near those of `start`, of the unknowns that `is_free`, under which all conditions hold.
@@ -62,17 +54,22 @@ impl Examples {
         for choices in &mut places {
             choices.retain(|place| is_free(circuit.unknowns[*place].0));
         }
+        let found = self.search(&mut circuit, &places);
+        let unknowns = circuit.unknowns.iter().zip(&circuit.guess);
+        found.then(|| unknowns.map(|((id, _), value)| (*id, *value)).collect())
+    }
+
+    /// Guesses until all conditions are met, changing one unknown of an unmet one at a time: of each
+    /// condition those at `places`.
+    fn search(&mut self, circuit: &mut Circuit, places: &[Vec<usize>]) -> bool {
         let mut unmet = circuit.unmet();
         for _ in 0..GUESSES.min(WORK / circuit.size().max(1)) {
-            let Some(wrong) = unmet.get(self.below(unmet.len())) else {
-                let unknowns = circuit.unknowns.iter().zip(&circuit.guess);
-                return Some(unknowns.map(|((id, _), value)| (*id, *value)).collect());
-            };
+            let Some(wrong) = unmet.get(self.below(unmet.len())) else { return true };
             let choices = &places[*wrong];
-            let place = choices.get(self.below(choices.len()))?;
-            unmet = self.step(&mut circuit, *place, unmet);
+            let Some(place) = choices.get(self.below(choices.len())) else { return false };
+            unmet = self.step(circuit, *place, unmet);
         }
-        None
+        false
     }
 
     /// Changes one unknown, unless that makes things worse.

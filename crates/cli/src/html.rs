@@ -8,6 +8,7 @@ mod svg;
 use anabranch_runtime::report::RunReport;
 
 use crate::figures::{bytes, percent, rate, ratio, seconds, thousands};
+use crate::summary;
 use svg::escape;
 
 const STYLE: &str = include_str!("html/style.css");
@@ -130,17 +131,8 @@ fn tables(report: &RunReport) -> String {
     });
     let counters =
         report.counters.iter().map(|(name, value)| vec![name.clone(), thousands(*value)]);
-    let live = report.ports.iter().filter_map(|port| port.live.as_ref()).map(|live| {
-        vec![
-            live.interface.clone(),
-            live.queues.to_string(),
-            thousands(live.missed),
-            thousands(live.segmented),
-            thousands(live.finished_checksums),
-            thousands(live.link_downs),
-            thousands(live.reopened),
-        ]
-    });
+    let live = report.ports.iter().filter_map(|port| port.live.as_ref());
+    let live = live.map(|live| summary::interface(live).to_vec());
     let interfaces =
         ["interface", "queues", "missed", "segmented", "checksums finished", "downs", "reopened"];
     let headings = ["port", "packets in", "bytes in", "packets out", "bytes out"];
@@ -173,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_page_needs_nothing_but_itself() {
-        let page = render(&crate::summary::example());
+        let page = render(&summary::example());
         for outside in ["http:", "https:", "src=", "href=", "url(", "@import", "<script"] {
             assert!(!page.contains(outside), "{outside} in the page");
         }
@@ -183,7 +175,7 @@ mod tests {
 
     #[test]
     fn every_element_is_closed() {
-        let page = render(&crate::summary::example());
+        let page = render(&summary::example());
         for element in ["section", "div", "svg", "table", "tr", "td", "main", "p", "span", "h2"] {
             let opened = page.matches(&format!("<{element}>")).count()
                 + page.matches(&format!("<{element} ")).count();

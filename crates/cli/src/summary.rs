@@ -1,6 +1,6 @@
 //! A run's report as tables on a terminal of 80 columns.
 
-use anabranch_runtime::report::RunReport;
+use anabranch_runtime::report::{LivePortReport, RunReport};
 
 use crate::figures::{bytes, nanoseconds, percent, rate, ratio, seconds, thousands};
 use crate::table::{Table, wrap};
@@ -126,17 +126,22 @@ fn interfaces(report: &RunReport) -> Table {
         ["interface", ">queues", ">missed", ">segmented", ">checksums", ">downs", ">reopened"];
     let mut table = Table::new(&headings);
     for live in report.ports.iter().filter_map(|port| port.live.as_ref()) {
-        table.row([
-            live.interface.clone(),
-            live.queues.to_string(),
-            thousands(live.missed),
-            thousands(live.segmented),
-            thousands(live.finished_checksums),
-            thousands(live.link_downs),
-            thousands(live.reopened),
-        ]);
+        table.row(interface(live));
     }
     table
+}
+
+/// The figures of a live port, each in its column.
+pub(crate) fn interface(live: &LivePortReport) -> [String; 7] {
+    [
+        live.interface.clone(),
+        live.queues.to_string(),
+        thousands(live.missed),
+        thousands(live.segmented),
+        thousands(live.finished_checksums),
+        thousands(live.link_downs),
+        thousands(live.reopened),
+    ]
 }
 
 fn workers(report: &RunReport) -> Table {

@@ -290,21 +290,14 @@ impl<K: Key, S: Value> SetTable<K, S> {
 
     /// Has slots for `more` sets, beyond the capacity if need be: none may be lost.
     fn make_room(&mut self, more: u32) {
-        if !self.table.lacks(more) {
-            return;
-        }
-        let tag_of = |id: SlotId| self.tags.as_ref().map(|tags| tags.get(id.0));
-        let sets: Vec<_> = self.table.iter().map(|(id, key, _)| (key, tag_of(id))).collect();
-        self.table.make_room(more);
+        let Some(moved) = self.table.make_room(more) else { return };
         let slots = self.table.slots();
+        if let Some(tags) = &mut self.tags {
+            tags.renumber(slots, &moved);
+        }
         let mut wheel = Wheel::new(slots);
-        self.tags.iter_mut().for_each(|tags| tags.renew(slots));
-        for (key, tag) in sets {
-            let Some(id) = self.table.find(self.hash(&key), &key) else { continue };
+        for (_, id) in moved {
             wheel.queue(id.0, self.table.value(id).deadline.tick());
-            if let (Some(tags), Some(tag)) = (&mut self.tags, tag) {
-                tags.set(id.0, tag);
-            }
         }
         self.wheel = Some(wheel);
     }

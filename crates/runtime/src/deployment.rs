@@ -53,15 +53,7 @@ pub struct Deployment {
     /// Which indices allocators may give out in which shard, by the allocator's name.
     pub homes: BTreeMap<String, Arc<Homes>>,
     /// How the entries of state objects belong to shards, by the object's name.
-    modes: BTreeMap<String, Belonging>,
-}
-
-/// As [`Scope`], before there is a stock to lease from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Belonging {
-    Sharded,
-    Leased,
-    PerShard,
+    scopes: BTreeMap<String, Scope>,
 }
 
 /// A worker's place in a deployment.
@@ -72,16 +64,9 @@ pub struct Post {
     /// Its number.
     pub worker: u16,
     /// How the entries of state objects belong to shards, by the object's name.
-    scopes: BTreeMap<String, Scope>,
+    pub(crate) scopes: BTreeMap<String, Scope>,
     /// Shards whose state is on its way here.
     pub(crate) arriving: ShardSet,
-}
-
-impl Post {
-    /// How the entries of state objects belong to shards, by the object's name.
-    pub(crate) fn scopes(&self) -> &BTreeMap<String, Scope> {
-        &self.scopes
-    }
 }
 
 impl Deployment {
@@ -109,13 +94,13 @@ impl Deployment {
             let found = homes_of::<N>(steered, &steering, settings, ports)?;
             homes.insert(steered.object.clone(), Arc::new(found));
         }
-        let modes = plan.objects.iter().filter_map(belonging).collect();
-        Ok(Self { steering: Arc::new(steering), table: Arc::new(table), homes, modes })
+        let scopes = plan.objects.iter().filter_map(scope).collect();
+        Ok(Self { steering: Arc::new(steering), table: Arc::new(table), homes, scopes })
     }
 
     /// The allocator, if there is one, whose indices stay inside and are leased by workers.
     pub fn leased(&self) -> Option<&str> {
-        let leased = self.modes.iter().find(|(_, mode)| **mode == Belonging::Leased);
+        let leased = self.scopes.iter().find(|(_, scope)| matches!(scope, Scope::Leased(_)));
         leased.map(|(name, _)| name.as_str())
     }
 
@@ -127,13 +112,12 @@ impl Deployment {
         &self,
         making: &Making,
     ) -> Result<Vec<Instance<N>>, BuildError> {
-        let scope = |mode: &Belonging| match mode {
-            Belonging::Sharded => Scope::Sharded,
-            Belonging::Leased => Scope::Leased(Arc::default()),
-            Belonging::PerShard => Scope::PerShard,
+        // A stock of its own for each run.
+        let fresh = |(name, scope): (&String, &Scope)| match scope {
+            Scope::Leased(_) => (name.clone(), Scope::Leased(Arc::default())),
+            other => (name.clone(), other.clone()),
         };
-        let scopes: BTreeMap<String, Scope> =
-            self.modes.iter().map(|(name, mode)| (name.clone(), scope(mode))).collect();
+        let scopes: BTreeMap<String, Scope> = self.scopes.iter().map(fresh).collect();
         let post = |worker| Post {
             deployment: self.clone(),
             worker,
@@ -146,14 +130,14 @@ impl Deployment {
 }
 
 /// How the entries of an object belong to shards, if they do.
-fn belonging(object: &Object) -> Option<(String, Belonging)> {
-    let mode = match object.mode {
-        ObjectMode::Sharded if object.kind == "Allocator" => Belonging::Leased,
-        ObjectMode::Sharded | ObjectMode::Steered => Belonging::Sharded,
-        ObjectMode::PerShard => Belonging::PerShard,
+fn scope(object: &Object) -> Option<(String, Scope)> {
+    let scope = match object.mode {
+        ObjectMode::Sharded if object.kind == "Allocator" => Scope::Leased(Arc::default()),
+        ObjectMode::Sharded | ObjectMode::Steered => Scope::Sharded,
+        ObjectMode::PerShard => Scope::PerShard,
         _ => return None,
     };
-    Some((object.name.clone(), mode))
+    Some((object.name.clone(), scope))
 }
 
 impl Deployment {

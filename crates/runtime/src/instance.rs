@@ -109,7 +109,7 @@ impl<N: NetworkFunction> Instance<N> {
             builder.steer(name, homes.clone());
         }
         let ward = |scope: &Scope| Ward { scope: scope.clone(), here: environment.here().clone() };
-        for (name, scope) in post.iter().flat_map(Post::scopes) {
+        for (name, scope) in post.iter().flat_map(|post| &post.scopes) {
             builder.divide(name, ward(scope));
         }
         let nf = N::build(settings, &mut builder)?;

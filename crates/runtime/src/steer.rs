@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use anabranch_nf::state::MOST_SHARDS;
 use anabranch_packet::header::quoted_protocol;
 use anabranch_packet::{Field, Frame, Layout, Port, parse_any, parse_common};
 use anabranch_plan::{Class, Plan, PortClass, Steerer};
@@ -11,7 +12,7 @@ use anabranch_rss::{ByteTable, Field as Place, Key, ToeplitzTable};
 use crate::deployment::Refusal;
 
 /// Shards at most: the entries of the largest indirection table.
-pub const SHARDS: usize = 512;
+pub const SHARDS: usize = MOST_SHARDS;
 
 const ICMP: u8 = 1;
 const SCTP: u8 = 132;

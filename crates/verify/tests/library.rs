@@ -3,35 +3,39 @@
 
 #![allow(clippy::unwrap_used)]
 
-use anabranch_analysis::{Budget, Source, paths_within};
+use anabranch_analysis::{Budget, Paths, Source, paths_within};
 use anabranch_nf::NetworkFunction;
-use anabranch_plan::{Options, Plan, plan};
+use anabranch_plan::{Options, Plan};
 use anabranch_rss::Nic;
-use anabranch_verify::{Effort, Setup, Subject, example, verify};
+use anabranch_runtime::deployment::{paths_of, plan_of};
+use anabranch_verify::{Effort, Findings, Setup, Subject, example, verify};
 
 fn planned<N: NetworkFunction>() -> Plan {
-    let source = Source { text: N::SOURCE.text, file: N::SOURCE.file, line: N::SOURCE.line };
-    let paths = paths_within(&source, Budget::for_accesses()).unwrap();
-    plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap()
+    plan_of::<N>(&Options::new(Nic::named("e810").unwrap())).unwrap()
+}
+
+fn budget() -> Budget {
+    Budget { unsolved: true, ..Budget::default() }
+}
+
+/// What comes of so much effort on four workers.
+fn tried<N: NetworkFunction>(
+    setup: &Setup,
+    plan: &Plan,
+    paths: &Paths,
+    effort: Effort,
+) -> Findings {
+    let (workers, mutation, programs, paths) = (4, None, &[], Some(paths));
+    let subject = Subject { setup, plan, workers, mutation, programs, paths };
+    verify::<N>(&subject, effort, &mut |_| {}).unwrap()
 }
 
 /// `least` call paths are taken, and so many pairs of accesses meet.
 fn passes<N: NetworkFunction>(least: (usize, usize)) {
-    let plan = planned::<N>();
-    let source = Source { text: N::SOURCE.text, file: N::SOURCE.file, line: N::SOURCE.line };
-    let budget = Budget { unsolved: true, ..Budget::default() };
-    let paths = paths_within(&source, budget).unwrap();
+    let paths = paths_of(&N::SOURCE, budget()).unwrap();
     let setup = Setup::exemplified::<N>(toml::Table::new(), example(N::NAME));
-    let subject = Subject {
-        setup: &setup,
-        plan: &plan,
-        workers: 4,
-        mutation: None,
-        programs: &[],
-        paths: Some(&paths),
-    };
     let effort = Effort { packets: 20_000, seeds: 4, first_seed: 1 };
-    let found = verify::<N>(&subject, effort, &mut |_| {}).unwrap();
+    let found = tried::<N>(&setup, &planned::<N>(), &paths, effort);
     if let Some(difference) = &found.difference {
         panic!("{} seed {}\n{}", N::NAME, difference.seed, difference.to_text());
     }
@@ -75,23 +79,14 @@ pass! {
 #[test]
 fn call_paths_that_are_wrong_are_noticed() {
     type N = anabranch_nfs::policer::Function;
-    let plan = planned::<N>();
     let source = N::SOURCE;
     let text = source.text.replace("with_packet > self.settings", "with_packet < self.settings");
-    let wrong = Source { text: &text, file: source.file, line: source.line };
     assert_ne!(text, source.text);
-    let paths = paths_within(&wrong, Budget { unsolved: true, ..Budget::default() }).unwrap();
+    let wrong = Source { text: &text, file: source.file, line: source.line };
+    let paths = paths_within(&wrong, budget()).unwrap();
     let setup = Setup::exemplified::<N>(toml::Table::new(), example("policer"));
-    let subject = Subject {
-        setup: &setup,
-        plan: &plan,
-        workers: 2,
-        mutation: None,
-        programs: &[],
-        paths: Some(&paths),
-    };
     let effort = Effort { packets: 2_000, seeds: 1, first_seed: 1 };
-    let found = verify::<N>(&subject, effort, &mut |_| {}).unwrap();
+    let found = tried::<N>(&setup, &planned::<N>(), &paths, effort);
     assert!(!found.taken.disagreements.is_empty());
     assert_eq!(found.differences, 0, "the runs themselves agree");
 }
@@ -101,19 +96,10 @@ fn call_paths_that_are_wrong_are_noticed() {
 fn seeds_do_not_depend_on_each_other() {
     type N = anabranch_nfs::firewall::Function;
     let (plan, setup) = (planned::<N>(), Setup::new::<N>(toml::Table::new()));
-    let source = Source { text: N::SOURCE.text, file: N::SOURCE.file, line: N::SOURCE.line };
-    let paths = paths_within(&source, Budget { unsolved: true, ..Budget::default() }).unwrap();
+    let paths = paths_of(&N::SOURCE, budget()).unwrap();
     let packets = |first_seed, seeds| {
-        let subject = Subject {
-            setup: &setup,
-            plan: &plan,
-            workers: 4,
-            mutation: None,
-            programs: &[],
-            paths: Some(&paths),
-        };
         let effort = Effort { packets: 12_000, seeds, first_seed };
-        let found = verify::<N>(&subject, effort, &mut |_| {}).unwrap();
+        let found = tried::<N>(&setup, &plan, &paths, effort);
         (found.packets, found.taken.followed)
     };
     let (one, two, both) = (packets(1, 1), packets(2, 1), packets(1, 2));

@@ -1,7 +1,10 @@
 //! From keys to values.
 
+use std::sync::Arc;
+
 use crate::key::{Hash, Key, Value};
 use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
+use crate::state::shared::Here;
 use crate::state::table::{SlotId, Table};
 
 /// A map of fixed capacity; see [`MapOperations`](crate::world::MapOperations) for what an author
@@ -21,7 +24,7 @@ enum Shards<K, V> {
     },
     /// Each shard has its part of every entry: the entry is the sum of what the worker's shards
     /// have.
-    PerShard { tags: Tags, parts: Table<(u16, K), V> },
+    PerShard { here: Arc<Here>, parts: Table<(u16, K), V> },
 }
 
 /// What leaves a map with its shard.
@@ -43,7 +46,7 @@ impl<K: Key, V: Value> Map<K, V> {
     pub fn divide(&mut self, ward: &Ward) {
         self.shards = Some(Box::new(match ward.scope {
             Scope::PerShard => Shards::PerShard {
-                tags: Tags::new(0, &ward.here),
+                here: Arc::clone(&ward.here),
                 parts: Table::new(self.capacity(), self.table.seed()),
             },
             Scope::Sharded | Scope::Leased(_) => Shards::Sharded {
@@ -160,8 +163,8 @@ impl<K: Key, V: Value> Shards<K, V> {
                     removed.retain(|(_, gone)| *gone != key);
                 }
             }
-            Self::PerShard { tags, parts } => {
-                if let (true, Some(shard)) = (V::NUMBER, tags.here()) {
+            Self::PerShard { here, parts } => {
+                if let (true, Some(shard)) = (V::NUMBER, here.shard()) {
                     add(parts, (shard, key), after.minus(before));
                 }
             }
@@ -296,21 +299,9 @@ impl<K: Key, V: Value> Map<K, V> {
 
     /// Has room for `more` entries, beyond the capacity if need be: none may be lost.
     fn make_room(&mut self, more: u32, shards: &mut Shards<K, V>) {
-        let Shards::Sharded { tags, .. } = shards else {
-            self.table.make_room(more);
-            return;
-        };
-        if !self.table.lacks(more) {
-            return;
-        }
-        let entries = self.table.iter().map(|(id, key, _)| (key, tags.get(id.0)));
-        let known: Vec<(K, Tag)> = entries.collect();
-        self.table.make_room(more);
-        tags.renew(self.table.slots());
-        for (key, tag) in known {
-            if let Some(id) = self.table.find(self.hash(&key), &key) {
-                tags.set(id.0, tag);
-            }
+        let moved = self.table.make_room(more);
+        if let (Some(moved), Shards::Sharded { tags, .. }) = (moved, shards) {
+            tags.renumber(self.table.slots(), &moved);
         }
     }
 }

@@ -81,24 +81,27 @@ impl<T: Value> Cell<T> {
     /// Replaces the value.
     #[inline(always)]
     pub fn set(&mut self, value: T) {
-        let before = std::mem::replace(&mut self.value, value);
-        self.note(before);
+        self.update(|old| *old = value);
     }
 
     /// Changes the value in place.
     #[inline(always)]
     pub fn update(&mut self, change: impl FnOnce(&mut T)) {
-        let before = self.value;
-        change(&mut self.value);
-        self.note(before);
+        match &mut self.shards {
+            None => change(&mut self.value),
+            Some(shards) => shards.change(&mut self.value, change),
+        }
     }
+}
 
-    #[inline(always)]
-    fn note(&mut self, before: T) {
-        let Some(shards) = &mut self.shards else { return };
-        let Some(shard) = shards.here.shard() else { return };
-        if let Some(part) = shards.parts.get_mut(usize::from(shard)) {
-            *part = part.plus(self.value.minus(before));
+impl<T: Value> Parts<T> {
+    /// Changes the sum, and with it the part of the shard that is being worked for.
+    fn change(&mut self, sum: &mut T, change: impl FnOnce(&mut T)) {
+        let before = *sum;
+        change(sum);
+        let part = self.here.shard().and_then(|shard| self.parts.get_mut(usize::from(shard)));
+        if let Some(part) = part {
+            *part = part.plus(sum.minus(before));
         }
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::memory::Zeroed;
 use crate::state::shared::{Commons, Here, Whereabouts};
+use crate::state::table::SlotId;
 use crate::state::wheel::Tick;
 
 /// Most shards that there are.
@@ -34,11 +35,6 @@ impl ShardSet {
     pub fn contains(&self, shard: u16) -> bool {
         let word = self.0.get(usize::from(shard) / 64);
         word.is_some_and(|word| word >> (shard % 64) & 1 != 0)
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|&word| word == 0)
     }
 
     /// The shards, in ascending order.
@@ -160,9 +156,12 @@ impl Tags {
         tags.filter(|(_, tag)| tag.shard().is_some_and(|shard| shards.contains(shard))).collect()
     }
 
-    /// As many places as `len`, none with a tag.
-    pub(crate) fn renew(&mut self, len: u32) {
-        self.tags = Zeroed::new(len as usize);
+    /// There are `len` places now, and what was at one place each is at another.
+    pub(crate) fn renumber(&mut self, len: u32, moved: &[(SlotId, SlotId)]) {
+        let before = std::mem::replace(&mut self.tags, Zeroed::new(len as usize));
+        for (from, to) in moved {
+            self.set(to.0, Tag(before[from.0 as usize]));
+        }
     }
 }
 

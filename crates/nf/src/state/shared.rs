@@ -150,8 +150,11 @@ impl Commons {
         let words = self.words(len).get(first as usize..last as usize)?;
         (first..).zip(words).find_map(|(block, word)| {
             let start = block * 64;
-            let inside = |index: u32| (from..to.min(len)).contains(&(start + index));
-            let wanted = (0..64).filter(|&at| inside(at)).fold(0u64, |mask, at| mask | 1 << at);
+            let below = |index: u32| match index.saturating_sub(start) {
+                bits @ 0..64 => (1u64 << bits) - 1,
+                _ => u64::MAX,
+            };
+            let wanted = below(to.min(len)) & !below(from);
             if word.load(Ordering::Relaxed) & wanted == wanted {
                 return None;
             }

@@ -301,26 +301,28 @@ impl<K: Key, V: Stored> Table<K, V> {
 
     /// Whether there are no slots for `more` entries beside those that are there, some left free so
     /// that look-ups stay short.
-    pub fn lacks(&self, more: u32) -> bool {
+    fn lacks(&self, more: u32) -> bool {
         u64::from(self.len) + u64::from(more) > u64::from(self.slots()) / 8 * 7
     }
 
-    /// Makes slots for `more` entries, where they are lacking: the one occasion on which entries get
-    /// other slots. The capacity stays what it was.
-    pub fn make_room(&mut self, more: u32) {
+    /// Makes slots for `more` entries, where they are lacking, beyond the capacity, which stays what it
+    /// was. It is the one occasion on which entries get other slots: each one's old and new slot.
+    pub fn make_room(&mut self, more: u32) -> Option<Vec<(SlotId, SlotId)>> {
         if !self.lacks(more) {
-            return;
+            return None;
         }
         let wanted = (self.len.saturating_add(more)).saturating_mul(2);
         let mut larger = Self::with(wanted.max(8), self.seed);
-        for (_, key, value) in self.iter() {
+        let move_entry = |(from, key, value): (SlotId, K, &V)| {
             // SAFETY: the value is copied out of an occupied slot; nothing that a table holds needs
             // to be dropped, and the old one is forgotten below.
             let value = unsafe { std::ptr::read(value) };
-            larger.place(self.hash(&key), key, value);
-        }
+            (from, larger.place(self.hash(&key), key, value))
+        };
+        let moved = self.iter().map(move_entry).collect();
         larger.capacity = self.capacity;
         *self = larger;
+        Some(moved)
     }
 
     /// What its hash function was made of, spread.

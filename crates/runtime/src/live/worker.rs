@@ -187,9 +187,6 @@ impl<N: NetworkFunction> Shift<'_, N> {
         steering.hash_batch(&mut self.batch);
         let me = self.exchange.worker;
         let owner = |frame: &Frame<'_>| table.worker(frame.meta().steering_hash);
-        if self.batch.iter().all(|frame| usize::from(owner(frame)) == me) {
-            return;
-        }
         for frame in self.batch.extract_if(.., |frame| usize::from(owner(frame)) != me) {
             self.outbox.put(&frame, owner(&frame), 0);
             self.theirs.push(frame);
