@@ -360,6 +360,8 @@ impl<K: Key, S: Value> Movable for SetTable<K, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::Scope;
+    use std::sync::Arc;
 
     const SHAPE: SetShape = SetShape { capacity: 100, lifetime_ns: 1 << 30 };
 
@@ -439,5 +441,31 @@ mod tests {
         expired.sort_unstable();
         assert!(expired.len() >= 40 && expired.len() <= 51, "{}", expired.len());
         assert_eq!(expired, (0..expired.len() as u64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn sets_that_are_more_than_fit_are_kept_and_expire() {
+        let made = |first: u32| {
+            let mut sets = SetTable::<SetKey4, u64>::new(SetShape { capacity: 8, ..SHAPE }, 1);
+            let ward = Ward { scope: Scope::Sharded, here: Arc::default() };
+            sets.divide(&ward);
+            for host in first..first + 8 {
+                ward.here.enter(host % 4);
+                sets.open(sets.hash(&key(host)), key(host), host.into(), 10).unwrap();
+            }
+            sets
+        };
+        let (mut a, mut b) = (made(0), made(8));
+        let mut bundle = Bundle::new((0..4).collect(), 0);
+        a.take_shards(&mut bundle);
+        let shift = bundle.shift(0);
+        b.put_shards(&mut bundle, shift);
+        let state = |host| b.get(b.hash(&key(host)), &key(host)).map(|set| set.state);
+        assert!((0..16).all(|host| state(host) == Some(host.into())));
+        assert!(a.expire(5_000, &mut 100).is_none());
+        let mut expired: Vec<_> = std::iter::from_fn(|| b.expire(5_000, &mut 100)).collect();
+        expired.sort_unstable_by_key(|(_, state)| *state);
+        let expected: Vec<_> = (0..16).map(|host| (Some(host as u16 % 4), host)).collect();
+        assert_eq!(expired, expected);
     }
 }

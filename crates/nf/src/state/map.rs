@@ -305,3 +305,71 @@ impl<K: Key, V: Value> Map<K, V> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A map of room for 8, divided, with `keys` stored by the shard that each is modulo 4.
+    fn divided(scope: &Scope, keys: impl Iterator<Item = u32>) -> (Map<u32, u32>, Arc<Here>) {
+        let ward = Ward { scope: scope.clone(), here: Arc::default() };
+        let mut map = Map::new(8, 1);
+        map.divide(&ward);
+        for key in keys {
+            ward.here.enter(key % 4);
+            assert!(map.insert(key, key + 100));
+        }
+        (map, ward.here)
+    }
+
+    fn moved(from: &mut Map<u32, u32>, to: &mut Map<u32, u32>, shards: &[u16]) -> usize {
+        let mut bundle = Bundle::new(shards.iter().copied().collect(), 0);
+        from.take_shards(&mut bundle);
+        let (entries, shift) = (bundle.entries(), bundle.shift(0));
+        to.put_shards(&mut bundle, shift);
+        entries
+    }
+
+    #[test]
+    fn more_than_fits_is_kept_and_can_go_on() {
+        let (mut a, _) = divided(&Scope::Sharded, 0..8);
+        let (mut b, _) = divided(&Scope::Sharded, 8..16);
+        assert_eq!(moved(&mut a, &mut b, &[0, 1, 2, 3]), 8);
+        assert_eq!((a.len(), b.len(), b.capacity()), (0, 16, 8));
+        assert!((0..16).all(|key| b.get(&key) == Some(key + 100)));
+        assert!(!b.insert(99, 0), "it is more than full");
+        assert_eq!(moved(&mut b, &mut a, &[1, 3]), 8);
+        assert!((0..16).all(|key| a.get(&key).is_some() == (key % 2 == 1)));
+        assert!((0..16).all(|key| b.get(&key).is_some() == (key % 2 == 0)));
+    }
+
+    #[test]
+    fn what_all_workers_have_stays_and_what_a_shard_removed_goes_everywhere_it_goes() {
+        let common = |map: &mut Map<u32, u32>, here: &Here| {
+            here.enter_every_shard();
+            assert!(map.insert(70, 1) && map.insert(71, 1));
+        };
+        let (mut a, here) = divided(&Scope::Sharded, 0..1);
+        let (mut b, there) = divided(&Scope::Sharded, 1..2);
+        common(&mut a, &here);
+        common(&mut b, &there);
+        here.enter(2);
+        assert!(a.insert(70, 2) && a.remove(&71).is_some());
+        moved(&mut a, &mut b, &[2]);
+        assert_eq!((b.get(&70), b.get(&71), a.get(&70)), (Some(2), None, Some(2)));
+    }
+
+    #[test]
+    fn a_sum_is_that_of_the_shards_that_are_here() {
+        let (mut a, here) = divided(&Scope::PerShard, std::iter::empty());
+        let (mut b, _) = divided(&Scope::PerShard, std::iter::empty());
+        for (shard, sum) in [(0, 3), (1, 5), (0, 9)] {
+            here.enter(shard);
+            assert!(a.insert(7, sum), "what this shard adds is the difference");
+        }
+        moved(&mut a, &mut b, &[0]);
+        assert_eq!((a.get(&7), b.get(&7)), (Some(2), Some(7)));
+        moved(&mut a, &mut b, &[1]);
+        assert_eq!((a.get(&7), b.get(&7)), (None, Some(9)));
+    }
+}
