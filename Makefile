@@ -12,7 +12,7 @@ endif
 help:
 	@echo "make demo    build, make traffic, run a NAT and a firewall, write $(OUT)/report.html"
 	@echo "make test    format, lints, documents, every test"
-	@echo "make model   what workers hand over, under schedules that a model checker draws"
+	@echo "make model   what workers hand over and transactions, under schedules that model checkers draw"
 	@echo "make bench   measure every network function against the same job written by hand"
 	@echo "make docs    the documentation of every crate"
 
@@ -33,6 +33,10 @@ test:
 model:
 	RUSTFLAGS="--cfg shuttle" cargo test --locked --package anabranch-runtime --test model \
 	    --target-dir $(or $(CARGO_TARGET_DIR),target)/model
+	RUSTFLAGS="--cfg shuttle" cargo test --locked --package anabranch-txn --lib \
+	    --target-dir $(or $(CARGO_TARGET_DIR),target)/model
+	RUSTFLAGS="--cfg loom" cargo test --locked --release --package anabranch-txn --lib \
+	    --target-dir $(or $(CARGO_TARGET_DIR),target)/loom
 
 bench:
 	@.ci/install

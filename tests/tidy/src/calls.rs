@@ -23,6 +23,7 @@ struct Ban {
 
 const THREADS: &[&str] = &[
     "crates/runtime/",
+    "crates/txn/src/",
     "crates/io/",
     "bench/",
     // The number of cores.
@@ -39,6 +40,7 @@ const CLOCKS: &[&str] =
 const ATOMICS: &[&str] = &[
     "crates/nf/src/state/shared.rs",
     "crates/runtime/",
+    "crates/txn/src/",
     "crates/io/",
     "crates/cli/src/live.rs",
     "bench/",

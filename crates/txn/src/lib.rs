@@ -1,0 +1,57 @@
+//! Transactions over shared words: what cannot be divided among workers, changed by all of them as if
+//! by one.
+//!
+//! ```text
+//! worker 0 ── Transaction ──┐     reads objects where they are, writes copies
+//! worker 1 ── Transaction ──┤
+//!    …                      ▼
+//!                        Memory: objects = version + words          Domain: commits of each worker
+//!                           ▲
+//!  commit: lock what is written ▸ what was read is the same? ▸ store ▸ publish ▸ unlock
+//! ```
+//!
+//! A worker handles a batch of packets in one transaction ([`Worker`]). While it runs, what it reads
+//! is the state of *one* moment, whatever others commit meanwhile; what it writes, nobody sees. At
+//! its end all takes effect at once, or nothing does and the batch runs again in halves, then singly,
+//! and after [`PATIENCE`] attempts with nobody beside it, so that nothing starves.
+//!
+//! **Strictly serialisable**: committed transactions do what they would do one after the other, in an
+//! order in which whatever was committed before another began comes before it.
+//!
+//! - *No clock, no counter for all.* A version names the worker that made it and the number among
+//!   that worker's commits. Who begins copies the counts of all workers; what is beyond them is not
+//!   there yet (after Avni and Shavit, "Maintaining Consistent Transactional States Without a Global
+//!   Clock", SIROCCO 2008, who keep such a view up to date lazily). Two workers meet only in what
+//!   both touch, and in the lines of those counts.
+//! - *One version, validated.* Objects are read where they lie, between two looks at the version (a
+//!   sequence lock each); a transaction that meets a later version catches up, by looking whether all
+//!   that it has read is still the same (Felber, Fetzer, Riegel, "Dynamic Performance Tuning of
+//!   Word-Based STM", PPoPP 2008). Nothing is left behind that would have to be collected, so that
+//!   memory does not grow, and no reader holds up a writer.
+//! - *Nothing is unwound.* When it is certain that a transaction cannot commit, its reads give nothing
+//!   any more and its writes are forgotten, until whoever works in it comes to the end.
+//! - *Deadlines are raised without a lock*: to refresh an entry is no change.
+//!
+//! Who may depend on it: the state objects of `anabranch-nf`, and the runtime. It knows words, not
+//! what they stand for.
+#![forbid(unsafe_code)]
+
+mod count;
+mod domain;
+mod indices;
+mod log;
+mod map;
+mod memory;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod transaction;
+mod worker;
+
+pub use count::Count;
+pub use domain::{Domain, MOST_WORKERS};
+pub use indices::{Indices, Within};
+pub use map::{Entry, Map, SlotId};
+pub use memory::{Deadline, Memory, Shape, Words};
+pub use transaction::{Cause, Place, Transaction};
+pub use worker::{Batch, Counts, MOST_ITEMS, PATIENCE, Worker};

@@ -1,0 +1,246 @@
+//! What a transaction keeps for itself: what it has read, copies of what it will change, what it will
+//! raise or count when it commits. Of fixed size; a transaction that needs more runs alone.
+
+use crate::memory::{Memory, Version, Words};
+use crate::sync::{AtomicU64, Own};
+
+/// Names an object among all memories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Name(u64);
+
+impl Name {
+    #[inline(always)]
+    pub(crate) fn new(memory: &Memory, object: u32) -> Self {
+        Self(u64::from(memory.number()) << 32 | u64::from(object))
+    }
+
+    pub(crate) fn memory(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+
+    pub(crate) fn object(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+const READS: usize = 4_096;
+const WRITES: usize = 512;
+const SHADOW_WORDS: usize = 8_192;
+const EFFECTS: usize = 512;
+/// Places of the index over writes: more than twice as many as there are.
+const INDEX: usize = 2_048;
+
+/// What was read, and the version that it had.
+#[derive(Debug)]
+pub(crate) struct Reads {
+    entries: Box<[(Own, Own)]>,
+    len: Own,
+}
+
+impl Reads {
+    pub(crate) fn new() -> Self {
+        let entries = (0..READS).map(|_| Default::default()).collect();
+        Self { entries, len: Own::default() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn clear(&self) {
+        self.len.set(0);
+    }
+
+    /// False: there is no room.
+    #[inline(always)]
+    pub(crate) fn push(&self, name: Name, version: Version) -> bool {
+        let len = self.len.get();
+        let Some((own_name, own_version)) = self.entries.get(len as usize) else { return false };
+        own_name.set(name.0);
+        own_version.set(version.0);
+        self.len.set(len + 1);
+        true
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Name, Version)> + '_ {
+        let entries = self.entries.iter().take(self.len.get() as usize);
+        entries.map(|(name, version)| (Name(name.get()), Version(version.get())))
+    }
+}
+
+/// Copies of the objects that will be changed.
+#[derive(Debug)]
+pub(crate) struct Writes {
+    entries: Box<[Entry]>,
+    len: Own,
+    words: Box<[AtomicU64]>,
+    used: Own,
+    /// From a hash of the name to the entry plus one, in the low half; which transaction put it
+    /// there, in the high one.
+    index: Box<[Own]>,
+    turn: Own,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    name: Own,
+    version: Own,
+    first: Own,
+    len: Own,
+}
+
+/// An object that will be changed.
+pub(crate) struct Write<'a> {
+    pub(crate) name: Name,
+    /// The version that it had when it was copied.
+    pub(crate) version: Version,
+    /// The copy.
+    pub(crate) words: Words<'a>,
+}
+
+impl Writes {
+    pub(crate) fn new() -> Self {
+        Self {
+            entries: (0..WRITES).map(|_| Entry::default()).collect(),
+            len: Own::default(),
+            words: (0..SHADOW_WORDS).map(|_| AtomicU64::new(0)).collect(),
+            used: Own::default(),
+            index: Own::zeroes(INDEX),
+            turn: Own::default(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len.get() as usize
+    }
+
+    #[inline(always)]
+    pub(crate) fn clear(&self) {
+        if self.len() > 0 {
+            self.len.set(0);
+            self.used.set(0);
+            self.turn.set((self.turn.get() + 1) & u64::from(u32::MAX));
+            if self.turn.get() == 0 {
+                // No entry of a turn that comes again may be left.
+                self.index.iter().for_each(|place| place.set(0));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn places(name: Name) -> impl Iterator<Item = usize> {
+        let hash = name.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        (0..INDEX).map(move |step| (hash as usize + step) % INDEX)
+    }
+
+    /// The copy of an object, if there is one.
+    #[inline(always)]
+    pub(crate) fn find(&self, name: Name) -> Option<Words<'_>> {
+        for place in Self::places(name) {
+            let found = self.index[place].get();
+            if found >> 32 != self.turn.get() || found as u32 == 0 {
+                return None;
+            }
+            let entry = &self.entries[(found as u32 - 1) as usize];
+            if entry.name.get() == name.0 {
+                return Some(self.copy(entry));
+            }
+        }
+        None
+    }
+
+    fn copy(&self, entry: &Entry) -> Words<'_> {
+        let first = entry.first.get() as usize;
+        Words(&self.words[first..first + entry.len.get() as usize])
+    }
+
+    /// Room for a copy of `len` words; `None`: there is none. It does not count before
+    /// [`keep`](Self::keep).
+    pub(crate) fn room(&self, len: usize) -> Option<Words<'_>> {
+        let first = self.used.get() as usize;
+        let room = self.words.get(first..first + len)?;
+        (self.len() < self.entries.len()).then_some(Words(room))
+    }
+
+    /// The room that was given last holds a copy of an object, which had this version.
+    pub(crate) fn keep(&self, name: Name, version: Version, words: Words<'_>) {
+        let (at, first, len) = (self.len.get(), self.used.get(), words.0.len() as u64);
+        let entry = &self.entries[at as usize];
+        entry.name.set(name.0);
+        entry.version.set(version.0);
+        entry.first.set(first);
+        entry.len.set(len);
+        self.len.set(at + 1);
+        self.used.set(first + len);
+        let free = |&place: &usize| {
+            let found = self.index[place].get();
+            found >> 32 != self.turn.get() || found as u32 == 0
+        };
+        if let Some(place) = Self::places(name).find(free) {
+            self.index[place].set(self.turn.get() << 32 | (at + 1));
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = Write<'_>> + Clone {
+        self.entries[..self.len()].iter().map(|entry| Write {
+            name: Name(entry.name.get()),
+            version: Version(entry.version.get()),
+            words: self.copy(entry),
+        })
+    }
+}
+
+/// What is done to words that are not tracked when the transaction has come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// A deadline is raised to this one.
+    Raise(u64),
+    /// A count that nobody else adds to grows.
+    Add(u64),
+}
+
+/// Effects, until the transaction commits.
+#[derive(Debug)]
+pub(crate) struct Effects {
+    entries: Box<[(Own, Own, Own)]>,
+    len: Own,
+}
+
+const ADD: u64 = 1 << 32;
+
+impl Effects {
+    pub(crate) fn new() -> Self {
+        let entries = (0..EFFECTS).map(|_| Default::default()).collect();
+        Self { entries, len: Own::default() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn clear(&self) {
+        self.len.set(0);
+    }
+
+    /// An effect on word `index` of an object. False: there is no room.
+    #[inline(always)]
+    pub(crate) fn push(&self, name: Name, index: usize, effect: Effect) -> bool {
+        let len = self.len.get();
+        let Some((own_name, own_index, own_word)) = self.entries.get(len as usize) else {
+            return false;
+        };
+        let (kind, word) = match effect {
+            Effect::Raise(word) => (0, word),
+            Effect::Add(n) => (ADD, n),
+        };
+        own_name.set(name.0);
+        own_index.set(index as u64 | kind);
+        own_word.set(word);
+        self.len.set(len + 1);
+        true
+    }
+
+    #[inline(always)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Name, usize, Effect)> + '_ {
+        self.entries.iter().take(self.len.get() as usize).map(|(name, index, word)| {
+            let (kind, word) = (index.get() & ADD, word.get());
+            let effect = if kind == 0 { Effect::Raise(word) } else { Effect::Add(word) };
+            (Name(name.get()), index.get() as u32 as usize, effect)
+        })
+    }
+}

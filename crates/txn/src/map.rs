@@ -1,0 +1,344 @@
+//! From keys to values, all words.
+//!
+//! ```text
+//! object = bucket: header | slot … slot | deadline of each slot, where they have one
+//! header = one tag byte per slot (0: free) … and, in byte 7, how many entries passed this bucket
+//!          because it was full
+//! ```
+//!
+//! As the table that one worker has for itself (`anabranch_nf::state`): no entry ever moves, removal
+//! needs no tombstone, a look-up reads one bucket where none is overfull.
+
+use std::sync::Arc;
+
+use crate::count::Count;
+use crate::domain::Domain;
+use crate::memory::{Deadline, Memory, Shape, Words};
+use crate::transaction::Transaction;
+
+const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;
+const OVERFLOW_SHIFT: u32 = 56;
+/// A count of passing entries that has come this far stays: it costs look-ups a step, no answer.
+const OVERFLOW_STUCK: u64 = 0xff;
+const LINE_WORDS: usize = 8;
+
+/// Words of a map's entries.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Words of a key.
+    pub key: usize,
+    /// Words of a value.
+    pub value: usize,
+    /// Whether entries have a deadline.
+    pub deadline: bool,
+}
+
+impl Entry {
+    fn slot(self) -> usize {
+        self.key + self.value
+    }
+
+    /// Slots of a bucket: as many as fit one cache line, or two where that wastes less; at most
+    /// seven.
+    fn slots(self) -> usize {
+        let size = self.slot() + usize::from(self.deadline);
+        // Version and header come first.
+        match size {
+            0 => 7,
+            1..=6 => (LINE_WORDS - 2) / size,
+            size => ((2 * LINE_WORDS - 2) / size).max(1),
+        }
+    }
+}
+
+/// A map of fixed capacity.
+#[derive(Debug)]
+pub struct Map {
+    buckets: Arc<Memory>,
+    number: u32,
+    entry: Entry,
+    slots: usize,
+    len: Count,
+    capacity: u32,
+}
+
+/// Names an entry as long as it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotId(pub u32);
+
+#[derive(Clone, Copy)]
+enum Found {
+    Here(usize),
+    Beyond,
+    Nowhere,
+}
+
+impl Map {
+    /// A map with room for `capacity` entries.
+    pub fn new(domain: &Domain, capacity: u32, entry: Entry) -> Self {
+        let slots = entry.slots();
+        // The fewer slots a bucket has, the more room keeps entries in the bucket they belong to.
+        let full = [8, 8, 10, 11, 12][slots.min(4)];
+        let wanted = (u64::from(capacity) * 16).div_ceil(full * slots as u64).max(1);
+        let number = wanted.min(u64::from(u32::MAX) / slots as u64) as u32;
+        let shape = Shape {
+            objects: number,
+            tracked: 1 + slots * entry.slot(),
+            deadlines: if entry.deadline { slots } else { 0 },
+            apart: true,
+        };
+        let buckets = domain.memory(shape);
+        Self { buckets, number, entry, slots, len: Count::new(domain), capacity }
+    }
+
+    /// Entries that fit.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// One more than the largest [`SlotId`].
+    pub fn slots(&self) -> u32 {
+        self.number * self.slots as u32
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        self.buckets.bytes()
+    }
+
+    /// Entries, as far as they have been committed.
+    pub fn len(&self) -> u32 {
+        self.len.sum() as u32
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where the bucket of this hash begins, to be fetched ahead.
+    #[inline(always)]
+    pub fn line(&self, hash: u64) -> *const u64 {
+        self.buckets.line(self.home(hash))
+    }
+
+    #[inline(always)]
+    fn home(&self, hash: u64) -> u32 {
+        (((hash >> 32) * u64::from(self.number)) >> 32) as u32
+    }
+
+    fn next(&self, bucket: u32) -> u32 {
+        if bucket + 1 == self.number { 0 } else { bucket + 1 }
+    }
+
+    #[inline(always)]
+    fn tag(hash: u64) -> u8 {
+        hash as u8 | 0x80
+    }
+
+    #[inline(always)]
+    fn key_at(&self, slot: usize) -> usize {
+        1 + slot * self.entry.slot()
+    }
+
+    #[inline(always)]
+    fn value_at(&self, slot: usize) -> usize {
+        self.key_at(slot) + self.entry.key
+    }
+
+    /// The word of a bucket in which the deadline of `slot` stands.
+    #[inline(always)]
+    fn deadline_at(&self, slot: usize) -> usize {
+        1 + self.slots * self.entry.slot() + slot
+    }
+
+    #[inline(always)]
+    fn find_in(&self, words: Words<'_>, hash: u64, key: &[u64]) -> Found {
+        let header = words.get(0);
+        let differ = header ^ (u64::from(Self::tag(hash)) * EVERY_BYTE);
+        let mut candidates = differ.wrapping_sub(EVERY_BYTE) & !differ & (EVERY_BYTE << 7);
+        candidates &= u64::MAX >> (64 - 8 * self.slots);
+        while candidates != 0 {
+            let slot = (candidates.trailing_zeros() / 8) as usize;
+            if words.are(self.key_at(slot), key) {
+                return Found::Here(slot);
+            }
+            candidates &= candidates - 1;
+        }
+        if header >> OVERFLOW_SHIFT == 0 { Found::Nowhere } else { Found::Beyond }
+    }
+
+    /// Calls `look` with the value under `key` and the deadline, where entries have one; `None`:
+    /// there is none, or the transaction is doomed.
+    ///
+    /// `look` may be called more than once; only what it returned last is true.
+    #[inline(always)]
+    pub fn look<R>(
+        &self,
+        transaction: &Transaction,
+        hash: u64,
+        key: &[u64],
+        mut look: impl FnMut(Words<'_>, Deadline) -> R,
+    ) -> Option<(SlotId, R)> {
+        let mut bucket = self.home(hash);
+        for _ in 0..self.number {
+            let (found, seen) = transaction.read(&self.buckets, bucket, |words| {
+                let found = self.find_in(words, hash, key);
+                let Found::Here(slot) = found else { return (found, None) };
+                (found, Some(look(self.value_in(words, slot), self.deadline_in(words, slot))))
+            })?;
+            match found {
+                Found::Here(slot) => return seen.map(|seen| (self.id(bucket, slot), seen)),
+                Found::Nowhere => return None,
+                Found::Beyond => bucket = self.next(bucket),
+            }
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn value_in<'a>(&self, words: Words<'a>, slot: usize) -> Words<'a> {
+        let at = self.value_at(slot);
+        Words(&words.0[at..at + self.entry.value])
+    }
+
+    #[inline(always)]
+    fn deadline_in(&self, words: Words<'_>, slot: usize) -> Deadline {
+        match self.entry.deadline {
+            true => Deadline::from_word(words.get(self.deadline_at(slot))),
+            false => Deadline::default(),
+        }
+    }
+
+    fn id(&self, bucket: u32, slot: usize) -> SlotId {
+        SlotId(bucket * self.slots as u32 + slot as u32)
+    }
+
+    fn split(&self, id: SlotId) -> (u32, usize) {
+        (id.0 / self.slots as u32, id.0 as usize % self.slots)
+    }
+
+    /// Changes the value of the entry at `id`, as [`look`](Self::look) found it in this transaction.
+    pub fn change(&self, transaction: &Transaction, id: SlotId, value: &[u64]) {
+        let (bucket, slot) = self.split(id);
+        transaction.write(&self.buckets, bucket, |words| {
+            words.copy_from(self.value_at(slot), value);
+        });
+    }
+
+    /// Gives the entry at `id` a new deadline, sooner or later than that it has.
+    pub fn set_deadline(&self, transaction: &Transaction, id: SlotId, tick: u32) {
+        let (bucket, slot) = self.split(id);
+        let at = self.deadline_at(slot);
+        transaction.write(&self.buckets, bucket, |words| {
+            let renewed = Deadline::from_word(words.get(at)).renewed(tick);
+            words.set(at, renewed.word());
+        });
+    }
+
+    /// Puts the deadline of the entry at `id` off, which is no change.
+    #[inline(always)]
+    pub fn raise(&self, transaction: &Transaction, id: SlotId, deadline: Deadline) {
+        let (bucket, slot) = self.split(id);
+        transaction.raise(&self.buckets, bucket, self.deadline_at(slot), deadline);
+    }
+
+    /// Stores an entry under a key that has none, to end at `tick`; `None`: the map is full, or the
+    /// transaction doomed.
+    pub fn insert(
+        &self,
+        transaction: &Transaction,
+        hash: u64,
+        key: &[u64],
+        value: &[u64],
+        tick: u32,
+    ) -> Option<SlotId> {
+        if !self.len.has_room(transaction, self.capacity) {
+            return None;
+        }
+        let mut bucket = self.home(hash);
+        for _ in 0..self.number {
+            let slot = transaction
+                .write(&self.buckets, bucket, |words| self.fill(words, hash, key, value, tick))?;
+            if let Some(slot) = slot {
+                self.len.add(transaction, 1);
+                return Some(self.id(bucket, slot));
+            }
+            bucket = self.next(bucket);
+        }
+        None
+    }
+
+    /// Fills a free slot of a bucket; where there is none, an entry passes.
+    fn fill(
+        &self,
+        words: Words<'_>,
+        hash: u64,
+        key: &[u64],
+        value: &[u64],
+        tick: u32,
+    ) -> Option<usize> {
+        let header = words.get(0);
+        let free = !header & (EVERY_BYTE << 7) & (u64::MAX >> (64 - 8 * self.slots));
+        if free == 0 {
+            words.set(0, counted(header, true));
+            return None;
+        }
+        let slot = (free.trailing_zeros() / 8) as usize;
+        words.set(0, header | u64::from(Self::tag(hash)) << (8 * slot));
+        words.copy_from(self.key_at(slot), key);
+        words.copy_from(self.value_at(slot), value);
+        if self.entry.deadline {
+            let at = self.deadline_at(slot);
+            words.set(at, Deadline::from_word(words.get(at)).renewed(tick).word());
+        }
+        Some(slot)
+    }
+
+    /// Removes the entry at `id`, as [`look`](Self::look) found it in this transaction, whose key has
+    /// this hash.
+    pub fn remove(&self, transaction: &Transaction, hash: u64, id: SlotId) {
+        let (at, slot) = self.split(id);
+        let mut bucket = self.home(hash);
+        while bucket != at {
+            transaction.write(&self.buckets, bucket, |words| {
+                words.set(0, counted(words.get(0), false));
+            });
+            bucket = self.next(bucket);
+        }
+        transaction.write(&self.buckets, at, |words| {
+            words.set(0, words.get(0) & !(0xff << (8 * slot)));
+            if self.entry.deadline {
+                let at = self.deadline_at(slot);
+                words.set(at, Deadline::from_word(words.get(at)).renewed(0).word());
+            }
+        });
+        self.len.add(transaction, -1);
+    }
+
+    /// The key, value and deadline of the entry at `id`, if there is one.
+    pub fn entry<R>(
+        &self,
+        transaction: &Transaction,
+        id: SlotId,
+        mut look: impl FnMut(Words<'_>, Words<'_>, Deadline) -> R,
+    ) -> Option<R> {
+        let (bucket, slot) = self.split(id);
+        transaction.read(&self.buckets, bucket, |words| {
+            let there = words.get(0) >> (8 * slot) & 0xff != 0;
+            let key_at = self.key_at(slot);
+            let key = Words(&words.0[key_at..key_at + self.entry.key]);
+            there.then(|| look(key, self.value_in(words, slot), self.deadline_in(words, slot)))
+        })?
+    }
+}
+
+/// A bucket's header when one entry more, or one fewer, passes it.
+fn counted(header: u64, more: bool) -> u64 {
+    let one = 1 << OVERFLOW_SHIFT;
+    match header >> OVERFLOW_SHIFT {
+        OVERFLOW_STUCK => header,
+        _ if more => header + one,
+        _ => header - one,
+    }
+}

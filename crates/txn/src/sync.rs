@@ -1,0 +1,55 @@
+//! What threads meet in: the system's, or what a model checker has in its place. Nothing in this
+//! crate goes round it, but for what one thread has for itself.
+
+#[cfg(loom)]
+pub(crate) use loom::{
+    hint::spin_loop,
+    sync::RwLock as Gate,
+    sync::atomic::{AtomicU64, Ordering, fence},
+};
+#[cfg(shuttle)]
+pub(crate) use shuttle::{
+    hint::spin_loop,
+    sync::RwLock as Gate,
+    sync::atomic::{AtomicU64, Ordering, fence},
+};
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) use {
+    crossbeam_utils::sync::ShardedLock as Gate,
+    std::hint::spin_loop,
+    std::sync::atomic::{AtomicU64, Ordering, fence},
+};
+
+#[cfg(all(test, loom))]
+pub(crate) use loom::thread;
+#[cfg(all(test, shuttle))]
+pub(crate) use shuttle::thread;
+#[cfg(all(test, not(any(loom, shuttle))))]
+pub(crate) use std::thread;
+
+use std::sync::atomic::{AtomicU64 as Word, Ordering as Order};
+
+/// A number of one thread: atomic only so that its owner may be sent to one.
+#[derive(Debug, Default)]
+pub(crate) struct Own(Word);
+
+impl Own {
+    pub(crate) fn new(value: u64) -> Self {
+        Self(Word::new(value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Order::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Order::Relaxed);
+    }
+
+    /// `len` of them, zero.
+    pub(crate) fn zeroes(len: usize) -> Box<[Self]> {
+        (0..len).map(|_| Self::default()).collect()
+    }
+}

@@ -1,0 +1,206 @@
+//! Threads whose transactions read and write at random; what each saw is compared with what one thread
+//! would see that ran them in the order that they say they took.
+#![cfg(not(loom))]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::*;
+use crate::sync::thread;
+use crate::{Batch, Counts, Place, Worker};
+
+/// An item: reads some objects and adds to some.
+#[derive(Clone, Debug)]
+struct Item {
+    reads: Vec<u32>,
+    adds: Vec<u32>,
+    needs_alone: bool,
+}
+
+/// What an item saw, and where in the order; items of one transaction have the same place.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    place: Place,
+    worker: usize,
+    number: usize,
+    values: Vec<u64>,
+}
+
+struct Work<'a> {
+    memory: &'a Memory,
+    worker: usize,
+    items: &'a [Item],
+    seen: Vec<Vec<u64>>,
+    released: Vec<Seen>,
+}
+
+impl Work<'_> {
+    fn item(&mut self, number: usize, transaction: &Transaction) {
+        let item = &self.items[number];
+        if item.needs_alone {
+            transaction.require_alone();
+        }
+        let mut values = Vec::new();
+        for &object in &item.reads {
+            values.extend(transaction.get(self.memory, object));
+        }
+        for &object in &item.adds {
+            let old = transaction.get(self.memory, object);
+            values.extend(old);
+            // So that every value tells its history.
+            let new = old
+                .unwrap_or(0)
+                .wrapping_mul(31)
+                .wrapping_add((self.worker * 1_000 + number) as u64);
+            transaction.set(self.memory, object, new);
+        }
+        self.seen[number] = values;
+    }
+}
+
+impl Batch for Work<'_> {
+    fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
+        for (ran, number) in range.clone().enumerate() {
+            self.item(number, transaction);
+            if transaction.is_doomed() {
+                return ran + 1;
+            }
+        }
+        range.len()
+    }
+
+    fn undo(&mut self, range: Range<usize>) {
+        range.for_each(|number| self.seen[number].clear());
+    }
+
+    fn release(&mut self, range: Range<usize>, place: Place, _: bool) {
+        for number in range {
+            let values = std::mem::take(&mut self.seen[number]);
+            self.released.push(Seen { place, worker: self.worker, number, values });
+        }
+    }
+}
+
+/// Runs the items of each worker, and returns what they saw, in their order, and the counts.
+fn run(objects: u32, work: &[Vec<Item>]) -> (Vec<Seen>, Vec<Counts>) {
+    let domain = Arc::new(Domain::new(work.len(), true));
+    let memory = numbers(&domain, objects);
+    let threads: Vec<_> = (0..work.len())
+        .map(|number| {
+            let (domain, memory, items) =
+                (Arc::clone(&domain), Arc::clone(&memory), work[number].clone());
+            thread::spawn(move || {
+                let mut worker = Worker::new(Arc::new(Transaction::new(&domain, number)));
+                let seen = vec![Vec::new(); items.len()];
+                let mut batch = Work {
+                    memory: &memory,
+                    worker: number,
+                    items: &items,
+                    seen,
+                    released: Vec::new(),
+                };
+                worker.handle(&mut batch, items.len());
+                (batch.released, worker.counts())
+            })
+        })
+        .collect();
+    let (mut all, mut counts) = (Vec::new(), Vec::new());
+    for thread in threads {
+        let (seen, count) = thread.join().unwrap();
+        all.extend(seen);
+        counts.push(count);
+    }
+    all.sort_by_key(|seen| (seen.place, seen.worker, seen.number));
+    (all, counts)
+}
+
+/// One thread, in that order, sees the same; and every item was committed once.
+fn check(objects: u32, work: &[Vec<Item>], history: &[Seen]) {
+    let mut state = vec![0u64; objects as usize];
+    let mut done = vec![0; work.len()];
+    for seen in history {
+        assert_eq!(done[seen.worker], seen.number, "each worker's own order");
+        done[seen.worker] += 1;
+        let item = &work[seen.worker][seen.number];
+        let mut values: Vec<u64> =
+            item.reads.iter().map(|&object| state[object as usize]).collect();
+        for &object in &item.adds {
+            let old = state[object as usize];
+            values.push(old);
+            state[object as usize] =
+                old.wrapping_mul(31).wrapping_add((seen.worker * 1_000 + seen.number) as u64);
+        }
+        assert_eq!(values, seen.values, "{seen:?} of {item:?}");
+    }
+    assert!(done.iter().zip(work).all(|(done, items)| *done == items.len()));
+}
+
+/// Random items, from a seed.
+fn draw(seed: u64, workers: usize, items: usize, objects: u32) -> Vec<Vec<Item>> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = move |below: u32| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as u32 % below
+    };
+    let mut item = || Item {
+        reads: (0..next(4)).map(|_| next(objects)).collect(),
+        adds: (0..next(3)).map(|_| next(objects)).collect(),
+        needs_alone: next(20) == 0,
+    };
+    (0..workers).map(|_| (0..items).map(|_| item()).collect()).collect()
+}
+
+#[test]
+#[cfg(not(any(loom, shuttle)))]
+fn threads_take_the_order_that_they_say() {
+    let (items, seeds) = if cfg!(miri) { (20, 3) } else { (2_000, 60) };
+    let mut conflicts = 0;
+    for seed in 0..seeds {
+        let (workers, objects) = (2 + seed as usize % 3, [2, 5, 40][seed as usize % 3]);
+        let work = draw(seed, workers, items, objects);
+        let (history, counts) = run(objects, &work);
+        check(objects, &work, &history);
+        conflicts += counts.iter().map(|counts| counts.conflicts).sum::<u64>();
+    }
+    // On one core threads hardly ever meet; what is asserted is the order.
+    println!("{conflicts} conflicts in {seeds} runs");
+}
+
+/// Eight threads on one word: nobody is given up more than [`PATIENCE`](crate::PATIENCE) times.
+#[test]
+#[cfg(not(any(loom, shuttle)))]
+fn nothing_starves() {
+    let items = if cfg!(miri) { 10 } else { 5_000 };
+    let hot = Item { reads: vec![0], adds: vec![0], needs_alone: false };
+    let work = vec![vec![hot; items]; 8];
+    let (history, counts) = run(1, &work);
+    check(1, &work, &history);
+    for counts in counts {
+        let ended = counts.items + counts.irrevocable;
+        assert_eq!(ended, items as u64);
+        // Each end, of a transaction or alone, comes after less than that many attempts in vain, or
+        // exactly that many.
+        let most = u64::from(crate::PATIENCE);
+        assert!(
+            counts.conflicts <= most * counts.irrevocable + (most - 1) * counts.commits,
+            "{counts:?}"
+        );
+    }
+}
+
+#[test]
+#[cfg(shuttle)]
+fn every_schedule_takes_the_order_that_it_says() {
+    for seed in 0..4 {
+        let model = move || {
+            let objects = [1, 2, 3, 4][seed as usize];
+            let work = draw(seed, 3, 4, objects);
+            let (history, _) = run(objects, &work);
+            check(objects, &work, &history);
+        };
+        shuttle::check_random(model, 500);
+        shuttle::check_pct(model, 500, 3);
+    }
+}

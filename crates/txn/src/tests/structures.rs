@@ -1,0 +1,152 @@
+//! Maps and indices against plain ones: one worker, then several in the order that they took.
+#![cfg(not(any(loom, shuttle)))]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Entry, Indices, Map, SlotId, Within};
+
+const TWO_WORDS: Entry = Entry { key: 1, value: 1, deadline: true };
+
+/// Few homes, so that buckets overflow.
+fn hash(key: u64) -> u64 {
+    (key % 3) << 62 | key
+}
+
+fn get(map: &Map, who: &Transaction, key: u64) -> Option<(SlotId, u64)> {
+    map.look(who, hash(key), &[key], |value, _| value.get(0))
+}
+
+/// Puts `value` under `key`, or removes it; what was there.
+fn put(map: &Map, who: &Transaction, key: u64, value: Option<u64>) -> Option<u64> {
+    let old = get(map, who, key);
+    match (old, value) {
+        (None, None) => {}
+        (Some((id, _)), None) => map.remove(who, hash(key), id),
+        (Some((id, _)), Some(value)) => map.change(who, id, &[value]),
+        (None, Some(value)) => {
+            map.insert(who, hash(key), &[key], &[value], 9);
+        }
+    }
+    old.map(|(_, value)| value)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 128 }))]
+
+    #[test]
+    fn a_map_is_a_map(
+        steps in prop::collection::vec((0u64..60, prop::option::of(any::<u64>())), 1..300),
+        batch in 1usize..20,
+        alone in any::<bool>(),
+    ) {
+        let domain = Arc::new(Domain::new(1, false));
+        let map = Map::new(&domain, 40 + 64 + 20, TWO_WORDS);
+        let who = Transaction::new(&domain, 0);
+        let mut plain = BTreeMap::new();
+        for steps in steps.chunks(batch) {
+            if alone { who.begin_alone() } else { who.begin() }
+            for &(key, value) in steps {
+                let old = match value {
+                    Some(value) => plain.insert(key, value),
+                    None => plain.remove(&key),
+                };
+                prop_assert_eq!(put(&map, &who, key, value), old);
+            }
+            prop_assert!(who.commit().is_ok());
+            prop_assert_eq!(map.len() as usize, plain.len());
+        }
+        who.begin();
+        for key in 0..60 {
+            prop_assert_eq!(get(&map, &who, key).map(|(_, value)| value), plain.get(&key).copied());
+        }
+    }
+
+    #[test]
+    fn indices_are_taken_in_order(
+        steps in prop::collection::vec((0u8..4, 0u32..700, 0u32..300, 1u32..3, 0u32..700), 1..200),
+    ) {
+        let domain = Arc::new(Domain::new(1, false));
+        let len = 650;
+        let indices = Indices::new(&domain, len);
+        let who = Transaction::new(&domain, 0);
+        let mut used = BTreeSet::new();
+        for (what, first, count, step, start) in steps {
+            who.begin_alone();
+            match what {
+                0 if used.remove(&first) => indices.give(&who, first),
+                0 => {}
+                1 => prop_assert_eq!(indices.take(&who, first), first < len && used.insert(first)),
+                2 => match indices.take_any(&who) {
+                    Some(index) => prop_assert!(index < len && used.insert(index)),
+                    None => prop_assert_eq!(used.len(), len as usize),
+                },
+                _ => {
+                    let within = Within { first, count, step, start };
+                    let end = first.saturating_add(count).min(len);
+                    let from = if (first..end).contains(&start) { start } else { first.min(len) };
+                    let fits = |index: &u32| {
+                        !used.contains(index) && (step == 1 || (index ^ from) & 1 == 0)
+                    };
+                    let wanted = (from..end).find(fits).or_else(|| (first..from.min(end)).find(fits));
+                    prop_assert_eq!(indices.take_within(&who, within), wanted);
+                    used.extend(wanted);
+                }
+            }
+            prop_assert_eq!(indices.used() as usize, used.len());
+        }
+    }
+}
+
+#[test]
+fn a_full_map_is_full_only_for_who_is_alone() {
+    let domain = Arc::new(Domain::new(2, false));
+    let map = Map::new(&domain, 10, TWO_WORDS);
+    let who = Transaction::new(&domain, 0);
+    who.begin();
+    assert!(map.insert(&who, 1, &[1], &[1], 1).is_none() && who.is_doomed());
+    who.begin_alone();
+    let there: Vec<_> = (0..12).map(|key| map.insert(&who, hash(key), &[key], &[0], 1)).collect();
+    assert!(there[..10].iter().all(Option::is_some) && there[10..].iter().all(Option::is_none));
+    assert!(!who.is_doomed());
+}
+
+/// Threads that allocate and free never have the same index at once.
+#[test]
+fn no_index_is_taken_twice() {
+    let (domain, rounds) = (Arc::new(Domain::new(3, false)), if cfg!(miri) { 20 } else { 5_000 });
+    let indices = Indices::new(&domain, 1_000);
+    let owners = numbers(&domain, 1_000);
+    std::thread::scope(|threads| {
+        for number in 0..3 {
+            let (domain, indices, owners) = (&domain, &indices, &owners);
+            threads.spawn(move || {
+                let who = Transaction::new(domain, number);
+                let mut mine = Vec::new();
+                for round in 0..rounds {
+                    who.begin();
+                    let free = mine.len() > 200 || round % 3 == 2;
+                    let index = if free { mine.last().copied() } else { indices.take_any(&who) };
+                    let Some(index) = index else { continue };
+                    let owner = if free { number as u64 + 1 } else { 0 };
+                    let before = who.get(owners, index);
+                    who.set(owners, index, number as u64 + 1 - owner);
+                    if free {
+                        indices.give(&who, index);
+                    }
+                    if who.commit().is_err() {
+                        continue;
+                    }
+                    assert_eq!(before, Some(owner), "index {index}");
+                    if free {
+                        mine.pop();
+                    } else {
+                        mine.push(index);
+                    }
+                }
+            });
+        }
+    });
+}

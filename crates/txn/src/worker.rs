@@ -1,0 +1,148 @@
+//! How a worker gets a batch of packets committed: together where it can, singly where it must, and
+//! alone when nothing else helps.
+
+use std::ops::Range;
+use std::sync::{Arc, PoisonError};
+
+use crate::transaction::{Cause, Place, Transaction};
+
+/// Items of one transaction at most.
+pub const MOST_ITEMS: usize = 32;
+
+/// How often in a row a transaction that begins with the same item is given up before that item runs
+/// with nobody beside it.
+pub const PATIENCE: u32 = 8;
+
+/// Commits in a row after which as many items more are tried at once.
+const CALM: u32 = 4;
+
+/// What is to be done in transactions: items, one after the other.
+pub trait Batch {
+    /// Runs the items of `range` in order, up to the first at whose end the transaction is doomed,
+    /// and returns how many were run.
+    fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize;
+    /// Takes back what running these items did outside the transaction.
+    fn undo(&mut self, range: Range<usize>);
+    /// These items have been committed; `alone`: with nobody beside them.
+    fn release(&mut self, range: Range<usize>, place: Place, alone: bool);
+}
+
+/// How transactions ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Transactions committed beside others.
+    pub commits: u64,
+    /// Items committed beside others.
+    pub items: u64,
+    /// Transactions given up because of a conflict.
+    pub conflicts: u64,
+    /// Transactions given up because an item needed to be alone, or more room than there is.
+    pub unfit: u64,
+    /// Items that ran alone because they needed to.
+    pub alone: u64,
+    /// Items that ran alone because others had been in their way for too long.
+    pub irrevocable: u64,
+}
+
+/// One worker.
+#[derive(Debug)]
+pub struct Worker {
+    transaction: Arc<Transaction>,
+    size: usize,
+    calm: u32,
+    counts: Counts,
+    last_conflict: Option<(u16, u32)>,
+}
+
+impl Worker {
+    /// The worker whose transactions these are.
+    pub fn new(transaction: Arc<Transaction>) -> Self {
+        let (size, counts) = (MOST_ITEMS, Counts::default());
+        Self { transaction, size, calm: 0, counts, last_conflict: None }
+    }
+
+    /// How its transactions ended.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Has `len` items committed, in order.
+    pub fn handle(&mut self, batch: &mut impl Batch, len: usize) {
+        let (mut start, mut end, mut aborts) = (0, len, 0);
+        while start < len {
+            let to = end.min(start + self.size);
+            let Err((ran, cause)) = self.attempt(batch, start..to) else {
+                (start, end, aborts) = (to, len, 0);
+                continue;
+            };
+            match cause {
+                Cause::Conflict(memory, object) => {
+                    self.last_conflict = Some((memory, object));
+                    self.counts.conflicts += 1;
+                    self.size = (ran / 2).max(1);
+                    aborts += 1;
+                    if aborts < PATIENCE {
+                        continue;
+                    }
+                    self.counts.irrevocable += 1;
+                }
+                Cause::Alone | Cause::TooLarge if ran > 1 => {
+                    self.counts.unfit += 1;
+                    end = start + ran - 1;
+                    continue;
+                }
+                Cause::Alone | Cause::TooLarge => self.counts.alone += 1,
+            }
+            self.run_alone(batch, start);
+            (start, end, aborts) = (start + 1, len, 0);
+        }
+    }
+
+    /// The memory's number and the object that the last transaction that was given up was about.
+    pub fn last_conflict(&self) -> Option<(u16, u32)> {
+        self.last_conflict
+    }
+
+    /// Runs items in one transaction; otherwise how many were run, and why in vain.
+    fn attempt(
+        &mut self,
+        batch: &mut impl Batch,
+        range: Range<usize>,
+    ) -> Result<(), (usize, Cause)> {
+        let domain = Arc::clone(self.transaction.domain());
+        // A worker that panicked is reported when it is joined; it has left nothing half done.
+        let _beside = domain.gate.read().unwrap_or_else(PoisonError::into_inner);
+        self.transaction.begin();
+        let ran = batch.run(range.clone(), &self.transaction);
+        let place = match self.transaction.commit() {
+            Ok(place) => place,
+            Err(cause) => {
+                batch.undo(range.start..range.start + ran);
+                return Err((ran, cause));
+            }
+        };
+        self.counts.commits += 1;
+        self.counts.items += range.len() as u64;
+        self.calm += 1;
+        if self.calm == CALM {
+            (self.calm, self.size) = (0, (2 * self.size).min(MOST_ITEMS));
+        }
+        batch.release(range, place, false);
+        Ok(())
+    }
+
+    fn run_alone(&mut self, batch: &mut impl Batch, item: usize) {
+        self.alone(|transaction| {
+            batch.run(item..item + 1, transaction);
+            batch.release(item..item + 1, transaction.place(), true);
+        });
+    }
+
+    /// Does something with nobody beside it.
+    pub fn alone<R>(&mut self, act: impl FnOnce(&Transaction) -> R) -> R {
+        let domain = Arc::clone(self.transaction.domain());
+        let _alone = domain.gate.write().unwrap_or_else(PoisonError::into_inner);
+        self.transaction.begin_alone();
+        act(&self.transaction)
+    }
+}
