@@ -189,6 +189,8 @@ pub(crate) enum StrategyChoice {
     SharedNothing,
     /// Some state sharded, some shared.
     Mixed,
+    /// All state shared, changed by all workers at once in transactions.
+    Transactional,
     /// One lock around everything.
     Lock,
 }

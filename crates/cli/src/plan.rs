@@ -69,6 +69,7 @@ pub(crate) fn options(arguments: &PlanningArguments) -> Result<Options, Error> {
         StrategyChoice::Auto => None,
         StrategyChoice::SharedNothing => Some(anabranch_plan::Strategy::SharedNothing),
         StrategyChoice::Mixed => Some(anabranch_plan::Strategy::Mixed),
+        StrategyChoice::Transactional => Some(anabranch_plan::Strategy::Transactional),
         StrategyChoice::Lock => Some(anabranch_plan::Strategy::Lock),
     };
     Ok(Options { strategy, ..Options::new(nic) })

@@ -70,6 +70,15 @@ fn totals(report: &RunReport) -> Table {
             "ran alone; the others only read".to_string(),
         ]);
     }
+    if let Some(transactions) = &report.transactions {
+        let alone = transactions.alone + transactions.irrevocable;
+        table.row([
+            "transactions".to_string(),
+            thousands(transactions.commits),
+            percent(ratio(transactions.conflicts, transactions.commits + transactions.conflicts)),
+            format!("in conflict; {} packets ran alone", thousands(alone)),
+        ]);
+    }
     table.row([
         "rate".to_string(),
         format!("{} Mpps", rate(report.mpps)),

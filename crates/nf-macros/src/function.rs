@@ -5,23 +5,24 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use crate::source::Source;
-use crate::{commands, packet_set, state, traced};
+use crate::state::Made;
+use crate::{commands, elsewhere, packet_set, state};
 
 /// The implementation for the Solo world.
 pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
     let nf = &module.nf.ident;
     let constants = constants(module, source);
     let types = types(module);
-    let build = state::build(module, false);
+    let build = state::build(module, Made::Owned);
     let settings = state::settings_in_sight(module);
     let set = packet_set::functions(module, &settings);
     let handlers = handlers(module);
     let passes = passes(module);
-    let (expire, tables) = (state::expire(module, false), state::tables(module));
+    let (expire, tables) = (state::expire(module, Made::Owned), state::tables(module));
     let shards = state::shards(module);
     let (counters, rebase) = (state::counters(module), state::rebase(module));
     let (speculation, share) = (speculation(module), state::share(module));
-    let traced = traced::expand(module);
+    let elsewhere = [Made::Told, Made::Shared].map(|made| elsewhere::expand(module, made));
     quote! {
         /// The type that names the network function to the runtime.
         pub type Function = #nf<::anabranch_nf::world::Solo>;
@@ -42,7 +43,7 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
             #counters
         }
 
-        #traced
+        #(#elsewhere)*
     }
 }
 
@@ -95,6 +96,7 @@ fn types(module: &Module) -> TokenStream {
         type Set = #set;
         type Command = #command;
         type Traced = #nf<::anabranch_nf::world::Traced>;
+        type Parallel = #nf<::anabranch_nf::world::Parallel>;
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod arithmetic;
 mod commands;
+mod elsewhere;
 mod function;
 mod indices;
 mod loops;
@@ -21,7 +22,7 @@ mod settings;
 mod signature;
 mod source;
 mod state;
-mod traced;
+
 mod values;
 
 use anabranch_language::Module;

@@ -50,15 +50,27 @@ pub(crate) fn settings_in_sight(module: &Module) -> TokenStream {
     field.map(|field| quote!(let settings = &*self.#field;)).unwrap_or_default()
 }
 
-/// `NetworkFunction::build`; `traced`: in the Traced world.
-pub(crate) fn build(module: &Module, traced: bool) -> TokenStream {
+/// The worlds that make objects of their own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// Those of one worker.
+    Owned,
+    /// The same, which tell what is asked of them.
+    Told,
+    /// Those of all workers.
+    Shared,
+}
+
+/// `NetworkFunction::build`.
+pub(crate) fn build(module: &Module, how: Made) -> TokenStream {
     let name = &module.nf.ident;
     let made = module.nf.fields.iter().filter_map(|field| {
-        let value = made(module, field)?;
-        let (ident, name) = (&field.ident, field.ident.to_string());
-        Some(match traced {
-            true => quote!(let #ident = ::anabranch_nf::world::Told::new(#name, #value);),
-            false => quote!(let #ident = #value;),
+        let value =
+            if how == Made::Shared { shared_made(module, field) } else { made(module, field) };
+        let (ident, name, value) = (&field.ident, field.ident.to_string(), value?);
+        Some(match how {
+            Made::Told => quote!(let #ident = ::anabranch_nf::world::Told::new(#name, #value);),
+            Made::Owned | Made::Shared => quote!(let #ident = #value;),
         })
     });
     let set = module.packet_set.as_ref().map(|set| {
@@ -107,6 +119,24 @@ fn made(module: &Module, field: &StateField) -> Option<TokenStream> {
         StateKind::Cell(_) => quote!(__builder.cell(#name)),
         StateKind::Counter => quote!(::anabranch_nf::state::Counter::default()),
         StateKind::L3 => quote!(__builder.l3()?),
+    })
+}
+
+fn shared_made(module: &Module, field: &StateField) -> Option<TokenStream> {
+    let name = field.ident.to_string();
+    let capacity = field.capacity.as_ref().map(|size| arithmetic::size(module, size, "u64"));
+    Some(match &field.kind {
+        StateKind::Settings => return None,
+        StateKind::Map(..) => quote!(__builder.shared_map(#name, #capacity)?),
+        StateKind::Vector(_) => quote!(__builder.shared_vector(#name, #capacity)?),
+        StateKind::Allocator(_) => quote!(__builder.shared_allocator(#name, #capacity)?),
+        StateKind::Distributed(_) => {
+            let merge = &field.merge;
+            quote!(__builder.shared_distributed(#name, #merge)?)
+        }
+        StateKind::Cell(_) => quote!(__builder.shared_cell(#name)?),
+        StateKind::Counter => quote!(__builder.shared_counter(#name)?),
+        StateKind::L3 => quote!(__builder.shared_l3()?),
     })
 }
 
@@ -164,16 +194,13 @@ pub(crate) fn rebase(module: &Module) -> TokenStream {
     }
 }
 
-/// `NetworkFunction::expire`; `traced`: in the Traced world.
-pub(crate) fn expire(module: &Module, traced: bool) -> TokenStream {
+/// `NetworkFunction::expire`.
+pub(crate) fn expire(module: &Module, how: Made) -> TokenStream {
     let loops = allocators(module).map(|field| {
         let ident = &field.ident;
         let handler = field.expired.as_ref().map(|method| {
             let call = quote!(Self::#method(self, __index, __object, &mut __cx););
-            let call = match traced {
-                true => told(ident, method, &call),
-                false => call,
-            };
+            let call = if how == Made::Told { told(ident, method, &call) } else { call };
             quote! {
                 let mut __cx = ::anabranch_nf::Context::new(__environment);
                 #call

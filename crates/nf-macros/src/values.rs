@@ -46,9 +46,14 @@ fn structure(item: &ItemStruct) -> TokenStream {
     let zero = filled(&item.fields, zero);
     let bindings = bound(&item.fields);
     let (folds, described) = (folded(&item.fields), described("", &item.fields));
+    let (width, packed) = (width(&item.fields), packed(&item.fields));
+    let unpacked = filled(&item.fields, unpacked);
     let bits = Bits {
         folded: quote!(let Self #bindings = self; #folds),
         described: quote!(let Self #bindings = self; #described),
+        width,
+        packed: quote!(let Self #bindings = self; #packed),
+        unpacked: quote!(Self #unpacked),
     };
     let given = implementations(name, &item.generics, &quote!(Self #zero), &bits);
     quote!(#derives #item #given)
@@ -82,19 +87,59 @@ fn choice(item: &ItemEnum) -> TokenStream {
     let bits = Bits {
         folded: quote!(match self { #(#folds)* }),
         described: quote!(match self { #(#parts)* }),
+        ..packed_choice(&item, width)
     };
     let given = implementations(&item.ident, &item.generics, &quote!(#first), &bits);
     quote!(#derives #item #given)
+}
+
+/// How the variants of an enum are packed: which one it is, in `tag` bits, and its fields, in as many
+/// bits as those of the widest.
+fn packed_choice(item: &ItemEnum, tag: u32) -> Bits {
+    let arms = item.variants.iter().enumerate().map(|(index, variant)| {
+        let (name, index) = (&variant.ident, index as u64);
+        let (bindings, packed) = (bound(&variant.fields), packed(&variant.fields));
+        let unpacked = filled(&variant.fields, unpacked);
+        // What was never packed is the first variant, as zero is.
+        let number = if index == 0 { quote!(_) } else { quote!(#index) };
+        (
+            quote!(Self::#name #bindings => { __pack.put(#index, #tag); #packed }),
+            quote!(#number => Self::#name #unpacked,),
+        )
+    });
+    let (pack, mut unpack): (Vec<_>, Vec<_>) = arms.unzip();
+    unpack.reverse();
+    let widths = item.variants.iter().map(|variant| width(&variant.fields));
+    let widest = widths.fold(quote!(0), |a, b| quote!(::anabranch_nf::pack::wider(#a, #b)));
+    Bits {
+        folded: TokenStream::new(),
+        described: TokenStream::new(),
+        width: quote!(#tag + #widest),
+        packed: quote! {
+            let __end = __pack.at() + <Self as ::anabranch_nf::Value>::BITS;
+            match self { #(#pack)* }
+            __pack.seek(__end);
+        },
+        unpacked: quote! {
+            let __end = __unpack.at() + <Self as ::anabranch_nf::Value>::BITS;
+            let __value = match __unpack.take(#tag) { #(#unpack)* };
+            __unpack.seek(__end);
+            __value
+        },
+    }
 }
 
 fn public() -> Visibility {
     parse_quote!(pub)
 }
 
-/// What a value is made of: bodies of `Key::fold` and `Value::parts`.
+/// What a value is made of: `Value::BITS`, and bodies of functions of `Key` and `Value`.
 struct Bits {
     folded: TokenStream,
     described: TokenStream,
+    width: TokenStream,
+    packed: TokenStream,
+    unpacked: TokenStream,
 }
 
 /// `Value`, `Key` and `Default`.
@@ -104,7 +149,7 @@ fn implementations(
     zero: &TokenStream,
     bits: &Bits,
 ) -> TokenStream {
-    let Bits { folded, described } = bits;
+    let Bits { folded, described, width, packed, unpacked } = bits;
     let with = |bound: &TokenStream| {
         let mut generics = generics.clone();
         for parameter in &mut generics.params {
@@ -119,8 +164,13 @@ fn implementations(
     let (key_impl, ..) = key.split_for_impl();
     quote! {
         impl #value_impl ::anabranch_nf::Value for #name #ty {
+            const BITS: u32 = #width;
             #[inline(always)]
             fn zero() -> Self { #zero }
+            #[inline(always)]
+            fn pack(&self, __pack: &mut ::anabranch_nf::pack::Pack<'_>) { #packed }
+            #[inline(always)]
+            fn unpack(__unpack: &mut ::anabranch_nf::pack::Unpack<'_>) -> Self { #unpacked }
             fn parts(&self, __parts: &mut ::anabranch_nf::trace::Parts) { #described }
         }
         impl #key_impl ::anabranch_nf::Key for #name #ty {
@@ -136,6 +186,25 @@ fn implementations(
 
 fn zero(field: &Field) -> TokenStream {
     quote_spanned!(field.ty.span()=> ::anabranch_nf::Value::zero())
+}
+
+fn unpacked(field: &Field) -> TokenStream {
+    quote_spanned!(field.ty.span()=> ::anabranch_nf::Value::unpack(__unpack))
+}
+
+/// Bits of all fields.
+fn width(fields: &Fields) -> TokenStream {
+    let types = fields.iter().map(|field| &field.ty);
+    quote!(0 #(+ <#types as ::anabranch_nf::Value>::BITS)*)
+}
+
+/// The bound fields packed, in order.
+fn packed(fields: &Fields) -> TokenStream {
+    let packed = fields.iter().enumerate().map(|(index, field)| {
+        let binding = binding(index, field);
+        quote_spanned!(field.ty.span()=> ::anabranch_nf::Value::pack(#binding, __pack);)
+    });
+    quote!(#(#packed)*)
 }
 
 /// Fields filled by `value`: `{ a: …, b: … }`, `(…, …)` or nothing.

@@ -50,6 +50,8 @@ pub struct Environment {
     allocations: Count,
     /// A speculative handler set a timer or wrote to the log.
     asked: bool,
+    /// Nobody else is at work on the same state.
+    alone: bool,
 }
 
 /// Packets that handlers made, until they are released with the verdict.
@@ -109,7 +111,14 @@ impl Environment {
             here: Arc::default(),
             allocations: Count::default(),
             asked: false,
+            alone: false,
         }
+    }
+
+    /// Says whether anybody else is at work on the same state: if not, a speculative handler sets
+    /// timers and writes to the log at once.
+    pub fn set_alone(&mut self, alone: bool) {
+        self.alone = alone;
     }
 
     /// Fixes the time, in nanoseconds since the Unix epoch, from which ticks are counted. All
@@ -335,7 +344,7 @@ impl<'a, W: World> Context<'a, W> {
 
     /// Has `timer(token)` called `delay_ns` from now, 1 ns at least.
     pub fn set_timer(&mut self, delay_ns: u64, token: u64) {
-        if W::SPECULATIVE {
+        if W::SPECULATIVE && !self.environment.alone {
             self.environment.asked = true;
         } else if !W::HOLLOW {
             // A timer that set itself for now would never let the packets go on.
@@ -357,7 +366,7 @@ impl<'a, W: World> Context<'a, W> {
     /// What the `log!` macro calls: a line at `level`, from `line` of the NF.
     #[inline]
     pub fn write_log(&mut self, level: Level, line: u32, text: std::fmt::Arguments<'_>) {
-        if W::SPECULATIVE {
+        if W::SPECULATIVE && !self.environment.alone {
             // Lines are in order and counted together, whichever worker they come from.
             self.environment.asked = true;
         } else if !W::HOLLOW {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anabranch_packet::{Mode, Packet};
+use anabranch_txn::Domain;
 
 use crate::context::{Context, Environment};
 use crate::key::Value;
@@ -13,6 +14,10 @@ use crate::packet_set::{SetKey, SetShape};
 use crate::settings::{Command, Settings};
 use crate::state::wheel::Tick;
 use crate::state::{Allocator, Bundle, Cell, Homes, Map, Shift, TableUse, Vector, Ward};
+use crate::tracked::{
+    SharedAllocator, SharedCell, SharedCounter, SharedDistributed, SharedMap, SharedVector,
+    Sharing, Tracked, TrackedL3,
+};
 use crate::verdict::{Builtin, Drop, Verdict, Word};
 use crate::world::{Solo, Speculation};
 
@@ -61,6 +66,8 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// The same function in the [`Traced`](crate::world::Traced) world, its handlers noted in the
     /// [trace](crate::trace).
     type Traced: NetworkFunction<Settings = Self::Settings, Command = Self::Command>;
+    /// The same function in the [`Parallel`](crate::world::Parallel) world.
+    type Parallel: NetworkFunction<Settings = Self::Settings, Set = Self::Set, Command = Self::Command>;
 
     /// Makes its state objects.
     fn build(settings: Self::Settings, builder: &mut Builder) -> Result<Self, BuildError>;
@@ -202,13 +209,97 @@ pub struct Builder {
     ports: Vec<String>,
     homes: BTreeMap<String, Arc<Homes>>,
     wards: BTreeMap<String, Ward>,
+    sharing: Option<Sharing>,
 }
 
 impl Builder {
     /// Hash functions are drawn from `seed`; `ports` are the names of the run's ports, and `l3`
     /// holds the tables `interfaces`, `routes`, `neighbours`.
     pub fn new(seed: u64, ports: Vec<String>, l3: toml::Table) -> Self {
-        Self { seed, l3, ports, homes: BTreeMap::new(), wards: BTreeMap::new() }
+        Self { seed, l3, ports, homes: BTreeMap::new(), wards: BTreeMap::new(), sharing: None }
+    }
+
+    /// Has objects of the Parallel world be those of `sharing`.
+    #[must_use]
+    pub fn sharing(self, sharing: Sharing) -> Self {
+        Self { sharing: Some(sharing), ..self }
+    }
+
+    /// What is shared, with the objects made since.
+    pub fn into_sharing(self) -> Option<Sharing> {
+        self.sharing
+    }
+
+    fn shared<O: Send + Sync + 'static>(
+        &mut self,
+        name: &str,
+        make: impl FnOnce(&Domain) -> O,
+    ) -> Result<Tracked<O>, BuildError> {
+        let object = self.sharing.as_mut().and_then(|sharing| sharing.object(name, make));
+        object.ok_or_else(|| BuildError(format!("`{name}` is made for workers that share nothing")))
+    }
+
+    /// A map of this capacity, of all workers.
+    pub fn shared_map<K: crate::key::Key, V: Value>(
+        &mut self,
+        name: &str,
+        capacity: u64,
+    ) -> Result<Tracked<SharedMap<K, V>>, BuildError> {
+        let (capacity, seed) = (self.capacity(name, capacity)?, self.seed());
+        self.shared(name, |domain| SharedMap::new(domain, capacity, seed))
+    }
+
+    /// A vector of this length, of all workers.
+    pub fn shared_vector<T: Value>(
+        &mut self,
+        name: &str,
+        capacity: u64,
+    ) -> Result<Tracked<SharedVector<T>>, BuildError> {
+        let len = self.capacity(name, capacity)?;
+        self.shared(name, |domain| SharedVector::new(domain, len))
+    }
+
+    /// An allocator of this many objects, of all workers.
+    pub fn shared_allocator<T: Value>(
+        &mut self,
+        name: &str,
+        capacity: u64,
+    ) -> Result<Tracked<SharedAllocator<T>>, BuildError> {
+        let capacity = self.capacity(name, capacity)?;
+        self.shared(name, |domain| SharedAllocator::new(domain, capacity))
+    }
+
+    /// A value of all workers.
+    pub fn shared_cell<T: Value>(
+        &mut self,
+        name: &str,
+    ) -> Result<Tracked<SharedCell<T>>, BuildError> {
+        self.shared(name, SharedCell::new)
+    }
+
+    /// A count of all workers.
+    pub fn shared_counter(&mut self, name: &str) -> Result<Tracked<SharedCounter>, BuildError> {
+        self.shared(name, SharedCounter::new)
+    }
+
+    /// A value in parts, of all workers.
+    pub fn shared_distributed<T: Value>(
+        &mut self,
+        name: &str,
+        merge: fn(T, T) -> T,
+    ) -> Result<Tracked<SharedDistributed<T>>, BuildError> {
+        self.shared(name, |domain| SharedDistributed::new(domain, merge))
+    }
+
+    /// Routing as the operator configured it, of a worker beside others.
+    pub fn shared_l3(&mut self) -> Result<TrackedL3, BuildError> {
+        let l3 = self.l3()?;
+        let sharing = self.sharing.as_ref().filter(|_| !l3.enabled());
+        let refused = || {
+            let why = "what one worker learns of neighbours is not told to the others: with                        `interfaces`, run on one worker or under the lock";
+            BuildError(why.to_owned())
+        };
+        Ok(TrackedL3::new(l3, &sharing.ok_or_else(refused)?.transaction))
     }
 
     /// Has the allocator `name` give each shard only what is at home there.

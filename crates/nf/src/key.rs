@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anabranch_packet::{MacAddr, Port};
 
+use crate::pack::{Pack, Unpack, wider};
 use crate::trace::Parts;
 
 /// A plain value that a state object can hold: copied in and out, with a zero that stands for
@@ -14,6 +15,8 @@ use crate::trace::Parts;
 pub trait Value: Copy + PartialEq + Send + Sync + 'static {
     /// Whether it is a number, so that parts of it add up.
     const NUMBER: bool = false;
+    /// Bits that it packs into; 0 for what no state object holds.
+    const BITS: u32;
     /// The zero value.
     fn zero() -> Self;
     /// The sum, round its end; where it is no number, itself.
@@ -26,6 +29,11 @@ pub trait Value: Copy + PartialEq + Send + Sync + 'static {
     fn minus(self, _other: Self) -> Self {
         self
     }
+
+    /// Packs it into [`BITS`](Self::BITS) bits: zeroes if it is zero.
+    fn pack(&self, pack: &mut Pack<'_>);
+    /// What was packed; zero for what has no bits.
+    fn unpack(unpack: &mut Unpack<'_>) -> Self;
 
     /// Describes the numbers that it is made of. Without effect for what no state object holds.
     fn parts(&self, _parts: &mut Parts) {}
@@ -129,9 +137,18 @@ macro_rules! integers {
     ($($integer:ty),*) => {$(
         impl Value for $integer {
             const NUMBER: bool = true;
+            const BITS: u32 = <$integer>::BITS;
             #[inline(always)]
             fn zero() -> Self {
                 0
+            }
+            #[inline(always)]
+            fn pack(&self, pack: &mut Pack<'_>) {
+                pack.put(*self as u64 & (u64::MAX >> (64 - <$integer>::BITS)), <$integer>::BITS);
+            }
+            #[inline(always)]
+            fn unpack(unpack: &mut Unpack<'_>) -> Self {
+                unpack.take(<$integer>::BITS) as $integer
             }
             fn plus(self, other: Self) -> Self {
                 self.wrapping_add(other)
@@ -154,9 +171,19 @@ macro_rules! integers {
 integers!(u8, u16, u32, u64, i8, i16, i32, i64, usize);
 
 impl Value for u128 {
+    const BITS: u32 = 128;
     #[inline(always)]
     fn zero() -> Self {
         0
+    }
+    #[inline(always)]
+    fn pack(&self, pack: &mut Pack<'_>) {
+        pack.put(*self as u64, 64);
+        pack.put((*self >> 64) as u64, 64);
+    }
+    #[inline(always)]
+    fn unpack(unpack: &mut Unpack<'_>) -> Self {
+        u128::from(unpack.take(64)) | u128::from(unpack.take(64)) << 64
     }
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(*self);
@@ -171,9 +198,18 @@ impl Key for u128 {
 }
 
 impl Value for bool {
+    const BITS: u32 = 1;
     #[inline(always)]
     fn zero() -> Self {
         false
+    }
+    #[inline(always)]
+    fn pack(&self, pack: &mut Pack<'_>) {
+        pack.put(u64::from(*self), 1);
+    }
+    #[inline(always)]
+    fn unpack(unpack: &mut Unpack<'_>) -> Self {
+        unpack.take(1) != 0
     }
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(u128::from(*self));
@@ -188,9 +224,18 @@ impl Key for bool {
 }
 
 impl Value for Ipv4Addr {
+    const BITS: u32 = 32;
     #[inline(always)]
     fn zero() -> Self {
         Self::UNSPECIFIED
+    }
+    #[inline(always)]
+    fn pack(&self, pack: &mut Pack<'_>) {
+        pack.put(u64::from(u32::from_ne_bytes(self.octets())), 32);
+    }
+    #[inline(always)]
+    fn unpack(unpack: &mut Unpack<'_>) -> Self {
+        Self::from((unpack.take(32) as u32).to_ne_bytes())
     }
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(u128::from(u32::from(*self)));
@@ -205,9 +250,18 @@ impl Key for Ipv4Addr {
 }
 
 impl Value for Ipv6Addr {
+    const BITS: u32 = 128;
     #[inline(always)]
     fn zero() -> Self {
         Self::UNSPECIFIED
+    }
+    #[inline(always)]
+    fn pack(&self, pack: &mut Pack<'_>) {
+        u128::from_ne_bytes(self.octets()).pack(pack);
+    }
+    #[inline(always)]
+    fn unpack(unpack: &mut Unpack<'_>) -> Self {
+        Self::from(u128::unpack(unpack).to_ne_bytes())
     }
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(u128::from(*self));
@@ -222,9 +276,20 @@ impl Key for Ipv6Addr {
 }
 
 impl Value for MacAddr {
+    const BITS: u32 = 48;
     #[inline(always)]
     fn zero() -> Self {
         Self::from([0; 6])
+    }
+    #[inline(always)]
+    fn pack(&self, pack: &mut Pack<'_>) {
+        let [a, b, c, d, e, f] = self.octets();
+        pack.put(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]), 48);
+    }
+    #[inline(always)]
+    fn unpack(unpack: &mut Unpack<'_>) -> Self {
+        let [a, b, c, d, e, f, ..] = unpack.take(48).to_le_bytes();
+        Self::from([a, b, c, d, e, f])
     }
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(self.octets().iter().fold(0, |all, octet| all << 8 | u128::from(*octet)));
@@ -240,9 +305,18 @@ impl Key for MacAddr {
 }
 
 impl Value for Port {
+    const BITS: u32 = 8;
     #[inline(always)]
     fn zero() -> Self {
         Self::new(0)
+    }
+    #[inline(always)]
+    fn pack(&self, pack: &mut Pack<'_>) {
+        pack.put(u64::from(self.index()), 8);
+    }
+    #[inline(always)]
+    fn unpack(unpack: &mut Unpack<'_>) -> Self {
+        Self::new(unpack.take(8) as u8)
     }
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(u128::from(self.index()));
@@ -257,8 +331,13 @@ impl Key for Port {
 }
 
 impl Value for () {
+    const BITS: u32 = 0;
     #[inline(always)]
     fn zero() -> Self {}
+    #[inline(always)]
+    fn pack(&self, _: &mut Pack<'_>) {}
+    #[inline(always)]
+    fn unpack(_: &mut Unpack<'_>) -> Self {}
 }
 
 impl Key for () {
@@ -269,30 +348,74 @@ impl Key for () {
 }
 
 impl<T: PartialEq + Sync + 'static> Value for &'static [T] {
+    const BITS: u32 = 0;
     #[inline(always)]
     fn zero() -> Self {
+        &[]
+    }
+    #[inline(always)]
+    fn pack(&self, _: &mut Pack<'_>) {}
+    #[inline(always)]
+    fn unpack(_: &mut Unpack<'_>) -> Self {
         &[]
     }
 }
 
 impl Value for &'static str {
+    const BITS: u32 = 0;
     #[inline(always)]
     fn zero() -> Self {
+        ""
+    }
+    #[inline(always)]
+    fn pack(&self, _: &mut Pack<'_>) {}
+    #[inline(always)]
+    fn unpack(_: &mut Unpack<'_>) -> Self {
         ""
     }
 }
 
 impl<T: Value, E: Value> Value for Result<T, E> {
+    const BITS: u32 = 1 + wider(T::BITS, E::BITS);
     #[inline(always)]
     fn zero() -> Self {
         Err(E::zero())
     }
+    #[inline(always)]
+    fn pack(&self, pack: &mut Pack<'_>) {
+        let end = pack.at() + Self::BITS;
+        pack.put(u64::from(self.is_ok()), 1);
+        match self {
+            Ok(value) => value.pack(pack),
+            Err(error) => error.pack(pack),
+        }
+        pack.seek(end);
+    }
+    #[inline(always)]
+    fn unpack(unpack: &mut Unpack<'_>) -> Self {
+        let end = unpack.at() + Self::BITS;
+        let result = match unpack.take(1) {
+            0 => Err(E::unpack(unpack)),
+            _ => Ok(T::unpack(unpack)),
+        };
+        unpack.seek(end);
+        result
+    }
 }
 
 impl<T: Value, const N: usize> Value for [T; N] {
+    const BITS: u32 = T::BITS * N as u32;
     #[inline(always)]
     fn zero() -> Self {
         [T::zero(); N]
+    }
+    #[inline(always)]
+    fn pack(&self, pack: &mut Pack<'_>) {
+        self.iter().for_each(|element| element.pack(pack));
+    }
+    #[inline(always)]
+    fn unpack(unpack: &mut Unpack<'_>) -> Self {
+        std::array::from_fn(|_| T::unpack(unpack))
     }
     fn parts(&self, parts: &mut Parts) {
         for (position, element) in self.iter().enumerate() {
@@ -309,9 +432,24 @@ impl<T: Key, const N: usize> Key for [T; N] {
 }
 
 impl<T: Value> Value for Option<T> {
+    const BITS: u32 = 1 + T::BITS;
     #[inline(always)]
     fn zero() -> Self {
         None
+    }
+    #[inline(always)]
+    fn pack(&self, pack: &mut Pack<'_>) {
+        pack.put(u64::from(self.is_some()), 1);
+        match self {
+            Some(value) => value.pack(pack),
+            None => pack.seek(pack.at() + T::BITS),
+        }
+    }
+    #[inline(always)]
+    fn unpack(unpack: &mut Unpack<'_>) -> Self {
+        let there = unpack.take(1) != 0;
+        let value = T::unpack(unpack);
+        there.then_some(value)
     }
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(self.is_some().into());
@@ -334,9 +472,20 @@ impl<T: Key> Key for Option<T> {
 macro_rules! tuples {
     ($($name:ident),+) => {
         impl<$($name: Value),+> Value for ($($name,)+) {
+            const BITS: u32 = 0 $(+ $name::BITS)+;
             #[inline(always)]
             fn zero() -> Self {
                 ($($name::zero(),)+)
+            }
+            #[inline(always)]
+            #[allow(non_snake_case)]
+            fn pack(&self, pack: &mut Pack<'_>) {
+                let ($($name,)+) = self;
+                $($name.pack(pack);)+
+            }
+            #[inline(always)]
+            fn unpack(unpack: &mut Unpack<'_>) -> Self {
+                ($($name::unpack(unpack),)+)
             }
             #[allow(non_snake_case)]
             fn parts(&self, parts: &mut Parts) {

@@ -5,7 +5,7 @@
 //! attribute makes it generic over the [worlds](world) and implements [`NetworkFunction`], which is
 //! all that the runtime and the tools know of it.
 //!
-//! Depends on `anabranch-packet`; `anabranch-runtime`, `anabranch-nfs`, `anabranch-analysis` and the
+//! Depends on `anabranch-packet` and `anabranch-txn`; `anabranch-runtime`, `anabranch-nfs`, `anabranch-analysis` and the
 //! program depend on it.
 
 pub mod arith;
@@ -17,11 +17,13 @@ pub mod l3;
 mod log;
 #[allow(unsafe_code)]
 pub mod memory;
+pub mod pack;
 pub mod packet_set;
 pub mod settings;
 #[allow(unsafe_code)]
 pub mod state;
 pub mod trace;
+pub mod tracked;
 mod verdict;
 pub mod world;
 

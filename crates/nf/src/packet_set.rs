@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::key::{Fold, Hash, Key, Value};
+use crate::pack::{Pack, Unpack};
 use crate::state::shards::{Tag, Tags};
 use crate::state::table::{SlotId, Table};
 use crate::state::wheel::{Tick, Wheel, rebased};
@@ -49,8 +50,18 @@ fn end(address: Ipv4Addr, port: u16) -> u64 {
 }
 
 impl Value for SetKey4 {
+    const BITS: u32 = 128;
     fn zero() -> Self {
         Self::NONE
+    }
+    #[inline(always)]
+    fn pack(&self, pack: &mut Pack<'_>) {
+        pack.put(self.first, 64);
+        pack.put(self.second, 64);
+    }
+    #[inline(always)]
+    fn unpack(unpack: &mut Unpack<'_>) -> Self {
+        Self { first: unpack.take(64), second: unpack.take(64) }
     }
 }
 
@@ -103,8 +114,18 @@ fn halves(address: Ipv6Addr) -> [u64; 2] {
 }
 
 impl Value for SetKey6 {
+    const BITS: u32 = 4 * 64 + 32 + 8;
     fn zero() -> Self {
         Self { first: [0; 2], second: [0; 2], ports: 0, list: 0 }
+    }
+    #[inline(always)]
+    fn pack(&self, pack: &mut Pack<'_>) {
+        (self.first, self.second, self.ports, self.list).pack(pack);
+    }
+    #[inline(always)]
+    fn unpack(unpack: &mut Unpack<'_>) -> Self {
+        let (first, second, ports, list) = Value::unpack(unpack);
+        Self { first, second, ports, list }
     }
 }
 
@@ -159,14 +180,17 @@ impl<S> Entry<S> {
         (*self.deadline.tick_mut() > now).then_some(self)
     }
 
-    /// Restarts the lifetime at `now`, with a new length when `lifetime` is not 0.
+    /// Restarts the lifetime at `now`, with a new length when `lifetime` is not 0. Of the same length it
+    /// never ends sooner than before, whichever of two packets comes first.
     #[inline(always)]
     pub fn refresh(&mut self, now: Tick, lifetime: u32) {
-        if lifetime != 0 {
-            self.lifetime = lifetime;
-        }
         // Both are at most 2^31: the clock is set anew before, and no lifetime is longer.
-        *self.deadline.tick_mut() = now.wrapping_add(self.lifetime);
+        if lifetime == 0 || lifetime == self.lifetime {
+            self.deadline.prolong(now.wrapping_add(self.lifetime));
+        } else {
+            self.lifetime = lifetime;
+            *self.deadline.tick_mut() = now.wrapping_add(lifetime);
+        }
     }
 
     /// When the set ends.

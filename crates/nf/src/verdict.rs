@@ -3,6 +3,7 @@
 use anabranch_packet::{Malformed, Port};
 
 use crate::key::Value;
+use crate::pack::{Pack, Unpack};
 
 /// What a handler says of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +19,28 @@ pub enum Verdict {
 }
 
 impl Value for Verdict {
+    const BITS: u32 = 2 + 16;
     fn zero() -> Self {
         Self::Discard(DropReason(0))
+    }
+    fn pack(&self, pack: &mut Pack<'_>) {
+        let (kind, what) = match *self {
+            Self::Discard(DropReason(reason)) => (0, reason),
+            Self::Forward(port) => (1, port.index().into()),
+            Self::Recirculate(port) => (2, port.index().into()),
+            Self::Flood => (3, 0),
+        };
+        pack.put(kind, 2);
+        what.pack(pack);
+    }
+    fn unpack(unpack: &mut Unpack<'_>) -> Self {
+        let (kind, what) = (unpack.take(2), u16::unpack(unpack));
+        match kind {
+            0 => Self::Discard(DropReason(what)),
+            1 => Self::Forward(Port::new(what as u8)),
+            2 => Self::Recirculate(Port::new(what as u8)),
+            _ => Self::Flood,
+        }
     }
 }
 

@@ -6,14 +6,17 @@
 //! | [`Prefetch`] | hollow: an access computes its hash and fetches its line; reads return nothing | a pass over the batch before the handlers run |
 //! | [`Peek`] | maps are read, everything behind an index is fetched | a second pass, for lines whose index stands in the first |
 //! | [`Speculative`] | shared: reads are real, the first write makes everything hollow | running beside other workers, under a lock that only writers take alone |
+//! | [`Parallel`] | shared: worked on in transactions | running beside other workers, on state that cannot be divided |
 //! | [`Traced`] | owned: each tells what is asked of it | telling which call path a packet takes |
 //!
 //! Prefetch and Peek are hints. The real run computes its own keys; a wrong guess costs time, never
 //! correctness. Whatever has no effect in a hollow world the compiler removes.
 
+mod parallel;
 mod speculative;
 mod traced;
 
+pub use parallel::Parallel;
 pub use speculative::{Shared, Speculation, Speculative};
 pub use traced::{Told, Traced};
 

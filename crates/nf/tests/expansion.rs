@@ -57,9 +57,19 @@ pub mod quota {
     }
 
     impl nf::Value for Source {
+        const BITS: u32 = <u64 as nf::Value>::BITS;
         #[inline(always)]
         fn zero() -> Self {
             Self { sent: nf::Value::zero() }
+        }
+        #[inline(always)]
+        fn pack(&self, pack: &mut nf::pack::Pack<'_>) {
+            let Self { sent } = self;
+            nf::Value::pack(sent, pack);
+        }
+        #[inline(always)]
+        fn unpack(unpack: &mut nf::pack::Unpack<'_>) -> Self {
+            Self { sent: nf::Value::unpack(unpack) }
         }
     }
 
@@ -128,6 +138,7 @@ pub mod quota {
         type Set = Source;
         type Command = nf_settings::NoCommand;
         type Traced = Self;
+        type Parallel = Self;
 
         fn build(settings: Settings, builder: &mut nf::Builder) -> Result<Self, nf::BuildError> {
             Ok(Self {

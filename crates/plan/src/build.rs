@@ -61,7 +61,7 @@ pub fn plan(paths: &Paths, options: &Options) -> Result<Plan, PlanError> {
     let started = Instant::now();
     let mut decision = decide(paths);
     match options.strategy {
-        Some(Strategy::Lock) => decision.lock_all(),
+        Some(all @ (Strategy::Lock | Strategy::Transactional)) => decision.share_all(all),
         Some(asked) if asked != decision.strategy => {
             return Err(decision.refusal(asked));
         }
@@ -285,11 +285,13 @@ impl Decision<'_> {
         };
         match self.strategy {
             Strategy::SharedNothing | Strategy::Mixed => self.impossible = None,
-            Strategy::Lock if self.impossible.is_none() => self.impossible = self.first_refusal(),
-            Strategy::Lock => {}
+            Strategy::Lock | Strategy::Transactional if self.impossible.is_none() => {
+                self.impossible = self.first_refusal();
+            }
+            Strategy::Lock | Strategy::Transactional => {}
         }
-        if self.strategy == Strategy::Lock {
-            self.lock_all();
+        if self.strategy.shares_all() {
+            self.share_all(self.strategy);
         }
     }
 
@@ -299,9 +301,9 @@ impl Decision<'_> {
         Some(Impossible { why: format!("`{name}`: {why}"), lines: lines.iter().copied().collect() })
     }
 
-    /// One lock: packets go anywhere.
-    fn lock_all(&mut self) {
-        self.strategy = Strategy::Lock;
+    /// All state is shared: packets go anywhere.
+    fn share_all(&mut self, strategy: Strategy) {
+        self.strategy = strategy;
         self.constraints = Constraints::default();
         self.limits.clear();
         self.deciding = self.deciding(std::iter::empty());

@@ -32,7 +32,7 @@ pub fn check(paths: &Paths, plan: &Plan) -> Result<(), PlanError> {
     }
     let mut decision = decide(paths);
     let modes = modes(&mut decision, plan)?;
-    if plan.strategy == Strategy::Lock {
+    if plan.strategy.shares_all() {
         return Ok(());
     }
     let constraints = of_sharded(&decision, &modes);
@@ -84,7 +84,7 @@ fn modes(
         let (planned, why, lines) = crate::report::mode(decision, at);
         let allowed = edited.mode == planned
             || edited.mode == ObjectMode::Shared
-            || plan.strategy == Strategy::Lock
+            || plan.strategy.shares_all()
             || (edited.mode == ObjectMode::Sharded
                 && decision.sharding.constraints.contains_key(&at));
         if !allowed {

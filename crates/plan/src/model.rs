@@ -12,6 +12,8 @@ pub enum Strategy {
     SharedNothing,
     /// Some objects are sharded, others shared by all workers.
     Mixed,
+    /// All state shared, changed by all workers at once in transactions.
+    Transactional,
     /// One lock around the whole state.
     Lock,
 }
@@ -22,8 +24,14 @@ impl Strategy {
         match self {
             Self::SharedNothing => "shared-nothing",
             Self::Mixed => "mixed",
+            Self::Transactional => "transactional",
             Self::Lock => "lock",
         }
+    }
+
+    /// Whether all state is shared by all workers, so that packets may go anywhere.
+    pub const fn shares_all(self) -> bool {
+        matches!(self, Self::Transactional | Self::Lock)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::shard::Steered;
 /// The plan of a decision, without its times.
 pub(crate) fn plan(decision: &Decision<'_>, keys: Keys, options: &Options) -> Plan {
     let steered = match decision.strategy {
-        Strategy::Lock => Vec::new(),
+        Strategy::Transactional | Strategy::Lock => Vec::new(),
         _ => decision.sharding.steered.iter().flat_map(|one| steered(decision, one)).collect(),
     };
     let objects = objects(decision);
@@ -84,6 +84,9 @@ fn sharded(decision: &Decision<'_>, object: usize, lines: BTreeSet<u32>) -> Reas
     let sharding = &decision.sharding;
     if let Some((why, lines)) = sharding.refused.get(&object) {
         return (ObjectMode::Shared, why.clone(), lines.clone());
+    }
+    if decision.strategy == Strategy::Transactional {
+        return (ObjectMode::Shared, "all workers change it, in transactions".to_owned(), lines);
     }
     if decision.strategy == Strategy::Lock {
         return (ObjectMode::Shared, "everything is under one lock".to_owned(), lines);
@@ -187,7 +190,7 @@ fn differences(
     objects: &[Object],
     steered: &[SteeredAllocation],
 ) -> Vec<Difference> {
-    if decision.strategy == Strategy::Lock {
+    if decision.strategy.shares_all() {
         return Vec::new();
     }
     let mut found = Vec::new();

@@ -112,6 +112,9 @@ impl Account {
                 lock.readers += sides.readers;
                 lock.upgraded += sides.upgraded;
             }
+            if let Some(counts) = end.transactions {
+                self.report.transactions.get_or_insert_default().add(&counts);
+            }
             self.report.faults += end.faults;
             unheeded = unheeded.max(end.instance.unheeded);
             self.instance(end.instance);

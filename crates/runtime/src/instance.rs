@@ -25,11 +25,11 @@ use crate::tuner::{Pass, Tuner};
 pub const BATCH: usize = 32;
 
 /// How often a packet may re-enter.
-const RECIRCULATIONS: u32 = 4;
+pub(crate) const RECIRCULATIONS: u32 = 4;
 
 /// Sets, and objects of each allocator, looked at for expiry before a packet: more than a packet can
 /// open, so that collection keeps up.
-const EXPIRY_BUDGET: u32 = 2;
+pub(crate) const EXPIRY_BUDGET: u32 = 2;
 
 /// Where packets go when they leave the NF. Called in the order of the packets.
 pub trait Release {
@@ -81,6 +81,23 @@ pub struct Making {
 /// Tables of the configuration that belong to routing, not to the NF's settings.
 const L3_TABLES: [&str; 3] = ["interfaces", "routes", "neighbours"];
 
+impl Making {
+    /// The NF's own settings.
+    pub(crate) fn own_settings(&self) -> toml::Table {
+        self.settings_where(|name| !L3_TABLES.contains(&name))
+    }
+
+    /// What makes the state objects.
+    pub(crate) fn builder(&self) -> Builder {
+        let l3 = self.settings_where(|name| L3_TABLES.contains(&name));
+        Builder::new(self.seed, self.ports.clone(), l3)
+    }
+
+    fn settings_where(&self, belongs: impl Fn(&str) -> bool) -> toml::Table {
+        self.settings.clone().into_iter().filter(|(name, _)| belongs(name)).collect()
+    }
+}
+
 impl<N: NetworkFunction> Instance<N> {
     /// Reads the settings and makes the state objects, of a worker that has all state to itself.
     ///
@@ -99,11 +116,9 @@ impl<N: NetworkFunction> Instance<N> {
     }
 
     fn build(making: &Making, post: Option<Post>) -> Result<Self, BuildError> {
-        let in_l3 = |name: &str| L3_TABLES.contains(&name);
-        let (l3, own): (toml::Table, toml::Table) =
-            making.settings.clone().into_iter().partition(|(name, _)| in_l3(name));
+        let own = making.own_settings();
         let settings = N::Settings::read(&own).map_err(|errors| BuildError(errors.to_string()))?;
-        let mut builder = Builder::new(making.seed, making.ports.clone(), l3);
+        let mut builder = making.builder();
         let environment = Environment::new(making.seed);
         for (name, homes) in post.iter().flat_map(|post| &post.deployment.homes) {
             builder.steer(name, homes.clone());

@@ -29,7 +29,7 @@ use anabranch_packet::Port;
 
 use crate::account::Account;
 use crate::report::{LivePortReport, RunReport};
-use crate::run::{Arrangement, Options, RunError, read_commands, states};
+use crate::run::{Arrangement, Options, RunError, read_commands};
 use crate::sync::mpsc::{Receiver, channel};
 use crate::sync::pin;
 use crate::sync::thread::{Scope, ScopedJoinHandle, scope};
@@ -72,7 +72,7 @@ pub fn run<N: NetworkFunction>(
 ) -> Result<RunReport, RunError> {
     let arrangement = Arrangement::of::<N>(options);
     let workers = arrangement.table.workers();
-    let mut instances = arrangement.instances::<N>(&options.making)?;
+    let mut states = arrangement.states::<N>(&options.making)?;
     let commands = read_commands::<N>(&options.commands)?;
     let ports = open_all(specs, workers)?;
     for ((port, spec), name) in ports.iter().zip(specs).zip(&options.making.ports) {
@@ -81,16 +81,11 @@ pub fn run<N: NetworkFunction>(
     }
     let clock = LiveClock::start();
     let faults_before = elements::faults();
-    for instance in &mut instances {
-        instance.start(clock.origin_ns());
-        for (after_ns, command) in &commands {
-            instance.schedule(clock.origin_ns().saturating_add(*after_ns), command.clone());
-        }
-    }
+    states.start(clock.origin_ns(), &commands);
     let mut account = Account::new::<N>(&options.making.ports);
     account.report.faults = elements::faults() - faults_before;
     account.warn_of_fewer(workers, options.workers);
-    let states = states(instances, workers, options.making.seed);
+    let states = states.share(&options.making, workers);
     watch(Moment::Started(&steering(&states, &arrangement.why)));
     let crew = Crew::new(states, ports, &arrangement, clock)?;
     Ok(crew.work(Workplace { specs, account }, &arrangement, watch))
@@ -110,7 +105,9 @@ fn steering<N: NetworkFunction>(states: &[State<N>], why: &str) -> String {
              {workers} packets, copied once more; {why}",
             workers - 1
         ),
-        Some(State::Shared(_)) => format!("{workers} workers handle what they receive; {why}"),
+        Some(State::Locked(_) | State::Tracked(_)) => {
+            format!("{workers} workers handle what they receive; {why}")
+        }
         _ => why.to_owned(),
     }
 }

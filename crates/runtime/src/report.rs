@@ -23,7 +23,8 @@ pub struct RunReport {
     pub version: u32,
     /// Name of the network function.
     pub nf: String,
-    /// How its state was spread over the workers: `one-worker`, `shared-nothing` or `lock`.
+    /// How its state was spread over the workers: `one-worker`, `shared-nothing`,
+    /// `transactional` or `lock`.
     pub strategy: String,
     /// Why that strategy, in one sentence that names the state object and its line.
     pub strategy_why: String,
@@ -56,6 +57,9 @@ pub struct RunReport {
     /// How packets ended under the lock; absent where state was not behind one.
     #[serde(default)]
     pub lock: Option<LockReport>,
+    /// How transactions ended; absent where there were none.
+    #[serde(default)]
+    pub transactions: Option<TransactionReport>,
     /// How shards were kept evenly divided; absent where they stayed where they were, or too few
     /// packets came to tell.
     #[serde(default)]
@@ -161,6 +165,34 @@ pub struct LockReport {
     pub readers: u64,
     /// Those that wrote, or before which something was due, and ran (once more) alone.
     pub upgraded: u64,
+}
+
+/// Transactions of a run, each of up to 32 packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransactionReport {
+    /// Those that took effect beside others.
+    pub commits: u64,
+    /// Those that were given up because another worker changed what they had read, or wanted to
+    /// change.
+    pub conflicts: u64,
+    /// Those that were given up because one of their packets needed to be alone.
+    pub unfit: u64,
+    /// Packets that ran alone because they needed to: events were due, a table was nearly full, an
+    /// end had come.
+    pub alone: u64,
+    /// Packets that ran alone because others had been in their way eight times.
+    pub irrevocable: u64,
+}
+
+impl TransactionReport {
+    /// Adds a worker's.
+    pub fn add(&mut self, counts: &anabranch_txn::Counts) {
+        self.commits += counts.commits;
+        self.conflicts += counts.conflicts;
+        self.unfit += counts.unfit;
+        self.alone += counts.alone;
+        self.irrevocable += counts.irrevocable;
+    }
 }
 
 /// One worker's part in the run.
@@ -271,6 +303,7 @@ impl RunReport {
             gbps: 0.0,
             latency_ns: None,
             lock: None,
+            transactions: None,
             balance: None,
             workers: Vec::new(),
             tables: Vec::new(),

@@ -22,7 +22,7 @@ use anabranch_nf::elements;
 use anabranch_nf::settings::Command as _;
 use anabranch_nf::{BuildError, NetworkFunction};
 use anabranch_packet::{Meta, Port};
-use anabranch_plan::Plan;
+use anabranch_plan::{Plan, Strategy};
 use anabranch_rss::IndirectionTable;
 use thiserror::Error;
 
@@ -38,6 +38,7 @@ use crate::steer::{SHARDS, Steering};
 use crate::sync::mpsc::{Receiver, Sender, channel};
 use crate::sync::pin;
 use crate::sync::thread::{Scope, ScopedJoinHandle, scope};
+use crate::transactions::Members;
 use crate::worker::{Finished, Job, Late, Message, Notice, Reassignment, State, Worker};
 
 /// Chunks in flight per worker.
@@ -106,7 +107,7 @@ pub fn run<N: NetworkFunction>(
 ) -> Result<RunReport, RunError> {
     let arrangement = Arrangement::of::<N>(options);
     let workers = arrangement.table.workers();
-    let mut instances = arrangement.instances::<N>(&options.making)?;
+    let mut states = arrangement.states::<N>(&options.making)?;
     let mut source = open(&options.inputs)?;
     let sinks = Sinks::open(&options.outputs)?;
     let first = source.next_chunk();
@@ -116,14 +117,9 @@ pub fn run<N: NetworkFunction>(
     };
     let commands = read_commands::<N>(&options.commands)?;
     let faults_before = elements::faults();
-    for instance in &mut instances {
-        instance.start(origin);
-        for (after_ns, command) in &commands {
-            instance.schedule(origin.saturating_add(*after_ns), command.clone());
-        }
-    }
-    let balancing = arrangement.balancing(&instances, options);
-    let states = states(instances, workers, options.making.seed);
+    states.start(origin, &commands);
+    let balancing = arrangement.balancing(&states, options);
+    let states = states.share(&options.making, workers);
     let keep = options.outputs.iter().any(|(_, sink)| *sink != SinkSpec::Null);
     let mut account = Account::new::<N>(&options.making.ports);
     account.report.strategy = arrangement.strategy.to_owned();
@@ -180,6 +176,10 @@ impl Arrangement {
                 workers,
             );
         };
+        if plan.strategy == Strategy::Transactional {
+            let why = "all state is shared, and changed in transactions".to_owned();
+            return Self::flows("transactional", why, workers);
+        }
         match Deployment::new::<N>(plan, &making.settings, &making.ports, workers) {
             Ok(deployment) => Self {
                 strategy: "shared-nothing",
@@ -201,14 +201,17 @@ impl Arrangement {
         Self { strategy, why, steering, table, deployment: None }
     }
 
-    pub(crate) fn instances<N: NetworkFunction>(
+    pub(crate) fn states<N: NetworkFunction>(
         &self,
         making: &Making,
-    ) -> Result<Vec<Instance<N>>, BuildError> {
-        let Some(deployment) = &self.deployment else {
-            return Ok(vec![Instance::new(making)?]);
-        };
-        deployment.instances(making)
+    ) -> Result<States<N>, BuildError> {
+        Ok(match &self.deployment {
+            Some(deployment) => States::Owned(deployment.instances(making)?),
+            None if self.strategy == "transactional" => {
+                States::Tracked(Members::new(making, self.table.workers(), false)?)
+            }
+            None => States::Owned(vec![Instance::new(making)?]),
+        })
     }
 }
 
@@ -216,10 +219,13 @@ impl Arrangement {
     /// Whether shards move, or why they cannot though they should.
     fn balancing<N: NetworkFunction>(
         &self,
-        instances: &[Instance<N>],
+        states: &States<N>,
         options: &Options,
     ) -> Result<Balancing, String> {
-        let Some(deployment) = self.deployment.as_ref() else { return Ok(Balancing::Still) };
+        let (Some(deployment), States::Owned(instances)) = (self.deployment.as_ref(), states)
+        else {
+            return Ok(Balancing::Still);
+        };
         if options.balancing == Balancing::Still {
             return Ok(Balancing::Still);
         }
@@ -240,18 +246,50 @@ pub(crate) fn read_commands<N: NetworkFunction>(
     commands.iter().map(read).collect::<Result<_, String>>().map_err(RunError::Command)
 }
 
-/// One state per worker: its own, or the one that all share.
-pub(crate) fn states<N: NetworkFunction>(
-    mut instances: Vec<Instance<N>>,
-    workers: usize,
-    seed: u64,
-) -> Vec<State<N>> {
-    if instances.len() == workers {
-        return instances.into_iter().map(|own| State::Own(Box::new(own))).collect();
+/// The state of a run, before its workers have it.
+pub(crate) enum States<N: NetworkFunction> {
+    /// One for each worker, or the one that all share.
+    Owned(Vec<Instance<N>>),
+    /// What all change in transactions.
+    Tracked(Members<N>),
+}
+
+impl<N: NetworkFunction> States<N> {
+    /// Starts the clock at `origin_ns` and has `commands` carried out, each so long after it.
+    pub(crate) fn start(&mut self, origin_ns: u64, commands: &[(u64, N::Command)]) {
+        let commands = commands
+            .iter()
+            .map(|(after_ns, command)| (origin_ns.saturating_add(*after_ns), command.clone()));
+        match self {
+            Self::Owned(instances) => {
+                for instance in instances {
+                    instance.start(origin_ns);
+                    commands.clone().for_each(|(at_ns, command)| instance.schedule(at_ns, command));
+                }
+            }
+            Self::Tracked(members) => {
+                members.start(origin_ns);
+                commands.for_each(|(at_ns, command)| members.schedule(at_ns, command));
+            }
+        }
     }
-    let Some(only) = instances.pop() else { return Vec::new() };
-    let accesses = Lock::share(only, seed, workers, false);
-    accesses.into_iter().map(|access| State::Shared(Box::new(access))).collect()
+
+    /// What each worker gets.
+    pub(crate) fn share(self, making: &Making, workers: usize) -> Vec<State<N>> {
+        let mut instances = match self {
+            Self::Owned(instances) => instances,
+            Self::Tracked(members) => {
+                let members = members.into_members().into_iter();
+                return members.map(|member| State::Tracked(Box::new(member))).collect();
+            }
+        };
+        if instances.len() == workers {
+            return instances.into_iter().map(|own| State::Own(Box::new(own))).collect();
+        }
+        let Some(only) = instances.pop() else { return Vec::new() };
+        let accesses = Lock::share(only, making.seed, workers, false);
+        accesses.into_iter().map(|access| State::Locked(Box::new(access))).collect()
+    }
 }
 
 /// The workers' threads.
@@ -274,7 +312,7 @@ impl<'s> Crew<'s> {
         let mut crew = Self { workers, notices, threads: Vec::new() };
         for (number, (state, inbox)) in states.into_iter().zip(inboxes).enumerate() {
             // Only who owns shards of its own hands packets over.
-            let alone = matches!(state, State::Shared(_)) || crew.workers.len() == 1;
+            let alone = !matches!(state, State::Own(_)) || crew.workers.len() == 1;
             let peers = if alone { Vec::new() } else { crew.workers.clone() };
             let worker = Worker { state, keep, longest: LONGEST, number, ports, peers };
             let (core, tell) = (cores.get(number).copied(), tell.clone());

@@ -2,7 +2,7 @@
 
 mod side_by_side;
 
-pub use side_by_side::{Arrived, Done, SideBySide};
+pub use side_by_side::{Arrived, Done, Sharing, SideBySide};
 
 use std::collections::BTreeMap;
 
@@ -132,17 +132,20 @@ impl<N: NetworkFunction> Harness<N> {
 
 /// An instance configured by `settings` whose clock has started, and the number of its ports.
 fn started<N: NetworkFunction>(settings: toml::Table) -> Result<(Instance<N>, usize), String> {
+    let making = making::<N>(settings);
+    let mut instance = Instance::new(&making).map_err(|error| error.to_string())?;
+    instance.start(START_NS);
+    Ok((instance, making.ports.len()))
+}
+
+fn making<N: NetworkFunction>(settings: toml::Table) -> Making {
     let named = N::PORTS.iter().map(|&name| name.to_owned());
     let ports: Vec<String> = if N::PORTS.is_empty() {
         (0..4).map(|n| format!("p{n}")).collect()
     } else {
         named.collect()
     };
-    let count = ports.len();
-    let making = Making { seed: SEED, settings, ports, pass: None };
-    let mut instance = Instance::new(&making).map_err(|error| error.to_string())?;
-    instance.start(START_NS);
-    Ok((instance, count))
+    Making { seed: SEED, settings, ports, pass: None }
 }
 
 /// What became of each packet, by its number.

@@ -18,10 +18,11 @@ use hdrhistogram::Histogram;
 pub use handover::{Passed, Reassignment};
 
 use crate::instance::{Instance, Release};
-use crate::lock::{Access, Sides};
+use crate::lock::{Access, Commit, Sides};
 use crate::mailbox::{Outbox, Parcel};
 use crate::sync::mpsc::{Receiver, Sender};
 use crate::tally::{Counts, Tally};
+use crate::transactions::Member;
 
 /// One batch in so many is timed.
 const TIMED: u32 = 8;
@@ -30,8 +31,10 @@ const TIMED: u32 = 8;
 pub enum State<N: NetworkFunction> {
     /// Shards that nobody else touches.
     Own(Box<Instance<N>>),
-    /// Everything, shared with the other workers.
-    Shared(Box<Access<N>>),
+    /// Everything, behind a lock.
+    Locked(Box<Access<N>>),
+    /// Everything, in transactions.
+    Tracked(Box<Member<N>>),
 }
 
 impl<N: NetworkFunction> State<N> {
@@ -42,7 +45,8 @@ impl<N: NetworkFunction> State<N> {
             Self::Own(instance) => {
                 instance.handle(batch, release);
             }
-            Self::Shared(access) => access.handle(batch, release),
+            Self::Locked(access) => access.handle(batch, release),
+            Self::Tracked(member) => member.handle(batch, release),
         }
     }
 
@@ -50,20 +54,23 @@ impl<N: NetworkFunction> State<N> {
     pub(crate) fn accept(&mut self, frame: &mut Frame<'_>, turn: u32, release: &mut impl Release) {
         match self {
             Self::Own(instance) => instance.accept(frame, turn, release),
-            Self::Shared(_) => unreachable!("where all state is shared every packet is at home"),
+            Self::Locked(_) | Self::Tracked(_) => {
+                unreachable!("where all state is shared every packet is at home")
+            }
         }
     }
 
     /// Whether packets may be handled at later times than those of their arrival.
     fn delays(&self) -> bool {
-        matches!(self, Self::Shared(_))
+        !matches!(self, Self::Own(_))
     }
 
     /// Lines that the NF logged since the last call.
     pub(crate) fn take_lines(&mut self) -> Vec<Line> {
         match self {
             Self::Own(instance) => instance.environment().log().take(),
-            Self::Shared(access) => access.take_lines(),
+            Self::Locked(access) => access.take_lines(),
+            Self::Tracked(member) => member.take_lines(),
         }
     }
 
@@ -71,7 +78,8 @@ impl<N: NetworkFunction> State<N> {
     pub(crate) fn run_due(&mut self, cause: &Meta, release: &mut impl Release) {
         match self {
             Self::Own(instance) => instance.run_due(cause, release),
-            Self::Shared(access) => access.run_due(cause, release),
+            Self::Locked(access) => access.run_due(cause, release),
+            Self::Tracked(member) => member.run_due(cause, release),
         }
     }
 
@@ -79,15 +87,24 @@ impl<N: NetworkFunction> State<N> {
     pub(crate) fn next_due_ns(&self, now_ns: u64) -> u64 {
         match self {
             Self::Own(instance) => instance.next_due_ns(now_ns),
-            Self::Shared(access) => access.next_due_ns(now_ns),
+            Self::Locked(access) => access.next_due_ns(now_ns),
+            Self::Tracked(member) => member.next_due_ns(),
         }
     }
 
-    /// How packets ended, where state is shared.
+    /// How packets ended, where state is behind a lock.
     pub fn sides(&self) -> Option<Sides> {
         match self {
-            Self::Own(_) => None,
-            Self::Shared(access) => Some(access.sides()),
+            Self::Locked(access) => Some(access.sides()),
+            Self::Own(_) | Self::Tracked(_) => None,
+        }
+    }
+
+    /// How transactions ended.
+    pub fn transactions(&self) -> Option<anabranch_txn::Counts> {
+        match self {
+            Self::Tracked(member) => Some(member.counts()),
+            Self::Own(_) | Self::Locked(_) => None,
         }
     }
 
@@ -95,15 +112,28 @@ impl<N: NetworkFunction> State<N> {
     pub fn tables(&self) -> Vec<TableUse> {
         match self {
             Self::Own(instance) => instance.tables(),
-            Self::Shared(access) => access.tables(),
+            Self::Locked(access) => access.tables(),
+            Self::Tracked(member) => member.tables(),
         }
     }
 
-    /// The instance, when nobody else works on it any more.
-    pub fn into_last(self) -> Option<Instance<N>> {
+    /// Lets go of it; where nobody else works on it any more it is shut down.
+    pub(crate) fn end(self, release: &mut impl Release) -> Option<InstanceEnd> {
         match self {
-            Self::Own(instance) => Some(*instance),
-            Self::Shared(access) => access.finish(),
+            Self::Own(instance) => Some(InstanceEnd::of(*instance, release)),
+            Self::Locked(access) => {
+                access.finish().map(|instance| InstanceEnd::of(instance, release))
+            }
+            Self::Tracked(member) => member.finish(release),
+        }
+    }
+
+    /// When its packets took effect, where that was to be kept, since the last call.
+    pub(crate) fn take_order(&mut self) -> Vec<Commit> {
+        match self {
+            Self::Own(_) => Vec::new(),
+            Self::Locked(access) => access.take_order(),
+            Self::Tracked(member) => member.take_order(),
         }
     }
 }
@@ -196,8 +226,10 @@ pub struct Finished {
     pub latency: Histogram<u64>,
     /// Time spent on batches.
     pub busy: Duration,
-    /// How its packets ended, where state was shared.
+    /// How its packets ended, where state was behind a lock.
     pub sides: Option<Sides>,
+    /// How its transactions ended.
+    pub transactions: Option<anabranch_txn::Counts>,
     /// What it has passed on to others.
     pub passed: Passed,
     /// How its instance ended; of shared state the worker tells that let go of it last.
@@ -436,19 +468,22 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let keep = self.worker.keep;
         let mut tally = Tally::new(&mut self.counts, keep.then_some(&mut outputs));
         let sides = self.worker.state.sides();
-        let last = self.worker.state.into_last();
-        let end = last.map(|instance| InstanceEnd::of(instance, &mut tally));
+        let transactions = self.worker.state.transactions();
+        let end = self.worker.state.end(&mut tally);
         let Meter { latency, busy, .. } = self.meter;
         let (counts, faults) = (self.counts, elements::faults());
         let instance = end.unwrap_or_default();
         let passed = self.passed;
-        Finished { counts, latency, busy, sides, passed, instance, faults, outputs }
+        Finished { counts, latency, busy, sides, transactions, passed, instance, faults, outputs }
     }
 }
 
 impl InstanceEnd {
-    pub(crate) fn of<N: NetworkFunction>(mut instance: Instance<N>, tally: &mut Tally<'_>) -> Self {
-        instance.shut_down(tally);
+    pub(crate) fn of<N: NetworkFunction>(
+        mut instance: Instance<N>,
+        release: &mut impl Release,
+    ) -> Self {
+        instance.shut_down(release);
         Self {
             tables: instance.tables(),
             counters: instance.counters(),

@@ -264,6 +264,7 @@ impl NetworkFunction for Fragile {
     type Set = ();
     type Command = NoCommand;
     type Traced = Self;
+    type Parallel = Self;
 
     fn build(_: NoSettings, _: &mut Builder) -> Result<Self, BuildError> {
         Ok(Self)

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::domain::Domain;
+use crate::log::EFFECTS;
 use crate::memory::{Memory, Shape};
 use crate::transaction::Transaction;
 
-/// How much other workers may have added that is not committed: what they insert in one batch.
-const UNDER_WAY: u64 = 64;
+/// How much a worker may have added that is not committed: each addition is an effect.
+const UNDER_WAY: u64 = EFFECTS as u64;
 
 /// A sum of parts, one of each worker. To add to it is no change; it is read exactly only by who is
 /// alone.

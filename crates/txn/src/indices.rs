@@ -60,6 +60,12 @@ impl Indices {
         self.used.sum() as u32
     }
 
+    /// Indices in use exactly, for who is alone; `None`: the transaction will be alone when it runs
+    /// again.
+    pub fn count(&self, transaction: &Transaction) -> Option<u32> {
+        self.used.read(transaction).map(|used| used as u32)
+    }
+
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         self.words.bytes()

@@ -26,7 +26,8 @@ impl Name {
 const READS: usize = 4_096;
 const WRITES: usize = 512;
 const SHADOW_WORDS: usize = 8_192;
-const EFFECTS: usize = 512;
+/// Effects of one transaction at most.
+pub(crate) const EFFECTS: usize = 512;
 /// Places of the index over writes: more than twice as many as there are.
 const INDEX: usize = 2_048;
 

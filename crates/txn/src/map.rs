@@ -111,6 +111,11 @@ impl Map {
         self.len.sum() as u32
     }
 
+    /// Entries exactly, for who is alone; `None`: the transaction will be alone when it runs again.
+    pub fn count(&self, transaction: &Transaction) -> Option<u32> {
+        self.len.read(transaction).map(|len| len as u32)
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -44,6 +44,18 @@ pub struct Counts {
     pub irrevocable: u64,
 }
 
+impl Counts {
+    /// Adds another worker's.
+    pub fn add(&mut self, other: &Self) {
+        self.commits += other.commits;
+        self.items += other.items;
+        self.conflicts += other.conflicts;
+        self.unfit += other.unfit;
+        self.alone += other.alone;
+        self.irrevocable += other.irrevocable;
+    }
+}
+
 /// One worker.
 #[derive(Debug)]
 pub struct Worker {

@@ -4,7 +4,7 @@
 
 use anabranch_nf::NetworkFunction;
 use anabranch_packet::parse;
-use anabranch_runtime::testing::{Arrived, Done, Harness, SideBySide};
+use anabranch_runtime::testing::{Arrived, Done, Harness, Sharing, SideBySide};
 
 use crate::parallel::Parallel;
 use crate::program::Program;
@@ -54,7 +54,7 @@ impl Threaded {
                 wire_len: arrival.wire_len,
             });
         }
-        let run = SideBySide::run::<N>(&setup.settings, &packets, &shares, BATCH);
+        let run = SideBySide::run::<N>(Sharing::Locked, &setup.settings, &packets, &shares, BATCH);
         let replayed = run.replay::<N>(&setup.settings, &packets);
         self.packets += packets.len();
         if let Some(what) = differs(&run.done, &replayed) {

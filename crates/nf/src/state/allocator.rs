@@ -285,8 +285,13 @@ impl<T: Value> Allocator<T> {
     pub fn refresh(&mut self, index: u32, lifetime_ns: u64, env: &Environment) -> bool {
         let now = env.tick();
         let Some(object) = self.alive_mut(index, now) else { return false };
-        object.lifetime = to_ticks(lifetime_ns);
-        *object.deadline.tick_mut() = now.saturating_add(object.lifetime);
+        let lifetime = to_ticks(lifetime_ns);
+        if lifetime == object.lifetime {
+            object.deadline.prolong(now.saturating_add(lifetime));
+        } else {
+            object.lifetime = lifetime;
+            *object.deadline.tick_mut() = now.saturating_add(lifetime);
+        }
         true
     }
 
@@ -297,7 +302,7 @@ impl<T: Value> Allocator<T> {
     pub fn touch(&mut self, index: u32, env: &Environment) -> Option<T> {
         let now = env.tick();
         let object = self.alive_mut(index, now)?;
-        *object.deadline.tick_mut() = now.saturating_add(object.lifetime);
+        object.deadline.prolong(now.saturating_add(object.lifetime));
         // SAFETY: as in `get`.
         Some(unsafe { object.value.assume_init() })
     }

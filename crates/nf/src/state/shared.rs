@@ -39,6 +39,13 @@ impl Deadline {
         self.0.get_mut()
     }
 
+    /// As [`extend`](Self::extend), by its owner.
+    #[inline(always)]
+    pub fn prolong(&mut self, tick: Tick) {
+        let ends = self.tick_mut();
+        *ends = tick.max(*ends);
+    }
+
     /// Ends at `tick`, unless it ends later anyway.
     #[inline(always)]
     pub fn extend(&self, tick: Tick) {

@@ -24,7 +24,7 @@ use crate::balance::Balancing;
 use crate::deployment::plan_of;
 use crate::instance::Making;
 use crate::report::RunReport;
-use crate::run::{Arrangement, Options, states};
+use crate::run::{Arrangement, Options};
 
 /// What left by a port, in order.
 type Left = Arc<Mutex<Vec<Vec<u8>>>>;
@@ -146,12 +146,13 @@ fn run<N: NetworkFunction>(
     let balancing = Balancing::Still;
     let options = Options { making, inputs, outputs, workers, plan, balancing, commands };
     let arrangement = Arrangement::of::<N>(&options);
-    let mut instances = arrangement.instances::<N>(&options.making).unwrap();
+    let mut states = arrangement.states::<N>(&options.making).unwrap();
     let clock = LiveClock::start();
-    instances.iter_mut().for_each(|instance| instance.start(clock.origin_ns()));
+    states.start(clock.origin_ns(), &[]);
     let account = Account::new::<N>(&options.making.ports);
     let (ports, left) = ports(workers, room);
-    let crew = Crew::new(states(instances, workers, 3), ports, &arrangement, clock).unwrap();
+    let states = states.share(&options.making, workers);
+    let crew = Crew::new(states, ports, &arrangement, clock).unwrap();
     let specs: [LiveSpec; 0] = [];
     // Until all are handled, or those that are not are dropped.
     let mut last = (0, Instant::now());

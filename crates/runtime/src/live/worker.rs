@@ -19,7 +19,7 @@ use crate::mailbox::{Outbox, Parcel};
 use crate::steer::Steering;
 use crate::sync::mpsc::Sender;
 use crate::tally::{Counts, Tally};
-use crate::worker::{Finished, InstanceEnd, Meter, Passed, State};
+use crate::worker::{Finished, Meter, Passed, State};
 
 /// Time between two looks at interfaces, and longest sleep.
 const ATTENTION: Duration = Duration::from_millis(100);
@@ -325,11 +325,10 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let oversized = queues.iter().map(|queue| queue.oversized).sum();
         self.counts.drop(Builtin::Oversized, oversized);
         let mut outputs = Outputs::default();
-        let sides = self.state.sides();
+        let (sides, transactions) = (self.state.sides(), self.state.transactions());
         let mut lines = self.state.take_lines();
         let mut tally = Tally::new(&mut self.counts, Some(&mut outputs));
-        let last = self.state.into_last().map(|instance| InstanceEnd::of(instance, &mut tally));
-        let mut instance = last.unwrap_or_default();
+        let mut instance = self.state.end(&mut tally).unwrap_or_default();
         lines.append(&mut instance.lines);
         // Who listens waits for this worker to end first.
         let _ = self.log.send(lines);
@@ -343,6 +342,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             latency: self.meter.latency,
             busy: self.meter.busy,
             sides,
+            transactions,
             passed: Passed::default(),
             instance,
             faults: elements::faults(),

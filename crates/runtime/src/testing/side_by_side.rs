@@ -1,4 +1,4 @@
-//! Running an NF under the lock, and doing the same once more on one core.
+//! Running an NF on state that all workers share, and doing the same once more on one core.
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -7,10 +7,13 @@ use std::thread::{ScopedJoinHandle, scope};
 use anabranch_nf::state::TableUse;
 use anabranch_nf::{Line, NetworkFunction};
 use anabranch_packet::{Frame, Meta, Port};
+use anabranch_txn::Counts;
 
-use super::{Outcome, Record, SEED, START_NS, started};
+use super::{Outcome, Record, SEED, START_NS, making, started};
 use crate::instance::{BATCH, Instance};
-use crate::lock::{Access, Commit, Lock, Sides};
+use crate::lock::{Commit, Lock, Sides};
+use crate::transactions::Members;
+use crate::worker::{InstanceEnd, State};
 
 /// A packet to be handled.
 #[derive(Clone, Debug)]
@@ -38,15 +41,26 @@ pub struct Done {
     pub logged: Vec<(u64, String)>,
 }
 
-/// A run under the lock.
+/// How workers share state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Behind a lock.
+    Locked,
+    /// In transactions.
+    Tracked,
+}
+
+/// A run on state that all workers share.
 #[derive(Debug)]
 pub struct SideBySide {
     /// What came of it.
     pub done: Done,
     /// The packets in the order in which they took effect.
     pub order: Vec<Commit>,
-    /// How they ended.
+    /// How they ended, under the lock.
     pub sides: Sides,
+    /// How transactions ended.
+    pub transactions: Counts,
 }
 
 impl SideBySide {
@@ -56,24 +70,24 @@ impl SideBySide {
     /// # Panics
     /// If the settings are wrong.
     pub fn run<N: NetworkFunction>(
+        sharing: Sharing,
         settings: &toml::Table,
         packets: &[Arrived],
         shares: &[Vec<usize>],
         batch: usize,
     ) -> Self {
-        let (instance, ports) = made::<N>(settings);
-        let accesses = Lock::share(instance, SEED, shares.len(), true);
+        let (states, ports) = shared::<N>(sharing, settings, shares.len());
         let together = Barrier::new(shares.len());
-        let part = |(mut access, share): (Access<N>, &Vec<usize>)| {
+        let part = |(mut state, share): (State<N>, &Vec<usize>)| {
             let mut record = Record::new::<N>(ports);
             together.wait();
             for numbers in share.chunks(batch.clamp(1, BATCH)) {
-                handle(&mut access, numbers, packets, &mut record);
+                handle(&mut state, numbers, packets, &mut record);
             }
-            Part::of(access, record)
+            Part { record, state }
         };
         let parts: Vec<_> = scope(|threads| {
-            let all = accesses.into_iter().zip(shares);
+            let all = states.into_iter().zip(shares);
             let all: Vec<_> = all.map(|one| threads.spawn(|| part(one))).collect();
             let ended = all.into_iter().map(ScopedJoinHandle::join);
             ended.map(|one| one.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
@@ -87,37 +101,41 @@ impl SideBySide {
     /// # Panics
     /// If the settings are wrong, or there is no such worker.
     pub fn take_turns<N: NetworkFunction>(
+        sharing: Sharing,
         settings: &toml::Table,
         packets: &[Arrived],
         workers: usize,
         turns: &[(usize, Vec<usize>)],
     ) -> Self {
-        let (instance, ports) = made::<N>(settings);
-        let accesses = Lock::share(instance, SEED, workers, true);
-        let new = |access| (access, Record::new::<N>(ports));
-        let mut all: Vec<_> = accesses.into_iter().map(new).collect();
+        let (states, ports) = shared::<N>(sharing, settings, workers);
+        let new = |state| (state, Record::new::<N>(ports));
+        let mut all: Vec<_> = states.into_iter().map(new).collect();
         for (worker, numbers) in turns {
-            let (access, record) = &mut all[*worker];
-            handle(access, numbers, packets, record);
+            let (state, record) = &mut all[*worker];
+            handle(state, numbers, packets, record);
         }
-        let parts = all.into_iter().map(|(access, record)| Part::of(access, record)).collect();
+        let parts = all.into_iter().map(|(state, record)| Part { record, state }).collect();
         Self::of(parts, Record::new::<N>(ports))
     }
 
     fn of<N: NetworkFunction>(parts: Vec<Part<N>>, mut all: Record) -> Self {
         let (mut order, mut sides) = (Vec::new(), Sides::default());
-        let (mut lines, mut last) = (Vec::new(), None);
-        for part in parts {
-            all.outcomes.extend(part.record.outcomes);
-            order.extend(part.order);
-            lines.extend(part.lines);
-            sides.readers += part.sides.readers;
-            sides.upgraded += part.sides.upgraded;
-            last = last.or(part.instance);
+        let (mut transactions, mut lines, mut states) = (Counts::default(), Vec::new(), Vec::new());
+        for Part { record, mut state } in parts {
+            all.outcomes.extend(record.outcomes);
+            order.extend(state.take_order());
+            lines.extend(state.take_lines());
+            let of_worker = state.sides().unwrap_or_default();
+            sides.readers += of_worker.readers;
+            sides.upgraded += of_worker.upgraded;
+            transactions.add(&state.transactions().unwrap_or_default());
+            states.push(state);
         }
         order.sort_unstable();
-        let Some(instance) = last else { unreachable!("some worker is the last") };
-        Self { done: done(instance, all, lines), order, sides }
+        let mut ends = states.into_iter().filter_map(|state| state.end(&mut all));
+        let Some(end) = ends.next() else { unreachable!("some worker is the last") };
+        drop(ends);
+        Self { done: done(end, all, lines), order, sides, transactions }
     }
 
     /// What one core makes of the packets in the order of this run.
@@ -134,34 +152,49 @@ impl SideBySide {
             });
             lines.append(&mut instance.environment().log().take());
         }
-        done(instance, record, lines)
+        let end = InstanceEnd::of(instance, &mut record);
+        done(end, record, lines)
     }
 }
 
 /// What a worker did.
 struct Part<N: NetworkFunction> {
     record: Record,
-    order: Vec<Commit>,
-    sides: Sides,
-    lines: Vec<Line>,
-    instance: Option<Instance<N>>,
+    state: State<N>,
 }
 
-impl<N: NetworkFunction> Part<N> {
-    fn of(mut access: Access<N>, record: Record) -> Self {
-        let (order, sides, lines) = (access.take_order(), access.sides(), access.take_lines());
-        Self { record, order, sides, lines, instance: access.finish() }
-    }
+/// A state for each of `workers` workers, and how many ports they have.
+fn shared<N: NetworkFunction>(
+    sharing: Sharing,
+    settings: &toml::Table,
+    workers: usize,
+) -> (Vec<State<N>>, usize) {
+    let (instance, ports) = made::<N>(settings);
+    let states = match sharing {
+        Sharing::Locked => {
+            let accesses = Lock::share(instance, SEED, workers, true).into_iter();
+            accesses.map(|access| State::Locked(Box::new(access))).collect()
+        }
+        Sharing::Tracked => {
+            let making = making::<N>(settings.clone());
+            let made = Members::new(&making, workers, true);
+            let mut members = made.unwrap_or_else(|why| panic!("{why}"));
+            members.start(START_NS);
+            let members = members.into_members().into_iter();
+            members.map(|member| State::Tracked(Box::new(member))).collect()
+        }
+    };
+    (states, ports)
 }
 
 fn handle<N: NetworkFunction>(
-    access: &mut Access<N>,
+    state: &mut State<N>,
     numbers: &[usize],
     packets: &[Arrived],
     record: &mut Record,
 ) {
     let of = |&number: &usize| (number, &packets[number], packets[number].at());
-    with_frames(numbers.iter().map(of), |frames| access.handle(frames, record));
+    with_frames(numbers.iter().map(of), |frames| state.handle(frames, record));
 }
 
 impl Arrived {
@@ -175,21 +208,11 @@ fn made<N: NetworkFunction>(settings: &toml::Table) -> (Instance<N>, usize) {
 }
 
 /// Ends the instance's run; `record` and `lines` hold what came of the packets.
-fn done<N: NetworkFunction>(
-    mut instance: Instance<N>,
-    mut record: Record,
-    mut lines: Vec<Line>,
-) -> Done {
-    instance.shut_down(&mut record);
-    lines.append(&mut instance.environment().log().take());
+fn done(mut end: InstanceEnd, record: Record, mut lines: Vec<Line>) -> Done {
+    lines.append(&mut end.lines);
     let mut logged: Vec<_> = lines.into_iter().map(|line| (line.at_ns, line.text)).collect();
     logged.sort();
-    Done {
-        outcomes: record.outcomes,
-        tables: instance.tables(),
-        counters: instance.counters(),
-        logged,
-    }
+    Done { outcomes: record.outcomes, tables: end.tables, counters: end.counters, logged }
 }
 
 /// Makes frames of copies of the packets: their numbers, themselves, and when they are handled.

@@ -43,7 +43,7 @@ proptest! {
         alone in any::<bool>(),
     ) {
         let domain = Arc::new(Domain::new(1, false));
-        let map = Map::new(&domain, 40 + 64 + 20, TWO_WORDS);
+        let map = Map::new(&domain, 60 + 512 + 1, TWO_WORDS);
         let who = Transaction::new(&domain, 0);
         let mut plain = BTreeMap::new();
         for steps in steps.chunks(batch) {

@@ -3,7 +3,7 @@
 
 use anabranch_nf::NetworkFunction;
 use anabranch_nfs::{bridge, bridge_static, firewall, lb, nat, nop, policer, router};
-use anabranch_runtime::testing::{Arrived, SideBySide};
+use anabranch_runtime::testing::{Arrived, Sharing, SideBySide};
 use toml::Table;
 
 use crate::generated::traffic;
@@ -35,7 +35,13 @@ fn assert_as_one<N: NetworkFunction>(
         })
         .collect();
     for threads in [2, 3, 4] {
-        let run = SideBySide::run::<N>(&settings, &packets, &shares(packets.len(), threads), 8);
+        let run = SideBySide::run::<N>(
+            Sharing::Locked,
+            &settings,
+            &packets,
+            &shares(packets.len(), threads),
+            8,
+        );
         let alone = run.replay::<N>(&settings, &packets);
         for (number, outcome) in &alone.outcomes {
             assert_eq!(Some(outcome), run.done.outcomes.get(number), "{}: {number}", N::NAME);

@@ -1,9 +1,12 @@
-//! The lock strategy: what workers do together is what one would do in the order of their commits;
-//! ages are those of all workers together; nothing is erased that is alive for one of them.
+//! State that all workers share, behind the lock or in transactions: what they do together is what one
+//! would do in the order of their commits; ages are those of all workers together; nothing is erased
+//! that is alive for one of them.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
+
 use anabranch_nf::prelude::*;
-use anabranch_runtime::testing::{Arrived, SideBySide};
+use anabranch_runtime::testing::{Arrived, Done, Sharing, SideBySide};
 
 /// Lets a host through as long as it is heard at least every second: the published case of an entry
 /// that is over on one core and alive on another.
@@ -84,21 +87,32 @@ impl Numbers {
     }
 }
 
-fn run(packets: &[Arrived], shares: &[Vec<usize>], batch: usize) -> SideBySide {
+const BOTH: [Sharing; 2] = [Sharing::Locked, Sharing::Tracked];
+
+fn run(sharing: Sharing, packets: &[Arrived], shares: &[Vec<usize>], batch: usize) -> SideBySide {
     let settings = toml::Table::new();
-    let run = SideBySide::run::<presence::Function>(&settings, packets, shares, batch);
-    assert_as_one(&run, packets);
+    let run = SideBySide::run::<presence::Function>(sharing, &settings, packets, shares, batch);
+    assert_as_one(sharing, &run, packets);
     run
 }
 
-fn assert_as_one(run: &SideBySide, packets: &[Arrived]) {
+fn assert_as_one(sharing: Sharing, run: &SideBySide, packets: &[Arrived]) {
     let settings = toml::Table::new();
     let replayed = run.replay::<presence::Function>(&settings, packets);
     for commit in &run.order {
         let (one, other) = (&run.done.outcomes[&commit.number], &replayed.outcomes[&commit.number]);
         assert_eq!(one, other, "{commit:?} of {packets:?}");
     }
-    assert_eq!(run.done, replayed);
+    assert_eq!(run.done.counters, replayed.counters);
+    if sharing == Sharing::Tracked {
+        // When what has expired is collected depends on what was given out, and in which order noted.
+        let told: BTreeSet<_> = run.done.logged.iter().map(|(_, text)| text).collect();
+        assert_eq!(told.len(), run.done.logged.len(), "each number once");
+        return;
+    }
+    assert_eq!(run.done.logged, replayed.logged);
+    let used = |done: &Done| done.tables.iter().map(|table| table.used).collect::<Vec<_>>();
+    assert_eq!(used(&run.done), used(&replayed));
 }
 
 /// Worker 0 opens the entry and is silent; worker 1 refreshes it at 0.9 s as a reader. Worker 0 then
@@ -114,25 +128,32 @@ fn what_is_alive_on_another_core_is_neither_erased_nor_looked_for_for_ever() {
         packet(1, 9_000 * MS, 7),
     ];
     // One thread after the other would not meet; the packets' own times do: every division is right.
-    for cut in 1..packets.len() {
-        let shares = [(0..cut).collect(), (cut..packets.len()).collect::<Vec<_>>()];
-        run(&packets, &shares, 1);
+    for sharing in BOTH {
+        for cut in 1..packets.len() {
+            let shares = [(0..cut).collect(), (cut..packets.len()).collect::<Vec<_>>()];
+            run(sharing, &packets, &shares, 1);
+        }
+        let one = run(sharing, &packets, &[(0..packets.len()).collect()], 32);
+        let dropped: Vec<_> = one.done.outcomes.values().map(|outcome| outcome.dropped()).collect();
+        assert_eq!(dropped, [None, None, None, None, Some("absent"), Some("absent")]);
+        assert_eq!(one.done.outcomes[&0].emitted().len(), 1);
+        assert_eq!(one.done.logged.len(), 1, "it went once");
     }
-    let one = run(&packets, &[(0..packets.len()).collect()], 32);
-    let dropped: Vec<_> = one.done.outcomes.values().map(|outcome| outcome.dropped()).collect();
-    assert_eq!(dropped, [None, None, None, None, Some("absent"), Some("absent")]);
-    assert_eq!(one.done.outcomes[&0].emitted().len(), 1);
-    assert_eq!(one.done.logged.len(), 1, "it went once");
 }
 
 #[test]
 fn a_refresh_is_not_a_write() {
     let packets: Vec<_> =
         (0..1_000).map(|n| packet(0, n * 900 * MS / 1_000, n as u8 % 8)).collect();
-    let one = run(&packets, &[(0..1_000).collect()], 32);
+    let one = run(Sharing::Locked, &packets, &[(0..1_000).collect()], 32);
     // Eight hosts are opened, and 13 turns of the wheels fall into 0.9 s.
     assert!(one.sides.upgraded <= 8 + 14, "{:?}", one.sides);
     assert_eq!(one.sides.readers + one.sides.upgraded, 1_000);
+    assert_eq!(one.done.counters, [("arrived", 1_000)]);
+    let one = run(Sharing::Tracked, &packets, &[(0..1_000).collect()], 32);
+    let transactions = one.transactions;
+    assert!(transactions.alone <= 8 + 14, "{transactions:?}");
+    assert_eq!(transactions.items + transactions.alone, 1_000);
     assert_eq!(one.done.counters, [("arrived", 1_000)]);
 }
 
@@ -163,10 +184,16 @@ fn however_far_one_is_ahead_of_another_they_are_as_one() {
             turns.push((worker, shares[worker].drain(..count).collect()));
         }
         let settings = toml::Table::new();
-        let run = SideBySide::take_turns::<presence::Function>(&settings, &packets, 3, &turns);
-        assert_as_one(&run, &packets);
-        assert!(run.sides.readers > run.sides.upgraded, "{:?}", run.sides);
-        upgraded += run.sides.upgraded;
+        for sharing in BOTH {
+            let run = SideBySide::take_turns::<presence::Function>(
+                sharing, &settings, &packets, 3, &turns,
+            );
+            assert_as_one(sharing, &run, &packets);
+            if sharing == Sharing::Locked {
+                assert!(run.sides.readers > run.sides.upgraded, "{:?}", run.sides);
+                upgraded += run.sides.upgraded;
+            }
+        }
     }
     assert!(upgraded > 0);
 }
@@ -191,10 +218,12 @@ fn expiry_under_stress_is_that_of_one_core() {
         for number in 0..packets.len() {
             shares[numbers.below(threads as u64) as usize].push(number);
         }
-        let run = run(&packets, &shares, 1 + numbers.below(32) as usize);
-        upgraded += run.sides.upgraded;
-        assert!(run.done.outcomes.values().any(|outcome| outcome.dropped() == Some("absent")));
-        assert_eq!(run.done.counters, [("arrived", count)]);
+        for sharing in BOTH {
+            let run = run(sharing, &packets, &shares, 1 + numbers.below(32) as usize);
+            upgraded += run.sides.upgraded;
+            assert!(run.done.outcomes.values().any(|outcome| outcome.dropped() == Some("absent")));
+            assert_eq!(run.done.counters, [("arrived", count)]);
+        }
     }
     assert!(upgraded > 0);
 }

@@ -1,24 +1,27 @@
-//! `impl NetworkFunction` in the Traced world: the same handlers, each noted from its beginning to its
-//! end.
+//! `impl NetworkFunction` in worlds other than Solo that run: Traced, where each handler is noted from
+//! its beginning to its end, and Parallel. The same handlers, on other objects.
 
 use anabranch_language::Module;
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
+use crate::state::Made;
 use crate::{packet_set, state};
 
-/// The implementation for the Traced world.
-pub(crate) fn expand(module: &Module) -> TokenStream {
+/// The implementation for the world whose objects are made so.
+pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
     let nf = &module.nf.ident;
+    let told = made == Made::Told;
+    let world = if told { quote!(Traced) } else { quote!(Parallel) };
     let solo = quote!(#nf<::anabranch_nf::world::Solo> as ::anabranch_nf::NetworkFunction);
-    let build = state::build(module, true);
+    let build = state::build(module, made);
     let set = packet_set::functions(module, &state::settings_in_sight(module));
-    let (handlers, with_packet) = (handlers(module), with_packet(module));
-    let expire = state::expire(module, true);
+    let (handlers, with_packet) = (handlers(module, told), with_packet(module, told));
+    let expire = state::expire(module, made);
     let (rebase, tables, counters) =
         (state::rebase(module), state::tables(module), state::counters(module));
     quote! {
-        impl ::anabranch_nf::NetworkFunction for #nf<::anabranch_nf::world::Traced> {
+        impl ::anabranch_nf::NetworkFunction for #nf<::anabranch_nf::world::#world> {
             const NAME: &'static str = <#solo>::NAME;
             const DOCS: &'static str = <#solo>::DOCS;
             const SOURCE: ::anabranch_nf::Source = <#solo>::SOURCE;
@@ -31,7 +34,8 @@ pub(crate) fn expand(module: &Module) -> TokenStream {
             type Settings = <#solo>::Settings;
             type Set = <#solo>::Set;
             type Command = <#solo>::Command;
-            type Traced = Self;
+            type Traced = #nf<::anabranch_nf::world::Traced>;
+            type Parallel = #nf<::anabranch_nf::world::Parallel>;
             #build
             #set
             #handlers
@@ -48,21 +52,23 @@ fn context() -> TokenStream {
     quote!(&mut ::anabranch_nf::Context<'_, ::anabranch_nf::world::Solo>)
 }
 
+/// `run`, noted under `name` with the value `given`.
+fn other(told: bool, name: &str, given: &TokenStream, run: &TokenStream) -> TokenStream {
+    match told {
+        true => quote!(::anabranch_nf::trace::other(#name, cx.now(), #given, || { #run })),
+        false => run.clone(),
+    }
+}
+
 /// Handlers without a packet.
-fn handlers(module: &Module) -> TokenStream {
+fn handlers(module: &Module, told: bool) -> TokenStream {
     let given = module.handlers;
     let context = context();
     let simple = |there: bool, name: &str| {
         let ident = format_ident!("{name}");
-        there.then(|| {
-            quote! {
-                fn #ident(&mut self, cx: #context) {
-                    ::anabranch_nf::trace::other(#name, cx.now(), &(), || {
-                        Self::#ident(self, &mut cx.elsewhere())
-                    })
-                }
-            }
-        })
+        let run = quote!(Self::#ident(self, &mut cx.elsewhere()));
+        let run = other(told, name, &quote!(&()), &run);
+        there.then(|| quote!(fn #ident(&mut self, cx: #context) { #run }))
     };
     let simple = [simple(given.periodic.is_some(), "periodic"), simple(given.shutdown, "shutdown")];
     let simple = simple.iter().flatten();
@@ -71,39 +77,29 @@ fn handlers(module: &Module) -> TokenStream {
         || quote!(fn init(&mut self, cx: #context) { Self::init(self, &mut cx.elsewhere()) }),
     );
     let expired = given.packet_set_expired.then(|| {
-        quote! {
-            fn packet_set_expired(&mut self, set: &Self::Set, cx: #context) {
-                ::anabranch_nf::trace::other("packet_set_expired", cx.now(), set, || {
-                    Self::packet_set_expired(self, set, &mut cx.elsewhere())
-                })
-            }
-        }
+        let run = quote!(Self::packet_set_expired(self, set, &mut cx.elsewhere()));
+        let run = other(told, "packet_set_expired", &quote!(set), &run);
+        quote!(fn packet_set_expired(&mut self, set: &Self::Set, cx: #context) { #run })
     });
     let control = given.control.then(|| {
+        let run = quote!(Self::control(self, command, &mut cx.elsewhere()));
+        let run = other(told, "control", &quote!(&()), &run);
         quote! {
             fn control(
                 &mut self, command: Self::Command, cx: #context,
-            ) -> ::core::result::Result<(), &'static str> {
-                ::anabranch_nf::trace::other("control", cx.now(), &(), || {
-                    Self::control(self, command, &mut cx.elsewhere())
-                })
-            }
+            ) -> ::core::result::Result<(), &'static str> { #run }
         }
     });
     let timer = given.timer.then(|| {
-        quote! {
-            fn timer(&mut self, token: u64, cx: #context) {
-                ::anabranch_nf::trace::other("timer", cx.now(), &token, || {
-                    Self::timer(self, token, &mut cx.elsewhere())
-                })
-            }
-        }
+        let run = quote!(Self::timer(self, token, &mut cx.elsewhere()));
+        let run = other(told, "timer", &quote!(&token), &run);
+        quote!(fn timer(&mut self, token: u64, cx: #context) { #run })
     });
     quote!(#init #(#simple)* #expired #control #timer)
 }
 
 /// Handlers of a packet.
-fn with_packet(module: &Module) -> TokenStream {
+fn with_packet(module: &Module, told: bool) -> TokenStream {
     let context = context();
     let mode = quote!(<__M: ::anabranch_nf::packet::Mode>);
     let set = module.packet_set.as_ref().map(|_| quote!(set,));
@@ -114,12 +110,14 @@ fn with_packet(module: &Module) -> TokenStream {
                 quote!(::core::result::Result::Ok(<Self::Set as ::anabranch_nf::Value>::zero()))
             }
         };
+        let run = match told {
+            true => quote!(::anabranch_nf::trace::opened(cx.now(), packet, |packet| #run)),
+            false => run,
+        };
         quote! {
             fn packet_set_opened #mode(
                 &mut self, packet: &mut Packet<'_, __M>, cx: #context,
-            ) -> ::core::result::Result<Self::Set, Verdict> {
-                ::anabranch_nf::trace::opened(cx.now(), packet, |packet| #run)
-            }
+            ) -> ::core::result::Result<Self::Set, Verdict> { #run }
         }
     });
     let orphan = module.packet_set.as_ref().map(|_| {
@@ -127,20 +125,27 @@ fn with_packet(module: &Module) -> TokenStream {
             true => quote!(Self::orphan(self, packet, &mut cx.elsewhere())),
             false => quote!(::anabranch_nf::Drop(::anabranch_nf::Builtin::NoPacketSet)),
         };
-        quote! {
-            fn orphan #mode(&mut self, packet: &mut Packet<'_, __M>, cx: #context) -> Verdict {
+        let run = match told {
+            true => quote! {
                 ::anabranch_nf::trace::packet("orphan", cx.now(), &mut (), packet, |_, packet| #run)
-            }
+            },
+            false => run,
+        };
+        quote! {
+            fn orphan #mode(&mut self, packet: &mut Packet<'_, __M>, cx: #context) -> Verdict { #run }
         }
     });
+    let run = quote!(Self::packet(self, #set packet, &mut cx.elsewhere()));
+    let run = match told {
+        true => quote! {
+            ::anabranch_nf::trace::packet("packet", cx.now(), set, packet, |set, packet| #run)
+        },
+        false => run,
+    };
     quote! {
         fn packet #mode(
             &mut self, set: &mut Self::Set, packet: &mut Packet<'_, __M>, cx: #context,
-        ) -> Verdict {
-            ::anabranch_nf::trace::packet("packet", cx.now(), set, packet, |set, packet| {
-                Self::packet(self, #set packet, &mut cx.elsewhere())
-            })
-        }
+        ) -> Verdict { #run }
         #opened #orphan
     }
 }

@@ -1,0 +1,262 @@
+//! Allocators.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use anabranch_txn::{Deadline, Domain, Indices, Memory, Shape, Within};
+
+use super::wheel::SharedWheel;
+use super::{Tracked, copied, packed, unpacked};
+use crate::context::{Context, Environment, to_ticks};
+use crate::function::Occupancy;
+use crate::key::Value;
+use crate::pack::words;
+use crate::state::TableUse;
+use crate::state::wheel::{Tick, rebased};
+use crate::world::{AllocatorOperations, World};
+
+/// An allocator that all workers share.
+pub struct SharedAllocator<T> {
+    /// Lifetime and value; deadline, 0 where there is no object.
+    objects: Arc<Memory>,
+    indices: Indices,
+    wheel: SharedWheel,
+    object: PhantomData<fn() -> T>,
+}
+
+/// Lifetime and value, as they are packed.
+type Stored<T> = (u32, T);
+
+impl<T: Value> SharedAllocator<T> {
+    /// All of `capacity` indices free.
+    pub fn new(domain: &Domain, capacity: u32) -> Self {
+        let tracked = words(<Stored<T>>::BITS);
+        let shape = Shape { objects: capacity, tracked, deadlines: 1, apart: false };
+        Self {
+            objects: domain.memory(shape),
+            indices: Indices::new(domain, capacity),
+            wheel: SharedWheel::new(domain, capacity),
+            object: PhantomData,
+        }
+    }
+
+    const DEADLINE: usize = words(<Stored<T>>::BITS);
+}
+
+/// An object that exists, or whose end has not been noticed.
+struct Kept<T> {
+    deadline: Deadline,
+    lifetime: u32,
+    value: T,
+}
+
+impl<T: Value> Tracked<SharedAllocator<T>> {
+    /// The object under `index`, whether or not its end has come.
+    #[inline(always)]
+    fn kept(&self, index: u32) -> Option<Kept<T>> {
+        if index >= self.object.indices.len() {
+            return None;
+        }
+        let look = |words: anabranch_txn::Words<'_>| {
+            let deadline = Deadline::from_word(words.get(SharedAllocator::<T>::DEADLINE));
+            (deadline, copied::<Stored<T>>(words))
+        };
+        let (deadline, bits) = self.transaction.read(&self.object.objects, index, look)?;
+        let (lifetime, value) = unpacked::<Stored<T>>(&bits);
+        (deadline.tick != 0).then_some(Kept { deadline, lifetime, value })
+    }
+
+    /// The object under `index`, if it exists at `now`.
+    #[inline(always)]
+    fn alive(&self, index: u32, now: Tick) -> Option<Kept<T>> {
+        let kept = self.kept(index)?;
+        if kept.deadline.tick > now {
+            return Some(kept);
+        }
+        // Somebody whose packet came before may be just about to refresh it.
+        if !self.transaction.is_alone() {
+            self.transaction.require_alone();
+        }
+        None
+    }
+
+    /// Restarts the lifetime of an object that was found alive.
+    #[inline(always)]
+    fn prolong(&self, index: u32, kept: &Kept<T>, now: Tick) {
+        let tick = now.saturating_add(kept.lifetime);
+        if tick > kept.deadline.tick {
+            let deadline = Deadline { tick, ..kept.deadline };
+            let at = SharedAllocator::<T>::DEADLINE;
+            self.transaction.raise(&self.object.objects, index, at, deadline);
+        }
+    }
+
+    /// Stores an object's lifetime, value and deadline.
+    fn store(&self, index: u32, stored: Stored<T>, tick: Tick) {
+        let bits = packed(&stored);
+        let at = SharedAllocator::<T>::DEADLINE;
+        self.transaction.write(&self.object.objects, index, |into| {
+            into.copy_from(0, &bits[..words(<Stored<T>>::BITS)]);
+            into.set(at, Deadline::from_word(into.get(at)).renewed(tick).word());
+        });
+    }
+
+    fn start(&self, index: u32, value: T, lifetime_ns: u64, env: &Environment) {
+        env.count_allocation();
+        let lifetime = to_ticks(lifetime_ns);
+        let deadline = env.tick().saturating_add(lifetime);
+        self.store(index, (lifetime, value), deadline);
+        self.object.wheel.queue(&self.transaction, index, deadline);
+    }
+
+    /// Stores the value of an object anew, if it differs.
+    fn change(&self, index: u32, kept: Kept<T>, change: impl FnOnce(&mut T)) {
+        let mut value = kept.value;
+        change(&mut value);
+        if value != kept.value {
+            let bits = packed(&(kept.lifetime, value));
+            self.transaction.write(&self.object.objects, index, |into| {
+                into.copy_from(0, &bits[..words(<Stored<T>>::BITS)]);
+            });
+        }
+    }
+
+    fn clear(&self, index: u32) {
+        let at = SharedAllocator::<T>::DEADLINE;
+        self.transaction.write(&self.object.objects, index, |into| {
+            into.set(at, Deadline::from_word(into.get(at)).renewed(0).word());
+        });
+        self.object.indices.give(&self.transaction, index);
+    }
+
+    /// The next object whose end has come, already free, with its value. `budget` counts down the
+    /// objects looked at. For who is alone.
+    pub fn expire(&mut self, env: &Environment, budget: &mut u32) -> Option<(u32, T)> {
+        let now = env.tick();
+        let mut wheel = self.object.wheel.turn();
+        while *budget > 0 {
+            let index = wheel.pop(now)?;
+            *budget -= 1;
+            let Some(kept) = self.kept(index) else { continue };
+            if kept.deadline.tick > now {
+                wheel.queue(index, kept.deadline.tick);
+                continue;
+            }
+            self.clear(index);
+            env.leave();
+            return Some((index, kept.value));
+        }
+        None
+    }
+
+    /// Ticks are counted from an origin `by` later. For who is alone.
+    pub fn rebase(&mut self, by: Tick) {
+        self.object.wheel.turn().rebase(by);
+        for index in 0..self.object.indices.len() {
+            if let Some(kept) = self.kept(index) {
+                self.store(index, (kept.lifetime, kept.value), rebased(kept.deadline.tick, by));
+            }
+        }
+    }
+}
+
+impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
+    fn allocate<W: World>(
+        &mut self,
+        value: T,
+        lifetime_ns: u64,
+        cx: &Context<'_, W>,
+    ) -> Option<u32> {
+        let index = self.object.indices.take_any(&self.transaction)?;
+        self.start(index, value, lifetime_ns, cx.environment());
+        Some(index)
+    }
+    fn allocate_at<W: World>(
+        &mut self,
+        index: u32,
+        value: T,
+        lifetime_ns: u64,
+        cx: &Context<'_, W>,
+    ) -> bool {
+        let taken = self.object.indices.take(&self.transaction, index);
+        if taken {
+            self.start(index, value, lifetime_ns, cx.environment());
+        }
+        taken
+    }
+    fn allocate_within<W: World>(
+        &mut self,
+        first: u32,
+        count: u32,
+        step: u32,
+        start: u32,
+        value: T,
+        lifetime_ns: u64,
+        cx: &Context<'_, W>,
+    ) -> Option<u32> {
+        let within = Within { first, count, step, start };
+        let index = self.object.indices.take_within(&self.transaction, within)?;
+        self.start(index, value, lifetime_ns, cx.environment());
+        Some(index)
+    }
+    fn free(&mut self, index: u32) -> bool {
+        let there = self.kept(index).is_some();
+        if there {
+            self.clear(index);
+        }
+        there
+    }
+    #[inline]
+    fn refresh<W: World>(&mut self, index: u32, lifetime_ns: u64, cx: &Context<'_, W>) -> bool {
+        let now = cx.environment().tick();
+        let Some(kept) = self.alive(index, now) else { return false };
+        let lifetime = to_ticks(lifetime_ns);
+        if lifetime == kept.lifetime {
+            self.prolong(index, &kept, now);
+        } else {
+            self.store(index, (lifetime, kept.value), now.saturating_add(lifetime));
+        }
+        true
+    }
+    #[inline(always)]
+    fn touch<W: World>(&mut self, index: u32, cx: &Context<'_, W>) -> Option<T> {
+        let now = cx.environment().tick();
+        let kept = self.alive(index, now)?;
+        self.prolong(index, &kept, now);
+        Some(kept.value)
+    }
+    #[inline(always)]
+    fn is_allocated<W: World>(&self, index: u32, cx: &Context<'_, W>) -> bool {
+        self.alive(index, cx.environment().tick()).is_some()
+    }
+    #[inline(always)]
+    fn get<W: World>(&self, index: u32, cx: &Context<'_, W>) -> Option<T> {
+        self.alive(index, cx.environment().tick()).map(|kept| kept.value)
+    }
+    fn set(&mut self, index: u32, value: T) -> bool {
+        self.update(index, |old| *old = value)
+    }
+    #[inline]
+    fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) -> bool {
+        let Some(kept) = self.kept(index) else { return false };
+        self.change(index, kept, change);
+        true
+    }
+    fn len(&self) -> u32 {
+        self.object.indices.count(&self.transaction).unwrap_or(0)
+    }
+}
+
+impl<T: Value> Occupancy for Tracked<SharedAllocator<T>> {
+    fn table_use(&self, name: &str) -> TableUse {
+        let object = &self.object;
+        let bytes = object.objects.bytes() + object.indices.bytes() + object.wheel.bytes();
+        TableUse {
+            name: name.to_owned(),
+            used: object.indices.used().into(),
+            capacity: object.indices.len().into(),
+            bytes: bytes as u64,
+            faults: 0,
+        }
+    }
+}

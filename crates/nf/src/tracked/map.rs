@@ -1,0 +1,104 @@
+//! Maps.
+
+use std::marker::PhantomData;
+
+use anabranch_txn::{Domain, Entry, Map, SlotId};
+
+use super::{Tracked, copied, packed, unpacked};
+use crate::function::Occupancy;
+use crate::key::{Key, Value, spread};
+use crate::pack::{MOST_WORDS, words};
+use crate::state::TableUse;
+use crate::world::MapOperations;
+
+/// A map that all workers share.
+pub struct SharedMap<K, V> {
+    entries: Map,
+    seed: u64,
+    types: PhantomData<fn(K) -> V>,
+}
+
+impl<K: Key, V: Value> SharedMap<K, V> {
+    /// With room for `capacity` entries; `seed` makes its hash function.
+    pub fn new(domain: &Domain, capacity: u32, seed: u64) -> Self {
+        let entry = Entry { key: words(K::BITS), value: words(V::BITS), deadline: false };
+        let entries = Map::new(domain, capacity, entry);
+        Self { entries, seed: spread(seed), types: PhantomData }
+    }
+}
+
+impl<K: Key, V: Value> Tracked<SharedMap<K, V>> {
+    #[inline(always)]
+    fn find(&self, key: &K) -> Option<(SlotId, [u64; MOST_WORDS])> {
+        let hash = key.hash(self.object.seed).0;
+        let key = packed(key);
+        let key = &key[..words(K::BITS)];
+        self.object.entries.look(&self.transaction, hash, key, |value, _| copied::<V>(value))
+    }
+
+    #[inline]
+    fn replace(&self, id: SlotId, old: &[u64; MOST_WORDS], value: &V) {
+        let new = packed(value);
+        let new = &new[..words(V::BITS)];
+        if *new != old[..words(V::BITS)] {
+            self.object.entries.change(&self.transaction, id, new);
+        }
+    }
+
+    #[inline(never)]
+    fn add(&self, key: &K, value: &V) -> bool {
+        let hash = key.hash(self.object.seed).0;
+        let (key, value) = (packed(key), packed(value));
+        let (key, value) = (&key[..words(K::BITS)], &value[..words(V::BITS)]);
+        self.object.entries.insert(&self.transaction, hash, key, value, 0).is_some()
+    }
+}
+
+impl<K: Key, V: Value> MapOperations<K, V> for Tracked<SharedMap<K, V>> {
+    #[inline(always)]
+    fn get(&self, key: &K) -> Option<V> {
+        self.find(key).map(|(_, value)| unpacked(&value))
+    }
+    #[inline(always)]
+    fn contains(&self, key: &K) -> bool {
+        self.find(key).is_some()
+    }
+    #[inline]
+    fn insert(&mut self, key: K, value: V) -> bool {
+        match self.find(&key) {
+            Some((id, old)) => self.replace(id, &old, &value),
+            None => return self.add(&key, &value),
+        }
+        true
+    }
+    #[inline]
+    fn remove(&mut self, key: &K) -> Option<V> {
+        let (id, old) = self.find(key)?;
+        self.object.entries.remove(&self.transaction, key.hash(self.object.seed).0, id);
+        Some(unpacked(&old))
+    }
+    #[inline]
+    fn update(&mut self, key: &K, change: impl FnOnce(&mut V)) -> bool {
+        let Some((id, old)) = self.find(key) else { return false };
+        let mut value = unpacked(&old);
+        change(&mut value);
+        self.replace(id, &old, &value);
+        true
+    }
+    fn len(&self) -> u32 {
+        self.object.entries.count(&self.transaction).unwrap_or(0)
+    }
+}
+
+impl<K: Key, V: Value> Occupancy for Tracked<SharedMap<K, V>> {
+    fn table_use(&self, name: &str) -> TableUse {
+        let entries = &self.object.entries;
+        TableUse {
+            name: name.to_owned(),
+            used: entries.len().into(),
+            capacity: entries.capacity().into(),
+            bytes: entries.bytes() as u64,
+            faults: 0,
+        }
+    }
+}

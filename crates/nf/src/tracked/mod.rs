@@ -1,0 +1,110 @@
+//! State objects that all workers work on at once, in transactions.
+//!
+//! ```text
+//! worker 0: Tracked ──▶ ┐ the object, once: words with versions (`anabranch-txn`)
+//! worker 1: Tracked ──▶ ┘ and, for lifetimes, a timer wheel that is turned by who is alone
+//!       └─ each with its worker's Transaction
+//! ```
+//!
+//! An author calls them as he calls those of one worker. What is read is the state of one moment; what
+//! is written is seen by nobody before the transaction commits, and by everybody after. Where an
+//! operation cannot be done beside others (the length of a map, a full table, what may have come to
+//! its end), the transaction runs again alone.
+//!
+//! Storing what is there already is no write, and to refresh a lifetime is none either.
+
+mod allocator;
+mod map;
+mod scalar;
+mod sets;
+mod vector;
+mod wheel;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anabranch_txn::{Domain, Transaction, Words};
+
+use crate::key::Value;
+use crate::pack::{MOST_WORDS, Pack, Unpack, words};
+
+pub use allocator::SharedAllocator;
+pub use map::SharedMap;
+pub use scalar::{SharedCounter, SharedDistributed, TrackedL3};
+pub use sets::{Found, OpenSet, SharedSets};
+pub use vector::{SharedCell, SharedVector};
+
+/// A worker's access to an object that all workers share.
+pub struct Tracked<O> {
+    object: Arc<O>,
+    transaction: Arc<Transaction>,
+}
+
+impl<O> Tracked<O> {
+    /// `object`, worked on in `transaction`.
+    pub fn new(object: Arc<O>, transaction: &Arc<Transaction>) -> Self {
+        Self { object, transaction: Arc::clone(transaction) }
+    }
+}
+
+/// What the workers of a run share, while it is being made for one after the other.
+pub struct Sharing {
+    /// The worker's transactions.
+    pub transaction: Arc<Transaction>,
+    objects: BTreeMap<String, Arc<dyn Any + Send + Sync>>,
+}
+
+impl Sharing {
+    /// Of the first worker, nothing shared as yet.
+    pub fn new(domain: &Arc<Domain>) -> Self {
+        Self { transaction: Arc::new(Transaction::new(domain, 0)), objects: BTreeMap::new() }
+    }
+
+    /// The same objects, for the next worker.
+    #[must_use]
+    pub fn next(self) -> Self {
+        let worker = self.transaction.worker() + 1;
+        let transaction = Arc::new(Transaction::new(self.transaction.domain(), worker));
+        Self { transaction, ..self }
+    }
+
+    /// The object `name`, made if it is not there; `None`: one of another type has that name.
+    pub fn object<O: Send + Sync + 'static>(
+        &mut self,
+        name: &str,
+        make: impl FnOnce(&Domain) -> O,
+    ) -> Option<Tracked<O>> {
+        let domain = self.transaction.domain();
+        let object = self
+            .objects
+            .entry(name.to_owned())
+            .or_insert_with(|| Arc::new(make(domain)) as Arc<dyn Any + Send + Sync>);
+        let object = Arc::clone(object).downcast().ok()?;
+        Some(Tracked::new(object, &self.transaction))
+    }
+}
+
+/// The bits of a value, in the first words.
+#[inline(always)]
+fn packed<T: Value>(value: &T) -> [u64; MOST_WORDS] {
+    const { assert!(words(T::BITS) <= MOST_WORDS, "larger than a shared object holds") };
+    let mut bits = [0; MOST_WORDS];
+    value.pack(&mut Pack::new(&mut bits));
+    bits
+}
+
+/// The value whose bits these are.
+#[inline(always)]
+fn unpacked<T: Value>(bits: &[u64; MOST_WORDS]) -> T {
+    T::unpack(&mut Unpack::new(bits))
+}
+
+/// The words of a value, wherever they lie.
+#[inline(always)]
+fn copied<T: Value>(from: Words<'_>) -> [u64; MOST_WORDS] {
+    const { assert!(words(T::BITS) <= MOST_WORDS, "larger than a shared object holds") };
+    let mut bits = [0; MOST_WORDS];
+    from.copy_to(0, &mut bits[..words(T::BITS)]);
+    bits
+}

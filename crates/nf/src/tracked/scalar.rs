@@ -1,0 +1,128 @@
+//! Counters, values in parts, routing.
+
+use std::sync::Arc;
+
+use anabranch_packet::{Mode, Packet};
+use anabranch_txn::{Count, Domain, Memory, Shape, Transaction};
+
+use super::{Tracked, copied, packed, unpacked};
+use crate::context::Context;
+use crate::key::Value;
+use crate::l3::L3;
+use crate::pack::words;
+use crate::verdict::{Builtin, Drop, Verdict};
+use crate::world::{CounterOperations, DistributedOperations, L3Operations, World};
+
+/// A count that all workers add to.
+pub struct SharedCounter(Count);
+
+impl SharedCounter {
+    /// Zero.
+    pub fn new(domain: &Domain) -> Self {
+        Self(Count::new(domain))
+    }
+}
+
+impl Tracked<SharedCounter> {
+    /// What has been counted and committed.
+    pub fn read(&self) -> u64 {
+        self.object.0.sum()
+    }
+}
+
+impl CounterOperations for Tracked<SharedCounter> {
+    #[inline(always)]
+    fn add(&mut self, n: u64) {
+        self.object.0.add(&self.transaction, n as i64);
+    }
+    fn read(&self) -> u64 {
+        self.object.0.read(&self.transaction).unwrap_or(0)
+    }
+}
+
+/// A value in parts, one of each worker.
+pub struct SharedDistributed<T> {
+    parts: Arc<Memory>,
+    merge: fn(T, T) -> T,
+}
+
+impl<T: Value> SharedDistributed<T> {
+    /// All parts zero.
+    pub fn new(domain: &Domain, merge: fn(T, T) -> T) -> Self {
+        let (objects, tracked) = (domain.workers() as u32, words(T::BITS));
+        Self { parts: domain.memory(Shape { objects, tracked, deadlines: 0, apart: true }), merge }
+    }
+}
+
+impl<T: Value> Tracked<SharedDistributed<T>> {
+    fn part(&self, worker: u32) -> T {
+        let bits = self.transaction.read(&self.object.parts, worker, copied::<T>);
+        bits.map_or_else(T::zero, |bits| unpacked(&bits))
+    }
+}
+
+impl<T: Value> DistributedOperations<T> for Tracked<SharedDistributed<T>> {
+    #[inline]
+    fn update(&mut self, change: impl FnOnce(&mut T)) {
+        let own = self.transaction.worker() as u32;
+        let mut part = self.part(own);
+        change(&mut part);
+        let bits = packed(&part);
+        let bits = &bits[..words(T::BITS)];
+        self.transaction.write(&self.object.parts, own, |words| words.copy_from(0, bits));
+    }
+    fn read(&self) -> T {
+        let parts = (0..self.object.parts.shape().objects).map(|worker| self.part(worker));
+        parts.reduce(self.object.merge).unwrap_or_else(T::zero)
+    }
+}
+
+/// Routing of one worker. It learns no neighbours: what one learns is not told to the others.
+pub struct TrackedL3 {
+    l3: L3,
+    transaction: Arc<Transaction>,
+}
+
+impl TrackedL3 {
+    /// Routing as the operator configured it.
+    pub fn new(l3: L3, transaction: &Arc<Transaction>) -> Self {
+        Self { l3, transaction: Arc::clone(transaction) }
+    }
+}
+
+impl L3Operations for TrackedL3 {
+    #[inline(always)]
+    fn enabled(&self) -> bool {
+        self.l3.enabled()
+    }
+    #[inline]
+    fn receive<W: World, M: Mode>(
+        &mut self,
+        packet: &mut Packet<'_, M>,
+        cx: &mut Context<'_, W>,
+    ) -> Option<Verdict> {
+        match self.l3.receive_plain(packet) {
+            Some(received) => received,
+            None if self.transaction.is_alone() => self.l3.receive(packet, cx),
+            None => {
+                self.transaction.require_alone();
+                None
+            }
+        }
+    }
+    #[inline]
+    fn forward<W: World, M: Mode>(
+        &mut self,
+        packet: &mut Packet<'_, M>,
+        cx: &mut Context<'_, W>,
+    ) -> Verdict {
+        match self.l3.forward_plain(packet, cx.now()) {
+            Some(verdict) => verdict,
+            None if self.transaction.is_alone() => self.l3.forward(packet, cx),
+            None => {
+                self.transaction.require_alone();
+                Drop(Builtin::NoRoute)
+            }
+        }
+    }
+}

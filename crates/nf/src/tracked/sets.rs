@@ -1,0 +1,177 @@
+//! Packet sets.
+
+use std::marker::PhantomData;
+
+use anabranch_txn::{Deadline, Domain, Entry, Map, SlotId, Transaction};
+
+use super::wheel::SharedWheel;
+use super::{copied, packed, unpacked};
+use crate::context::to_ticks;
+use crate::key::{Key, Value, spread};
+use crate::pack::{MOST_WORDS, words};
+use crate::packet_set::SetShape;
+use crate::state::TableUse;
+use crate::state::wheel::{Tick, rebased};
+
+/// The packet sets of one address family, of all workers.
+pub struct SharedSets<K, S> {
+    sets: Map,
+    seed: u64,
+    lifetime: u32,
+    wheel: SharedWheel,
+    types: PhantomData<fn(K) -> S>,
+}
+
+/// A set, as a packet finds it.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenSet<S> {
+    id: SlotId,
+    deadline: Deadline,
+    lifetime: u32,
+    before: S,
+    /// The NF's state, to be changed.
+    pub state: S,
+}
+
+/// What there is under a key.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<S> {
+    /// A set that exists.
+    Alive(OpenSet<S>),
+    /// One whose end has come: nobody beside may be about to refresh it.
+    Over(OpenSet<S>),
+    /// None, or the transaction is doomed.
+    None,
+}
+
+/// Lifetime and state, as they are packed.
+type Stored<S> = (u32, S);
+
+impl<K: Key, S: Value> SharedSets<K, S> {
+    /// A table of this shape, hashed with `seed`.
+    pub fn new(domain: &Domain, shape: SetShape, seed: u64) -> Self {
+        let entry = Entry { key: words(K::BITS), value: words(<Stored<S>>::BITS), deadline: true };
+        let sets = Map::new(domain, shape.capacity, entry);
+        let wheel = SharedWheel::new(domain, sets.slots());
+        let lifetime = to_ticks(shape.lifetime_ns).max(1);
+        Self { sets, seed: spread(seed), lifetime, wheel, types: PhantomData }
+    }
+
+    fn hash(&self, key: &K) -> u64 {
+        key.hash(self.seed).0
+    }
+
+    /// The set of `key` at `now`.
+    #[inline(always)]
+    pub fn find(&self, transaction: &Transaction, key: &K, now: Tick) -> Found<S> {
+        let (hash, bits) = (self.hash(key), packed(key));
+        let look =
+            |value: anabranch_txn::Words<'_>, deadline| (copied::<Stored<S>>(value), deadline);
+        let key = &bits[..words(K::BITS)];
+        let found = self.sets.look(transaction, hash, key, look);
+        let Some((id, (bits, deadline))) = found else { return Found::None };
+        let (lifetime, state) = unpacked::<Stored<S>>(&bits);
+        let set = OpenSet { id, deadline, lifetime, before: state, state };
+        if deadline.tick > now {
+            return Found::Alive(set);
+        }
+        if transaction.is_alone() {
+            return Found::Over(set);
+        }
+        transaction.require_alone();
+        Found::None
+    }
+
+    /// A packet of the set is done with: stores its state if that has changed, and restarts its
+    /// lifetime at `now`, with a new length when `lifetime` is not 0.
+    #[inline(always)]
+    pub fn keep(&self, transaction: &Transaction, set: &OpenSet<S>, now: Tick, lifetime: u32) {
+        let lifetime = if lifetime == 0 { set.lifetime } else { lifetime };
+        let tick = now.saturating_add(lifetime);
+        if lifetime != set.lifetime || set.state != set.before {
+            self.store(transaction, set.id, &(lifetime, set.state));
+        }
+        if lifetime != set.lifetime {
+            self.sets.set_deadline(transaction, set.id, tick);
+        } else if tick > set.deadline.tick {
+            self.sets.raise(transaction, set.id, Deadline { tick, ..set.deadline });
+        }
+    }
+
+    #[inline(never)]
+    fn store(&self, transaction: &Transaction, id: SlotId, stored: &Stored<S>) {
+        let bits: [u64; MOST_WORDS] = packed(stored);
+        self.sets.change(transaction, id, &bits[..words(<Stored<S>>::BITS)]);
+    }
+
+    /// Opens a set; `None`: the table is full, or the transaction doomed.
+    pub fn open(
+        &self,
+        transaction: &Transaction,
+        key: &K,
+        state: S,
+        now: Tick,
+    ) -> Option<OpenSet<S>> {
+        let lifetime = self.lifetime;
+        let tick = now.saturating_add(lifetime);
+        let (bits, stored) = (packed(key), packed(&(lifetime, state)));
+        let (key_bits, stored) = (&bits[..words(K::BITS)], &stored[..words(<Stored<S>>::BITS)]);
+        let id = self.sets.insert(transaction, self.hash(key), key_bits, stored, tick)?;
+        self.wheel.queue(transaction, id.0, tick);
+        // It has its generation from the slot; whoever refreshes it in this transaction changes the
+        // copy.
+        let deadline = self.sets.entry(transaction, id, |_, _, deadline| deadline)?;
+        Some(OpenSet { id, deadline, lifetime, before: state, state })
+    }
+
+    /// Removes a set.
+    pub fn close(&self, transaction: &Transaction, key: &K, set: &OpenSet<S>) {
+        self.sets.remove(transaction, self.hash(key), set.id);
+    }
+
+    /// The state of the next set whose time has run out at `now`, removed. `budget` counts down the
+    /// sets looked at. For who is alone.
+    pub fn expire(&self, transaction: &Transaction, now: Tick, budget: &mut u32) -> Option<S> {
+        let mut wheel = self.wheel.turn();
+        while *budget > 0 {
+            let id = SlotId(wheel.pop(now)?);
+            *budget -= 1;
+            let look =
+                |key: anabranch_txn::Words<'_>, value: anabranch_txn::Words<'_>, deadline| {
+                    (copied::<K>(key), copied::<Stored<S>>(value), deadline)
+                };
+            let Some((key, stored, deadline)) = self.sets.entry(transaction, id, look) else {
+                continue;
+            };
+            let deadline: Deadline = deadline;
+            if deadline.tick > now {
+                wheel.queue(id.0, deadline.tick);
+                continue;
+            }
+            self.sets.remove(transaction, self.hash(&unpacked(&key)), id);
+            return Some(unpacked::<Stored<S>>(&stored).1);
+        }
+        None
+    }
+
+    /// Ticks are counted from an origin `by` later. For who is alone.
+    pub fn rebase(&self, transaction: &Transaction, by: Tick) {
+        self.wheel.turn().rebase(by);
+        for id in (0..self.sets.slots()).map(SlotId) {
+            if let Some(deadline) = self.sets.entry(transaction, id, |_, _, deadline| deadline) {
+                self.sets.set_deadline(transaction, id, rebased(deadline.tick, by));
+            }
+        }
+    }
+
+    /// How full the table is.
+    pub fn table_use(&self, name: &str) -> TableUse {
+        TableUse {
+            name: name.to_owned(),
+            used: self.sets.len().into(),
+            capacity: self.sets.capacity().into(),
+            bytes: (self.sets.bytes() + self.wheel.bytes()) as u64,
+            faults: 0,
+        }
+    }
+}
