@@ -22,7 +22,7 @@ use crate::BenchError;
 use crate::clock::{Cost, tsc};
 use crate::document::Row;
 use crate::lane::{Runner, pool};
-use crate::measure::{deployed, instance, with_costs};
+use crate::measure::{deployed, instance, members, with_costs};
 use crate::planned::{Left, Readdressed, plan, ports, steering};
 use crate::scenario::{Scenario, Subject};
 
@@ -181,7 +181,11 @@ impl Crew {
         let row = Row {
             strategy: self.strategy,
             workers: self.workers,
-            prefetch: if self.strategy == "lock" { "off" } else { "auto" },
+            prefetch: if matches!(self.strategy, "lock" | "transactional") {
+                "off"
+            } else {
+                "auto"
+            },
             steering_hash: "supplied",
             ..of.clone()
         };
@@ -218,7 +222,8 @@ fn parts<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<Parts<N>
         Ok(deployment) => vec![("shared-nothing", shards(scenario, &deployment)?)],
         Err(_) => Vec::new(),
     };
-    ways.push(("lock", sharing(scenario, &table)?));
+    ways.push(("transactional", tracked(scenario, &table)?));
+    ways.push(("lock", locked_up(scenario, &table)?));
     Ok(ways)
 }
 
@@ -265,27 +270,52 @@ fn alone<N: Subject>(scenario: &Scenario) -> Result<Part<N>, BenchError> {
     })
 }
 
-/// One state for all, with all flows open.
-fn sharing<N: Subject>(
+/// One state behind a lock, with all flows open.
+fn locked_up<N: Subject>(
     scenario: &Scenario,
     table: &IndirectionTable,
 ) -> Result<Vec<Part<N>>, BenchError> {
-    let own = State::Own(Box::new(instance(&scenario.settings, None)?));
+    let own = opened(scenario, State::Own(Box::new(instance(&scenario.settings, None)?)));
+    let State::Own(instance) = own else { unreachable!("it is the state that was given") };
+    // As `instance` was made.
+    let accesses = Lock::share(*instance, 1, table.workers(), false).into_iter();
+    sharing(scenario, table, accesses.map(|access| State::Locked(Box::new(access))).collect())
+}
+
+/// One state in transactions, with all flows open.
+fn tracked<N: Subject>(
+    scenario: &Scenario,
+    table: &IndirectionTable,
+) -> Result<Vec<Part<N>>, BenchError> {
+    let members = members::<N>(&scenario.settings, table.workers())?.into_iter();
+    let mut states: Vec<_> = members.map(|member| State::Tracked(Box::new(member))).collect();
+    let first = opened(scenario, states.remove(0));
+    states.insert(0, first);
+    sharing(scenario, table, states)
+}
+
+/// The state, with all flows open.
+fn opened<N: Subject>(scenario: &Scenario, state: State<N>) -> State<N> {
     let mut pool = pool();
-    let mut runner = Runner::<N>::new(&mut pool, own, None);
+    let mut runner = Runner::<N>::new(&mut pool, state, None);
     runner.load(&scenario.opening);
     runner.run(scenario.opening.len());
-    let accesses = runner.into_state().into_last().map(|instance| {
-        // As `instance` was made.
-        Lock::share(instance, 1, table.workers(), false)
-    });
+    runner.into_state()
+}
+
+/// The packets of each worker, for the access that it has to what all share.
+fn sharing<N: Subject>(
+    scenario: &Scenario,
+    table: &IndirectionTable,
+    states: Vec<State<N>>,
+) -> Result<Vec<Part<N>>, BenchError> {
     let steering = steering::<N>()?;
-    let part = |(worker, access)| Part {
-        state: State::Shared(Box::new(access)),
+    let part = |(worker, state)| Part {
+        state,
         opening: Arc::default(),
         steady: Arc::new(share(&scenario.steady, &steering, table, worker).0),
     };
-    Ok(accesses.into_iter().flatten().enumerate().map(part).collect())
+    Ok(states.into_iter().enumerate().map(part).collect())
 }
 
 /// The packets of `trace` that are `worker`'s, as its queue would hold them, and their numbers.

@@ -8,6 +8,7 @@ use anabranch_nf::{BuildError, NetworkFunction};
 use anabranch_runtime::deployment::Deployment;
 use anabranch_runtime::instance::{Instance, Making};
 use anabranch_runtime::steer::Steering;
+use anabranch_runtime::transactions::{Member, Members};
 use anabranch_runtime::tuner::Pass;
 use anabranch_runtime::worker::State;
 
@@ -261,6 +262,19 @@ pub fn deployed<N: NetworkFunction>(
 ) -> Result<Vec<Instance<N>>, BuildError> {
     let instances = deployment.instances(&making::<N>(settings, None))?;
     Ok(instances.into_iter().map(started).collect())
+}
+
+/// As [`instance`], of `workers` workers that share all state in transactions.
+///
+/// # Errors
+/// Settings that the function refuses.
+pub fn members<N: NetworkFunction>(
+    settings: &toml::Table,
+    workers: usize,
+) -> Result<Vec<Member<N>>, BuildError> {
+    let mut members = Members::new(&making::<N>(settings, None), workers, false)?;
+    members.start(START_NS);
+    Ok(members.into_members())
 }
 
 fn making<N: NetworkFunction>(settings: &toml::Table, pass: Option<Pass>) -> Making {

@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
 use crate::state::Made;
-use crate::{packet_set, state};
+use crate::{function, packet_set, state};
 
 /// The implementation for the world whose objects are made so.
 pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
@@ -18,6 +18,7 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
     let set = packet_set::functions(module, &state::settings_in_sight(module));
     let (handlers, with_packet) = (handlers(module, told), with_packet(module, told));
     let expire = state::expire(module, made);
+    let ahead = (made == Made::Shared).then(|| function::pass(module, "prefetch", "Ahead"));
     let (rebase, tables, counters) =
         (state::rebase(module), state::tables(module), state::counters(module));
     quote! {
@@ -40,6 +41,7 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
             #set
             #handlers
             #with_packet
+            #ahead
             #expire
             #rebase
             #tables

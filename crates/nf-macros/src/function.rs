@@ -190,8 +190,14 @@ fn speculation(module: &Module) -> TokenStream {
     quote!(#packet #orphan)
 }
 
-/// The hollow passes, where there is something to fetch.
+/// The hollow passes over one worker's state, where there is something to fetch.
 fn passes(module: &Module) -> TokenStream {
+    let (prefetch, peek) = (pass(module, "prefetch", "Prefetch"), pass(module, "peek", "Peek"));
+    quote!(#prefetch #peek)
+}
+
+/// The function `name`: the handler in the hollow world `world`, where there is something to fetch.
+pub(crate) fn pass(module: &Module, name: &str, world: &str) -> TokenStream {
     let sized = module.nf.fields.iter().any(|field| state::is_sized(&field.kind));
     let set = module.packet_set.as_ref().map(|set| {
         let name = &set.ident;
@@ -201,23 +207,19 @@ fn passes(module: &Module) -> TokenStream {
         return TokenStream::new();
     }
     let nf = &module.nf.ident;
-    let pass = |name: &str, world: &str, peek: bool| {
-        let (name, world) = (quote::format_ident!("{name}"), quote::format_ident!("{world}"));
-        let hollow = state::hollow(module, peek);
-        quote! {
-            #[inline(always)]
-            fn #name<__M: ::anabranch_nf::packet::Mode>(
-                &self,
-                packet: &mut Packet<'_, __M>,
-                environment: &mut ::anabranch_nf::Environment,
-            ) {
-                const { ::core::assert!(<__M as ::anabranch_nf::packet::Mode>::HOLLOW) };
-                let mut hollow: #nf<::anabranch_nf::world::#world<'_>> = #hollow;
-                let mut cx = ::anabranch_nf::Context::new(environment);
-                let _ = hollow.packet(#set packet, &mut cx);
-            }
+    let hollow = state::hollow(module, world == "Peek");
+    let (name, world) = (quote::format_ident!("{name}"), quote::format_ident!("{world}"));
+    quote! {
+        #[inline(always)]
+        fn #name<__M: ::anabranch_nf::packet::Mode>(
+            &self,
+            packet: &mut Packet<'_, __M>,
+            environment: &mut ::anabranch_nf::Environment,
+        ) {
+            const { ::core::assert!(<__M as ::anabranch_nf::packet::Mode>::HOLLOW) };
+            let mut hollow: #nf<::anabranch_nf::world::#world<'_>> = #hollow;
+            let mut cx = ::anabranch_nf::Context::new(environment);
+            let _ = hollow.packet(#set packet, &mut cx);
         }
-    };
-    let (prefetch, peek) = (pass("prefetch", "Prefetch", false), pass("peek", "Peek", true));
-    quote!(#prefetch #peek)
+    }
 }

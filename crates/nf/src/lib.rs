@@ -5,7 +5,7 @@
 //! attribute makes it generic over the [worlds](world) and implements [`NetworkFunction`], which is
 //! all that the runtime and the tools know of it.
 //!
-//! Depends on `anabranch-packet` and `anabranch-txn`; `anabranch-runtime`, `anabranch-nfs`, `anabranch-analysis` and the
+//! Depends on `anabranch-packet`, `anabranch-memory` and `anabranch-txn`; `anabranch-runtime`, `anabranch-nfs`, `anabranch-analysis` and the
 //! program depend on it.
 
 pub mod arith;
@@ -15,8 +15,6 @@ mod function;
 mod key;
 pub mod l3;
 mod log;
-#[allow(unsafe_code)]
-pub mod memory;
 pub mod pack;
 pub mod packet_set;
 pub mod settings;
@@ -27,6 +25,7 @@ pub mod tracked;
 mod verdict;
 pub mod world;
 
+pub use anabranch_memory as memory;
 pub use anabranch_nf_macros::network_function;
 pub use anabranch_packet as packet;
 pub use context::{Context, Emitted, Environment, to_ticks};

@@ -29,6 +29,10 @@ use crate::context::Context;
 use crate::key::{Key, Value};
 use crate::l3::L3;
 use crate::state::{Allocator, Cell, Counter, Distributed, Map, Vector, Within};
+use crate::tracked::{
+    SharedAllocator, SharedCell, SharedCounter, SharedDistributed, SharedMap, SharedVector,
+    Tracked, TrackedL3,
+};
 use crate::verdict::{Builtin, Drop, Verdict};
 
 /// A world: one choice of every state object. `#[network_function]` makes the NF generic over it.
@@ -225,6 +229,99 @@ impl<'a> World for Peek<'a> {
     type L3 = Fetched<'a, L3>;
 }
 
+/// Hollow state over that of all workers: the first pass in the [`Parallel`] world.
+pub struct Ahead<'a>(PhantomData<&'a ()>);
+
+impl<'a> World for Ahead<'a> {
+    const HOLLOW: bool = true;
+    type Fixed<S: 'static> = &'a S;
+    type Map<K: Key, V: Value> = Fetched<'a, Tracked<SharedMap<K, V>>>;
+    type Vector<T: Value> = Fetched<'a, Tracked<SharedVector<T>>>;
+    type Allocator<T: Value> = Fetched<'a, Tracked<SharedAllocator<T>>>;
+    type Distributed<T: Value> = Fetched<'a, Tracked<SharedDistributed<T>>>;
+    type Cell<T: Value> = Fetched<'a, Tracked<SharedCell<T>>>;
+    type Counter = Fetched<'a, Tracked<SharedCounter>>;
+    type L3 = Fetched<'a, TrackedL3>;
+}
+
+/// What the hollow passes ask of a map.
+pub trait FetchKey<K> {
+    /// Fetches the line where `key` would lie.
+    fn fetch(&self, key: &K);
+}
+
+/// What the hollow passes ask of elements and objects.
+pub trait FetchIndex {
+    /// Fetches the line of `index`.
+    fn fetch(&self, index: u32);
+    /// Elements, where their number does not change.
+    fn elements(&self) -> u32;
+}
+
+/// What the hollow passes ask of values.
+pub trait Glance<T> {
+    /// The value, or zero where it takes more than a look.
+    fn glance(&self) -> T;
+}
+
+impl<K: Key, V: Value> FetchKey<K> for Map<K, V> {
+    #[inline(always)]
+    fn fetch(&self, key: &K) {
+        self.prefetch(key);
+    }
+}
+
+impl<T: Value> FetchIndex for Vector<T> {
+    #[inline(always)]
+    fn fetch(&self, index: u32) {
+        self.prefetch(index);
+    }
+    #[inline(always)]
+    fn elements(&self) -> u32 {
+        self.len()
+    }
+}
+
+impl<T: Value> FetchIndex for Allocator<T> {
+    #[inline(always)]
+    fn fetch(&self, index: u32) {
+        self.prefetch(index);
+    }
+    #[inline(always)]
+    fn elements(&self) -> u32 {
+        self.len()
+    }
+}
+
+impl<T: Value> Glance<T> for Distributed<T> {
+    #[inline(always)]
+    fn glance(&self) -> T {
+        self.read()
+    }
+}
+
+impl<T: Value> Glance<T> for Cell<T> {
+    #[inline(always)]
+    fn glance(&self) -> T {
+        self.get()
+    }
+}
+
+/// Whether it is enabled.
+impl Glance<bool> for L3 {
+    #[inline(always)]
+    fn glance(&self) -> bool {
+        self.enabled()
+    }
+}
+
+impl Glance<u64> for Counter {
+    #[inline(always)]
+    fn glance(&self) -> u64 {
+        self.read()
+    }
+}
+
 /// Settings held by value.
 #[derive(Clone, Debug)]
 pub struct Owned<S>(pub S);
@@ -270,30 +367,30 @@ impl<K: Key, V: Value> MapOperations<K, V> for Map<K, V> {
     }
 }
 
-impl<K: Key, V: Value> MapOperations<K, V> for Fetched<'_, Map<K, V>> {
+impl<K: Key, V: Value, M: FetchKey<K>> MapOperations<K, V> for Fetched<'_, M> {
     #[inline(always)]
     fn get(&self, key: &K) -> Option<V> {
-        self.0.prefetch(key);
+        self.0.fetch(key);
         None
     }
     #[inline(always)]
     fn contains(&self, key: &K) -> bool {
-        self.0.prefetch(key);
+        self.0.fetch(key);
         false
     }
     #[inline(always)]
     fn insert(&mut self, key: K, _: V) -> bool {
-        self.0.prefetch(&key);
+        self.0.fetch(&key);
         false
     }
     #[inline(always)]
     fn remove(&mut self, key: &K) -> Option<V> {
-        self.0.prefetch(key);
+        self.0.fetch(key);
         None
     }
     #[inline(always)]
     fn update(&mut self, key: &K, _: impl FnOnce(&mut V)) -> bool {
-        self.0.prefetch(key);
+        self.0.fetch(key);
         false
     }
     #[inline(always)]
@@ -348,23 +445,23 @@ impl<T: Value> VectorOperations<T> for Vector<T> {
     }
 }
 
-impl<T: Value> VectorOperations<T> for Fetched<'_, Vector<T>> {
+impl<T: Value, O: FetchIndex> VectorOperations<T> for Fetched<'_, O> {
     #[inline(always)]
     fn read(&self, index: u32) -> T {
-        self.0.prefetch(index);
+        self.0.fetch(index);
         T::zero()
     }
     #[inline(always)]
     fn write(&mut self, index: u32, _: T) {
-        self.0.prefetch(index);
+        self.0.fetch(index);
     }
     #[inline(always)]
     fn update(&mut self, index: u32, _: impl FnOnce(&mut T)) {
-        self.0.prefetch(index);
+        self.0.fetch(index);
     }
     #[inline(always)]
     fn len(&self) -> u32 {
-        self.0.len()
+        self.0.elements()
     }
 }
 
@@ -436,14 +533,14 @@ impl<T: Value> AllocatorOperations<T> for Allocator<T> {
     }
 }
 
-impl<T: Value> AllocatorOperations<T> for Fetched<'_, Allocator<T>> {
+impl<T: Value, O: FetchIndex> AllocatorOperations<T> for Fetched<'_, O> {
     #[inline(always)]
     fn allocate<W: World>(&mut self, _: T, _: u64, _: &Context<'_, W>) -> Option<u32> {
         None
     }
     #[inline(always)]
     fn allocate_at<W: World>(&mut self, index: u32, _: T, _: u64, _: &Context<'_, W>) -> bool {
-        self.0.prefetch(index);
+        self.0.fetch(index);
         false
     }
     #[inline(always)]
@@ -461,42 +558,42 @@ impl<T: Value> AllocatorOperations<T> for Fetched<'_, Allocator<T>> {
     }
     #[inline(always)]
     fn free(&mut self, index: u32) -> bool {
-        self.0.prefetch(index);
+        self.0.fetch(index);
         false
     }
     #[inline(always)]
     fn refresh<W: World>(&mut self, index: u32, _: u64, _: &Context<'_, W>) -> bool {
-        self.0.prefetch(index);
+        self.0.fetch(index);
         false
     }
     #[inline(always)]
     fn touch<W: World>(&mut self, index: u32, _: &Context<'_, W>) -> Option<T> {
-        self.0.prefetch(index);
+        self.0.fetch(index);
         None
     }
     #[inline(always)]
     fn is_allocated<W: World>(&self, index: u32, _: &Context<'_, W>) -> bool {
-        self.0.prefetch(index);
+        self.0.fetch(index);
         false
     }
     #[inline(always)]
     fn get<W: World>(&self, index: u32, _: &Context<'_, W>) -> Option<T> {
-        self.0.prefetch(index);
+        self.0.fetch(index);
         None
     }
     #[inline(always)]
     fn set(&mut self, index: u32, _: T) -> bool {
-        self.0.prefetch(index);
+        self.0.fetch(index);
         false
     }
     #[inline(always)]
     fn update(&mut self, index: u32, _: impl FnOnce(&mut T)) -> bool {
-        self.0.prefetch(index);
+        self.0.fetch(index);
         false
     }
     #[inline(always)]
     fn len(&self) -> u32 {
-        self.0.len()
+        self.0.elements()
     }
 }
 
@@ -511,12 +608,12 @@ impl<T: Value> DistributedOperations<T> for Distributed<T> {
     }
 }
 
-impl<T: Value> DistributedOperations<T> for Fetched<'_, Distributed<T>> {
+impl<T: Value, O: Glance<T>> DistributedOperations<T> for Fetched<'_, O> {
     #[inline(always)]
     fn update(&mut self, _: impl FnOnce(&mut T)) {}
     #[inline(always)]
     fn read(&self) -> T {
-        self.0.read()
+        self.0.glance()
     }
 }
 
@@ -535,10 +632,10 @@ impl<T: Value> CellOperations<T> for Cell<T> {
     }
 }
 
-impl<T: Value> CellOperations<T> for Fetched<'_, Cell<T>> {
+impl<T: Value, O: Glance<T>> CellOperations<T> for Fetched<'_, O> {
     #[inline(always)]
     fn get(&self) -> T {
-        self.0.get()
+        self.0.glance()
     }
     #[inline(always)]
     fn set(&mut self, _: T) {}
@@ -557,12 +654,12 @@ impl CounterOperations for Counter {
     }
 }
 
-impl CounterOperations for Fetched<'_, Counter> {
+impl<O: Glance<u64>> CounterOperations for Fetched<'_, O> {
     #[inline(always)]
     fn add(&mut self, _: u64) {}
     #[inline(always)]
     fn read(&self) -> u64 {
-        self.0.read()
+        self.0.glance()
     }
 }
 
@@ -589,10 +686,10 @@ impl L3Operations for L3 {
     }
 }
 
-impl L3Operations for Fetched<'_, L3> {
+impl<O: Glance<bool>> L3Operations for Fetched<'_, O> {
     #[inline(always)]
     fn enabled(&self) -> bool {
-        self.0.enabled()
+        self.0.glance()
     }
     #[inline(always)]
     fn receive<W: World, M: Mode>(

@@ -31,13 +31,16 @@ use anabranch_nf::{
     BuildError, Builtin, Context, Drop, Environment, Key, Line, NetworkFunction, Value, Verdict,
     elements,
 };
-use anabranch_packet::{Frame, Layout, Meta, Packet, Port, parse};
+use anabranch_packet::{
+    Common, Frame, Hollow, Layout, Meta, Mode, Packet, Port, Real, parse, parse_any, parse_common,
+};
 use anabranch_txn::{Batch, Counts, Domain, MOST_ITEMS, Place, Transaction, Worker};
 
 use crate::events::{Event, Events};
 use crate::head::Head;
 use crate::instance::{EXPIRY_BUDGET, Making, RECIRCULATIONS, Release, refused};
 use crate::lock::Commit;
+use crate::tuner::{Pass, Tuner};
 use crate::worker::InstanceEnd;
 
 /// What the workers share, beside the state objects.
@@ -77,6 +80,8 @@ pub struct Member<N: NetworkFunction> {
 struct Own {
     environment: Environment,
     heads: Box<[Head; MOST_ITEMS]>,
+    layouts: [Layout; MOST_ITEMS],
+    tuner: Tuner,
     verdicts: [Verdict; MOST_ITEMS],
     /// Packets that the NF made, with the place of their cause in the batch.
     emitted: Vec<(usize, Port, Vec<u8>)>,
@@ -126,7 +131,7 @@ impl<N: NetworkFunction> Members<N> {
             shared: Arc::clone(&shared),
             nf,
             worker: Worker::new(transaction),
-            own: Own::new(making.seed, ordered),
+            own: Own::new(making.seed, making.pass, ordered),
         };
         Ok(Self { members: made.into_iter().map(member).collect() })
     }
@@ -298,14 +303,25 @@ struct Seat<'a, N: NetworkFunction> {
 }
 
 impl<N: NetworkFunction> Seat<'_, N> {
-    /// Runs the handlers of a packet whose environment has begun.
-    fn handle(
+    #[inline(never)]
+    fn handle_any(
         &mut self,
         frame: &mut Frame<'_>,
         layout: Layout,
         environment: &mut Environment,
     ) -> Verdict {
-        let packet = &mut Packet::new(frame, layout);
+        self.handle::<Real>(frame, layout, environment)
+    }
+
+    /// Runs the handlers of a packet whose environment has begun.
+    #[inline(always)]
+    fn handle<M: Mode>(
+        &mut self,
+        frame: &mut Frame<'_>,
+        layout: Layout,
+        environment: &mut Environment,
+    ) -> Verdict {
+        let packet = &mut Packet::<M>::new(frame, layout);
         if N::SET.is_none() {
             let cx = &mut Context::new(environment);
             return self.nf.packet(&mut N::Set::zero(), packet, cx);
@@ -318,11 +334,12 @@ impl<N: NetworkFunction> Seat<'_, N> {
         }
     }
 
-    fn handle_in<K: Key>(
+    #[inline(always)]
+    fn handle_in<K: Key, M: Mode>(
         &mut self,
         sets: &SharedSets<K, N::Set>,
         key: &K,
-        packet: &mut Packet<'_>,
+        packet: &mut Packet<'_, M>,
         environment: &mut Environment,
     ) -> Verdict {
         let (transaction, now) = (self.transaction, environment.tick());
@@ -352,9 +369,11 @@ impl<N: NetworkFunction> Seat<'_, N> {
 }
 
 impl Own {
-    fn new(seed: u64, ordered: bool) -> Self {
+    fn new(seed: u64, pass: Option<Pass>, ordered: bool) -> Self {
         Self {
             environment: Environment::new(seed),
+            layouts: [Layout::default(); MOST_ITEMS],
+            tuner: Tuner::new(pass),
             heads: Box::new(std::array::from_fn(|_| Head::default())),
             verdicts: [Verdict::Flood; MOST_ITEMS],
             emitted: Vec::new(),
@@ -380,7 +399,7 @@ impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
     #[inline(always)]
     fn beside(&mut self, at: usize, times: Times, transaction: &Transaction) {
         let (frame, own) = (&mut self.frames[at], &mut *self.own);
-        let layout = parse(frame.bytes(), frame.meta().wire_len);
+        let layout = own.layouts[at];
         own.heads[at].save(frame, layout);
         if let Some(reason) = refused::<N>(layout) {
             own.verdicts[at] = Verdict::Discard(reason.into());
@@ -392,7 +411,10 @@ impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
         }
         own.environment.begin(frame.meta().arrival_ns, frame.meta().number);
         let mut seat = Seat { shared: self.shared, nf: self.nf, transaction };
-        let verdict = seat.handle(frame, layout, &mut own.environment);
+        let verdict = match layout.is_common() {
+            true => seat.handle::<Common<Real>>(frame, layout, &mut own.environment),
+            false => seat.handle_any(frame, layout, &mut own.environment),
+        };
         own.verdicts[at] = verdict;
         // What re-enters does so in one go: in between, others might write.
         if own.environment.take_asked() || matches!(verdict, Verdict::Recirculate(_)) {
@@ -437,7 +459,7 @@ impl<N: NetworkFunction> Alone<N> {
             if turn > 0 {
                 self.environment.reenter(turn);
             }
-            let verdict = seat.handle(frame, layout, &mut self.environment);
+            let verdict = seat.handle_any(frame, layout, &mut self.environment);
             self.emit(&meta, release);
             self.plan(seat.shared);
             match verdict {
@@ -501,10 +523,47 @@ impl<N: NetworkFunction> Member<N> {
     #[inline(never)]
     pub fn handle(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
         for frames in frames.chunks_mut(MOST_ITEMS) {
+            self.look_ahead(frames);
             let Self { shared, nf, worker, own, .. } = self;
             let len = frames.len();
             worker.handle(&mut Work { shared, nf, own, frames, release }, len);
         }
+    }
+
+    /// Parses the packets, and fetches the lines that they will touch first.
+    fn look_ahead(&mut self, frames: &mut [Frame<'_>]) {
+        let Self { shared, nf, own, .. } = self;
+        let fetch = own.tuner.begin_batch() != Pass::Off;
+        for (frame, layout) in frames.iter_mut().zip(&mut own.layouts) {
+            *layout = match parse_common(frame.bytes(), frame.meta().wire_len) {
+                Some(layout) => layout,
+                None => parse_any(frame.bytes(), frame.meta().wire_len),
+            };
+            if fetch && N::SET.is_some() {
+                match N::Parallel::set_key(&Packet::<Real>::new(frame, *layout)) {
+                    SetKey::V4(key) => shared.sets.v4.prefetch(&key),
+                    SetKey::V6(key) => shared.sets.v6.prefetch(&key),
+                    SetKey::None => {}
+                }
+            }
+        }
+        if !fetch || !N::OBJECTS {
+            return;
+        }
+        elements::hollow(|| {
+            for (frame, layout) in frames.iter_mut().zip(&own.layouts) {
+                match layout.is_common() {
+                    true => {
+                        let packet = &mut Packet::<Common<Hollow>>::new(frame, *layout);
+                        nf.prefetch(packet, &mut own.environment);
+                    }
+                    false => {
+                        let packet = &mut Packet::<Hollow>::new(frame, *layout);
+                        nf.prefetch(packet, &mut own.environment);
+                    }
+                }
+            }
+        });
     }
 
     /// Does what is due at the time of `cause`, without a packet.

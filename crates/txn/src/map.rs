@@ -121,10 +121,10 @@ impl Map {
         self.len() == 0
     }
 
-    /// Where the bucket of this hash begins, to be fetched ahead.
+    /// Fetches the bucket of this hash.
     #[inline(always)]
-    pub fn line(&self, hash: u64) -> *const u64 {
-        self.buckets.line(self.home(hash))
+    pub fn prefetch(&self, hash: u64) {
+        self.buckets.prefetch(self.home(hash));
     }
 
     #[inline(always)]

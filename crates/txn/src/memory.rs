@@ -10,7 +10,9 @@
 //! object is locked, and with its version. A deadline may also be *raised* without a lock: within a
 //! generation its tick only grows, so that of several raises the latest counts, whatever their order.
 
-use crate::sync::{AtomicU64, Ordering};
+use anabranch_memory::prefetch;
+
+use crate::sync::{AtomicU64, Ordering, Zeroed};
 
 const LINE: usize = 8;
 const LOCKED: u64 = 1 << 63;
@@ -72,26 +74,24 @@ impl Shape {
 }
 
 /// Objects of one shape, all words zero at first.
-#[derive(Debug)]
 pub struct Memory {
     number: u16,
     shape: Shape,
     stride: usize,
-    /// Where the first object begins, so that it begins a cache line.
-    first: usize,
-    words: Box<[AtomicU64]>,
+    words: Zeroed<AtomicU64>,
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").field("number", &self.number).field("shape", &self.shape).finish()
+    }
 }
 
 impl Memory {
     pub(crate) fn new(number: u16, shape: Shape) -> Self {
         let stride = shape.stride();
-        let len = shape.objects as usize * stride + LINE;
-        let words: Box<[AtomicU64]> = (0..len).map(|_| AtomicU64::new(0)).collect();
-        let first = match cfg!(any(loom, shuttle)) {
-            true => 0,
-            false => words.as_ptr().align_offset(LINE * size_of::<u64>()).min(LINE),
-        };
-        Self { number, shape, stride, first, words }
+        let words = Zeroed::new(shape.objects as usize * stride);
+        Self { number, shape, stride, words }
     }
 
     pub(crate) fn number(&self) -> u16 {
@@ -114,15 +114,18 @@ impl Memory {
     /// If there is no such object.
     #[inline(always)]
     pub(crate) fn object(&self, object: u32) -> (&AtomicU64, Words<'_>) {
-        let at = self.first + object as usize * self.stride;
+        let at = object as usize * self.stride;
         let words = &self.words[at..at + 1 + self.shape.tracked + self.shape.deadlines];
         (&words[0], Words(&words[1..]))
     }
 
-    /// Where an object begins, to be fetched ahead.
+    /// Fetches an object's lines, if there is such an object.
     #[inline(always)]
-    pub fn line(&self, object: u32) -> *const u64 {
-        self.words.as_ptr().wrapping_add(self.first + object as usize * self.stride).cast()
+    pub fn prefetch(&self, object: u32) {
+        let start = self.words.as_ptr().wrapping_add(object as usize * self.stride);
+        for line in (0..self.stride).step_by(LINE) {
+            prefetch(start.wrapping_add(line));
+        }
     }
 }
 

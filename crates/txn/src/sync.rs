@@ -15,6 +15,7 @@ pub(crate) use shuttle::{
 };
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use {
+    anabranch_memory::Zeroed,
     crossbeam_utils::sync::ShardedLock as Gate,
     std::hint::spin_loop,
     std::sync::atomic::{AtomicU64, Ordering, fence},
@@ -26,6 +27,26 @@ pub(crate) use loom::thread;
 pub(crate) use shuttle::thread;
 #[cfg(all(test, not(any(loom, shuttle))))]
 pub(crate) use std::thread;
+
+/// Words of a model checker, which are more than their bits.
+#[cfg(any(loom, shuttle))]
+#[derive(Debug)]
+pub(crate) struct Zeroed<T>(Box<[T]>);
+
+#[cfg(any(loom, shuttle))]
+impl Zeroed<AtomicU64> {
+    pub(crate) fn new(len: usize) -> Self {
+        Self((0..len).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+impl<T> std::ops::Deref for Zeroed<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
 
 use std::sync::atomic::{AtomicU64 as Word, Ordering as Order};
 

@@ -15,7 +15,7 @@ const UNSAFE: &[&str] = &[
     "crates/io/src/live/system.rs",
     "crates/io/src/live/xdp/program.rs",
     "crates/io/src/live/xdp/umem.rs",
-    "crates/nf/src/memory.rs",
+    "crates/memory/src/lib.rs",
     "crates/nf/src/state/allocator.rs",
     "crates/nf/src/state/table.rs",
     "crates/nf/src/state/vector.rs",

@@ -13,7 +13,7 @@ use crate::key::Value;
 use crate::pack::words;
 use crate::state::TableUse;
 use crate::state::wheel::{Tick, rebased};
-use crate::world::{AllocatorOperations, World};
+use crate::world::{AllocatorOperations, FetchIndex, World};
 
 /// An allocator that all workers share.
 pub struct SharedAllocator<T> {
@@ -244,6 +244,17 @@ impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
     }
     fn len(&self) -> u32 {
         self.object.indices.count(&self.transaction).unwrap_or(0)
+    }
+}
+
+impl<T: Value> FetchIndex for Tracked<SharedAllocator<T>> {
+    #[inline(always)]
+    fn fetch(&self, index: u32) {
+        self.object.objects.prefetch(index);
+    }
+    #[inline(always)]
+    fn elements(&self) -> u32 {
+        0
     }
 }
 

@@ -9,7 +9,7 @@ use crate::function::Occupancy;
 use crate::key::{Key, Value, spread};
 use crate::pack::{MOST_WORDS, words};
 use crate::state::TableUse;
-use crate::world::MapOperations;
+use crate::world::{FetchKey, MapOperations};
 
 /// A map that all workers share.
 pub struct SharedMap<K, V> {
@@ -87,6 +87,13 @@ impl<K: Key, V: Value> MapOperations<K, V> for Tracked<SharedMap<K, V>> {
     }
     fn len(&self) -> u32 {
         self.object.entries.count(&self.transaction).unwrap_or(0)
+    }
+}
+
+impl<K: Key, V: Value> FetchKey<K> for Tracked<SharedMap<K, V>> {
+    #[inline(always)]
+    fn fetch(&self, key: &K) {
+        self.object.entries.prefetch(key.hash(self.object.seed).0);
     }
 }
 

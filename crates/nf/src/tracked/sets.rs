@@ -57,6 +57,13 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         Self { sets, seed: spread(seed), lifetime, wheel, types: PhantomData }
     }
 
+    /// Fetches the bucket of `key`.
+    #[inline(always)]
+    pub fn prefetch(&self, key: &K) {
+        self.sets.prefetch(self.hash(key));
+    }
+
+    #[inline(always)]
     fn hash(&self, key: &K) -> u64 {
         key.hash(self.seed).0
     }

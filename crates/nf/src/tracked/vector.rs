@@ -10,7 +10,7 @@ use crate::function::Occupancy;
 use crate::key::Value;
 use crate::pack::{MOST_WORDS, words};
 use crate::state::TableUse;
-use crate::world::{CellOperations, VectorOperations};
+use crate::world::{CellOperations, FetchIndex, Glance, VectorOperations};
 
 /// Up to this many elements each has a cache line of its own.
 const APART: u32 = 1 << 14;
@@ -76,6 +76,17 @@ impl<T: Value> VectorOperations<T> for Tracked<SharedVector<T>> {
     }
 }
 
+impl<T: Value> FetchIndex for Tracked<SharedVector<T>> {
+    #[inline(always)]
+    fn fetch(&self, index: u32) {
+        self.object.elements.prefetch(index);
+    }
+    #[inline(always)]
+    fn elements(&self) -> u32 {
+        self.object.elements.shape().objects
+    }
+}
+
 impl<T: Value> Occupancy for Tracked<SharedVector<T>> {
     fn table_use(&self, name: &str) -> TableUse {
         let objects = u64::from(self.object.elements.shape().objects);
@@ -125,5 +136,12 @@ impl<T: Value> CellOperations<T> for Tracked<SharedCell<T>> {
         if *new != old[..words(T::BITS)] {
             self.transaction.write(&self.object.0.elements, 0, |words| words.copy_from(0, new));
         }
+    }
+}
+
+impl<T: Value> Glance<T> for Tracked<SharedCell<T>> {
+    #[inline(always)]
+    fn glance(&self) -> T {
+        T::zero()
     }
 }

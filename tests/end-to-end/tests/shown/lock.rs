@@ -1,9 +1,10 @@
-//! Under the lock, every network function does what one core would do with the packets in the order
-//! in which they took effect: the same bytes, drops, state, counts and log.
+//! Under the lock, and in transactions, every network function does what one core would do with the
+//! packets in the order in which they took effect: the same bytes, drops and counts; under the lock
+//! also state and log.
 
 use anabranch_nf::NetworkFunction;
 use anabranch_nfs::{bridge, bridge_static, firewall, lb, nat, nop, policer, router};
-use anabranch_runtime::testing::{Arrived, Sharing, SideBySide};
+use anabranch_runtime::testing::{Arrived, Done, Sharing, SideBySide};
 use toml::Table;
 
 use crate::generated::traffic;
@@ -35,24 +36,33 @@ fn assert_as_one<N: NetworkFunction>(
         })
         .collect();
     for threads in [2, 3, 4] {
-        let run = SideBySide::run::<N>(
-            Sharing::Locked,
-            &settings,
-            &packets,
-            &shares(packets.len(), threads),
-            8,
-        );
+        let shares = shares(packets.len(), threads);
+        let run = SideBySide::run::<N>(Sharing::Locked, &settings, &packets, &shares, 8);
         let alone = run.replay::<N>(&settings, &packets);
-        for (number, outcome) in &alone.outcomes {
-            assert_eq!(Some(outcome), run.done.outcomes.get(number), "{}: {number}", N::NAME);
-        }
+        same_outcomes::<N>(&run, &alone);
         assert_eq!(run.done.tables, alone.tables, "{}", N::NAME);
-        assert_eq!(run.done.counters, alone.counters, "{}", N::NAME);
         assert_eq!(run.done.logged, alone.logged, "{}", N::NAME);
         let handled = run.sides.readers + run.sides.upgraded;
         assert_eq!(handled, packets.len() as u64, "{}", N::NAME);
         println!("{}, {what}, {threads} threads: {:?}", N::NAME, run.sides);
+        if settings.contains_key("interfaces") {
+            // What one worker learns of neighbours is not told to the others: refused.
+            continue;
+        }
+        let run = SideBySide::run::<N>(Sharing::Tracked, &settings, &packets, &shares, 32);
+        same_outcomes::<N>(&run, &run.replay::<N>(&settings, &packets));
+        let handled =
+            run.transactions.items + run.transactions.alone + run.transactions.irrevocable;
+        assert_eq!(handled, packets.len() as u64, "{}", N::NAME);
+        println!("{}, {what}, {threads} threads: {:?}", N::NAME, run.transactions);
     }
+}
+
+fn same_outcomes<N: NetworkFunction>(run: &SideBySide, alone: &Done) {
+    for (number, outcome) in &alone.outcomes {
+        assert_eq!(Some(outcome), run.done.outcomes.get(number), "{}: {number}", N::NAME);
+    }
+    assert_eq!(run.done.counters, alone.counters, "{}", N::NAME);
 }
 
 /// Which packets each thread handles: every few in a row.

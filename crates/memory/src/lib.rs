@@ -1,9 +1,13 @@
 //! Zeroed memory for tables: cache-line aligned, mapped as it is touched, on huge pages where the
 //! kernel grants them.
+//!
+//! State objects of one worker (`anabranch-nf`) and of all (`anabranch-txn`) are made of it.
+#![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 const CACHE_LINE: usize = 64;
 const HUGE_PAGE: usize = 2 << 20;
@@ -35,6 +39,8 @@ unsafe impl ZeroValid for u16 {}
 unsafe impl ZeroValid for u32 {}
 // SAFETY: zero is a valid integer.
 unsafe impl ZeroValid for u64 {}
+// SAFETY: zero is a valid integer, and the layout that of `u64`.
+unsafe impl ZeroValid for AtomicU64 {}
 // SAFETY: no byte of it is ever assumed to be initialised.
 unsafe impl<T: Copy> ZeroValid for std::mem::MaybeUninit<T> {}
 
