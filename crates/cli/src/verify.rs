@@ -60,7 +60,7 @@ pub struct Verified {
     undecided: usize,
     /// Where a call path says something else than what its packet did.
     disagreements: Vec<String>,
-    /// Packets that real threads handled under the lock.
+    /// Packets that real threads handled, under the lock and in transactions.
     threaded_packets: usize,
     /// What they did and one core in their order does not.
     threaded_differences: Vec<String>,
@@ -102,7 +102,7 @@ pub(crate) fn run(library: &Library, arguments: &VerifyArguments) -> Result<(), 
     match (found.differences, wrong) {
         (0, 0) => Ok(()),
         (0, _) if !found.threaded_differences.is_empty() => Err(Error::Different(format!(
-            "{}: threads under the lock differ from one core in their order",
+            "{}: threads differ from one core in their order",
             found.nf
         ))),
         (0, count) => Err(Error::Different(format!(
@@ -249,7 +249,9 @@ impl Verified {
         }
         if self.threaded_packets > 0 {
             let packets = thousands(self.threaded_packets as u64);
-            text.push_str(&format!("{packets} packets by threads under a lock\n"));
+            text.push_str(&format!(
+                "{packets} packets by threads, under a lock and in transactions\n"
+            ));
         }
         for difference in &self.threaded_differences {
             text.push_str(&format!("threads differ: {difference}\n"));

@@ -105,7 +105,7 @@ fn assert_as_one(sharing: Sharing, run: &SideBySide, packets: &[Arrived]) {
     }
     assert_eq!(run.done.counters, replayed.counters);
     if sharing == Sharing::Tracked {
-        // When what has expired is collected depends on what was given out, and in which order noted.
+        // When what has expired is collected depends on which indices were given out.
         let told: BTreeSet<_> = run.done.logged.iter().map(|(_, text)| text).collect();
         assert_eq!(told.len(), run.done.logged.len(), "each number once");
         return;

@@ -1,14 +1,31 @@
 //! What all workers of a run share.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::AtomicU16;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
-use crate::memory::{Memory, Shape};
+use crate::memory::{Memory, Shape, Version};
 use crate::sync::{AtomicU64, Gate, Ordering};
 
 /// Workers at most: as many as a version has room for.
 pub const MOST_WORKERS: usize = 1 << 15;
+
+/// An entry that somebody is to look at, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    pub(crate) list: u16,
+    pub(crate) entry: u32,
+    pub(crate) tick: u32,
+}
+
+/// Notes, each with the place of its commit.
+type Noted = Vec<(u64, Note)>;
+
+/// Nobody who holds one panics.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The memories that transactions of one run work on, and how far each worker's commits have come.
 ///
@@ -22,6 +39,9 @@ pub struct Domain {
     memories: OnceLock<Box<[Arc<Memory>]>>,
     /// Held by all who are in a transaction; taken alone by who cannot commit beside others.
     pub(crate) gate: Gate<()>,
+    /// What each worker has noted for who is alone next.
+    noted: Box<[Mutex<Noted>]>,
+    lists: AtomicU16,
     /// The order of commits, where somebody wants to know it: it is a counter for all.
     order: Option<AtomicU64>,
 }
@@ -38,7 +58,32 @@ impl Domain {
             made: Mutex::default(),
             memories: OnceLock::new(),
             gate: Gate::new(()),
+            noted: (0..workers).map(|_| Mutex::default()).collect(),
+            lists: AtomicU16::new(0),
             order: ordered.then(|| AtomicU64::new(0)),
+        }
+    }
+
+    /// A list that transactions note entries in.
+    pub fn list(&self) -> u16 {
+        self.lists.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Takes what was noted in a list, in the order of commits where the domain keeps one. For who is
+    /// alone.
+    pub fn take_notes(&self, list: u16) -> Vec<(u32, u32)> {
+        let mut taken = Vec::new();
+        for noted in &self.noted {
+            taken.extend(locked(noted).extract_if(.., |(_, note)| note.list == list));
+        }
+        taken.sort_by_key(|(place, _)| *place);
+        taken.into_iter().map(|(_, note)| (note.entry, note.tick)).collect()
+    }
+
+    pub(crate) fn note(&self, worker: usize, place: u64, notes: impl Iterator<Item = Note>) {
+        let mut notes = notes.peekable();
+        if notes.peek().is_some() {
+            locked(&self.noted[worker]).extend(notes.map(|note| (place, note)));
         }
     }
 
@@ -53,7 +98,7 @@ impl Domain {
     /// Once a transaction has begun, and with more memories than 65,536.
     pub fn memory(&self, shape: Shape) -> Arc<Memory> {
         assert!(self.memories.get().is_none(), "memory is made before transactions begin");
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = locked(&self.made);
         let number = u16::try_from(made.len()).expect("fewer than 65,536 objects of state");
         let memory = Arc::new(Memory::new(number, shape));
         made.push(Arc::clone(&memory));
@@ -62,16 +107,17 @@ impl Domain {
 
     #[inline(always)]
     pub(crate) fn memories(&self) -> &[Arc<Memory>] {
-        self.memories.get_or_init(|| {
-            self.made.lock().unwrap_or_else(PoisonError::into_inner).as_slice().into()
-        })
+        self.memories.get_or_init(|| locked(&self.made).as_slice().into())
     }
 
-    /// How far each worker has come.
+    /// The latest version that each worker has made.
     #[inline(always)]
-    pub(crate) fn commits(&self) -> impl Iterator<Item = u64> + '_ {
-        // What a commit stored is seen by whoever sees its number.
-        self.commits.iter().map(|count| count.load(Ordering::Acquire))
+    pub(crate) fn versions(&self) -> impl Iterator<Item = Version> + '_ {
+        let version = |(worker, count): (usize, &CachePadded<AtomicU64>)| {
+            // What a commit stored is seen by whoever sees its number.
+            Version::new(worker, count.load(Ordering::Acquire))
+        };
+        self.commits.iter().enumerate().map(version)
     }
 
     /// All that the worker's commit `number` changed has been stored.

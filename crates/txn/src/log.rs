@@ -1,6 +1,7 @@
 //! What a transaction keeps for itself: what it has read, copies of what it will change, what it will
 //! raise or count when it commits. Of fixed size; a transaction that needs more runs alone.
 
+use crate::domain::Note;
 use crate::memory::{Memory, Version, Words};
 use crate::sync::{AtomicU64, Own};
 
@@ -12,6 +13,12 @@ impl Name {
     #[inline(always)]
     pub(crate) fn new(memory: &Memory, object: u32) -> Self {
         Self(u64::from(memory.number()) << 32 | u64::from(object))
+    }
+
+    /// One bit of 64.
+    #[inline(always)]
+    fn mark(self) -> u64 {
+        1 << (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
     }
 
     pub(crate) fn memory(self) -> usize {
@@ -77,6 +84,8 @@ pub(crate) struct Writes {
     /// there, in the high one.
     index: Box<[Own]>,
     turn: Own,
+    /// A bit for each copy, by its name: what has none of them has no copy.
+    marks: Own,
 }
 
 #[derive(Debug, Default)]
@@ -105,7 +114,15 @@ impl Writes {
             used: Own::default(),
             index: Own::zeroes(INDEX),
             turn: Own::default(),
+            marks: Own::default(),
         }
+    }
+
+    /// Whether there may be a copy of the object; if not, there is none.
+    #[inline(always)]
+    pub(crate) fn may_have(&self, name: Name) -> bool {
+        let marks = self.marks.get();
+        marks != 0 && marks & name.mark() != 0
     }
 
     #[inline(always)]
@@ -118,6 +135,7 @@ impl Writes {
         if self.len() > 0 {
             self.len.set(0);
             self.used.set(0);
+            self.marks.set(0);
             self.turn.set((self.turn.get() + 1) & u64::from(u32::MAX));
             if self.turn.get() == 0 {
                 // No entry of a turn that comes again may be left.
@@ -126,7 +144,7 @@ impl Writes {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn places(name: Name) -> impl Iterator<Item = usize> {
         let hash = name.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         (0..INDEX).map(move |step| (hash as usize + step) % INDEX)
@@ -171,6 +189,7 @@ impl Writes {
         entry.len.set(len);
         self.len.set(at + 1);
         self.used.set(first + len);
+        self.marks.set(self.marks.get() | name.mark());
         let free = |&place: &usize| {
             let found = self.index[place].get();
             found >> 32 != self.turn.get() || found as u32 == 0
@@ -196,6 +215,45 @@ pub(crate) enum Effect {
     Raise(u64),
     /// A count that nobody else adds to grows.
     Add(u64),
+}
+
+/// What whoever is alone next is to be told, when the transaction commits.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    entries: Box<[(Own, Own, Own)]>,
+    len: Own,
+}
+
+impl Notes {
+    pub(crate) fn new() -> Self {
+        let entries = (0..EFFECTS).map(|_| Default::default()).collect();
+        Self { entries, len: Own::default() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn clear(&self) {
+        self.len.set(0);
+    }
+
+    /// False: there is no room.
+    pub(crate) fn push(&self, note: Note) -> bool {
+        let len = self.len.get();
+        let Some((list, entry, tick)) = self.entries.get(len as usize) else { return false };
+        list.set(note.list.into());
+        entry.set(note.entry.into());
+        tick.set(note.tick.into());
+        self.len.set(len + 1);
+        true
+    }
+
+    #[inline(always)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Note> + '_ {
+        self.entries.iter().take(self.len.get() as usize).map(|(list, entry, tick)| Note {
+            list: list.get() as u16,
+            entry: entry.get() as u32,
+            tick: tick.get() as u32,
+        })
+    }
 }
 
 /// Effects, until the transaction commits.

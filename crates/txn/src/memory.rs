@@ -36,14 +36,10 @@ impl Version {
         self.0 & LOCKED != 0
     }
 
+    /// The worker that made it; of one that is locked, more than there are workers.
     #[inline(always)]
     pub(crate) fn worker(self) -> usize {
-        (self.0 >> COMMIT_BITS & 0x7fff) as usize
-    }
-
-    #[inline(always)]
-    pub(crate) fn commit(self) -> u64 {
-        self.0 & ((1 << COMMIT_BITS) - 1)
+        (self.0 >> COMMIT_BITS) as usize
     }
 }
 
@@ -78,6 +74,8 @@ pub struct Memory {
     number: u16,
     shape: Shape,
     stride: usize,
+    /// Words of an object that are used, its version included.
+    used: usize,
     words: Zeroed<AtomicU64>,
 }
 
@@ -91,7 +89,8 @@ impl Memory {
     pub(crate) fn new(number: u16, shape: Shape) -> Self {
         let stride = shape.stride();
         let words = Zeroed::new(shape.objects as usize * stride);
-        Self { number, shape, stride, words }
+        let used = 1 + shape.tracked + shape.deadlines;
+        Self { number, shape, stride, used, words }
     }
 
     pub(crate) fn number(&self) -> u16 {
@@ -114,9 +113,8 @@ impl Memory {
     /// If there is no such object.
     #[inline(always)]
     pub(crate) fn object(&self, object: u32) -> (&AtomicU64, Words<'_>) {
-        let at = object as usize * self.stride;
-        let words = &self.words[at..at + 1 + self.shape.tracked + self.shape.deadlines];
-        (&words[0], Words(&words[1..]))
+        let object = &self.words[object as usize * self.stride..][..self.used];
+        (&object[0], Words(&object[1..]))
     }
 
     /// Fetches an object's lines, if there is such an object.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::domain::Domain;
-use crate::log::{Effect, Effects, Name, Reads, Write, Writes};
+use crate::domain::{Domain, Note};
+use crate::log::{Effect, Effects, Name, Notes, Reads, Write, Writes};
 use crate::memory::{Deadline, Memory, Version, Words, raise};
 use crate::sync::{Ordering, Own, fence, spin_loop};
 
@@ -46,13 +46,14 @@ pub struct Transaction {
     worker: usize,
     mode: Own,
     cause: [Own; 2],
-    /// The commits of each worker that are there for this transaction.
+    /// The latest version of each worker that is there for this transaction.
     seen: Box<[Own]>,
     commits: Own,
     place: Own,
     reads: Reads,
     writes: Writes,
     effects: Effects,
+    notes: Notes,
 }
 
 impl Transaction {
@@ -69,6 +70,7 @@ impl Transaction {
             reads: Reads::new(),
             writes: Writes::new(),
             effects: Effects::new(),
+            notes: Notes::new(),
         }
     }
 
@@ -103,13 +105,14 @@ impl Transaction {
         self.reads.clear();
         self.writes.clear();
         self.effects.clear();
+        self.notes.clear();
     }
 
     /// Takes note of how far the others have come.
     #[inline(always)]
     fn look(&self) {
-        for (own, count) in self.seen.iter().zip(self.domain.commits()) {
-            own.set(count);
+        for (own, version) in self.seen.iter().zip(self.domain.versions()) {
+            own.set(version.0);
         }
     }
 
@@ -167,8 +170,8 @@ impl Transaction {
 
     #[inline(always)]
     fn accepts(&self, version: Version) -> bool {
-        !version.is_locked()
-            && self.seen.get(version.worker()).is_some_and(|seen| version.commit() <= seen.get())
+        // One that is locked names a worker that there is not.
+        self.seen.get(version.worker()).is_some_and(|seen| version.0 <= seen.get())
     }
 
     /// Looks at an object, as this transaction has left it; `None`: the transaction is doomed.
@@ -183,7 +186,8 @@ impl Transaction {
         mut look: impl FnMut(Words<'_>) -> R,
     ) -> Option<R> {
         let (place, words) = memory.object(object);
-        if self.mode.get() | self.writes.len() as u64 != 0 {
+        let name = Name::new(memory, object);
+        if self.mode.get() != RUNNING || self.writes.may_have(name) {
             return match self.own(memory, object)? {
                 Some(copy) => Some(look(copy)),
                 None => self.read_shared(memory, object, look),
@@ -193,9 +197,7 @@ impl Transaction {
         if self.accepts(version) {
             let seen = look(words);
             fence(Ordering::Acquire);
-            if place.load(Ordering::Relaxed) == version.0
-                && self.reads.push(Name::new(memory, object), version)
-            {
+            if place.load(Ordering::Relaxed) == version.0 && self.reads.push(name, version) {
                 return Some(seen);
             }
         }
@@ -340,6 +342,17 @@ impl Transaction {
         }
     }
 
+    /// Has whoever is alone next told to look at an entry of `list` at `tick`, when the transaction
+    /// commits.
+    pub fn note(&self, list: u16, entry: u32, tick: u32) {
+        let note = Note { list, entry, tick };
+        match self.mode.get() {
+            ALONE => self.domain.note(self.worker, self.place.get(), [note].into_iter()),
+            RUNNING if !self.notes.push(note) => self.doom(Cause::TooLarge),
+            _ => {}
+        }
+    }
+
     /// Ends a transaction that was begun alone: all has taken effect.
     pub(crate) fn place(&self) -> Place {
         Place(self.place.get())
@@ -358,6 +371,7 @@ impl Transaction {
             let memory = &self.domain.memories()[name.memory()];
             apply(memory.object(name.object()).1, index, effect);
         }
+        self.domain.note(self.worker, self.place.get(), self.notes.iter());
         Ok(self.place())
     }
 

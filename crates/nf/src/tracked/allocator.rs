@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use anabranch_txn::{Deadline, Domain, Indices, Memory, Shape, Within};
+use anabranch_txn::{Deadline, Domain, Indices, Memory, Shape, Within, Words};
 
 use super::wheel::SharedWheel;
-use super::{Tracked, copied, packed, unpacked};
+use super::{Tracked, from_words, with_words};
 use crate::context::{Context, Environment, to_ticks};
 use crate::function::Occupancy;
 use crate::key::Value;
@@ -57,12 +57,12 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
         if index >= self.object.indices.len() {
             return None;
         }
-        let look = |words: anabranch_txn::Words<'_>| {
+        let look = |words: Words<'_>| {
             let deadline = Deadline::from_word(words.get(SharedAllocator::<T>::DEADLINE));
-            (deadline, copied::<Stored<T>>(words))
+            (deadline, from_words::<Stored<T>>(words))
         };
-        let (deadline, bits) = self.transaction.read(&self.object.objects, index, look)?;
-        let (lifetime, value) = unpacked::<Stored<T>>(&bits);
+        let (deadline, (lifetime, value)) =
+            self.transaction.read(&self.object.objects, index, look)?;
         (deadline.tick != 0).then_some(Kept { deadline, lifetime, value })
     }
 
@@ -93,11 +93,12 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
 
     /// Stores an object's lifetime, value and deadline.
     fn store(&self, index: u32, stored: Stored<T>, tick: Tick) {
-        let bits = packed(&stored);
         let at = SharedAllocator::<T>::DEADLINE;
-        self.transaction.write(&self.object.objects, index, |into| {
-            into.copy_from(0, &bits[..words(<Stored<T>>::BITS)]);
-            into.set(at, Deadline::from_word(into.get(at)).renewed(tick).word());
+        with_words(&stored, |stored| {
+            self.transaction.write(&self.object.objects, index, |into| {
+                into.copy_from(0, stored);
+                into.set(at, Deadline::from_word(into.get(at)).renewed(tick).word());
+            });
         });
     }
 
@@ -114,9 +115,9 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
         let mut value = kept.value;
         change(&mut value);
         if value != kept.value {
-            let bits = packed(&(kept.lifetime, value));
-            self.transaction.write(&self.object.objects, index, |into| {
-                into.copy_from(0, &bits[..words(<Stored<T>>::BITS)]);
+            with_words(&(kept.lifetime, value), |stored| {
+                self.transaction
+                    .write(&self.object.objects, index, |into| into.copy_from(0, stored));
             });
         }
     }
@@ -133,7 +134,7 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
     /// objects looked at. For who is alone.
     pub fn expire(&mut self, env: &Environment, budget: &mut u32) -> Option<(u32, T)> {
         let now = env.tick();
-        let mut wheel = self.object.wheel.turn();
+        let mut wheel = self.object.wheel.turn(&self.transaction);
         while *budget > 0 {
             let index = wheel.pop(now)?;
             *budget -= 1;
@@ -151,7 +152,7 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
 
     /// Ticks are counted from an origin `by` later. For who is alone.
     pub fn rebase(&mut self, by: Tick) {
-        self.object.wheel.turn().rebase(by);
+        self.object.wheel.turn(&self.transaction).rebase(by);
         for index in 0..self.object.indices.len() {
             if let Some(kept) = self.kept(index) {
                 self.store(index, (kept.lifetime, kept.value), rebased(kept.deadline.tick, by));

@@ -2,12 +2,12 @@
 
 use std::marker::PhantomData;
 
-use anabranch_txn::{Domain, Entry, Map, SlotId};
+use anabranch_txn::{Domain, Entry, Map, SlotId, Words};
 
-use super::{Tracked, copied, packed, unpacked};
+use super::{Tracked, from_words, with_words};
 use crate::function::Occupancy;
 use crate::key::{Key, Value, spread};
-use crate::pack::{MOST_WORDS, words};
+use crate::pack::words;
 use crate::state::TableUse;
 use crate::world::{FetchKey, MapOperations};
 
@@ -29,35 +29,38 @@ impl<K: Key, V: Value> SharedMap<K, V> {
 
 impl<K: Key, V: Value> Tracked<SharedMap<K, V>> {
     #[inline(always)]
-    fn find(&self, key: &K) -> Option<(SlotId, [u64; MOST_WORDS])> {
+    fn find(&self, key: &K) -> Option<(SlotId, V)> {
         let hash = key.hash(self.object.seed).0;
-        let key = packed(key);
-        let key = &key[..words(K::BITS)];
-        self.object.entries.look(&self.transaction, hash, key, |value, _| copied::<V>(value))
+        let look = |key: &[u64]| {
+            let value = |value: Words<'_>, _| from_words(value);
+            self.object.entries.look(&self.transaction, hash, key, value)
+        };
+        with_words(key, look)
     }
 
     #[inline]
-    fn replace(&self, id: SlotId, old: &[u64; MOST_WORDS], value: &V) {
-        let new = packed(value);
-        let new = &new[..words(V::BITS)];
-        if *new != old[..words(V::BITS)] {
-            self.object.entries.change(&self.transaction, id, new);
+    fn replace(&self, id: SlotId, old: V, new: V) {
+        if new != old {
+            with_words(&new, |new| self.object.entries.change(&self.transaction, id, new));
         }
     }
 
     #[inline(never)]
     fn add(&self, key: &K, value: &V) -> bool {
         let hash = key.hash(self.object.seed).0;
-        let (key, value) = (packed(key), packed(value));
-        let (key, value) = (&key[..words(K::BITS)], &value[..words(V::BITS)]);
-        self.object.entries.insert(&self.transaction, hash, key, value, 0).is_some()
+        with_words(key, |key| {
+            let add = |value: &[u64]| {
+                self.object.entries.insert(&self.transaction, hash, key, value, 0).is_some()
+            };
+            with_words(value, add)
+        })
     }
 }
 
 impl<K: Key, V: Value> MapOperations<K, V> for Tracked<SharedMap<K, V>> {
     #[inline(always)]
     fn get(&self, key: &K) -> Option<V> {
-        self.find(key).map(|(_, value)| unpacked(&value))
+        self.find(key).map(|(_, value)| value)
     }
     #[inline(always)]
     fn contains(&self, key: &K) -> bool {
@@ -66,7 +69,7 @@ impl<K: Key, V: Value> MapOperations<K, V> for Tracked<SharedMap<K, V>> {
     #[inline]
     fn insert(&mut self, key: K, value: V) -> bool {
         match self.find(&key) {
-            Some((id, old)) => self.replace(id, &old, &value),
+            Some((id, old)) => self.replace(id, old, value),
             None => return self.add(&key, &value),
         }
         true
@@ -75,14 +78,14 @@ impl<K: Key, V: Value> MapOperations<K, V> for Tracked<SharedMap<K, V>> {
     fn remove(&mut self, key: &K) -> Option<V> {
         let (id, old) = self.find(key)?;
         self.object.entries.remove(&self.transaction, key.hash(self.object.seed).0, id);
-        Some(unpacked(&old))
+        Some(old)
     }
     #[inline]
     fn update(&mut self, key: &K, change: impl FnOnce(&mut V)) -> bool {
         let Some((id, old)) = self.find(key) else { return false };
-        let mut value = unpacked(&old);
+        let mut value = old;
         change(&mut value);
-        self.replace(id, &old, &value);
+        self.replace(id, old, value);
         true
     }
     fn len(&self) -> u32 {

@@ -85,26 +85,39 @@ impl Sharing {
     }
 }
 
-/// The bits of a value, in the first words.
+/// Calls `act` with the words that a value packs into. As few as fit are made, so that they stay in
+/// registers.
 #[inline(always)]
-fn packed<T: Value>(value: &T) -> [u64; MOST_WORDS] {
+fn with_words<T: Value, R>(value: &T, act: impl FnOnce(&[u64]) -> R) -> R {
+    match words(T::BITS) {
+        0..=2 => act(&filled::<T, 2>(value)[..words(T::BITS)]),
+        3..=8 => act(&filled::<T, 8>(value)[..words(T::BITS)]),
+        _ => act(&filled::<T, MOST_WORDS>(value)[..words(T::BITS)]),
+    }
+}
+
+#[inline(always)]
+fn filled<T: Value, const N: usize>(value: &T) -> [u64; N] {
     const { assert!(words(T::BITS) <= MOST_WORDS, "larger than a shared object holds") };
-    let mut bits = [0; MOST_WORDS];
+    let mut bits = [0; N];
     value.pack(&mut Pack::new(&mut bits));
     bits
 }
 
-/// The value whose bits these are.
+/// The value whose words these are.
 #[inline(always)]
-fn unpacked<T: Value>(bits: &[u64; MOST_WORDS]) -> T {
-    T::unpack(&mut Unpack::new(bits))
+fn from_words<T: Value>(from: Words<'_>) -> T {
+    match words(T::BITS) {
+        0..=2 => copied::<T, 2>(from),
+        3..=8 => copied::<T, 8>(from),
+        _ => copied::<T, MOST_WORDS>(from),
+    }
 }
 
-/// The words of a value, wherever they lie.
 #[inline(always)]
-fn copied<T: Value>(from: Words<'_>) -> [u64; MOST_WORDS] {
+fn copied<T: Value, const N: usize>(from: Words<'_>) -> T {
     const { assert!(words(T::BITS) <= MOST_WORDS, "larger than a shared object holds") };
-    let mut bits = [0; MOST_WORDS];
-    from.copy_to(0, &mut bits[..words(T::BITS)]);
-    bits
+    let mut bits = [0; N];
+    from.copy_to(0, &mut bits[..words(T::BITS).min(N)]);
+    T::unpack(&mut Unpack::new(&bits))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_packet::{Mode, Packet};
 use anabranch_txn::{Count, Domain, Memory, Shape, Transaction};
 
-use super::{Tracked, copied, packed, unpacked};
+use super::{Tracked, from_words, with_words};
 use crate::context::Context;
 use crate::key::Value;
 use crate::l3::L3;
@@ -56,8 +56,8 @@ impl<T: Value> SharedDistributed<T> {
 
 impl<T: Value> Tracked<SharedDistributed<T>> {
     fn part(&self, worker: u32) -> T {
-        let bits = self.transaction.read(&self.object.parts, worker, copied::<T>);
-        bits.map_or_else(T::zero, |bits| unpacked(&bits))
+        let part = self.transaction.read(&self.object.parts, worker, from_words);
+        part.unwrap_or_else(T::zero)
     }
 }
 
@@ -67,9 +67,9 @@ impl<T: Value> DistributedOperations<T> for Tracked<SharedDistributed<T>> {
         let own = self.transaction.worker() as u32;
         let mut part = self.part(own);
         change(&mut part);
-        let bits = packed(&part);
-        let bits = &bits[..words(T::BITS)];
-        self.transaction.write(&self.object.parts, own, |words| words.copy_from(0, bits));
+        with_words(&part, |part| {
+            self.transaction.write(&self.object.parts, own, |into| into.copy_from(0, part));
+        });
     }
     fn read(&self) -> T {
         let parts = (0..self.object.parts.shape().objects).map(|worker| self.part(worker));

@@ -2,13 +2,13 @@
 
 use std::marker::PhantomData;
 
-use anabranch_txn::{Deadline, Domain, Entry, Map, SlotId, Transaction};
+use anabranch_txn::{Deadline, Domain, Entry, Map, SlotId, Transaction, Words};
 
 use super::wheel::SharedWheel;
-use super::{copied, packed, unpacked};
+use super::{from_words, with_words};
 use crate::context::to_ticks;
 use crate::key::{Key, Value, spread};
-use crate::pack::{MOST_WORDS, words};
+use crate::pack::words;
 use crate::packet_set::SetShape;
 use crate::state::TableUse;
 use crate::state::wheel::{Tick, rebased};
@@ -71,13 +71,10 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     /// The set of `key` at `now`.
     #[inline(always)]
     pub fn find(&self, transaction: &Transaction, key: &K, now: Tick) -> Found<S> {
-        let (hash, bits) = (self.hash(key), packed(key));
-        let look =
-            |value: anabranch_txn::Words<'_>, deadline| (copied::<Stored<S>>(value), deadline);
-        let key = &bits[..words(K::BITS)];
-        let found = self.sets.look(transaction, hash, key, look);
-        let Some((id, (bits, deadline))) = found else { return Found::None };
-        let (lifetime, state) = unpacked::<Stored<S>>(&bits);
+        let hash = self.hash(key);
+        let look = |value: Words<'_>, deadline| (from_words::<Stored<S>>(value), deadline);
+        let found = with_words(key, |key| self.sets.look(transaction, hash, key, look));
+        let Some((id, ((lifetime, state), deadline))) = found else { return Found::None };
         let set = OpenSet { id, deadline, lifetime, before: state, state };
         if deadline.tick > now {
             return Found::Alive(set);
@@ -107,8 +104,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
 
     #[inline(never)]
     fn store(&self, transaction: &Transaction, id: SlotId, stored: &Stored<S>) {
-        let bits: [u64; MOST_WORDS] = packed(stored);
-        self.sets.change(transaction, id, &bits[..words(<Stored<S>>::BITS)]);
+        with_words(stored, |stored| self.sets.change(transaction, id, stored));
     }
 
     /// Opens a set; `None`: the table is full, or the transaction doomed.
@@ -121,9 +117,10 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     ) -> Option<OpenSet<S>> {
         let lifetime = self.lifetime;
         let tick = now.saturating_add(lifetime);
-        let (bits, stored) = (packed(key), packed(&(lifetime, state)));
-        let (key_bits, stored) = (&bits[..words(K::BITS)], &stored[..words(<Stored<S>>::BITS)]);
-        let id = self.sets.insert(transaction, self.hash(key), key_bits, stored, tick)?;
+        let (hash, stored) = (self.hash(key), (lifetime, state));
+        let insert =
+            |key: &[u64], stored: &[u64]| self.sets.insert(transaction, hash, key, stored, tick);
+        let id = with_words(key, |key| with_words(&stored, |stored| insert(key, stored)))?;
         self.wheel.queue(transaction, id.0, tick);
         // It has its generation from the slot; whoever refreshes it in this transaction changes the
         // copy.
@@ -139,31 +136,29 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     /// The state of the next set whose time has run out at `now`, removed. `budget` counts down the
     /// sets looked at. For who is alone.
     pub fn expire(&self, transaction: &Transaction, now: Tick, budget: &mut u32) -> Option<S> {
-        let mut wheel = self.wheel.turn();
+        let mut wheel = self.wheel.turn(transaction);
         while *budget > 0 {
             let id = SlotId(wheel.pop(now)?);
             *budget -= 1;
-            let look =
-                |key: anabranch_txn::Words<'_>, value: anabranch_txn::Words<'_>, deadline| {
-                    (copied::<K>(key), copied::<Stored<S>>(value), deadline)
-                };
-            let Some((key, stored, deadline)) = self.sets.entry(transaction, id, look) else {
+            let look = |key: Words<'_>, value: Words<'_>, deadline: Deadline| {
+                (from_words::<K>(key), from_words::<Stored<S>>(value), deadline)
+            };
+            let Some((key, (_, state), deadline)) = self.sets.entry(transaction, id, look) else {
                 continue;
             };
-            let deadline: Deadline = deadline;
             if deadline.tick > now {
                 wheel.queue(id.0, deadline.tick);
                 continue;
             }
-            self.sets.remove(transaction, self.hash(&unpacked(&key)), id);
-            return Some(unpacked::<Stored<S>>(&stored).1);
+            self.sets.remove(transaction, self.hash(&key), id);
+            return Some(state);
         }
         None
     }
 
     /// Ticks are counted from an origin `by` later. For who is alone.
     pub fn rebase(&self, transaction: &Transaction, by: Tick) {
-        self.wheel.turn().rebase(by);
+        self.wheel.turn(transaction).rebase(by);
         for id in (0..self.sets.slots()).map(SlotId) {
             if let Some(deadline) = self.sets.entry(transaction, id, |_, _, deadline| deadline) {
                 self.sets.set_deadline(transaction, id, rebased(deadline.tick, by));

@@ -3,12 +3,12 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use anabranch_txn::{Count, Domain, Memory, Shape};
+use anabranch_txn::{Count, Domain, Memory, Shape, Transaction};
 
-use super::{Tracked, copied, packed, unpacked};
+use super::{Tracked, from_words, with_words};
 use crate::function::Occupancy;
 use crate::key::Value;
-use crate::pack::{MOST_WORDS, words};
+use crate::pack::words;
 use crate::state::TableUse;
 use crate::world::{CellOperations, FetchIndex, Glance, VectorOperations};
 
@@ -33,41 +33,38 @@ impl<T: Value> SharedVector<T> {
 
 impl<T: Value> Tracked<SharedVector<T>> {
     #[inline(always)]
-    fn bits(&self, index: u32) -> Option<[u64; MOST_WORDS]> {
+    fn element(&self, index: u32) -> Option<T> {
         if index >= self.object.elements.shape().objects {
             self.object.faults.add(&self.transaction, 1);
             return None;
         }
-        self.transaction.read(&self.object.elements, index, copied::<T>)
+        self.transaction.read(&self.object.elements, index, from_words)
     }
+}
 
-    #[inline]
-    fn store(&self, index: u32, old: &[u64; MOST_WORDS], value: &T) {
-        let new = packed(value);
-        let new = &new[..words(T::BITS)];
-        if *new != old[..words(T::BITS)] {
-            self.transaction.write(&self.object.elements, index, |words| words.copy_from(0, new));
-        }
+/// Stores `new` in place of `old`, if it differs.
+#[inline]
+fn store<T: Value>(transaction: &Transaction, elements: &Memory, index: u32, old: T, new: T) {
+    if new != old {
+        with_words(&new, |new| transaction.write(elements, index, |into| into.copy_from(0, new)));
     }
 }
 
 impl<T: Value> VectorOperations<T> for Tracked<SharedVector<T>> {
     #[inline(always)]
     fn read(&self, index: u32) -> T {
-        self.bits(index).map_or_else(T::zero, |bits| unpacked(&bits))
+        self.element(index).unwrap_or_else(T::zero)
     }
     #[inline]
     fn write(&mut self, index: u32, value: T) {
-        if let Some(old) = self.bits(index) {
-            self.store(index, &old, &value);
-        }
+        self.update(index, |old| *old = value);
     }
     #[inline]
     fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) {
-        if let Some(old) = self.bits(index) {
-            let mut value = unpacked(&old);
+        if let Some(old) = self.element(index) {
+            let mut value = old;
             change(&mut value);
-            self.store(index, &old, &value);
+            store(&self.transaction, &self.object.elements, index, old, value);
         }
     }
     #[inline(always)]
@@ -110,17 +107,11 @@ impl<T: Value> SharedCell<T> {
     }
 }
 
-impl<T: Value> Tracked<SharedCell<T>> {
-    #[inline(always)]
-    fn bits(&self) -> Option<[u64; MOST_WORDS]> {
-        self.transaction.read(&self.object.0.elements, 0, copied::<T>)
-    }
-}
-
 impl<T: Value> CellOperations<T> for Tracked<SharedCell<T>> {
     #[inline(always)]
     fn get(&self) -> T {
-        self.bits().map_or_else(T::zero, |bits| unpacked(&bits))
+        let value = self.transaction.read(&self.object.0.elements, 0, from_words);
+        value.unwrap_or_else(T::zero)
     }
     #[inline]
     fn set(&mut self, value: T) {
@@ -128,14 +119,10 @@ impl<T: Value> CellOperations<T> for Tracked<SharedCell<T>> {
     }
     #[inline]
     fn update(&mut self, change: impl FnOnce(&mut T)) {
-        let Some(old) = self.bits() else { return };
-        let mut value = unpacked(&old);
+        let old = self.get();
+        let mut value = old;
         change(&mut value);
-        let new = packed(&value);
-        let new = &new[..words(T::BITS)];
-        if *new != old[..words(T::BITS)] {
-            self.transaction.write(&self.object.0.elements, 0, |words| words.copy_from(0, new));
-        }
+        store(&self.transaction, &self.object.0.elements, 0, old, value);
     }
 }
 

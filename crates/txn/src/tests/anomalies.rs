@@ -174,7 +174,7 @@ fn no_read_only_anomaly() {
 fn no_phantom() {
     let domain = Arc::new(Domain::new(2, false));
     let entry = crate::Entry { key: 1, value: 1, deadline: false };
-    let map = crate::Map::new(&domain, 1_000, entry);
+    let map = crate::Map::new(&domain, 10_000, entry);
     let (a, b) = (Transaction::new(&domain, 0), Transaction::new(&domain, 1));
     let absent =
         |who: &Transaction, key: u64| map.look(who, key << 40, &[key], |_, _| ()).is_none();

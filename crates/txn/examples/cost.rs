@@ -1,0 +1,56 @@
+//! What reading and writing in transactions cost: `cost READS WRITES TRANSACTIONS`, one worker, objects
+//! of one word in cache. Prints nanoseconds per transaction.
+//!
+//! The cost of a read is the difference between two runs: in time, or in instructions, which
+//! `valgrind --tool=callgrind` counts and which repeat exactly.
+#![allow(clippy::print_stdout, reason = "it is a program")]
+
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anabranch_txn::{Batch, Domain, Memory, Place, Shape, Transaction, Worker};
+
+/// Reads and writes spread over as many objects.
+const OBJECTS: u32 = 256;
+
+struct Work {
+    memory: Arc<Memory>,
+    reads: u32,
+    writes: u32,
+    sum: u64,
+}
+
+impl Batch for Work {
+    fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
+        for object in 0..self.reads {
+            let read = transaction.read(&self.memory, object % OBJECTS, |words| words.get(0));
+            self.sum = self.sum.wrapping_add(read.unwrap_or_default());
+        }
+        for object in 0..self.writes {
+            transaction.write(&self.memory, object % OBJECTS, |words| words.set(0, self.sum));
+        }
+        range.len()
+    }
+
+    fn undo(&mut self, _: Range<usize>) {}
+
+    fn release(&mut self, _: Range<usize>, _: Place, _: bool) {}
+}
+
+fn main() {
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u32>().unwrap_or(0));
+    let mut next = |otherwise| numbers.next().unwrap_or(otherwise);
+    let (reads, writes, count) = (next(32), next(0), next(100_000));
+    let domain = Arc::new(Domain::new(2, false));
+    let shape = Shape { objects: OBJECTS, tracked: 1, deadlines: 0, apart: true };
+    let mut work = Work { memory: domain.memory(shape), reads, writes, sum: 0 };
+    let mut worker = Worker::new(Arc::new(Transaction::new(&domain, 0)));
+    let started = Instant::now();
+    for _ in 0..count {
+        worker.handle(&mut work, 1);
+    }
+    let ns = started.elapsed().as_nanos() as f64 / f64::from(count.max(1));
+    println!("{reads} reads, {writes} writes: {ns:.1} ns a transaction ({})", black_box(work.sum));
+}
