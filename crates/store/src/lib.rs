@@ -1,0 +1,30 @@
+//! State stores: one interface over many data stores, as FlexState has it (Pozza et al., 2020), so that
+//! an NF runs with any of them and is not changed by a line.
+//!
+//! Knows nothing of NFs, packets or workers: whoever keeps state may depend on it, and data stores of
+//! others may be made to fit by implementing [`Driver`].
+//!
+//! ```text
+//!  caller ── Client ── typed calls, blocking or no_wait ─┐
+//!                                                        ├─▶ Driver ─▶ memory │ redis │ yours
+//!  worker ── Feed ═══▶ Flusher ── changes, coalesced ────┘
+//!            (never waits)   owns a copy of all state, pushes it again where the store lost it
+//! ```
+
+pub mod call;
+pub mod client;
+mod clock;
+pub mod content;
+pub mod driver;
+pub mod error;
+pub mod key;
+pub mod lock;
+pub mod memory;
+
+pub use call::{Call, End, LIMITS, Limits, Operation, Reply};
+pub use client::{Client, NoWait};
+pub use content::{Bytes, Content, Entry, Kind};
+pub use driver::{Answer, Batch, Driver, Outcome};
+pub use error::Error;
+pub use key::{Key, Place, Scope};
+pub use memory::{Durability, Memory};
