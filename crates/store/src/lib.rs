@@ -14,6 +14,7 @@
 pub mod call;
 pub mod client;
 mod clock;
+pub mod conformance;
 pub mod content;
 pub mod driver;
 pub mod error;
