@@ -11,7 +11,7 @@
 //! is a state that was once true. A checkpoint is written beside the old one, brought to the disk and
 //! then renamed, so that there is always a whole one.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -94,9 +94,12 @@ impl Log {
         let failed = |error: io::Error| unavailable(directory, &error);
         fs::create_dir_all(directory).map_err(failed)?;
         let lock = File::create(directory.join("lock")).map_err(failed)?;
-        lock.try_lock().map_err(|_| Error::Configuration {
-            text: format!("memory:{}", directory.display()),
-            why: "another process has this directory open: give each its own".to_string(),
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::Error(error) => failed(error),
+            TryLockError::WouldBlock => Error::Configuration {
+                text: format!("memory:{}", directory.display()),
+                why: "another process has this directory open: give each its own".to_string(),
+            },
         })?;
         let (generation, objects, len) = read(directory)?;
         forget_others(directory, generation).map_err(failed)?;
