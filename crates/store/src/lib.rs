@@ -21,6 +21,8 @@ pub mod error;
 pub mod key;
 pub mod lock;
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
 
 pub use call::{Call, End, LIMITS, Limits, Operation, Reply};
 pub use client::{Client, NoWait};
