@@ -25,6 +25,7 @@ use crate::driver::{Answer, Driver};
 use crate::error::Error;
 use crate::key::{Key, prefix};
 use generate::Generator;
+pub use generate::Random;
 use oracle::Oracle;
 
 /// How much is tried.

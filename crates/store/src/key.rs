@@ -78,6 +78,18 @@ impl Scope {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Which part of the instance's state it is.
+    pub fn place(&self) -> Place {
+        let place = self.0.rsplit('@').next();
+        place.and_then(|place| place.parse().ok()).unwrap_or(Place::Instance)
+    }
+}
+
+impl std::borrow::Borrow<str> for Scope {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
 }
 
 impl fmt::Display for Scope {

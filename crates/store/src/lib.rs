@@ -11,6 +11,7 @@
 //!            (never waits)   owns a copy of all state, pushes it again where the store lost it
 //! ```
 
+pub mod behind;
 pub mod call;
 pub mod client;
 mod clock;
@@ -18,16 +19,20 @@ pub mod conformance;
 pub mod content;
 pub mod driver;
 pub mod error;
+pub mod flusher;
 pub mod key;
 pub mod lock;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
+pub mod view;
 
+pub use behind::{Change, Policy, Settings, Status, WriteBehind};
 pub use call::{Call, End, LIMITS, Limits, Operation, Reply};
 pub use client::{Client, NoWait};
 pub use content::{Bytes, Content, Entry, Kind};
 pub use driver::{Answer, Batch, Driver, Outcome};
 pub use error::Error;
+pub use flusher::{Feed, Flusher};
 pub use key::{Key, Place, Scope};
 pub use memory::{Durability, Memory};

@@ -7,14 +7,17 @@ use crate::key::{Key, Place, Scope};
 
 /// A generator of numbers (SplitMix64), so that a seed is the same everywhere.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Numbers by `seed`.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next number.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,15 +26,17 @@ impl Random {
     }
 
     /// A number below `end`.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+    /// True once in `n`.
+    pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    pub(crate) fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+    /// One of `all`; `None` if there is none.
+    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         all.get(self.below(all.len() as u64) as usize)
     }
 }

@@ -1,6 +1,7 @@
 //! The driver `redis` against real servers: right, and right again after each fault.
 #![allow(clippy::unwrap_used)]
 
+mod faults;
 mod server;
 
 use std::time::{Duration, Instant};
