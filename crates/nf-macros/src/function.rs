@@ -18,7 +18,7 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
     let handlers = handlers(module);
     let passes = passes(module);
     let (expire, tables) = (state::expire(module, false), state::tables(module));
-    let shards = state::shards(module);
+    let (shards, kept) = (state::shards(module), state::kept(module));
     let (counters, rebase) = (state::counters(module), state::rebase(module));
     let (speculation, share) = (speculation(module), state::share(module));
     let traced = traced::expand(module);
@@ -38,6 +38,7 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
             #expire
             #rebase
             #shards
+            #kept
             #tables
             #counters
         }

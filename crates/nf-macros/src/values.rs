@@ -46,9 +46,12 @@ fn structure(item: &ItemStruct) -> TokenStream {
     let zero = filled(&item.fields, zero);
     let bindings = bound(&item.fields);
     let (folds, described) = (folded(&item.fields), described("", &item.fields));
+    let (writes, read) = (written(&item.fields), filled(&item.fields, read));
     let bits = Bits {
         folded: quote!(let Self #bindings = self; #folds),
         described: quote!(let Self #bindings = self; #described),
+        stored: quote!(let Self #bindings = self; #writes),
+        loaded: quote!(::core::option::Option::Some(Self #read)),
     };
     let given = implementations(name, &item.generics, &quote!(Self #zero), &bits);
     quote!(#derives #item #given)
@@ -79,9 +82,15 @@ fn choice(item: &ItemEnum) -> TokenStream {
         )
     });
     let (folds, parts): (Vec<_>, Vec<_>) = arms.unzip();
+    let (writes, reads) = variants_stored(&item);
     let bits = Bits {
         folded: quote!(match self { #(#folds)* }),
         described: quote!(match self { #(#parts)* }),
+        stored: quote!(match self { #writes }),
+        loaded: quote!(match __from.number(2)? {
+            #reads
+            _ => ::core::option::Option::None,
+        }),
     };
     let given = implementations(&item.ident, &item.generics, &quote!(#first), &bits);
     quote!(#derives #item #given)
@@ -91,10 +100,26 @@ fn public() -> Visibility {
     parse_quote!(pub)
 }
 
-/// What a value is made of: bodies of `Key::fold` and `Value::parts`.
+/// What a value is made of: bodies of `Key::fold`, `Value::parts`, `store` and `load`.
 struct Bits {
     folded: TokenStream,
     described: TokenStream,
+    stored: TokenStream,
+    loaded: TokenStream,
+}
+
+/// The arms of `Value::store` and `load` of an enum: each variant's number, then its fields.
+fn variants_stored(item: &ItemEnum) -> (TokenStream, TokenStream) {
+    let arms = item.variants.iter().enumerate().map(|(index, variant)| {
+        let (name, index) = (&variant.ident, index as u128);
+        let (bindings, writes) = (bound(&variant.fields), written(&variant.fields));
+        let read = filled(&variant.fields, read);
+        (
+            quote!(Self::#name #bindings => { __to.number(#index, 2); #writes }),
+            quote!(#index => ::core::option::Option::Some(Self::#name #read),),
+        )
+    });
+    arms.unzip()
 }
 
 /// `Value`, `Key` and `Default`.
@@ -104,7 +129,7 @@ fn implementations(
     zero: &TokenStream,
     bits: &Bits,
 ) -> TokenStream {
-    let Bits { folded, described } = bits;
+    let Bits { folded, described, stored, loaded } = bits;
     let with = |bound: &TokenStream| {
         let mut generics = generics.clone();
         for parameter in &mut generics.params {
@@ -122,6 +147,12 @@ fn implementations(
             #[inline(always)]
             fn zero() -> Self { #zero }
             fn parts(&self, __parts: &mut ::anabranch_nf::trace::Parts) { #described }
+            fn store(&self, __to: &mut ::anabranch_nf::state::journal::Writer) { #stored }
+            fn load(
+                __from: &mut ::anabranch_nf::state::journal::Reader<'_>,
+            ) -> ::core::option::Option<Self> {
+                #loaded
+            }
         }
         impl #key_impl ::anabranch_nf::Key for #name #ty {
             #[inline(always)]
@@ -136,6 +167,10 @@ fn implementations(
 
 fn zero(field: &Field) -> TokenStream {
     quote_spanned!(field.ty.span()=> ::anabranch_nf::Value::zero())
+}
+
+fn read(field: &Field) -> TokenStream {
+    quote_spanned!(field.ty.span()=> ::anabranch_nf::Value::load(__from)?)
 }
 
 /// Fields filled by `value`: `{ a: …, b: … }`, `(…, …)` or nothing.
@@ -176,6 +211,15 @@ fn folded(fields: &Fields) -> TokenStream {
         quote_spanned!(field.ty.span()=> let __fold = ::anabranch_nf::Key::fold(#binding, __fold);)
     });
     quote!(#(#folds)* __fold)
+}
+
+/// The bound fields written, in order.
+fn written(fields: &Fields) -> TokenStream {
+    let writes = fields.iter().enumerate().map(|(index, field)| {
+        let binding = binding(index, field);
+        quote_spanned!(field.ty.span()=> ::anabranch_nf::Value::store(#binding, __to);)
+    });
+    quote!(#(#writes)*)
 }
 
 /// The bound fields described, under names that begin with `word`.

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anabranch_packet::{MacAddr, Port};
 
+use crate::state::journal::{Reader, Writer};
 use crate::trace::Parts;
 
 /// A plain value that a state object can hold: copied in and out, with a zero that stands for
@@ -29,6 +30,13 @@ pub trait Value: Copy + PartialEq + Send + Sync + 'static {
 
     /// Describes the numbers that it is made of. Without effect for what no state object holds.
     fn parts(&self, _parts: &mut Parts) {}
+
+    /// Writes itself as bytes, for a state store. Without effect for what no state object holds.
+    fn store(&self, _to: &mut Writer) {}
+    /// Reads what [`store`](Self::store) wrote; `None` if it is no such value.
+    fn load(_from: &mut Reader<'_>) -> Option<Self> {
+        None
+    }
 }
 
 /// A value that a [`Map`](crate::state::Map) or a packet set is keyed by.
@@ -142,6 +150,12 @@ macro_rules! integers {
             fn parts(&self, parts: &mut Parts) {
                 parts.leaf(*self as u128 & (u128::MAX >> (128 - <$integer>::BITS)));
             }
+            fn store(&self, to: &mut Writer) {
+                to.number(*self as u128, <$integer>::BITS / 8);
+            }
+            fn load(from: &mut Reader<'_>) -> Option<Self> {
+                from.number(<$integer>::BITS / 8).map(|number| number as Self)
+            }
         }
         impl Key for $integer {
             #[inline(always)]
@@ -161,6 +175,12 @@ impl Value for u128 {
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(*self);
     }
+    fn store(&self, to: &mut Writer) {
+        to.number(*self, 16);
+    }
+    fn load(from: &mut Reader<'_>) -> Option<Self> {
+        from.number(16)
+    }
 }
 
 impl Key for u128 {
@@ -177,6 +197,16 @@ impl Value for bool {
     }
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(u128::from(*self));
+    }
+    fn store(&self, to: &mut Writer) {
+        to.number(u128::from(*self), 1);
+    }
+    fn load(from: &mut Reader<'_>) -> Option<Self> {
+        match from.number(1)? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
     }
 }
 
@@ -195,6 +225,12 @@ impl Value for Ipv4Addr {
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(u128::from(u32::from(*self)));
     }
+    fn store(&self, to: &mut Writer) {
+        u32::from(*self).store(to);
+    }
+    fn load(from: &mut Reader<'_>) -> Option<Self> {
+        u32::load(from).map(Self::from)
+    }
 }
 
 impl Key for Ipv4Addr {
@@ -212,6 +248,12 @@ impl Value for Ipv6Addr {
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(u128::from(*self));
     }
+    fn store(&self, to: &mut Writer) {
+        u128::from(*self).store(to);
+    }
+    fn load(from: &mut Reader<'_>) -> Option<Self> {
+        u128::load(from).map(Self::from)
+    }
 }
 
 impl Key for Ipv6Addr {
@@ -228,6 +270,12 @@ impl Value for MacAddr {
     }
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(self.octets().iter().fold(0, |all, octet| all << 8 | u128::from(*octet)));
+    }
+    fn store(&self, to: &mut Writer) {
+        self.octets().store(to);
+    }
+    fn load(from: &mut Reader<'_>) -> Option<Self> {
+        <[u8; 6]>::load(from).map(Self::from)
     }
 }
 
@@ -247,6 +295,12 @@ impl Value for Port {
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(u128::from(self.index()));
     }
+    fn store(&self, to: &mut Writer) {
+        self.index().store(to);
+    }
+    fn load(from: &mut Reader<'_>) -> Option<Self> {
+        u8::load(from).map(Self::new)
+    }
 }
 
 impl Key for Port {
@@ -259,6 +313,9 @@ impl Key for Port {
 impl Value for () {
     #[inline(always)]
     fn zero() -> Self {}
+    fn load(_: &mut Reader<'_>) -> Option<Self> {
+        Some(())
+    }
 }
 
 impl Key for () {
@@ -299,6 +356,16 @@ impl<T: Value, const N: usize> Value for [T; N] {
             parts.field(&position.to_string(), element);
         }
     }
+    fn store(&self, to: &mut Writer) {
+        self.iter().for_each(|element| element.store(to));
+    }
+    fn load(from: &mut Reader<'_>) -> Option<Self> {
+        let mut all = Self::zero();
+        for element in &mut all {
+            *element = T::load(from)?;
+        }
+        Some(all)
+    }
 }
 
 impl<T: Key, const N: usize> Key for [T; N] {
@@ -317,6 +384,18 @@ impl<T: Value> Value for Option<T> {
         parts.leaf(self.is_some().into());
         if let Some(value) = self {
             parts.field("value", value);
+        }
+    }
+    fn store(&self, to: &mut Writer) {
+        self.is_some().store(to);
+        if let Some(value) = self {
+            value.store(to);
+        }
+    }
+    fn load(from: &mut Reader<'_>) -> Option<Self> {
+        match bool::load(from)? {
+            true => T::load(from).map(Some),
+            false => Some(None),
         }
     }
 }
@@ -343,6 +422,14 @@ macro_rules! tuples {
                 let ($($name,)+) = self;
                 let mut position = 0..;
                 $(parts.field(&position.next().unwrap_or(0).to_string(), $name);)+
+            }
+            #[allow(non_snake_case)]
+            fn store(&self, to: &mut Writer) {
+                let ($($name,)+) = self;
+                $($name.store(to);)+
+            }
+            fn load(from: &mut Reader<'_>) -> Option<Self> {
+                Some(($($name::load(from)?,)+))
             }
         }
         impl<$($name: Key),+> Key for ($($name,)+) {

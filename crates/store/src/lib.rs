@@ -21,6 +21,7 @@ pub mod driver;
 pub mod error;
 pub mod flusher;
 pub mod key;
+pub mod location;
 pub mod lock;
 pub mod memory;
 #[cfg(feature = "redis")]
@@ -35,4 +36,5 @@ pub use driver::{Answer, Batch, Driver, Outcome};
 pub use error::Error;
 pub use flusher::{Feed, Flusher};
 pub use key::{Key, Place, Scope};
+pub use location::Location;
 pub use memory::{Durability, Memory};

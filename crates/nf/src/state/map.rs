@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::key::{Hash, Key, Value};
+use crate::state::journal::{self, Journaled, Marks, Moment, Sink};
 use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
 use crate::state::shared::Here;
 use crate::state::table::{SlotId, Table};
@@ -25,6 +26,8 @@ enum Shards<K, V> {
     /// Each shard has its part of every entry: the entry is the sum of what the worker's shards
     /// have.
     PerShard { here: Arc<Here>, parts: Table<(u16, K), V> },
+    /// All are this worker's, and kept in a store: which were written, and which removed.
+    Kept { marks: Marks, gone: Vec<K> },
 }
 
 /// What leaves a map with its shard.
@@ -168,6 +171,7 @@ impl<K: Key, V: Value> Shards<K, V> {
                     add(parts, (shard, key), after.minus(before));
                 }
             }
+            Self::Kept { marks, .. } => marks.note(id.0),
         }
     }
 
@@ -180,6 +184,7 @@ impl<K: Key, V: Value> Shards<K, V> {
                 }
             }
             Self::PerShard { .. } => self.changed(id, key, value, V::zero()),
+            Self::Kept { gone, .. } => gone.push(key),
         }
     }
 }
@@ -207,7 +212,7 @@ impl<K: Key, V: Value> Movable for Map<K, V> {
         let mut moved = Vec::new();
         let mut shards = self.shards.take();
         match shards.as_deref_mut() {
-            None => return,
+            None | Some(Shards::Kept { .. }) => {}
             Some(Shards::Sharded { tags, removed }) => {
                 let leave = removed.extract_if(.., |(shard, _)| bundle.shards().contains(*shard));
                 moved.extend(leave.map(|(shard, key)| Moved::Removed(shard, key)));
@@ -275,6 +280,38 @@ impl<K: Key, V: Value> Movable for Map<K, V> {
                 Some("each shard has its part of its entries, and they are no numbers")
             }
             _ => None,
+        }
+    }
+}
+
+impl<K: Key, V: Value> Journaled for Map<K, V> {
+    fn layout(&self) -> String {
+        journal::layout::<K, V>()
+    }
+
+    fn keep(&mut self) {
+        let marks = Marks::new(self.table.slots());
+        self.shards = Some(Box::new(Shards::Kept { marks, gone: Vec::new() }));
+    }
+
+    fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
+        let Some(Shards::Kept { marks, gone }) = self.shards.as_deref_mut() else { return };
+        // A key that has come back since is among the marks.
+        for key in gone.drain(..) {
+            sink.remove(name, journal::stored(&key));
+        }
+        for place in marks.take() {
+            if let Some(key) = self.table.key(SlotId(place)) {
+                let value = journal::stored(self.table.value(SlotId(place)));
+                sink.put(name, journal::stored(&key), value);
+            }
+        }
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8], _: &Moment) -> bool {
+        match (journal::loaded(key), journal::loaded(value)) {
+            (Some(key), Some(value)) => self.insert(key, value),
+            _ => false,
         }
     }
 }
