@@ -67,7 +67,8 @@ fn described<V: Value>() -> String {
 
 /// `value` as bytes.
 pub fn stored<V: Value>(value: &V) -> Vec<u8> {
-    let mut writer = Writer::default();
+    // What a value is made of takes about as many bytes in memory.
+    let mut writer = Writer(Vec::with_capacity(size_of::<V>()));
     value.store(&mut writer);
     writer.0
 }
