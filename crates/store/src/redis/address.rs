@@ -1,5 +1,6 @@
 //! Where the servers are: what stands behind `redis` in a configuration.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -16,6 +17,8 @@ pub struct Address {
     database: String,
     /// How long to wait for a connection or an answer.
     pub timeout: Duration,
+    /// With TLS, the file of the only authority that is trusted (PEM); else those of the system.
+    pub authority: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,14 +43,16 @@ impl Address {
     /// | `redis+sentinel://host:26379,other:26379/name` | those that sentinels know as `name` |
     /// | `redis+cluster://host:6379,other:6379` | a cluster |
     ///
-    /// `rediss` in place of `redis` is TLS; `?timeout_ms=250` at the end sets the timeout.
+    /// `rediss` in place of `redis` is TLS, `?ca=FILE` at the end the authority that is trusted;
+    /// `?timeout_ms=250` sets the timeout; `&` stands between several.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let bad =
             |why: &str| Error::Configuration { text: without_password(text), why: why.to_string() };
         let (scheme, rest) =
             text.split_once("://").ok_or_else(|| bad("write redis://host:port"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let timeout = timeout(query).ok_or_else(|| bad("after `?` only timeout_ms=N is known"))?;
+        let (timeout, authority) = options(query)
+            .ok_or_else(|| bad("after `?` only timeout_ms=N and ca=FILE are known"))?;
         let (credentials, rest) = match rest.rsplit_once('@') {
             Some((credentials, rest)) => (format!("{credentials}@"), rest),
             None => (String::new(), rest),
@@ -75,7 +80,7 @@ impl Address {
             _ => return Err(bad("after `+` only unix, sentinel and cluster are known")),
         };
         let database = database.to_string();
-        Ok(Self { servers, scheme: secure, credentials, database, timeout })
+        Ok(Self { servers, scheme: secure, credentials, database, timeout, authority })
     }
 
     /// The address of one server that is found at `node`, for the client library.
@@ -89,6 +94,12 @@ impl Address {
             }
             _ => format!("{}://{}{node}/{}", self.scheme, self.credentials, self.database),
         }
+    }
+
+    /// Whether connections are encrypted.
+    #[cfg(feature = "redis-tls")]
+    pub(super) fn is_secure(&self) -> bool {
+        self.scheme == "rediss"
     }
 
     /// The address of a sentinel, which has no password of its own here.
@@ -117,15 +128,20 @@ impl std::fmt::Debug for Address {
     }
 }
 
-fn timeout(query: &str) -> Option<Duration> {
-    match query.split_once('=') {
-        None if query.is_empty() => Some(Duration::from_secs(1)),
-        Some(("timeout_ms", ms)) => {
-            let ms = ms.parse().ok().filter(|ms| (1..=60_000).contains(ms))?;
-            Some(Duration::from_millis(ms))
+/// The timeout and the authority; `None` if something else stands there.
+fn options(query: &str) -> Option<(Duration, Option<PathBuf>)> {
+    let (mut timeout, mut authority) = (Duration::from_secs(1), None);
+    for option in query.split('&').filter(|option| !option.is_empty()) {
+        match option.split_once('=')? {
+            ("timeout_ms", ms) => {
+                let ms = ms.parse().ok().filter(|ms| (1..=60_000).contains(ms))?;
+                timeout = Duration::from_millis(ms);
+            }
+            ("ca", file) => authority = Some(file.into()),
+            _ => return None,
         }
-        _ => None,
     }
+    Some((timeout, authority))
 }
 
 fn with_port(host: &str) -> String {

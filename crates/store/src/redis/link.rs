@@ -192,10 +192,27 @@ impl Link {
         let address = url.into_connection_info()?;
         let settings = address.redis_settings().clone().set_skip_set_lib_name();
         let address = address.set_redis_settings(settings);
-        let connection = Client::open(address)?.get_connection_with_timeout(timeout)?;
+        let connection = self.client(address)?.get_connection_with_timeout(timeout)?;
         connection.set_read_timeout(Some(timeout))?;
         connection.set_write_timeout(Some(timeout))?;
         Ok(connection)
+    }
+
+    #[cfg(not(feature = "redis-tls"))]
+    fn client(&self, address: redis::ConnectionInfo) -> Result<Client, redis::RedisError> {
+        Client::open(address)
+    }
+
+    #[cfg(feature = "redis-tls")]
+    fn client(&self, address: redis::ConnectionInfo) -> Result<Client, redis::RedisError> {
+        if !self.address.is_secure() {
+            return Client::open(address);
+        }
+        // Fails where the program has chosen one already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let root_cert = self.address.authority.as_ref().map(std::fs::read).transpose()?;
+        let certificates = redis::TlsCertificates { client_tls: None, root_cert };
+        Client::build_with_tls(address, certificates)
     }
 
     /// Asks the sentinels who has the data, and that server whether it thinks so too.

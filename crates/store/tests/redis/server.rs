@@ -107,7 +107,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A port that nobody listens on, low enough for the port of the cluster's bus, 10000 above it.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let base = 20_000 + (std::process::id() % 2_000) as u16 * 10;
     loop {
