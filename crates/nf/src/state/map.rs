@@ -209,10 +209,14 @@ fn add<K: Key, V: Value>(parts: &mut Table<(u16, K), V>, key: (u16, K), more: V)
 
 impl<K: Key, V: Value> Movable for Map<K, V> {
     fn take_shards(&mut self, bundle: &mut Bundle) {
+        if self.is_kept() {
+            return;
+        }
         let mut moved = Vec::new();
         let mut shards = self.shards.take();
         match shards.as_deref_mut() {
-            None | Some(Shards::Kept { .. }) => {}
+            None => return,
+            Some(Shards::Kept { .. }) => {}
             Some(Shards::Sharded { tags, removed }) => {
                 let leave = removed.extract_if(.., |(shard, _)| bundle.shards().contains(*shard));
                 moved.extend(leave.map(|(shard, key)| Moved::Removed(shard, key)));
@@ -240,6 +244,9 @@ impl<K: Key, V: Value> Movable for Map<K, V> {
     }
 
     fn put_shards(&mut self, bundle: &mut Bundle, _: Shift) {
+        if self.is_kept() {
+            return;
+        }
         let mut shards = self.shards.take();
         let Some(shards_now) = shards.as_deref_mut() else { return };
         let moved: Vec<Moved<K, V>> = bundle.unpack();
@@ -317,6 +324,11 @@ impl<K: Key, V: Value> Journaled for Map<K, V> {
 }
 
 impl<K: Key, V: Value> Map<K, V> {
+    /// Whether a store keeps it: then all of it is one worker's.
+    fn is_kept(&self) -> bool {
+        matches!(self.shards.as_deref(), Some(Shards::Kept { .. }))
+    }
+
     /// Adds to an entry what came or went with a shard; an entry that comes to zero is removed.
     fn add(&mut self, key: K, more: V) {
         let hash = self.hash(&key);
