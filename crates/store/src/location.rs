@@ -15,7 +15,7 @@ use crate::redis::{Address, Redis};
 /// |---|---|
 /// | `memory` | in this process; ends with it |
 /// | `memory:DIRECTORY` | in this process, durable |
-/// | `redis://…` | Redis or Valkey; see [`Address`](crate::redis::Address) (feature `redis`) |
+/// | `redis://…` | Redis or Valkey, as docs/stores.md lists them (feature `redis`) |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// In this process.
