@@ -7,11 +7,12 @@ ifdef CARGO_TARGET_DIR
 ANABRANCH = $(CARGO_TARGET_DIR)/release/anabranch
 endif
 
-.PHONY: help demo test model bench docs clean
+.PHONY: help demo test stores model bench docs clean
 
 help:
 	@echo "make demo    build, make traffic, run a NAT and a firewall, write $(OUT)/report.html"
 	@echo "make test    format, lints, documents, every test"
+	@echo "make stores  the drivers of state stores, against real servers"
 	@echo "make model   what workers hand over and transactions, under schedules that model checkers draw"
 	@echo "make bench   measure every network function against the same job written by hand"
 	@echo "make docs    the documentation of every crate"
@@ -27,7 +28,13 @@ test:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 	cargo test --workspace --locked
+	@$(MAKE) --no-print-directory stores
 	@$(MAKE) --no-print-directory model
+
+# The drivers that need a library of their own, against servers that the tests start.
+stores:
+	cargo clippy --package anabranch-store --all-features --all-targets --locked -- -D warnings
+	cargo test --package anabranch-store --all-features --locked
 
 # Threads and channels are the model checker's here: everything is compiled apart.
 model:

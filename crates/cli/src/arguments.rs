@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Verify(VerifyArguments),
     /// Find keys of receive-side scaling, and check them.
     Rss(crate::rss::arguments::RssArguments),
+    /// Show the state of network functions that a store keeps.
+    State(StateArguments),
     /// Generate traffic and write it to a capture.
     Traffic(TrafficArguments),
     /// Measure network functions against the same job written by hand.
@@ -111,12 +113,54 @@ pub(crate) struct RunArguments {
     /// "at=1.5s add-backend address=10.0.0.1".
     #[arg(long, value_name = "COMMAND")]
     pub(crate) control: Vec<String>,
+    /// Keep the state in a store, of one worker: memory:DIRECTORY or redis://HOST:PORT. A later run of
+    /// the same instance goes on with it.
+    #[arg(long, value_name = "STORE", conflicts_with = "ports")]
+    pub(crate) store: Option<String>,
+    /// Name of the instance in the store; two that run at once have different names.
+    #[arg(long, value_name = "NAME", default_value = "main", requires = "store")]
+    pub(crate) instance: String,
     /// Write the report as JSON; `-` is standard output, which then holds nothing else.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Write the report as an HTML page with charts.
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
+}
+
+/// `anabranch state`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:  anabranch run nat --in lan=lan.pcap --store memory:state --instance edge-1
+          anabranch state show nat --store memory:state --merged --json")]
+pub(crate) struct StateArguments {
+    #[command(subcommand)]
+    pub(crate) command: StateCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StateCommand {
+    /// Print what a store has of a network function.
+    Show(StateShowArguments),
+}
+
+/// `anabranch state show`.
+#[derive(Debug, Args)]
+pub(crate) struct StateShowArguments {
+    /// The network function.
+    pub(crate) nf: String,
+    /// The store, as `run --store` names it.
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: String,
+    /// Only this instance.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) instance: Option<String>,
+    /// One value over all cores, shards and instances: counts add up, entries unite.
+    #[arg(long)]
+    pub(crate) merged: bool,
+    /// Print one JSON document with all content instead of a line for each object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `anabranch nfs`.

@@ -32,6 +32,7 @@ mod rss;
 mod run;
 mod scaffold;
 mod settings;
+mod state;
 mod summary;
 mod table;
 mod traffic;
@@ -127,6 +128,7 @@ fn dispatch(program: &str, library: &Library, command: &Command) -> Result<(), E
         Command::Plan(arguments) => plan::run(library, arguments),
         Command::Verify(arguments) => verify::run(library, arguments),
         Command::Rss(arguments) => rss::rss(arguments),
+        Command::State(arguments) => state::run(library, arguments),
         Command::Traffic(arguments) => traffic::traffic(arguments),
         Command::Bench(arguments) => bench::bench(library, arguments),
         Command::New(arguments) => scaffold::new(arguments),

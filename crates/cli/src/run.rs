@@ -13,7 +13,7 @@ use anabranch_runtime::balance::Balancing;
 use anabranch_runtime::deployment::plan_of;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::report::RunReport;
-use anabranch_runtime::run::{self as runtime, Options, RunError};
+use anabranch_runtime::run::{self as runtime, Keeping, Options, RunError};
 
 use crate::arguments::RunArguments;
 use crate::error::Error;
@@ -23,7 +23,7 @@ use crate::file::{
 use crate::library::Library;
 use crate::progress::Progress;
 use crate::settings::{Control, control, settings};
-use crate::{html, live, plan, summary};
+use crate::{html, live, plan, state, summary};
 
 /// Ports a run can have: their numbers are bytes.
 const MOST_PORTS: usize = 256;
@@ -52,6 +52,8 @@ pub struct Order {
     pub balance: bool,
     /// Seed of everything random.
     pub seed: u64,
+    /// The store that keeps the state.
+    pub store: Option<Keeping>,
     /// Shows how far the run is.
     pub(crate) progress: Progress,
 }
@@ -105,8 +107,15 @@ fn order(arguments: &RunArguments) -> Result<Order, Error> {
         planning: plan::options(&arguments.planning)?,
         balance: !arguments.no_balance,
         seed: arguments.seed,
+        store: arguments.store.as_deref().map(|store| keeping(store, arguments)).transpose()?,
         progress: Progress::start(&arguments.nf),
     })
+}
+
+fn keeping(store: &str, arguments: &RunArguments) -> Result<Keeping, Error> {
+    let location = store.parse().map_err(state::configuration)?;
+    let (instance, settings) = (arguments.instance.clone(), anabranch_store::Settings::default());
+    Ok(Keeping { location, instance, settings })
 }
 
 /// No file may be read and written, or be two documents; captures of several ports name them.
@@ -195,6 +204,7 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Err
         workers: order.workers,
         balancing: if order.balance { Balancing::Even } else { Balancing::Still },
         commands: order.controls.into_iter().map(|one| (one.at_ns, one.command)).collect(),
+        store: order.store,
     };
     let mut progress = order.progress;
     let report = if live.is_empty() {
@@ -238,7 +248,8 @@ fn cannot_begin(error: RunError) -> Error {
         RunError::Build(_) | RunError::Command(_) => Error::Settings(message),
         RunError::Source(cause) => Error::of_run(runtime::kind_of(&cause), message),
         RunError::Sink(_) => Error::Output(message),
-        RunError::Live(_) | RunError::Exchange(_) => Error::Input(message),
+        RunError::Live(_) | RunError::Exchange(_) | RunError::Store(_) => Error::Input(message),
+        RunError::StoreOfMany => Error::Usage(message),
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
     let handlers = handlers(module);
     let passes = passes(module);
     let (expire, tables) = (state::expire(module, Made::Owned), state::tables(module));
-    let shards = state::shards(module);
+    let (shards, kept) = (state::shards(module), state::kept(module));
     let (counters, rebase) = (state::counters(module), state::rebase(module));
     let (speculation, share) = (speculation(module), state::share(module));
     let elsewhere = [Made::Told, Made::Shared].map(|made| elsewhere::expand(module, made));
@@ -39,6 +39,7 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
             #expire
             #rebase
             #shards
+            #kept
             #tables
             #counters
         }

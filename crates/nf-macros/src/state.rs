@@ -257,6 +257,46 @@ pub(crate) fn shards(module: &Module) -> TokenStream {
     }
 }
 
+/// `NetworkFunction::layouts`, `keep`, `drain`, `restore`.
+pub(crate) fn kept(module: &Module) -> TokenStream {
+    let holds = |field: &&StateField| !matches!(field.kind, StateKind::Settings | StateKind::L3);
+    let idents: Vec<_> = module.nf.fields.iter().filter(holds).map(|field| &field.ident).collect();
+    let names: Vec<_> = idents.iter().map(|ident| ident.to_string()).collect();
+    quote! {
+        fn layouts(&self) -> ::std::vec::Vec<(&'static str, ::std::string::String)> {
+            ::std::vec![#(
+                (#names, ::anabranch_nf::state::journal::Journaled::layout(&self.#idents))
+            ),*]
+        }
+        fn keep(&mut self) {
+            #(::anabranch_nf::state::journal::Journaled::keep(&mut self.#idents);)*
+        }
+        fn drain(
+            &mut self,
+            __moment: &::anabranch_nf::state::journal::Moment,
+            __sink: &mut dyn ::anabranch_nf::state::journal::Sink,
+        ) {
+            #(::anabranch_nf::state::journal::Journaled::drain(
+                &mut self.#idents, #names, __moment, __sink,
+            );)*
+        }
+        fn restore(
+            &mut self,
+            __object: &str,
+            __key: &[u8],
+            __value: &[u8],
+            __moment: &::anabranch_nf::state::journal::Moment,
+        ) -> bool {
+            match __object {
+                #(#names => ::anabranch_nf::state::journal::Journaled::restore(
+                    &mut self.#idents, __key, __value, __moment,
+                ),)*
+                _ => false,
+            }
+        }
+    }
+}
+
 /// The call of a handler of expired objects, noted under the name that the analysis gives it.
 fn told(object: &syn::Ident, method: &syn::Ident, call: &TokenStream) -> TokenStream {
     let name = format!("{method} ({object} expired)");

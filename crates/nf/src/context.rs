@@ -29,6 +29,11 @@ pub fn to_ticks(ns: u64) -> u32 {
     if ticks >= u64::from(LONGEST) { LONGEST - 1 } else { ticks as u32 }
 }
 
+/// The nanoseconds of so many ticks.
+pub fn to_ns(ticks: u64) -> u64 {
+    ticks << TICK_BITS
+}
+
 /// What a worker keeps for its handlers, from packet to packet.
 pub struct Environment {
     now: u64,

@@ -12,6 +12,7 @@ use crate::key::Value;
 use crate::l3::L3;
 use crate::packet_set::{SetKey, SetShape};
 use crate::settings::{Command, Settings};
+use crate::state::journal::{Moment, Sink};
 use crate::state::wheel::Tick;
 use crate::state::{Allocator, Bundle, Cell, Homes, Map, Shift, TableUse, Vector, Ward};
 use crate::tracked::{
@@ -175,6 +176,20 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// The object whose entries cannot be taken out by shard, and why.
     fn immovable(&self) -> Option<(&'static str, &'static str)> {
         None
+    }
+
+    /// What the entries of each object are made of, by the name of the field.
+    fn layouts(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+    /// From now on every object remembers what changes.
+    fn keep(&mut self) {}
+    /// Tells what has changed in every object since the last time.
+    fn drain(&mut self, _moment: &Moment, _sink: &mut dyn Sink) {}
+    /// Puts an entry into the object of this name, as it was told; false when it does not fit or
+    /// cannot be read, or there is no such object.
+    fn restore(&mut self, _object: &str, _key: &[u8], _value: &[u8], _moment: &Moment) -> bool {
+        false
     }
 
     /// How full each state object is.

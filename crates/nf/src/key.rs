@@ -231,11 +231,11 @@ impl Value for Ipv4Addr {
     }
     #[inline(always)]
     fn pack(&self, pack: &mut Pack<'_>) {
-        pack.put(u64::from(u32::from_ne_bytes(self.octets())), 32);
+        pack.put(u64::from(u32::from_le_bytes(self.octets())), 32);
     }
     #[inline(always)]
     fn unpack(unpack: &mut Unpack<'_>) -> Self {
-        Self::from((unpack.take(32) as u32).to_ne_bytes())
+        Self::from((unpack.take(32) as u32).to_le_bytes())
     }
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(u128::from(u32::from(*self)));
@@ -257,11 +257,11 @@ impl Value for Ipv6Addr {
     }
     #[inline(always)]
     fn pack(&self, pack: &mut Pack<'_>) {
-        u128::from_ne_bytes(self.octets()).pack(pack);
+        u128::from_le_bytes(self.octets()).pack(pack);
     }
     #[inline(always)]
     fn unpack(unpack: &mut Unpack<'_>) -> Self {
-        Self::from(u128::unpack(unpack).to_ne_bytes())
+        Self::from(u128::unpack(unpack).to_le_bytes())
     }
     fn parts(&self, parts: &mut Parts) {
         parts.leaf(u128::from(*self));

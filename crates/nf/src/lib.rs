@@ -28,7 +28,7 @@ pub mod world;
 pub use anabranch_memory as memory;
 pub use anabranch_nf_macros::network_function;
 pub use anabranch_packet as packet;
-pub use context::{Context, Emitted, Environment, to_ticks};
+pub use context::{Context, Emitted, Environment, to_ns, to_ticks};
 pub use function::{BuildError, Builder, NetworkFunction, Occupancy, Source};
 pub use key::{Fold, Hash, Key, Value};
 pub use log::{Level, Line, Log};

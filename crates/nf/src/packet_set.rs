@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::key::{Fold, Hash, Key, Value};
 use crate::pack::{Pack, Unpack};
+use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
 use crate::state::shards::{Tag, Tags};
 use crate::state::table::{SlotId, Table};
 use crate::state::wheel::{Tick, Wheel, rebased};
@@ -211,13 +212,21 @@ pub struct SetTable<K, S> {
     lifetime: u32,
     /// Which shards its sets belong to, where these may move to other workers.
     tags: Option<Tags>,
+    /// Which sets were written and which closed, where a store keeps them.
+    journal: Option<Box<(Journal, Vec<K>)>>,
 }
 
 impl<K: Key, S: Value> SetTable<K, S> {
     /// A table of this shape, hashed with `seed`.
     pub fn new(shape: SetShape, seed: u64) -> Self {
         let lifetime = crate::context::to_ticks(shape.lifetime_ns).max(1);
-        Self { table: Table::new(shape.capacity, seed), wheel: None, lifetime, tags: None }
+        Self {
+            table: Table::new(shape.capacity, seed),
+            wheel: None,
+            lifetime,
+            tags: None,
+            journal: None,
+        }
     }
 
     /// From now on it is known which shard each set belongs to.
@@ -270,6 +279,9 @@ impl<K: Key, S: Value> SetTable<K, S> {
         if let Some(tags) = &mut self.tags {
             tags.note(id.0);
         }
+        if let Some((journal, _)) = self.journal.as_deref_mut() {
+            journal.changed.note(id.0);
+        }
         let slots = self.table.slots();
         self.wheel.get_or_insert_with(|| Wheel::new(slots)).queue(id.0, deadline);
         Some(id)
@@ -280,7 +292,19 @@ impl<K: Key, S: Value> SetTable<K, S> {
         if let Some(tags) = &mut self.tags {
             tags.clear(id.0);
         }
-        self.table.remove(hash, id).map(|(_, entry)| entry.state)
+        let (key, entry) = self.table.remove(hash, id)?;
+        if let Some((_, gone)) = self.journal.as_deref_mut() {
+            gone.push(key);
+        }
+        Some(entry.state)
+    }
+
+    /// The set of `key` was refreshed, and its state perhaps changed: told to the store that keeps it.
+    #[inline(never)]
+    pub fn touched(&mut self, hash: Hash, key: &K, changed: bool) {
+        let Some(SlotId(place)) = self.find(hash, key) else { return };
+        let Some((journal, _)) = self.journal.as_deref_mut() else { return };
+        if changed { &mut journal.changed } else { &mut journal.refreshed }.note(place);
     }
 
     /// The next set whose time has run out at `now`, removed, with its shard where that is known.
@@ -336,6 +360,47 @@ impl<K: Key, S: Value> SetTable<K, S> {
             bytes: (self.table.bytes() + wheel) as u64,
             faults: 0,
         }
+    }
+}
+
+impl<K: Key, S: Value> Journaled for SetTable<K, S> {
+    fn layout(&self) -> String {
+        journal::layout::<K, (u64, u32, S)>()
+    }
+
+    fn keep(&mut self) {
+        self.journal = Some(Box::new((Journal::new(self.table.slots()), Vec::new())));
+    }
+
+    fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
+        let Some((journal, gone)) = self.journal.as_deref_mut() else { return };
+        // A set that has been opened again since is among the marks.
+        for key in gone.drain(..) {
+            sink.remove(name, journal::stored(&key));
+        }
+        for place in journal.take(moment) {
+            let Some(key) = self.table.key(SlotId(place)) else { continue };
+            let Entry { deadline, lifetime, state } = self.table.value(SlotId(place));
+            let entry = (moment.absolute(deadline.tick()), *lifetime, *state);
+            sink.put(name, journal::stored(&key), journal::stored(&entry));
+        }
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8], moment: &Moment) -> bool {
+        let (Some(key), Some(entry)) = (journal::loaded::<K>(key), journal::loaded(value)) else {
+            return false;
+        };
+        let (absolute, lifetime, state): (u64, u32, S) = entry;
+        let hash = self.hash(&key);
+        let deadline = moment.deadline(absolute);
+        let Some(id) = self.find(hash, &key).or_else(|| self.open(hash, key, state, 0)) else {
+            return false;
+        };
+        *self.entry_mut(id) = Entry { deadline: Deadline::new(deadline), lifetime, state };
+        if let Some(wheel) = &mut self.wheel {
+            wheel.queue(id.0, deadline);
+        }
+        true
     }
 }
 

@@ -3,6 +3,7 @@
 mod idle;
 mod moving;
 mod speculation;
+mod storing;
 
 use anabranch_nf::elements;
 use anabranch_nf::packet_set::{Entry, SetKey, SetKey4, SetKey6, SetTable};
@@ -16,6 +17,8 @@ use anabranch_packet::{
     Common, Frame, Hollow, Layout, Malformed, Meta, Mode, Packet, Port, Real, parse, parse_any,
     parse_common,
 };
+
+pub use storing::{Restored, Storing};
 
 use crate::deployment::Post;
 use crate::events::{Event, Events};
@@ -54,6 +57,8 @@ pub struct Instance<N: NetworkFunction> {
     tuner: Tuner,
     /// Its place among the workers of a shared-nothing run.
     post: Option<Post>,
+    /// Who is told what changes, where a store keeps the state.
+    storing: Option<Box<Storing>>,
     /// When something may have expired.
     collects_ns: u64,
     /// The packet handled last.
@@ -148,6 +153,7 @@ impl<N: NetworkFunction> Instance<N> {
             events: Events::default(),
             tuner: Tuner::new(making.pass),
             post,
+            storing: None,
             collects_ns: 0,
             last: Meta::default(),
         })
@@ -189,6 +195,9 @@ impl<N: NetworkFunction> Instance<N> {
             pass => self.handle_after(pass, frames, release),
         }
         self.last = frames.last().map_or(self.last, |frame| *frame.meta());
+        if self.storing.is_some() {
+            self.tell();
+        }
         count
     }
 
@@ -473,13 +482,34 @@ impl<N: NetworkFunction> Instance<N> {
         let now = self.environment.tick();
         match set.and_then(|set| set.if_alive(now)) {
             Some(set) => {
+                let before = self.storing.is_some().then_some(set.state);
                 let cx = &mut Context::new(&mut self.environment);
                 let packet = &mut Packet::<M>::new(frame, layout);
                 let verdict = self.nf.packet(&mut set.state, packet, cx);
                 set.refresh(now, self.environment.expiry());
+                if let Some(before) = before {
+                    let changed = before != set.state;
+                    self.touched(frame, finding, changed);
+                }
                 verdict
             }
             _ => self.open(frame),
+        }
+    }
+
+    /// Remembers that a packet's set was touched, for the store that keeps it. What the handler has
+    /// rewritten in the packet matters to the key of IPv6 sets, which is made again.
+    #[inline(never)]
+    fn touched(&mut self, frame: &mut Frame<'_>, finding: &Finding, changed: bool) {
+        let Finding { layout, key, hash, kind } = *finding;
+        match kind {
+            Kind::V4 => self.sets.v4.touched(hash, &key, changed),
+            Kind::V6 => {
+                if let SetKey::V6(key) = N::set_key(&Packet::<Real>::new(frame, layout)) {
+                    self.sets.v6.touched(self.sets.v6.hash(&key), &key, changed);
+                }
+            }
+            Kind::Orphan => {}
         }
     }
 
@@ -504,6 +534,7 @@ impl<N: NetworkFunction> Instance<N> {
         self.keep_in_reach(last.arrival_ns);
         self.environment.begin(last.arrival_ns, last.number);
         self.nf.shutdown(&mut Context::new(&mut self.environment));
+        self.tell_now(std::time::Instant::now(), true);
         self.emit(&last, release);
     }
 

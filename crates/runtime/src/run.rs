@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anabranch_io::Chunk;
 use anabranch_io::capture::{CaptureError, WriteError};
@@ -24,6 +24,7 @@ use anabranch_nf::{BuildError, NetworkFunction};
 use anabranch_packet::{Meta, Port};
 use anabranch_plan::{Plan, Strategy};
 use anabranch_rss::IndirectionTable;
+use anabranch_store::{Flusher, Location, Place, Scope as Where, Settings};
 use thiserror::Error;
 
 use crate::account::Account;
@@ -31,7 +32,7 @@ use crate::balance::{Balancing, Departure};
 use crate::clock::Clock;
 use crate::deployment::Deployment;
 use crate::division::Division;
-use crate::instance::{Instance, Making};
+use crate::instance::{Instance, Making, Restored, Storing};
 use crate::lock::Lock;
 use crate::report::{BalanceReport, ErrorKind, RunReport};
 use crate::steer::{SHARDS, Steering};
@@ -62,6 +63,56 @@ pub struct Options {
     pub balancing: Balancing,
     /// Commands, each at so many nanoseconds after the first packet.
     pub commands: Vec<(u64, String)>,
+    /// The store that keeps the state; of one worker only.
+    pub store: Option<Keeping>,
+}
+
+/// How a store keeps the state of a run.
+#[derive(Clone, Debug)]
+pub struct Keeping {
+    /// Which store.
+    pub location: Location,
+    /// Name of the instance: a later run of the same name goes on with the state.
+    pub instance: String,
+    /// How it is written.
+    pub settings: Settings,
+}
+
+/// Longest that the end of a run waits for the store.
+const STORE_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Keeping {
+    /// Puts what the store has into the instance, and has it kept from then on.
+    fn begin<N: NetworkFunction>(
+        &self,
+        instances: &mut [Instance<N>],
+        warnings: &mut Vec<String>,
+    ) -> Result<Flusher, RunError> {
+        let [instance] = instances else {
+            return Err(RunError::StoreOfMany);
+        };
+        let Settings { period_ns, refresh_ns, .. } = self.settings;
+        let opened = Flusher::open(self.location.open()?, N::NAME, &self.instance, self.settings);
+        let (flusher, state) = opened?;
+        let restored = instance.restore(&state)?;
+        if restored.refused > 0 {
+            let Restored { entries, refused } = restored;
+            warnings.push(format!(
+                "{refused} of {} stored entries did not fit: were tables larger before?",
+                entries + refused
+            ));
+        }
+        let scope = Where::new(N::NAME, &self.instance, Place::Core(0))?;
+        instance.keep(Storing::new(flusher.feed(), scope, period_ns, refresh_ns));
+        Ok(flusher)
+    }
+}
+
+/// Waits until the store has everything; why not, if it has not.
+fn close(flusher: Flusher) -> Option<String> {
+    let status = flusher.close(STORE_PATIENCE);
+    let why = status.trouble.unwrap_or_else(|| "it is too slow".to_owned());
+    (status.waiting > 0).then(|| format!("{} changes are not in the store: {why}", status.waiting))
 }
 
 /// Why a run could not begin.
@@ -82,6 +133,12 @@ pub enum RunError {
     /// A live port cannot be opened.
     #[error(transparent)]
     Live(#[from] OpenError),
+    /// The store that is to keep the state.
+    #[error(transparent)]
+    Store(#[from] anabranch_store::Error),
+    /// A store keeps the state of one worker.
+    #[error("a store keeps the state of one worker so far: run with --workers 1")]
+    StoreOfMany,
     /// Workers cannot be given a way to wake each other.
     #[error("no more file descriptors for workers: {0}; `ulimit -n` raises their number")]
     Exchange(std::io::Error),
@@ -118,6 +175,14 @@ pub fn run<N: NetworkFunction>(
     let commands = read_commands::<N>(&options.commands)?;
     let faults_before = elements::faults();
     states.start(origin, &commands);
+    let mut warnings = Vec::new();
+    let flusher = match (&options.store, &mut states) {
+        (None, _) => None,
+        (Some(keeping), States::Owned(instances)) if workers == 1 => {
+            Some(keeping.begin(instances, &mut warnings)?)
+        }
+        (Some(_), _) => return Err(RunError::StoreOfMany),
+    };
     let balancing = arrangement.balancing(&states, options);
     let states = states.share(&options.making, workers);
     let keep = options.outputs.iter().any(|(_, sink)| *sink != SinkSpec::Null);
@@ -134,7 +199,7 @@ pub fn run<N: NetworkFunction>(
     let division = Division::new(steering, table, source.repeats(), balancing);
     account.report.faults = elements::faults() - faults_before;
     account.warn_of_fewer(workers, options.workers);
-    Ok(scope(|threads| {
+    let mut report = scope(|threads| {
         let crew = Crew::start(threads, states, keep, options.making.ports.len());
         let clock = Clock::default();
         Coordinator {
@@ -149,7 +214,10 @@ pub fn run<N: NetworkFunction>(
             reassignments: 0,
         }
         .run(first, watch)
-    }))
+    });
+    report.warnings.extend(warnings);
+    report.warnings.extend(flusher.and_then(close));
+    Ok(report)
 }
 
 /// How the workers of a run share its packets and its state.

@@ -52,6 +52,7 @@ impl Case {
             plan: Some(self.plan.clone()),
             balancing,
             commands: Vec::new(),
+            store: None,
         };
         let report = run::<N>(&options, &mut |_, _| {}).unwrap();
         assert_eq!(report.errors, []);

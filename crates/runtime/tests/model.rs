@@ -88,6 +88,7 @@ fn translate(
         plan: Some(plan.clone()),
         balancing,
         commands: Vec::new(),
+        store: None,
     };
     run::<nat::Function>(&options, &mut |_, _| {}).unwrap()
 }

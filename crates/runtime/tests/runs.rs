@@ -116,6 +116,7 @@ fn options(workers: usize, out: &Path, commands: &[(u64, &str)]) -> Options {
         plan: None,
         balancing: Balancing::Still,
         commands: commands.iter().map(|(at, text)| (*at, (*text).to_owned())).collect(),
+        store: None,
     }
 }
 

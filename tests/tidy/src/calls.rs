@@ -26,6 +26,7 @@ const THREADS: &[&str] = &[
     "crates/nf/src/tracked/wheel.rs",
     "crates/txn/src/",
     "crates/io/",
+    "crates/store/",
     "bench/",
     // The number of cores.
     "crates/cli/src/arguments.rs",
@@ -33,8 +34,17 @@ const THREADS: &[&str] = &[
     "crates/analysis/src/paths.rs",
 ];
 const PROGRAMS: &[&str] = &["crates/cli/", "bench/", "fuzz/"];
-const CLOCKS: &[&str] =
-    &["crates/runtime/", "crates/io/", "crates/cli/", "crates/analysis/", "crates/plan/", "bench/"];
+const CLOCKS: &[&str] = &[
+    "crates/runtime/",
+    "crates/io/",
+    "crates/store/",
+    "crates/cli/",
+    "crates/analysis/",
+    "crates/plan/",
+    "bench/",
+];
+/// What ends while no process runs ends by the time of day.
+const TIMES_OF_DAY: &[&str] = &["crates/store/src/clock.rs"];
 
 /// Where numbers may be shared: beside threads, in the one file of state objects that says which, and
 /// where a signal is told.
@@ -44,6 +54,7 @@ const ATOMICS: &[&str] = &[
     "crates/runtime/",
     "crates/txn/src/",
     "crates/io/",
+    "crates/store/",
     "crates/cli/src/live.rs",
     "bench/",
 ];
@@ -57,7 +68,7 @@ const BANS: &[Ban] = &[
     ban("std::sync::atomic", ATOMICS, "state has one owner; sharing is the runtime's"),
     ban("core::sync::atomic", ATOMICS, "state has one owner; sharing is the runtime's"),
     ban("std::time::Instant", CLOCKS, "time is the packet's arrival, `cx.now()`"),
-    ban("std::time::SystemTime", &[], "time is the packet's arrival, `cx.now()`"),
+    ban("std::time::SystemTime", TIMES_OF_DAY, "time is the packet's arrival, `cx.now()`"),
     ban("println!", PROGRAMS, "a library returns what is to be said"),
     ban("print!", PROGRAMS, "a library returns what is to be said"),
     ban("eprintln!", PROGRAMS, "a library returns what is to be said"),

@@ -8,11 +8,12 @@ use crate::house::{House, Source};
 /// Our crates and how high each stands: one depends only on those below it.
 ///
 /// `packet ← nf ← analysis ← plan ← runtime ← cli`; what stands side by side does not know of each other.
-const LAYERS: [(&str, u8); 18] = [
+const LAYERS: [(&str, u8); 19] = [
     ("anabranch-rss", 0),
     ("anabranch-language", 0),
     ("anabranch-memory", 0),
     ("anabranch-txn", 1),
+    ("anabranch-store", 1),
     ("anabranch-packet", 1),
     ("anabranch-nf-macros", 1),
     ("anabranch-nf", 2),

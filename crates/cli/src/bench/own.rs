@@ -73,6 +73,7 @@ fn order(
         balance: true,
         planning: plan::options(&PlanningArguments::default())?,
         seed: 1,
+        store: None,
         progress: Progress::start("bench"),
     })
 }

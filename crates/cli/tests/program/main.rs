@@ -9,6 +9,7 @@ mod plan;
 mod rss;
 mod runs;
 mod scaffold;
+mod state;
 mod verify;
 
 use std::path::{Path, PathBuf};
@@ -96,6 +97,13 @@ impl Done {
     #[track_caller]
     fn says(self, text: &str) -> Done {
         assert!(self.err.contains(text), "anabranch {}: no {text:?} in\n{}", self.line, self.err);
+        self
+    }
+
+    /// Asserts that standard output holds `text`.
+    #[track_caller]
+    fn shows(self, text: &str) -> Done {
+        assert!(self.out.contains(text), "anabranch {}: no {text:?} in\n{}", self.line, self.out);
         self
     }
 

@@ -7,6 +7,7 @@ use crate::key::Value;
 use crate::memory::{ZeroValid, Zeroed, prefetch};
 use crate::state::homes::Homes;
 use crate::state::indices::{Indices, Within};
+use crate::state::journal::{self, Journal, Moment, Sink};
 use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
 use crate::state::shared::{Commons, Deadline, Whereabouts};
 use crate::state::wheel::{Tick, Wheel, rebased};
@@ -48,8 +49,11 @@ pub struct Allocator<T: Value> {
     homes: Option<Arc<Homes>>,
     /// Which shards its objects belong to, where these may move to other workers.
     shards: Option<Box<Shards>>,
-    /// Some objects were given out in all shards alike: whose they are shows when they are touched.
+    /// Some objects were given out in all shards alike: whose they are shows when they are touched. Or
+    /// a store keeps them: it is told which were.
     has_common: bool,
+    /// Which objects were written, where a store keeps them.
+    journal: Option<Box<Journal>>,
 }
 
 struct Shards {
@@ -96,6 +100,7 @@ impl<T: Value> Allocator<T> {
             homes: None,
             shards: None,
             has_common: false,
+            journal: None,
         }
     }
 
@@ -224,6 +229,7 @@ impl<T: Value> Allocator<T> {
             value: std::mem::MaybeUninit::new(value),
         };
         self.wheel.queue(index, deadline);
+        self.note_change(index);
         if let Some(shards) = &mut self.shards {
             shards.tags.clear(index);
             shards.tags.note(index);
@@ -250,6 +256,7 @@ impl<T: Value> Allocator<T> {
 
     /// Forgets the object under `index`, and has the index be free, or somebody else's.
     fn clear(&mut self, index: u32) {
+        self.note_change(index);
         *self.objects[index as usize].deadline.tick_mut() = 0;
         let leases = self.shards.as_mut().and_then(|shards| shards.leases.as_mut());
         if leases.is_none_or(|leases| leases.keeps(index)) {
@@ -261,8 +268,17 @@ impl<T: Value> Allocator<T> {
     #[cold]
     #[inline(never)]
     fn note_common(&mut self, index: u32) {
+        if let Some(journal) = &mut self.journal {
+            journal.refreshed.note(index);
+        }
         if let Some(shards) = self.shards.as_mut().filter(|s| s.tags.get(index).is_common()) {
             shards.tags.note(index);
+        }
+    }
+
+    fn note_change(&mut self, index: u32) {
+        if let Some(journal) = &mut self.journal {
+            journal.changed.note(index);
         }
     }
 
@@ -326,6 +342,9 @@ impl<T: Value> Allocator<T> {
         let Some(object) = self.alive_mut(index, 0) else { return false };
         // SAFETY: as in `get`.
         change(unsafe { object.value.assume_init_mut() });
+        if self.has_common {
+            self.note_change(index);
+        }
         true
     }
 
@@ -423,6 +442,47 @@ impl Leases {
     fn hand_over(&mut self, index: u32) {
         self.blocks[(index / 64) as usize] &= !(1 << (index % 64));
         self.count -= 1;
+    }
+}
+
+impl<T: Value> journal::Journaled for Allocator<T> {
+    fn layout(&self) -> String {
+        journal::layout::<u32, (u64, u32, T)>()
+    }
+
+    fn keep(&mut self) {
+        self.has_common = true;
+        self.journal = Some(Box::new(Journal::new(self.capacity())));
+    }
+
+    fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
+        let places = self.journal.as_mut().map_or_else(Vec::new, |one| one.take(moment));
+        for index in places {
+            let key = journal::stored(&index);
+            match self.kept(index) {
+                Some(Kept { deadline, lifetime, value }) => {
+                    let entry = (moment.absolute(deadline.tick()), lifetime, value);
+                    sink.put(name, key, journal::stored(&entry));
+                }
+                None => sink.remove(name, key),
+            }
+        }
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8], moment: &Moment) -> bool {
+        let index = journal::loaded::<u32>(key).filter(|index| *index < self.capacity());
+        let (Some(index), Some(entry)) = (index, journal::loaded::<(u64, u32, T)>(value)) else {
+            return false;
+        };
+        let (absolute, lifetime, value) = entry;
+        // One that `init` has given out is in use already.
+        self.take(index);
+        let deadline = moment.deadline(absolute);
+        let value = std::mem::MaybeUninit::new(value);
+        let object = Object { deadline: Deadline::new(deadline), lifetime, value };
+        self.objects[index as usize] = object;
+        self.wheel.queue(index, deadline);
+        true
     }
 }
 

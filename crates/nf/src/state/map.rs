@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::key::{Hash, Key, Value};
+use crate::state::journal::{self, Journaled, Marks, Moment, Sink};
 use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
 use crate::state::shared::Here;
 use crate::state::table::{SlotId, Table};
@@ -25,6 +26,8 @@ enum Shards<K, V> {
     /// Each shard has its part of every entry: the entry is the sum of what the worker's shards
     /// have.
     PerShard { here: Arc<Here>, parts: Table<(u16, K), V> },
+    /// All are this worker's, and kept in a store: which were written, and which removed.
+    Kept { marks: Marks, gone: Vec<K> },
 }
 
 /// What leaves a map with its shard.
@@ -168,6 +171,7 @@ impl<K: Key, V: Value> Shards<K, V> {
                     add(parts, (shard, key), after.minus(before));
                 }
             }
+            Self::Kept { marks, .. } => marks.note(id.0),
         }
     }
 
@@ -180,6 +184,7 @@ impl<K: Key, V: Value> Shards<K, V> {
                 }
             }
             Self::PerShard { .. } => self.changed(id, key, value, V::zero()),
+            Self::Kept { gone, .. } => gone.push(key),
         }
     }
 }
@@ -204,10 +209,14 @@ fn add<K: Key, V: Value>(parts: &mut Table<(u16, K), V>, key: (u16, K), more: V)
 
 impl<K: Key, V: Value> Movable for Map<K, V> {
     fn take_shards(&mut self, bundle: &mut Bundle) {
+        if self.is_kept() {
+            return;
+        }
         let mut moved = Vec::new();
         let mut shards = self.shards.take();
         match shards.as_deref_mut() {
             None => return,
+            Some(Shards::Kept { .. }) => {}
             Some(Shards::Sharded { tags, removed }) => {
                 let leave = removed.extract_if(.., |(shard, _)| bundle.shards().contains(*shard));
                 moved.extend(leave.map(|(shard, key)| Moved::Removed(shard, key)));
@@ -235,6 +244,9 @@ impl<K: Key, V: Value> Movable for Map<K, V> {
     }
 
     fn put_shards(&mut self, bundle: &mut Bundle, _: Shift) {
+        if self.is_kept() {
+            return;
+        }
         let mut shards = self.shards.take();
         let Some(shards_now) = shards.as_deref_mut() else { return };
         let moved: Vec<Moved<K, V>> = bundle.unpack();
@@ -279,7 +291,44 @@ impl<K: Key, V: Value> Movable for Map<K, V> {
     }
 }
 
+impl<K: Key, V: Value> Journaled for Map<K, V> {
+    fn layout(&self) -> String {
+        journal::layout::<K, V>()
+    }
+
+    fn keep(&mut self) {
+        let marks = Marks::new(self.table.slots());
+        self.shards = Some(Box::new(Shards::Kept { marks, gone: Vec::new() }));
+    }
+
+    fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
+        let Some(Shards::Kept { marks, gone }) = self.shards.as_deref_mut() else { return };
+        // A key that has come back since is among the marks.
+        for key in gone.drain(..) {
+            sink.remove(name, journal::stored(&key));
+        }
+        for place in marks.take() {
+            if let Some(key) = self.table.key(SlotId(place)) {
+                let value = journal::stored(self.table.value(SlotId(place)));
+                sink.put(name, journal::stored(&key), value);
+            }
+        }
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8], _: &Moment) -> bool {
+        match (journal::loaded(key), journal::loaded(value)) {
+            (Some(key), Some(value)) => self.insert(key, value),
+            _ => false,
+        }
+    }
+}
+
 impl<K: Key, V: Value> Map<K, V> {
+    /// Whether a store keeps it: then all of it is one worker's.
+    fn is_kept(&self) -> bool {
+        matches!(self.shards.as_deref(), Some(Shards::Kept { .. }))
+    }
+
     /// Adds to an entry what came or went with a shard; an entry that comes to zero is removed.
     fn add(&mut self, key: K, more: V) {
         let hash = self.hash(&key);

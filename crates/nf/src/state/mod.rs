@@ -4,6 +4,7 @@
 mod allocator;
 mod homes;
 mod indices;
+pub mod journal;
 mod map;
 mod scalar;
 pub(crate) mod shards;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::key::Value;
+use crate::state::journal::{self, Journaled, Moment, Sink};
 use crate::state::shards::{Bundle, MOST_SHARDS, Movable, Shift, Ward};
 use crate::state::shared::{Count, Here};
 
@@ -12,6 +13,8 @@ pub struct Counter {
     count: u64,
     /// What workers that share the counter have added, each in its own; else empty.
     parts: Box<[Part]>,
+    /// What a store has been told, where one keeps it.
+    told: Option<u64>,
 }
 
 /// What one worker has counted, in two cache lines of its own: cores fetch them in pairs.
@@ -51,6 +54,8 @@ pub struct Cell<T> {
     value: T,
     /// What each shard has of it, where shards may move to other workers.
     shards: Option<Box<Parts<T>>>,
+    /// What a store has been told, where one keeps it.
+    told: Option<T>,
 }
 
 #[derive(Debug)]
@@ -61,7 +66,7 @@ struct Parts<T> {
 
 impl<T: Value> Default for Cell<T> {
     fn default() -> Self {
-        Self { value: T::zero(), shards: None }
+        Self { value: T::zero(), shards: None, told: None }
     }
 }
 
@@ -137,12 +142,14 @@ pub struct Distributed<T> {
     part: T,
     merge: fn(T, T) -> T,
     staleness_ns: u64,
+    /// What a store has been told, where one keeps it.
+    told: Option<T>,
 }
 
 impl<T: Value> Distributed<T> {
     /// Starts at zero. A merged value may be `staleness_ns` old.
     pub fn new(merge: fn(T, T) -> T, staleness_ns: u64) -> Self {
-        Self { part: T::zero(), merge, staleness_ns }
+        Self { part: T::zero(), merge, staleness_ns, told: None }
     }
 
     /// Changes this core's part.
@@ -165,5 +172,73 @@ impl<T: Value> Distributed<T> {
     /// How old, in nanoseconds, a merged value may be.
     pub fn staleness_ns(&self) -> u64 {
         self.staleness_ns
+    }
+}
+
+impl Journaled for Counter {
+    fn layout(&self) -> String {
+        "count".to_string()
+    }
+
+    fn keep(&mut self) {
+        self.told = Some(self.read());
+    }
+
+    fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
+        let count = self.read();
+        if self.told.is_some_and(|told| told != count) {
+            self.told = Some(count);
+            sink.count(name, count);
+        }
+    }
+
+    fn restore(&mut self, _: &[u8], value: &[u8], _: &Moment) -> bool {
+        let count = journal::loaded(value);
+        self.count = count.unwrap_or(self.count);
+        count.is_some()
+    }
+}
+
+/// Tells the value of the one entry of an object, if it is not the one that was told last.
+fn tell<T: Value>(told: &mut Option<T>, value: T, name: &'static str, sink: &mut dyn Sink) {
+    if told.is_some_and(|told| told != value) {
+        *told = Some(value);
+        sink.put(name, Vec::new(), journal::stored(&value));
+    }
+}
+
+impl<T: Value> Journaled for Cell<T> {
+    fn layout(&self) -> String {
+        journal::layout::<(), T>()
+    }
+
+    fn keep(&mut self) {
+        self.told = Some(self.value);
+    }
+
+    fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
+        tell(&mut self.told, self.value, name, sink);
+    }
+
+    fn restore(&mut self, _: &[u8], value: &[u8], _: &Moment) -> bool {
+        journal::loaded(value).map(|value| self.set(value)).is_some()
+    }
+}
+
+impl<T: Value> Journaled for Distributed<T> {
+    fn layout(&self) -> String {
+        journal::layout::<(), T>()
+    }
+
+    fn keep(&mut self) {
+        self.told = Some(self.part);
+    }
+
+    fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
+        tell(&mut self.told, self.part, name, sink);
+    }
+
+    fn restore(&mut self, _: &[u8], value: &[u8], _: &Moment) -> bool {
+        journal::loaded(value).map(|part| self.part = part).is_some()
     }
 }

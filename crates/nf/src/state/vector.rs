@@ -2,6 +2,7 @@
 
 use crate::key::Value;
 use crate::memory::{Zeroed, prefetch};
+use crate::state::journal::{self, Journaled, Marks, Moment, Sink};
 use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
 use crate::state::shared::Count;
 use std::mem::MaybeUninit;
@@ -19,6 +20,8 @@ enum Shards {
     Sharded(Tags),
     /// Each shard has its part: nothing tells them apart.
     PerShard,
+    /// All are this worker's, and kept in a store: which were written.
+    Kept(Marks),
 }
 
 /// Written or still zero: the zero of `T` need not be zero bytes.
@@ -48,8 +51,10 @@ impl<T: Value> Vector<T> {
 
     #[inline(always)]
     fn note(&mut self, index: u32) {
-        if let Some(Shards::Sharded(tags)) = &mut self.shards {
-            tags.note(index);
+        match &mut self.shards {
+            None | Some(Shards::PerShard) => {}
+            Some(Shards::Sharded(tags)) => tags.note(index),
+            Some(Shards::Kept(marks)) => marks.note(index),
         }
     }
 
@@ -121,6 +126,33 @@ impl<T: Value> Vector<T> {
     #[inline(always)]
     pub fn prefetch(&self, index: u32) {
         prefetch(self.elements.as_ptr().wrapping_add(index as usize));
+    }
+}
+
+impl<T: Value> Journaled for Vector<T> {
+    fn layout(&self) -> String {
+        journal::layout::<u32, T>()
+    }
+
+    fn keep(&mut self) {
+        self.shards = Some(Shards::Kept(Marks::new(self.len())));
+    }
+
+    fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
+        let Some(Shards::Kept(marks)) = &mut self.shards else { return };
+        for index in marks.take().into_iter().filter(|index| *index < self.len()) {
+            sink.put(name, journal::stored(&index), journal::stored(&self.read(index)));
+        }
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8], _: &Moment) -> bool {
+        match (journal::loaded::<u32>(key), journal::loaded(value)) {
+            (Some(index), Some(value)) if index < self.len() => {
+                self.write(index, value);
+                true
+            }
+            _ => false,
+        }
     }
 }
 

@@ -144,7 +144,8 @@ fn run<N: NetworkFunction>(
     let making = Making { seed: 3, settings: settings.parse().unwrap(), ports: names, pass: None };
     let (inputs, outputs, commands) = (Vec::new(), Vec::new(), Vec::new());
     let balancing = Balancing::Still;
-    let options = Options { making, inputs, outputs, workers, plan, balancing, commands };
+    let options =
+        Options { making, inputs, outputs, workers, plan, balancing, commands, store: None };
     let arrangement = Arrangement::of::<N>(&options);
     let mut states = arrangement.states::<N>(&options.making).unwrap();
     let clock = LiveClock::start();

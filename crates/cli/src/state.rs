@@ -1,0 +1,71 @@
+//! `state show`: what a store has of a network function's state.
+
+use std::collections::BTreeMap;
+
+use anabranch_store::{Content, Kind, Location, view};
+use serde_json::{Map, Value, json};
+
+use crate::arguments::{StateArguments, StateCommand, StateShowArguments};
+use crate::error::Error;
+use crate::file::print;
+use crate::library::Library;
+use crate::run::to_json;
+
+/// What a line shows of an object that holds more.
+const SHOWN: usize = 60;
+
+pub(crate) fn run(library: &Library, arguments: &StateArguments) -> Result<(), Error> {
+    let StateCommand::Show(arguments) = &arguments.command;
+    library.find(&arguments.nf)?;
+    let location: Location = arguments.store.parse().map_err(configuration)?;
+    let mut driver = location.look().map_err(input)?;
+    let instance = arguments.instance.as_deref();
+    let mut state = view::state(&mut *driver, &arguments.nf, instance).map_err(input)?;
+    state.retain(|key, _| !key.id().starts_with('.'));
+    if arguments.merged {
+        let merged = view::merged(&state, |_, last| last);
+        return show(arguments, merged.iter().map(|((id, kind), one)| (id.clone(), *kind, one)));
+    }
+    show(arguments, state.iter().map(|(key, one)| (key.to_string(), key.kind(), one)))
+}
+
+fn show<'a>(
+    arguments: &StateShowArguments,
+    objects: impl Iterator<Item = (String, Kind, &'a Content)>,
+) -> Result<(), Error> {
+    if arguments.json {
+        let all: Map<String, Value> = objects
+            .map(|(name, kind, one)| {
+                (name, json!({"type": kind.word(), "content": view::json(one)}))
+            })
+            .collect();
+        return print(&to_json(&all)?);
+    }
+    let lines: BTreeMap<String, String> = objects
+        .map(|(name, kind, one)| {
+            let text = view::json(one).to_string();
+            let shown = match (text.len() > SHOWN, one.len()) {
+                (false, _) => text,
+                (true, 1) => format!("{}…", text.chars().take(SHOWN).collect::<String>()),
+                (true, entries) => format!("{entries} entries"),
+            };
+            (name, format!("{kind}: {shown}"))
+        })
+        .collect();
+    match lines.is_empty() {
+        true => print(&format!("the store has no state of `{}`\n", arguments.nf)),
+        false => {
+            let line = |(name, text): (&String, &String)| format!("{name}  {text}\n");
+            print(&lines.iter().map(line).collect::<String>())
+        }
+    }
+}
+
+/// A store that is named wrongly.
+pub(crate) fn configuration(error: anabranch_store::Error) -> Error {
+    Error::Settings(format!("--store: {error}"))
+}
+
+fn input(error: anabranch_store::Error) -> Error {
+    Error::Input(error.to_string())
+}

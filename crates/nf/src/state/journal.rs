@@ -1,0 +1,174 @@
+//! State that is kept in a store: which places have changed, and values as bytes.
+//!
+//! An object that keeps a journal remembers *where* it was written, once however often; what is
+//! there is read when the journal is drained, between two batches. Where no journal is kept nothing
+//! is remembered: the places in which an object looks whether it is divided among shards are those in
+//! which it looks for its journal.
+
+use crate::key::Value;
+use crate::pack::{Pack, Unpack, words};
+use crate::state::wheel::Tick;
+use crate::trace::Parts;
+
+/// Takes what has changed. Objects are named by their fields.
+pub trait Sink {
+    /// The entry under `key` holds `value` now.
+    fn put(&mut self, object: &'static str, key: Vec<u8>, value: Vec<u8>);
+    /// There is none under `key` any more.
+    fn remove(&mut self, object: &'static str, key: Vec<u8>);
+    /// The count is this now.
+    fn count(&mut self, object: &'static str, count: u64);
+}
+
+/// What [`Journaled::drain`] and [`Journaled::restore`] need to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Ticks from the Unix epoch to those that deadlines are counted from.
+    pub origin: u64,
+    /// Whether deadlines that were only moved forward are wanted too.
+    pub refreshes: bool,
+}
+
+impl Moment {
+    /// A deadline, counted from the Unix epoch.
+    pub(crate) fn absolute(&self, deadline: Tick) -> u64 {
+        self.origin.saturating_add(deadline.into())
+    }
+
+    /// The deadline that was counted from the Unix epoch. What has passed stays passed.
+    pub(crate) fn deadline(&self, absolute: u64) -> Tick {
+        let ticks = absolute.saturating_sub(self.origin);
+        ticks.clamp(1, Tick::MAX.into()) as Tick
+    }
+}
+
+/// A state object whose entries can be kept in a store.
+pub trait Journaled {
+    /// What its keys and values are made of, by the names of the fields. Entries of another layout
+    /// are not read.
+    fn layout(&self) -> String;
+    /// From now on changes are remembered.
+    fn keep(&mut self);
+    /// Tells what has changed since the last time.
+    fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink);
+    /// Puts in an entry as it was told; false when it does not fit or cannot be read.
+    fn restore(&mut self, key: &[u8], value: &[u8], moment: &Moment) -> bool;
+}
+
+/// The names of the numbers that a key and a value are made of, and their bytes.
+pub fn layout<K: Value, V: Value>() -> String {
+    format!("{} -> {}", described::<K>(), described::<V>())
+}
+
+fn described<V: Value>() -> String {
+    let parts = Parts::of(&V::zero());
+    let names: Vec<&str> = parts.all().iter().map(|(name, _)| name.as_str()).collect();
+    format!("{} ({} bytes)", names.join(" "), stored(&V::zero()).len())
+}
+
+/// `value` as bytes: its bits, the lowest first.
+pub fn stored<V: Value>(value: &V) -> Vec<u8> {
+    let mut bits = vec![0; words(V::BITS)];
+    value.pack(&mut Pack::new(&mut bits));
+    let mut bytes: Vec<u8> = bits.iter().flat_map(|word| word.to_le_bytes()).collect();
+    bytes.truncate(V::BITS.div_ceil(8) as usize);
+    bytes
+}
+
+/// The value that `bytes` are; `None` if they are none.
+pub fn loaded<V: Value>(bytes: &[u8]) -> Option<V> {
+    let mut bits = vec![0; words(V::BITS)];
+    for (at, byte) in bytes.iter().enumerate() {
+        *bits.get_mut(at / 8)? |= u64::from(*byte) << (8 * (at % 8));
+    }
+    let value = V::unpack(&mut Unpack::new(&bits));
+    // Bits that no value packs to are read as another one.
+    (stored(&value) == bytes).then_some(value)
+}
+
+/// Places of an object that were written, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    places: Vec<u32>,
+    /// A bit per place.
+    marked: Vec<u64>,
+}
+
+impl Marks {
+    pub(crate) fn new(places: u32) -> Self {
+        Self { places: Vec::new(), marked: vec![0; (places as usize).div_ceil(64)] }
+    }
+
+    /// `place` was written.
+    #[inline]
+    pub(crate) fn note(&mut self, place: u32) {
+        let Some(word) = self.marked.get_mut((place / 64) as usize) else { return };
+        let bit = 1 << (place % 64);
+        if *word & bit == 0 {
+            *word |= bit;
+            self.places.push(place);
+        }
+    }
+
+    /// The places written since the last time, in the order of their first writes.
+    pub(crate) fn take(&mut self) -> Vec<u32> {
+        for place in &self.places {
+            if let Some(word) = self.marked.get_mut((place / 64) as usize) {
+                *word &= !(1 << (place % 64));
+            }
+        }
+        std::mem::take(&mut self.places)
+    }
+}
+
+/// What is remembered of an object whose entries have deadlines.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    pub(crate) changed: Marks,
+    /// Places whose deadline was moved, and perhaps nothing else.
+    pub(crate) refreshed: Marks,
+}
+
+impl Journal {
+    pub(crate) fn new(places: u32) -> Self {
+        Self { changed: Marks::new(places), refreshed: Marks::new(places) }
+    }
+
+    /// The places that are to be told.
+    pub(crate) fn take(&mut self, moment: &Moment) -> Vec<u32> {
+        let mut places = self.changed.take();
+        if moment.refreshes {
+            places.extend(self.refreshed.take());
+        }
+        places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn values_are_read_as_they_were_written() {
+        type Entry = (u16, Option<Ipv4Addr>, [i32; 2]);
+        for value in [(7, None, [-1, 2]), (65_535, Some(Ipv4Addr::LOCALHOST), [i32::MIN, 0])] {
+            let value: Entry = value;
+            let bytes = stored(&value);
+            assert_eq!(loaded::<Entry>(&bytes), Some(value));
+            assert_eq!(loaded::<Entry>(&bytes[1..]), None, "one byte less");
+            assert_eq!(loaded::<Entry>(&[&bytes[..], &[0]].concat()), None, "one byte more");
+        }
+        assert_eq!(loaded::<bool>(&[2]), None);
+    }
+
+    #[test]
+    fn a_place_is_told_once_and_again_when_it_changes_again() {
+        let mut marks = Marks::new(100);
+        [3, 99, 3, 64, 128].into_iter().for_each(|place| marks.note(place));
+        assert_eq!(marks.take(), [3, 99, 64]);
+        assert_eq!(marks.take(), []);
+        marks.note(99);
+        assert_eq!(marks.take(), [99]);
+    }
+}

@@ -1,0 +1,291 @@
+//! A store keeps an instance's state: stopped anywhere and started anew, it does what it would have
+//! done without the stop.
+#![allow(clippy::unwrap_used)]
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use anabranch_nf::{DropReason, NetworkFunction};
+use anabranch_packet::{Frame, Meta, Port};
+use anabranch_runtime::instance::{Instance, Making, Release, Restored, Storing};
+use anabranch_store::conformance::Random;
+use anabranch_store::{Error, Flusher, Memory, Place, Scope, Settings};
+
+const START_NS: u64 = 1_767_225_600_123_456_789;
+
+/// What became of one packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Sent(Vec<(u8, Vec<u8>)>);
+
+impl Release for Sent {
+    fn forward(&mut self, frame: &Frame<'_>, port: Port) {
+        self.0.push((port.index(), frame.bytes().to_vec()));
+    }
+    fn flood(&mut self, frame: &Frame<'_>) {
+        self.0.push((254, frame.bytes().to_vec()));
+    }
+    fn discard(&mut self, _: &Frame<'_>, reason: DropReason) {
+        self.0.push((255, format!("{reason:?}").into_bytes()));
+    }
+    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: u32) {}
+    fn emit(&mut self, _: &Meta, port: Port, frame: &[u8]) {
+        self.0.push((port.index(), frame.to_vec()));
+    }
+}
+
+struct Node<N: NetworkFunction> {
+    instance: Instance<N>,
+    flusher: Option<Flusher>,
+    restored: Restored,
+}
+
+impl<N: NetworkFunction> Node<N> {
+    /// Starts at `now_ns`, with what the store has.
+    fn start(settings: &str, now_ns: u64, store: Option<&Memory>) -> Result<Self, Error> {
+        let ports = N::PORTS.iter().map(|name| (*name).to_owned()).collect();
+        let settings: toml::Table = settings.parse().unwrap();
+        let making = Making { seed: 9, settings, ports, pass: None };
+        let mut instance = Instance::<N>::new(&making).unwrap();
+        instance.start(now_ns);
+        let mut node = Self { instance, flusher: None, restored: Restored::default() };
+        if let Some(store) = store {
+            let opened = Flusher::open(store.clone(), N::NAME, "a", Settings::default())?;
+            let (flusher, state) = opened;
+            node.restored = node.instance.restore(&state)?;
+            let scope = Scope::new(N::NAME, "a", Place::Core(0))?;
+            // Whatever changes is told after each packet.
+            node.instance.keep(Storing::new(flusher.feed(), scope, 0, 0));
+            node.flusher = Some(flusher);
+        }
+        Ok(node)
+    }
+
+    fn send(&mut self, packet: &Packet, number: u64) -> Sent {
+        let mut buffer = [&[0; 128][..], &packet.bytes, &[0; 128]].concat();
+        let meta = Meta {
+            arrival_ns: packet.at_ns,
+            number,
+            steering_hash: 0,
+            wire_len: packet.bytes.len() as u32,
+            port: Port::new(packet.port),
+        };
+        let frame = Frame::new(&mut buffer, 128, packet.bytes.len(), 0, meta);
+        let mut sent = Sent::default();
+        self.instance.handle(&mut [frame], &mut sent);
+        sent
+    }
+
+    /// Stops without a word, but for what was on its way to the store.
+    fn stop(self) {
+        drop(self.instance);
+        if let Some(flusher) = self.flusher {
+            assert_eq!(flusher.close(Duration::from_secs(20)).waiting, 0);
+        }
+    }
+}
+
+struct Packet {
+    port: u8,
+    at_ns: u64,
+    bytes: Vec<u8>,
+}
+
+fn udp(src: (Ipv4Addr, u16), dst: (Ipv4Addr, u16)) -> Vec<u8> {
+    let mut bytes = vec![2, 0, 0, 0, 0, src.0.octets()[3], 2, 0, 0, 0, 0, dst.0.octets()[3], 8, 0];
+    let mut ip = vec![0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0];
+    ip.extend(src.0.octets());
+    ip.extend(dst.0.octets());
+    let sum: u32 = ip.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    bytes.extend(ip);
+    bytes.extend(
+        [src.1.to_be_bytes(), dst.1.to_be_bytes(), [0, 12], [0, 0], [1, 2], [3, 4]].concat(),
+    );
+    bytes
+}
+
+/// Packets of flows from inside, answers to what has been sent, and strangers.
+fn next(random: &mut Random, at_ns: u64, wan: &[Vec<u8>]) -> Packet {
+    let host = |random: &mut Random| Ipv4Addr::new(10, 0, 0, 1 + random.below(9) as u8);
+    let far = |random: &mut Random| Ipv4Addr::new(198, 51, 100, 1 + random.below(4) as u8);
+    if random.one_in(3)
+        && let Some(sent) = random.pick(wan)
+    {
+        let address = |at: usize| Ipv4Addr::from(<[u8; 4]>::try_from(&sent[at..at + 4]).unwrap());
+        let port = |at: usize| u16::from_be_bytes([sent[at], sent[at + 1]]);
+        let bytes = udp((address(30), port(36)), (address(26), port(34)));
+        return Packet { port: 1, at_ns, bytes };
+    }
+    let (src, dst) = ((host(random), 5_000 + random.below(6) as u16), (far(random), 53));
+    match random.one_in(10) {
+        true => Packet { port: 1, at_ns, bytes: udp(dst, src) },
+        false => Packet { port: 0, at_ns, bytes: udp(src, dst) },
+    }
+}
+
+/// What is sent for packets drawn by `seed` when the function is stopped and started anew after every
+/// packet of `stops`.
+fn run<N: NetworkFunction>(settings: &str, seed: u64, stops: &[u64]) -> (Vec<Sent>, u64) {
+    let store = Memory::default();
+    let kept = (!stops.is_empty()).then_some(&store);
+    let mut random = Random::new(seed);
+    let mut node = Node::<N>::start(settings, START_NS, kept).unwrap();
+    let (mut all, mut wan, mut at_ns, mut restored) = (Vec::new(), Vec::new(), START_NS, 0);
+    for number in 0..1_500 {
+        // Lifetimes end now and then.
+        at_ns += random.below(2_500_000_000);
+        let packet = next(&mut random, at_ns, &wan);
+        let sent = node.send(&packet, number);
+        let left = sent.0.iter().filter(|(port, bytes)| *port == 1 && bytes.len() > 40);
+        wan.extend(left.map(|(_, bytes)| bytes.clone()));
+        all.push(sent);
+        if stops.contains(&number) {
+            node.stop();
+            node = Node::start(settings, at_ns, kept).unwrap();
+            assert_eq!(node.restored.refused, 0);
+            restored += node.restored.entries;
+        }
+    }
+    node.stop();
+    (all, restored)
+}
+
+fn goes_on<N: NetworkFunction>(settings: &str, least: u64) {
+    for seed in 0..4 {
+        let (without, _) = run::<N>(settings, seed, &[]);
+        let mut random = Random::new(seed);
+        let stops: Vec<u64> = (0..8).map(|_| random.below(1_500)).collect();
+        let (with, restored) = run::<N>(settings, seed, &stops);
+        assert!(restored >= least, "{}: {restored} entries", N::NAME);
+        for (number, (with, without)) in with.iter().zip(&without).enumerate() {
+            assert_eq!(with, without, "{}, seed {seed}, packet {number}", N::NAME);
+        }
+    }
+}
+
+#[test]
+fn a_nat_keeps_its_mappings() {
+    // Mappings do not end here: when the port of one that has ended is given again depends on when
+    // timer wheels look at it, two a packet, and they begin anew.
+    let nat = "public = [\"203.0.113.1\", \"203.0.113.2\"]\nudp_s = 1_000_000\n\
+               filtering = \"address-dependent\"";
+    goes_on::<anabranch_nfs::nat::Function>(nat, 100);
+}
+
+#[test]
+fn a_firewall_keeps_its_connections() {
+    goes_on::<anabranch_nfs::firewall::Function>("", 100);
+}
+
+#[test]
+fn a_policer_keeps_its_buckets() {
+    goes_on::<anabranch_nfs::policer::Function>("rate_bps = 1000\nburst_bytes = 1600", 10);
+}
+
+#[test]
+fn a_bridge_keeps_what_it_has_learnt() {
+    goes_on::<anabranch_nfs::bridge::Function>("", 20);
+}
+
+#[test]
+fn state_of_another_version_is_refused() {
+    let store = Memory::default();
+    let mut node =
+        Node::<anabranch_nfs::firewall::Function>::start("", START_NS, Some(&store)).unwrap();
+    let bytes = udp((Ipv4Addr::new(10, 0, 0, 1), 5), (Ipv4Addr::new(9, 9, 9, 9), 53));
+    node.send(&Packet { port: 0, at_ns: START_NS, bytes }, 0);
+    node.stop();
+    let key = store_layout(&store);
+    let put = anabranch_store::Operation::Put(anabranch_store::Content::Value(b"other".to_vec()));
+    use anabranch_store::Driver as _;
+    store.clone().run(&[anabranch_store::Call::new(&key, put)]).unwrap();
+    let refused = Node::<anabranch_nfs::firewall::Function>::start("", START_NS, Some(&store));
+    let error = refused.err().unwrap();
+    assert!(
+        matches!(&error, Error::Foreign { why, .. } if why.contains("written as `other`")),
+        "{error}"
+    );
+}
+
+fn store_layout(store: &Memory) -> anabranch_store::Key {
+    use anabranch_store::Driver as _;
+    let keys = store.clone().keys("firewall@a@0@value@.layout").unwrap();
+    keys.into_iter().next().unwrap()
+}
+
+/// What it costs per packet that a store keeps a NAT's state: printed, not asserted, since it depends
+/// on the machine. `cargo test --release -p anabranch-runtime --test restart -- --ignored --nocapture`
+#[test]
+#[ignore = "measures"]
+fn cost_of_being_kept() {
+    type Nat = anabranch_nfs::nat::Function;
+    let settings = "public = [\"203.0.113.1\"]";
+    let flows: Vec<Vec<u8>> = (0..20_000u32)
+        .map(|n| {
+            let host = Ipv4Addr::new(10, 0, (n >> 8) as u8, n as u8);
+            udp((host, 5_000), (Ipv4Addr::new(198, 51, 100, 1), 53))
+        })
+        .collect();
+    for round in 0..3 {
+        for store in [None, Some(Memory::default())] {
+            let mut node = Node::<Nat>::start(settings, START_NS, None).unwrap();
+            let flusher =
+                store.map(|store| Flusher::open(store, "nat", "a", Settings::default()).unwrap().0);
+            if let Some(flusher) = &flusher {
+                let scope = Scope::new("nat", "a", Place::Core(0)).unwrap();
+                let (period, refresh) = (1_000_000, 1_000_000_000);
+                node.instance.keep(Storing::new(flusher.feed(), scope, period, refresh));
+            }
+            for (what, times) in [("new flows", 1), ("established flows", 100)] {
+                let began = worked_ns();
+                let mut packets = 0u64;
+                for _ in 0..times {
+                    packets += batches(&mut node, &flows, packets);
+                }
+                let ns = (worked_ns() - began) as f64 / packets as f64;
+                println!("round {round}, kept {}: {what}: {ns:.1} ns a packet", flusher.is_some());
+                // The flusher's own work is not what is measured next.
+                std::thread::sleep(Duration::from_millis(900));
+            }
+            drop(node);
+            if let Some(flusher) = flusher {
+                println!("{:?}", flusher.close(Duration::from_secs(20)));
+            }
+        }
+    }
+}
+
+/// What this thread has worked, nanoseconds: others may be at work on the same cores.
+fn worked_ns() -> u64 {
+    let times = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    times.split(' ').next().unwrap().parse().unwrap()
+}
+
+fn batches<N: NetworkFunction>(node: &mut Node<N>, flows: &[Vec<u8>], first: u64) -> u64 {
+    let mut sent = Nowhere;
+    let mut buffers: Vec<Vec<u8>> = Vec::new();
+    for (batch, flows) in flows.chunks(32).enumerate() {
+        buffers.clear();
+        buffers.extend(flows.iter().map(|flow| [&[0; 64][..], flow, &[0; 64]].concat()));
+        let mut frames: Vec<Frame<'_>> = Vec::with_capacity(32);
+        for (at, (buffer, flow)) in buffers.iter_mut().zip(flows).enumerate() {
+            let number = first + (batch * 32 + at) as u64;
+            let (arrival_ns, wire_len) = (START_NS + number * 1_000, flow.len() as u32);
+            let meta = Meta { arrival_ns, number, steering_hash: 0, wire_len, port: Port::new(0) };
+            frames.push(Frame::new(buffer, 64, flow.len(), 0, meta));
+        }
+        node.instance.handle(&mut frames, &mut sent);
+    }
+    flows.len() as u64
+}
+
+struct Nowhere;
+
+impl Release for Nowhere {
+    fn forward(&mut self, _: &Frame<'_>, _: Port) {}
+    fn flood(&mut self, _: &Frame<'_>) {}
+    fn discard(&mut self, _: &Frame<'_>, _: DropReason) {}
+    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: u32) {}
+    fn emit(&mut self, _: &Meta, _: Port, _: &[u8]) {}
+}

@@ -1,0 +1,408 @@
+//! Write-behind: what to send to a store and when, so that nobody waits for it and it ends with the
+//! right values whatever happens to it. No threads, no clock, no store in here: a test drives it
+//! through any fault by seed; [`Flusher`](crate::Flusher) drives it for real.
+//!
+//! ```text
+//!  change ─▶ copy of all state ─▶ which entries are dirty, since when ─▶ batch ─▶ store
+//!                 ▲                        ▲                               │
+//!                 │                        └── not answered: dirty as before┤
+//!                 └── the store lost it: everything is dirty again ─────────┘
+//! ```
+//!
+//! **Lanes.** Each [scope](crate::Scope) has its own mark in the store: the writer's epoch and the
+//! number of the last batch. A batch takes effect only on top of the mark of the one before it.
+//! A mark of an earlier batch, or none: the store lost something, and all of the lane is written
+//! again. A later epoch: another instance writes now, and this one stops.
+//!
+//! **Invariant: what a batch holds are values, not differences.** Sent twice, or sent again after
+//! something newer, it does no harm.
+//!
+//! **Invariant: what waits is bounded by the state.** Entries that changed are remembered by name;
+//! past a limit even the names are forgotten, and all of the lane is written again instead.
+
+mod lane;
+mod mark;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use hdrhistogram::Histogram;
+
+use crate::call::{Call, Operation};
+use crate::content::{Bytes, Content, Entry};
+use crate::driver::{Batch, Outcome};
+use crate::error::Error;
+use crate::key::{Key, Place, Scope};
+use lane::Lane;
+pub use mark::Mark;
+
+/// What to do when the store is slow or gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Go on; lag grows and is shown.
+    #[default]
+    KeepOn,
+    /// Say that no new flows should be taken, until the store has caught up.
+    RefuseNew,
+}
+
+/// How a store is written behind. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// From one flush to the next.
+    pub period_ns: u64,
+    /// The same for refreshes of timestamps, coarser.
+    pub refresh_ns: u64,
+    /// After how long without a change it is looked whether the store still has everything.
+    pub check_ns: u64,
+    /// Changes in one message to the store.
+    pub message_changes: usize,
+    /// Changes of one lane that may wait by name.
+    pub most_waiting: usize,
+    /// What to do when the store is slow or gone.
+    pub policy: Policy,
+    /// Lag from which on it counts as slow, for [`Policy::RefuseNew`].
+    pub slow_ns: u64,
+}
+
+impl Default for Settings {
+    /// Flush every 1 ms, refreshes every second, 4096 changes a message, slow after a second.
+    fn default() -> Self {
+        Self {
+            period_ns: 1_000_000,
+            refresh_ns: 1_000_000_000,
+            check_ns: 1_000_000_000,
+            message_changes: 4096,
+            most_waiting: 1 << 20,
+            policy: Policy::KeepOn,
+            slow_ns: 1_000_000_000,
+        }
+    }
+}
+
+/// A change of one object or entry, as it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    call: Call,
+    is_refresh: bool,
+}
+
+impl Change {
+    /// The object holds this.
+    pub fn put(key: &Key, content: Content) -> Self {
+        Self::of(key, Operation::Put(content))
+    }
+
+    /// The object is no more.
+    pub fn delete(key: &Key) -> Self {
+        Self::of(key, Operation::Delete)
+    }
+
+    /// The set, map or counter map has this entry.
+    pub fn insert(key: &Key, entry: Entry) -> Self {
+        Self::of(key, Operation::Insert(entry))
+    }
+
+    /// The set, map or counter map has no such entry.
+    pub fn erase(key: &Key, entry: Bytes) -> Self {
+        Self::of(key, Operation::Erase(entry))
+    }
+
+    fn of(key: &Key, operation: Operation) -> Self {
+        Self { call: Call::new(key, operation), is_refresh: false }
+    }
+
+    /// The same, of a timestamp: it may wait for the coarser period.
+    #[must_use]
+    pub fn refresh(mut self) -> Self {
+        self.is_refresh = true;
+        self
+    }
+
+    /// The call that it is.
+    pub fn call(&self) -> &Call {
+        &self.call
+    }
+}
+
+/// What is to be done next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing until then, nanoseconds.
+    Wait(u64),
+    /// Have the store commit these, then call [`WriteBehind::committed`].
+    Commit(Vec<Batch>),
+    /// List the keys of this scope, then call [`WriteBehind::listed`].
+    List(Scope),
+}
+
+/// How it goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Status {
+    /// Changes that wait, with those under way.
+    pub waiting: u64,
+    /// Age of the oldest of them, nanoseconds.
+    pub lag_ns: u64,
+    /// Changes stored.
+    pub stored: u64,
+    /// Messages answered.
+    pub messages: u64,
+    /// Messages not answered.
+    pub failures: u64,
+    /// How often a lane was written again because the store had lost it.
+    pub rebuilds: u64,
+    /// Half of the changes were stored within as many nanoseconds.
+    pub lag_p50_ns: u64,
+    /// 99 in a hundred were.
+    pub lag_p99_ns: u64,
+    /// All were.
+    pub lag_max_ns: u64,
+    /// Whether new flows should be taken.
+    pub accepts_new: bool,
+    /// Why the store did not take the last message; none if it did.
+    pub trouble: Option<String>,
+}
+
+/// A scope that a writer has claimed: nobody of an earlier epoch writes there any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    /// The scope.
+    pub scope: Scope,
+    /// The mark that the claim has set.
+    pub mark: Mark,
+    /// What is there.
+    pub content: BTreeMap<Key, Content>,
+}
+
+/// The state of a writer.
+pub struct WriteBehind {
+    settings: Settings,
+    epoch: u64,
+    lanes: BTreeMap<Scope, Lane>,
+    /// The lanes with an answer to come, in the order of their batches.
+    asked: Vec<Scope>,
+    listing: Option<Scope>,
+    /// Lanes that wait for a message, the one that waits longest first.
+    turns: VecDeque<Scope>,
+    flush_ns: u64,
+    refresh_ns: u64,
+    lags: Option<Histogram<u64>>,
+    trouble: Option<Error>,
+    fenced: bool,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    stored: u64,
+    messages: u64,
+    failures: u64,
+    rebuilds: u64,
+}
+
+impl WriteBehind {
+    /// A writer of epoch `epoch`, in a store where it has claimed `claimed`.
+    pub fn new(
+        settings: Settings,
+        epoch: u64,
+        claimed: impl IntoIterator<Item = Claimed>,
+    ) -> Result<Self, Error> {
+        let lane = |Claimed { scope, mark, content }| {
+            let lane = Lane::claimed(&scope, mark, content)?;
+            Ok((scope, lane))
+        };
+        Ok(Self {
+            settings,
+            epoch,
+            lanes: claimed.into_iter().map(lane).collect::<Result<_, Error>>()?,
+            asked: Vec::new(),
+            listing: None,
+            turns: VecDeque::new(),
+            flush_ns: 0,
+            refresh_ns: 0,
+            // Up to an hour, to two digits: these bounds are within what it can do.
+            lags: Histogram::new_with_bounds(1, 3_600_000_000, 2).ok(),
+            trouble: None,
+            fenced: false,
+            counts: Counts::default(),
+        })
+    }
+
+    /// Something has changed, in a core's or shard's scope. An error if the store could not take it
+    /// ([`Call::check`]), or the scope is the instance's, where others write too.
+    pub fn change(&mut self, change: Change, now_ns: u64) -> Result<(), Error> {
+        change.call.check()?;
+        if !self.lanes.contains_key(change.call.key.scope_str()) {
+            let scope = change.call.key.scope();
+            if scope.place() == Place::Instance {
+                let (text, why) = (scope.to_string(), "write a core's or a shard's scope behind");
+                return Err(Error::BadKey { text, why });
+            }
+            self.lanes.insert(scope.clone(), Lane::new(&scope)?);
+        }
+        let Some(lane) = self.lanes.get_mut(change.call.key.scope_str()) else { return Ok(()) };
+        lane.change(change.call, change.is_refresh, now_ns);
+        lane.bound(self.settings.most_waiting, now_ns);
+        Ok(())
+    }
+
+    /// What is to be done at `now_ns`. Until it is done there is nothing else: [`Action::Wait`].
+    pub fn next(&mut self, now_ns: u64) -> Action {
+        if self.fenced || !self.asked.is_empty() || self.listing.is_some() {
+            return Action::Wait(now_ns + self.settings.period_ns);
+        }
+        if now_ns < self.flush_ns {
+            return Action::Wait(self.flush_ns);
+        }
+        if let Some((scope, lane)) = self.lanes.iter_mut().find(|(_, lane)| lane.is_lost()) {
+            lane.begin_listing();
+            self.listing = Some(scope.clone());
+            return Action::List(scope.clone());
+        }
+        if now_ns >= self.refresh_ns {
+            self.refresh_ns = now_ns + self.settings.refresh_ns;
+            self.lanes.values_mut().for_each(|lane| lane.refreshes_are_due(now_ns));
+        }
+        self.line_up(now_ns);
+        let batches = self.batches(now_ns);
+        if batches.is_empty() {
+            self.flush_ns = now_ns + self.settings.period_ns;
+            return Action::Wait(self.flush_ns);
+        }
+        Action::Commit(batches)
+    }
+
+    /// Every lane with something to send waits for its turn.
+    fn line_up(&mut self, now_ns: u64) {
+        let check_ns = self.settings.check_ns;
+        for (scope, lane) in &mut self.lanes {
+            if !lane.in_line && lane.wants(now_ns, check_ns) {
+                lane.in_line = true;
+                self.turns.push_back(scope.clone());
+            }
+        }
+    }
+
+    fn batches(&mut self, now_ns: u64) -> Vec<Batch> {
+        let mut room = self.settings.message_changes.max(1);
+        let mut batches = Vec::new();
+        while room > 0
+            && let Some(scope) = self.turns.pop_front()
+        {
+            let Some(lane) = self.lanes.get_mut(&scope) else { continue };
+            lane.in_line = false;
+            let batch = lane.batch(self.epoch, room, now_ns);
+            room = room.saturating_sub(batch.calls.len().max(1));
+            batches.push(batch);
+            self.asked.push(scope);
+        }
+        batches
+    }
+
+    /// What the store says to the batches of the last [`Action::Commit`].
+    pub fn committed(&mut self, outcomes: Result<Vec<Outcome>, Error>, now_ns: u64) {
+        let asked = std::mem::take(&mut self.asked);
+        self.flush_ns = now_ns + self.settings.period_ns;
+        let outcomes = match outcomes {
+            Ok(outcomes) if outcomes.len() == asked.len() => outcomes,
+            Ok(_) => {
+                return self.failed(asked, Error::unavailable("driver", "answers are missing"));
+            }
+            Err(error) => return self.failed(asked, error),
+        };
+        self.trouble = None;
+        self.counts.messages += 1;
+        for (scope, outcome) in asked.into_iter().zip(outcomes) {
+            let Some(lane) = self.lanes.get_mut(&scope) else { continue };
+            match lane.answered(outcome, self.epoch, now_ns) {
+                lane::Answered::Stored(since) => {
+                    self.counts.stored += since.len() as u64;
+                    for since_ns in since {
+                        if let Some(lags) = &mut self.lags {
+                            lags.saturating_record(now_ns.saturating_sub(since_ns) / 1_000);
+                        }
+                    }
+                }
+                lane::Answered::Ours => {}
+                lane::Answered::Lost => self.counts.rebuilds += 1,
+                lane::Answered::Fenced => {
+                    self.fenced = true;
+                    self.trouble = Some(Error::Fenced(scope.to_string()));
+                }
+            }
+        }
+        // What did not fit goes at once.
+        if !self.turns.is_empty() {
+            self.flush_ns = now_ns;
+        }
+    }
+
+    fn failed(&mut self, asked: Vec<Scope>, error: Error) {
+        self.counts.failures += 1;
+        for scope in asked {
+            if let Some(lane) = self.lanes.get_mut(&scope) {
+                lane.failed();
+            }
+        }
+        self.trouble = Some(error);
+    }
+
+    /// The keys of the scope of the last [`Action::List`].
+    pub fn listed(&mut self, keys: Result<Vec<Key>, Error>, now_ns: u64) {
+        let Some(scope) = self.listing.take() else { return };
+        let Some(lane) = self.lanes.get_mut(&scope) else { return };
+        match keys {
+            Ok(keys) => lane.rebuild(&keys, now_ns),
+            Err(error) => {
+                lane.listing_failed();
+                self.counts.failures += 1;
+                self.flush_ns = now_ns + self.settings.period_ns;
+                self.trouble = Some(error);
+            }
+        }
+    }
+
+    /// How it goes at `now_ns`.
+    pub fn status(&self, now_ns: u64) -> Status {
+        let oldest = self.lanes.values().filter_map(Lane::oldest).min();
+        let lag_ns = oldest.map_or(0, |since| now_ns.saturating_sub(since));
+        let slow = lag_ns > self.settings.slow_ns || self.fenced;
+        let lag = |quantile| {
+            self.lags.as_ref().map_or(0, |lags| lags.value_at_quantile(quantile) * 1_000)
+        };
+        Status {
+            waiting: self.lanes.values().map(Lane::waiting).sum(),
+            lag_ns,
+            stored: self.counts.stored,
+            messages: self.counts.messages,
+            failures: self.counts.failures,
+            rebuilds: self.counts.rebuilds,
+            lag_p50_ns: lag(0.5),
+            lag_p99_ns: lag(0.99),
+            lag_max_ns: lag(1.0),
+            accepts_new: !(slow && self.settings.policy == Policy::RefuseNew),
+            trouble: self.trouble.as_ref().map(ToString::to_string),
+        }
+    }
+
+    /// Whether another instance has taken over; nothing is written any more.
+    pub fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
+    /// Whether the store has everything, as far as is known.
+    pub fn is_settled(&self) -> bool {
+        self.asked.is_empty()
+            && self.listing.is_none()
+            && self.lanes.values().all(|lane| lane.waiting() == 0 && !lane.is_lost())
+    }
+
+    /// Everything that waits goes now, refreshes too.
+    pub fn hurry(&mut self) {
+        (self.flush_ns, self.refresh_ns) = (0, 0);
+    }
+
+    /// All state, as it is here.
+    pub fn copy(&self) -> impl Iterator<Item = (&Key, &Content)> {
+        self.lanes.values().flat_map(Lane::copy)
+    }
+}

@@ -1,0 +1,61 @@
+//! Marks: what a lane says in the store about who wrote it last.
+
+use crate::content::{Bytes, Kind};
+use crate::error::Error;
+use crate::key::{Key, Scope};
+
+/// Layout of what is stored under a scope; another meaning of objects is another layout.
+const LAYOUT: u16 = 1;
+
+/// Who wrote a lane last, and its how-manieth batch it was. Later writers have later epochs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark {
+    /// When the writer started, milliseconds since the Unix epoch, or later if that was taken.
+    pub epoch: u64,
+    /// Number of the batch.
+    pub batch: u64,
+}
+
+impl Mark {
+    /// The key of the mark of a scope. No object of an NF has its id.
+    pub fn key(scope: &Scope) -> Result<Key, Error> {
+        scope.key(Kind::Value, ".mark")
+    }
+
+    /// As it stands in the store.
+    pub fn encode(self) -> Bytes {
+        format!("{LAYOUT} {} {}", self.epoch, self.batch).into_bytes()
+    }
+
+    /// As it was encoded; an error for what is none, or of a later release.
+    pub fn decode(key: &Key, bytes: &[u8]) -> Result<Self, Error> {
+        let foreign = || Error::Foreign { key: key.clone(), why: "it is no mark".to_string() };
+        let text = std::str::from_utf8(bytes).map_err(|_| foreign())?;
+        let mut words = text.split(' ');
+        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+        let layout = number().ok_or_else(foreign)?;
+        if layout > u64::from(LAYOUT) {
+            let (what, found) = (key.to_string(), u16::try_from(layout).unwrap_or(u16::MAX));
+            return Err(Error::LaterFormat { what, found, known: LAYOUT });
+        }
+        let (epoch, batch) = number().zip(number()).ok_or_else(foreign)?;
+        Ok(Self { epoch, batch })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Place;
+
+    #[test]
+    fn marks_are_read_as_written_and_others_are_refused() {
+        let key = Mark::key(&Scope::new("nat", "edge", Place::Shard(1)).unwrap()).unwrap();
+        let mark = Mark { epoch: 1_700_000_000_000, batch: 42 };
+        assert_eq!(Mark::decode(&key, &mark.encode()), Ok(mark));
+        assert!(matches!(Mark::decode(&key, b"2 1 1"), Err(Error::LaterFormat { found: 2, .. })));
+        for other in [&b""[..], b"1", b"1 2", b"x y z", &[0xff]] {
+            assert!(matches!(Mark::decode(&key, other), Err(Error::Foreign { .. })));
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Several connections at once: nothing is lost or done twice, and nobody touches another's.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use super::{Failure, Open, Settings, equal, sequence};
+use crate::call::{Call, End, Operation, Reply};
+use crate::content::{Bytes, Content, Entry, Kind};
+use crate::driver::{Driver, only};
+use crate::error::Error;
+use crate::key::{Key, Place, Scope};
+
+/// What each connection does to the common objects.
+const EACH: u32 = 100;
+
+pub(super) fn check(open: &impl Open, settings: &Settings) -> Result<(), Failure> {
+    let scope = Scope::new("conformance", "together", Place::Instance)?;
+    let key = |kind| scope.key(kind, "common");
+    let (counter, list) = (key(Kind::Counter)?, key(Kind::List)?);
+    let (value, map) = (key(Kind::Value)?, key(Kind::Map)?);
+    let many = settings.connections;
+
+    every(open, many, |driver, number| {
+        let nf = format!("conformance-{number}-of-{many}");
+        sequence(driver, &nf, u64::from(number), settings.calls).map(|_| false)
+    })?;
+    let created = every(open, many, |driver, _| {
+        match only(driver.run(&[Call::new(&counter, Operation::Create(Content::Counter(0)))])?) {
+            Err(Error::Exists(_)) => Ok(false),
+            answer => Ok(answer.map(|_| true)?),
+        }
+    })?;
+    equal("connections that create an object", created, 1)?;
+    every(open, many, |driver, number| change(driver, number, [&counter, &list, &value, &map]))?;
+
+    let mut driver = open()?;
+    let total = i64::from(many * EACH);
+    equal("counted together", read(&mut *driver, &counter)?, Some(Content::Counter(total)))?;
+    let count = total.to_string().into_bytes();
+    equal(
+        "counted by comparing",
+        read(&mut *driver, &value)?,
+        Some(Content::Value(count.clone())),
+    )?;
+    let entry = Some(Entry::Pair(b"n".to_vec(), count));
+    let found = only(driver.run(&[Call::new(&map, Operation::Find(b"n".to_vec()))])?)?;
+    equal("counted in a map", found, Reply::Found(entry))?;
+    let Some(Content::List(elements)) = read(&mut *driver, &list)? else {
+        return Err(Failure("what was pushed together is no list".to_string()));
+    };
+    for number in 0..many {
+        let of_one = |element: &&Bytes| element[0] == number as u8;
+        let pushed: Vec<u8> = elements.iter().filter(of_one).map(|element| element[1]).collect();
+        equal("pushed by one, in order", pushed, (0..EACH as u8).collect())?;
+    }
+    each_element_is_taken_once(open, many, &list, elements.into_iter().collect())
+}
+
+/// Adds, pushes, and counts by comparing, `EACH` times.
+fn change(driver: &mut dyn Driver, number: u32, keys: [&Key; 4]) -> Result<bool, Failure> {
+    let [counter, list, value, map] = keys;
+    for step in 0..EACH as u8 {
+        let element = vec![number as u8, step];
+        let calls = [
+            Call::new(counter, Operation::Add(1)),
+            Call::new(list, Operation::Push(End::Back, element)),
+        ];
+        for answer in driver.run(&calls)? {
+            answer?;
+        }
+        loop {
+            let from = match read(driver, value)? {
+                Some(Content::Value(bytes)) => Some(bytes),
+                _ => None,
+            };
+            let to = one_more(from.as_deref());
+            let operation = Operation::CompareAndUpdate { from, to, ttl_ms: None };
+            if only(driver.run(&[Call::new(value, operation)])?)? == Reply::Was(true) {
+                break;
+            }
+        }
+        loop {
+            let key = b"n".to_vec();
+            let found = only(driver.run(&[Call::new(map, Operation::Find(key.clone()))])?)?;
+            let from = match found {
+                Reply::Found(Some(Entry::Pair(_, bytes))) => Some(bytes),
+                _ => None,
+            };
+            let to = one_more(from.as_deref());
+            let operation = Operation::CompareAndInsert { key, from, to };
+            if only(driver.run(&[Call::new(map, operation)])?)? == Reply::Was(true) {
+                break;
+            }
+        }
+    }
+    Ok(false)
+}
+
+fn one_more(from: Option<&[u8]>) -> Bytes {
+    let text = String::from_utf8_lossy(from.unwrap_or(b"0")).into_owned();
+    (text.parse::<u64>().unwrap_or(0) + 1).to_string().into_bytes()
+}
+
+fn each_element_is_taken_once(
+    open: &impl Open,
+    many: u32,
+    list: &Key,
+    pushed: BTreeSet<Bytes>,
+) -> Result<(), Failure> {
+    let scope = list.scope();
+    every(open, many, |driver, number| {
+        let mine = scope.key(Kind::Set, &format!("taken-{number}"))?;
+        loop {
+            let taken = only(driver.run(&[Call::new(list, Operation::Pop(End::Front))])?)?;
+            let Reply::Found(Some(element)) = taken else { return Ok(false) };
+            let insert = Operation::Insert(element);
+            equal("taken", only(driver.run(&[Call::new(&mine, insert)])?)?, Reply::Was(false))?;
+        }
+    })?;
+    let mut driver = open()?;
+    let mut all = BTreeSet::new();
+    let mut count = 0;
+    for number in 0..many {
+        let mine = scope.key(Kind::Set, &format!("taken-{number}"))?;
+        if let Some(Content::Set(members)) = read(&mut *driver, &mine)? {
+            count += members.len();
+            all.extend(members);
+        }
+    }
+    equal("taken by all", (count, all), (pushed.len(), pushed))
+}
+
+fn read(driver: &mut dyn Driver, key: &Key) -> Result<Option<Content>, Failure> {
+    match only(driver.run(&[Call::new(key, Operation::Read)])?)? {
+        Reply::Content(content) => Ok(content),
+        other => Err(Failure(format!("`read` of `{key}`: {other:?}"))),
+    }
+}
+
+/// Runs `work` on as many connections at once; how many say true.
+fn every(
+    open: &impl Open,
+    many: u32,
+    work: impl Fn(&mut dyn Driver, u32) -> Result<bool, Failure> + Sync,
+) -> Result<usize, Failure> {
+    let one = |number| work(&mut *open()?, number);
+    let one = &one;
+    thread::scope(|threads| {
+        let workers: Vec<_> = (0..many).map(|n| threads.spawn(move || one(n))).collect();
+        let mut count = 0;
+        for worker in workers {
+            let ended = worker.join().map_err(|_| Failure("the driver panics".to_string()))?;
+            count += usize::from(ended?);
+        }
+        Ok(count)
+    })
+}

@@ -1,0 +1,137 @@
+//! What a data store must be able to do to hold state: the interface that drivers implement.
+//!
+//! It is deep, not wide: the typed calls, blocking or not, write-behind, merging, timers and locks are
+//! built on these four methods, once for all stores. `docs/stores.md` tells how to write one;
+//! [`conformance`](crate::conformance) tells whether it is right.
+
+use crate::call::{Call, Operation, Reply};
+use crate::content::{Bytes, Content, Kind};
+use crate::error::Error;
+use crate::key::Key;
+
+/// What a store answers to one call.
+pub type Answer = Result<Reply, Error>;
+
+/// A connection to a data store. It belongs to one thread; several of the same store may be at work
+/// at once.
+///
+/// An outer error says that the store did not answer and each call may or may not have been done. The
+/// driver must be usable again afterwards: it reconnects by itself, without waiting longer than its
+/// configured timeout.
+pub trait Driver: Send {
+    /// Which store it is, for messages and metrics: no password.
+    fn name(&self) -> &str;
+
+    /// Carries out `calls`, each atomically, those on the same object in their order, and answers
+    /// each. What [`Call::check`] refuses is answered with that error and not carried out.
+    fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error>;
+
+    /// Carries out each batch whose mark is as expected, all of it or nothing, and answers each. If
+    /// [`Batch::check`] refuses one, it is the answer, and nothing is done.
+    ///
+    /// The default is not atomic; right where the store has nothing better, because batches hold
+    /// only calls that may be repeated.
+    fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
+        batches.iter().try_for_each(Batch::check)?;
+        batches.iter().map(|batch| commit_in_steps(self, batch)).collect()
+    }
+
+    /// The keys that begin with `prefix`, in no order, those of ended values perhaps among them.
+    fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error>;
+}
+
+/// Changes that take effect together, if nobody else has written and nothing was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// A value that only the writer of the batch's scope writes. All calls are in its scope.
+    pub mark: Key,
+    /// What it holds if all is well; `None`: it is not there.
+    pub expected: Option<Bytes>,
+    /// What it holds when the batch has taken effect.
+    pub next: Bytes,
+    /// [Absolute](Operation::is_absolute) calls: they say how objects end, not by how much they
+    /// change.
+    pub calls: Vec<Call>,
+}
+
+impl Batch {
+    /// Whether a store may take it; drivers ask first and refuse all batches with the error.
+    pub fn check(&self) -> Result<(), Error> {
+        for call in &self.calls {
+            call.check()?;
+            if !call.operation.is_absolute() {
+                return Err(Error::NotInBatch(call.operation.name()));
+            }
+            if call.key.scope_str() != self.mark.scope_str() || call.key == self.mark {
+                let why = "a batch is of one scope, and its mark is not its own";
+                return Err(Error::BadKey { text: call.key.to_string(), why });
+            }
+        }
+        let next = Operation::Put(Content::Value(self.next.clone()));
+        Call::new(&self.mark, next).check()
+    }
+}
+
+/// What became of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has taken effect.
+    Committed,
+    /// Nothing was done: the mark holds something else.
+    Found(Option<Bytes>),
+}
+
+fn commit_in_steps<D: Driver + ?Sized>(driver: &mut D, batch: &Batch) -> Result<Outcome, Error> {
+    let mark = driver.run(&[Call::new(&batch.mark, Operation::Read)])?;
+    let found = value_of(&batch.mark, mark)?;
+    if found != batch.expected {
+        return Ok(Outcome::Found(found));
+    }
+    for answer in driver.run(&batch.calls)? {
+        answer?;
+    }
+    let next = Operation::Put(Content::Value(batch.next.clone()));
+    for answer in driver.run(&[Call::new(&batch.mark, next)])? {
+        answer?;
+    }
+    Ok(Outcome::Committed)
+}
+
+/// What a value holds, by the answer to a single `Read`.
+pub(crate) fn value_of(key: &Key, answers: Vec<Answer>) -> Result<Option<Bytes>, Error> {
+    debug_assert_eq!(key.kind(), Kind::Value);
+    match only(answers)? {
+        Reply::Content(Some(Content::Value(bytes))) => Ok(Some(bytes)),
+        Reply::Content(None) => Ok(None),
+        other => Err(unexpected(key, &other)),
+    }
+}
+
+/// The answer to a single call.
+pub(crate) fn only(answers: Vec<Answer>) -> Answer {
+    let mut answers = answers.into_iter();
+    match (answers.next(), answers.next()) {
+        (Some(answer), None) => answer,
+        _ => Err(Error::unavailable("driver", "it does not answer each call once")),
+    }
+}
+
+/// The error for a driver whose reply is not of the kind that was asked for.
+pub(crate) fn unexpected(key: &Key, reply: &Reply) -> Error {
+    Error::Foreign { key: key.clone(), why: format!("the driver answers {reply:?}") }
+}
+
+impl<D: Driver + ?Sized> Driver for Box<D> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+    fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
+        (**self).run(calls)
+    }
+    fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
+        (**self).commit(batches)
+    }
+    fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
+        (**self).keys(prefix)
+    }
+}

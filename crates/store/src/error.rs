@@ -1,0 +1,116 @@
+//! What can go wrong with a store, and what to do about it.
+
+use crate::content::Kind;
+use crate::key::Key;
+
+/// Why a call was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// `create` found something there.
+    #[error("`{0}` exists already: update it, or create it under another id")]
+    Exists(Key),
+    /// `update` found nothing there.
+    #[error("there is no `{0}`: create it first, or use `put`")]
+    Missing(Key),
+    /// The type has no such call, or the content is of another type.
+    #[error("a {kind} has no `{operation}`; see the table of calls in docs/stores.md")]
+    NotOfKind {
+        /// The call's name.
+        operation: &'static str,
+        /// The object's type.
+        kind: Kind,
+    },
+    /// A batch holds only calls that say how an object ends.
+    #[error("`{0}` cannot stand in a batch: only put, arm, delete, insert and erase can")]
+    NotInBatch(&'static str),
+    /// Something is longer than the store's limits allow.
+    #[error("{what} of {bytes} bytes is over the limit of {limit}: store it in parts")]
+    TooLong {
+        /// What is too long.
+        what: &'static str,
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// A name that keys cannot be made of.
+    #[error("`{text}` is no key of a store: {why}")]
+    BadKey {
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A counter would leave the range of 64 bits with sign; it is unchanged.
+    #[error("`{0}` would leave the range of a signed 64-bit number; it is unchanged")]
+    OutOfRange(Key),
+    /// The store did not answer. What was asked of it may or may not have been done.
+    #[error(
+        "the store `{store}` does not answer ({why}); is it running, and is its address right?"
+    )]
+    Unavailable {
+        /// Which store.
+        store: String,
+        /// What the connection or file says.
+        why: String,
+    },
+    /// More is waiting for the store than may wait.
+    #[error("{limit} calls wait for the store already: it is too slow for what is asked of it")]
+    Backlog {
+        /// How many may wait.
+        limit: usize,
+    },
+    /// What is in the store was not written by this library.
+    #[error("`{key}` holds what Anabranch has not written ({why}): keep others out of its keys")]
+    Foreign {
+        /// Where.
+        key: Key,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file of a durable store is damaged where a crash cannot have damaged it.
+    #[error(
+        "`{file}` is damaged at byte {offset} ({why}): restore it, or begin with an empty store"
+    )]
+    Damaged {
+        /// The file.
+        file: String,
+        /// Where in it.
+        offset: u64,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// Written by a later release.
+    #[error("{what} is of format {found}, this release reads up to {known}: use the later release")]
+    LaterFormat {
+        /// What was read.
+        what: String,
+        /// Its format.
+        found: u16,
+        /// The last format known here.
+        known: u16,
+    },
+    /// A newer instance writes this state now.
+    #[error("another instance, started later, writes the state of `{0}` now: give each its own id")]
+    Fenced(String),
+    /// The store is not configured right.
+    #[error("store `{text}`: {why}")]
+    Configuration {
+        /// What was written.
+        text: String,
+        /// What is wrong, and what to write instead.
+        why: String,
+    },
+}
+
+impl Error {
+    /// The error of a store that does not answer.
+    pub fn unavailable(store: impl ToString, why: impl ToString) -> Self {
+        Self::Unavailable { store: store.to_string(), why: why.to_string() }
+    }
+
+    /// Whether the store may have done what was asked all the same, or may do it when asked again.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
+    }
+}

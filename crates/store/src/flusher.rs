@@ -1,0 +1,360 @@
+//! Write-behind for real: threads that take what workers changed and keep a store up to date.
+//!
+//! ```text
+//!  worker ── Feed ──▶ slot ──┐
+//!  worker ── Feed ──▶ slot ──┼──▶ flusher ──▶ WriteBehind ──▶ connection ──▶ store
+//!  worker ── Feed ──▶ slot ──┘    (a thread)                  (a thread: only it waits)
+//! ```
+//!
+//! **Invariant: a worker waits for nothing.** It puts its changes into its own slot if that is free
+//! just then, and keeps them for the next time if not.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::behind::{Action, Change, Settings, Status, WriteBehind};
+use crate::clock::now_ms;
+use crate::content::Content;
+use crate::driver::{Batch, Driver, Outcome};
+use crate::error::Error;
+use crate::key::{Key, Scope};
+use crate::view;
+
+/// Keeps a store up to date with the state of one instance. Dropped, it stops where it is, as if it
+/// were killed; [`close`](Self::close) brings everything to the store first.
+pub struct Flusher {
+    shared: Arc<Shared>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    slots: Mutex<Vec<Slot>>,
+    status: Mutex<Status>,
+    refuses_new: AtomicBool,
+    stops: AtomicBool,
+    /// Everything is to go at once, and then it stops.
+    closes: AtomicBool,
+}
+
+type Slot = Arc<Mutex<Vec<Change>>>;
+
+/// Where one worker tells what it changed.
+pub struct Feed {
+    slot: Slot,
+    /// Not in the slot yet.
+    changes: Vec<Change>,
+    shared: Arc<Shared>,
+}
+
+impl Feed {
+    /// Something has changed. Goes to the store some time after the next
+    /// [`hand_over`](Self::hand_over).
+    pub fn change(&mut self, change: Change) {
+        self.changes.push(change);
+    }
+
+    /// Hands over what has changed: called between two batches of packets. Never waits.
+    pub fn hand_over(&mut self) {
+        if self.changes.is_empty() {
+            return;
+        }
+        if let Ok(mut slot) = self.slot.try_lock() {
+            if slot.is_empty() {
+                std::mem::swap(&mut *slot, &mut self.changes);
+            } else {
+                slot.append(&mut self.changes);
+            }
+        }
+    }
+
+    /// Whether new flows should be taken: false when the store is behind and
+    /// [`Policy::RefuseNew`](crate::Policy::RefuseNew) is configured.
+    pub fn accepts_new(&self) -> bool {
+        !self.shared.refuses_new.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        lock(&self.slot).append(&mut self.changes);
+    }
+}
+
+impl Flusher {
+    /// Takes over what `instance` of `nf` has in the store, which is returned, and writes behind
+    /// from then on. Waits for the store; an error if it does not answer.
+    #[allow(clippy::type_complexity)]
+    pub fn open(
+        mut driver: impl Driver + 'static,
+        nf: &str,
+        instance: &str,
+        settings: Settings,
+    ) -> Result<(Self, Vec<(Key, Content)>), Error> {
+        let (epoch, claimed) = view::claim(&mut driver, nf, instance, now_ms())?;
+        let state = claimed.iter().flat_map(|one| one.content.clone()).collect();
+        let behind = WriteBehind::new(settings, epoch, claimed)?;
+        let shared = Arc::new(Shared::default());
+        *lock(&shared.status) = behind.status(0);
+        let worker = Worker {
+            behind,
+            shared: Arc::clone(&shared),
+            began: Instant::now(),
+            period: Duration::from_nanos(settings.period_ns.max(10_000)),
+        };
+        let thread = Some(thread::spawn(move || worker.work(driver)));
+        Ok((Self { shared, thread }, state))
+    }
+
+    /// A feed for one more worker.
+    pub fn feed(&self) -> Feed {
+        let slot = Slot::default();
+        lock(&self.shared.slots).push(Arc::clone(&slot));
+        Feed { slot, changes: Vec::new(), shared: Arc::clone(&self.shared) }
+    }
+
+    /// How it goes, about ten periods old.
+    pub fn status(&self) -> Status {
+        lock(&self.shared.status).clone()
+    }
+
+    /// Brings everything that was handed over to the store, for at most `patience`, and stops; how
+    /// it ended. `waiting` is not 0 if the store did not take everything.
+    pub fn close(mut self, patience: Duration) -> Status {
+        self.shared.closes.store(true, Ordering::Relaxed);
+        let began = Instant::now();
+        let is_over = |thread: &thread::JoinHandle<()>| thread.is_finished();
+        while began.elapsed() < patience && !self.thread.as_ref().is_none_or(is_over) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.stop();
+        self.status()
+    }
+
+    fn stop(&mut self) {
+        self.shared.stops.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while one is held.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+enum Question {
+    Commit(Vec<Batch>),
+    List(Scope),
+}
+
+enum Answer {
+    Committed(Result<Vec<Outcome>, Error>),
+    Listed(Result<Vec<Key>, Error>),
+}
+
+struct Worker {
+    behind: WriteBehind,
+    shared: Arc<Shared>,
+    began: Instant,
+    period: Duration,
+}
+
+impl Worker {
+    fn work(mut self, driver: impl Driver + 'static) {
+        let (questions, asked) = sync_channel(1);
+        let (answers, answered) = sync_channel(1);
+        thread::spawn(move || connection(driver, &asked, &answers));
+        let mut is_asking = false;
+        let mut change_refused = None;
+        let mut shown = self.began;
+        while !self.shared.stops.load(Ordering::Relaxed) {
+            let closes = self.shared.closes.load(Ordering::Relaxed);
+            if let Err(error) = self.take_changes() {
+                change_refused = Some(error.to_string());
+            }
+            let mut until = self.period;
+            if !is_asking {
+                if closes {
+                    self.behind.hurry();
+                }
+                (is_asking, until) = self.act(&questions);
+            }
+            // Percentiles take longer than a flush.
+            if closes || shown.elapsed() >= self.period * 8 {
+                self.show(change_refused.as_ref());
+                shown = Instant::now();
+            }
+            if closes && !is_asking && (self.behind.is_settled() || self.behind.is_fenced()) {
+                return;
+            }
+            match answered.recv_timeout(until.min(self.period)) {
+                Ok(answer) => {
+                    is_asking = false;
+                    self.take_answer(answer);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Asks the store what is due; whether something is, and if not, how long nothing will be.
+    fn act(&mut self, questions: &SyncSender<Question>) -> (bool, Duration) {
+        let now_ns = self.now_ns();
+        let question = match self.behind.next(now_ns) {
+            Action::Wait(until) => {
+                return (false, Duration::from_nanos(until.saturating_sub(now_ns)));
+            }
+            Action::Commit(batches) => Question::Commit(batches),
+            Action::List(scope) => Question::List(scope),
+        };
+        // The thread at the other end is gone only if the driver panicked; `recv` tells.
+        let _ = questions.send(question);
+        (true, self.period)
+    }
+
+    fn take_answer(&mut self, answer: Answer) {
+        let now_ns = self.now_ns();
+        match answer {
+            Answer::Committed(outcomes) => self.behind.committed(outcomes, now_ns),
+            Answer::Listed(keys) => self.behind.listed(keys, now_ns),
+        }
+    }
+
+    fn take_changes(&mut self) -> Result<(), Error> {
+        let mut slots = lock(&self.shared.slots);
+        let full: Vec<Vec<Change>> =
+            slots.iter().map(|slot| std::mem::take(&mut *lock(slot))).collect();
+        // A feed that is gone leaves nobody else with its slot.
+        slots.retain(|slot| Arc::strong_count(slot) > 1 || !lock(slot).is_empty());
+        drop(slots);
+        let now_ns = self.now_ns();
+        let mut taken = Ok(());
+        for change in full.into_iter().flatten() {
+            taken = taken.and(self.behind.change(change, now_ns));
+        }
+        taken
+    }
+
+    fn show(&self, change_refused: Option<&String>) {
+        let mut status = self.behind.status(self.now_ns());
+        self.shared.refuses_new.store(!status.accepts_new, Ordering::Relaxed);
+        status.trouble = status.trouble.or(change_refused.cloned());
+        *lock(&self.shared.status) = status;
+    }
+}
+
+/// Asks the store, one question after the other.
+fn connection(
+    mut driver: impl Driver,
+    questions: &Receiver<Question>,
+    answers: &SyncSender<Answer>,
+) {
+    while let Ok(question) = questions.recv() {
+        let answer = match question {
+            Question::Commit(batches) => Answer::Committed(driver.commit(&batches)),
+            Question::List(scope) => Answer::Listed(driver.keys(&format!("{scope}@"))),
+        };
+        if answers.send(answer).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::{Entry, Kind};
+    use crate::key::Place;
+    use crate::memory::Memory;
+    use std::collections::BTreeMap;
+
+    fn key(core: u16) -> Key {
+        Scope::new("nat", "a", Place::Core(core)).unwrap().key(Kind::Map, "flows").unwrap()
+    }
+
+    fn insert(core: u16, flow: u32, value: u8) -> Change {
+        Change::insert(&key(core), Entry::Pair(flow.to_be_bytes().into(), vec![value]))
+    }
+
+    #[test]
+    fn what_workers_change_is_found_by_the_next_start() {
+        let store = Memory::default();
+        let (flusher, found) =
+            Flusher::open(store.clone(), "nat", "a", Settings::default()).unwrap();
+        assert_eq!(found, []);
+        thread::scope(|threads| {
+            for core in 0..4 {
+                let mut feed = flusher.feed();
+                threads.spawn(move || {
+                    for step in 0..20_000u32 {
+                        feed.change(insert(core, step % 500, (step / 500) as u8));
+                        if step % 32 == 0 {
+                            feed.hand_over();
+                        }
+                    }
+                });
+            }
+        });
+        let status = flusher.close(Duration::from_secs(20));
+        assert_eq!((status.waiting, status.trouble), (0, None));
+        assert!(status.stored >= 2_000 && status.accepts_new);
+        let (_, found) = Flusher::open(store, "nat", "a", Settings::default()).unwrap();
+        let flows = (0..500u32).map(|flow| (flow.to_be_bytes().to_vec(), vec![39]));
+        let flows = Content::Map(flows.collect::<BTreeMap<_, _>>());
+        let expected: Vec<_> = (0..4).map(|core| (key(core), flows.clone())).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn changes_are_stored_within_some_periods() {
+        let mut store = Memory::default();
+        let (flusher, _) = Flusher::open(store.clone(), "nat", "a", Settings::default()).unwrap();
+        let mut feed = flusher.feed();
+        feed.change(insert(0, 1, 1));
+        feed.hand_over();
+        let began = Instant::now();
+        while store.keys("nat@a@0@map").unwrap().is_empty() {
+            assert!(began.elapsed() < Duration::from_secs(5));
+            thread::yield_now();
+        }
+        drop(flusher);
+    }
+
+    #[test]
+    fn who_was_overtaken_stops_and_says_so() {
+        let store = Memory::default();
+        let open = || Flusher::open(store.clone(), "nat", "a", Settings::default()).unwrap();
+        let (first, _) = open();
+        let mut feed = first.feed();
+        feed.change(insert(0, 1, 1));
+        feed.hand_over();
+        while first.status().stored == 0 {
+            thread::yield_now();
+        }
+        let (second, found) = open();
+        assert_eq!(found.len(), 1);
+        feed.change(insert(0, 2, 2));
+        drop(feed);
+        let trouble = first.close(Duration::from_secs(5)).trouble;
+        assert!(trouble.is_some_and(|why| why.contains("another instance")));
+        assert_eq!(second.close(Duration::from_secs(5)).trouble, None);
+        assert_eq!(open().1, found);
+    }
+}

@@ -1,0 +1,368 @@
+//! The files of a durable store: a checkpoint of all objects, and a log of the calls since then.
+//!
+//! ```text
+//! checkpoint-00000007   header │ frame of objects │ … │ frame of none
+//! log-00000007          header │ frame of calls │ …            ← appended to
+//! ```
+//!
+//! A header is eight letters and the format; a frame is length, CRC-32 and what it holds, in the
+//! postcard encoding. One frame is one `run` or `commit`: it is there whole or not at all. A log is
+//! written before the calls take effect; a frame that is cut off or damaged ends it, and what is left
+//! is a state that was once true. A checkpoint is written beside the old one, brought to the disk and
+//! then renamed, so that there is always a whole one.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::objects::{Object, Objects};
+use crate::call::Call;
+use crate::error::Error;
+use crate::key::Key;
+
+/// Format of both files. A change of `Operation`, `Content`, `Kind`, `Entry` or `End` other than a
+/// new variant at the end is a new format.
+pub(super) const FORMAT: u16 = 1;
+const LOG: &[u8; 8] = b"anab-log";
+const CHECKPOINT: &[u8; 8] = b"anab-ckp";
+const HEADER: u64 = 10;
+/// Objects in a frame of a checkpoint.
+const OBJECTS: usize = 1024;
+
+/// When what was written is brought to the disk itself. Until then it survives the end of the
+/// process, but perhaps not that of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// Before each answer.
+    Always,
+    /// With the first write after as long.
+    Every(Duration),
+    /// When the system likes.
+    Never,
+}
+
+/// How a durable store writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Durability {
+    /// When to bring it to the disk.
+    pub sync: Sync,
+    /// Bytes of log after which a checkpoint is written.
+    pub checkpoint_bytes: u64,
+}
+
+impl Default for Durability {
+    /// To the disk every 100 ms; a checkpoint after 64 MiB of log.
+    fn default() -> Self {
+        Self { sync: Sync::Every(Duration::from_millis(100)), checkpoint_bytes: 64 << 20 }
+    }
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    now_ms: u64,
+    calls: &'a [&'a Call],
+}
+
+#[derive(Deserialize)]
+struct OwnedRecord {
+    now_ms: u64,
+    calls: Vec<Call>,
+}
+
+/// The log that a store appends to.
+pub(super) struct Log {
+    directory: PathBuf,
+    generation: u32,
+    file: File,
+    /// Bytes of it that are whole frames.
+    len: u64,
+    durability: Durability,
+    synced: Instant,
+    /// A write failed and could not be taken back: nothing may be appended any more.
+    broken: bool,
+    /// Held, so that no other process writes here.
+    _lock: File,
+}
+
+impl Log {
+    /// Opens the directory, made if need be, for one writer: the log to append to and the objects
+    /// that it comes to.
+    pub(super) fn open(directory: &Path, durability: Durability) -> Result<(Self, Objects), Error> {
+        let failed = |error: io::Error| unavailable(directory, &error);
+        fs::create_dir_all(directory).map_err(failed)?;
+        let lock = File::create(directory.join("lock")).map_err(failed)?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::Error(error) => failed(error),
+            TryLockError::WouldBlock => Error::Configuration {
+                text: format!("memory:{}", directory.display()),
+                why: "another process has this directory open: give each its own".to_string(),
+            },
+        })?;
+        let (generation, objects, len) = read(directory)?;
+        forget_others(directory, generation).map_err(failed)?;
+        let path = log_path(directory, generation);
+        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+        file.set_len(len).map_err(failed)?;
+        if len < HEADER {
+            file.set_len(0).and_then(|()| file.write_all(&header(LOG))).map_err(failed)?;
+        }
+        file.sync_all().and_then(|()| sync_directory(directory)).map_err(failed)?;
+        let (directory, len) = (directory.to_path_buf(), len.max(HEADER));
+        let synced = Instant::now();
+        let log = Self {
+            directory,
+            generation,
+            file,
+            len,
+            durability,
+            synced,
+            broken: false,
+            _lock: lock,
+        };
+        Ok((log, objects))
+    }
+
+    /// Appends calls that take effect together.
+    pub(super) fn append(&mut self, calls: &[&Call], now_ms: u64) -> Result<(), Error> {
+        if self.broken {
+            return Err(Error::unavailable(self.directory.display(), "an earlier write failed"));
+        }
+        let mut bytes = Vec::new();
+        let written = frame(&Record { now_ms, calls }, &mut bytes)
+            .and_then(|()| self.file.write_all(&bytes))
+            .and_then(|()| self.sync_if_due());
+        if let Err(error) = written {
+            self.broken = self.file.set_len(self.len).is_err() || error.kind() == SYNC_FAILED;
+            return Err(unavailable(&self.directory, &error));
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync_if_due(&mut self) -> io::Result<()> {
+        let due = match self.durability.sync {
+            Sync::Always => true,
+            Sync::Every(period) => self.synced.elapsed() >= period,
+            Sync::Never => false,
+        };
+        if due {
+            // What the disk then holds is not known: nothing more may rely on it.
+            self.file.sync_data().map_err(|error| io::Error::new(SYNC_FAILED, error))?;
+            self.synced = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Whether it is time for a checkpoint.
+    pub(super) fn is_long(&self) -> bool {
+        self.len >= self.durability.checkpoint_bytes.max(HEADER + 1)
+    }
+
+    /// Writes a checkpoint of `objects` and goes on with an empty log.
+    pub(super) fn checkpoint(&mut self, objects: &Objects) -> Result<(), Error> {
+        let next = self.generation + 1;
+        let switched = write_checkpoint(&self.directory, next, objects).and_then(|()| {
+            let mut file = File::create_new(log_path(&self.directory, next))?;
+            file.write_all(&header(LOG))?;
+            file.sync_all()?;
+            sync_directory(&self.directory)?;
+            Ok(file)
+        });
+        // The new checkpoint may be there already: what goes to the old log would be lost.
+        self.broken |= switched.is_err();
+        self.file = switched.map_err(|error| unavailable(&self.directory, &error))?;
+        (self.generation, self.len) = (next, HEADER);
+        forget_others(&self.directory, next).map_err(|error| unavailable(&self.directory, &error))
+    }
+
+    /// Brings everything to the disk.
+    pub(super) fn sync(&mut self) -> Result<(), Error> {
+        self.file.sync_data().map_err(|error| unavailable(&self.directory, &error))
+    }
+}
+
+const SYNC_FAILED: io::ErrorKind = io::ErrorKind::BrokenPipe;
+
+/// The objects that the files of a directory come to: its generation, and how many bytes of the log
+/// are whole.
+pub(super) fn read(directory: &Path) -> Result<(u32, Objects, u64), Error> {
+    let failed = |error: io::Error| unavailable(directory, &error);
+    let generations = |what| Ok(generations(directory, what).map_err(failed)?.into_iter().max());
+    let generation = generations("checkpoint-")?.unwrap_or(0);
+    let mut objects = Objects::default();
+    if generation > 0 {
+        read_checkpoint(&checkpoint_path(directory, generation), &mut objects)?;
+    }
+    let path = log_path(directory, generation);
+    if generations("log-")?.is_some_and(|log| log > generation) {
+        return Err(damaged(&path, 0, "there is a later log, but not the checkpoint before it"));
+    }
+    let bytes = read_if_there(&path).map_err(failed)?;
+    let mut rest = match check_header(&path, &bytes, LOG)? {
+        Some(rest) => rest,
+        None => return Ok((generation, objects, 0)),
+    };
+    let mut whole = HEADER;
+    while let Some((payload, after)) = next_frame(rest) {
+        let Ok(record) = postcard::from_bytes::<OwnedRecord>(payload) else { break };
+        for call in &record.calls {
+            // What was refused then is refused again.
+            let _ = objects.apply(call, record.now_ms);
+        }
+        whole += (rest.len() - after.len()) as u64;
+        rest = after;
+    }
+    Ok((generation, objects, whole))
+}
+
+fn read_checkpoint(path: &Path, objects: &mut Objects) -> Result<(), Error> {
+    let bytes = fs::read(path).map_err(|error| unavailable(path, &error))?;
+    let Some(mut rest) = check_header(path, &bytes, CHECKPOINT)? else {
+        return Err(damaged(path, 0, "it ends in its header"));
+    };
+    loop {
+        let at = (bytes.len() - rest.len()) as u64;
+        let Some((payload, after)) = next_frame(rest) else {
+            return Err(damaged(path, at, "it ends before its end, or its checksum is wrong"));
+        };
+        let read = postcard::from_bytes::<Vec<(Key, Object)>>(payload);
+        let chunk = read.map_err(|_| damaged(path, at, "objects cannot be read"))?;
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        objects.0.extend(chunk);
+        rest = after;
+    }
+}
+
+fn write_checkpoint(directory: &Path, generation: u32, objects: &Objects) -> io::Result<()> {
+    let unfinished = directory.join("checkpoint.unfinished");
+    let mut file = File::create(&unfinished)?;
+    file.write_all(&header(CHECKPOINT))?;
+    let all: Vec<(&Key, &Object)> = objects.0.iter().collect();
+    for chunk in all.chunks(OBJECTS).chain([&[][..]]) {
+        let mut bytes = Vec::new();
+        frame(&chunk, &mut bytes)?;
+        file.write_all(&bytes)?;
+    }
+    file.sync_all()?;
+    fs::rename(&unfinished, checkpoint_path(directory, generation))?;
+    sync_directory(directory)
+}
+
+/// The rest after a header. `None`: it is cut off.
+fn check_header<'a>(
+    path: &Path,
+    bytes: &'a [u8],
+    letters: &[u8; 8],
+) -> Result<Option<&'a [u8]>, Error> {
+    let expected = header(letters);
+    let Some((found, rest)) = bytes.split_at_checked(HEADER as usize) else {
+        return match expected.starts_with(bytes) || bytes.iter().all(|byte| *byte == 0) {
+            true => Ok(None),
+            false => Err(damaged(path, 0, "it is no file of a store")),
+        };
+    };
+    if found.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    if found[..8] != letters[..] {
+        return Err(damaged(path, 0, "it is no file of a store"));
+    }
+    match u16::from_le_bytes([found[8], found[9]]) {
+        format if format > FORMAT => {
+            let what = path.display().to_string();
+            Err(Error::LaterFormat { what, found: format, known: FORMAT })
+        }
+        _ => Ok(Some(rest)),
+    }
+}
+
+fn header(letters: &[u8; 8]) -> [u8; HEADER as usize] {
+    let mut header = [0; HEADER as usize];
+    header[..8].copy_from_slice(letters);
+    header[8..].copy_from_slice(&FORMAT.to_le_bytes());
+    header
+}
+
+/// Appends a frame that holds `what`.
+fn frame(what: &impl Serialize, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let payload = postcard::to_stdvec(what).map_err(io::Error::other)?;
+    let len = u32::try_from(payload.len()).map_err(io::Error::other)?.to_le_bytes();
+    bytes.extend(len);
+    bytes.extend(checksum(&len, &payload).to_le_bytes());
+    bytes.extend(payload);
+    Ok(())
+}
+
+/// What the foremost frame holds, and what comes after; `None` if it is cut off or damaged.
+fn next_frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first_chunk::<4>()?;
+    let (sum, rest) = rest.split_first_chunk::<4>()?;
+    let (payload, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    (checksum(len, payload) == u32::from_le_bytes(*sum)).then_some((payload, rest))
+}
+
+fn checksum(len: &[u8], payload: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(len);
+    sum.update(payload);
+    sum.finalize()
+}
+
+fn generations(directory: &Path, what: &str) -> io::Result<Vec<u32>> {
+    let mut generations = Vec::new();
+    for file in fs::read_dir(directory)? {
+        let name = file?.file_name();
+        let digits = name.to_str().and_then(|name| name.strip_prefix(what));
+        generations.extend(digits.and_then(|digits| digits.parse::<u32>().ok()));
+    }
+    Ok(generations)
+}
+
+/// Removes the files of other generations.
+fn forget_others(directory: &Path, generation: u32) -> io::Result<()> {
+    for old in generations(directory, "checkpoint-")?.into_iter().filter(|old| *old != generation) {
+        fs::remove_file(checkpoint_path(directory, old))?;
+    }
+    for old in generations(directory, "log-")?.into_iter().filter(|old| *old != generation) {
+        fs::remove_file(log_path(directory, old))?;
+    }
+    Ok(())
+}
+
+fn read_if_there(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match File::open(path) {
+        Ok(mut file) => {
+            file.seek(SeekFrom::Start(0))?;
+            file.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(bytes),
+        Err(error) => Err(error),
+    }
+}
+
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+fn log_path(directory: &Path, generation: u32) -> PathBuf {
+    directory.join(format!("log-{generation:08}"))
+}
+
+fn checkpoint_path(directory: &Path, generation: u32) -> PathBuf {
+    directory.join(format!("checkpoint-{generation:08}"))
+}
+
+fn damaged(path: &Path, offset: u64, why: &'static str) -> Error {
+    Error::Damaged { file: path.display().to_string(), offset, why }
+}
+
+fn unavailable(path: &Path, error: &io::Error) -> Error {
+    Error::unavailable(path.display(), error)
+}

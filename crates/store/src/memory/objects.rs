@@ -1,0 +1,213 @@
+//! What calls do, plainly: the objects of a store in memory.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use serde::{Deserialize, Serialize};
+
+use crate::call::{Call, End, Operation, Reply};
+use crate::content::{Bytes, Content, Entry};
+use crate::driver::Answer;
+use crate::error::Error;
+use crate::key::Key;
+
+/// Every object by its key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Objects(pub(super) BTreeMap<Key, Object>);
+
+/// One object. Collections in it are never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Object {
+    pub(super) content: Content,
+    /// When it ends, milliseconds since the Unix epoch.
+    pub(super) ends_ms: Option<u64>,
+}
+
+impl Objects {
+    /// Carries out a call at `now_ms`, milliseconds since the Unix epoch. The same calls at the same
+    /// times always come to the same.
+    pub(super) fn apply(&mut self, call: &Call, now_ms: u64) -> Answer {
+        call.check()?;
+        let key = &call.key;
+        if self.0.get(key).is_some_and(|object| object.ends_ms.is_some_and(|end| end <= now_ms)) {
+            self.0.remove(key);
+        }
+        match &call.operation {
+            Operation::Create(_) if self.0.contains_key(key) => Err(Error::Exists(key.clone())),
+            Operation::Update(_) if !self.0.contains_key(key) => Err(Error::Missing(key.clone())),
+            Operation::Create(content) | Operation::Update(content) | Operation::Put(content) => {
+                Ok(self.put(key, content.clone(), None))
+            }
+            Operation::Read => {
+                let content = self.0.get(key).map(|object| object.content.clone());
+                Ok(Reply::Content(content.or(Content::empty(key.kind()))))
+            }
+            Operation::Delete => Ok(Reply::Was(self.0.remove(key).is_some())),
+            Operation::CompareAndUpdate { from, to, ttl_ms } => {
+                let same = self.value(key) == from.as_ref();
+                if same {
+                    self.put(key, Content::Value(to.clone()), end(*ttl_ms, now_ms));
+                }
+                Ok(Reply::Was(same))
+            }
+            Operation::Arm(value, ttl_ms) => {
+                Ok(self.put(key, Content::Value(value.clone()), end(Some(*ttl_ms), now_ms)))
+            }
+            Operation::TimeLeft => {
+                let end = self.0.get(key).and_then(|object| object.ends_ms);
+                Ok(Reply::TimeLeft(end.map(|end| end - now_ms)))
+            }
+            Operation::Add(by) => self.add(key, *by),
+            entries => self.apply_to_entries(key, entries),
+        }
+    }
+
+    fn apply_to_entries(&mut self, key: &Key, operation: &Operation) -> Answer {
+        // A type that is no collection has been refused.
+        let Some(empty) = Content::empty(key.kind()) else { return Ok(Reply::Done) };
+        if operation.is_read() {
+            return Ok(read_entries(self.0.get(key).map_or(&empty, |one| &one.content), operation));
+        }
+        let object = self.0.entry(key.clone()).or_insert(Object { content: empty, ends_ms: None });
+        let answer = change_entries(key, &mut object.content, operation);
+        if object.content.is_empty() {
+            self.0.remove(key);
+        }
+        answer
+    }
+
+    fn put(&mut self, key: &Key, content: Content, ends_ms: Option<u64>) -> Reply {
+        if content.is_empty() {
+            self.0.remove(key);
+        } else {
+            self.0.insert(key.clone(), Object { content, ends_ms });
+        }
+        Reply::Done
+    }
+
+    fn value(&self, key: &Key) -> Option<&Bytes> {
+        match self.0.get(key).map(|object| &object.content) {
+            Some(Content::Value(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    fn add(&mut self, key: &Key, by: i64) -> Answer {
+        let now = match self.0.get(key).map(|object| &object.content) {
+            Some(Content::Counter(count)) => *count,
+            _ => 0,
+        };
+        let sum = now.checked_add(by).ok_or_else(|| Error::OutOfRange(key.clone()))?;
+        self.put(key, Content::Counter(sum), None);
+        Ok(Reply::Number(sum))
+    }
+
+    /// The keys that begin with `prefix`.
+    pub(super) fn keys(&self, prefix: &str) -> Vec<Key> {
+        self.0.keys().filter(|key| key.as_str().starts_with(prefix)).cloned().collect()
+    }
+}
+
+fn end(ttl_ms: Option<u64>, now_ms: u64) -> Option<u64> {
+    ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms.max(1)))
+}
+
+fn read_entries(content: &Content, operation: &Operation) -> Reply {
+    match operation {
+        Operation::Size => Reply::Size(content.len() as u64),
+        Operation::Iterate { cursor, limit } => page(content, cursor, (*limit).max(1) as usize),
+        Operation::Contains(key) => Reply::Was(match content {
+            Content::Set(members) => members.contains(key),
+            _ => find(content, key).is_some(),
+        }),
+        Operation::Find(key) => Reply::Found(find(content, key)),
+        _ => Reply::Done,
+    }
+}
+
+fn find(content: &Content, key: &Bytes) -> Option<Entry> {
+    match content {
+        Content::Map(entries) => {
+            entries.get(key).map(|value| Entry::Pair(key.clone(), value.clone()))
+        }
+        Content::CounterMap(entries) => {
+            entries.get(key).map(|count| Entry::Count(key.clone(), *count))
+        }
+        _ => None,
+    }
+}
+
+fn change_entries(key: &Key, content: &mut Content, operation: &Operation) -> Answer {
+    Ok(match (content, operation) {
+        (Content::List(elements), Operation::Push(end, element)) => {
+            let at = if *end == End::Front { 0 } else { elements.len() };
+            elements.insert(at, element.clone());
+            Reply::Size(elements.len() as u64)
+        }
+        (Content::List(elements), Operation::Pop(end)) => Reply::Found(match end {
+            End::Front if elements.is_empty() => None,
+            End::Front => Some(Entry::Member(elements.remove(0))),
+            End::Back => elements.pop().map(Entry::Member),
+        }),
+        (content, Operation::Insert(entry)) => Reply::Was(content.insert(entry.clone())),
+        (Content::Set(members), Operation::Erase(member)) => Reply::Was(members.remove(member)),
+        (Content::Map(entries), Operation::Erase(key)) => Reply::Was(entries.remove(key).is_some()),
+        (Content::CounterMap(entries), Operation::Erase(key)) => {
+            Reply::Was(entries.remove(key).is_some())
+        }
+        (Content::CounterMap(entries), Operation::AddTo(entry, by)) => {
+            let now = entries.get(entry).copied().unwrap_or(0);
+            let sum = now.checked_add(*by).ok_or_else(|| Error::OutOfRange(key.clone()))?;
+            entries.insert(entry.clone(), sum);
+            Reply::Number(sum)
+        }
+        (Content::Map(entries), Operation::CompareAndInsert { key, from, to }) => {
+            let same = entries.get(key) == from.as_ref();
+            if same {
+                entries.insert(key.clone(), to.clone());
+            }
+            Reply::Was(same)
+        }
+        _ => Reply::Done,
+    })
+}
+
+/// A page of at most `limit` entries. The cursor of a list is its position, that of the others the
+/// last key given, after a byte that keeps it from being empty.
+fn page(content: &Content, cursor: &Bytes, limit: usize) -> Reply {
+    let after = cursor.get(1..).unwrap_or_default().to_vec();
+    let from = if cursor.is_empty() { Bound::Unbounded } else { Bound::Excluded(after.clone()) };
+    let range = (from, Bound::Unbounded);
+    let entries: Vec<Entry> = match content {
+        Content::List(elements) => {
+            let start = <[u8; 8]>::try_from(after.as_slice()).map_or(0, u64::from_le_bytes);
+            let rest = elements.iter().skip(start as usize).take(limit);
+            let page: Vec<Entry> = rest.cloned().map(Entry::Member).collect();
+            let end = start + page.len() as u64;
+            let more = end < elements.len() as u64;
+            return Reply::Page(page, more.then(|| cursor_at(&end.to_le_bytes())));
+        }
+        Content::Set(members) => {
+            members.range(range).take(limit).cloned().map(Entry::Member).collect()
+        }
+        Content::Map(entries) => {
+            let rest = entries.range(range).take(limit);
+            rest.map(|(key, value)| Entry::Pair(key.clone(), value.clone())).collect()
+        }
+        Content::CounterMap(entries) => {
+            let rest = entries.range(range).take(limit);
+            rest.map(|(key, count)| Entry::Count(key.clone(), *count)).collect()
+        }
+        Content::Value(_) | Content::Counter(_) => Vec::new(),
+    };
+    let last = match entries.last() {
+        Some(Entry::Member(key) | Entry::Pair(key, _) | Entry::Count(key, _)) => cursor_at(key),
+        None => return Reply::Page(entries, None),
+    };
+    let more = entries.len() == limit;
+    Reply::Page(entries, more.then_some(last))
+}
+
+fn cursor_at(position: &[u8]) -> Bytes {
+    [b"@", position].concat()
+}

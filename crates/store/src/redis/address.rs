@@ -1,0 +1,204 @@
+//! Where the servers are: what stands behind `redis` in a configuration.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// Servers, as an address says. Passwords stand in it (`redis://user:password@host:6379/0`, with
+/// `%` and two digits for what has a meaning there); they are in no message.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    pub(super) servers: Servers,
+    /// `redis` or, with TLS, `rediss`.
+    scheme: &'static str,
+    /// `user:password@`, as written, or nothing.
+    credentials: String,
+    database: String,
+    /// How long to wait for a connection or an answer.
+    pub timeout: Duration,
+    /// With TLS, the file of the only authority that is trusted (PEM); else those of the system.
+    pub authority: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Servers {
+    /// One, by host and port.
+    Single(String),
+    /// One on this machine, by the path of its socket.
+    Socket(String),
+    /// Sentinels, and the name by which they know the servers.
+    Sentinels(Vec<String>, String),
+    /// Some of a cluster's nodes.
+    Cluster(Vec<String>),
+}
+
+impl Address {
+    /// Reads an address; 1 s of timeout if it says none.
+    ///
+    /// | text | servers |
+    /// |---|---|
+    /// | `redis://host:6379/0` | one |
+    /// | `redis+unix:///run/redis.sock` | one, by its socket |
+    /// | `redis+sentinel://host:26379,other:26379/name` | those that sentinels know as `name` |
+    /// | `redis+cluster://host:6379,other:6379` | a cluster |
+    ///
+    /// `rediss` in place of `redis` is TLS, `?ca=FILE` at the end the authority that is trusted;
+    /// `?timeout_ms=250` sets the timeout; `&` stands between several.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let bad =
+            |why: &str| Error::Configuration { text: without_password(text), why: why.to_string() };
+        let (scheme, rest) =
+            text.split_once("://").ok_or_else(|| bad("write redis://host:port"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (timeout, authority) = options(query)
+            .ok_or_else(|| bad("after `?` only timeout_ms=N and ca=FILE are known"))?;
+        let (credentials, rest) = match rest.rsplit_once('@') {
+            Some((credentials, rest)) => (format!("{credentials}@"), rest),
+            None => (String::new(), rest),
+        };
+        let (secure, how) = match scheme.split_once('+').unwrap_or((scheme, "")) {
+            ("redis", how) => ("redis", how),
+            ("rediss", how) => ("rediss", how),
+            _ => return Err(bad("begin with redis:// or rediss://")),
+        };
+        if secure == "rediss" && !cfg!(feature = "redis-tls") {
+            return Err(bad("this program was built without TLS: build it with `redis-tls`"));
+        }
+        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let nodes: Vec<String> = hosts.split(',').map(with_port).collect();
+        let (servers, database) = match how {
+            "unix" => (Servers::Socket(format!("/{path}")), ""),
+            _ if hosts.split(',').any(str::is_empty) => return Err(bad("a host is missing")),
+            "" if nodes.len() == 1 => (Servers::Single(nodes[0].clone()), path),
+            "" => return Err(bad("several hosts are redis+sentinel:// or redis+cluster://")),
+            "sentinel" if path.is_empty() => {
+                return Err(bad("the name that sentinels know is missing: …/name"));
+            }
+            "sentinel" => (Servers::Sentinels(nodes, path.to_string()), ""),
+            "cluster" => (Servers::Cluster(nodes), ""),
+            _ => return Err(bad("after `+` only unix, sentinel and cluster are known")),
+        };
+        let database = database.to_string();
+        Ok(Self { servers, scheme: secure, credentials, database, timeout, authority })
+    }
+
+    /// The address of one server that is found at `node`, for the client library.
+    pub(super) fn of_node(&self, node: &str) -> String {
+        match &self.servers {
+            Servers::Socket(path) => {
+                let password = self.credentials.trim_end_matches('@').rsplit(':').next();
+                let password = password.filter(|password| !password.is_empty());
+                let query = password.map_or(String::new(), |word| format!("?pass={word}"));
+                format!("redis+unix://{path}{query}")
+            }
+            _ => format!("{}://{}{node}/{}", self.scheme, self.credentials, self.database),
+        }
+    }
+
+    /// Whether connections are encrypted.
+    #[cfg(feature = "redis-tls")]
+    pub(super) fn is_secure(&self) -> bool {
+        self.scheme == "rediss"
+    }
+
+    /// The address of a sentinel, which has no password of its own here.
+    pub(super) fn of_sentinel(&self, node: &str) -> String {
+        format!("{}://{node}/", self.scheme)
+    }
+}
+
+impl std::fmt::Display for Address {
+    /// Without user and password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.servers {
+            Servers::Single(node) => write!(f, "{}://{node}", self.scheme),
+            Servers::Socket(path) => write!(f, "redis+unix://{path}"),
+            Servers::Sentinels(nodes, name) => {
+                write!(f, "{}+sentinel://{}/{name}", self.scheme, nodes.join(","))
+            }
+            Servers::Cluster(nodes) => write!(f, "{}+cluster://{}", self.scheme, nodes.join(",")),
+        }
+    }
+}
+
+impl std::fmt::Debug for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Address({self})")
+    }
+}
+
+/// The timeout and the authority; `None` if something else stands there.
+fn options(query: &str) -> Option<(Duration, Option<PathBuf>)> {
+    let (mut timeout, mut authority) = (Duration::from_secs(1), None);
+    for option in query.split('&').filter(|option| !option.is_empty()) {
+        match option.split_once('=')? {
+            ("timeout_ms", ms) => {
+                let ms = ms.parse().ok().filter(|ms| (1..=60_000).contains(ms))?;
+                timeout = Duration::from_millis(ms);
+            }
+            ("ca", file) => authority = Some(file.into()),
+            _ => return None,
+        }
+    }
+    Some((timeout, authority))
+}
+
+fn with_port(host: &str) -> String {
+    // A colon inside brackets is of an IPv6 address.
+    match host.rsplit_once(':') {
+        Some((_, port)) if !port.contains(']') => host.to_string(),
+        _ => format!("{host}:6379"),
+    }
+}
+
+fn without_password(text: &str) -> String {
+    match (text.split_once("://"), text.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
+        _ => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        Address::parse(text).map_or_else(|error| error.to_string(), |address| address.to_string())
+    }
+
+    #[test]
+    fn addresses_are_understood_and_passwords_shown_nowhere() {
+        let single = Address::parse("redis://me:s3cret@h:7000/2?timeout_ms=250").unwrap();
+        assert_eq!(single.of_node("h:7000"), "redis://me:s3cret@h:7000/2");
+        assert_eq!(single.timeout, Duration::from_millis(250));
+        assert!(!format!("{single:?} {single}").contains("s3cret"));
+        assert_eq!(shown("redis://h"), "redis://h:6379");
+        assert_eq!(shown("redis://[::1]"), "redis://[::1]:6379");
+        assert_eq!(shown("redis+unix:///run/r.sock"), "redis+unix:///run/r.sock");
+        assert_eq!(shown("redis+cluster://a,b:7"), "redis+cluster://a:6379,b:7");
+        let sentinels = Address::parse("redis+sentinel://:pw@a:1,b:2/main").unwrap();
+        assert_eq!(sentinels.to_string(), "redis+sentinel://a:1,b:2/main");
+        assert_eq!(sentinels.of_node("c:3"), "redis://:pw@c:3/");
+        let socket = Address::parse("redis+unix://:pw@/run/r.sock").unwrap();
+        assert_eq!(socket.of_node(""), "redis+unix:///run/r.sock?pass=pw");
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        let mistakes = [
+            ("redis:/h", "redis://host:port"),
+            ("http://h", "redis://"),
+            ("redis://", "host"),
+            ("redis://a,b", "cluster"),
+            ("redis+sentinel://a", "name"),
+            ("redis+ring://a", "unix"),
+            ("redis://h?timeout_ms=0", "timeout_ms"),
+            ("redis://u:s3cret@", "host"),
+        ];
+        for (text, hint) in mistakes {
+            let error = Address::parse(text).unwrap_err().to_string();
+            assert!(error.contains(hint) && !error.contains("s3cret"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! Calls as commands of Redis, on its own types; its answers as replies.
+//!
+//! | type | in Redis | calls |
+//! |---|---|---|
+//! | value | string | `SET`, `GET`, `SET PX`, `PTTL` |
+//! | counter | string | `INCRBY` |
+//! | list | list | `RPUSH`, `LPUSH`, `RPOP`, `LPOP`, `LLEN`, `LRANGE` |
+//! | set | set | `SADD`, `SREM`, `SISMEMBER`, `SCARD`, `SSCAN` |
+//! | map, counter map | hash | `HSET`, `HDEL`, `HGET`, `HEXISTS`, `HLEN`, `HSCAN`, `HINCRBY` |
+//!
+//! What looks before it writes is a script of these commands, which the server runs as one.
+
+use redis::{Cmd, Value};
+
+use crate::call::{Call, End, Operation, Reply};
+use crate::content::{Bytes, Content, Entry, Kind};
+use crate::driver::{Answer, Batch, Outcome};
+use crate::error::Error;
+use crate::key::Key;
+
+/// Runs commands if what is found first is as it should be: `{1}` if they ran, `{0, found}` if not.
+/// `found` is `=` and the bytes, or `-`: nothing. Every command is written as the number of its
+/// words, and its words.
+const GUARDED: &str = "\
+local how, want, at = ARGV[1], ARGV[2], 4
+if how == 'absent' or how == 'present' then
+  if (redis.call('EXISTS', KEYS[1]) == 1) ~= (how == 'present') then return {0, '-'} end
+elseif how ~= 'always' then
+  local found
+  if how == 'value' then found = redis.call('GET', KEYS[1])
+  else found = redis.call('HGET', KEYS[1], ARGV[3]) end
+  if found then found = '=' .. found else found = '-' end
+  if found ~= want then return {0, found} end
+end
+while at <= #ARGV do
+  local words = tonumber(ARGV[at])
+  redis.call(unpack(ARGV, at + 1, at + words))
+  at = at + words + 1
+end
+return {1, '-'}";
+
+/// Entries in one command of a script: its interpreter takes some thousand words at once.
+const ENTRIES: usize = 500;
+
+/// How keys are written: in a cluster, what has one writer lies on one server, by a hash tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spelling {
+    Plain,
+    Tagged,
+}
+
+impl Spelling {
+    pub(super) fn of(self, key: &Key) -> Bytes {
+        let text = key.as_str();
+        match self {
+            Self::Plain => text.as_bytes().to_vec(),
+            Self::Tagged => {
+                let (scope, rest) = text.split_at(key.scope_str().len());
+                format!("{{{scope}}}{rest}").into_bytes()
+            }
+        }
+    }
+
+    /// The key that is written so; `None`: it is none of ours.
+    pub(super) fn read(self, name: &[u8]) -> Option<Key> {
+        let name = std::str::from_utf8(name).ok()?;
+        match self {
+            Self::Plain => name.parse().ok(),
+            Self::Tagged => {
+                let (scope, rest) = name.strip_prefix('{')?.split_once('}')?;
+                format!("{scope}{rest}").parse().ok()
+            }
+        }
+    }
+
+    /// A pattern that every key beginning with `prefix` matches.
+    pub(super) fn pattern(self, prefix: &str) -> String {
+        let of_scope = prefix.match_indices('@').nth(2).map_or(prefix, |(at, _)| &prefix[..at]);
+        let (open, text) = match self {
+            Self::Plain => ("", prefix),
+            Self::Tagged => ("{", of_scope),
+        };
+        let mut pattern = open.to_string();
+        for letter in text.chars() {
+            if "*?[]\\^".contains(letter) {
+                pattern.push('\\');
+            }
+            pattern.push(letter);
+        }
+        pattern + "*"
+    }
+}
+
+fn command(name: &str, key: &[u8]) -> Cmd {
+    let mut command = redis::cmd(name);
+    command.arg(key);
+    command
+}
+
+/// The command that is a call.
+pub(super) fn of_call(call: &Call, spelling: Spelling) -> Cmd {
+    let key = &spelling.of(&call.key);
+    let kind = call.key.kind();
+    let is_set = kind == Kind::Set;
+    match &call.operation {
+        Operation::Create(content) => match simple(content) {
+            Some(text) => command("SET", key).arg(text).arg("NX").take(),
+            None => guarded(("absent", "-".into(), b""), &[key], &writes(key, content)),
+        },
+        Operation::Update(content) => match simple(content) {
+            Some(text) => command("SET", key).arg(text).arg("XX").take(),
+            None => guarded(("present", "-".into(), b""), &[key], &replaces(key, content)),
+        },
+        Operation::Put(content) => match simple(content) {
+            Some(text) => command("SET", key).arg(text).take(),
+            None => guarded(("always", "-".into(), b""), &[key], &replaces(key, content)),
+        },
+        Operation::Read => match kind {
+            Kind::Value | Kind::Counter => command("GET", key),
+            Kind::List => command("LRANGE", key).arg(0).arg(-1).take(),
+            Kind::Set => command("SMEMBERS", key),
+            Kind::Map | Kind::CounterMap => command("HGETALL", key),
+        },
+        Operation::Delete => command("DEL", key),
+        Operation::CompareAndUpdate { from, to, ttl_ms } => {
+            let set = set(key, to, *ttl_ms);
+            guarded(("value", found_text(from.as_deref()), b""), &[key], &[set])
+        }
+        Operation::Arm(value, ttl_ms) => {
+            command("SET", key).arg(value).arg("PX").arg((*ttl_ms).max(1)).take()
+        }
+        Operation::TimeLeft => command("PTTL", key),
+        Operation::Add(by) => command("INCRBY", key).arg(by).take(),
+        Operation::Push(End::Front, element) => command("LPUSH", key).arg(element).take(),
+        Operation::Push(End::Back, element) => command("RPUSH", key).arg(element).take(),
+        Operation::Pop(End::Front) => command("LPOP", key),
+        Operation::Pop(End::Back) => command("RPOP", key),
+        Operation::Insert(entry) => words(&inserts(key, std::slice::from_ref(entry))),
+        Operation::Erase(entry) => {
+            command(if is_set { "SREM" } else { "HDEL" }, key).arg(entry).take()
+        }
+        Operation::Contains(entry) => {
+            command(if is_set { "SISMEMBER" } else { "HEXISTS" }, key).arg(entry).take()
+        }
+        Operation::Find(entry) => command("HGET", key).arg(entry).take(),
+        Operation::AddTo(entry, by) => command("HINCRBY", key).arg(entry).arg(by).take(),
+        Operation::CompareAndInsert { key: entry, from, to } => {
+            let set = vec![b"HSET".to_vec(), key.clone(), entry.clone(), to.clone()];
+            guarded(("field", found_text(from.as_deref()), entry), &[key], &[set])
+        }
+        Operation::Size => match kind {
+            Kind::List => command("LLEN", key),
+            Kind::Set => command("SCARD", key),
+            _ => command("HLEN", key),
+        },
+        Operation::Iterate { cursor, limit } => iterate(kind, key, cursor, *limit),
+    }
+}
+
+fn iterate(kind: Kind, key: &[u8], cursor: &Bytes, limit: u32) -> Cmd {
+    let limit = u64::from(limit.max(1));
+    let start = if cursor.is_empty() { b"0" } else { cursor.as_slice() };
+    match kind {
+        Kind::List => {
+            let start = position(cursor);
+            command("LRANGE", key).arg(start).arg(start + limit - 1).take()
+        }
+        Kind::Set => command("SSCAN", key).arg(start).arg("COUNT").arg(limit).take(),
+        _ => command("HSCAN", key).arg(start).arg("COUNT").arg(limit).take(),
+    }
+}
+
+fn position(cursor: &Bytes) -> u64 {
+    std::str::from_utf8(cursor).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// The script that is a batch.
+pub(super) fn of_batch(batch: &Batch, spelling: Spelling) -> Cmd {
+    let mark = spelling.of(&batch.mark);
+    let mut keys = vec![mark.clone()];
+    let mut commands = Vec::new();
+    for call in &batch.calls {
+        let key = spelling.of(&call.key);
+        write_of(&key, call, &mut commands);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    commands.push(set(&mark, &batch.next, None));
+    let keys: Vec<&Bytes> = keys.iter().collect();
+    guarded(("value", found_text(batch.expected.as_deref()), b""), &keys, &commands)
+}
+
+/// The commands of an absolute call.
+fn write_of(key: &Bytes, call: &Call, commands: &mut Vec<Vec<Bytes>>) {
+    let erase = if call.key.kind() == Kind::Set { "SREM" } else { "HDEL" };
+    match &call.operation {
+        Operation::Put(content) => commands.extend(replaces(key, content)),
+        Operation::Arm(value, ttl_ms) => commands.push(set(key, value, Some(*ttl_ms))),
+        Operation::Delete => commands.push(vec![b"DEL".to_vec(), key.clone()]),
+        Operation::Insert(entry) => commands.push(inserts(key, std::slice::from_ref(entry))),
+        Operation::Erase(entry) => commands.push(vec![erase.into(), key.clone(), entry.clone()]),
+        _ => {}
+    }
+}
+
+fn guarded(guard: (&str, Bytes, &[u8]), keys: &[&Bytes], commands: &[Vec<Bytes>]) -> Cmd {
+    let mut script = redis::cmd("EVAL");
+    script.arg(GUARDED).arg(keys.len());
+    for key in keys {
+        script.arg(key);
+    }
+    let (how, want, field) = guard;
+    script.arg(how).arg(want).arg(field);
+    for words in commands {
+        script.arg(words.len());
+        for word in words {
+            script.arg(word);
+        }
+    }
+    script
+}
+
+fn words(words: &[Bytes]) -> Cmd {
+    let mut command = Cmd::new();
+    for word in words {
+        command.arg(word);
+    }
+    command
+}
+
+fn found_text(found: Option<&[u8]>) -> Bytes {
+    found.map_or(b"-".to_vec(), |bytes| [b"=", bytes].concat())
+}
+
+fn set(key: &Bytes, to: &Bytes, ttl_ms: Option<u64>) -> Vec<Bytes> {
+    let mut words = vec![b"SET".to_vec(), key.clone(), to.clone()];
+    if let Some(ttl_ms) = ttl_ms {
+        words.extend([b"PX".to_vec(), ttl_ms.max(1).to_string().into_bytes()]);
+    }
+    words
+}
+
+/// The text that a value or counter is.
+fn simple(content: &Content) -> Option<Bytes> {
+    match content {
+        Content::Value(bytes) => Some(bytes.clone()),
+        Content::Counter(count) => Some(count.to_string().into_bytes()),
+        _ => None,
+    }
+}
+
+fn replaces(key: &Bytes, content: &Content) -> Vec<Vec<Bytes>> {
+    let delete = vec![b"DEL".to_vec(), key.clone()];
+    [delete].into_iter().chain(writes(key, content)).collect()
+}
+
+fn writes(key: &Bytes, content: &Content) -> Vec<Vec<Bytes>> {
+    if let Some(text) = simple(content) {
+        return vec![set(key, &text, None)];
+    }
+    let entries = content.entries();
+    let chunks = entries.chunks(ENTRIES).map(|entries| match content {
+        Content::List(_) => push(key, entries),
+        _ => inserts(key, entries),
+    });
+    chunks.collect()
+}
+
+fn push(key: &Bytes, entries: &[Entry]) -> Vec<Bytes> {
+    let mut words = vec![b"RPUSH".to_vec(), key.clone()];
+    words.extend(entries.iter().flat_map(words_of));
+    words
+}
+
+fn inserts(key: &Bytes, entries: &[Entry]) -> Vec<Bytes> {
+    let name = if matches!(entries.first(), Some(Entry::Member(_))) { "SADD" } else { "HSET" };
+    let mut words = vec![name.into(), key.clone()];
+    words.extend(entries.iter().flat_map(words_of));
+    words
+}
+
+fn words_of(entry: &Entry) -> Vec<Bytes> {
+    match entry {
+        Entry::Member(member) => vec![member.clone()],
+        Entry::Pair(key, value) => vec![key.clone(), value.clone()],
+        Entry::Count(key, count) => vec![key.clone(), count.to_string().into_bytes()],
+    }
+}
+
+/// The reply to a call, as the server's answer says.
+pub(super) fn reply(call: &Call, answer: Value) -> Answer {
+    let key = &call.key;
+    if let Value::ServerError(error) = &answer {
+        let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
+        return Err(match text.contains("would overflow") {
+            true => Error::OutOfRange(key.clone()),
+            false => foreign(key, &text),
+        });
+    }
+    let reply = match &call.operation {
+        Operation::Create(_) if is_refused(&answer) => return Err(Error::Exists(key.clone())),
+        Operation::Update(_) if is_refused(&answer) => return Err(Error::Missing(key.clone())),
+        Operation::Create(_) | Operation::Update(_) | Operation::Put(_) | Operation::Arm(..) => {
+            Some(Reply::Done)
+        }
+        Operation::Read => content(key.kind(), answer).map(Reply::Content),
+        Operation::CompareAndUpdate { .. } | Operation::CompareAndInsert { .. } => {
+            Some(Reply::Was(!is_refused(&answer)))
+        }
+        Operation::TimeLeft => {
+            integer(&answer).map(|left| Reply::TimeLeft(u64::try_from(left).ok()))
+        }
+        Operation::Add(_) | Operation::AddTo(..) => integer(&answer).map(Reply::Number),
+        Operation::Push(..) | Operation::Size => {
+            integer(&answer).map(|size| Reply::Size(size.max(0) as u64))
+        }
+        Operation::Pop(_) => found(answer, |bytes| Some(Entry::Member(bytes))),
+        // `HSET` and `SADD` say how many are new.
+        Operation::Insert(_) => integer(&answer).map(|new| Reply::Was(new == 0)),
+        Operation::Delete | Operation::Erase(_) | Operation::Contains(_) => {
+            integer(&answer).map(|count| Reply::Was(count > 0))
+        }
+        Operation::Find(entry) => found(answer, |bytes| pair(key.kind(), entry.clone(), bytes)),
+        Operation::Iterate { cursor, limit } => page(key.kind(), answer, cursor, *limit),
+    };
+    reply.ok_or_else(|| foreign(key, "it cannot be read as its type"))
+}
+
+fn foreign(key: &Key, why: &str) -> Error {
+    Error::Foreign { key: key.clone(), why: why.to_string() }
+}
+
+/// Whether `SET NX`, `SET XX` or a script did nothing.
+fn is_refused(answer: &Value) -> bool {
+    match answer {
+        Value::Nil => true,
+        Value::Array(parts) => parts.first() == Some(&Value::Int(0)),
+        _ => false,
+    }
+}
+
+fn integer(answer: &Value) -> Option<i64> {
+    match answer {
+        Value::Int(number) => Some(*number),
+        _ => None,
+    }
+}
+
+fn bytes(answer: Value) -> Option<Bytes> {
+    match answer {
+        Value::BulkString(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+fn array(answer: Value) -> Option<Vec<Bytes>> {
+    match answer {
+        Value::Array(parts) => parts.into_iter().map(bytes).collect(),
+        _ => None,
+    }
+}
+
+fn number(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn found(answer: Value, read: impl Fn(Bytes) -> Option<Entry>) -> Option<Reply> {
+    match answer {
+        Value::Nil => Some(Reply::Found(None)),
+        answer => Some(Reply::Found(Some(read(bytes(answer)?)?))),
+    }
+}
+
+fn pair(kind: Kind, key: Bytes, value: Bytes) -> Option<Entry> {
+    match kind {
+        Kind::CounterMap => Some(Entry::Count(key, number(&value)?)),
+        _ => Some(Entry::Pair(key, value)),
+    }
+}
+
+fn content(kind: Kind, answer: Value) -> Option<Option<Content>> {
+    match (kind, &answer) {
+        (Kind::Value | Kind::Counter, Value::Nil) => Some(None),
+        (Kind::Value, _) => Some(Some(Content::Value(bytes(answer)?))),
+        (Kind::Counter, _) => Some(Some(Content::Counter(number(&bytes(answer)?)?))),
+        _ => {
+            let mut content = Content::empty(kind)?;
+            for entry in entries(kind, array(answer)?)? {
+                content.insert(entry);
+            }
+            Some(Some(content))
+        }
+    }
+}
+
+fn entries(kind: Kind, words: Vec<Bytes>) -> Option<Vec<Entry>> {
+    if matches!(kind, Kind::List | Kind::Set) {
+        return Some(words.into_iter().map(Entry::Member).collect());
+    }
+    let mut words = words.into_iter();
+    let mut entries = Vec::new();
+    while let (Some(key), Some(value)) = (words.next(), words.next()) {
+        entries.push(pair(kind, key, value)?);
+    }
+    Some(entries)
+}
+
+fn page(kind: Kind, answer: Value, cursor: &Bytes, limit: u32) -> Option<Reply> {
+    if kind == Kind::List {
+        let entries = entries(kind, array(answer)?)?;
+        let next = position(cursor) + entries.len() as u64;
+        let full = entries.len() as u64 >= u64::from(limit.max(1));
+        return Some(Reply::Page(entries, full.then(|| next.to_string().into_bytes())));
+    }
+    let Value::Array(parts) = answer else { return None };
+    let [next, words] = <[Value; 2]>::try_from(parts).ok()?;
+    let next = bytes(next)?;
+    let more = next != b"0";
+    Some(Reply::Page(entries(kind, array(words)?)?, more.then_some(next)))
+}
+
+/// What became of a batch, as the server's answer says.
+pub(super) fn outcome(batch: &Batch, answer: Value) -> Result<Outcome, Error> {
+    let text = match answer {
+        Value::ServerError(error) => error.to_string(),
+        Value::Array(parts) => match <[Value; 2]>::try_from(parts) {
+            Ok([Value::Int(1), _]) => return Ok(Outcome::Committed),
+            Ok([Value::Int(0), Value::BulkString(found)]) => {
+                return Ok(Outcome::Found(found.strip_prefix(b"=").map(<[u8]>::to_vec)));
+            }
+            other => format!("{other:?}"),
+        },
+        other => format!("{other:?}"),
+    };
+    Err(foreign(&batch.mark, &text))
+}

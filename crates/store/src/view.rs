@@ -1,0 +1,225 @@
+//! All of an NF's state as it is in a store: read, merged over cores, shards and instances, as JSON;
+//! and claimed by the one who goes on writing it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map as Object, Value as Json, json};
+
+use crate::behind::{Claimed, Mark};
+use crate::call::{Call, Operation, Reply};
+use crate::content::{Bytes, Content, Entry, Kind};
+use crate::driver::{Batch, Driver, Outcome, only, unexpected, value_of};
+use crate::error::Error;
+use crate::key::{Key, Place, Scope, prefix};
+
+/// Entries that are read at once.
+const PAGE: u32 = 4096;
+/// How often a claim that somebody else got ahead of is tried again.
+const CLAIMS: u32 = 8;
+
+/// Everything that an object holds, in pages where it is large; `None`: there is nothing.
+pub fn read(driver: &mut (impl Driver + ?Sized), key: &Key) -> Result<Option<Content>, Error> {
+    let mut ask = |operation| only(driver.run(&[Call::new(key, operation)])?);
+    let Some(mut content) = Content::empty(key.kind()) else {
+        return match ask(Operation::Read)? {
+            Reply::Content(content) => Ok(content),
+            other => Err(unexpected(key, &other)),
+        };
+    };
+    let mut cursor = Some(Bytes::new());
+    while let Some(from) = cursor {
+        match ask(Operation::Iterate { cursor: from, limit: PAGE })? {
+            Reply::Page(entries, next) => {
+                for entry in entries {
+                    content.insert(entry);
+                }
+                cursor = next;
+            }
+            other => return Err(unexpected(key, &other)),
+        }
+    }
+    Ok((!content.is_empty()).then_some(content))
+}
+
+/// Everything that an NF, or one instance of it, has in a store; marks apart.
+pub fn state(
+    driver: &mut (impl Driver + ?Sized),
+    nf: &str,
+    instance: Option<&str>,
+) -> Result<BTreeMap<Key, Content>, Error> {
+    let mut state = BTreeMap::new();
+    for key in driver.keys(&prefix(nf, instance)?)? {
+        let is_mark = Mark::key(&key.scope())? == key;
+        if !is_mark && let Some(content) = read(driver, &key)? {
+            state.insert(key, content);
+        }
+    }
+    Ok(state)
+}
+
+/// Takes over the state of an instance at `now_ms`, milliseconds since the Unix epoch: the new
+/// writer's epoch, and the scopes of its cores and shards with what they hold. Whoever wrote there
+/// before is told so with his next batch, and stops.
+pub fn claim(
+    driver: &mut (impl Driver + ?Sized),
+    nf: &str,
+    instance: &str,
+    now_ms: u64,
+) -> Result<(u64, Vec<Claimed>), Error> {
+    let mut epoch = now_ms;
+    for _ in 0..CLAIMS {
+        let keys = driver.keys(&prefix(nf, Some(instance))?)?;
+        let mut scopes: Vec<Scope> = keys.iter().map(Key::scope).collect();
+        scopes.retain(|scope| scope.place() != Place::Instance);
+        scopes.sort();
+        scopes.dedup();
+        let mut batches = Vec::new();
+        for scope in &scopes {
+            let mark = Mark::key(scope)?;
+            let expected = driver.run(&[Call::new(&mark, Operation::Read)])?;
+            let expected = value_of(&mark, expected)?;
+            let found = expected.as_deref().map(|bytes| Mark::decode(&mark, bytes)).transpose()?;
+            epoch = epoch.max(found.map_or(0, |mark| mark.epoch + 1));
+            batches.push(Batch { mark, expected, next: Bytes::new(), calls: Vec::new() });
+        }
+        // Read between the marks and the claim: what is claimed has not changed since.
+        let mut state = state(driver, nf, Some(instance))?;
+        let mark = Mark { epoch, batch: 1 };
+        batches.iter_mut().for_each(|batch| batch.next = mark.encode());
+        let outcomes = driver.commit(&batches)?;
+        if outcomes.iter().all(|outcome| *outcome == Outcome::Committed) {
+            let claimed = scopes.into_iter().map(|scope| {
+                let content = state.extract_if(.., |key, _| key.scope_str() == scope.as_str());
+                let content = content.collect();
+                Claimed { scope, mark, content }
+            });
+            return Ok((epoch, claimed.collect()));
+        }
+        epoch += 1;
+    }
+    Err(Error::Fenced(format!("{nf}@{instance}")))
+}
+
+/// The value that parts over cores, shards and instances come to. Counters add up, so do those of
+/// counter maps under each key; sets and maps unite (under the same key of a map, one of the
+/// values); lists follow each other; of values the one that `choose` makes of two.
+pub fn merged(
+    state: &BTreeMap<Key, Content>,
+    choose: impl Fn(Bytes, Bytes) -> Bytes,
+) -> BTreeMap<(String, Kind), Content> {
+    let mut merged: BTreeMap<(String, Kind), Content> = BTreeMap::new();
+    for (key, part) in state {
+        let name = (key.id(), key.kind());
+        let whole = match merged.remove(&name) {
+            None => part.clone(),
+            Some(sum) => merge(sum, part.clone(), &choose),
+        };
+        merged.insert(name, whole);
+    }
+    merged
+}
+
+fn merge(sum: Content, part: Content, choose: impl Fn(Bytes, Bytes) -> Bytes) -> Content {
+    match (sum, part) {
+        (Content::Counter(a), Content::Counter(b)) => Content::Counter(a.wrapping_add(b)),
+        (Content::Value(a), Content::Value(b)) => Content::Value(choose(a, b)),
+        (Content::CounterMap(mut sums), Content::CounterMap(counts)) => {
+            for (key, count) in counts {
+                let sum = sums.entry(key).or_insert(0);
+                *sum = sum.wrapping_add(count);
+            }
+            Content::CounterMap(sums)
+        }
+        (mut sum, part) => {
+            for entry in part.entries() {
+                sum.insert(entry);
+            }
+            sum
+        }
+    }
+}
+
+/// Content as JSON: text where bytes are printable ASCII, `0x…` else (also for text that begins so).
+pub fn json(content: &Content) -> Json {
+    match content {
+        Content::Value(bytes) => Json::String(text(bytes)),
+        Content::Counter(count) => json!(count),
+        Content::List(elements) => elements.iter().map(|element| text(element)).collect(),
+        Content::Set(members) => members.iter().map(|member| text(member)).collect(),
+        Content::Map(_) | Content::CounterMap(_) => {
+            let pair = |entry| match entry {
+                Entry::Member(key) => (text(&key), Json::Null),
+                Entry::Pair(key, value) => (text(&key), Json::String(text(&value))),
+                Entry::Count(key, count) => (text(&key), json!(count)),
+            };
+            Json::Object(content.entries().into_iter().map(pair).collect::<Object<_, _>>())
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    let printable = bytes.iter().all(|byte| (b' '..=b'~').contains(byte));
+    match std::str::from_utf8(bytes) {
+        Ok(text) if printable && !text.starts_with("0x") => text.to_string(),
+        _ => bytes.iter().fold("0x".to_string(), |text, byte| format!("{text}{byte:02x}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Memory;
+
+    fn store() -> Memory {
+        let mut store = Memory::default();
+        for (instance, shard, by) in [("a", 1, 3), ("a", 2, 4), ("b", 1, 5), ("a2", 1, 100)] {
+            let scope = Scope::new("nat", instance, Place::Shard(shard)).unwrap();
+            let name = || vec![by as u8];
+            let calls = [
+                (Kind::Counter, Operation::Add(by)),
+                (Kind::CounterMap, Operation::AddTo(b"k".to_vec(), by)),
+                (Kind::Set, Operation::Insert(Entry::Member(name()))),
+                (Kind::Value, Operation::Put(Content::Value(name()))),
+            ];
+            for (kind, operation) in calls {
+                let key = scope.key(kind, "x").unwrap();
+                only(store.run(&[Call::new(&key, operation)]).unwrap()).unwrap();
+            }
+        }
+        store
+    }
+
+    #[test]
+    fn parts_come_to_one_value() {
+        let state = state(&mut store(), "nat", None).unwrap();
+        let merged = merged(&state, |a, b| a.max(b));
+        let of = |kind| merged[&("x".to_string(), kind)].clone();
+        assert_eq!(of(Kind::Counter), Content::Counter(112));
+        assert_eq!(of(Kind::CounterMap), Content::CounterMap([(b"k".to_vec(), 112)].into()));
+        assert_eq!(of(Kind::Set).len(), 4);
+        assert_eq!(of(Kind::Value), Content::Value(vec![100]));
+        assert_eq!(json(&of(Kind::CounterMap)).to_string(), r#"{"k":112}"#);
+        assert_eq!(json(&of(Kind::Set)).to_string(), r#"["0x03","0x04","0x05","d"]"#);
+    }
+
+    #[test]
+    fn a_claim_is_of_one_instance_and_later_than_any_before() {
+        let mut store = store();
+        let (first, claimed) = claim(&mut store, "nat", "a", 500).unwrap();
+        let scopes: Vec<&str> = claimed.iter().map(|one| one.scope.as_str()).collect();
+        assert_eq!((first, scopes), (500, vec!["nat@a@s1", "nat@a@s2"]));
+        assert!(claimed.iter().all(|one| one.content.len() == 4));
+        let (second, again) = claim(&mut store, "nat", "a", 7).unwrap();
+        assert_eq!((second, again[0].content.clone()), (501, claimed[0].content.clone()));
+    }
+
+    #[test]
+    fn large_objects_are_read_in_pages() {
+        let mut store = Memory::default();
+        let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Map, "x").unwrap();
+        let entries = (0..10_000u32).map(|n| (n.to_be_bytes().to_vec(), vec![1])).collect();
+        let content = Content::Map(entries);
+        store.run(&[Call::new(&key, Operation::Put(content.clone()))]).unwrap();
+        assert_eq!(read(&mut store, &key), Ok(Some(content)));
+    }
+}

@@ -1,0 +1,258 @@
+//! A durable store opens to a state that was once true, whatever was cut off, damaged or killed.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anabranch_store::memory::Sync;
+use anabranch_store::{
+    Batch, Call, Content, Driver, Durability, End, Entry, Error, Key, Kind, Memory, Operation,
+    Outcome, Place, Reply, Scope,
+};
+use proptest::prelude::*;
+
+const NEVER: Durability = Durability { sync: Sync::Never, checkpoint_bytes: u64::MAX };
+
+type State = BTreeMap<Key, Content>;
+
+fn state(store: &mut Memory) -> State {
+    let keys = store.keys("").unwrap();
+    let reads: Vec<Call> = keys.iter().map(|key| Call::new(key, Operation::Read)).collect();
+    let contents = store.run(&reads).unwrap().into_iter().map(|answer| match answer {
+        Ok(Reply::Content(Some(content))) => content,
+        other => panic!("{other:?}"),
+    });
+    keys.into_iter().zip(contents).collect()
+}
+
+fn key(kind: Kind) -> Key {
+    Scope::new("nat", "edge", Place::Shard(3)).unwrap().key(kind, "x").unwrap()
+}
+
+/// One step: a run of calls or a batch, of all types in turn.
+fn step(store: &mut Memory, number: u64) {
+    let byte = vec![number as u8];
+    let calls = [
+        Call::new(&key(Kind::Counter), Operation::Add(1)),
+        Call::new(&key(Kind::List), Operation::Push(End::Front, byte.clone())),
+        Call::new(&key(Kind::Map), Operation::Insert(Entry::Pair(byte.clone(), byte.clone()))),
+        Call::new(&key(Kind::CounterMap), Operation::AddTo(vec![number as u8 % 3], 7)),
+        Call::new(&key(Kind::Set), Operation::Insert(Entry::Member(byte.clone()))),
+        Call::new(&key(Kind::List), Operation::Pop(End::Back)),
+        Call::new(&key(Kind::Map), Operation::Delete),
+    ];
+    if number.is_multiple_of(5) {
+        let mark = key(Kind::Value);
+        let (expected, next) = (None, number.to_be_bytes().to_vec());
+        let insert = Operation::Insert(Entry::Member(b"batch".to_vec()));
+        let calls = vec![Call::new(&key(Kind::Set), insert)];
+        let batch = Batch { mark: mark.clone(), expected, next, calls };
+        store.run(&[Call::new(&mark, Operation::Delete)]).unwrap();
+        assert_eq!(store.commit(&[batch]).unwrap(), [Outcome::Committed]);
+    } else {
+        let count = 1 + number as usize % calls.len();
+        store.run(&calls[..count]).unwrap().into_iter().for_each(|answer| drop(answer.unwrap()));
+    }
+}
+
+/// What a log of as many bytes comes to, for every length at which the store was between two steps.
+fn write(directory: &Path, steps: u64) -> Vec<(u64, State)> {
+    let mut store = Memory::open(directory, NEVER).unwrap();
+    let log = directory.join("log-00000000");
+    let mut truths = vec![(0, State::new())];
+    for number in 0..steps {
+        // A batch's step is two writes: what is between them was true as well.
+        if number.is_multiple_of(5) {
+            store.run(&[Call::new(&key(Kind::Value), Operation::Delete)]).unwrap();
+            truths.push((fs::metadata(&log).unwrap().len(), state(&mut store)));
+            let next = number.to_be_bytes().to_vec();
+            let insert = Operation::Insert(Entry::Member(b"batch".to_vec()));
+            let calls = vec![Call::new(&key(Kind::Set), insert)];
+            let batch = Batch { mark: key(Kind::Value), expected: None, next, calls };
+            assert_eq!(store.commit(&[batch]).unwrap(), [Outcome::Committed]);
+        } else {
+            step(&mut store, number);
+        }
+        truths.push((fs::metadata(&log).unwrap().len(), state(&mut store)));
+    }
+    truths
+}
+
+#[test]
+fn cut_at_every_byte_it_opens_to_what_was_true_then() {
+    let directory = tempfile::tempdir().unwrap();
+    let truths = write(directory.path(), 30);
+    let log = fs::read(directory.path().join("log-00000000")).unwrap();
+    assert!(log.len() > 1_500, "{}", log.len());
+    for cut in 0..=log.len() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("log-00000000"), &log[..cut]).unwrap();
+        let truth = truths.iter().rev().find(|(len, _)| *len <= cut as u64).unwrap();
+        assert_eq!(state(&mut Memory::look(directory.path()).unwrap()), truth.1, "cut at {cut}");
+        let mut store = Memory::open(directory.path(), NEVER).unwrap();
+        assert_eq!(state(&mut store), truth.1, "cut at {cut}");
+        // It goes on from there, and what it does then is kept.
+        step(&mut store, 1);
+        let after = state(&mut store);
+        drop(store);
+        assert_eq!(state(&mut Memory::open(directory.path(), NEVER).unwrap()), after);
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_anywhere_it_opens_to_what_was_true_once(
+        at in 10usize..1_500, bytes in prop::collection::vec(any::<u8>(), 1..40), cut in any::<bool>(),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let truths = write(directory.path(), 30);
+        let path = directory.path().join("log-00000000");
+        let mut log = fs::read(&path).unwrap();
+        for (place, byte) in log[at..].iter_mut().zip(&bytes) {
+            *place = *byte;
+        }
+        log.truncate(if cut { at + bytes.len() } else { log.len() });
+        fs::write(&path, &log).unwrap();
+        let found = state(&mut Memory::open(directory.path(), NEVER).unwrap());
+        prop_assert!(truths.iter().any(|(_, truth)| *truth == found), "{found:?}");
+    }
+}
+
+#[test]
+fn a_tail_of_zeroes_is_torn_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let truths = write(directory.path(), 9);
+    let path = directory.path().join("log-00000000");
+    let mut log = fs::read(&path).unwrap();
+    log.extend([0; 4096]);
+    fs::write(&path, &log).unwrap();
+    let found = state(&mut Memory::open(directory.path(), NEVER).unwrap());
+    assert_eq!(Some(&found), truths.last().map(|(_, truth)| truth));
+}
+
+#[test]
+fn killed_at_any_stage_of_a_checkpoint_nothing_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut truths = write(directory.path(), 12);
+    let truth = truths.pop().unwrap().1;
+    let before = fs::read(directory.path().join("log-00000000")).unwrap();
+    let store = Memory::open(directory.path(), NEVER).unwrap();
+    store.checkpoint().unwrap();
+    drop(store);
+    let files = |name: &str| fs::read(directory.path().join(name)).unwrap();
+    let (checkpoint, log) = (files("checkpoint-00000001"), files("log-00000001"));
+    assert!(!directory.path().join("log-00000000").exists(), "what is over is removed");
+    type Stage<'a> = Vec<(&'a str, &'a [u8])>;
+    let stages: [Stage; 4] = [
+        vec![("log-00000000", &before), ("checkpoint.unfinished", &checkpoint[..40])],
+        vec![("log-00000000", &before), ("checkpoint-00000001", &checkpoint)],
+        vec![
+            ("log-00000000", &before),
+            ("checkpoint-00000001", &checkpoint),
+            ("log-00000001", &log[..4]),
+        ],
+        vec![("checkpoint-00000001", &checkpoint), ("log-00000001", &log)],
+    ];
+    for (number, stage) in stages.iter().enumerate() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, bytes) in stage {
+            fs::write(directory.path().join(name), bytes).unwrap();
+        }
+        let mut store = Memory::open(directory.path(), NEVER).unwrap();
+        assert_eq!(state(&mut store), truth, "stage {number}");
+        step(&mut store, 2);
+        store.checkpoint().unwrap();
+        let after = state(&mut store);
+        drop(store);
+        assert_eq!(state(&mut Memory::open(directory.path(), NEVER).unwrap()), after);
+    }
+}
+
+#[test]
+fn damage_that_no_crash_does_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    write(directory.path(), 12);
+    Memory::open(directory.path(), NEVER).unwrap().checkpoint().unwrap();
+    let path = directory.path().join("checkpoint-00000001");
+    let whole = fs::read(&path).unwrap();
+    for cut in 0..whole.len() {
+        fs::write(&path, &whole[..cut]).unwrap();
+        let opened = Memory::open(directory.path(), NEVER).err().unwrap();
+        assert!(matches!(opened, Error::Damaged { .. }), "cut at {cut}: {opened}");
+    }
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x10;
+        fs::write(&path, &damaged).unwrap();
+        let opened = Memory::open(directory.path(), NEVER).err().unwrap();
+        assert!(
+            matches!(opened, Error::Damaged { .. } | Error::LaterFormat { .. }),
+            "{at}: {opened}"
+        );
+    }
+    fs::remove_file(&path).unwrap();
+    assert!(matches!(Memory::open(directory.path(), NEVER), Err(Error::Damaged { .. })));
+}
+
+/// A log of format 1 as it was written then: what a step with number 4 does first.
+const FORMAT_1: &str = "\
+     616e61622d6c6f670100810000005dea3c75d8958695a03405156e6174406564676540733340636f\
+     756e74657240780802126e61744065646765407333406c697374407809000104116e617440656467\
+     65407333406d617040780b0101040104186e6174406564676540733340636f756e7465726d617040\
+     780f01010e116e617440656467654073334073657440780b000104";
+
+#[test]
+fn what_an_earlier_release_wrote_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let digits: Vec<u32> = FORMAT_1.chars().filter_map(|digit| digit.to_digit(16)).collect();
+    let log: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect();
+    fs::write(directory.path().join("log-00000000"), log).unwrap();
+    let expected = [
+        (Kind::Counter, Content::Counter(1)),
+        (Kind::CounterMap, Content::CounterMap([(vec![1], 7)].into())),
+        (Kind::List, Content::List(vec![vec![4]])),
+        (Kind::Map, Content::Map([(vec![4], vec![4])].into())),
+        (Kind::Set, Content::Set([vec![4]].into())),
+    ];
+    let expected: State = expected.map(|(kind, content)| (key(kind), content)).into();
+    assert_eq!(state(&mut Memory::look(directory.path()).unwrap()), expected);
+}
+
+#[test]
+fn what_a_later_release_wrote_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("log-00000000"), b"anab-log\x02\x00").unwrap();
+    let refused = Memory::open(directory.path(), NEVER).err().unwrap();
+    assert!(matches!(refused, Error::LaterFormat { found: 2, known: 1, .. }), "{refused}");
+}
+
+#[test]
+fn a_directory_has_one_writer_and_may_be_looked_at_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Memory::open(directory.path(), NEVER).unwrap();
+    step(&mut store, 3);
+    assert!(matches!(Memory::open(directory.path(), NEVER), Err(Error::Configuration { .. })));
+    let mut reader = Memory::look(directory.path()).unwrap();
+    assert_eq!(state(&mut reader), state(&mut store));
+    let put = Call::new(&key(Kind::Counter), Operation::Add(1));
+    assert!(reader.run(&[put]).unwrap_err().is_unavailable());
+}
+
+#[test]
+fn checkpoints_are_written_while_it_runs_and_keep_everything() {
+    let directory = tempfile::tempdir().unwrap();
+    let durability = Durability { sync: Sync::Every(Duration::ZERO), checkpoint_bytes: 2_000 };
+    let mut store = Memory::open(directory.path(), durability).unwrap();
+    (0..200).for_each(|number| step(&mut store, number));
+    let truth = state(&mut store);
+    drop(store);
+    let names: Vec<String> = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(!names.contains(&"log-00000000".to_string()));
+    assert_eq!(state(&mut Memory::open(directory.path(), durability).unwrap()), truth);
+}

@@ -1,0 +1,289 @@
+//! The driver `redis` against real servers: right, and right again after each fault.
+#![allow(clippy::unwrap_used)]
+
+mod faults;
+mod server;
+
+use std::time::{Duration, Instant};
+
+use anabranch_store::conformance::{self, Settings};
+use anabranch_store::redis::{Address, Redis};
+use anabranch_store::{
+    Call, Content, Driver, End, Entry, Error, Key, Kind, Operation, Place, Reply, Scope,
+};
+use server::{Cluster, Server, available, until};
+
+fn driver(address: &str) -> Redis {
+    Redis::new(Address::parse(address).unwrap())
+}
+
+fn by_socket(server: &Server) -> String {
+    format!("redis+unix://{}?timeout_ms=300", server.socket().display())
+}
+
+fn key(kind: Kind, shard: u16) -> Key {
+    Scope::new("nat", "edge", Place::Shard(shard)).unwrap().key(kind, "x").unwrap()
+}
+
+fn ask(driver: &mut Redis, key: &Key, operation: Operation) -> Result<Reply, Error> {
+    driver.run(&[Call::new(key, operation)])?.remove(0)
+}
+
+fn count(count: i64) -> Operation {
+    Operation::Put(Content::Counter(count))
+}
+
+fn conforms(address: &str, sequences: u32) {
+    let settings = Settings { sequences, ..Settings::default() };
+    let report = conformance::check(|| Ok(Box::new(driver(address))), &settings).unwrap();
+    assert!(report.calls > u64::from(sequences) * 200, "{report:?}");
+}
+
+#[test]
+fn one_server_is_right() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&["--requirepass", "s3cret"]);
+    conforms(&format!("redis+unix://:s3cret@{}", server.socket().display()), 60);
+    conforms(&format!("redis://:s3cret@{}/3", server.node()), 10);
+    let wrong = ask(
+        &mut driver(&format!("redis://:other@{}", server.node())),
+        &key(Kind::Map, 0),
+        Operation::Read,
+    );
+    let message = wrong.unwrap_err().to_string();
+    assert!(message.contains("127.0.0.1") && !message.contains("other"), "{message}");
+}
+
+#[test]
+fn a_cluster_is_right() {
+    if !available() {
+        return;
+    }
+    let cluster = Cluster::start(false);
+    conforms(&cluster.address(), 25);
+    let mut driver = driver(&cluster.address());
+    let calls: Vec<Call> = (0..64).map(|n| Call::new(&key(Kind::Counter, n), count(7))).collect();
+    driver.run(&calls).unwrap().into_iter().for_each(|answer| assert_eq!(answer, Ok(Reply::Done)));
+    let used = cluster.masters.iter().filter(|one| one.ask::<u64>(&["DBSIZE"]) > 5).count();
+    assert_eq!(used, 3, "shards spread over the nodes");
+    assert_eq!(driver.keys("nat@edge@").unwrap().len(), 64);
+    assert_eq!(driver.keys("nat@edge@s1@").unwrap().len(), 1);
+}
+
+#[test]
+fn objects_are_of_the_servers_own_types() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let mut driver = driver(&by_socket(&server));
+    let text = |text: &str| text.as_bytes().to_vec();
+    let made = [
+        (Kind::Value, Operation::Put(Content::Value(text("v"))), "string"),
+        (Kind::Counter, Operation::Add(41), "string"),
+        (Kind::List, Operation::Push(End::Back, text("e")), "list"),
+        (Kind::Set, Operation::Insert(Entry::Member(text("m"))), "set"),
+        (Kind::Map, Operation::Insert(Entry::Pair(text("k"), text("v"))), "hash"),
+        (Kind::CounterMap, Operation::AddTo(text("k"), 5), "hash"),
+    ];
+    for (kind, operation, of_type) in made {
+        ask(&mut driver, &key(kind, 1), operation).unwrap();
+        let name = format!("nat@edge@s1@{kind}@x");
+        assert_eq!(server.ask::<String>(&["TYPE", &name]), of_type, "{name}");
+    }
+    assert_eq!(server.ask::<i64>(&["INCRBY", "nat@edge@s1@counter@x", "1"]), 42);
+    assert_eq!(server.ask::<String>(&["HGET", "nat@edge@s1@countermap@x", "k"]), "5");
+}
+
+#[test]
+fn what_others_wrote_is_told() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let mut driver = driver(&by_socket(&server));
+    server.ask::<()>(&["SET", "nat@edge@s1@counter@x", "many"]);
+    server.ask::<()>(&["SET", "nat@edge@s1@map@x", "one"]);
+    server.ask::<()>(&["SET", "nat@edge@s1@map@x@y", "not a key of ours"]);
+    for (kind, operation) in [
+        (Kind::Counter, Operation::Read),
+        (Kind::Counter, Operation::Add(1)),
+        (Kind::Map, Operation::Read),
+        (Kind::Map, Operation::Erase(Vec::new())),
+        (Kind::Map, Operation::CompareAndInsert { key: vec![], from: None, to: vec![] }),
+    ] {
+        let answer = ask(&mut driver, &key(kind, 1), operation);
+        assert!(matches!(answer, Err(Error::Foreign { .. })), "{answer:?}");
+    }
+    assert_eq!(driver.keys("nat@").unwrap(), [key(Kind::Counter, 1), key(Kind::Map, 1)]);
+}
+
+#[test]
+fn a_killed_server_is_found_again() {
+    if !available() {
+        return;
+    }
+    let mut server = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    for address in [by_socket(&server), format!("redis://{}?timeout_ms=300", server.node())] {
+        let mut driver = driver(&address);
+        ask(&mut driver, &key(Kind::Counter, 1), count(5)).unwrap();
+        server.kill();
+        let gone = ask(&mut driver, &key(Kind::Counter, 1), Operation::Read).unwrap_err();
+        assert!(gone.is_unavailable(), "{gone}");
+        server.restart();
+        let read = ask(&mut driver, &key(Kind::Counter, 1), Operation::Read);
+        assert_eq!(read, Ok(Reply::Content(Some(Content::Counter(5)))));
+        // Restarted between two calls: what may be repeated does not notice; an addition is not
+        // tried again, since nobody knows whether it was done.
+        server.restart();
+        ask(&mut driver, &key(Kind::Counter, 1), Operation::Read).unwrap();
+        server.restart();
+        let added = ask(&mut driver, &key(Kind::Counter, 1), Operation::Add(1));
+        assert!(added.unwrap_err().is_unavailable());
+        assert_eq!(
+            ask(&mut driver, &key(Kind::Counter, 1), Operation::Add(1)),
+            Ok(Reply::Number(6))
+        );
+    }
+}
+
+#[test]
+fn a_stopped_server_is_waited_for_no_longer_than_configured() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    for address in [by_socket(&server), format!("redis://{}?timeout_ms=300", server.node())] {
+        let mut driver = driver(&address);
+        let calls: Vec<Call> = (0..2_000)
+            .map(|n| Call::new(&key(Kind::Counter, n % 9), count(i64::from(n))))
+            .collect();
+        driver.run(&calls).unwrap();
+        server.signal("STOP");
+        for _ in 0..2 {
+            let began = Instant::now();
+            assert!(driver.run(&calls).unwrap_err().is_unavailable());
+            assert!(began.elapsed() < Duration::from_millis(1_500), "{:?}", began.elapsed());
+        }
+        server.signal("CONT");
+        until("it answers again", || driver.run(&calls).is_ok());
+        // Answers of before are not taken for those of now.
+        for n in 0..9 {
+            let read = ask(&mut driver, &key(Kind::Counter, n), Operation::Read).unwrap();
+            let last = calls.iter().rev().find(|call| call.key == key(Kind::Counter, n)).unwrap();
+            assert_eq!(
+                Operation::Put(match read {
+                    Reply::Content(Some(content)) => content,
+                    other => panic!("{other:?}"),
+                }),
+                last.operation
+            );
+        }
+    }
+}
+
+#[test]
+fn a_cluster_fails_over() {
+    if !available() {
+        return;
+    }
+    let mut cluster = Cluster::start(true);
+    let mut driver = driver(&cluster.address());
+    let calls = |to: i64| -> Vec<Call> {
+        (0..32).map(|n| Call::new(&key(Kind::Counter, n), count(to))).collect()
+    };
+    driver.run(&calls(1)).unwrap();
+    cluster.masters[0].kill();
+    assert!(driver.run(&calls(2)).unwrap_err().is_unavailable());
+    until("the replica has taken over", || driver.run(&calls(3)).is_ok());
+    let replica = cluster.replica.as_ref().unwrap();
+    assert!(replica.ask::<u64>(&["DBSIZE"]) > 5);
+    let reads: Vec<Call> =
+        calls(0).into_iter().map(|one| Call::new(&one.key, Operation::Read)).collect();
+    for answer in driver.run(&reads).unwrap() {
+        assert_eq!(answer, Ok(Reply::Content(Some(Content::Counter(3)))));
+    }
+}
+
+#[test]
+fn sentinels_say_who_has_taken_over() {
+    if !available() {
+        return;
+    }
+    let mut master = Server::start(&[]);
+    let port = master.port.to_string();
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &port]);
+    until("the replica follows", || {
+        replica.ask::<String>(&["INFO", "replication"]).contains("master_link_status:up")
+    });
+    let sentinel = Server::start(&["--sentinel"]);
+    sentinel.ask::<()>(&["SENTINEL", "MONITOR", "main", "127.0.0.1", &port, "1"]);
+    sentinel.ask::<()>(&["SENTINEL", "SET", "main", "down-after-milliseconds", "400"]);
+    sentinel.ask::<()>(&["SENTINEL", "SET", "main", "failover-timeout", "2000"]);
+    until("the sentinel knows the replica", || {
+        sentinel.ask::<String>(&["INFO", "sentinel"]).contains("slaves=1")
+    });
+    let address = format!("redis+sentinel://127.0.0.1:1,{}/main?timeout_ms=300", sentinel.node());
+    let mut driver = driver(&address);
+    ask(&mut driver, &key(Kind::Counter, 1), count(8)).unwrap();
+    until("the replica has it", || replica.ask::<u64>(&["DBSIZE"]) == 1);
+    master.kill();
+    assert!(ask(&mut driver, &key(Kind::Counter, 1), count(9)).unwrap_err().is_unavailable());
+    until("it is written again", || ask(&mut driver, &key(Kind::Counter, 1), count(9)).is_ok());
+    assert_eq!(replica.ask::<String>(&["GET", "nat@edge@s1@counter@x"]), "9");
+}
+
+#[cfg(feature = "redis-tls")]
+#[test]
+fn connections_are_encrypted_and_only_the_right_authority_is_trusted() {
+    if !available() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let openssl = |line: &str| {
+        let made = std::process::Command::new("openssl").args(line.split(' ')).output();
+        assert!(made.unwrap().status.success(), "openssl {line}");
+    };
+    for name in ["ca", "other"] {
+        let (key, cert) = (path(&format!("{name}.key")), path(&format!("{name}.crt")));
+        openssl(&format!(
+            "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} -keyout {key} -out {cert}"
+        ));
+    }
+    std::fs::write(directory.path().join("names"), "subjectAltName=IP:127.0.0.1").unwrap();
+    let (key, request, cert) = (path("s.key"), path("s.csr"), path("s.crt"));
+    openssl(&format!("req -newkey rsa:2048 -nodes -subj /CN=s -keyout {key} -out {request}"));
+    openssl(&format!(
+        "x509 -req -days 2 -in {request} -CA {} -CAkey {} -extfile {} -out {cert}",
+        path("ca.crt"),
+        path("ca.key"),
+        path("names"),
+    ));
+    let port = server::free_port().to_string();
+    let arguments = [
+        "--tls-port",
+        &port,
+        "--tls-cert-file",
+        &cert,
+        "--tls-key-file",
+        &key,
+        "--tls-ca-cert-file",
+        &path("ca.crt"),
+        "--tls-auth-clients",
+        "no",
+    ];
+    let _server = Server::start(&arguments);
+    let nothing = self::key(Kind::Value, 0);
+    conforms(&format!("rediss://127.0.0.1:{port}?ca={}", path("ca.crt")), 5);
+    for address in [
+        format!("rediss://127.0.0.1:{port}?ca={}", path("other.crt")),
+        format!("rediss://127.0.0.1:{port}"),
+        format!("redis://127.0.0.1:{port}?timeout_ms=300"),
+    ] {
+        let refused = ask(&mut driver(&address), &nothing, Operation::Read);
+        assert!(refused.unwrap_err().is_unavailable(), "{address}");
+    }
+}

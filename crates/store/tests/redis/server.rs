@@ -1,0 +1,170 @@
+//! Real servers: each in a fresh directory, on the loopback, gone at the end.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, Connection, FromRedisValue};
+
+/// Whether there is a server to test with; says so if not.
+#[allow(clippy::print_stdout)] // a test that is skipped says why
+pub fn available() -> bool {
+    let there = Command::new("redis-server").arg("--version").output().is_ok();
+    if !there {
+        println!("skipped: redis-server is not installed (.ci/install tests)");
+    }
+    there
+}
+
+/// A running server.
+pub struct Server {
+    child: Option<Child>,
+    directory: tempfile::TempDir,
+    arguments: Vec<String>,
+    pub port: u16,
+}
+
+impl Server {
+    /// A server with these arguments beside its own; it listens on its port and on a socket.
+    pub fn start(arguments: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let arguments = arguments.iter().map(ToString::to_string).collect();
+        let mut server = Self { child: None, directory, arguments, port: free_port() };
+        server.restart();
+        server
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join("redis.sock")
+    }
+
+    /// `host:port`.
+    pub fn node(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Starts it again with what is in its directory.
+    pub fn restart(&mut self) {
+        self.kill();
+        let path = self.directory.path();
+        let mut command = Command::new("redis-server");
+        if self.arguments.iter().any(|argument| argument == "--sentinel") {
+            command.arg(path.join("sentinel.conf"));
+        }
+        let (port, socket) = (self.port.to_string(), self.socket());
+        command.args(["--port", &port, "--bind", "127.0.0.1", "--unixsocket"]).arg(&socket);
+        command.arg("--dir").arg(path).args(["--save", "", "--protected-mode", "no"]);
+        command.args(&self.arguments).stdout(Stdio::null()).stderr(Stdio::null());
+        let sentinel = self.arguments.iter().any(|argument| argument == "--sentinel");
+        if sentinel {
+            std::fs::write(path.join("sentinel.conf"), "").unwrap();
+        }
+        self.child = Some(command.spawn().unwrap());
+        until("the server listens", || std::net::TcpStream::connect(self.node()).is_ok());
+    }
+
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Sends the process a signal: `STOP`, `CONT`.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
+    /// A connection beside the driver's.
+    pub fn connect(&self) -> Connection {
+        let client = redis::Client::open(format!("redis://{}", self.node())).unwrap();
+        client.get_connection_with_timeout(Duration::from_secs(2)).unwrap()
+    }
+
+    pub fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = Cmd::new();
+        command.arg(words);
+        command.query(&mut self.connect()).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Waits for at most 20 s.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(20), "in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A port that nobody listens on, low enough for the port of the cluster's bus, 10000 above it.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let base = 20_000 + (std::process::id() % 2_000) as u16 * 10;
+    loop {
+        let port = base + NEXT.fetch_add(1, Ordering::Relaxed);
+        let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if free(port) && free(port + 10_000) {
+            return port;
+        }
+    }
+}
+
+/// Masters with all slots between them, and a replica of the first.
+pub struct Cluster {
+    pub masters: Vec<Server>,
+    pub replica: Option<Server>,
+}
+
+impl Cluster {
+    pub fn start(with_replica: bool) -> Self {
+        let arguments = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+        let masters: Vec<Server> = (0..3).map(|_| Server::start(&arguments)).collect();
+        for (master, range) in masters.iter().zip([(0, 5_460), (5_461, 10_922), (10_923, 16_383)]) {
+            let range = [range.0.to_string(), range.1.to_string()];
+            master.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]]);
+            master.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &masters[0].port.to_string()]);
+        }
+        let all_ok = |servers: &[Server]| {
+            servers.iter().all(|one| {
+                let state = one.ask::<String>(&["CLUSTER", "INFO"]);
+                let known = format!("cluster_known_nodes:{}", servers.len());
+                state.contains("cluster_state:ok") && state.contains(&known)
+            })
+        };
+        until("the cluster works", || all_ok(&masters));
+        let replica = with_replica.then(|| Self::add_replica(&masters[0], &arguments));
+        Self { masters, replica }
+    }
+
+    fn add_replica(master: &Server, arguments: &[&str]) -> Server {
+        let replica = Server::start(arguments);
+        replica.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &master.port.to_string()]);
+        let id: String = master.ask(&["CLUSTER", "MYID"]);
+        until("the replica knows its master", || {
+            replica.ask::<String>(&["CLUSTER", "NODES"]).contains(&id)
+        });
+        replica.ask::<()>(&["CLUSTER", "REPLICATE", &id]);
+        until("the replica follows", || {
+            replica.ask::<String>(&["INFO", "replication"]).contains("master_link_status:up")
+        });
+        until("the others know the replica", || {
+            master.ask::<String>(&["INFO", "replication"]).contains("connected_slaves:1")
+        });
+        replica
+    }
+
+    pub fn address(&self) -> String {
+        let nodes: Vec<String> = self.masters.iter().map(Server::node).collect();
+        format!("redis+cluster://{}?timeout_ms=500", nodes.join(","))
+    }
+}

@@ -1,0 +1,399 @@
+//! Write-behind against a store that fails in every way, by seed: it ends with the right values, a
+//! restart finds what was once true, and of two writers the later one wins.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use anabranch_store::behind::{Action, Claimed};
+use anabranch_store::conformance::Random;
+use anabranch_store::{
+    Answer, Batch, Bytes, Call, Change, Content, Driver, Entry, Error, Key, Kind, Memory, Outcome,
+    Place, Policy, Scope, Settings, WriteBehind, view,
+};
+
+type State = BTreeMap<Key, Content>;
+
+const MS: u64 = 1_000_000;
+
+/// A store that fails now and then. Time passes while it is asked.
+struct Faulty {
+    store: Memory,
+    /// Copies of what it held: a replica that is behind takes over.
+    replicas: Vec<Vec<Call>>,
+    random: Random,
+    /// One in so many messages meets a fault; 0: none does.
+    faults: u64,
+    /// Batches take effect step by step, as in a store without transactions.
+    in_steps: bool,
+    now_ns: u64,
+}
+
+impl Faulty {
+    fn new(seed: u64, faults: u64, in_steps: bool) -> Self {
+        let (store, random) = (Memory::default(), Random::new(seed));
+        Self { store, replicas: Vec::new(), random, faults, in_steps, now_ns: 0 }
+    }
+
+    fn all(&mut self) -> Vec<Call> {
+        let keys = self.store.keys("").unwrap();
+        let put = |key: Key| {
+            let content = view::read(&mut self.store, &key).unwrap().unwrap();
+            Call::new(&key, anabranch_store::Operation::Put(content))
+        };
+        keys.into_iter().map(put).collect()
+    }
+
+    fn become_one(&mut self, calls: &[Call]) {
+        self.store = Memory::default();
+        self.store.run(calls).unwrap();
+    }
+
+    fn gone<T>(&self) -> Result<T, Error> {
+        Err(Error::unavailable("simulated", "a fault"))
+    }
+}
+
+impl Driver for Faulty {
+    fn name(&self) -> &str {
+        "simulated"
+    }
+
+    fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
+        self.store.run(calls)
+    }
+
+    fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
+        self.now_ns += self.random.below(3 * MS);
+        if self.random.one_in(4) {
+            let all = self.all();
+            self.replicas.push(all);
+        }
+        if self.faults == 0 || !self.random.one_in(self.faults) {
+            return self.store.commit(batches);
+        }
+        match self.random.below(6) {
+            // It does not arrive.
+            0 => self.gone(),
+            // The answer is lost.
+            1 => {
+                self.store.commit(batches)?;
+                self.gone()
+            }
+            // Some batches take effect; or, without transactions, part of one.
+            2 => {
+                let some = self.random.below(batches.len() as u64 + 1) as usize;
+                self.store.commit(&batches[..some])?;
+                if let (true, Some(batch)) = (self.in_steps, batches.get(some)) {
+                    let calls = self.random.below(batch.calls.len() as u64 + 1) as usize;
+                    self.store.run(&batch.calls[..calls])?;
+                }
+                self.gone()
+            }
+            // It starts again, empty.
+            3 => {
+                self.become_one(&[]);
+                self.gone()
+            }
+            // A replica takes over that has not got the last writes, or any state of before.
+            4 => {
+                let replica = self.random.pick(&self.replicas).cloned().unwrap_or_default();
+                self.become_one(&replica);
+                if self.random.one_in(2) { self.gone() } else { self.store.commit(batches) }
+            }
+            // It is slow.
+            _ => {
+                self.now_ns += self.random.below(2_000 * MS);
+                self.store.commit(batches)
+            }
+        }
+    }
+
+    fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
+        if self.faults > 0 && self.random.one_in(self.faults) {
+            return self.gone();
+        }
+        self.store.keys(prefix)
+    }
+}
+
+fn key(random: &mut Random, lanes: u64) -> Key {
+    let scope = Scope::new("nat", "a", Place::Shard(random.below(lanes) as u16)).unwrap();
+    let kind = Kind::ALL[random.below(6) as usize];
+    scope.key(kind, if random.one_in(3) { "y" } else { "x" }).unwrap()
+}
+
+fn entry(random: &mut Random, kind: Kind) -> Entry {
+    let name: Bytes = vec![random.below(6) as u8];
+    match kind {
+        Kind::Map => Entry::Pair(name, vec![random.below(200) as u8]),
+        Kind::CounterMap => Entry::Count(name, random.below(200) as i64),
+        _ => Entry::Member(name),
+    }
+}
+
+fn content(random: &mut Random, kind: Kind) -> Content {
+    let Some(mut content) = Content::empty(kind) else {
+        let number = random.below(1_000);
+        return match kind {
+            Kind::Counter => Content::Counter(number as i64),
+            _ => Content::Value(number.to_be_bytes().to_vec()),
+        };
+    };
+    for _ in 0..random.below(5) {
+        content.insert(entry(random, kind));
+    }
+    content
+}
+
+fn change(random: &mut Random, lanes: u64) -> Change {
+    let key = key(random, lanes);
+    let kind = key.kind();
+    let keyed = matches!(kind, Kind::Set | Kind::Map | Kind::CounterMap);
+    let change = match random.below(8) {
+        0 => Change::delete(&key),
+        1..5 if keyed => Change::insert(&key, entry(random, kind)),
+        5 | 6 if keyed => Change::erase(&key, vec![random.below(6) as u8]),
+        _ => Change::put(&key, content(random, kind)),
+    };
+    if random.one_in(4) { change.refresh() } else { change }
+}
+
+/// What the store should hold, by the plainest means: the same calls, at once.
+fn truth(oracle: &mut Memory) -> State {
+    view::state(oracle, "nat", None).unwrap()
+}
+
+fn act(writer: &mut WriteBehind, store: &mut Faulty) {
+    match writer.next(store.now_ns) {
+        Action::Wait(until) => store.now_ns = store.now_ns.max(until),
+        Action::Commit(batches) => {
+            batches.iter().for_each(|batch| batch.check().unwrap());
+            let outcomes = store.commit(&batches);
+            writer.committed(outcomes, store.now_ns);
+        }
+        Action::List(scope) => {
+            let keys = store.keys(&format!("{scope}@"));
+            writer.listed(keys, store.now_ns);
+        }
+    }
+}
+
+fn settle(writer: &mut WriteBehind, store: &mut Faulty) {
+    let mut settled = 0;
+    for _ in 0..2_000 {
+        // Each time long enough that it is looked whether everything is still there.
+        store.now_ns += 2_000 * MS;
+        writer.hurry();
+        act(writer, store);
+        settled = if writer.is_settled() { settled + 1 } else { 0 };
+        if settled == 10 {
+            return;
+        }
+    }
+    panic!("it never settles: {:?}", writer.status(store.now_ns));
+}
+
+fn settings(random: &mut Random) -> Settings {
+    Settings {
+        message_changes: 1 + random.below(30) as usize,
+        most_waiting: if random.one_in(2) { 1 << 20 } else { 1 + random.below(12) as usize },
+        refresh_ns: 5 * MS,
+        check_ns: 20 * MS,
+        ..Settings::default()
+    }
+}
+
+fn fresh(settings: Settings, epoch: u64) -> WriteBehind {
+    WriteBehind::new(settings, epoch, []).unwrap()
+}
+
+/// One seed, where it is named; else many, `ANABRANCH_SEEDS` of them if that is set.
+fn seeds() -> impl Iterator<Item = u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let all = 0..number("ANABRANCH_SEEDS").unwrap_or(1_500);
+    number("ANABRANCH_SEED").map_or(all, |seed| seed..seed + 1)
+}
+
+#[test]
+fn whatever_happens_to_the_store_it_ends_with_the_right_values() {
+    let (mut rebuilds, mut failures, mut stored) = (0, 0, 0);
+    for seed in seeds() {
+        let mut random = Random::new(seed);
+        let mut store = Faulty::new(seed + 1_000_000, 1 + random.below(9), random.one_in(3));
+        let mut writer = fresh(settings(&mut random), 100);
+        let mut oracle = Memory::default();
+        for _ in 0..random.below(150) {
+            for _ in 0..random.below(12) {
+                let change = change(&mut random, 3);
+                oracle.run(&[change.call().clone()]).unwrap();
+                writer.change(change, store.now_ns).unwrap();
+            }
+            act(&mut writer, &mut store);
+        }
+        store.faults = 0;
+        // The last fault may not have been noticed yet.
+        settle(&mut writer, &mut store);
+        let expected = truth(&mut oracle);
+        let copy: State = writer.copy().map(|(key, one)| (key.clone(), one.clone())).collect();
+        assert_eq!(copy, expected, "what is here; ANABRANCH_SEED={seed}");
+        assert_eq!(truth(&mut store.store), expected, "what is stored; ANABRANCH_SEED={seed}");
+        let status = writer.status(store.now_ns);
+        assert_eq!((status.waiting, status.lag_ns, status.trouble), (0, 0, None));
+        rebuilds += status.rebuilds;
+        failures += status.failures;
+        stored += status.stored;
+    }
+    if seeds().count() > 1 {
+        assert!(
+            rebuilds > 1_000 && failures > 10_000 && stored > 100_000,
+            "{rebuilds} {failures} {stored}"
+        );
+    }
+}
+
+#[test]
+fn a_restart_finds_what_was_true_when_a_batch_was_made_and_goes_on() {
+    for seed in seeds() {
+        let mut random = Random::new(seed);
+        let mut store = Faulty::new(seed, 0, false);
+        // Messages large enough to hold whatever changes between two of them.
+        let settings = Settings { message_changes: 10_000, refresh_ns: MS, ..Settings::default() };
+        let mut writer = fresh(settings, 100);
+        let mut oracle = Memory::default();
+        let mut history: Vec<State> = vec![State::new()];
+        for _ in 0..random.below(60) {
+            for _ in 0..random.below(6) {
+                let change = change(&mut random, 1);
+                oracle.run(&[change.call().clone()]).unwrap();
+                writer.change(change, store.now_ns).unwrap();
+            }
+            history.push(truth(&mut oracle));
+            act(&mut writer, &mut store);
+        }
+        // Killed here. The next one reads, claims, and goes on.
+        let (epoch, claimed) = view::claim(&mut store.store, "nat", "a", 50).unwrap();
+        assert!(claimed.is_empty() || epoch > 100, "{epoch}");
+        let found: State = claimed.iter().flat_map(|one| one.content.clone()).collect();
+        assert!(history.contains(&found), "ANABRANCH_SEED={seed}: {found:?}");
+        let mut oracle = Memory::default();
+        let puts = found
+            .iter()
+            .map(|(key, content)| Call::new(key, anabranch_store::Operation::Put(content.clone())));
+        oracle.run(&puts.collect::<Vec<_>>()).unwrap();
+        let mut next = WriteBehind::new(settings, epoch, claimed).unwrap();
+        for _ in 0..random.below(20) {
+            let change = change(&mut random, 2);
+            oracle.run(&[change.call().clone()]).unwrap();
+            next.change(change, store.now_ns).unwrap();
+            act(&mut next, &mut store);
+        }
+        settle(&mut next, &mut store);
+        assert_eq!(truth(&mut store.store), truth(&mut oracle), "ANABRANCH_SEED={seed}");
+        assert_eq!(next.status(0).rebuilds, 0, "nothing was lost");
+    }
+}
+
+#[test]
+fn of_two_writers_the_later_one_wins() {
+    let mut stopped = 0;
+    for seed in seeds() {
+        let mut random = Random::new(seed);
+        let mut store = Faulty::new(seed, 12, random.one_in(2));
+        let mut old = fresh(settings(&mut random), 100);
+        for _ in 0..random.below(40) {
+            old.change(change(&mut random, 2), store.now_ns).unwrap();
+            act(&mut old, &mut store);
+        }
+        store.faults = 0;
+        let (epoch, claimed) = view::claim(&mut store.store, "nat", "a", 200).unwrap();
+        let lanes: Vec<Scope> = claimed.iter().map(|one: &Claimed| one.scope.clone()).collect();
+        let mut oracle = Memory::default();
+        let puts = claimed
+            .iter()
+            .flat_map(|one| &one.content)
+            .map(|(key, content)| Call::new(key, anabranch_store::Operation::Put(content.clone())));
+        oracle.run(&puts.collect::<Vec<_>>()).unwrap();
+        let mut new = WriteBehind::new(settings(&mut random), epoch, claimed).unwrap();
+        for _ in 0..random.below(40) {
+            let mine = change(&mut random, 2);
+            let theirs = change(&mut random, 2);
+            if !lanes.contains(&mine.call().key.scope())
+                || !lanes.contains(&theirs.call().key.scope())
+            {
+                continue;
+            }
+            oracle.run(&[mine.call().clone()]).unwrap();
+            new.change(mine, store.now_ns).unwrap();
+            old.change(theirs, store.now_ns).unwrap();
+            act(&mut new, &mut store);
+            act(&mut old, &mut store);
+        }
+        settle(&mut new, &mut store);
+        // What the store had lost when it was claimed, nobody has claimed.
+        let mut last = view::state(&mut store.store, "nat", None).unwrap();
+        last.retain(|key, _| lanes.contains(&key.scope()));
+        assert_eq!(last, truth(&mut oracle), "ANABRANCH_SEED={seed}");
+        if old.is_fenced() {
+            stopped += 1;
+            let status = old.status(store.now_ns);
+            assert!(status.trouble.is_some_and(|why| why.contains("another instance")));
+        }
+        assert!(!new.is_fenced());
+    }
+    assert!(seeds().count() == 1 || stopped > 300, "{stopped}");
+}
+
+#[test]
+fn what_waits_is_bounded_and_lag_is_shown() {
+    let mut store = Faulty::new(3, 0, false);
+    let settings = Settings { most_waiting: 50, policy: Policy::RefuseNew, ..Settings::default() };
+    let mut writer = fresh(settings, 100);
+    for names in 0..5_000u32 {
+        // Flows come and go; the state is never more than 20 entries.
+        let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Map, "x").unwrap();
+        let now_ns = u64::from(names) * MS;
+        writer
+            .change(Change::insert(&key, Entry::Pair(names.to_be_bytes().into(), vec![1])), now_ns)
+            .unwrap();
+        if let Some(old) = names.checked_sub(20) {
+            writer.change(Change::erase(&key, old.to_be_bytes().into()), now_ns).unwrap();
+        }
+        match writer.next(now_ns) {
+            Action::Commit(_) => writer.committed(store.gone(), now_ns),
+            Action::List(_) => writer.listed(store.gone(), now_ns),
+            Action::Wait(_) => {}
+        }
+        let status = writer.status(now_ns);
+        assert!(status.waiting <= 60, "{status:?}");
+        assert_eq!(status.accepts_new, now_ns <= 1_000 * MS, "{status:?}");
+        assert_eq!(status.lag_ns, now_ns, "the first change waits still");
+    }
+    store.now_ns = 5_000 * MS;
+    settle(&mut writer, &mut store);
+    let status = writer.status(store.now_ns);
+    assert!(status.accepts_new && status.lag_max_ns > 4_000 * MS, "{status:?}");
+    assert_eq!(truth(&mut store.store).values().next().unwrap().len(), 20);
+}
+
+#[test]
+fn many_changes_of_one_entry_are_one_and_refreshes_are_fewer() {
+    let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Map, "x").unwrap();
+    let touch =
+        |n: u64| Change::insert(&key, Entry::Pair(b"flow".to_vec(), n.to_be_bytes().into()));
+    for (refresh, most, least) in [(false, 110, 90), (true, 12, 9)] {
+        let mut store = Faulty::new(1, 0, false);
+        let settings = Settings { refresh_ns: 100 * MS, period_ns: 10 * MS, ..Settings::default() };
+        let mut writer = fresh(settings, 100);
+        for step in 0..100_000u64 {
+            let change = if refresh { touch(step).refresh() } else { touch(step) };
+            store.now_ns = step * MS / 100;
+            writer.change(change, store.now_ns).unwrap();
+            if let Action::Commit(batches) = writer.next(store.now_ns) {
+                let outcomes = store.store.commit(&batches);
+                writer.committed(outcomes, store.now_ns);
+            }
+        }
+        let stored = writer.status(store.now_ns).stored;
+        assert!((least..=most).contains(&stored), "{stored} of 100000, refreshes: {refresh}");
+    }
+}
