@@ -33,6 +33,10 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a network function over captures, traces in memory or generated traffic.
     Run(RunArguments),
+    /// Watch a run over interfaces: rates, workers, drops, tables.
+    Top(crate::live::arguments::TopArguments),
+    /// Give a command to the network function of a run over interfaces.
+    Control(crate::live::arguments::ControlArguments),
     /// List the network functions, or describe one: settings, drop reasons, commands.
     Nfs(NfsArguments),
     /// Print every call path of a network function.
@@ -86,6 +90,14 @@ pub(crate) struct RunArguments {
     /// End a run over interfaces after so many seconds.
     #[arg(long = "for", value_name = "SECONDS")]
     pub(crate) seconds: Option<Seconds>,
+    /// Be asked and commanded over a socket that is made at PATH, while a run over interfaces goes on
+    /// (`anabranch top`, `control`); of its owner alone.
+    #[arg(long, value_name = "PATH", requires = "ports", num_args = 0..=1)]
+    #[arg(default_missing_value = crate::live::arguments::SOCKET)]
+    pub(crate) listen: Option<PathBuf>,
+    /// Answer http://ADDRESS:PORT/metrics in the format of Prometheus, while a run over interfaces goes on.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "ports")]
+    pub(crate) metrics: Option<std::net::SocketAddr>,
     /// Change a setting; wins over the configuration file.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) settings: Vec<String>,

@@ -122,6 +122,8 @@ struct Readme;
 fn dispatch(program: &str, library: &Library, command: &Command) -> Result<(), Error> {
     match command {
         Command::Run(arguments) => run::run(library, arguments),
+        Command::Top(arguments) => live::top::run(arguments),
+        Command::Control(arguments) => live::client::control(arguments),
         Command::Nfs(arguments) => list::nfs(library, arguments),
         Command::Paths(arguments) => paths::paths(library, arguments),
         Command::Plan(arguments) => plan::run(library, arguments),

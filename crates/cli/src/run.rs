@@ -21,6 +21,7 @@ use crate::file::{
     check_writable, deliver, identity, is_special, is_standard_output, print, write_whole,
 };
 use crate::library::Library;
+use crate::live::Openings;
 use crate::progress::Progress;
 use crate::settings::{Control, control, settings};
 use crate::{html, live, plan, summary};
@@ -36,6 +37,8 @@ pub struct Order {
     pub outputs: Vec<PortBinding<SinkSpec>>,
     /// The interface that each port is, in a run over live ports.
     pub ports: Vec<PortBinding<LiveSpec>>,
+    /// Where a run over live ports is seen and commanded from.
+    pub(crate) openings: Openings,
     /// How long a run over live ports takes; `None`: until it is interrupted.
     pub duration: Option<Duration>,
     /// The settings, not yet checked against the NF's.
@@ -95,6 +98,7 @@ fn order(arguments: &RunArguments) -> Result<Order, Error> {
     let ports = arguments.ports.iter().map(|text| text.parse().map_err(binding("--port", text)));
     Ok(Order {
         ports: ports.collect::<Result<_, _>>()?,
+        openings: Openings { socket: arguments.listen.clone(), metrics: arguments.metrics },
         duration: arguments.seconds.map(|seconds| seconds.0),
         inputs: inputs.collect::<Result<_, _>>()?,
         outputs: outputs.collect::<Result<_, _>>()?,
@@ -201,7 +205,7 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Err
         let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
         runtime::run::<F>(&options, &mut watch)
     } else {
-        live::run::<F>(&options, &live, order.duration, &mut progress)
+        live::run::<F>(&options, &live, &order.openings, order.duration, &mut progress)?
     };
     progress.finish();
     let mut report = report.map_err(cannot_begin)?;

@@ -153,6 +153,7 @@ fn run<N: NetworkFunction>(
     let (ports, left) = ports(workers, room);
     let crew = Crew::new(states(instances, workers, 3), ports, &arrangement, clock).unwrap();
     let specs: [LiveSpec; 0] = [];
+    let (_, requests) = std::sync::mpsc::channel();
     // Until all are handled, or those that are not are dropped.
     let mut last = (0, Instant::now());
     let mut watch = |moment: Moment<'_>| match moment {
@@ -164,7 +165,11 @@ fn run<N: NetworkFunction>(
         }
         _ => true,
     };
-    let report = crew.work(Workplace { specs: &specs, account }, &arrangement, &mut watch);
+    let report = crew.work(
+        Workplace { specs: &specs, requests: &requests, account },
+        &arrangement,
+        &mut watch,
+    );
     let left = std::mem::take(&mut *left.lock().unwrap());
     (report, left)
 }
