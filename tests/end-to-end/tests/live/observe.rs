@@ -1,0 +1,50 @@
+//! A living run, seen from another terminal, and by Prometheus.
+
+use crate::lab::{Kind, Lab};
+use crate::traffic::ping;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_anabranch-end-to-end");
+
+/// The value of a metric with these labels.
+fn metric(text: &str, name: &str, label: &str) -> u64 {
+    let start = format!("anabranch_{name}{{");
+    let mut lines = text.lines().filter(|line| line.starts_with(&start) && line.contains(label));
+    let line = lines.next().unwrap_or_else(|| panic!("{name} {label}\n{text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_is_seen_meanwhile_is_what_is_said_at_the_end() {
+    let Some(mut lab) = Lab::open(Kind::AfPacket) else { return };
+    lab.host("a");
+    lab.host("b");
+    let options = "--metrics 127.0.0.1:9100";
+    let firewall = lab.start("firewall", options, &[("inside", "a"), ("outside", "b")]);
+    lab.ip("a", "addr add 10.0.0.1/24 dev e");
+    lab.ip("b", "addr add 10.0.0.2/24 dev e");
+    ping(&lab, "a", "10.0.0.2", 56);
+    assert!(lab.run("b", "ping -c 3 -i 0.1 -W 1 10.0.0.1").fails());
+    let metrics = lab.run("nf", "curl -sS --max-time 5 http://127.0.0.1:9100/metrics").expect();
+    let table = lab.run("nf", &format!("{PROGRAM} top nf.sock --once")).expect();
+    let seen = firewall.report();
+    let report = firewall.finish();
+    assert!(!lab.path("nf.sock").exists());
+    assert!(seen.packets_read >= 13 && seen.packets_dropped == 3, "{seen:?}");
+    assert_eq!(seen.strategy, report.strategy);
+    for (seen, last) in seen.ports.iter().zip(&report.ports) {
+        assert_eq!((&seen.name, &seen.live), (&last.name, &last.live));
+        let port = format!("port=\"{}\"", seen.name);
+        // Hosts may have sent something of their own accord meanwhile.
+        let read = metric(&metrics, "packets_read_total", &port);
+        assert!(read >= 5 && read <= seen.packets_read && seen.packets_read <= last.packets_read);
+        assert!(metric(&metrics, "bytes_out_total", &port) <= last.bytes_out);
+    }
+    for (reason, dropped) in &seen.drops {
+        assert_eq!(metric(&metrics, "drops_total", &format!("reason=\"{reason}\"")), *dropped);
+        assert!(table.contains(reason), "{table}");
+    }
+    assert!(seen.tables.iter().any(|table| table.used > 0), "{:?}", seen.tables);
+    assert_eq!((seen.tables.len(), seen.workers.len()), (report.tables.len(), 2));
+    let gone = lab.run("nf", &format!("{PROGRAM} top nf.sock --json"));
+    assert!(gone.fails() && gone.text.contains("no run answers"), "{}", gone.text);
+}
