@@ -7,12 +7,13 @@ ifdef CARGO_TARGET_DIR
 ANABRANCH = $(CARGO_TARGET_DIR)/release/anabranch
 endif
 
-.PHONY: help demo test model bench docs clean
+.PHONY: help demo test model soak bench docs clean
 
 help:
 	@echo "make demo    build, make traffic, run a NAT and a firewall, write $(OUT)/report.html"
 	@echo "make test    format, lints, documents, every test"
 	@echo "make model   what workers hand over, under schedules that a model checker draws"
+	@echo "make soak    hosts around a firewall at full rate for twenty minutes, over each kind of port"
 	@echo "make bench   measure every network function against the same job written by hand"
 	@echo "make docs    the documentation of every crate"
 
@@ -33,6 +34,12 @@ test:
 model:
 	RUSTFLAGS="--cfg shuttle" cargo test --locked --package anabranch-runtime --test model \
 	    --target-dir $(or $(CARGO_TARGET_DIR),target)/model
+
+# Needs root, for network namespaces.
+soak:
+	@.ci/install tests
+	LIVE_SOAK_S=$(or $(SECONDS),600) cargo test --locked --package anabranch-end-to-end --test live \
+	    -- --nocapture --test-threads 1 soak
 
 bench:
 	@.ci/install

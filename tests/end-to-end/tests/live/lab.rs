@@ -213,7 +213,16 @@ impl Lab {
 
     /// Packets that `host` has received by its link `e`.
     pub fn received(&self, host: &str) -> u64 {
-        let count = self.run(host, "cat /sys/class/net/e/statistics/rx_packets").expect();
+        self.count(host, "rx_packets")
+    }
+
+    /// Packets that `host` has sent by its link `e`.
+    pub fn sent(&self, host: &str) -> u64 {
+        self.count(host, "tx_packets")
+    }
+
+    fn count(&self, host: &str, of: &str) -> u64 {
+        let count = self.run(host, &format!("cat /sys/class/net/e/statistics/{of}")).expect();
         count.trim().parse().unwrap()
     }
 
@@ -300,6 +309,13 @@ impl Function<'_> {
         let program = env!("CARGO_BIN_EXE_anabranch-end-to-end");
         let done = self.lab.run(MIDDLE, &format!("{program} top nf.sock --json"));
         serde_json::from_str(&done.expect()).unwrap()
+    }
+
+    /// Memory that it has in the machine's, in kB.
+    pub fn resident_kb(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.0.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// Gives it a command.

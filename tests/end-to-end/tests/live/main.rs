@@ -15,4 +15,5 @@ mod nat;
 mod observe;
 mod paths;
 mod policer;
+mod soak;
 mod traffic;
