@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Top(crate::live::arguments::TopArguments),
     /// Give a command to the network function of a run over interfaces.
     Control(crate::live::arguments::ControlArguments),
+    /// Check whether this machine is ready for live ports, and say what to run where it is not.
+    Doctor(DoctorArguments),
     /// List the network functions, or describe one: settings, drop reasons, commands.
     Nfs(NfsArguments),
     /// Print every call path of a network function.
@@ -129,6 +131,17 @@ pub(crate) struct RunArguments {
     /// Write the report as an HTML page with charts.
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
+}
+
+/// `anabranch doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// The interfaces to look at; every Ethernet interface when none is named.
+    #[arg(value_name = "INTERFACE")]
+    pub(crate) interfaces: Vec<String>,
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `anabranch nfs`.

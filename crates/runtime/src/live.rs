@@ -16,6 +16,7 @@ mod clock;
 mod egress;
 mod exchange;
 mod request;
+mod scaling;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 mod worker;
@@ -43,6 +44,7 @@ use crate::worker::{Done, State};
 use clock::LiveClock;
 use exchange::{Exchange, Shared};
 use request::Orders;
+use scaling::Scaling;
 use worker::{End, Owners, Worker};
 
 /// Time between two looks at the run.
@@ -82,8 +84,11 @@ pub fn run<N: NetworkFunction>(
     let mut instances = arrangement.instances::<N>(&options.making)?;
     let commands = read_commands::<N>(&options.commands)?;
     let ports = open_all(specs, workers)?;
-    for ((port, spec), name) in ports.iter().zip(specs).zip(&options.making.ports) {
-        let about = format!("{spec}, {}", port.about);
+    // What NICs are told is put back when this goes, at the end.
+    let scaling = Scaling::of_all(specs, options, &arrangement);
+    let named = ports.iter().zip(specs).zip(&options.making.ports).zip(&scaling);
+    for (((port, spec), name), scaling) in named {
+        let about = format!("{spec}, {}{}", port.about, scaling.about());
         watch(Moment::Opened { port: name, about: &about });
     }
     let clock = LiveClock::start();
@@ -98,7 +103,8 @@ pub fn run<N: NetworkFunction>(
     account.report.faults = elements::faults() - faults_before;
     account.warn_of_fewer(workers, options.workers);
     let states = states(instances, workers, options.making.seed);
-    watch(Moment::Started(&steering(&states, &arrangement.why)));
+    let planned = scaling.iter().all(Scaling::is_planned);
+    watch(Moment::Started(&steering(&states, &arrangement.why, planned)));
     let crew = Crew::new(states, ports, &arrangement, clock)?;
     Ok(crew.work(Workplace { specs, requests, account }, &arrangement, watch))
 }
@@ -109,9 +115,12 @@ fn open_all(specs: &[LiveSpec], workers: usize) -> Result<Vec<LivePort>, RunErro
 }
 
 /// Who steers, and what that costs.
-fn steering<N: NetworkFunction>(states: &[State<N>], why: &str) -> String {
+fn steering<N: NetworkFunction>(states: &[State<N>], why: &str, planned: bool) -> String {
     let workers = states.len();
     match states.first() {
+        Some(State::Own(_)) if workers > 1 && planned => {
+            format!("{workers} workers, to whom the NICs bring what they own; {why}")
+        }
         Some(State::Own(_)) if workers > 1 => format!(
             "{workers} workers hash what they receive and hand over what others own, about {} in \
              {workers} packets, copied once more; {why}",

@@ -201,6 +201,11 @@ impl Arrangement {
         Self { strategy, why, steering, table, deployment: None }
     }
 
+    /// Whether each worker has state of its own, by a plan.
+    pub(crate) fn is_sharded(&self) -> bool {
+        self.deployment.is_some()
+    }
+
     pub(crate) fn instances<N: NetworkFunction>(
         &self,
         making: &Making,

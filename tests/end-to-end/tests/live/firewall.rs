@@ -9,6 +9,12 @@ fn between(kind: Kind) {
     lab.host("out");
     let large = lab.file("large", 10_000_000);
     let firewall = lab.start("firewall", "", &[("inside", "in"), ("outside", "out")]);
+    let said = firewall.said();
+    let software = "about 1 in 2 packets, copied once more";
+    assert!(said.contains(software), "{said}");
+    // A virtual link spreads nothing by itself.
+    let refused = "the plan's key is not the NIC's: its driver spreads packets as it likes";
+    assert_eq!(said.matches(refused).count(), if kind == Kind::Xdp { 2 } else { 0 }, "{said}");
     lab.ip("in", "addr add 10.0.0.1/24 dev e");
     lab.ip("out", "addr add 10.0.0.2/24 dev e");
     let _servers = [lab.web("in", 80), lab.web("out", 80), lab.iperf("out")];

@@ -304,6 +304,11 @@ pub struct Function<'l> {
 }
 
 impl Function<'_> {
+    /// What it has said on standard error.
+    pub fn said(&self) -> String {
+        fs::read_to_string(self.lab.path("errors")).unwrap()
+    }
+
     /// What it has done so far.
     pub fn report(&self) -> RunReport {
         let program = env!("CARGO_BIN_EXE_anabranch-end-to-end");

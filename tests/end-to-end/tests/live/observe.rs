@@ -48,3 +48,28 @@ fn what_is_seen_meanwhile_is_what_is_said_at_the_end() {
     let gone = lab.run("nf", &format!("{PROGRAM} top nf.sock --json"));
     assert!(gone.fails() && gone.text.contains("no run answers"), "{}", gone.text);
 }
+
+#[test]
+fn a_doctor_says_what_to_run() {
+    let Some(lab) = Lab::open(Kind::AfPacket) else { return };
+    lab.ip("nf", "link add here type veth peer name there");
+    lab.ip("nf", "link set there up");
+    lab.ip("nf", "addr add 192.0.2.1/24 dev there");
+    let text = lab.run("nf", &format!("{PROGRAM} doctor")).expect();
+    for part in [
+        "$ ip link set here up",
+        "$ ip addr flush dev there",
+        "address 192.0.2.1",
+        "takes no key or table: workers hash",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let json = lab.run("nf", &format!("{PROGRAM} doctor there --json")).expect();
+    let findings: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let about = |what: &str| findings.as_array().unwrap().iter().any(|one| one["about"] == what);
+    assert!(about("capabilities") && about("there") && !about("here"), "{json}");
+    let line = format!("setpriv --bounding-set=-all --reuid=65534 --clear-groups {PROGRAM} doctor");
+    let unprivileged = lab.run("nf", &line).expect();
+    assert!(unprivileged.contains("cap_net_admin, cap_net_raw, cap_bpf missing"), "{unprivileged}");
+    assert!(unprivileged.contains("$ setcap cap_net_admin,cap_net_raw,cap_bpf+ep"));
+}
