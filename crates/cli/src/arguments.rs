@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Top(crate::live::arguments::TopArguments),
     /// Give a command to the network function of a run over interfaces.
     Control(crate::live::arguments::ControlArguments),
+    /// Copy packets that enter, leave or are dropped by a run over interfaces into a capture.
+    Capture(crate::live::arguments::CaptureArguments),
     /// Check whether this machine is ready for live ports, and say what to run where it is not.
     Doctor(DoctorArguments),
     /// List the network functions, or describe one: settings, drop reasons, commands.

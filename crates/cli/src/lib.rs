@@ -125,6 +125,7 @@ fn dispatch(program: &str, library: &Library, command: &Command) -> Result<(), E
         Command::Run(arguments) => run::run(library, arguments),
         Command::Top(arguments) => live::top::run(arguments),
         Command::Control(arguments) => live::client::control(arguments),
+        Command::Capture(arguments) => live::client::capture(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Nfs(arguments) => list::nfs(library, arguments),
         Command::Paths(arguments) => paths::paths(library, arguments),

@@ -5,6 +5,7 @@ pub(crate) mod client;
 mod endpoint;
 mod exposition;
 mod metrics;
+mod pcapng;
 #[cfg(feature = "terminal")]
 mod screen;
 pub(crate) mod top;
@@ -95,13 +96,7 @@ pub(crate) fn run<F: NetworkFunction>(
     // Dropped when the run is over, which takes the socket away.
     let _endpoint = socket.map(|path| Endpoint::open(path, tell.clone())).transpose()?;
     openings.metrics.map(|address| metrics::open(address, tell.clone())).transpose()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // In this order: the first signal finds the flag unset. Only signals that nobody may handle are
-        // refused, and these two are none.
-        let _ = flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop));
-        let _ = flag::register(signal, Arc::clone(&stop));
-    }
+    let stop = stop_signal();
     let started = Instant::now();
     Ok(run_live::<F>(options, specs, &requests, &mut |moment| {
         match moment {
@@ -121,6 +116,18 @@ pub(crate) fn run<F: NetworkFunction>(
         let over = duration.is_some_and(|duration| started.elapsed() >= duration);
         !over && !stop.load(Ordering::Relaxed)
     }))
+}
+
+/// Set when SIGINT or SIGTERM comes; a second one ends the program at once.
+fn stop_signal() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first signal finds the flag unset. Only signals that nobody may handle are
+        // refused, and these two are none.
+        let _ = flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop));
+        let _ = flag::register(signal, Arc::clone(&stop));
+    }
+    stop
 }
 
 #[cfg(test)]

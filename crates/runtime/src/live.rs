@@ -17,11 +17,13 @@ mod egress;
 mod exchange;
 mod request;
 mod scaling;
+mod tap;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 mod worker;
 
 pub use request::Request;
+pub use tap::{Copied, Copies, Event, Filter};
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Requests, RecvTimeoutError};
@@ -45,6 +47,7 @@ use clock::LiveClock;
 use exchange::{Exchange, Shared};
 use request::Orders;
 use scaling::Scaling;
+use tap::Tap;
 use worker::{End, Owners, Worker};
 
 /// Time between two looks at the run.
@@ -245,6 +248,17 @@ impl Workplace<'_> {
             Request::Report(answer) => {
                 let (account, ends) = (self.account.clone(), orders.tell());
                 let _ = answer.send(finish(account, self.specs, ends, started.elapsed()));
+            }
+            Request::Copy { filter, answer } => {
+                let ports = &self.account.report.ports;
+                let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+                let filter = Filter::read(&filter, &names);
+                let _ = answer.send(filter.map(|filter| {
+                    let (tap, copies) =
+                        Tap::new(filter, names.iter().map(|&name| name.to_owned()).collect());
+                    orders.copy(&tap);
+                    copies
+                }));
             }
             Request::Command { text, answer } => {
                 let command = N::Command::read(&text);

@@ -42,7 +42,7 @@ const ATOMICS: &[&str] = &[
     "crates/nf/src/state/shared.rs",
     "crates/runtime/",
     "crates/io/",
-    "crates/cli/src/live.rs",
+    "crates/cli/src/live",
     "bench/",
 ];
 

@@ -29,6 +29,32 @@ pub(crate) struct TopArguments {
     pub(crate) every: Seconds,
 }
 
+/// `anabranch capture`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Filters:  in | out | dropped  what enters, leaves, is dropped; several of them; all where none is named
+          port=NAME           a port of the network function
+          host=ADDRESS        an IP address that packets come from or go to
+          reason=WORD         dropped for this reason
+          snap=BYTES          the first bytes of each packet
+
+Example:  anabranch capture /run/nat.sock -o drops.pcapng dropped port=wan
+          anabranch capture /run/nat.sock host=10.0.0.7 | tshark -r -")]
+pub(crate) struct CaptureArguments {
+    /// The socket that the run was given by `--listen`.
+    #[arg(value_name = "PATH")]
+    pub(crate) socket: PathBuf,
+    /// Which packets are copied: those that meet all filters.
+    #[arg(value_name = "FILTER")]
+    pub(crate) filters: Vec<String>,
+    /// Where the capture is written; `-` is standard output.
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(crate) out: PathBuf,
+    /// End after so many seconds, instead of when interrupted.
+    #[arg(long = "for", value_name = "SECONDS")]
+    pub(crate) seconds: Option<Seconds>,
+}
+
 /// `anabranch control`.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -1,14 +1,20 @@
 //! The other end of a run's socket.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use anabranch_runtime::report::RunReport;
 
-use super::arguments::ControlArguments;
+use super::arguments::{CaptureArguments, ControlArguments};
+use super::{pcapng, stop_signal};
 use crate::error::Error;
+use crate::figures::thousands;
+use crate::file::is_standard_output;
 
 /// Longest time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,12 +32,12 @@ pub(super) fn ask(path: &Path, line: &str) -> Result<String, Error> {
         stream.read_to_string(&mut answer)?;
         Ok(answer.trim_end().to_owned())
     };
-    answer().map_err(|cause: std::io::Error| {
-        let path = path.display();
-        Error::Input(format!(
-            "{path}: no run answers: {cause}; is it there, with `--listen {path}`?"
-        ))
-    })
+    answer().map_err(|cause| unanswered(path, &cause))
+}
+
+fn unanswered(path: &Path, cause: &std::io::Error) -> Error {
+    let path = path.display();
+    Error::Input(format!("{path}: no run answers: {cause}; is it there, with `--listen {path}`?"))
 }
 
 /// The report of this moment.
@@ -59,5 +65,92 @@ pub(crate) fn control(arguments: &ControlArguments) -> Result<(), Error> {
     match answer.strip_prefix("error ") {
         None if answer == "ok" => Ok(()),
         why => Err(Error::Settings(format!("{command}: {}", why.unwrap_or("there was no answer")))),
+    }
+}
+
+/// `anabranch capture`: writes copies of packets until it is interrupted, its time is over, or the run is.
+///
+/// # Errors
+/// [`Error::Input`]: no run listens there; [`Error::Usage`]: the filter is wrong; [`Error::Output`].
+pub(crate) fn capture(arguments: &CaptureArguments) -> Result<(), Error> {
+    let (socket, file) = (&arguments.socket, &arguments.out);
+    let stop = stop_signal();
+    let until = arguments.seconds.map(|seconds| Instant::now() + seconds.0);
+    let mut copies = Copies::open(socket, &arguments.filters.join(" "))
+        .map_err(|cause| unanswered(socket, &cause))?;
+    let mut out: Option<Box<dyn Write>> = None;
+    while let Some(bytes) = copies.next().map_err(|cause| unanswered(socket, &cause))? {
+        if out.is_none() && !bytes.is_empty() {
+            if let Some(why) = bytes.strip_prefix(b"error ") {
+                return Err(Error::Usage(String::from_utf8_lossy(why).trim().to_owned()));
+            }
+            out = Some(open(file)?);
+        }
+        let written = out.as_mut().map_or(Ok(()), |out| out.write_all(bytes));
+        match written {
+            Err(cause) if cause.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            written => written.map_err(|cause| Error::output(file, &cause))?,
+        }
+        if stop.load(Ordering::Relaxed) || until.is_some_and(|until| Instant::now() >= until) {
+            copies.end();
+        }
+    }
+    out.map_or(Ok(()), |mut out| out.flush()).map_err(|cause| Error::output(file, &cause))?;
+    match pcapng::counted(&copies.last) {
+        Some((copied, 0)) => eprintln!("{} packets copied", thousands(copied)),
+        Some((all, lost)) => {
+            eprintln!("{} of {} packets lost: copy fewer", thousands(lost), thousands(all));
+        }
+        None => eprintln!("the run ended in the middle"),
+    }
+    Ok(())
+}
+
+fn open(file: &Path) -> Result<Box<dyn Write>, Error> {
+    if is_standard_output(file) {
+        return Ok(Box::new(std::io::stdout()));
+    }
+    let created = File::create(file).map_err(|cause| Error::output(file, &cause))?;
+    Ok(Box::new(std::io::BufWriter::new(created)))
+}
+
+/// A stream of copies.
+struct Copies {
+    stream: UnixStream,
+    buffer: Vec<u8>,
+    /// The end of what has come.
+    last: Vec<u8>,
+}
+
+impl Copies {
+    fn open(socket: &Path, filter: &str) -> std::io::Result<Self> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(Duration::from_millis(100)))?;
+        stream.write_all(format!("capture {filter}\n").as_bytes())?;
+        Ok(Self { stream, buffer: vec![0; 1 << 16], last: Vec::new() })
+    }
+
+    /// What has come meanwhile, perhaps nothing; `None`: no more will.
+    fn next(&mut self) -> std::io::Result<Option<&[u8]>> {
+        const KEPT: usize = 64;
+        let count = match self.stream.read(&mut self.buffer) {
+            Ok(0) => return Ok(None),
+            Ok(count) => count,
+            Err(cause) => match cause.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => 0,
+                ErrorKind::ConnectionReset => return Ok(None),
+                _ => return Err(cause),
+            },
+        };
+        let bytes = self.buffer.get(..count).unwrap_or_default();
+        self.last.extend_from_slice(bytes.get(count.saturating_sub(KEPT)..).unwrap_or_default());
+        self.last.drain(..self.last.len().saturating_sub(KEPT));
+        Ok(Some(bytes))
+    }
+
+    /// Wants no more than what is under way.
+    fn end(&self) {
+        // The other end may have gone first.
+        let _ = self.stream.shutdown(Shutdown::Write);
     }
 }

@@ -1,21 +1,24 @@
 //! The socket over which a run is asked and commanded: one line, one answer.
 //!
-//! `report` is answered by the report of this moment as one line of JSON, `control COMMAND` by `ok` or by
-//! `error` and why. Whoever may open the socket may do both: it belongs to its owner alone.
+//! `report` is answered by the report of this moment as one line of JSON, `control COMMAND` by `ok`, `capture
+//! FILTER…` by a pcapng stream until the other end says no more; anything wrong by `error` and why. Whoever
+//! may open the socket may do all of this: it belongs to its owner alone.
 
 use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anabranch_runtime::live::Request;
+use anabranch_runtime::live::{Copies, Request};
 use anabranch_runtime::report::RunReport;
 
+use super::pcapng;
 use crate::error::Error;
 
 /// Longest line that is read.
@@ -24,12 +27,16 @@ const LONGEST_LINE: u64 = 4_096;
 const CONNECTIONS: usize = 16;
 /// Time for a line to come, and for an answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for the last words of connections when the run is over.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that goes when it is dropped.
 pub(super) struct Endpoint {
     path: PathBuf,
+    /// As many as there are connections, and two.
+    served: Arc<()>,
 }
 
 impl Endpoint {
@@ -45,11 +52,10 @@ impl Endpoint {
             return Err(Error::Output(message));
         }
         let listener = bind(path).map_err(|cause| Error::output(path, &cause))?;
-        let endpoint = Self { path: path.to_owned() };
         let accept = move || listener.accept().map(|(stream, _)| stream);
-        serve(accept, move |stream| drop(converse(&stream, &requests)))
+        let served = serve(accept, move |stream| drop(converse(&stream, &requests)))
             .map_err(|cause| Error::output(path, &cause))?;
-        Ok(endpoint)
+        Ok(Self { path: path.to_owned(), served })
     }
 }
 
@@ -57,6 +63,11 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         // It may have been removed already.
         let _ = fs::remove_file(&self.path);
+        // Who is being served gets what there is.
+        let until = Instant::now() + LAST_WORDS;
+        while Arc::strong_count(&self.served) > 2 && Instant::now() < until {
+            std::thread::sleep(PAUSE / 10);
+        }
     }
 }
 
@@ -79,13 +90,15 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     bound
 }
 
-/// Handles each connection on a thread of its own, as long as the process lives.
+/// Handles each connection on a thread of its own, as long as the process lives. Returns what has as many owners
+/// as there are connections, and two.
 pub(super) fn serve<S: Send + 'static>(
     accept: impl Fn() -> io::Result<S> + Send + 'static,
     handle: impl Fn(S) + Send + Sync + 'static,
-) -> io::Result<()> {
+) -> io::Result<Arc<()>> {
     let handle = Arc::new(handle);
-    let served = Arc::new(());
+    let counted = Arc::new(());
+    let served = Arc::clone(&counted);
     let connection = || Builder::new().name("connection".to_owned());
     let serving = connection().spawn(move || {
         loop {
@@ -94,7 +107,7 @@ pub(super) fn serve<S: Send + 'static>(
                 continue;
             };
             let (handle, one) = (Arc::clone(&handle), Arc::clone(&served));
-            if Arc::strong_count(&one) <= CONNECTIONS + 1 {
+            if Arc::strong_count(&one) <= CONNECTIONS + 2 {
                 // Where no thread can be had, the connection is closed.
                 let _ = connection().spawn(move || {
                     handle(stream);
@@ -103,7 +116,7 @@ pub(super) fn serve<S: Send + 'static>(
             }
         }
     });
-    serving.map(drop)
+    serving.map(|_| counted)
 }
 
 /// Reads a line, and answers.
@@ -112,8 +125,50 @@ fn converse(stream: &UnixStream, requests: &Sender<Request>) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(LONGEST_LINE)).read_line(&mut line)?;
+    if let Some(filter) = line.trim().strip_prefix("capture") {
+        return match copies(filter, requests) {
+            Ok(copies) => send_copies(stream, &copies),
+            Err(why) => writeln!(&*stream, "error {why}"),
+        };
+    }
     let answer = answer(line.trim(), requests).unwrap_or_else(|why| format!("error {why}"));
     writeln!(&*stream, "{answer}")
+}
+
+fn copies(filter: &str, requests: &Sender<Request>) -> Result<Copies, String> {
+    let (answer, copies) = channel();
+    let request = Request::Copy { filter: filter.to_owned(), answer };
+    requests.send(request).map_err(|_| ENDING)?;
+    copies.recv().map_err(|_| ENDING)?
+}
+
+/// Sends copies until the run is over, or the other end says no more.
+fn send_copies(stream: &UnixStream, copies: &Copies) -> io::Result<()> {
+    let mut out = BufWriter::new(stream);
+    out.write_all(&pcapng::head(&copies.ports))?;
+    let (mut copied, mut last_ns, mut looks) = (0, 0, Instant::now());
+    loop {
+        match copies.packets.recv_timeout(PAUSE) {
+            Ok(packet) => {
+                (copied, last_ns) = (copied + 1, packet.at_ns);
+                out.write_all(&pcapng::packet(&packet))?;
+            }
+            Err(RecvTimeoutError::Timeout) => out.flush()?,
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if looks.elapsed() >= PAUSE {
+            looks = Instant::now();
+            stream.set_nonblocking(true)?;
+            let says_no_more = { stream }.read(&mut [0]).is_ok_and(|count| count == 0);
+            stream.set_nonblocking(false)?;
+            if says_no_more {
+                break;
+            }
+        }
+    }
+    let lost = copies.lost.load(Ordering::Relaxed);
+    out.write_all(&pcapng::tail(copied, lost, last_ns))?;
+    out.flush()
 }
 
 fn answer(line: &str, requests: &Sender<Request>) -> Result<String, String> {
@@ -129,7 +184,9 @@ fn answer(line: &str, requests: &Sender<Request>) -> Result<String, String> {
             done.recv().map_err(|_| ENDING)??;
             Ok("ok".to_owned())
         }
-        _ => Err(format!("`{line}` is no request: write `report` or `control COMMAND`")),
+        _ => Err(format!(
+            "`{line}` is no request: write `report`, `control COMMAND` or `capture FILTER…`"
+        )),
     }
 }
 
@@ -156,6 +213,7 @@ mod tests {
                     let done = if text == "flush all=true" { Ok(()) } else { Err(text) };
                     answer.send(done).unwrap();
                 }
+                Request::Copy { filter, answer } => answer.send(Err(filter)).unwrap(),
             }
         }
     }
@@ -172,7 +230,11 @@ mod tests {
         std::thread::spawn(move || run(requests));
         assert_eq!(client::report(&path).unwrap().nf, "nop");
         assert_eq!(client::ask(&path, "control flush all=true").unwrap(), "ok");
-        for (wrong, why) in [("control flush", "error flush"), ("repeat", "error `repeat` is no")] {
+        for (wrong, why) in [
+            ("control flush", "error flush"),
+            ("capture no", "error  no"),
+            ("repeat", "error `repeat` is no"),
+        ] {
             let answer = client::ask(&path, wrong).unwrap();
             assert!(answer.starts_with(why), "{answer}");
         }

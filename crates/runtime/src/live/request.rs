@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use super::exchange::Shared;
+use super::tap::{Copies, Tap};
 use super::worker::End;
 use crate::report::RunReport;
 
@@ -32,6 +33,13 @@ pub enum Request {
         /// Where it is said whether it was carried out, or else why not.
         answer: Sender<Result<(), String>>,
     },
+    /// Copies packets from now on, until the other end is dropped.
+    Copy {
+        /// Which, as [`Filter::read`](super::Filter::read) reads it.
+        filter: String,
+        /// Where the copies can be had, or what is wrong with the filter.
+        answer: Sender<Result<Copies, String>>,
+    },
 }
 
 /// What a worker is told to do.
@@ -40,6 +48,8 @@ pub(super) enum Order<C> {
     Tell(Sender<(usize, End)>),
     /// Has the NF carry out a command.
     CarryOut(C, Sender<Result<(), &'static str>>),
+    /// Copies packets.
+    Copy(Tap),
 }
 
 /// What watches the workers gives them their orders by.
@@ -82,6 +92,11 @@ impl<C: Clone> Orders<C> {
         }
         let done: Result<(), &str> = done.into_iter().collect();
         done.map_err(|why| format!("the NF refused the command: {why}"))
+    }
+
+    /// Has every worker copy packets.
+    pub(super) fn copy(&self, tap: &Tap) {
+        self.give(self.workers.len(), || Order::Copy(tap.clone()));
     }
 
     /// Gives the first `count` workers an order each, and returns how many took it.

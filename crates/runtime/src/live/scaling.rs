@@ -91,7 +91,7 @@ fn wanted(port: &Port, table: &IndirectionTable) -> Wanted {
     Wanted { key: key.collect(), queues: table.as_queues().to_vec(), classes: classes.collect() }
 }
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use anabranch_nfs::firewall;

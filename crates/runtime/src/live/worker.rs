@@ -17,6 +17,7 @@ use super::clock::LiveClock;
 use super::egress::{Departures, Egress};
 use super::exchange::{Alarm, Exchange};
 use super::request::Order;
+use super::tap::Taps;
 use crate::mailbox::{Outbox, Parcel};
 use crate::steer::Steering;
 use crate::sync::mpsc::Sender;
@@ -70,7 +71,7 @@ impl<N: NetworkFunction> Worker<N> {
         let shift = Shift {
             counts: Counts::new(queues.len()),
             queues,
-            egress: Egress::default(),
+            egress: Egress::new(N::REASONS),
             outbox: Outbox::new(workers),
             batch: Vec::with_capacity(BATCH),
             theirs: Vec::with_capacity(BATCH),
@@ -168,6 +169,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             self.number += self.step;
         }
         let received = self.batch.len();
+        self.egress.taps.entered(&self.batch);
         self.divide();
         self.counts.received(&self.batch);
         let mut departures = Departures {
@@ -176,7 +178,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             outbox: &mut self.outbox,
         };
         self.state.handle(&mut self.batch, &mut departures);
-        self.egress.send(&self.batch, &mut self.queues, &mut self.counts);
+        self.egress.send(&self.batch, &mut self.queues, &mut self.counts, now_ns);
         self.meter.end(timed, self.batch.len());
         self.note_handled(self.batch.len());
         if let Some(queue) = self.queues.get_mut(port) {
@@ -211,11 +213,11 @@ impl<N: NetworkFunction> Shift<'_, N> {
         if self.outbox.is_empty() {
             return;
         }
-        let Self { outbox, exchange, counts, .. } = self;
+        let Self { outbox, exchange, counts, egress, .. } = self;
         let mut refused = None;
         outbox.flush(|worker, parcel| {
             if let Err(mut parcel) = exchange.send(worker, parcel) {
-                drop_all(&mut parcel, counts);
+                drop_all(&mut parcel, counts, &egress.taps);
                 refused = Some(parcel);
             }
         });
@@ -272,7 +274,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
                 }
             }
         }
-        self.egress.send(&frames, &mut self.queues, &mut self.counts);
+        self.egress.send(&frames, &mut self.queues, &mut self.counts, now_ns);
         self.note_handled(frames.len());
         self.mail = emptied(frames);
     }
@@ -286,7 +288,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             outbox: &mut self.outbox,
         };
         self.state.run_due(&cause, &mut departures);
-        self.egress.send(&[], &mut self.queues, &mut self.counts);
+        self.egress.send(&[], &mut self.queues, &mut self.counts, cause.arrival_ns);
     }
 
     /// The time, as the cause of what happens without a packet.
@@ -315,6 +317,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
                 let so_far = (self.exchange.worker, self.so_far());
                 let _ = answer.send(so_far);
             }
+            Order::Copy(tap) => self.egress.taps.add(tap),
             Order::CarryOut(command, answer) => {
                 let cause = self.now();
                 let mut departures = Departures {
@@ -323,7 +326,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
                     outbox: &mut self.outbox,
                 };
                 let done = self.state.carry_out(&cause, command, &mut departures);
-                self.egress.send(&[], &mut self.queues, &mut self.counts);
+                self.egress.send(&[], &mut self.queues, &mut self.counts, cause.arrival_ns);
                 let _ = answer.send(done);
             }
         }
@@ -418,9 +421,10 @@ fn emptied<'b>(mut frames: Vec<Frame<'_>>) -> Vec<Frame<'b>> {
 }
 
 /// Counts a parcel that nobody takes as dropped.
-fn drop_all(parcel: &mut Parcel, counts: &mut Counts) {
+fn drop_all(parcel: &mut Parcel, counts: &mut Counts, taps: &Taps) {
     counts.drop(Builtin::MailboxFull, parcel.len() as u64);
     for (frame, turn) in parcel.frames() {
+        taps.dropped(&frame, Builtin::MailboxFull.into());
         // What re-enters has been counted already.
         if turn == 0 {
             counts.received(&[frame]);

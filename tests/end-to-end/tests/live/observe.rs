@@ -1,5 +1,7 @@
 //! A living run, seen from another terminal, and by Prometheus.
 
+use anabranch_io::capture::CaptureReader;
+
 use crate::lab::{Kind, Lab};
 use crate::traffic::ping;
 
@@ -72,4 +74,50 @@ fn a_doctor_says_what_to_run() {
     let unprivileged = lab.run("nf", &line).expect();
     assert!(unprivileged.contains("cap_net_admin, cap_net_raw, cap_bpf missing"), "{unprivileged}");
     assert!(unprivileged.contains("$ setcap cap_net_admin,cap_net_raw,cap_bpf+ep"));
+}
+
+/// The packets of a capture: their number, and how many comments say why they were dropped.
+fn count(lab: &Lab, file: &str) -> (usize, usize) {
+    let mut reader = CaptureReader::open(lab.path(file)).unwrap();
+    let mut packets = 0;
+    while reader.next_record().unwrap().is_some() {
+        packets += 1;
+    }
+    let bytes = std::fs::read(lab.path(file)).unwrap();
+    (packets, bytes.windows(9).filter(|some| some == b"dropped: ").count())
+}
+
+#[test]
+fn packets_are_copied_with_the_reason_why_they_were_dropped() {
+    let Some(mut lab) = Lab::open(Kind::Xdp) else { return };
+    lab.host("a");
+    lab.host("b");
+    let firewall = lab.start("firewall", "", &[("inside", "a"), ("outside", "b")]);
+    lab.ip("a", "addr add 10.0.0.1/24 dev e");
+    lab.ip("b", "addr add 10.0.0.2/24 dev e");
+    ping(&lab, "a", "10.0.0.2", 56);
+    let capture = |file: &str, filter: &str, options: &str| {
+        lab.serve("nf", &format!("{PROGRAM} capture nf.sock -o {file} {options} {filter}"))
+    };
+    let mut captures = [
+        capture("all.pcapng", "host=10.0.0.1", ""),
+        capture("dropped.pcapng", "dropped port=outside snap=34", ""),
+        capture("short.pcapng", "in port=inside host=10.0.0.1", "--for 2"),
+    ];
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    ping(&lab, "a", "10.0.0.2", 56);
+    assert!(lab.run("b", "ping -c 3 -i 0.1 -W 1 10.0.0.1").fails());
+    assert!(captures[2].wait().success());
+    ping(&lab, "a", "10.0.0.2", 56);
+    for (wrong, part) in [("port=dmz", "inside, outside"), ("tcp", "no filter")] {
+        let refused = lab.run("nf", &format!("{PROGRAM} capture nf.sock {wrong}"));
+        assert!(refused.fails() && refused.text.contains(part), "{}", refused.text);
+    }
+    let report = firewall.finish();
+    captures.iter_mut().for_each(|capture| assert!(capture.wait().success()));
+    // Ten requests, ten answers, each in and out, and three that come in and are dropped.
+    assert_eq!(count(&lab, "all.pcapng"), (46, 3));
+    assert_eq!(count(&lab, "dropped.pcapng"), (3, 3));
+    assert_eq!(count(&lab, "short.pcapng"), (5, 0));
+    assert_eq!(report.packets_dropped, 3, "{:?}", report.drops);
 }
