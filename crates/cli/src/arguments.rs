@@ -39,6 +39,8 @@ pub(crate) enum Command {
     Control(crate::live::arguments::ControlArguments),
     /// Copy packets that enter, leave or are dropped by a run over interfaces into a capture.
     Capture(crate::live::arguments::CaptureArguments),
+    /// Follow packets of a capture: call path, every access to state, what becomes of them.
+    Trace(TraceArguments),
     /// Check whether this machine is ready for live ports, and say what to run where it is not.
     Doctor(DoctorArguments),
     /// List the network functions, or describe one: settings, drop reasons, commands.
@@ -133,6 +135,45 @@ pub(crate) struct RunArguments {
     /// Write the report as an HTML page with charts.
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
+}
+
+/// `anabranch trace`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Filters:  as for `anabranch capture`: dropped, port=NAME, host=ADDRESS, reason=WORD
+
+Example:  anabranch trace firewall --in inside=in.pcap --in outside=out.pcap dropped
+          anabranch trace nat --set 'public=[\"203.0.113.1\"]' --in lan=lan.pcap --packet 17")]
+pub(crate) struct TraceArguments {
+    /// The network function.
+    pub(crate) nf: String,
+    /// Which packets are shown: those that meet all filters; all are handled.
+    #[arg(value_name = "FILTER")]
+    pub(crate) filters: Vec<String>,
+    /// What a port receives; once a port.
+    #[arg(long = "in", value_name = "PORT=SOURCE", required = true)]
+    pub(crate) inputs: Vec<String>,
+    /// Show the packet of this number, counted from 0 over all inputs in the order of time.
+    #[arg(long, value_name = "N", conflicts_with = "filters")]
+    pub(crate) packet: Option<u64>,
+    /// Show at most so many.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) count: usize,
+    /// Change a setting; wins over the configuration file.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) settings: Vec<String>,
+    /// Read settings from a TOML file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Give the network function a command at a time of the capture, as for `run`.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) control: Vec<String>,
+    /// Seed of everything random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `anabranch doctor`.

@@ -35,6 +35,7 @@ mod scaffold;
 mod settings;
 mod summary;
 mod table;
+mod trace;
 mod traffic;
 mod verify;
 
@@ -48,6 +49,7 @@ pub use error::Error;
 pub use library::{Description, Entry, Library, entry};
 pub use run::Order;
 pub use settings::Control;
+pub use trace::{Choice, Shown};
 pub use verify::{Trial, Verified};
 
 use arguments::{Arguments, Command};
@@ -126,6 +128,7 @@ fn dispatch(program: &str, library: &Library, command: &Command) -> Result<(), E
         Command::Top(arguments) => live::top::run(arguments),
         Command::Control(arguments) => live::client::control(arguments),
         Command::Capture(arguments) => live::client::capture(arguments),
+        Command::Trace(arguments) => trace::run(library, arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Nfs(arguments) => list::nfs(library, arguments),
         Command::Paths(arguments) => paths::paths(library, arguments),

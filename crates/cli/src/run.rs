@@ -229,14 +229,14 @@ fn plan_for<F: NetworkFunction>(order: &Order) -> Result<(Option<Plan>, Option<S
     }
 }
 
-fn bound<S: Clone, T>(
+pub(crate) fn bound<S: Clone, T>(
     bindings: &[PortBinding<S>],
     bind: impl Fn(Option<&str>, S) -> Result<T, Error>,
 ) -> Result<Vec<T>, Error> {
     bindings.iter().map(|one| bind(one.port.as_deref(), one.spec.clone())).collect()
 }
 
-fn cannot_begin(error: RunError) -> Error {
+pub(crate) fn cannot_begin(error: RunError) -> Error {
     let message = error.to_string();
     match error {
         RunError::Build(_) | RunError::Command(_) => Error::Settings(message),
@@ -251,7 +251,7 @@ pub(crate) struct PortNames(pub(crate) Vec<String>);
 
 impl PortNames {
     /// The NF's own ports; else those that the command line names, in that order, and at least two.
-    fn new(own: &[&str], order: &Order) -> PortNames {
+    pub(crate) fn new(own: &[&str], order: &Order) -> PortNames {
         let mut names: Vec<String> = own.iter().map(|name| name.to_string()).collect();
         if own.is_empty() {
             let inputs = order.inputs.iter().filter_map(|one| one.port.clone());

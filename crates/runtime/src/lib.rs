@@ -27,5 +27,6 @@ pub mod steer;
 mod sync;
 pub mod tally;
 pub mod testing;
+pub mod trace;
 pub mod tuner;
 pub mod worker;

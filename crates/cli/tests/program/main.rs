@@ -9,6 +9,7 @@ mod plan;
 mod rss;
 mod runs;
 mod scaffold;
+mod trace;
 mod verify;
 
 use std::path::{Path, PathBuf};

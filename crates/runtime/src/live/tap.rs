@@ -112,7 +112,8 @@ impl Filter {
         Ok(filter)
     }
 
-    fn wants(&self, event: Event, port: u8, bytes: &[u8], len: u32) -> bool {
+    /// Whether a packet to which this befell, of these bytes and this length on the wire, meets it.
+    pub fn wants(&self, event: Event, port: u8, bytes: &[u8], len: u32) -> bool {
         let (place, reason) = match event {
             Event::Entered => (0, None),
             Event::Left => (1, None),
