@@ -29,6 +29,8 @@ const THREADS: &[&str] = &[
     "crates/cli/src/arguments.rs",
     // A deep stack for the interpreter.
     "crates/analysis/src/paths.rs",
+    // Waits for a program that is measured.
+    "crates/cli/src/bench/ports.rs",
     // Connections of those who watch and command a living run.
     "crates/cli/src/live",
 ];

@@ -81,8 +81,9 @@ pub(crate) fn capture(arguments: &CaptureArguments) -> Result<(), Error> {
     let mut out: Option<Box<dyn Write>> = None;
     while let Some(bytes) = copies.next().map_err(|cause| unanswered(socket, &cause))? {
         if out.is_none() && !bytes.is_empty() {
-            if let Some(why) = bytes.strip_prefix(b"error ") {
-                return Err(Error::Usage(String::from_utf8_lossy(why).trim().to_owned()));
+            if bytes.starts_with(b"error ") {
+                let begun = bytes.to_vec();
+                return Err(Error::Usage(copies.refusal(begun)));
             }
             out = Some(open(file)?);
         }
@@ -146,6 +147,14 @@ impl Copies {
         self.last.extend_from_slice(bytes.get(count.saturating_sub(KEPT)..).unwrap_or_default());
         self.last.drain(..self.last.len().saturating_sub(KEPT));
         Ok(Some(bytes))
+    }
+
+    /// Why there are none, by what has come and all that still comes.
+    fn refusal(&mut self, mut text: Vec<u8>) -> String {
+        while let Ok(Some(bytes)) = self.next() {
+            text.extend_from_slice(bytes);
+        }
+        String::from_utf8_lossy(&text).trim_start_matches("error ").trim().to_owned()
     }
 
     /// Wants no more than what is under way.

@@ -128,11 +128,11 @@ fn converse(stream: &UnixStream, requests: &Sender<Request>) -> io::Result<()> {
     if let Some(filter) = line.trim().strip_prefix("capture") {
         return match copies(filter, requests) {
             Ok(copies) => send_copies(stream, &copies),
-            Err(why) => writeln!(&*stream, "error {why}"),
+            Err(why) => { stream }.write_all(format!("error {why}\n").as_bytes()),
         };
     }
     let answer = answer(line.trim(), requests).unwrap_or_else(|why| format!("error {why}"));
-    writeln!(&*stream, "{answer}")
+    { stream }.write_all((answer + "\n").as_bytes())
 }
 
 fn copies(filter: &str, requests: &Sender<Request>) -> Result<Copies, String> {

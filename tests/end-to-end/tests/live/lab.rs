@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anabranch_runtime::report::RunReport;
 
 /// Programs that the hosts run, from the packages that `.ci/install tests` installs.
-const TOOLS: [&str; 9] =
-    ["ip", "curl", "nginx", "iperf3", "nmap", "ping", "traceroute", "dnsmasq", "dig"];
+const TOOLS: [&str; 10] =
+    ["ip", "curl", "nginx", "iperf3", "nmap", "ping", "traceroute", "dnsmasq", "dig", "nft"];
 
 /// One laboratory at a time: they share the machine's cores.
 static ALONE: Mutex<()> = Mutex::new(());

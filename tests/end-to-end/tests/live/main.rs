@@ -15,5 +15,6 @@ mod nat;
 mod observe;
 mod paths;
 mod policer;
+mod rates;
 mod soak;
 mod traffic;

@@ -74,6 +74,9 @@ impl Bed {
             self.ip(&format!("link set {port} master sw"))?;
         }
         self.ip("link set sw up")?;
+        // It bridges, and nothing else, where it would show frames to netfilter too.
+        let _ =
+            run(self.inside("echo 0 > /proc/sys/net/bridge/bridge-nf-call-iptables"), "bridging");
         self.spread();
         Ok(())
     }

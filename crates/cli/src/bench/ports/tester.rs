@@ -14,6 +14,8 @@ const BATCH: usize = 32;
 const LATEST: u64 = 20_000;
 /// Time for packets that are under way at the end.
 const SETTLE: Duration = Duration::from_millis(60);
+/// The station that packets come from; a bridge takes none from nobody.
+const SOURCE: [u8; 6] = [2, 0, 0, 0, 0, 8];
 /// What every packet that is sent has, before the time at which it was.
 const MARK: [u8; 8] = *b"anabench";
 /// Bytes of a packet: the shortest that hold all this.
@@ -162,6 +164,7 @@ fn packet(flow: usize, destination: [u8; 6]) -> [u8; LEN] {
     // It is as long as it is meant to be.
     let _ = udp(&mut bytes, &Link::default(), inside, server, &payload);
     bytes[..6].copy_from_slice(&destination);
+    bytes[6..12].copy_from_slice(&SOURCE);
     bytes[CHECKSUM..CHECKSUM + 2].fill(0);
     bytes
 }
