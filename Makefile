@@ -7,13 +7,14 @@ ifdef CARGO_TARGET_DIR
 ANABRANCH = $(CARGO_TARGET_DIR)/release/anabranch
 endif
 
-.PHONY: help demo test stores model bench docs clean
+.PHONY: help demo test stores model soak bench docs clean
 
 help:
 	@echo "make demo    build, make traffic, run a NAT and a firewall, write $(OUT)/report.html"
 	@echo "make test    format, lints, documents, every test"
 	@echo "make stores  the drivers of state stores, against real servers"
 	@echo "make model   what workers hand over and transactions, under schedules that model checkers draw"
+	@echo "make soak    hosts around a firewall at full rate for twenty minutes, over each kind of port"
 	@echo "make bench   measure every network function against the same job written by hand"
 	@echo "make docs    the documentation of every crate"
 
@@ -44,6 +45,12 @@ model:
 	    --target-dir $(or $(CARGO_TARGET_DIR),target)/model
 	RUSTFLAGS="--cfg loom" cargo test --locked --release --package anabranch-txn --lib \
 	    --target-dir $(or $(CARGO_TARGET_DIR),target)/loom
+
+# Needs root, for network namespaces.
+soak:
+	@.ci/install tests
+	LIVE_SOAK_S=$(or $(SECONDS),600) cargo test --locked --package anabranch-end-to-end --test live \
+	    -- --nocapture --test-threads 1 soak
 
 bench:
 	@.ci/install

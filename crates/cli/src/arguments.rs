@@ -32,7 +32,17 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a network function over captures, traces in memory or generated traffic.
-    Run(RunArguments),
+    Run(Box<RunArguments>),
+    /// Watch a run over interfaces: rates, workers, drops, tables.
+    Top(crate::live::arguments::TopArguments),
+    /// Give a command to the network function of a run over interfaces.
+    Control(crate::live::arguments::ControlArguments),
+    /// Copy packets that enter, leave or are dropped by a run over interfaces into a capture.
+    Capture(crate::live::arguments::CaptureArguments),
+    /// Follow packets of a capture: call path, every access to state, what becomes of them.
+    Trace(TraceArguments),
+    /// Check whether this machine is ready for live ports, and say what to run where it is not.
+    Doctor(DoctorArguments),
     /// List the network functions, or describe one: settings, drop reasons, commands.
     Nfs(NfsArguments),
     /// Print every call path of a network function.
@@ -88,6 +98,14 @@ pub(crate) struct RunArguments {
     /// End a run over interfaces after so many seconds.
     #[arg(long = "for", value_name = "SECONDS")]
     pub(crate) seconds: Option<Seconds>,
+    /// Be asked and commanded over a socket that is made at PATH, while a run over interfaces goes on
+    /// (`anabranch top`, `control`); of its owner alone.
+    #[arg(long, value_name = "PATH", requires = "ports", num_args = 0..=1)]
+    #[arg(default_missing_value = crate::live::arguments::SOCKET)]
+    pub(crate) listen: Option<PathBuf>,
+    /// Answer http://ADDRESS:PORT/metrics in the format of Prometheus, while a run over interfaces goes on.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "ports")]
+    pub(crate) metrics: Option<std::net::SocketAddr>,
     /// Change a setting; wins over the configuration file.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) settings: Vec<String>,
@@ -159,6 +177,56 @@ pub(crate) struct StateShowArguments {
     #[arg(long)]
     pub(crate) merged: bool,
     /// Print one JSON document with all content instead of a line for each object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `anabranch trace`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Filters:  as for `anabranch capture`: dropped, port=NAME, host=ADDRESS, reason=WORD
+
+Example:  anabranch trace firewall --in inside=in.pcap --in outside=out.pcap dropped
+          anabranch trace nat --set 'public=[\"203.0.113.1\"]' --in lan=lan.pcap --packet 17")]
+pub(crate) struct TraceArguments {
+    /// The network function.
+    pub(crate) nf: String,
+    /// Which packets are shown: those that meet all filters; all are handled.
+    #[arg(value_name = "FILTER")]
+    pub(crate) filters: Vec<String>,
+    /// What a port receives; once a port.
+    #[arg(long = "in", value_name = "PORT=SOURCE", required = true)]
+    pub(crate) inputs: Vec<String>,
+    /// Show the packet of this number, counted from 0 over all inputs in the order of time.
+    #[arg(long, value_name = "N", conflicts_with = "filters")]
+    pub(crate) packet: Option<u64>,
+    /// Show at most so many.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) count: usize,
+    /// Change a setting; wins over the configuration file.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) settings: Vec<String>,
+    /// Read settings from a TOML file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Give the network function a command at a time of the capture, as for `run`.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) control: Vec<String>,
+    /// Seed of everything random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `anabranch doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// The interfaces to look at; every Ethernet interface when none is named.
+    #[arg(value_name = "INTERFACE")]
+    pub(crate) interfaces: Vec<String>,
+    /// Print one JSON document instead of text.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -308,6 +376,10 @@ pub(crate) struct TrafficArguments {
 pub(crate) struct BenchArguments {
     /// The network functions to measure; all of them when none is named.
     pub(crate) nfs: Vec<String>,
+    /// Measure `nop` and `nat` over live ports on virtual links, against Linux's bridge and nftables over the
+    /// same ones: the highest rate with under 0.1 % loss (RFC 2544), and latency below it. Takes root.
+    #[arg(long, conflicts_with_all = ["flows", "workers", "settings"])]
+    pub(crate) ports: bool,
     /// Numbers of flows, one measurement each.
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
     #[arg(default_values_t = [1_000, 65_536, 1_000_000])]

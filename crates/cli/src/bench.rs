@@ -5,6 +5,7 @@
 //! in memory. Both give rows of one document, whose names `docs/bench.md` describes.
 
 mod own;
+mod ports;
 mod rows;
 
 use serde_json::{Value, json};
@@ -21,11 +22,14 @@ use crate::run::to_json;
 /// [`Error::UnknownNf`], [`Error::Analysis`] when a function cannot be measured,
 /// [`Error::Output`].
 pub(crate) fn bench(library: &Library, arguments: &BenchArguments) -> Result<(), Error> {
-    let (compared, alone) = chosen(library, &arguments.nfs)?;
     let json_only = arguments.json.as_deref().is_some_and(is_standard_output);
     if let Some(path) = arguments.json.as_deref().filter(|_| !json_only) {
         check_writable(path)?;
     }
+    if arguments.ports {
+        return bench_ports(arguments, json_only);
+    }
+    let (compared, alone) = chosen(library, &arguments.nfs)?;
     let mut document = match compared.is_empty() {
         true => json!({ "machine": { "cores": crate::arguments::cores() }, "results": [] }),
         false => compare(compared, arguments)?,
@@ -39,6 +43,19 @@ pub(crate) fn bench(library: &Library, arguments: &BenchArguments) -> Result<(),
     if !json_only {
         print(&rows::render(&document))?;
     }
+    match &arguments.json {
+        Some(path) => deliver(path, &to_json(&document)?),
+        None => Ok(()),
+    }
+}
+
+/// Measures over virtual links.
+fn bench_ports(arguments: &BenchArguments, json_only: bool) -> Result<(), Error> {
+    let rows = ports::measure(arguments)?;
+    if !json_only {
+        print(&ports::render(&rows))?;
+    }
+    let document = json!({ "machine": { "cores": crate::arguments::cores() }, "results": rows });
     match &arguments.json {
         Some(path) => deliver(path, &to_json(&document)?),
         None => Ok(()),

@@ -17,6 +17,7 @@
 
 mod arguments;
 mod bench;
+mod doctor;
 mod error;
 mod figures;
 mod file;
@@ -35,6 +36,7 @@ mod settings;
 mod state;
 mod summary;
 mod table;
+mod trace;
 mod traffic;
 mod verify;
 
@@ -48,6 +50,7 @@ pub use error::Error;
 pub use library::{Description, Entry, Library, entry};
 pub use run::Order;
 pub use settings::Control;
+pub use trace::{Choice, Shown};
 pub use verify::{Trial, Verified};
 
 use arguments::{Arguments, Command};
@@ -123,6 +126,11 @@ struct Readme;
 fn dispatch(program: &str, library: &Library, command: &Command) -> Result<(), Error> {
     match command {
         Command::Run(arguments) => run::run(library, arguments),
+        Command::Top(arguments) => live::top::run(arguments),
+        Command::Control(arguments) => live::client::control(arguments),
+        Command::Capture(arguments) => live::client::capture(arguments),
+        Command::Trace(arguments) => trace::run(library, arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
         Command::Nfs(arguments) => list::nfs(library, arguments),
         Command::Paths(arguments) => paths::paths(library, arguments),
         Command::Plan(arguments) => plan::run(library, arguments),

@@ -9,6 +9,7 @@ use anabranch_runtime::report::RunReport;
 
 use crate::error::Error;
 use crate::run::{Order, execute};
+use crate::trace::{Choice, Shown};
 use crate::verify::{Trial, Verified};
 
 /// One network function, as the command line sees it. Implemented for every
@@ -31,6 +32,12 @@ pub trait Entry: Send + Sync {
     /// # Errors
     /// When it cannot begin.
     fn verify(&self, trial: Trial) -> Result<Verified, Error>;
+
+    /// Follows packets of the order's inputs, one at a time.
+    ///
+    /// # Errors
+    /// When it cannot begin, or an input fails.
+    fn trace(&self, order: Order, choice: &Choice) -> Result<Vec<Shown>, Error>;
 }
 
 /// A network function in words: what `anabranch nfs` prints.
@@ -92,6 +99,10 @@ impl<F: NetworkFunction> Entry for Of<F> {
 
     fn verify(&self, trial: Trial) -> Result<Verified, Error> {
         crate::verify::execute::<F>(trial)
+    }
+
+    fn trace(&self, order: Order, choice: &Choice) -> Result<Vec<Shown>, Error> {
+        crate::trace::execute::<F>(order, choice)
     }
 }
 

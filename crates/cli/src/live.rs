@@ -1,7 +1,20 @@
 //! Runs over live ports: which interface is which port, the start lines, and the end by a signal.
 
+pub(crate) mod arguments;
+pub(crate) mod client;
+mod endpoint;
+mod exposition;
+mod metrics;
+mod pcapng;
+#[cfg(feature = "terminal")]
+mod screen;
+pub(crate) mod top;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use anabranch_io::live::LiveSpec;
@@ -16,6 +29,16 @@ use signal_hook::flag;
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::run::PortNames;
+use endpoint::Endpoint;
+
+/// From where a run is seen and commanded; none, if nothing is named.
+#[derive(Debug, Default)]
+pub(crate) struct Openings {
+    /// A socket to be made.
+    pub(crate) socket: Option<PathBuf>,
+    /// Where metrics are asked for.
+    pub(crate) metrics: Option<SocketAddr>,
+}
 
 /// The interface of each port, by the port's number; empty: the run is not over live ports.
 ///
@@ -58,21 +81,24 @@ pub(crate) fn specs(
 
 /// Runs over live ports until `duration` is over or SIGINT or SIGTERM comes. A second signal ends the
 /// program at once.
+///
+/// # Errors
+/// Outside: where the run was to be seen from cannot be opened; inside: it cannot begin.
 pub(crate) fn run<F: NetworkFunction>(
     options: &Options,
     specs: &[LiveSpec],
+    openings: &Openings,
     duration: Option<Duration>,
     progress: &mut Progress,
-) -> Result<RunReport, RunError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // In this order: the first signal finds the flag unset. Only signals that nobody may handle are
-        // refused, and these two are none.
-        let _ = flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop));
-        let _ = flag::register(signal, Arc::clone(&stop));
-    }
+) -> Result<Result<RunReport, RunError>, Error> {
+    let (tell, requests) = channel();
+    let socket = openings.socket.as_deref();
+    // Dropped when the run is over, which takes the socket away.
+    let _endpoint = socket.map(|path| Endpoint::open(path, tell.clone())).transpose()?;
+    openings.metrics.map(|address| metrics::open(address, tell.clone())).transpose()?;
+    let stop = stop_signal();
     let started = Instant::now();
-    run_live::<F>(options, specs, &mut |moment| {
+    Ok(run_live::<F>(options, specs, &requests, &mut |moment| {
         match moment {
             Moment::Opened { port, about } => progress.say(&format!("port {port}: {about}")),
             Moment::Started(steering) => progress.say(&format!("running: {steering}")),
@@ -89,7 +115,19 @@ pub(crate) fn run<F: NetworkFunction>(
         }
         let over = duration.is_some_and(|duration| started.elapsed() >= duration);
         !over && !stop.load(Ordering::Relaxed)
-    })
+    }))
+}
+
+/// Set when SIGINT or SIGTERM comes; a second one ends the program at once.
+fn stop_signal() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first signal finds the flag unset. Only signals that nobody may handle are
+        // refused, and these two are none.
+        let _ = flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop));
+        let _ = flag::register(signal, Arc::clone(&stop));
+    }
+    stop
 }
 
 #[cfg(test)]

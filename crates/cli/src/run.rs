@@ -21,6 +21,7 @@ use crate::file::{
     check_writable, deliver, identity, is_special, is_standard_output, print, write_whole,
 };
 use crate::library::Library;
+use crate::live::Openings;
 use crate::progress::Progress;
 use crate::settings::{Control, control, settings};
 use crate::{html, live, plan, state, summary};
@@ -36,6 +37,8 @@ pub struct Order {
     pub outputs: Vec<PortBinding<SinkSpec>>,
     /// The interface that each port is, in a run over live ports.
     pub ports: Vec<PortBinding<LiveSpec>>,
+    /// Where a run over live ports is seen and commanded from.
+    pub(crate) openings: Openings,
     /// How long a run over live ports takes; `None`: until it is interrupted.
     pub duration: Option<Duration>,
     /// The settings, not yet checked against the NF's.
@@ -97,6 +100,7 @@ fn order(arguments: &RunArguments) -> Result<Order, Error> {
     let ports = arguments.ports.iter().map(|text| text.parse().map_err(binding("--port", text)));
     Ok(Order {
         ports: ports.collect::<Result<_, _>>()?,
+        openings: Openings { socket: arguments.listen.clone(), metrics: arguments.metrics },
         duration: arguments.seconds.map(|seconds| seconds.0),
         inputs: inputs.collect::<Result<_, _>>()?,
         outputs: outputs.collect::<Result<_, _>>()?,
@@ -211,7 +215,7 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Err
         let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
         runtime::run::<F>(&options, &mut watch)
     } else {
-        live::run::<F>(&options, &live, order.duration, &mut progress)
+        live::run::<F>(&options, &live, &order.openings, order.duration, &mut progress)?
     };
     progress.finish();
     let mut report = report.map_err(cannot_begin)?;
@@ -235,14 +239,14 @@ fn plan_for<F: NetworkFunction>(order: &Order) -> Result<(Option<Plan>, Option<S
     }
 }
 
-fn bound<S: Clone, T>(
+pub(crate) fn bound<S: Clone, T>(
     bindings: &[PortBinding<S>],
     bind: impl Fn(Option<&str>, S) -> Result<T, Error>,
 ) -> Result<Vec<T>, Error> {
     bindings.iter().map(|one| bind(one.port.as_deref(), one.spec.clone())).collect()
 }
 
-fn cannot_begin(error: RunError) -> Error {
+pub(crate) fn cannot_begin(error: RunError) -> Error {
     let message = error.to_string();
     match error {
         RunError::Build(_) | RunError::Command(_) => Error::Settings(message),
@@ -258,7 +262,7 @@ pub(crate) struct PortNames(pub(crate) Vec<String>);
 
 impl PortNames {
     /// The NF's own ports; else those that the command line names, in that order, and at least two.
-    fn new(own: &[&str], order: &Order) -> PortNames {
+    pub(crate) fn new(own: &[&str], order: &Order) -> PortNames {
         let mut names: Vec<String> = own.iter().map(|name| name.to_string()).collect();
         if own.is_empty() {
             let inputs = order.inputs.iter().filter_map(|one| one.port.clone());

@@ -17,6 +17,7 @@ use crate::worker::{Done, Finished, InstanceEnd};
 const SAMPLES: usize = 400;
 
 /// Gathers the report of a run.
+#[derive(Clone)]
 pub struct Account {
     /// The report so far.
     pub report: RunReport,

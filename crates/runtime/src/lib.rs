@@ -28,6 +28,7 @@ pub mod steer;
 mod sync;
 pub mod tally;
 pub mod testing;
+pub mod trace;
 pub mod transactions;
 pub mod tuner;
 pub mod worker;

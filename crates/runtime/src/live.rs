@@ -15,15 +15,23 @@
 mod clock;
 mod egress;
 mod exchange;
+mod request;
+mod scaling;
+mod tap;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 mod worker;
 
+pub use request::Request;
+pub use tap::{Copied, Copies, Event, Filter};
+
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver as Requests, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anabranch_io::live::{LivePort, LiveSpec, QueueStatistics, open as open_port};
 use anabranch_io::sink::Outputs;
+use anabranch_nf::settings::Command as _;
 use anabranch_nf::{Line, NetworkFunction, elements};
 use anabranch_packet::Port;
 
@@ -37,6 +45,9 @@ use crate::worker::{Done, State};
 
 use clock::LiveClock;
 use exchange::{Exchange, Shared};
+use request::Orders;
+use scaling::Scaling;
+use tap::Tap;
 use worker::{End, Owners, Worker};
 
 /// Time between two looks at the run.
@@ -61,13 +72,14 @@ pub enum Moment<'n> {
 }
 
 /// Runs `N` over live ports, one spec for each port of the run, until `watch`, which is told of the run
-/// many times a second, says that it is to end.
+/// many times a second, says that it is to end. What comes by `requests` is answered meanwhile.
 ///
 /// # Errors
 /// When the run cannot begin: settings, commands, interfaces.
 pub fn run<N: NetworkFunction>(
     options: &Options,
     specs: &[LiveSpec],
+    requests: &Requests<Request>,
     watch: &mut dyn FnMut(Moment<'_>) -> bool,
 ) -> Result<RunReport, RunError> {
     let arrangement = Arrangement::of::<N>(options);
@@ -75,8 +87,11 @@ pub fn run<N: NetworkFunction>(
     let mut states = arrangement.states::<N>(&options.making)?;
     let commands = read_commands::<N>(&options.commands)?;
     let ports = open_all(specs, workers)?;
-    for ((port, spec), name) in ports.iter().zip(specs).zip(&options.making.ports) {
-        let about = format!("{spec}, {}", port.about);
+    // What NICs are told is put back when this goes, at the end.
+    let scaling = Scaling::of_all(specs, options, &arrangement);
+    let named = ports.iter().zip(specs).zip(&options.making.ports).zip(&scaling);
+    for (((port, spec), name), scaling) in named {
+        let about = format!("{spec}, {}{}", port.about, scaling.about());
         watch(Moment::Opened { port: name, about: &about });
     }
     let clock = LiveClock::start();
@@ -86,9 +101,10 @@ pub fn run<N: NetworkFunction>(
     account.report.faults = elements::faults() - faults_before;
     account.warn_of_fewer(workers, options.workers);
     let states = states.share(&options.making, workers);
-    watch(Moment::Started(&steering(&states, &arrangement.why)));
+    let planned = scaling.iter().all(Scaling::is_planned);
+    watch(Moment::Started(&steering(&states, &arrangement.why, planned)));
     let crew = Crew::new(states, ports, &arrangement, clock)?;
-    Ok(crew.work(Workplace { specs, account }, &arrangement, watch))
+    Ok(crew.work(Workplace { specs, requests, account }, &arrangement, watch))
 }
 
 fn open_all(specs: &[LiveSpec], workers: usize) -> Result<Vec<LivePort>, RunError> {
@@ -97,9 +113,12 @@ fn open_all(specs: &[LiveSpec], workers: usize) -> Result<Vec<LivePort>, RunErro
 }
 
 /// Who steers, and what that costs.
-fn steering<N: NetworkFunction>(states: &[State<N>], why: &str) -> String {
+fn steering<N: NetworkFunction>(states: &[State<N>], why: &str, planned: bool) -> String {
     let workers = states.len();
     match states.first() {
+        Some(State::Own(_)) if workers > 1 && planned => {
+            format!("{workers} workers, to whom the NICs bring what they own; {why}")
+        }
         Some(State::Own(_)) if workers > 1 => format!(
             "{workers} workers hash what they receive and hand over what others own, about {} in \
              {workers} packets, copied once more; {why}",
@@ -116,13 +135,15 @@ fn steering<N: NetworkFunction>(states: &[State<N>], why: &str) -> String {
 struct Crew<N: NetworkFunction> {
     workers: Vec<Worker<N>>,
     shared: Arc<Shared>,
+    orders: Orders<N::Command>,
     log: Receiver<Vec<Line>>,
 }
 
 /// Workers at work.
-struct AtWork<'s> {
+struct AtWork<'s, C> {
     threads: Vec<ScopedJoinHandle<'s, End>>,
     shared: Arc<Shared>,
+    orders: Orders<C>,
     log: Receiver<Vec<Line>>,
 }
 
@@ -141,14 +162,16 @@ impl<N: NetworkFunction> Crew<N> {
         });
         let shared = ends.first().map(|end| Arc::clone(&end.shared));
         let Some(shared) = shared else { unreachable!("there is at least one worker") };
+        let is_shared = matches!(states.first(), Some(State::Locked(_) | State::Tracked(_)));
+        let (orders, told) = Orders::new(Arc::clone(&shared), is_shared);
         let (tell, log) = channel();
         let mut queues: Vec<_> = ports.into_iter().map(|port| port.queues.into_iter()).collect();
-        let workers = states.into_iter().zip(ends).map(|(state, exchange)| {
+        let workers = states.into_iter().zip(ends).zip(told).map(|((state, exchange), orders)| {
             let opened = queues.iter_mut().filter_map(Iterator::next).collect();
             let (owners, log) = (owners.clone(), tell.clone());
-            Worker { state, opened, exchange, owners, clock, log }
+            Worker { state, opened, exchange, owners, clock, log, orders }
         });
-        Ok(Self { workers: workers.collect(), shared, log })
+        Ok(Self { workers: workers.collect(), shared, orders, log })
     }
 
     /// Works until `watch` says that the run is to end.
@@ -160,10 +183,10 @@ impl<N: NetworkFunction> Crew<N> {
     ) -> RunReport {
         workplace.account.report.strategy = arrangement.strategy.to_owned();
         workplace.account.report.strategy_why.clone_from(&arrangement.why);
-        scope(|threads| workplace.run(self.start(threads), watch))
+        scope(|threads| workplace.run::<N>(self.start(threads), watch))
     }
 
-    fn start<'s, 'e>(self, threads: &'s Scope<'s, 'e>) -> AtWork<'s>
+    fn start<'s, 'e>(self, threads: &'s Scope<'s, 'e>) -> AtWork<'s, N::Command>
     where
         N: 's,
     {
@@ -176,21 +199,31 @@ impl<N: NetworkFunction> Crew<N> {
                 worker.run()
             })
         });
-        AtWork { threads: threads.collect(), shared: self.shared, log: self.log }
+        let threads = threads.collect();
+        AtWork { threads, shared: self.shared, orders: self.orders, log: self.log }
     }
 }
 
 /// Watches a run, and writes its report.
 struct Workplace<'r> {
     specs: &'r [LiveSpec],
+    requests: &'r Requests<Request>,
     account: Account,
 }
 
 impl Workplace<'_> {
-    fn run(mut self, mut crew: AtWork<'_>, watch: &mut dyn FnMut(Moment<'_>) -> bool) -> RunReport {
+    fn run<N: NetworkFunction>(
+        mut self,
+        mut crew: AtWork<'_, N::Command>,
+        watch: &mut dyn FnMut(Moment<'_>) -> bool,
+    ) -> RunReport {
         let started = Instant::now();
         while !crew.shared.is_stopping() && self.look(&crew, started, watch) {
-            std::thread::sleep(LOOK);
+            match self.requests.recv_timeout(LOOK) {
+                Ok(request) => self.answer::<N>(request, &crew.orders, started),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
+            }
         }
         crew.shared.stop();
         let joined = std::mem::take(&mut crew.threads).into_iter().map(ScopedJoinHandle::join);
@@ -198,15 +231,43 @@ impl Workplace<'_> {
             .map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect();
         self.look(&crew, started, watch);
-        self.note_queues(&ends);
-        let finished = ends.into_iter().map(|end| end.finished).collect();
-        self.account.finish(finished, started.elapsed())
+        finish(self.account, self.specs, ends, started.elapsed())
+    }
+
+    fn answer<N: NetworkFunction>(
+        &self,
+        request: Request,
+        orders: &Orders<N::Command>,
+        started: Instant,
+    ) {
+        // Whoever does not wait for the answer has gone.
+        match request {
+            Request::Report(answer) => {
+                let (account, ends) = (self.account.clone(), orders.tell());
+                let _ = answer.send(finish(account, self.specs, ends, started.elapsed()));
+            }
+            Request::Copy { filter, answer } => {
+                let ports = &self.account.report.ports;
+                let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+                let filter = Filter::read(&filter, &names);
+                let _ = answer.send(filter.map(|filter| {
+                    let (tap, copies) =
+                        Tap::new(filter, names.iter().map(|&name| name.to_owned()).collect());
+                    orders.copy(&tap);
+                    copies
+                }));
+            }
+            Request::Command { text, answer } => {
+                let command = N::Command::read(&text);
+                let _ = answer.send(command.and_then(|command| orders.carry_out(&command)));
+            }
+        }
     }
 
     /// Tells how far the run is. False: it is to end.
-    fn look(
+    fn look<C>(
         &mut self,
-        crew: &AtWork<'_>,
+        crew: &AtWork<'_, C>,
         started: Instant,
         watch: &mut dyn FnMut(Moment<'_>) -> bool,
     ) -> bool {
@@ -224,23 +285,32 @@ impl Workplace<'_> {
         self.account.done(done, started.elapsed());
         watch(Moment::Handled(handled))
     }
+}
 
-    /// What queues have counted, by port.
-    fn note_queues(&mut self, ends: &[End]) {
-        for (number, (port, spec)) in
-            self.account.report.ports.iter_mut().zip(self.specs).enumerate()
-        {
-            let of_port = || ends.iter().filter_map(|end| end.queues.get(number));
-            let sum = |count: fn(&QueueStatistics) -> u64| of_port().map(count).sum();
-            port.live = Some(LivePortReport {
-                interface: spec.to_string(),
-                queues: of_port().count(),
-                missed: sum(|queue| queue.missed),
-                segmented: sum(|queue| queue.segmented),
-                finished_checksums: sum(|queue| queue.finished_checksums),
-                link_downs: sum(|queue| queue.link_downs),
-                reopened: sum(|queue| queue.reopened),
-            });
-        }
+/// The report of workers that ended like this.
+fn finish(
+    mut account: Account,
+    specs: &[LiveSpec],
+    ends: Vec<End>,
+    elapsed: Duration,
+) -> RunReport {
+    note_queues(&mut account.report, specs, &ends);
+    account.finish(ends.into_iter().map(|end| end.finished).collect(), elapsed)
+}
+
+/// What queues have counted, by port.
+fn note_queues(report: &mut RunReport, specs: &[LiveSpec], ends: &[End]) {
+    for (number, (port, spec)) in report.ports.iter_mut().zip(specs).enumerate() {
+        let of_port = || ends.iter().filter_map(|end| end.queues.get(number));
+        let sum = |count: fn(&QueueStatistics) -> u64| of_port().map(count).sum();
+        port.live = Some(LivePortReport {
+            interface: spec.to_string(),
+            queues: of_port().count(),
+            missed: sum(|queue| queue.missed),
+            segmented: sum(|queue| queue.segmented),
+            finished_checksums: sum(|queue| queue.finished_checksums),
+            link_downs: sum(|queue| queue.link_downs),
+            reopened: sum(|queue| queue.reopened),
+        });
     }
 }

@@ -182,23 +182,35 @@ impl<N: NetworkFunction> Access<N> {
 
     /// Does what is due at the time of `cause`, without a packet.
     pub(crate) fn run_due(&mut self, cause: &Meta, release: &mut impl Release) {
-        let Self { lock, own } = self;
-        let due_ns = lock.state.read().unwrap_or_else(PoisonError::into_inner).instance.due_ns();
-        if cause.arrival_ns < due_ns {
-            return;
+        if cause.arrival_ns >= self.look(Instance::due_ns) {
+            self.act_alone(cause, |instance, cause| instance.run_due(cause, release));
         }
+    }
+
+    /// Acts on the instance as a writer, at the time of `cause`, without a packet.
+    pub(crate) fn act_alone<T>(
+        &mut self,
+        cause: &Meta,
+        act: impl FnOnce(&mut Instance<N>, &Meta) -> T,
+    ) -> T {
+        let Self { lock, own } = self;
         let locked = &mut *lock.write();
         locked.writes += 1;
         locked.now_ns = locked.now_ns.max(cause.arrival_ns);
         let cause = Meta { arrival_ns: locked.now_ns, ..*cause };
-        locked.instance.run_due(&cause, release);
+        let done = act(&mut locked.instance, &cause);
         own.lines.append(&mut locked.instance.log().take());
+        done
+    }
+
+    /// Looks at the instance as a reader.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Instance<N>) -> T) -> T {
+        look(&self.lock.state.read().unwrap_or_else(PoisonError::into_inner).instance)
     }
 
     /// When something is to be done without a packet, as seen at `now_ns`.
     pub(crate) fn next_due_ns(&self, now_ns: u64) -> u64 {
-        let locked = self.lock.state.read().unwrap_or_else(PoisonError::into_inner);
-        locked.instance.next_due_ns(now_ns)
+        self.look(|instance| instance.next_due_ns(now_ns))
     }
 
     /// The lines that its writers logged since the last call.
@@ -213,7 +225,7 @@ impl<N: NetworkFunction> Access<N> {
 
     /// How full each state object is.
     pub fn tables(&self) -> Vec<TableUse> {
-        self.lock.state.read().unwrap_or_else(PoisonError::into_inner).instance.tables()
+        self.look(Instance::tables)
     }
 
     /// When its packets took effect, where that was to be kept, since the last call. Those of all

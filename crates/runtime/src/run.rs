@@ -269,6 +269,11 @@ impl Arrangement {
         Self { strategy, why, steering, table, deployment: None }
     }
 
+    /// Whether each worker has state of its own, by a plan.
+    pub(crate) fn is_sharded(&self) -> bool {
+        self.deployment.is_some()
+    }
+
     pub(crate) fn states<N: NetworkFunction>(
         &self,
         making: &Making,

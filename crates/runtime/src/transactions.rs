@@ -581,6 +581,38 @@ impl<N: NetworkFunction> Member<N> {
         });
     }
 
+    /// Has the NF carry out a command at the time of `cause`.
+    ///
+    /// # Errors
+    /// Why the NF refused it.
+    pub(crate) fn carry_out(
+        &mut self,
+        cause: &Meta,
+        command: N::Command,
+        release: &mut impl Release,
+    ) -> Result<(), &'static str> {
+        let Self { shared, nf, worker, own } = self;
+        worker.alone(|transaction| {
+            let mut alone = shared.alone();
+            let mut seat = Seat { shared, nf, transaction };
+            let cause = Meta { arrival_ns: shared.advance(cause.arrival_ns), ..*cause };
+            alone.keep_in_reach(&mut seat, cause.arrival_ns);
+            alone.environment.begin_event(cause.arrival_ns);
+            alone.environment.enter_every_shard();
+            let done = seat.nf.control(command, &mut Context::new(&mut alone.environment));
+            alone.emit(&cause, release);
+            alone.plan(shared);
+            own.lines.append(&mut alone.environment.log().take());
+            done
+        })
+    }
+
+    /// What the state holds now.
+    pub(crate) fn so_far(&self) -> InstanceEnd {
+        let (tables, counters) = (self.tables(), self.nf.counters());
+        InstanceEnd { tables, counters, ..InstanceEnd::default() }
+    }
+
     /// When something is to be done without a packet.
     pub(crate) fn next_due_ns(&self) -> u64 {
         self.shared.due_ns.load(Ordering::Relaxed)

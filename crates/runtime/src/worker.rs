@@ -83,6 +83,34 @@ impl<N: NetworkFunction> State<N> {
         }
     }
 
+    /// Has the NF carry out a command at the time of `cause`.
+    ///
+    /// # Errors
+    /// Why the NF refused it.
+    pub(crate) fn carry_out(
+        &mut self,
+        cause: &Meta,
+        command: N::Command,
+        release: &mut impl Release,
+    ) -> Result<(), &'static str> {
+        match self {
+            Self::Own(instance) => instance.carry_out(cause, command, release),
+            Self::Tracked(member) => member.carry_out(cause, command, release),
+            Self::Locked(access) => access
+                .act_alone(cause, |instance, cause| instance.carry_out(cause, command, release)),
+        }
+    }
+
+    /// What the state holds now; of one that is shared only `first` tells.
+    pub(crate) fn so_far(&self, first: bool) -> InstanceEnd {
+        match self {
+            Self::Own(instance) => InstanceEnd::so_far(instance),
+            Self::Locked(access) if first => access.look(InstanceEnd::so_far),
+            Self::Tracked(member) if first => member.so_far(),
+            Self::Locked(_) | Self::Tracked(_) => InstanceEnd::default(),
+        }
+    }
+
     /// When something is to be done without a packet, as seen at `now_ns`.
     pub(crate) fn next_due_ns(&self, now_ns: u64) -> u64 {
         match self {
@@ -479,6 +507,12 @@ impl<N: NetworkFunction> Shift<'_, N> {
 }
 
 impl InstanceEnd {
+    /// What an instance that goes on holds.
+    pub(crate) fn so_far<N: NetworkFunction>(instance: &Instance<N>) -> Self {
+        let (tables, counters) = (instance.tables(), instance.counters());
+        Self { tables, counters, ..Self::default() }
+    }
+
     pub(crate) fn of<N: NetworkFunction>(
         mut instance: Instance<N>,
         release: &mut impl Release,

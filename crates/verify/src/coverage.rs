@@ -174,6 +174,18 @@ impl<'p> Coverage<'p> {
         }
     }
 
+    /// The call path that each handler of these events took, under the settings of the last
+    /// [`begin`](Self::begin); `None`: it is none of those listed, or cannot be told.
+    pub fn paths_of(&mut self, events: Vec<Event>) -> Vec<Option<&'p CallPath>> {
+        let paths: &'p Paths = self.paths;
+        let passages = passages(events, self.set, None);
+        let of = |passage: &Passage| {
+            let found = self.follow(0, passage);
+            found.path.and_then(|position| paths.paths.get(position))
+        };
+        passages.iter().map(of).collect()
+    }
+
     fn follow(&mut self, step: usize, passage: &Passage) -> Found {
         let packet = passage.packet.as_ref().map(Parsed::of);
         let scene = Scene { now_ns: passage.now_ns, packet };
@@ -182,7 +194,7 @@ impl<'p> Coverage<'p> {
             None => (None, None),
         };
         let entry = (passage.handler.clone(), port, class);
-        let mut found = Found { tree: 0, nodes: Vec::new(), is_new: false };
+        let mut found = Found { tree: 0, nodes: Vec::new(), is_new: false, path: None };
         let Some(place) = self.trees.place(&entry) else { return found };
         let Some(tree) = self.trees.all.get_mut(place) else { return found };
         found.tree = place;
@@ -194,7 +206,10 @@ impl<'p> Coverage<'p> {
         found.nodes = nodes;
         match end {
             _ if passage.calls.len() >= CALLS => self.tally.unlisted += 1,
-            End::Path(position) => self.took(step, position, &found, passage, &scene),
+            End::Path(position) => {
+                found.path = Some(position);
+                self.took(step, position, &found, passage, &scene);
+            }
             End::Unlisted => self.tally.unlisted += 1,
             End::Unknown(_) if self.is_cut_off => self.tally.unlisted += 1,
             End::Unknown(term) => {
@@ -420,6 +435,8 @@ struct Found {
     nodes: Vec<usize>,
     /// Whether no other had passed one of them.
     is_new: bool,
+    /// The path that it took, by its place among all.
+    path: Option<usize>,
 }
 
 /// A packet class: what its packets have, of each part one.

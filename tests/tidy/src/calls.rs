@@ -32,6 +32,10 @@ const THREADS: &[&str] = &[
     "crates/cli/src/arguments.rs",
     // A deep stack for the interpreter.
     "crates/analysis/src/paths.rs",
+    // Waits for a program that is measured.
+    "crates/cli/src/bench/ports.rs",
+    // Connections of those who watch and command a living run.
+    "crates/cli/src/live",
 ];
 const PROGRAMS: &[&str] = &["crates/cli/", "bench/", "fuzz/"];
 const CLOCKS: &[&str] = &[
@@ -55,7 +59,7 @@ const ATOMICS: &[&str] = &[
     "crates/txn/src/",
     "crates/io/",
     "crates/store/",
-    "crates/cli/src/live.rs",
+    "crates/cli/src/live",
     "bench/",
 ];
 

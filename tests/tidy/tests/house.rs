@@ -11,6 +11,7 @@ use anabranch_tidy::{
 const UNSAFE: &[&str] = &[
     "bench/src/clock.rs",
     "bench/src/hand/table.rs",
+    "crates/io/src/live/ethtool.rs",
     "crates/io/src/live/ring.rs",
     "crates/io/src/live/system.rs",
     "crates/io/src/live/xdp/program.rs",

@@ -63,6 +63,7 @@ fn order(
     });
     Ok(Order {
         ports: Vec::new(),
+        openings: crate::live::Openings::default(),
         duration: None,
         inputs: inputs.collect(),
         outputs: Vec::new(),

@@ -10,6 +10,7 @@ mod rss;
 mod runs;
 mod scaffold;
 mod state;
+mod trace;
 mod verify;
 
 use std::path::{Path, PathBuf};

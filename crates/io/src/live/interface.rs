@@ -3,13 +3,14 @@
 use super::error::{Capability, OpenError};
 use super::system::{Ask, InterfaceRequest, ask, socket};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Hardware type of Ethernet (RFC 826).
 const ETHERNET: u16 = 1;
 
 /// A socket over which interfaces are asked.
-fn control() -> io::Result<OwnedFd> {
+pub(super) fn control() -> io::Result<OwnedFd> {
     socket(libc::AF_INET, libc::SOCK_DGRAM, 0)
 }
 
@@ -28,6 +29,12 @@ pub(super) fn index(name: &str) -> Option<i32> {
 pub(super) fn is_up(name: &str) -> bool {
     let flags = answer(name, Ask::Flags).map(|request| i32::from(request.short()));
     flags.is_ok_and(|flags| flags & libc::IFF_UP != 0)
+}
+
+/// Its IPv4 address (`struct sockaddr_in`), if it has one.
+pub(super) fn address(name: &str) -> Option<Ipv4Addr> {
+    let request = answer(name, Ask::Address).ok()?;
+    request.value.get(4..)?.first_chunk::<4>().map(|bytes| Ipv4Addr::from(*bytes))
 }
 
 /// Sets it up.
@@ -69,6 +76,7 @@ mod tests {
     fn what_cannot_be_used_is_told() {
         let error = |name| usable(name).map_err(|error| error.to_string());
         assert!(error("no-such-one").is_err_and(|text| text.contains("no such interface")));
+        assert!(address("no-such-one").is_none());
         // The loopback interface has a hardware type of its own; where there is none, it is missing.
         assert!(
             error("lo")

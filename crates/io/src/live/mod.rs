@@ -16,23 +16,29 @@
 //! offload has made larger than the link carries are cut into segments, unfinished checksums are
 //! finished, VLAN tags stand in the frame.
 //!
-//! `unsafe` lives in `system.rs` (system calls), `ring.rs` and `xdp/umem.rs` (memory shared with the kernel), `xdp/program.rs` (bpf(2)).
+//! `unsafe` lives in `system.rs` (system calls), `ring.rs` and `xdp/umem.rs` (memory shared with the kernel), `xdp/program.rs` (bpf(2)),
+//! `ethtool.rs` (what drivers are asked).
 
 mod afpacket;
 mod error;
+#[allow(unsafe_code)]
+mod ethtool;
 mod interface;
 mod offload;
 #[allow(unsafe_code)]
 mod ring;
 mod segment;
 mod spec;
+mod spread;
 #[allow(unsafe_code)]
 mod system;
 mod tap;
 mod xdp;
 
 pub use error::OpenError;
+pub use ethtool::{Channels, Driver, Interface, Spreading};
 pub use spec::{LiveKind, LiveSpec};
+pub use spread::{Spread, Wanted};
 
 use anabranch_packet::{Frame, Port};
 use std::os::fd::RawFd;
@@ -141,6 +147,11 @@ pub fn open(spec: &LiveSpec, port: Port, workers: usize) -> Result<LivePort, Ope
 /// As `ppoll(2)` has them, interruption by a signal apart.
 pub fn wait(fds: &[RawFd], timeout: Duration, failed: &mut Vec<bool>) -> std::io::Result<()> {
     system::wait(fds, timeout, failed)
+}
+
+/// The kernel's own IPv4 address on an interface, if there is one.
+pub fn address(name: &str) -> Option<std::net::Ipv4Addr> {
+    interface::address(name)
 }
 
 /// The time, in nanoseconds since the Unix epoch, by the system's clock.

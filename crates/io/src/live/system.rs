@@ -211,6 +211,8 @@ pub(super) enum Ask {
     SetFlags,
     /// `SIOCGIFHWADDR`: its hardware type and address.
     Hardware,
+    /// `SIOCGIFADDR`: its IPv4 address.
+    Address,
     /// `TUNSETIFF`: the descriptor of /dev/net/tun becomes a queue of it.
     Attach,
 }
@@ -222,6 +224,7 @@ pub(super) fn ask(fd: BorrowedFd<'_>, ask: Ask, about: &mut InterfaceRequest) ->
         Ask::Flags => libc::SIOCGIFFLAGS,
         Ask::SetFlags => libc::SIOCSIFFLAGS,
         Ask::Hardware => libc::SIOCGIFHWADDR,
+        Ask::Address => libc::SIOCGIFADDR,
         Ask::Attach => libc::TUNSETIFF as _,
     };
     // SAFETY: each of the requests reads and writes one `struct ifreq`, of 40 bytes.

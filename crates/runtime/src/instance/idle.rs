@@ -21,6 +21,23 @@ impl<N: NetworkFunction> Instance<N> {
         }
     }
 
+    /// Carries out `command` now, at the time of `cause`, after all that is due.
+    ///
+    /// # Errors
+    /// Why the NF refused it.
+    pub(crate) fn carry_out(
+        &mut self,
+        cause: &Meta,
+        command: N::Command,
+        release: &mut impl Release,
+    ) -> Result<(), &'static str> {
+        self.run_due(cause, release);
+        let done = self.control(cause.arrival_ns, command);
+        self.emit(cause, release);
+        self.plan();
+        done
+    }
+
     /// When something is to be done without a packet, as seen at `now_ns`.
     pub(crate) fn next_due_ns(&self, now_ns: u64) -> u64 {
         let collection_ns = match self.collects_ns {

@@ -2,9 +2,10 @@
 
 use anabranch_io::live::{Queue, Sent};
 use anabranch_io::port::BATCH;
-use anabranch_nf::{Builtin, DropReason};
+use anabranch_nf::{Builtin, DropReason, Word};
 use anabranch_packet::{Frame, Meta, Port};
 
+use super::tap::Taps;
 use crate::instance::Release;
 use crate::mailbox::Outbox;
 use crate::tally::Counts;
@@ -34,15 +35,23 @@ pub(super) struct Egress {
     outcomes: Vec<Outcome>,
     made: Vec<Made>,
     bytes: Vec<u8>,
+    /// Who watches.
+    pub(super) taps: Taps,
 }
 
 impl Egress {
-    /// Sends what leaves `batch` through the queues of its ports, and counts it.
+    /// Nothing yet, of an NF whose own drop reasons are `words`.
+    pub(super) fn new(words: &'static [Word]) -> Self {
+        Self { taps: Taps::new(words), ..Self::default() }
+    }
+
+    /// Sends what leaves `batch` through the queues of its ports at `at_ns`, and counts it.
     pub(super) fn send(
         &mut self,
         batch: &[Frame<'_>],
         queues: &mut [Box<dyn Queue<'_> + '_>],
         counts: &mut Counts,
+        at_ns: u64,
     ) {
         for (number, queue) in queues.iter_mut().enumerate() {
             let mut sent = Sent::default();
@@ -52,11 +61,13 @@ impl Egress {
                 packets[count] = packet;
                 count += 1;
                 if count == BATCH {
+                    self.taps.left(&packets, number, at_ns);
                     sent.add(queue.send(&packets));
                     count = 0;
                 }
             }
             if count > 0 {
+                self.taps.left(&packets[..count], number, at_ns);
                 sent.add(queue.send(&packets[..count]));
             }
             note(sent, number, counts);
@@ -108,8 +119,9 @@ pub(super) struct Departures<'t> {
 }
 
 impl Departures<'_> {
-    fn leave(&mut self, outcome: Outcome, has_port: bool) {
+    fn leave(&mut self, frame: &Frame<'_>, outcome: Outcome, has_port: bool) {
         if !has_port {
+            self.egress.taps.dropped(frame, Builtin::NoSuchPort.into());
             self.counts.drop(Builtin::NoSuchPort, 1);
         }
         self.egress.outcomes.push(if has_port { outcome } else { Outcome::Gone });
@@ -122,15 +134,16 @@ impl Departures<'_> {
 
 impl Release for Departures<'_> {
     #[inline]
-    fn forward(&mut self, _: &Frame<'_>, port: Port) {
-        self.leave(Outcome::To(port), self.exists(port));
+    fn forward(&mut self, frame: &Frame<'_>, port: Port) {
+        self.leave(frame, Outcome::To(port), self.exists(port));
     }
 
-    fn flood(&mut self, _: &Frame<'_>) {
-        self.leave(Outcome::Flood, self.counts.out.len() > 1);
+    fn flood(&mut self, frame: &Frame<'_>) {
+        self.leave(frame, Outcome::Flood, self.counts.out.len() > 1);
     }
 
-    fn discard(&mut self, _: &Frame<'_>, reason: DropReason) {
+    fn discard(&mut self, frame: &Frame<'_>, reason: DropReason) {
+        self.egress.taps.dropped(frame, reason);
         self.counts.drop(reason, 1);
         self.egress.outcomes.push(Outcome::Gone);
     }

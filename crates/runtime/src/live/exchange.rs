@@ -29,6 +29,8 @@ const MAILBOX: usize = 512;
 pub(super) struct Shared {
     /// Packets that each worker has handled so far.
     pub(super) handled: Vec<CachePadded<AtomicU64>>,
+    /// Workers that are to look for orders.
+    pub(super) ordered: Vec<CachePadded<AtomicBool>>,
     asleep: Vec<CachePadded<AtomicBool>>,
     wakers: Vec<UnixStream>,
     stopping: AtomicBool,
@@ -60,7 +62,8 @@ impl Shared {
         self.handled.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    fn wake(&self, worker: usize) {
+    /// Wakes a worker that is asleep.
+    pub(super) fn wake(&self, worker: usize) {
         fence(Ordering::SeqCst);
         let (Some(asleep), Some(mut waker)) = (self.asleep.get(worker), self.wakers.get(worker))
         else {
@@ -122,6 +125,7 @@ impl Exchange {
         }
         let shared = Arc::new(Shared {
             handled: (0..workers).map(|_| CachePadded::default()).collect(),
+            ordered: (0..workers).map(|_| CachePadded::default()).collect(),
             asleep: (0..workers).map(|_| CachePadded::default()).collect(),
             wakers,
             stopping: AtomicBool::new(false),

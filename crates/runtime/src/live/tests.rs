@@ -155,6 +155,7 @@ fn run<N: NetworkFunction>(
     let states = states.share(&options.making, workers);
     let crew = Crew::new(states, ports, &arrangement, clock).unwrap();
     let specs: [LiveSpec; 0] = [];
+    let (_, requests) = std::sync::mpsc::channel();
     // Until all are handled, or those that are not are dropped.
     let mut last = (0, Instant::now());
     let mut watch = |moment: Moment<'_>| match moment {
@@ -166,7 +167,11 @@ fn run<N: NetworkFunction>(
         }
         _ => true,
     };
-    let report = crew.work(Workplace { specs: &specs, account }, &arrangement, &mut watch);
+    let report = crew.work(
+        Workplace { specs: &specs, requests: &requests, account },
+        &arrangement,
+        &mut watch,
+    );
     let left = std::mem::take(&mut *left.lock().unwrap());
     (report, left)
 }

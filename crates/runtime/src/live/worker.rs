@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use anabranch_io::live::{Opened, Queue, QueueStatistics, wait};
@@ -15,6 +16,8 @@ use anabranch_rss::IndirectionTable;
 use super::clock::LiveClock;
 use super::egress::{Departures, Egress};
 use super::exchange::{Alarm, Exchange};
+use super::request::Order;
+use super::tap::Taps;
 use crate::mailbox::{Outbox, Parcel};
 use crate::steer::Steering;
 use crate::sync::mpsc::Sender;
@@ -47,6 +50,8 @@ pub(super) struct Worker<N: NetworkFunction> {
     pub(super) clock: LiveClock,
     /// Where lines of the NF's log go.
     pub(super) log: Sender<Vec<Line>>,
+    /// What it is told to do besides.
+    pub(super) orders: Receiver<Order<N::Command>>,
 }
 
 /// What a worker says at the end.
@@ -59,14 +64,14 @@ pub(super) struct End {
 impl<N: NetworkFunction> Worker<N> {
     /// Works until the run is over.
     pub(super) fn run(self) -> End {
-        let Self { state, mut opened, exchange, owners, clock, log } = self;
+        let Self { state, mut opened, exchange, owners, clock, log, orders } = self;
         let _alarm = Alarm(Arc::clone(&exchange.shared));
         let queues: Vec<_> = opened.iter_mut().map(|opened| opened.queue()).collect();
         let workers = exchange.shared.handled.len();
         let shift = Shift {
             counts: Counts::new(queues.len()),
             queues,
-            egress: Egress::default(),
+            egress: Egress::new(N::REASONS),
             outbox: Outbox::new(workers),
             batch: Vec::with_capacity(BATCH),
             theirs: Vec::with_capacity(BATCH),
@@ -83,6 +88,7 @@ impl<N: NetworkFunction> Worker<N> {
             owners,
             clock,
             log,
+            orders,
         };
         shift.run()
     }
@@ -96,6 +102,7 @@ struct Shift<'m, N: NetworkFunction> {
     owners: Option<Owners>,
     clock: LiveClock,
     log: Sender<Vec<Line>>,
+    orders: Receiver<Order<N::Command>>,
     counts: Counts,
     egress: Egress,
     outbox: Outbox,
@@ -127,6 +134,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             let receives = !stopping || Instant::now() < drained_at;
             let packets = if receives { self.receive_all() } else { 0 } + self.collect_mail();
             self.run_due();
+            self.take_orders();
             if !stopping {
                 drained = None;
                 self.attend_in_time();
@@ -161,6 +169,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             self.number += self.step;
         }
         let received = self.batch.len();
+        self.egress.taps.entered(&self.batch);
         self.divide();
         self.counts.received(&self.batch);
         let mut departures = Departures {
@@ -169,7 +178,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             outbox: &mut self.outbox,
         };
         self.state.handle(&mut self.batch, &mut departures);
-        self.egress.send(&self.batch, &mut self.queues, &mut self.counts);
+        self.egress.send(&self.batch, &mut self.queues, &mut self.counts, now_ns);
         self.meter.end(timed, self.batch.len());
         self.note_handled(self.batch.len());
         if let Some(queue) = self.queues.get_mut(port) {
@@ -204,11 +213,11 @@ impl<N: NetworkFunction> Shift<'_, N> {
         if self.outbox.is_empty() {
             return;
         }
-        let Self { outbox, exchange, counts, .. } = self;
+        let Self { outbox, exchange, counts, egress, .. } = self;
         let mut refused = None;
         outbox.flush(|worker, parcel| {
             if let Err(mut parcel) = exchange.send(worker, parcel) {
-                drop_all(&mut parcel, counts);
+                drop_all(&mut parcel, counts, &egress.taps);
                 refused = Some(parcel);
             }
         });
@@ -265,22 +274,62 @@ impl<N: NetworkFunction> Shift<'_, N> {
                 }
             }
         }
-        self.egress.send(&frames, &mut self.queues, &mut self.counts);
+        self.egress.send(&frames, &mut self.queues, &mut self.counts, now_ns);
         self.note_handled(frames.len());
         self.mail = emptied(frames);
     }
 
     /// Does what is due without a packet.
     fn run_due(&mut self) {
-        let arrival_ns = self.clock.now_ns();
-        let cause = Meta { arrival_ns, number: self.number, ..Meta::default() };
+        let cause = self.now();
         let mut departures = Departures {
             egress: &mut self.egress,
             counts: &mut self.counts,
             outbox: &mut self.outbox,
         };
         self.state.run_due(&cause, &mut departures);
-        self.egress.send(&[], &mut self.queues, &mut self.counts);
+        self.egress.send(&[], &mut self.queues, &mut self.counts, cause.arrival_ns);
+    }
+
+    /// The time, as the cause of what happens without a packet.
+    fn now(&self) -> Meta {
+        let arrival_ns = self.clock.now_ns();
+        Meta { arrival_ns, number: self.number, ..Meta::default() }
+    }
+
+    /// Does what it has been told to. False: nothing.
+    #[inline(always)]
+    fn take_orders(&mut self) -> bool {
+        let there_are = self.exchange.shared.takes_orders(self.exchange.worker);
+        if there_are {
+            while let Ok(order) = self.orders.try_recv() {
+                self.follow(order);
+            }
+        }
+        there_are
+    }
+
+    #[cold]
+    fn follow(&mut self, order: Order<N::Command>) {
+        // Whoever does not wait for the answer has gone.
+        match order {
+            Order::Tell(answer) => {
+                let so_far = (self.exchange.worker, self.so_far());
+                let _ = answer.send(so_far);
+            }
+            Order::Copy(tap) => self.egress.taps.add(tap),
+            Order::CarryOut(command, answer) => {
+                let cause = self.now();
+                let mut departures = Departures {
+                    egress: &mut self.egress,
+                    counts: &mut self.counts,
+                    outbox: &mut self.outbox,
+                };
+                let done = self.state.carry_out(&cause, command, &mut departures);
+                self.egress.send(&[], &mut self.queues, &mut self.counts, cause.arrival_ns);
+                let _ = answer.send(done);
+            }
+        }
     }
 
     fn attend_in_time(&mut self) {
@@ -299,7 +348,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
     /// Sleeps until there is a packet, mail, or something due.
     fn sleep(&mut self) {
         self.exchange.lie_down();
-        if self.collect_mail() == 0 {
+        if self.collect_mail() == 0 && !self.take_orders() {
             let now_ns = self.clock.now_ns();
             let due_ns = self.state.next_due_ns(now_ns).saturating_sub(now_ns);
             self.fds.clear();
@@ -316,20 +365,42 @@ impl<N: NetworkFunction> Shift<'_, N> {
         self.exchange.get_up();
     }
 
-    fn finish(mut self) -> End {
+    /// What queues have counted, and with it what has been counted here.
+    fn counted(&mut self) -> (Vec<QueueStatistics>, Counts) {
         let queues: Vec<_> = self.queues.iter_mut().map(|queue| queue.statistics()).collect();
-        for (read, statistics) in self.counts.read.iter_mut().zip(&queues) {
+        let mut counts = self.counts.clone();
+        for (read, statistics) in counts.read.iter_mut().zip(&queues) {
             read.packets += statistics.oversized;
             read.bytes += statistics.oversized_bytes;
         }
-        let oversized = queues.iter().map(|queue| queue.oversized).sum();
-        self.counts.drop(Builtin::Oversized, oversized);
+        counts.drop(Builtin::Oversized, queues.iter().map(|queue| queue.oversized).sum());
+        (queues, counts)
+    }
+
+    /// What it would say if it ended now, `shutdown` apart.
+    fn so_far(&mut self) -> End {
+        let (queues, counts) = self.counted();
+        let finished = Finished {
+            counts,
+            latency: self.meter.latency.clone(),
+            busy: self.meter.busy,
+            sides: self.state.sides(),
+            transactions: self.state.transactions(),
+            passed: Passed::default(),
+            instance: self.state.so_far(self.exchange.worker == 0),
+            faults: elements::faults(),
+            outputs: Outputs::default(),
+        };
+        End { finished, queues }
+    }
+
+    fn finish(mut self) -> End {
+        let End { mut finished, queues } = self.so_far();
         let mut outputs = Outputs::default();
-        let (sides, transactions) = (self.state.sides(), self.state.transactions());
         let mut lines = self.state.take_lines();
-        let mut tally = Tally::new(&mut self.counts, Some(&mut outputs));
-        let mut instance = self.state.end(&mut tally).unwrap_or_default();
-        lines.append(&mut instance.lines);
+        let mut tally = Tally::new(&mut finished.counts, Some(&mut outputs));
+        finished.instance = self.state.end(&mut tally).unwrap_or_default();
+        lines.append(&mut finished.instance.lines);
         // Who listens waits for this worker to end first.
         let _ = self.log.send(lines);
         for output in outputs.iter() {
@@ -337,17 +408,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
                 queue.send(&[output.bytes]);
             }
         }
-        let finished = Finished {
-            counts: self.counts,
-            latency: self.meter.latency,
-            busy: self.meter.busy,
-            sides,
-            transactions,
-            passed: Passed::default(),
-            instance,
-            faults: elements::faults(),
-            outputs: Outputs::default(),
-        };
+        finished.faults = elements::faults();
         End { finished, queues }
     }
 }
@@ -360,9 +421,10 @@ fn emptied<'b>(mut frames: Vec<Frame<'_>>) -> Vec<Frame<'b>> {
 }
 
 /// Counts a parcel that nobody takes as dropped.
-fn drop_all(parcel: &mut Parcel, counts: &mut Counts) {
+fn drop_all(parcel: &mut Parcel, counts: &mut Counts, taps: &Taps) {
     counts.drop(Builtin::MailboxFull, parcel.len() as u64);
     for (frame, turn) in parcel.frames() {
+        taps.dropped(&frame, Builtin::MailboxFull.into());
         // What re-enters has been counted already.
         if turn == 0 {
             counts.received(&[frame]);

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use anabranch_runtime::report::RunReport;
 
 /// Programs that the hosts run, from the packages that `.ci/install tests` installs.
-const TOOLS: [&str; 7] = ["ip", "curl", "nginx", "iperf3", "nmap", "ping", "traceroute"];
+const TOOLS: [&str; 10] =
+    ["ip", "curl", "nginx", "iperf3", "nmap", "ping", "traceroute", "dnsmasq", "dig", "nft"];
 
 /// One laboratory at a time: they share the machine's cores.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -46,6 +47,13 @@ pub struct Lab {
 
 /// A program that is ended when it is dropped.
 pub struct Process(Child);
+
+impl Process {
+    /// Waits for it to end by itself.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.0.wait().unwrap()
+    }
+}
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -152,21 +160,23 @@ impl Lab {
         Done { line: line.to_owned(), status: output.status, text: text(&output) }
     }
 
-    /// Starts a server at `host`.
+    /// Starts a server, or anything that goes on meanwhile, at `host`.
     pub fn serve(&self, host: &str, line: &str) -> Process {
         let mut command = self.command(host, line);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         Process(command.spawn().unwrap())
     }
 
-    /// A web server at `host`, with the files of the laboratory's directory.
+    /// A web server at `host`, with the files of the laboratory's directory; below `/slowly` at 200 kB/s.
     pub fn web(&self, host: &str, port: u16) -> Process {
         let root = self.directory.path().display();
         let lines = format!(
-            "daemon off; pid {root}/{host}.pid; error_log /dev/null; user root; worker_processes 1; \
-             events {{ worker_connections 1024; }} http {{ access_log off; \
+            "daemon off; master_process off; pid {root}/{host}.pid; error_log /dev/null; user root; \
+             worker_rlimit_nofile 8192; events {{ worker_connections 4096; }} http {{ access_log off; \
+             add_header X-Host {host}; \
              client_body_temp_path {root}/t1; proxy_temp_path {root}/t2; fastcgi_temp_path {root}/t3; \
-             uwsgi_temp_path {root}/t4; scgi_temp_path {root}/t5; server {{ listen {port}; root {root}; }} }}"
+             uwsgi_temp_path {root}/t4; scgi_temp_path {root}/t5; server {{ listen {port}; root {root}; \
+             location /slowly/ {{ alias {root}/; limit_rate 200k; }} }} }}"
         );
         let file = self.path(&format!("{host}.conf"));
         fs::write(&file, lines).unwrap();
@@ -182,12 +192,38 @@ impl Lab {
         server
     }
 
+    /// A name server at `host`.
+    pub fn names(&self, host: &str, records: &str) -> Process {
+        let line = format!(
+            "dnsmasq --no-daemon --conf-file=/dev/null --no-resolv --no-hosts --bind-interfaces \
+             --interface=e --user=root --pid-file= {records}"
+        );
+        let server = self.serve(host, &line);
+        self.until_it_listens(host, 53);
+        server
+    }
+
     fn until_it_listens(&self, host: &str, port: u16) {
         let listening = format!(
             "sh -c 'grep -qi \":{port:04X} 00000000:0000 0A\\|:{port:04X} .*:0000 0A\" \
                                  /proc/net/tcp /proc/net/tcp6'"
         );
         wait_for("a server", || self.run(host, &listening).status.success());
+    }
+
+    /// Packets that `host` has received by its link `e`.
+    pub fn received(&self, host: &str) -> u64 {
+        self.count(host, "rx_packets")
+    }
+
+    /// Packets that `host` has sent by its link `e`.
+    pub fn sent(&self, host: &str) -> u64 {
+        self.count(host, "tx_packets")
+    }
+
+    fn count(&self, host: &str, of: &str) -> u64 {
+        let count = self.run(host, &format!("cat /sys/class/net/e/statistics/{of}")).expect();
+        count.trim().parse().unwrap()
     }
 
     /// A file in the laboratory's directory.
@@ -228,7 +264,7 @@ impl Lab {
             }
             line += &format!(" --port {port}={}:p-{port}", kind.word());
         }
-        line += " --workers 2 --for 300 --json report.json --report report.html";
+        line += " --workers 2 --for 300 --listen nf.sock --json report.json --report report.html";
         let errors = self.path("errors");
         let mut command = self.command(MIDDLE, &line);
         command.stdout(Stdio::null()).stderr(File::create(&errors).unwrap());
@@ -268,6 +304,31 @@ pub struct Function<'l> {
 }
 
 impl Function<'_> {
+    /// What it has said on standard error.
+    pub fn said(&self) -> String {
+        fs::read_to_string(self.lab.path("errors")).unwrap()
+    }
+
+    /// What it has done so far.
+    pub fn report(&self) -> RunReport {
+        let program = env!("CARGO_BIN_EXE_anabranch-end-to-end");
+        let done = self.lab.run(MIDDLE, &format!("{program} top nf.sock --json"));
+        serde_json::from_str(&done.expect()).unwrap()
+    }
+
+    /// Memory that it has in the machine's, in kB.
+    pub fn resident_kb(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.0.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// Gives it a command.
+    pub fn control(&self, command: &str) -> Done {
+        let program = env!("CARGO_BIN_EXE_anabranch-end-to-end");
+        self.lab.run(MIDDLE, &format!("{program} control nf.sock {command}"))
+    }
+
     /// Interrupts it, and reads its report. Interfaces are left as they were found.
     pub fn finish(mut self) -> RunReport {
         let pid = self.process.0.id().to_string();
@@ -323,7 +384,7 @@ fn text(output: &Output) -> String {
 }
 
 #[track_caller]
-fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
         assert!(started.elapsed() < Duration::from_secs(60), "waited in vain for {what}");

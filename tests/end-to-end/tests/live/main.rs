@@ -5,9 +5,16 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
 
+mod balancer;
 mod bridge;
+mod clients;
 mod firewall;
 mod lab;
 mod links;
 mod nat;
+mod observe;
+mod paths;
+mod policer;
+mod rates;
+mod soak;
 mod traffic;

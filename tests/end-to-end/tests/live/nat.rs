@@ -56,7 +56,7 @@ fn nat_is_a_wire_between_hosts_over_xdp() {
     wire(Kind::Xdp);
 }
 
-const ROUTER: &str = r#"
+pub const ROUTER: &str = r#"
 public = ["198.51.100.2"]
 static_mappings = [{ protocol = "tcp", inside = "10.0.0.3", inside_port = 80, public = "198.51.100.2", public_port = 8080 }]
 

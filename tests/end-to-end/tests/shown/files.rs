@@ -100,6 +100,7 @@ pub fn try_run<N: NetworkFunction>(
         balancing: Balancing::Restless(500),
         plan: (workers > 1).then(planned::<N>),
         commands: Vec::new(),
+        store: None,
     };
     Ok((run::<N>(&options, &mut |_, _| {})?, outputs))
 }

@@ -1,0 +1,225 @@
+//! What all interfaces have in common: kernel, rights, clock, cores, memory.
+
+use super::State::{Good, Note, Wrong};
+use super::{Files, Finding};
+
+/// Capabilities, by the number of their bit (linux/capability.h).
+const CAPABILITIES: [(&str, u32); 3] =
+    [("cap_net_admin", 12), ("cap_net_raw", 13), ("cap_bpf", 39)];
+/// It stands for CAP_BPF on kernels that had none.
+const SYS_ADMIN: u32 = 21;
+const PERFMON: u32 = 38;
+/// The first kernel whose AF_XDP sockets say when they want to be woken.
+const OLDEST: (u32, u32) = (5, 4);
+
+/// Everything there is to say of the machine.
+pub(super) fn examine(files: &Files) -> Vec<Finding> {
+    let each = [
+        Some(kernel(files)),
+        Some(capabilities(files)),
+        clock(files),
+        Some(cores(files)),
+        governor(files),
+        Some(hugepages(files)),
+        counters(files),
+        compiler(files),
+        Some(tun(files)),
+        Some(solver()),
+    ];
+    each.into_iter().flatten().collect()
+}
+
+fn kernel(files: &Files) -> Finding {
+    let release = files.read("proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    match version {
+        _ if version >= OLDEST => Finding::new("kernel", Good, format!("Linux {release}")),
+        _ => {
+            Finding::new("kernel", Wrong, format!("Linux {release}: `xdp` ports need 5.4 or later"))
+        }
+    }
+}
+
+fn effective(files: &Files) -> u64 {
+    let status = files.read("proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn capabilities(files: &Files) -> Finding {
+    let effective = effective(files);
+    let has = |bit: u32| effective >> bit & 1 == 1;
+    let missing = CAPABILITIES
+        .into_iter()
+        .filter(|(name, bit)| !(has(*bit) || *name == "cap_bpf" && has(SYS_ADMIN)));
+    let missing: Vec<&str> = missing.map(|(name, _)| name).collect();
+    if missing.is_empty() {
+        return Finding::new("capabilities", Good, "cap_net_admin, cap_net_raw, cap_bpf");
+    }
+    let program = std::env::current_exe().unwrap_or_else(|_| "anabranch".into());
+    let says = format!(
+        "{} missing: `afpacket` takes cap_net_raw, `tap` cap_net_admin, `xdp` all three",
+        missing.join(", ")
+    );
+    let line = format!("setcap cap_net_admin,cap_net_raw,cap_bpf+ep {}", program.display());
+    Finding::new("capabilities", Wrong, says).run(line)
+}
+
+fn clock(files: &Files) -> Option<Finding> {
+    let directory = "sys/devices/system/clocksource/clocksource0";
+    let current = files.read(&format!("{directory}/current_clocksource"))?;
+    if current == "tsc" || current == "arch_sys_counter" {
+        return Some(Finding::new("clock", Good, current));
+    }
+    let says = format!("{current}: reading the time is slow, and is done for every batch");
+    let finding = Finding::new("clock", Note, says);
+    let available = files.read(&format!("{directory}/available_clocksource")).unwrap_or_default();
+    let has_tsc = available.split_whitespace().any(|one| one == "tsc");
+    let line = format!("echo tsc > /{directory}/current_clocksource");
+    Some(if has_tsc { finding.run(line) } else { finding })
+}
+
+fn cores(files: &Files) -> Finding {
+    let online = files.read("sys/devices/system/cpu/online").unwrap_or_default();
+    let isolated = files.read("sys/devices/system/cpu/isolated").unwrap_or_default();
+    let siblings = files.read("sys/devices/system/cpu/smt/active").as_deref() == Some("1");
+    let shared = if siblings { "; two to a core, which workers share" } else { "" };
+    if isolated.is_empty() {
+        let says = format!(
+            "{online} online, none isolated: workers share them with everything else{shared} (kernel \
+             parameters `isolcpus=…` and `nohz_full=…` keep some free)"
+        );
+        return Finding::new("cores", Note, says);
+    }
+    Finding::new("cores", Good, format!("{online} online, {isolated} isolated{shared}"))
+}
+
+fn governor(files: &Files) -> Option<Finding> {
+    let governor = files.read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")?;
+    if governor == "performance" {
+        return Some(Finding::new("frequency", Good, governor));
+    }
+    let says = format!("{governor}: cores slow down between packets, and figures differ");
+    Some(Finding::new("frequency", Note, says).run("cpupower frequency-set -g performance"))
+}
+
+fn hugepages(files: &Files) -> Finding {
+    let memory = files.read("proc/meminfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().trim_end_matches(" kB").parse::<u64>().ok()
+    };
+    let (total, free) = (field("HugePages_Total"), field("HugePages_Free"));
+    let size_kb = field("Hugepagesize").unwrap_or(0);
+    match (total.unwrap_or(0), free.unwrap_or(0)) {
+        (0, _) => {
+            Finding::new("hugepages", Note, "none: none of these ports needs them, DPDK does")
+                .run("sysctl vm.nr_hugepages=256")
+        }
+        (total, free) => {
+            Finding::new("hugepages", Good, format!("{free} of {total} free, of {size_kb} kB each"))
+        }
+    }
+}
+
+fn counters(files: &Files) -> Option<Finding> {
+    let paranoid: i32 = files.number("proc/sys/kernel/perf_event_paranoid")?;
+    let may = effective(files) >> PERFMON & 1 == 1 || effective(files) >> SYS_ADMIN & 1 == 1;
+    if paranoid <= 2 || may {
+        return Some(Finding::new("counters", Good, "instructions and cycles can be counted"));
+    }
+    let says = "instructions and cycles cannot be counted (`bench`)";
+    Some(Finding::new("counters", Note, says).run("sysctl kernel.perf_event_paranoid=2"))
+}
+
+fn compiler(files: &Files) -> Option<Finding> {
+    let enabled: u32 = files.number("proc/sys/net/core/bpf_jit_enable")?;
+    if enabled > 0 {
+        return Some(Finding::new("bpf", Good, "programs are compiled"));
+    }
+    let says = "the kernel interprets programs: `xdp` and `afpacket` ports are slower";
+    Some(Finding::new("bpf", Note, says).run("sysctl net.core.bpf_jit_enable=1"))
+}
+
+fn tun(files: &Files) -> Finding {
+    if files.exists("dev/net/tun") {
+        return Finding::new("tap", Good, "/dev/net/tun is there");
+    }
+    Finding::new("tap", Note, "there is no /dev/net/tun: no `tap` ports").run("modprobe tun")
+}
+
+/// Plans for several workers are made with it.
+fn solver() -> Finding {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|directory| directory.join("z3").exists()) {
+        return Finding::new("solver", Good, "z3");
+    }
+    let says = "there is no z3: no plans, so that several workers share one lock";
+    Finding::new("solver", Note, says).run("apt-get install z3")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::machine;
+    use super::*;
+
+    const GOOD: [(&str, &str); 9] = [
+        ("proc/sys/kernel/osrelease", "6.1.0-25-amd64\n"),
+        ("proc/self/status", "Name:\tx\nCapEff:\t0000008000003000\n"),
+        ("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n"),
+        ("sys/devices/system/cpu/online", "0-7\n"),
+        ("sys/devices/system/cpu/isolated", "2-7\n"),
+        ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n"),
+        (
+            "proc/meminfo",
+            "HugePages_Total:     256\nHugePages_Free:     250\nHugepagesize:       2048 kB\n",
+        ),
+        ("proc/sys/net/core/bpf_jit_enable", "1\n"),
+        ("dev/net/tun", ""),
+    ];
+
+    #[test]
+    fn a_machine_that_is_ready_has_nothing_to_run() {
+        let (_directory, files) = machine(&GOOD);
+        let findings: Vec<_> =
+            examine(&files).into_iter().filter(|one| one.about != "solver").collect();
+        assert!(findings.iter().all(|one| one.state == Good && one.run.is_empty()), "{findings:?}");
+        assert!(findings.iter().any(|one| one.says == "250 of 256 free, of 2048 kB each"));
+    }
+
+    #[test]
+    fn each_thing_that_lacks_is_found_alone() {
+        for (path, text, about, part) in [
+            (0, "4.19.0\n", "kernel", "5.4"),
+            (1, "CapEff:\t0000000000002000\n", "capabilities", "cap_net_admin, cap_bpf missing"),
+            (2, "hpet\n", "clock", "hpet: reading the time is slow"),
+            (4, "\n", "cores", "none isolated"),
+            (5, "powersave\n", "frequency", "powersave"),
+            (6, "HugePages_Total:       0\n", "hugepages", "none"),
+            (7, "0\n", "bpf", "interprets"),
+        ] {
+            let mut changed = GOOD;
+            changed[path].1 = text;
+            let (_directory, files) = machine(&changed);
+            let found: Vec<_> = examine(&files)
+                .into_iter()
+                .filter(|one| one.state != Good && one.about != "solver")
+                .collect();
+            assert!(found.len() == 1 && found[0].about == about, "{found:?}");
+            assert!(found[0].says.contains(part), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_slow_clock_is_replaced_where_there_is_a_better_one() {
+        let directory = "sys/devices/system/clocksource/clocksource0";
+        for (available, lines) in [("tsc hpet", 1), ("hpet acpi_pm", 0)] {
+            let (_directory, files) = machine(&[
+                (&format!("{directory}/current_clocksource"), "hpet"),
+                (&format!("{directory}/available_clocksource"), available),
+            ]);
+            assert_eq!(clock(&files).unwrap().run.len(), lines);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The socket over which a run is asked and commanded: one line, one answer.
+//!
+//! `report` is answered by the report of this moment as one line of JSON, `control COMMAND` by `ok`, `capture
+//! FILTER…` by a pcapng stream until the other end says no more; anything wrong by `error` and why. Whoever
+//! may open the socket may do all of this: it belongs to its owner alone.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use anabranch_runtime::live::{Copies, Request};
+use anabranch_runtime::report::RunReport;
+
+use super::pcapng;
+use crate::error::Error;
+
+/// Longest line that is read.
+const LONGEST_LINE: u64 = 4_096;
+/// Connections served at once; more are closed.
+const CONNECTIONS: usize = 16;
+/// Time for a line to come, and for an answer to be taken.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for the last words of connections when the run is over.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Pause after a connection that could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A socket that goes when it is dropped.
+pub(super) struct Endpoint {
+    path: PathBuf,
+    /// As many as there are connections, and two.
+    served: Arc<()>,
+}
+
+impl Endpoint {
+    /// Makes a socket at `path`, in place of one that nobody listens on, and sends on by `requests` what is
+    /// asked there.
+    ///
+    /// # Errors
+    /// [`Error::Output`]: another run listens there, or the socket cannot be made.
+    pub(super) fn open(path: &Path, requests: Sender<Request>) -> Result<Self, Error> {
+        if UnixStream::connect(path).is_ok() {
+            let path = path.display();
+            let message = format!("{path}: another run listens there: give --listen another path");
+            return Err(Error::Output(message));
+        }
+        let listener = bind(path).map_err(|cause| Error::output(path, &cause))?;
+        let accept = move || listener.accept().map(|(stream, _)| stream);
+        let served = serve(accept, move |stream| drop(converse(&stream, &requests)))
+            .map_err(|cause| Error::output(path, &cause))?;
+        Ok(Self { path: path.to_owned(), served })
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // It may have been removed already.
+        let _ = fs::remove_file(&self.path);
+        // Who is being served gets what there is.
+        let until = Instant::now() + LAST_WORDS;
+        while Arc::strong_count(&self.served) > 2 && Instant::now() < until {
+            std::thread::sleep(PAUSE / 10);
+        }
+    }
+}
+
+/// A listener whose socket nobody else can open at any time: it is made where nobody else may look, and
+/// moved.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    let private = PathBuf::from(name);
+    DirBuilder::new().mode(0o700).create(&private)?;
+    let socket = private.join("socket");
+    let bound = UnixListener::bind(&socket).and_then(|listener| {
+        fs::set_permissions(&socket, Permissions::from_mode(0o600))?;
+        fs::rename(&socket, path)?;
+        Ok(listener)
+    });
+    // What is left of a failure.
+    let _ = fs::remove_file(&socket);
+    fs::remove_dir(&private)?;
+    bound
+}
+
+/// Handles each connection on a thread of its own, as long as the process lives. Returns what has as many owners
+/// as there are connections, and two.
+pub(super) fn serve<S: Send + 'static>(
+    accept: impl Fn() -> io::Result<S> + Send + 'static,
+    handle: impl Fn(S) + Send + Sync + 'static,
+) -> io::Result<Arc<()>> {
+    let handle = Arc::new(handle);
+    let counted = Arc::new(());
+    let served = Arc::clone(&counted);
+    let connection = || Builder::new().name("connection".to_owned());
+    let serving = connection().spawn(move || {
+        loop {
+            let Ok(stream) = accept() else {
+                std::thread::sleep(PAUSE);
+                continue;
+            };
+            let (handle, one) = (Arc::clone(&handle), Arc::clone(&served));
+            if Arc::strong_count(&one) <= CONNECTIONS + 2 {
+                // Where no thread can be had, the connection is closed.
+                let _ = connection().spawn(move || {
+                    handle(stream);
+                    drop(one);
+                });
+            }
+        }
+    });
+    serving.map(|_| counted)
+}
+
+/// Reads a line, and answers.
+fn converse(stream: &UnixStream, requests: &Sender<Request>) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LONGEST_LINE)).read_line(&mut line)?;
+    if let Some(filter) = line.trim().strip_prefix("capture") {
+        return match copies(filter, requests) {
+            Ok(copies) => send_copies(stream, &copies),
+            Err(why) => { stream }.write_all(format!("error {why}\n").as_bytes()),
+        };
+    }
+    let answer = answer(line.trim(), requests).unwrap_or_else(|why| format!("error {why}"));
+    { stream }.write_all((answer + "\n").as_bytes())
+}
+
+fn copies(filter: &str, requests: &Sender<Request>) -> Result<Copies, String> {
+    let (answer, copies) = channel();
+    let request = Request::Copy { filter: filter.to_owned(), answer };
+    requests.send(request).map_err(|_| ENDING)?;
+    copies.recv().map_err(|_| ENDING)?
+}
+
+/// Sends copies until the run is over, or the other end says no more.
+fn send_copies(stream: &UnixStream, copies: &Copies) -> io::Result<()> {
+    let mut out = BufWriter::new(stream);
+    out.write_all(&pcapng::head(&copies.ports))?;
+    let (mut copied, mut last_ns, mut looks) = (0, 0, Instant::now());
+    loop {
+        match copies.packets.recv_timeout(PAUSE) {
+            Ok(packet) => {
+                (copied, last_ns) = (copied + 1, packet.at_ns);
+                out.write_all(&pcapng::packet(&packet))?;
+            }
+            Err(RecvTimeoutError::Timeout) => out.flush()?,
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if looks.elapsed() >= PAUSE {
+            looks = Instant::now();
+            stream.set_nonblocking(true)?;
+            let says_no_more = { stream }.read(&mut [0]).is_ok_and(|count| count == 0);
+            stream.set_nonblocking(false)?;
+            if says_no_more {
+                break;
+            }
+        }
+    }
+    let lost = copies.lost.load(Ordering::Relaxed);
+    out.write_all(&pcapng::tail(copied, lost, last_ns))?;
+    out.flush()
+}
+
+fn answer(line: &str, requests: &Sender<Request>) -> Result<String, String> {
+    match line.split_once(' ').unwrap_or((line, "")) {
+        ("report", "") => {
+            let report = report(requests).ok_or(ENDING)?;
+            serde_json::to_string(&report).map_err(|cause| cause.to_string())
+        }
+        ("control", command) => {
+            let (answer, done) = channel();
+            let request = Request::Command { text: command.trim().to_owned(), answer };
+            requests.send(request).map_err(|_| ENDING)?;
+            done.recv().map_err(|_| ENDING)??;
+            Ok("ok".to_owned())
+        }
+        _ => Err(format!(
+            "`{line}` is no request: write `report`, `control COMMAND` or `capture FILTER…`"
+        )),
+    }
+}
+
+const ENDING: &str = "the run is ending";
+
+/// The report of this moment; `None`: the run is over.
+pub(super) fn report(requests: &Sender<Request>) -> Option<RunReport> {
+    let (answer, report) = channel();
+    requests.send(Request::Report(answer)).ok()?;
+    report.recv().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::client;
+    use super::*;
+
+    /// Answers requests as a run would.
+    fn run(requests: std::sync::mpsc::Receiver<Request>) {
+        for request in requests {
+            match request {
+                Request::Report(answer) => answer.send(RunReport::new("nop")).unwrap(),
+                Request::Command { text, answer } => {
+                    let done = if text == "flush all=true" { Ok(()) } else { Err(text) };
+                    answer.send(done).unwrap();
+                }
+                Request::Copy { filter, answer } => answer.send(Err(filter)).unwrap(),
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_is_asked_and_commanded() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nop.sock");
+        let (tell, requests) = channel();
+        let endpoint = Endpoint::open(&path, tell.clone()).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(Endpoint::open(&path, tell).is_err_and(|error| error.code() == 6));
+        std::thread::spawn(move || run(requests));
+        assert_eq!(client::report(&path).unwrap().nf, "nop");
+        assert_eq!(client::ask(&path, "control flush all=true").unwrap(), "ok");
+        for (wrong, why) in [
+            ("control flush", "error flush"),
+            ("capture no", "error  no"),
+            ("repeat", "error `repeat` is no"),
+        ] {
+            let answer = client::ask(&path, wrong).unwrap();
+            assert!(answer.starts_with(why), "{answer}");
+        }
+        drop(endpoint);
+        assert!(!path.exists());
+        assert!(client::report(&path).is_err_and(|error| error.code() == 4));
+    }
+
+    #[test]
+    fn a_socket_that_is_left_over_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("left.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let (tell, requests) = channel();
+        let _endpoint = Endpoint::open(&path, tell).unwrap();
+        drop(requests);
+        assert_eq!(client::ask(&path, "report").unwrap(), "error the run is ending");
+    }
+}

@@ -1,0 +1,122 @@
+//! Metrics over HTTP, for Prometheus: as much of HTTP/1.1 (RFC 9112) as that takes.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use anabranch_runtime::live::Request;
+
+use super::endpoint::{report, serve};
+use super::exposition::render;
+use crate::error::Error;
+
+/// Longest head of a request.
+const LONGEST_HEAD: u64 = 16 << 10;
+/// Time for a request to come, and for an answer to be taken.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Version 0.0.4 of Prometheus's text format.
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Answers at `address` as long as the process lives; returns the address, whose port may have been left
+/// to the system.
+///
+/// # Errors
+/// [`Error::Output`]: the address cannot be had.
+pub(super) fn open(address: SocketAddr, requests: Sender<Request>) -> Result<SocketAddr, Error> {
+    let open = || {
+        let listener = TcpListener::bind(address)?;
+        let bound = listener.local_addr()?;
+        let accept = move || listener.accept().map(|(stream, _)| stream);
+        drop(serve(accept, move |stream| drop(answer(&stream, &requests)))?);
+        Ok(bound)
+    };
+    open().map_err(|cause: io::Error| {
+        Error::Output(format!(
+            "--metrics {address}: {cause}; give an address of this machine, and a free port"
+        ))
+    })
+}
+
+fn answer(stream: &TcpStream, requests: &Sender<Request>) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let asked = read_head(stream)?;
+    let (status, text) = match asked.split_whitespace().collect::<Vec<_>>()[..] {
+        ["GET", "/metrics", _] => match report(requests) {
+            Some(report) => ("200 OK", render(&report)),
+            None => ("503 Service Unavailable", "the run is ending\n".to_owned()),
+        },
+        ["GET", ..] => ("404 Not Found", "metrics are at /metrics\n".to_owned()),
+        _ => ("405 Method Not Allowed", "metrics are to be read: GET /metrics\n".to_owned()),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        text.len()
+    );
+    (&*stream).write_all((head + &text).as_bytes())
+}
+
+/// The first line of a request, all of whose head has been read: a connection that is closed before is reset.
+fn read_head(stream: &TcpStream) -> io::Result<String> {
+    let mut lines = BufReader::new(stream.take(LONGEST_HEAD));
+    let mut first = String::new();
+    lines.read_line(&mut first)?;
+    let mut line = String::new();
+    while lines.read_line(&mut line)? > 2 {
+        line.clear();
+    }
+    Ok(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use anabranch_runtime::report::RunReport;
+
+    use super::*;
+
+    fn get(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "{request}\r\nHost: here\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn metrics_are_read_over_http() {
+        let (tell, requests) = channel();
+        let address = open("127.0.0.1:0".parse().unwrap(), tell).unwrap();
+        let once = std::thread::spawn(move || match requests.recv() {
+            Ok(Request::Report(answer)) => answer.send(RunReport::new("nop")).unwrap(),
+            other => panic!("{other:?}"),
+        });
+        let (head, text) = {
+            let answer = get(address, "GET /metrics HTTP/1.1");
+            let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+            (head.to_owned(), text.to_owned())
+        };
+        once.join().unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert!(head.contains(&format!("Content-Length: {}\r\n", text.len())), "{head}");
+        assert_eq!(text, render(&RunReport::new("nop")));
+        for (request, status) in [
+            ("GET /metrics HTTP/1.1", "503"),
+            ("GET / HTTP/1.1", "404"),
+            ("POST /metrics HTTP/1.1", "405"),
+            ("", "405"),
+        ] {
+            let answer = get(address, request);
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {answer}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_refused() {
+        let (tell, _) = channel();
+        let refused = open("192.0.2.1:9000".parse().unwrap(), tell);
+        assert!(refused.is_err_and(|error| error.to_string().contains("--metrics 192.0.2.1:9000")));
+    }
+}

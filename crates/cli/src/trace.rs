@@ -1,0 +1,313 @@
+//! `trace`: one packet's way through a network function, on one worker.
+
+use anabranch_analysis::Budget;
+use anabranch_io::source::Input;
+use anabranch_io::spec::{PortBinding, SourceSpec};
+use anabranch_nf::NetworkFunction;
+use anabranch_nf::trace::{Event as Step, Parts};
+use anabranch_runtime::balance::Balancing;
+use anabranch_runtime::deployment::paths_of;
+use anabranch_runtime::instance::Making;
+use anabranch_runtime::live::{Event, Filter};
+use anabranch_runtime::run::Options;
+use anabranch_runtime::trace::{Fate, Followed, trace};
+use anabranch_verify::{Coverage, Setup};
+use serde::Serialize;
+
+use crate::arguments::{PlanningArguments, TraceArguments};
+use crate::error::Error;
+use crate::file::print;
+use crate::library::Library;
+use crate::progress::Progress;
+use crate::run::{Order, PortNames, binding, bound, cannot_begin, to_json};
+use crate::settings::{control, settings};
+use crate::{live, plan};
+
+/// Numbers from here on are written in hexadecimal: addresses are read better so.
+const LONG: u128 = 1 << 20;
+
+/// Which packets are shown.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// Filters, as `capture` has them.
+    pub filter: String,
+    /// The number of a packet.
+    pub packet: Option<u64>,
+    /// At most so many.
+    pub count: usize,
+}
+
+/// A packet, and its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Shown {
+    /// Its number among all.
+    pub number: u64,
+    /// Nanoseconds since the Unix epoch.
+    pub at_ns: u64,
+    /// The port by which it came.
+    pub port: String,
+    /// Its length on the wire.
+    pub bytes: u32,
+    /// What handlers did for it and before it, one after the other.
+    pub handlers: Vec<Handled>,
+    /// `forwarded to wan`, `dropped: no-route`.
+    pub fate: Vec<String>,
+}
+
+/// What one handler did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Handled {
+    /// Its name.
+    pub handler: String,
+    /// The number of its call path, as `anabranch paths` has it; null where that is not known.
+    pub path: Option<usize>,
+    /// The path's last line in the source.
+    pub line: Option<u32>,
+    /// What it asked of state objects: `flows.get(.src=…) found`.
+    pub accesses: Vec<String>,
+}
+
+/// Prints what became of packets.
+///
+/// # Errors
+/// As `run`, and [`Error::Usage`] for filters.
+pub(crate) fn run(library: &Library, arguments: &TraceArguments) -> Result<(), Error> {
+    let entry = library.find(&arguments.nf)?;
+    let TraceArguments { packet, count, .. } = *arguments;
+    let choice = Choice { filter: arguments.filters.join(" "), packet, count };
+    let shown = entry.trace(order(arguments)?, &choice)?;
+    print(&if arguments.json { to_json(&shown)? } else { text(&shown) })
+}
+
+fn order(arguments: &TraceArguments) -> Result<Order, Error> {
+    let inputs = arguments.inputs.iter().map(|text| text.parse().map_err(binding("--in", text)));
+    let inputs: Vec<PortBinding<SourceSpec>> = inputs.collect::<Result<_, _>>()?;
+    Ok(Order {
+        inputs,
+        outputs: Vec::new(),
+        ports: Vec::new(),
+        openings: live::Openings::default(),
+        duration: None,
+        settings: settings(arguments.config.as_deref(), &arguments.settings)?,
+        controls: arguments.control.iter().map(|text| control(text)).collect::<Result<_, _>>()?,
+        workers: 1,
+        plan: None,
+        planning: plan::options(&PlanningArguments::default())?,
+        balance: false,
+        store: None,
+        seed: arguments.seed,
+        progress: Progress::start(&arguments.nf),
+    })
+}
+
+/// Follows packets of `F`.
+///
+/// # Errors
+/// When it cannot begin, or an input fails.
+pub(crate) fn execute<F: NetworkFunction>(
+    order: Order,
+    choice: &Choice,
+) -> Result<Vec<Shown>, Error> {
+    let ports = PortNames::new(F::PORTS, &order);
+    let names: Vec<&str> = ports.0.iter().map(String::as_str).collect();
+    let filter = Filter::read(&choice.filter, &names).map_err(Error::Usage)?;
+    // Without a solver, everything but the numbers of paths is known.
+    let paths = paths_of(&F::SOURCE, Budget::default()).ok();
+    let setup = Setup::new::<F>(order.settings.clone());
+    let mut coverage = paths.as_ref().map(Coverage::new::<F>);
+    if let Some(coverage) = &mut coverage {
+        coverage.begin(&setup);
+    }
+    let options = Options {
+        plan: None,
+        inputs: bound(&order.inputs, |port, spec| Ok(Input { port: ports.find(port)?, spec }))?,
+        outputs: Vec::new(),
+        making: Making {
+            seed: order.seed,
+            settings: order.settings,
+            ports: ports.0.clone(),
+            pass: None,
+        },
+        workers: 1,
+        balancing: Balancing::Still,
+        commands: order.controls.into_iter().map(|one| (one.at_ns, one.command)).collect(),
+        store: None,
+    };
+    let mut shown = Vec::new();
+    let (mut progress, mut handled) = (order.progress, 0);
+    let traced = trace::<F::Traced>(&options, &mut |followed| {
+        handled += 1;
+        progress.update(handled, None);
+        if is_chosen(&followed, choice, &filter) {
+            shown.push(Shown::of(followed, &ports.0, coverage.as_mut()));
+        }
+        choice.packet.is_none_or(|wanted| handled <= wanted) && shown.len() < choice.count
+    });
+    progress.finish();
+    traced.map_err(cannot_begin)?;
+    Ok(shown)
+}
+
+fn is_chosen(followed: &Followed<'_>, choice: &Choice, filter: &Filter) -> bool {
+    let Followed { meta, bytes, fate, .. } = followed;
+    if let Some(number) = choice.packet {
+        return meta.number == number;
+    }
+    let wants = |event| filter.wants(event, meta.port.index(), bytes, meta.wire_len);
+    match fate.dropped {
+        Some(reason) => wants(Event::Dropped(reason)),
+        None => filter.reason.is_none() && (wants(Event::Entered) || wants(Event::Left)),
+    }
+}
+
+impl Shown {
+    fn of(followed: Followed<'_>, ports: &[String], coverage: Option<&mut Coverage<'_>>) -> Self {
+        let Followed { meta, bytes, events, fate } = followed;
+        let mut handlers = handlers(&events);
+        let taken = coverage.map(|coverage| coverage.paths_of(events)).unwrap_or_default();
+        // The handler that opens a set and the one that it is opened for are one path.
+        let mut taken = taken.into_iter();
+        for (place, handled) in handlers.iter_mut().enumerate() {
+            let is_opened = place > 0 && handled.handler == OPENED;
+            if let Some(Some(path)) = (!is_opened).then(|| taken.next()).flatten() {
+                (handled.path, handled.line) = (Some(path.number), Some(path.line));
+            }
+        }
+        let name = |port: u8| ports.get(usize::from(port)).cloned().unwrap_or_default();
+        Self {
+            number: meta.number,
+            at_ns: meta.arrival_ns,
+            port: name(meta.port.index()),
+            bytes: meta.wire_len,
+            handlers,
+            fate: said(&fate, bytes, name),
+        }
+    }
+}
+
+/// A packet handler that goes on where a set was opened.
+const OPENED: &str = "packet, in the set that was opened";
+
+fn handlers(events: &[Step]) -> Vec<Handled> {
+    let mut all: Vec<Handled> = Vec::new();
+    let mut opened = false;
+    for event in events {
+        match event {
+            Step::Enter { handler, given, .. } => {
+                let name = match (*handler, std::mem::take(&mut opened)) {
+                    ("packet", true) => OPENED.to_owned(),
+                    (name, _) => format!("{name}{}", within(given, " with ", "")),
+                };
+                opened = *handler == "packet_set_opened";
+                all.push(Handled { handler: name, ..Handled::default() });
+            }
+            Step::Call(call) => {
+                let outcome = call.outcome.map_or("", |yes| if yes { ": yes" } else { ": no" });
+                let line = format!(
+                    "{}.{}({}{}){outcome}{}",
+                    call.object,
+                    call.operation,
+                    written(&call.key),
+                    within(&call.stored, " := ", ""),
+                    within(&call.result, " → ", "")
+                );
+                all.last_mut().into_iter().for_each(|one| one.accesses.push(line.clone()));
+            }
+            Step::Random(number) => {
+                let line = format!("drew {number}");
+                all.last_mut().into_iter().for_each(|one| one.accesses.push(line.clone()));
+            }
+            Step::Leave { set, .. } => {
+                let line = within(set, "its packet set is left as ", "");
+                if let Some(one) = all.last_mut().filter(|_| !line.is_empty()) {
+                    one.accesses.push(line);
+                }
+            }
+        }
+    }
+    all
+}
+
+fn within(parts: &Parts, before: &str, after: &str) -> String {
+    let written = written(parts);
+    if written.is_empty() { written } else { format!("{before}{written}{after}") }
+}
+
+fn written(parts: &Parts) -> String {
+    let part = |(name, number): &(String, u128)| {
+        let number = if *number < LONG { number.to_string() } else { format!("{number:#x}") };
+        let name = name.trim_start_matches('.');
+        if name.is_empty() { number } else { format!("{name}={number}") }
+    };
+    parts.all().iter().map(part).collect::<Vec<_>>().join(" ")
+}
+
+/// What became of a packet of these bytes.
+fn said(fate: &Fate, bytes: &[u8], name: impl Fn(u8) -> String) -> Vec<String> {
+    let left = fate.left.iter().map(|(port, left)| {
+        let changed = changed(bytes, left);
+        let changed = if changed.is_empty() { String::new() } else { format!(", {changed}") };
+        format!("forwarded to {}{changed}", name(*port))
+    });
+    let dropped = fate.dropped.iter().map(|reason| format!("dropped: {reason}"));
+    let emitted = fate.emitted.iter();
+    let emitted =
+        emitted.map(|(port, made)| format!("made {} bytes for {}", made.len(), name(*port)));
+    left.chain(dropped).chain(emitted).collect()
+}
+
+/// Where two packets differ.
+fn changed(before: &[u8], after: &[u8]) -> String {
+    if before.len() != after.len() {
+        return format!("{} bytes long now", after.len());
+    }
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    let pairs = before.iter().zip(after).enumerate();
+    for (at, _) in pairs.filter(|(_, (before, after))| before != after) {
+        match runs.last_mut() {
+            Some((_, end)) if *end == at => *end = at + 1,
+            _ => runs.push((at, at + 1)),
+        }
+    }
+    let run = |(from, to): &(usize, usize)| match to - from {
+        1 => from.to_string(),
+        _ => format!("{from} to {}", to - 1),
+    };
+    let runs: Vec<String> = runs.iter().map(run).collect();
+    if runs.is_empty() { String::new() } else { format!("bytes {} changed", runs.join(", ")) }
+}
+
+fn text(shown: &[Shown]) -> String {
+    let first_ns = shown.first().map_or(0, |one| one.at_ns);
+    let packet = |one: &Shown| {
+        let after_s = one.at_ns.saturating_sub(first_ns) as f64 / 1e9;
+        let head = format!(
+            "packet {} at {}, {} bytes, {after_s:.6} s after the first shown\n",
+            one.number, one.port, one.bytes
+        );
+        let handlers = one.handlers.iter().map(|handled| {
+            let path = match (handled.path, handled.line) {
+                (Some(path), Some(line)) => format!("  (path {path}, to line {line})"),
+                _ => String::new(),
+            };
+            let accesses = handled.accesses.iter().map(|line| format!("    {line}\n"));
+            format!("  {}{path}\n{}", handled.handler, accesses.collect::<String>())
+        });
+        let fate = one.fate.iter().map(|line| format!("  → {line}\n"));
+        [head].into_iter().chain(handlers).chain(fate).collect::<String>()
+    };
+    let packets: Vec<String> = shown.iter().map(packet).collect();
+    if packets.is_empty() { "no packet meets the filters\n".to_owned() } else { packets.join("\n") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_named_by_their_bytes() {
+        assert_eq!(changed(b"abcdef", b"abXYeZ"), "bytes 2 to 3, 5 changed");
+        assert_eq!(changed(b"abc", b"abc"), "");
+        assert_eq!(changed(b"abc", b"ab"), "2 bytes long now");
+    }
+}

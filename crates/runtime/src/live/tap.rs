@@ -1,0 +1,334 @@
+//! Copies of packets for who watches them: what enters, what leaves, what is dropped and why.
+//!
+//! ```text
+//!  worker ─ batch ─▶ Taps ──filter──▶ bounded ring ──▶ whoever asked
+//!                                  └─ full: counted as lost, never waited for
+//! ```
+//!
+//! Where nobody watches, a batch pays for seeing that there is no tap.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+use anabranch_nf::{DropReason, Word};
+use anabranch_packet::{Frame, Port, parse_any};
+
+/// Copies that may wait to be taken.
+const RING: usize = 8_192;
+/// Drop reasons of the runtime and the NF, by word.
+type Words = &'static [Word];
+
+/// What befell a packet when it was copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It was received, and nobody has touched it yet.
+    Entered,
+    /// It was given to a port's queue; whether there was room is counted, not known of each.
+    Left,
+    /// It was dropped, for the reason of this word; as it was then.
+    Dropped(&'static str),
+}
+
+/// A copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// What befell it.
+    pub event: Event,
+    /// The port by which it entered or left; of a dropped one, that by which it entered.
+    pub port: u8,
+    /// When, in nanoseconds since the Unix epoch, by the clock of the run.
+    pub at_ns: u64,
+    /// Its length.
+    pub len: u32,
+    /// Its first bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Which packets are copied: those that meet all that is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// What enters, what leaves, what is dropped.
+    pub events: [bool; 3],
+    /// A port by its number.
+    pub port: Option<u8>,
+    /// A word for which packets are dropped.
+    pub reason: Option<String>,
+    /// An address that they come from or go to.
+    pub host: Option<IpAddr>,
+    /// Bytes of each that are copied.
+    pub snap: usize,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        let (port, reason, host) = (None, None, None);
+        Self { events: [true; 3], port, reason, host, snap: usize::MAX }
+    }
+}
+
+impl Filter {
+    /// Reads words such as `dropped port=wan host=10.0.0.1 reason=no-route snap=96`, where ports have these
+    /// names. Of `in`, `out` and `dropped`, those that are named; all, if none is.
+    ///
+    /// # Errors
+    /// Which word is none of these, or names no port.
+    pub fn read(text: &str, ports: &[&str]) -> Result<Self, String> {
+        let mut filter = Self { events: [false; 3], ..Self::default() };
+        for word in text.split_whitespace() {
+            match word.split_once('=').unwrap_or((word, "")) {
+                ("in", "") => filter.events[0] = true,
+                ("out", "") => filter.events[1] = true,
+                ("dropped", "") => filter.events[2] = true,
+                ("port", name) => {
+                    let port = ports.iter().position(|port| *port == name);
+                    let wrong = || format!("there is no port `{name}`: {}", ports.join(", "));
+                    filter.port = Some(port.ok_or_else(wrong)? as u8);
+                }
+                ("host", host) => {
+                    let wrong = |_| format!("`{host}` is no address, such as 10.0.0.1");
+                    filter.host = Some(host.parse().map_err(wrong)?);
+                }
+                ("reason", reason) if !reason.is_empty() => {
+                    filter.reason = Some(reason.to_owned());
+                    filter.events[2] = true;
+                }
+                ("snap", len) => {
+                    filter.snap =
+                        len.parse().map_err(|_| format!("`{len}` is no number of bytes"))?;
+                }
+                _ => {
+                    return Err(format!(
+                        "`{word}` is no filter: write in, out, dropped, port=NAME, host=ADDRESS, \
+                         reason=WORD or snap=BYTES"
+                    ));
+                }
+            }
+        }
+        if filter.events == [false; 3] {
+            filter.events = [true; 3];
+        }
+        Ok(filter)
+    }
+
+    /// Whether a packet to which this befell, of these bytes and this length on the wire, meets it.
+    pub fn wants(&self, event: Event, port: u8, bytes: &[u8], len: u32) -> bool {
+        let (place, reason) = match event {
+            Event::Entered => (0, None),
+            Event::Left => (1, None),
+            Event::Dropped(reason) => (2, Some(reason)),
+        };
+        self.events[place]
+            && self.port.is_none_or(|wanted| wanted == port)
+            && self.reason.as_deref().is_none_or(|wanted| reason.is_none_or(|word| word == wanted))
+            && self.host.is_none_or(|host| concerns(host, bytes, len))
+    }
+}
+
+/// Whether a packet comes from or goes to `host`.
+fn concerns(host: IpAddr, bytes: &[u8], len: u32) -> bool {
+    let layout = parse_any(bytes, len);
+    let ip = bytes.get(layout.l3_offset()..).unwrap_or_default();
+    let stands_at = |at: usize, address: &[u8]| ip.get(at..at + address.len()) == Some(address);
+    match host {
+        IpAddr::V4(host) => {
+            layout.has_ipv4() && (stands_at(12, &host.octets()) || stands_at(16, &host.octets()))
+        }
+        IpAddr::V6(host) => {
+            layout.has_ipv6() && (stands_at(8, &host.octets()) || stands_at(24, &host.octets()))
+        }
+    }
+}
+
+/// Packets that are being copied, at the end of whoever asked.
+#[derive(Debug)]
+pub struct Copies {
+    /// The copies, those of each worker in their order.
+    pub packets: Receiver<Copied>,
+    /// Copies for which there was no room.
+    pub lost: Arc<AtomicU64>,
+    /// The ports' names.
+    pub ports: Vec<String>,
+}
+
+/// Where copies are put.
+#[derive(Clone)]
+pub(super) struct Tap {
+    filter: Arc<Filter>,
+    ring: SyncSender<Copied>,
+    lost: Arc<AtomicU64>,
+    /// Nobody takes them any more.
+    is_over: Arc<AtomicBool>,
+}
+
+impl Tap {
+    /// A tap for all workers, and its other end.
+    pub(super) fn new(filter: Filter, ports: Vec<String>) -> (Self, Copies) {
+        let (ring, packets) = sync_channel(RING);
+        let (lost, is_over) = (Arc::<AtomicU64>::default(), Arc::default());
+        let tap = Self { filter: Arc::new(filter), ring, lost: Arc::clone(&lost), is_over };
+        (tap, Copies { packets, lost, ports })
+    }
+
+    fn copy(&self, event: Event, port: u8, at_ns: u64, (bytes, len): (&[u8], u32)) {
+        if !self.filter.wants(event, port, bytes, len) {
+            return;
+        }
+        let bytes = bytes[..bytes.len().min(self.filter.snap)].to_vec();
+        match self.ring.try_send(Copied { event, port, at_ns, len, bytes }) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => drop(self.lost.fetch_add(1, Ordering::Relaxed)),
+            Err(TrySendError::Disconnected(_)) => self.is_over.store(true, Ordering::Relaxed),
+        }
+    }
+}
+
+/// The taps of one worker.
+#[derive(Default)]
+pub(super) struct Taps {
+    taps: Vec<Tap>,
+    words: Words,
+}
+
+impl Taps {
+    /// None yet, for an NF whose own reasons are `words`.
+    pub(super) fn new(words: Words) -> Self {
+        Self { taps: Vec::new(), words }
+    }
+
+    /// One more; those that are over go.
+    pub(super) fn add(&mut self, tap: Tap) {
+        self.taps.retain(|tap| !tap.is_over.load(Ordering::Relaxed));
+        self.taps.push(tap);
+    }
+
+    /// These have been received, and nothing else.
+    #[inline(always)]
+    pub(super) fn entered(&self, batch: &[Frame<'_>]) {
+        if !self.taps.is_empty() {
+            batch.iter().for_each(|frame| self.copy_frame(Event::Entered, frame));
+        }
+    }
+
+    /// These leave by a port.
+    #[inline(always)]
+    pub(super) fn left(&self, packets: &[&[u8]], port: usize, at_ns: u64) {
+        if !self.taps.is_empty() {
+            packets.iter().for_each(|bytes| {
+                self.copy(Event::Left, port as u8, at_ns, (bytes, bytes.len() as u32));
+            });
+        }
+    }
+
+    /// This one goes nowhere.
+    #[inline(always)]
+    pub(super) fn dropped(&self, frame: &Frame<'_>, reason: DropReason) {
+        if !self.taps.is_empty() {
+            self.copy_frame(Event::Dropped(reason.word(self.words)), frame);
+        }
+    }
+
+    #[cold]
+    fn copy_frame(&self, event: Event, frame: &Frame<'_>) {
+        let meta = frame.meta();
+        self.copy(event, port_of(meta.port), meta.arrival_ns, (frame.bytes(), meta.wire_len));
+    }
+
+    #[cold]
+    fn copy(&self, event: Event, port: u8, at_ns: u64, packet: (&[u8], u32)) {
+        self.taps.iter().for_each(|tap| tap.copy(event, port, at_ns, packet));
+    }
+}
+
+fn port_of(port: Port) -> u8 {
+    port.index()
+}
+
+impl std::fmt::Debug for Taps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Taps").field("taps", &self.taps.len()).finish()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use anabranch_nf::Builtin;
+    use anabranch_packet::Meta;
+    use anabranch_packet::craft::{Link, udp};
+
+    use super::*;
+
+    fn packet(bytes: &mut [u8; 96]) -> Frame<'_> {
+        let (from, to) = ("10.0.0.1:9".parse().unwrap(), "192.0.2.7:53".parse().unwrap());
+        let len = udp(bytes, &Link::default(), from, to, b"hello").unwrap();
+        let meta =
+            Meta { wire_len: len as u32, port: Port::new(1), arrival_ns: 7, ..Meta::default() };
+        Frame::new(bytes, 0, len, 0, meta)
+    }
+
+    /// What a tap with this filter copies of a packet that enters, leaves and is dropped.
+    fn copied(filter: &str) -> Vec<Copied> {
+        let (tap, copies) = Tap::new(Filter::read(filter, &["lan", "wan"]).unwrap(), Vec::new());
+        let mut taps = Taps::new(&[]);
+        taps.add(tap);
+        let mut bytes = [0; 96];
+        let frame = packet(&mut bytes);
+        taps.entered(std::slice::from_ref(&frame));
+        taps.left(&[frame.bytes()], 0, 9);
+        taps.dropped(&frame, Builtin::NoRoute.into());
+        copies.packets.try_iter().collect()
+    }
+
+    #[test]
+    fn filters_choose() {
+        let events = |filter| copied(filter).iter().map(|one| one.event).collect::<Vec<_>>();
+        let dropped = Event::Dropped("no-route");
+        assert_eq!(events(""), [Event::Entered, Event::Left, dropped]);
+        assert_eq!(events("in"), [Event::Entered]);
+        assert_eq!(events("out dropped"), [Event::Left, dropped]);
+        assert_eq!(events("port=wan"), [Event::Entered, dropped]);
+        assert_eq!(events("reason=no-route"), [dropped]);
+        assert_eq!(events("reason=no-port"), []);
+        assert_eq!(events("host=192.0.2.7 in"), [Event::Entered]);
+        assert_eq!(events("host=10.0.0.1 in"), [Event::Entered]);
+        assert_eq!(events("host=10.0.0.2"), []);
+        assert_eq!(events("host=2001:db8::1"), []);
+        let short = &copied("in snap=20")[0];
+        assert_eq!((short.bytes.len(), short.len, short.port, short.at_ns), (20, 47, 1, 7));
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        for (wrong, part) in [
+            ("port=dmz", "lan, wan"),
+            ("host=here", "no address"),
+            ("snap=x", "number"),
+            ("tcp", "no filter"),
+            ("reason", "no filter"),
+        ] {
+            let why = Filter::read(wrong, &["lan", "wan"]).unwrap_err();
+            assert!(why.contains(part), "{wrong}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_full_ring_loses_and_counts() {
+        let (tap, copies) = Tap::new(Filter::default(), Vec::new());
+        let mut taps = Taps::new(&[]);
+        taps.add(tap);
+        let mut bytes = [0; 96];
+        let frame = packet(&mut bytes);
+        for _ in 0..RING + 5 {
+            taps.dropped(&frame, Builtin::NoRoute.into());
+        }
+        assert_eq!(copies.lost.load(Ordering::Relaxed), 5);
+        assert_eq!(copies.packets.try_iter().count(), RING);
+        drop(copies);
+        taps.dropped(&frame, Builtin::NoRoute.into());
+        let (tap, _copies) = Tap::new(Filter::default(), Vec::new());
+        taps.add(tap);
+        assert_eq!(taps.taps.len(), 1, "the one that is over has gone");
+    }
+}

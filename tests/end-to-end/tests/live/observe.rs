@@ -1,0 +1,123 @@
+//! A living run, seen from another terminal, and by Prometheus.
+
+use anabranch_io::capture::CaptureReader;
+
+use crate::lab::{Kind, Lab};
+use crate::traffic::ping;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_anabranch-end-to-end");
+
+/// The value of a metric with these labels.
+fn metric(text: &str, name: &str, label: &str) -> u64 {
+    let start = format!("anabranch_{name}{{");
+    let mut lines = text.lines().filter(|line| line.starts_with(&start) && line.contains(label));
+    let line = lines.next().unwrap_or_else(|| panic!("{name} {label}\n{text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_is_seen_meanwhile_is_what_is_said_at_the_end() {
+    let Some(mut lab) = Lab::open(Kind::AfPacket) else { return };
+    lab.host("a");
+    lab.host("b");
+    let options = "--metrics 127.0.0.1:9100";
+    let firewall = lab.start("firewall", options, &[("inside", "a"), ("outside", "b")]);
+    lab.ip("a", "addr add 10.0.0.1/24 dev e");
+    lab.ip("b", "addr add 10.0.0.2/24 dev e");
+    ping(&lab, "a", "10.0.0.2", 56);
+    assert!(lab.run("b", "ping -c 3 -i 0.1 -W 1 10.0.0.1").fails());
+    let metrics = lab.run("nf", "curl -sS --max-time 5 http://127.0.0.1:9100/metrics").expect();
+    let table = lab.run("nf", &format!("{PROGRAM} top nf.sock --once")).expect();
+    let seen = firewall.report();
+    let report = firewall.finish();
+    assert!(!lab.path("nf.sock").exists());
+    assert!(seen.packets_read >= 13 && seen.packets_dropped == 3, "{seen:?}");
+    assert_eq!(seen.strategy, report.strategy);
+    for (seen, last) in seen.ports.iter().zip(&report.ports) {
+        assert_eq!((&seen.name, &seen.live), (&last.name, &last.live));
+        let port = format!("port=\"{}\"", seen.name);
+        // Hosts may have sent something of their own accord meanwhile.
+        let read = metric(&metrics, "packets_read_total", &port);
+        assert!(read >= 5 && read <= seen.packets_read && seen.packets_read <= last.packets_read);
+        assert!(metric(&metrics, "bytes_out_total", &port) <= last.bytes_out);
+    }
+    for (reason, dropped) in &seen.drops {
+        assert_eq!(metric(&metrics, "drops_total", &format!("reason=\"{reason}\"")), *dropped);
+        assert!(table.contains(reason), "{table}");
+    }
+    assert!(seen.tables.iter().any(|table| table.used > 0), "{:?}", seen.tables);
+    assert_eq!((seen.tables.len(), seen.workers.len()), (report.tables.len(), 2));
+    let gone = lab.run("nf", &format!("{PROGRAM} top nf.sock --json"));
+    assert!(gone.fails() && gone.text.contains("no run answers"), "{}", gone.text);
+}
+
+#[test]
+fn a_doctor_says_what_to_run() {
+    let Some(lab) = Lab::open(Kind::AfPacket) else { return };
+    lab.ip("nf", "link add here type veth peer name there");
+    lab.ip("nf", "link set there up");
+    lab.ip("nf", "addr add 192.0.2.1/24 dev there");
+    let text = lab.run("nf", &format!("{PROGRAM} doctor")).expect();
+    for part in [
+        "$ ip link set here up",
+        "$ ip addr flush dev there",
+        "address 192.0.2.1",
+        "takes no key or table: workers hash",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let json = lab.run("nf", &format!("{PROGRAM} doctor there --json")).expect();
+    let findings: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let about = |what: &str| findings.as_array().unwrap().iter().any(|one| one["about"] == what);
+    assert!(about("capabilities") && about("there") && !about("here"), "{json}");
+    let line = format!("setpriv --bounding-set=-all --reuid=65534 --clear-groups {PROGRAM} doctor");
+    let unprivileged = lab.run("nf", &line).expect();
+    assert!(unprivileged.contains("cap_net_admin, cap_net_raw, cap_bpf missing"), "{unprivileged}");
+    assert!(unprivileged.contains("$ setcap cap_net_admin,cap_net_raw,cap_bpf+ep"));
+}
+
+/// The packets of a capture: their number, and how many comments say why they were dropped.
+fn count(lab: &Lab, file: &str) -> (usize, usize) {
+    let mut reader = CaptureReader::open(lab.path(file)).unwrap();
+    let mut packets = 0;
+    while reader.next_record().unwrap().is_some() {
+        packets += 1;
+    }
+    let bytes = std::fs::read(lab.path(file)).unwrap();
+    (packets, bytes.windows(9).filter(|some| some == b"dropped: ").count())
+}
+
+#[test]
+fn packets_are_copied_with_the_reason_why_they_were_dropped() {
+    let Some(mut lab) = Lab::open(Kind::Xdp) else { return };
+    lab.host("a");
+    lab.host("b");
+    let firewall = lab.start("firewall", "", &[("inside", "a"), ("outside", "b")]);
+    lab.ip("a", "addr add 10.0.0.1/24 dev e");
+    lab.ip("b", "addr add 10.0.0.2/24 dev e");
+    ping(&lab, "a", "10.0.0.2", 56);
+    let capture = |file: &str, filter: &str, options: &str| {
+        lab.serve("nf", &format!("{PROGRAM} capture nf.sock -o {file} {options} {filter}"))
+    };
+    let mut captures = [
+        capture("all.pcapng", "host=10.0.0.1", ""),
+        capture("dropped.pcapng", "dropped port=outside snap=34", ""),
+        capture("short.pcapng", "in port=inside host=10.0.0.1", "--for 2"),
+    ];
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    ping(&lab, "a", "10.0.0.2", 56);
+    assert!(lab.run("b", "ping -c 3 -i 0.1 -W 1 10.0.0.1").fails());
+    assert!(captures[2].wait().success());
+    ping(&lab, "a", "10.0.0.2", 56);
+    for (wrong, part) in [("port=dmz", "inside, outside"), ("tcp", "no filter")] {
+        let refused = lab.run("nf", &format!("{PROGRAM} capture nf.sock {wrong}"));
+        assert!(refused.fails() && refused.text.contains(part), "{}", refused.text);
+    }
+    let report = firewall.finish();
+    captures.iter_mut().for_each(|capture| assert!(capture.wait().success()));
+    // Ten requests, ten answers, each in and out, and three that come in and are dropped.
+    assert_eq!(count(&lab, "all.pcapng"), (46, 3));
+    assert_eq!(count(&lab, "dropped.pcapng"), (3, 3));
+    assert_eq!(count(&lab, "short.pcapng"), (5, 0));
+    assert_eq!(report.packets_dropped, 3, "{:?}", report.drops);
+}
