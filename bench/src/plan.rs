@@ -195,9 +195,9 @@ mod tests {
             let of = |row: &&Row| row.nf == nf && row.ratio_to_one_worker.is_some();
             let crews: Vec<&Row> = document.results.iter().filter(of).collect();
             let kinds: Vec<_> = crews.iter().map(|row| (row.workers, row.strategy)).collect();
-            let mut expected = vec![(1, "one-worker"), (1, "lock")];
+            let mut expected = vec![(1, "one-worker"), (1, "transactional"), (1, "lock")];
             expected.extend(divided);
-            expected.push((2, "lock"));
+            expected.extend([(2, "transactional"), (2, "lock")]);
             assert_eq!(kinds, expected, "{nf}");
             assert_eq!(crews[0].ratio_to_one_worker, Some(1.0));
             assert!(crews[1].ratio_to_one_worker.is_some_and(|ratio| ratio > 0.0));
