@@ -511,7 +511,9 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
             self.own.last = *frame.meta();
             if let Some(order) = &mut self.own.order {
                 let Meta { arrival_ns: time_ns, number, .. } = self.own.last;
-                order.push(Commit { writes: place.0, reader: false, time_ns, number });
+                // Packets of one transaction come in the order in which it handled them.
+                let writes = place.0 * MOST_ITEMS as u64 + at as u64;
+                order.push(Commit { writes, reader: false, time_ns, number });
             }
         }
         self.own.emitted = emitted;

@@ -64,6 +64,11 @@ impl Domain {
         }
     }
 
+    /// Whether each commit is told its place in the order of all.
+    pub fn is_ordered(&self) -> bool {
+        self.order.is_some()
+    }
+
     /// A list that transactions note entries in.
     pub fn list(&self) -> u16 {
         self.lists.fetch_add(1, Ordering::Relaxed)

@@ -34,6 +34,9 @@ pub struct Indices {
     /// Where each worker looks next when it takes any: in a part of its own at first, so that workers
     /// do not meet.
     cursors: Box<[Own]>,
+    /// One for all instead, where the order of commits is kept, so that one worker that repeats it takes
+    /// the same.
+    cursor: Option<Arc<Memory>>,
 }
 
 impl Indices {
@@ -42,7 +45,9 @@ impl Indices {
         let shape = Shape { objects: len.div_ceil(64), tracked: 1, deadlines: 0, apart: true };
         let part = u64::from(len) / domain.workers() as u64;
         let cursors = (0..domain.workers()).map(|worker| Own::new(worker as u64 * part)).collect();
-        Self { words: domain.memory(shape), len, used: Count::new(domain), cursors }
+        let one = Shape { objects: 1, tracked: 1, deadlines: 0, apart: true };
+        let cursor = domain.is_ordered().then(|| domain.memory(one));
+        Self { words: domain.memory(shape), len, used: Count::new(domain), cursors, cursor }
     }
 
     /// Indices in all.
@@ -86,6 +91,9 @@ impl Indices {
     /// Takes any free index: for each worker the next after the one it took last, so that an index
     /// rests before it is used again. `None`: there is none, or the transaction is doomed.
     pub fn take_any(&self, transaction: &Transaction) -> Option<u32> {
+        if let Some(cursor) = &self.cursor {
+            return self.take_next(transaction, cursor);
+        }
         // Beside others one that is certainly free may not be found; alone none is missed.
         if !self.used.has_room(transaction, self.len) {
             return None;
@@ -100,6 +108,14 @@ impl Indices {
             None => transaction.require_alone(),
         }
         taken
+    }
+
+    fn take_next(&self, transaction: &Transaction, cursor: &Memory) -> Option<u32> {
+        let start = transaction.read(cursor, 0, |words| words.get(0))? as u32;
+        let all = Within { first: 0, count: self.len, step: 1, start };
+        let index = self.take_within(transaction, all)?;
+        transaction.write(cursor, 0, |words| words.set(0, u64::from(index) + 1))?;
+        Some(index)
     }
 
     /// As [`first_free`](Self::first_free), passing over words that are full at a glance: it matters
