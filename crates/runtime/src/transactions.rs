@@ -51,6 +51,8 @@ struct Shared<N: NetworkFunction> {
     /// No packet is handled at an earlier time any more: what had come to its end then may have been
     /// collected.
     now_ns: AtomicU64,
+    /// From when ticks are counted.
+    origin_ns: AtomicU64,
     alone: Mutex<Alone<N>>,
 }
 
@@ -120,6 +122,7 @@ impl<N: NetworkFunction> Members<N> {
             sets,
             due_ns: AtomicU64::new(u64::MAX),
             now_ns: AtomicU64::new(0),
+            origin_ns: AtomicU64::new(0),
             alone: Mutex::new(Alone {
                 environment: Environment::new(making.seed),
                 events: Events::default(),
@@ -138,9 +141,6 @@ impl<N: NetworkFunction> Members<N> {
 
     /// Starts the clock at `now_ns`, the first packet's arrival, and runs `init`.
     pub fn start(&mut self, now_ns: u64) {
-        for member in &mut self.members {
-            member.own.environment.set_origin(now_ns);
-        }
         let Some(first) = self.members.first_mut() else { return };
         let Member { shared, nf, worker, .. } = first;
         worker.alone(|_| {
@@ -210,13 +210,17 @@ impl<S: Value> Sets<S> {
 struct Times {
     now_ns: u64,
     due_ns: u64,
+    origin_ns: u64,
 }
 
 impl<N: NetworkFunction> Shared<N> {
-    /// Both change only where nobody else is at work: the gate publishes them.
+    /// They change only where nobody else is at work: the gate publishes them.
     fn times(&self) -> Times {
-        let (now_ns, due_ns) = (&self.now_ns, &self.due_ns);
-        Times { now_ns: now_ns.load(Ordering::Relaxed), due_ns: due_ns.load(Ordering::Relaxed) }
+        Times {
+            now_ns: self.now_ns.load(Ordering::Relaxed),
+            due_ns: self.due_ns.load(Ordering::Relaxed),
+            origin_ns: self.origin_ns.load(Ordering::Relaxed),
+        }
     }
 
     /// The time of who is alone and would be at `now_ns`.
@@ -238,6 +242,7 @@ impl<N: NetworkFunction> Alone<N> {
         self.environment.set_next_event(self.events.next().min(collects_ns));
         // It is read only where nobody is alone: the gate publishes it.
         shared.due_ns.store(self.environment.due(), Ordering::Relaxed);
+        shared.origin_ns.store(self.environment.origin(), Ordering::Relaxed);
     }
 
     fn run_events(&mut self, seat: &mut Seat<'_, N>, cause: &Meta, release: &mut impl Release) {
@@ -478,6 +483,7 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
             return range.len();
         }
         let times = self.shared.times();
+        self.own.environment.set_origin(times.origin_ns);
         self.own.faults = elements::faults();
         for (ran, at) in range.clone().enumerate() {
             self.beside(at, times, transaction);
