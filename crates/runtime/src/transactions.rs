@@ -502,7 +502,7 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         elements::forget_since(self.own.faults);
     }
 
-    fn release(&mut self, range: Range<usize>, place: Place, _: bool) {
+    fn release(&mut self, range: Range<usize>, place: Place) {
         let mut emitted = std::mem::take(&mut self.own.emitted);
         for at in range {
             let frame = &self.frames[at];

@@ -36,7 +36,7 @@ impl Batch for Work {
 
     fn undo(&mut self, _: Range<usize>) {}
 
-    fn release(&mut self, _: Range<usize>, _: Place, _: bool) {}
+    fn release(&mut self, _: Range<usize>, _: Place) {}
 }
 
 fn main() {

@@ -1,23 +1,15 @@
 //! What all workers of a run share.
 
-use std::sync::atomic::AtomicU16;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
+use crate::log::Note;
 use crate::memory::{Memory, Shape, Version};
 use crate::sync::{AtomicU64, Gate, Ordering};
 
 /// Workers at most: as many as a version has room for.
 pub const MOST_WORKERS: usize = 1 << 15;
-
-/// An entry that somebody is to look at, and when.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Note {
-    pub(crate) list: u16,
-    pub(crate) entry: u32,
-    pub(crate) tick: u32,
-}
 
 /// Notes, each with the place of its commit.
 type Noted = Vec<(u64, Note)>;
@@ -41,7 +33,6 @@ pub struct Domain {
     pub(crate) gate: Gate<()>,
     /// What each worker has noted for who is alone next.
     noted: Box<[Mutex<Noted>]>,
-    lists: AtomicU16,
     /// The order of commits, where somebody wants to know it: it is a counter for all.
     order: Option<AtomicU64>,
 }
@@ -59,7 +50,6 @@ impl Domain {
             memories: OnceLock::new(),
             gate: Gate::new(()),
             noted: (0..workers).map(|_| Mutex::default()).collect(),
-            lists: AtomicU16::new(0),
             order: ordered.then(|| AtomicU64::new(0)),
         }
     }
@@ -69,17 +59,12 @@ impl Domain {
         self.order.is_some()
     }
 
-    /// A list that transactions note entries in.
-    pub fn list(&self) -> u16 {
-        self.lists.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Takes what was noted in a list, in the order of commits where the domain keeps one. For who is
-    /// alone.
-    pub fn take_notes(&self, list: u16) -> Vec<(u32, u32)> {
-        let mut taken = Vec::new();
+    /// Takes the entries and ticks that were noted for a memory, in the order of commits where the
+    /// domain keeps one. For who is alone.
+    pub fn take_notes(&self, memory: &Memory) -> Vec<(u32, u32)> {
+        let (mut taken, number) = (Vec::new(), memory.number());
         for noted in &self.noted {
-            taken.extend(locked(noted).extract_if(.., |(_, note)| note.list == list));
+            taken.extend(locked(noted).extract_if(.., |(_, note)| note.memory == number));
         }
         taken.sort_by_key(|(place, _)| *place);
         taken.into_iter().map(|(_, note)| (note.entry, note.tick)).collect()

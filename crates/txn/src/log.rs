@@ -1,7 +1,6 @@
 //! What a transaction keeps for itself: what it has read, copies of what it will change, what it will
 //! raise or count when it commits. Of fixed size; a transaction that needs more runs alone.
 
-use crate::domain::Note;
 use crate::memory::{Memory, Version, Words};
 use crate::sync::{AtomicU64, Own};
 
@@ -38,38 +37,63 @@ pub(crate) const EFFECTS: usize = 512;
 /// Places of the index over writes: more than twice as many as there are.
 const INDEX: usize = 2_048;
 
-/// What was read, and the version that it had.
+/// Entries of `N` numbers, up to a fixed number of them.
 #[derive(Debug)]
-pub(crate) struct Reads {
-    entries: Box<[(Own, Own)]>,
+struct Entries<const N: usize> {
+    entries: Box<[[Own; N]]>,
     len: Own,
 }
 
-impl Reads {
-    pub(crate) fn new() -> Self {
-        let entries = (0..READS).map(|_| Default::default()).collect();
+impl<const N: usize> Entries<N> {
+    fn new(most: usize) -> Self {
+        let entries = (0..most).map(|_| std::array::from_fn(|_| Own::default())).collect();
         Self { entries, len: Own::default() }
     }
 
     #[inline(always)]
-    pub(crate) fn clear(&self) {
+    fn clear(&self) {
         self.len.set(0);
     }
 
     /// False: there is no room.
     #[inline(always)]
-    pub(crate) fn push(&self, name: Name, version: Version) -> bool {
+    fn push(&self, numbers: [u64; N]) -> bool {
         let len = self.len.get();
-        let Some((own_name, own_version)) = self.entries.get(len as usize) else { return false };
-        own_name.set(name.0);
-        own_version.set(version.0);
+        let Some(entry) = self.entries.get(len as usize) else { return false };
+        entry.iter().zip(numbers).for_each(|(own, number)| own.set(number));
         self.len.set(len + 1);
         true
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Name, Version)> + '_ {
+    #[inline(always)]
+    fn iter(&self) -> impl Iterator<Item = [u64; N]> + '_ {
         let entries = self.entries.iter().take(self.len.get() as usize);
-        entries.map(|(name, version)| (Name(name.get()), Version(version.get())))
+        entries.map(|entry| std::array::from_fn(|at| entry[at].get()))
+    }
+}
+
+/// What was read, and the version that it had.
+#[derive(Debug)]
+pub(crate) struct Reads(Entries<2>);
+
+impl Reads {
+    pub(crate) fn new() -> Self {
+        Self(Entries::new(READS))
+    }
+
+    #[inline(always)]
+    pub(crate) fn clear(&self) {
+        self.0.clear();
+    }
+
+    /// False: there is no room.
+    #[inline(always)]
+    pub(crate) fn push(&self, name: Name, version: Version) -> bool {
+        self.0.push([name.0, version.0])
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Name, Version)> + '_ {
+        self.0.iter().map(|[name, version]| (Name(name), Version(version)))
     }
 }
 
@@ -144,6 +168,7 @@ impl Writes {
         }
     }
 
+    /// Where the index may name the copy of an object, in turn.
     #[inline]
     fn places(name: Name) -> impl Iterator<Item = usize> {
         let hash = name.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -199,12 +224,51 @@ impl Writes {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = Write<'_>> + Clone {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Write<'_>> {
         self.entries[..self.len()].iter().map(|entry| Write {
             name: Name(entry.name.get()),
             version: Version(entry.version.get()),
             words: self.copy(entry),
         })
+    }
+}
+
+/// An entry of an object that whoever is alone next is to look at, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    /// The memory that it was noted for, by its number.
+    pub(crate) memory: u16,
+    pub(crate) entry: u32,
+    pub(crate) tick: u32,
+}
+
+/// Notes, until the transaction commits.
+#[derive(Debug)]
+pub(crate) struct Notes(Entries<3>);
+
+impl Notes {
+    pub(crate) fn new() -> Self {
+        Self(Entries::new(EFFECTS))
+    }
+
+    #[inline(always)]
+    pub(crate) fn clear(&self) {
+        self.0.clear();
+    }
+
+    /// False: there is no room.
+    pub(crate) fn push(&self, note: Note) -> bool {
+        self.0.push([note.memory.into(), note.entry.into(), note.tick.into()])
+    }
+
+    #[inline(always)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Note> + '_ {
+        let note = |[memory, entry, tick]: [u64; 3]| Note {
+            memory: memory as u16,
+            entry: entry as u32,
+            tick: tick as u32,
+        };
+        self.0.iter().map(note)
     }
 }
 
@@ -217,89 +281,37 @@ pub(crate) enum Effect {
     Add(u64),
 }
 
-/// What whoever is alone next is to be told, when the transaction commits.
-#[derive(Debug)]
-pub(crate) struct Notes {
-    entries: Box<[(Own, Own, Own)]>,
-    len: Own,
-}
-
-impl Notes {
-    pub(crate) fn new() -> Self {
-        let entries = (0..EFFECTS).map(|_| Default::default()).collect();
-        Self { entries, len: Own::default() }
-    }
-
-    #[inline(always)]
-    pub(crate) fn clear(&self) {
-        self.len.set(0);
-    }
-
-    /// False: there is no room.
-    pub(crate) fn push(&self, note: Note) -> bool {
-        let len = self.len.get();
-        let Some((list, entry, tick)) = self.entries.get(len as usize) else { return false };
-        list.set(note.list.into());
-        entry.set(note.entry.into());
-        tick.set(note.tick.into());
-        self.len.set(len + 1);
-        true
-    }
-
-    #[inline(always)]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Note> + '_ {
-        self.entries.iter().take(self.len.get() as usize).map(|(list, entry, tick)| Note {
-            list: list.get() as u16,
-            entry: entry.get() as u32,
-            tick: tick.get() as u32,
-        })
-    }
-}
-
 /// Effects, until the transaction commits.
 #[derive(Debug)]
-pub(crate) struct Effects {
-    entries: Box<[(Own, Own, Own)]>,
-    len: Own,
-}
+pub(crate) struct Effects(Entries<3>);
 
 const ADD: u64 = 1 << 32;
 
 impl Effects {
     pub(crate) fn new() -> Self {
-        let entries = (0..EFFECTS).map(|_| Default::default()).collect();
-        Self { entries, len: Own::default() }
+        Self(Entries::new(EFFECTS))
     }
 
     #[inline(always)]
     pub(crate) fn clear(&self) {
-        self.len.set(0);
+        self.0.clear();
     }
 
     /// An effect on word `index` of an object. False: there is no room.
     #[inline(always)]
     pub(crate) fn push(&self, name: Name, index: usize, effect: Effect) -> bool {
-        let len = self.len.get();
-        let Some((own_name, own_index, own_word)) = self.entries.get(len as usize) else {
-            return false;
-        };
         let (kind, word) = match effect {
             Effect::Raise(word) => (0, word),
             Effect::Add(n) => (ADD, n),
         };
-        own_name.set(name.0);
-        own_index.set(index as u64 | kind);
-        own_word.set(word);
-        self.len.set(len + 1);
-        true
+        self.0.push([name.0, index as u64 | kind, word])
     }
 
     #[inline(always)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Name, usize, Effect)> + '_ {
-        self.entries.iter().take(self.len.get() as usize).map(|(name, index, word)| {
-            let (kind, word) = (index.get() & ADD, word.get());
-            let effect = if kind == 0 { Effect::Raise(word) } else { Effect::Add(word) };
-            (Name(name.get()), index.get() as u32 as usize, effect)
+        self.0.iter().map(|[name, index, word]| {
+            let effect = if index & ADD == 0 { Effect::Raise(word) } else { Effect::Add(word) };
+            (Name(name), index as u32 as usize, effect)
         })
     }
 }

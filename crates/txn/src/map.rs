@@ -121,6 +121,11 @@ impl Map {
         self.len() == 0
     }
 
+    /// Its buckets, for which entries are noted by [`SlotId`].
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.buckets
+    }
+
     /// Fetches the bucket of this hash.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {

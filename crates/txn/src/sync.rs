@@ -1,5 +1,6 @@
 //! What threads meet in: the system's, or what a model checker has in its place. Nothing in this
-//! crate goes round it, but for what one thread has for itself.
+//! crate goes round it, but for what one thread has for itself, and what is made before transactions
+//! begin or taken by who is alone: that lies under a plain mutex.
 
 #[cfg(loom)]
 pub(crate) use loom::{

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::domain::{Domain, Note};
-use crate::log::{Effect, Effects, Name, Notes, Reads, Write, Writes};
+use crate::domain::Domain;
+use crate::log::{Effect, Effects, Name, Note, Notes, Reads, Write, Writes};
 use crate::memory::{Deadline, Memory, Version, Words, raise};
-use crate::sync::{Ordering, Own, fence, spin_loop};
+use crate::sync::{AtomicU64, Ordering, Own, fence, spin_loop};
 
 /// Why a transaction has to run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,11 +126,6 @@ impl Transaction {
     #[inline(always)]
     pub fn is_doomed(&self) -> bool {
         self.mode.get() == DOOMED
-    }
-
-    /// Whether anything was written.
-    pub fn has_written(&self) -> bool {
-        self.writes.len() > 0
     }
 
     /// It has to run again, with nobody beside it; without effect when it does.
@@ -263,15 +258,20 @@ impl Transaction {
         self.place.set(self.domain.place());
         let changed = self.changed_reads().or_else(|| self.changed_copies());
         match changed {
-            Some(name) => self.doom(Cause::Conflict(name.memory() as u16, name.object())),
+            Some(name) => self.doom(conflict(name)),
             None => return true,
         }
         false
     }
 
+    /// Version and words of an object.
+    #[inline(always)]
+    fn object(&self, name: Name) -> (&AtomicU64, Words<'_>) {
+        self.domain.memories()[name.memory()].object(name.object())
+    }
+
     fn version(&self, name: Name) -> Version {
-        let memory = &self.domain.memories()[name.memory()];
-        Version(memory.object(name.object()).0.load(Ordering::Acquire))
+        Version(self.object(name).0.load(Ordering::Acquire))
     }
 
     /// An object that was read and has changed, or is being changed by another.
@@ -342,10 +342,10 @@ impl Transaction {
         }
     }
 
-    /// Has whoever is alone next told to look at an entry of `list` at `tick`, when the transaction
+    /// Has whoever is alone next told to look at `entry` of a memory at `tick`, when the transaction
     /// commits.
-    pub fn note(&self, list: u16, entry: u32, tick: u32) {
-        let note = Note { list, entry, tick };
+    pub fn note(&self, memory: &Memory, entry: u32, tick: u32) {
+        let note = Note { memory: memory.number(), entry, tick };
         match self.mode.get() {
             ALONE => self.domain.note(self.worker, self.place.get(), [note].into_iter()),
             RUNNING if !self.notes.push(note) => self.doom(Cause::TooLarge),
@@ -368,8 +368,7 @@ impl Transaction {
             self.commit_writes()?;
         }
         for (name, index, effect) in self.effects.iter() {
-            let memory = &self.domain.memories()[name.memory()];
-            apply(memory.object(name.object()).1, index, effect);
+            apply(self.object(name).1, index, effect);
         }
         self.domain.note(self.worker, self.place.get(), self.notes.iter());
         Ok(self.place())
@@ -383,7 +382,7 @@ impl Transaction {
         fence(Ordering::SeqCst);
         if let Some(name) = self.changed_reads() {
             self.unlock(self.writes.iter());
-            return Err(self.conflict(name));
+            return Err(conflict(name));
         }
         for write in self.writes.iter() {
             self.store(&write);
@@ -393,21 +392,15 @@ impl Transaction {
         self.domain.publish(self.worker, number);
         let version = Version::new(self.worker, number);
         for write in self.writes.iter() {
-            let memory = &self.domain.memories()[write.name.memory()];
-            memory.object(write.name.object()).0.store(version.0, Ordering::Release);
+            self.object(write.name).0.store(version.0, Ordering::Release);
         }
         Ok(())
-    }
-
-    fn conflict(&self, name: Name) -> Cause {
-        Cause::Conflict(name.memory() as u16, name.object())
     }
 
     fn lock_all(&self) -> Result<(), Cause> {
         let own = Version::locked_by(self.worker);
         for (at, write) in self.writes.iter().enumerate() {
-            let memory = &self.domain.memories()[write.name.memory()];
-            let place = memory.object(write.name.object()).0;
+            let place = self.object(write.name).0;
             let locked = place.compare_exchange(
                 write.version.0,
                 own.0,
@@ -416,7 +409,7 @@ impl Transaction {
             );
             if locked.is_err() {
                 self.unlock(self.writes.iter().take(at));
-                return Err(self.conflict(write.name));
+                return Err(conflict(write.name));
             }
         }
         Ok(())
@@ -425,8 +418,7 @@ impl Transaction {
     /// Gives objects back as they were.
     fn unlock<'a>(&self, writes: impl Iterator<Item = Write<'a>>) {
         for write in writes {
-            let memory = &self.domain.memories()[write.name.memory()];
-            memory.object(write.name.object()).0.store(write.version.0, Ordering::Release);
+            self.object(write.name).0.store(write.version.0, Ordering::Release);
         }
     }
 
@@ -445,6 +437,10 @@ impl Transaction {
             }
         }
     }
+}
+
+fn conflict(name: Name) -> Cause {
+    Cause::Conflict(name.memory() as u16, name.object())
 }
 
 fn apply(words: Words<'_>, index: usize, effect: Effect) {

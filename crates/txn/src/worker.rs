@@ -23,8 +23,8 @@ pub trait Batch {
     fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize;
     /// Takes back what running these items did outside the transaction.
     fn undo(&mut self, range: Range<usize>);
-    /// These items have been committed; `alone`: with nobody beside them.
-    fn release(&mut self, range: Range<usize>, place: Place, alone: bool);
+    /// These items have been committed.
+    fn release(&mut self, range: Range<usize>, place: Place);
 }
 
 /// How transactions ended.
@@ -63,14 +63,13 @@ pub struct Worker {
     size: usize,
     calm: u32,
     counts: Counts,
-    last_conflict: Option<(u16, u32)>,
 }
 
 impl Worker {
     /// The worker whose transactions these are.
     pub fn new(transaction: Arc<Transaction>) -> Self {
         let (size, counts) = (MOST_ITEMS, Counts::default());
-        Self { transaction, size, calm: 0, counts, last_conflict: None }
+        Self { transaction, size, calm: 0, counts }
     }
 
     /// How its transactions ended.
@@ -88,8 +87,7 @@ impl Worker {
                 continue;
             };
             match cause {
-                Cause::Conflict(memory, object) => {
-                    self.last_conflict = Some((memory, object));
+                Cause::Conflict(..) => {
                     self.counts.conflicts += 1;
                     self.size = (ran / 2).max(1);
                     aborts += 1;
@@ -110,23 +108,19 @@ impl Worker {
         }
     }
 
-    /// The memory's number and the object that the last transaction that was given up was about.
-    pub fn last_conflict(&self) -> Option<(u16, u32)> {
-        self.last_conflict
-    }
-
     /// Runs items in one transaction; otherwise how many were run, and why in vain.
     fn attempt(
         &mut self,
         batch: &mut impl Batch,
         range: Range<usize>,
     ) -> Result<(), (usize, Cause)> {
-        let domain = Arc::clone(self.transaction.domain());
+        let transaction = &*self.transaction;
         // A worker that panicked is reported when it is joined; it has left nothing half done.
-        let _beside = domain.gate.read().unwrap_or_else(PoisonError::into_inner);
-        self.transaction.begin();
-        let ran = batch.run(range.clone(), &self.transaction);
-        let place = match self.transaction.commit() {
+        let gate = &transaction.domain().gate;
+        let _beside = gate.read().unwrap_or_else(PoisonError::into_inner);
+        transaction.begin();
+        let ran = batch.run(range.clone(), transaction);
+        let place = match transaction.commit() {
             Ok(place) => place,
             Err(cause) => {
                 batch.undo(range.start..range.start + ran);
@@ -139,22 +133,23 @@ impl Worker {
         if self.calm == CALM {
             (self.calm, self.size) = (0, (2 * self.size).min(MOST_ITEMS));
         }
-        batch.release(range, place, false);
+        batch.release(range, place);
         Ok(())
     }
 
     fn run_alone(&mut self, batch: &mut impl Batch, item: usize) {
         self.alone(|transaction| {
             batch.run(item..item + 1, transaction);
-            batch.release(item..item + 1, transaction.place(), true);
+            batch.release(item..item + 1, transaction.place());
         });
     }
 
     /// Does something with nobody beside it.
     pub fn alone<R>(&mut self, act: impl FnOnce(&Transaction) -> R) -> R {
-        let domain = Arc::clone(self.transaction.domain());
-        let _alone = domain.gate.write().unwrap_or_else(PoisonError::into_inner);
-        self.transaction.begin_alone();
-        act(&self.transaction)
+        let transaction = &*self.transaction;
+        let gate = &transaction.domain().gate;
+        let _alone = gate.write().unwrap_or_else(PoisonError::into_inner);
+        transaction.begin_alone();
+        act(transaction)
     }
 }

@@ -32,12 +32,9 @@ impl<T: Value> SharedAllocator<T> {
     pub fn new(domain: &Domain, capacity: u32) -> Self {
         let tracked = words(<Stored<T>>::BITS);
         let shape = Shape { objects: capacity, tracked, deadlines: 1, apart: false };
-        Self {
-            objects: domain.memory(shape),
-            indices: Indices::new(domain, capacity),
-            wheel: SharedWheel::new(domain, capacity),
-            object: PhantomData,
-        }
+        let objects = domain.memory(shape);
+        let wheel = SharedWheel::new(&objects, capacity);
+        Self { objects, indices: Indices::new(domain, capacity), wheel, object: PhantomData }
     }
 
     const DEADLINE: usize = words(<Stored<T>>::BITS);

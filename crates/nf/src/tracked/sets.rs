@@ -52,7 +52,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     pub fn new(domain: &Domain, shape: SetShape, seed: u64) -> Self {
         let entry = Entry { key: words(K::BITS), value: words(<Stored<S>>::BITS), deadline: true };
         let sets = Map::new(domain, shape.capacity, entry);
-        let wheel = SharedWheel::new(domain, sets.slots());
+        let wheel = SharedWheel::new(sets.memory(), sets.slots());
         let lifetime = to_ticks(shape.lifetime_ns).max(1);
         Self { sets, seed: spread(seed), lifetime, wheel, types: PhantomData }
     }

@@ -1,8 +1,8 @@
 //! When to look whether shared entries have come to their end.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anabranch_txn::{Domain, Transaction};
+use anabranch_txn::{Memory, Transaction};
 
 use crate::state::wheel::{Tick, Wheel};
 
@@ -10,24 +10,25 @@ use crate::state::wheel::{Tick, Wheel};
 /// and put under the wheel in that order, as one worker would have.
 pub(super) struct SharedWheel {
     wheel: Mutex<Wheel>,
-    list: u16,
+    /// The memory that entries are noted for.
+    memory: Arc<Memory>,
 }
 
 impl SharedWheel {
-    /// Of entries `0 .. len`.
-    pub(super) fn new(domain: &Domain, len: u32) -> Self {
-        Self { wheel: Mutex::new(Wheel::new(len)), list: domain.list() }
+    /// Of entries `0 .. len` of a memory.
+    pub(super) fn new(memory: &Arc<Memory>, len: u32) -> Self {
+        Self { wheel: Mutex::new(Wheel::new(len)), memory: Arc::clone(memory) }
     }
 
     /// Looks at `entry` soon after `deadline`.
     pub(super) fn queue(&self, transaction: &Transaction, entry: u32, deadline: Tick) {
-        transaction.note(self.list, entry, deadline);
+        transaction.note(&self.memory, entry, deadline);
     }
 
     /// The wheel, with all that was noted under it. For who is alone.
     pub(super) fn turn(&self, transaction: &Transaction) -> MutexGuard<'_, Wheel> {
         let mut wheel = self.wheel();
-        for (entry, deadline) in transaction.domain().take_notes(self.list) {
+        for (entry, deadline) in transaction.domain().take_notes(&self.memory) {
             wheel.queue(entry, deadline);
         }
         wheel

@@ -73,7 +73,7 @@ impl Batch for Work<'_> {
         range.for_each(|number| self.seen[number].clear());
     }
 
-    fn release(&mut self, range: Range<usize>, place: Place, _: bool) {
+    fn release(&mut self, range: Range<usize>, place: Place) {
         for number in range {
             let values = std::mem::take(&mut self.seen[number]);
             self.released.push(Seen { place, worker: self.worker, number, values });
