@@ -39,6 +39,8 @@ unsafe impl ZeroValid for u16 {}
 unsafe impl ZeroValid for u32 {}
 // SAFETY: zero is a valid integer.
 unsafe impl ZeroValid for u64 {}
+// SAFETY: of what zero is valid for, any number.
+unsafe impl<T: ZeroValid, const N: usize> ZeroValid for [T; N] {}
 // SAFETY: zero is a valid integer, and the layout that of `u64`.
 unsafe impl ZeroValid for AtomicU64 {}
 // SAFETY: no byte of it is ever assumed to be initialised.

@@ -78,6 +78,19 @@ impl Emitted {
         self.packets.is_empty()
     }
 
+    /// How many there are.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// The packet number `at`, in the order in which they were made.
+    pub fn get(&self, at: usize) -> Option<(Port, &[u8])> {
+        let &(port, end) = self.packets.get(at)?;
+        let start = at.checked_sub(1).map_or(0, |before| self.packets[before].1);
+        Some((port, &self.bytes[start..end]))
+    }
+
     /// Forgets them.
     pub fn clear(&mut self) {
         self.packets.clear();

@@ -208,7 +208,7 @@ impl<S> Entry<S> {
 /// The packet sets of one address family.
 pub struct SetTable<K, S> {
     table: Table<K, Entry<S>>,
-    wheel: Option<Wheel>,
+    wheel: Wheel,
     lifetime: u32,
     /// Which shards its sets belong to, where these may move to other workers.
     tags: Option<Tags>,
@@ -220,13 +220,9 @@ impl<K: Key, S: Value> SetTable<K, S> {
     /// A table of this shape, hashed with `seed`.
     pub fn new(shape: SetShape, seed: u64) -> Self {
         let lifetime = crate::context::to_ticks(shape.lifetime_ns).max(1);
-        Self {
-            table: Table::new(shape.capacity, seed),
-            wheel: None,
-            lifetime,
-            tags: None,
-            journal: None,
-        }
+        let table = Table::new(shape.capacity, seed);
+        let wheel = Wheel::new(table.slots());
+        Self { table, wheel, lifetime, tags: None, journal: None }
     }
 
     /// From now on it is known which shard each set belongs to.
@@ -282,8 +278,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
         if let Some((journal, _)) = self.journal.as_deref_mut() {
             journal.changed.note(id.0);
         }
-        let slots = self.table.slots();
-        self.wheel.get_or_insert_with(|| Wheel::new(slots)).queue(id.0, deadline);
+        self.wheel.queue(id.0, deadline);
         Some(id)
     }
 
@@ -293,6 +288,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
             tags.clear(id.0);
         }
         let (key, entry) = self.table.remove(hash, id)?;
+        self.wheel.dequeue(id.0);
         if let Some((_, gone)) = self.journal.as_deref_mut() {
             gone.push(key);
         }
@@ -312,12 +308,12 @@ impl<K: Key, S: Value> SetTable<K, S> {
     #[inline]
     pub fn expire(&mut self, now: Tick, budget: &mut u32) -> Option<(Option<u16>, S)> {
         while *budget > 0 {
-            let id = self.wheel.as_mut()?.pop(now)?;
+            let id = self.wheel.pop(now)?;
             *budget -= 1;
             let Some(key) = self.table.key(SlotId(id)) else { continue };
             let entry = self.table.value(SlotId(id));
             if entry.is_alive(now) {
-                self.wheel.as_mut()?.queue(id, entry.deadline.tick());
+                self.wheel.queue(id, entry.deadline.tick());
                 continue;
             }
             let hash = self.hash(&key);
@@ -333,7 +329,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
             let deadline = entry.deadline.tick_mut();
             *deadline = rebased(*deadline, by);
         });
-        self.wheel.iter_mut().for_each(|wheel| wheel.rebase(by));
+        self.wheel.rebase(by);
     }
 
     /// Has slots for `more` sets, beyond the capacity if need be: none may be lost.
@@ -343,21 +339,20 @@ impl<K: Key, S: Value> SetTable<K, S> {
         if let Some(tags) = &mut self.tags {
             tags.renumber(slots, &moved);
         }
-        let mut wheel = Wheel::new(slots);
+        let mut wheel = self.wheel.emptied(slots);
         for (_, id) in moved {
             wheel.queue(id.0, self.table.value(id).deadline.tick());
         }
-        self.wheel = Some(wheel);
+        self.wheel = wheel;
     }
 
     /// How full the table is.
     pub fn table_use(&self, name: &str) -> TableUse {
-        let wheel = self.wheel.as_ref().map_or(0, Wheel::bytes);
         TableUse {
             name: name.to_owned(),
             used: self.table.len().into(),
             capacity: self.table.capacity().into(),
-            bytes: (self.table.bytes() + wheel) as u64,
+            bytes: (self.table.bytes() + self.wheel.bytes()) as u64,
             faults: 0,
         }
     }
@@ -397,9 +392,7 @@ impl<K: Key, S: Value> Journaled for SetTable<K, S> {
             return false;
         };
         *self.entry_mut(id) = Entry { deadline: Deadline::new(deadline), lifetime, state };
-        if let Some(wheel) = &mut self.wheel {
-            wheel.queue(id.0, deadline);
-        }
+        self.wheel.queue(id.0, deadline);
         true
     }
 }
@@ -433,8 +426,7 @@ impl<K: Key, S: Value> Movable for SetTable<K, S> {
             let (hash, deadline) = (self.hash(&key), shift.of(deadline));
             let entry = Entry { deadline: Deadline::new(deadline), lifetime, state };
             let id = self.table.place(hash, key, entry);
-            let slots = self.table.slots();
-            self.wheel.get_or_insert_with(|| Wheel::new(slots)).queue(id.0, deadline);
+            self.wheel.queue(id.0, deadline);
             if let Some(tags) = &mut self.tags {
                 tags.set(id.0, tag);
             }
@@ -530,6 +522,21 @@ mod tests {
         expired.sort_unstable();
         assert!(expired.len() >= 40 && expired.len() <= 51, "{}", expired.len());
         assert_eq!(expired, (0..expired.len() as u64).collect::<Vec<_>>());
+    }
+
+    /// When a set is looked at follows from when it was opened, not from what the table held before.
+    #[test]
+    fn a_set_opened_long_after_the_start_is_not_looked_at_before_its_end() {
+        let mut sets = SetTable::<SetKey4, u64>::new(SHAPE, 1);
+        let late = 10_000_000;
+        assert_eq!(sets.expire(late, &mut 2), None);
+        let key = key(1);
+        sets.open(sets.hash(&key), key, 7, late).unwrap();
+        let mut budget = 2;
+        assert_eq!(sets.expire(late + 500, &mut budget), None);
+        assert_eq!(budget, 2, "it was looked at half-way");
+        assert_eq!(sets.expire(late + 1_100, &mut budget), Some((None, 7)));
+        assert_eq!(budget, 1);
     }
 
     #[test]

@@ -6,8 +6,9 @@ mod speculation;
 mod storing;
 
 use anabranch_nf::elements;
-use anabranch_nf::packet_set::{Entry, SetKey, SetKey4, SetKey6, SetTable};
+use anabranch_nf::packet_set::{Entry, SetKey, SetKey4, SetKey6, SetShape, SetTable};
 use anabranch_nf::settings::Settings as _;
+use anabranch_nf::state::wheel::Tick;
 use anabranch_nf::state::{Scope, TableUse, Ward};
 use anabranch_nf::{
     BuildError, Builder, Builtin, Context, Drop, DropReason, Environment, Hash, Key,
@@ -20,8 +21,9 @@ use anabranch_packet::{
 
 pub use storing::{Restored, Storing};
 
+use crate::agenda::{Agenda, Expiring};
 use crate::deployment::Post;
-use crate::events::{Event, Events};
+use crate::finding::{Finding, Kind, Places};
 use crate::tuner::{Pass, Tuner};
 
 /// Most packets of a batch.
@@ -29,10 +31,6 @@ pub const BATCH: usize = 32;
 
 /// How often a packet may re-enter.
 pub(crate) const RECIRCULATIONS: u32 = 4;
-
-/// Sets, and objects of each allocator, looked at for expiry before a packet: more than a packet can
-/// open, so that collection keeps up.
-pub(crate) const EXPIRY_BUDGET: u32 = 2;
 
 /// Where packets go when they leave the NF. Called in the order of the packets.
 pub trait Release {
@@ -52,15 +50,12 @@ pub trait Release {
 pub struct Instance<N: NetworkFunction> {
     nf: N,
     sets: Sets<N::Set>,
-    environment: Environment,
-    events: Events<N>,
+    agenda: Agenda<N>,
     tuner: Tuner,
     /// Its place among the workers of a shared-nothing run.
     post: Option<Post>,
     /// Who is told what changes, where a store keeps the state.
     storing: Option<Box<Storing>>,
-    /// When something may have expired.
-    collects_ns: u64,
     /// The packet handled last.
     last: Meta,
 }
@@ -124,20 +119,17 @@ impl<N: NetworkFunction> Instance<N> {
         let own = making.own_settings();
         let settings = N::Settings::read(&own).map_err(|errors| BuildError(errors.to_string()))?;
         let mut builder = making.builder();
-        let environment = Environment::new(making.seed);
+        let agenda = Agenda::new(making.seed);
+        let here = agenda.environment.here();
         for (name, homes) in post.iter().flat_map(|post| &post.deployment.homes) {
             builder.steer(name, homes.clone());
         }
-        let ward = |scope: &Scope| Ward { scope: scope.clone(), here: environment.here().clone() };
+        let ward = |scope: &Scope| Ward { scope: scope.clone(), here: here.clone() };
         for (name, scope) in post.iter().flat_map(|post| &post.scopes) {
             builder.divide(name, ward(scope));
         }
         let nf = N::build(settings, &mut builder)?;
-        let mut shape = nf.set_shape();
-        shape.capacity = match N::SET {
-            Some(name) => builder.capacity(name, shape.capacity.into())?,
-            None => 1,
-        };
+        let shape = set_shape(&nf, &builder)?;
         let mut sets = Sets {
             v4: SetTable::new(shape, making.seed ^ 0x4444),
             v6: SetTable::new(shape, making.seed ^ 0x6666),
@@ -149,12 +141,10 @@ impl<N: NetworkFunction> Instance<N> {
         Ok(Self {
             nf,
             sets,
-            environment,
-            events: Events::default(),
+            agenda,
             tuner: Tuner::new(making.pass),
             post,
             storing: None,
-            collects_ns: 0,
             last: Meta::default(),
         })
     }
@@ -162,27 +152,18 @@ impl<N: NetworkFunction> Instance<N> {
     /// Starts the clock at `now_ns` (the first packet's arrival, the same for every worker) and
     /// runs `init`.
     pub fn start(&mut self, now_ns: u64) {
-        self.environment.set_origin(now_ns);
-        self.events.set_clock_end(self.environment.last_ns());
-        self.events.start(now_ns);
-        self.plan();
-        self.environment.begin_event(now_ns);
-        self.environment.enter_every_shard();
-        self.nf.init(&mut Context::new(&mut self.environment));
+        self.agenda.start(&mut self.nf, now_ns);
     }
 
     /// Has `command` carried out when the clock reaches `at_ns`.
     pub fn schedule(&mut self, at_ns: u64, command: N::Command) {
-        self.events.schedule(at_ns, command);
-        self.plan();
+        self.agenda.schedule(at_ns, command);
     }
 
     /// Carries out `command` at `now_ns`.
     pub fn control(&mut self, now_ns: u64, command: N::Command) -> Result<(), &'static str> {
-        self.keep_in_reach(now_ns);
-        self.environment.begin_event(now_ns);
-        self.environment.enter_every_shard();
-        self.nf.control(command, &mut Context::new(&mut self.environment))
+        let Self { nf, sets, agenda, .. } = self;
+        agenda.control(nf, sets, now_ns, command)
     }
 
     /// Handles a batch, of which at most [`BATCH`] packets are looked at, and returns how many
@@ -205,7 +186,7 @@ impl<N: NetworkFunction> Instance<N> {
     fn handle_at_once(&mut self, frame: &mut Frame<'_>, release: &mut impl Release) {
         match parse_common(frame.bytes(), frame.meta().wire_len) {
             Some(layout) => {
-                let finding = self.sets.find::<N, Common<Real>>(frame, layout, false);
+                let finding = Finding::new::<N, Common<Real>>(&self.sets, frame, layout, false);
                 self.step::<Common<Real>>(frame, &finding, release);
             }
             None => self.handle_at_once_any(frame, release),
@@ -215,7 +196,7 @@ impl<N: NetworkFunction> Instance<N> {
     #[inline(never)]
     fn handle_at_once_any(&mut self, frame: &mut Frame<'_>, release: &mut impl Release) {
         let layout = parse_any(frame.bytes(), frame.meta().wire_len);
-        let finding = self.sets.find::<N, Real>(frame, layout, false);
+        let finding = Finding::new::<N, Real>(&self.sets, frame, layout, false);
         self.step_any(frame, &finding, release);
     }
 
@@ -225,10 +206,10 @@ impl<N: NetworkFunction> Instance<N> {
         let mut findings = [Finding::default(); BATCH];
         for (frame, finding) in frames.iter_mut().zip(&mut findings) {
             *finding = match parse_common(frame.bytes(), frame.meta().wire_len) {
-                Some(layout) => self.sets.find::<N, Common<Real>>(frame, layout, true),
+                Some(layout) => Finding::new::<N, Common<Real>>(&self.sets, frame, layout, true),
                 None => {
                     let layout = parse_any(frame.bytes(), frame.meta().wire_len);
-                    self.sets.find::<N, Real>(frame, layout, true)
+                    Finding::new::<N, Real>(&self.sets, frame, layout, true)
                 }
             };
         }
@@ -264,12 +245,12 @@ impl<N: NetworkFunction> Instance<N> {
 
     #[inline(always)]
     fn prefetch<M: Mode>(&mut self, frame: &mut Frame<'_>, layout: Layout) {
-        self.nf.prefetch(&mut Packet::<M>::new(frame, layout), &mut self.environment);
+        self.nf.prefetch(&mut Packet::<M>::new(frame, layout), &mut self.agenda.environment);
     }
 
     #[inline(always)]
     fn peek<M: Mode>(&mut self, frame: &mut Frame<'_>, layout: Layout) {
-        self.nf.peek(&mut Packet::<M>::new(frame, layout), &mut self.environment);
+        self.nf.peek(&mut Packet::<M>::new(frame, layout), &mut self.agenda.environment);
     }
 
     /// Handles one packet, as often as it re-enters. Compiled once more for packets of the common
@@ -329,7 +310,7 @@ impl<N: NetworkFunction> Instance<N> {
     fn enter_from(&mut self, frame: &mut Frame<'_>, turn: u32, release: &mut impl Release) {
         for turn in turn..=RECIRCULATIONS {
             let layout = parse(frame.bytes(), frame.meta().wire_len);
-            let finding = self.sets.find::<N, Real>(frame, layout, false);
+            let finding = Finding::new::<N, Real>(&self.sets, frame, layout, false);
             let port = match self.enter_any(frame, &finding, turn, release) {
                 Verdict::Recirculate(port) => port,
                 last => return self.leave(frame, last, release),
@@ -372,98 +353,27 @@ impl<N: NetworkFunction> Instance<N> {
         release: &mut impl Release,
     ) -> Verdict {
         let now_ns = frame.meta().arrival_ns;
-        if now_ns >= self.environment.due() {
-            self.run_events(frame.meta(), release);
+        if now_ns >= self.agenda.environment.due() {
+            let Self { nf, sets, agenda, .. } = self;
+            agenda.run_events(nf, sets, frame.meta(), release);
         }
-        self.environment.begin(now_ns, frame.meta().number);
-        self.environment.enter_shard(frame.meta().steering_hash);
+        self.agenda.environment.begin(now_ns, frame.meta().number);
+        self.agenda.environment.enter_shard(frame.meta().steering_hash);
         if turn > 0 {
-            self.environment.reenter(turn);
+            self.agenda.environment.reenter(turn);
         }
         let verdict = self.handler::<M>(frame, finding);
-        if !self.environment.emitted().is_empty() {
-            self.emit(frame.meta(), release);
+        if !self.agenda.environment.emitted().is_empty() {
+            self.agenda.emit(frame.meta(), release);
         }
         verdict
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn run_events(&mut self, cause: &Meta, release: &mut impl Release) {
-        let now_ns = cause.arrival_ns;
-        while let Some((at_ns, event)) = self.events.take(&mut self.environment, now_ns) {
-            self.keep_in_reach(at_ns);
-            self.environment.begin_event(at_ns);
-            if matches!(event, Event::Command(_)) {
-                self.environment.enter_every_shard();
-            }
-            let cx = &mut Context::new(&mut self.environment);
-            match event {
-                Event::Timer(token) => self.nf.timer(token, cx),
-                Event::Period => self.nf.periodic(cx),
-                Event::Command(command) => {
-                    self.nf.control(command, cx).unwrap_or_else(|why| self.events.refuse(why));
-                }
-            }
-            self.emit(cause, release);
-        }
-        self.keep_in_reach(now_ns);
-        self.collect(cause, release);
-        self.plan();
-    }
-
-    /// Has the next packet at or after the time at which there is something to do come here.
-    fn plan(&mut self) {
-        let has_state = N::SET.is_some() || N::OBJECTS;
-        let collects_ns = if has_state { self.collects_ns } else { u64::MAX };
-        self.environment.set_next_event(self.events.next().min(collects_ns));
-    }
-
-    /// Collects what has expired, a bounded amount: from when timer wheels turn, before each packet
-    /// until nothing is left, so that it does not matter how packets are batched.
-    fn collect(&mut self, cause: &Meta, release: &mut impl Release) {
-        if cause.arrival_ns < self.collects_ns {
-            return;
-        }
-        self.environment.begin_expiry(cause.arrival_ns, cause.number);
-        let now = self.environment.tick();
-        let mut budget = EXPIRY_BUDGET;
-        while let Some((shard, state)) = self.sets.expire(now, &mut budget) {
-            if let Some(shard) = shard {
-                self.environment.enter_shard(shard.into());
-            }
-            self.nf.packet_set_expired(&state, &mut Context::new(&mut self.environment));
-        }
-        let done = self.nf.expire(&mut self.environment, EXPIRY_BUDGET) && budget > 0;
-        self.collects_ns = if done { self.environment.next_turn_ns() } else { 0 };
-        self.emit(cause, release);
-    }
-
-    /// Has ticks counted from a later origin where they would run out at `now_ns`: once in 26 days
-    /// of the NF's time, the one occasion on which tables are walked.
-    fn keep_in_reach(&mut self, now_ns: u64) {
-        if now_ns < self.environment.last_ns() {
-            return;
-        }
-        let by = self.environment.rebase(now_ns);
-        self.sets.v4.rebase(by);
-        self.sets.v6.rebase(by);
-        self.nf.rebase(by);
-        self.events.set_clock_end(self.environment.last_ns());
-        self.plan();
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn emit(&mut self, cause: &Meta, release: &mut impl Release) {
-        self.environment.emitted().drain(|port, bytes| release.emit(cause, port, bytes));
     }
 
     #[inline(always)]
     fn handler<M: Mode>(&mut self, frame: &mut Frame<'_>, finding: &Finding) -> Verdict {
         let layout = finding.layout;
         if N::SET.is_none() {
-            let cx = &mut Context::new(&mut self.environment);
+            let cx = &mut Context::new(&mut self.agenda.environment);
             let packet = &mut Packet::<M>::new(frame, layout);
             return self.nf.packet(&mut N::Set::zero(), packet, cx);
         }
@@ -475,18 +385,18 @@ impl<N: NetworkFunction> Instance<N> {
             }
             Kind::V6 if !M::COMMON => self.sets.find_v6::<N>(frame, &layout),
             _ => {
-                let cx = &mut Context::new(&mut self.environment);
+                let cx = &mut Context::new(&mut self.agenda.environment);
                 return self.nf.orphan(&mut Packet::<M>::new(frame, layout), cx);
             }
         };
-        let now = self.environment.tick();
+        let now = self.agenda.environment.tick();
         match set.and_then(|set| set.if_alive(now)) {
             Some(set) => {
                 let before = self.storing.is_some().then_some(set.state);
-                let cx = &mut Context::new(&mut self.environment);
+                let cx = &mut Context::new(&mut self.agenda.environment);
                 let packet = &mut Packet::<M>::new(frame, layout);
                 let verdict = self.nf.packet(&mut set.state, packet, cx);
-                set.refresh(now, self.environment.expiry());
+                set.refresh(now, self.agenda.environment.expiry());
                 if let Some(before) = before {
                     let changed = before != set.state;
                     self.touched(frame, finding, changed);
@@ -520,7 +430,7 @@ impl<N: NetworkFunction> Instance<N> {
     fn open(&mut self, frame: &mut Frame<'_>) -> Verdict {
         let layout = parse(frame.bytes(), frame.meta().wire_len);
         let packet = &mut Packet::<Real>::new(frame, layout);
-        let (nf, environment) = (&mut self.nf, &mut self.environment);
+        let (nf, environment) = (&mut self.nf, &mut self.agenda.environment);
         match N::set_key(packet) {
             SetKey::V4(key) => open(nf, &mut self.sets.v4, environment, key, packet),
             SetKey::V6(key) => open(nf, &mut self.sets.v6, environment, key, packet),
@@ -530,12 +440,9 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// Runs `shutdown`; what it emits is caused by the last packet.
     pub fn shut_down(&mut self, release: &mut impl Release) {
-        let last = self.last;
-        self.keep_in_reach(last.arrival_ns);
-        self.environment.begin(last.arrival_ns, last.number);
-        self.nf.shutdown(&mut Context::new(&mut self.environment));
+        let Self { nf, sets, agenda, last, .. } = self;
+        agenda.shut_down(nf, sets, last, release);
         self.tell_now(std::time::Instant::now(), true);
-        self.emit(&last, release);
     }
 
     /// How full each state object is.
@@ -556,18 +463,31 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// The environment, for its log.
     pub fn environment(&mut self) -> &mut Environment {
-        &mut self.environment
+        &mut self.agenda.environment
     }
 
     /// Commands that the NF refused so far, with its reasons.
     pub fn refused_commands(&mut self) -> Vec<&'static str> {
-        self.events.take_refused()
+        self.agenda.events.take_refused()
     }
 
     /// Commands whose time has not come.
     pub fn commands_left(&self) -> usize {
-        self.events.commands_left()
+        self.agenda.events.commands_left()
     }
+}
+
+/// The sizes of the table of packet sets, checked; of an NF without them, the smallest.
+pub(crate) fn set_shape<N: NetworkFunction>(
+    nf: &N,
+    builder: &Builder,
+) -> Result<SetShape, BuildError> {
+    let mut shape = nf.set_shape();
+    shape.capacity = match N::SET {
+        Some(name) => builder.capacity(name, shape.capacity.into())?,
+        None => 1,
+    };
+    Ok(shape)
 }
 
 /// Why the packet is not even shown to the NF.
@@ -605,64 +525,7 @@ fn open<N: NetworkFunction, K: Key>(
     verdict
 }
 
-/// What the pass ahead found out about a packet: its headers, and where its set is looked for. IPv6
-/// keys are larger than the rest together and are made again instead of kept.
-#[derive(Clone, Copy)]
-struct Finding {
-    layout: Layout,
-    key: SetKey4,
-    hash: Hash,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    /// It belongs to none.
-    Orphan,
-    V4,
-    V6,
-}
-
-impl Default for Finding {
-    fn default() -> Self {
-        let layout = Layout::default();
-        Self { layout, key: SetKey4::NONE, hash: Hash(0), kind: Kind::Orphan }
-    }
-}
-
 impl<S: Value> Sets<S> {
-    /// Finds the place of a packet's set. `fetch`: the line there will be needed soon.
-    #[inline(always)]
-    fn find<N: NetworkFunction, M: Mode>(
-        &self,
-        frame: &mut Frame<'_>,
-        layout: Layout,
-        fetch: bool,
-    ) -> Finding {
-        let mut finding = Finding { layout, ..Finding::default() };
-        if N::SET.is_none() {
-            return finding;
-        }
-        match N::set_key(&Packet::<M>::new(frame, layout)) {
-            SetKey::V4(key) => {
-                finding.kind = Kind::V4;
-                finding.key = key;
-                finding.hash = self.v4.hash(&key);
-                if fetch {
-                    self.v4.prefetch(finding.hash);
-                }
-            }
-            SetKey::V6(key) => {
-                finding.kind = Kind::V6;
-                if fetch {
-                    self.v6.prefetch(self.v6.hash(&key));
-                }
-            }
-            SetKey::None => {}
-        }
-        finding
-    }
-
     #[inline(never)]
     fn find_v6<N: NetworkFunction<Set = S>>(
         &mut self,
@@ -674,9 +537,31 @@ impl<S: Value> Sets<S> {
             _ => None,
         }
     }
+}
 
+impl<S: Value> Places for Sets<S> {
     #[inline(always)]
-    fn expire(&mut self, now: u32, budget: &mut u32) -> Option<(Option<u16>, S)> {
+    fn hash(&self, key: &SetKey4) -> Hash {
+        self.v4.hash(key)
+    }
+    #[inline(always)]
+    fn prefetch(&self, hash: Hash) {
+        self.v4.prefetch(hash);
+    }
+    #[inline(always)]
+    fn prefetch_v6(&self, key: &SetKey6) {
+        self.v6.prefetch(self.v6.hash(key));
+    }
+}
+
+impl<S: Value> Expiring<S> for Sets<S> {
+    #[inline(always)]
+    fn expire(&mut self, now: Tick, budget: &mut u32) -> Option<(Option<u16>, S)> {
         self.v4.expire(now, budget).or_else(|| self.v6.expire(now, budget))
+    }
+
+    fn rebase(&mut self, by: Tick) {
+        self.v4.rebase(by);
+        self.v6.rebase(by);
     }
 }

@@ -12,11 +12,13 @@
 //! The command line and the bench depend on this crate.
 
 mod account;
+mod agenda;
 pub mod balance;
 mod clock;
 pub mod deployment;
 mod division;
 pub mod events;
+mod finding;
 mod head;
 pub mod instance;
 pub mod live;

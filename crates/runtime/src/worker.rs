@@ -116,7 +116,7 @@ impl<N: NetworkFunction> State<N> {
         match self {
             Self::Own(instance) => instance.next_due_ns(now_ns),
             Self::Locked(access) => access.next_due_ns(now_ns),
-            Self::Tracked(member) => member.next_due_ns(),
+            Self::Tracked(member) => member.next_due_ns(now_ns),
         }
     }
 

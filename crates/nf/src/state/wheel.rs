@@ -15,8 +15,9 @@ const HEADS: u32 = 1_024;
 /// Ticks per step, as a power of two: 2^6 ticks, about 67 ms.
 const STEP_BITS: u32 = 6;
 
-const UNQUEUED: u32 = 0;
 const END: u32 = u32::MAX;
+/// Of the list of entries that are due.
+const DUE: u32 = HEADS;
 
 /// A deadline as a later origin has it, `by` ticks on; what has passed stays passed.
 pub(crate) fn rebased(deadline: Tick, by: Tick) -> Tick {
@@ -28,52 +29,103 @@ pub(crate) fn next_step(now: Tick) -> Tick {
     ((now >> STEP_BITS) + 1) << STEP_BITS
 }
 
+/// Of an entry's link: the entry after it, or [`END`].
+const NEXT: usize = 0;
+/// Of an entry's link: what stands before it.
+const BEFORE: usize = 1;
+
+/// What stands before an entry, in one word; 0 where it is in no list.
+#[derive(Clone, Copy)]
+enum Before {
+    Nothing,
+    Head(u32),
+    Entry(u32),
+}
+
+impl Before {
+    fn of(word: u32) -> Self {
+        match word.checked_sub(1) {
+            None => Self::Nothing,
+            Some(head @ ..=DUE) => Self::Head(head),
+            Some(entry) => Self::Entry(entry - DUE - 1),
+        }
+    }
+
+    const fn head(head: u32) -> u32 {
+        1 + head
+    }
+
+    /// There are fewer than 2^32 − 1,026 entries.
+    const fn entry(entry: u32) -> u32 {
+        2 + DUE + entry
+    }
+}
+
 /// The wheel over entries `0 .. len`.
+///
+/// Where an entry stands follows from what was done with it alone, not from who had its place before:
+/// tables that lay out the same entries in another way visit them in the same order.
 pub struct Wheel {
-    heads: Box<[u32; HEADS as usize]>,
-    /// Per entry: 0 when not queued, else the next entry plus one, or `END`.
-    next: Zeroed<u32>,
+    /// The first entry of each step's list, and of the entries of steps that have passed, still to be
+    /// visited.
+    heads: Box<[u32; HEADS as usize + 1]>,
+    links: Zeroed<[u32; 2]>,
     /// The step up to which the wheel has turned.
     step: u32,
-    /// Entries of steps that have passed, still to be visited.
-    due: u32,
 }
 
 impl Wheel {
     /// A wheel for entries `0 .. len`.
     pub fn new(len: u32) -> Self {
         Self {
-            heads: Box::new([END; HEADS as usize]),
-            next: Zeroed::new(len as usize),
+            heads: Box::new([END; HEADS as usize + 1]),
+            links: Zeroed::new(len as usize),
             step: 0,
-            due: END,
         }
+    }
+
+    /// One that has turned as far, for entries `0 .. len`, none of them queued.
+    pub(crate) fn emptied(&self, len: u32) -> Self {
+        Self { step: self.step, ..Self::new(len) }
     }
 
     /// Bytes of memory when every entry has been queued.
     pub fn bytes(&self) -> usize {
-        self.next.len() * size_of::<u32>() + size_of::<[u32; HEADS as usize]>()
+        self.links.len() * size_of::<[u32; 2]>() + size_of_val(&*self.heads)
     }
 
-    /// Looks at `entry` soon after `deadline`. An entry that is queued already stays where it is:
-    /// it is visited within the horizon anyway.
+    /// Looks at `entry` soon after `deadline`, and not at another time.
     pub fn queue(&mut self, entry: u32, deadline: Tick) {
-        if self.next[entry as usize] != UNQUEUED {
-            return;
-        }
+        self.dequeue(entry);
         let wanted = (deadline >> STEP_BITS) + 1;
         let step = wanted.clamp(self.step + 1, self.step + HEADS - 1);
-        let head = &mut self.heads[(step % HEADS) as usize];
-        self.next[entry as usize] = *head;
-        *head = entry + 1;
+        let head = step % HEADS;
+        let next = std::mem::replace(&mut self.heads[head as usize], entry);
+        if next != END {
+            self.links[next as usize][BEFORE] = Before::entry(entry);
+        }
+        self.links[entry as usize] = [next, Before::head(head)];
+    }
+
+    /// Does not look at `entry` any more.
+    pub fn dequeue(&mut self, entry: u32) {
+        let [next, before] = std::mem::take(&mut self.links[entry as usize]);
+        match Before::of(before) {
+            Before::Nothing => return,
+            Before::Head(head) => self.heads[head as usize] = next,
+            Before::Entry(other) => self.links[other as usize][NEXT] = next,
+        }
+        if next != END {
+            self.links[next as usize][BEFORE] = before;
+        }
     }
 
     /// The next entry to be visited at `now`, if any. It is no longer queued.
     pub fn pop(&mut self, now: Tick) -> Option<u32> {
         loop {
-            if self.due != END {
-                let entry = self.due - 1;
-                self.due = std::mem::replace(&mut self.next[entry as usize], UNQUEUED);
+            let entry = self.heads[DUE as usize];
+            if entry != END {
+                self.dequeue(entry);
                 return Some(entry);
             }
             let target = now >> STEP_BITS;
@@ -82,7 +134,11 @@ impl Wheel {
             }
             // After a gap longer than the horizon one turn reaches every head.
             self.step = (self.step + 1).max(target.saturating_sub(HEADS - 1));
-            self.due = std::mem::replace(&mut self.heads[(self.step % HEADS) as usize], END);
+            let first = std::mem::replace(&mut self.heads[(self.step % HEADS) as usize], END);
+            self.heads[DUE as usize] = first;
+            if first != END {
+                self.links[first as usize][BEFORE] = Before::head(DUE);
+            }
         }
     }
 
@@ -125,6 +181,20 @@ mod tests {
         assert_eq!(turn_to(&mut wheel, u32::MAX / 2), (0..1_000).collect::<Vec<_>>());
         wheel.queue(7, u32::MAX / 2 + 100);
         assert_eq!(turn_to(&mut wheel, u32::MAX / 2 + 1_000), [7]);
+    }
+
+    #[test]
+    fn who_had_an_entrys_place_before_does_not_matter() {
+        let mut wheel = Wheel::new(3);
+        (0..3).for_each(|entry| wheel.queue(entry, 100));
+        wheel.dequeue(1);
+        wheel.dequeue(1);
+        wheel.queue(0, 1_000);
+        assert_eq!(turn_to(&mut wheel, 500), [2]);
+        wheel.queue(2, 2_000);
+        wheel.dequeue(0);
+        assert_eq!(turn_to(&mut wheel, 5_000), [2]);
+        assert_eq!(turn_to(&mut wheel, 500_000), []);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use anabranch_txn::{Deadline, Domain, Entry, Map, SlotId, Transaction, Words};
 use super::wheel::SharedWheel;
 use super::{from_words, with_words};
 use crate::context::to_ticks;
-use crate::key::{Key, Value, spread};
+use crate::key::{Hash, Key, Value, spread};
 use crate::pack::words;
 use crate::packet_set::SetShape;
 use crate::state::TableUse;
@@ -57,23 +57,23 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         Self { sets, seed: spread(seed), lifetime, wheel, types: PhantomData }
     }
 
-    /// Fetches the bucket of `key`.
+    /// The hash of `key`.
     #[inline(always)]
-    pub fn prefetch(&self, key: &K) {
-        self.sets.prefetch(self.hash(key));
+    pub fn hash(&self, key: &K) -> Hash {
+        key.hash(self.seed)
     }
 
+    /// Fetches the bucket of this hash.
     #[inline(always)]
-    fn hash(&self, key: &K) -> u64 {
-        key.hash(self.seed).0
+    pub fn prefetch(&self, hash: Hash) {
+        self.sets.prefetch(hash.0);
     }
 
-    /// The set of `key` at `now`.
+    /// The set of `key`, which has this hash, at `now`.
     #[inline(always)]
-    pub fn find(&self, transaction: &Transaction, key: &K, now: Tick) -> Found<S> {
-        let hash = self.hash(key);
+    pub fn find(&self, transaction: &Transaction, (hash, key): (Hash, &K), now: Tick) -> Found<S> {
         let look = |value: Words<'_>, deadline| (from_words::<Stored<S>>(value), deadline);
-        let found = with_words(key, |key| self.sets.look(transaction, hash, key, look));
+        let found = with_words(key, |key| self.sets.look(transaction, hash.0, key, look));
         let Some((id, ((lifetime, state), deadline))) = found else { return Found::None };
         let set = OpenSet { id, deadline, lifetime, before: state, state };
         if deadline.tick > now {
@@ -111,15 +111,15 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     pub fn open(
         &self,
         transaction: &Transaction,
-        key: &K,
+        (hash, key): (Hash, &K),
         state: S,
         now: Tick,
     ) -> Option<OpenSet<S>> {
         let lifetime = self.lifetime;
         let tick = now.saturating_add(lifetime);
-        let (hash, stored) = (self.hash(key), (lifetime, state));
+        let stored = (lifetime, state);
         let insert =
-            |key: &[u64], stored: &[u64]| self.sets.insert(transaction, hash, key, stored, tick);
+            |key: &[u64], stored: &[u64]| self.sets.insert(transaction, hash.0, key, stored, tick);
         let id = with_words(key, |key| with_words(&stored, |stored| insert(key, stored)))?;
         self.wheel.queue(transaction, id.0, tick);
         // It has its generation from the slot; whoever refreshes it in this transaction changes the
@@ -128,9 +128,10 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         Some(OpenSet { id, deadline, lifetime, before: state, state })
     }
 
-    /// Removes a set.
-    pub fn close(&self, transaction: &Transaction, key: &K, set: &OpenSet<S>) {
-        self.sets.remove(transaction, self.hash(key), set.id);
+    /// Removes a set. For who is alone.
+    pub fn close(&self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>) {
+        self.wheel.turn(transaction).dequeue(set.id.0);
+        self.sets.remove(transaction, hash.0, set.id);
     }
 
     /// The state of the next set whose time has run out at `now`, removed. `budget` counts down the
@@ -150,7 +151,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
                 wheel.queue(id.0, deadline.tick);
                 continue;
             }
-            self.sets.remove(transaction, self.hash(&key), id);
+            self.sets.remove(transaction, self.hash(&key).0, id);
             return Some(state);
         }
         None

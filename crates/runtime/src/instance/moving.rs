@@ -22,17 +22,19 @@ impl<N: NetworkFunction> Instance<N> {
     pub fn advance(&mut self, next: &Meta, release: &mut impl Release) {
         let now_ns = next.arrival_ns.max(self.last.arrival_ns);
         let next = Meta { arrival_ns: now_ns, ..*next };
-        if now_ns >= self.environment.due() {
-            self.run_events(&next, release);
+        if now_ns >= self.agenda.environment.due() {
+            let Self { nf, sets, agenda, .. } = self;
+            agenda.run_events(nf, sets, &next, release);
         }
-        self.keep_in_reach(now_ns);
+        let Self { nf, sets, agenda, .. } = self;
+        agenda.keep_in_reach(nf, sets, now_ns);
         self.last.arrival_ns = now_ns;
     }
 
     /// Takes the state of `shards` out of every object. No packet of them may be handled here from now
     /// on.
     pub fn take_shards(&mut self, shards: ShardSet) -> Bundle {
-        let mut bundle = Bundle::new(shards, self.environment.origin());
+        let mut bundle = Bundle::new(shards, self.agenda.environment.origin());
         self.sets.v4.take_shards(&mut bundle);
         self.sets.v6.take_shards(&mut bundle);
         self.nf.take_shards(&mut bundle);
@@ -41,13 +43,12 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// Puts in what another worker's instance took out.
     pub fn put_shards(&mut self, mut bundle: Bundle) {
-        let shift = bundle.shift(self.environment.origin());
+        let shift = bundle.shift(self.agenda.environment.origin());
         self.sets.v4.put_shards(&mut bundle, shift);
         self.sets.v6.put_shards(&mut bundle, shift);
         self.nf.put_shards(&mut bundle, shift);
         // Something of it may have to be collected.
-        self.collects_ns = 0;
-        self.plan();
+        self.agenda.collect_soon();
     }
 
     /// From now on shards belong to workers as `table` says. `arriving` are this worker's from then on,

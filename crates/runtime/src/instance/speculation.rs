@@ -60,12 +60,12 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// When events are due or something may have expired, in nanoseconds since the Unix epoch.
     pub(crate) fn due_ns(&self) -> u64 {
-        self.environment.due()
+        self.agenda.environment.due()
     }
 
     /// What time it is for this instance: other environments count ticks as it does.
     pub(crate) fn clock(&self) -> &Environment {
-        &self.environment
+        &self.agenda.environment
     }
 
     /// Makes room for what each of `workers` workers keeps for itself.
@@ -80,7 +80,7 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// The log.
     pub(crate) fn log(&mut self) -> &mut Log {
-        self.environment.log()
+        self.agenda.environment.log()
     }
 
     /// `last` was the last packet.

@@ -105,8 +105,7 @@ impl<N: NetworkFunction> Instance<N> {
             }
         }
         // Something of it may have to be collected.
-        self.collects_ns = 0;
-        self.plan();
+        self.agenda.collect_soon();
         Ok(restored)
     }
 
@@ -152,7 +151,7 @@ impl<N: NetworkFunction> Instance<N> {
     }
 
     fn moment(&self, refreshes: bool) -> Moment {
-        let origin = self.environment.origin() / anabranch_nf::to_ns(1);
+        let origin = self.agenda.environment.origin() / anabranch_nf::to_ns(1);
         Moment { origin, refreshes }
     }
 

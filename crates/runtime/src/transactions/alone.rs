@@ -1,0 +1,157 @@
+//! What is done with nobody beside it: what is due, commands, packets that ask for it.
+
+use anabranch_nf::{Builtin, Drop, Line, NetworkFunction, Verdict};
+use anabranch_packet::{Frame, Meta, Real, parse};
+
+use super::Shared;
+use super::seat::{Collected, Seat};
+use crate::agenda::Agenda;
+use crate::finding::Finding;
+use crate::instance::{RECIRCULATIONS, Release, refused};
+use crate::worker::InstanceEnd;
+
+/// What only who is alone works with.
+pub(super) struct Alone<N: NetworkFunction> {
+    agenda: Agenda<N::Parallel>,
+    /// The packet of the highest number among workers that have ended.
+    last: Meta,
+}
+
+impl<N: NetworkFunction> Alone<N> {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut agenda = Agenda::new(seed);
+        agenda.environment.set_alone(true);
+        Self { agenda, last: Meta::default() }
+    }
+
+    /// Starts the clock at `now_ns` and runs `init`.
+    pub(super) fn start(&mut self, shared: &Shared<N>, nf: &mut N::Parallel, now_ns: u64) {
+        self.agenda.start(nf, now_ns);
+        shared.publish(&self.agenda.environment);
+    }
+
+    /// Has `command` carried out when the clock reaches `at_ns`.
+    pub(super) fn schedule(&mut self, shared: &Shared<N>, at_ns: u64, command: N::Command) {
+        self.agenda.schedule(at_ns, command);
+        shared.publish(&self.agenda.environment);
+    }
+
+    /// Does something in the name of the packet of `cause`, no earlier than what was done before, and
+    /// returns what was logged, too.
+    fn act<R>(
+        &mut self,
+        seat: &mut Seat<'_, N>,
+        cause: &Meta,
+        act: impl FnOnce(
+            &mut Agenda<N::Parallel>,
+            &mut N::Parallel,
+            &mut Collected<'_, N::Set>,
+            &Meta,
+        ) -> R,
+    ) -> (R, Vec<Line>) {
+        let Seat { shared, nf, transaction } = seat;
+        let cause = Meta { arrival_ns: shared.advance(cause.arrival_ns), ..*cause };
+        let sets = &mut Collected { sets: &shared.sets, transaction };
+        let done = act(&mut self.agenda, nf, sets, &cause);
+        shared.publish(&self.agenda.environment);
+        (done, self.agenda.environment.log().take())
+    }
+
+    /// Does what is due at the time of `cause`.
+    pub(super) fn run_due(
+        &mut self,
+        seat: &mut Seat<'_, N>,
+        cause: &Meta,
+        release: &mut impl Release,
+    ) -> Vec<Line> {
+        self.act(seat, cause, |agenda, nf, sets, cause| agenda.run_due(nf, sets, cause, release)).1
+    }
+
+    /// Has the NF carry out a command at the time of `cause`, after all that is due.
+    pub(super) fn carry_out(
+        &mut self,
+        seat: &mut Seat<'_, N>,
+        cause: &Meta,
+        command: N::Command,
+        release: &mut impl Release,
+    ) -> (Result<(), &'static str>, Vec<Line>) {
+        self.act(seat, cause, |agenda, nf, sets, cause| {
+            agenda.carry_out(nf, sets, cause, command, release)
+        })
+    }
+
+    /// When something is to be done without a packet, as seen at `now_ns`.
+    pub(super) fn next_due_ns(&self, now_ns: u64) -> u64 {
+        self.agenda.next_due_ns(now_ns)
+    }
+
+    /// Handles a packet, as often as it re-enters, and what is due before it.
+    pub(super) fn packet(
+        &mut self,
+        seat: &mut Seat<'_, N>,
+        frame: &mut Frame<'_>,
+        release: &mut impl Release,
+    ) -> (Verdict, Vec<Line>) {
+        let malformed = refused::<N>(parse(frame.bytes(), frame.meta().wire_len));
+        if let Some(reason) = malformed {
+            return (Verdict::Discard(reason.into()), Vec::new());
+        }
+        frame.meta_mut().arrival_ns = seat.shared.advance(frame.meta().arrival_ns);
+        let verdict = self.turns(seat, frame, release);
+        (verdict, self.agenda.environment.log().take())
+    }
+
+    fn turns(
+        &mut self,
+        seat: &mut Seat<'_, N>,
+        frame: &mut Frame<'_>,
+        release: &mut impl Release,
+    ) -> Verdict {
+        for turn in 0..=RECIRCULATIONS {
+            let meta = *frame.meta();
+            if meta.arrival_ns >= self.agenda.environment.due() {
+                let sets =
+                    &mut Collected { sets: &seat.shared.sets, transaction: seat.transaction };
+                self.agenda.run_events(seat.nf, sets, &meta, release);
+            }
+            let environment = &mut self.agenda.environment;
+            environment.begin(meta.arrival_ns, meta.number);
+            if turn > 0 {
+                environment.reenter(turn);
+            }
+            let layout = parse(frame.bytes(), meta.wire_len);
+            let finding = Finding::new::<N, Real>(&seat.shared.sets, frame, layout, false);
+            let verdict = seat.handle_any(frame, &finding, environment);
+            self.agenda.emit(&meta, release);
+            seat.shared.publish(&self.agenda.environment);
+            match verdict {
+                Verdict::Recirculate(port) => frame.meta_mut().port = port,
+                last => return last,
+            }
+        }
+        Drop(Builtin::RecirculationLimit)
+    }
+
+    /// A worker has ended, and `last` was its last packet.
+    pub(super) fn note_last(&mut self, last: Meta) {
+        if last.number >= self.last.number {
+            self.last = last;
+        }
+    }
+
+    /// Runs `shutdown`, and returns how it all ended.
+    pub(super) fn end(&mut self, seat: Seat<'_, N>, release: &mut impl Release) -> InstanceEnd {
+        let Seat { shared, nf, transaction } = seat;
+        let sets = &mut Collected { sets: &shared.sets, transaction };
+        self.agenda.shut_down(nf, sets, &self.last, release);
+        let Agenda { environment, events, .. } = &mut self.agenda;
+        InstanceEnd {
+            tables: shared.sets.tables(nf),
+            counters: nf.counters(),
+            suppressed: environment.log().suppressed(),
+            lines: environment.log().take(),
+            refused: events.take_refused(),
+            unheeded: events.commands_left(),
+        }
+    }
+}

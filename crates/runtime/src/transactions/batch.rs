@@ -1,0 +1,158 @@
+//! A batch of packets in transactions.
+
+use std::ops::Range;
+
+use anabranch_nf::{Environment, Line, NetworkFunction, Verdict, elements};
+use anabranch_packet::{Common, Frame, Meta, Real};
+use anabranch_txn::{Batch, MOST_ITEMS, Place, Transaction};
+
+use super::seat::Seat;
+use super::{Shared, Times};
+use crate::finding::Finding;
+use crate::head::Head;
+use crate::instance::{Release, refused};
+use crate::lock::Commit;
+use crate::tuner::{Pass, Tuner};
+
+/// What a worker has for itself, and may have to take back.
+pub(super) struct Own {
+    pub(super) environment: Environment,
+    pub(super) findings: [Finding; MOST_ITEMS],
+    pub(super) tuner: Tuner,
+    pub(super) lines: Vec<Line>,
+    pub(super) last: Meta,
+    pub(super) order: Option<Vec<Commit>>,
+    heads: Box<[Head; MOST_ITEMS]>,
+    verdicts: [Verdict; MOST_ITEMS],
+    /// How many packets the NF had made when it was done with each: they wait in the environment.
+    emitted: [usize; MOST_ITEMS],
+    faults: u64,
+}
+
+impl Own {
+    pub(super) fn new(seed: u64, pass: Option<Pass>, ordered: bool) -> Self {
+        Self {
+            environment: Environment::new(seed),
+            findings: [Finding::default(); MOST_ITEMS],
+            tuner: Tuner::new(pass),
+            lines: Vec::new(),
+            last: Meta::default(),
+            order: ordered.then(Vec::new),
+            heads: Box::new(std::array::from_fn(|_| Head::default())),
+            verdicts: [Verdict::Flood; MOST_ITEMS],
+            emitted: [0; MOST_ITEMS],
+            faults: 0,
+        }
+    }
+}
+
+/// A batch under way.
+pub(super) struct Work<'a, 'f, N: NetworkFunction, R: Release> {
+    pub(super) shared: &'a Shared<N>,
+    pub(super) nf: &'a mut N::Parallel,
+    pub(super) own: &'a mut Own,
+    pub(super) frames: &'a mut [Frame<'f>],
+    pub(super) release: &'a mut R,
+}
+
+impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
+    /// Handles one packet beside others.
+    #[inline(always)]
+    fn beside(&mut self, at: usize, times: Times, transaction: &Transaction) {
+        let (frame, own) = (&mut self.frames[at], &mut *self.own);
+        let finding = &own.findings[at];
+        own.heads[at].save(frame, finding.layout);
+        if let Some(reason) = refused::<N>(finding.layout) {
+            own.verdicts[at] = Verdict::Discard(reason.into());
+            return;
+        }
+        frame.meta_mut().arrival_ns = frame.meta().arrival_ns.max(times.now_ns);
+        if frame.meta().arrival_ns >= times.due_ns {
+            return transaction.require_alone();
+        }
+        own.environment.begin(frame.meta().arrival_ns, frame.meta().number);
+        let mut seat = Seat { shared: self.shared, nf: self.nf, transaction };
+        let verdict = match finding.layout.is_common() {
+            true => seat.handle::<Common<Real>>(frame, finding, &mut own.environment),
+            false => seat.handle_any(frame, finding, &mut own.environment),
+        };
+        own.verdicts[at] = verdict;
+        // What re-enters does so in one go: in between, others might write.
+        if own.environment.take_asked() || matches!(verdict, Verdict::Recirculate(_)) {
+            transaction.require_alone();
+        }
+    }
+
+    /// Handles one packet with nobody beside it, and what is due before it.
+    fn alone(&mut self, at: usize, transaction: &Transaction) {
+        let frame = &mut self.frames[at];
+        let mut seat = Seat { shared: self.shared, nf: self.nf, transaction };
+        let (verdict, mut lines) = self.shared.alone().packet(&mut seat, frame, self.release);
+        self.own.verdicts[at] = verdict;
+        self.own.lines.append(&mut lines);
+        self.own.emitted[at] = 0;
+    }
+
+    /// Lets go what the NF made while it handled the packet at `at`, of which `first` is the first.
+    #[inline(never)]
+    fn emit(&mut self, at: usize, first: usize) {
+        let (cause, emitted) = (self.frames[at].meta(), self.own.environment.emitted());
+        for (port, bytes) in (first..self.own.emitted[at]).filter_map(|one| emitted.get(one)) {
+            self.release.emit(cause, port, bytes);
+        }
+    }
+}
+
+impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
+    fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
+        if transaction.is_alone() {
+            range.clone().for_each(|at| self.alone(at, transaction));
+            return range.len();
+        }
+        let times = self.shared.times();
+        self.own.environment.set_origin(times.origin_ns);
+        self.own.faults = elements::faults();
+        for (ran, at) in range.clone().enumerate() {
+            self.beside(at, times, transaction);
+            self.own.emitted[at] = self.own.environment.emitted().len();
+            if transaction.is_doomed() {
+                return ran + 1;
+            }
+        }
+        range.len()
+    }
+
+    fn undo(&mut self, range: Range<usize>) {
+        for at in range {
+            self.own.heads[at].restore(&mut self.frames[at]);
+        }
+        self.own.environment.emitted().clear();
+        elements::forget_since(self.own.faults);
+    }
+
+    fn release(&mut self, range: Range<usize>, place: Place) {
+        let mut released = 0;
+        for at in range {
+            if self.own.emitted[at] > released {
+                self.emit(at, released);
+                released = self.own.emitted[at];
+            }
+            let frame = &self.frames[at];
+            match self.own.verdicts[at] {
+                Verdict::Forward(port) => self.release.forward(frame, port),
+                Verdict::Discard(reason) => self.release.discard(frame, reason),
+                Verdict::Flood | Verdict::Recirculate(_) => self.release.flood(frame),
+            }
+            self.own.last = *frame.meta();
+            if let Some(order) = &mut self.own.order {
+                let Meta { arrival_ns: time_ns, number, .. } = self.own.last;
+                // Packets of one transaction come in the order in which it handled them.
+                let writes = place.0 * MOST_ITEMS as u64 + at as u64;
+                order.push(Commit { writes, reader: false, time_ns, number });
+            }
+        }
+        if released > 0 {
+            self.own.environment.emitted().clear();
+        }
+    }
+}
