@@ -14,11 +14,13 @@ use std::process::{Command, ExitCode};
 const FLOWS: usize = 1_000;
 const PACKETS: [usize; 2] = [8_192, 40_960];
 /// Heading, and the contestant's name.
-const CONTESTANTS: [(&str, [&str; 3]); 8] = [
+const CONTESTANTS: [(&str, [&str; 3]); 10] = [
     ("pass off", ["sequential", "off", "supplied"]),
     ("one", ["sequential", "one", "supplied"]),
     ("two", ["sequential", "two", "supplied"]),
     ("hashing", ["sequential", "auto", "computed"]),
+    ("transact.", ["transactional", "off", "supplied"]),
+    ("lock", ["lock", "off", "supplied"]),
     ("by hand", ["handwritten", "on", "none"]),
     ("bare", ["handwritten-bare", "on", "none"]),
     ("look-up", ["lookup-only", "on", "none"]),
@@ -47,7 +49,7 @@ fn main() -> ExitCode {
 
 /// Prints a table of `nfs`; contestants that a function does not have are left empty.
 fn count_all(nfs: &[&str]) -> Result<(), String> {
-    let headings = CONTESTANTS.map(|(heading, _)| format!("{heading:>9}"));
+    let headings = CONTESTANTS.map(|(heading, _)| format!("{heading:>10}"));
     print(&format!("{:13}{}", "", headings.concat()))?;
     for nf in nfs {
         let figures = CONTESTANTS.map(|(_, named)| per_packet(nf, named));
@@ -56,7 +58,7 @@ fn count_all(nfs: &[&str]) -> Result<(), String> {
         }
         let cell =
             |figure: Option<f64>| figure.map_or(String::new(), |count| format!("{count:.0}"));
-        let cells = figures.map(|figure| format!("{:>9}", cell(figure)));
+        let cells = figures.map(|figure| format!("{:>10}", cell(figure)));
         print(&format!("{nf:13}{}", cells.concat()))?;
     }
     Ok(())

@@ -89,11 +89,39 @@ pub fn crews<N: Subject>(
 }
 
 /// One worker's state and packets.
-struct Part<N: NetworkFunction> {
+pub struct Part<N: NetworkFunction> {
     state: State<N>,
     /// Opens the flows of this state, unless it is shared and has them open.
     opening: Arc<Trace>,
     steady: Arc<Trace>,
+}
+
+impl<N: NetworkFunction> Part<N> {
+    /// Handles `packets` packets.
+    pub fn run(self, packets: usize) {
+        let mut pool = pool();
+        let mut runner = Runner::new(&mut pool, self.state, None);
+        runner.load(&self.steady);
+        runner.run(packets);
+    }
+}
+
+/// The only worker of a crew that shares state, named as a contestant; `None`: no such crew has that
+/// name.
+///
+/// # Errors
+/// As [`crews`].
+pub fn lone<N: Subject>(
+    scenario: &Scenario,
+    named: [&str; 3],
+) -> Result<Option<Part<N>>, BenchError> {
+    let mut states = match named {
+        ["transactional", "off", "supplied"] => tracked::<N>(scenario, 1)?,
+        ["lock", "off", "supplied"] => locked_up::<N>(scenario, 1)?,
+        _ => return Ok(None),
+    };
+    let steady = Arc::clone(&scenario.steady);
+    Ok(states.pop().map(|state| Part { state, opening: Arc::default(), steady }))
 }
 
 /// Workers that run at once, and what they have done.
@@ -222,8 +250,11 @@ fn parts<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<Parts<N>
         Ok(deployment) => vec![("shared-nothing", shards(scenario, &deployment)?)],
         Err(_) => Vec::new(),
     };
-    ways.push(("transactional", tracked(scenario, &table)?));
-    ways.push(("lock", locked_up(scenario, &table)?));
+    for (strategy, states) in
+        [("transactional", tracked(scenario, workers)?), ("lock", locked_up(scenario, workers)?)]
+    {
+        ways.push((strategy, sharing(scenario, &table, states)?));
+    }
     Ok(ways)
 }
 
@@ -271,27 +302,21 @@ fn alone<N: Subject>(scenario: &Scenario) -> Result<Part<N>, BenchError> {
 }
 
 /// One state behind a lock, with all flows open.
-fn locked_up<N: Subject>(
-    scenario: &Scenario,
-    table: &IndirectionTable,
-) -> Result<Vec<Part<N>>, BenchError> {
+fn locked_up<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<State<N>>, BenchError> {
     let own = opened(scenario, State::Own(Box::new(instance(&scenario.settings, None)?)));
     let State::Own(instance) = own else { unreachable!("it is the state that was given") };
     // As `instance` was made.
-    let accesses = Lock::share(*instance, 1, table.workers(), false).into_iter();
-    sharing(scenario, table, accesses.map(|access| State::Locked(Box::new(access))).collect())
+    let accesses = Lock::share(*instance, 1, workers, false).into_iter();
+    Ok(accesses.map(|access| State::Locked(Box::new(access))).collect())
 }
 
 /// One state in transactions, with all flows open.
-fn tracked<N: Subject>(
-    scenario: &Scenario,
-    table: &IndirectionTable,
-) -> Result<Vec<Part<N>>, BenchError> {
-    let members = members::<N>(&scenario.settings, table.workers())?.into_iter();
+fn tracked<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<State<N>>, BenchError> {
+    let members = members::<N>(&scenario.settings, workers)?.into_iter();
     let mut states: Vec<_> = members.map(|member| State::Tracked(Box::new(member))).collect();
     let first = opened(scenario, states.remove(0));
     states.insert(0, first);
-    sharing(scenario, table, states)
+    Ok(states)
 }
 
 /// The state, with all flows open.

@@ -14,6 +14,7 @@ use anabranch_runtime::worker::State;
 
 use crate::BenchError;
 use crate::clock::{Cost, Hardware, measure};
+use crate::crew;
 use crate::document::Row;
 use crate::hand::Hand;
 use crate::hand::floor::Floor;
@@ -112,7 +113,8 @@ pub fn one_worker<N: Subject>(scenario: &Scenario, flows: usize) -> Result<Vec<R
     Ok(rows)
 }
 
-/// Has one contestant, named by strategy, prefetch and steering hash, handle `packets` packets.
+/// Has one contestant, named by strategy, prefetch and steering hash, handle `packets` packets; of a
+/// strategy by which workers share state, a worker that is the only one.
 ///
 /// # Errors
 /// As [`one_worker`]; [`BenchError::Unknown`] where there is no such contestant.
@@ -123,6 +125,10 @@ pub fn exercise<N: Subject>(
 ) -> Result<(), BenchError> {
     let is_it = |one: &&mut Contestant<'_>| [one.strategy, one.prefetch, one.hash] == named;
     let scenario = N::scenario(flows)?;
+    if let Some(part) = crew::lone::<N>(&scenario, named)? {
+        part.run(packets);
+        return Ok(());
+    }
     let (found, _) = contest::<N, _>(&scenario, flows, |contestants| {
         contestants.iter_mut().find(is_it).map(|contestant| (contestant.run)(packets))
     })?;

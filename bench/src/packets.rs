@@ -33,9 +33,14 @@ pub fn udp(src: End, dst: End) -> Packet {
     packet
 }
 
-/// A frame between stations `src` and `dst`.
+/// A frame between stations `src` and `dst`, each with an address of its own, so that a NIC spreads
+/// them over workers.
 pub fn frame(src: MacAddr, dst: MacAddr) -> Packet {
-    let mut packet = udp((0x0a00_0001, 9), (0x0a00_0002, 9));
+    let address = |mac: MacAddr| {
+        let [_, side, _, b, c, d] = mac.octets();
+        u32::from_be_bytes([10 + side, b, c, d])
+    };
+    let mut packet = udp((address(src), 9), (address(dst), 9));
     packet[..6].copy_from_slice(&dst.octets());
     packet[6..12].copy_from_slice(&src.octets());
     packet

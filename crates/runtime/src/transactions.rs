@@ -103,6 +103,7 @@ impl<N: NetworkFunction> Members<N> {
             origin_ns: AtomicU64::new(0),
             alone: Mutex::new(Alone::new(making.seed)),
         });
+        domain.settle();
         let member = |(nf, transaction): (N::Parallel, Arc<Transaction>)| Member {
             shared: Arc::clone(&shared),
             nf,

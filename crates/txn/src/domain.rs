@@ -1,11 +1,11 @@
 //! What all workers of a run share.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
-use crate::log::Note;
-use crate::memory::{Memory, Shape, Version};
+use crate::log::{Name, Note};
+use crate::memory::{Arena, Memory, Shape, Version};
 use crate::sync::{AtomicU64, Gate, Ordering};
 
 /// Workers at most: as many as a version has room for.
@@ -24,17 +24,22 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// There is no clock and no counter that all commits go through. A worker counts its own; whoever
 /// begins looks at all counts, and has with them the state at that moment: an object that was
 /// changed by a commit beyond them is not yet there for it.
-#[derive(Debug)]
 pub struct Domain {
     commits: Box<[CachePadded<AtomicU64>]>,
-    made: Mutex<Vec<Arc<Memory>>>,
-    memories: OnceLock<Box<[Arc<Memory>]>>,
+    memories: Mutex<Vec<Arc<Memory>>>,
+    pub(crate) arena: Arc<Arena>,
     /// Held by all who are in a transaction; taken alone by who cannot commit beside others.
     pub(crate) gate: Gate<()>,
     /// What each worker has noted for who is alone next.
     noted: Box<[Mutex<Noted>]>,
     /// The order of commits, where somebody wants to know it: it is a counter for all.
     order: Option<AtomicU64>,
+}
+
+impl std::fmt::Debug for Domain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Domain").field("workers", &self.workers()).finish_non_exhaustive()
+    }
 }
 
 impl Domain {
@@ -46,8 +51,8 @@ impl Domain {
         assert!((1..=MOST_WORKERS).contains(&workers), "{workers} workers");
         Self {
             commits: (0..workers).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
-            made: Mutex::default(),
-            memories: OnceLock::new(),
+            memories: Mutex::default(),
+            arena: Arc::default(),
             gate: Gate::new(()),
             noted: (0..workers).map(|_| Mutex::default()).collect(),
             order: ordered.then(|| AtomicU64::new(0)),
@@ -87,17 +92,34 @@ impl Domain {
     /// # Panics
     /// Once a transaction has begun, and with more memories than 65,536.
     pub fn memory(&self, shape: Shape) -> Arc<Memory> {
-        assert!(self.memories.get().is_none(), "memory is made before transactions begin");
-        let mut made = locked(&self.made);
-        let number = u16::try_from(made.len()).expect("fewer than 65,536 objects of state");
-        let memory = Arc::new(Memory::new(number, shape));
-        made.push(Arc::clone(&memory));
+        let mut memories = locked(&self.memories);
+        let number = u16::try_from(memories.len()).expect("fewer than 65,536 objects of state");
+        let memory = Arc::new(Memory::new(number, shape, &self.arena));
+        memories.push(Arc::clone(&memory));
         memory
     }
 
-    #[inline(always)]
-    pub(crate) fn memories(&self) -> &[Arc<Memory>] {
-        self.memories.get_or_init(|| locked(&self.made).as_slice().into())
+    /// Takes it that transactions beside others change no object, until one would: that one runs alone,
+    /// and from then on its memory is tracked. What is read without being tracked costs little.
+    ///
+    /// Before transactions begin.
+    pub fn settle(&self) {
+        locked(&self.memories).iter().for_each(|memory| memory.settle(true));
+    }
+
+    /// The objects of this memory are changed beside others from now on. For who is alone.
+    pub(crate) fn unsettle(&self, number: u16) {
+        if let Some(memory) = locked(&self.memories).get(usize::from(number)) {
+            memory.settle(false);
+        }
+    }
+
+    /// The number of the memory whose object has this name, and which of its objects that is.
+    pub(crate) fn locate(&self, name: Name) -> (u16, u32) {
+        let memories = locked(&self.memories);
+        let mut found =
+            memories.iter().filter_map(|one| Some((one.number(), one.number_of(name)?)));
+        found.next().unwrap_or_default()
     }
 
     /// The latest version that each worker has made.

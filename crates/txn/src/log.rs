@@ -1,31 +1,30 @@
 //! What a transaction keeps for itself: what it has read, copies of what it will change, what it will
 //! raise or count when it commits. Of fixed size; a transaction that needs more runs alone.
 
-use crate::memory::{Memory, Version, Words};
-use crate::sync::{AtomicU64, Own};
+use crate::memory::{Version, Words};
+use crate::sync::{AtomicU64, Ordering, Own};
 
-/// Names an object among all memories.
+/// Names an object among all memories: where its version stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name(u64);
 
 impl Name {
     #[inline(always)]
-    pub(crate) fn new(memory: &Memory, object: u32) -> Self {
-        Self(u64::from(memory.number()) << 32 | u64::from(object))
+    pub(crate) fn new(place: usize) -> Self {
+        Self(place as u64)
     }
 
-    /// One bit of 64.
+    /// Where its version stands; its words follow.
     #[inline(always)]
-    fn mark(self) -> u64 {
-        1 << (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+    pub(crate) fn place(self) -> usize {
+        self.0 as usize
     }
 
-    pub(crate) fn memory(self) -> usize {
-        (self.0 >> 32) as usize
-    }
-
-    pub(crate) fn object(self) -> u32 {
-        self.0 as u32
+    /// One bit of 256: which of four words, and the bit in it.
+    #[inline(always)]
+    pub(crate) fn mark(self) -> (usize, u64) {
+        let hash = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((hash >> 62) as usize, 1 << (hash >> 56 & 63))
     }
 }
 
@@ -92,6 +91,7 @@ impl Reads {
         self.0.push([name.0, version.0])
     }
 
+    #[inline(always)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Name, Version)> + '_ {
         self.0.iter().map(|[name, version]| (Name(name), Version(version)))
     }
@@ -104,29 +104,35 @@ pub(crate) struct Writes {
     len: Own,
     words: Box<[AtomicU64]>,
     used: Own,
-    /// From a hash of the name to the entry plus one, in the low half; which transaction put it
-    /// there, in the high one.
+    /// From a hash of the name to the entry, in the low half; which transaction put it there, in the
+    /// high one.
     index: Box<[Own]>,
+    /// Which transaction this is, from 1 on.
     turn: Own,
-    /// A bit for each copy, by its name: what has none of them has no copy.
-    marks: Own,
 }
 
 #[derive(Debug, Default)]
 struct Entry {
     name: Own,
-    version: Own,
-    first: Own,
-    len: Own,
+    /// Where the copy begins, how long it is, and how many of its words are tracked.
+    copy: [Own; 3],
+}
+
+impl Write<'_> {
+    /// The version that the object had when it was copied.
+    #[inline(always)]
+    pub(crate) fn version(&self) -> Version {
+        Version(self.words.version().load(Ordering::Relaxed))
+    }
 }
 
 /// An object that will be changed.
 pub(crate) struct Write<'a> {
     pub(crate) name: Name,
-    /// The version that it had when it was copied.
-    pub(crate) version: Version,
-    /// The copy.
+    /// The copy, with the version that the object had when it was made.
     pub(crate) words: Words<'a>,
+    /// How many of its words are tracked; the rest are deadlines.
+    pub(crate) tracked: usize,
 }
 
 impl Writes {
@@ -137,16 +143,8 @@ impl Writes {
             words: (0..SHADOW_WORDS).map(|_| AtomicU64::new(0)).collect(),
             used: Own::default(),
             index: Own::zeroes(INDEX),
-            turn: Own::default(),
-            marks: Own::default(),
+            turn: Own::new(1),
         }
-    }
-
-    /// Whether there may be a copy of the object; if not, there is none.
-    #[inline(always)]
-    pub(crate) fn may_have(&self, name: Name) -> bool {
-        let marks = self.marks.get();
-        marks != 0 && marks & name.mark() != 0
     }
 
     #[inline(always)]
@@ -159,11 +157,13 @@ impl Writes {
         if self.len() > 0 {
             self.len.set(0);
             self.used.set(0);
-            self.marks.set(0);
-            self.turn.set((self.turn.get() + 1) & u64::from(u32::MAX));
-            if self.turn.get() == 0 {
+            match (self.turn.get() + 1) as u32 {
                 // No entry of a turn that comes again may be left.
-                self.index.iter().for_each(|place| place.set(0));
+                0 => {
+                    self.index.iter().for_each(|place| place.set(0));
+                    self.turn.set(1);
+                }
+                turn => self.turn.set(turn.into()),
             }
         }
     }
@@ -180,10 +180,10 @@ impl Writes {
     pub(crate) fn find(&self, name: Name) -> Option<Words<'_>> {
         for place in Self::places(name) {
             let found = self.index[place].get();
-            if found >> 32 != self.turn.get() || found as u32 == 0 {
+            if found >> 32 != self.turn.get() {
                 return None;
             }
-            let entry = &self.entries[(found as u32 - 1) as usize];
+            let entry = &self.entries[found as u32 as usize];
             if entry.name.get() == name.0 {
                 return Some(self.copy(entry));
             }
@@ -191,44 +191,42 @@ impl Writes {
         None
     }
 
+    #[inline(always)]
     fn copy(&self, entry: &Entry) -> Words<'_> {
-        let first = entry.first.get() as usize;
-        Words(&self.words[first..first + entry.len.get() as usize])
+        let [first, len, _] = [0, 1, 2].map(|at| entry.copy[at].get() as usize);
+        Words(&self.words[first..first + len])
     }
 
-    /// Room for a copy of `len` words; `None`: there is none. It does not count before
-    /// [`keep`](Self::keep).
+    /// Room for a copy of `len` words, its version included; `None`: there is none. It does not count
+    /// before [`keep`](Self::keep).
+    #[inline(always)]
     pub(crate) fn room(&self, len: usize) -> Option<Words<'_>> {
-        let first = self.used.get() as usize;
-        let room = self.words.get(first..first + len)?;
+        let room = self.words.get(self.used.get() as usize..)?.get(..len)?;
         (self.len() < self.entries.len()).then_some(Words(room))
     }
 
-    /// The room that was given last holds a copy of an object, which had this version.
-    pub(crate) fn keep(&self, name: Name, version: Version, words: Words<'_>) {
+    /// The room that was given last holds a copy of an object, of whose words so many are tracked.
+    #[inline(always)]
+    pub(crate) fn keep(&self, name: Name, words: Words<'_>, tracked: usize) {
         let (at, first, len) = (self.len.get(), self.used.get(), words.0.len() as u64);
         let entry = &self.entries[at as usize];
         entry.name.set(name.0);
-        entry.version.set(version.0);
-        entry.first.set(first);
-        entry.len.set(len);
+        entry.copy.iter().zip([first, len, tracked as u64]).for_each(|(own, word)| own.set(word));
         self.len.set(at + 1);
         self.used.set(first + len);
-        self.marks.set(self.marks.get() | name.mark());
-        let free = |&place: &usize| {
-            let found = self.index[place].get();
-            found >> 32 != self.turn.get() || found as u32 == 0
-        };
-        if let Some(place) = Self::places(name).find(free) {
-            self.index[place].set(self.turn.get() << 32 | (at + 1));
+        let turn = self.turn.get();
+        if let Some(place) = Self::places(name).find(|&place| self.index[place].get() >> 32 != turn)
+        {
+            self.index[place].set(turn << 32 | at);
         }
     }
 
+    #[inline(always)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = Write<'_>> {
         self.entries[..self.len()].iter().map(|entry| Write {
             name: Name(entry.name.get()),
-            version: Version(entry.version.get()),
             words: self.copy(entry),
+            tracked: entry.copy[2].get() as usize,
         })
     }
 }
@@ -283,9 +281,9 @@ pub(crate) enum Effect {
 
 /// Effects, until the transaction commits.
 #[derive(Debug)]
-pub(crate) struct Effects(Entries<3>);
+pub(crate) struct Effects(Entries<2>);
 
-const ADD: u64 = 1 << 32;
+const ADD: u64 = 1 << 63;
 
 impl Effects {
     pub(crate) fn new() -> Self {
@@ -304,14 +302,15 @@ impl Effects {
             Effect::Raise(word) => (0, word),
             Effect::Add(n) => (ADD, n),
         };
-        self.0.push([name.0, index as u64 | kind, word])
+        self.0.push([(name.0 + 1 + index as u64) | kind, word])
     }
 
+    /// Effects, each with the place of the word.
     #[inline(always)]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Name, usize, Effect)> + '_ {
-        self.0.iter().map(|[name, index, word]| {
-            let effect = if index & ADD == 0 { Effect::Raise(word) } else { Effect::Add(word) };
-            (Name(name), index as u32 as usize, effect)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Effect)> + '_ {
+        self.0.iter().map(|[place, word]| {
+            let effect = if place & ADD == 0 { Effect::Raise(word) } else { Effect::Add(word) };
+            ((place & !ADD) as usize, effect)
         })
     }
 }

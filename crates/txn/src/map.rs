@@ -9,6 +9,7 @@
 //! As the table that one worker has for itself (`anabranch_nf::state`): no entry ever moves, removal
 //! needs no tombstone, a look-up reads one bucket where none is overfull.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::count::Count;
@@ -22,49 +23,59 @@ const OVERFLOW_SHIFT: u32 = 56;
 const OVERFLOW_STUCK: u64 = 0xff;
 const LINE_WORDS: usize = 8;
 
-/// Words of a map's entries.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry {
+/// What a map's entries are made of: known when it is compiled, so that offsets are constants.
+pub trait Entry {
     /// Words of a key.
-    pub key: usize,
+    const KEY: usize;
     /// Words of a value.
-    pub value: usize,
+    const VALUE: usize;
     /// Whether entries have a deadline.
-    pub deadline: bool,
+    const DEADLINE: bool;
+
+    /// Words of a slot, its deadline apart.
+    const SLOT: usize = Self::KEY + Self::VALUE;
+    /// Slots of a bucket: as many as fit one cache line, or two where that wastes less; at most seven.
+    const SLOTS: usize = slots(Self::SLOT + Self::DEADLINE as usize);
 }
 
-impl Entry {
-    fn slot(self) -> usize {
-        self.key + self.value
-    }
-
-    /// Slots of a bucket: as many as fit one cache line, or two where that wastes less; at most
-    /// seven.
-    fn slots(self) -> usize {
-        let size = self.slot() + usize::from(self.deadline);
-        // Version and header come first.
-        match size {
-            0 => 7,
-            1..=6 => (LINE_WORDS - 2) / size,
-            size => ((2 * LINE_WORDS - 2) / size).max(1),
-        }
+/// Slots of a bucket, given the words of each. Version and header come first.
+const fn slots(size: usize) -> usize {
+    match size {
+        0 => 7,
+        1..=6 => (LINE_WORDS - 2) / size,
+        7..=14 => (2 * LINE_WORDS - 2) / size,
+        _ => 1,
     }
 }
 
 /// A map of fixed capacity.
-#[derive(Debug)]
-pub struct Map {
+pub struct Map<E> {
     buckets: Arc<Memory>,
     number: u32,
-    entry: Entry,
-    slots: usize,
     len: Count,
     capacity: u32,
+    entry: PhantomData<fn() -> E>,
+}
+
+impl<E> std::fmt::Debug for Map<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Map").field("capacity", &self.capacity).finish_non_exhaustive()
+    }
 }
 
 /// Names an entry as long as it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlotId(pub u32);
+pub struct SlotId {
+    bucket: u32,
+    slot: u32,
+}
+
+impl SlotId {
+    #[inline(always)]
+    fn place(self) -> (u32, usize) {
+        (self.bucket, self.slot as usize)
+    }
+}
 
 #[derive(Clone, Copy)]
 enum Found {
@@ -73,22 +84,21 @@ enum Found {
     Nowhere,
 }
 
-impl Map {
+impl<E: Entry> Map<E> {
     /// A map with room for `capacity` entries.
-    pub fn new(domain: &Domain, capacity: u32, entry: Entry) -> Self {
-        let slots = entry.slots();
+    pub fn new(domain: &Domain, capacity: u32) -> Self {
         // The fewer slots a bucket has, the more room keeps entries in the bucket they belong to.
-        let full = [8, 8, 10, 11, 12][slots.min(4)];
-        let wanted = (u64::from(capacity) * 16).div_ceil(full * slots as u64).max(1);
-        let number = wanted.min(u64::from(u32::MAX) / slots as u64) as u32;
+        let full = [8, 8, 10, 11, 12][E::SLOTS.min(4)];
+        let wanted = (u64::from(capacity) * 16).div_ceil(full * E::SLOTS as u64).max(1);
+        let number = wanted.min(u64::from(u32::MAX) / E::SLOTS as u64) as u32;
         let shape = Shape {
             objects: number,
-            tracked: 1 + slots * entry.slot(),
-            deadlines: if entry.deadline { slots } else { 0 },
+            tracked: 1 + E::SLOTS * E::SLOT,
+            deadlines: if E::DEADLINE { E::SLOTS } else { 0 },
             apart: true,
         };
         let buckets = domain.memory(shape);
-        Self { buckets, number, entry, slots, len: Count::new(domain), capacity }
+        Self { buckets, number, len: Count::new(domain), capacity, entry: PhantomData }
     }
 
     /// Entries that fit.
@@ -96,9 +106,19 @@ impl Map {
         self.capacity
     }
 
-    /// One more than the largest [`SlotId`].
+    /// Slots in all.
     pub fn slots(&self) -> u32 {
-        self.number * self.slots as u32
+        self.number * E::SLOTS as u32
+    }
+
+    /// The number of a slot, below [`slots`](Self::slots).
+    pub fn number(&self, id: SlotId) -> u32 {
+        id.bucket * E::SLOTS as u32 + id.slot
+    }
+
+    /// The slot of this number.
+    pub fn slot(&self, number: u32) -> SlotId {
+        SlotId { bucket: number / E::SLOTS as u32, slot: number % E::SLOTS as u32 }
     }
 
     /// Bytes of memory.
@@ -121,7 +141,7 @@ impl Map {
         self.len() == 0
     }
 
-    /// Its buckets, for which entries are noted by [`SlotId`].
+    /// Its buckets, for which entries are noted by the numbers of their slots.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.buckets
     }
@@ -148,18 +168,18 @@ impl Map {
 
     #[inline(always)]
     fn key_at(&self, slot: usize) -> usize {
-        1 + slot * self.entry.slot()
+        1 + slot * E::SLOT
     }
 
     #[inline(always)]
     fn value_at(&self, slot: usize) -> usize {
-        self.key_at(slot) + self.entry.key
+        self.key_at(slot) + E::KEY
     }
 
     /// The word of a bucket in which the deadline of `slot` stands.
     #[inline(always)]
     fn deadline_at(&self, slot: usize) -> usize {
-        1 + self.slots * self.entry.slot() + slot
+        1 + E::SLOTS * E::SLOT + slot
     }
 
     #[inline(always)]
@@ -167,7 +187,7 @@ impl Map {
         let header = words.get(0);
         let differ = header ^ (u64::from(Self::tag(hash)) * EVERY_BYTE);
         let mut candidates = differ.wrapping_sub(EVERY_BYTE) & !differ & (EVERY_BYTE << 7);
-        candidates &= u64::MAX >> (64 - 8 * self.slots);
+        candidates &= u64::MAX >> (64 - 8 * E::SLOTS);
         while candidates != 0 {
             let slot = (candidates.trailing_zeros() / 8) as usize;
             if words.are(self.key_at(slot), key) {
@@ -198,7 +218,9 @@ impl Map {
                 (found, Some(look(self.value_in(words, slot), self.deadline_in(words, slot))))
             })?;
             match found {
-                Found::Here(slot) => return seen.map(|seen| (self.id(bucket, slot), seen)),
+                Found::Here(slot) => {
+                    return seen.map(|seen| (SlotId { bucket, slot: slot as u32 }, seen));
+                }
                 Found::Nowhere => return None,
                 Found::Beyond => bucket = self.next(bucket),
             }
@@ -208,29 +230,21 @@ impl Map {
 
     #[inline(always)]
     fn value_in<'a>(&self, words: Words<'a>, slot: usize) -> Words<'a> {
-        let at = self.value_at(slot);
-        Words(&words.0[at..at + self.entry.value])
+        words.part(self.value_at(slot), E::VALUE)
     }
 
     #[inline(always)]
     fn deadline_in(&self, words: Words<'_>, slot: usize) -> Deadline {
-        match self.entry.deadline {
+        match E::DEADLINE {
             true => Deadline::from_word(words.get(self.deadline_at(slot))),
             false => Deadline::default(),
         }
     }
 
-    fn id(&self, bucket: u32, slot: usize) -> SlotId {
-        SlotId(bucket * self.slots as u32 + slot as u32)
-    }
-
-    fn split(&self, id: SlotId) -> (u32, usize) {
-        (id.0 / self.slots as u32, id.0 as usize % self.slots)
-    }
-
     /// Changes the value of the entry at `id`, as [`look`](Self::look) found it in this transaction.
+    #[inline]
     pub fn change(&self, transaction: &Transaction, id: SlotId, value: &[u64]) {
-        let (bucket, slot) = self.split(id);
+        let (bucket, slot) = id.place();
         transaction.write(&self.buckets, bucket, |words| {
             words.copy_from(self.value_at(slot), value);
         });
@@ -238,7 +252,7 @@ impl Map {
 
     /// Gives the entry at `id` a new deadline, sooner or later than that it has.
     pub fn set_deadline(&self, transaction: &Transaction, id: SlotId, tick: u32) {
-        let (bucket, slot) = self.split(id);
+        let (bucket, slot) = id.place();
         let at = self.deadline_at(slot);
         transaction.write(&self.buckets, bucket, |words| {
             let renewed = Deadline::from_word(words.get(at)).renewed(tick);
@@ -249,7 +263,7 @@ impl Map {
     /// Puts the deadline of the entry at `id` off, which is no change.
     #[inline(always)]
     pub fn raise(&self, transaction: &Transaction, id: SlotId, deadline: Deadline) {
-        let (bucket, slot) = self.split(id);
+        let (bucket, slot) = id.place();
         transaction.raise(&self.buckets, bucket, self.deadline_at(slot), deadline);
     }
 
@@ -272,7 +286,7 @@ impl Map {
                 .write(&self.buckets, bucket, |words| self.fill(words, hash, key, value, tick))?;
             if let Some(slot) = slot {
                 self.len.add(transaction, 1);
-                return Some(self.id(bucket, slot));
+                return Some(SlotId { bucket, slot: slot as u32 });
             }
             bucket = self.next(bucket);
         }
@@ -289,7 +303,7 @@ impl Map {
         tick: u32,
     ) -> Option<usize> {
         let header = words.get(0);
-        let free = !header & (EVERY_BYTE << 7) & (u64::MAX >> (64 - 8 * self.slots));
+        let free = !header & (EVERY_BYTE << 7) & (u64::MAX >> (64 - 8 * E::SLOTS));
         if free == 0 {
             words.set(0, counted(header, true));
             return None;
@@ -298,7 +312,7 @@ impl Map {
         words.set(0, header | u64::from(Self::tag(hash)) << (8 * slot));
         words.copy_from(self.key_at(slot), key);
         words.copy_from(self.value_at(slot), value);
-        if self.entry.deadline {
+        if E::DEADLINE {
             let at = self.deadline_at(slot);
             words.set(at, Deadline::from_word(words.get(at)).renewed(tick).word());
         }
@@ -308,7 +322,7 @@ impl Map {
     /// Removes the entry at `id`, as [`look`](Self::look) found it in this transaction, whose key has
     /// this hash.
     pub fn remove(&self, transaction: &Transaction, hash: u64, id: SlotId) {
-        let (at, slot) = self.split(id);
+        let (at, slot) = id.place();
         let mut bucket = self.home(hash);
         while bucket != at {
             transaction.write(&self.buckets, bucket, |words| {
@@ -318,7 +332,7 @@ impl Map {
         }
         transaction.write(&self.buckets, at, |words| {
             words.set(0, words.get(0) & !(0xff << (8 * slot)));
-            if self.entry.deadline {
+            if E::DEADLINE {
                 let at = self.deadline_at(slot);
                 words.set(at, Deadline::from_word(words.get(at)).renewed(0).word());
             }
@@ -333,11 +347,11 @@ impl Map {
         id: SlotId,
         mut look: impl FnMut(Words<'_>, Words<'_>, Deadline) -> R,
     ) -> Option<R> {
-        let (bucket, slot) = self.split(id);
+        let (bucket, slot) = id.place();
         transaction.read(&self.buckets, bucket, |words| {
             let there = words.get(0) >> (8 * slot) & 0xff != 0;
             let key_at = self.key_at(slot);
-            let key = Words(&words.0[key_at..key_at + self.entry.key]);
+            let key = words.part(key_at, E::KEY);
             there.then(|| look(key, self.value_in(words, slot), self.deadline_in(words, slot)))
         })?
     }

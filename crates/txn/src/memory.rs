@@ -10,9 +10,13 @@
 //! object is locked, and with its version. A deadline may also be *raised* without a lock: within a
 //! generation its tick only grows, so that of several raises the latest counts, whatever their order.
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
+
 use anabranch_memory::prefetch;
 
-use crate::sync::{AtomicU64, Ordering, Zeroed};
+use crate::log::Name;
+use crate::sync::{AtomicU64, Ordering, Own, Zeroed};
 
 const LINE: usize = 8;
 const LOCKED: u64 = 1 << 63;
@@ -69,6 +73,31 @@ impl Shape {
     }
 }
 
+/// The words of all memories of a domain, one after the other: mapped when all of these are known, so
+/// that an object is named by where it lies.
+#[derive(Default)]
+pub(crate) struct Arena {
+    len: AtomicUsize,
+    words: OnceLock<Zeroed<AtomicU64>>,
+}
+
+impl Arena {
+    /// Room for `len` words more, in cache lines of its own, and where it begins.
+    ///
+    /// # Panics
+    /// Once the words are there.
+    fn reserve(&self, len: usize) -> usize {
+        assert!(self.words.get().is_none(), "memory is made before transactions begin");
+        self.len.fetch_add(len.next_multiple_of(LINE), Ordering::Relaxed)
+    }
+
+    /// All words.
+    #[inline(always)]
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        self.words.get_or_init(|| Zeroed::new(self.len.load(Ordering::Relaxed)))
+    }
+}
+
 /// Objects of one shape, all words zero at first.
 pub struct Memory {
     number: u16,
@@ -76,7 +105,11 @@ pub struct Memory {
     stride: usize,
     /// Words of an object that are used, its version included.
     used: usize,
-    words: Zeroed<AtomicU64>,
+    /// Where its first object begins.
+    first: usize,
+    /// Whether only who is alone changes its objects: then there is nothing to validate.
+    settled: Own,
+    arena: Arc<Arena>,
 }
 
 impl std::fmt::Debug for Memory {
@@ -86,11 +119,12 @@ impl std::fmt::Debug for Memory {
 }
 
 impl Memory {
-    pub(crate) fn new(number: u16, shape: Shape) -> Self {
+    pub(crate) fn new(number: u16, shape: Shape, arena: &Arc<Arena>) -> Self {
         let stride = shape.stride();
-        let words = Zeroed::new(shape.objects as usize * stride);
+        let first = arena.reserve(shape.objects as usize * stride);
         let used = 1 + shape.tracked + shape.deadlines;
-        Self { number, shape, stride, used, words }
+        let (settled, arena) = (Own::default(), Arc::clone(arena));
+        Self { number, shape, stride, used, first, settled, arena }
     }
 
     pub(crate) fn number(&self) -> u16 {
@@ -98,40 +132,66 @@ impl Memory {
     }
 
     /// Number and size of its objects.
+    #[inline(always)]
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.words.len() * size_of::<u64>()
+        self.shape.objects as usize * self.stride * size_of::<u64>()
     }
 
-    /// Version and words of an object.
+    #[inline(always)]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.get() != 0
+    }
+
+    /// For who is alone, or before transactions begin.
+    pub(crate) fn settle(&self, settled: bool) {
+        self.settled.set(settled.into());
+    }
+
+    /// Which object has this name, if one of these has.
+    pub(crate) fn number_of(&self, name: Name) -> Option<u32> {
+        let object = name.place().checked_sub(self.first)? / self.stride;
+        u32::try_from(object).ok().filter(|&object| object < self.shape.objects)
+    }
+
+    /// An object.
     ///
     /// # Panics
     /// If there is no such object.
     #[inline(always)]
-    pub(crate) fn object(&self, object: u32) -> (&AtomicU64, Words<'_>) {
-        let object = &self.words[object as usize * self.stride..][..self.used];
-        (&object[0], Words(&object[1..]))
+    pub(crate) fn object(&self, object: u32) -> (Name, Words<'_>) {
+        assert!(object < self.shape.objects, "there is no such object");
+        let at = self.first + object as usize * self.stride;
+        (Name::new(at), Words(&self.arena.words()[at..][..self.used]))
     }
 
     /// Fetches an object's lines, if there is such an object.
     #[inline(always)]
     pub fn prefetch(&self, object: u32) {
-        let start = self.words.as_ptr().wrapping_add(object as usize * self.stride);
+        let at = self.first + object as usize * self.stride;
+        let start = self.arena.words().as_ptr().wrapping_add(at);
         for line in (0..self.stride).step_by(LINE) {
             prefetch(start.wrapping_add(line));
         }
     }
 }
 
-/// The words of an object, or of a copy that a transaction has of it: tracked ones, then deadlines.
+/// An object, or a copy that a transaction has of it: its version, then its words, tracked ones and
+/// deadlines.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a>(pub(crate) &'a [AtomicU64]);
 
 impl Words<'_> {
+    /// Where its version stands.
+    #[inline(always)]
+    pub(crate) fn version(&self) -> &AtomicU64 {
+        &self.0[0]
+    }
+
     /// Word `index`.
     ///
     /// # Panics
@@ -139,7 +199,7 @@ impl Words<'_> {
     #[inline(always)]
     pub fn get(self, index: usize) -> u64 {
         // Whoever reads what others change looks at the version before and after.
-        self.0[index].load(Ordering::Relaxed)
+        self.0[1 + index].load(Ordering::Relaxed)
     }
 
     /// Sets word `index`.
@@ -148,25 +208,44 @@ impl Words<'_> {
     /// If the object has no such word.
     #[inline(always)]
     pub fn set(self, index: usize, word: u64) {
-        self.0[index].store(word, Ordering::Relaxed);
+        self.0[1 + index].store(word, Ordering::Relaxed);
     }
 
     /// Whether the words from `index` on are `words`.
+    ///
+    /// # Panics
+    /// If the object has no such words.
     #[inline(always)]
     pub fn are(self, index: usize, words: &[u64]) -> bool {
-        (index..).zip(words).all(|(at, &word)| self.get(at) == word)
+        let own = self.0[1 + index..][..words.len()].iter();
+        own.zip(words).all(|(own, &word)| own.load(Ordering::Relaxed) == word)
     }
 
     /// Copies words from `index` on.
+    ///
+    /// # Panics
+    /// If the object has no such words.
     #[inline(always)]
     pub fn copy_to(self, index: usize, into: &mut [u64]) {
-        (index..).zip(into).for_each(|(at, word)| *word = self.get(at));
+        let own = self.0[1 + index..][..into.len()].iter();
+        own.zip(into).for_each(|(own, word)| *word = own.load(Ordering::Relaxed));
     }
 
     /// Sets words from `index` on.
+    ///
+    /// # Panics
+    /// If the object has no such words.
     #[inline(always)]
     pub fn copy_from(self, index: usize, words: &[u64]) {
-        (index..).zip(words).for_each(|(at, &word)| self.set(at, word));
+        let own = self.0[1 + index..][..words.len()].iter();
+        own.zip(words).for_each(|(own, &word)| own.store(word, Ordering::Relaxed));
+    }
+
+    /// Only the first `words`, those from `index` on.
+    #[inline(always)]
+    pub fn part(self, index: usize, words: usize) -> Self {
+        // What stands before them takes the place of a version, which nobody asks a part for.
+        Self(&self.0[index..][..1 + words])
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::Domain;
 use crate::log::{Effect, Effects, Name, Note, Notes, Reads, Write, Writes};
-use crate::memory::{Deadline, Memory, Version, Words, raise};
+use crate::memory::{Arena, Deadline, Memory, Version, Words, raise};
 use crate::sync::{AtomicU64, Ordering, Own, fence, spin_loop};
 
 /// Why a transaction has to run again.
@@ -15,6 +15,8 @@ pub enum Cause {
     Conflict(u16, u32),
     /// It does what can be done only while nobody else is at work.
     Alone,
+    /// It is the first that changes objects of this memory, of which it was taken that nobody does.
+    Settled(u16),
     /// It reads or writes more than there is room to remember.
     TooLarge,
 }
@@ -40,8 +42,14 @@ const LOOKS: u32 = 64;
 ///
 /// **Invariant**: every object that was read has the version that it had when the transaction began
 /// or last caught up, when all that others had committed had been stored.
-#[derive(Debug)]
 pub struct Transaction {
+    arena: Arc<Arena>,
+    /// Whether objects may have to be looked for elsewhere than where they lie: there are copies, or it
+    /// does not run beside others.
+    special: Own,
+    /// A bit for each copy, by its object's name: what has none of them has no copy. All of them,
+    /// unless it runs beside others.
+    marks: [Own; 4],
     domain: Arc<Domain>,
     worker: usize,
     mode: Own,
@@ -56,10 +64,38 @@ pub struct Transaction {
     notes: Notes,
 }
 
+/// Where an object is looked at.
+struct View<'a> {
+    words: Words<'a>,
+    /// The version that it had before, or [`STEADY`].
+    version: Version,
+}
+
+impl View<'_> {
+    /// Whether it still has that version: then all that was seen since was there together.
+    #[inline(always)]
+    fn is_same(&self) -> bool {
+        fence(Ordering::Acquire);
+        self.words.version().load(Ordering::Relaxed) == self.version.0
+    }
+}
+
+/// In place of the version of what nobody else changes: no object has it.
+const STEADY: Version = Version(u64::MAX);
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction").field("worker", &self.worker).finish_non_exhaustive()
+    }
+}
+
 impl Transaction {
     /// The transaction of worker `worker`.
     pub fn new(domain: &Arc<Domain>, worker: usize) -> Self {
         Self {
+            arena: Arc::clone(&domain.arena),
+            special: Own::default(),
+            marks: Default::default(),
             domain: Arc::clone(domain),
             worker,
             mode: Own::new(RUNNING),
@@ -89,6 +125,7 @@ impl Transaction {
     pub(crate) fn begin(&self) {
         self.forget();
         self.mode.set(RUNNING);
+        self.mark_all(0);
         self.look();
         self.place.set(self.domain.place());
     }
@@ -96,8 +133,14 @@ impl Transaction {
     /// Begins while nobody else is at work, and nobody else may begin before it has ended: objects
     /// are read and written where they are.
     pub(crate) fn begin_alone(&self) {
+        if self.mode.get() == DOOMED
+            && let Cause::Settled(memory) = self.why()
+        {
+            self.domain.unsettle(memory);
+        }
         self.forget();
         self.mode.set(ALONE);
+        self.mark_all(u64::MAX);
         self.place.set(self.domain.place());
     }
 
@@ -106,6 +149,26 @@ impl Transaction {
         self.writes.clear();
         self.effects.clear();
         self.notes.clear();
+    }
+
+    #[inline(always)]
+    fn mark_all(&self, bits: u64) {
+        self.special.set(bits);
+        self.marks.iter().for_each(|marks| marks.set(bits));
+    }
+
+    /// Whether there may be a copy of the object, or it is not to be looked for at all.
+    #[inline(always)]
+    fn is_marked(&self, name: Name) -> bool {
+        let (word, bit) = name.mark();
+        self.special.get() != 0 && self.marks[word].get() & bit != 0
+    }
+
+    #[inline(always)]
+    fn mark(&self, name: Name) {
+        let (word, bit) = name.mark();
+        self.special.set(1);
+        self.marks[word].set(self.marks[word].get() | bit);
     }
 
     /// Takes note of how far the others have come.
@@ -140,6 +203,7 @@ impl Transaction {
             return;
         }
         self.mode.set(DOOMED);
+        self.mark_all(u64::MAX);
         self.note_cause(cause);
     }
 
@@ -148,6 +212,7 @@ impl Transaction {
             Cause::Conflict(memory, object) => (0, u64::from(memory) << 32 | u64::from(object)),
             Cause::Alone => (1, 0),
             Cause::TooLarge => (2, 0),
+            Cause::Settled(memory) => (3, memory.into()),
         };
         self.cause[0].set(kind);
         self.cause[1].set(what);
@@ -159,7 +224,8 @@ impl Transaction {
         match self.cause[0].get() {
             0 => Cause::Conflict((what >> 32) as u16, what as u32),
             1 => Cause::Alone,
-            _ => Cause::TooLarge,
+            2 => Cause::TooLarge,
+            _ => Cause::Settled(what as u16),
         }
     }
 
@@ -180,76 +246,86 @@ impl Transaction {
         object: u32,
         mut look: impl FnMut(Words<'_>) -> R,
     ) -> Option<R> {
-        let (place, words) = memory.object(object);
-        let name = Name::new(memory, object);
-        if self.mode.get() != RUNNING || self.writes.may_have(name) {
-            return match self.own(memory, object)? {
-                Some(copy) => Some(look(copy)),
-                None => self.read_shared(memory, object, look),
-            };
-        }
-        let version = Version(place.load(Ordering::Acquire));
-        if self.accepts(version) {
-            let seen = look(words);
-            fence(Ordering::Acquire);
-            if place.load(Ordering::Relaxed) == version.0 && self.reads.push(name, version) {
+        let (name, words) = memory.object(object);
+        for _ in 0..LOOKS {
+            let view = self.view(memory, name, words)?;
+            let seen = look(view.words);
+            if self.note_read(name, &view) {
                 return Some(seen);
             }
         }
-        self.read_shared(memory, object, look)
+        self.doom(self.conflict(name));
+        None
+    }
+
+    /// Where to look at an object.
+    #[inline(always)]
+    fn view<'a>(&'a self, memory: &Memory, name: Name, words: Words<'a>) -> Option<View<'a>> {
+        if memory.is_settled() {
+            return Some(View { words, version: STEADY });
+        }
+        if self.is_marked(name) {
+            return self.view_marked(name, words);
+        }
+        let version = Version(words.version().load(Ordering::Acquire));
+        if self.accepts(version) {
+            return Some(View { words, version });
+        }
+        self.view_later(name, words)
+    }
+
+    /// Of an object that this transaction may have a copy of.
+    #[inline(never)]
+    fn view_marked<'a>(&'a self, name: Name, words: Words<'a>) -> Option<View<'a>> {
+        match self.own(name, words)? {
+            Some(words) => Some(View { words, version: STEADY }),
+            None => self.view_later(name, words),
+        }
+    }
+
+    /// Of an object that is being changed by another, or was after this transaction began: as soon as
+    /// it has a version that is there for this one.
+    #[inline(never)]
+    fn view_later<'a>(&'a self, name: Name, words: Words<'a>) -> Option<View<'a>> {
+        for _ in 0..LOOKS {
+            let version = Version(words.version().load(Ordering::Acquire));
+            if self.accepts(version) {
+                return Some(View { words, version });
+            }
+            if version.is_locked() {
+                spin_loop();
+            } else if !self.catch_up() {
+                return None;
+            }
+        }
+        self.doom(self.conflict(name));
+        None
+    }
+
+    /// Whether what was seen in `view` was there together; if so it is remembered.
+    #[inline(always)]
+    fn note_read(&self, name: Name, view: &View<'_>) -> bool {
+        view.version == STEADY || view.is_same() && self.remember_read(name, view.version)
+    }
+
+    #[inline(always)]
+    fn remember_read(&self, name: Name, version: Version) -> bool {
+        let fits = self.reads.push(name, version);
+        if !fits {
+            self.doom(Cause::TooLarge);
+        }
+        fits
     }
 
     /// The words that are this transaction's: a copy, or the object itself where nobody else is at
     /// work. `None`: doomed; `Some(None)`: it has none.
     #[inline]
-    fn own<'a>(&'a self, memory: &'a Memory, object: u32) -> Option<Option<Words<'a>>> {
+    fn own<'a>(&'a self, name: Name, words: Words<'a>) -> Option<Option<Words<'a>>> {
         match self.mode.get() {
-            RUNNING => Some(self.writes.find(Name::new(memory, object))),
-            ALONE => Some(Some(memory.object(object).1)),
+            RUNNING => Some(self.writes.find(name)),
+            ALONE => Some(Some(words)),
             _ => None,
         }
-    }
-
-    #[inline(never)]
-    fn read_shared<R>(
-        &self,
-        memory: &Memory,
-        object: u32,
-        look: impl FnMut(Words<'_>) -> R,
-    ) -> Option<R> {
-        let (version, seen) = self.steady(memory, object, look)?;
-        if !self.reads.push(Name::new(memory, object), version) {
-            self.doom(Cause::TooLarge);
-            return None;
-        }
-        Some(seen)
-    }
-
-    /// Looks at an object while it has a version that is there for this transaction.
-    fn steady<R>(
-        &self,
-        memory: &Memory,
-        object: u32,
-        mut look: impl FnMut(Words<'_>) -> R,
-    ) -> Option<(Version, R)> {
-        let (place, words) = memory.object(object);
-        for _ in 0..LOOKS {
-            let version = Version(place.load(Ordering::Acquire));
-            if version.is_locked() {
-                spin_loop();
-                continue;
-            }
-            if !self.accepts(version) && !self.catch_up() {
-                return None;
-            }
-            let seen = look(words);
-            fence(Ordering::Acquire);
-            if self.accepts(version) && place.load(Ordering::Relaxed) == version.0 {
-                return Some((version, seen));
-            }
-        }
-        self.doom(Cause::Conflict(memory.number(), object));
-        None
     }
 
     /// Begins at a later moment, if what was read until now is still the same then.
@@ -258,27 +334,17 @@ impl Transaction {
         self.place.set(self.domain.place());
         let changed = self.changed_reads().or_else(|| self.changed_copies());
         match changed {
-            Some(name) => self.doom(conflict(name)),
+            Some(name) => self.doom(self.conflict(name)),
             None => return true,
         }
         false
     }
 
-    /// Version and words of an object.
-    #[inline(always)]
-    fn object(&self, name: Name) -> (&AtomicU64, Words<'_>) {
-        self.domain.memories()[name.memory()].object(name.object())
-    }
-
-    fn version(&self, name: Name) -> Version {
-        Version(self.object(name).0.load(Ordering::Acquire))
-    }
-
     /// An object that was read and has changed, or is being changed by another.
     fn changed_reads(&self) -> Option<Name> {
-        let own = Version::locked_by(self.worker);
+        let (words, own) = (self.arena.words(), Version::locked_by(self.worker));
         let changed = |&(name, version): &(Name, Version)| {
-            let now = self.version(name);
+            let now = Version(words[name.place()].load(Ordering::Acquire));
             // What it has locked itself had the version that it was copied with.
             now != version && now != own
         };
@@ -286,7 +352,9 @@ impl Transaction {
     }
 
     fn changed_copies(&self) -> Option<Name> {
-        self.writes.iter().find(|write| self.version(write.name) != write.version).map(|w| w.name)
+        let words = self.arena.words();
+        let now = |name: Name| Version(words[name.place()].load(Ordering::Acquire));
+        self.writes.iter().find(|write| now(write.name) != write.version()).map(|write| write.name)
     }
 
     /// Changes an object, from the commit on; `None`: the transaction is doomed.
@@ -297,23 +365,44 @@ impl Transaction {
         object: u32,
         change: impl FnOnce(Words<'_>) -> R,
     ) -> Option<R> {
-        let words = match self.own(memory, object)? {
+        let (name, words) = memory.object(object);
+        let own = if self.is_marked(name) { self.own(name, words)? } else { None };
+        let words = match own {
             Some(words) => words,
-            None => self.copy(memory, object)?,
+            None => self.copy(name, words, memory)?,
         };
         Some(change(words))
     }
 
-    fn copy<'a>(&'a self, memory: &'a Memory, object: u32) -> Option<Words<'a>> {
-        let shape = memory.shape();
-        let len = shape.tracked + shape.deadlines;
-        let Some(copy) = self.writes.room(len) else {
+    #[inline(never)]
+    fn copy(&self, name: Name, words: Words<'_>, memory: &Memory) -> Option<Words<'_>> {
+        if memory.is_settled() {
+            self.doom(Cause::Settled(memory.number()));
+            return None;
+        }
+        let Some(copy) = self.writes.room(words.0.len()) else {
             self.doom(Cause::TooLarge);
             return None;
         };
-        let fill = |words: Words<'_>| (0..len).for_each(|at| copy.set(at, words.get(at)));
-        let (version, ()) = self.steady(memory, object, fill)?;
-        self.writes.keep(Name::new(memory, object), version, copy);
+        let mut tries = 0..LOOKS;
+        let version = loop {
+            let version = Version(words.version().load(Ordering::Acquire));
+            let view = match self.accepts(version) {
+                true => View { words, version },
+                false => self.view_later(name, words)?,
+            };
+            copy_words(words.0, copy.0);
+            if view.is_same() {
+                break view.version;
+            }
+            if tries.next().is_none() {
+                self.doom(self.conflict(name));
+                return None;
+            }
+        };
+        copy.version().store(version.0, Ordering::Relaxed);
+        self.writes.keep(name, copy, memory.shape().tracked);
+        self.mark(name);
         Some(copy)
     }
 
@@ -333,12 +422,22 @@ impl Transaction {
 
     #[inline(always)]
     fn take_effect(&self, memory: &Memory, object: u32, index: usize, effect: Effect) {
-        match self.own(memory, object) {
+        let (name, words) = memory.object(object);
+        if !self.is_marked(name) {
+            return self.remember(name, index, effect);
+        }
+        match self.own(name, words) {
             None => {}
             // A copy's deadlines go where the copy goes.
-            Some(Some(words)) => apply(words, index, effect),
-            Some(None) if self.effects.push(Name::new(memory, object), index, effect) => {}
-            Some(None) => self.doom(Cause::TooLarge),
+            Some(Some(words)) => apply(&words.0[1 + index], effect),
+            Some(None) => self.remember(name, index, effect),
+        }
+    }
+
+    #[inline(always)]
+    fn remember(&self, name: Name, index: usize, effect: Effect) {
+        if !self.effects.push(name, index, effect) {
+            self.doom(Cause::TooLarge);
         }
     }
 
@@ -367,8 +466,9 @@ impl Transaction {
         if self.writes.len() > 0 {
             self.commit_writes()?;
         }
-        for (name, index, effect) in self.effects.iter() {
-            apply(self.object(name).1, index, effect);
+        let words = self.arena.words();
+        for (place, effect) in self.effects.iter() {
+            apply(&words[place], effect);
         }
         self.domain.note(self.worker, self.place.get(), self.notes.iter());
         Ok(self.place())
@@ -382,34 +482,34 @@ impl Transaction {
         fence(Ordering::SeqCst);
         if let Some(name) = self.changed_reads() {
             self.unlock(self.writes.iter());
-            return Err(conflict(name));
+            return Err(self.conflict(name));
         }
+        let words = self.arena.words();
         for write in self.writes.iter() {
-            self.store(&write);
+            store(&write, &words[write.name.place()..][..write.words.0.len()]);
         }
         let number = self.commits.get() + 1;
         self.commits.set(number);
         self.domain.publish(self.worker, number);
         let version = Version::new(self.worker, number);
         for write in self.writes.iter() {
-            self.object(write.name).0.store(version.0, Ordering::Release);
+            words[write.name.place()].store(version.0, Ordering::Release);
         }
         Ok(())
     }
 
     fn lock_all(&self) -> Result<(), Cause> {
-        let own = Version::locked_by(self.worker);
+        let (words, own) = (self.arena.words(), Version::locked_by(self.worker));
         for (at, write) in self.writes.iter().enumerate() {
-            let place = self.object(write.name).0;
-            let locked = place.compare_exchange(
-                write.version.0,
+            let locked = words[write.name.place()].compare_exchange(
+                write.version().0,
                 own.0,
                 Ordering::Acquire,
                 Ordering::Relaxed,
             );
             if locked.is_err() {
                 self.unlock(self.writes.iter().take(at));
-                return Err(conflict(write.name));
+                return Err(self.conflict(write.name));
             }
         }
         Ok(())
@@ -417,35 +517,49 @@ impl Transaction {
 
     /// Gives objects back as they were.
     fn unlock<'a>(&self, writes: impl Iterator<Item = Write<'a>>) {
+        let words = self.arena.words();
         for write in writes {
-            self.object(write.name).0.store(write.version.0, Ordering::Release);
+            words[write.name.place()].store(write.version().0, Ordering::Release);
         }
     }
 
-    /// Stores a copy in place of its object, which is locked.
-    fn store(&self, write: &Write<'_>) {
-        let memory = &self.domain.memories()[write.name.memory()];
-        let (shape, words) = (memory.shape(), memory.object(write.name.object()).1);
-        (0..shape.tracked).for_each(|at| words.set(at, write.words.get(at)));
-        for at in shape.tracked..shape.tracked + shape.deadlines {
-            let (wanted, place) = (Deadline::from_word(write.words.get(at)), &words.0[at]);
-            let now = Deadline::from_word(place.load(Ordering::Relaxed));
-            if wanted.generation == now.generation {
-                raise(place, wanted);
-            } else {
-                place.store(wanted.word(), Ordering::Relaxed);
-            }
+    #[cold]
+    fn conflict(&self, name: Name) -> Cause {
+        let (memory, object) = self.domain.locate(name);
+        Cause::Conflict(memory, object)
+    }
+}
+
+#[inline(always)]
+fn copy_words(from: &[AtomicU64], into: &[AtomicU64]) {
+    for (into, word) in into.iter().zip(from) {
+        into.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// Stores a copy in place of its object, which is locked and stays so.
+#[inline(always)]
+fn store(write: &Write<'_>, into: &[AtomicU64]) {
+    let (tracked, deadlines) = write.words.0.split_at(1 + write.tracked);
+    let (into, ends) = into.split_at(1 + write.tracked);
+    copy_words(&tracked[1..], &into[1..]);
+    for (place, wanted) in ends.iter().zip(deadlines) {
+        let wanted = Deadline::from_word(wanted.load(Ordering::Relaxed));
+        let now = Deadline::from_word(place.load(Ordering::Relaxed));
+        if wanted.generation == now.generation {
+            raise(place, wanted);
+        } else {
+            place.store(wanted.word(), Ordering::Relaxed);
         }
     }
 }
 
-fn conflict(name: Name) -> Cause {
-    Cause::Conflict(name.memory() as u16, name.object())
-}
-
-fn apply(words: Words<'_>, index: usize, effect: Effect) {
+#[inline(always)]
+fn apply(word: &AtomicU64, effect: Effect) {
     match effect {
-        Effect::Raise(word) => raise(&words.0[index], Deadline::from_word(word)),
-        Effect::Add(n) => words.set(index, words.get(index).wrapping_add(n)),
+        Effect::Raise(wanted) => raise(word, Deadline::from_word(wanted)),
+        Effect::Add(n) => {
+            word.store(word.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        }
     }
 }

@@ -96,12 +96,12 @@ impl Worker {
                     }
                     self.counts.irrevocable += 1;
                 }
-                Cause::Alone | Cause::TooLarge if ran > 1 => {
+                Cause::Alone | Cause::Settled(_) | Cause::TooLarge if ran > 1 => {
                     self.counts.unfit += 1;
                     end = start + ran - 1;
                     continue;
                 }
-                Cause::Alone | Cause::TooLarge => self.counts.alone += 1,
+                Cause::Alone | Cause::Settled(_) | Cause::TooLarge => self.counts.alone += 1,
             }
             self.run_alone(batch, start);
             (start, end, aborts) = (start + 1, len, 0);

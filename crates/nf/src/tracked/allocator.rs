@@ -17,15 +17,15 @@ use crate::world::{AllocatorOperations, FetchIndex, World};
 
 /// An allocator that all workers share.
 pub struct SharedAllocator<T> {
-    /// Lifetime and value; deadline, 0 where there is no object.
+    /// Value and lifetime; deadline, 0 where there is no object.
     objects: Arc<Memory>,
     indices: Indices,
     wheel: SharedWheel,
     object: PhantomData<fn() -> T>,
 }
 
-/// Lifetime and value, as they are packed.
-type Stored<T> = (u32, T);
+/// Value and lifetime, as they are packed: the value where words begin.
+type Stored<T> = (T, u32);
 
 impl<T: Value> SharedAllocator<T> {
     /// All of `capacity` indices free.
@@ -58,7 +58,7 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
             let deadline = Deadline::from_word(words.get(SharedAllocator::<T>::DEADLINE));
             (deadline, from_words::<Stored<T>>(words))
         };
-        let (deadline, (lifetime, value)) =
+        let (deadline, (value, lifetime)) =
             self.transaction.read(&self.object.objects, index, look)?;
         (deadline.tick != 0).then_some(Kept { deadline, lifetime, value })
     }
@@ -103,7 +103,7 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
         env.count_allocation();
         let lifetime = to_ticks(lifetime_ns);
         let deadline = env.tick().saturating_add(lifetime);
-        self.store(index, (lifetime, value), deadline);
+        self.store(index, (value, lifetime), deadline);
         self.object.wheel.queue(&self.transaction, index, deadline);
     }
 
@@ -112,7 +112,7 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
         let mut value = kept.value;
         change(&mut value);
         if value != kept.value {
-            with_words(&(kept.lifetime, value), |stored| {
+            with_words(&(value, kept.lifetime), |stored| {
                 self.transaction
                     .write(&self.object.objects, index, |into| into.copy_from(0, stored));
             });
@@ -152,7 +152,7 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
         self.object.wheel.turn(&self.transaction).rebase(by);
         for index in 0..self.object.indices.len() {
             if let Some(kept) = self.kept(index) {
-                self.store(index, (kept.lifetime, kept.value), rebased(kept.deadline.tick, by));
+                self.store(index, (kept.value, kept.lifetime), rebased(kept.deadline.tick, by));
             }
         }
     }
@@ -212,7 +212,7 @@ impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
         if lifetime == kept.lifetime {
             self.prolong(index, &kept, now);
         } else {
-            self.store(index, (lifetime, kept.value), now.saturating_add(lifetime));
+            self.store(index, (kept.value, lifetime), now.saturating_add(lifetime));
         }
         true
     }

@@ -1,29 +1,23 @@
 //! Maps.
 
-use std::marker::PhantomData;
+use anabranch_txn::{Domain, Map, SlotId, Words};
 
-use anabranch_txn::{Domain, Entry, Map, SlotId, Words};
-
-use super::{Tracked, from_words, with_words};
+use super::{EntryOf, Tracked, from_words, with_words};
 use crate::function::Occupancy;
 use crate::key::{Key, Value, spread};
-use crate::pack::words;
 use crate::state::TableUse;
 use crate::world::{FetchKey, MapOperations};
 
 /// A map that all workers share.
 pub struct SharedMap<K, V> {
-    entries: Map,
+    entries: Map<EntryOf<K, V, false>>,
     seed: u64,
-    types: PhantomData<fn(K) -> V>,
 }
 
 impl<K: Key, V: Value> SharedMap<K, V> {
     /// With room for `capacity` entries; `seed` makes its hash function.
     pub fn new(domain: &Domain, capacity: u32, seed: u64) -> Self {
-        let entry = Entry { key: words(K::BITS), value: words(V::BITS), deadline: false };
-        let entries = Map::new(domain, capacity, entry);
-        Self { entries, seed: spread(seed), types: PhantomData }
+        Self { entries: Map::new(domain, capacity), seed: spread(seed) }
     }
 }
 

@@ -22,9 +22,10 @@ mod wheel;
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use anabranch_txn::{Domain, Transaction, Words};
+use anabranch_txn::{Domain, Entry, Transaction, Words};
 
 use crate::key::Value;
 use crate::pack::{MOST_WORDS, Pack, Unpack, words};
@@ -83,6 +84,15 @@ impl Sharing {
         let object = Arc::clone(object).downcast().ok()?;
         Some(Tracked::new(object, &self.transaction))
     }
+}
+
+/// Entries of keys and values of these types, with a deadline or without.
+struct EntryOf<K, V, const DEADLINE: bool>(PhantomData<fn(K) -> V>);
+
+impl<K: Value, V: Value, const DEADLINE: bool> Entry for EntryOf<K, V, DEADLINE> {
+    const KEY: usize = words(K::BITS);
+    const VALUE: usize = words(V::BITS);
+    const DEADLINE: bool = DEADLINE;
 }
 
 /// Calls `act` with the words that a value packs into. As few as fit are made, so that they stay in

@@ -1,25 +1,21 @@
 //! Packet sets.
 
-use std::marker::PhantomData;
-
-use anabranch_txn::{Deadline, Domain, Entry, Map, SlotId, Transaction, Words};
+use anabranch_txn::{Deadline, Domain, Map, SlotId, Transaction, Words};
 
 use super::wheel::SharedWheel;
-use super::{from_words, with_words};
+use super::{EntryOf, from_words, with_words};
 use crate::context::to_ticks;
 use crate::key::{Hash, Key, Value, spread};
-use crate::pack::words;
 use crate::packet_set::SetShape;
 use crate::state::TableUse;
 use crate::state::wheel::{Tick, rebased};
 
 /// The packet sets of one address family, of all workers.
 pub struct SharedSets<K, S> {
-    sets: Map,
+    sets: Map<EntryOf<K, Stored<S>, true>>,
     seed: u64,
     lifetime: u32,
     wheel: SharedWheel,
-    types: PhantomData<fn(K) -> S>,
 }
 
 /// A set, as a packet finds it.
@@ -44,17 +40,16 @@ pub enum Found<S> {
     None,
 }
 
-/// Lifetime and state, as they are packed.
-type Stored<S> = (u32, S);
+/// State and lifetime, as they are packed: the state where words begin.
+type Stored<S> = (S, u32);
 
 impl<K: Key, S: Value> SharedSets<K, S> {
     /// A table of this shape, hashed with `seed`.
     pub fn new(domain: &Domain, shape: SetShape, seed: u64) -> Self {
-        let entry = Entry { key: words(K::BITS), value: words(<Stored<S>>::BITS), deadline: true };
-        let sets = Map::new(domain, shape.capacity, entry);
+        let sets = Map::<EntryOf<K, Stored<S>, true>>::new(domain, shape.capacity);
         let wheel = SharedWheel::new(sets.memory(), sets.slots());
         let lifetime = to_ticks(shape.lifetime_ns).max(1);
-        Self { sets, seed: spread(seed), lifetime, wheel, types: PhantomData }
+        Self { sets, seed: spread(seed), lifetime, wheel }
     }
 
     /// The hash of `key`.
@@ -74,7 +69,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     pub fn find(&self, transaction: &Transaction, (hash, key): (Hash, &K), now: Tick) -> Found<S> {
         let look = |value: Words<'_>, deadline| (from_words::<Stored<S>>(value), deadline);
         let found = with_words(key, |key| self.sets.look(transaction, hash.0, key, look));
-        let Some((id, ((lifetime, state), deadline))) = found else { return Found::None };
+        let Some((id, ((state, lifetime), deadline))) = found else { return Found::None };
         let set = OpenSet { id, deadline, lifetime, before: state, state };
         if deadline.tick > now {
             return Found::Alive(set);
@@ -93,7 +88,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let lifetime = if lifetime == 0 { set.lifetime } else { lifetime };
         let tick = now.saturating_add(lifetime);
         if lifetime != set.lifetime || set.state != set.before {
-            self.store(transaction, set.id, &(lifetime, set.state));
+            self.store(transaction, set.id, &(set.state, lifetime));
         }
         if lifetime != set.lifetime {
             self.sets.set_deadline(transaction, set.id, tick);
@@ -117,11 +112,11 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     ) -> Option<OpenSet<S>> {
         let lifetime = self.lifetime;
         let tick = now.saturating_add(lifetime);
-        let stored = (lifetime, state);
+        let stored = (state, lifetime);
         let insert =
             |key: &[u64], stored: &[u64]| self.sets.insert(transaction, hash.0, key, stored, tick);
         let id = with_words(key, |key| with_words(&stored, |stored| insert(key, stored)))?;
-        self.wheel.queue(transaction, id.0, tick);
+        self.wheel.queue(transaction, self.sets.number(id), tick);
         // It has its generation from the slot; whoever refreshes it in this transaction changes the
         // copy.
         let deadline = self.sets.entry(transaction, id, |_, _, deadline| deadline)?;
@@ -130,7 +125,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
 
     /// Removes a set. For who is alone.
     pub fn close(&self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>) {
-        self.wheel.turn(transaction).dequeue(set.id.0);
+        self.wheel.turn(transaction).dequeue(self.sets.number(set.id));
         self.sets.remove(transaction, hash.0, set.id);
     }
 
@@ -139,16 +134,16 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     pub fn expire(&self, transaction: &Transaction, now: Tick, budget: &mut u32) -> Option<S> {
         let mut wheel = self.wheel.turn(transaction);
         while *budget > 0 {
-            let id = SlotId(wheel.pop(now)?);
+            let id = self.sets.slot(wheel.pop(now)?);
             *budget -= 1;
             let look = |key: Words<'_>, value: Words<'_>, deadline: Deadline| {
                 (from_words::<K>(key), from_words::<Stored<S>>(value), deadline)
             };
-            let Some((key, (_, state), deadline)) = self.sets.entry(transaction, id, look) else {
+            let Some((key, (state, _), deadline)) = self.sets.entry(transaction, id, look) else {
                 continue;
             };
             if deadline.tick > now {
-                wheel.queue(id.0, deadline.tick);
+                wheel.queue(self.sets.number(id), deadline.tick);
                 continue;
             }
             self.sets.remove(transaction, self.hash(&key).0, id);
@@ -160,7 +155,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     /// Ticks are counted from an origin `by` later. For who is alone.
     pub fn rebase(&self, transaction: &Transaction, by: Tick) {
         self.wheel.turn(transaction).rebase(by);
-        for id in (0..self.sets.slots()).map(SlotId) {
+        for id in (0..self.sets.slots()).map(|number| self.sets.slot(number)) {
             if let Some(deadline) = self.sets.entry(transaction, id, |_, _, deadline| deadline) {
                 self.sets.set_deadline(transaction, id, rebased(deadline.tick, by));
             }

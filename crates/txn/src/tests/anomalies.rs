@@ -173,8 +173,13 @@ fn no_read_only_anomaly() {
 #[test]
 fn no_phantom() {
     let domain = Arc::new(Domain::new(2, false));
-    let entry = crate::Entry { key: 1, value: 1, deadline: false };
-    let map = crate::Map::new(&domain, 10_000, entry);
+    struct Pair;
+    impl crate::Entry for Pair {
+        const KEY: usize = 1;
+        const VALUE: usize = 1;
+        const DEADLINE: bool = false;
+    }
+    let map = crate::Map::<Pair>::new(&domain, 10_000);
     let (a, b) = (Transaction::new(&domain, 0), Transaction::new(&domain, 1));
     let absent =
         |who: &Transaction, key: u64| map.look(who, key << 40, &[key], |_, _| ()).is_none();
@@ -311,4 +316,35 @@ fn what_is_too_large_says_so() {
     (0..10_000).for_each(|object| a.set(&memory, object, u64::from(object)));
     a.begin();
     assert!((0..1_000).all(|object| a.get(&memory, object) == Some(object.into())));
+}
+
+/// What is taken to be settled is read untracked, until somebody changes it: alone, and tracked from
+/// then on.
+#[test]
+fn nothing_settled_changes_beside_others() {
+    let domain = Arc::new(Domain::new(2, true));
+    let (memory, other) = (numbers(&domain, 10), numbers(&domain, 10));
+    domain.settle();
+    let (a, b) = (Transaction::new(&domain, 0), Transaction::new(&domain, 1));
+    b.begin();
+    assert_eq!(b.get(&memory, X), Some(0));
+    a.begin();
+    a.set(&memory, X, 1);
+    assert!(a.is_doomed(), "b would not notice");
+    assert_eq!(a.commit(), Err(Cause::Settled(memory.number())));
+    assert!(b.commit().is_ok());
+
+    a.begin_alone();
+    a.set(&memory, X, 1);
+    b.begin();
+    assert_eq!(b.get(&memory, X), Some(1));
+    a.begin();
+    a.set(&memory, X, 2);
+    assert!(a.commit().is_ok(), "it is tracked now");
+    b.set(&memory, Y, 7);
+    assert_eq!(b.commit(), Err(Cause::Conflict(memory.number(), X)));
+
+    b.begin();
+    b.set(&other, Y, 7);
+    assert_eq!(b.commit(), Err(Cause::Settled(other.number())), "the others still are settled");
 }

@@ -85,6 +85,8 @@ impl Batch for Work<'_> {
 fn run(objects: u32, work: &[Vec<Item>]) -> (Vec<Seen>, Vec<Counts>) {
     let domain = Arc::new(Domain::new(work.len(), true));
     let memory = numbers(&domain, objects);
+    // Whoever is the first to write has all others wait, and objects tracked.
+    domain.settle();
     let threads: Vec<_> = (0..work.len())
         .map(|number| {
             let (domain, memory, items) =
@@ -178,7 +180,9 @@ fn nothing_starves() {
     let (history, counts) = run(1, &work);
     check(1, &work, &history);
     for counts in counts {
-        let ended = counts.items + counts.irrevocable;
+        // Whoever finds the word settled is alone once.
+        assert!(counts.alone <= 1, "{counts:?}");
+        let ended = counts.items + counts.irrevocable + counts.alone;
         assert_eq!(ended, items as u64);
         // Each end, of a transaction or alone, comes after less than that many attempts in vain, or
         // exactly that many.

@@ -8,19 +8,27 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Entry, Indices, Map, SlotId, Within};
 
-const TWO_WORDS: Entry = Entry { key: 1, value: 1, deadline: true };
+struct TwoWords;
+
+impl Entry for TwoWords {
+    const KEY: usize = 1;
+    const VALUE: usize = 1;
+    const DEADLINE: bool = true;
+}
+
+type Numbers = Map<TwoWords>;
 
 /// Few homes, so that buckets overflow.
 fn hash(key: u64) -> u64 {
     (key % 3) << 62 | key
 }
 
-fn get(map: &Map, who: &Transaction, key: u64) -> Option<(SlotId, u64)> {
+fn get(map: &Numbers, who: &Transaction, key: u64) -> Option<(SlotId, u64)> {
     map.look(who, hash(key), &[key], |value, _| value.get(0))
 }
 
 /// Puts `value` under `key`, or removes it; what was there.
-fn put(map: &Map, who: &Transaction, key: u64, value: Option<u64>) -> Option<u64> {
+fn put(map: &Numbers, who: &Transaction, key: u64, value: Option<u64>) -> Option<u64> {
     let old = get(map, who, key);
     match (old, value) {
         (None, None) => {}
@@ -43,7 +51,7 @@ proptest! {
         alone in any::<bool>(),
     ) {
         let domain = Arc::new(Domain::new(1, false));
-        let map = Map::new(&domain, 60 + 512 + 1, TWO_WORDS);
+        let map = Numbers::new(&domain, 60 + 512 + 1);
         let who = Transaction::new(&domain, 0);
         let mut plain = BTreeMap::new();
         for steps in steps.chunks(batch) {
@@ -103,7 +111,7 @@ proptest! {
 #[test]
 fn a_full_map_is_full_only_for_who_is_alone() {
     let domain = Arc::new(Domain::new(2, false));
-    let map = Map::new(&domain, 10, TWO_WORDS);
+    let map = Numbers::new(&domain, 10);
     let who = Transaction::new(&domain, 0);
     who.begin();
     assert!(map.insert(&who, 1, &[1], &[1], 1).is_none() && who.is_doomed());
