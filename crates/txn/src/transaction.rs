@@ -274,6 +274,21 @@ impl Transaction {
         Version(self.object(name).0.load(Ordering::Acquire))
     }
 
+    /// What it has read.
+    pub(crate) fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
+    /// What it wants to write.
+    pub(crate) fn writes(&self) -> &Writes {
+        &self.writes
+    }
+
+    /// Who changed an object last, or is about to.
+    pub(crate) fn changer(&self, name: Name) -> usize {
+        self.version(name).changer()
+    }
+
     /// An object that was read and has changed, or is being changed by another.
     fn changed_reads(&self) -> Option<Name> {
         let own = Version::locked_by(self.worker);
