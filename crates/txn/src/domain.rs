@@ -114,6 +114,12 @@ impl Domain {
         }
     }
 
+    /// The name of an object of the memory of this number.
+    pub(crate) fn name(&self, memory: u16, object: u32) -> Option<Name> {
+        let memories = locked(&self.memories);
+        memories.get(usize::from(memory)).map(|memory| memory.object(object).0)
+    }
+
     /// The number of the memory whose object has this name, and which of its objects that is.
     pub(crate) fn locate(&self, name: Name) -> (u16, u32) {
         let memories = locked(&self.memories);

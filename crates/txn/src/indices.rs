@@ -71,6 +71,11 @@ impl Indices {
         self.used.read(transaction).map(|used| used as u32)
     }
 
+    /// The words in which 64 indices each stand.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.words
+    }
+
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         self.words.bytes()
