@@ -10,8 +10,12 @@
 
 #![allow(clippy::module_inception)] // a function's module, named by the author, stands in its file
 
+#[cfg(feature = "security")]
+pub mod anti_ddos;
 pub mod bridge;
 pub mod bridge_static;
+#[cfg(feature = "security")]
+pub mod dns_tunnel;
 pub mod firewall;
 #[cfg(test)]
 mod frames;
@@ -19,13 +23,31 @@ pub mod lb;
 pub mod nat;
 pub mod nop;
 pub mod policer;
+#[cfg(feature = "security")]
+pub mod portscan;
 pub mod router;
+#[cfg(feature = "security")]
+pub mod synthetic;
+
+/// Functions that only a build with the feature of that name has: their names and the feature. Empty
+/// where all are there.
+pub const ABSENT: &[(&str, &str)] = if cfg!(feature = "security") {
+    &[]
+} else {
+    &[
+        ("anti-ddos", "security"),
+        ("portscan", "security"),
+        ("dns-tunnel", "security"),
+        ("synthetic", "security"),
+    ]
+};
 
 /// Calls the macro `$each` with the types of all functions, as `each![path, path, …]`.
 #[macro_export]
 macro_rules! functions {
     ($($each:tt)+) => {
-        $($each)+![
+        $crate::and_security! {
+            $($each)+;
             $crate::nop::Function,
             $crate::policer::Function,
             $crate::firewall::Function,
@@ -34,6 +56,32 @@ macro_rules! functions {
             $crate::nat::Function,
             $crate::router::Function,
             $crate::lb::Function,
+        }
+    };
+}
+
+/// The second half of [`functions!`]: adds those of the feature `security`.
+#[cfg(feature = "security")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! and_security {
+    ($each:path; $($others:path),* $(,)?) => {
+        $each![
+            $($others,)*
+            $crate::anti_ddos::Function,
+            $crate::portscan::Function,
+            $crate::dns_tunnel::Function,
+            $crate::synthetic::Function,
         ]
+    };
+}
+
+/// The second half of [`functions!`]: adds nothing.
+#[cfg(not(feature = "security"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! and_security {
+    ($each:path; $($others:path),* $(,)?) => {
+        $each![$($others,)*]
     };
 }
