@@ -47,7 +47,7 @@ pub const ABSENT: &[(&str, &str)] = if cfg!(feature = "security") {
 macro_rules! functions {
     ($($each:tt)+) => {
         $crate::and_security! {
-            $($each)+;
+            [$($each)+]
             $crate::nop::Function,
             $crate::policer::Function,
             $crate::firewall::Function,
@@ -65,9 +65,9 @@ macro_rules! functions {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! and_security {
-    ($each:path; $($others:path),* $(,)?) => {
-        $each![
-            $($others,)*
+    ([$($each:tt)+] $($others:tt)*) => {
+        $($each)+![
+            $($others)*
             $crate::anti_ddos::Function,
             $crate::portscan::Function,
             $crate::dns_tunnel::Function,
@@ -81,7 +81,7 @@ macro_rules! and_security {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! and_security {
-    ($each:path; $($others:path),* $(,)?) => {
-        $each![$($others,)*]
+    ([$($each:tt)+] $($others:tt)*) => {
+        $($each)+![$($others)*]
     };
 }
