@@ -82,14 +82,17 @@ pub mod dns_tunnel {
         address: Address,
     }
 
-    /// What a client is remembered for.
-    pub enum Entry {
-        /// An answer that can be put to use.
-        Answer(Told),
-        /// An answer that cannot.
-        Useless(Address),
-        /// That it is suspected.
-        Suspicion(Address),
+    /// What a client is remembered for: that it was told an address, an answer without one (its
+    /// `address` means nothing), or a suspicion (the same).
+    pub struct Entry {
+        kind: Kind,
+        told: Told,
+    }
+
+    pub enum Kind {
+        Answer,
+        Useless,
+        Suspicion,
     }
 
     /// What a datagram from port 53 says.
@@ -247,10 +250,11 @@ pub mod dns_tunnel {
 
         fn add_useless(&mut self, client: Address, cx: &mut Context) {
             let lifetime_ns = self.settings.window_s * NS_PER_S;
-            if let Some(entry) = self.entries.allocate(Entry::Useless(client), lifetime_ns, cx)
+            let entry = Entry { kind: Kind::Useless, told: Told { client, address: client } };
+            if let Some(index) = self.entries.allocate(entry, lifetime_ns, cx)
                 && !self.add_answer(client, cx)
             {
-                self.entries.free(entry);
+                self.entries.free(index);
             }
         }
 
@@ -260,12 +264,11 @@ pub mod dns_tunnel {
                 self.entries.refresh(entry, lifetime_ns, cx);
                 return;
             }
-            let Some(entry) = self.entries.allocate(Entry::Answer(told), lifetime_ns, cx) else {
-                return;
-            };
-            if !self.told.insert(told, entry) || !self.add_answer(told.client, cx) {
+            let entry = Entry { kind: Kind::Answer, told };
+            let Some(index) = self.entries.allocate(entry, lifetime_ns, cx) else { return };
+            if !self.told.insert(told, index) || !self.add_answer(told.client, cx) {
                 self.told.remove(&told);
-                self.entries.free(entry);
+                self.entries.free(index);
             }
         }
 
@@ -286,7 +289,8 @@ pub mod dns_tunnel {
                 Address::V4(address) => log!(cx, warn, "{} seems to tunnel", address),
                 Address::V6(address) => log!(cx, warn, "{} seems to tunnel", address),
             }
-            self.entries.allocate(Entry::Suspicion(address), lifetime_ns, cx).is_some()
+            let told = Told { client: address, address };
+            self.entries.allocate(Entry { kind: Kind::Suspicion, told }, lifetime_ns, cx).is_some()
         }
 
         fn drop_answer(&mut self, address: Address) {
@@ -305,15 +309,15 @@ pub mod dns_tunnel {
         }
 
         fn over(&mut self, index: u32, entry: Entry, cx: &mut Context) {
-            match entry {
-                Entry::Answer(told) => {
-                    self.told.remove(&told);
-                    self.drop_answer(told.client);
+            match entry.kind {
+                Kind::Answer => {
+                    self.told.remove(&entry.told);
+                    self.drop_answer(entry.told.client);
                 }
-                Entry::Useless(client) => self.drop_answer(client),
-                Entry::Suspicion(address) => {
-                    if let Some(client) = self.clients.get(&address) {
-                        self.keep(address, client.waiting, false);
+                Kind::Useless => self.drop_answer(entry.told.client),
+                Kind::Suspicion => {
+                    if let Some(client) = self.clients.get(&entry.told.client) {
+                        self.keep(entry.told.client, client.waiting, false);
                     }
                 }
             }

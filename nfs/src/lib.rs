@@ -28,19 +28,20 @@ pub mod portscan;
 pub mod router;
 #[cfg(feature = "security")]
 pub mod synthetic;
+#[cfg(feature = "security")]
+pub mod trojan;
 
-/// Functions that only a build with the feature of that name has: their names and the feature. Empty
-/// where all are there.
-pub const ABSENT: &[(&str, &str)] = if cfg!(feature = "security") {
-    &[]
-} else {
-    &[
-        ("anti-ddos", "security"),
-        ("portscan", "security"),
-        ("dns-tunnel", "security"),
-        ("synthetic", "security"),
-    ]
-};
+/// Functions that are not compiled in, by their names and the feature that each needs. Empty where
+/// all are there.
+pub const ABSENT: &[(&str, &str)] = if cfg!(feature = "security") { &[] } else { OF_FEATURES };
+
+const OF_FEATURES: &[(&str, &str)] = &[
+    ("anti-ddos", "security"),
+    ("portscan", "security"),
+    ("dns-tunnel", "security"),
+    ("trojan", "security"),
+    ("synthetic", "security"),
+];
 
 /// Calls the macro `$each` with the types of all functions, as `each![path, path, …]`.
 #[macro_export]
@@ -71,6 +72,7 @@ macro_rules! and_security {
             $crate::anti_ddos::Function,
             $crate::portscan::Function,
             $crate::dns_tunnel::Function,
+            $crate::trojan::Function,
             $crate::synthetic::Function,
         ]
     };
@@ -84,4 +86,23 @@ macro_rules! and_security {
     ([$($each:tt)+] $($others:tt)*) => {
         $($each)+![$($others)*]
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_nf::NetworkFunction;
+
+    macro_rules! names {
+        ($($nf:ty),* $(,)?) => { [$(<$nf as NetworkFunction>::NAME),*] };
+    }
+
+    #[test]
+    fn functions_are_there_or_absent() {
+        let there = functions!(names);
+        for (name, _) in super::OF_FEATURES {
+            let is_absent = super::ABSENT.iter().any(|(absent, _)| absent == name);
+            assert_ne!(there.contains(name), is_absent, "{name}");
+        }
+        assert!(there.contains(&"nop"));
+    }
 }
