@@ -25,7 +25,11 @@ pub mod nop;
 pub mod policer;
 #[cfg(feature = "security")]
 pub mod portscan;
+#[cfg(feature = "security")]
+pub mod prads;
 pub mod router;
+#[cfg(feature = "security")]
+pub mod sidejacking;
 #[cfg(feature = "security")]
 pub mod synthetic;
 #[cfg(feature = "security")]
@@ -40,6 +44,8 @@ const OF_FEATURES: &[(&str, &str)] = &[
     ("portscan", "security"),
     ("dns-tunnel", "security"),
     ("trojan", "security"),
+    ("sidejacking", "security"),
+    ("prads", "security"),
     ("synthetic", "security"),
 ];
 
@@ -73,6 +79,8 @@ macro_rules! and_security {
             $crate::portscan::Function,
             $crate::dns_tunnel::Function,
             $crate::trojan::Function,
+            $crate::sidejacking::Function,
+            $crate::prads::Function,
             $crate::synthetic::Function,
         ]
     };
