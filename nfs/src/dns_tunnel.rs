@@ -3,8 +3,8 @@
 //! A host asks for a name in order to talk to the address it gets. A tunnel asks for names that carry
 //! data, and has no use for the answers. The function notes each answer of a name server that comes to
 //! a client on `lan`, and takes it off again when the client sends anything to the address that it
-//! tells; a client to whom `threshold` answers have come in the last `window_s` seconds that led to
-//! nothing is suspected of a tunnel. (The DNS tunnel detector of the NFork paper, which has it from
+//! tells; a client to whom `threshold` answers have come within the window that led to nothing is
+//! suspected of a tunnel. The window is this and the last half of `window_s` seconds. (The DNS tunnel detector of the NFork paper, which has it from
 //! Arashloo et al., "SNAP: Stateful Network-Wide Abstractions for Packet Processing", 2016, and they
 //! from Borders et al., "Chimera", 2012. There the count never ages; here it is of a window.)
 //!
@@ -39,8 +39,8 @@ pub mod dns_tunnel {
         /// Answers that led to nothing, within the window, at which a client is suspected.
         #[setting(default = 100, min = 1, max = 1_000_000)]
         pub threshold: u32,
-        /// Seconds for which an answer counts that leads to nothing.
-        #[setting(default = 60, min = 1, max = 86_400)]
+        /// Seconds, at most, for which an answer counts that leads to nothing; half of them at least.
+        #[setting(default = 60, min = 2, max = 86_400)]
         pub window_s: u64,
         /// Seconds for which a suspected client's questions are dropped.
         #[setting(default = 600, min = 1, max = 86_400)]
@@ -71,9 +71,15 @@ pub mod dns_tunnel {
     }
 
     pub struct Client {
-        /// Answers that wait for a use.
-        waiting: u32,
-        is_suspect: bool,
+        /// In `idle`.
+        place: u32,
+        /// The last half window that was looked at, and answers of that and the one before that led
+        /// to nothing.
+        half: u32,
+        useless: u32,
+        useless_before: u32,
+        /// Until when its questions are dropped, nanoseconds since 1970.
+        suspect_until_ns: u64,
     }
 
     /// An address that a client was told.
@@ -82,17 +88,12 @@ pub mod dns_tunnel {
         address: Address,
     }
 
-    /// What a client is remembered for: that it was told an address, an answer without one (its
-    /// `address` means nothing), or a suspicion (the same).
-    pub struct Entry {
-        kind: Kind,
-        told: Told,
-    }
-
-    pub enum Kind {
-        Answer,
-        Useless,
-        Suspicion,
+    /// An answer that waits for its use.
+    pub struct Answer {
+        /// In `waiting`.
+        place: u32,
+        /// When it came, in half windows.
+        half: u32,
     }
 
     /// What a datagram from port 53 says.
@@ -117,13 +118,17 @@ pub mod dns_tunnel {
         settings: Settings,
         #[capacity(settings.clients)]
         clients: Map<Address, Client>,
-        /// Answers that wait for a use, by client and address.
+        /// When clients are to be forgotten.
+        #[capacity(settings.clients)]
+        #[expired(forget_client)]
+        idle: Allocator<Address>,
+        /// Answers that wait for their use, by client and address.
         #[capacity(settings.answers)]
-        told: Map<Told, u32>,
-        /// When entries are over.
+        told: Map<Told, Answer>,
+        /// When they are to be forgotten.
         #[capacity(settings.answers)]
-        #[expired(over)]
-        entries: Allocator<Entry>,
+        #[expired(forget_told)]
+        waiting: Allocator<Told>,
     }
 
     fn source_of(pkt: &Packet) -> Option<Address> {
@@ -199,6 +204,19 @@ pub mod dns_tunnel {
         Message::Useless
     }
 
+    impl Client {
+        /// In a later half window.
+        fn in_half(self, half: u32) -> Client {
+            let (useless, useless_before) = match half.saturating_sub(self.half) {
+                0 => (self.useless, self.useless_before),
+                1 => (0, self.useless),
+                _ => (0, 0),
+            };
+            let (place, suspect_until_ns) = (self.place, self.suspect_until_ns);
+            Client { place, half: self.half.max(half), useless, useless_before, suspect_until_ns }
+        }
+    }
+
     impl DnsTunnel {
         fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
             if pkt.port() == WAN {
@@ -210,116 +228,123 @@ pub mod dns_tunnel {
                 return Forward(LAN);
             }
             let Some(client) = source_of(pkt) else { return Forward(WAN) };
-            if pkt.dst_port() == Some(DNS) && self.is_blocked(client) {
+            if pkt.dst_port() == Some(DNS) && self.is_blocked(client, cx) {
                 return Drop(Reason::Tunnel);
             }
             if let Some(address) = destination_of(pkt) {
-                self.used(Told { client, address });
+                self.used(Told { client, address }, cx);
             }
             Forward(WAN)
         }
 
-        fn is_blocked(&self, client: Address) -> bool {
+        fn half(&self, cx: &Context) -> u32 {
+            (cx.now() / (self.settings.window_s * NS_PER_S / 2)) as u32
+        }
+
+        /// What is known of a client, unless its time is over.
+        fn known(&self, address: Address, cx: &Context) -> Option<Client> {
+            let client = self.clients.get(&address)?;
+            if !self.idle.is_allocated(client.place, cx) {
+                return None;
+            }
+            Some(client.in_half(self.half(cx)))
+        }
+
+        fn is_blocked(&self, client: Address, cx: &Context) -> bool {
             self.settings.action == Action::Block
-                && self.clients.get(&client).is_some_and(|client| client.is_suspect)
+                && self.known(client, cx).is_some_and(|client| cx.now() < client.suspect_until_ns)
         }
 
         /// A client talks to an address: if it was told this, the answer has led to something.
-        fn used(&mut self, told: Told) {
-            if let Some(entry) = self.told.remove(&told) {
-                self.entries.free(entry);
-                self.drop_answer(told.client);
+        fn used(&mut self, told: Told, cx: &mut Context) {
+            let Some(answer) = self.told.remove(&told) else { return };
+            self.waiting.free(answer.place);
+            let Some(mut client) = self.known(told.client, cx) else { return };
+            match client.half.saturating_sub(answer.half) {
+                0 => client.useless = client.useless.saturating_sub(1),
+                1 => client.useless_before = client.useless_before.saturating_sub(1),
+                _ => {}
             }
+            self.clients.insert(told.client, client);
         }
 
         fn answered(&mut self, pkt: &Packet, cx: &mut Context) {
             let Some(client) = destination_of(pkt) else { return };
             match read(pkt.payload()) {
                 Message::Other => {}
-                Message::Useless => self.add_useless(client, cx),
+                Message::Useless => self.count(client, cx),
                 Message::V4(bits) => {
                     let address = Address::V4(Ipv4Addr::from(bits));
-                    self.add_told(Told { client, address }, cx);
+                    self.tell(Told { client, address }, cx);
                 }
                 Message::V6(bits) => {
                     let address = Address::V6(Ipv6Addr::from(bits));
-                    self.add_told(Told { client, address }, cx);
+                    self.tell(Told { client, address }, cx);
                 }
             }
         }
 
-        fn add_useless(&mut self, client: Address, cx: &mut Context) {
+        /// A client is told an address, which it may not have been told already.
+        fn tell(&mut self, told: Told, cx: &mut Context) {
             let lifetime_ns = self.settings.window_s * NS_PER_S;
-            let entry = Entry { kind: Kind::Useless, told: Told { client, address: client } };
-            if let Some(index) = self.entries.allocate(entry, lifetime_ns, cx)
-                && !self.add_answer(client, cx)
+            if let Some(answer) = self.told.get(&told)
+                && self.waiting.refresh(answer.place, lifetime_ns, cx)
             {
-                self.entries.free(index);
-            }
-        }
-
-        fn add_told(&mut self, told: Told, cx: &mut Context) {
-            let lifetime_ns = self.settings.window_s * NS_PER_S;
-            if let Some(entry) = self.told.get(&told) {
-                self.entries.refresh(entry, lifetime_ns, cx);
                 return;
             }
-            let entry = Entry { kind: Kind::Answer, told };
-            let Some(index) = self.entries.allocate(entry, lifetime_ns, cx) else { return };
-            if !self.told.insert(told, index) || !self.add_answer(told.client, cx) {
-                self.told.remove(&told);
-                self.entries.free(index);
-            }
-        }
-
-        /// Counts an answer that waits for a use; false where there is no room for the client.
-        fn add_answer(&mut self, address: Address, cx: &mut Context) -> bool {
-            let known = self.clients.get(&address);
-            let client = known.unwrap_or(Client { waiting: 0, is_suspect: false });
-            let waiting = client.waiting + 1;
-            let is_caught = !client.is_suspect && waiting >= self.settings.threshold;
-            let is_suspect = client.is_suspect || (is_caught && self.suspect(address, cx));
-            self.clients.insert(address, Client { waiting, is_suspect })
-        }
-
-        /// Remembers and tells that a client is suspected; false where there is no room.
-        fn suspect(&mut self, address: Address, cx: &mut Context) -> bool {
-            let lifetime_ns = self.settings.block_s * NS_PER_S;
-            match address {
-                Address::V4(address) => log!(cx, warn, "{} seems to tunnel", address),
-                Address::V6(address) => log!(cx, warn, "{} seems to tunnel", address),
-            }
-            let told = Told { client: address, address };
-            self.entries.allocate(Entry { kind: Kind::Suspicion, told }, lifetime_ns, cx).is_some()
-        }
-
-        fn drop_answer(&mut self, address: Address) {
-            if let Some(client) = self.clients.get(&address) {
-                self.keep(address, client.waiting.saturating_sub(1), client.is_suspect);
-            }
-        }
-
-        /// Keeps a client as long as there is something to remember it for.
-        fn keep(&mut self, address: Address, waiting: u32, is_suspect: bool) {
-            if waiting == 0 && !is_suspect {
-                self.clients.remove(&address);
+            let Some(place) = self.waiting.allocate(told, lifetime_ns, cx) else { return };
+            if self.told.insert(told, Answer { place, half: self.half(cx) }) {
+                self.count(told.client, cx);
             } else {
-                self.clients.insert(address, Client { waiting, is_suspect });
+                self.waiting.free(place);
             }
         }
 
-        fn over(&mut self, index: u32, entry: Entry, cx: &mut Context) {
-            match entry.kind {
-                Kind::Answer => {
-                    self.told.remove(&entry.told);
-                    self.drop_answer(entry.told.client);
+        /// Counts an answer that has led to nothing so far.
+        fn count(&mut self, address: Address, cx: &mut Context) {
+            let known = self.known(address, cx);
+            let found = if known.is_some() { known } else { self.watch(address, cx) };
+            let Some(mut client) = found else { return };
+            client.useless += 1;
+            let is_known = cx.now() < client.suspect_until_ns;
+            let sum = client.useless + client.useless_before;
+            if sum >= self.settings.threshold && !is_known {
+                client.suspect_until_ns = cx.now() + self.settings.block_s * NS_PER_S;
+                match address {
+                    Address::V4(address) => log!(cx, warn, "{} seems to tunnel", address),
+                    Address::V6(address) => log!(cx, warn, "{} seems to tunnel", address),
                 }
-                Kind::Useless => self.drop_answer(entry.told.client),
-                Kind::Suspicion => {
-                    if let Some(client) = self.clients.get(&entry.told.client) {
-                        self.keep(entry.told.client, client.waiting, false);
-                    }
-                }
+            }
+            self.idle.refresh(client.place, self.memory_ns(), cx);
+            self.clients.insert(address, client);
+        }
+
+        /// As long as anything known of a client can matter.
+        fn memory_ns(&self) -> u64 {
+            self.settings.window_s.max(self.settings.block_s) * NS_PER_S
+        }
+
+        /// Begins to watch a client, if there is room.
+        fn watch(&mut self, address: Address, cx: &mut Context) -> Option<Client> {
+            let place = self.idle.allocate(address, self.memory_ns(), cx)?;
+            let half = self.half(cx);
+            let client = Client { place, half, useless: 0, useless_before: 0, suspect_until_ns: 0 };
+            if self.clients.insert(address, client) {
+                return Some(client);
+            }
+            self.idle.free(place);
+            None
+        }
+
+        fn forget_client(&mut self, index: u32, address: Address, cx: &mut Context) {
+            if self.clients.get(&address).is_some_and(|client| client.place == index) {
+                self.clients.remove(&address);
+            }
+        }
+
+        fn forget_told(&mut self, index: u32, told: Told, cx: &mut Context) {
+            if self.told.get(&told).is_some_and(|answer| answer.place == index) {
+                self.told.remove(&told);
             }
         }
     }
@@ -408,7 +433,7 @@ mod tests {
             nf.talks_to(&format!("198.51.100.{host}:443"));
             assert!(nf.asks());
         }
-        assert_eq!((nf.0.table("clients").used, nf.0.table("entries").used), (0, 0));
+        assert_eq!((nf.0.table("clients").used, nf.0.table("told").used), (1, 0));
         nf.1 = 1;
         for host in 0..100u8 {
             let mut address = [0; 16];
@@ -434,13 +459,17 @@ mod tests {
     #[test]
     fn what_is_older_than_the_window_does_not_count() {
         let mut nf = Watched::new(&["threshold=10", "window_s=60"]);
-        for second in 0..600 {
+        for number in 0..600 {
             // Nine within any sixty seconds.
-            nf.0.at(second * 7 * SECOND);
+            nf.0.at(number * 7 * SECOND);
             nf.hears(&response(&[]));
-            assert!(nf.asks(), "{second}");
+            assert!(nf.asks(), "{number}");
         }
-        assert_eq!(nf.0.table("clients").used, 1);
+        for number in 0..10 {
+            nf.0.at((4_200 + number * 3) * SECOND);
+            nf.hears(&response(&[]));
+        }
+        assert!(!nf.asks(), "ten within thirty");
     }
 
     #[test]
@@ -452,6 +481,8 @@ mod tests {
         nf.0.at(600 * SECOND - 1);
         assert!(!nf.asks());
         nf.0.at(602 * SECOND);
+        assert!(nf.asks());
+        nf.0.at(1_300 * SECOND);
         assert!(nf.asks());
         assert_eq!(nf.0.table("clients").used, 0);
     }

@@ -2,7 +2,7 @@
 //!
 //! Hosts that know whom they talk to are mostly answered; a scanner, or a worm looking for hosts to
 //! infect, mostly is not. Each host on `lan` has a score that walks up by `failure_step` when a TCP
-//! connection it tries is refused (RST) or not answered within `answer_s`, and down by
+//! connection it tries is refused (RST) or not answered in time, and down by
 //! `success_step`, not below zero, when it is accepted (SYN-ACK). At `threshold` the host is taken
 //! for a scanner. This is the threshold random walk of Jung, Paxson, Berger and Balakrishnan, "Fast
 //! Portscan Detection Using Sequential Hypothesis Testing" (2004), in the form of Schechter, Jung
@@ -13,6 +13,10 @@
 //! 80 % of the connections of a benign host succeed and 20 % of a scanner's, so that a step is
 //! 1000 × ln (0.8 / 0.2) = 1386; with 1 % false positives and 99 % detection the threshold is
 //! 1000 × ln (0.99 / 0.01) = 4595: four failures more than successes.
+//!
+//! Time is counted in periods of `answer_s` seconds: what was tried in one and has no answer when the
+//! next one is over has failed, which is between one and two `answer_s` after the attempt. It is noticed
+//! with the next connection, or answer, of the same host; nothing waits for a timer.
 //!
 //! Only the first connection of a host to an address and port counts, until nothing has been heard
 //! of this *contact* for `contact_s`: a client that tries a dead server again and again is no
@@ -49,7 +53,7 @@ pub mod portscan {
         /// What a connection that succeeds takes off it.
         #[setting(default = 1_386, max = 1_000_000)]
         pub success_step: u32,
-        /// Seconds without an answer after which a connection has failed.
+        /// Seconds of a period: a connection without an answer in its own and the next has failed.
         #[setting(default = 5, min = 1, max = 3_600)]
         pub answer_s: u64,
         /// Seconds for which a contact is not counted again.
@@ -91,9 +95,11 @@ pub mod portscan {
     }
 
     pub struct Standing {
-        /// In `looks`.
-        look: u32,
-        /// Neither answered nor given up.
+        /// In `ends`.
+        end: u32,
+        /// When it was tried.
+        period: u32,
+        /// Not answered.
         is_open: bool,
     }
 
@@ -101,6 +107,11 @@ pub mod portscan {
         score: u32,
         /// In `idle`.
         place: u32,
+        /// The last period that was looked at, and connections without an answer of that and the
+        /// one before.
+        period: u32,
+        open: u32,
+        open_before: u32,
         is_scanner: bool,
     }
 
@@ -120,10 +131,10 @@ pub mod portscan {
         idle: Allocator<Address>,
         #[capacity(settings.contacts)]
         contacts: Map<Contact, Standing>,
-        /// When a contact has failed, or is to be forgotten.
+        /// When a contact is to be forgotten.
         #[capacity(settings.contacts)]
-        #[expired(look_at)]
-        looks: Allocator<Contact>,
+        #[expired(forget_contact)]
+        ends: Allocator<Contact>,
         /// Connections that were not counted, for want of room.
         untracked: Counter,
     }
@@ -142,6 +153,27 @@ pub mod portscan {
         Some(Address::V6(pkt.ipv6()?.dst()))
     }
 
+    impl Host {
+        /// In `period`: what has had no answer for too long has failed.
+        fn in_period(self, period: u32, failure_step: u32) -> Host {
+            let passed = period.saturating_sub(self.period);
+            let (failed, open, open_before) = match passed {
+                0 => (0, self.open, self.open_before),
+                1 => (self.open_before, 0, self.open),
+                _ => (self.open_before.saturating_add(self.open), 0, 0),
+            };
+            let added = u64::from(failed) * u64::from(failure_step);
+            Host {
+                score: self.score.saturating_add(added.min(u64::from(u32::MAX)) as u32),
+                place: self.place,
+                period: self.period.max(period),
+                open,
+                open_before,
+                is_scanner: self.is_scanner,
+            }
+        }
+    }
+
     impl Portscan {
         fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
             let flags = pkt.tcp().map_or(0, |tcp| tcp.flags() & FLAGS);
@@ -157,98 +189,119 @@ pub mod portscan {
             Forward(WAN)
         }
 
+        fn period(&self, cx: &Context) -> u32 {
+            (cx.now() / (self.settings.answer_s * NS_PER_S)) as u32
+        }
+
+        /// What is known of a host, unless its time is over.
+        fn known(&self, address: Address, cx: &Context) -> Option<Host> {
+            let host = self.hosts.get(&address)?;
+            if !self.idle.is_allocated(host.place, cx) {
+                return None;
+            }
+            Some(host.in_period(self.period(cx), self.settings.failure_step))
+        }
+
         /// A connection is answered: the contact has succeeded or failed, if it was open.
         fn answered(&mut self, pkt: &Packet, accepted: bool, cx: &mut Context) {
-            let Some(host) = destination_of(pkt) else { return };
+            let Some(address) = destination_of(pkt) else { return };
             let Some(peer) = source_of(pkt) else { return };
             let Some(port) = pkt.src_port() else { return };
-            let contact = Contact { host, peer, port };
-            if let Some(standing) = self.contacts.get(&contact)
-                && standing.is_open
-            {
-                self.contacts.insert(contact, Standing { look: standing.look, is_open: false });
-                self.looks.refresh(standing.look, self.settings.contact_s * NS_PER_S, cx);
-                self.walk(host, accepted, cx);
+            let contact = Contact { host: address, peer, port };
+            let Some(standing) = self.contacts.get(&contact) else { return };
+            let Some(mut host) = self.known(address, cx) else { return };
+            let age = host.period.saturating_sub(standing.period);
+            if !standing.is_open || age > 1 {
+                return;
             }
-        }
-
-        /// A host wants a connection.
-        fn is_held_back(&mut self, pkt: &Packet, cx: &mut Context) -> bool {
-            let Some(address) = source_of(pkt) else { return false };
-            let Some(peer) = destination_of(pkt) else { return false };
-            let Some(port) = pkt.dst_port() else { return false };
-            if let Some(host) = self.hosts.get(&address) {
-                self.idle.refresh(host.place, self.settings.host_s * NS_PER_S, cx);
-                if host.is_scanner {
-                    return self.settings.action == Action::Block;
-                }
+            if age == 0 {
+                host.open = host.open.saturating_sub(1);
             } else {
-                self.watch(address, cx);
+                host.open_before = host.open_before.saturating_sub(1);
             }
-            self.attempt(Contact { host: address, peer, port }, cx);
-            false
-        }
-
-        fn watch(&mut self, address: Address, cx: &mut Context) {
-            let lifetime_ns = self.settings.host_s * NS_PER_S;
-            if let Some(place) = self.idle.allocate(address, lifetime_ns, cx) {
-                let host = Host { score: 0, place, is_scanner: false };
-                if !self.hosts.insert(address, host) {
-                    self.idle.free(place);
-                }
-            }
-        }
-
-        fn attempt(&mut self, contact: Contact, cx: &mut Context) {
-            if let Some(standing) = self.contacts.get(&contact) {
-                if !standing.is_open {
-                    self.looks.refresh(standing.look, self.settings.contact_s * NS_PER_S, cx);
-                }
-                return;
-            }
-            let Some(look) = self.looks.allocate(contact, self.settings.answer_s * NS_PER_S, cx)
-            else {
-                self.untracked.add(1);
-                return;
-            };
-            if !self.contacts.insert(contact, Standing { look, is_open: true }) {
-                self.looks.free(look);
-                self.untracked.add(1);
-            }
-        }
-
-        /// Moves a host's score by one connection's outcome.
-        fn walk(&mut self, address: Address, succeeded: bool, cx: &mut Context) {
-            let Some(host) = self.hosts.get(&address) else { return };
-            let score = if succeeded {
+            host.score = if accepted {
                 host.score.saturating_sub(self.settings.success_step)
             } else {
                 host.score.saturating_add(self.settings.failure_step)
             };
-            let is_scanner = host.is_scanner || score >= self.settings.threshold;
-            self.hosts.insert(address, Host { score, place: host.place, is_scanner });
+            let (end, period) = (standing.end, standing.period);
+            self.contacts.insert(contact, Standing { end, period, is_open: false });
+            self.judge(address, host, cx);
+        }
+
+        /// A host wants a connection; whether it may not.
+        fn is_held_back(&mut self, pkt: &Packet, cx: &mut Context) -> bool {
+            let Some(address) = source_of(pkt) else { return false };
+            let Some(peer) = destination_of(pkt) else { return false };
+            let Some(port) = pkt.dst_port() else { return false };
+            let known = self.known(address, cx);
+            let found = if known.is_some() { known } else { self.watch(address, cx) };
+            let Some(mut host) = found else { return false };
+            self.idle.refresh(host.place, self.settings.host_s * NS_PER_S, cx);
+            if !host.is_scanner && self.attempt(Contact { host: address, peer, port }, cx) {
+                host.open += 1;
+            }
+            self.judge(address, host, cx) && self.settings.action == Action::Block
+        }
+
+        /// Begins to watch a host, if there is room.
+        fn watch(&mut self, address: Address, cx: &mut Context) -> Option<Host> {
+            let place = self.idle.allocate(address, self.settings.host_s * NS_PER_S, cx)?;
+            let period = self.period(cx);
+            let host = Host { score: 0, place, period, open: 0, open_before: 0, is_scanner: false };
+            if self.hosts.insert(address, host) {
+                return Some(host);
+            }
+            self.idle.free(place);
+            None
+        }
+
+        /// Remembers a contact; whether it is new, and there was room for it.
+        fn attempt(&mut self, contact: Contact, cx: &mut Context) -> bool {
+            let lifetime_ns = self.settings.contact_s * NS_PER_S;
+            if let Some(standing) = self.contacts.get(&contact)
+                && self.ends.refresh(standing.end, lifetime_ns, cx)
+            {
+                return false;
+            }
+            let Some(end) = self.ends.allocate(contact, lifetime_ns, cx) else {
+                self.untracked.add(1);
+                return false;
+            };
+            let standing = Standing { end, period: self.period(cx), is_open: true };
+            if !self.contacts.insert(contact, standing) {
+                self.ends.free(end);
+                self.untracked.add(1);
+                return false;
+            }
+            true
+        }
+
+        /// Remembers what has become of a host; whether it scans.
+        fn judge(&mut self, address: Address, host: Host, cx: &mut Context) -> bool {
+            let is_scanner = host.is_scanner || host.score >= self.settings.threshold;
+            let mut judged = host;
+            judged.is_scanner = is_scanner;
+            self.hosts.insert(address, judged);
             if is_scanner && !host.is_scanner {
                 match address {
                     Address::V4(address) => log!(cx, warn, "{} scans", address),
                     Address::V6(address) => log!(cx, warn, "{} scans", address),
                 }
             }
+            is_scanner
         }
 
-        /// A contact has not been answered, or not been heard of for long enough.
-        fn look_at(&mut self, index: u32, contact: Contact, cx: &mut Context) {
-            let Some(standing) = self.contacts.get(&contact) else { return };
-            if !standing.is_open {
+        fn forget_contact(&mut self, index: u32, contact: Contact, cx: &mut Context) {
+            if self.contacts.get(&contact).is_some_and(|standing| standing.end == index) {
                 self.contacts.remove(&contact);
-                return;
             }
-            self.contacts.insert(contact, Standing { look: index, is_open: false });
-            self.looks.allocate_at(index, contact, self.settings.contact_s * NS_PER_S, cx);
-            self.walk(contact.host, false, cx);
         }
 
         fn forget(&mut self, index: u32, address: Address, cx: &mut Context) {
-            self.hosts.remove(&address);
+            if self.hosts.get(&address).is_some_and(|host| host.place == index) {
+                self.hosts.remove(&address);
+            }
         }
     }
 }
@@ -318,11 +371,20 @@ mod tests {
         assert!((1..=20).all(|port| nf.tries(port)));
         nf.0.at(5 * SECOND - 1);
         assert!(nf.tries(21), "nothing has failed yet");
-        for port in 1..16u16 {
-            nf.0.at(6 * SECOND + u64::from(port) * SECOND / 10);
-            nf.0.send(LAN, &arp("10.0.0.1", "10.0.0.2"));
-        }
+        nf.0.at(10 * SECOND);
         assert!(!nf.tries(22));
+    }
+
+    #[test]
+    fn late_answers_are_in_time_for_a_period() {
+        let mut nf = Watched::new(&["answer_s=5"]);
+        for port in 1..=20 {
+            nf.0.at(u64::from(port) * 5 * SECOND - 1);
+            assert!(nf.tries(port));
+            nf.0.at((u64::from(port) * 5 + 4) * SECOND);
+            nf.answers(port, SYN | ACK);
+        }
+        assert!(nf.tries(100));
     }
 
     #[test]

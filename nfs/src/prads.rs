@@ -149,8 +149,9 @@ pub mod prads {
         fn see(&mut self, address: Address, kind: Kind, port: u16, detail: u64, cx: &mut Context) {
             let asset = Asset { address, kind, port };
             let lifetime_ns = self.settings.forget_s * NS_PER_S;
-            if let Some(known) = self.assets.get(&asset) {
-                self.ends.refresh(known.place, lifetime_ns, cx);
+            if let Some(known) = self.assets.get(&asset)
+                && self.ends.refresh(known.place, lifetime_ns, cx)
+            {
                 if known.detail != detail {
                     self.assets.insert(asset, Known { detail, place: known.place });
                     announce(asset, detail, cx);
@@ -170,7 +171,9 @@ pub mod prads {
         }
 
         fn forget(&mut self, index: u32, asset: Asset, cx: &mut Context) {
-            self.assets.remove(&asset);
+            if self.assets.get(&asset).is_some_and(|known| known.place == index) {
+                self.assets.remove(&asset);
+            }
         }
     }
 

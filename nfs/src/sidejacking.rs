@@ -226,7 +226,7 @@ pub mod sidejacking {
         /// Whether a request is to be dropped.
         fn is_stolen(&mut self, key: u64, client: Address, cx: &mut Context) -> bool {
             let lifetime_ns = self.settings.session_s * NS_PER_S;
-            let Some(session) = self.sessions.get(&key) else {
+            let Some(session) = self.known(key, cx) else {
                 if let Some(place) = self.uses.allocate(key, lifetime_ns, cx)
                     && !self.sessions.insert(key, Session { client, place })
                 {
@@ -242,8 +242,16 @@ pub mod sidejacking {
             self.settings.action == Action::Block
         }
 
+        /// Whose a session is, unless its time is over.
+        fn known(&self, key: u64, cx: &Context) -> Option<Session> {
+            let session = self.sessions.get(&key)?;
+            if self.uses.is_allocated(session.place, cx) { Some(session) } else { None }
+        }
+
         fn forget(&mut self, index: u32, key: u64, cx: &mut Context) {
-            self.sessions.remove(&key);
+            if self.sessions.get(&key).is_some_and(|session| session.place == index) {
+                self.sessions.remove(&key);
+            }
         }
     }
 

@@ -145,7 +145,7 @@ pub mod trojan {
         fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
             let to = pkt.port().other();
             let Some(address) = inside(pkt) else { return Forward(to) };
-            let Some(host) = self.hosts.get(&address) else {
+            let Some(host) = self.known(address, cx) else {
                 if is_ssh(pkt) {
                     self.watch(address, cx);
                 }
@@ -162,6 +162,12 @@ pub mod trojan {
                 return self.next(address, host, pkt, cx);
             }
             Forward(to)
+        }
+
+        /// What is known of a host, unless its time is over.
+        fn known(&self, address: Address, cx: &Context) -> Option<Host> {
+            let host = self.hosts.get(&address)?;
+            if self.windows.is_allocated(host.window, cx) { Some(host) } else { None }
         }
 
         fn watch(&mut self, address: Address, cx: &mut Context) {
@@ -213,7 +219,9 @@ pub mod trojan {
         }
 
         fn forget(&mut self, index: u32, address: Address, cx: &mut Context) {
-            self.hosts.remove(&address);
+            if self.hosts.get(&address).is_some_and(|host| host.window == index) {
+                self.hosts.remove(&address);
+            }
         }
     }
 
