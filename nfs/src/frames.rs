@@ -32,6 +32,20 @@ pub fn udp(src: &str, dst: &str) -> Vec<u8> {
     written(|out| craft::udp(out, &link(), socket(src), socket(dst), b"anabranch"))
 }
 
+/// A UDP datagram with this payload.
+#[cfg(feature = "security")]
+pub fn datagram(src: &str, dst: &str, payload: &[u8]) -> Vec<u8> {
+    written(|out| craft::udp(out, &link(), socket(src), socket(dst), payload))
+}
+
+/// A TCP segment with this payload, in the middle of a connection.
+#[cfg(feature = "security")]
+pub fn segment(src: &str, dst: &str, payload: &[u8]) -> Vec<u8> {
+    let flags = craft::tcp_flags::ACK | craft::tcp_flags::PSH;
+    let segment = Segment { flags, window: 1_000, ..Segment::default() };
+    written(|out| craft::tcp(out, &link(), socket(src), socket(dst), segment, payload))
+}
+
 /// A TCP segment with these flags (`craft::tcp_flags`) and no payload.
 pub fn tcp(src: &str, dst: &str, flags: u8) -> Vec<u8> {
     let segment = Segment { flags, window: 1_000, ..Segment::default() };

@@ -130,12 +130,20 @@ impl<F: NetworkFunction> Entry for Of<F> {
 /// The network functions of one program, in the order in which they are listed.
 pub struct Library {
     entries: Vec<Box<dyn Entry>>,
+    absent: &'static [(&'static str, &'static str)],
 }
 
 impl Library {
     /// A library of these functions.
     pub fn new(entries: Vec<Box<dyn Entry>>) -> Library {
-        Library { entries }
+        Library { entries, absent: &[] }
+    }
+
+    /// The same, which knows of functions that were not compiled in, by their names and the features
+    /// of this crate that they need.
+    #[must_use]
+    pub fn without(self, absent: &'static [(&'static str, &'static str)]) -> Library {
+        Library { absent, ..self }
     }
 
     /// All of them.
@@ -146,14 +154,39 @@ impl Library {
     /// The function called `name`.
     ///
     /// # Errors
-    /// [`Error::UnknownNf`], with the name that may have been meant.
+    /// [`Error::UnknownNf`], with the name that may have been meant, or the feature that is lacking.
     pub fn find(&self, name: &str) -> Result<&dyn Entry, Error> {
-        self.entries().find(|entry| entry.description().name == name).ok_or_else(|| {
-            let names: Vec<&str> = self.entries().map(|entry| entry.description().name).collect();
-            Error::UnknownNf(match nearest(name, names.iter().copied()) {
-                Some(meant) => format!("there is no NF `{name}`; did you mean `{meant}`?"),
-                None => format!("there is no NF `{name}`; there are: {}", names.join(", ")),
-            })
-        })
+        let found = self.entries().find(|entry| entry.description().name == name);
+        found.ok_or_else(|| Error::UnknownNf(self.explain(name)))
+    }
+
+    /// Why there is no function called `name`.
+    fn explain(&self, name: &str) -> String {
+        if let Some((_, feature)) = self.absent.iter().find(|(absent, _)| *absent == name) {
+            return format!(
+                "this program was compiled without the NF `{name}`; build it with the feature \
+                 `{feature}`: cargo build --release --package anabranch --features {feature}"
+            );
+        }
+        let names: Vec<&str> = self.entries().map(|entry| entry.description().name).collect();
+        match nearest(name, names.iter().copied()) {
+            Some(meant) => format!("there is no NF `{name}`; did you mean `{meant}`?"),
+            None => format!("there is no NF `{name}`; there are: {}", names.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Library;
+
+    #[test]
+    fn what_is_not_compiled_in_says_which_feature_it_needs() {
+        let library = Library::new(Vec::new()).without(&[("portscan", "security")]);
+        let told = |name| library.find(name).err().map(|error| error.to_string());
+        let lacking = told("portscan").unwrap_or_default();
+        assert!(lacking.contains("--features security"), "{lacking}");
+        let unknown = told("port-scan").unwrap_or_default();
+        assert!(unknown.contains("there is no NF `port-scan`"), "{unknown}");
     }
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let library = anabranch::Library::new(anabranch_nfs::functions!(anabranch::entries));
+    let library = anabranch::Library::new(anabranch_nfs::functions!(anabranch::entries))
+        .without(anabranch_nfs::ABSENT);
     anabranch::program("anabranch", library)
 }

@@ -34,6 +34,7 @@ mod shard;
 mod space;
 mod text;
 mod touch;
+mod variant;
 mod word;
 
 pub use build::{Options, plan};

@@ -8,6 +8,7 @@ use anabranch_analysis::{Access, CallPath, Mode, Paths, Site};
 
 use crate::class::{Classes, classes_of};
 use crate::filter::{Caller, Need, OF_CONTROL, caller};
+use crate::variant::{aligned, hide_unknown};
 use crate::word::{Fields, Word, word};
 
 /// Where a packet came from, and what it may be.
@@ -79,6 +80,8 @@ pub(crate) struct Touches<'p> {
     pub(crate) touches: Vec<Touch<'p>>,
     /// By object.
     pub(crate) writes: Vec<Vec<Write>>,
+    /// The parts of an object's keys, in the order in which they stand.
+    names: Vec<Vec<String>>,
     results: HashMap<Term, Stored>,
     fresh: HashMap<Term, usize>,
     parts: HashMap<Term, Part>,
@@ -108,6 +111,7 @@ impl<'p> Touches<'p> {
             fields: Fields::default(),
             touches: Vec::new(),
             writes: vec![Vec::new(); needs.len()],
+            names: vec![Vec::new(); needs.len()],
             needs,
             results: HashMap::new(),
             fresh: HashMap::new(),
@@ -255,7 +259,23 @@ impl<'p> Touches<'p> {
         if cut && access.kind != "PacketSet" {
             return vec![AFTER_LOOP];
         }
-        access.key.iter().map(|part| self.part(part.term, own)).collect()
+        let parts = self.named(&access.key, own);
+        match self.object(&access.object) {
+            Some(object) if access.kind == "Map" => aligned(parts, &mut self.names[object]),
+            _ => parts.into_iter().map(|(_, part)| part).collect(),
+        }
+    }
+
+    /// Parts with their names.
+    fn named(
+        &mut self,
+        parts: &[anabranch_analysis::Part],
+        own: &HashMap<Term, Part>,
+    ) -> Vec<(String, Part)> {
+        let named = parts.iter().map(|part| (part.name.clone(), self.part(part.term, own)));
+        let mut named: Vec<(String, Part)> = named.collect();
+        hide_unknown(&mut named);
+        named
     }
 
     fn note_write(
@@ -269,11 +289,7 @@ impl<'p> Touches<'p> {
         if access.mode == Mode::Read || access.value.is_empty() {
             return;
         }
-        let parts: Vec<(String, Part)> = access
-            .value
-            .iter()
-            .map(|part| (part.name.clone(), self.part(part.term, own)))
-            .collect();
+        let parts = self.named(&access.value, own);
         if stored.insert((object, context, parts.clone())) {
             self.writes[object].push(Write { context, parts: parts.into_iter().collect() });
         }

@@ -8,9 +8,52 @@ pub fn example(nf: &str) -> &'static str {
         "bridge-static" => STATIONS,
         // Buckets that run dry.
         "policer" => "rate_bps = 8_000\nburst_bytes = 3_000\n",
+        // Thresholds that few hosts reach.
+        "anti-ddos" => "share_percent = 50\nleast_flows = 20\n",
+        "portscan" => "threshold = 2_000\n",
+        "dns-tunnel" => "threshold = 3\n",
+        // So little that two packets meet.
+        "synthetic" => "elements = 16\nwrites = 1\n",
         _ => "",
     }
 }
+
+/// Ports and payloads that the function `nf` looks for.
+pub(crate) fn conversations(nf: &str) -> (&'static [u16], &'static [&'static [u8]]) {
+    match nf {
+        "dns-tunnel" => (&[53], ANSWERS),
+        "trojan" => (&[21, 22], LINES),
+        "sidejacking" => (&[], REQUESTS),
+        _ => (&[], &[]),
+    }
+}
+
+/// DNS responses to the question for `a`: without a record, with A records of two hosts that are
+/// talked to, with an AAAA record, and a question.
+const ANSWERS: &[&[u8]] = &[
+    b"\0\x01\x81\x80\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01",
+    b"\0\x01\x81\x80\0\x01\0\x01\0\0\0\0\x01a\0\0\x01\0\x01\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\x0a\x01\0\x01",
+    b"\0\x01\x81\x80\0\x01\0\x01\0\0\0\0\x01a\0\0\x01\0\x01\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\x0a\x01\0\x02",
+    b"\0\x01\x81\x80\0\x01\0\x01\0\0\0\0\x01a\0\0\x1c\0\x01\xc0\x0c\0\x1c\0\x01\0\0\0\x3c\0\x10\
+      \xfd\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\x01",
+    b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01",
+];
+
+/// Commands of FTP and IRC.
+const LINES: &[&[u8]] = &[
+    b"RETR a.html\r\n",
+    b"RETR b.ZIP\r\n",
+    b"RETR c.exe\r\n",
+    b"NICK mallory\r\n",
+    b"USER anonymous\r\n",
+];
+
+/// HTTP requests, with two sessions and without.
+const REQUESTS: &[&[u8]] = &[
+    b"GET / HTTP/1.1\r\nCookie: sid=0123456789abcdef\r\n\r\n",
+    b"POST / HTTP/1.1\r\nCookie: a=b; PHPSESSID=fedcba9876543210\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",
+];
 
 /// Three public addresses, two of them side by side, and two services open to all, one of them at an
 /// address of its own.

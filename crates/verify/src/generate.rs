@@ -298,6 +298,17 @@ impl<'s> Generator<'s> {
         Link { src: mac(home, last), dst, tags: [tag, None] }
     }
 
+    /// One that the function looks into, where it does; else so many bytes.
+    fn payload(&mut self, size: usize) -> Vec<u8> {
+        if !self.setup.known_payloads.is_empty()
+            && self.is(70)
+            && let Some(known) = self.pick(&self.setup.known_payloads)
+        {
+            return known.to_vec();
+        }
+        vec![0x61; size]
+    }
+
     /// A packet of its own, mostly the first of a conversation.
     fn opening(&mut self) -> Template {
         let port = self.port();
@@ -313,7 +324,7 @@ impl<'s> Generator<'s> {
         let link = self.link(port);
         let (src, dst) = (SocketAddr::new(src, src_port), SocketAddr::new(dst, dst_port));
         let size = self.pick(&[0, 4, 18, 90, 1_400]).unwrap_or(0);
-        let payload = vec![0x61; size];
+        let payload = self.payload(size);
         let flags = if self.is(85) { tcp_flags::SYN } else { self.flags() };
         let kind = self.chance.below(10);
         let bytes = crafted(|out| match kind {

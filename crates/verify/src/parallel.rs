@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_nf::NetworkFunction;
 use anabranch_packet::Port;
 use anabranch_packet::fuzzing::Seeds;
-use anabranch_plan::{Plan, Strategy};
+use anabranch_plan::{Object, ObjectMode, Plan, Strategy};
 use anabranch_runtime::deployment::Deployment;
 use anabranch_runtime::instance::{Instance, Making};
 
@@ -64,7 +64,9 @@ impl Parallel {
 
     /// Whether the runtime keeps what `plan` asks for behind a lock.
     pub(crate) fn is_locked(plan: &Plan) -> bool {
-        plan.strategy != Strategy::SharedNothing
+        let is_merged = |object: &Object| object.mode == ObjectMode::Distributed;
+        let reads_parts = |object: &Object| object.kind == "Distributed" && is_merged(object);
+        plan.strategy != Strategy::SharedNothing || plan.objects.iter().any(reads_parts)
     }
 
     /// Each worker has state of its own.

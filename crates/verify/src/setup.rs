@@ -10,6 +10,7 @@ use anabranch_packet::fuzzing::Seeds;
 use anabranch_plan::Plan;
 use anabranch_runtime::instance::Making;
 
+use crate::examples::conversations;
 use crate::program::{Allocated, FIRST_ALLOCATED};
 
 /// A function's settings, and what can be read off them.
@@ -23,6 +24,8 @@ pub struct Setup {
     pub known_addresses: Vec<IpAddr>,
     /// Small numbers in the settings that may be ports.
     pub known_ports: Vec<u16>,
+    /// Payloads that the function looks into.
+    pub known_payloads: Vec<&'static [u8]>,
     /// Commands that can be given.
     pub commands: Vec<Command>,
     /// What allocators give out, where packets bring it back.
@@ -51,12 +54,15 @@ impl Setup {
         for value in settings.values() {
             read(value, &mut known_addresses, &mut known_ports);
         }
+        let (ports_of_interest, payloads) = conversations(N::NAME);
+        known_ports.extend(ports_of_interest);
         let commands = N::Command::schema().into_iter().map(Command::of).collect();
         Self {
             settings,
             ports,
             known_addresses,
             known_ports,
+            known_payloads: payloads.to_vec(),
             commands,
             allocated: None,
             exemplary: Vec::new(),

@@ -220,8 +220,8 @@ impl<'p> Interpreter<'p> {
         }
     }
 
-    /// An opaque function is an unknown function of its arguments; of known arguments its value
-    /// is known.
+    /// An opaque function is an unknown function of its arguments, a part of the payload standing
+    /// for where it begins and ends; of known arguments its value is known.
     fn opaque_call(
         &mut self,
         name: &str,
@@ -231,6 +231,10 @@ impl<'p> Interpreter<'p> {
         let mut terms = Vec::new();
         for argument in arguments {
             let argument = self.settled(argument.clone())?;
+            if let Value::Payload(window) = argument {
+                terms.extend([window.from, window.to]);
+                continue;
+            }
             for part in self.parts(&argument, "")? {
                 terms.push(part.term);
             }

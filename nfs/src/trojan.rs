@@ -1,0 +1,396 @@
+//! Detects hosts that do what one family of trojans does: SSH, then three kinds of files, then IRC.
+//!
+//! A host on `lan` is taken for infected when, in this order and within `window_s` seconds, an SSH
+//! connection is opened to it or by it, it fetches an HTML page, a ZIP archive and a program over FTP
+//! (these three in any order), and it talks IRC. Each alone is nobody's business; together, and in
+//! this order, they are the signature of De Carli, Sommer and Jha, "Beyond Pattern Matching: A
+//! Concurrency Model for Stateful Deep Packet Inspection" (2014), that the CHC and NFork papers
+//! measure with.
+//!
+//! What counts:
+//! - SSH: a SYN-ACK from or to port 22, so that scans do not count;
+//! - FTP: `RETR` commands to port 21 (RFC 959, section 4.1.3) of names that end in `.htm`, `.html`,
+//!   `.zip` or `.exe`, in capitals or not;
+//! - IRC: segments to any port that begin with `NICK`, `USER`, `JOIN` or `PRIVMSG` (RFC 2812, section
+//!   3), once all else has been seen.
+//!
+//! With `action = "block"`, all IP packets of an infected host, in both directions, are dropped from
+//! then on, until it has sent none for `block_s`; with `action = "report"` the log says so, once.
+//! Everything else passes, over IPv4 and IPv6.
+//!
+//! Not done: a command that is split over segments or shares one with another, FTP over TLS, IRC
+//! over TLS; what a file is, is believed of its name. Hosts that find the table full are not watched.
+
+use anabranch_nf::prelude::*;
+
+pub use trojan::Function;
+
+/// Detects hosts on `lan` that open SSH, then fetch HTML, ZIP and EXE files over FTP, then talk IRC
+/// (De Carli et al. 2014), and blocks or reports them.
+#[network_function(ports(lan, wan))]
+pub mod trojan {
+    pub struct Settings {
+        /// What becomes of an infected host's packets.
+        #[setting(default = Action::Block)]
+        pub action: Action,
+        /// Seconds from the last SSH connection within which the rest has to follow.
+        #[setting(default = 3_600, min = 1, max = 604_800)]
+        pub window_s: u64,
+        /// Seconds of its silence after which an infected host is forgotten.
+        #[setting(default = 3_600, min = 1, max = 604_800)]
+        pub block_s: u64,
+        /// Hosts watched at once; others are not.
+        #[setting(default = 65_536, min = 1, max = 16_777_216)]
+        pub hosts: u32,
+    }
+
+    pub enum Action {
+        /// They are dropped.
+        Block,
+        /// They pass; the log says who is infected.
+        Report,
+    }
+
+    pub enum Reason {
+        /// From or to a host that is infected.
+        Infected,
+    }
+
+    pub enum Address {
+        V4(Ipv4Addr),
+        V6(Ipv6Addr),
+    }
+
+    /// A host that has had an SSH connection.
+    pub struct Host {
+        /// In `windows`.
+        window: u32,
+        /// Kinds of files that it has fetched since, one bit each.
+        files: u8,
+        is_infected: bool,
+    }
+
+    const SSH: u16 = 22;
+    const FTP: u16 = 21;
+    const SYN_ACK: u8 = 0x12;
+    const HTML: u8 = 1;
+    const ZIP: u8 = 2;
+    const EXE: u8 = 4;
+    const ALL: u8 = 7;
+    const NS_PER_S: u64 = 1_000_000_000;
+
+    pub struct Trojan {
+        settings: Settings,
+        #[capacity(settings.hosts)]
+        hosts: Map<Address, Host>,
+        /// When hosts are to be forgotten.
+        #[capacity(settings.hosts)]
+        #[expired(forget)]
+        windows: Allocator<Address>,
+    }
+
+    /// The address on `lan`.
+    fn inside(pkt: &Packet) -> Option<Address> {
+        if let Some(ip) = pkt.ipv4() {
+            return Some(Address::V4(if pkt.port() == LAN { ip.src() } else { ip.dst() }));
+        }
+        let ip = pkt.ipv6()?;
+        Some(Address::V6(if pkt.port() == LAN { ip.src() } else { ip.dst() }))
+    }
+
+    /// A letter of a line, made small; 0 past its end.
+    fn letter(line: &[u8], at: usize) -> u8 {
+        line.get(at).map_or(0, |found| *found | 0x20)
+    }
+
+    /// Whether the line up to `end` ends with `.` and these letters.
+    fn ends_with(line: &[u8], end: usize, letters: [u8; 3]) -> bool {
+        if end < 4 || line.get(end - 4).map_or(0, |found| *found) != b'.' {
+            return false;
+        }
+        [letter(line, end - 3), letter(line, end - 2), letter(line, end - 1)] == letters
+    }
+
+    /// The kind of file that an FTP command fetches, as one bit; 0 for anything else.
+    #[opaque]
+    pub fn fetched(line: &[u8]) -> u8 {
+        let verb = [letter(line, 0), letter(line, 1), letter(line, 2), letter(line, 3)];
+        if verb != [b'r', b'e', b't', b'r'] || line.get(4).map_or(0, |found| *found) != b' ' {
+            return 0;
+        }
+        let mut end = line.len();
+        for _ in 0..2 {
+            if end > 0 && matches!(line.get(end - 1), Some(b'\r' | b'\n')) {
+                end -= 1;
+            }
+        }
+        if ends_with(line, end, [b'z', b'i', b'p']) {
+            return ZIP;
+        }
+        if ends_with(line, end, [b'e', b'x', b'e']) {
+            return EXE;
+        }
+        let page = if end > 0 && letter(line, end - 1) == b'l' { end - 1 } else { end };
+        if ends_with(line, page, [b'h', b't', b'm']) { HTML } else { 0 }
+    }
+
+    fn is_irc(line: &[u8]) -> bool {
+        line.starts_with(b"NICK ")
+            || line.starts_with(b"USER ")
+            || line.starts_with(b"JOIN ")
+            || line.starts_with(b"PRIVMSG ")
+    }
+
+    impl Trojan {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let to = pkt.port().other();
+            let Some(address) = inside(pkt) else { return Forward(to) };
+            let Some(host) = self.known(address, cx) else {
+                if is_ssh(pkt) {
+                    self.watch(address, cx);
+                }
+                return Forward(to);
+            };
+            if host.is_infected {
+                return self.infected(host, pkt, cx);
+            }
+            if is_ssh(pkt) {
+                self.windows.refresh(host.window, self.settings.window_s * NS_PER_S, cx);
+                return Forward(to);
+            }
+            if pkt.port() == LAN && pkt.tcp().is_some() {
+                return self.next(address, host, pkt, cx);
+            }
+            Forward(to)
+        }
+
+        /// What is known of a host, unless its time is over.
+        fn known(&self, address: Address, cx: &Context) -> Option<Host> {
+            let host = self.hosts.get(&address)?;
+            if self.windows.is_allocated(host.window, cx) { Some(host) } else { None }
+        }
+
+        fn watch(&mut self, address: Address, cx: &mut Context) {
+            let lifetime_ns = self.settings.window_s * NS_PER_S;
+            if let Some(window) = self.windows.allocate(address, lifetime_ns, cx) {
+                let host = Host { window, files: 0, is_infected: false };
+                if !self.hosts.insert(address, host) {
+                    self.windows.free(window);
+                }
+            }
+        }
+
+        fn infected(&mut self, host: Host, pkt: &Packet, cx: &mut Context) -> Verdict {
+            if pkt.port() == LAN {
+                self.windows.refresh(host.window, self.settings.block_s * NS_PER_S, cx);
+            }
+            if self.settings.action == Action::Block {
+                return Drop(Reason::Infected);
+            }
+            Forward(pkt.port().other())
+        }
+
+        /// A segment of a host that has had its SSH connection.
+        fn next(
+            &mut self,
+            address: Address,
+            host: Host,
+            pkt: &Packet,
+            cx: &mut Context,
+        ) -> Verdict {
+            if pkt.dst_port() == Some(FTP) {
+                let files = host.files | fetched(pkt.payload());
+                if files != host.files {
+                    let window = host.window;
+                    self.hosts.insert(address, Host { window, files, is_infected: false });
+                }
+                return Forward(WAN);
+            }
+            if host.files != ALL || !is_irc(pkt.payload()) {
+                return Forward(WAN);
+            }
+            match address {
+                Address::V4(address) => log!(cx, warn, "{} seems infected", address),
+                Address::V6(address) => log!(cx, warn, "{} seems infected", address),
+            }
+            let infected = Host { window: host.window, files: ALL, is_infected: true };
+            self.hosts.insert(address, infected);
+            self.infected(infected, pkt, cx)
+        }
+
+        fn forget(&mut self, index: u32, address: Address, cx: &mut Context) {
+            if self.hosts.get(&address).is_some_and(|host| host.window == index) {
+                self.hosts.remove(&address);
+            }
+        }
+    }
+
+    fn is_ssh(pkt: &Packet) -> bool {
+        let Some(tcp) = pkt.tcp() else { return false };
+        tcp.flags() & SYN_ACK == SYN_ACK && (tcp.src() == SSH || tcp.dst() == SSH)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::trojan;
+    use crate::frames::{arp, segment, tcp};
+    use anabranch_nf::packet::craft::tcp_flags::{ACK, SYN};
+    use anabranch_runtime::testing::Harness;
+    use proptest::prelude::*;
+
+    const LAN: u8 = 0;
+    const WAN: u8 = 1;
+    const SECOND: u64 = 1_000_000_000;
+    const HOSTS: [&str; 2] = ["10.0.0.1", "[fd00::1]"];
+    const PEERS: [&str; 2] = ["198.51.100.7", "[2001:db8::7]"];
+
+    struct Watched(Harness<trojan::Function>, usize);
+
+    impl Watched {
+        fn new(settings: &[&str]) -> Self {
+            Self(Harness::new(settings), 0)
+        }
+
+        fn passes(&mut self, port: u8, frame: &[u8]) -> bool {
+            let outcome = self.0.send(port, frame);
+            match outcome.dropped() {
+                None => outcome.forwarded() == [(1 - port, frame.to_vec())],
+                Some(reason) => {
+                    assert_eq!(reason, "infected");
+                    false
+                }
+            }
+        }
+
+        /// The host accepts an SSH connection, or has one accepted.
+        fn ssh(&mut self, is_server: bool) -> bool {
+            let (host, peer) = (HOSTS[self.1], PEERS[self.1]);
+            let (host_port, peer_port) = if is_server { (22, 999) } else { (999, 22) };
+            let (host, peer) = (format!("{host}:{host_port}"), format!("{peer}:{peer_port}"));
+            match is_server {
+                true => self.passes(LAN, &tcp(&host, &peer, SYN | ACK)),
+                false => self.passes(WAN, &tcp(&peer, &host, SYN | ACK)),
+            }
+        }
+
+        fn says(&mut self, port: u16, line: &[u8]) -> bool {
+            let (host, peer) = (HOSTS[self.1], PEERS[self.1]);
+            self.passes(LAN, &segment(&format!("{host}:999"), &format!("{peer}:{port}"), line))
+        }
+
+        fn fetches(&mut self, name: &str) -> bool {
+            self.says(21, format!("RETR {name}\r\n").as_bytes())
+        }
+
+        fn chats(&mut self) -> bool {
+            self.says(6_667, b"NICK mallory\r\n")
+        }
+    }
+
+    #[test]
+    fn the_sequence_is_an_infection() {
+        for version in 0..2 {
+            for is_server in [false, true] {
+                let mut nf = Watched::new(&[]);
+                nf.1 = version;
+                assert!(nf.ssh(is_server) && nf.chats());
+                assert!(nf.fetches("a.zip") && nf.fetches("B.EXE") && nf.fetches("c.html"));
+                assert_eq!(nf.0.logged(), Vec::<String>::new());
+                assert!(!nf.chats());
+                assert!(!nf.says(80, b"") && !nf.ssh(false), "in both directions");
+                let host = HOSTS[version].trim_matches(['[', ']']);
+                assert_eq!(nf.0.logged(), [format!("{host} seems infected")]);
+                assert!(nf.passes(LAN, &arp("10.0.0.1", "10.0.0.2")));
+                let other = segment("10.0.0.2:999", "198.51.100.7:80", b"NICK bob\r\n");
+                assert!(nf.passes(LAN, &other));
+            }
+        }
+    }
+
+    #[test]
+    fn what_comes_before_ssh_does_not_count() {
+        let mut nf = Watched::new(&[]);
+        assert!(nf.fetches("a.zip") && nf.ssh(true));
+        assert!(nf.fetches("b.exe") && nf.fetches("c.htm") && nf.chats());
+        assert!(nf.fetches("a.zip") && !nf.chats());
+    }
+
+    #[test]
+    fn what_comes_after_the_window_does_not_count() {
+        let mut nf = Watched::new(&["window_s=60"]);
+        assert!(nf.ssh(true));
+        assert!(nf.fetches("a.zip") && nf.fetches("b.exe") && nf.fetches("c.htm"));
+        nf.0.at(62 * SECOND);
+        assert!(nf.chats());
+        assert_eq!(nf.0.table("hosts").used, 0);
+    }
+
+    #[test]
+    fn the_window_begins_with_the_last_connection() {
+        let mut nf = Watched::new(&["window_s=60"]);
+        assert!(nf.ssh(true));
+        nf.0.at(50 * SECOND);
+        assert!(nf.ssh(false));
+        nf.0.at(100 * SECOND);
+        assert!(nf.fetches("a.zip") && nf.fetches("b.exe") && nf.fetches("c.htm") && !nf.chats());
+    }
+
+    #[test]
+    fn an_infected_host_is_held_until_it_is_silent() {
+        let mut nf = Watched::new(&["window_s=60", "block_s=100"]);
+        assert!(nf.ssh(true));
+        assert!(nf.fetches("a.zip") && nf.fetches("b.exe") && nf.fetches("c.htm"));
+        for time in [0, 90, 180, 270] {
+            nf.0.at(time * SECOND);
+            assert!(!nf.chats(), "{time}");
+        }
+        nf.0.at(372 * SECOND);
+        assert!(nf.chats());
+    }
+
+    #[test]
+    fn a_report_drops_nothing() {
+        let mut nf = Watched::new(&["action=report"]);
+        assert!(nf.ssh(true));
+        assert!(nf.fetches("a.zip") && nf.fetches("b.exe") && nf.fetches("c.htm"));
+        assert!((0..10).all(|_| nf.chats()));
+        assert_eq!(nf.0.logged().len(), 1);
+    }
+
+    #[test]
+    fn attempts_to_log_in_are_no_connection() {
+        let mut nf = Watched::new(&[]);
+        assert!(nf.passes(WAN, &tcp("198.51.100.7:999", "10.0.0.1:22", SYN)));
+        assert_eq!(nf.0.table("hosts").used, 0);
+    }
+
+    #[test]
+    fn files_are_told_by_their_ends() {
+        for (line, kind) in [
+            (&b"RETR a.html\r\n"[..], 1),
+            (b"retr /x/y.HTM\n", 1),
+            (b"RETR a.zip", 2),
+            (b"RETR .exe\r\n", 4),
+            (b"RETR a.exe.txt\r\n", 0),
+            (b"STOR a.exe\r\n", 0),
+            (b"RETR exe\r\n", 0),
+            (b"RETR", 0),
+            (b"", 0),
+        ] {
+            assert_eq!(trojan::fetched(line), kind, "{line:?}");
+        }
+    }
+
+    proptest! {
+        /// A file is found only where the line names one.
+        #[test]
+        fn any_line_is_read(line in prop::collection::vec(any::<u8>(), 0..40)) {
+            let is_file = line.to_ascii_lowercase().windows(4).any(|end| {
+                [&b".htm"[..], b".zip", b".exe"].contains(&end)
+            });
+            let command = [b"RETR ", &line[..]].concat();
+            prop_assert!(trojan::fetched(&command) == 0 || is_file);
+        }
+    }
+}
