@@ -43,6 +43,14 @@ impl Error {
         Error::Output(format!("{}: cannot be written: {cause}", path.display()))
     }
 
+    /// `feature`, which a command needs, was not compiled in.
+    pub(crate) fn without(feature: &str) -> Error {
+        Error::Usage(format!(
+            "this program was compiled without `{feature}`; build it with the feature `{feature}`: \
+             cargo build --release --package anabranch --features {feature}"
+        ))
+    }
+
     /// The error a run's first failure stands for.
     pub(crate) fn of_run(kind: ErrorKind, message: String) -> Error {
         match kind {

@@ -136,8 +136,11 @@ fn subject<'a>(entry: &'a dyn Entry, given: &'a Table) -> Result<Subject<'a>, Er
 /// Runs `F` as ordered, watched and not, in turn.
 ///
 /// # Errors
-/// When it cannot begin.
+/// When it cannot begin; [`Error::Usage`] where it is not compiled in.
 pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<Measured, Error> {
+    if cfg!(not(feature = "profile")) {
+        return Err(Error::without("profile"));
+    }
     let options = options::<F>(&order, None)?;
     let mut progress = order.progress;
     let mut watch = |done: Done, packets| progress.update(packets, done.fraction());

@@ -148,8 +148,12 @@ fn planned(paths: &Paths, arguments: &VerifyArguments) -> Result<Plan, Error> {
 /// Verifies `N` as ordered.
 ///
 /// # Errors
-/// [`Error::Settings`], [`Error::Input`] for a capture that cannot be read.
+/// [`Error::Settings`], [`Error::Input`] for a capture that cannot be read, [`Error::Usage`] where it
+/// is not compiled in.
 pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Error> {
+    if cfg!(not(feature = "verify")) {
+        return Err(Error::without("verify"));
+    }
     let Trial { settings, inputs, plan, workers, effort, paths, unreached, mut progress } = trial;
     let setup = Setup::exemplified::<N>(settings, example(N::NAME)).under(&plan);
     let programs = captured(&inputs, &setup)?;
