@@ -204,14 +204,21 @@ pub mod dns_tunnel {
         Message::Useless
     }
 
+    /// Counts of this half window and the last, when `passed` more are over.
+    #[opaque]
+    fn aged(passed: u32, count: u32, count_before: u32) -> (u32, u32) {
+        match passed {
+            0 => (count, count_before),
+            1 => (0, count),
+            _ => (0, 0),
+        }
+    }
+
     impl Client {
         /// In a later half window.
         fn in_half(self, half: u32) -> Client {
-            let (useless, useless_before) = match half.saturating_sub(self.half) {
-                0 => (self.useless, self.useless_before),
-                1 => (0, self.useless),
-                _ => (0, 0),
-            };
+            let passed = half.saturating_sub(self.half);
+            let (useless, useless_before) = aged(passed, self.useless, self.useless_before);
             let (place, suspect_until_ns) = (self.place, self.suspect_until_ns);
             Client { place, half: self.half.max(half), useless, useless_before, suspect_until_ns }
         }

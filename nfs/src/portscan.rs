@@ -153,15 +153,22 @@ pub mod portscan {
         Some(Address::V6(pkt.ipv6()?.dst()))
     }
 
+    /// Of connections without an answer in this period and the last: those that have failed, and
+    /// those of the same two when `passed` more are over.
+    #[opaque]
+    fn aged(passed: u32, open: u32, open_before: u32) -> (u32, u32, u32) {
+        match passed {
+            0 => (0, open, open_before),
+            1 => (open_before, 0, open),
+            _ => (open_before.saturating_add(open), 0, 0),
+        }
+    }
+
     impl Host {
         /// In `period`: what has had no answer for too long has failed.
         fn in_period(self, period: u32, failure_step: u32) -> Host {
             let passed = period.saturating_sub(self.period);
-            let (failed, open, open_before) = match passed {
-                0 => (0, self.open, self.open_before),
-                1 => (self.open_before, 0, self.open),
-                _ => (self.open_before.saturating_add(self.open), 0, 0),
-            };
+            let (failed, open, open_before) = aged(passed, self.open, self.open_before);
             let added = u64::from(failed) * u64::from(failure_step);
             Host {
                 score: self.score.saturating_add(added.min(u64::from(u32::MAX)) as u32),

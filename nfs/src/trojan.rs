@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn the_sequence_is_an_infection() {
-        for version in 0..2 {
+        for (version, host) in HOSTS.iter().enumerate() {
             for is_server in [false, true] {
                 let mut nf = Watched::new(&[]);
                 nf.1 = version;
@@ -299,7 +299,7 @@ mod tests {
                 assert_eq!(nf.0.logged(), Vec::<String>::new());
                 assert!(!nf.chats());
                 assert!(!nf.says(80, b"") && !nf.ssh(false), "in both directions");
-                let host = HOSTS[version].trim_matches(['[', ']']);
+                let host = host.trim_matches(['[', ']']);
                 assert_eq!(nf.0.logged(), [format!("{host} seems infected")]);
                 assert!(nf.passes(LAN, &arp("10.0.0.1", "10.0.0.2")));
                 let other = segment("10.0.0.2:999", "198.51.100.7:80", b"NICK bob\r\n");

@@ -4,6 +4,7 @@
 
 use anabranch_analysis::{Budget, Paths, Source, paths_within};
 use anabranch_nf::NetworkFunction;
+use anabranch_nfs::{anti_ddos, dns_tunnel, portscan, prads, sidejacking, synthetic, trojan};
 use anabranch_nfs::{bridge, bridge_static, firewall, lb, nat, nop, policer, router};
 use anabranch_plan::{
     Object, ObjectMode, Options, Plan, PlanError, Steerer, Strategy, check, plan,
@@ -132,6 +133,72 @@ fn router_shares_only_what_is_told_to_all() {
     let found = planned::<router::Function>("e810");
     assert_eq!(found.strategy, Strategy::SharedNothing);
     assert_eq!(modes(&found), [("l3", ObjectMode::Replicated)]);
+}
+
+/// What packets that must meet have in common, each constraint on one line.
+fn equalities(plan: &Plan) -> Vec<String> {
+    let mut all: Vec<String> =
+        plan.constraints.iter().map(|one| one.equalities.join(" && ")).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn detectors_are_sharded_by_the_inside_host() {
+    for found in [
+        planned::<portscan::Function>("e810"),
+        planned::<dns_tunnel::Function>("e810"),
+        planned::<trojan::Function>("e810"),
+    ] {
+        assert_eq!(found.strategy, Strategy::SharedNothing, "{}: {:?}", found.nf, found.impossible);
+        let inside = [
+            "lan.ipv4.src = lan'.ipv4.src",
+            "lan.ipv4.src = wan.ipv4.dst",
+            "lan.ipv6.src = lan'.ipv6.src",
+            "lan.ipv6.src = wan.ipv6.dst",
+            "wan.ipv4.dst = wan'.ipv4.dst",
+            "wan.ipv6.dst = wan'.ipv6.dst",
+        ];
+        assert_eq!(equalities(&found), inside, "{}", found.nf);
+        assert!(found.ports.iter().all(|port| port.rank == found.index_bits), "{}", found.nf);
+        let kept = |mode| matches!(mode, ObjectMode::Sharded | ObjectMode::Distributed);
+        assert!(found.objects.iter().all(|object| kept(object.mode)), "{:?}", found.objects);
+    }
+}
+
+#[test]
+fn prads_is_sharded_by_who_sends() {
+    let found = planned::<prads::Function>("e810");
+    assert_eq!(found.strategy, Strategy::SharedNothing);
+    let all = equalities(&found);
+    for field in ["ipv4.src", "ipv6.src", "arp.sender_ip"] {
+        assert!(all.contains(&format!("lan.{field} = wan.{field}")), "{all:?}");
+    }
+    assert_eq!(object(&found, "assets").mode, ObjectMode::Sharded);
+}
+
+#[test]
+fn anti_ddos_shards_flows_and_merges_counts() {
+    let found = planned::<anti_ddos::Function>("e810");
+    assert_eq!(found.strategy, Strategy::SharedNothing);
+    assert_eq!(modes(&found), [("Flow", ObjectMode::Sharded), ("tally", ObjectMode::Distributed),]);
+}
+
+#[test]
+fn what_is_read_out_of_payloads_or_drawn_is_shared() {
+    let found = planned::<sidejacking::Function>("e810");
+    assert_eq!(found.strategy, Strategy::Lock);
+    let impossible = found.impossible.unwrap();
+    assert!(impossible.why.contains("`sessions`"), "{}", impossible.why);
+    assert!(
+        impossible
+            .lines
+            .contains(&line::<sidejacking::Function>("fn is_stolen", "sessions.insert"))
+    );
+    let found = planned::<synthetic::Function>("e810");
+    assert_eq!(found.strategy, Strategy::Lock);
+    assert_eq!(object(&found, "elements").mode, ObjectMode::Shared);
+    assert_eq!(object(&found, "range").mode, ObjectMode::ReadOnly);
 }
 
 #[test]

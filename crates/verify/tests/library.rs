@@ -22,20 +22,18 @@ fn budget() -> Budget {
 fn tried<N: NetworkFunction>(
     setup: &Setup,
     plan: &Plan,
-    paths: &Paths,
+    paths: Option<&Paths>,
     effort: Effort,
 ) -> Findings {
-    let (workers, mutation, programs, paths) = (4, None, &[], Some(paths));
+    let (workers, mutation, programs) = (4, None, &[]);
     let subject = Subject { setup, plan, workers, mutation, programs, paths };
     verify::<N>(&subject, effort, &mut |_| {}).unwrap()
 }
 
-/// `least` call paths are taken, and so many pairs of accesses meet.
-fn passes<N: NetworkFunction>(least: (usize, usize)) {
-    let paths = paths_of(&N::SOURCE, budget()).unwrap();
-    let setup = Setup::exemplified::<N>(toml::Table::new(), example(N::NAME));
+/// Nothing differs.
+fn agrees<N: NetworkFunction>(setup: &Setup, paths: Option<&Paths>) -> Findings {
     let effort = Effort { packets: 20_000, seeds: 4, first_seed: 1 };
-    let found = tried::<N>(&setup, &planned::<N>(), &paths, effort);
+    let found = tried::<N>(setup, &planned::<N>(), paths, effort);
     if let Some(difference) = &found.difference {
         panic!("{} seed {}\n{}", N::NAME, difference.seed, difference.to_text());
     }
@@ -43,9 +41,19 @@ fn passes<N: NetworkFunction>(least: (usize, usize)) {
     assert!(found.packets >= 80_000, "{}", found.packets);
     assert_eq!(found.threaded.differences, Vec::<String>::new());
     assert!(found.threaded.packets > 20_000, "{:?}", found.threaded);
+    found
+}
+
+/// `least` call paths are taken, and so many pairs of accesses meet.
+fn passes<N: NetworkFunction>(least: (usize, usize)) {
+    let paths = paths_of(&N::SOURCE, budget()).unwrap();
+    let setup = Setup::exemplified::<N>(toml::Table::new(), example(N::NAME));
+    let found = agrees::<N>(&setup, Some(&paths));
     let taken = found.taken;
     assert_eq!(taken.disagreements, Vec::<String>::new());
-    assert!(taken.unknown.is_empty(), "{:?}", taken.unknown);
+    // What an opaque function comes to is not known, and nothing else.
+    let is_opaque = |what: &str| paths.opaque.iter().any(|one| what.contains(&format!("{one}(")));
+    assert!(taken.unknown.keys().all(|what| is_opaque(what)), "{:?}", taken.unknown);
     assert!(taken.reached.iter().all(|number| (1..=paths.paths.len()).contains(number)));
     let behind: usize = taken.barriers.iter().map(|(count, _)| count).sum();
     let unlisted = taken.unlisted > 0;
@@ -73,6 +81,22 @@ pass! {
     nat: 400 95,
     lb: 120 70,
     router: 3 0,
+    anti_ddos: 20 15,
+    trojan: 15 3,
+    sidejacking: 3 0,
+    prads: 60 4,
+}
+
+/// Following these call paths takes too long for a test: many of them, or loops whose end is open.
+#[test]
+fn what_has_too_many_call_paths_agrees() {
+    use anabranch_nfs::{dns_tunnel, portscan, synthetic};
+    fn one<N: NetworkFunction>() {
+        agrees::<N>(&Setup::exemplified::<N>(toml::Table::new(), example(N::NAME)), None);
+    }
+    one::<portscan::Function>();
+    one::<dns_tunnel::Function>();
+    one::<synthetic::Function>();
 }
 
 /// What a traced run did has to be what the analysis says; here it says something else.
@@ -86,7 +110,7 @@ fn call_paths_that_are_wrong_are_noticed() {
     let paths = paths_within(&wrong, budget()).unwrap();
     let setup = Setup::exemplified::<N>(toml::Table::new(), example("policer"));
     let effort = Effort { packets: 2_000, seeds: 1, first_seed: 1 };
-    let found = tried::<N>(&setup, &planned::<N>(), &paths, effort);
+    let found = tried::<N>(&setup, &planned::<N>(), Some(&paths), effort);
     assert!(!found.taken.disagreements.is_empty());
     assert_eq!(found.differences, 0, "the runs themselves agree");
 }
@@ -99,7 +123,7 @@ fn seeds_do_not_depend_on_each_other() {
     let paths = paths_of(&N::SOURCE, budget()).unwrap();
     let packets = |first_seed, seeds| {
         let effort = Effort { packets: 12_000, seeds, first_seed };
-        let found = tried::<N>(&setup, &plan, &paths, effort);
+        let found = tried::<N>(&setup, &plan, Some(&paths), effort);
         (found.packets, found.taken.followed)
     };
     let (one, two, both) = (packets(1, 1), packets(2, 1), packets(1, 2));

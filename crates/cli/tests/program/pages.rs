@@ -6,7 +6,9 @@ use crate::Bench;
 fn functions_are_listed_and_described() {
     let bench = Bench::new();
     let list = bench.run("nfs").expect(0).out;
-    for name in ["nop", "policer", "bridge", "firewall", "nat", "lb"] {
+    for name in
+        ["nop", "policer", "bridge", "firewall", "nat", "lb", "anti-ddos", "portscan", "synthetic"]
+    {
         assert!(list.lines().any(|line| line.starts_with(name)), "{name} in\n{list}");
         let text = bench.run(&format!("nfs {name}")).expect(0).out;
         assert!(text.contains("Ports:") && text.contains("Workers:"), "{text}");
