@@ -1,5 +1,5 @@
 //! `impl NetworkFunction` in worlds other than Solo that run: Traced, where each handler is noted from
-//! its beginning to its end, and Parallel. The same handlers, on other objects.
+//! its beginning to its end, Parallel and Profiled. The same handlers, on other objects.
 
 use anabranch_language::Module;
 use proc_macro2::TokenStream;
@@ -12,13 +12,19 @@ use crate::{function, packet_set, state};
 pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
     let nf = &module.nf.ident;
     let told = made == Made::Told;
-    let world = if told { quote!(Traced) } else { quote!(Parallel) };
+    let watched = made == Made::Watched;
+    let world = match made {
+        Made::Told => quote!(Traced),
+        Made::Watched => quote!(Profiled),
+        Made::Owned | Made::Shared => quote!(Parallel),
+    };
+    let parallel = if watched { quote!(Profiled) } else { quote!(Parallel) };
     let solo = quote!(#nf<::anabranch_nf::world::Solo> as ::anabranch_nf::NetworkFunction);
     let build = state::build(module, made);
     let set = packet_set::functions(module, &state::settings_in_sight(module));
     let (handlers, with_packet) = (handlers(module, told), with_packet(module, told));
     let expire = state::expire(module, made);
-    let ahead = (made == Made::Shared).then(|| function::pass(module, "prefetch", "Ahead"));
+    let ahead = (!told).then(|| function::pass(module, "prefetch", "Ahead", watched));
     let (rebase, tables, counters) =
         (state::rebase(module), state::tables(module), state::counters(module));
     quote! {
@@ -32,11 +38,13 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
             const SET: ::core::option::Option<&'static str> = <#solo>::SET;
             const OBJECTS: bool = <#solo>::OBJECTS;
             const PERIOD_MS: u64 = <#solo>::PERIOD_MS;
+            const PROFILED: bool = #watched;
             type Settings = <#solo>::Settings;
             type Set = <#solo>::Set;
             type Command = <#solo>::Command;
             type Traced = #nf<::anabranch_nf::world::Traced>;
-            type Parallel = #nf<::anabranch_nf::world::Parallel>;
+            type Parallel = #nf<::anabranch_nf::world::#parallel>;
+            type Profiled = #nf<::anabranch_nf::world::Profiled>;
             #build
             #set
             #handlers

@@ -22,7 +22,8 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
     let (shards, kept) = (state::shards(module), state::kept(module));
     let (counters, rebase) = (state::counters(module), state::rebase(module));
     let (speculation, share) = (speculation(module), state::share(module));
-    let elsewhere = [Made::Told, Made::Shared].map(|made| elsewhere::expand(module, made));
+    let elsewhere =
+        [Made::Told, Made::Shared, Made::Watched].map(|made| elsewhere::expand(module, made));
     quote! {
         /// The type that names the network function to the runtime.
         pub type Function = #nf<::anabranch_nf::world::Solo>;
@@ -98,6 +99,7 @@ fn types(module: &Module) -> TokenStream {
         type Command = #command;
         type Traced = #nf<::anabranch_nf::world::Traced>;
         type Parallel = #nf<::anabranch_nf::world::Parallel>;
+        type Profiled = #nf<::anabranch_nf::world::Profiled>;
     }
 }
 
@@ -193,12 +195,14 @@ fn speculation(module: &Module) -> TokenStream {
 
 /// The hollow passes over one worker's state, where there is something to fetch.
 fn passes(module: &Module) -> TokenStream {
-    let (prefetch, peek) = (pass(module, "prefetch", "Prefetch"), pass(module, "peek", "Peek"));
+    let pass = |name, world| pass(module, name, world, false);
+    let (prefetch, peek) = (pass("prefetch", "Prefetch"), pass("peek", "Peek"));
     quote!(#prefetch #peek)
 }
 
-/// The function `name`: the handler in the hollow world `world`, where there is something to fetch.
-pub(crate) fn pass(module: &Module, name: &str, world: &str) -> TokenStream {
+/// The function `name`: the handler in the hollow world `world`, where there is something to fetch, over
+/// objects that may be `watched`.
+pub(crate) fn pass(module: &Module, name: &str, world: &str, watched: bool) -> TokenStream {
     let sized = module.nf.fields.iter().any(|field| state::is_sized(&field.kind));
     let set = module.packet_set.as_ref().map(|set| {
         let name = &set.ident;
@@ -208,7 +212,7 @@ pub(crate) fn pass(module: &Module, name: &str, world: &str) -> TokenStream {
         return TokenStream::new();
     }
     let nf = &module.nf.ident;
-    let hollow = state::hollow(module, world == "Peek");
+    let hollow = state::hollow(module, world == "Peek", watched);
     let (name, world) = (quote::format_ident!("{name}"), quote::format_ident!("{world}"));
     quote! {
         #[inline(always)]

@@ -59,17 +59,25 @@ pub(crate) enum Made {
     Told,
     /// Those of all workers.
     Shared,
+    /// The same, which leave traces of what is asked of them.
+    Watched,
 }
 
 /// `NetworkFunction::build`.
 pub(crate) fn build(module: &Module, how: Made) -> TokenStream {
     let name = &module.nf.ident;
     let made = module.nf.fields.iter().filter_map(|field| {
-        let value =
-            if how == Made::Shared { shared_made(module, field) } else { made(module, field) };
+        let value = match how {
+            Made::Shared | Made::Watched => shared_made(module, field),
+            Made::Owned | Made::Told => made(module, field),
+        };
         let (ident, name, value) = (&field.ident, field.ident.to_string(), value?);
         Some(match how {
             Made::Told => quote!(let #ident = ::anabranch_nf::world::Told::new(#name, #value);),
+            Made::Watched => quote! {
+                let __shared = #value;
+                let #ident = __builder.watched(#name, __shared)?;
+            },
             Made::Owned | Made::Shared => quote!(let #ident = #value;),
         })
     });
@@ -140,8 +148,9 @@ fn shared_made(module: &Module, field: &StateField) -> Option<TokenStream> {
     })
 }
 
-/// The NF in a hollow world, over this one's state; `peek`: maps answer.
-pub(crate) fn hollow(module: &Module, peek: bool) -> TokenStream {
+/// The NF in a hollow world, over this one's state; `peek`: maps answer; `watched`: this one's objects
+/// are.
+pub(crate) fn hollow(module: &Module, peek: bool, watched: bool) -> TokenStream {
     let name = &module.nf.ident;
     let fields = module.nf.fields.iter().map(|field| {
         let ident = &field.ident;
@@ -149,6 +158,9 @@ pub(crate) fn hollow(module: &Module, peek: bool) -> TokenStream {
             StateKind::Settings => quote!(#ident: &*self.#ident),
             StateKind::Map(..) if peek => {
                 quote!(#ident: ::anabranch_nf::world::Peeked(&self.#ident))
+            }
+            _ if watched => {
+                quote!(#ident: ::anabranch_nf::world::Fetched(self.#ident.unwatched()))
             }
             _ => quote!(#ident: ::anabranch_nf::world::Fetched(&self.#ident)),
         }

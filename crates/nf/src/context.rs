@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::sync::Arc;
 
 use anabranch_packet::Port;
@@ -10,6 +11,7 @@ use anabranch_packet::Port;
 use crate::log::{Level, Log};
 use crate::state::wheel::{Tick, next_step};
 use crate::state::{Count, Here, Whereabouts};
+use crate::tracked::causes::{Operation, Site};
 use crate::world::World;
 
 pub(crate) const TICK_BITS: u32 = 20;
@@ -55,6 +57,8 @@ pub struct Environment {
     allocations: Count,
     /// A speculative handler set a timer or wrote to the log.
     asked: bool,
+    /// What it asked for and where, where it is watched.
+    asked_at: Option<Site>,
     /// Nobody else is at work on the same state.
     alone: bool,
 }
@@ -129,6 +133,7 @@ impl Environment {
             here: Arc::default(),
             allocations: Count::default(),
             asked: false,
+            asked_at: None,
             alone: false,
         }
     }
@@ -306,6 +311,16 @@ impl Environment {
         std::mem::take(&mut self.asked)
     }
 
+    /// What it asked for last, and where, since the last call; known where it is watched.
+    pub fn take_asked_at(&mut self) -> Option<Site> {
+        self.asked_at.take()
+    }
+
+    /// A watched handler asks for what can be done only alone.
+    fn ask(&mut self, operation: Operation, line: u32) {
+        self.asked_at = Some(Site { operation, object: None, line });
+    }
+
     /// Chance that depends on the seed, the packet and the draw alone, so that any division of the
     /// packets among workers draws the same.
     fn random(&mut self) -> u64 {
@@ -361,7 +376,16 @@ impl<'a, W: World> Context<'a, W> {
     }
 
     /// Has `timer(token)` called `delay_ns` from now, 1 ns at least.
+    #[inline(always)]
+    #[track_caller]
     pub fn set_timer(&mut self, delay_ns: u64, token: u64) {
+        if W::PROFILED {
+            self.environment.ask(Operation::SetTimer, Location::caller().line());
+        }
+        self.put_timer(delay_ns, token);
+    }
+
+    fn put_timer(&mut self, delay_ns: u64, token: u64) {
         if W::SPECULATIVE && !self.environment.alone {
             self.environment.asked = true;
         } else if !W::HOLLOW {
@@ -387,6 +411,9 @@ impl<'a, W: World> Context<'a, W> {
         if W::SPECULATIVE && !self.environment.alone {
             // Lines are in order and counted together, whichever worker they come from.
             self.environment.asked = true;
+            if W::PROFILED {
+                self.environment.ask(Operation::Log, line);
+            }
         } else if !W::HOLLOW {
             let now = self.environment.now;
             self.environment.log.write(now, level, line, text);

@@ -15,12 +15,13 @@ use crate::settings::{Command, Settings};
 use crate::state::journal::{Moment, Sink};
 use crate::state::wheel::Tick;
 use crate::state::{Allocator, Bundle, Cell, Homes, Map, Shift, TableUse, Vector, Ward};
+use crate::tracked::causes::Contended;
 use crate::tracked::{
     SharedAllocator, SharedCell, SharedCounter, SharedDistributed, SharedMap, SharedVector,
     Sharing, Tracked, TrackedL3,
 };
 use crate::verdict::{Builtin, Drop, Verdict, Word};
-use crate::world::{Solo, Speculation};
+use crate::world::{Solo, Speculation, Watched};
 
 /// The author's text, for analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     const OBJECTS: bool;
     /// Period of `periodic`, in milliseconds; 0: none.
     const PERIOD_MS: u64;
+    /// Its objects leave traces of what is asked of them.
+    const PROFILED: bool = false;
 
     /// Its settings.
     type Settings: Settings;
@@ -69,6 +72,9 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     type Traced: NetworkFunction<Settings = Self::Settings, Command = Self::Command>;
     /// The same function in the [`Parallel`](crate::world::Parallel) world.
     type Parallel: NetworkFunction<Settings = Self::Settings, Set = Self::Set, Command = Self::Command>;
+    /// The same function in the [`Profiled`](crate::world::Profiled) world, which stands for
+    /// `Parallel` in it.
+    type Profiled: NetworkFunction<Settings = Self::Settings, Set = Self::Set, Command = Self::Command>;
 
     /// Makes its state objects.
     fn build(settings: Self::Settings, builder: &mut Builder) -> Result<Self, BuildError>;
@@ -252,6 +258,19 @@ impl Builder {
     ) -> Result<Tracked<O>, BuildError> {
         let object = self.sharing.as_mut().and_then(|sharing| sharing.object(name, make));
         object.ok_or_else(|| BuildError(format!("`{name}` is made for workers that share nothing")))
+    }
+
+    /// The same object, watched.
+    pub fn watched<O: Contended>(
+        &mut self,
+        name: &str,
+        object: O,
+    ) -> Result<Watched<O>, BuildError> {
+        let watched = self.sharing.as_ref().and_then(Sharing::watched);
+        let (profile, trail) =
+            watched.ok_or_else(|| BuildError(format!("`{name}` is made where nobody watches")))?;
+        let number = profile.watch(name, &object);
+        Ok(Watched::new(object, trail, number))
     }
 
     /// A map of this capacity, of all workers.

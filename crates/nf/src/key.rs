@@ -1,5 +1,6 @@
 //! Values that state objects hold, and keys that they are found by.
 
+use std::fmt::Debug;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anabranch_packet::{MacAddr, Port};
@@ -12,7 +13,7 @@ use crate::trace::Parts;
 ///
 /// `#[network_function]` implements it for every struct and enum of the module (all fields zero;
 /// the first variant).
-pub trait Value: Copy + PartialEq + Send + Sync + 'static {
+pub trait Value: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// Whether it is a number, so that parts of it add up.
     const NUMBER: bool = false;
     /// Bits that it packs into; 0 for what no state object holds.
@@ -347,7 +348,7 @@ impl Key for () {
     }
 }
 
-impl<T: PartialEq + Sync + 'static> Value for &'static [T] {
+impl<T: PartialEq + Debug + Sync + 'static> Value for &'static [T] {
     const BITS: u32 = 0;
     #[inline(always)]
     fn zero() -> Self {

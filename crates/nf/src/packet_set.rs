@@ -1,5 +1,6 @@
 //! Packet sets: state that belongs to the packets of one flow, connection, host.
 
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::key::{Fold, Hash, Key, Value};
@@ -15,7 +16,7 @@ use crate::state::{Bundle, Deadline, Movable, Shift, TableUse, Ward};
 ///
 /// An end is its address in the bytes' order and its port, in one word; the list's number stands
 /// above the first end's port. Packed, so that two sets with a little state fit one cache line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C, packed(4))]
 pub struct SetKey4 {
     first: u64,
@@ -66,6 +67,33 @@ impl Value for SetKey4 {
     }
 }
 
+impl fmt::Debug for SetKey4 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = |end: u64| Ipv4Addr::from((end as u32).to_ne_bytes()).to_string();
+        let (first, second) = (self.first, self.second);
+        let ends = [first, second].map(|end| (address(end), (end >> 32) as u16));
+        write_ends(f, &ends, second == 0)
+    }
+}
+
+/// The ends of a packet set, as many as its key has, with their ports where there are any.
+fn write_ends(
+    f: &mut fmt::Formatter<'_>,
+    [first, second]: &[(String, u16); 2],
+    is_one: bool,
+) -> fmt::Result {
+    let write = |f: &mut fmt::Formatter<'_>, (address, port): &(String, u16)| match port {
+        0 => f.write_str(address),
+        port => write!(f, "{address} port {port}"),
+    };
+    write(f, first)?;
+    if !is_one {
+        f.write_str(", ")?;
+        write(f, second)?;
+    }
+    Ok(())
+}
+
 impl Key for SetKey4 {
     #[inline(always)]
     fn fold(&self, fold: Fold) -> Fold {
@@ -79,7 +107,7 @@ impl Key for SetKey4 {
 }
 
 /// As [`SetKey4`], for IPv6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SetKey6 {
     first: [u64; 2],
     second: [u64; 2],
@@ -127,6 +155,20 @@ impl Value for SetKey6 {
     fn unpack(unpack: &mut Unpack<'_>) -> Self {
         let (first, second, ports, list) = Value::unpack(unpack);
         Self { first, second, ports, list }
+    }
+}
+
+impl fmt::Debug for SetKey6 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = |end: [u64; 2]| {
+            let word = u128::from(end[0]) | u128::from(end[1]) << 64;
+            Ipv6Addr::from(word.to_ne_bytes()).to_string()
+        };
+        let ends = [
+            (address(self.first), self.ports as u16),
+            (address(self.second), (self.ports >> 16) as u16),
+        ];
+        write_ends(f, &ends, self.second == [0; 2] && self.ports >> 16 == 0)
     }
 }
 

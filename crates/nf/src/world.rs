@@ -7,16 +7,19 @@
 //! | [`Peek`] | maps are read, everything behind an index is fetched | a second pass, for lines whose index stands in the first |
 //! | [`Speculative`] | shared: reads are real, the first write makes everything hollow | running beside other workers, under a lock that only writers take alone |
 //! | [`Parallel`] | shared: worked on in transactions | running beside other workers, on state that cannot be divided |
+//! | [`Profiled`] | the same, each operation noted | telling why transactions are given up |
 //! | [`Traced`] | owned: each tells what is asked of it | telling which call path a packet takes |
 //!
 //! Prefetch and Peek are hints. The real run computes its own keys; a wrong guess costs time, never
 //! correctness. Whatever has no effect in a hollow world the compiler removes.
 
 mod parallel;
+mod profiled;
 mod speculative;
 mod traced;
 
 pub use parallel::Parallel;
+pub use profiled::{Profiled, Watched};
 pub use speculative::{Shared, Speculation, Speculative};
 pub use traced::{Told, Traced};
 
@@ -43,6 +46,8 @@ pub trait World: Sized {
     const SPECULATIVE: bool = false;
     /// What handlers do is noted in the [trace](crate::trace).
     const TRACED: bool = false;
+    /// What needs to be alone says where the author wrote it.
+    const PROFILED: bool = false;
     /// The settings.
     type Fixed<S: 'static>: Deref<Target = S>;
     /// `Map<K, V>`.

@@ -139,6 +139,7 @@ pub mod quota {
         type Command = nf_settings::NoCommand;
         type Traced = Self;
         type Parallel = Self;
+        type Profiled = Self;
 
         fn build(settings: Settings, builder: &mut nf::Builder) -> Result<Self, nf::BuildError> {
             Ok(Self {

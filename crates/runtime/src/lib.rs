@@ -24,6 +24,7 @@ pub mod instance;
 pub mod live;
 pub mod lock;
 pub mod mailbox;
+pub mod profile;
 pub mod report;
 pub mod run;
 pub mod steer;

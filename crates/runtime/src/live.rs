@@ -124,7 +124,7 @@ fn steering<N: NetworkFunction>(states: &[State<N>], why: &str, planned: bool) -
              {workers} packets, copied once more; {why}",
             workers - 1
         ),
-        Some(State::Locked(_) | State::Tracked(_)) => {
+        Some(State::Locked(_) | State::Tracked(_) | State::Watched(_)) => {
             format!("{workers} workers handle what they receive; {why}")
         }
         _ => why.to_owned(),
@@ -162,7 +162,7 @@ impl<N: NetworkFunction> Crew<N> {
         });
         let shared = ends.first().map(|end| Arc::clone(&end.shared));
         let Some(shared) = shared else { unreachable!("there is at least one worker") };
-        let is_shared = matches!(states.first(), Some(State::Locked(_) | State::Tracked(_)));
+        let is_shared = states.first().is_some_and(|state| !matches!(state, State::Own(_)));
         let (orders, told) = Orders::new(Arc::clone(&shared), is_shared);
         let (tell, log) = channel();
         let mut queues: Vec<_> = ports.into_iter().map(|port| port.queues.into_iter()).collect();

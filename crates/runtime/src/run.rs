@@ -163,8 +163,18 @@ pub fn run<N: NetworkFunction>(
     watch: &mut dyn FnMut(Progress, u64),
 ) -> Result<RunReport, RunError> {
     let arrangement = Arrangement::of::<N>(options);
+    let states = arrangement.states::<N>(&options.making)?;
+    run_on(options, arrangement, states, watch)
+}
+
+/// Runs on `states`, which are arranged so.
+pub(crate) fn run_on<N: NetworkFunction>(
+    options: &Options,
+    arrangement: Arrangement,
+    mut states: States<N>,
+    watch: &mut dyn FnMut(Progress, u64),
+) -> Result<RunReport, RunError> {
     let workers = arrangement.table.workers();
-    let mut states = arrangement.states::<N>(&options.making)?;
     let mut source = open(&options.inputs)?;
     let sinks = Sinks::open(&options.outputs)?;
     let first = source.next_chunk();
@@ -245,8 +255,7 @@ impl Arrangement {
             );
         };
         if plan.strategy == Strategy::Transactional {
-            let why = "all state is shared, and changed in transactions".to_owned();
-            return Self::flows("transactional", why, workers);
+            return Self::transactional(workers);
         }
         match Deployment::new::<N>(plan, &making.settings, &making.ports, workers) {
             Ok(deployment) => Self {
@@ -258,6 +267,12 @@ impl Arrangement {
             },
             Err(why) => Self::flows("lock", format!("one lock around the NF: {why}"), workers),
         }
+    }
+
+    /// All state shared, and changed in transactions.
+    pub(crate) fn transactional(workers: usize) -> Self {
+        let why = "all state is shared, and changed in transactions".to_owned();
+        Self::flows("transactional", why, workers)
     }
 
     /// Packets divided by flows, so that each keeps its order; one state.
@@ -325,6 +340,8 @@ pub(crate) enum States<N: NetworkFunction> {
     Owned(Vec<Instance<N>>),
     /// What all change in transactions.
     Tracked(Members<N>),
+    /// The same, watched at it.
+    Watched(Members<N::Profiled>),
 }
 
 impl<N: NetworkFunction> States<N> {
@@ -344,6 +361,10 @@ impl<N: NetworkFunction> States<N> {
                 members.start(origin_ns);
                 commands.for_each(|(at_ns, command)| members.schedule(at_ns, command));
             }
+            Self::Watched(members) => {
+                members.start(origin_ns);
+                commands.for_each(|(at_ns, command)| members.schedule(at_ns, command));
+            }
         }
     }
 
@@ -354,6 +375,10 @@ impl<N: NetworkFunction> States<N> {
             Self::Tracked(members) => {
                 let members = members.into_members().into_iter();
                 return members.map(|member| State::Tracked(Box::new(member))).collect();
+            }
+            Self::Watched(members) => {
+                let members = members.into_members().into_iter();
+                return members.map(|member| State::Watched(Box::new(member))).collect();
             }
         };
         if instances.len() == workers {

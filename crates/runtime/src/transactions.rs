@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anabranch_nf::settings::Settings as _;
 use anabranch_nf::state::TableUse;
-use anabranch_nf::tracked::Sharing;
+use anabranch_nf::tracked::{Profile, Sharing};
 use anabranch_nf::{BuildError, Environment, Line, NetworkFunction, elements};
 use anabranch_packet::{Common, Frame, Hollow, Meta, Packet, Real, parse_any, parse_common};
 use anabranch_txn::{Counts, Domain, MOST_ITEMS, Transaction, Worker};
@@ -83,32 +83,56 @@ impl<N: NetworkFunction> Members<N> {
     /// # Errors
     /// The settings, or the sizes they ask for, are wrong, or the NF cannot be run so.
     pub fn new(making: &Making, workers: usize, ordered: bool) -> Result<Self, BuildError> {
+        let domain = Arc::new(Domain::new(workers, ordered));
+        Self::sharing(making, Sharing::new(&domain))
+    }
+
+    /// The same, watched by `profile`; of an NF in the Profiled world.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn watched(
+        making: &Making,
+        workers: usize,
+        profile: &Arc<Profile>,
+    ) -> Result<Self, BuildError> {
+        let domain = Arc::new(Domain::new(workers, false));
+        Self::sharing(making, Sharing::new(&domain).watched_by(profile))
+    }
+
+    fn sharing(making: &Making, mut sharing: Sharing) -> Result<Self, BuildError> {
+        let domain = Arc::clone(sharing.transaction.domain());
+        let (workers, ordered) = (domain.workers(), domain.is_ordered());
         let settings = making.own_settings();
         let settings = N::Settings::read(&settings).map_err(|why| BuildError(why.to_string()))?;
-        let domain = Arc::new(Domain::new(workers, ordered));
-        let mut sharing = Sharing::new(&domain);
         let mut made = Vec::with_capacity(workers);
         for _ in 0..workers {
             let transaction = Arc::clone(&sharing.transaction);
+            let trail = sharing.watched().map(|(_, trail)| Arc::clone(trail));
             let mut builder = making.builder().sharing(sharing);
-            made.push((N::Parallel::build(settings.clone(), &mut builder)?, transaction));
+            let nf = N::Parallel::build(settings.clone(), &mut builder)?;
+            made.push((nf, transaction, trail));
             let Some(shared) = builder.into_sharing() else { unreachable!("it was given") };
             sharing = shared.next();
         }
         let shape = set_shape(&made[0].0, &making.builder())?;
+        let mut sets = Sets::new(&domain, shape, making.seed);
+        if let (Some((profile, _)), Some(name)) = (sharing.watched(), N::SET) {
+            sets.watched_by(profile, name);
+        }
         let shared = Arc::new(Shared {
-            sets: Sets::new(&domain, shape, making.seed),
+            sets,
             due_ns: AtomicU64::new(u64::MAX),
             now_ns: AtomicU64::new(0),
             origin_ns: AtomicU64::new(0),
             alone: Mutex::new(Alone::new(making.seed)),
         });
         domain.settle();
-        let member = |(nf, transaction): (N::Parallel, Arc<Transaction>)| Member {
+        let member = |(nf, transaction, trail): (N::Parallel, Arc<Transaction>, _)| Member {
             shared: Arc::clone(&shared),
             nf,
             worker: Worker::new(transaction),
-            own: Own::new(making.seed, making.pass, ordered),
+            own: Own::new(making.seed, making.pass, ordered).watched(trail),
         };
         Ok(Self { members: made.into_iter().map(member).collect() })
     }
@@ -210,8 +234,9 @@ impl<N: NetworkFunction> Member<N> {
         act: impl FnOnce(&mut Alone<N>, &mut Seat<'_, N>) -> (R, Vec<Line>),
     ) -> R {
         let Self { shared, nf, worker, own } = self;
-        let (done, mut lines) = worker
-            .alone(|transaction| act(&mut shared.alone(), &mut Seat { shared, nf, transaction }));
+        let (done, mut lines) = worker.alone(|transaction| {
+            act(&mut shared.alone(), &mut Seat { shared, nf, transaction, trail: None })
+        });
         own.lines.append(&mut lines);
         done
     }
@@ -274,7 +299,7 @@ impl<N: NetworkFunction> Member<N> {
         shared.alone().note_last(own.last);
         let shared = &Arc::into_inner(shared)?;
         let end = worker.alone(|transaction| {
-            shared.alone().end(Seat { shared, nf: &mut nf, transaction }, release)
+            shared.alone().end(Seat { shared, nf: &mut nf, transaction, trail: None }, release)
         });
         Some(end)
     }

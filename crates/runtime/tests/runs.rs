@@ -266,6 +266,7 @@ impl NetworkFunction for Fragile {
     type Command = NoCommand;
     type Traced = Self;
     type Parallel = Self;
+    type Profiled = Self;
 
     fn build(_: NoSettings, _: &mut Builder) -> Result<Self, BuildError> {
         Ok(Self)

@@ -122,6 +122,13 @@ impl Domain {
         found.next().unwrap_or_default()
     }
 
+    /// The name of an object of the memory of this number, if there is one.
+    pub(crate) fn name(&self, number: u16, object: u32) -> Option<Name> {
+        let memories = locked(&self.memories);
+        let memory = memories.get(usize::from(number))?;
+        (object < memory.shape().objects).then(|| memory.object(object).0)
+    }
+
     /// The latest version that each worker has made.
     #[inline(always)]
     pub(crate) fn versions(&self) -> impl Iterator<Item = Version> + '_ {

@@ -71,6 +71,16 @@ impl Indices {
         self.used.read(transaction).map(|used| used as u32)
     }
 
+    /// The words in which 64 indices each stand.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.words
+    }
+
+    /// Where all workers look next, where the order of commits is kept.
+    pub fn cursor(&self) -> Option<&Arc<Memory>> {
+        self.cursor.as_ref()
+    }
+
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         self.words.bytes()

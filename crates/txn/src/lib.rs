@@ -42,6 +42,7 @@ mod indices;
 mod log;
 mod map;
 mod memory;
+mod profile;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -53,5 +54,6 @@ pub use domain::{Domain, MOST_WORKERS};
 pub use indices::{Indices, Within};
 pub use map::{Entry, Map, SlotId};
 pub use memory::{Deadline, Memory, Shape, Words};
+pub use profile::{Footprints, GivenUp, Key, Relation, Site, Trail, Why};
 pub use transaction::{Cause, Place, Transaction};
 pub use worker::{Batch, Counts, MOST_ITEMS, PATIENCE, Worker};

@@ -14,6 +14,11 @@ impl Name {
         Self(place as u64)
     }
 
+    /// A number that objects rarely share.
+    pub(crate) fn hash(self) -> u64 {
+        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
     /// Where its version stands; its words follow.
     #[inline(always)]
     pub(crate) fn place(self) -> usize {
@@ -38,25 +43,25 @@ const INDEX: usize = 2_048;
 
 /// Entries of `N` numbers, up to a fixed number of them.
 #[derive(Debug)]
-struct Entries<const N: usize> {
+pub(crate) struct Entries<const N: usize> {
     entries: Box<[[Own; N]]>,
     len: Own,
 }
 
 impl<const N: usize> Entries<N> {
-    fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         let entries = (0..most).map(|_| std::array::from_fn(|_| Own::default())).collect();
         Self { entries, len: Own::default() }
     }
 
     #[inline(always)]
-    fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.len.set(0);
     }
 
     /// False: there is no room.
     #[inline(always)]
-    fn push(&self, numbers: [u64; N]) -> bool {
+    pub(crate) fn push(&self, numbers: [u64; N]) -> bool {
         let len = self.len.get();
         let Some(entry) = self.entries.get(len as usize) else { return false };
         entry.iter().zip(numbers).for_each(|(own, number)| own.set(number));
@@ -64,8 +69,26 @@ impl<const N: usize> Entries<N> {
         true
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.len.get() as usize
+    }
+
+    /// Entry number `at`.
+    pub(crate) fn get(&self, at: usize) -> Option<[u64; N]> {
+        let entry = self.entries.get(at).filter(|_| at < self.len())?;
+        Some(std::array::from_fn(|number| entry[number].get()))
+    }
+
+    /// Puts other numbers in place of the last ones.
+    pub(crate) fn replace_last(&self, numbers: [u64; N]) {
+        if let Some(last) = self.len.get().checked_sub(1) {
+            self.len.set(last);
+            self.push(numbers);
+        }
+    }
+
     #[inline(always)]
-    fn iter(&self) -> impl Iterator<Item = [u64; N]> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = [u64; N]> + '_ {
         let entries = self.entries.iter().take(self.len.get() as usize);
         entries.map(|entry| std::array::from_fn(|at| entry[at].get()))
     }
@@ -89,6 +112,10 @@ impl Reads {
     #[inline(always)]
     pub(crate) fn push(&self, name: Name, version: Version) -> bool {
         self.0.push([name.0, version.0])
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     #[inline(always)]

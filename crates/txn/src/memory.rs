@@ -45,6 +45,11 @@ impl Version {
     pub(crate) fn worker(self) -> usize {
         (self.0 >> COMMIT_BITS) as usize
     }
+
+    /// The worker that made it or, of one that is locked, is making another.
+    pub(crate) fn changer(self) -> usize {
+        Self(self.0 & !LOCKED).worker()
+    }
 }
 
 /// Number and size of a memory's objects.
@@ -127,7 +132,8 @@ impl Memory {
         Self { number, shape, stride, used, first, settled, arena }
     }
 
-    pub(crate) fn number(&self) -> u16 {
+    /// Its number among the memories of its domain.
+    pub fn number(&self) -> u16 {
         self.number
     }
 

@@ -340,6 +340,21 @@ impl Transaction {
         false
     }
 
+    /// What it has read.
+    pub(crate) fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
+    /// What it wants to write.
+    pub(crate) fn writes(&self) -> &Writes {
+        &self.writes
+    }
+
+    /// Who changed an object last, or is about to.
+    pub(crate) fn changer(&self, name: Name) -> usize {
+        Version(self.arena.words()[name.place()].load(Ordering::Acquire)).changer()
+    }
+
     /// An object that was read and has changed, or is being changed by another.
     fn changed_reads(&self) -> Option<Name> {
         let (words, own) = (self.arena.words(), Version::locked_by(self.worker));

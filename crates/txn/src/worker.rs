@@ -21,6 +21,8 @@ pub trait Batch {
     /// Runs the items of `range` in order, up to the first at whose end the transaction is doomed,
     /// and returns how many were run.
     fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize;
+    /// The transaction, in which so many items were run, is given up. For who wants to know why.
+    fn given_up(&mut self, _cause: Cause, _ran: usize) {}
     /// Takes back what running these items did outside the transaction.
     fn undo(&mut self, range: Range<usize>);
     /// These items have been committed.
@@ -123,6 +125,7 @@ impl Worker {
         let place = match transaction.commit() {
             Ok(place) => place,
             Err(cause) => {
+                batch.given_up(cause, ran);
                 batch.undo(range.start..range.start + ran);
                 return Err((ran, cause));
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anabranch_txn::{Deadline, Domain, Indices, Memory, Shape, Within, Words};
 
+use super::causes::{Cause, Change, Contended, Operation, Recipe, Structure, When, index};
 use super::wheel::SharedWheel;
 use super::{Tracked, from_words, with_words};
 use crate::context::{Context, Environment, to_ticks};
@@ -269,3 +270,111 @@ impl<T: Value> Occupancy for Tracked<SharedAllocator<T>> {
         }
     }
 }
+
+impl<T: Value> Contended for Tracked<SharedAllocator<T>> {
+    const STRUCTURE: &'static Structure = &ALLOCATOR;
+
+    fn parts(&self) -> Vec<(u16, &'static str)> {
+        let indices = &self.object.indices;
+        let mut parts = vec![
+            (self.object.objects.number(), "object"),
+            (indices.memory().number(), "64 indices"),
+        ];
+        parts.extend(indices.cursor().map(|cursor| (cursor.number(), "cursor")));
+        parts
+    }
+
+    fn key(words: &[u64]) -> String {
+        index(words)
+    }
+}
+
+/// Which indices are free stands in words of 64, each one object to transactions. `allocate` begins at
+/// a part of its worker's own, and workers meet where the parts of several have run full.
+static ALLOCATOR: Structure = Structure {
+    kind: "Allocator",
+    causes: &[
+        Cause {
+            name: "shared word of indices",
+            when: When::Met("64 indices"),
+            why: "workers took or gave back indices among the same 64, which are one object to \
+                  transactions: their own parts of the pool have run full, or the line says which \
+                  indices it wants",
+            recipes: &[
+                Recipe {
+                    change: Change::Capacity(2),
+                    relaxes: "more indices are handed out than before (of a NAT: more public ports)",
+                    effect: "each worker finds free ones in its own part of the pool",
+                },
+                Recipe {
+                    change: Change::Line(
+                        "take any index (`allocate`), or a wider range from a `start` that differs from \
+                         packet to packet (a hash of it)",
+                    ),
+                    relaxes: "which index is given out",
+                    effect: "workers look in different words",
+                },
+            ],
+        },
+        Cause {
+            name: "one cursor",
+            when: When::Met("cursor"),
+            why: "where the order of commits is kept all workers take the next index of one row",
+            recipes: &[],
+        },
+        Cause {
+            name: "same object",
+            when: When::Met("object"),
+            why: "one worker changed, freed or gave a new lifetime to the object that another was \
+                  working with",
+            recipes: &[Recipe {
+                change: Change::Line(
+                    "restart lifetimes by `touch`, or by `refresh` with the lifetime that it has, which is \
+                     no write, and store a value only when it differs",
+                ),
+                relaxes: "",
+                effect: "established objects are read only",
+            }],
+        },
+        Cause {
+            name: "nearly full",
+            when: When::Alone(&[
+                Operation::Allocate,
+                Operation::AllocateAt,
+                Operation::AllocateWithin,
+            ]),
+            why: "whether there is room for one more is certain beside others only while there is \
+                  room for 512 a worker",
+            recipes: &[Recipe {
+                change: Change::Capacity(2),
+                relaxes: "more indices are handed out than before",
+                effect: "no packet runs alone for it until the pool runs full again",
+            }],
+        },
+        Cause {
+            name: "end may have come",
+            when: When::Alone(&[
+                Operation::Get,
+                Operation::Touch,
+                Operation::Refresh,
+                Operation::IsAllocated,
+            ]),
+            why: "the object's lifetime is over, and another worker may be just about to restart it",
+            recipes: &[Recipe {
+                change: Change::Guard(2),
+                relaxes: "objects live as much longer",
+                effect: "fewer objects end before their next packet",
+            }],
+        },
+        Cause {
+            name: "length asked",
+            when: When::Alone(&[Operation::Len]),
+            why: "the number of objects is known exactly only while nobody else is at work",
+            recipes: &[Recipe {
+                change: Change::Line("ask it in `periodic` and keep the answer in a `Cell`"),
+                relaxes: "the number may be as old as the period is long",
+                effect: "no packet runs alone for it",
+            }],
+        },
+    ],
+};

@@ -2,6 +2,7 @@
 
 use anabranch_txn::{Domain, Map, SlotId, Words};
 
+use super::causes::{Cause, Change, Contended, Operation, Recipe, Structure, When};
 use super::{EntryOf, Tracked, from_words, with_words};
 use crate::function::Occupancy;
 use crate::key::{Key, Value, spread};
@@ -106,3 +107,80 @@ impl<K: Key, V: Value> Occupancy for Tracked<SharedMap<K, V>> {
         }
     }
 }
+
+impl<K: Key, V: Value> Contended for Tracked<SharedMap<K, V>> {
+    const STRUCTURE: &'static Structure = &MAP;
+
+    fn parts(&self) -> Vec<(u16, &'static str)> {
+        vec![(self.object.entries.memory().number(), "bucket")]
+    }
+
+    fn key(words: &[u64]) -> String {
+        super::text::<K>(words)
+    }
+}
+
+/// A bucket, of as many entries as fit a cache line or two, is one object to transactions.
+static MAP: Structure = Structure {
+    kind: "Map",
+    causes: &[
+        Cause {
+            name: "same entry",
+            when: When::Same("bucket"),
+            why: "one worker wrote the entry that another was working with",
+            recipes: &[
+                Recipe {
+                    change: Change::Guard(2),
+                    relaxes: "what stands in the entry may be older by as much",
+                    effect: "an entry is written once in that time, not at each packet",
+                },
+                Recipe {
+                    change: Change::Line(
+                        "keep what changes at each packet out of the entry: in the packet set's state, \
+                         or in a `Distributed`, and write the entry only when it differs",
+                    ),
+                    relaxes: "",
+                    effect: "to store what is there already is no write",
+                },
+            ],
+        },
+        Cause {
+            name: "shared bucket",
+            when: When::Different("bucket"),
+            why: "entries of different keys lie in one bucket, which is one object to transactions",
+            recipes: &[
+                Recipe {
+                    change: Change::Capacity(4),
+                    relaxes: "",
+                    effect: "a quarter of the pairs of keys share a bucket; four times the memory",
+                },
+                Recipe {
+                    change: Change::Guard(2),
+                    relaxes: "what stands in the entry may be older by as much",
+                    effect: "an entry is written once in that time, not at each packet",
+                },
+            ],
+        },
+        Cause {
+            name: "nearly full",
+            when: When::Alone(&[Operation::Insert]),
+            why: "whether there is room for one more is certain beside others only while there is \
+                  room for 512 a worker",
+            recipes: &[Recipe {
+                change: Change::Capacity(2),
+                relaxes: "",
+                effect: "no packet runs alone for it until the table fills again",
+            }],
+        },
+        Cause {
+            name: "length asked",
+            when: When::Alone(&[Operation::Len]),
+            why: "the number of entries is known exactly only while nobody else is at work",
+            recipes: &[Recipe {
+                change: Change::Line("ask it in `periodic` and keep the answer in a `Cell`"),
+                relaxes: "the number may be as old as the period is long",
+                effect: "no packet runs alone for it",
+            }],
+        },
+    ],
+};

@@ -14,7 +14,9 @@
 //! Storing what is there already is no write, and to refresh a lifetime is none either.
 
 mod allocator;
+pub mod causes;
 mod map;
+mod profile;
 mod scalar;
 mod sets;
 mod vector;
@@ -25,13 +27,14 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use anabranch_txn::{Domain, Entry, Transaction, Words};
+use anabranch_txn::{Domain, Entry, Trail, Transaction, Words};
 
 use crate::key::Value;
 use crate::pack::{MOST_WORDS, Pack, Unpack, words};
 
 pub use allocator::SharedAllocator;
 pub use map::SharedMap;
+pub use profile::{Object, Profile};
 pub use scalar::{SharedCounter, SharedDistributed, TrackedL3};
 pub use sets::{Found, OpenSet, SharedSets};
 pub use vector::{SharedCell, SharedVector};
@@ -54,12 +57,27 @@ pub struct Sharing {
     /// The worker's transactions.
     pub transaction: Arc<Transaction>,
     objects: BTreeMap<String, Arc<dyn Any + Send + Sync>>,
+    /// Who watches, and the trail of the worker.
+    watched: Option<(Arc<Profile>, Arc<Trail>)>,
 }
 
 impl Sharing {
     /// Of the first worker, nothing shared as yet.
     pub fn new(domain: &Arc<Domain>) -> Self {
-        Self { transaction: Arc::new(Transaction::new(domain, 0)), objects: BTreeMap::new() }
+        let transaction = Arc::new(Transaction::new(domain, 0));
+        Self { transaction, objects: BTreeMap::new(), watched: None }
+    }
+
+    /// The same, watched by `profile`.
+    #[must_use]
+    pub fn watched_by(self, profile: &Arc<Profile>) -> Self {
+        let trail = profile.trail(self.transaction.domain(), &self.transaction);
+        Self { watched: Some((Arc::clone(profile), trail)), ..self }
+    }
+
+    /// Who watches, and the trail of the worker; `None`: nobody does.
+    pub fn watched(&self) -> Option<&(Arc<Profile>, Arc<Trail>)> {
+        self.watched.as_ref()
     }
 
     /// The same objects, for the next worker.
@@ -67,7 +85,12 @@ impl Sharing {
     pub fn next(self) -> Self {
         let worker = self.transaction.worker() + 1;
         let transaction = Arc::new(Transaction::new(self.transaction.domain(), worker));
-        Self { transaction, ..self }
+        match self.watched {
+            None => Self { transaction, ..self },
+            Some((profile, _)) => {
+                Self { transaction, objects: self.objects, watched: None }.watched_by(&profile)
+            }
+        }
     }
 
     /// The object `name`, made if it is not there; `None`: one of another type has that name.
@@ -98,7 +121,7 @@ impl<K: Value, V: Value, const DEADLINE: bool> Entry for EntryOf<K, V, DEADLINE>
 /// Calls `act` with the words that a value packs into. As few as fit are made, so that they stay in
 /// registers.
 #[inline(always)]
-fn with_words<T: Value, R>(value: &T, act: impl FnOnce(&[u64]) -> R) -> R {
+pub(crate) fn with_words<T: Value, R>(value: &T, act: impl FnOnce(&[u64]) -> R) -> R {
     match words(T::BITS) {
         0..=2 => act(&filled::<T, 2>(value)[..words(T::BITS)]),
         3..=8 => act(&filled::<T, 8>(value)[..words(T::BITS)]),
@@ -130,4 +153,15 @@ fn copied<T: Value, const N: usize>(from: Words<'_>) -> T {
     let mut bits = [0; N];
     from.copy_to(0, &mut bits[..words(T::BITS).min(N)]);
     T::unpack(&mut Unpack::new(&bits))
+}
+
+/// A key in words, as text.
+fn text<K: Value>(packed: &[u64]) -> String {
+    let mut bits = [0; MOST_WORDS];
+    bits.iter_mut().zip(packed).for_each(|(bits, &word)| *bits = word);
+    if packed.is_empty() {
+        String::new()
+    } else {
+        format!("{:?}", K::unpack(&mut Unpack::new(&bits)))
+    }
 }

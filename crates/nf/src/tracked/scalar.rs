@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anabranch_packet::{Mode, Packet};
 use anabranch_txn::{Count, Domain, Memory, Shape, Transaction};
 
+use super::causes::{Cause, Change, Contended, Operation, Recipe, Structure, When};
 use super::{Tracked, from_words, with_words};
 use crate::context::Context;
 use crate::key::Value;
@@ -147,3 +148,83 @@ impl Glance<bool> for TrackedL3 {
         self.l3.enabled()
     }
 }
+
+impl Contended for Tracked<SharedCounter> {
+    const STRUCTURE: &'static Structure = &COUNTER;
+
+    fn parts(&self) -> Vec<(u16, &'static str)> {
+        // Parts of a count are added to when transactions commit: nobody is in anybody's way.
+        Vec::new()
+    }
+
+    fn key(_: &[u64]) -> String {
+        String::new()
+    }
+}
+
+impl<T: Value> Contended for Tracked<SharedDistributed<T>> {
+    const STRUCTURE: &'static Structure = &DISTRIBUTED;
+
+    fn parts(&self) -> Vec<(u16, &'static str)> {
+        vec![(self.object.parts.number(), "part")]
+    }
+
+    fn key(_: &[u64]) -> String {
+        String::new()
+    }
+}
+
+impl Contended for TrackedL3 {
+    const STRUCTURE: &'static Structure = &ROUTING;
+
+    fn parts(&self) -> Vec<(u16, &'static str)> {
+        Vec::new()
+    }
+
+    fn key(_: &[u64]) -> String {
+        String::new()
+    }
+}
+
+static COUNTER: Structure = Structure {
+    kind: "Counter",
+    causes: &[Cause {
+        name: "count asked",
+        when: When::Alone(&[Operation::Read]),
+        why: "the count is known exactly only while nobody else is at work",
+        recipes: &[Recipe {
+            change: Change::Line("read it in `periodic` and keep the answer in a `Cell`"),
+            relaxes: "the count may be as old as the period is long",
+            effect: "no packet runs alone for it",
+        }],
+    }],
+};
+
+/// Each worker updates a part of its own; a reading reads all of them.
+static DISTRIBUTED: Structure = Structure {
+    kind: "Distributed",
+    causes: &[Cause {
+        name: "read while updated",
+        when: When::Met("part"),
+        why: "a reading takes in the parts of all workers, and one of them was updated meanwhile",
+        recipes: &[Recipe {
+            change: Change::Line("read it in `periodic` and keep the answer in a `Cell`"),
+            relaxes: "the value may be as old as the period is long",
+            effect: "packets update parts that only their worker writes, and nobody reads",
+        }],
+    }],
+};
+
+static ROUTING: Structure = Structure {
+    kind: "L3",
+    causes: &[Cause {
+        name: "addressed to the function",
+        when: When::Alone(&[Operation::Receive, Operation::Forward]),
+        why: "what is answered or learned by routing is one worker's at a time",
+        recipes: &[Recipe {
+            change: Change::Strategy,
+            relaxes: "",
+            effect: "the strategy that is planned keeps routing apart from transactions",
+        }],
+    }],
+};

@@ -1,7 +1,8 @@
 //! Packet sets.
 
-use anabranch_txn::{Deadline, Domain, Map, SlotId, Transaction, Words};
+use anabranch_txn::{Deadline, Domain, Map, SlotId, Trail, Transaction, Words};
 
+use super::causes::{Cause, Change, Contended, Operation, Recipe, Site, Structure, When};
 use super::wheel::SharedWheel;
 use super::{EntryOf, from_words, with_words};
 use crate::context::to_ticks;
@@ -16,6 +17,8 @@ pub struct SharedSets<K, S> {
     seed: u64,
     lifetime: u32,
     wheel: SharedWheel,
+    /// Its number in a profile.
+    number: u16,
 }
 
 /// A set, as a packet finds it.
@@ -49,7 +52,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let sets = Map::<EntryOf<K, Stored<S>, true>>::new(domain, shape.capacity);
         let wheel = SharedWheel::new(sets.memory(), sets.slots());
         let lifetime = to_ticks(shape.lifetime_ns).max(1);
-        Self { sets, seed: spread(seed), lifetime, wheel }
+        Self { sets, seed: spread(seed), lifetime, wheel, number: 0 }
     }
 
     /// The hash of `key`.
@@ -62,6 +65,17 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     #[inline(always)]
     pub fn prefetch(&self, hash: Hash) {
         self.sets.prefetch(hash.0);
+    }
+
+    /// It is known under this number in a profile.
+    pub fn numbered(&mut self, number: u16) {
+        self.number = number;
+    }
+
+    /// Has `trail` told of an operation about `key`; [`Trail::leave`] when it is done.
+    pub fn watch(&self, trail: &Trail, operation: Operation, key: &K) {
+        let site = Site { operation, object: Some(self.number), line: 0 };
+        with_words(key, |key| trail.enter(site.into(), key));
     }
 
     /// The set of `key`, which has this hash, at `now`.
@@ -173,3 +187,80 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         }
     }
 }
+
+impl<K: Key, S: Value> Contended for SharedSets<K, S> {
+    const STRUCTURE: &'static Structure = &SETS;
+
+    fn parts(&self) -> Vec<(u16, &'static str)> {
+        vec![(self.sets.memory().number(), "bucket")]
+    }
+
+    fn key(words: &[u64]) -> String {
+        super::text::<K>(words)
+    }
+}
+
+/// A bucket, of as many sets as fit a cache line or two, is one object to transactions.
+static SETS: Structure = Structure {
+    kind: "packet set",
+    causes: &[
+        Cause {
+            name: "same packet set",
+            when: When::Same("bucket"),
+            why: "packets of one set were handled by several workers, and its state changed",
+            recipes: &[
+                Recipe {
+                    change: Change::Strategy,
+                    relaxes: "",
+                    effect: "packets of a set meet on one worker: no two transactions touch its state",
+                },
+                Recipe {
+                    change: Change::Line(
+                        "leave out of the set's state what changes at each packet, or round it (a time to \
+                         seconds), so that most packets leave it as it is",
+                    ),
+                    relaxes: "what is rounded is less exact",
+                    effect: "to store what is there already is no write",
+                },
+            ],
+        },
+        Cause {
+            name: "shared bucket",
+            when: When::Different("bucket"),
+            why: "different sets lie in one bucket, which is one object to transactions",
+            recipes: &[
+                Recipe {
+                    change: Change::Capacity(4),
+                    relaxes: "",
+                    effect: "a quarter of the pairs of sets share a bucket; four times the memory",
+                },
+                Recipe {
+                    change: Change::Strategy,
+                    relaxes: "",
+                    effect: "packets of a set meet on one worker: no two transactions touch its state",
+                },
+            ],
+        },
+        Cause {
+            name: "nearly full",
+            when: When::Alone(&[Operation::Open]),
+            why: "whether there is room for one more is certain beside others only while there is \
+                  room for 512 a worker",
+            recipes: &[Recipe {
+                change: Change::Capacity(2),
+                relaxes: "",
+                effect: "no packet runs alone for it until the table fills again",
+            }],
+        },
+        Cause {
+            name: "end may have come",
+            when: When::Alone(&[Operation::Find]),
+            why: "the set's lifetime is over, and another worker may be just about to restart it",
+            recipes: &[Recipe {
+                change: Change::Line("give sets a longer `expires_s`"),
+                relaxes: "sets live as much longer",
+                effect: "fewer sets end before their next packet",
+            }],
+        },
+    ],
+};

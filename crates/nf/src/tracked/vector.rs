@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anabranch_txn::{Count, Domain, Memory, Shape, Transaction};
 
+use super::causes::{Cause, Change, Contended, Recipe, Structure, When, index};
 use super::{Tracked, from_words, with_words};
 use crate::function::Occupancy;
 use crate::key::Value;
@@ -132,3 +133,73 @@ impl<T: Value> Glance<T> for Tracked<SharedCell<T>> {
         T::zero()
     }
 }
+
+impl<T: Value> Contended for Tracked<SharedVector<T>> {
+    const STRUCTURE: &'static Structure = &VECTOR;
+
+    fn parts(&self) -> Vec<(u16, &'static str)> {
+        vec![(self.object.elements.number(), "element")]
+    }
+
+    fn key(words: &[u64]) -> String {
+        index(words)
+    }
+}
+
+impl<T: Value> Contended for Tracked<SharedCell<T>> {
+    const STRUCTURE: &'static Structure = &CELL;
+
+    fn parts(&self) -> Vec<(u16, &'static str)> {
+        vec![(self.object.0.elements.number(), "value")]
+    }
+
+    fn key(_: &[u64]) -> String {
+        String::new()
+    }
+}
+
+/// Each element is an object to transactions.
+static VECTOR: Structure = Structure {
+    kind: "Vector",
+    causes: &[Cause {
+        name: "same element",
+        when: When::Met("element"),
+        why: "one worker wrote the element that another was working with",
+        recipes: &[
+            Recipe {
+                change: Change::Guard(2),
+                relaxes: "what stands in the element may be older by as much",
+                effect: "an element is written once in that time, not at each packet",
+            },
+            Recipe {
+                change: Change::Line(
+                    "keep a value that is only summed in a `Counter` or a `Distributed`, or one element \
+                     for each of several hashes of the packet, added up where it is read",
+                ),
+                relaxes: "",
+                effect: "workers write what only they write",
+            },
+        ],
+    }],
+};
+
+static CELL: Structure = Structure {
+    kind: "Cell",
+    causes: &[Cause {
+        name: "one value",
+        when: When::Met("value"),
+        why: "all workers read and write one value",
+        recipes: &[
+            Recipe {
+                change: Change::Declaration("Cell<", "Distributed<"),
+                relaxes: "the value is in parts, one of each worker, which `#[merge(function)]` puts together",
+                effect: "updates of different workers do not meet; a reading meets each of them",
+            },
+            Recipe {
+                change: Change::Guard(2),
+                relaxes: "the value may be older by as much",
+                effect: "it is written once in that time, not at each packet",
+            },
+        ],
+    }],
+};

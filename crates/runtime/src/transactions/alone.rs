@@ -49,7 +49,7 @@ impl<N: NetworkFunction> Alone<N> {
             &Meta,
         ) -> R,
     ) -> (R, Vec<Line>) {
-        let Seat { shared, nf, transaction } = seat;
+        let Seat { shared, nf, transaction, .. } = seat;
         let cause = Meta { arrival_ns: shared.advance(cause.arrival_ns), ..*cause };
         let sets = &mut Collected { sets: &shared.sets, transaction };
         let done = act(&mut self.agenda, nf, sets, &cause);
@@ -141,7 +141,7 @@ impl<N: NetworkFunction> Alone<N> {
 
     /// Runs `shutdown`, and returns how it all ended.
     pub(super) fn end(&mut self, seat: Seat<'_, N>, release: &mut impl Release) -> InstanceEnd {
-        let Seat { shared, nf, transaction } = seat;
+        let Seat { shared, nf, transaction, .. } = seat;
         let sets = &mut Collected { sets: &shared.sets, transaction };
         self.agenda.shut_down(nf, sets, &self.last, release);
         let Agenda { environment, events, .. } = &mut self.agenda;

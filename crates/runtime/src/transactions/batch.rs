@@ -1,10 +1,12 @@
 //! A batch of packets in transactions.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use anabranch_nf::tracked::causes::{Operation, Site};
 use anabranch_nf::{Environment, Line, NetworkFunction, Verdict, elements};
 use anabranch_packet::{Common, Frame, Meta, Real};
-use anabranch_txn::{Batch, MOST_ITEMS, Place, Transaction};
+use anabranch_txn::{Batch, Cause, MOST_ITEMS, Place, Trail, Transaction};
 
 use super::seat::Seat;
 use super::{Shared, Times};
@@ -22,6 +24,10 @@ pub(super) struct Own {
     pub(super) lines: Vec<Line>,
     pub(super) last: Meta,
     pub(super) order: Option<Vec<Commit>>,
+    /// Where operations are noted, where somebody watches.
+    trail: Option<Arc<Trail>>,
+    /// Why the runtime had a packet run alone; known where somebody watches.
+    why_alone: Option<Site>,
     heads: Box<[Head; MOST_ITEMS]>,
     verdicts: [Verdict; MOST_ITEMS],
     /// How many packets the NF had made when it was done with each: they wait in the environment.
@@ -38,12 +44,26 @@ impl Own {
             lines: Vec::new(),
             last: Meta::default(),
             order: ordered.then(Vec::new),
+            trail: None,
+            why_alone: None,
             heads: Box::new(std::array::from_fn(|_| Head::default())),
             verdicts: [Verdict::Flood; MOST_ITEMS],
             emitted: [0; MOST_ITEMS],
             faults: 0,
         }
     }
+}
+
+impl Own {
+    /// The same, with what it does noted on `trail`, if somebody watches.
+    pub(super) fn watched(self, trail: Option<Arc<Trail>>) -> Self {
+        Self { trail, ..self }
+    }
+}
+
+/// What the runtime does for the author.
+fn of_runtime(operation: Operation) -> Site {
+    Site { operation, object: None, line: 0 }
 }
 
 /// A batch under way.
@@ -68,10 +88,14 @@ impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
         }
         frame.meta_mut().arrival_ns = frame.meta().arrival_ns.max(times.now_ns);
         if frame.meta().arrival_ns >= times.due_ns {
+            if N::Parallel::PROFILED {
+                own.why_alone = Some(of_runtime(Operation::Due));
+            }
             return transaction.require_alone();
         }
         own.environment.begin(frame.meta().arrival_ns, frame.meta().number);
-        let mut seat = Seat { shared: self.shared, nf: self.nf, transaction };
+        let trail = own.trail.as_deref();
+        let mut seat = Seat { shared: self.shared, nf: self.nf, transaction, trail };
         let verdict = match finding.layout.is_common() {
             true => seat.handle::<Common<Real>>(frame, finding, &mut own.environment),
             false => seat.handle_any(frame, finding, &mut own.environment),
@@ -79,6 +103,10 @@ impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
         own.verdicts[at] = verdict;
         // What re-enters does so in one go: in between, others might write.
         if own.environment.take_asked() || matches!(verdict, Verdict::Recirculate(_)) {
+            if N::Parallel::PROFILED {
+                let asked = own.environment.take_asked_at();
+                own.why_alone = asked.or(Some(of_runtime(Operation::Reenter)));
+            }
             transaction.require_alone();
         }
     }
@@ -86,7 +114,7 @@ impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
     /// Handles one packet with nobody beside it, and what is due before it.
     fn alone(&mut self, at: usize, transaction: &Transaction) {
         let frame = &mut self.frames[at];
-        let mut seat = Seat { shared: self.shared, nf: self.nf, transaction };
+        let mut seat = Seat { shared: self.shared, nf: self.nf, transaction, trail: None };
         let (verdict, mut lines) = self.shared.alone().packet(&mut seat, frame, self.release);
         self.own.verdicts[at] = verdict;
         self.own.lines.append(&mut lines);
@@ -109,6 +137,10 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
             range.clone().for_each(|at| self.alone(at, transaction));
             return range.len();
         }
+        if N::Parallel::PROFILED {
+            self.own.why_alone = None;
+            self.own.trail.iter().for_each(|trail| trail.begin());
+        }
         let times = self.shared.times();
         self.own.environment.set_origin(times.origin_ns);
         self.own.faults = elements::faults();
@@ -120,6 +152,14 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
             }
         }
         range.len()
+    }
+
+    fn given_up(&mut self, cause: Cause, ran: usize) {
+        if N::Parallel::PROFILED
+            && let Some(trail) = &self.own.trail
+        {
+            trail.given_up(cause, ran, self.own.why_alone.map(Into::into));
+        }
     }
 
     fn undo(&mut self, range: Range<usize>) {

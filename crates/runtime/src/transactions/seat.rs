@@ -3,12 +3,13 @@
 use anabranch_nf::packet_set::{SetKey, SetKey4, SetKey6, SetShape};
 use anabranch_nf::state::TableUse;
 use anabranch_nf::state::wheel::Tick;
-use anabranch_nf::tracked::{Found, SharedSets};
+use anabranch_nf::tracked::causes::Operation;
+use anabranch_nf::tracked::{Found, Profile, SharedSets};
 use anabranch_nf::{
     Builtin, Context, Drop, Environment, Hash, Key, NetworkFunction, Value, Verdict,
 };
 use anabranch_packet::{Frame, Mode, Packet, Real};
-use anabranch_txn::{Domain, Transaction};
+use anabranch_txn::{Domain, Trail, Transaction};
 
 use super::Shared;
 use crate::agenda::Expiring;
@@ -26,6 +27,14 @@ impl<S: Value> Sets<S> {
             v4: SharedSets::new(domain, shape, seed ^ 0x4444),
             v6: SharedSets::new(domain, shape, seed ^ 0x6666),
         }
+    }
+
+    /// Has `profile` watch them, under the name that the author gave them.
+    pub(super) fn watched_by(&mut self, profile: &Profile, name: &str) {
+        let number = profile.watch(&format!("{name} (IPv4)"), &self.v4);
+        self.v4.numbered(number);
+        let number = profile.watch(&format!("{name} (IPv6)"), &self.v6);
+        self.v6.numbered(number);
     }
 
     /// How full they are, and the objects of `nf`.
@@ -60,6 +69,8 @@ pub(super) struct Seat<'a, N: NetworkFunction> {
     pub(super) shared: &'a Shared<N>,
     pub(super) nf: &'a mut N::Parallel,
     pub(super) transaction: &'a Transaction,
+    /// Where operations on packet sets are noted, where somebody watches.
+    pub(super) trail: Option<&'a Trail>,
 }
 
 impl<N: NetworkFunction> Seat<'_, N> {
@@ -71,6 +82,25 @@ impl<N: NetworkFunction> Seat<'_, N> {
         environment: &mut Environment,
     ) -> Verdict {
         self.handle::<Real>(frame, finding, environment)
+    }
+
+    /// Does something with the packet set of `key`, noted where the NF is watched.
+    #[inline(always)]
+    fn noted<K: Key, R>(
+        &self,
+        sets: &SharedSets<K, N::Set>,
+        (operation, key): (Operation, &K),
+        act: impl FnOnce() -> R,
+    ) -> R {
+        match self.trail {
+            Some(trail) if N::Parallel::PROFILED => {
+                sets.watch(trail, operation, key);
+                let done = act();
+                trail.leave();
+                done
+            }
+            _ => act(),
+        }
     }
 
     /// Runs the handlers of a packet whose environment has begun.
@@ -116,7 +146,8 @@ impl<N: NetworkFunction> Seat<'_, N> {
         environment: &mut Environment,
     ) -> Verdict {
         let (transaction, now) = (self.transaction, environment.tick());
-        let mut set = match sets.find(transaction, (hash, key), now) {
+        let find = || sets.find(transaction, (hash, key), now);
+        let mut set = match self.noted(sets, (Operation::Find, key), find) {
             Found::Alive(set) => set,
             Found::None if transaction.is_doomed() => return Drop(Builtin::NoPacketSet),
             found => {
@@ -129,14 +160,16 @@ impl<N: NetworkFunction> Seat<'_, N> {
                     Ok(state) => state,
                     Err(declined) => return declined,
                 };
-                match sets.open(transaction, (hash, key), state, now) {
+                let open = || sets.open(transaction, (hash, key), state, now);
+                match self.noted(sets, (Operation::Open, key), open) {
                     Some(set) => set,
                     None => return Drop(Builtin::PacketSetsFull),
                 }
             }
         };
         let verdict = self.nf.packet(&mut set.state, packet, &mut Context::new(environment));
-        sets.keep(transaction, &set, now, environment.expiry());
+        let keep = || sets.keep(transaction, &set, now, environment.expiry());
+        self.noted(sets, (Operation::Keep, key), keep);
         verdict
     }
 }
