@@ -49,6 +49,9 @@ pub(crate) enum Command {
     Paths(PathsArguments),
     /// Plan how a network function runs on many cores: which packets must meet, keys, and why.
     Plan(PlanArguments),
+    /// Profile a network function in transactions: what makes workers wait for each other, at which
+    /// lines, and what to change.
+    Profile(ProfileArguments),
     /// Verify that a network function on many cores does what it does on one.
     Verify(VerifyArguments),
     /// Find keys of receive-side scaling, and check them.
@@ -305,6 +308,47 @@ pub(crate) enum StrategyChoice {
     Transactional,
     /// One lock around everything.
     Lock,
+}
+
+/// `anabranch profile`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Sources:  as for `anabranch run`: FILE, mem:FILE?loop=N, gen:KEY=VALUE,...
+
+Example:  anabranch profile bridge --in p0=gen:packets=1000000 --in p1=gen:packets=1000000
+          anabranch profile nat --set 'public=[\"203.0.113.1\"]' --in lan=lan.pcap --in wan=wan.pcap \\
+            --workers 4 --apply nat.toml")]
+pub(crate) struct ProfileArguments {
+    /// The network function.
+    pub(crate) nf: String,
+    /// What a port receives; once a port.
+    #[arg(long = "in", value_name = "PORT=SOURCE", required = true)]
+    pub(crate) inputs: Vec<String>,
+    /// Change a setting; wins over the configuration file.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) settings: Vec<String>,
+    /// Read settings from a TOML file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Workers, two at least; `all` takes every core.
+    #[arg(long, value_name = "N", default_value = "2")]
+    pub(crate) workers: Workers,
+    /// Seed of everything random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Give the network function a command at a time of the capture, as for `run`.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) control: Vec<String>,
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the profile as an HTML page.
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write the settings with the recipes that settings can follow to a TOML file, and profile once
+    /// more with them.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) apply: Option<PathBuf>,
 }
 
 /// `anabranch verify`.

@@ -3,6 +3,7 @@
 
 mod chart;
 pub(crate) mod plan;
+pub(crate) mod profile;
 mod svg;
 
 use anabranch_runtime::report::RunReport;

@@ -28,6 +28,7 @@ mod live;
 mod manual;
 mod paths;
 mod plan;
+mod profile;
 mod progress;
 mod rss;
 mod run;
@@ -48,6 +49,7 @@ use clap::{CommandFactory, FromArgMatches};
 pub use anabranch_runtime::testing;
 pub use error::Error;
 pub use library::{Description, Entry, Library, entry};
+pub use profile::Measured;
 pub use run::Order;
 pub use settings::Control;
 pub use trace::{Choice, Shown};
@@ -134,6 +136,7 @@ fn dispatch(program: &str, library: &Library, command: &Command) -> Result<(), E
         Command::Nfs(arguments) => list::nfs(library, arguments),
         Command::Paths(arguments) => paths::paths(library, arguments),
         Command::Plan(arguments) => plan::run(library, arguments),
+        Command::Profile(arguments) => profile::run(library, arguments),
         Command::Verify(arguments) => verify::run(library, arguments),
         Command::Rss(arguments) => rss::rss(arguments),
         Command::State(arguments) => state::run(library, arguments),

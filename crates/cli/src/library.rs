@@ -8,6 +8,7 @@ use anabranch_nf::{NetworkFunction, Source};
 use anabranch_runtime::report::RunReport;
 
 use crate::error::Error;
+use crate::profile::Measured;
 use crate::run::{Order, execute};
 use crate::trace::{Choice, Shown};
 use crate::verify::{Trial, Verified};
@@ -32,6 +33,18 @@ pub trait Entry: Send + Sync {
     /// # Errors
     /// When it cannot begin.
     fn verify(&self, trial: Trial) -> Result<Verified, Error>;
+
+    /// Runs it as ordered, in transactions that are watched, and not.
+    ///
+    /// # Errors
+    /// When it cannot begin.
+    fn profile(&self, order: Order) -> Result<Measured, Error>;
+
+    /// Whether it takes these settings.
+    ///
+    /// # Errors
+    /// Why not.
+    fn accepts(&self, settings: &toml::Table) -> Result<(), String>;
 
     /// Follows packets of the order's inputs, one at a time.
     ///
@@ -99,6 +112,14 @@ impl<F: NetworkFunction> Entry for Of<F> {
 
     fn verify(&self, trial: Trial) -> Result<Verified, Error> {
         crate::verify::execute::<F>(trial)
+    }
+
+    fn profile(&self, order: Order) -> Result<Measured, Error> {
+        crate::profile::execute::<F>(order)
+    }
+
+    fn accepts(&self, settings: &toml::Table) -> Result<(), String> {
+        F::Settings::read(settings).map(drop).map_err(|why| why.to_string())
     }
 
     fn trace(&self, order: Order, choice: &Choice) -> Result<Vec<Shown>, Error> {

@@ -197,19 +197,9 @@ pub(crate) fn to_json(document: &impl serde::Serialize) -> Result<String, Error>
 /// # Errors
 /// When the run cannot begin.
 pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Error> {
-    let ports = PortNames::new(F::PORTS, &order);
     let (plan, unplanned) = plan_for::<F>(&order)?;
-    let live = live::specs(&order.ports, &ports)?;
-    let options = Options {
-        plan,
-        inputs: bound(&order.inputs, |port, spec| Ok(Input { port: ports.find(port)?, spec }))?,
-        outputs: bound(&order.outputs, |port, spec| Ok((ports.find(port)?, spec)))?,
-        making: Making { seed: order.seed, settings: order.settings, ports: ports.0, pass: None },
-        workers: order.workers,
-        balancing: if order.balance { Balancing::Even } else { Balancing::Still },
-        commands: order.controls.into_iter().map(|one| (one.at_ns, one.command)).collect(),
-        store: order.store,
-    };
+    let live = live::specs(&order.ports, &PortNames::new(F::PORTS, &order))?;
+    let options = options::<F>(&order, plan)?;
     let mut progress = order.progress;
     let report = if live.is_empty() {
         let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
@@ -221,6 +211,29 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Err
     let mut report = report.map_err(cannot_begin)?;
     report.warnings.extend(unplanned);
     Ok(report)
+}
+
+/// What the runtime is told of an order.
+///
+/// # Errors
+/// [`Error::Usage`]: it names a port that there is not.
+pub(crate) fn options<F: NetworkFunction>(
+    order: &Order,
+    plan: Option<Plan>,
+) -> Result<Options, Error> {
+    let ports = PortNames::new(F::PORTS, order);
+    let (seed, settings) = (order.seed, order.settings.clone());
+    let commands = order.controls.iter().map(|one| (one.at_ns, one.command.clone()));
+    Ok(Options {
+        plan,
+        inputs: bound(&order.inputs, |port, spec| Ok(Input { port: ports.find(port)?, spec }))?,
+        outputs: bound(&order.outputs, |port, spec| Ok((ports.find(port)?, spec)))?,
+        making: Making { seed, settings, ports: ports.0, pass: None },
+        workers: order.workers,
+        balancing: if order.balance { Balancing::Even } else { Balancing::Still },
+        commands: commands.collect(),
+        store: order.store.clone(),
+    })
 }
 
 /// The plan that several workers follow. Where none can be made and none was asked for, why; they

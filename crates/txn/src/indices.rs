@@ -76,11 +76,6 @@ impl Indices {
         &self.words
     }
 
-    /// Where all workers look next, where the order of commits is kept.
-    pub fn cursor(&self) -> Option<&Arc<Memory>> {
-        self.cursor.as_ref()
-    }
-
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         self.words.bytes()

@@ -10,7 +10,7 @@ use anabranch_plan::{Class, Difference, Plan, Port, Steerer};
 use super::STYLE;
 use super::svg::escape;
 
-const OWN_STYLE: &str = include_str!("plan.css");
+pub(super) const OWN_STYLE: &str = include_str!("plan.css");
 
 /// The page as a document.
 pub(crate) fn render(paths: &Paths, plan: &Plan) -> String {
@@ -52,16 +52,16 @@ fn header(paths: &Paths, plan: &Plan) -> String {
     )
 }
 
-fn lines(numbers: &[u32]) -> String {
+pub(super) fn lines(numbers: &[u32]) -> String {
     let all: Vec<String> = numbers.iter().map(|line| format!(":{line}")).collect();
     format!("<span class=\"lines\">{}</span>", all.join(" "))
 }
 
-fn panel(title: &str, body: &str) -> String {
+pub(super) fn panel(title: &str, body: &str) -> String {
     format!("<section class=\"panel wide\">\n<h2>{title}</h2>\n{body}</section>\n")
 }
 
-fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+pub(super) fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let head: String = head.iter().map(|cell| format!("<th>{cell}</th>")).collect();
     let rows: String = rows
         .map(|row| {
@@ -194,7 +194,7 @@ fn port(port: &Port) -> String {
 }
 
 /// Text with its names in backquotes set as code.
-fn prose(text: &str) -> String {
+pub(super) fn prose(text: &str) -> String {
     let parts = escape(text);
     let parts = parts.split('`').enumerate();
     parts

@@ -6,6 +6,7 @@ mod captures;
 mod failures;
 mod pages;
 mod plan;
+mod profile;
 mod rss;
 mod runs;
 mod scaffold;

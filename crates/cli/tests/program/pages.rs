@@ -40,5 +40,5 @@ fn there_is_a_manual_page_for_each_subcommand() {
     assert!(bench.run("man run").expect(0).out.contains("anabranch-run"));
     bench.run("man --out pages").expect(0);
     let pages = std::fs::read_dir(bench.path("pages")).unwrap().count();
-    assert_eq!(pages, 18);
+    assert_eq!(pages, 19);
 }

@@ -276,12 +276,7 @@ impl<T: Value> Contended for Tracked<SharedAllocator<T>> {
 
     fn parts(&self) -> Vec<(u16, &'static str)> {
         let indices = &self.object.indices;
-        let mut parts = vec![
-            (self.object.objects.number(), "object"),
-            (indices.memory().number(), "64 indices"),
-        ];
-        parts.extend(indices.cursor().map(|cursor| (cursor.number(), "cursor")));
-        parts
+        vec![(self.object.objects.number(), "object"), (indices.memory().number(), "64 indices")]
     }
 
     fn key(words: &[u64]) -> String {
@@ -315,12 +310,6 @@ static ALLOCATOR: Structure = Structure {
                     effect: "workers look in different words",
                 },
             ],
-        },
-        Cause {
-            name: "one cursor",
-            when: When::Met("cursor"),
-            why: "where the order of commits is kept all workers take the next index of one row",
-            recipes: &[],
         },
         Cause {
             name: "same object",

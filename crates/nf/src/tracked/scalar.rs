@@ -215,16 +215,5 @@ static DISTRIBUTED: Structure = Structure {
     }],
 };
 
-static ROUTING: Structure = Structure {
-    kind: "L3",
-    causes: &[Cause {
-        name: "addressed to the function",
-        when: When::Alone(&[Operation::Receive, Operation::Forward]),
-        why: "what is answered or learned by routing is one worker's at a time",
-        recipes: &[Recipe {
-            change: Change::Strategy,
-            relaxes: "",
-            effect: "the strategy that is planned keeps routing apart from transactions",
-        }],
-    }],
-};
+/// Nothing: where neighbours are learned, functions are not run in transactions.
+static ROUTING: Structure = Structure { kind: "L3", causes: &[] };

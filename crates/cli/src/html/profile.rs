@@ -1,0 +1,170 @@
+//! A profile as one page: what limits the NF, why transactions were given up, what to change.
+
+use super::svg::escape;
+use super::{STYLE, plan};
+use crate::figures::{percent, rate, thousands};
+use crate::profile::{Document, LimitKind};
+
+/// The page as a document.
+pub(crate) fn render(document: &Document) -> String {
+    let title = escape(&format!("anabranch: profile of {}", document.nf));
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n\
+         {}{}{}{}{}{}</main>\n</body>\n</html>\n",
+        plan::OWN_STYLE,
+        header(document),
+        figures(document),
+        causes(document),
+        lines(document),
+        load(document),
+        applied(document),
+    )
+}
+
+fn header(document: &Document) -> String {
+    let notes: String = document
+        .notes
+        .iter()
+        .map(|note| format!("<p class=\"remark\">{}</p>\n", plan::prose(note)))
+        .collect();
+    let verb = if document.limit.kind == LimitKind::Nothing { "limited by" } else { "limited" };
+    format!(
+        "<header>\n<p class=\"brand\">anabranch <span>profile</span></p>\n<h1>{}</h1>\n\
+         <p class=\"strategy\"><b>{verb}</b> on {} workers: {}</p>\n</header>\n{notes}",
+        escape(&document.nf),
+        document.workers,
+        plan::prose(&document.limit.text),
+    )
+}
+
+fn figures(document: &Document) -> String {
+    let overhead = &document.overhead;
+    let cards = [
+        (percent(document.limit.share), "of the work", "lost to what limits it".to_owned()),
+        (
+            thousands(document.aborts),
+            "aborts",
+            format!("{} committed", thousands(document.transactions.commits)),
+        ),
+        (
+            thousands(document.transactions.alone + document.irrevocable),
+            "packets",
+            "ran alone".to_owned(),
+        ),
+        (
+            rate(document.mpps),
+            "Mpps",
+            format!("profiling cost {}", percent(overhead.share.max(0.0))),
+        ),
+    ];
+    let cards: String = cards
+        .iter()
+        .map(|(figure, unit, note)| {
+            format!("<div><b>{figure}</b> <span>{unit}</span><small>{note}</small></div>\n")
+        })
+        .collect();
+    format!("<section class=\"figures\">\n{cards}</section>\n")
+}
+
+fn causes(document: &Document) -> String {
+    let rows = document.causes.iter().map(|cause| {
+        let operations: Vec<String> = cause
+            .operations
+            .iter()
+            .map(|one| {
+                let line = one.line.map(|line| plan::lines(&[line])).unwrap_or_default();
+                format!(
+                    "<code>{}</code> {line}<br><small>{}</small>",
+                    one.operation,
+                    escape(&one.source)
+                )
+            })
+            .collect();
+        let keys: Vec<String> = cause
+            .keys
+            .iter()
+            .map(|key| format!("{} ({}×)", escape(&key.key), thousands(key.aborts)))
+            .collect();
+        let object = cause.object.as_deref().unwrap_or_default();
+        vec![
+            percent(cause.share),
+            format!("<b>{}</b><br><small>{}</small>", escape(cause.cause), plan::prose(cause.why)),
+            format!(
+                "{} <small>{}</small><br><small>{}</small>",
+                escape(object),
+                cause.kind,
+                keys.join("<br>")
+            ),
+            operations.join("<br>"),
+            recipes(cause),
+        ]
+    });
+    let head = ["share", "cause", "object, hottest keys", "given up, committed", "what to do"];
+    plan::panel("Why transactions were given up", &plan::table(&head, rows))
+}
+
+fn recipes(cause: &crate::profile::Cause) -> String {
+    let recipe = |step: &crate::profile::Step| {
+        let line = step.line.map(|line| plan::lines(&[line])).unwrap_or_default();
+        let relaxes = if step.relaxes.is_empty() { "nothing" } else { step.relaxes };
+        format!(
+            "<p>{} {line}: <code>{}</code> → <code>{}</code><br><small>relaxes: {}; effect: {}</small></p>\n",
+            plan::prose(&step.parameter),
+            escape(&step.before),
+            escape(&step.after),
+            escape(relaxes),
+            escape(step.effect)
+        )
+    };
+    cause.recipes.iter().map(recipe).collect()
+}
+
+fn lines(document: &Document) -> String {
+    let rows = document.lines.iter().map(|line| {
+        vec![
+            percent(line.share),
+            thousands(line.aborts),
+            plan::lines(&[line.line]),
+            format!("<code>{}</code>", escape(&line.source)),
+        ]
+    });
+    let title = format!("Aborts by line <span>{}</span>", escape(&document.file));
+    plan::panel(&title, &plan::table(&["share", "aborts", "line", ""], rows))
+}
+
+fn load(document: &Document) -> String {
+    let rows = document.load.iter().enumerate().map(|(number, worker)| {
+        vec![
+            number.to_string(),
+            thousands(worker.packets),
+            percent(worker.share),
+            percent(worker.busy),
+        ]
+    });
+    plan::panel("Workers", &plan::table(&["worker", "packets", "share", "busy"], rows))
+}
+
+fn applied(document: &Document) -> String {
+    if document.applied.is_empty() {
+        return String::new();
+    }
+    let mpps = |mpps: Option<f64>| mpps.map(rate).unwrap_or_default();
+    let rows = document.applied.iter().map(|one| {
+        vec![
+            escape(&one.parameter),
+            escape(&one.before),
+            escape(&one.after),
+            format!("{} → {}", rate(one.before_mpps), mpps(one.after_mpps)),
+            format!(
+                "{} → {}",
+                thousands(one.before_aborts),
+                one.after_aborts.map(thousands).unwrap_or_default()
+            ),
+        ]
+    });
+    let head = ["parameter", "before", "after", "Mpps, all together", "aborts, all together"];
+    plan::panel("Applied", &plan::table(&head, rows))
+}

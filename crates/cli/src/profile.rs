@@ -1,0 +1,164 @@
+//! `profile`: what limits a network function whose workers share state in transactions, and what to
+//! change.
+//!
+//! ```text
+//! order ─▶ runs, watched and not ─▶ Measured ─┐
+//! source ─▶ call paths ─▶ Subject ────────────┴▶ Document ─▶ text · JSON · HTML · settings
+//! ```
+
+mod document;
+mod recipe;
+mod text;
+
+use anabranch_analysis::Budget;
+use anabranch_io::source::Progress as Done;
+use anabranch_nf::NetworkFunction;
+use anabranch_plan::plan as plan_paths;
+use anabranch_runtime::deployment::paths_of;
+use anabranch_runtime::profile::{Finding, profile, unwatched};
+use anabranch_runtime::report::RunReport;
+use toml::Table;
+
+use crate::arguments::{PlanningArguments, ProfileArguments};
+use crate::error::Error;
+use crate::file::{check_writable, deliver, is_standard_output, print};
+use crate::html::profile as page;
+use crate::library::{Entry, Library};
+use crate::plan;
+use crate::progress::Progress;
+use crate::run::{Order, binding, cannot_begin, options, to_json};
+use crate::settings::{control, settings};
+pub(crate) use document::{Cause, Document, LimitKind};
+pub(crate) use recipe::Step;
+use recipe::Subject;
+
+/// Runs of each kind; the fastest counts where they are compared.
+const RUNS: usize = 2;
+
+/// What runs of a profile came to.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The watched run.
+    pub report: RunReport,
+    /// Why its transactions were given up.
+    pub findings: Vec<Finding>,
+    /// Nanoseconds of a worker for a packet, watched.
+    pub watched_ns: f64,
+    /// The same, not watched.
+    pub unwatched_ns: f64,
+    /// Millions of packets a second, not watched.
+    pub mpps: f64,
+}
+
+/// Profiles.
+///
+/// # Errors
+/// [`Error::UnknownNf`], [`Error::Usage`], [`Error::Settings`], [`Error::Input`], [`Error::Output`].
+pub(crate) fn run(library: &Library, arguments: &ProfileArguments) -> Result<(), Error> {
+    let entry = library.find(&arguments.nf)?;
+    let outputs = [&arguments.html, &arguments.apply];
+    for path in outputs.into_iter().flatten().filter(|path| !is_standard_output(path)) {
+        check_writable(path)?;
+    }
+    let order = order(arguments)?;
+    let given = order.settings.clone();
+    let measured = entry.profile(order)?;
+    let mut document = Document::new(&measured, &subject(entry, &given)?);
+    if let Some(first) = measured.report.errors.first() {
+        return Err(Error::of_run(first.kind, first.message.clone()));
+    }
+    if let Some(path) = &arguments.apply {
+        let changed = document.apply(&given, |settings| entry.accepts(settings));
+        if let Some((settings, file)) = changed {
+            deliver(path, &file)?;
+            let again = entry.profile(Order { settings, ..self::order(arguments)? })?;
+            document.compare(&measured, &again);
+        }
+    }
+    show(&document, arguments)
+}
+
+fn show(document: &Document, arguments: &ProfileArguments) -> Result<(), Error> {
+    if let Some(path) = &arguments.html {
+        deliver(path, &page::render(document))?;
+    }
+    let outputs = [&arguments.html, &arguments.apply];
+    let silent = outputs.into_iter().flatten().any(|path| is_standard_output(path));
+    match arguments.json {
+        true => print(&to_json(document)?),
+        false if silent => Ok(()),
+        false => print(&text::render(document, arguments.apply.as_deref())),
+    }
+}
+
+fn order(arguments: &ProfileArguments) -> Result<Order, Error> {
+    let workers = arguments.workers.count();
+    if workers < 2 {
+        return Err(Error::Usage(
+            "one worker is in nobody's way: profile with --workers 2 or more".to_owned(),
+        ));
+    }
+    let inputs = arguments.inputs.iter().map(|text| text.parse().map_err(binding("--in", text)));
+    Ok(Order {
+        ports: Vec::new(),
+        openings: crate::live::Openings::default(),
+        duration: None,
+        inputs: inputs.collect::<Result<_, _>>()?,
+        outputs: Vec::new(),
+        settings: settings(arguments.config.as_deref(), &arguments.settings)?,
+        controls: arguments.control.iter().map(|text| control(text)).collect::<Result<_, _>>()?,
+        workers,
+        plan: None,
+        planning: plan::options(&PlanningArguments::default())?,
+        balance: false,
+        seed: arguments.seed,
+        store: None,
+        progress: Progress::start(&arguments.nf),
+    })
+}
+
+/// What recipes are made for. A function that cannot be analysed has no plan, and its objects no
+/// lines; its causes are told all the same.
+fn subject<'a>(entry: &'a dyn Entry, given: &'a Table) -> Result<Subject<'a>, Error> {
+    let source = entry.source();
+    let paths = paths_of(&source, Budget::for_accesses()).ok();
+    let options = plan::options(&PlanningArguments::default())?;
+    let planned = paths.as_ref().and_then(|paths| plan_paths(paths, &options).ok());
+    Ok(Subject {
+        source,
+        description: entry.description(),
+        given,
+        objects: paths.map(|paths| paths.objects).unwrap_or_default(),
+        planned: planned.map(|plan| plan.strategy.name().to_owned()),
+    })
+}
+
+/// Runs `F` as ordered, watched and not, in turn.
+///
+/// # Errors
+/// When it cannot begin.
+pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<Measured, Error> {
+    let options = options::<F>(&order, None)?;
+    let mut progress = order.progress;
+    let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
+    let (mut watched_ns, mut unwatched_ns, mut mpps) = (f64::INFINITY, f64::INFINITY, 0.0_f64);
+    let mut last = None;
+    for _ in 0..RUNS {
+        let plain = unwatched::<F>(&options, &mut watch).map_err(cannot_begin)?;
+        unwatched_ns = unwatched_ns.min(ns_a_packet(&plain));
+        mpps = mpps.max(plain.mpps);
+        let (report, findings) = profile::<F>(&options, &mut watch).map_err(cannot_begin)?;
+        watched_ns = watched_ns.min(ns_a_packet(&report));
+        last = Some((report, findings));
+    }
+    progress.finish();
+    let Some((report, findings)) = last else {
+        return Err(Error::Internal("nothing was run".to_owned()));
+    };
+    Ok(Measured { report, findings, watched_ns, unwatched_ns, mpps })
+}
+
+fn ns_a_packet(report: &RunReport) -> f64 {
+    let busy: f64 = report.workers.iter().map(|worker| worker.busy).sum();
+    busy * report.elapsed_s * 1e9 / report.packets_read.max(1) as f64
+}

@@ -1,0 +1,370 @@
+//! What a profile says: one value, printed, written as JSON, drawn as HTML. Field names are those of the
+//! JSON document, described in `docs/profile.md`.
+
+use std::collections::BTreeMap;
+
+use anabranch_nf::tracked::causes::Site;
+use anabranch_runtime::profile::Finding;
+use anabranch_runtime::report::{RunReport, TransactionReport, WorkerReport};
+use serde::Serialize;
+use toml::Table;
+
+use super::Measured;
+use super::recipe::{Step, Subject};
+use crate::figures::{percent, ratio};
+
+/// What is lost is worth a word from this share on.
+const WORTH_A_WORD: f64 = 0.01;
+/// A table is nearly full from this share on.
+const NEARLY_FULL: f64 = 0.9;
+
+/// A profile.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Document {
+    pub(crate) version: u32,
+    pub(crate) nf: String,
+    pub(crate) file: String,
+    pub(crate) workers: usize,
+    pub(crate) packets: u64,
+    pub(crate) mpps: f64,
+    /// Strategy that `anabranch plan` chooses, where it could be asked.
+    pub(crate) planned: Option<String>,
+    pub(crate) limit: Limit,
+    pub(crate) aborts: u64,
+    pub(crate) irrevocable: u64,
+    pub(crate) transactions: TransactionReport,
+    pub(crate) causes: Vec<Cause>,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) load: Vec<WorkerReport>,
+    pub(crate) nearly_full: Vec<Fullness>,
+    pub(crate) overhead: Overhead,
+    pub(crate) applied: Vec<Applied>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// What limits it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Limit {
+    pub(crate) kind: LimitKind,
+    /// The part of all work that it costs, 0 to 1.
+    pub(crate) share: f64,
+    pub(crate) text: String,
+}
+
+/// What can limit several workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LimitKind {
+    /// Transactions are given up because others were in the way.
+    Conflicts,
+    /// Packets run with nobody beside them.
+    Alone,
+    /// One worker has more to do than others.
+    Imbalance,
+    /// Nothing that is worth a word.
+    Nothing,
+}
+
+/// Why transactions were given up.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Cause {
+    pub(crate) cause: &'static str,
+    pub(crate) object: Option<String>,
+    pub(crate) kind: &'static str,
+    /// The operation that was given up, then the one that had committed.
+    pub(crate) operations: Vec<Operation>,
+    /// Lines of them.
+    pub(crate) lines: Vec<u32>,
+    /// Its share in all transactions given up, 0 to 1.
+    pub(crate) share: f64,
+    pub(crate) aborts: u64,
+    /// Packets handled for nothing.
+    pub(crate) packets_wasted: u64,
+    /// Packets that ran alone.
+    pub(crate) packets_alone: u64,
+    pub(crate) keys: Vec<HotKey>,
+    pub(crate) why: &'static str,
+    pub(crate) recipes: Vec<Step>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Operation {
+    pub(crate) operation: &'static str,
+    pub(crate) line: Option<u32>,
+    pub(crate) source: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct HotKey {
+    pub(crate) key: String,
+    pub(crate) aborts: u64,
+}
+
+/// Transactions given up at a line.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Line {
+    pub(crate) line: u32,
+    pub(crate) source: String,
+    pub(crate) aborts: u64,
+    pub(crate) share: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Fullness {
+    pub(crate) object: String,
+    pub(crate) used: u64,
+    pub(crate) capacity: u64,
+}
+
+/// What profiling itself costs: nanoseconds of a worker for a packet.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Overhead {
+    pub(crate) with_ns: f64,
+    pub(crate) without_ns: f64,
+    pub(crate) share: f64,
+}
+
+/// A recipe that was followed.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Applied {
+    pub(crate) parameter: String,
+    pub(crate) before: String,
+    pub(crate) after: String,
+    pub(crate) relaxes: &'static str,
+    /// Figures of all recipes that were followed together.
+    pub(crate) before_mpps: f64,
+    pub(crate) after_mpps: Option<f64>,
+    pub(crate) before_aborts: u64,
+    pub(crate) after_aborts: Option<u64>,
+}
+
+impl Document {
+    pub(super) fn new(measured: &Measured, subject: &Subject<'_>) -> Self {
+        let Measured { report, findings, .. } = measured;
+        let aborts: u64 = findings.iter().map(|finding| finding.times).sum();
+        let workers = report.workers.len();
+        let mut causes: Vec<(u64, Cause)> = findings
+            .iter()
+            .map(|finding| (cost(finding, workers), cause(finding, aborts, subject)))
+            .collect();
+        causes.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+        let causes: Vec<Cause> = causes.into_iter().map(|(_, cause)| cause).collect();
+        let transactions = report.transactions.unwrap_or_default();
+        Self {
+            version: 1,
+            nf: report.nf.clone(),
+            file: subject.source.file.to_owned(),
+            workers,
+            packets: report.packets_read,
+            mpps: measured.mpps,
+            planned: subject.planned.clone(),
+            limit: limit(report, findings, &causes),
+            aborts,
+            irrevocable: transactions.irrevocable,
+            transactions,
+            lines: lines(findings, aborts, subject),
+            causes,
+            load: report.workers.clone(),
+            nearly_full: nearly_full(report, subject),
+            overhead: Overhead::of(measured),
+            applied: Vec::new(),
+            notes: notes(subject, workers),
+        }
+    }
+
+    /// The settings with the first recipe of each cause that settings can follow, and as a file; `None`:
+    /// there is none.
+    pub(super) fn apply(
+        &mut self,
+        given: &Table,
+        accepts: impl Fn(&Table) -> Result<(), String>,
+    ) -> Option<(Table, String)> {
+        let mut settings = given.clone();
+        let mut file = format!("# Settings of {} with recipes of its profile.\n", self.nf);
+        for cause in self.causes.iter().filter(|cause| cause.share >= WORTH_A_WORD) {
+            let followed = cause.recipes.iter().find_map(|step| {
+                let changed = step.changed(&settings)?;
+                accepts(&changed).is_ok().then_some((step, changed))
+            });
+            let Some((step, changed)) = followed else { continue };
+            if self.applied.iter().any(|applied| applied.parameter == step.parameter) {
+                continue;
+            }
+            settings = changed;
+            let relaxes = if step.relaxes.is_empty() { "nothing" } else { step.relaxes };
+            let Step { parameter, before, after, .. } = step;
+            file += &format!("# {parameter}: {before} before; relaxes: {relaxes}\n");
+            self.applied.push(Applied {
+                parameter: parameter.clone(),
+                before: before.clone(),
+                after: after.clone(),
+                relaxes: step.relaxes,
+                before_mpps: self.mpps,
+                after_mpps: None,
+                before_aborts: self.aborts,
+                after_aborts: None,
+            });
+        }
+        file += &settings.to_string();
+        (!self.applied.is_empty()).then_some((settings, file))
+    }
+
+    /// Notes what came of it.
+    pub(super) fn compare(&mut self, before: &Measured, after: &Measured) {
+        let aborts = |measured: &Measured| measured.findings.iter().map(|one| one.times).sum();
+        for applied in &mut self.applied {
+            (applied.before_mpps, applied.after_mpps) = (before.mpps, Some(after.mpps));
+            (applied.before_aborts, applied.after_aborts) = (aborts(before), Some(aborts(after)));
+        }
+    }
+}
+
+/// Packets that could have been handled instead: those handled for nothing, and those that the others
+/// could have handled while one ran alone.
+fn cost(finding: &Finding, workers: usize) -> u64 {
+    finding.packets + finding.alone * (workers.max(1) as u64 - 1)
+}
+
+fn cause(finding: &Finding, aborts: u64, subject: &Subject<'_>) -> Cause {
+    let sites = [finding.ours, finding.theirs].into_iter().flatten();
+    let operations: Vec<Operation> = sites.map(|site| operation(finding, site, subject)).collect();
+    let mut lines: Vec<u32> = operations.iter().filter_map(|one| one.line).collect();
+    lines.dedup();
+    let keys = finding.keys.iter().cloned().map(|(key, aborts)| HotKey { key, aborts });
+    Cause {
+        cause: finding.cause.name,
+        object: finding.object.clone(),
+        kind: finding.kind,
+        operations,
+        lines,
+        share: ratio(finding.times, aborts),
+        aborts: finding.times,
+        packets_wasted: finding.packets,
+        packets_alone: finding.alone,
+        keys: keys.collect(),
+        why: finding.cause.why,
+        recipes: subject.recipes(finding),
+    }
+}
+
+fn operation(finding: &Finding, site: Site, subject: &Subject<'_>) -> Operation {
+    let line = subject.line(finding, site);
+    let source = line.and_then(|line| subject.text(line)).unwrap_or_default().to_owned();
+    Operation { operation: site.operation.name(), line, source }
+}
+
+fn lines(findings: &[Finding], aborts: u64, subject: &Subject<'_>) -> Vec<Line> {
+    let mut by_line: BTreeMap<u32, u64> = BTreeMap::new();
+    for finding in findings {
+        let line = finding.ours.and_then(|site| subject.line(finding, site));
+        *by_line.entry(line.unwrap_or(0)).or_default() += finding.times;
+    }
+    let line = |(line, times): (u32, u64)| Line {
+        line,
+        source: subject.text(line).unwrap_or("(the runtime)").to_owned(),
+        aborts: times,
+        share: ratio(times, aborts),
+    };
+    let mut lines: Vec<Line> = by_line.into_iter().map(line).collect();
+    lines.sort_by_key(|line| std::cmp::Reverse(line.aborts));
+    lines
+}
+
+fn limit(report: &RunReport, findings: &[Finding], causes: &[Cause]) -> Limit {
+    let workers = report.workers.len();
+    let sum = |is_conflict: bool| -> u64 {
+        let these = findings.iter().filter(|finding| finding.is_conflict() == is_conflict);
+        these.map(|finding| cost(finding, workers)).sum()
+    };
+    let (conflicts, alone) = (sum(true), sum(false));
+    let all = report.packets_read + conflicts + alone;
+    let largest = report.workers.iter().map(|worker| worker.share).fold(0.0, f64::max);
+    let imbalance = if largest > 0.0 { 1.0 - 1.0 / (workers as f64 * largest) } else { 0.0 };
+    let parts = [
+        (LimitKind::Conflicts, ratio(conflicts, all)),
+        (LimitKind::Alone, ratio(alone, all)),
+        (LimitKind::Imbalance, imbalance),
+    ];
+    let most = parts.into_iter().max_by(|one, other| one.1.total_cmp(&other.1));
+    let (kind, share) = most.filter(|(_, share)| *share >= WORTH_A_WORD).unwrap_or_else(|| {
+        (LimitKind::Nothing, parts.iter().map(|(_, share)| *share).fold(0.0, f64::max))
+    });
+    let first =
+        causes.iter().find(|cause| (cause.operations.len() > 1) == (kind == LimitKind::Conflicts));
+    let of = first.map(|cause| format!(": {}", cause.sentence())).unwrap_or_default();
+    let text = match kind {
+        LimitKind::Conflicts => format!("conflicts cost {} of the work{of}", percent(share)),
+        LimitKind::Alone => {
+            format!("packets that run alone cost {} of the work{of}", percent(share))
+        }
+        LimitKind::Imbalance => format!(
+            "uneven load costs {} of the work: the busiest worker has {} of the packets",
+            percent(share),
+            percent(largest)
+        ),
+        LimitKind::Nothing => {
+            "nothing: conflicts, packets that run alone and uneven load cost less than 1 % of the \
+             work each"
+                .to_owned()
+        }
+    };
+    Limit { kind, share, text }
+}
+
+impl Cause {
+    /// What it is and where, in few words.
+    pub(crate) fn sentence(&self) -> String {
+        let place = self.object.as_ref().map(|object| format!(" of {} `{object}`", self.kind));
+        let lines: Vec<String> = self.lines.iter().map(|line| format!(":{line}")).collect();
+        let lines =
+            if lines.is_empty() { String::new() } else { format!(" ({})", lines.join(" ")) };
+        format!("{}{}{lines}", self.cause, place.unwrap_or_default())
+    }
+}
+
+impl Overhead {
+    fn of(measured: &Measured) -> Self {
+        let (with_ns, without_ns) = (measured.watched_ns, measured.unwatched_ns);
+        let share = if without_ns > 0.0 { with_ns / without_ns - 1.0 } else { 0.0 };
+        Self { with_ns, without_ns, share }
+    }
+}
+
+fn nearly_full(report: &RunReport, subject: &Subject<'_>) -> Vec<Fullness> {
+    // Every element of a vector is always in use.
+    let fills = |name: &str| subject.object(name).is_some_and(|object| object.kind != "Vector");
+    let full = report
+        .tables
+        .iter()
+        .filter(|table| fills(&table.name) && ratio(table.used, table.capacity) >= NEARLY_FULL);
+    let fullness = |table: &anabranch_runtime::report::TableReport| Fullness {
+        object: table.name.clone(),
+        used: table.used,
+        capacity: table.capacity,
+    };
+    full.map(fullness).collect()
+}
+
+fn notes(subject: &Subject<'_>, workers: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    match subject.planned.as_deref() {
+        Some("shared-nothing") => notes.push(
+            "`anabranch plan` divides all of this state among workers: `anabranch run` uses no \
+             transactions for it, and has none of these conflicts"
+                .to_owned(),
+        ),
+        Some("mixed") => notes.push(
+            "`anabranch plan` divides part of this state among workers; where it is divided no \
+             transactions are needed"
+                .to_owned(),
+        ),
+        _ => {}
+    }
+    let cores = crate::arguments::cores();
+    if workers > cores {
+        notes.push(format!(
+            "{workers} workers on {cores} cores: one that loses its core is in others' way longer"
+        ));
+    }
+    notes
+}

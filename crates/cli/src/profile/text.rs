@@ -1,0 +1,206 @@
+//! A profile as text: what limits it, the causes, what to do.
+
+use std::path::Path;
+
+use super::document::{Applied, Cause, Document, Operation};
+use super::recipe::Step;
+use crate::figures::{percent, rate, ratio, thousands};
+use crate::table::{Table, wrap};
+
+/// Causes that are told; the JSON document has all.
+const CAUSES: usize = 6;
+/// Lines that are told.
+const LINES: usize = 6;
+/// Characters of a source line or key that are shown.
+const WIDTH: usize = 60;
+
+/// The whole profile. `apply`: the file that settings were to be written to.
+pub(super) fn render(document: &Document, apply: Option<&Path>) -> String {
+    let limit = &document.limit.text;
+    let head = format!("{} on {} workers is limited by {limit}", document.nf, document.workers);
+    let head =
+        if limit.starts_with("nothing") { head } else { head.replace("limited by ", "limited: ") };
+    let mut text = wrap("", &head, 4);
+    for table in [totals(document), causes(document), lines(document), load(document)] {
+        if !table.is_empty() {
+            text.push('\n');
+            text.push_str(&table.render());
+        }
+    }
+    text.push_str(&advice(document));
+    text.push_str(&applied(document, apply));
+    text.push_str(&remarks(document));
+    text
+}
+
+fn totals(document: &Document) -> Table {
+    let transactions = &document.transactions;
+    let begun = transactions.commits + document.aborts;
+    let mut table = Table::new(&["", ">", ">", ""]);
+    table.row([
+        "packets".to_owned(),
+        thousands(document.packets),
+        String::new(),
+        format!("{} Mpps", rate(document.mpps)),
+    ]);
+    table.row([
+        "aborts".to_owned(),
+        thousands(document.aborts),
+        percent(ratio(document.aborts, begun)),
+        "of transactions; their packets were handled for nothing".to_owned(),
+    ]);
+    let alone = transactions.alone + document.irrevocable;
+    table.row([
+        "ran alone".to_owned(),
+        thousands(alone),
+        percent(ratio(alone, document.packets)),
+        format!("of packets; {} after eight aborts", thousands(document.irrevocable)),
+    ]);
+    table
+}
+
+fn causes(document: &Document) -> Table {
+    let headings = [">share", ">aborts", ">alone", "cause", "object", "given up", "committed"];
+    let mut table = Table::new(&headings);
+    for cause in document.causes.iter().take(CAUSES) {
+        let operation = |at: usize| cause.operations.get(at).map(place).unwrap_or_default();
+        let object = cause.object.as_ref().map(|object| format!("{object} ({})", cause.kind));
+        table.row([
+            percent(cause.share),
+            thousands(cause.aborts),
+            thousands(cause.packets_alone),
+            cause.cause.to_owned(),
+            object.unwrap_or_else(|| cause.kind.to_owned()),
+            operation(0),
+            operation(1),
+        ]);
+    }
+    table
+}
+
+/// An operation and its line.
+pub(crate) fn place(operation: &Operation) -> String {
+    match operation.line {
+        Some(line) => format!("{} :{line}", operation.operation),
+        None => operation.operation.to_owned(),
+    }
+}
+
+fn lines(document: &Document) -> Table {
+    let mut table = Table::new(&[">share", ">aborts", &format!("line of {}", document.file)]);
+    for line in document.lines.iter().take(LINES) {
+        let source = shortened(&line.source);
+        let place = if line.line == 0 { source } else { format!(":{} {source}", line.line) };
+        table.row([percent(line.share), thousands(line.aborts), place]);
+    }
+    table
+}
+
+fn load(document: &Document) -> Table {
+    let mut table = Table::new(&["worker", ">packets", ">share", ">busy"]);
+    for (number, worker) in document.load.iter().enumerate() {
+        table.row([
+            number.to_string(),
+            thousands(worker.packets),
+            percent(worker.share),
+            percent(worker.busy),
+        ]);
+    }
+    table
+}
+
+/// What to do about each cause.
+fn advice(document: &Document) -> String {
+    let mut text = String::new();
+    let mut told: Vec<(&str, Option<&str>)> = Vec::new();
+    for cause in document.causes.iter().take(CAUSES) {
+        let this = (cause.cause, cause.object.as_deref());
+        if told.contains(&this) {
+            continue;
+        }
+        told.push(this);
+        text.push_str(&format!("\n{}. ", told.len()));
+        text.push_str(&wrap("", &format!("{}: {}", cause.sentence(), cause.why), 3));
+        text.push_str(&keys(cause));
+        for step in &cause.recipes {
+            text.push_str(&recipe(step));
+        }
+    }
+    text
+}
+
+fn keys(cause: &Cause) -> String {
+    if cause.keys.is_empty() {
+        return String::new();
+    }
+    let of = cause
+        .keys
+        .iter()
+        .map(|key| format!("{} ({}×)", shortened(&key.key), thousands(key.aborts)));
+    let all: Vec<String> = of.collect();
+    format!("   hottest: {}\n", all.join(", "))
+}
+
+fn recipe(step: &Step) -> String {
+    let line = step.line.map(|line| format!(" (:{line})")).unwrap_or_default();
+    let (before, after) = (shortened(&step.before), &step.after);
+    let change = match step.by {
+        "setting" => format!("setting {}{line}: {before} → {after}", step.parameter),
+        "option" => format!("{} {before} → {after}", step.parameter),
+        _ => format!("{}{line}: `{before}` → {after}", step.parameter),
+    };
+    let relaxes = if step.relaxes.is_empty() { "nothing" } else { step.relaxes };
+    wrap("   - ", &change, 7)
+        + &wrap("       relaxes: ", relaxes, 9)
+        + &wrap("       effect: ", step.effect, 9)
+}
+
+fn applied(document: &Document, file: Option<&Path>) -> String {
+    let Some(file) = file else { return String::new() };
+    let mut table = Table::new(&["applied", ">before", ">after"]);
+    for Applied { parameter, before, after, .. } in &document.applied {
+        table.row([parameter.clone(), before.clone(), after.clone()]);
+    }
+    let Some(first) = document.applied.first() else {
+        let steps = document.causes.iter().flat_map(|cause| &cause.recipes);
+        let line = steps.filter(|step| step.by == "source").find_map(|step| step.line);
+        let place = line.map(|line| format!(", at {}:{line} first", document.file));
+        let text = format!(
+            "{}: not written: no setting relieves what was found; the source has to change{}",
+            file.display(),
+            place.unwrap_or_default()
+        );
+        return format!("\n{}", wrap("", &text, 4));
+    };
+    if let (Some(mpps), Some(aborts)) = (first.after_mpps, first.after_aborts) {
+        table.row(["Mpps".to_owned(), rate(first.before_mpps), rate(mpps)]);
+        table.row(["aborts".to_owned(), thousands(first.before_aborts), thousands(aborts)]);
+    }
+    format!("\n{}written: {}\n", table.render(), file.display())
+}
+
+fn remarks(document: &Document) -> String {
+    let overhead = &document.overhead;
+    let mut text = format!(
+        "\nprofiling cost {} of a worker's time: {:.0} ns a packet with it, {:.0} ns without\n",
+        percent(overhead.share.max(0.0)),
+        overhead.with_ns,
+        overhead.without_ns
+    );
+    for full in &document.nearly_full {
+        let (used, capacity) = (thousands(full.used), thousands(full.capacity));
+        text += &format!("nearly full: {} ({used} of {capacity})\n", full.object);
+    }
+    for note in &document.notes {
+        text += &wrap("", note, 4);
+    }
+    text
+}
+
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= WIDTH {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(WIDTH - 1).collect();
+    format!("{start}…")
+}

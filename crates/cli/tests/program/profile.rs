@@ -1,0 +1,90 @@
+//! `anabranch profile`: text, JSON, a page, settings that were tried.
+
+use super::Bench;
+
+/// Both ports send to the same few stations, whose seconds change all the time.
+const BRIDGE: &str = "profile bridge --workers 2 \
+                      --in p0=gen:flows=50,packets=60000,rate=2000,macs=4 \
+                      --in p1=gen:flows=50,packets=60000,rate=2000,macs=4";
+
+#[test]
+fn a_table_names_causes_lines_and_recipes() {
+    let bench = Bench::new();
+    let text = bench.run(BRIDGE).expect(0).out;
+    let first = text.lines().next().unwrap();
+    assert!(first.starts_with("bridge on 2 workers"), "{text}");
+    for part in
+        ["share  aborts  alone  cause", "given up", "stations (Map)", "line of ", "profiling cost"]
+    {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    assert!(text.contains("setting refresh_interval_s") && text.contains(": 0 → 1"), "{text}");
+    assert!(bench.files().is_empty());
+}
+
+#[test]
+fn the_document_has_its_names_and_ranks_causes() {
+    let bench = Bench::new();
+    let profile = bench.run(&format!("{BRIDGE} --json")).expect(0).json();
+    for name in [
+        "version",
+        "nf",
+        "file",
+        "workers",
+        "packets",
+        "mpps",
+        "planned",
+        "limit",
+        "aborts",
+        "irrevocable",
+        "transactions",
+        "causes",
+        "lines",
+        "load",
+        "nearly_full",
+        "overhead",
+        "applied",
+        "notes",
+    ] {
+        assert!(!profile[name].is_null(), "{name} in\n{profile}");
+    }
+    assert_eq!((&profile["workers"], &profile["packets"]), (&2.into(), &120_000.into()));
+    let causes = profile["causes"].as_array().unwrap();
+    let sum = |name: &str| causes.iter().map(|cause| cause[name].as_f64().unwrap()).sum::<f64>();
+    assert_eq!(sum("aborts"), profile["aborts"].as_f64().unwrap());
+    assert!(causes.is_empty() || (sum("share") - 1.0).abs() < 1e-9, "{causes:?}");
+    for cause in causes.iter().filter(|cause| cause["object"] == "stations") {
+        let line = cause["operations"][0]["line"].as_u64().unwrap();
+        let source = cause["operations"][0]["source"].as_str().unwrap();
+        assert!(line > 90 && source.contains("self.stations."), "{cause}");
+    }
+}
+
+#[test]
+fn a_page_and_settings_are_written() {
+    let bench = Bench::new();
+    let text = bench.run(&format!("{BRIDGE} --html bridge.html --apply bridge.toml")).expect(0).out;
+    let page = std::fs::read_to_string(bench.path("bridge.html")).unwrap();
+    assert!(page.contains("Why transactions were given up") && page.ends_with("</html>\n"));
+    let foreign = ["<script", "http://", "https://", "<link", "<img"];
+    assert!(foreign.iter().all(|one| !page.contains(one)));
+    if bench.path("bridge.toml").is_file() {
+        let settings = std::fs::read_to_string(bench.path("bridge.toml")).unwrap();
+        assert!(settings.contains("relaxes: ") && text.contains("written: bridge.toml"), "{text}");
+        bench
+            .run("run bridge --config bridge.toml --in p0=gen:packets=100 --in p1=gen:packets=100")
+            .expect(0);
+    } else {
+        assert!(text.contains("not written"), "{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_profiled_is_told() {
+    let bench = Bench::new();
+    let one = bench.run("profile nop --in lan=gen:packets=10 --workers 1").expect(2).err;
+    assert!(one.contains("nobody's way"), "{one}");
+    bench.run("profile nop --workers 2").expect(2);
+    bench.run("profile nothing --in lan=gen:packets=10").expect(7);
+    bench.run("profile bridge --in p0=gen:packets=10 --set stations=0").expect(3);
+}

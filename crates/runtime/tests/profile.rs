@@ -1,0 +1,454 @@
+//! Every cause that a structure or the runtime declares is provoked, and found named first.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use anabranch_io::source::Input;
+use anabranch_nf::packet_set::{SetKey4, SetShape};
+use anabranch_nf::prelude::*;
+use anabranch_nf::tracked::causes::{Contended, Operation};
+use anabranch_nf::tracked::{
+    Found, Profile, SharedAllocator, SharedCell, SharedCounter, SharedDistributed, SharedMap,
+    SharedSets, SharedVector, Sharing, Tracked,
+};
+use anabranch_nf::world::{Profiled, Watched};
+use anabranch_nf::{Builder, Environment, Key, NetworkFunction};
+use anabranch_runtime::balance::Balancing;
+use anabranch_runtime::instance::Making;
+use anabranch_runtime::profile::{Finding, RUNTIME, findings, profile};
+use anabranch_runtime::run::Options;
+use anabranch_txn::{Batch, Cause, Domain, Memory, Place, Shape, Trail, Transaction, Worker};
+
+const MS: u64 = 1_000_000;
+const OWN: Shape = Shape { objects: 1, tracked: 1, deadlines: 0, apart: true };
+
+/// One worker's transactions of one item.
+struct Turn<'a> {
+    trail: &'a Trail,
+    act: &'a mut dyn FnMut(),
+}
+
+impl Batch for Turn<'_> {
+    fn run(&mut self, range: Range<usize>, _: &Transaction) -> usize {
+        self.trail.begin();
+        (self.act)();
+        range.len()
+    }
+    fn given_up(&mut self, cause: Cause, ran: usize) {
+        self.trail.given_up(cause, ran, None);
+    }
+    fn undo(&mut self, _: Range<usize>) {}
+    fn release(&mut self, _: Range<usize>, _: Place) {}
+}
+
+/// What both workers have of one object.
+struct Bed<O> {
+    profile: Arc<Profile>,
+    objects: [O; 2],
+    /// What worker 0 writes, so that what it has read has to be true in the end.
+    own: Arc<Memory>,
+}
+
+/// An operation on an object at a time.
+type Act<'a, O> = &'a dyn Fn(&mut O, &mut Context<'_, Profiled>, &Trail);
+
+impl<O: Contended> Bed<Watched<O>> {
+    /// Two workers with an object `it`.
+    fn new(make: impl Fn(&mut Builder) -> O) -> Self {
+        let profile = Arc::new(Profile::default());
+        let domain = Arc::new(Domain::new(2, false));
+        let own = domain.memory(OWN);
+        let mut sharing = Some(Sharing::new(&domain).watched_by(&profile));
+        let objects = [(); 2].map(|()| {
+            let builder = Builder::new(1, Vec::new(), toml::Table::new());
+            let mut builder = builder.sharing(sharing.take().unwrap());
+            let object = make(&mut builder);
+            let watched = builder.watched("it", object).unwrap();
+            sharing = builder.into_sharing().map(Sharing::next);
+            watched
+        });
+        Self { profile, objects, own }
+    }
+}
+
+impl<O> Bed<O> {
+    /// Worker 0 does `ours`, and in its midst worker 1 does `theirs` and commits.
+    fn meet(
+        self,
+        before: Act<'_, O>,
+        ours: Act<'_, O>,
+        theirs: Option<Act<'_, O>>,
+    ) -> Vec<Finding> {
+        let [mut a, mut b] = self.objects;
+        let trails = self.profile.trails();
+        let [first, second] = [&*trails[0], &*trails[1]];
+        let [mut one, mut other] =
+            [first, second].map(|trail| Worker::new(Arc::clone(trail.transaction())));
+        let (mut early, mut late) = (Environment::new(1), Environment::new(1));
+        early.begin(0, 0);
+        late.begin(100 * MS, 1);
+        one.alone(|_| before(&mut a, &mut Context::new(&mut early), first));
+        let mut theirs = theirs;
+        let own = self.own;
+        let mut act = || {
+            first.transaction().write(&own, 0, |words| words.set(0, 1));
+            ours(&mut a, &mut Context::new(&mut late), first);
+            if let Some(theirs) = theirs.take() {
+                let mut act = || theirs(&mut b, &mut Context::new(&mut early), second);
+                other.handle(&mut Turn { trail: second, act: &mut act }, 1);
+            }
+        };
+        one.handle(&mut Turn { trail: first, act: &mut act }, 1);
+        findings(&self.profile)
+    }
+}
+
+#[track_caller]
+fn named<'f>(findings: &'f [Finding], cause: &str) -> &'f Finding {
+    let first = findings.first().expect("a transaction was given up");
+    assert_eq!(first.cause.name, cause, "{findings:?}");
+    assert!(!first.cause.why.is_empty());
+    first
+}
+
+type Numbers = Watched<Tracked<SharedMap<u32, u32>>>;
+
+/// A map in one bucket, with two entries.
+fn map() -> Bed<Numbers> {
+    Bed::new(|builder| builder.shared_map("it", 2).unwrap())
+}
+
+fn filled(map: &mut Numbers, _: &mut Context<'_, Profiled>, _: &Trail) {
+    assert!(map.insert(1, 10) && map.insert(2, 20));
+}
+
+/// The first line of this file that is this one.
+fn line_of(text: &str) -> u32 {
+    let lines = include_str!("profile.rs").lines();
+    lines.zip(1..).find(|(line, _)| line.trim().starts_with(text)).unwrap().1
+}
+
+#[test]
+fn maps() {
+    let found = map().meet(
+        &filled,
+        &|map, _, _| {
+            let _ = map.get(&1);
+        },
+        Some(&|map, _, _| {
+            let _ = map.insert(1, 11);
+        }),
+    );
+    let same = named(&found, "same entry");
+    assert_eq!((same.object.as_deref(), same.kind), (Some("it"), "Map"));
+    let sites = [same.ours.unwrap(), same.theirs.unwrap()];
+    assert_eq!(sites.map(|site| site.operation), [Operation::Get, Operation::Insert]);
+    let lines = ["let _ = map.get(&1)", "let _ = map.insert(1, 11)"].map(line_of);
+    assert_eq!(sites.map(|site| site.line), lines);
+    assert_eq!(same.keys, [("1".to_owned(), 1)]);
+    assert_eq!((same.times, same.packets, same.alone), (1, 1, 0));
+
+    let theirs: Act<'_, Numbers> = &|map, _, _| {
+        let _ = map.update(&2, |value| *value += 1);
+    };
+    let found = map().meet(
+        &filled,
+        &|map, _, _| {
+            let _ = map.get(&1);
+        },
+        Some(theirs),
+    );
+    assert_eq!(named(&found, "shared bucket").theirs.unwrap().operation, Operation::Update);
+
+    let found = map().meet(
+        &filled,
+        &|map, _, _| {
+            let _ = map.insert(3, 1);
+        },
+        None,
+    );
+    let full = named(&found, "nearly full");
+    assert_eq!((full.alone, full.theirs, full.is_conflict()), (1, None, false));
+    let found = map().meet(
+        &filled,
+        &|map, _, _| {
+            let _ = map.len();
+        },
+        None,
+    );
+    named(&found, "length asked");
+}
+
+#[test]
+fn vectors_and_cells() {
+    let bed = Bed::new(|builder| builder.shared_vector::<u32>("it", 8).unwrap());
+    let found = bed.meet(
+        &|_, _, _| {},
+        &|vector: &mut Watched<Tracked<SharedVector<u32>>>, _, _| {
+            let _ = vector.read(3);
+        },
+        Some(&|vector, _, _| vector.write(3, 1)),
+    );
+    let same = named(&found, "same element");
+    assert_eq!(same.keys, [("3".to_owned(), 1)]);
+    let bed = Bed::new(|builder| builder.shared_cell::<u32>("it").unwrap());
+    let found = bed.meet(
+        &|_, _, _| {},
+        &|cell: &mut Watched<Tracked<SharedCell<u32>>>, _, _| cell.update(|value| *value += 1),
+        Some(&|cell, _, _| cell.set(7)),
+    );
+    assert!(named(&found, "one value").keys.is_empty());
+}
+
+#[test]
+fn values_in_parts() {
+    let merge = |one: u32, other: u32| one + other;
+    let bed = Bed::new(|builder| builder.shared_distributed("it", merge).unwrap());
+    let found = bed.meet(
+        &|_, _, _| {},
+        &|parts: &mut Watched<Tracked<SharedDistributed<u32>>>, _, _| {
+            let _ = parts.read();
+        },
+        Some(&|parts, _, _| parts.update(|value| *value += 1)),
+    );
+    named(&found, "read while updated");
+    let bed = Bed::new(|builder| builder.shared_counter("it").unwrap());
+    let read: Act<'_, Watched<Tracked<SharedCounter>>> = &|counter, _, _| {
+        anabranch_nf::world::CounterOperations::read(counter);
+    };
+    named(&bed.meet(&|_, _, _| {}, read, None), "count asked");
+}
+
+type Places = Watched<Tracked<SharedAllocator<u32>>>;
+
+fn allocator(capacity: u64) -> Bed<Places> {
+    Bed::new(|builder| builder.shared_allocator("it", capacity).unwrap())
+}
+
+#[test]
+fn allocators() {
+    let none: Act<'_, Places> = &|_, _, _| {};
+    let taken: Act<'_, Places> = &|places, cx, _| assert!(places.allocate_at(1, 7, 1_000 * MS, cx));
+    let found = allocator(4_096).meet(
+        none,
+        &|places, cx, _| {
+            let _ = places.allocate_at(1, 7, 1_000 * MS, cx);
+        },
+        Some(&|places, cx, _| {
+            let _ = places.allocate_at(2, 7, 1_000 * MS, cx);
+        }),
+    );
+    let word = named(&found, "shared word of indices");
+    assert_eq!(word.keys, [("1".to_owned(), 1)]);
+    let touch: Act<'_, Places> = &|places, cx, _| {
+        let _ = places.touch(1, cx);
+    };
+    let found = allocator(4_096).meet(
+        taken,
+        touch,
+        Some(&|places, _, _| {
+            let _ = places.set(1, 8);
+        }),
+    );
+    named(&found, "same object");
+    let any: Act<'_, Places> = &|places, cx, _| {
+        let _ = places.allocate(7, 1_000 * MS, cx);
+    };
+    named(&allocator(64).meet(none, any, None), "nearly full");
+    let short: Act<'_, Places> = &|places, cx, _| assert!(places.allocate_at(1, 7, MS, cx));
+    let over = allocator(4_096).meet(short, touch, None);
+    assert_eq!(named(&over, "end may have come").ours.unwrap().operation, Operation::Touch);
+    let found = allocator(4_096).meet(
+        taken,
+        &|places, _, _| {
+            let _ = places.len();
+        },
+        None,
+    );
+    named(&found, "length asked");
+}
+
+type Sets = Arc<SharedSets<SetKey4, [u64; 3]>>;
+
+/// Two sets to a bucket.
+fn sets(capacity: u32) -> Bed<Sets> {
+    let profile = Arc::new(Profile::default());
+    let domain = Arc::new(Domain::new(2, false));
+    let shape = SetShape { capacity, lifetime_ns: 50 * MS };
+    let mut sets = SharedSets::new(&domain, shape, 1);
+    let number = profile.watch("Flow (IPv4)", &sets);
+    sets.numbered(number);
+    let (sets, own) = (Arc::new(sets), domain.memory(OWN));
+    drop(Sharing::new(&domain).watched_by(&profile).next());
+    Bed { profile, objects: [Arc::clone(&sets), sets], own }
+}
+
+fn flow(host: u8) -> SetKey4 {
+    SetKey4::new(Ipv4Addr::new(10, 0, 0, host), Ipv4Addr::UNSPECIFIED, 0, 0, 1)
+}
+
+fn open(sets: &Sets, trail: &Trail, host: u8) {
+    let key = flow(host);
+    sets.watch(trail, Operation::Open, &key);
+    sets.open(trail.transaction(), (sets.hash(&key), &key), [1; 3], 1);
+    trail.leave();
+}
+
+/// A packet of the set at this tick, which adds to its state.
+fn packet(sets: &Sets, trail: &Trail, host: u8, tick: u32) {
+    let key = flow(host);
+    sets.watch(trail, Operation::Find, &key);
+    let found = sets.find(trail.transaction(), (sets.hash(&key), &key), tick);
+    trail.leave();
+    if let Found::Alive(mut set) = found {
+        set.state[0] += 1;
+        sets.watch(trail, Operation::Keep, &key);
+        sets.keep(trail.transaction(), &set, tick, 0);
+        trail.leave();
+    }
+}
+
+#[test]
+fn packet_sets() {
+    let opened: Act<'_, Sets> =
+        &|sets, _, trail| [1, 2].iter().for_each(|&host| open(sets, trail, host));
+    let one: Act<'_, Sets> = &|sets, _, trail| packet(sets, trail, 1, 2);
+    let found = sets(2).meet(opened, one, Some(one));
+    let same = named(&found, "same packet set");
+    assert_eq!(same.object.as_deref(), Some("Flow (IPv4)"));
+    assert_eq!(same.keys, [("10.0.0.1".to_owned(), 1)]);
+    assert_eq!(same.theirs.unwrap().operation, Operation::Keep);
+    // With two sets to a bucket and two buckets some host shares that of the first.
+    let shares = |host: u8| {
+        let opened: Act<'_, Sets> =
+            &|sets, _, trail| [1, host].iter().for_each(|&host| open(sets, trail, host));
+        let other: Act<'_, Sets> = &|sets, _, trail| packet(sets, trail, host, 2);
+        sets(2).meet(opened, one, Some(other)).into_iter().next()
+    };
+    let shared: Vec<Finding> = (2..20).filter_map(shares).collect();
+    assert!(shared.len() < 18, "not all do");
+    named(&shared, "shared bucket");
+    let third: Act<'_, Sets> = &|sets, _, trail| open(sets, trail, 3);
+    named(&sets(4).meet(opened, third, None), "nearly full");
+    let late: Act<'_, Sets> = &|sets, _, trail| packet(sets, trail, 1, 1_000);
+    named(&sets(2).meet(opened, late, None), "end may have come");
+}
+
+/// Asks the runtime for one thing at each packet.
+#[network_function(ports(inside, outside))]
+pub mod asking {
+    pub struct Settings {
+        /// 0: a line of the log, 1: a timer, 2: to re-enter, 3: more than a transaction has room for.
+        #[setting(default = 0)]
+        pub what: u32,
+    }
+    pub struct Asking {
+        settings: Settings,
+        #[capacity(1024)]
+        elements: Vector<u32>,
+    }
+    impl Asking {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            match self.settings.what {
+                0 => log!(cx, info, "packet"),
+                1 => cx.set_timer(3_600_000_000_000, 1),
+                2 if pkt.port() == INSIDE => return Recirculate(OUTSIDE),
+                3 => {
+                    for index in 0..600 {
+                        self.elements.update(index, |element| *element += 1);
+                    }
+                }
+                _ => {}
+            }
+            Forward(OUTSIDE)
+        }
+        fn timer(&mut self, token: u64, cx: &mut Context) {}
+    }
+}
+
+/// Has something to do every millisecond.
+#[network_function(ports(inside, outside))]
+pub mod ticking {
+    pub struct Ticking {
+        ticks: Cell<u64>,
+    }
+    impl Ticking {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            Forward(OUTSIDE)
+        }
+        #[every_ms(1)]
+        fn periodic(&mut self, cx: &mut Context) {
+            self.ticks.update(|ticks| *ticks += 1);
+        }
+    }
+}
+
+fn profiled<N: NetworkFunction>(settings: &str) -> Vec<Finding> {
+    let spec = "gen:flows=10,packets=2000,rate=100000".parse().unwrap();
+    let ports = N::PORTS.iter().map(ToString::to_string).collect();
+    let settings = settings.parse().unwrap();
+    let options = Options {
+        making: Making { settings, ports, seed: 1, pass: None },
+        inputs: vec![Input { port: None, spec }],
+        outputs: Vec::new(),
+        workers: 2,
+        plan: None,
+        balancing: Balancing::Still,
+        commands: Vec::new(),
+        store: None,
+    };
+    let (report, findings) = profile::<N>(&options, &mut |_, _| {}).unwrap();
+    assert!(report.complete && report.packets_read == 2_000, "{report:?}");
+    findings
+}
+
+#[test]
+fn the_runtime() {
+    for (what, cause, operation) in [
+        (0, "line logged", Operation::Log),
+        (1, "timer set", Operation::SetTimer),
+        (2, "packet re-enters", Operation::Reenter),
+        (3, "too large", Operation::Update),
+    ] {
+        let found = profiled::<asking::Function>(&format!("what = {what}"));
+        let first = named(&found, cause);
+        assert_eq!(first.ours.unwrap().operation, operation);
+        assert!(first.alone > 100, "{first:?}");
+        let line = first.ours.unwrap().line;
+        assert_eq!(line == 0, what == 2, "{first:?}");
+    }
+    let found = profiled::<ticking::Function>("");
+    assert!(named(&found, "event due").alone >= 10, "{found:?}");
+}
+
+/// What is declared is what the tests above provoke.
+#[test]
+fn every_declared_cause_is_provoked_here() {
+    let structures = [
+        <Tracked<SharedMap<u32, u32>> as Contended>::STRUCTURE,
+        <Tracked<SharedVector<u32>> as Contended>::STRUCTURE,
+        <Tracked<SharedCell<u32>> as Contended>::STRUCTURE,
+        <Tracked<SharedAllocator<u32>> as Contended>::STRUCTURE,
+        <Tracked<SharedDistributed<u32>> as Contended>::STRUCTURE,
+        <Tracked<SharedCounter> as Contended>::STRUCTURE,
+        <SharedSets<SetKey4, u32> as Contended>::STRUCTURE,
+        &RUNTIME,
+    ];
+    let text = include_str!("profile.rs");
+    let declared: BTreeSet<&str> =
+        structures.iter().flat_map(|structure| structure.causes).map(|cause| cause.name).collect();
+    assert!(declared.len() >= 17, "{declared:?}");
+    for name in declared {
+        assert!(text.contains(&format!("\"{name}\"")), "nothing provokes `{name}`");
+    }
+}
+
+#[test]
+fn keys_are_readable() {
+    let both = SetKey4::new(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), 53, 1_024, 2);
+    assert_eq!(format!("{both:?}"), "10.0.0.1 port 53, 10.0.0.2 port 1024");
+    assert_eq!(format!("{:?}", flow(9)), "10.0.0.9");
+    assert_ne!(both.hash(1), flow(9).hash(1));
+}
