@@ -277,9 +277,15 @@ impl Trail {
         let began = |step: &Step| match (read, written) {
             (Some(read), _) => step.reads <= read,
             (None, Some(written)) => step.writes <= written,
-            (None, None) => true,
+            (None, None) => false,
         };
-        (1..=self.steps.len()).rev().filter_map(|step| self.step(step)).find(began)
+        let blamed = match self.blamed.get() as usize {
+            0 => self.steps.len(),
+            blamed => blamed,
+        };
+        let mut steps = (1..=self.steps.len()).rev().filter_map(|step| self.step(step));
+        // What is in neither list was being looked at when the transaction was doomed.
+        steps.find(began).or_else(|| self.step(blamed))
     }
 
     /// What changed the object: who holds it, or made the version that it has; if that is this

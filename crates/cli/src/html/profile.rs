@@ -90,7 +90,7 @@ fn causes(document: &Document) -> String {
             .collect();
         let object = cause.object.as_deref().unwrap_or_default();
         vec![
-            percent(cause.share),
+            format!("{}<br><small>{} aborts</small>", percent(cause.lost), thousands(cause.aborts)),
             format!("<b>{}</b><br><small>{}</small>", escape(cause.cause), plan::prose(cause.why)),
             format!(
                 "{} <small>{}</small><br><small>{}</small>",
@@ -102,7 +102,7 @@ fn causes(document: &Document) -> String {
             recipes(cause),
         ]
     });
-    let head = ["share", "cause", "object, hottest keys", "given up, committed", "what to do"];
+    let head = ["lost", "cause", "object, hottest keys", "given up, committed", "what to do"];
     plan::panel("Why transactions were given up", &plan::table(&head, rows))
 }
 

@@ -15,6 +15,8 @@ use crate::figures::{percent, ratio};
 
 /// What is lost is worth a word from this share on.
 const WORTH_A_WORD: f64 = 0.01;
+/// Workers that are busy for less of the time wait for packets.
+const BUSY: f64 = 0.8;
 /// A table is nearly full from this share on.
 const NEARLY_FULL: f64 = 0.9;
 
@@ -75,6 +77,8 @@ pub(crate) struct Cause {
     pub(crate) operations: Vec<Operation>,
     /// Lines of them.
     pub(crate) lines: Vec<u32>,
+    /// The part of all work that it costs, 0 to 1.
+    pub(crate) lost: f64,
     /// Its share in all transactions given up, 0 to 1.
     pub(crate) share: f64,
     pub(crate) aborts: u64,
@@ -143,12 +147,13 @@ impl Document {
         let Measured { report, findings, .. } = measured;
         let aborts: u64 = findings.iter().map(|finding| finding.times).sum();
         let workers = report.workers.len();
-        let mut causes: Vec<(u64, Cause)> = findings
-            .iter()
-            .map(|finding| (cost(finding, workers), cause(finding, aborts, subject)))
-            .collect();
-        causes.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
-        let causes: Vec<Cause> = causes.into_iter().map(|(_, cause)| cause).collect();
+        let all = work(report, findings);
+        let of = |finding: &Finding| Cause {
+            lost: ratio(cost(finding, workers), all),
+            ..cause(finding, aborts, subject)
+        };
+        let mut causes: Vec<Cause> = findings.iter().map(of).collect();
+        causes.sort_by(|one, other| other.lost.total_cmp(&one.lost));
         let transactions = report.transactions.unwrap_or_default();
         Self {
             version: 1,
@@ -168,7 +173,7 @@ impl Document {
             nearly_full: nearly_full(report, subject),
             overhead: Overhead::of(measured),
             applied: Vec::new(),
-            notes: notes(subject, workers),
+            notes: notes(subject, report),
         }
     }
 
@@ -225,6 +230,12 @@ fn cost(finding: &Finding, workers: usize) -> u64 {
     finding.packets + finding.alone * (workers.max(1) as u64 - 1)
 }
 
+/// All packets that were handled, or could have been.
+fn work(report: &RunReport, findings: &[Finding]) -> u64 {
+    let lost = findings.iter().map(|finding| cost(finding, report.workers.len()));
+    report.packets_read + lost.sum::<u64>()
+}
+
 fn cause(finding: &Finding, aborts: u64, subject: &Subject<'_>) -> Cause {
     let sites = [finding.ours, finding.theirs].into_iter().flatten();
     let operations: Vec<Operation> = sites.map(|site| operation(finding, site, subject)).collect();
@@ -237,6 +248,7 @@ fn cause(finding: &Finding, aborts: u64, subject: &Subject<'_>) -> Cause {
         kind: finding.kind,
         operations,
         lines,
+        lost: 0.0,
         share: ratio(finding.times, aborts),
         aborts: finding.times,
         packets_wasted: finding.packets,
@@ -276,8 +288,7 @@ fn limit(report: &RunReport, findings: &[Finding], causes: &[Cause]) -> Limit {
         let these = findings.iter().filter(|finding| finding.is_conflict() == is_conflict);
         these.map(|finding| cost(finding, workers)).sum()
     };
-    let (conflicts, alone) = (sum(true), sum(false));
-    let all = report.packets_read + conflicts + alone;
+    let (conflicts, alone, all) = (sum(true), sum(false), work(report, findings));
     let largest = report.workers.iter().map(|worker| worker.share).fold(0.0, f64::max);
     let imbalance = if largest > 0.0 { 1.0 - 1.0 / (workers as f64 * largest) } else { 0.0 };
     let parts = [
@@ -345,7 +356,8 @@ fn nearly_full(report: &RunReport, subject: &Subject<'_>) -> Vec<Fullness> {
     full.map(fullness).collect()
 }
 
-fn notes(subject: &Subject<'_>, workers: usize) -> Vec<String> {
+fn notes(subject: &Subject<'_>, report: &RunReport) -> Vec<String> {
+    let workers = report.workers.len();
     let mut notes = Vec::new();
     match subject.planned.as_deref() {
         Some("shared-nothing") => notes.push(
@@ -359,6 +371,15 @@ fn notes(subject: &Subject<'_>, workers: usize) -> Vec<String> {
                 .to_owned(),
         ),
         _ => {}
+    }
+    let busiest = report.workers.iter().map(|worker| worker.busy).fold(0.0, f64::max);
+    if busiest < BUSY {
+        notes.push(format!(
+            "workers had packets to handle for at most {} of the time: the source is slower than they \
+             are, and conflicts are fewer than they would be; a capture held in memory (`mem:FILE`) is \
+             faster",
+            percent(busiest)
+        ));
     }
     let cores = crate::arguments::cores();
     if workers > cores {

@@ -139,7 +139,8 @@ impl Subject<'_> {
                 ("setting", name.to_owned(), Some(at), before.to_string(), after.to_string())
             }
             None => {
-                let before = self.text(line)?.to_owned();
+                let is_statement = |text: &&str| text.starts_with("self.") && text.ends_with(';');
+                let before = self.text(line).filter(is_statement)?.to_owned();
                 let after = format!("if WHAT IS STORED IS OLDER THAN A SETTING {{ {before} }}");
                 ("source", "line".to_owned(), Some(line), before, after)
             }

@@ -60,13 +60,13 @@ fn totals(document: &Document) -> Table {
 }
 
 fn causes(document: &Document) -> Table {
-    let headings = [">share", ">aborts", ">alone", "cause", "object", "given up", "committed"];
+    let headings = [">lost", ">aborts", ">alone", "cause", "object", "given up", "committed"];
     let mut table = Table::new(&headings);
     for cause in document.causes.iter().take(CAUSES) {
         let operation = |at: usize| cause.operations.get(at).map(place).unwrap_or_default();
         let object = cause.object.as_ref().map(|object| format!("{object} ({})", cause.kind));
         table.row([
-            percent(cause.share),
+            percent(cause.lost),
             thousands(cause.aborts),
             thousands(cause.packets_alone),
             cause.cause.to_owned(),
@@ -146,6 +146,7 @@ fn recipe(step: &Step) -> String {
     let (before, after) = (shortened(&step.before), &step.after);
     let change = match step.by {
         "setting" => format!("setting {}{line}: {before} → {after}", step.parameter),
+        _ if before.is_empty() => after.clone(),
         "option" => format!("{} {before} → {after}", step.parameter),
         _ => format!("{}{line}: `{before}` → {after}", step.parameter),
     };

@@ -14,7 +14,7 @@ fn a_table_names_causes_lines_and_recipes() {
     let first = text.lines().next().unwrap();
     assert!(first.starts_with("bridge on 2 workers"), "{text}");
     for part in
-        ["share  aborts  alone  cause", "given up", "stations (Map)", "line of ", "profiling cost"]
+        ["lost  aborts  alone  cause", "given up", "stations (Map)", "line of ", "profiling cost"]
     {
         assert!(text.contains(part), "{part} in\n{text}");
     }
@@ -52,6 +52,8 @@ fn the_document_has_its_names_and_ranks_causes() {
     let causes = profile["causes"].as_array().unwrap();
     let sum = |name: &str| causes.iter().map(|cause| cause[name].as_f64().unwrap()).sum::<f64>();
     assert_eq!(sum("aborts"), profile["aborts"].as_f64().unwrap());
+    let lost: Vec<f64> = causes.iter().map(|cause| cause["lost"].as_f64().unwrap()).collect();
+    assert!(lost.is_sorted_by(|one, other| one >= other), "{lost:?}");
     assert!(causes.is_empty() || (sum("share") - 1.0).abs() < 1e-9, "{causes:?}");
     for cause in causes.iter().filter(|cause| cause["object"] == "stations") {
         let line = cause["operations"][0]["line"].as_u64().unwrap();

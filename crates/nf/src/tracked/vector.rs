@@ -196,9 +196,12 @@ static CELL: Structure = Structure {
                 effect: "updates of different workers do not meet; a reading meets each of them",
             },
             Recipe {
-                change: Change::Guard(2),
-                relaxes: "the value may be older by as much",
-                effect: "it is written once in that time, not at each packet",
+                change: Change::Line(
+                    "count in a `Counter`, and bring the `Cell` up to date in `periodic`, where packets \
+                     read it only",
+                ),
+                relaxes: "the value may be as old as the period is long",
+                effect: "packets write what only their worker writes",
             },
         ],
     }],
