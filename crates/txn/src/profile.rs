@@ -146,6 +146,8 @@ pub struct Trail {
     /// Site; reads and writes when it began; where its key is; a number made of the key.
     steps: Entries<4>,
     words: Entries<1>,
+    /// Whether the last of them is under way.
+    is_open: Own,
     /// The operation in which the transaction was doomed, counted from 1.
     blamed: Own,
     given_up: Mutex<BTreeMap<(Why, Option<Site>), GivenUp>>,
@@ -159,6 +161,7 @@ impl Trail {
             footprints: Arc::clone(footprints),
             steps: Entries::new(STEPS),
             words: Entries::new(KEY_WORDS),
+            is_open: Own::default(),
             blamed: Own::default(),
             given_up: Mutex::default(),
         }
@@ -173,15 +176,17 @@ impl Trail {
     pub fn begin(&self) {
         self.steps.clear();
         self.words.clear();
+        self.is_open.set(0);
         self.blamed.set(0);
     }
 
     /// An operation begins that is about `key`.
     #[inline]
     pub fn enter(&self, site: Site, key: &[u64]) {
-        if self.transaction.is_alone() {
+        if self.transaction.is_alone() || self.transaction.is_doomed() {
             return;
         }
+        self.is_open.set(1);
         let reads = (self.transaction.reads().len() as u64) << 32;
         let at = (self.words.len() as u64) << 32;
         let fits = key.iter().all(|&word| self.words.push([word]));
@@ -192,11 +197,11 @@ impl Trail {
     /// It is done.
     #[inline]
     pub fn leave(&self) {
-        if self.transaction.is_alone() {
+        let Some(step) = self.step(self.steps.len()).filter(|_| self.is_open.get() != 0) else {
             return;
-        }
-        let Some(step) = self.step(self.steps.len()) else { return };
-        if self.blamed.get() == 0 && self.transaction.is_doomed() {
+        };
+        self.is_open.set(0);
+        if self.transaction.is_doomed() {
             self.blamed.set(self.steps.len() as u64);
         }
         let worker = self.transaction.worker();
@@ -207,7 +212,7 @@ impl Trail {
 
     /// It is done, and has turned out to be about `key`: an index that was given out.
     pub fn leave_with(&self, key: &[u64]) {
-        if let Some(step) = self.step(self.steps.len()).filter(|_| !self.transaction.is_alone()) {
+        if let Some(step) = self.step(self.steps.len()).filter(|_| self.is_open.get() != 0) {
             let at = (self.words.len() as u64) << 32;
             if key.iter().all(|&word| self.words.push([word])) {
                 let counts = (step.reads as u64) << 32 | step.writes as u64;
