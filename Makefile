@@ -18,7 +18,7 @@ help:
 	@echo "make bench   measure every network function against the same job written by hand"
 	@echo "make docs    the documentation of every crate"
 
-# Without functions and commands that the demo does not run: most of the time to compile.
+# Without functions and commands that the demo does not run.
 demo:
 	@.ci/install
 	cargo build --release --locked --package anabranch --no-default-features \

@@ -103,7 +103,7 @@ impl Finding {
         let is_conflict = matches!(why, Why::Conflict { .. });
         let theirs = match why {
             Why::Conflict { theirs, .. } => theirs.and_then(Site::of),
-            Why::Alone | Why::TooLarge => None,
+            Why::Alone | Why::First | Why::TooLarge => None,
         };
         Self {
             cause,
@@ -142,7 +142,8 @@ fn found(objects: &[Object], why: Why, ours: Option<Site>) -> (Option<&Object>, 
             let structure = own.map_or(&RUNTIME, |object| object.structure);
             (own, operation.and_then(|operation| structure.alone(operation)))
         }
-        Why::TooLarge => (own, RUNTIME.too_large()),
+        Why::TooLarge => (own, RUNTIME.cause(|when| matches!(when, When::TooLarge))),
+        Why::First => (own, RUNTIME.cause(|when| matches!(when, When::First))),
     };
     (object, cause.unwrap_or(&UNKNOWN))
 }
@@ -209,6 +210,13 @@ pub static RUNTIME: Structure = Structure {
                 relaxes: "",
                 effect: "no packet runs alone for it",
             }],
+        },
+        Cause {
+            name: "first change",
+            when: When::First,
+            why: "until somebody changes it, an object is read without being watched for changes; who \
+                  changes it first does so alone",
+            recipes: &[],
         },
         Cause {
             name: "too large",

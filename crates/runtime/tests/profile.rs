@@ -93,12 +93,12 @@ impl<O> Bed<O> {
         let mut theirs = theirs;
         let own = self.own;
         let mut act = || {
-            first.transaction().write(&own, 0, |words| words.set(0, 1));
             ours(&mut a, &mut Context::new(&mut late), first);
             if let Some(theirs) = theirs.take() {
                 let mut act = || theirs(&mut b, &mut Context::new(&mut early), second);
                 other.handle(&mut Turn { trail: second, act: &mut act }, 1);
             }
+            first.transaction().write(&own, 0, |words| words.set(0, 1));
         };
         one.handle(&mut Turn { trail: first, act: &mut act }, 1);
         findings(&self.profile)
@@ -200,6 +200,18 @@ fn vectors_and_cells() {
         Some(&|cell, _, _| cell.set(7)),
     );
     assert!(named(&found, "one value").keys.is_empty());
+}
+
+#[test]
+fn what_nobody_has_changed_yet() {
+    let bed = Bed::new(|builder| builder.shared_vector::<u32>("it", 8).unwrap());
+    let found = bed.meet(
+        &|_, _, trail| trail.transaction().domain().settle(),
+        &|vector: &mut Watched<Tracked<SharedVector<u32>>>, _, _| vector.write(3, 1),
+        None,
+    );
+    let first = named(&found, "first change");
+    assert_eq!((first.object.as_deref(), first.keys.len()), (Some("it"), 1));
 }
 
 #[test]
@@ -439,7 +451,7 @@ fn every_declared_cause_is_provoked_here() {
     let text = include_str!("profile.rs");
     let declared: BTreeSet<&str> =
         structures.iter().flat_map(|structure| structure.causes).map(|cause| cause.name).collect();
-    assert!(declared.len() >= 17, "{declared:?}");
+    assert!(declared.len() >= 18, "{declared:?}");
     for name in declared {
         assert!(text.contains(&format!("\"{name}\"")), "nothing provokes `{name}`");
     }

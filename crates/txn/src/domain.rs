@@ -114,18 +114,19 @@ impl Domain {
         }
     }
 
-    /// The name of an object of the memory of this number.
-    pub(crate) fn name(&self, memory: u16, object: u32) -> Option<Name> {
-        let memories = locked(&self.memories);
-        memories.get(usize::from(memory)).map(|memory| memory.object(object).0)
-    }
-
     /// The number of the memory whose object has this name, and which of its objects that is.
     pub(crate) fn locate(&self, name: Name) -> (u16, u32) {
         let memories = locked(&self.memories);
         let mut found =
             memories.iter().filter_map(|one| Some((one.number(), one.number_of(name)?)));
         found.next().unwrap_or_default()
+    }
+
+    /// The name of an object of the memory of this number, if there is one.
+    pub(crate) fn name(&self, number: u16, object: u32) -> Option<Name> {
+        let memories = locked(&self.memories);
+        let memory = memories.get(usize::from(number))?;
+        (object < memory.shape().objects).then(|| memory.object(object).0)
     }
 
     /// The latest version that each worker has made.

@@ -14,22 +14,21 @@ impl Name {
         Self(place as u64)
     }
 
+    /// A number that objects rarely share.
+    pub(crate) fn hash(self) -> u64 {
+        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
     /// Where its version stands; its words follow.
     #[inline(always)]
     pub(crate) fn place(self) -> usize {
         self.0 as usize
     }
 
-    /// A number that objects rarely share.
-    #[inline(always)]
-    pub(crate) fn hash(self) -> u64 {
-        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-
     /// One bit of 256: which of four words, and the bit in it.
     #[inline(always)]
     pub(crate) fn mark(self) -> (usize, u64) {
-        let hash = self.hash();
+        let hash = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         ((hash >> 62) as usize, 1 << (hash >> 56 & 63))
     }
 }

@@ -61,6 +61,8 @@ pub enum Why {
     },
     /// The operation can be done only with nobody beside it.
     Alone,
+    /// It was the first to change what nobody had changed beside others.
+    First,
     /// It read or wrote more than there is room to remember.
     TooLarge,
 }
@@ -144,6 +146,8 @@ pub struct Trail {
     /// Site; reads and writes when it began; where its key is; a number made of the key.
     steps: Entries<4>,
     words: Entries<1>,
+    /// Whether the last of them is under way.
+    is_open: Own,
     /// The operation in which the transaction was doomed, counted from 1.
     blamed: Own,
     given_up: Mutex<BTreeMap<(Why, Option<Site>), GivenUp>>,
@@ -157,6 +161,7 @@ impl Trail {
             footprints: Arc::clone(footprints),
             steps: Entries::new(STEPS),
             words: Entries::new(KEY_WORDS),
+            is_open: Own::default(),
             blamed: Own::default(),
             given_up: Mutex::default(),
         }
@@ -171,15 +176,17 @@ impl Trail {
     pub fn begin(&self) {
         self.steps.clear();
         self.words.clear();
+        self.is_open.set(0);
         self.blamed.set(0);
     }
 
     /// An operation begins that is about `key`.
     #[inline]
     pub fn enter(&self, site: Site, key: &[u64]) {
-        if self.transaction.is_alone() {
+        if self.transaction.is_alone() || self.transaction.is_doomed() {
             return;
         }
+        self.is_open.set(1);
         let reads = (self.transaction.reads().len() as u64) << 32;
         let at = (self.words.len() as u64) << 32;
         let fits = key.iter().all(|&word| self.words.push([word]));
@@ -190,11 +197,11 @@ impl Trail {
     /// It is done.
     #[inline]
     pub fn leave(&self) {
-        if self.transaction.is_alone() {
+        let Some(step) = self.step(self.steps.len()).filter(|_| self.is_open.get() != 0) else {
             return;
-        }
-        let Some(step) = self.step(self.steps.len()) else { return };
-        if self.blamed.get() == 0 && self.transaction.is_doomed() {
+        };
+        self.is_open.set(0);
+        if self.transaction.is_doomed() {
             self.blamed.set(self.steps.len() as u64);
         }
         let worker = self.transaction.worker();
@@ -205,7 +212,7 @@ impl Trail {
 
     /// It is done, and has turned out to be about `key`: an index that was given out.
     pub fn leave_with(&self, key: &[u64]) {
-        if let Some(step) = self.step(self.steps.len()).filter(|_| !self.transaction.is_alone()) {
+        if let Some(step) = self.step(self.steps.len()).filter(|_| self.is_open.get() != 0) {
             let at = (self.words.len() as u64) << 32;
             if key.iter().all(|&word| self.words.push([word])) {
                 let counts = (step.reads as u64) << 32 | step.writes as u64;
@@ -221,9 +228,13 @@ impl Trail {
     #[cold]
     pub fn given_up(&self, cause: Cause, items: usize, otherwise: Option<Site>) {
         let (why, step) = match cause {
-            Cause::Conflict(memory, object) => self.conflict(memory, object),
-            // Once for each memory, and never again.
-            Cause::Settled(_) => return,
+            Cause::Conflict(memory, object) => {
+                match self.transaction.domain().name(memory, object) {
+                    Some(name) => self.conflict(memory, name),
+                    None => return,
+                }
+            }
+            Cause::Settled(_) => (Why::First, self.step(self.blamed.get() as usize)),
             Cause::Alone => (Why::Alone, self.step(self.blamed.get() as usize)),
             Cause::TooLarge => (Why::TooLarge, self.step(self.blamed.get() as usize)),
         };
@@ -251,10 +262,9 @@ impl Trail {
         self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn conflict(&self, memory: u16, object: u32) -> (Why, Option<Step>) {
-        let name = self.transaction.domain().name(memory, object);
-        let step = name.and_then(|name| self.at_fault(name));
-        let theirs = name.and_then(|name| self.changed_by(name));
+    fn conflict(&self, memory: u16, name: Name) -> (Why, Option<Step>) {
+        let step = self.at_fault(name);
+        let theirs = self.changed_by(name);
         let relation =
             match (&step, theirs) {
                 (Some(step), Some((_, mark))) if step.mark != 0 && mark != 0 => {

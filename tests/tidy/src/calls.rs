@@ -23,6 +23,7 @@ struct Ban {
 
 const THREADS: &[&str] = &[
     "crates/runtime/",
+    "crates/nf/src/tracked/profile.rs",
     "crates/nf/src/tracked/wheel.rs",
     "crates/txn/src/",
     "crates/io/",

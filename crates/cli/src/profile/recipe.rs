@@ -139,8 +139,7 @@ impl Subject<'_> {
                 ("setting", name.to_owned(), Some(at), before.to_string(), after.to_string())
             }
             None => {
-                let is_statement = |text: &&str| text.starts_with("self.") && text.ends_with(';');
-                let before = self.text(line).filter(is_statement)?.to_owned();
+                let before = self.text(line).filter(|text| may_be_left_out(text))?.to_owned();
                 let after = format!("if WHAT IS STORED IS OLDER THAN A SETTING {{ {before} }}");
                 ("source", "line".to_owned(), Some(line), before, after)
             }
@@ -209,6 +208,11 @@ fn writes(operation: Operation) -> bool {
     )
 }
 
+/// Whether a line may be put under a condition: it is a statement, and no count, which misses nothing.
+fn may_be_left_out(text: &str) -> bool {
+    text.starts_with("self.") && text.ends_with(';') && !text.contains("+=") && !text.contains("-=")
+}
+
 /// The setting that makes a condition fail when it is raised: what is compared is to be greater.
 fn raised_by(condition: &str) -> Option<&str> {
     let at = condition.find("settings.")?;
@@ -223,7 +227,14 @@ fn raised_by(condition: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::raised_by;
+    use super::{may_be_left_out, raised_by};
+
+    #[test]
+    fn what_counts_is_not_left_out() {
+        assert!(may_be_left_out("self.stations.insert(source, heard);"));
+        assert!(!may_be_left_out("self.hits.update(index, |hits| *hits += 1);"));
+        assert!(!may_be_left_out("if !self.hosts.insert(host, 1) {"));
+    }
 
     #[test]
     fn conditions_that_a_larger_setting_makes_fail() {

@@ -36,6 +36,8 @@ pub enum When {
     Met(&'static str),
     /// One of these operations had to be alone.
     Alone(&'static [Operation]),
+    /// An operation was the first to change an object beside others.
+    First,
     /// An operation read or wrote more than a transaction has room for.
     TooLarge,
 }
@@ -140,7 +142,7 @@ impl Structure {
             When::Same(there) => there == part && relation != Relation::Different,
             When::Different(there) => there == part && relation != Relation::Same,
             When::Met(there) => there == part,
-            When::Alone(_) | When::TooLarge => false,
+            When::Alone(_) | When::First | When::TooLarge => false,
         })
     }
 
@@ -151,9 +153,9 @@ impl Structure {
         self.causes.iter().find(alone)
     }
 
-    /// The cause for which an operation is too large.
-    pub fn too_large(&self) -> Option<&'static Cause> {
-        self.causes.iter().find(|cause| matches!(cause.when, When::TooLarge))
+    /// The first cause of that kind.
+    pub fn cause(&self, is_it: impl Fn(When) -> bool) -> Option<&'static Cause> {
+        self.causes.iter().find(|cause| is_it(cause.when))
     }
 }
 
