@@ -8,7 +8,7 @@ use crate::memory::{Memory, Shape};
 use crate::transaction::Transaction;
 
 /// How much a worker may have added that is not committed: each addition is an effect.
-const UNDER_WAY: u64 = EFFECTS as u64;
+const UNDER_WAY: i64 = EFFECTS as i64;
 
 /// A sum of parts, one of each worker. To add to it is no change; it is read exactly only by who is
 /// alone.
@@ -49,11 +49,12 @@ impl Count {
     /// Whether there is room for one more below `most`; where it is not certain beside others, the
     /// transaction has to be alone.
     pub fn has_room(&self, transaction: &Transaction, most: u32) -> bool {
-        let (sum, most) = (self.sum(), u64::from(most));
+        // Below zero where an addition was missed and what took it back was not.
+        let (sum, most) = (self.sum() as i64, i64::from(most));
         if transaction.is_alone() {
             return sum < most;
         }
-        let certain = sum + UNDER_WAY * u64::from(self.parts.shape().objects) < most;
+        let certain = sum + UNDER_WAY * i64::from(self.parts.shape().objects) < most;
         if !certain {
             transaction.require_alone();
         }

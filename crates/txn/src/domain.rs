@@ -1,6 +1,6 @@
 //! What all workers of a run share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
@@ -26,7 +26,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// changed by a commit beyond them is not yet there for it.
 pub struct Domain {
     commits: Box<[CachePadded<AtomicU64>]>,
-    memories: Mutex<Vec<Arc<Memory>>>,
+    made: Mutex<Vec<Arc<Memory>>>,
+    /// All of them, once transactions have begun.
+    memories: OnceLock<Box<[Arc<Memory>]>>,
     pub(crate) arena: Arc<Arena>,
     /// Held by all who are in a transaction; taken alone by who cannot commit beside others.
     pub(crate) gate: Gate<()>,
@@ -51,7 +53,8 @@ impl Domain {
         assert!((1..=MOST_WORKERS).contains(&workers), "{workers} workers");
         Self {
             commits: (0..workers).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
-            memories: Mutex::default(),
+            made: Mutex::default(),
+            memories: OnceLock::new(),
             arena: Arc::default(),
             gate: Gate::new(()),
             noted: (0..workers).map(|_| Mutex::default()).collect(),
@@ -92,7 +95,7 @@ impl Domain {
     /// # Panics
     /// Once a transaction has begun, and with more memories than 65,536.
     pub fn memory(&self, shape: Shape) -> Arc<Memory> {
-        let mut memories = locked(&self.memories);
+        let mut memories = locked(&self.made);
         let number = u16::try_from(memories.len()).expect("fewer than 65,536 objects of state");
         let memory = Arc::new(Memory::new(number, shape, &self.arena));
         memories.push(Arc::clone(&memory));
@@ -104,28 +107,31 @@ impl Domain {
     ///
     /// Before transactions begin.
     pub fn settle(&self) {
-        locked(&self.memories).iter().for_each(|memory| memory.settle(true));
+        locked(&self.made).iter().for_each(|memory| memory.settle(true));
+    }
+
+    /// All memories, once transactions have begun.
+    fn memories(&self) -> &[Arc<Memory>] {
+        self.memories.get_or_init(|| locked(&self.made).as_slice().into())
     }
 
     /// The objects of this memory are changed beside others from now on. For who is alone.
     pub(crate) fn unsettle(&self, number: u16) {
-        if let Some(memory) = locked(&self.memories).get(usize::from(number)) {
+        if let Some(memory) = self.memories().get(usize::from(number)) {
             memory.settle(false);
         }
     }
 
     /// The number of the memory whose object has this name, and which of its objects that is.
     pub(crate) fn locate(&self, name: Name) -> (u16, u32) {
-        let memories = locked(&self.memories);
-        let mut found =
-            memories.iter().filter_map(|one| Some((one.number(), one.number_of(name)?)));
+        let named = |one: &Arc<Memory>| Some((one.number(), one.number_of(name)?));
+        let mut found = self.memories().iter().filter_map(named);
         found.next().unwrap_or_default()
     }
 
     /// The name of an object of the memory of this number, if there is one.
     pub(crate) fn name(&self, number: u16, object: u32) -> Option<Name> {
-        let memories = locked(&self.memories);
-        let memory = memories.get(usize::from(number))?;
+        let memory = self.memories().get(usize::from(number))?;
         (object < memory.shape().objects).then(|| memory.object(object).0)
     }
 

@@ -31,11 +31,6 @@ pub trait Entry {
     const VALUE: usize;
     /// Whether entries have a deadline.
     const DEADLINE: bool;
-
-    /// Words of a slot, its deadline apart.
-    const SLOT: usize = Self::KEY + Self::VALUE;
-    /// Slots of a bucket: as many as fit one cache line, or two where that wastes less; at most seven.
-    const SLOTS: usize = slots(Self::SLOT + Self::DEADLINE as usize);
 }
 
 /// Slots of a bucket, given the words of each. Version and header come first.
@@ -85,16 +80,21 @@ enum Found {
 }
 
 impl<E: Entry> Map<E> {
+    /// Words of a slot, its deadline apart.
+    const SLOT: usize = E::KEY + E::VALUE;
+    /// Slots of a bucket: as many as fit one cache line, or two where that wastes less; at most seven.
+    const SLOTS: usize = slots(Self::SLOT + E::DEADLINE as usize);
+
     /// A map with room for `capacity` entries.
     pub fn new(domain: &Domain, capacity: u32) -> Self {
         // The fewer slots a bucket has, the more room keeps entries in the bucket they belong to.
-        let full = [8, 8, 10, 11, 12][E::SLOTS.min(4)];
-        let wanted = (u64::from(capacity) * 16).div_ceil(full * E::SLOTS as u64).max(1);
-        let number = wanted.min(u64::from(u32::MAX) / E::SLOTS as u64) as u32;
+        let full = [8, 8, 10, 11, 12][Self::SLOTS.min(4)];
+        let wanted = (u64::from(capacity) * 16).div_ceil(full * Self::SLOTS as u64).max(1);
+        let number = wanted.min(u64::from(u32::MAX) / Self::SLOTS as u64) as u32;
         let shape = Shape {
             objects: number,
-            tracked: 1 + E::SLOTS * E::SLOT,
-            deadlines: if E::DEADLINE { E::SLOTS } else { 0 },
+            tracked: 1 + Self::SLOTS * Self::SLOT,
+            deadlines: if E::DEADLINE { Self::SLOTS } else { 0 },
             apart: true,
         };
         let buckets = domain.memory(shape);
@@ -108,17 +108,17 @@ impl<E: Entry> Map<E> {
 
     /// Slots in all.
     pub fn slots(&self) -> u32 {
-        self.number * E::SLOTS as u32
+        self.number * Self::SLOTS as u32
     }
 
     /// The number of a slot, below [`slots`](Self::slots).
     pub fn number(&self, id: SlotId) -> u32 {
-        id.bucket * E::SLOTS as u32 + id.slot
+        id.bucket * Self::SLOTS as u32 + id.slot
     }
 
     /// The slot of this number.
     pub fn slot(&self, number: u32) -> SlotId {
-        SlotId { bucket: number / E::SLOTS as u32, slot: number % E::SLOTS as u32 }
+        SlotId { bucket: number / Self::SLOTS as u32, slot: number % Self::SLOTS as u32 }
     }
 
     /// Bytes of memory.
@@ -168,7 +168,7 @@ impl<E: Entry> Map<E> {
 
     #[inline(always)]
     fn key_at(&self, slot: usize) -> usize {
-        1 + slot * E::SLOT
+        1 + slot * Self::SLOT
     }
 
     #[inline(always)]
@@ -179,7 +179,7 @@ impl<E: Entry> Map<E> {
     /// The word of a bucket in which the deadline of `slot` stands.
     #[inline(always)]
     fn deadline_at(&self, slot: usize) -> usize {
-        1 + E::SLOTS * E::SLOT + slot
+        1 + Self::SLOTS * Self::SLOT + slot
     }
 
     #[inline(always)]
@@ -187,7 +187,7 @@ impl<E: Entry> Map<E> {
         let header = words.get(0);
         let differ = header ^ (u64::from(Self::tag(hash)) * EVERY_BYTE);
         let mut candidates = differ.wrapping_sub(EVERY_BYTE) & !differ & (EVERY_BYTE << 7);
-        candidates &= u64::MAX >> (64 - 8 * E::SLOTS);
+        candidates &= u64::MAX >> (64 - 8 * Self::SLOTS);
         while candidates != 0 {
             let slot = (candidates.trailing_zeros() / 8) as usize;
             if words.are(self.key_at(slot), key) {
@@ -303,7 +303,7 @@ impl<E: Entry> Map<E> {
         tick: u32,
     ) -> Option<usize> {
         let header = words.get(0);
-        let free = !header & (EVERY_BYTE << 7) & (u64::MAX >> (64 - 8 * E::SLOTS));
+        let free = !header & (EVERY_BYTE << 7) & (u64::MAX >> (64 - 8 * Self::SLOTS));
         if free == 0 {
             words.set(0, counted(header, true));
             return None;

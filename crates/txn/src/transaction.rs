@@ -34,6 +34,9 @@ const ALONE: u64 = 2;
 /// objects takes, no longer.
 const LOOKS: u32 = 64;
 
+/// How often what was seen may turn out to have changed meanwhile, before it is given up.
+const TURNS: u32 = 4;
+
 /// A worker's transaction: begun, filled by reading and writing objects, and committed or dropped,
 /// again and again.
 ///
@@ -252,7 +255,7 @@ impl Transaction {
         mut look: impl FnMut(Words<'_>) -> R,
     ) -> Option<R> {
         let (name, words) = memory.object(object);
-        for _ in 0..LOOKS {
+        for _ in 0..TURNS {
             let view = self.view(memory, name, words)?;
             let seen = look(view.words);
             if self.note_read(name, &view) {
@@ -267,7 +270,7 @@ impl Transaction {
     #[inline(always)]
     fn view<'a>(&'a self, memory: &Memory, name: Name, words: Words<'a>) -> Option<View<'a>> {
         if memory.is_settled() {
-            return Some(View { words, version: STEADY });
+            return (!self.is_doomed()).then_some(View { words, version: STEADY });
         }
         if self.is_marked(name) {
             return self.view_marked(name, words);
@@ -404,7 +407,7 @@ impl Transaction {
             self.doom(Cause::TooLarge);
             return None;
         };
-        let mut tries = 0..LOOKS;
+        let mut tries = 0..TURNS;
         let version = loop {
             let version = Version(words.version().load(Ordering::Acquire));
             let view = match self.accepts(version) {
