@@ -158,8 +158,8 @@ impl Deployment {
     }
 }
 
-/// Why this runtime cannot give each shard its own state.
-fn shares(plan: &Plan, settings: &toml::Table) -> Option<String> {
+/// Why this runtime cannot give each shard its own state; `None`: it can.
+pub fn shares(plan: &Plan, settings: &toml::Table) -> Option<String> {
     let line =
         |lines: &[u32]| lines.first().map_or(String::new(), |line| format!(" (line {line})"));
     if plan.strategy != Strategy::SharedNothing {

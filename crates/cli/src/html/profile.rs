@@ -30,7 +30,7 @@ fn header(document: &Document) -> String {
         .iter()
         .map(|note| format!("<p class=\"remark\">{}</p>\n", plan::prose(note)))
         .collect();
-    let verb = if document.limit.kind == LimitKind::Nothing { "limited by" } else { "limited" };
+    let verb = if document.limit.kind == LimitKind::Nothing { "not limited" } else { "limited" };
     format!(
         "<header>\n<p class=\"brand\">anabranch <span>profile</span></p>\n<h1>{}</h1>\n\
          <p class=\"strategy\"><b>{verb}</b> on {} workers: {}</p>\n</header>\n{notes}",

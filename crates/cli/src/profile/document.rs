@@ -89,6 +89,9 @@ pub(crate) struct Cause {
     pub(crate) keys: Vec<HotKey>,
     pub(crate) why: &'static str,
     pub(crate) recipes: Vec<Step>,
+    /// Another worker was in the way, whether or not it is known what that did.
+    #[serde(skip)]
+    pub(crate) is_conflict: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -256,6 +259,7 @@ fn cause(finding: &Finding, aborts: u64, subject: &Subject<'_>) -> Cause {
         keys: keys.collect(),
         why: finding.cause.why,
         recipes: subject.recipes(finding),
+        is_conflict: finding.is_conflict(),
     }
 }
 
@@ -300,8 +304,7 @@ fn limit(report: &RunReport, findings: &[Finding], causes: &[Cause]) -> Limit {
     let (kind, share) = most.filter(|(_, share)| *share >= WORTH_A_WORD).unwrap_or_else(|| {
         (LimitKind::Nothing, parts.iter().map(|(_, share)| *share).fold(0.0, f64::max))
     });
-    let first =
-        causes.iter().find(|cause| (cause.operations.len() > 1) == (kind == LimitKind::Conflicts));
+    let first = causes.iter().find(|cause| cause.is_conflict == (kind == LimitKind::Conflicts));
     let of = first.map(|cause| format!(": {}", cause.sentence())).unwrap_or_default();
     let text = match kind {
         LimitKind::Conflicts => format!("conflicts cost {} of the work{of}", percent(share)),
