@@ -1,11 +1,11 @@
 //! Detects hosts that do what one family of trojans does: SSH, then three kinds of files, then IRC.
 //!
-//! A host on `lan` is taken for infected when, in this order and within `window_s` seconds, it uses an
-//! SSH connection, its own or another's to it, fetches an HTML page, a ZIP archive and a program over
-//! FTP (these three in any order), and talks IRC. The time runs from its last SSH before the first file. Each alone is nobody's business; together, and in
-//! this order, they are the signature of De Carli, Sommer and Jha, "Beyond Pattern Matching: A
-//! Concurrency Model for Stateful Deep Packet Inspection" (2014), that the CHC and NFork papers
-//! measure with.
+//! A host on `lan` is taken for infected when, in this order and within `window_s` seconds, it uses
+//! an SSH connection, its own or another's to it, fetches an HTML page, a ZIP archive and a program
+//! over FTP (these three in any order), and talks IRC. The time runs from its last SSH before the
+//! first file. Each alone is nobody's business; together, and in this order, they are the signature of
+//! De Carli, Sommer and Jha, "Beyond Pattern Matching: A Concurrency Model for Stateful Deep Packet
+//! Inspection" (2014), that the CHC and NFork papers measure with.
 //!
 //! What counts:
 //! - SSH: data that the host sends to port 22, or as a server from it. A host has none to send before
@@ -154,8 +154,7 @@ pub mod trojan {
                 return self.infected(host, pkt, cx);
             }
             if is_ssh(pkt) {
-                // Its time is not prolonged once it has begun to fetch: files have to follow an SSH
-                // connection within it, and the rest those files.
+                // Files that were fetched before this connection do not follow it.
                 if host.files == 0 {
                     self.windows.refresh(host.window, self.settings.window_s * NS_PER_S, cx);
                 }
