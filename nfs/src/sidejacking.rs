@@ -21,7 +21,8 @@
 //! Not done: nothing of TLS can be read (use it, and nobody sidejacks). Clients behind one address
 //! are one; a client that changes its address (from Wi-Fi to mobile, say) looks like a thief: leave
 //! `action = "report"` where such are common. Requests are read within one segment and its first 4096
-//! bytes; of a cookie that does not end there (with `;` or its line) too little is known. Sessions that find the table full are not watched.
+//! bytes; of a cookie that does not end there (with `;` or its line) too little is known. Sessions
+//! that find the table full are not watched.
 
 use anabranch_nf::prelude::*;
 
@@ -451,12 +452,14 @@ mod tests {
             let methods = ["GET ", "POST ", "PUT ", "HEAD ", "PATCH ", "DELETE ", "OPTIONS "];
             let is_request = methods.iter().any(|method| text.starts_with(method));
             let named = field.trim_start_matches(['\r', '\n']);
-            let is_field = named.eq_ignore_ascii_case("cookie:") && field.matches('\n').count() == 1;
+            let is_next_line = field.matches('\n').count() == 1;
+            let is_field = is_next_line && named.eq_ignore_ascii_case("cookie:");
             let mut ended: Vec<&str> = cookies.split(';').collect();
             if end.is_empty() {
                 ended.pop();
             }
-            let session = ended.into_iter().map(|one| one.strip_prefix(' ').unwrap_or(one)).find(|one| {
+            let mut cookies = ended.into_iter().map(|one| one.strip_prefix(' ').unwrap_or(one));
+            let session = cookies.find(|one| {
                 let (name, value) = one.split_once('=').unwrap_or_default();
                 let name = name.to_ascii_lowercase();
                 let is_sid = name == "sid" || name.ends_with(".sid");

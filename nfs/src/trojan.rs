@@ -440,7 +440,10 @@ mod tests {
 
         /// Bytes of any kind, in front of an end that makes them a file or not.
         #[test]
-        fn any_name_is_read(mut name in prop::collection::vec(any::<u8>(), 0..40), kind in 0usize..4) {
+        fn any_name_is_read(
+            mut name in prop::collection::vec(any::<u8>(), 0..40),
+            kind in 0usize..4,
+        ) {
             name.extend([&b"?"[..], b".htm", b".zip", b".exe"][kind]);
             let command = [b"RETR ", &name[..]].concat();
             prop_assert_eq!(trojan::fetched(&command), [0, 1, 2, 4][kind]);
