@@ -10,9 +10,15 @@
 //! While the attack lasts, with `action = "block"`, the first packet of each flow is dropped and the
 //! flow remembered. A host that means it sends again (a TCP SYN after 1 s, RFC 6298, section 2), and
 //! its second packet passes; a forged source does not. Flows under way are left alone. With `action =
-//! "report"` nothing is dropped. Either way the log has a line a second. A full table of flows drops
-//! what is new, as `packet-sets-full`: give it a place for each flow that comes within
-//! `one_packet_s`.
+//! "report"` they all pass. Either way the log has a line a second.
+//!
+//! With either action, while the table of flows is full the packets of new flows are dropped, as
+//! `packet-sets-full`: a flood of more flows than `flows` within `one_packet_s` keeps everybody new
+//! out, so give it a place for each that can come.
+//!
+//! A flow that is over counts until it is collected, which packets do, of any kind and from either
+//! port: each collects up to two. After a flood and a silence, new flows are so still held back until
+//! half as many packets have come as the flood had flows.
 //!
 //! A flow is addresses, protocol and ports, as sent from `wan`, over IPv4 or IPv6. UDP flows of one
 //! packet are common (name service) and count only where `udp` is set. What comes from `lan`,
@@ -49,7 +55,7 @@ pub mod anti_ddos {
         /// sends again finds it there.
         #[setting(default = 5, min = 2, max = 3_600)]
         pub one_packet_s: u64,
-        /// Seconds that a flow of more packets may be idle.
+        /// Seconds that a flow of more packets may be idle; `one_packet_s` at least.
         #[setting(default = 60, min = 1, max = 86_400)]
         pub idle_s: u64,
     }
@@ -102,6 +108,16 @@ pub mod anti_ddos {
         #[merge(both)]
         #[staleness_ms(0)]
         tally: Distributed<Tally>,
+    }
+
+    fn check(settings: &Settings) -> Result<(), &'static str> {
+        if settings.idle_s < settings.one_packet_s {
+            return Err(
+                "`idle_s` must not be less than `one_packet_s`: a flow would be forgotten sooner for \
+                 its second packet; raise `idle_s` or lower `one_packet_s`",
+            );
+        }
+        Ok(())
     }
 
     impl AntiDdos {
@@ -245,11 +261,34 @@ mod tests {
         }
         nf.at(5 * SECOND - 1);
         assert!(!passes(&mut nf, &segment(0, 100, SYN)));
-        for second in 5..60 {
-            nf.at(second * SECOND);
+        for packet in 0..60 {
+            nf.at((20 + packet) * SECOND);
             nf.send(LAN, &arp("10.0.0.1", "10.0.0.2"));
         }
         assert!(passes(&mut nf, &segment(0, 200, SYN)));
+    }
+
+    #[test]
+    fn flows_that_are_over_count_until_packets_have_collected_them() {
+        let mut nf = anti_ddos(&["least_flows=10", "one_packet_s=5"]);
+        for client in 0..50 {
+            nf.send(WAN, &segment(0, client, SYN));
+        }
+        nf.at(20 * SECOND);
+        assert!(!passes(&mut nf, &segment(0, 100, SYN)), "nothing has collected them");
+        let arp = arp("10.0.0.1", "10.0.0.2");
+        (0..15).for_each(|_| drop(nf.send(LAN, &arp)));
+        assert!(!passes(&mut nf, &segment(0, 101, SYN)), "two with each packet");
+        (0..10).for_each(|_| drop(nf.send(LAN, &arp)));
+        assert!(passes(&mut nf, &segment(0, 102, SYN)));
+    }
+
+    #[test]
+    fn a_second_packet_does_not_shorten_a_life() {
+        let setting = ["one_packet_s=9", "idle_s=8"];
+        let why = Harness::<anti_ddos::Function>::try_new(&setting).map(drop).expect_err("refused");
+        assert!(why.contains("`idle_s` must not be less than `one_packet_s`"), "{why}");
+        assert!(Harness::<anti_ddos::Function>::try_new(&["one_packet_s=9", "idle_s=9"]).is_ok());
     }
 
     #[test]

@@ -4,14 +4,16 @@
 //! data, and has no use for the answers. The function notes each answer of a name server that comes to
 //! a client on `lan`, and takes it off again when the client sends anything to the address that it
 //! tells; a client to whom `threshold` answers have come within the window that led to nothing is
-//! suspected of a tunnel. The window is this and the last half of `window_s` seconds. (The DNS tunnel detector of the NFork paper, which has it from
-//! Arashloo et al., "SNAP: Stateful Network-Wide Abstractions for Packet Processing", 2016, and they
-//! from Borders et al., "Chimera", 2012. There the count never ages; here it is of a window.)
+//! suspected of a tunnel. The window is this and the last half of `window_s` seconds. (The DNS tunnel
+//! detector of the NFork paper, which has it from Arashloo et al., "SNAP: Stateful Network-Wide
+//! Abstractions for Packet Processing", 2016, and they from Borders et al., "Chimera", 2012. There the
+//! count never ages; here it is of a window.)
 //!
 //! An answer is a UDP datagram from port 53 that is a DNS response (RFC 1035, section 4) to one
-//! question. What counts is the first A or AAAA record of its answers; an answer without (another
-//! type, an error, nothing at all) is of no use from the start. An address that is told again while it
-//! waits counts once. Ordinary hosts collect some, by browsers that resolve ahead and by asking for
+//! question, from a server to whose port 53 the client has sent a datagram within the last ten seconds.
+//! What counts is the first A or AAAA record of its answers; an answer without (another type, an
+//! error, nothing at all) is of no use from the start. An address that is told again while it waits
+//! counts once. Ordinary hosts collect some, by browsers that resolve ahead and by asking for
 //! both IP versions: 100 a minute leaves room for them, and a tunnel of 100 answers a minute carries
 //! under a kilobyte a second.
 //!
@@ -20,9 +22,11 @@
 //! passes, over IPv4 and IPv6.
 //!
 //! Not done: DNS over TCP, TLS or HTTPS is not read; a name server on `lan` that resolves for others
-//! is taken for a client of many useless answers, and has to stand on the other side; answers are
-//! not matched with questions, so that who can forge them can have a client suspected. Fragments but
-//! the first are not read. Where the tables are full, answers are not counted.
+//! is taken for a client of many useless answers, and has to stand on the other side. Of answers and
+//! questions the addresses are matched, not the identifiers: who can forge the address of a server
+//! that a client asks can have the client suspected. A tunnel whose answers all tell an address that
+//! waits already, until it is used or forgotten, is not noticed. Fragments but the first are not read.
+//! Where the tables are full, answers are not counted.
 
 use anabranch_nf::prelude::*;
 
@@ -48,7 +52,8 @@ pub mod dns_tunnel {
         /// Clients watched at once; others are not.
         #[setting(default = 65_536, min = 1, max = 16_777_216)]
         pub clients: u32,
-        /// Answers that wait for a use at once; others are not counted.
+        /// Answers that wait for a use, and pairs of a client and a server it has asked, at once;
+        /// others are not counted.
         #[setting(default = 262_144, min = 1, max = 16_777_216)]
         pub answers: u32,
     }
@@ -96,6 +101,12 @@ pub mod dns_tunnel {
         half: u32,
     }
 
+    /// Who has asked whom.
+    pub struct Asked {
+        client: Address,
+        server: Address,
+    }
+
     /// What a datagram from port 53 says.
     pub enum Message {
         Other,
@@ -113,6 +124,8 @@ pub mod dns_tunnel {
     /// Records looked at: aliases come before the address.
     const RECORDS: u32 = 16;
     const NS_PER_S: u64 = 1_000_000_000;
+    /// For how long an answer is waited for: twice what resolvers wait (resolv.conf(5)).
+    const ASKED_NS: u64 = 10 * NS_PER_S;
 
     pub struct DnsTunnel {
         settings: Settings,
@@ -129,6 +142,13 @@ pub mod dns_tunnel {
         #[capacity(settings.answers)]
         #[expired(forget_told)]
         waiting: Allocator<Told>,
+        /// Who has asked whom of late, in `questions`.
+        #[capacity(settings.answers)]
+        asked: Map<Asked, u32>,
+        /// When that is to be forgotten.
+        #[capacity(settings.answers)]
+        #[expired(forget_asked)]
+        questions: Allocator<Asked>,
     }
 
     fn source_of(pkt: &Packet) -> Option<Address> {
@@ -238,10 +258,31 @@ pub mod dns_tunnel {
             if pkt.dst_port() == Some(DNS) && self.is_blocked(client, cx) {
                 return Drop(Reason::Tunnel);
             }
-            if let Some(address) = destination_of(pkt) {
-                self.used(Told { client, address }, cx);
+            let Some(address) = destination_of(pkt) else { return Forward(WAN) };
+            if let Some(udp) = pkt.udp()
+                && udp.dst() == DNS
+            {
+                self.ask(Asked { client, server: address }, cx);
             }
+            self.used(Told { client, address }, cx);
             Forward(WAN)
+        }
+
+        fn ask(&mut self, asked: Asked, cx: &mut Context) {
+            if let Some(place) = self.asked.get(&asked)
+                && self.questions.refresh(place, ASKED_NS, cx)
+            {
+                return;
+            }
+            if let Some(place) = self.questions.allocate(asked, ASKED_NS, cx)
+                && !self.asked.insert(asked, place)
+            {
+                self.questions.free(place);
+            }
+        }
+
+        fn has_asked(&self, asked: Asked, cx: &Context) -> bool {
+            self.asked.get(&asked).is_some_and(|place| self.questions.is_allocated(place, cx))
         }
 
         fn half(&self, cx: &Context) -> u32 {
@@ -277,6 +318,10 @@ pub mod dns_tunnel {
 
         fn answered(&mut self, pkt: &Packet, cx: &mut Context) {
             let Some(client) = destination_of(pkt) else { return };
+            let Some(server) = source_of(pkt) else { return };
+            if !self.has_asked(Asked { client, server }, cx) {
+                return;
+            }
             match read(pkt.payload()) {
                 Message::Other => {}
                 Message::Useless => self.count(client, cx),
@@ -349,6 +394,12 @@ pub mod dns_tunnel {
             }
         }
 
+        fn forget_asked(&mut self, index: u32, asked: Asked, cx: &mut Context) {
+            if self.asked.get(&asked).is_some_and(|place| place == index) {
+                self.asked.remove(&asked);
+            }
+        }
+
         fn forget_told(&mut self, index: u32, told: Told, cx: &mut Context) {
             if self.told.get(&told).is_some_and(|answer| answer.place == index) {
                 self.told.remove(&told);
@@ -393,7 +444,13 @@ mod tests {
             Self(Harness::new(settings), 0)
         }
 
+        /// The client asks, if it may, and hears this.
         fn hears(&mut self, message: &[u8]) {
+            self.asks();
+            self.is_told(message);
+        }
+
+        fn is_told(&mut self, message: &[u8]) {
             let frame = datagram(SERVERS[self.1], &format!("{}:999", CLIENTS[self.1]), message);
             assert_eq!(self.0.send(WAN, &frame).forwarded(), [(LAN, frame.clone())]);
         }
@@ -505,6 +562,30 @@ mod tests {
     }
 
     #[test]
+    fn answers_that_nobody_asked_for_do_not_count() {
+        for version in 0..2 {
+            let mut nf = Watched::new(&["threshold=2"]);
+            nf.1 = version;
+            let host = CLIENTS[version];
+            let other = ["198.51.100.54:53", "[2001:db8::54]:53"][version];
+            for question in [
+                udp(&format!("{host}:999"), other),
+                tcp(&format!("{host}:999"), SERVERS[version], SYN),
+                udp(&format!("{}:999", ["10.0.0.2", "[fd00::2]"][version]), SERVERS[version]),
+            ] {
+                nf.0.send(LAN, &question);
+            }
+            (0..50).for_each(|_| nf.is_told(&response(&[])));
+            assert!(nf.asks());
+            nf.0.at(11 * SECOND);
+            (0..50).for_each(|_| nf.is_told(&response(&[(1, &[198, 51, 100, 1])])));
+            assert!(nf.asks(), "too late");
+            (0..2).for_each(|_| nf.is_told(&response(&[])));
+            assert!(!nf.asks());
+        }
+    }
+
+    #[test]
     fn what_is_no_answer_does_not_count() {
         let mut nf = Watched::new(&["threshold=1"]);
         let question = {
@@ -516,35 +597,62 @@ mod tests {
             nf.hears(message);
             assert!(nf.asks(), "{message:?}");
         }
-        let elsewhere = datagram("198.51.100.1:5353", "10.0.0.1:999", &response(&[]));
+        let elsewhere = datagram("198.51.100.53:5353", "10.0.0.1:999", &response(&[]));
         nf.0.send(WAN, &elsewhere);
         assert!(nf.asks());
+        nf.hears(&response(&[]));
+        assert!(!nf.asks(), "and this is one");
     }
 
     proptest! {
-        /// Cut, changed and random messages: what is read is an address only where there is one.
+        /// A response is read for what it says, and cut anywhere it says less.
+        #[test]
+        fn any_response_is_read(
+            address: [u8; 4],
+            address6: [u8; 16],
+            aliases in 0usize..20,
+            cut: usize,
+        ) {
+            let records = |last| [vec![(5, NAME); aliases], vec![last]].concat();
+            let (v4, v6) = (response(&records((1, &address))), response(&records((28, &address6))));
+            // No more than sixteen records are looked at.
+            let (told, told6) = (u32::from_be_bytes(address), u128::from_be_bytes(address6));
+            let expected = match aliases < 16 {
+                true => (Message::V4(told), Message::V6(told6)),
+                false => (Message::Useless, Message::Useless),
+            };
+            prop_assert_eq!((dns_tunnel::read(&v4), dns_tunnel::read(&v6)), expected);
+            for whole in [v4, v6] {
+                let cut = cut % whole.len();
+                let has_header = cut >= 12;
+                let less = if has_header { Message::Useless } else { Message::Other };
+                prop_assert_eq!(dns_tunnel::read(&whole[..cut]), less);
+            }
+        }
+
+        /// With bytes changed at will, an address that is read stands in the message.
         #[test]
         fn any_message_is_read(
-            mut message in prop::collection::vec(any::<u8>(), 0..300),
-            cut in 0usize..60,
-            is_random in any::<bool>(),
+            changes in prop::collection::vec((any::<usize>(), any::<u8>()), 1..5),
         ) {
-            let whole = response(&[(5, NAME), (1, &[192, 0, 2, 7])]);
-            if !is_random {
-                message = whole[..whole.len().saturating_sub(cut)].to_vec();
+            let mut message = response(&[(5, NAME), (1, &[192, 0, 2, 7]), (28, &[7; 16])]);
+            let is_told = |message: &[u8], bytes: &[u8]| {
+                let mut contents = message.windows(bytes.len() + 2).skip(12);
+                let length = [0, bytes.len() as u8];
+                contents.any(|content| content[..2] == length && content[2..] == *bytes)
+            };
+            for (at, value) in changes {
+                let at = at % message.len();
+                message[at] = value;
             }
+            let is_response = message[2] & 0xf8 == 0x80 && message[4..6] == [0, 1];
             match dns_tunnel::read(&message) {
-                Message::V4(bits) => {
-                    let bytes = bits.to_be_bytes();
-                    prop_assert!(message.windows(4).any(|window| window == bytes));
-                    prop_assert!(is_random || cut == 0);
-                }
-                Message::V6(bits) => {
-                    let bytes = bits.to_be_bytes();
-                    prop_assert!(message.windows(16).any(|window| window == bytes));
-                }
-                Message::Useless | Message::Other => prop_assert!(is_random || cut > 0),
+                Message::V4(bits) => prop_assert!(is_told(&message, &bits.to_be_bytes())),
+                Message::V6(bits) => prop_assert!(is_told(&message, &bits.to_be_bytes())),
+                Message::Useless => {}
+                Message::Other => prop_assert!(!is_response),
             }
+            prop_assert!(is_response || dns_tunnel::read(&message) == Message::Other);
         }
     }
 }

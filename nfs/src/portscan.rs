@@ -29,8 +29,8 @@
 //!
 //! Not done: scans that use no SYN (FIN, null, UDP), hosts that share an address, forged sources (an
 //! outsider behind `lan` can have another host blocked), and the papers' limit on connections whose
-//! outcome is not known yet. Contacts that find their table full are not counted as attempts;
-//! `untracked` says how many.
+//! outcome is not known yet. Hosts and contacts that find their table full are not counted as
+//! attempts; `untracked` says how many.
 
 use anabranch_nf::prelude::*;
 
@@ -115,7 +115,8 @@ pub mod portscan {
         is_scanner: bool,
     }
 
-    const FLAGS: u8 = 0x17;
+    /// Without FIN: to a host that accepts it, a SYN with a FIN opens a connection too.
+    const FLAGS: u8 = 0x16;
     const SYN: u8 = 0x02;
     const SYN_ACK: u8 = 0x12;
     const RST: u8 = 0x04;
@@ -243,7 +244,10 @@ pub mod portscan {
             let Some(port) = pkt.dst_port() else { return false };
             let known = self.known(address, cx);
             let found = if known.is_some() { known } else { self.watch(address, cx) };
-            let Some(mut host) = found else { return false };
+            let Some(mut host) = found else {
+                self.untracked.add(1);
+                return false;
+            };
             self.idle.refresh(host.place, self.settings.host_s * NS_PER_S, cx);
             if !host.is_scanner && self.attempt(Contact { host: address, peer, port }, cx) {
                 host.open += 1;
@@ -317,8 +321,8 @@ pub mod portscan {
 mod tests {
     use super::portscan;
     use crate::frames::{arp, tcp, udp};
-    use anabranch_nf::packet::craft::tcp_flags::{ACK, RST, SYN};
-    use anabranch_runtime::testing::Harness;
+    use anabranch_nf::packet::craft::tcp_flags::{ACK, FIN, RST, SYN};
+    use anabranch_runtime::testing::{Arrived, Harness, Sharing, SideBySide};
     use proptest::prelude::*;
 
     const LAN: u8 = 0;
@@ -336,8 +340,12 @@ mod tests {
 
         /// The host tries this port of the peer; whether it gets through.
         fn tries(&mut self, port: u16) -> bool {
+            self.sends(port, SYN)
+        }
+
+        fn sends(&mut self, port: u16, flags: u8) -> bool {
             let (host, peer) = (HOSTS[self.1], PEERS[self.1]);
-            let frame = tcp(&format!("{host}:999"), &format!("{peer}:{port}"), SYN);
+            let frame = tcp(&format!("{host}:999"), &format!("{peer}:{port}"), flags);
             let outcome = self.0.send(LAN, &frame);
             match outcome.dropped() {
                 None => outcome.forwarded() == [(WAN, frame)],
@@ -370,6 +378,17 @@ mod tests {
             let frame = udp(&format!("{}:7", HOSTS[version]), &format!("{}:7", PEERS[version]));
             assert_eq!(nf.0.send(LAN, &frame).dropped(), None, "connections only");
         }
+    }
+
+    #[test]
+    fn a_fin_hides_no_attempt() {
+        let mut nf = Watched::new(&[]);
+        for port in 1..=4 {
+            assert!(nf.sends(port, SYN | FIN));
+            nf.answers(port, RST | ACK);
+        }
+        assert!(!nf.sends(5, SYN | FIN) && !nf.tries(5));
+        assert!(nf.sends(5, FIN) && nf.sends(5, FIN | ACK), "these open nothing");
     }
 
     #[test]
@@ -465,6 +484,30 @@ mod tests {
             assert!(nf.tries(port));
         }
         assert_eq!(nf.0.table("contacts").used, 2);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_told() {
+        let settings = "contacts = 2\nhosts = 1".parse().expect("settings");
+        let attempt = |(host, port): (&str, u16)| Arrived {
+            port: LAN,
+            after_ns: 0,
+            bytes: tcp(host, &format!("198.51.100.7:{port}"), SYN),
+            wire_len: 54,
+        };
+        // Three are of a host that has no room itself, two of contacts without.
+        let (one, other) = ("10.0.0.1:999", "10.0.0.2:999");
+        let all = [(one, 1), (other, 1), (one, 2), (other, 2), (one, 3), (one, 4), (other, 1)];
+        let packets = all.map(attempt);
+        let turns = [(0, (0..packets.len()).collect())];
+        let run = SideBySide::take_turns::<portscan::Function>(
+            Sharing::Locked,
+            &settings,
+            &packets,
+            1,
+            &turns,
+        );
+        assert_eq!(run.done.counters, [("untracked", 5)]);
     }
 
     proptest! {

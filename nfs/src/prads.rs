@@ -15,7 +15,9 @@
 //!
 //! With `side = "lan"` only what arrives there is looked at, with `side = "both"` everything is. An
 //! asset is forgotten when it has not been seen for `forget_s`, and announced anew when it returns. At
-//! most ten lines a second are written of each kind.
+//! most ten lines a second are written of each kind and version of IP. Further ones are lost, not
+//! delayed: the log counts them, and the asset is known from then on without having been announced.
+//! Sources that are no address yet (0.0.0.0 and `::`, of hosts that ask for one) are no assets.
 //!
 //! Not done: options of TCP are not told apart, banners of services are not read, hosts behind one
 //! address are one whose marks keep changing, and neighbour discovery (the ARP of IPv6) is not read.
@@ -123,10 +125,14 @@ pub mod prads {
                     let mac = u64::from_be_bytes(mac);
                     self.see(Address::V4(ip), Kind::Station, 0, mac, cx);
                 }
-            } else if let Some(ip) = pkt.ipv4() {
+            } else if let Some(ip) = pkt.ipv4()
+                && !ip.src().is_unspecified()
+            {
                 let marks = marks(pkt, ip.ttl(), ip.dont_fragment());
                 self.look_at(pkt, Address::V4(ip.src()), marks, cx);
-            } else if let Some(ip) = pkt.ipv6() {
+            } else if let Some(ip) = pkt.ipv6()
+                && u128::from(ip.src()) != 0
+            {
                 let marks = marks(pkt, ip.hop_limit(), false);
                 self.look_at(pkt, Address::V6(ip.src()), marks, cx);
             }
@@ -310,11 +316,27 @@ mod tests {
             udp("10.0.0.1:1024", "198.51.100.7:53"),
             tcp("10.0.0.1:999", "198.51.100.7:80", ACK),
             arp("0.0.0.0", "10.0.0.2"),
+            udp("0.0.0.0:68", "255.255.255.255:67"),
+            tcp("0.0.0.0:999", "198.51.100.7:80", SYN),
+            tcp("0.0.0.0:443", "198.51.100.7:80", SYN | ACK),
+            udp("[::]:546", "[ff02::1:2]:547"),
+            tcp("[::]:999", "[2001:db8::7]:80", SYN),
             ethernet("02:00:00:00:00:0a", "02:00:00:00:00:0b"),
         ];
         for frame in frames {
             assert_eq!(told(&mut nf, LAN, &frame), Vec::<String>::new());
         }
+        assert_eq!(nf.table("assets").used, 0);
+    }
+
+    #[test]
+    fn lines_beyond_the_limit_are_lost_and_their_assets_known() {
+        let mut nf = prads(&[]);
+        let service = |port: u16| udp(&format!("10.0.0.1:{port}"), "198.51.100.7:999");
+        let lines: usize = (1..=25).map(|port| told(&mut nf, LAN, &service(port)).len()).sum();
+        assert_eq!((lines, nf.table("assets").used), (10, 25));
+        nf.at(2 * SECOND);
+        assert!(!told(&mut nf, LAN, &service(25)).iter().any(|line| line.contains("port 25")));
     }
 
     #[test]

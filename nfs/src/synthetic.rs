@@ -11,7 +11,8 @@
 //! probability proportional to *i* to the power -0.99. This is drawn by inverting the integral of the
 //! density from *i* - 1/2 to *i* + 1/2, which is off by under 2 % for the second element and less for
 //! the rest. The 2nd, 3rd and further elements of a packet are as independent as a good hash of the
-//! first makes them.
+//! first makes them. Reads and writes choose alike: the first element that is written is the first
+//! that is read, the second the second, so that a packet with as many of both changes what it reads.
 //!
 //! An element is a counter on a cache line of its own, so that packets that choose different ones
 //! touch different lines.
@@ -204,6 +205,8 @@ pub mod synthetic {
 mod tests {
     use super::synthetic;
     use crate::frames::{ethernet, udp};
+    use anabranch_nf::NetworkFunction;
+    use anabranch_nf::trace::{Event, take};
     use anabranch_runtime::testing::Harness;
 
     fn synthetic(settings: &[&str]) -> Harness<synthetic::Function> {
@@ -262,6 +265,75 @@ mod tests {
         assert_eq!(synthetic::chosen(0, largest, law, low, high), 0);
         let last = synthetic::chosen(u64::MAX, largest, law, low, high);
         assert!((largest - 10..largest).contains(&last), "{last}");
+    }
+
+    /// The elements that a packet reads, and those that it changes.
+    type Touched = (Vec<u128>, Vec<u128>);
+
+    /// What packets with these settings touch, one of each of these frames after the other.
+    fn touched(settings: &[&str], frames: &[Vec<u8>]) -> Vec<Touched> {
+        let mut nf = Harness::<<synthetic::Function as NetworkFunction>::Traced>::new(settings);
+        let mut one = |frame: &Vec<u8>| {
+            take();
+            nf.send(0, frame);
+            let (mut read, mut changed) = (Vec::new(), Vec::new());
+            for event in take() {
+                match event {
+                    Event::Call(call) if call.object == "elements" => {
+                        let index = call.key.all()[0].1;
+                        if call.operation == "read" {
+                            read.push(index)
+                        } else {
+                            changed.push(index)
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            (read, changed)
+        };
+        frames.iter().map(&mut one).collect()
+    }
+
+    #[test]
+    fn as_many_elements_are_read_and_changed_as_are_set() {
+        let frame = udp("10.0.0.1:5", "10.0.0.2:6");
+        for (reads, writes) in [(0, 0), (1, 0), (0, 1), (3, 2), (2, 5), (64, 64)] {
+            for law in ["uniform", "zipf"] {
+                let settings = [format!("reads={reads}"), format!("writes={writes}")];
+                let law = format!("law={law}");
+                let (read, changed) =
+                    touched(&[&settings[0], &settings[1], &law], &[frame.clone()]).remove(0);
+                assert_eq!((read.len(), changed.len()), (reads, writes));
+                let both = reads.min(writes);
+                assert_eq!(read[..both], changed[..both], "they choose alike");
+                assert!(read.iter().chain(&changed).all(|index| *index < 10_000));
+            }
+        }
+    }
+
+    #[test]
+    fn the_key_chooses() {
+        let frames = [
+            udp("10.0.0.1:5", "10.0.0.2:6"),
+            udp("10.0.0.1:5", "10.0.0.2:6"),
+            udp("10.0.0.1:7", "10.0.0.2:6"),
+            udp("10.0.0.3:5", "10.0.0.2:6"),
+            udp("[fd00::1]:5", "[fd00::2]:6"),
+            udp("[fd00::1]:5", "[fd00::3]:6"),
+        ];
+        let most = "elements=4194304";
+        // Frames that choose as an earlier one does, each by the first of its kind.
+        for (key, kinds) in [
+            ("key=chance", [0, 1, 2, 3, 4, 5]),
+            ("key=flow", [0, 0, 2, 3, 4, 5]),
+            ("key=source", [0, 0, 0, 3, 4, 4]),
+        ] {
+            let touched = touched(&["reads=4", "writes=4", most, key], &frames);
+            let first = |one| touched.iter().position(|other| other == one);
+            let found: Vec<_> = touched.iter().filter_map(first).collect();
+            assert_eq!(found, kinds, "{key}");
+        }
     }
 
     #[test]

@@ -3,12 +3,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-use anabranch_analysis::{Budget, Paths, Source, paths_within};
+use std::collections::BTreeSet;
+
+use anabranch_analysis::{Budget, Paths, Source, Verdict, paths_within};
 use anabranch_nf::NetworkFunction;
 use anabranch_plan::{Options, Plan};
 use anabranch_rss::Nic;
 use anabranch_runtime::deployment::{paths_of, plan_of};
-use anabranch_verify::{Effort, Findings, Setup, Subject, example, verify};
+use anabranch_verify::{Effort, Findings, Generator, Parallel, Setup, Simulation, Subject};
+use anabranch_verify::{example, verify};
 
 fn planned<N: NetworkFunction>() -> Plan {
     plan_of::<N>(&Options::new(Nic::named("e810").unwrap())).unwrap()
@@ -61,6 +64,31 @@ fn passes<N: NetworkFunction>(least: (usize, usize)) {
     let reached = (taken.reached.len(), taken.pairs.0);
     assert!(reached.0 >= least.0 && reached.1 >= least.1, "{reached:?} of {:?}", taken.pairs);
     assert!(taken.pairs.0 <= taken.pairs.1);
+    // Those paths are not followed past what an opaque function comes to, so that both are asked.
+    let taken = taken.reached.iter().filter_map(|number| match &paths.paths[number - 1].verdict {
+        Verdict::Drop(reason) => Some(reason.as_str()),
+        _ => None,
+    });
+    let mut dropped: BTreeSet<&str> = dropped::<N>(&setup);
+    dropped.extend(taken);
+    has_dropped::<N>(&dropped);
+}
+
+/// A function that has reasons of its own to drop packets has dropped some for one of them: traffic
+/// that it does not care for would agree too.
+fn has_dropped<N: NetworkFunction>(dropped: &BTreeSet<&str>) {
+    let mut own = N::REASONS.iter().map(|reason| reason.name);
+    assert!(N::REASONS.is_empty() || own.any(|name| dropped.contains(name)), "{dropped:?}");
+}
+
+/// Why four workers behind a lock drop packets of traffic as `agrees` sends it.
+fn dropped<N: NetworkFunction>(setup: &Setup) -> BTreeSet<&'static str> {
+    let of_seed = |seed| {
+        let program = Generator::new(setup, seed).program(5_000);
+        let many = Simulation::<N>::new(&Parallel::locked(4), &setup.making(seed), seed).unwrap();
+        many.run(&program).record.into_iter().filter_map(|handled| handled.outcome.refused)
+    };
+    (1..=4).flat_map(of_seed).collect()
 }
 
 macro_rules! pass {
@@ -94,8 +122,14 @@ fn what_has_too_many_call_paths_agrees() {
     fn one<N: NetworkFunction>() {
         agrees::<N>(&Setup::exemplified::<N>(toml::Table::new(), example(N::NAME)), None);
     }
-    one::<portscan::Function>();
-    one::<dns_tunnel::Function>();
+    fn one_that_drops<N: NetworkFunction>() {
+        one::<N>();
+        let setup = Setup::exemplified::<N>(toml::Table::new(), example(N::NAME));
+        has_dropped::<N>(&dropped::<N>(&setup));
+    }
+    one_that_drops::<portscan::Function>();
+    one_that_drops::<dns_tunnel::Function>();
+    // Drops only after centuries.
     one::<synthetic::Function>();
 }
 
