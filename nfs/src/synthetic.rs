@@ -303,7 +303,8 @@ mod tests {
                 let settings = [format!("reads={reads}"), format!("writes={writes}")];
                 let law = format!("law={law}");
                 let (read, changed) =
-                    touched(&[&settings[0], &settings[1], &law], &[frame.clone()]).remove(0);
+                    touched(&[&settings[0], &settings[1], &law], std::slice::from_ref(&frame))
+                        .remove(0);
                 assert_eq!((read.len(), changed.len()), (reads, writes));
                 let both = reads.min(writes);
                 assert_eq!(read[..both], changed[..both], "they choose alike");
