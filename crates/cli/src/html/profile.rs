@@ -108,13 +108,25 @@ fn causes(document: &Document) -> String {
 
 fn recipes(cause: &crate::profile::Cause) -> String {
     let recipe = |step: &crate::profile::Step| {
-        let line = step.line.map(|line| plan::lines(&[line])).unwrap_or_default();
         let relaxes = if step.relaxes.is_empty() { "nothing" } else { step.relaxes };
+        let line = step.line.map(|line| plan::lines(&[line])).unwrap_or_default();
+        // What is no setting's is advice, in words; some of it is about no line.
+        let change = match (step.by, step.before.is_empty()) {
+            ("source", true) => plan::prose(&step.after),
+            ("source", false) => format!(
+                "line {line}: <code>{}</code> → {}",
+                escape(&step.before),
+                plan::prose(&step.after)
+            ),
+            _ => format!(
+                "{} {line}: <code>{}</code> → <code>{}</code>",
+                plan::prose(&step.parameter),
+                escape(&step.before),
+                escape(&step.after)
+            ),
+        };
         format!(
-            "<p>{} {line}: <code>{}</code> → <code>{}</code><br><small>relaxes: {}; effect: {}</small></p>\n",
-            plan::prose(&step.parameter),
-            escape(&step.before),
-            escape(&step.after),
+            "<p>{change}<br><small>relaxes: {}; effect: {}</small></p>\n",
             escape(relaxes),
             escape(step.effect)
         )
