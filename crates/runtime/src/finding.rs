@@ -1,17 +1,62 @@
 //! What the pass ahead finds out about a packet: its headers, and where its set is looked for.
 
-use anabranch_nf::packet_set::{SetKey, SetKey4, SetKey6};
-use anabranch_nf::{Hash, NetworkFunction};
+use anabranch_nf::packet_set::{SetKey, SetKey4, SetKey6, SetTable};
+use anabranch_nf::state::TableUse;
+use anabranch_nf::tracked::SharedSets;
+use anabranch_nf::{Hash, Key, NetworkFunction, Value};
 use anabranch_packet::{Frame, Layout, Mode, Packet};
 
-/// Tables in which packet sets have their places.
-pub(crate) trait Places {
-    /// The hash of an IPv4 set's key.
-    fn hash(&self, key: &SetKey4) -> Hash;
-    /// Fetches the line where the IPv4 set of this hash is looked for.
+/// The packet sets of both address families.
+pub(crate) struct Sets<V4, V6> {
+    pub(crate) v4: V4,
+    pub(crate) v6: V6,
+}
+
+/// A table in which packet sets have their places.
+pub(crate) trait Places<K> {
+    /// The hash of a set's key.
+    fn hash(&self, key: &K) -> Hash;
+    /// Fetches the line where the set of this hash is looked for.
     fn prefetch(&self, hash: Hash);
-    /// Fetches the line where the IPv6 set of `key` is looked for.
-    fn prefetch_v6(&self, key: &SetKey6);
+    /// How full it is.
+    fn table_use(&self, name: &str) -> TableUse;
+}
+
+macro_rules! places {
+    ($($table:ident)*) => {$(
+        impl<K: Key, S: Value> Places<K> for $table<K, S> {
+            #[inline(always)]
+            fn hash(&self, key: &K) -> Hash {
+                self.hash(key)
+            }
+            #[inline(always)]
+            fn prefetch(&self, hash: Hash) {
+                self.prefetch(hash);
+            }
+            fn table_use(&self, name: &str) -> TableUse {
+                self.table_use(name)
+            }
+        }
+    )*};
+}
+places!(SetTable SharedSets);
+
+/// The tables of an NF whose packet sets are called `name`, as reports name them.
+pub(crate) fn family_names(name: &str) -> [String; 2] {
+    [format!("{name} (IPv4)"), format!("{name} (IPv6)")]
+}
+
+impl<V4: Places<SetKey4>, V6: Places<SetKey6>> Sets<V4, V6> {
+    /// How full they are, and the objects of `nf`.
+    pub(crate) fn tables<N: NetworkFunction>(&self, nf: &N) -> Vec<TableUse> {
+        let mut tables = Vec::new();
+        if let Some([v4, v6]) = N::SET.map(family_names) {
+            tables.push(self.v4.table_use(&v4));
+            tables.push(self.v6.table_use(&v6));
+        }
+        tables.extend(nf.tables());
+        tables
+    }
 }
 
 /// What is known of a packet. IPv6 keys are larger than the rest together and are made again instead
@@ -44,7 +89,7 @@ impl Finding {
     /// Finds the place of a packet's set. `fetch`: the line there will be needed soon.
     #[inline(always)]
     pub(crate) fn new<N: NetworkFunction, M: Mode>(
-        sets: &impl Places,
+        sets: &Sets<impl Places<SetKey4>, impl Places<SetKey6>>,
         frame: &mut Frame<'_>,
         layout: Layout,
         fetch: bool,
@@ -57,15 +102,15 @@ impl Finding {
             SetKey::V4(key) => {
                 finding.kind = Kind::V4;
                 finding.key = key;
-                finding.hash = sets.hash(&key);
+                finding.hash = sets.v4.hash(&key);
                 if fetch {
-                    sets.prefetch(finding.hash);
+                    sets.v4.prefetch(finding.hash);
                 }
             }
             SetKey::V6(key) => {
                 finding.kind = Kind::V6;
                 if fetch {
-                    sets.prefetch_v6(&key);
+                    sets.v6.prefetch(sets.v6.hash(&key));
                 }
             }
             SetKey::None => {}

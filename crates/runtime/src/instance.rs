@@ -11,8 +11,8 @@ use anabranch_nf::settings::Settings as _;
 use anabranch_nf::state::wheel::Tick;
 use anabranch_nf::state::{Scope, TableUse, Ward};
 use anabranch_nf::{
-    BuildError, Builder, Builtin, Context, Drop, DropReason, Environment, Hash, Key,
-    NetworkFunction, Value, Verdict,
+    BuildError, Builder, Builtin, Context, Drop, DropReason, Environment, Key, NetworkFunction,
+    Value, Verdict,
 };
 use anabranch_packet::{
     Common, Frame, Hollow, Layout, Malformed, Meta, Mode, Packet, Port, Real, parse, parse_any,
@@ -23,7 +23,7 @@ pub use storing::{Restored, Storing};
 
 use crate::agenda::{Agenda, Expiring};
 use crate::deployment::Post;
-use crate::finding::{Finding, Kind, Places};
+use crate::finding::{Finding, Kind, Sets};
 use crate::tuner::{Pass, Tuner};
 
 /// Most packets of a batch.
@@ -49,7 +49,7 @@ pub trait Release {
 /// One NF with all its state, owned by one worker (or, where state is shared, behind one lock).
 pub struct Instance<N: NetworkFunction> {
     nf: N,
-    sets: Sets<N::Set>,
+    sets: OwnSets<N::Set>,
     agenda: Agenda<N>,
     tuner: Tuner,
     /// Its place among the workers of a shared-nothing run.
@@ -60,10 +60,8 @@ pub struct Instance<N: NetworkFunction> {
     last: Meta,
 }
 
-struct Sets<S> {
-    v4: SetTable<SetKey4, S>,
-    v6: SetTable<SetKey6, S>,
-}
+/// The packet sets of one worker.
+type OwnSets<S> = Sets<SetTable<SetKey4, S>, SetTable<SetKey6, S>>;
 
 /// How to make an [`Instance`].
 #[derive(Clone, Debug, Default)]
@@ -447,13 +445,7 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// How full each state object is.
     pub fn tables(&self) -> Vec<TableUse> {
-        let mut tables = Vec::new();
-        if let Some(name) = N::SET {
-            tables.push(self.sets.v4.table_use(&format!("{name} (IPv4)")));
-            tables.push(self.sets.v6.table_use(&format!("{name} (IPv6)")));
-        }
-        tables.extend(self.nf.tables());
-        tables
+        self.sets.tables(&self.nf)
     }
 
     /// The NF's counters, by name.
@@ -525,7 +517,7 @@ fn open<N: NetworkFunction, K: Key>(
     verdict
 }
 
-impl<S: Value> Sets<S> {
+impl<S: Value> OwnSets<S> {
     #[inline(never)]
     fn find_v6<N: NetworkFunction<Set = S>>(
         &mut self,
@@ -539,22 +531,7 @@ impl<S: Value> Sets<S> {
     }
 }
 
-impl<S: Value> Places for Sets<S> {
-    #[inline(always)]
-    fn hash(&self, key: &SetKey4) -> Hash {
-        self.v4.hash(key)
-    }
-    #[inline(always)]
-    fn prefetch(&self, hash: Hash) {
-        self.v4.prefetch(hash);
-    }
-    #[inline(always)]
-    fn prefetch_v6(&self, key: &SetKey6) {
-        self.v6.prefetch(self.v6.hash(key));
-    }
-}
-
-impl<S: Value> Expiring<S> for Sets<S> {
+impl<S: Value> Expiring<S> for OwnSets<S> {
     #[inline(always)]
     fn expire(&mut self, now: Tick, budget: &mut u32) -> Option<(Option<u16>, S)> {
         self.v4.expire(now, budget).or_else(|| self.v6.expire(now, budget))

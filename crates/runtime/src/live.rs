@@ -124,7 +124,7 @@ fn steering<N: NetworkFunction>(states: &[State<N>], why: &str, planned: bool) -
              {workers} packets, copied once more; {why}",
             workers - 1
         ),
-        Some(State::Locked(_) | State::Tracked(_) | State::Watched(_)) => {
+        Some(State::Locked(_) | State::Tracked(_)) => {
             format!("{workers} workers handle what they receive; {why}")
         }
         _ => why.to_owned(),

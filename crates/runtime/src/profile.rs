@@ -58,8 +58,8 @@ pub fn profile<N: NetworkFunction>(
     let profile = Arc::new(Profile::default());
     let workers = options.workers.clamp(2, SHARDS);
     let members = Members::<N::Profiled>::watched(&options.making, workers, &profile)?;
-    let arrangement = Arrangement::transactional(workers);
-    let report = run_on(options, arrangement, States::<N>::Watched(members), watch)?;
+    let report =
+        run_on(options, Arrangement::transactional(workers), States::Tracked(members), watch)?;
     Ok((report, findings(&profile)))
 }
 

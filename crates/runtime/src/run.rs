@@ -340,8 +340,6 @@ pub(crate) enum States<N: NetworkFunction> {
     Owned(Vec<Instance<N>>),
     /// What all change in transactions.
     Tracked(Members<N>),
-    /// The same, watched at it.
-    Watched(Members<N::Profiled>),
 }
 
 impl<N: NetworkFunction> States<N> {
@@ -361,10 +359,6 @@ impl<N: NetworkFunction> States<N> {
                 members.start(origin_ns);
                 commands.for_each(|(at_ns, command)| members.schedule(at_ns, command));
             }
-            Self::Watched(members) => {
-                members.start(origin_ns);
-                commands.for_each(|(at_ns, command)| members.schedule(at_ns, command));
-            }
         }
     }
 
@@ -375,10 +369,6 @@ impl<N: NetworkFunction> States<N> {
             Self::Tracked(members) => {
                 let members = members.into_members().into_iter();
                 return members.map(|member| State::Tracked(Box::new(member))).collect();
-            }
-            Self::Watched(members) => {
-                let members = members.into_members().into_iter();
-                return members.map(|member| State::Watched(Box::new(member))).collect();
             }
         };
         if instances.len() == workers {

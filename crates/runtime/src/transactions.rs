@@ -40,11 +40,11 @@ use crate::tuner::Pass;
 use crate::worker::InstanceEnd;
 use alone::Alone;
 use batch::{Own, Work};
-use seat::{Seat, Sets};
+use seat::{CommonSets, Seat};
 
 /// What the workers share, beside the state objects.
 struct Shared<N: NetworkFunction> {
-    sets: Sets<N::Set>,
+    sets: CommonSets<N::Set>,
     /// When there is something to do that has to be done alone, in nanoseconds since the Unix epoch.
     due_ns: AtomicU64,
     /// No packet is handled at an earlier time any more: what had come to its end then may have been
@@ -116,7 +116,7 @@ impl<N: NetworkFunction> Members<N> {
             sharing = shared.next();
         }
         let shape = set_shape(&made[0].0, &making.builder())?;
-        let mut sets = Sets::new(&domain, shape, making.seed);
+        let mut sets = CommonSets::new(&domain, shape, making.seed);
         if let (Some((profile, _)), Some(name)) = (sharing.watched(), N::SET) {
             sets.watched_by(profile, name);
         }
@@ -132,7 +132,7 @@ impl<N: NetworkFunction> Members<N> {
             shared: Arc::clone(&shared),
             nf,
             worker: Worker::new(transaction),
-            own: Own::new(making.seed, making.pass, ordered).watched(trail),
+            own: Own::new(making, ordered, trail),
         };
         Ok(Self { members: made.into_iter().map(member).collect() })
     }

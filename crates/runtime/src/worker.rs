@@ -35,8 +35,6 @@ pub enum State<N: NetworkFunction> {
     Locked(Box<Access<N>>),
     /// Everything, in transactions.
     Tracked(Box<Member<N>>),
-    /// The same, watched at it.
-    Watched(Box<Member<N::Profiled>>),
 }
 
 impl<N: NetworkFunction> State<N> {
@@ -49,7 +47,6 @@ impl<N: NetworkFunction> State<N> {
             }
             Self::Locked(access) => access.handle(batch, release),
             Self::Tracked(member) => member.handle(batch, release),
-            Self::Watched(member) => member.handle(batch, release),
         }
     }
 
@@ -57,7 +54,7 @@ impl<N: NetworkFunction> State<N> {
     pub(crate) fn accept(&mut self, frame: &mut Frame<'_>, turn: u32, release: &mut impl Release) {
         match self {
             Self::Own(instance) => instance.accept(frame, turn, release),
-            Self::Locked(_) | Self::Tracked(_) | Self::Watched(_) => {
+            Self::Locked(_) | Self::Tracked(_) => {
                 unreachable!("where all state is shared every packet is at home")
             }
         }
@@ -74,7 +71,6 @@ impl<N: NetworkFunction> State<N> {
             Self::Own(instance) => instance.environment().log().take(),
             Self::Locked(access) => access.take_lines(),
             Self::Tracked(member) => member.take_lines(),
-            Self::Watched(member) => member.take_lines(),
         }
     }
 
@@ -84,7 +80,6 @@ impl<N: NetworkFunction> State<N> {
             Self::Own(instance) => instance.run_due(cause, release),
             Self::Locked(access) => access.run_due(cause, release),
             Self::Tracked(member) => member.run_due(cause, release),
-            Self::Watched(member) => member.run_due(cause, release),
         }
     }
 
@@ -101,7 +96,6 @@ impl<N: NetworkFunction> State<N> {
         match self {
             Self::Own(instance) => instance.carry_out(cause, command, release),
             Self::Tracked(member) => member.carry_out(cause, command, release),
-            Self::Watched(member) => member.carry_out(cause, command, release),
             Self::Locked(access) => access
                 .act_alone(cause, |instance, cause| instance.carry_out(cause, command, release)),
         }
@@ -113,8 +107,7 @@ impl<N: NetworkFunction> State<N> {
             Self::Own(instance) => InstanceEnd::so_far(instance),
             Self::Locked(access) if first => access.look(InstanceEnd::so_far),
             Self::Tracked(member) if first => member.so_far(),
-            Self::Watched(member) if first => member.so_far(),
-            Self::Locked(_) | Self::Tracked(_) | Self::Watched(_) => InstanceEnd::default(),
+            Self::Locked(_) | Self::Tracked(_) => InstanceEnd::default(),
         }
     }
 
@@ -124,7 +117,6 @@ impl<N: NetworkFunction> State<N> {
             Self::Own(instance) => instance.next_due_ns(now_ns),
             Self::Locked(access) => access.next_due_ns(now_ns),
             Self::Tracked(member) => member.next_due_ns(now_ns),
-            Self::Watched(member) => member.next_due_ns(now_ns),
         }
     }
 
@@ -132,7 +124,7 @@ impl<N: NetworkFunction> State<N> {
     pub fn sides(&self) -> Option<Sides> {
         match self {
             Self::Locked(access) => Some(access.sides()),
-            Self::Own(_) | Self::Tracked(_) | Self::Watched(_) => None,
+            Self::Own(_) | Self::Tracked(_) => None,
         }
     }
 
@@ -140,7 +132,6 @@ impl<N: NetworkFunction> State<N> {
     pub fn transactions(&self) -> Option<anabranch_txn::Counts> {
         match self {
             Self::Tracked(member) => Some(member.counts()),
-            Self::Watched(member) => Some(member.counts()),
             Self::Own(_) | Self::Locked(_) => None,
         }
     }
@@ -151,7 +142,6 @@ impl<N: NetworkFunction> State<N> {
             Self::Own(instance) => instance.tables(),
             Self::Locked(access) => access.tables(),
             Self::Tracked(member) => member.tables(),
-            Self::Watched(member) => member.tables(),
         }
     }
 
@@ -163,7 +153,6 @@ impl<N: NetworkFunction> State<N> {
                 access.finish().map(|instance| InstanceEnd::of(instance, release))
             }
             Self::Tracked(member) => member.finish(release),
-            Self::Watched(member) => member.finish(release),
         }
     }
 
@@ -173,7 +162,6 @@ impl<N: NetworkFunction> State<N> {
             Self::Own(_) => Vec::new(),
             Self::Locked(access) => access.take_order(),
             Self::Tracked(member) => member.take_order(),
-            Self::Watched(member) => member.take_order(),
         }
     }
 }

@@ -15,6 +15,7 @@ impl Name {
     }
 
     /// A number that objects rarely share.
+    #[inline(always)]
     pub(crate) fn hash(self) -> u64 {
         self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
@@ -28,7 +29,7 @@ impl Name {
     /// One bit of 256: which of four words, and the bit in it.
     #[inline(always)]
     pub(crate) fn mark(self) -> (usize, u64) {
-        let hash = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = self.hash();
         ((hash >> 62) as usize, 1 << (hash >> 56 & 63))
     }
 }
@@ -145,14 +146,6 @@ struct Entry {
     copy: [Own; 3],
 }
 
-impl Write<'_> {
-    /// The version that the object had when it was copied.
-    #[inline(always)]
-    pub(crate) fn version(&self) -> Version {
-        Version(self.words.version().load(Ordering::Relaxed))
-    }
-}
-
 /// An object that will be changed.
 pub(crate) struct Write<'a> {
     pub(crate) name: Name,
@@ -160,6 +153,14 @@ pub(crate) struct Write<'a> {
     pub(crate) words: Words<'a>,
     /// How many of its words are tracked; the rest are deadlines.
     pub(crate) tracked: usize,
+}
+
+impl Write<'_> {
+    /// The version that the object had when it was copied.
+    #[inline(always)]
+    pub(crate) fn version(&self) -> Version {
+        Version(self.words.version().load(Ordering::Relaxed))
+    }
 }
 
 impl Writes {
@@ -198,7 +199,7 @@ impl Writes {
     /// Where the index may name the copy of an object, in turn.
     #[inline]
     fn places(name: Name) -> impl Iterator<Item = usize> {
-        let hash = name.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let hash = name.hash() >> 32;
         (0..INDEX).map(move |step| (hash as usize + step) % INDEX)
     }
 

@@ -31,7 +31,7 @@ const DOOMED: u64 = 1;
 const ALONE: u64 = 2;
 
 /// Looks at an object that is being committed, before giving up on it: as long as a commit of a few
-/// objects takes, no longer.
+/// objects takes.
 const LOOKS: u32 = 64;
 
 /// How often what was seen may turn out to have changed meanwhile, before it is given up.
@@ -275,6 +275,12 @@ impl Transaction {
         if self.is_marked(name) {
             return self.view_marked(name, words);
         }
+        self.view_beside(name, words)
+    }
+
+    /// Of an object that this transaction has no copy of.
+    #[inline(always)]
+    fn view_beside<'a>(&'a self, name: Name, words: Words<'a>) -> Option<View<'a>> {
         let version = Version(words.version().load(Ordering::Acquire));
         if self.accepts(version) {
             return Some(View { words, version });
@@ -313,12 +319,13 @@ impl Transaction {
     /// Whether what was seen in `view` was there together; if so it is remembered.
     #[inline(always)]
     fn note_read(&self, name: Name, view: &View<'_>) -> bool {
-        view.version == STEADY || view.is_same() && self.remember_read(name, view.version)
-    }
-
-    #[inline(always)]
-    fn remember_read(&self, name: Name, version: Version) -> bool {
-        let fits = self.reads.push(name, version);
+        if view.version == STEADY {
+            return true;
+        }
+        if !view.is_same() {
+            return false;
+        }
+        let fits = self.reads.push(name, view.version);
         if !fits {
             self.doom(Cause::TooLarge);
         }
@@ -407,26 +414,18 @@ impl Transaction {
             self.doom(Cause::TooLarge);
             return None;
         };
-        let mut tries = 0..TURNS;
-        let version = loop {
-            let version = Version(words.version().load(Ordering::Acquire));
-            let view = match self.accepts(version) {
-                true => View { words, version },
-                false => self.view_later(name, words)?,
-            };
+        for _ in 0..TURNS {
+            let view = self.view_beside(name, words)?;
             copy_words(words.0, copy.0);
             if view.is_same() {
-                break view.version;
+                copy.version().store(view.version.0, Ordering::Relaxed);
+                self.writes.keep(name, copy, memory.shape().tracked);
+                self.mark(name);
+                return Some(copy);
             }
-            if tries.next().is_none() {
-                self.doom(self.conflict(name));
-                return None;
-            }
-        };
-        copy.version().store(version.0, Ordering::Relaxed);
-        self.writes.keep(name, copy, memory.shape().tracked);
-        self.mark(name);
-        Some(copy)
+        }
+        self.doom(self.conflict(name));
+        None
     }
 
     /// Raises deadline word `index` of an object when the transaction commits, unless the object has
@@ -475,7 +474,7 @@ impl Transaction {
         }
     }
 
-    /// Ends a transaction that was begun alone: all has taken effect.
+    /// Where it stands in the order of all.
     pub(crate) fn place(&self) -> Place {
         Place(self.place.get())
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anabranch_nf::NetworkFunction;
 use anabranch_packet::Port;
 use anabranch_packet::fuzzing::Seeds;
-use anabranch_plan::{Object, ObjectMode, Plan, Strategy};
-use anabranch_runtime::deployment::Deployment;
+use anabranch_plan::Plan;
+use anabranch_runtime::deployment::{Deployment, shares};
 use anabranch_runtime::instance::{Instance, Making};
 
 use crate::compare::Sameness;
@@ -54,19 +54,12 @@ impl Parallel {
         setup: &Setup,
         workers: usize,
     ) -> Result<Self, VerifyError> {
-        if Self::is_locked(plan) {
+        if shares(plan, &setup.settings).is_some() {
             return Ok(Self::locked(workers));
         }
         let deployment = Deployment::new::<N>(plan, &setup.settings, &setup.ports, workers);
         let deployment = deployment.map_err(|why| VerifyError::Plan(why.to_string()))?;
         Ok(Self::sharded(deployment))
-    }
-
-    /// Whether the runtime keeps what `plan` asks for behind a lock.
-    pub(crate) fn is_locked(plan: &Plan) -> bool {
-        let is_merged = |object: &Object| object.mode == ObjectMode::Distributed;
-        let reads_parts = |object: &Object| object.kind == "Distributed" && is_merged(object);
-        plan.strategy != Strategy::SharedNothing || plan.objects.iter().any(reads_parts)
     }
 
     /// Each worker has state of its own.

@@ -3,6 +3,7 @@
 use anabranch_analysis::Paths;
 use anabranch_nf::{NetworkFunction, trace};
 use anabranch_plan::Plan;
+use anabranch_runtime::deployment::shares;
 
 use crate::compare::Comparison;
 use crate::coverage::{Coverage, Taken};
@@ -154,13 +155,8 @@ impl Trial {
             None => subject.plan.clone(),
         };
         let setup = subject.setup.clone().under(subject.plan);
-        let is_routed = setup.routes && setup.settings.contains_key("interfaces");
-        let is_locked = is_routed || Parallel::is_locked(&plan);
-        let setup = setup.varied::<N>(seed, is_locked);
-        let mut parallel = match is_routed {
-            true => Parallel::locked(subject.workers),
-            false => Parallel::of_plan::<N>(&plan, &setup, subject.workers)?,
-        };
+        let setup = setup.varied::<N>(seed, shares(&plan, &setup.settings).is_some());
+        let mut parallel = Parallel::of_plan::<N>(&plan, &setup, subject.workers)?;
         parallel.shuffle(seed);
         if let Some(mutation) = subject.mutation {
             mutation.of_runtime(&mut parallel);

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use anabranch_txn::{Deadline, Domain, Indices, Memory, Shape, Within, Words};
 
-use super::causes::{Cause, Change, Contended, Operation, Recipe, Structure, When, index};
+use super::causes::{
+    ASK_IN_PERIODIC, Cause, Change, Contended, NEARLY_FULL, Operation, Recipe, Structure, When,
+    index,
+};
 use super::wheel::SharedWheel;
 use super::{Tracked, from_words, with_words};
 use crate::context::{Context, Environment, to_ticks};
@@ -332,8 +335,7 @@ static ALLOCATOR: Structure = Structure {
                 Operation::AllocateAt,
                 Operation::AllocateWithin,
             ]),
-            why: "whether there is room for one more is certain beside others only while there is \
-                  room for 512 a worker",
+            why: NEARLY_FULL,
             recipes: &[Recipe {
                 change: Change::Capacity(2),
                 relaxes: "more indices are handed out than before",
@@ -359,11 +361,7 @@ static ALLOCATOR: Structure = Structure {
             name: "length asked",
             when: When::Alone(&[Operation::Len]),
             why: "the number of objects is known exactly only while nobody else is at work",
-            recipes: &[Recipe {
-                change: Change::Line("ask it in `periodic` and keep the answer in a `Cell`"),
-                relaxes: "the number may be as old as the period is long",
-                effect: "no packet runs alone for it",
-            }],
+            recipes: &[ASK_IN_PERIODIC],
         },
     ],
 };

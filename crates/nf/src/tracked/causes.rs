@@ -69,6 +69,24 @@ pub enum Change {
     Strategy,
 }
 
+/// Why something runs alone where little room is left.
+pub(super) const NEARLY_FULL: &str = "whether there is room for one more is certain beside others \
+                                      only while there is room for 512 a worker";
+
+/// For a table that is nearly full.
+pub(super) const TWICE_THE_ROOM: Recipe = Recipe {
+    change: Change::Capacity(2),
+    relaxes: "",
+    effect: "no packet runs alone for it until the table fills again",
+};
+
+/// For what is exact only alone.
+pub(super) const ASK_IN_PERIODIC: Recipe = Recipe {
+    change: Change::Line("ask it in `periodic` and keep the answer in a `Cell`"),
+    relaxes: "the number may be as old as the period is long",
+    effect: "no packet runs alone for it",
+};
+
 macro_rules! operations {
     ($($operation:ident $name:literal,)+) => {
         /// What is asked of a structure, or of the runtime.

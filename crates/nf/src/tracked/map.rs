@@ -2,7 +2,10 @@
 
 use anabranch_txn::{Domain, Map, SlotId, Words};
 
-use super::causes::{Cause, Change, Contended, Operation, Recipe, Structure, When};
+use super::causes::{
+    ASK_IN_PERIODIC, Cause, Change, Contended, NEARLY_FULL, Operation, Recipe, Structure,
+    TWICE_THE_ROOM, When,
+};
 use super::{EntryOf, Tracked, from_words, with_words};
 use crate::function::Occupancy;
 use crate::key::{Key, Value, spread};
@@ -164,23 +167,14 @@ static MAP: Structure = Structure {
         Cause {
             name: "nearly full",
             when: When::Alone(&[Operation::Insert]),
-            why: "whether there is room for one more is certain beside others only while there is \
-                  room for 512 a worker",
-            recipes: &[Recipe {
-                change: Change::Capacity(2),
-                relaxes: "",
-                effect: "no packet runs alone for it until the table fills again",
-            }],
+            why: NEARLY_FULL,
+            recipes: &[TWICE_THE_ROOM],
         },
         Cause {
             name: "length asked",
             when: When::Alone(&[Operation::Len]),
             why: "the number of entries is known exactly only while nobody else is at work",
-            recipes: &[Recipe {
-                change: Change::Line("ask it in `periodic` and keep the answer in a `Cell`"),
-                relaxes: "the number may be as old as the period is long",
-                effect: "no packet runs alone for it",
-            }],
+            recipes: &[ASK_IN_PERIODIC],
         },
     ],
 };

@@ -2,7 +2,9 @@
 
 use anabranch_txn::{Deadline, Domain, Map, SlotId, Trail, Transaction, Words};
 
-use super::causes::{Cause, Change, Contended, Operation, Recipe, Site, Structure, When};
+use super::causes::{
+    Cause, Change, Contended, NEARLY_FULL, Operation, Recipe, Site, Structure, TWICE_THE_ROOM, When,
+};
 use super::wheel::SharedWheel;
 use super::{EntryOf, from_words, with_words};
 use crate::context::to_ticks;
@@ -244,13 +246,8 @@ static SETS: Structure = Structure {
         Cause {
             name: "nearly full",
             when: When::Alone(&[Operation::Open]),
-            why: "whether there is room for one more is certain beside others only while there is \
-                  room for 512 a worker",
-            recipes: &[Recipe {
-                change: Change::Capacity(2),
-                relaxes: "",
-                effect: "no packet runs alone for it until the table fills again",
-            }],
+            why: NEARLY_FULL,
+            recipes: &[TWICE_THE_ROOM],
         },
         Cause {
             name: "end may have come",

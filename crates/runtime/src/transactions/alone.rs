@@ -85,19 +85,20 @@ impl<N: NetworkFunction> Alone<N> {
         self.agenda.next_due_ns(now_ns)
     }
 
-    /// Handles a packet, as often as it re-enters, and what is due before it.
+    /// Handles a packet, of which this was found when it arrived, as often as it re-enters, and what is
+    /// due before it.
     pub(super) fn packet(
         &mut self,
         seat: &mut Seat<'_, N>,
         frame: &mut Frame<'_>,
+        finding: Finding,
         release: &mut impl Release,
     ) -> (Verdict, Vec<Line>) {
-        let malformed = refused::<N>(parse(frame.bytes(), frame.meta().wire_len));
-        if let Some(reason) = malformed {
+        if let Some(reason) = refused::<N>(finding.layout) {
             return (Verdict::Discard(reason.into()), Vec::new());
         }
         frame.meta_mut().arrival_ns = seat.shared.advance(frame.meta().arrival_ns);
-        let verdict = self.turns(seat, frame, release);
+        let verdict = self.turns(seat, frame, finding, release);
         (verdict, self.agenda.environment.log().take())
     }
 
@@ -105,22 +106,23 @@ impl<N: NetworkFunction> Alone<N> {
         &mut self,
         seat: &mut Seat<'_, N>,
         frame: &mut Frame<'_>,
+        mut finding: Finding,
         release: &mut impl Release,
     ) -> Verdict {
+        let sets = &seat.shared.sets;
         for turn in 0..=RECIRCULATIONS {
             let meta = *frame.meta();
             if meta.arrival_ns >= self.agenda.environment.due() {
-                let sets =
-                    &mut Collected { sets: &seat.shared.sets, transaction: seat.transaction };
+                let sets = &mut Collected { sets, transaction: seat.transaction };
                 self.agenda.run_events(seat.nf, sets, &meta, release);
             }
             let environment = &mut self.agenda.environment;
             environment.begin(meta.arrival_ns, meta.number);
             if turn > 0 {
                 environment.reenter(turn);
+                let layout = parse(frame.bytes(), meta.wire_len);
+                finding = Finding::new::<N, Real>(sets, frame, layout, false);
             }
-            let layout = parse(frame.bytes(), meta.wire_len);
-            let finding = Finding::new::<N, Real>(&seat.shared.sets, frame, layout, false);
             let verdict = seat.handle_any(frame, &finding, environment);
             self.agenda.emit(&meta, release);
             seat.shared.publish(&self.agenda.environment);

@@ -12,9 +12,9 @@ use super::seat::Seat;
 use super::{Shared, Times};
 use crate::finding::Finding;
 use crate::head::Head;
-use crate::instance::{Release, refused};
+use crate::instance::{Making, Release, refused};
 use crate::lock::Commit;
-use crate::tuner::{Pass, Tuner};
+use crate::tuner::Tuner;
 
 /// What a worker has for itself, and may have to take back.
 pub(super) struct Own {
@@ -36,28 +36,22 @@ pub(super) struct Own {
 }
 
 impl Own {
-    pub(super) fn new(seed: u64, pass: Option<Pass>, ordered: bool) -> Self {
+    /// `ordered`: the order in which packets take effect is kept; `trail`: what is done is noted there.
+    pub(super) fn new(making: &Making, ordered: bool, trail: Option<Arc<Trail>>) -> Self {
         Self {
-            environment: Environment::new(seed),
+            environment: Environment::new(making.seed),
             findings: [Finding::default(); MOST_ITEMS],
-            tuner: Tuner::new(pass),
+            tuner: Tuner::new(making.pass),
             lines: Vec::new(),
             last: Meta::default(),
             order: ordered.then(Vec::new),
-            trail: None,
+            trail,
             why_alone: None,
             heads: Box::new(std::array::from_fn(|_| Head::default())),
             verdicts: [Verdict::Flood; MOST_ITEMS],
             emitted: [0; MOST_ITEMS],
             faults: 0,
         }
-    }
-}
-
-impl Own {
-    /// The same, with what it does noted on `trail`, if somebody watches.
-    pub(super) fn watched(self, trail: Option<Arc<Trail>>) -> Self {
-        Self { trail, ..self }
     }
 }
 
@@ -113,9 +107,10 @@ impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
 
     /// Handles one packet with nobody beside it, and what is due before it.
     fn alone(&mut self, at: usize, transaction: &Transaction) {
-        let frame = &mut self.frames[at];
+        let (frame, finding) = (&mut self.frames[at], self.own.findings[at]);
         let mut seat = Seat { shared: self.shared, nf: self.nf, transaction, trail: None };
-        let (verdict, mut lines) = self.shared.alone().packet(&mut seat, frame, self.release);
+        let (verdict, mut lines) =
+            self.shared.alone().packet(&mut seat, frame, finding, self.release);
         self.own.verdicts[at] = verdict;
         self.own.lines.append(&mut lines);
         self.own.emitted[at] = 0;

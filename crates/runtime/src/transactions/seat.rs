@@ -1,7 +1,6 @@
 //! Handling one packet on what is shared.
 
 use anabranch_nf::packet_set::{SetKey, SetKey4, SetKey6, SetShape};
-use anabranch_nf::state::TableUse;
 use anabranch_nf::state::wheel::Tick;
 use anabranch_nf::tracked::causes::Operation;
 use anabranch_nf::tracked::{Found, Profile, SharedSets};
@@ -13,15 +12,12 @@ use anabranch_txn::{Domain, Trail, Transaction};
 
 use super::Shared;
 use crate::agenda::Expiring;
-use crate::finding::{Finding, Kind, Places};
+use crate::finding::{Finding, Kind, Sets, family_names};
 
 /// The packet sets of all workers.
-pub(super) struct Sets<S> {
-    v4: SharedSets<SetKey4, S>,
-    v6: SharedSets<SetKey6, S>,
-}
+pub(super) type CommonSets<S> = Sets<SharedSets<SetKey4, S>, SharedSets<SetKey6, S>>;
 
-impl<S: Value> Sets<S> {
+impl<S: Value> CommonSets<S> {
     pub(super) fn new(domain: &Domain, shape: SetShape, seed: u64) -> Self {
         Self {
             v4: SharedSets::new(domain, shape, seed ^ 0x4444),
@@ -31,36 +27,9 @@ impl<S: Value> Sets<S> {
 
     /// Has `profile` watch them, under the name that the author gave them.
     pub(super) fn watched_by(&mut self, profile: &Profile, name: &str) {
-        let number = profile.watch(&format!("{name} (IPv4)"), &self.v4);
-        self.v4.numbered(number);
-        let number = profile.watch(&format!("{name} (IPv6)"), &self.v6);
-        self.v6.numbered(number);
-    }
-
-    /// How full they are, and the objects of `nf`.
-    pub(super) fn tables<P: NetworkFunction>(&self, nf: &P) -> Vec<TableUse> {
-        let mut tables = Vec::new();
-        if let Some(name) = P::SET {
-            tables.push(self.v4.table_use(&format!("{name} (IPv4)")));
-            tables.push(self.v6.table_use(&format!("{name} (IPv6)")));
-        }
-        tables.extend(nf.tables());
-        tables
-    }
-}
-
-impl<S: Value> Places for Sets<S> {
-    #[inline(always)]
-    fn hash(&self, key: &SetKey4) -> Hash {
-        self.v4.hash(key)
-    }
-    #[inline(always)]
-    fn prefetch(&self, hash: Hash) {
-        self.v4.prefetch(hash);
-    }
-    #[inline(always)]
-    fn prefetch_v6(&self, key: &SetKey6) {
-        self.v6.prefetch(self.v6.hash(key));
+        let [v4, v6] = family_names(name);
+        self.v4.numbered(profile.watch(&v4, &self.v4));
+        self.v6.numbered(profile.watch(&v6, &self.v6));
     }
 }
 
@@ -176,7 +145,7 @@ impl<N: NetworkFunction> Seat<'_, N> {
 
 /// The sets, for who is alone.
 pub(super) struct Collected<'a, S> {
-    pub(super) sets: &'a Sets<S>,
+    pub(super) sets: &'a CommonSets<S>,
     pub(super) transaction: &'a Transaction,
 }
 
