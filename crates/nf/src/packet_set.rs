@@ -236,6 +236,25 @@ impl<S> Entry<S> {
         }
     }
 
+    /// A set that ends at `tick`, and lives so long from each packet on.
+    pub(crate) fn new(tick: Tick, lifetime: u32, state: S) -> Self {
+        Self { deadline: Deadline::new(tick), lifetime, state }
+    }
+
+    /// Ticks are counted from an origin `by` later.
+    pub(crate) fn rebase(&mut self, by: Tick) {
+        let deadline = self.deadline.tick_mut();
+        *deadline = rebased(*deadline, by);
+    }
+
+    /// The same once more.
+    pub(crate) fn copied(&self) -> Self
+    where
+        S: Copy,
+    {
+        Self::new(self.deadline.tick(), self.lifetime, self.state)
+    }
+
     /// When the set ends.
     pub fn deadline(&self) -> &Deadline {
         &self.deadline
@@ -312,7 +331,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
     pub fn open(&mut self, hash: Hash, key: K, state: S, now: Tick) -> Option<SlotId> {
         let lifetime = self.lifetime;
         let deadline = now.saturating_add(lifetime);
-        let entry = Entry { deadline: Deadline::new(deadline), lifetime, state };
+        let entry = Entry::new(deadline, lifetime, state);
         let id = self.table.insert(hash, key, entry)?;
         if let Some(tags) = &mut self.tags {
             tags.note(id.0);
@@ -367,10 +386,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
 
     /// Ticks are counted from an origin `by` later.
     pub fn rebase(&mut self, by: Tick) {
-        self.table.update_all(|entry| {
-            let deadline = entry.deadline.tick_mut();
-            *deadline = rebased(*deadline, by);
-        });
+        self.table.update_all(|entry| entry.rebase(by));
         self.wheel.rebase(by);
     }
 
@@ -433,7 +449,7 @@ impl<K: Key, S: Value> Journaled for SetTable<K, S> {
         let Some(id) = self.find(hash, &key).or_else(|| self.open(hash, key, state, 0)) else {
             return false;
         };
-        *self.entry_mut(id) = Entry { deadline: Deadline::new(deadline), lifetime, state };
+        *self.entry_mut(id) = Entry::new(deadline, lifetime, state);
         self.wheel.queue(id.0, deadline);
         true
     }
@@ -466,7 +482,7 @@ impl<K: Key, S: Value> Movable for SetTable<K, S> {
         self.make_room(moved.len() as u32);
         for MovedSet { tag, key, deadline, lifetime, state } in moved {
             let (hash, deadline) = (self.hash(&key), shift.of(deadline));
-            let entry = Entry { deadline: Deadline::new(deadline), lifetime, state };
+            let entry = Entry::new(deadline, lifetime, state);
             let id = self.table.place(hash, key, entry);
             self.wheel.queue(id.0, deadline);
             if let Some(tags) = &mut self.tags {

@@ -85,16 +85,38 @@ impl Deployment {
         if let Some(why) = shares(plan, settings) {
             return Err(Refusal(why));
         }
-        let steering = Steering::new(plan, ports)?;
-        let shards = steering.shards();
-        let table = IndirectionTable::new(SHARDS, shards, workers.clamp(1, shards))
-            .map_err(|cause| Refusal(cause.to_string()))?;
+        let (steering, table) = steer(plan, ports, workers)?;
         let mut homes = BTreeMap::new();
         for steered in &plan.steered {
             let found = homes_of::<N>(steered, &steering, settings, ports)?;
             homes.insert(steered.object.clone(), Arc::new(found));
         }
         let scopes = plan.objects.iter().filter_map(scope).collect();
+        Ok(Self { steering: Arc::new(steering), table: Arc::new(table), homes, scopes })
+    }
+
+    /// Makes ready what can be of a plan whose state cannot all be sharded: packets go where their packet
+    /// set is, which one worker has for itself; the other objects are for all workers.
+    ///
+    /// # Errors
+    /// Packet sets are not sharded, or there are none; or the NF routes, and what one worker learns of
+    /// neighbours is not told to the others.
+    pub fn mixed<N: NetworkFunction>(
+        plan: &Plan,
+        settings: &toml::Table,
+        ports: &[String],
+        workers: usize,
+    ) -> Result<Self, Refusal> {
+        if let Some(why) = neighbours(plan, settings) {
+            return Err(Refusal(why));
+        }
+        let is_set = |object: &&Object| N::SET == Some(object.name.as_str());
+        let set = plan.objects.iter().find(is_set);
+        if set.is_none_or(|set| set.mode != ObjectMode::Sharded) {
+            return Err(Refusal("packet sets are not sharded".to_owned()));
+        }
+        let (steering, table) = steer(plan, ports, workers)?;
+        let (homes, scopes) = (BTreeMap::new(), BTreeMap::new());
         Ok(Self { steering: Arc::new(steering), table: Arc::new(table), homes, scopes })
     }
 
@@ -158,10 +180,34 @@ impl Deployment {
     }
 }
 
+/// From packets to shards and from shards to workers.
+fn steer(
+    plan: &Plan,
+    ports: &[String],
+    workers: usize,
+) -> Result<(Steering, IndirectionTable), Refusal> {
+    let steering = Steering::new(plan, ports)?;
+    let shards = steering.shards();
+    let table = IndirectionTable::new(SHARDS, shards, workers.clamp(1, shards));
+    Ok((steering, table.map_err(|cause| Refusal(cause.to_string()))?))
+}
+
+/// Where a line says why.
+fn line(lines: &[u32]) -> String {
+    lines.first().map_or(String::new(), |line| format!(" (line {line})"))
+}
+
+/// Why workers that learn of neighbours each for itself cannot route; `None`: they can, or need not.
+fn neighbours(plan: &Plan, settings: &toml::Table) -> Option<String> {
+    let told = |object: &&Object| object.mode == ObjectMode::Replicated && object.kind == "L3";
+    let l3 = plan.objects.iter().find(told).filter(|_| settings.contains_key("interfaces"))?;
+    let Object { name, lines, .. } = l3;
+    let lines = line(lines);
+    Some(format!("neighbours that `{name}` learns are not told to other workers yet{lines}"))
+}
+
 /// Why this runtime cannot give each shard its own state; `None`: it can.
 pub fn shares(plan: &Plan, settings: &toml::Table) -> Option<String> {
-    let line =
-        |lines: &[u32]| lines.first().map_or(String::new(), |line| format!(" (line {line})"));
     if plan.strategy != Strategy::SharedNothing {
         let shared = plan.objects.iter().find(|object| object.mode == ObjectMode::Shared);
         return Some(match (&plan.impossible, shared) {
@@ -172,15 +218,10 @@ pub fn shares(plan: &Plan, settings: &toml::Table) -> Option<String> {
             (None, None) => "the plan says so".to_owned(),
         });
     }
+    if let Some(why) = neighbours(plan, settings) {
+        return Some(why);
+    }
     for object in &plan.objects {
-        let told = object.mode == ObjectMode::Replicated && object.kind == "L3";
-        if told && settings.contains_key("interfaces") {
-            return Some(format!(
-                "neighbours that `{}` learns are not told to other workers yet{}",
-                object.name,
-                line(&object.lines)
-            ));
-        }
         if object.kind == "Distributed" && object.mode == ObjectMode::Distributed {
             return Some(format!(
                 "the parts of `{}` are not merged between workers yet{}",

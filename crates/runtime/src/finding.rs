@@ -2,7 +2,7 @@
 
 use anabranch_nf::packet_set::{SetKey, SetKey4, SetKey6, SetTable};
 use anabranch_nf::state::TableUse;
-use anabranch_nf::tracked::SharedSets;
+use anabranch_nf::tracked::{DividedSets, SharedSets};
 use anabranch_nf::{Hash, Key, NetworkFunction, Value};
 use anabranch_packet::{Frame, Layout, Mode, Packet};
 
@@ -39,7 +39,7 @@ macro_rules! places {
         }
     )*};
 }
-places!(SetTable SharedSets);
+places!(SetTable SharedSets DividedSets);
 
 /// The tables of an NF whose packet sets are called `name`, as reports name them.
 pub(crate) fn family_names(name: &str) -> [String; 2] {

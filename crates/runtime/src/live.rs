@@ -102,7 +102,7 @@ pub fn run<N: NetworkFunction>(
     account.warn_of_fewer(workers, options.workers);
     let states = states.share(&options.making, workers);
     let planned = scaling.iter().all(Scaling::is_planned);
-    watch(Moment::Started(&steering(&states, &arrangement.why, planned)));
+    watch(Moment::Started(&steering(&arrangement, planned)));
     let crew = Crew::new(states, ports, &arrangement, clock)?;
     Ok(crew.work(Workplace { specs, requests, account }, &arrangement, watch))
 }
@@ -113,21 +113,19 @@ fn open_all(specs: &[LiveSpec], workers: usize) -> Result<Vec<LivePort>, RunErro
 }
 
 /// Who steers, and what that costs.
-fn steering<N: NetworkFunction>(states: &[State<N>], why: &str, planned: bool) -> String {
-    let workers = states.len();
-    match states.first() {
-        Some(State::Own(_)) if workers > 1 && planned => {
+fn steering(arrangement: &Arrangement, planned: bool) -> String {
+    let (workers, why) = (arrangement.table.workers(), &arrangement.why);
+    match arrangement.is_sharded() {
+        _ if workers == 1 => why.clone(),
+        true if planned => {
             format!("{workers} workers, to whom the NICs bring what they own; {why}")
         }
-        Some(State::Own(_)) if workers > 1 => format!(
+        true => format!(
             "{workers} workers hash what they receive and hand over what others own, about {} in \
              {workers} packets, copied once more; {why}",
             workers - 1
         ),
-        Some(State::Locked(_) | State::Tracked(_)) => {
-            format!("{workers} workers handle what they receive; {why}")
-        }
-        _ => why.to_owned(),
+        false => format!("{workers} workers handle what they receive; {why}"),
     }
 }
 
@@ -155,8 +153,7 @@ impl<N: NetworkFunction> Crew<N> {
         clock: LiveClock,
     ) -> Result<Self, RunError> {
         let ends = Exchange::between(states.len()).map_err(RunError::Exchange)?;
-        let shards = states.len() > 1 && matches!(states.first(), Some(State::Own(_)));
-        let owners = shards.then(|| Owners {
+        let owners = arrangement.is_sharded().then(|| Owners {
             steering: Arc::clone(&arrangement.steering),
             table: Arc::clone(&arrangement.table),
         });

@@ -236,7 +236,7 @@ pub(crate) struct Arrangement {
     pub(crate) why: String,
     pub(crate) steering: Arc<Steering>,
     pub(crate) table: Arc<IndirectionTable>,
-    /// Each worker has its own state.
+    /// Each worker has state of its own: all of it or, in a `mixed` run, its packet sets.
     deployment: Option<Deployment>,
 }
 
@@ -257,16 +257,33 @@ impl Arrangement {
         if plan.strategy == Strategy::Transactional {
             return Self::transactional(workers);
         }
-        match Deployment::new::<N>(plan, &making.settings, &making.ports, workers) {
-            Ok(deployment) => Self {
-                strategy: "shared-nothing",
-                why: deployment.explain(),
-                steering: Arc::clone(&deployment.steering),
-                table: Arc::clone(&deployment.table),
-                deployment: Some(deployment),
-            },
-            Err(why) => Self::flows("lock", format!("one lock around the NF: {why}"), workers),
+        let Making { settings, ports, .. } = making;
+        let why = match Deployment::new::<N>(plan, settings, ports, workers) {
+            Ok(deployment) => {
+                let why = deployment.explain();
+                return Self::deployed("shared-nothing", why, deployment);
+            }
+            Err(why) => why,
+        };
+        if plan.strategy != Strategy::Lock
+            && let (Ok(deployment), Some(set)) =
+                (Deployment::mixed::<N>(plan, settings, ports, workers), N::SET)
+        {
+            let shards = deployment.steering.shards();
+            let why = format!(
+                "each worker owns the packet sets `{set}` of its part of {shards} shards; other state is \
+                 shared, and changed in transactions: {why}"
+            );
+            return Self::deployed("mixed", why, deployment);
         }
+        Self::flows("lock", format!("one lock around the NF: {why}"), workers)
+    }
+
+    /// Packets go where the state is that `deployment` gives to one worker.
+    fn deployed(strategy: &'static str, why: String, deployment: Deployment) -> Self {
+        let steering = Arc::clone(&deployment.steering);
+        let table = Arc::clone(&deployment.table);
+        Self { strategy, why, steering, table, deployment: Some(deployment) }
     }
 
     /// All state shared, and changed in transactions.
@@ -294,6 +311,9 @@ impl Arrangement {
         making: &Making,
     ) -> Result<States<N>, BuildError> {
         Ok(match &self.deployment {
+            Some(deployment) if self.strategy == "mixed" => {
+                States::Tracked(Members::divided(making, deployment, false)?)
+            }
             Some(deployment) => States::Owned(deployment.instances(making)?),
             None if self.strategy == "transactional" => {
                 States::Tracked(Members::new(making, self.table.workers(), false)?)

@@ -22,6 +22,7 @@
 mod alone;
 mod batch;
 mod seat;
+mod sets;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,18 +34,18 @@ use anabranch_nf::{BuildError, Environment, Line, NetworkFunction, elements};
 use anabranch_packet::{Common, Frame, Hollow, Meta, Packet, Real, parse_any, parse_common};
 use anabranch_txn::{Counts, Domain, MOST_ITEMS, Transaction, Worker};
 
-use crate::finding::Finding;
+use crate::deployment::Deployment;
 use crate::instance::{Making, Release, set_shape};
 use crate::lock::Commit;
 use crate::tuner::Pass;
 use crate::worker::InstanceEnd;
-use alone::Alone;
+use alone::{Alone, Floor};
 use batch::{Own, Work};
-use seat::{CommonSets, Seat};
+use sets::AllSets;
 
 /// What the workers share, beside the state objects.
 struct Shared<N: NetworkFunction> {
-    sets: CommonSets<N::Set>,
+    sets: AllSets<N::Set>,
     /// When there is something to do that has to be done alone, in nanoseconds since the Unix epoch.
     due_ns: AtomicU64,
     /// No packet is handled at an earlier time any more: what had come to its end then may have been
@@ -84,7 +85,21 @@ impl<N: NetworkFunction> Members<N> {
     /// The settings, or the sizes they ask for, are wrong, or the NF cannot be run so.
     pub fn new(making: &Making, workers: usize, ordered: bool) -> Result<Self, BuildError> {
         let domain = Arc::new(Domain::new(workers, ordered));
-        Self::sharing(making, Sharing::new(&domain))
+        Self::sharing(making, Sharing::new(&domain), None)
+    }
+
+    /// The same for the workers of `deployment`, each of which has the packet sets of its shards for
+    /// itself: their packets must come to it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn divided(
+        making: &Making,
+        deployment: &Deployment,
+        ordered: bool,
+    ) -> Result<Self, BuildError> {
+        let domain = Arc::new(Domain::new(deployment.table.workers(), ordered));
+        Self::sharing(making, Sharing::new(&domain), Some(deployment))
     }
 
     /// The same, watched by `profile`; of an NF in the Profiled world.
@@ -97,10 +112,14 @@ impl<N: NetworkFunction> Members<N> {
         profile: &Arc<Profile>,
     ) -> Result<Self, BuildError> {
         let domain = Arc::new(Domain::new(workers, false));
-        Self::sharing(making, Sharing::new(&domain).watched_by(profile))
+        Self::sharing(making, Sharing::new(&domain).watched_by(profile), None)
     }
 
-    fn sharing(making: &Making, mut sharing: Sharing) -> Result<Self, BuildError> {
+    fn sharing(
+        making: &Making,
+        mut sharing: Sharing,
+        deployment: Option<&Deployment>,
+    ) -> Result<Self, BuildError> {
         let domain = Arc::clone(sharing.transaction.domain());
         let (workers, ordered) = (domain.workers(), domain.is_ordered());
         let settings = making.own_settings();
@@ -116,7 +135,7 @@ impl<N: NetworkFunction> Members<N> {
             sharing = shared.next();
         }
         let shape = set_shape(&made[0].0, &making.builder())?;
-        let mut sets = CommonSets::new(&domain, shape, making.seed);
+        let mut sets = AllSets::new(&domain, shape, making.seed, deployment)?;
         if let (Some((profile, _)), Some(name)) = (sharing.watched(), N::SET) {
             sets.watched_by(profile, name);
         }
@@ -191,36 +210,36 @@ impl<N: NetworkFunction> Member<N> {
             self.look_ahead(frames);
             let Self { shared, nf, worker, own, .. } = self;
             let len = frames.len();
-            worker.handle(&mut Work { shared, nf, own, frames, release }, len);
+            worker.handle(&mut Work { shared, nf, own, frames, sets: None, release }, len);
         }
     }
 
     /// Parses the packets, and fetches the lines that they will touch first.
     fn look_ahead(&mut self, frames: &mut [Frame<'_>]) {
-        let Self { shared, nf, own, .. } = self;
+        let Self { shared, nf, worker, own } = self;
         let fetch = own.tuner.begin_batch() != Pass::Off;
+        let sets = shared.sets.hold(worker.number());
         for (frame, finding) in frames.iter_mut().zip(&mut own.findings) {
             let wire_len = frame.meta().wire_len;
             *finding = match parse_common(frame.bytes(), wire_len) {
-                Some(layout) => Finding::new::<N, Common<Real>>(&shared.sets, frame, layout, fetch),
-                None => {
-                    let layout = parse_any(frame.bytes(), wire_len);
-                    Finding::new::<N, Real>(&shared.sets, frame, layout, fetch)
-                }
+                Some(layout) => sets.find::<N, Common<Real>>(frame, layout, fetch),
+                None => sets.find::<N, Real>(frame, parse_any(frame.bytes(), wire_len), fetch),
             };
         }
+        drop(sets);
         if !fetch || !N::OBJECTS {
             return;
         }
         elements::hollow(|| {
-            for (frame, Finding { layout, .. }) in frames.iter_mut().zip(&own.findings) {
+            for (frame, layout) in frames.iter_mut().zip(own.findings.iter().map(|one| one.layout))
+            {
                 match layout.is_common() {
                     true => {
-                        let packet = &mut Packet::<Common<Hollow>>::new(frame, *layout);
+                        let packet = &mut Packet::<Common<Hollow>>::new(frame, layout);
                         nf.prefetch(packet, &mut own.environment);
                     }
                     false => {
-                        let packet = &mut Packet::<Hollow>::new(frame, *layout);
+                        let packet = &mut Packet::<Hollow>::new(frame, layout);
                         nf.prefetch(packet, &mut own.environment);
                     }
                 }
@@ -231,12 +250,11 @@ impl<N: NetworkFunction> Member<N> {
     /// Does something with nobody beside it; what is logged meanwhile is this worker's.
     fn act_alone<R>(
         &mut self,
-        act: impl FnOnce(&mut Alone<N>, &mut Seat<'_, N>) -> (R, Vec<Line>),
+        act: impl FnOnce(&mut Alone<N>, &mut Floor<'_, N>) -> (R, Vec<Line>),
     ) -> R {
         let Self { shared, nf, worker, own } = self;
-        let (done, mut lines) = worker.alone(|transaction| {
-            act(&mut shared.alone(), &mut Seat { shared, nf, transaction, trail: None })
-        });
+        let (done, mut lines) = worker
+            .alone(|transaction| act(&mut shared.alone(), &mut Floor { shared, nf, transaction }));
         own.lines.append(&mut lines);
         done
     }
@@ -244,7 +262,7 @@ impl<N: NetworkFunction> Member<N> {
     /// Does what is due at the time of `cause`, without a packet.
     pub(crate) fn run_due(&mut self, cause: &Meta, release: &mut impl Release) {
         if cause.arrival_ns >= self.shared.due_ns.load(Ordering::Relaxed) {
-            self.act_alone(|alone, seat| ((), alone.run_due(seat, cause, release)));
+            self.act_alone(|alone, floor| ((), alone.run_due(floor, cause, release)));
         }
     }
 
@@ -258,7 +276,7 @@ impl<N: NetworkFunction> Member<N> {
         command: N::Command,
         release: &mut impl Release,
     ) -> Result<(), &'static str> {
-        self.act_alone(|alone, seat| alone.carry_out(seat, cause, command, release))
+        self.act_alone(|alone, floor| alone.carry_out(floor, cause, command, release))
     }
 
     /// What the state holds now.
@@ -299,7 +317,7 @@ impl<N: NetworkFunction> Member<N> {
         shared.alone().note_last(own.last);
         let shared = &Arc::into_inner(shared)?;
         let end = worker.alone(|transaction| {
-            shared.alone().end(Seat { shared, nf: &mut nf, transaction, trail: None }, release)
+            shared.alone().end(Floor { shared, nf: &mut nf, transaction }, release)
         });
         Some(end)
     }

@@ -85,9 +85,14 @@ impl Numbers {
     }
 }
 
-const BOTH: [Sharing; 2] = [Sharing::Locked, Sharing::Tracked];
+const BOTH: [Sharing<'static>; 2] = [Sharing::Locked, Sharing::Tracked];
 
-fn run(sharing: Sharing, packets: &[Arrived], shares: &[Vec<usize>], batch: usize) -> SideBySide {
+fn run(
+    sharing: Sharing<'_>,
+    packets: &[Arrived],
+    shares: &[Vec<usize>],
+    batch: usize,
+) -> SideBySide {
     let settings = toml::Table::new();
     let run = SideBySide::run::<presence::Function>(sharing, &settings, packets, shares, batch);
     assert_as_one(&run, packets);
@@ -181,7 +186,7 @@ fn however_far_one_is_ahead_of_another_they_are_as_one() {
                 sharing, &settings, &packets, 3, &turns,
             );
             assert_as_one(&run, &packets);
-            if sharing == Sharing::Locked {
+            if matches!(sharing, Sharing::Locked) {
                 assert!(run.sides.readers > run.sides.upgraded, "{:?}", run.sides);
                 upgraded += run.sides.upgraded;
             }

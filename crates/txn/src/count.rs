@@ -24,6 +24,11 @@ impl Count {
         Self { parts: domain.memory(Shape { objects, tracked: 0, deadlines: 1, apart: true }) }
     }
 
+    /// Its parts, one for each worker.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.parts
+    }
+
     /// Adds `n` when the transaction commits; wraps.
     #[inline(always)]
     pub fn add(&self, transaction: &Transaction, n: i64) {

@@ -74,6 +74,11 @@ impl Worker {
         Self { transaction, size, calm: 0, counts }
     }
 
+    /// Its number.
+    pub fn number(&self) -> usize {
+        self.transaction.worker()
+    }
+
     /// How its transactions ended.
     pub fn counts(&self) -> Counts {
         self.counts

@@ -21,6 +21,8 @@ use crate::setup::Setup;
 pub struct Parallel {
     /// Shards and who owns them; `None`: one lock around all state.
     pub(crate) deployment: Option<Deployment>,
+    /// Packet sets apart, where they can be while everything else is shared in transactions.
+    pub(crate) divided: Option<Deployment>,
     /// Number of workers.
     pub(crate) workers: usize,
     /// Shards go to other workers with their state, where they can: before one packet in so many;
@@ -54,12 +56,13 @@ impl Parallel {
         setup: &Setup,
         workers: usize,
     ) -> Result<Self, VerifyError> {
+        let divided = Deployment::mixed::<N>(plan, &setup.settings, &setup.ports, workers).ok();
         if shares(plan, &setup.settings).is_some() {
-            return Ok(Self::locked(workers));
+            return Ok(Self { divided, ..Self::locked(workers) });
         }
         let deployment = Deployment::new::<N>(plan, &setup.settings, &setup.ports, workers);
         let deployment = deployment.map_err(|why| VerifyError::Plan(why.to_string()))?;
-        Ok(Self::sharded(deployment))
+        Ok(Self { divided, ..Self::sharded(deployment) })
     }
 
     /// Each worker has state of its own.
@@ -67,6 +70,7 @@ impl Parallel {
         let workers = deployment.table.workers();
         Self {
             deployment: Some(deployment),
+            divided: None,
             workers,
             moves_once_in: Some(MOVES_ONCE_IN),
             fault: None,
@@ -75,17 +79,19 @@ impl Parallel {
 
     /// All workers share all state, behind one lock.
     pub fn locked(workers: usize) -> Self {
-        Self { deployment: None, workers: workers.max(1), moves_once_in: None, fault: None }
+        let (workers, moves_once_in) = (workers.max(1), None);
+        Self { deployment: None, divided: None, workers, moves_once_in, fault: None }
     }
 
     /// Deals the shards out to workers anew, as `seed` says: any two may come apart.
     pub(crate) fn shuffle(&mut self, seed: u64) {
-        let Some(deployment) = &mut self.deployment else { return };
-        let mut chance = Seeds::new(seed);
-        let table = Arc::make_mut(&mut deployment.table);
-        for shard in 0..table.shards() as u16 {
-            // Every shard and every worker exist.
-            let _ = table.move_shard(shard, chance.below(self.workers) as u16);
+        for deployment in self.deployment.iter_mut().chain(&mut self.divided) {
+            let mut chance = Seeds::new(seed);
+            let table = Arc::make_mut(&mut deployment.table);
+            for shard in 0..table.shards() as u16 {
+                // Every shard and every worker exist.
+                let _ = table.move_shard(shard, chance.below(self.workers) as u16);
+            }
         }
     }
 
@@ -109,12 +115,15 @@ impl Parallel {
     /// The shard of a packet.
     pub(crate) fn shard(&self, arrival: &Arrival) -> u32 {
         match &self.deployment {
-            Some(deployment) => {
-                let port = Port::new(arrival.port);
-                deployment.steering.shard(port, &arrival.bytes, arrival.wire_len)
-            }
+            Some(deployment) => shard(deployment, arrival),
             None => flow(arrival),
         }
+    }
+
+    /// The worker that gets a packet where packet sets are apart; `None`: they are not.
+    pub(crate) fn divided_worker(&self, arrival: &Arrival) -> Option<usize> {
+        let deployment = self.divided.as_ref()?;
+        Some(deployment.table.worker(shard(deployment, arrival)).into())
     }
 
     /// The worker of a shard.
@@ -124,6 +133,11 @@ impl Parallel {
             None => shard as usize % self.workers,
         }
     }
+}
+
+fn shard(deployment: &Deployment, arrival: &Arrival) -> u32 {
+    let port = Port::new(arrival.port);
+    deployment.steering.shard(port, &arrival.bytes, arrival.wire_len)
 }
 
 /// A hash by which the packets of a flow stay in order, in both directions.

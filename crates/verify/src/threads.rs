@@ -37,7 +37,8 @@ impl Threaded {
         if Harness::<N>::with_table(setup.settings.clone()).is_err() {
             return;
         }
-        let (mut packets, mut shares) = (Vec::new(), vec![Vec::new(); parallel.workers]);
+        let (mut packets, none) = (Vec::new(), vec![Vec::new(); parallel.workers]);
+        let (mut shares, mut divided) = (none.clone(), none);
         for (handled, time_ns) in course.record.iter().zip(times(program)) {
             // What is malformed is dropped before the lock, and is in no order.
             let arrival = handled.arrival.as_ref();
@@ -47,6 +48,8 @@ impl Threaded {
             if let Some(share) = shares.get_mut(worker) {
                 share.push(packets.len());
             }
+            let share = parallel.divided_worker(arrival).and_then(|worker| divided.get_mut(worker));
+            share.into_iter().for_each(|share| share.push(packets.len()));
             packets.push(Arrived {
                 port: arrival.port,
                 after_ns: time_ns.saturating_sub(START_NS),
@@ -54,23 +57,32 @@ impl Threaded {
                 wire_len: arrival.wire_len,
             });
         }
-        for sharing in [Sharing::Locked, Sharing::Tracked] {
-            if sharing == Sharing::Tracked && setup.settings.contains_key("interfaces") {
-                // What one worker learns of neighbours is not told to the others: refused.
-                continue;
-            }
-            let run = SideBySide::run::<N>(sharing, &setup.settings, &packets, &shares, BATCH);
+        // What one worker learns of neighbours is not told to the others: refused.
+        let tracked = !setup.settings.contains_key("interfaces");
+        let tracked = tracked.then_some((Sharing::Tracked, &shares));
+        let divided = parallel.divided.as_ref().map(|one| (Sharing::Divided(one), &divided));
+        let ways = [(Sharing::Locked, &shares)].into_iter().chain(tracked).chain(divided);
+        for (sharing, shares) in ways {
+            let run = SideBySide::run::<N>(sharing, &setup.settings, &packets, shares, BATCH);
             let replayed = run.replay::<N>(&setup.settings, &packets);
             self.packets += packets.len();
             if let Some(what) = differs(sharing, &run.done, &replayed) {
-                self.differences.push(format!("seed {seed}, {sharing:?}: {what}"));
+                self.differences.push(format!("seed {seed}, {}: {what}", word(sharing)));
             }
         }
     }
 }
 
+fn word(sharing: Sharing<'_>) -> &'static str {
+    match sharing {
+        Sharing::Locked => "under the lock",
+        Sharing::Tracked => "in transactions",
+        Sharing::Divided(_) => "in transactions, packet sets apart",
+    }
+}
+
 /// What threads did and one core does not.
-fn differs(sharing: Sharing, threads: &Done, one: &Done) -> Option<String> {
+fn differs(sharing: Sharing<'_>, threads: &Done, one: &Done) -> Option<String> {
     let outcomes =
         threads.outcomes.iter().find(|(number, outcome)| one.outcomes.get(number) != Some(outcome));
     if let Some((number, outcome)) = outcomes {
@@ -78,7 +90,7 @@ fn differs(sharing: Sharing, threads: &Done, one: &Done) -> Option<String> {
         return Some(format!("packet {number}: {outcome:?} by threads, {other:?} by one core"));
     }
     // In transactions, when an entry's place is given back after its end depends on the workers.
-    if sharing == Sharing::Locked && threads.tables != one.tables {
+    if matches!(sharing, Sharing::Locked) && threads.tables != one.tables {
         return Some("state objects hold another number of entries".to_owned());
     }
     (threads.counters != one.counters).then(|| "counters differ".to_owned())

@@ -15,6 +15,7 @@
 
 mod allocator;
 pub mod causes;
+mod divided;
 mod map;
 mod profile;
 mod scalar;
@@ -33,6 +34,7 @@ use crate::key::Value;
 use crate::pack::{MOST_WORDS, Pack, Unpack, words};
 
 pub use allocator::SharedAllocator;
+pub use divided::{Age, Ages, DividedSets, Family};
 pub use map::SharedMap;
 pub use profile::{Object, Profile};
 pub use scalar::{SharedCounter, SharedDistributed, TrackedL3};

@@ -26,12 +26,20 @@ pub struct SharedSets<K, S> {
 /// A set, as a packet finds it.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenSet<S> {
-    id: SlotId,
-    deadline: Deadline,
-    lifetime: u32,
-    before: S,
+    /// Where it is: the number of its slot.
+    pub(super) number: u32,
+    pub(super) deadline: Deadline,
+    pub(super) lifetime: u32,
+    pub(super) before: S,
     /// The NF's state, to be changed.
     pub state: S,
+}
+
+impl<S: Copy> OpenSet<S> {
+    #[inline(always)]
+    pub(super) fn new(number: u32, deadline: Deadline, lifetime: u32, state: S) -> Self {
+        Self { number, deadline, lifetime, before: state, state }
+    }
 }
 
 /// What there is under a key.
@@ -86,7 +94,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let look = |value: Words<'_>, deadline| (from_words::<Stored<S>>(value), deadline);
         let found = with_words(key, |key| self.sets.look(transaction, hash.0, key, look));
         let Some((id, ((state, lifetime), deadline))) = found else { return Found::None };
-        let set = OpenSet { id, deadline, lifetime, before: state, state };
+        let set = OpenSet::new(self.sets.number(id), deadline, lifetime, state);
         if deadline.tick > now {
             return Found::Alive(set);
         }
@@ -103,13 +111,14 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     pub fn keep(&self, transaction: &Transaction, set: &OpenSet<S>, now: Tick, lifetime: u32) {
         let lifetime = if lifetime == 0 { set.lifetime } else { lifetime };
         let tick = now.saturating_add(lifetime);
+        let id = self.sets.slot(set.number);
         if lifetime != set.lifetime || set.state != set.before {
-            self.store(transaction, set.id, &(set.state, lifetime));
+            self.store(transaction, id, &(set.state, lifetime));
         }
         if lifetime != set.lifetime {
-            self.sets.set_deadline(transaction, set.id, tick);
+            self.sets.set_deadline(transaction, id, tick);
         } else if tick > set.deadline.tick {
-            self.sets.raise(transaction, set.id, Deadline { tick, ..set.deadline });
+            self.sets.raise(transaction, id, Deadline { tick, ..set.deadline });
         }
     }
 
@@ -132,17 +141,18 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let insert =
             |key: &[u64], stored: &[u64]| self.sets.insert(transaction, hash.0, key, stored, tick);
         let id = with_words(key, |key| with_words(&stored, |stored| insert(key, stored)))?;
-        self.wheel.queue(transaction, self.sets.number(id), tick);
+        let number = self.sets.number(id);
+        self.wheel.queue(transaction, number, tick);
         // It has its generation from the slot; whoever refreshes it in this transaction changes the
         // copy.
         let deadline = self.sets.entry(transaction, id, |_, _, deadline| deadline)?;
-        Some(OpenSet { id, deadline, lifetime, before: state, state })
+        Some(OpenSet::new(number, deadline, lifetime, state))
     }
 
     /// Removes a set. For who is alone.
     pub fn close(&self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>) {
-        self.wheel.turn(transaction).dequeue(self.sets.number(set.id));
-        self.sets.remove(transaction, hash.0, set.id);
+        self.wheel.turn(transaction).dequeue(set.number);
+        self.sets.remove(transaction, hash.0, self.sets.slot(set.number));
     }
 
     /// The state of the next set whose time has run out at `now`, removed. `budget` counts down the

@@ -10,6 +10,7 @@ use anabranch_packet::{Frame, Meta, Port};
 use anabranch_txn::Counts;
 
 use super::{Outcome, Record, SEED, START_NS, making, started};
+use crate::deployment::Deployment;
 use crate::instance::{BATCH, Instance};
 use crate::lock::{Commit, Lock, Sides};
 use crate::transactions::Members;
@@ -42,12 +43,14 @@ pub struct Done {
 }
 
 /// How workers share state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
+#[derive(Clone, Copy, Debug)]
+pub enum Sharing<'d> {
     /// Behind a lock.
     Locked,
     /// In transactions.
     Tracked,
+    /// In transactions, packet sets apart: each worker has those of its shards, and gets their packets.
+    Divided(&'d Deployment),
 }
 
 /// A run on state that all workers share.
@@ -70,7 +73,7 @@ impl SideBySide {
     /// # Panics
     /// If the settings are wrong.
     pub fn run<N: NetworkFunction>(
-        sharing: Sharing,
+        sharing: Sharing<'_>,
         settings: &toml::Table,
         packets: &[Arrived],
         shares: &[Vec<usize>],
@@ -101,7 +104,7 @@ impl SideBySide {
     /// # Panics
     /// If the settings are wrong, or there is no such worker.
     pub fn take_turns<N: NetworkFunction>(
-        sharing: Sharing,
+        sharing: Sharing<'_>,
         settings: &toml::Table,
         packets: &[Arrived],
         workers: usize,
@@ -165,7 +168,7 @@ struct Part<N: NetworkFunction> {
 
 /// A state for each of `workers` workers, and how many ports they have.
 fn shared<N: NetworkFunction>(
-    sharing: Sharing,
+    sharing: Sharing<'_>,
     settings: &toml::Table,
     workers: usize,
 ) -> (Vec<State<N>>, usize) {
@@ -175,9 +178,12 @@ fn shared<N: NetworkFunction>(
             let accesses = Lock::share(instance, SEED, workers, true).into_iter();
             accesses.map(|access| State::Locked(Box::new(access))).collect()
         }
-        Sharing::Tracked => {
+        Sharing::Tracked | Sharing::Divided(_) => {
             let making = making::<N>(settings.clone());
-            let made = Members::new(&making, workers, true);
+            let made = match sharing {
+                Sharing::Divided(deployment) => Members::divided(&making, deployment, true),
+                _ => Members::new(&making, workers, true),
+            };
             let mut members = made.unwrap_or_else(|why| panic!("{why}"));
             members.start(START_NS);
             let members = members.into_members().into_iter();

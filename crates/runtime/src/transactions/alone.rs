@@ -2,13 +2,22 @@
 
 use anabranch_nf::{Builtin, Drop, Line, NetworkFunction, Verdict};
 use anabranch_packet::{Frame, Meta, Real, parse};
+use anabranch_txn::Transaction;
 
 use super::Shared;
-use super::seat::{Collected, Seat};
+use super::seat::Seat;
+use super::sets::Collected;
 use crate::agenda::Agenda;
 use crate::finding::Finding;
 use crate::instance::{RECIRCULATIONS, Release, refused};
 use crate::worker::InstanceEnd;
+
+/// All state, for the one worker that has the floor.
+pub(super) struct Floor<'a, N: NetworkFunction> {
+    pub(super) shared: &'a Shared<N>,
+    pub(super) nf: &'a mut N::Parallel,
+    pub(super) transaction: &'a Transaction,
+}
 
 /// What only who is alone works with.
 pub(super) struct Alone<N: NetworkFunction> {
@@ -40,7 +49,7 @@ impl<N: NetworkFunction> Alone<N> {
     /// returns what was logged, too.
     fn act<R>(
         &mut self,
-        seat: &mut Seat<'_, N>,
+        floor: &mut Floor<'_, N>,
         cause: &Meta,
         act: impl FnOnce(
             &mut Agenda<N::Parallel>,
@@ -49,7 +58,7 @@ impl<N: NetworkFunction> Alone<N> {
             &Meta,
         ) -> R,
     ) -> (R, Vec<Line>) {
-        let Seat { shared, nf, transaction, .. } = seat;
+        let Floor { shared, nf, transaction } = floor;
         let cause = Meta { arrival_ns: shared.advance(cause.arrival_ns), ..*cause };
         let sets = &mut Collected { sets: &shared.sets, transaction };
         let done = act(&mut self.agenda, nf, sets, &cause);
@@ -60,22 +69,22 @@ impl<N: NetworkFunction> Alone<N> {
     /// Does what is due at the time of `cause`.
     pub(super) fn run_due(
         &mut self,
-        seat: &mut Seat<'_, N>,
+        floor: &mut Floor<'_, N>,
         cause: &Meta,
         release: &mut impl Release,
     ) -> Vec<Line> {
-        self.act(seat, cause, |agenda, nf, sets, cause| agenda.run_due(nf, sets, cause, release)).1
+        self.act(floor, cause, |agenda, nf, sets, cause| agenda.run_due(nf, sets, cause, release)).1
     }
 
     /// Has the NF carry out a command at the time of `cause`, after all that is due.
     pub(super) fn carry_out(
         &mut self,
-        seat: &mut Seat<'_, N>,
+        floor: &mut Floor<'_, N>,
         cause: &Meta,
         command: N::Command,
         release: &mut impl Release,
     ) -> (Result<(), &'static str>, Vec<Line>) {
-        self.act(seat, cause, |agenda, nf, sets, cause| {
+        self.act(floor, cause, |agenda, nf, sets, cause| {
             agenda.carry_out(nf, sets, cause, command, release)
         })
     }
@@ -89,7 +98,7 @@ impl<N: NetworkFunction> Alone<N> {
     /// due before it.
     pub(super) fn packet(
         &mut self,
-        seat: &mut Seat<'_, N>,
+        floor: &mut Floor<'_, N>,
         frame: &mut Frame<'_>,
         finding: Finding,
         release: &mut impl Release,
@@ -97,35 +106,42 @@ impl<N: NetworkFunction> Alone<N> {
         if let Some(reason) = refused::<N>(finding.layout) {
             return (Verdict::Discard(reason.into()), Vec::new());
         }
-        frame.meta_mut().arrival_ns = seat.shared.advance(frame.meta().arrival_ns);
-        let verdict = self.turns(seat, frame, finding, release);
+        frame.meta_mut().arrival_ns = floor.shared.advance(frame.meta().arrival_ns);
+        let verdict = self.turns(floor, frame, finding, release);
         (verdict, self.agenda.environment.log().take())
     }
 
     fn turns(
         &mut self,
-        seat: &mut Seat<'_, N>,
+        floor: &mut Floor<'_, N>,
         frame: &mut Frame<'_>,
         mut finding: Finding,
         release: &mut impl Release,
     ) -> Verdict {
-        let sets = &seat.shared.sets;
+        let Floor { shared, nf, transaction } = floor;
+        let mut worker = transaction.worker();
         for turn in 0..=RECIRCULATIONS {
             let meta = *frame.meta();
             if meta.arrival_ns >= self.agenda.environment.due() {
-                let sets = &mut Collected { sets, transaction: seat.transaction };
-                self.agenda.run_events(seat.nf, sets, &meta, release);
+                let sets = &mut Collected { sets: &shared.sets, transaction };
+                self.agenda.run_events(nf, sets, &meta, release);
             }
             let environment = &mut self.agenda.environment;
             environment.begin(meta.arrival_ns, meta.number);
             if turn > 0 {
                 environment.reenter(turn);
-                let layout = parse(frame.bytes(), meta.wire_len);
-                finding = Finding::new::<N, Real>(sets, frame, layout, false);
+                worker = shared.sets.worker_of(frame).unwrap_or(worker);
             }
+            let mut sets = shared.sets.hold(worker);
+            if turn > 0 {
+                let layout = parse(frame.bytes(), meta.wire_len);
+                finding = sets.find::<N, Real>(frame, layout, false);
+            }
+            let seat = Seat::<N> { nf, sets: &mut sets, transaction, trail: None };
             let verdict = seat.handle_any(frame, &finding, environment);
+            sets.forget();
             self.agenda.emit(&meta, release);
-            seat.shared.publish(&self.agenda.environment);
+            shared.publish(&self.agenda.environment);
             match verdict {
                 Verdict::Recirculate(port) => frame.meta_mut().port = port,
                 last => return last,
@@ -142,8 +158,8 @@ impl<N: NetworkFunction> Alone<N> {
     }
 
     /// Runs `shutdown`, and returns how it all ended.
-    pub(super) fn end(&mut self, seat: Seat<'_, N>, release: &mut impl Release) -> InstanceEnd {
-        let Seat { shared, nf, transaction, .. } = seat;
+    pub(super) fn end(&mut self, floor: Floor<'_, N>, release: &mut impl Release) -> InstanceEnd {
+        let Floor { shared, nf, transaction } = floor;
         let sets = &mut Collected { sets: &shared.sets, transaction };
         self.agenda.shut_down(nf, sets, &self.last, release);
         let Agenda { environment, events, .. } = &mut self.agenda;

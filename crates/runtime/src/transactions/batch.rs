@@ -8,7 +8,9 @@ use anabranch_nf::{Environment, Line, NetworkFunction, Verdict, elements};
 use anabranch_packet::{Common, Frame, Meta, Real};
 use anabranch_txn::{Batch, Cause, MOST_ITEMS, Place, Trail, Transaction};
 
+use super::alone::Floor;
 use super::seat::Seat;
+use super::sets::Held;
 use super::{Shared, Times};
 use crate::finding::Finding;
 use crate::head::Head;
@@ -66,13 +68,20 @@ pub(super) struct Work<'a, 'f, N: NetworkFunction, R: Release> {
     pub(super) nf: &'a mut N::Parallel,
     pub(super) own: &'a mut Own,
     pub(super) frames: &'a mut [Frame<'f>],
+    /// The packet sets, as long as a transaction is under way.
+    pub(super) sets: Option<Held<'a, N::Set>>,
     pub(super) release: &'a mut R,
 }
 
 impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
     /// Handles one packet beside others.
     #[inline(always)]
-    fn beside(&mut self, at: usize, times: Times, transaction: &Transaction) {
+    fn beside(
+        &mut self,
+        at: usize,
+        times: Times,
+        (transaction, sets): (&Transaction, &mut Held<'_, N::Set>),
+    ) {
         let (frame, own) = (&mut self.frames[at], &mut *self.own);
         let finding = &own.findings[at];
         own.heads[at].save(frame, finding.layout);
@@ -89,7 +98,7 @@ impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
         }
         own.environment.begin(frame.meta().arrival_ns, frame.meta().number);
         let trail = own.trail.as_deref();
-        let mut seat = Seat { shared: self.shared, nf: self.nf, transaction, trail };
+        let seat = Seat::<N> { nf: self.nf, sets, transaction, trail };
         let verdict = match finding.layout.is_common() {
             true => seat.handle::<Common<Real>>(frame, finding, &mut own.environment),
             false => seat.handle_any(frame, finding, &mut own.environment),
@@ -108,9 +117,9 @@ impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
     /// Handles one packet with nobody beside it, and what is due before it.
     fn alone(&mut self, at: usize, transaction: &Transaction) {
         let (frame, finding) = (&mut self.frames[at], self.own.findings[at]);
-        let mut seat = Seat { shared: self.shared, nf: self.nf, transaction, trail: None };
+        let mut floor = Floor { shared: self.shared, nf: self.nf, transaction };
         let (verdict, mut lines) =
-            self.shared.alone().packet(&mut seat, frame, finding, self.release);
+            self.shared.alone().packet(&mut floor, frame, finding, self.release);
         self.own.verdicts[at] = verdict;
         self.own.lines.append(&mut lines);
         self.own.emitted[at] = 0;
@@ -139,14 +148,18 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         let times = self.shared.times();
         self.own.environment.set_origin(times.origin_ns);
         self.own.faults = elements::faults();
-        for (ran, at) in range.clone().enumerate() {
-            self.beside(at, times, transaction);
+        let mut sets = self.shared.sets.hold(transaction.worker());
+        let mut ran = 0;
+        for at in range {
+            self.beside(at, times, (transaction, &mut sets));
             self.own.emitted[at] = self.own.environment.emitted().len();
+            ran += 1;
             if transaction.is_doomed() {
-                return ran + 1;
+                break;
             }
         }
-        range.len()
+        self.sets = Some(sets);
+        ran
     }
 
     fn given_up(&mut self, cause: Cause, ran: usize) {
@@ -158,6 +171,7 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
     }
 
     fn undo(&mut self, range: Range<usize>) {
+        self.sets.take().into_iter().for_each(Held::take_back);
         for at in range {
             self.own.heads[at].restore(&mut self.frames[at]);
         }
@@ -166,6 +180,7 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
     }
 
     fn release(&mut self, range: Range<usize>, place: Place) {
+        self.sets.take().into_iter().for_each(Held::forget);
         let mut released = 0;
         for at in range {
             if self.own.emitted[at] > released {

@@ -1,0 +1,396 @@
+//! Packet sets that one worker has for itself while other state is shared.
+
+use std::sync::Arc;
+
+use anabranch_txn::{Count, Deadline, Domain, Transaction};
+
+use super::sets::{Found, OpenSet, SharedSets};
+use super::wheel::SharedWheel;
+use crate::context::to_ticks;
+use crate::function::BuildError;
+use crate::key::{Hash, Key, Value};
+use crate::packet_set::{Entry, SetShape};
+use crate::state::TableUse;
+use crate::state::table::{SlotId, Table};
+use crate::state::wheel::Tick;
+
+/// How often a transaction changes a table at most, unless it runs alone: each of its packets opens a
+/// set and keeps it.
+const CHANGES: usize = 64;
+
+/// The packet sets of one address family whose packets all come to one worker.
+///
+/// They are changed where they lie. What a change took away is remembered until the transaction has
+/// committed ([`forget`](Self::forget)) or is given up ([`take_back`](Self::take_back)).
+pub struct DividedSets<K, S> {
+    table: Table<K, Entry<S>>,
+    changes: Vec<Change<S>>,
+    lifetime: u32,
+    /// What is known under the numbers from here on to [`Ages`].
+    first: u32,
+    ages: Arc<Ages>,
+}
+
+/// What the tables of all workers have in common: a table is full when one worker's would be, and sets
+/// are looked at in the order in which one worker would.
+pub struct Ages {
+    len: Count,
+    capacity: u32,
+    wheel: SharedWheel,
+    /// Slots of each worker's table.
+    slots: u32,
+}
+
+/// What a change took away.
+enum Change<S> {
+    /// The set was opened.
+    Opened(Hash, SlotId),
+    /// The set was like this.
+    Kept(SlotId, Entry<S>),
+}
+
+/// What has become of a set that is looked at.
+pub enum Age<S> {
+    /// It ends then.
+    Alive(Tick),
+    /// It has ended, and is removed.
+    Over(S),
+    /// It was closed before.
+    Gone,
+}
+
+impl Ages {
+    /// The state of the next set whose time has run out at `now`. `look` goes to a set: the worker and
+    /// the slot; `budget` counts down those. For who is alone.
+    pub fn expire<S>(
+        &self,
+        transaction: &Transaction,
+        now: Tick,
+        budget: &mut u32,
+        mut look: impl FnMut(usize, u32) -> Age<S>,
+    ) -> Option<S> {
+        let mut wheel = self.wheel.turn(transaction);
+        while *budget > 0 {
+            let number = wheel.pop(now)?;
+            *budget -= 1;
+            match look((number / self.slots) as usize, number % self.slots) {
+                Age::Alive(tick) => wheel.queue(number, tick),
+                Age::Over(state) => {
+                    self.len.add(transaction, -1);
+                    return Some(state);
+                }
+                Age::Gone => {}
+            }
+        }
+        None
+    }
+
+    /// Ticks are counted from an origin `by` later. For who is alone.
+    pub fn rebase(&self, transaction: &Transaction, by: Tick) {
+        self.wheel.turn(transaction).rebase(by);
+    }
+}
+
+impl<K: Key, S: Value> DividedSets<K, S> {
+    /// A table of this shape for each worker of the domain, hashed with `seed`.
+    ///
+    /// # Errors
+    /// All of them together have 2^32 places or more.
+    pub fn of_all(
+        domain: &Domain,
+        shape: SetShape,
+        seed: u64,
+    ) -> Result<(Vec<Self>, Arc<Ages>), BuildError> {
+        let workers = domain.workers() as u32;
+        let table = || Table::<K, Entry<S>>::new(shape.capacity, seed);
+        let slots = table().slots();
+        let all = slots.checked_mul(workers).ok_or_else(|| {
+            let SetShape { capacity, .. } = shape;
+            BuildError(format!(
+                "{capacity} packet sets for each of {workers} workers are more than 2^32 places: run \
+                 fewer workers, or ask for fewer sets"
+            ))
+        })?;
+        let len = Count::new(domain);
+        let wheel = SharedWheel::new(len.memory(), all);
+        let ages = Arc::new(Ages { len, capacity: shape.capacity, wheel, slots });
+        let new = |worker| Self {
+            table: table(),
+            changes: Vec::with_capacity(CHANGES),
+            lifetime: to_ticks(shape.lifetime_ns).max(1),
+            first: worker * slots,
+            ages: Arc::clone(&ages),
+        };
+        Ok(((0..workers).map(new).collect(), ages))
+    }
+
+    /// The hash of `key`, the same in every worker's table.
+    #[inline(always)]
+    pub fn hash(&self, key: &K) -> Hash {
+        self.table.hash(key)
+    }
+
+    /// Fetches the bucket of this hash.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: Hash) {
+        self.table.prefetch(hash);
+    }
+
+    #[inline(always)]
+    fn find(&self, transaction: &Transaction, (hash, key): (Hash, &K), now: Tick) -> Found<S> {
+        let Some(id) = self.table.find(hash, key) else { return Found::None };
+        let set = self.open_set(id);
+        if set.deadline.tick > now {
+            return Found::Alive(set);
+        }
+        if transaction.is_alone() {
+            return Found::Over(set);
+        }
+        transaction.require_alone();
+        Found::None
+    }
+
+    #[inline(always)]
+    fn open_set(&self, id: SlotId) -> OpenSet<S> {
+        let entry = self.table.value(id);
+        let deadline = Deadline { generation: 0, tick: entry.deadline().tick() };
+        OpenSet::new(id.0, deadline, entry.lifetime(), entry.state)
+    }
+
+    #[inline(always)]
+    fn keep(&mut self, set: &OpenSet<S>, now: Tick, lifetime: u32) {
+        let lifetime = if lifetime == 0 { set.lifetime } else { lifetime };
+        let is_same = lifetime == set.lifetime && set.state == set.before;
+        if is_same && now.saturating_add(lifetime) <= set.deadline.tick {
+            return;
+        }
+        let id = SlotId(set.number);
+        let entry = self.table.value_mut(id);
+        self.changes.push(Change::Kept(id, entry.copied()));
+        entry.state = set.state;
+        entry.refresh(now, lifetime);
+    }
+
+    fn open(
+        &mut self,
+        transaction: &Transaction,
+        (hash, key): (Hash, &K),
+        state: S,
+        now: Tick,
+    ) -> Option<OpenSet<S>> {
+        let Ages { len, capacity, wheel, .. } = &*self.ages;
+        if !len.has_room(transaction, *capacity) {
+            return None;
+        }
+        let tick = now.saturating_add(self.lifetime);
+        let id = self.table.insert(hash, *key, Entry::new(tick, self.lifetime, state))?;
+        len.add(transaction, 1);
+        wheel.queue(transaction, self.first + id.0, tick);
+        self.changes.push(Change::Opened(hash, id));
+        Some(self.open_set(id))
+    }
+
+    fn close(&mut self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>) {
+        let Ages { len, wheel, .. } = &*self.ages;
+        if self.table.remove(hash, SlotId(set.number)).is_some() {
+            wheel.turn(transaction).dequeue(self.first + set.number);
+            len.add(transaction, -1);
+        }
+    }
+
+    /// The transaction has committed.
+    #[inline(always)]
+    pub fn forget(&mut self) {
+        self.changes.clear();
+    }
+
+    /// The transaction is given up: the sets are what they were when it began.
+    pub fn take_back(&mut self) {
+        while let Some(change) = self.changes.pop() {
+            match change {
+                Change::Opened(hash, id) => drop(self.table.remove(hash, id)),
+                Change::Kept(id, entry) => *self.table.value_mut(id) = entry,
+            }
+        }
+    }
+
+    /// Removes the set in `slot` if its time has run out at `now`. For who is alone.
+    pub fn age(&mut self, slot: u32, now: Tick) -> Age<S> {
+        let id = SlotId(slot);
+        let Some(key) = self.table.key(id) else { return Age::Gone };
+        let entry = self.table.value(id);
+        if entry.is_alive(now) {
+            return Age::Alive(entry.deadline().tick());
+        }
+        self.table.remove(self.hash(&key), id).map_or(Age::Gone, |(_, set)| Age::Over(set.state))
+    }
+
+    /// Ticks are counted from an origin `by` later. For who is alone.
+    pub fn rebase(&mut self, by: Tick) {
+        self.table.update_all(|entry| entry.rebase(by));
+    }
+
+    /// How full the table is.
+    pub fn table_use(&self, name: &str) -> TableUse {
+        let workers = self.ages.len.memory().shape().objects as usize;
+        TableUse {
+            name: name.to_owned(),
+            used: self.table.len().into(),
+            capacity: self.ages.capacity.into(),
+            bytes: (self.table.bytes() + self.ages.wheel.bytes() / workers) as u64,
+            faults: 0,
+        }
+    }
+}
+
+/// Where the packet sets of one address family are, for a packet in a transaction.
+pub enum Family<'a, K, S> {
+    /// All workers share them.
+    Common(&'a SharedSets<K, S>),
+    /// The packet's worker has them for itself.
+    Divided(&'a mut DividedSets<K, S>),
+}
+
+impl<K: Key, S: Value> Family<'_, K, S> {
+    /// The hash of `key`.
+    #[inline(always)]
+    pub fn hash(&self, key: &K) -> Hash {
+        match self {
+            Self::Common(sets) => sets.hash(key),
+            Self::Divided(sets) => sets.hash(key),
+        }
+    }
+
+    /// The set of `key`, which has this hash, at `now`.
+    #[inline(always)]
+    pub fn find(&mut self, transaction: &Transaction, key: (Hash, &K), now: Tick) -> Found<S> {
+        match self {
+            Self::Common(sets) => sets.find(transaction, key, now),
+            Self::Divided(sets) => sets.find(transaction, key, now),
+        }
+    }
+
+    /// Opens a set; `None`: the table is full, or the transaction doomed.
+    pub fn open(
+        &mut self,
+        transaction: &Transaction,
+        key: (Hash, &K),
+        state: S,
+        now: Tick,
+    ) -> Option<OpenSet<S>> {
+        match self {
+            Self::Common(sets) => sets.open(transaction, key, state, now),
+            Self::Divided(sets) => sets.open(transaction, key, state, now),
+        }
+    }
+
+    /// A packet of the set is done with: stores its state if that has changed, and restarts its
+    /// lifetime at `now`, with a new length when `lifetime` is not 0.
+    #[inline(always)]
+    pub fn keep(&mut self, transaction: &Transaction, set: &OpenSet<S>, now: Tick, lifetime: u32) {
+        match self {
+            Self::Common(sets) => sets.keep(transaction, set, now, lifetime),
+            Self::Divided(sets) => sets.keep(set, now, lifetime),
+        }
+    }
+
+    /// Removes a set. For who is alone.
+    pub fn close(&mut self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>) {
+        match self {
+            Self::Common(sets) => sets.close(transaction, hash, set),
+            Self::Divided(sets) => sets.close(transaction, hash, set),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::packet_set::SetKey4;
+
+    const SHAPE: SetShape = SetShape { capacity: 12, lifetime_ns: 1 << 30 };
+
+    fn key(host: u8) -> SetKey4 {
+        SetKey4::new(Ipv4Addr::new(10, 0, 0, host), Ipv4Addr::LOCALHOST, 5, 80, 1)
+    }
+
+    /// What there is of each of these hosts: deadline, lifetime, state.
+    fn content(sets: &DividedSets<SetKey4, u64>) -> Vec<Option<(u32, u32, u64)>> {
+        let look = |host| {
+            let set = sets.table.get(sets.hash(&key(host)), &key(host))?;
+            Some((set.deadline().tick(), set.lifetime(), set.state))
+        };
+        (0..20).map(look).collect()
+    }
+
+    /// A packet of `host` as the runtime handles it: finds or opens the set, and counts in it.
+    fn packet(
+        sets: &mut DividedSets<SetKey4, u64>,
+        transaction: &Transaction,
+        (host, now, lifetime): (u8, u32, u32),
+        closes: bool,
+    ) {
+        let key = (sets.hash(&key(host)), &key(host));
+        let mut set = match sets.find(transaction, key, now) {
+            Found::Alive(set) => set,
+            Found::Over(set) if closes => return sets.close(transaction, key.0, &set),
+            // Beside others it would run again alone.
+            Found::Over(_) => return,
+            Found::None => match sets.open(transaction, key, 0, now) {
+                Some(set) => set,
+                None => return,
+            },
+        };
+        set.state += u64::from(now % 3);
+        sets.keep(&set, now, lifetime);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_given_up_leaves_nothing_behind(
+            packets in prop::collection::vec((0u8..20, 0u32..200, prop::option::of(1u32..2_000)), 1..60),
+            kept in 0usize..60,
+        ) {
+            let domain = Arc::new(Domain::new(1, false));
+            let (mut all, ages) = DividedSets::<SetKey4, u64>::of_all(&domain, SHAPE, 1).unwrap();
+            let mut sets = all.remove(0);
+            let mut worker = anabranch_txn::Worker::new(Arc::new(Transaction::new(&domain, 0)));
+            let (first, second) = packets.split_at(kept.min(packets.len()));
+            let mut now = 10;
+            let mut handle = |sets: &mut DividedSets<_, _>, packets: &[_], closes| {
+                worker.alone(|transaction| {
+                    for &(host, later, lifetime) in packets {
+                        now += later;
+                        let one = (host, now, Option::unwrap_or(lifetime, 0));
+                        packet(sets, transaction, one, closes);
+                    }
+                });
+            };
+            handle(&mut sets, first, true);
+            sets.forget();
+            let before = content(&sets);
+            handle(&mut sets, second, false);
+            sets.take_back();
+            prop_assert_eq!(content(&sets), before.clone());
+            let mut left = Vec::new();
+            worker.alone(|transaction| {
+                let late = 1 << 20;
+                let mut look = |worker, slot| {
+                    assert_eq!(worker, 0);
+                    sets.age(slot, late)
+                };
+                while let Some(state) = ages.expire(transaction, late, &mut 1_000, &mut look) {
+                    left.push(state);
+                }
+            });
+            left.sort_unstable();
+            let mut there: Vec<_> = before.iter().flatten().map(|&(.., state)| state).collect();
+            there.sort_unstable();
+            prop_assert_eq!(left, there);
+        }
+    }
+}

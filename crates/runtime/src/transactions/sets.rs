@@ -1,0 +1,219 @@
+//! Where packet sets are: with all workers, or each with the one worker to which all its packets come.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anabranch_nf::packet_set::{SetKey4, SetKey6, SetShape};
+use anabranch_nf::state::TableUse;
+use anabranch_nf::state::wheel::Tick;
+use anabranch_nf::tracked::{Ages, DividedSets, Family, Profile, SharedSets};
+use anabranch_nf::{BuildError, NetworkFunction, Value};
+use anabranch_packet::{Frame, Layout, Mode};
+use anabranch_rss::IndirectionTable;
+use anabranch_txn::{Domain, Transaction};
+use crossbeam_utils::CachePadded;
+
+use crate::agenda::Expiring;
+use crate::deployment::Deployment;
+use crate::finding::{Finding, Sets, family_names};
+use crate::steer::Steering;
+
+/// The packet sets of all workers, in one place.
+pub(super) type CommonSets<S> = Sets<SharedSets<SetKey4, S>, SharedSets<SetKey6, S>>;
+
+/// The packet sets of one worker.
+pub(super) type Part<S> = Sets<DividedSets<SetKey4, S>, DividedSets<SetKey6, S>>;
+
+/// The packet sets of a run.
+pub(super) enum AllSets<S> {
+    /// Any worker's packets may touch any of them.
+    Common(CommonSets<S>),
+    /// Each worker has those of its packets.
+    Divided(Parts<S>),
+}
+
+/// The packet sets of each worker.
+///
+/// A worker holds its part as long as it is in a transaction; who is alone may hold any.
+pub(super) struct Parts<S> {
+    steering: Arc<Steering>,
+    table: Arc<IndirectionTable>,
+    each: Box<[CachePadded<Mutex<Part<S>>>]>,
+    ages: Sets<Arc<Ages>, Arc<Ages>>,
+}
+
+impl<S: Value> AllSets<S> {
+    /// Sets of this shape, divided as `deployment` says.
+    ///
+    /// # Errors
+    /// They are too many for so many workers.
+    pub(super) fn new(
+        domain: &Domain,
+        shape: SetShape,
+        seed: u64,
+        deployment: Option<&Deployment>,
+    ) -> Result<Self, BuildError> {
+        let (of_v4, of_v6) = (seed ^ 0x4444, seed ^ 0x6666);
+        let Some(deployment) = deployment else {
+            return Ok(Self::Common(Sets {
+                v4: SharedSets::new(domain, shape, of_v4),
+                v6: SharedSets::new(domain, shape, of_v6),
+            }));
+        };
+        let (v4, ages4) = DividedSets::of_all(domain, shape, of_v4)?;
+        let (v6, ages6) = DividedSets::of_all(domain, shape, of_v6)?;
+        let part = |(v4, v6)| CachePadded::new(Mutex::new(Sets { v4, v6 }));
+        Ok(Self::Divided(Parts {
+            steering: Arc::clone(&deployment.steering),
+            table: Arc::clone(&deployment.table),
+            each: v4.into_iter().zip(v6).map(part).collect(),
+            ages: Sets { v4: ages4, v6: ages6 },
+        }))
+    }
+
+    /// Has `profile` watch them, under the name that the author gave them; what is divided nobody
+    /// quarrels over.
+    pub(super) fn watched_by(&mut self, profile: &Profile, name: &str) {
+        if let Self::Common(Sets { v4, v6 }) = self {
+            let [of_v4, of_v6] = family_names(name);
+            v4.numbered(profile.watch(&of_v4, v4));
+            v6.numbered(profile.watch(&of_v6, v6));
+        }
+    }
+
+    /// The sets that packets of `worker` may touch.
+    pub(super) fn hold(&self, worker: usize) -> Held<'_, S> {
+        match self {
+            Self::Common(sets) => Held::Common(sets),
+            Self::Divided(parts) => Held::Part(held(&parts.each[worker])),
+        }
+    }
+
+    /// Which worker's a packet is, if that matters.
+    pub(super) fn worker_of(&self, frame: &Frame<'_>) -> Option<usize> {
+        let Self::Divided(Parts { steering, table, .. }) = self else { return None };
+        let meta = frame.meta();
+        Some(table.worker(steering.shard(meta.port, frame.bytes(), meta.wire_len)).into())
+    }
+
+    /// How full they are, and the objects of `nf`.
+    pub(super) fn tables<N: NetworkFunction>(&self, nf: &N) -> Vec<TableUse> {
+        let parts = match self {
+            Self::Common(sets) => return sets.tables(nf),
+            Self::Divided(parts) => parts,
+        };
+        let each = parts.each.iter().map(|part| held(part).tables(nf));
+        each.reduce(together).unwrap_or_default()
+    }
+}
+
+/// Packet sets, as the packets of one worker touch them.
+pub(super) enum Held<'a, S> {
+    /// Beside those of other workers.
+    Common(&'a CommonSets<S>),
+    /// Alone.
+    Part(MutexGuard<'a, Part<S>>),
+}
+
+impl<S: Value> Held<'_, S> {
+    #[inline(always)]
+    pub(super) fn v4(&mut self) -> Family<'_, SetKey4, S> {
+        match self {
+            Self::Common(sets) => Family::Common(&sets.v4),
+            Self::Part(part) => Family::Divided(&mut part.v4),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn v6(&mut self) -> Family<'_, SetKey6, S> {
+        match self {
+            Self::Common(sets) => Family::Common(&sets.v6),
+            Self::Part(part) => Family::Divided(&mut part.v6),
+        }
+    }
+
+    /// What was done to them stays.
+    pub(super) fn forget(self) {
+        if let Self::Part(mut part) = self {
+            part.v4.forget();
+            part.v6.forget();
+        }
+    }
+
+    /// What was done to them was not done.
+    pub(super) fn take_back(self) {
+        if let Self::Part(mut part) = self {
+            part.v4.take_back();
+            part.v6.take_back();
+        }
+    }
+
+    /// Where a packet's set is.
+    #[inline(always)]
+    pub(super) fn find<N: NetworkFunction, M: Mode>(
+        &self,
+        frame: &mut Frame<'_>,
+        layout: Layout,
+        fetch: bool,
+    ) -> Finding {
+        match self {
+            Self::Common(sets) => Finding::new::<N, M>(sets, frame, layout, fetch),
+            Self::Part(part) => Finding::new::<N, M>(&**part, frame, layout, fetch),
+        }
+    }
+}
+
+/// Nobody who holds it panics half way but for an NF's handler, whose worker is reported.
+fn held<S>(part: &Mutex<Part<S>>) -> MutexGuard<'_, Part<S>> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The tables of two workers as one; packet sets come first, and objects are all workers'.
+fn together(mut all: Vec<TableUse>, other: Vec<TableUse>) -> Vec<TableUse> {
+    for (one, other) in all.iter_mut().zip(other).take(2) {
+        one.used += other.used;
+        one.bytes += other.bytes;
+    }
+    all
+}
+
+/// The sets, for who is alone.
+pub(super) struct Collected<'a, S> {
+    pub(super) sets: &'a AllSets<S>,
+    pub(super) transaction: &'a Transaction,
+}
+
+impl<S: Value> Expiring<S> for Collected<'_, S> {
+    fn expire(&mut self, now: Tick, budget: &mut u32) -> Option<(Option<u16>, S)> {
+        let transaction = self.transaction;
+        let state = match self.sets {
+            AllSets::Common(Sets { v4, v6 }) => {
+                v4.expire(transaction, now, budget).or_else(|| v6.expire(transaction, now, budget))
+            }
+            AllSets::Divided(Parts { each, ages: Sets { v4, v6 }, .. }) => {
+                let look4 = |worker: usize, slot| held(&each[worker]).v4.age(slot, now);
+                let look6 = |worker: usize, slot| held(&each[worker]).v6.age(slot, now);
+                v4.expire(transaction, now, budget, look4)
+                    .or_else(|| v6.expire(transaction, now, budget, look6))
+            }
+        };
+        Some((None, state?))
+    }
+
+    fn rebase(&mut self, by: Tick) {
+        match self.sets {
+            AllSets::Common(Sets { v4, v6 }) => {
+                v4.rebase(self.transaction, by);
+                v6.rebase(self.transaction, by);
+            }
+            AllSets::Divided(parts) => {
+                parts.ages.v4.rebase(self.transaction, by);
+                parts.ages.v6.rebase(self.transaction, by);
+                for part in &parts.each {
+                    let Sets { v4, v6 } = &mut *held(part);
+                    v4.rebase(by);
+                    v6.rebase(by);
+                }
+            }
+        }
+    }
+}
