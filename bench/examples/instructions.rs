@@ -14,11 +14,12 @@ use std::process::{Command, ExitCode};
 const FLOWS: usize = 1_000;
 const PACKETS: [usize; 2] = [8_192, 40_960];
 /// Heading, and the contestant's name.
-const CONTESTANTS: [(&str, [&str; 3]); 10] = [
+const CONTESTANTS: [(&str, [&str; 3]); 11] = [
     ("pass off", ["sequential", "off", "supplied"]),
     ("one", ["sequential", "one", "supplied"]),
     ("two", ["sequential", "two", "supplied"]),
     ("hashing", ["sequential", "auto", "computed"]),
+    ("mixed", ["mixed", "off", "supplied"]),
     ("transact.", ["transactional", "off", "supplied"]),
     ("lock", ["lock", "off", "supplied"]),
     ("by hand", ["handwritten", "on", "none"]),

@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 use anabranch_io::Trace;
 use anabranch_io::capture::Record;
 use anabranch_nf::NetworkFunction;
+use anabranch_plan::Strategy;
 use anabranch_rss::IndirectionTable;
 use anabranch_runtime::deployment::Deployment;
 use anabranch_runtime::lock::Lock;
 use anabranch_runtime::steer::{SHARDS, Steering};
+use anabranch_runtime::tuner::Pass;
 use anabranch_runtime::worker::State;
 use core_affinity::CoreId;
 
@@ -22,7 +24,7 @@ use crate::BenchError;
 use crate::clock::{Cost, tsc};
 use crate::document::Row;
 use crate::lane::{Runner, pool};
-use crate::measure::{deployed, instance, members, with_costs};
+use crate::measure::{deployed, divided, instance, members, with_costs};
 use crate::planned::{Left, Readdressed, plan, ports, steering};
 use crate::scenario::{Scenario, Subject};
 
@@ -116,7 +118,11 @@ pub fn lone<N: Subject>(
     named: [&str; 3],
 ) -> Result<Option<Part<N>>, BenchError> {
     let mut states = match named {
-        ["transactional", "off", "supplied"] => tracked::<N>(scenario, 1)?,
+        ["mixed", "off", "supplied"] => match mixed::<N>(scenario, 1) {
+            Ok(deployment) => apart::<N>(scenario, &deployment, Some(Pass::Off))?,
+            Err(_) => return Ok(None),
+        },
+        ["transactional", "off", "supplied"] => tracked::<N>(scenario, 1, Some(Pass::Off))?,
         ["lock", "off", "supplied"] => locked_up::<N>(scenario, 1)?,
         _ => return Ok(None),
     };
@@ -209,11 +215,7 @@ impl Crew {
         let row = Row {
             strategy: self.strategy,
             workers: self.workers,
-            prefetch: if matches!(self.strategy, "lock" | "transactional") {
-                "off"
-            } else {
-                "auto"
-            },
+            prefetch: if self.strategy == "lock" { "off" } else { "auto" },
             steering_hash: "supplied",
             ..of.clone()
         };
@@ -250,12 +252,23 @@ fn parts<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<Parts<N>
         Ok(deployment) => vec![("shared-nothing", shards(scenario, &deployment)?)],
         Err(_) => Vec::new(),
     };
-    for (strategy, states) in
-        [("transactional", tracked(scenario, workers)?), ("lock", locked_up(scenario, workers)?)]
+    let mut shared = Vec::new();
+    if plan::<N>()?.strategy == Strategy::Mixed
+        && let Ok(deployment) = mixed::<N>(scenario, workers)
     {
+        shared.push(("mixed", apart(scenario, &deployment, None)?));
+    }
+    shared.push(("transactional", tracked(scenario, workers, None)?));
+    shared.push(("lock", locked_up(scenario, workers)?));
+    for (strategy, states) in shared {
         ways.push((strategy, sharing(scenario, &table, states)?));
     }
     Ok(ways)
+}
+
+fn mixed<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Deployment, BenchError> {
+    let deployment = Deployment::mixed(&*plan::<N>()?, &scenario.settings, &ports::<N>(), workers);
+    deployment.map_err(|why| BenchError::Settings(why.to_string()))
 }
 
 /// A state of its own for each worker, the flows of its shards open.
@@ -303,7 +316,7 @@ fn alone<N: Subject>(scenario: &Scenario) -> Result<Part<N>, BenchError> {
 
 /// One state behind a lock, with all flows open.
 fn locked_up<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<State<N>>, BenchError> {
-    let own = opened(scenario, State::Own(Box::new(instance(&scenario.settings, None)?)));
+    let own = opened(&scenario.opening, State::Own(Box::new(instance(&scenario.settings, None)?)));
     let State::Own(instance) = own else { unreachable!("it is the state that was given") };
     // As `instance` was made.
     let accesses = Lock::share(*instance, 1, workers, false).into_iter();
@@ -311,20 +324,39 @@ fn locked_up<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<Stat
 }
 
 /// One state in transactions, with all flows open.
-fn tracked<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<State<N>>, BenchError> {
-    let members = members::<N>(&scenario.settings, workers)?.into_iter();
+fn tracked<N: Subject>(
+    scenario: &Scenario,
+    workers: usize,
+    pass: Option<Pass>,
+) -> Result<Vec<State<N>>, BenchError> {
+    let members = members::<N>(&scenario.settings, workers, pass)?.into_iter();
     let mut states: Vec<_> = members.map(|member| State::Tracked(Box::new(member))).collect();
-    let first = opened(scenario, states.remove(0));
+    let first = opened(&scenario.opening, states.remove(0));
     states.insert(0, first);
     Ok(states)
 }
 
-/// The state, with all flows open.
-fn opened<N: Subject>(scenario: &Scenario, state: State<N>) -> State<N> {
+/// The same, packet sets apart: each worker has opened its own.
+fn apart<N: Subject>(
+    scenario: &Scenario,
+    deployment: &Deployment,
+    pass: Option<Pass>,
+) -> Result<Vec<State<N>>, BenchError> {
+    let Deployment { steering, table, .. } = deployment;
+    let open = |(worker, member)| {
+        let mine = Arc::new(share(&scenario.opening, steering, table, worker).0);
+        opened(&mine, State::Tracked(Box::new(member)))
+    };
+    let members = divided::<N>(&scenario.settings, deployment, pass)?.into_iter();
+    Ok(members.enumerate().map(open).collect())
+}
+
+/// The state, with the flows of `opening` open.
+fn opened<N: Subject>(opening: &Arc<Trace>, state: State<N>) -> State<N> {
     let mut pool = pool();
     let mut runner = Runner::<N>::new(&mut pool, state, None);
-    runner.load(&scenario.opening);
-    runner.run(scenario.opening.len());
+    runner.load(opening);
+    runner.run(opening.len());
     runner.into_state()
 }
 

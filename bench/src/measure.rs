@@ -277,10 +277,26 @@ pub fn deployed<N: NetworkFunction>(
 pub fn members<N: NetworkFunction>(
     settings: &toml::Table,
     workers: usize,
+    pass: Option<Pass>,
 ) -> Result<Vec<Member<N>>, BuildError> {
-    let mut members = Members::new(&making::<N>(settings, None), workers, false)?;
+    Ok(begun(Members::new(&making::<N>(settings, pass), workers, false)?))
+}
+
+/// The same, packet sets apart.
+///
+/// # Errors
+/// Settings that the function refuses.
+pub fn divided<N: NetworkFunction>(
+    settings: &toml::Table,
+    deployment: &Deployment,
+    pass: Option<Pass>,
+) -> Result<Vec<Member<N>>, BuildError> {
+    Ok(begun(Members::divided(&making::<N>(settings, pass), deployment, false)?))
+}
+
+fn begun<N: NetworkFunction>(mut members: Members<N>) -> Vec<Member<N>> {
     members.start(START_NS);
-    Ok(members.into_members())
+    members.into_members()
 }
 
 fn making<N: NetworkFunction>(settings: &toml::Table, pass: Option<Pass>) -> Making {

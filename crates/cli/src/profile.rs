@@ -13,8 +13,8 @@ mod text;
 use anabranch_analysis::Budget;
 use anabranch_io::source::Progress as Done;
 use anabranch_nf::NetworkFunction;
-use anabranch_plan::{Plan, Strategy, plan as plan_paths};
-use anabranch_runtime::deployment::{paths_of, shares};
+use anabranch_plan::plan as plan_paths;
+use anabranch_runtime::deployment::{followed, paths_of};
 use anabranch_runtime::profile::{Finding, profile, unwatched};
 use anabranch_runtime::report::RunReport;
 use toml::Table;
@@ -129,16 +129,8 @@ fn subject<'a>(entry: &'a dyn Entry, given: &'a Table) -> Result<Subject<'a>, Er
         description: entry.description(),
         given,
         objects: paths.map(|paths| paths.objects).unwrap_or_default(),
-        planned: planned.map(|plan| strategy(&plan, given).to_owned()),
+        planned: planned.map(|plan| followed(&plan, given).name().to_owned()),
     })
-}
-
-/// By which strategy `anabranch run` follows a plan.
-fn strategy(plan: &Plan, given: &Table) -> &'static str {
-    match plan.strategy {
-        Strategy::SharedNothing if shares(plan, given).is_some() => Strategy::Lock.name(),
-        planned => planned.name(),
-    }
 }
 
 /// Runs `F` as ordered, watched and not, in turn.

@@ -99,21 +99,15 @@ impl Deployment {
     /// set is, which one worker has for itself; the other objects are for all workers.
     ///
     /// # Errors
-    /// Packet sets are not sharded, or there are none; or the NF routes, and what one worker learns of
-    /// neighbours is not told to the others.
-    pub fn mixed<N: NetworkFunction>(
+    /// As [`divides`].
+    pub fn mixed(
         plan: &Plan,
         settings: &toml::Table,
         ports: &[String],
         workers: usize,
     ) -> Result<Self, Refusal> {
-        if let Some(why) = neighbours(plan, settings) {
+        if let Some(why) = divides(plan, settings) {
             return Err(Refusal(why));
-        }
-        let is_set = |object: &&Object| N::SET == Some(object.name.as_str());
-        let set = plan.objects.iter().find(is_set);
-        if set.is_none_or(|set| set.mode != ObjectMode::Sharded) {
-            return Err(Refusal("packet sets are not sharded".to_owned()));
         }
         let (steering, table) = steer(plan, ports, workers)?;
         let (homes, scopes) = (BTreeMap::new(), BTreeMap::new());
@@ -204,6 +198,28 @@ fn neighbours(plan: &Plan, settings: &toml::Table) -> Option<String> {
     let Object { name, lines, .. } = l3;
     let lines = line(lines);
     Some(format!("neighbours that `{name}` learns are not told to other workers yet{lines}"))
+}
+
+/// By which strategy several workers follow a plan.
+pub fn followed(plan: &Plan, settings: &toml::Table) -> Strategy {
+    if plan.strategy.shares_all() || shares(plan, settings).is_none() {
+        plan.strategy
+    } else if divides(plan, settings).is_none() {
+        Strategy::Mixed
+    } else {
+        Strategy::Lock
+    }
+}
+
+/// Why this runtime cannot give each worker the packet sets of its shards, while all share the rest in
+/// transactions; `None`: it can.
+pub fn divides(plan: &Plan, settings: &toml::Table) -> Option<String> {
+    let is_sharded =
+        |object: &Object| object.kind == "PacketSet" && object.mode == ObjectMode::Sharded;
+    if !plan.objects.iter().any(is_sharded) {
+        return Some("it has no packet sets that are sharded".to_owned());
+    }
+    neighbours(plan, settings)
 }
 
 /// Why this runtime cannot give each shard its own state; `None`: it can.

@@ -30,7 +30,7 @@ use thiserror::Error;
 use crate::account::Account;
 use crate::balance::{Balancing, Departure};
 use crate::clock::Clock;
-use crate::deployment::Deployment;
+use crate::deployment::{Deployment, Refusal, followed, shares};
 use crate::division::Division;
 use crate::instance::{Instance, Making, Restored, Storing};
 use crate::lock::Lock;
@@ -254,29 +254,34 @@ impl Arrangement {
                 workers,
             );
         };
-        if plan.strategy == Strategy::Transactional {
-            return Self::transactional(workers);
-        }
         let Making { settings, ports, .. } = making;
-        let why = match Deployment::new::<N>(plan, settings, ports, workers) {
-            Ok(deployment) => {
-                let why = deployment.explain();
-                return Self::deployed("shared-nothing", why, deployment);
-            }
-            Err(why) => why,
+        let why = match followed(plan, settings) {
+            Strategy::Transactional => return Self::transactional(workers),
+            Strategy::SharedNothing => match Deployment::new::<N>(plan, settings, ports, workers) {
+                Ok(deployment) => return Self::shared_nothing(deployment),
+                Err(Refusal(why)) => why,
+            },
+            Strategy::Mixed => match Deployment::mixed(plan, settings, ports, workers) {
+                Ok(deployment) => return Self::mixed(deployment, shares(plan, settings)),
+                Err(Refusal(why)) => why,
+            },
+            Strategy::Lock => shares(plan, settings).unwrap_or_default(),
         };
-        if plan.strategy != Strategy::Lock
-            && let (Ok(deployment), Some(set)) =
-                (Deployment::mixed::<N>(plan, settings, ports, workers), N::SET)
-        {
-            let shards = deployment.steering.shards();
-            let why = format!(
-                "each worker owns the packet sets `{set}` of its part of {shards} shards; other state is \
-                 shared, and changed in transactions: {why}"
-            );
-            return Self::deployed("mixed", why, deployment);
-        }
         Self::flows("lock", format!("one lock around the NF: {why}"), workers)
+    }
+
+    fn shared_nothing(deployment: Deployment) -> Self {
+        Self::deployed("shared-nothing", deployment.explain(), deployment)
+    }
+
+    /// `why`: not everything is sharded.
+    fn mixed(deployment: Deployment, why: Option<String>) -> Self {
+        let (shards, why) = (deployment.steering.shards(), why.unwrap_or_default());
+        let why = format!(
+            "each worker has the packet sets of its part of {shards} shards; what else is written is \
+             shared, and changed in transactions: {why}"
+        );
+        Self::deployed("mixed", why, deployment)
     }
 
     /// Packets go where the state is that `deployment` gives to one worker.

@@ -56,7 +56,7 @@ impl Parallel {
         setup: &Setup,
         workers: usize,
     ) -> Result<Self, VerifyError> {
-        let divided = Deployment::mixed::<N>(plan, &setup.settings, &setup.ports, workers).ok();
+        let divided = Deployment::mixed(plan, &setup.settings, &setup.ports, workers).ok();
         if shares(plan, &setup.settings).is_some() {
             return Ok(Self { divided, ..Self::locked(workers) });
         }

@@ -3,10 +3,15 @@
 //! also state and log.
 
 use anabranch_nf::NetworkFunction;
-use anabranch_nfs::{bridge, bridge_static, firewall, lb, nat, nop, policer, router};
+use anabranch_nfs::{anti_ddos, bridge, bridge_static, firewall, lb, nat, nop, policer, router};
+use anabranch_packet::Port;
+use anabranch_plan::Options;
+use anabranch_rss::Nic;
+use anabranch_runtime::deployment::{Deployment, plan_of};
 use anabranch_runtime::testing::{Arrived, Done, Sharing, SideBySide};
 use toml::Table;
 
+use crate::files::ports;
 use crate::generated::traffic;
 use crate::play::{Surroundings, play};
 use crate::scenarios::{self, LbBackends, NatPeers, settings};
@@ -35,6 +40,9 @@ fn assert_as_one<N: NetworkFunction>(
             bytes: step.arrival.packet.bytes,
         })
         .collect();
+    let ports = ports::<N>();
+    let nic = Nic::named("e810").unwrap();
+    let plan = plan_of::<N>(&Options::new(nic)).unwrap();
     for threads in [2, 3, 4] {
         let shares = shares(packets.len(), threads);
         let run = SideBySide::run::<N>(Sharing::Locked, &settings, &packets, &shares, 8);
@@ -55,7 +63,28 @@ fn assert_as_one<N: NetworkFunction>(
             run.transactions.items + run.transactions.alone + run.transactions.irrevocable;
         assert_eq!(handled, packets.len() as u64, "{}", N::NAME);
         println!("{}, {what}, {threads} threads: {:?}", N::NAME, run.transactions);
+        let Ok(deployment) = Deployment::mixed(&plan, &settings, &ports, threads) else { continue };
+        let (sharing, shares) = (Sharing::Divided(&deployment), steered(&packets, &deployment));
+        let run = SideBySide::run::<N>(sharing, &settings, &packets, &shares, 32);
+        let alone = run.replay::<N>(&settings, &packets);
+        same_outcomes::<N>(&run, &alone);
+        let sets = |done: &Done| -> Vec<_> {
+            done.tables.iter().take(2).map(|table| (table.used, table.capacity)).collect()
+        };
+        assert_eq!(sets(&run.done), sets(&alone), "{}", N::NAME);
+        println!("{}, {what}, {threads} threads, sets apart: {:?}", N::NAME, run.transactions);
     }
+}
+
+/// Which packets each thread handles where packet sets are apart: those of its shards.
+fn steered(packets: &[Arrived], deployment: &Deployment) -> Vec<Vec<usize>> {
+    let Deployment { steering, table, .. } = deployment;
+    let mut shares = vec![Vec::new(); table.workers()];
+    for (number, packet) in packets.iter().enumerate() {
+        let shard = steering.shard(Port::new(packet.port), &packet.bytes, packet.wire_len);
+        shares[usize::from(table.worker(shard))].push(number);
+    }
+    shares
 }
 
 fn same_outcomes<N: NetworkFunction>(run: &SideBySide, alone: &Done) {
@@ -90,6 +119,8 @@ fn all_as_one(by_conversation: &[Arrival], by_station: &[Arrival], what: &str) {
     assert_as_one::<nat::Function>(&mut NatPeers::default(), by_conversation, what);
     assert_as_one::<lb::Function>(&mut LbBackends::of(by_conversation), by_conversation, what);
     assert_as_one::<router::Function>(&mut scenarios::router(), by_conversation, what);
+    let eager = settings("least_flows = 50\none_packet_s = 2\nidle_s = 4");
+    assert_as_one::<anti_ddos::Function>(&mut eager.clone(), by_conversation, what);
 }
 
 #[test]

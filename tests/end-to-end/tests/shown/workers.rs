@@ -64,12 +64,17 @@ fn one_and_many_workers_are_the_same_on_real_captures() {
 
 /// The others have state that all packets share, and say so.
 #[test]
-fn the_rest_runs_under_one_lock() {
-    fn assert_locked<N: NetworkFunction>(settings: &Table, arrivals: &[Arrival], object: &str) {
+fn the_rest_is_shared() {
+    fn assert_shared<N: NetworkFunction>(
+        strategy: &str,
+        settings: &Table,
+        arrivals: &[Arrival],
+        object: &str,
+    ) {
         let folder = tempfile::tempdir().unwrap();
         let inputs = write_arrivals(folder.path(), arrivals);
         let (report, _) = run_captures::<N>(settings, &inputs, folder.path(), 2);
-        assert_eq!(report.strategy, "lock", "{}", N::NAME);
+        assert_eq!(report.strategy, strategy, "{}", N::NAME);
         let why = &report.strategy_why;
         assert!(why.contains(&format!("`{object}`")) && why.contains("line "), "{why}");
         assert!(
@@ -79,7 +84,7 @@ fn the_rest_runs_under_one_lock() {
     let mut arrivals = traffic("flows=100,packets=2000,seed=4");
     arrivals.retain(|arrival| arrival.port == 0);
     let services = settings("services = [{address='1.2.3.4', port=1}]");
-    assert_locked::<lb::Function>(&services, &arrivals, "backends");
-    assert_locked::<router::Function>(&scenarios::router(), &arrivals, "l3");
-    assert_locked::<bridge::Function>(&Table::new(), &arrivals, "stations");
+    assert_shared::<lb::Function>("mixed", &services, &arrivals, "backends");
+    assert_shared::<router::Function>("lock", &scenarios::router(), &arrivals, "l3");
+    assert_shared::<bridge::Function>("lock", &Table::new(), &arrivals, "stations");
 }
