@@ -317,7 +317,7 @@ Sources:  as for `anabranch run`: FILE, mem:FILE?loop=N, gen:KEY=VALUE,...
 
 Example:  anabranch profile bridge --in p0=gen:packets=1000000 --in p1=gen:packets=1000000
           anabranch profile nat --set 'public=[\"203.0.113.1\"]' --in lan=lan.pcap --in wan=wan.pcap \\
-            --workers 4 --apply nat.toml")]
+            --workers 4 --apply --save nat.toml")]
 pub(crate) struct ProfileArguments {
     /// The network function.
     pub(crate) nf: String,
@@ -345,10 +345,12 @@ pub(crate) struct ProfileArguments {
     /// Write the profile as an HTML page.
     #[arg(long, value_name = "FILE.html")]
     pub(crate) html: Option<PathBuf>,
-    /// Write the settings with the recipes that settings can follow to a TOML file, and profile once
-    /// more with them.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) apply: Option<PathBuf>,
+    /// Try each recipe that a setting can follow on the same traffic, and those that helped together.
+    #[arg(long)]
+    pub(crate) apply: bool,
+    /// Write the settings with the recipes that helped to a TOML file.
+    #[arg(long, value_name = "FILE", requires = "apply")]
+    pub(crate) save: Option<PathBuf>,
 }
 
 /// `anabranch verify`.

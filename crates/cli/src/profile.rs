@@ -6,6 +6,7 @@
 //! source ─▶ call paths ─▶ Subject ────────────┴▶ Document ─▶ text · JSON · HTML · settings
 //! ```
 
+mod apply;
 mod document;
 mod recipe;
 mod text;
@@ -56,7 +57,7 @@ pub struct Measured {
 /// [`Error::UnknownNf`], [`Error::Usage`], [`Error::Settings`], [`Error::Input`], [`Error::Output`].
 pub(crate) fn run(library: &Library, arguments: &ProfileArguments) -> Result<(), Error> {
     let entry = library.find(&arguments.nf)?;
-    let outputs = [&arguments.html, &arguments.apply];
+    let outputs = [&arguments.html, &arguments.save];
     for path in outputs.into_iter().flatten().filter(|path| !is_standard_output(path)) {
         check_writable(path)?;
     }
@@ -67,12 +68,11 @@ pub(crate) fn run(library: &Library, arguments: &ProfileArguments) -> Result<(),
     if let Some(first) = measured.report.errors.first() {
         return Err(Error::of_run(first.kind, first.message.clone()));
     }
-    if let Some(path) = &arguments.apply {
-        let changed = document.apply(&given, |settings| entry.accepts(settings));
-        if let Some((settings, file)) = changed {
+    if arguments.apply {
+        let again = |settings| entry.profile(Order { settings, ..self::order(arguments)? });
+        let file = document.apply(&given, |settings| entry.accepts(settings), again)?;
+        if let (Some(path), Some(file)) = (&arguments.save, file) {
             deliver(path, &file)?;
-            let again = entry.profile(Order { settings, ..self::order(arguments)? })?;
-            document.compare(&measured, &again);
         }
     }
     show(&document, arguments)
@@ -82,12 +82,12 @@ fn show(document: &Document, arguments: &ProfileArguments) -> Result<(), Error> 
     if let Some(path) = &arguments.html {
         deliver(path, &page::render(document))?;
     }
-    let outputs = [&arguments.html, &arguments.apply];
+    let outputs = [&arguments.html, &arguments.save];
     let silent = outputs.into_iter().flatten().any(|path| is_standard_output(path));
     match arguments.json {
         true => print(&to_json(document)?),
         false if silent => Ok(()),
-        false => print(&text::render(document, arguments.apply.as_deref())),
+        false => print(&text::render(document, arguments)),
     }
 }
 

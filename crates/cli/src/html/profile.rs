@@ -163,20 +163,27 @@ fn applied(document: &Document) -> String {
     if document.applied.is_empty() {
         return String::new();
     }
-    let mpps = |mpps: Option<f64>| mpps.map(rate).unwrap_or_default();
     let rows = document.applied.iter().map(|one| {
         vec![
             escape(&one.parameter),
             escape(&one.before),
             escape(&one.after),
-            format!("{} → {}", rate(one.before_mpps), mpps(one.after_mpps)),
-            format!(
-                "{} → {}",
-                thousands(one.before_aborts),
-                one.after_aborts.map(thousands).unwrap_or_default()
-            ),
+            format!("{} → {}", rate(one.before_mpps), rate(one.after_mpps)),
+            format!("{} → {}", thousands(one.before_aborts), thousands(one.after_aborts)),
+            if one.helped { "helped" } else { "no help" }.to_owned(),
         ]
     });
-    let head = ["parameter", "before", "after", "Mpps, all together", "aborts, all together"];
-    plan::panel("Applied", &plan::table(&head, rows))
+    let together = document.together.map(|all| {
+        let (mpps, aborts) = (rate(all.mpps), thousands(all.aborts));
+        vec![
+            "what helped, together".to_owned(),
+            String::new(),
+            String::new(),
+            format!("{} → {mpps}", rate(document.mpps)),
+            format!("{} → {aborts}", thousands(document.aborts)),
+            String::new(),
+        ]
+    });
+    let head = ["tried, each alone", "before", "after", "Mpps", "aborts", ""];
+    plan::panel("Recipes tried", &plan::table(&head, rows.chain(together)))
 }

@@ -7,14 +7,14 @@ use anabranch_nf::tracked::causes::Site;
 use anabranch_runtime::profile::Finding;
 use anabranch_runtime::report::{RunReport, TransactionReport, WorkerReport};
 use serde::Serialize;
-use toml::Table;
 
 use super::Measured;
+use super::apply::{Applied, Figures};
 use super::recipe::{Step, Subject};
 use crate::figures::{percent, ratio};
 
 /// What is lost is worth a word from this share on.
-const WORTH_A_WORD: f64 = 0.01;
+pub(super) const WORTH_A_WORD: f64 = 0.01;
 /// Workers that are busy for less of the time wait for packets.
 const BUSY: f64 = 0.8;
 /// A table is nearly full from this share on.
@@ -41,6 +41,8 @@ pub(crate) struct Document {
     pub(crate) nearly_full: Vec<Fullness>,
     pub(crate) overhead: Overhead,
     pub(crate) applied: Vec<Applied>,
+    /// What recipes that helped come to together, where they are several.
+    pub(crate) together: Option<Figures>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -131,20 +133,6 @@ pub(crate) struct Overhead {
     pub(crate) share: f64,
 }
 
-/// A recipe that was followed.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Applied {
-    pub(crate) parameter: String,
-    pub(crate) before: String,
-    pub(crate) after: String,
-    pub(crate) relaxes: &'static str,
-    /// Figures of all recipes that were followed together.
-    pub(crate) before_mpps: f64,
-    pub(crate) after_mpps: Option<f64>,
-    pub(crate) before_aborts: u64,
-    pub(crate) after_aborts: Option<u64>,
-}
-
 impl Document {
     pub(super) fn new(measured: &Measured, subject: &Subject<'_>) -> Self {
         let Measured { report, findings, .. } = measured;
@@ -176,53 +164,8 @@ impl Document {
             nearly_full: nearly_full(report, subject),
             overhead: Overhead::of(measured),
             applied: Vec::new(),
+            together: None,
             notes: notes(subject, report),
-        }
-    }
-
-    /// The settings with the first recipe of each cause that settings can follow, and as a file; `None`:
-    /// there is none.
-    pub(super) fn apply(
-        &mut self,
-        given: &Table,
-        accepts: impl Fn(&Table) -> Result<(), String>,
-    ) -> Option<(Table, String)> {
-        let mut settings = given.clone();
-        let mut file = format!("# Settings of {} with recipes of its profile.\n", self.nf);
-        for cause in self.causes.iter().filter(|cause| cause.share >= WORTH_A_WORD) {
-            let followed = cause.recipes.iter().find_map(|step| {
-                let changed = step.changed(&settings)?;
-                accepts(&changed).is_ok().then_some((step, changed))
-            });
-            let Some((step, changed)) = followed else { continue };
-            if self.applied.iter().any(|applied| applied.parameter == step.parameter) {
-                continue;
-            }
-            settings = changed;
-            let relaxes = if step.relaxes.is_empty() { "nothing" } else { step.relaxes };
-            let Step { parameter, before, after, .. } = step;
-            file += &format!("# {parameter}: {before} before; relaxes: {relaxes}\n");
-            self.applied.push(Applied {
-                parameter: parameter.clone(),
-                before: before.clone(),
-                after: after.clone(),
-                relaxes: step.relaxes,
-                before_mpps: self.mpps,
-                after_mpps: None,
-                before_aborts: self.aborts,
-                after_aborts: None,
-            });
-        }
-        file += &settings.to_string();
-        (!self.applied.is_empty()).then_some((settings, file))
-    }
-
-    /// Notes what came of it.
-    pub(super) fn compare(&mut self, before: &Measured, after: &Measured) {
-        let aborts = |measured: &Measured| measured.findings.iter().map(|one| one.times).sum();
-        for applied in &mut self.applied {
-            (applied.before_mpps, applied.after_mpps) = (before.mpps, Some(after.mpps));
-            (applied.before_aborts, applied.after_aborts) = (aborts(before), Some(aborts(after)));
         }
     }
 }

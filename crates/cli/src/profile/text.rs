@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use super::document::{Applied, Cause, Document, Operation};
+use super::apply::{Applied, Figures};
+use super::document::{Cause, Document, Operation};
 use super::recipe::Step;
+use crate::arguments::ProfileArguments;
 use crate::figures::{percent, rate, ratio, thousands};
 use crate::table::{Table, wrap};
 
@@ -14,8 +16,8 @@ const LINES: usize = 6;
 /// Characters of a source line or key that are shown.
 const WIDTH: usize = 60;
 
-/// The whole profile. `apply`: the file that settings were to be written to.
-pub(super) fn render(document: &Document, apply: Option<&Path>) -> String {
+/// The whole profile.
+pub(super) fn render(document: &Document, arguments: &ProfileArguments) -> String {
     let limit = &document.limit.text;
     let head = format!("{} on {} workers is limited by {limit}", document.nf, document.workers);
     let head =
@@ -28,7 +30,9 @@ pub(super) fn render(document: &Document, apply: Option<&Path>) -> String {
         }
     }
     text.push_str(&advice(document));
-    text.push_str(&applied(document, apply));
+    if arguments.apply {
+        text.push_str(&applied(document, arguments.save.as_deref()));
+    }
     text.push_str(&remarks(document));
     text
 }
@@ -157,27 +161,46 @@ fn recipe(step: &Step) -> String {
 }
 
 fn applied(document: &Document, file: Option<&Path>) -> String {
-    let Some(file) = file else { return String::new() };
-    let mut table = Table::new(&["applied", ">before", ">after"]);
-    for Applied { parameter, before, after, .. } in &document.applied {
-        table.row([parameter.clone(), before.clone(), after.clone()]);
-    }
-    let Some(first) = document.applied.first() else {
+    if document.applied.is_empty() {
         let steps = document.causes.iter().flat_map(|cause| &cause.recipes);
         let line = steps.filter(|step| step.by == "source").find_map(|step| step.line);
         let place = line.map(|line| format!(", at {}:{line} first", document.file));
-        let text = format!(
-            "{}: not written: no setting relieves what was found; the source has to change{}",
-            file.display(),
-            place.unwrap_or_default()
-        );
+        let place = place.unwrap_or_default();
+        let text = format!("no setting relieves what was found: the source has to change{place}");
         return format!("\n{}", wrap("", &text, 4));
-    };
-    if let (Some(mpps), Some(aborts)) = (first.after_mpps, first.after_aborts) {
-        table.row(["Mpps".to_owned(), rate(first.before_mpps), rate(mpps)]);
-        table.row(["aborts".to_owned(), thousands(first.before_aborts), thousands(aborts)]);
     }
-    format!("\n{}written: {}\n", table.render(), file.display())
+    let mut table = Table::new(&["tried, each alone", ">before", ">after", ">Mpps", ">aborts", ""]);
+    table.row([
+        "(as it is)".to_owned(),
+        String::new(),
+        String::new(),
+        rate(document.mpps),
+        thousands(document.aborts),
+        String::new(),
+    ]);
+    for Applied { parameter, before, after, after_mpps, after_aborts, helped, .. } in
+        &document.applied
+    {
+        table.row([
+            parameter.clone(),
+            before.clone(),
+            after.clone(),
+            rate(*after_mpps),
+            thousands(*after_aborts),
+            if *helped { "helped" } else { "no help" }.to_owned(),
+        ]);
+    }
+    if let Some(Figures { mpps, aborts }) = document.together {
+        let (all, none) = ("what helped, together".to_owned(), String::new());
+        table.row([all, none.clone(), none.clone(), rate(mpps), thousands(aborts), none]);
+    }
+    let written = file.map_or(String::new(), |file| {
+        match document.applied.iter().any(|applied| applied.helped) {
+            true => format!("written: {}\n", file.display()),
+            false => format!("{}: not written: nothing helped\n", file.display()),
+        }
+    });
+    format!("\n{}{written}", table.render())
 }
 
 fn remarks(document: &Document) -> String {

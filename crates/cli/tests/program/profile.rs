@@ -65,7 +65,9 @@ fn the_document_has_its_names_and_ranks_causes() {
 #[test]
 fn a_page_and_settings_are_written() {
     let bench = Bench::new();
-    let text = bench.run(&format!("{BRIDGE} --html bridge.html --apply bridge.toml")).expect(0).out;
+    let apply = format!("{BRIDGE} --html bridge.html --apply --save bridge.toml");
+    let text = bench.run(&apply).expect(0).out;
+    assert!(text.contains("tried, each alone") && text.contains("refresh_interval_s"), "{text}");
     let page = std::fs::read_to_string(bench.path("bridge.html")).unwrap();
     assert!(page.contains("Why transactions were given up") && page.ends_with("</html>\n"));
     let foreign = ["<script", "http://", "https://", "<link", "<img"];
@@ -85,4 +87,6 @@ fn what_cannot_be_profiled_is_told() {
     bench.run("profile nop --workers 2").expect(2);
     bench.run("profile nothing --in lan=gen:packets=10").expect(7);
     bench.run("profile bridge --in p0=gen:packets=10 --set stations=0").expect(3);
+    let save = bench.run("profile bridge --in p0=gen:packets=10 --save a.toml").expect(2).err;
+    assert!(save.contains("--apply"), "{save}");
 }

@@ -1,0 +1,116 @@
+//! Recipes tried: each alone on the same traffic, and all that helped together.
+
+use serde::Serialize;
+use toml::Table;
+
+use super::Measured;
+use super::document::{Document, WORTH_A_WORD};
+use super::recipe::Step;
+use crate::error::Error;
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Figures {
+    /// Millions of packets a second, not watched.
+    pub(crate) mpps: f64,
+    /// Transactions given up.
+    pub(crate) aborts: u64,
+}
+
+/// A recipe that was tried.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Applied {
+    pub(crate) parameter: String,
+    pub(crate) before: String,
+    pub(crate) after: String,
+    pub(crate) relaxes: &'static str,
+    pub(crate) before_mpps: f64,
+    pub(crate) after_mpps: f64,
+    pub(crate) before_aborts: u64,
+    pub(crate) after_aborts: u64,
+    /// Whether it is kept: a tenth fewer aborts, or a tenth more packets a second.
+    pub(crate) helped: bool,
+}
+
+impl Figures {
+    pub(super) fn of(measured: &Measured) -> Self {
+        let aborts = measured.findings.iter().map(|finding| finding.times).sum();
+        Self { mpps: measured.mpps, aborts }
+    }
+
+    fn is_better_than(self, before: Self) -> bool {
+        let fewer = (self.aborts as f64) <= 0.9 * before.aborts as f64 && before.aborts > 0;
+        (fewer && self.mpps > 0.9 * before.mpps) || self.mpps >= 1.1 * before.mpps
+    }
+}
+
+impl Applied {
+    fn new(step: &Step, before: Figures, after: Figures) -> Self {
+        Self {
+            parameter: step.parameter.clone(),
+            before: step.before.clone(),
+            after: step.after.clone(),
+            relaxes: step.relaxes,
+            before_mpps: before.mpps,
+            after_mpps: after.mpps,
+            before_aborts: before.aborts,
+            after_aborts: after.aborts,
+            helped: after.is_better_than(before),
+        }
+    }
+}
+
+impl Document {
+    /// Tries each recipe that settings can follow, and those that helped together; `profile` runs with
+    /// settings. Returns the settings with what helped, as a file; `None`: nothing did.
+    ///
+    /// # Errors
+    /// Those of `profile`.
+    pub(super) fn apply(
+        &mut self,
+        given: &Table,
+        accepts: impl Fn(&Table) -> Result<(), String>,
+        mut profile: impl FnMut(Table) -> Result<Measured, Error>,
+    ) -> Result<Option<String>, Error> {
+        let before = Figures { mpps: self.mpps, aborts: self.aborts };
+        let (mut kept, mut settings) = (Vec::new(), given.clone());
+        for step in self.trials(given, &accepts) {
+            let Some(changed) = step.changed(given) else { continue };
+            let after = Figures::of(&profile(changed)?);
+            let applied = Applied::new(&step, before, after);
+            let together = step.changed(&settings).filter(|changed| accepts(changed).is_ok());
+            if let Some(changed) = together.filter(|_| applied.helped) {
+                settings = changed;
+                kept.push(step);
+            }
+            self.applied.push(applied);
+        }
+        if kept.len() > 1 {
+            self.together = Some(Figures::of(&profile(settings.clone())?));
+        }
+        Ok((!kept.is_empty()).then(|| self.file(&kept, &settings)))
+    }
+
+    /// Recipes of causes that are worth it, each parameter once.
+    fn trials(&self, given: &Table, accepts: impl Fn(&Table) -> Result<(), String>) -> Vec<Step> {
+        let causes = self.causes.iter().filter(|cause| cause.share >= WORTH_A_WORD);
+        let mut trials: Vec<Step> = Vec::new();
+        for step in causes.flat_map(|cause| &cause.recipes) {
+            let is_new = trials.iter().all(|trial| trial.parameter != step.parameter);
+            let changed = step.changed(given).filter(|_| is_new);
+            if changed.is_some_and(|changed| accepts(&changed).is_ok()) {
+                trials.push(step.clone());
+            }
+        }
+        trials
+    }
+
+    fn file(&self, kept: &[Step], settings: &Table) -> String {
+        let mut file = format!("# Settings of {} with recipes of its profile.\n", self.nf);
+        for Step { parameter, before, relaxes, .. } in kept {
+            let relaxes = if relaxes.is_empty() { "nothing" } else { relaxes };
+            file += &format!("# {parameter}: {before} before; relaxes: {relaxes}\n");
+        }
+        file + &settings.to_string()
+    }
+}
