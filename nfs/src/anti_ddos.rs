@@ -4,8 +4,8 @@
 //! packet. The function counts the flows from `wan` that are under way and those among them with one
 //! packet only, and takes it for an attack when these are `share_percent` of at least `least_flows`
 //! (Anti-DDoS of the NFork paper, its listing 2, after NFF-Go; there with 80 %). Both counts are one
-//! `Distributed` value, read for the first packet of each flow and as it is at that moment: raising
-//! its `staleness_ms` is what the paper does to let it scale, at the price of that much delay.
+//! `Distributed` value, read for the first packet of each flow and as it is at that moment, unless
+//! `staleness_ms` is raised: that is what the paper does to let it scale, at the price of that much delay.
 //!
 //! While the attack lasts, with `action = "block"`, the first packet of each flow is dropped and the
 //! flow remembered. A host that means it sends again (a TCP SYN after 1 s, RFC 6298, section 2), and
@@ -58,6 +58,10 @@ pub mod anti_ddos {
         /// Seconds that a flow of more packets may be idle; `one_packet_s` at least.
         #[setting(default = 60, min = 1, max = 86_400)]
         pub idle_s: u64,
+        /// Milliseconds for which a worker may take the other workers' counts for what they were: the
+        /// workers are less in each other's way, and an attack is noticed that much later.
+        #[setting(default = 0, max = 1_000)]
+        pub staleness_ms: u64,
     }
 
     pub enum Action {
@@ -106,7 +110,7 @@ pub mod anti_ddos {
     pub struct AntiDdos {
         settings: Settings,
         #[merge(both)]
-        #[staleness_ms(0)]
+        #[staleness_ms(settings.staleness_ms)]
         tally: Distributed<Tally>,
     }
 

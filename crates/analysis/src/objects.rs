@@ -17,8 +17,9 @@ pub struct StateObject {
     pub kind: &'static str,
     /// Its capacity as the author wrote it, over `settings`.
     pub capacity: Option<String>,
-    /// How stale a merged reading may be, of a `Distributed`.
-    pub staleness_ms: Option<u64>,
+    /// How stale a merged reading may be, of a `Distributed`, in milliseconds as the author wrote it, over
+    /// `settings`.
+    pub staleness_ms: Option<String>,
     /// Line of its declaration in the author's file.
     pub line: u32,
     /// The calls of its operations, by line; none for a packet set, which the runtime looks up.
@@ -64,7 +65,7 @@ pub(crate) fn objects(module: &Module) -> Vec<StateObject> {
             name: field.ident.to_string(),
             kind: field.kind.name(),
             capacity: field.capacity.as_ref().and_then(written),
-            staleness_ms: field.staleness_ms,
+            staleness_ms: field.staleness_ms.as_ref().and_then(written),
             line: field.line,
             sites: Vec::new(),
         });

@@ -238,8 +238,8 @@ pub struct StateField {
     pub expired: Option<Ident>,
     /// `#[merge(function)]` of a `Distributed`.
     pub merge: Option<Ident>,
-    /// `#[staleness_ms(N)]` of a `Distributed`.
-    pub staleness_ms: Option<u64>,
+    /// `#[staleness_ms(EXPR)]` of a `Distributed`, over `settings`.
+    pub staleness_ms: Option<Expr>,
     /// What the author says of it.
     pub docs: String,
     /// Line in the author's file.

@@ -95,7 +95,8 @@ fn packet_sets_and_state_are_read() {
     let ports = module.state("ports").unwrap();
     assert!(ports.expired.as_ref().is_some_and(|name| name == "gone") && ports.line == 125);
     assert!(matches!(&ports.kind, StateKind::Allocator(_)) && ports.capacity.is_some());
-    assert_eq!(module.state("load").unwrap().staleness_ms, Some(5));
+    let staleness = module.state("load").unwrap().staleness_ms.as_ref();
+    assert!(matches!(staleness, Some(syn::Expr::Lit(_))), "{staleness:?}");
 }
 
 #[test]

@@ -120,9 +120,8 @@ fn made(module: &Module, field: &StateField) -> Option<TokenStream> {
         StateKind::Vector(_) => quote!(__builder.vector(#name, #capacity)?),
         StateKind::Allocator(_) => quote!(__builder.allocator(#name, #capacity)?),
         StateKind::Distributed(_) => {
-            let (merge, staleness) = (&field.merge, field.staleness_ms.unwrap_or(0));
-            let staleness_ns = staleness.saturating_mul(1_000_000);
-            quote!(::anabranch_nf::state::Distributed::new(#merge, #staleness_ns))
+            let merge = &field.merge;
+            quote!(::anabranch_nf::state::Distributed::new(#merge))
         }
         StateKind::Cell(_) => quote!(__builder.cell(#name)),
         StateKind::Counter => quote!(::anabranch_nf::state::Counter::default()),
@@ -139,8 +138,10 @@ fn shared_made(module: &Module, field: &StateField) -> Option<TokenStream> {
         StateKind::Vector(_) => quote!(__builder.shared_vector(#name, #capacity)?),
         StateKind::Allocator(_) => quote!(__builder.shared_allocator(#name, #capacity)?),
         StateKind::Distributed(_) => {
-            let merge = &field.merge;
-            quote!(__builder.shared_distributed(#name, #merge)?)
+            let (merge, staleness) = (&field.merge, &field.staleness_ms);
+            let staleness = staleness.as_ref().map(|ms| arithmetic::size(module, ms, "u64"));
+            let staleness = staleness.unwrap_or_else(|| quote!(0));
+            quote!(__builder.shared_distributed(#name, #merge, #staleness)?)
         }
         StateKind::Cell(_) => quote!(__builder.shared_cell(#name)?),
         StateKind::Counter => quote!(__builder.shared_counter(#name)?),

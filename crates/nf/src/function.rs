@@ -316,13 +316,15 @@ impl Builder {
         self.shared(name, SharedCounter::new)
     }
 
-    /// A value in parts, of all workers.
+    /// A value in parts, of all workers. What is read of others may be `staleness_ms` old.
     pub fn shared_distributed<T: Value>(
         &mut self,
         name: &str,
         merge: fn(T, T) -> T,
+        staleness_ms: u64,
     ) -> Result<Tracked<SharedDistributed<T>>, BuildError> {
-        self.shared(name, |domain| SharedDistributed::new(domain, merge))
+        let staleness_ns = staleness_ms.saturating_mul(1_000_000);
+        self.shared(name, |domain| SharedDistributed::new(domain, merge, staleness_ns))
     }
 
     /// Routing as the operator configured it, of a worker beside others.

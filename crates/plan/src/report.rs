@@ -69,7 +69,7 @@ pub(crate) fn mode(decision: &Decision<'_>, object: usize) -> Reason {
             (ObjectMode::ReadOnly, why.to_owned(), by_init.into_iter().collect())
         }
         Need::Distributed => {
-            let why = match own.staleness_ms {
+            let why = match &own.staleness_ms {
                 Some(ms) => format!("its writes commute, and readings may be {ms} ms old"),
                 None => "its writes commute".to_owned(),
             };

@@ -217,7 +217,7 @@ fn what_nobody_has_changed_yet() {
 #[test]
 fn values_in_parts() {
     let merge = |one: u32, other: u32| one + other;
-    let bed = Bed::new(|builder| builder.shared_distributed("it", merge).unwrap());
+    let bed = Bed::new(|builder| builder.shared_distributed("it", merge, 0).unwrap());
     let found = bed.meet(
         &|_, _, _| {},
         &|parts: &mut Watched<Tracked<SharedDistributed<u32>>>, _, _| {

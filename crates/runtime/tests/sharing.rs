@@ -63,6 +63,35 @@ pub mod presence {
     }
 }
 
+/// Writes into each packet how many there have been, as far as it is known.
+#[network_function(ports(inside, outside))]
+pub mod tally {
+    pub struct Settings {
+        /// How old the count of others may be.
+        #[setting(default = 0, max = 1_000)]
+        pub staleness_ms: u64,
+    }
+    pub struct Tally {
+        settings: Settings,
+        #[merge(sum)]
+        #[staleness_ms(settings.staleness_ms)]
+        packets: Distributed<u64>,
+    }
+    fn sum(one: u64, other: u64) -> u64 {
+        one + other
+    }
+    impl Tally {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            self.packets.update(|packets| *packets += 1);
+            let packets = self.packets.read();
+            if let Some(mut ip) = pkt.ipv4_mut() {
+                ip.set_ttl(packets as u8);
+            }
+            Forward(OUTSIDE)
+        }
+    }
+}
+
 const MS: u64 = 1_000_000;
 
 fn packet(port: u8, after_ns: u64, host: u8) -> Arrived {
@@ -223,4 +252,30 @@ fn expiry_under_stress_is_that_of_one_core() {
         }
     }
     assert!(upgraded > 0);
+}
+
+/// A worker knows its own packets at once, and those of others at most so late.
+#[test]
+fn a_declared_staleness_is_kept() {
+    const TTL: usize = 22;
+    let times = [0, 1, 2, 5, 10, 11, 15, 25];
+    let workers = [0, 1, 1, 0, 0, 1, 0, 0];
+    let packets: Vec<_> = times.iter().map(|at| packet(0, at * MS, 1)).collect();
+    let turns: Vec<_> = workers.iter().zip(0..).map(|(&worker, at)| (worker, vec![at])).collect();
+    let counted = |staleness_ms: i64| -> Vec<u8> {
+        let settings = toml::Table::from_iter([("staleness_ms".to_owned(), staleness_ms.into())]);
+        let run = SideBySide::take_turns::<tally::Function>(
+            Sharing::Tracked,
+            &settings,
+            &packets,
+            2,
+            &turns,
+        );
+        run.done.outcomes.values().map(|outcome| outcome.forwarded()[0].1[TTL]).collect()
+    };
+    assert_eq!(counted(0), [1, 2, 3, 4, 5, 6, 7, 8]);
+    // The first changes of what nobody has changed yet run alone, and see all. Worker 1 first keeps what
+    // it sees after 2 ms, when worker 0 has had one packet, and still goes by that at 11 ms; worker 0
+    // after 5 ms, and looks again after 15 and 25.
+    assert_eq!(counted(10), [1, 2, 3, 4, 5, 4, 7, 8]);
 }

@@ -62,6 +62,7 @@ pub struct Transaction {
     seen: Box<[Own]>,
     commits: Own,
     place: Own,
+    time: Own,
     reads: Reads,
     writes: Writes,
     effects: Effects,
@@ -107,6 +108,7 @@ impl Transaction {
             seen: Own::zeroes(domain.workers()),
             commits: Own::default(),
             place: Own::default(),
+            time: Own::default(),
             reads: Reads::new(),
             writes: Writes::new(),
             effects: Effects::new(),
@@ -117,6 +119,18 @@ impl Transaction {
     /// The worker's number.
     pub fn worker(&self) -> usize {
         self.worker
+    }
+
+    /// Time, as whoever works in it sees it: for what is allowed to be old.
+    #[inline(always)]
+    pub fn time(&self) -> u64 {
+        self.time.get()
+    }
+
+    /// From now on it is `time` for who works in it.
+    #[inline(always)]
+    pub fn set_time(&self, time: u64) {
+        self.time.set(time);
     }
 
     /// What it works on.

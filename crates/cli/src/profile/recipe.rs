@@ -85,6 +85,7 @@ impl Subject<'_> {
         let (by, parameter, line, before, after) = match recipe.change {
             Change::Capacity(times) => self.capacity(object?, times)?,
             Change::Guard(times) => self.guard(finding, times)?,
+            Change::Staleness(ms) => self.staleness(object?, ms)?,
             Change::Declaration(from, to) => self.declaration(object?, from, to)?,
             Change::Line(instead) => self.instead(finding, instead),
             Change::Strategy => self.strategy()?,
@@ -110,13 +111,37 @@ impl Subject<'_> {
         })
     }
 
+    fn staleness(&self, object: &StateObject, ms: u64) -> Option<Exact> {
+        let expression = object.staleness_ms.as_deref().unwrap_or("0");
+        let line = Some(object.line);
+        let setting = expression.strip_prefix("settings.").and_then(|name| self.setting(name));
+        if let Some(setting) = setting {
+            let before = self.value(setting).filter(|&before| before < ms)?;
+            return Some((
+                "setting",
+                setting.name.to_owned(),
+                line,
+                before.to_string(),
+                ms.to_string(),
+            ));
+        }
+        let before: u64 = expression.replace('_', "").parse().ok()?;
+        let after = format!("#[staleness_ms({ms})]");
+        let what = format!("staleness of `{}`", object.name);
+        (before < ms).then(|| ("source", what, line, format!("{before} ms"), after))
+    }
+
+    /// A setting's value now; `None`: it is no number.
+    fn value(&self, setting: &Setting) -> Option<u64> {
+        let given = self.given.get(setting.name).and_then(Value::as_integer);
+        let given = given.and_then(|given| u64::try_from(given).ok());
+        given.or_else(|| number(&setting.default))
+    }
+
     /// A setting's value now, and as many times that, no larger than it may be; `None`: it is no
     /// number, or as large as it may be.
     fn raised(&self, setting: &Setting, times: u64) -> Option<(u64, u64)> {
-        let number = |text: &Option<String>| text.as_ref()?.replace('_', "").parse::<u64>().ok();
-        let given = self.given.get(setting.name).and_then(Value::as_integer);
-        let before = given.and_then(|given| u64::try_from(given).ok());
-        let before = before.or_else(|| number(&setting.default))?;
+        let before = self.value(setting)?;
         let most = number(&setting.max).unwrap_or(u64::from(u32::MAX));
         let after = before.saturating_mul(times).max(1).min(most);
         (after > before).then_some((before, after))
@@ -199,6 +224,10 @@ impl Subject<'_> {
 
 /// By what, the parameter, its line, before and after.
 type Exact = (&'static str, String, Option<u32>, String, String);
+
+fn number(text: &Option<String>) -> Option<u64> {
+    text.as_ref()?.replace('_', "").parse().ok()
+}
 
 /// Whether it may change what others see.
 fn writes(operation: Operation) -> bool {

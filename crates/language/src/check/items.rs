@@ -94,7 +94,8 @@ impl Checker<'_> {
             self.set_port(set.port.as_ref());
         }
         for field in &module.nf.fields {
-            self.state_field(&field.kind, field.capacity.as_ref());
+            let numbers = [&field.capacity, &field.staleness_ms];
+            self.state_field(&field.kind, numbers.into_iter().flatten());
         }
         self.merge_functions();
         self.settings_held();
@@ -126,7 +127,7 @@ impl Checker<'_> {
         }
     }
 
-    fn state_field(&mut self, kind: &StateKind, capacity: Option<&Expr>) {
+    fn state_field<'e>(&mut self, kind: &StateKind, numbers: impl Iterator<Item = &'e Expr>) {
         match kind {
             StateKind::Map(key, value) => {
                 self.ty(key, Place::Value);
@@ -138,9 +139,7 @@ impl Checker<'_> {
             | StateKind::Cell(ty) => self.ty(ty, Place::Value),
             StateKind::Settings | StateKind::Counter | StateKind::L3 => {}
         }
-        if let Some(capacity) = capacity {
-            self.over_settings(capacity);
-        }
+        numbers.for_each(|number| self.over_settings(number));
     }
 
     /// An expression that sees `settings` and nothing else.

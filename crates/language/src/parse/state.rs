@@ -1,7 +1,7 @@
 //! The NF struct: settings and state objects.
 
 use syn::spanned::Spanned;
-use syn::{Field, Fields, GenericArgument, ItemStruct, LitInt, PathArguments, Type};
+use syn::{Field, Fields, GenericArgument, ItemStruct, PathArguments, Type};
 
 use super::attributes;
 use crate::declare::{NfStruct, StateField, StateKind};
@@ -48,7 +48,7 @@ fn state(field: &Field, before: u32, errors: &mut Errors) -> Option<StateField> 
         capacity: argument(field, "capacity", errors),
         expired: argument(field, "expired", errors),
         merge: argument(field, "merge", errors),
-        staleness_ms: staleness(field, errors),
+        staleness_ms: argument(field, "staleness_ms", errors),
         ident,
         kind,
     };
@@ -59,11 +59,6 @@ fn state(field: &Field, before: u32, errors: &mut Errors) -> Option<StateField> 
 fn argument<T: syn::parse::Parse>(field: &Field, name: &str, errors: &mut Errors) -> Option<T> {
     let attr = attributes::one(&field.attrs, name, errors)?;
     errors.take(attr.parse_args())
-}
-
-fn staleness(field: &Field, errors: &mut Errors) -> Option<u64> {
-    let literal: LitInt = argument(field, "staleness_ms", errors)?;
-    errors.take(literal.base10_parse())
 }
 
 fn attributes_fit(field: &Field, object: &StateField, errors: &mut Errors) {

@@ -141,15 +141,14 @@ impl<T: Value> Movable for Cell<T> {
 pub struct Distributed<T> {
     part: T,
     merge: fn(T, T) -> T,
-    staleness_ns: u64,
     /// What a store has been told, where one keeps it.
     told: Option<T>,
 }
 
 impl<T: Value> Distributed<T> {
-    /// Starts at zero. A merged value may be `staleness_ns` old.
-    pub fn new(merge: fn(T, T) -> T, staleness_ns: u64) -> Self {
-        Self { part: T::zero(), merge, staleness_ns, told: None }
+    /// Starts at zero.
+    pub fn new(merge: fn(T, T) -> T) -> Self {
+        Self { part: T::zero(), merge, told: None }
     }
 
     /// Changes this core's part.
@@ -167,11 +166,6 @@ impl<T: Value> Distributed<T> {
     /// This part and another's, merged.
     pub fn merged(&self, other: T) -> T {
         (self.merge)(self.part, other)
-    }
-
-    /// How old, in nanoseconds, a merged value may be.
-    pub fn staleness_ns(&self) -> u64 {
-        self.staleness_ns
     }
 }
 

@@ -61,6 +61,8 @@ pub enum Change {
     /// A setting that decides whether the line writes: so many times as large, 1 instead of 0. Where
     /// there is none, the line gets a condition.
     Guard(u64),
+    /// How old what is read may be: at least so many milliseconds.
+    Staleness(u64),
     /// The type of the field: one text in place of another.
     Declaration(&'static str, &'static str),
     /// The line: what to write there instead, in words.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anabranch_packet::{Mode, Packet};
-use anabranch_txn::{Count, Domain, Memory, Shape, Transaction};
+use anabranch_txn::{Count, Domain, Memory, Shape, Transaction, Words};
 
 use super::causes::{Cause, Change, Contended, Operation, Recipe, Structure, When};
 use super::{Tracked, from_words, with_words};
@@ -42,30 +42,75 @@ impl CounterOperations for Tracked<SharedCounter> {
 }
 
 /// A value in parts, one of each worker.
+///
+/// A worker reads its own part as it is. What it reads of the others it may keep for as long as the
+/// author allows, and read again: then it does not matter to it that they go on.
 pub struct SharedDistributed<T> {
     parts: Arc<Memory>,
     merge: fn(T, T) -> T,
+    /// Of each worker: the others' parts, merged, behind the time until which they may be read again.
+    /// `None`: they may not.
+    kept: Option<Arc<Memory>>,
+    staleness_ns: u64,
 }
 
 impl<T: Value> SharedDistributed<T> {
-    /// All parts zero.
-    pub fn new(domain: &Domain, merge: fn(T, T) -> T) -> Self {
+    /// All parts zero. What is read of others may be `staleness_ns` old.
+    pub fn new(domain: &Domain, merge: fn(T, T) -> T, staleness_ns: u64) -> Self {
         let (objects, tracked) = (domain.workers() as u32, words(T::BITS));
-        Self { parts: domain.memory(Shape { objects, tracked, deadlines: 0, apart: true }), merge }
+        let shape = Shape { objects, tracked, deadlines: 0, apart: true };
+        let parts = domain.memory(shape);
+        let kept =
+            (staleness_ns > 0).then(|| domain.memory(Shape { tracked: 1 + tracked, ..shape }));
+        Self { parts, merge, kept, staleness_ns }
     }
 }
 
 impl<T: Value> Tracked<SharedDistributed<T>> {
+    fn worker(&self) -> u32 {
+        self.transaction.worker() as u32
+    }
+
     fn part(&self, worker: u32) -> T {
         let part = self.transaction.read(&self.object.parts, worker, from_words);
         part.unwrap_or_else(T::zero)
+    }
+
+    /// The parts of the other workers, merged; `None`: there are no others.
+    fn others(&self) -> Option<T> {
+        let all = 0..self.object.parts.shape().objects;
+        let parts = all.filter(|&worker| worker != self.worker()).map(|worker| self.part(worker));
+        parts.reduce(self.object.merge)
+    }
+
+    /// The same, read a while ago if that is allowed.
+    fn others_lately(&self, kept: &Memory) -> Option<T> {
+        let (transaction, own) = (&self.transaction, self.worker());
+        let now = transaction.time();
+        let look = |words: Words<'_>| {
+            (words.get(0), from_words::<T>(words.part(1, self.object.parts.shape().tracked)))
+        };
+        match transaction.read(kept, own, look)? {
+            (until, others) if now < until => Some(others),
+            _ => {
+                let (others, until) =
+                    (self.others()?, now.saturating_add(self.object.staleness_ns));
+                with_words(&others, |others| {
+                    transaction.write(kept, own, |words| {
+                        words.set(0, until);
+                        words.copy_from(1, others);
+                    });
+                });
+                Some(others)
+            }
+        }
     }
 }
 
 impl<T: Value> DistributedOperations<T> for Tracked<SharedDistributed<T>> {
     #[inline]
     fn update(&mut self, change: impl FnOnce(&mut T)) {
-        let own = self.transaction.worker() as u32;
+        let own = self.worker();
         let mut part = self.part(own);
         change(&mut part);
         with_words(&part, |part| {
@@ -73,8 +118,12 @@ impl<T: Value> DistributedOperations<T> for Tracked<SharedDistributed<T>> {
         });
     }
     fn read(&self) -> T {
-        let parts = (0..self.object.parts.shape().objects).map(|worker| self.part(worker));
-        parts.reduce(self.object.merge).unwrap_or_else(T::zero)
+        let others = match &self.object.kept {
+            Some(kept) if !self.transaction.is_alone() => self.others_lately(kept),
+            _ => self.others(),
+        };
+        let own = self.part(self.worker());
+        others.map_or(own, |others| (self.object.merge)(own, others))
     }
 }
 
@@ -207,11 +256,18 @@ static DISTRIBUTED: Structure = Structure {
         name: "read while updated",
         when: When::Met("part"),
         why: "a reading takes in the parts of all workers, and one of them was updated meanwhile",
-        recipes: &[Recipe {
-            change: Change::Line("read it in `periodic` and keep the answer in a `Cell`"),
-            relaxes: "the value may be as old as the period is long",
-            effect: "packets update parts that only their worker writes, and nobody reads",
-        }],
+        recipes: &[
+            Recipe {
+                change: Change::Staleness(10),
+                relaxes: "what other workers did may be seen that much later, in milliseconds",
+                effect: "each worker takes in the others' parts once in that time, and reads its own",
+            },
+            Recipe {
+                change: Change::Line("read it in `periodic` and keep the answer in a `Cell`"),
+                relaxes: "the value may be as old as the period is long",
+                effect: "packets update parts that only their worker writes, and nobody reads",
+            },
+        ],
     }],
 };
 

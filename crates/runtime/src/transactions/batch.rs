@@ -97,6 +97,7 @@ impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
             return transaction.require_alone();
         }
         own.environment.begin(frame.meta().arrival_ns, frame.meta().number);
+        transaction.set_time(frame.meta().arrival_ns);
         let trail = own.trail.as_deref();
         let seat = Seat::<N> { nf: self.nf, sets, transaction, trail };
         let verdict = match finding.layout.is_common() {
