@@ -27,7 +27,7 @@ use crate::html::profile as page;
 use crate::library::{Entry, Library};
 use crate::plan;
 use crate::progress::Progress;
-use crate::run::{Order, binding, cannot_begin, options, to_json};
+use crate::run::{Order, binding, cannot_begin, options, plan_for, to_json};
 use crate::settings::{control, settings};
 pub(crate) use document::{Cause, Document, LimitKind};
 pub(crate) use recipe::Step;
@@ -141,7 +141,8 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<Measured, Erro
     if cfg!(not(feature = "profile")) {
         return Err(Error::without("profile"));
     }
-    let options = options::<F>(&order, None)?;
+    let (plan, _) = plan_for::<F>(&order)?;
+    let options = options::<F>(&order, plan)?;
     let mut progress = order.progress;
     let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
     let (mut watched_ns, mut unwatched_ns, mut mpps) = (f64::INFINITY, f64::INFINITY, 0.0_f64);

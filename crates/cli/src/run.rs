@@ -238,7 +238,9 @@ pub(crate) fn options<F: NetworkFunction>(
 
 /// The plan that several workers follow. Where none can be made and none was asked for, why; they
 /// run under one lock then, which is always right.
-fn plan_for<F: NetworkFunction>(order: &Order) -> Result<(Option<Plan>, Option<String>), Error> {
+pub(crate) fn plan_for<F: NetworkFunction>(
+    order: &Order,
+) -> Result<(Option<Plan>, Option<String>), Error> {
     if order.workers == 1 {
         return Ok((None, None));
     }

@@ -14,8 +14,11 @@ use anabranch_io::source::Progress;
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::tracked::causes::{Cause, Change, Operation, Recipe, Site, Structure, When};
 use anabranch_nf::tracked::{Object, Profile};
+use anabranch_plan::Strategy;
 use anabranch_txn::{GivenUp, Why};
 
+use crate::deployment::{Deployment, followed, shares};
+use crate::instance::Making;
 use crate::report::RunReport;
 use crate::run::{Arrangement, Options, RunError, States, run_on};
 use crate::steer::SHARDS;
@@ -47,7 +50,8 @@ pub struct Finding {
     pub keys: Vec<(String, u64)>,
 }
 
-/// Runs `N` in transactions, watched, whatever the options' plan says; at least two workers.
+/// Runs `N` in transactions, watched; at least two workers. Where the options' plan is followed as
+/// `mixed`, packet sets are apart; else all state is shared, whatever the plan says.
 ///
 /// # Errors
 /// As [`run`](crate::run::run).
@@ -55,11 +59,11 @@ pub fn profile<N: NetworkFunction>(
     options: &Options,
     watch: &mut dyn FnMut(Progress, u64),
 ) -> Result<(RunReport, Vec<Finding>), RunError> {
-    let profile = Arc::new(Profile::default());
-    let workers = options.workers.clamp(2, SHARDS);
-    let members = Members::<N::Profiled>::watched(&options.making, workers, &profile)?;
-    let report =
-        run_on(options, Arrangement::transactional(workers), States::Tracked(members), watch)?;
+    let (profile, arrangement) = (Arc::new(Profile::default()), arrangement(options));
+    let (making, workers) = (&options.making, arrangement.table.workers());
+    let deployment = arrangement.deployment.as_ref();
+    let members = Members::<N::Profiled>::watched(making, workers, deployment, &profile)?;
+    let report = run_on(options, arrangement, States::Tracked(members), watch)?;
     Ok((report, findings(&profile)))
 }
 
@@ -71,9 +75,21 @@ pub fn unwatched<N: NetworkFunction>(
     options: &Options,
     watch: &mut dyn FnMut(Progress, u64),
 ) -> Result<RunReport, RunError> {
+    let arrangement = arrangement(options);
+    let states = arrangement.states::<N>(&options.making)?;
+    run_on(options, arrangement, states, watch)
+}
+
+fn arrangement(options: &Options) -> Arrangement {
+    let Making { settings, ports, .. } = &options.making;
     let workers = options.workers.clamp(2, SHARDS);
-    let members = Members::<N>::new(&options.making, workers, false)?;
-    run_on(options, Arrangement::transactional(workers), States::Tracked(members), watch)
+    let plan = options.plan.as_ref();
+    let mixed = plan.filter(|plan| followed(plan, settings) == Strategy::Mixed);
+    let deployment = mixed.and_then(|plan| Deployment::mixed(plan, settings, ports, workers).ok());
+    match (deployment, mixed) {
+        (Some(deployment), Some(plan)) => Arrangement::mixed(deployment, shares(plan, settings)),
+        _ => Arrangement::transactional(workers),
+    }
 }
 
 /// What all workers have left behind, by cause and pair of operations; the one that cost most first.

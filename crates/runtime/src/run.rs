@@ -237,7 +237,7 @@ pub(crate) struct Arrangement {
     pub(crate) steering: Arc<Steering>,
     pub(crate) table: Arc<IndirectionTable>,
     /// Each worker has state of its own: all of it or, in a `mixed` run, its packet sets.
-    deployment: Option<Deployment>,
+    pub(crate) deployment: Option<Deployment>,
 }
 
 impl Arrangement {
@@ -275,7 +275,7 @@ impl Arrangement {
     }
 
     /// `why`: not everything is sharded.
-    fn mixed(deployment: Deployment, why: Option<String>) -> Self {
+    pub(crate) fn mixed(deployment: Deployment, why: Option<String>) -> Self {
         let (shards, why) = (deployment.steering.shards(), why.unwrap_or_default());
         let why = format!(
             "each worker has the packet sets of its part of {shards} shards; what else is written is \

@@ -102,17 +102,19 @@ impl<N: NetworkFunction> Members<N> {
         Self::sharing(making, Sharing::new(&domain), Some(deployment))
     }
 
-    /// The same, watched by `profile`; of an NF in the Profiled world.
+    /// As [`new`](Self::new) or [`divided`](Self::divided), watched by `profile`; of an NF in the
+    /// Profiled world.
     ///
     /// # Errors
     /// As [`new`](Self::new).
     pub fn watched(
         making: &Making,
         workers: usize,
+        deployment: Option<&Deployment>,
         profile: &Arc<Profile>,
     ) -> Result<Self, BuildError> {
         let domain = Arc::new(Domain::new(workers, false));
-        Self::sharing(making, Sharing::new(&domain).watched_by(profile), None)
+        Self::sharing(making, Sharing::new(&domain).watched_by(profile), deployment)
     }
 
     fn sharing(
