@@ -28,7 +28,8 @@ pub(crate) struct Applied {
     pub(crate) after_mpps: f64,
     pub(crate) before_aborts: u64,
     pub(crate) after_aborts: u64,
-    /// Whether it is kept: a tenth fewer aborts, or a tenth more packets a second.
+    /// Whether it is kept: a tenth fewer aborts and no less than half the rate, or a tenth more packets a
+    /// second.
     pub(crate) helped: bool,
 }
 
@@ -40,7 +41,8 @@ impl Figures {
 
     fn is_better_than(self, before: Self) -> bool {
         let fewer = (self.aborts as f64) <= 0.9 * before.aborts as f64 && before.aborts > 0;
-        (fewer && self.mpps > 0.9 * before.mpps) || self.mpps >= 1.1 * before.mpps
+        // Rates vary from run to run, with whatever else the machine does, far more than aborts do.
+        (fewer && self.mpps > 0.5 * before.mpps) || self.mpps >= 1.1 * before.mpps
     }
 }
 
