@@ -59,7 +59,8 @@ pub mod anti_ddos {
         #[setting(default = 60, min = 1, max = 86_400)]
         pub idle_s: u64,
         /// Milliseconds for which a worker may take the other workers' counts for what they were: the
-        /// workers are less in each other's way, and an attack is noticed that much later.
+        /// workers are less in each other's way, and an attack is noticed, or taken to be over, that much
+        /// later.
         #[setting(default = 0, max = 1_000)]
         pub staleness_ms: u64,
     }
@@ -165,7 +166,11 @@ pub mod anti_ddos {
         }
 
         fn is_attack(&self, tally: Tally) -> bool {
-            tally.flows >= self.settings.least_flows
+            // Counts of workers that are not of one moment may come to less than nothing.
+            let is_sound = tally.one_packet <= tally.flows
+                && tally.flows <= 2 * u64::from(self.settings.flows);
+            is_sound
+                && tally.flows >= self.settings.least_flows
                 && tally.one_packet * 100 >= tally.flows * self.settings.share_percent
         }
 

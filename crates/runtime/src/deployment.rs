@@ -211,6 +211,12 @@ pub fn followed(plan: &Plan, settings: &toml::Table) -> Strategy {
     }
 }
 
+/// Why a plan is followed with one lock around everything.
+pub(crate) fn undivided(plan: &Plan, settings: &toml::Table) -> String {
+    let neighbours = neighbours(plan, settings).filter(|_| !plan.strategy.shares_all());
+    neighbours.or_else(|| shares(plan, settings)).unwrap_or_default()
+}
+
 /// Why this runtime cannot give each worker the packet sets of its shards, while all share the rest in
 /// transactions; `None`: it can.
 pub fn divides(plan: &Plan, settings: &toml::Table) -> Option<String> {

@@ -30,7 +30,7 @@ use thiserror::Error;
 use crate::account::Account;
 use crate::balance::{Balancing, Departure};
 use crate::clock::Clock;
-use crate::deployment::{Deployment, Refusal, followed, shares};
+use crate::deployment::{Deployment, Refusal, followed, shares, undivided};
 use crate::division::Division;
 use crate::instance::{Instance, Making, Restored, Storing};
 use crate::lock::Lock;
@@ -265,7 +265,7 @@ impl Arrangement {
                 Ok(deployment) => return Self::mixed(deployment, shares(plan, settings)),
                 Err(Refusal(why)) => why,
             },
-            Strategy::Lock => shares(plan, settings).unwrap_or_default(),
+            Strategy::Lock => undivided(plan, settings),
         };
         Self::flows("lock", format!("one lock around the NF: {why}"), workers)
     }

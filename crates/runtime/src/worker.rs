@@ -33,7 +33,7 @@ pub enum State<N: NetworkFunction> {
     Own(Box<Instance<N>>),
     /// Everything, behind a lock.
     Locked(Box<Access<N>>),
-    /// Everything, in transactions.
+    /// Everything, in transactions, but for packet sets of its own where the run is mixed.
     Tracked(Box<Member<N>>),
 }
 
@@ -55,7 +55,7 @@ impl<N: NetworkFunction> State<N> {
         match self {
             Self::Own(instance) => instance.accept(frame, turn, release),
             Self::Locked(_) | Self::Tracked(_) => {
-                unreachable!("where all state is shared every packet is at home")
+                unreachable!("where state is shared what re-enters does so where it is")
             }
         }
     }

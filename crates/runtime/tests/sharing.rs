@@ -4,6 +4,10 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use anabranch_nf::prelude::*;
+use anabranch_packet::Port;
+use anabranch_plan::Options;
+use anabranch_rss::Nic;
+use anabranch_runtime::deployment::{Deployment, plan_of};
 use anabranch_runtime::testing::{Arrived, Done, Sharing, SideBySide};
 
 /// Lets a host through as long as it is heard at least every second: the published case of an entry
@@ -88,6 +92,42 @@ pub mod tally {
                 ip.set_ttl(packets as u8);
             }
             Forward(OUTSIDE)
+        }
+    }
+}
+
+/// Counts packets by destination; what goes to an even host goes to the odd one after it too.
+#[network_function(ports(inside, outside))]
+pub mod twice {
+    #[packet_set(ipv4(ip.dst), capacity = 4_096, expires_s = 1)]
+    pub struct Host {
+        packets: u8,
+    }
+    pub struct Twice {
+        hosts: Cell<u64>,
+    }
+    impl Twice {
+        fn packet_set_opened(
+            &mut self,
+            pkt: &mut Packet,
+            cx: &mut Context,
+        ) -> Result<Host, Verdict> {
+            self.hosts.update(|hosts| *hosts += 1);
+            Ok(Host { packets: 0 })
+        }
+        fn packet(&mut self, host: &mut Host, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            host.packets += 1;
+            let Some(mut ip) = pkt.ipv4_mut() else { return Forward(OUTSIDE) };
+            let dst = u32::from(ip.dst());
+            ip.set_ttl(host.packets);
+            if dst % 2 == 0 {
+                ip.set_dst(Ipv4Addr::from(dst + 1));
+                return Recirculate(INSIDE);
+            }
+            Forward(OUTSIDE)
+        }
+        fn orphan(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            Drop(Builtin::UnsupportedProtocol)
         }
     }
 }
@@ -278,4 +318,30 @@ fn a_declared_staleness_is_kept() {
     // it sees after 2 ms, when worker 0 has had one packet, and still goes by that at 11 ms; worker 0
     // after 5 ms, and looks again after 15 and 25.
     assert_eq!(counted(10), [1, 2, 3, 4, 5, 4, 7, 8]);
+}
+
+/// What re-enters does so on the packet sets of the worker whose it then is.
+#[test]
+fn packets_that_reenter_find_the_sets_of_another_worker() {
+    let mut numbers = Numbers(5);
+    let packets: Vec<_> =
+        (0..600).map(|at| packet(1, at * 7 * MS, numbers.below(40) as u8)).collect();
+    let plan = plan_of::<twice::Function>(&Options::new(Nic::named("e810").unwrap())).unwrap();
+    let (settings, ports) = (toml::Table::new(), ["inside".to_owned(), "outside".to_owned()]);
+    let deployment = Deployment::mixed(&plan, &settings, &ports, 3).unwrap();
+    let worker = |one: &Arrived| {
+        let shard = deployment.steering.shard(Port::new(one.port), &one.bytes, one.wire_len);
+        usize::from(deployment.table.worker(shard))
+    };
+    let mut shares = vec![Vec::new(); 3];
+    packets.iter().enumerate().for_each(|(at, one)| shares[worker(one)].push(at));
+    assert!(shares.iter().all(|share| share.len() > 50), "{shares:?}");
+    let sharing = Sharing::Divided(&deployment);
+    let run = SideBySide::run::<twice::Function>(sharing, &settings, &packets, &shares, 32);
+    let alone = run.replay::<twice::Function>(&settings, &packets);
+    assert_eq!(run.done.outcomes, alone.outcomes);
+    let used = |done: &Done| done.tables.iter().map(|table| table.used).collect::<Vec<_>>();
+    assert_eq!(used(&run.done), used(&alone));
+    let forwarded = alone.outcomes.values().filter(|outcome| outcome.dropped().is_none()).count();
+    assert_eq!((forwarded, run.transactions.alone > 200), (600, true));
 }

@@ -28,8 +28,8 @@ pub(crate) struct Applied {
     pub(crate) after_mpps: f64,
     pub(crate) before_aborts: u64,
     pub(crate) after_aborts: u64,
-    /// Whether it is kept: a tenth fewer aborts and no less than half the rate, or a tenth more packets a
-    /// second.
+    /// Whether it is kept: a tenth fewer aborts, by more than one in a thousand packets, and no less than
+    /// half the rate, or a tenth more packets a second.
     pub(crate) helped: bool,
 }
 
@@ -39,15 +39,17 @@ impl Figures {
         Self { mpps: measured.mpps, aborts }
     }
 
-    fn is_better_than(self, before: Self) -> bool {
-        let fewer = (self.aborts as f64) <= 0.9 * before.aborts as f64 && before.aborts > 0;
+    fn is_better_than(self, before: Self, packets: u64) -> bool {
+        let gone = before.aborts.saturating_sub(self.aborts);
+        let fewer =
+            gone as f64 >= 0.1 * before.aborts as f64 && gone as f64 > 1e-3 * packets as f64;
         // Rates vary from run to run, with whatever else the machine does, far more than aborts do.
         (fewer && self.mpps > 0.5 * before.mpps) || self.mpps >= 1.1 * before.mpps
     }
 }
 
 impl Applied {
-    fn new(step: &Step, before: Figures, after: Figures) -> Self {
+    fn new(step: &Step, before: Figures, after: Figures, packets: u64) -> Self {
         Self {
             parameter: step.parameter.clone(),
             before: step.before.clone(),
@@ -57,14 +59,14 @@ impl Applied {
             after_mpps: after.mpps,
             before_aborts: before.aborts,
             after_aborts: after.aborts,
-            helped: after.is_better_than(before),
+            helped: after.is_better_than(before, packets),
         }
     }
 }
 
 impl Document {
     /// Tries each recipe that settings can follow, and those that helped together; `profile` runs with
-    /// settings. Returns the settings with what helped, as a file; `None`: nothing did.
+    /// settings. Returns the settings with what helped, as a file; `None`: nothing did, or not together.
     ///
     /// # Errors
     /// Those of `profile`.
@@ -79,7 +81,7 @@ impl Document {
         for step in self.trials(given, &accepts) {
             let Some(changed) = step.changed(given) else { continue };
             let after = Figures::of(&profile(changed)?);
-            let applied = Applied::new(&step, before, after);
+            let applied = Applied::new(&step, before, after, self.packets);
             let together = step.changed(&settings).filter(|changed| accepts(changed).is_ok());
             if let Some(changed) = together.filter(|_| applied.helped) {
                 settings = changed;
@@ -87,10 +89,14 @@ impl Document {
             }
             self.applied.push(applied);
         }
+        let mut is_good = !kept.is_empty();
         if kept.len() > 1 {
-            self.together = Some(Figures::of(&profile(settings.clone())?));
+            let together = Figures::of(&profile(settings.clone())?);
+            is_good = together.is_better_than(before, self.packets);
+            self.together = Some(together);
         }
-        Ok((!kept.is_empty()).then(|| self.file(&kept, &settings)))
+        self.improved = is_good;
+        Ok(is_good.then(|| self.file(&kept, &settings)))
     }
 
     /// Recipes of causes that are worth it, each parameter once.
@@ -114,5 +120,20 @@ impl Document {
             file += &format!("# {parameter}: {before} before; relaxes: {relaxes}\n");
         }
         file + &settings.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recipe_helps_by_aborts_or_by_rate_and_not_by_chance() {
+        let before = Figures { mpps: 1.0, aborts: 1_000 };
+        let helps = |mpps, aborts| Figures { mpps, aborts }.is_better_than(before, 100_000);
+        assert!(helps(1.0, 100) && helps(0.6, 899) && helps(1.2, 2_000));
+        assert!(!helps(1.0, 1_000) && !helps(1.05, 950) && !helps(0.4, 10));
+        let few = Figures { mpps: 1.0, aborts: 30 };
+        assert!(!Figures { mpps: 1.0, aborts: 2 }.is_better_than(few, 100_000));
     }
 }

@@ -43,6 +43,9 @@ pub(crate) struct Document {
     pub(crate) applied: Vec<Applied>,
     /// What recipes that helped come to together, where they are several.
     pub(crate) together: Option<Figures>,
+    /// Whether there are settings that are better than those given.
+    #[serde(skip)]
+    pub(crate) improved: bool,
     pub(crate) notes: Vec<String>,
 }
 
@@ -165,6 +168,7 @@ impl Document {
             overhead: Overhead::of(measured),
             applied: Vec::new(),
             together: None,
+            improved: false,
             notes: notes(subject, report),
         }
     }
@@ -312,8 +316,8 @@ fn notes(subject: &Subject<'_>, report: &RunReport) -> Vec<String> {
                 .to_owned(),
         ),
         Some("mixed") => notes.push(
-            "`anabranch plan` divides part of this state among workers; where it is divided no \
-             transactions are needed"
+            "`anabranch plan` divides packet sets among workers: they are apart here as in a run, and in \
+             nobody's way"
                 .to_owned(),
         ),
         _ => {}

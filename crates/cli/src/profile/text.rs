@@ -166,8 +166,12 @@ fn applied(document: &Document, file: Option<&Path>) -> String {
         let line = steps.filter(|step| step.by == "source").find_map(|step| step.line);
         let place = line.map(|line| format!(", at {}:{line} first", document.file));
         let place = place.unwrap_or_default();
-        let text = format!("no setting relieves what was found: the source has to change{place}");
-        return format!("\n{}", wrap("", &text, 4));
+        let text = match document.causes.is_empty() {
+            true => "nothing was found that a recipe could relieve".to_owned(),
+            false => format!("no setting relieves what was found: the source has to change{place}"),
+        };
+        let not = file.map(|file| format!("; {}: not written", file.display()));
+        return format!("\n{}", wrap("", &(text + &not.unwrap_or_default()), 4));
     }
     let mut table = Table::new(&["tried, each alone", ">before", ">after", ">Mpps", ">aborts", ""]);
     table.row([
@@ -194,11 +198,9 @@ fn applied(document: &Document, file: Option<&Path>) -> String {
         let (all, none) = ("what helped, together".to_owned(), String::new());
         table.row([all, none.clone(), none.clone(), rate(mpps), thousands(aborts), none]);
     }
-    let written = file.map_or(String::new(), |file| {
-        match document.applied.iter().any(|applied| applied.helped) {
-            true => format!("written: {}\n", file.display()),
-            false => format!("{}: not written: nothing helped\n", file.display()),
-        }
+    let written = file.map_or(String::new(), |file| match document.improved {
+        true => format!("written: {}\n", file.display()),
+        false => format!("{}: not written: nothing helped\n", file.display()),
     });
     format!("\n{}{written}", table.render())
 }

@@ -75,6 +75,9 @@ pub struct Wheel {
 }
 
 impl Wheel {
+    /// Entries at most.
+    pub const MOST: u32 = u32::MAX - DUE - 3;
+
     /// A wheel for entries `0 .. len`.
     pub fn new(len: u32) -> Self {
         Self {

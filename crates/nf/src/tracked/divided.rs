@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use anabranch_txn::{Count, Deadline, Domain, Transaction};
+use anabranch_txn::{Count, Deadline, Domain, Trail, Transaction};
 
+use super::causes::{Contended, Operation, Site, Structure};
 use super::sets::{Found, OpenSet, SharedSets};
 use super::wheel::SharedWheel;
+use super::with_words;
 use crate::context::to_ticks;
 use crate::function::BuildError;
 use crate::key::{Hash, Key, Value};
 use crate::packet_set::{Entry, SetShape};
 use crate::state::TableUse;
 use crate::state::table::{SlotId, Table};
-use crate::state::wheel::Tick;
+use crate::state::wheel::{Tick, Wheel};
 
 /// How often a transaction changes a table at most, unless it runs alone: each of its packets opens a
 /// set and keeps it.
@@ -26,19 +28,24 @@ pub struct DividedSets<K, S> {
     table: Table<K, Entry<S>>,
     changes: Vec<Change<S>>,
     lifetime: u32,
+    /// Its number in a profile.
+    number: u16,
     /// What is known under the numbers from here on to [`Ages`].
     first: u32,
     ages: Arc<Ages>,
 }
 
 /// What the tables of all workers have in common: a table is full when one worker's would be, and sets
-/// are looked at in the order in which one worker would.
+/// are looked at in the order in which one worker would, where the domain keeps the order of commits.
 pub struct Ages {
     len: Count,
     capacity: u32,
     wheel: SharedWheel,
     /// Slots of each worker's table.
     slots: u32,
+    /// Bytes of the wheel for each worker: known without the wheel, which is held while tables are
+    /// looked at and so is not asked for by who holds a table.
+    bytes: usize,
 }
 
 /// What a change took away.
@@ -104,24 +111,31 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         let workers = domain.workers() as u32;
         let table = || Table::<K, Entry<S>>::new(shape.capacity, seed);
         let slots = table().slots();
-        let all = slots.checked_mul(workers).ok_or_else(|| {
+        let all = slots.checked_mul(workers).filter(|&all| all <= Wheel::MOST).ok_or_else(|| {
             let SetShape { capacity, .. } = shape;
             BuildError(format!(
-                "{capacity} packet sets for each of {workers} workers are more than 2^32 places: run \
-                 fewer workers, or ask for fewer sets"
+                "{capacity} packet sets for each of {workers} workers are more places than there can be, \
+                 2^32: run fewer workers, or ask for fewer sets"
             ))
         })?;
         let len = Count::new(domain);
         let wheel = SharedWheel::new(len.memory(), all);
-        let ages = Arc::new(Ages { len, capacity: shape.capacity, wheel, slots });
+        let bytes = wheel.bytes() / workers as usize;
+        let ages = Arc::new(Ages { len, capacity: shape.capacity, wheel, slots, bytes });
         let new = |worker| Self {
             table: table(),
             changes: Vec::with_capacity(CHANGES),
             lifetime: to_ticks(shape.lifetime_ns).max(1),
+            number: 0,
             first: worker * slots,
             ages: Arc::clone(&ages),
         };
         Ok(((0..workers).map(new).collect(), ages))
+    }
+
+    /// It is known under this number in a profile.
+    pub fn numbered(&mut self, number: u16) {
+        self.number = number;
     }
 
     /// The hash of `key`, the same in every worker's table.
@@ -232,12 +246,11 @@ impl<K: Key, S: Value> DividedSets<K, S> {
 
     /// How full the table is.
     pub fn table_use(&self, name: &str) -> TableUse {
-        let workers = self.ages.len.memory().shape().objects as usize;
         TableUse {
             name: name.to_owned(),
             used: self.table.len().into(),
             capacity: self.ages.capacity.into(),
-            bytes: (self.table.bytes() + self.ages.wheel.bytes() / workers) as u64,
+            bytes: (self.table.bytes() + self.ages.bytes) as u64,
             faults: 0,
         }
     }
@@ -251,7 +264,30 @@ pub enum Family<'a, K, S> {
     Divided(&'a mut DividedSets<K, S>),
 }
 
+impl<K: Key, S: Value> Contended for DividedSets<K, S> {
+    const STRUCTURE: &'static Structure = SharedSets::<K, S>::STRUCTURE;
+
+    fn parts(&self) -> Vec<(u16, &'static str)> {
+        // Nobody else touches them.
+        Vec::new()
+    }
+
+    fn key(words: &[u64]) -> String {
+        super::text::<K>(words)
+    }
+}
+
 impl<K: Key, S: Value> Family<'_, K, S> {
+    /// Has `trail` told of an operation about `key`; [`Trail::leave`] when it is done.
+    pub fn watch(&self, trail: &Trail, operation: Operation, key: &K) {
+        let number = match self {
+            Self::Common(sets) => sets.number(),
+            Self::Divided(sets) => sets.number,
+        };
+        let site = Site { operation, object: Some(number), line: 0 };
+        with_words(key, |key| trail.enter(site.into(), key));
+    }
+
     /// The hash of `key`.
     #[inline(always)]
     pub fn hash(&self, key: &K) -> Hash {
@@ -306,7 +342,9 @@ impl<K: Key, S: Value> Family<'_, K, S> {
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+    use std::ops::Range;
 
+    use anabranch_txn::{Batch, Place, Worker};
     use proptest::prelude::*;
 
     use super::*;
@@ -349,7 +387,67 @@ mod tests {
         sets.keep(&set, now, lifetime);
     }
 
+    /// Packets of hosts, in a worker's batches. Some ask for being alone once they have been handled.
+    struct Packets<'a> {
+        sets: &'a mut DividedSets<SetKey4, u64>,
+        hosts: &'a [u8],
+        given_up: usize,
+    }
+
+    impl Batch for Packets<'_> {
+        fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
+            for at in range.clone() {
+                packet(self.sets, transaction, (self.hosts[at], 7, 1_000), false);
+                if self.hosts[at] % 5 == 3 {
+                    transaction.require_alone();
+                }
+                if transaction.is_doomed() {
+                    return at + 1 - range.start;
+                }
+            }
+            range.len()
+        }
+        fn undo(&mut self, _: Range<usize>) {
+            self.given_up += 1;
+            self.sets.take_back();
+        }
+        fn release(&mut self, _: Range<usize>, _: Place) {
+            self.sets.forget();
+        }
+    }
+
     proptest! {
+        #[test]
+        fn batches_that_are_given_up_and_run_again_count_once(
+            hosts in prop::collection::vec(0u8..20, 1..80)
+        ) {
+            let domain = Arc::new(Domain::new(2, false));
+            let shape = SetShape { capacity: 5_000, ..SHAPE };
+            let (mut all, ages) = DividedSets::<SetKey4, u64>::of_all(&domain, shape, 1).unwrap();
+            let mut worker = Worker::new(Arc::new(Transaction::new(&domain, 1)));
+            let mut packets = Packets { sets: &mut all[1], hosts: &hosts, given_up: 0 };
+            worker.handle(&mut packets, hosts.len());
+            prop_assert_eq!(packets.given_up > 0, hosts.iter().any(|host| host % 5 == 3));
+            let count = |host| hosts.iter().filter(|&&one| one == host).count() as u64;
+            let expected: Vec<_> =
+                (0..20).map(|host| (count(host) > 0).then(|| (1_007, 1_000, count(host)))).collect();
+            prop_assert_eq!(content(&all[1]), expected);
+            let opened = (0..20).filter(|&host| count(host) > 0).count() as u64;
+            prop_assert_eq!(ages.len.sum(), opened);
+            let mut looked = Vec::new();
+            worker.alone(|transaction| {
+                let late = 1 << 20;
+                let mut look = |worker: usize, slot| {
+                    looked.push(worker);
+                    all[worker].age(slot, late)
+                };
+                let mut budget = 1_000;
+                while ages.expire(transaction, late, &mut budget, &mut look).is_some() {}
+            });
+            prop_assert_eq!(looked, vec![1; opened as usize]);
+            prop_assert_eq!(ages.len.sum(), 0);
+        }
+
         #[test]
         fn what_is_given_up_leaves_nothing_behind(
             packets in prop::collection::vec((0u8..20, 0u32..200, prop::option::of(1u32..2_000)), 1..60),
@@ -358,7 +456,7 @@ mod tests {
             let domain = Arc::new(Domain::new(1, false));
             let (mut all, ages) = DividedSets::<SetKey4, u64>::of_all(&domain, SHAPE, 1).unwrap();
             let mut sets = all.remove(0);
-            let mut worker = anabranch_txn::Worker::new(Arc::new(Transaction::new(&domain, 0)));
+            let mut worker = Worker::new(Arc::new(Transaction::new(&domain, 0)));
             let (first, second) = packets.split_at(kept.min(packets.len()));
             let mut now = 10;
             let mut handle = |sets: &mut DividedSets<_, _>, packets: &[_], closes| {

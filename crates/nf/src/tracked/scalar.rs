@@ -44,12 +44,13 @@ impl CounterOperations for Tracked<SharedCounter> {
 /// A value in parts, one of each worker.
 ///
 /// A worker reads its own part as it is. What it reads of the others it may keep for as long as the
-/// author allows, and read again: then it does not matter to it that they go on.
+/// author allows, in the time of its own packets, and read again: then it does not matter to it that they
+/// go on. The merged value need then be none that ever was.
 pub struct SharedDistributed<T> {
     parts: Arc<Memory>,
     merge: fn(T, T) -> T,
-    /// Of each worker: the others' parts, merged, behind the time until which they may be read again.
-    /// `None`: they may not.
+    /// Of each worker: the others' parts, merged, behind the time at which they were read. `None`: they
+    /// are read each time.
     kept: Option<Arc<Memory>>,
     staleness_ns: u64,
 }
@@ -91,13 +92,18 @@ impl<T: Value> Tracked<SharedDistributed<T>> {
             (words.get(0), from_words::<T>(words.part(1, self.object.parts.shape().tracked)))
         };
         match transaction.read(kept, own, look)? {
-            (until, others) if now < until => Some(others),
+            // The time of reading is counted from 1: 0 is never.
+            (read_at, others)
+                if read_at > 0
+                    && (read_at - 1..read_at - 1 + self.object.staleness_ns).contains(&now) =>
+            {
+                Some(others)
+            }
             _ => {
-                let (others, until) =
-                    (self.others()?, now.saturating_add(self.object.staleness_ns));
+                let others = self.others()?;
                 with_words(&others, |others| {
                     transaction.write(kept, own, |words| {
-                        words.set(0, until);
+                        words.set(0, now.saturating_add(1));
                         words.copy_from(1, others);
                     });
                 });

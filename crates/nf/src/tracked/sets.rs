@@ -1,9 +1,9 @@
 //! Packet sets.
 
-use anabranch_txn::{Deadline, Domain, Map, SlotId, Trail, Transaction, Words};
+use anabranch_txn::{Deadline, Domain, Map, SlotId, Transaction, Words};
 
 use super::causes::{
-    Cause, Change, Contended, NEARLY_FULL, Operation, Recipe, Site, Structure, TWICE_THE_ROOM, When,
+    Cause, Change, Contended, NEARLY_FULL, Operation, Recipe, Structure, TWICE_THE_ROOM, When,
 };
 use super::wheel::SharedWheel;
 use super::{EntryOf, from_words, with_words};
@@ -82,10 +82,9 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         self.number = number;
     }
 
-    /// Has `trail` told of an operation about `key`; [`Trail::leave`] when it is done.
-    pub fn watch(&self, trail: &Trail, operation: Operation, key: &K) {
-        let site = Site { operation, object: Some(self.number), line: 0 };
-        with_words(key, |key| trail.enter(site.into(), key));
+    /// Its number in a profile.
+    pub(super) fn number(&self) -> u16 {
+        self.number
     }
 
     /// The set of `key`, which has this hash, at `now`.

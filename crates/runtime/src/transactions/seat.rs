@@ -91,9 +91,9 @@ impl<N: NetworkFunction> Visit<'_, N> {
         (operation, key): (Operation, &K),
         act: impl FnOnce(&mut Family<'_, K, N::Set>) -> R,
     ) -> R {
-        match (self.trail, &sets) {
-            (Some(trail), Family::Common(common)) if N::Parallel::PROFILED => {
-                common.watch(trail, operation, key);
+        match self.trail {
+            Some(trail) if N::Parallel::PROFILED => {
+                sets.watch(trail, operation, key);
                 let done = act(sets);
                 trail.leave();
                 done

@@ -33,7 +33,8 @@ pub(super) enum AllSets<S> {
 
 /// The packet sets of each worker.
 ///
-/// A worker holds its part as long as it is in a transaction; who is alone may hold any.
+/// A worker holds its part as long as it is in a transaction; who is alone may hold any. Timer wheels are
+/// taken before parts, and never by who holds one beside others.
 pub(super) struct Parts<S> {
     steering: Arc<Steering>,
     table: Arc<IndirectionTable>,
@@ -70,13 +71,21 @@ impl<S: Value> AllSets<S> {
         }))
     }
 
-    /// Has `profile` watch them, under the name that the author gave them; what is divided nobody
-    /// quarrels over.
+    /// Has `profile` watch them, under the name that the author gave them.
     pub(super) fn watched_by(&mut self, profile: &Profile, name: &str) {
-        if let Self::Common(Sets { v4, v6 }) = self {
-            let [of_v4, of_v6] = family_names(name);
-            v4.numbered(profile.watch(&of_v4, v4));
-            v6.numbered(profile.watch(&of_v6, v6));
+        let [of_v4, of_v6] = family_names(name);
+        match self {
+            Self::Common(Sets { v4, v6 }) => {
+                v4.numbered(profile.watch(&of_v4, v4));
+                v6.numbered(profile.watch(&of_v6, v6));
+            }
+            Self::Divided(parts) => {
+                for part in &parts.each {
+                    let Sets { v4, v6 } = &mut *held(part);
+                    v4.numbered(profile.watch(&of_v4, v4));
+                    v6.numbered(profile.watch(&of_v6, v6));
+                }
+            }
         }
     }
 
@@ -162,7 +171,8 @@ impl<S: Value> Held<'_, S> {
     }
 }
 
-/// Nobody who holds it panics half way but for an NF's handler, whose worker is reported.
+/// Who panics while holding it is an NF's handler, and reported: the run ends, and nobody relies on what
+/// that transaction left there.
 fn held<S>(part: &Mutex<Part<S>>) -> MutexGuard<'_, Part<S>> {
     part.lock().unwrap_or_else(PoisonError::into_inner)
 }
