@@ -16,5 +16,6 @@ mod observe;
 mod paths;
 mod policer;
 mod rates;
+mod scan;
 mod soak;
 mod traffic;
