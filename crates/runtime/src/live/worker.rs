@@ -28,6 +28,9 @@ use crate::worker::{Finished, Meter, Passed, State};
 const ATTENTION: Duration = Duration::from_millis(100);
 /// Time for what has arrived when the run is to end.
 const DRAIN: Duration = Duration::from_millis(50);
+/// Sleep of a worker whose queues are polled: a shorter one is none, a longer one would let their rings run full.
+const SHORTEST_NAP: Duration = Duration::from_micros(5);
+const LONGEST_NAP: Duration = Duration::from_micros(50);
 
 /// Whose packet is whose.
 #[derive(Clone)]
@@ -70,7 +73,6 @@ impl<N: NetworkFunction> Worker<N> {
         let workers = exchange.shared.handled.len();
         let shift = Shift {
             counts: Counts::new(queues.len()),
-            queues,
             egress: Egress::new(N::REASONS),
             outbox: Outbox::new(workers),
             batch: Vec::with_capacity(BATCH),
@@ -81,6 +83,9 @@ impl<N: NetworkFunction> Worker<N> {
             number: exchange.worker as u64,
             step: workers as u64,
             attends: Instant::now() + ATTENTION,
+            polls: queues.iter().any(|queue| queue.is_polled()),
+            queues,
+            busy_at: Instant::now(),
             fds: Vec::new(),
             failed: Vec::new(),
             state,
@@ -118,6 +123,10 @@ struct Shift<'m, N: NetworkFunction> {
     step: u64,
     /// When interfaces are looked at next.
     attends: Instant,
+    /// Whether there is a queue that has to be looked at.
+    polls: bool,
+    /// When there was a packet last.
+    busy_at: Instant,
     fds: Vec<RawFd>,
     failed: Vec<bool>,
 }
@@ -135,6 +144,9 @@ impl<N: NetworkFunction> Shift<'_, N> {
             let packets = if receives { self.receive_all() } else { 0 } + self.collect_mail();
             self.run_due();
             self.take_orders();
+            if packets > 0 {
+                self.busy_at = Instant::now();
+            }
             if !stopping {
                 drained = None;
                 self.attend_in_time();
@@ -178,7 +190,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             outbox: &mut self.outbox,
         };
         self.state.handle(&mut self.batch, &mut departures);
-        self.egress.send(&self.batch, &mut self.queues, &mut self.counts, now_ns);
+        self.egress.send(&mut self.batch, &mut self.queues, &mut self.counts, now_ns);
         self.meter.end(timed, self.batch.len());
         self.note_handled(self.batch.len());
         if let Some(queue) = self.queues.get_mut(port) {
@@ -274,7 +286,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
                 }
             }
         }
-        self.egress.send(&frames, &mut self.queues, &mut self.counts, now_ns);
+        self.egress.send_copies(&frames, &mut self.queues, &mut self.counts, now_ns);
         self.note_handled(frames.len());
         self.mail = emptied(frames);
     }
@@ -288,7 +300,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             outbox: &mut self.outbox,
         };
         self.state.run_due(&cause, &mut departures);
-        self.egress.send(&[], &mut self.queues, &mut self.counts, cause.arrival_ns);
+        self.egress.send_copies(&[], &mut self.queues, &mut self.counts, cause.arrival_ns);
     }
 
     /// The time, as the cause of what happens without a packet.
@@ -326,7 +338,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
                     outbox: &mut self.outbox,
                 };
                 let done = self.state.carry_out(&cause, command, &mut departures);
-                self.egress.send(&[], &mut self.queues, &mut self.counts, cause.arrival_ns);
+                self.egress.send_copies(&[], &mut self.queues, &mut self.counts, cause.arrival_ns);
                 let _ = answer.send(done);
             }
         }
@@ -347,6 +359,10 @@ impl<N: NetworkFunction> Shift<'_, N> {
 
     /// Sleeps until there is a packet, mail, or something due.
     fn sleep(&mut self) {
+        let longest = if self.polls { self.nap() } else { ATTENTION };
+        if longest.is_zero() {
+            return std::hint::spin_loop();
+        }
         self.exchange.lie_down();
         if self.collect_mail() == 0 && !self.take_orders() {
             let now_ns = self.clock.now_ns();
@@ -354,7 +370,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             self.fds.clear();
             self.fds.push(self.exchange.fd());
             self.queues.iter().for_each(|queue| queue.fds(&mut self.fds));
-            let timeout = ATTENTION.min(Duration::from_nanos(due_ns));
+            let timeout = longest.min(Duration::from_nanos(due_ns));
             let waited = wait(&self.fds, timeout, &mut self.failed);
             if waited.is_err() || self.failed.contains(&true) {
                 // Nothing can be waited for: interfaces are looked at, and time passes.
@@ -363,6 +379,12 @@ impl<N: NetworkFunction> Shift<'_, N> {
             }
         }
         self.exchange.get_up();
+    }
+
+    /// How long a worker may sleep whose queues wake nobody: an eighth of the time in which nothing has come.
+    fn nap(&self) -> Duration {
+        let nap = self.busy_at.elapsed() / 8;
+        if nap < SHORTEST_NAP { Duration::ZERO } else { nap.min(LONGEST_NAP) }
     }
 
     /// What queues have counted, and with it what has been counted here.

@@ -1,0 +1,427 @@
+//! Packets in DPDK's memory: pools of mbufs, and the queues that they come by and leave through.
+//! This is why there is `unsafe` here: devices write into the same memory, and mbufs change hands as pointers.
+//!
+//! ```text
+//!  pool ──▶ device ──receive──▶ Frame<'m> ──release──▶ pool
+//!                                  └──forward──▶ device ──▶ pool
+//! ```
+//!
+//! **Invariant**: an mbuf is its pool's, a device's, or lent as one mutable slice that is its whole buffer. What comes
+//! back is known by it: a slice as long as a buffer, within a pool, was lent, since nothing else there is ever a slice,
+//! and a slice cannot be copied. Pools are freed when the last device of the process has been closed, so that no device
+//! holds an mbuf of a pool that is gone.
+
+use super::ffi::packets::{
+    anabranch_dpdk_allocate, anabranch_dpdk_bounds, anabranch_dpdk_close, anabranch_dpdk_free,
+    anabranch_dpdk_free_pool, anabranch_dpdk_gather, anabranch_dpdk_make_pool,
+    anabranch_dpdk_receive, anabranch_dpdk_send, anabranch_dpdk_start,
+};
+use super::ffi::{HEADROOM, Mbuf, RawPool, check, register_thread};
+use crate::live::Sent;
+use crate::port::BATCH;
+use anabranch_packet::{Frame, Meta, Port};
+use std::ffi::CString;
+use std::io;
+use std::ops::Range;
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes of a buffer, headroom included.
+pub(super) const BUFFER: usize = 2_048 + HEADROOM;
+/// Mbufs of a port for each worker: those of its receive queue, of the transmit queues of five ports, of the worker's
+/// cache and of its batches.
+const MBUFS: usize = 4_096;
+/// Mbufs that a worker keeps for itself before it goes to the pool.
+const CACHE: u32 = 256;
+/// Packets that wait in a receive and a transmit queue.
+const RECEIVED: u16 = 1_024;
+const SENT: u16 = 512;
+/// Its buffer is elsewhere, or another's (`RTE_MBUF_F_INDIRECT`, `RTE_MBUF_F_EXTERNAL`).
+const ELSEWHERE: u64 = 1 << 62 | 1 << 61;
+
+/// What all devices of the process share.
+#[derive(Default)]
+struct Registry {
+    devices: usize,
+    pools: Vec<Pool>,
+    made: usize,
+}
+
+static REGISTRY: Mutex<Registry> =
+    Mutex::new(Registry { devices: 0, pools: Vec::new(), made: 0 });
+
+/// A pool of mbufs.
+struct Pool {
+    raw: *mut RawPool,
+    memory: Range<usize>,
+}
+
+// SAFETY: pools may be used by any thread (rte_mempool.h).
+unsafe impl Send for Pool {}
+
+/// A device that has been started; stopped, closed and taken away when this is dropped.
+pub(super) struct Started {
+    port: u16,
+    pool: *mut RawPool,
+}
+
+// SAFETY: ports and pools may be used by any thread; a queue is used by its `Lane` alone.
+unsafe impl Send for Started {}
+// SAFETY: as above: nothing of it changes.
+unsafe impl Sync for Started {}
+
+/// The right to a worker's queue of a device: there is one of each.
+pub(super) struct Seat {
+    started: Arc<Started>,
+    number: u16,
+}
+
+/// Megabytes of a port's packets, for so many workers.
+pub(super) fn megabytes(workers: usize) -> usize {
+    (workers * MBUFS * (BUFFER + size_of::<Mbuf>() + 64)).div_ceil(1 << 20)
+}
+
+/// Closes a port that is not used any more.
+pub(super) fn close(port: u16) {
+    // SAFETY: no pointers; nobody receives or sends by it.
+    unsafe { anabranch_dpdk_close(port) };
+}
+
+impl Started {
+    /// Starts `port` with a receive and a transmit queue for each worker, and memory on the node `socket`.
+    ///
+    /// # Errors
+    /// `ENOMEM`: there is no memory for so many packets; else as the device has it.
+    pub(super) fn new(port: u16, workers: usize, socket: i32) -> io::Result<Self> {
+        let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = u16::try_from(workers).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let name = CString::new(format!("anabranch{}", registry.made))?;
+        let count = (workers * MBUFS - 1) as u32;
+        // SAFETY: a text ended by a zero byte.
+        let raw = unsafe {
+            anabranch_dpdk_make_pool(name.as_ptr(), count, CACHE, BUFFER as u16, socket)
+        };
+        if raw.is_null() {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        }
+        let mut memory = 0..0;
+        // SAFETY: a pool that was made, and two numbers to write to.
+        unsafe { anabranch_dpdk_bounds(raw, &mut memory.start, &mut memory.end) };
+        registry.pools.push(Pool { raw, memory });
+        registry.made += 1;
+        registry.devices += 1;
+        // From here on, what has been done is undone by dropping it.
+        let started = Self { port, pool: raw };
+        drop(registry);
+        // SAFETY: the pool is freed after the device has been closed.
+        check(unsafe { anabranch_dpdk_start(port, queues, RECEIVED, SENT, raw) })?;
+        Ok(started)
+    }
+
+    /// The seats of as many workers as it was started for.
+    pub(super) fn seats(self, workers: usize) -> (Arc<Self>, Vec<Seat>) {
+        let started = Arc::new(self);
+        let seat = |number| Seat { started: Arc::clone(&started), number: number as u16 };
+        let seats = (0..workers).map(seat).collect();
+        (started, seats)
+    }
+
+    /// Its port.
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Seat {
+    /// The queue, which sends packets of `longest` bytes at most. To be called by the thread that uses it.
+    pub(super) fn lane(&mut self, longest: usize) -> Lane<'_> {
+        register_thread();
+        let registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+        let lent = registry.pools.iter().map(|pool| pool.memory.clone()).collect();
+        let longest = longest.min(BUFFER - HEADROOM);
+        Lane { started: &self.started, number: self.number, longest, lent }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        close(self.port);
+        let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+        registry.devices -= 1;
+        if registry.devices == 0 {
+            for pool in registry.pools.drain(..) {
+                // SAFETY: no device holds an mbuf any more, and nobody else: frames do not live longer than devices.
+                unsafe { anabranch_dpdk_free_pool(pool.raw) };
+            }
+        }
+    }
+}
+
+/// A worker's queue of a device.
+pub(super) struct Lane<'m> {
+    started: &'m Started,
+    number: u16,
+    /// Longest packet that is sent.
+    longest: usize,
+    /// Where mbufs of this process are.
+    lent: Vec<Range<usize>>,
+}
+
+/// Packets received that were not lent.
+#[derive(Default)]
+pub(super) struct Unlent {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
+/// Mbufs on their way to a device.
+struct Burst {
+    mbufs: [*mut Mbuf; BATCH],
+    count: usize,
+    bytes: u64,
+}
+
+impl Burst {
+    const fn new() -> Self {
+        Self { mbufs: [null_mut(); BATCH], count: 0, bytes: 0 }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, mbuf: *mut Mbuf, len: usize) {
+        if let Some(place) = self.mbufs.get_mut(self.count) {
+            *place = mbuf;
+            self.count += 1;
+            self.bytes += len as u64;
+        }
+    }
+}
+
+impl<'m> Lane<'m> {
+    /// Appends up to `max` packets that have come, at most a burst of them.
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        batch: &mut Vec<Frame<'m>>,
+        max: usize,
+        port: Port,
+    ) -> Unlent {
+        let mut mbufs = [null_mut(); BATCH];
+        let most = max.min(BATCH) as u16;
+        let Started { port: device, .. } = *self.started;
+        // SAFETY: the queue is ours alone, and there is room for `most` pointers.
+        let count = unsafe {
+            anabranch_dpdk_receive(device, self.number, mbufs.as_mut_ptr(), most)
+        };
+        let received = &mut mbufs[..usize::from(count).min(BATCH)];
+        // SAFETY: mbufs that have been received are ours, and valid.
+        let is_whole = |mbuf: &*mut Mbuf| unsafe {
+            (**mbuf).nb_segs == 1 && (**mbuf).ol_flags & ELSEWHERE == 0
+        };
+        if received.iter().all(is_whole) {
+            // SAFETY: as above.
+            batch.extend(received.iter().map(|mbuf| unsafe { lend(*mbuf, port) }));
+            return Unlent::default();
+        }
+        self.receive_scattered(batch, received, port)
+    }
+
+    /// Packets of which some are in several pieces, or in memory that is no pool's: these are copied.
+    #[cold]
+    fn receive_scattered(
+        &mut self,
+        batch: &mut Vec<Frame<'m>>,
+        received: &mut [*mut Mbuf],
+        port: Port,
+    ) -> Unlent {
+        let mut unlent = Unlent::default();
+        for mbuf in received {
+            // SAFETY: what has been received is ours, and valid; after `gather` only its copy is.
+            let (len, copy) = unsafe {
+                let len = (**mbuf).pkt_len;
+                match (**mbuf).nb_segs == 1 && (**mbuf).ol_flags & ELSEWHERE == 0 {
+                    true => (len, *mbuf),
+                    false => (len, anabranch_dpdk_gather(*mbuf, self.started.pool)),
+                }
+            };
+            if copy.is_null() {
+                unlent.packets += 1;
+                unlent.bytes += u64::from(len);
+            } else {
+                // SAFETY: it is ours, and in one piece.
+                batch.push(unsafe { lend(copy, port) });
+            }
+        }
+        unlent
+    }
+
+    /// Whether a buffer at this place, of this length, is one of ours.
+    #[inline(always)]
+    fn is_lent(&self, start: usize, len: usize) -> bool {
+        len == BUFFER && self.lent.iter().any(|memory| memory.contains(&start))
+    }
+
+    /// Sends those of `frames` that stand at `places`, in order. Those that lie in DPDK's memory leave themselves, and
+    /// what stays in their place is empty.
+    #[inline]
+    pub(super) fn forward(&mut self, frames: &mut [Frame<'m>], places: &[u8]) -> Sent {
+        let (mut burst, mut sent) = (Burst::new(), Sent::default());
+        for place in places {
+            let Some(frame) = frames.get_mut(usize::from(*place)) else { continue };
+            let len = frame.captured_len();
+            if len > self.longest {
+                sent.too_big += 1;
+                continue;
+            }
+            match self.take(frame) {
+                Some(mbuf) => burst.push(mbuf, len),
+                None => sent.full += 1,
+            }
+        }
+        self.transmit(burst, sent)
+    }
+
+    /// The packet of a frame in an mbuf that is ours: its own, or that of a copy.
+    #[inline(always)]
+    fn take(&mut self, frame: &mut Frame<'m>) -> Option<*mut Mbuf> {
+        let (start, len) = (frame.headroom(), frame.captured_len());
+        let buffer = frame.bytes().as_ptr() as usize - start;
+        if frame.token() == 0 || !self.is_lent(buffer, start + len + frame.tailroom()) {
+            return self.copy(frame.bytes());
+        }
+        let mbuf = mbuf_of(frame.take_buffer());
+        // SAFETY: its buffer was lent, and has just come back whole; the packet lies within.
+        unsafe {
+            (*mbuf).data_off = start as u16;
+            (*mbuf).data_len = len as u16;
+            (*mbuf).pkt_len = len as u32;
+        }
+        Some(mbuf)
+    }
+
+    /// Sends copies of packets.
+    pub(super) fn send(&mut self, packets: &[&[u8]]) -> Sent {
+        let mut all = Sent::default();
+        for some in packets.chunks(BATCH) {
+            let (mut burst, mut sent) = (Burst::new(), Sent::default());
+            for packet in some {
+                if packet.len() > self.longest {
+                    sent.too_big += 1;
+                } else if let Some(mbuf) = self.copy(packet) {
+                    burst.push(mbuf, packet.len());
+                } else {
+                    sent.full += 1;
+                }
+            }
+            all.add(self.transmit(burst, sent));
+        }
+        all
+    }
+
+    /// A packet, no longer than a buffer without headroom, in an mbuf of the port's own.
+    fn copy(&mut self, packet: &[u8]) -> Option<*mut Mbuf> {
+        if packet.len() > BUFFER - HEADROOM {
+            return None;
+        }
+        let mut mbuf = null_mut();
+        // SAFETY: the pool lives as long as the device, and there is room for one pointer.
+        let done = unsafe { anabranch_dpdk_allocate(self.started.pool, &mut mbuf, 1) };
+        if done != 0 {
+            return None;
+        }
+        // SAFETY: a fresh mbuf is ours, and its buffer has `BUFFER` bytes.
+        unsafe {
+            (*mbuf).data_off = HEADROOM as u16;
+            (*mbuf).data_len = packet.len() as u16;
+            (*mbuf).pkt_len = packet.len() as u32;
+            let to = (*mbuf).buf_addr.add(HEADROOM);
+            std::ptr::copy_nonoverlapping(packet.as_ptr(), to, packet.len());
+        }
+        Some(mbuf)
+    }
+
+    #[inline(always)]
+    fn transmit(&mut self, mut burst: Burst, mut sent: Sent) -> Sent {
+        let Started { port: device, .. } = *self.started;
+        let count = burst.count;
+        // SAFETY: the queue is ours alone, and the mbufs are; those that it took are the device's now.
+        let taken = unsafe {
+            anabranch_dpdk_send(device, self.number, burst.mbufs.as_mut_ptr(), count as u16)
+        };
+        sent.packets = u64::from(taken);
+        sent.bytes = burst.bytes;
+        if usize::from(taken) < count {
+            let left = burst.mbufs.get_mut(usize::from(taken)..count).unwrap_or_default();
+            sent.full += left.len() as u64;
+            // SAFETY: what the device has not taken is still ours.
+            unsafe {
+                sent.bytes -= left.iter().map(|mbuf| u64::from((**mbuf).pkt_len)).sum::<u64>();
+                free(left);
+            }
+        }
+        sent
+    }
+
+    /// Takes back what was lent and has not left.
+    pub(super) fn release(&mut self, batch: &mut Vec<Frame<'m>>) {
+        let mut burst = Burst::new();
+        for frame in batch.drain(..) {
+            let buffer = frame.into_buffer().0;
+            if self.is_lent(buffer.as_ptr() as usize, buffer.len()) {
+                burst.push(mbuf_of(buffer), 0);
+            }
+            if burst.count == BATCH {
+                // SAFETY: their buffers were lent, and have come back.
+                unsafe { free(&mut burst.mbufs) };
+                burst.count = 0;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { free(burst.mbufs.get_mut(..burst.count).unwrap_or_default()) };
+    }
+}
+
+/// The mbuf before a buffer that was lent.
+#[inline(always)]
+fn mbuf_of(buffer: &mut [u8]) -> *mut Mbuf {
+    std::ptr::with_exposed_provenance_mut(buffer.as_ptr() as usize - size_of::<Mbuf>())
+}
+
+/// Gives mbufs back to their pools.
+///
+/// # Safety
+/// The caller owns them, and forgets them.
+unsafe fn free(mbufs: &mut [*mut Mbuf]) {
+    if !mbufs.is_empty() {
+        // SAFETY: the caller's promise.
+        unsafe { anabranch_dpdk_free(mbufs.as_mut_ptr(), mbufs.len() as u32) };
+    }
+}
+
+/// The packet of an mbuf as a frame.
+///
+/// # Safety
+/// The caller owns the mbuf, and forgets it; it is in one piece, and of a pool.
+#[inline(always)]
+unsafe fn lend<'m>(mbuf: *mut Mbuf, port: Port) -> Frame<'m> {
+    // SAFETY: it is valid, its buffer has `buf_len` bytes, and nobody else has it until it comes back.
+    unsafe {
+        let Mbuf { buf_addr, data_off, data_len, buf_len, .. } = *mbuf;
+        prefetch(buf_addr.wrapping_add(usize::from(data_off)));
+        let buffer = std::slice::from_raw_parts_mut(buf_addr, usize::from(buf_len));
+        let meta = Meta { wire_len: u32::from(data_len), port, ..Meta::default() };
+        let token = mbuf.expose_provenance() as u64;
+        Frame::new(buffer, usize::from(data_off), usize::from(data_len), token, meta)
+    }
+}
+
+#[inline(always)]
+fn prefetch(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, of any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(line.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
