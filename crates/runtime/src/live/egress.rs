@@ -90,6 +90,9 @@ impl Egress {
         counts: &mut Counts,
         at_ns: u64,
     ) {
+        if self.outcomes.is_empty() && self.made.is_empty() {
+            return;
+        }
         for (number, queue) in queues.iter_mut().enumerate() {
             let mut sent = Sent::default();
             let mut packets: [&[u8]; BATCH] = [&[]; BATCH];
