@@ -77,7 +77,9 @@ fn node(socket: i32, nodes: &str) -> Option<String> {
     }
     let cores = fs::read_to_string(format!("{nodes}/node{socket}/cpulist")).ok()?;
     let cores = cores.trim();
-    Some(format!("; it is on node {socket}, and fastest with `taskset -c {cores}` before the command"))
+    Some(format!(
+        "; it is on node {socket}, and fastest with `taskset -c {cores}` before the command"
+    ))
 }
 
 /// A worker's part of a device.

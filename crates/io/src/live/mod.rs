@@ -202,3 +202,19 @@ pub fn address(name: &str) -> Option<std::net::Ipv4Addr> {
 pub fn realtime_ns() -> u64 {
     system::realtime_ns()
 }
+
+#[cfg(all(test, not(feature = "dpdk")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_without_dpdk_says_how_to_build_one_with() {
+        let Ok(spec) = "dpdk:net_null0".parse::<LiveSpec>() else { panic!("it is a port") };
+        let why = open(&spec, Port::new(0), 1).err().map(|error| error.to_string());
+        let why = why.unwrap_or_default();
+        for part in ["dpdk:net_null0", "without DPDK", "libdpdk-dev", "--features dpdk"] {
+            assert!(why.contains(part), "{why}");
+        }
+        assert_eq!(dpdk_version(), None);
+    }
+}

@@ -129,7 +129,14 @@ mod tests {
                 "{wrong}"
             );
         }
-        for wrong in ["dpdk:", "dpdk:eth0", "dpdk:net_", "dpdk:net_pcap0,rx_pcap=a b", "dpdk:0", "dpdk:x:y.z"] {
+        for wrong in [
+            "dpdk:",
+            "dpdk:eth0",
+            "dpdk:net_",
+            "dpdk:net_pcap0,rx_pcap=a b",
+            "dpdk:0",
+            "dpdk:x:y.z",
+        ] {
             assert!(
                 error(wrong).is_err_and(|text| text.contains("no device of DPDK's")),
                 "{wrong}"

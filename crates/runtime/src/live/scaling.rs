@@ -38,7 +38,8 @@ impl Scaling {
             let set = match (plan, port.driver.take()) {
                 (Some(plan), Some(driver)) => set(driver, plan, name, table),
                 (Some(plan), None) if spec.kind == LiveKind::Xdp => {
-                    interface(&spec.interface, table).and_then(|driver| set(driver, plan, name, table))
+                    interface(&spec.interface, table)
+                        .and_then(|driver| set(driver, plan, name, table))
                 }
                 _ => Ok(Self::Untouched),
             };

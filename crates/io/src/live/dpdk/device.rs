@@ -4,6 +4,7 @@ use super::eal::{self, Pages};
 use super::ffi::{self, Description};
 use super::memory::{Seat, Started, close, megabytes};
 use crate::live::error::OpenError;
+use crate::live::interface;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +12,9 @@ use std::sync::Arc;
 /// Drivers of the kernel's that leave a device to programs, or share it with them.
 const DRIVERS: [&str; 7] =
     ["vfio-pci", "igb_uio", "uio_pci_generic", "mlx5_core", "mlx4_core", "mana", "nfp"];
+
+/// Drivers that are on an interface of the kernel's, which must be there.
+const ON_INTERFACES: [&str; 2] = ["net_af_packet", "net_af_xdp"];
 
 /// A device that has been started.
 pub(super) struct Device {
@@ -34,6 +38,10 @@ impl Device {
         };
         let (devargs, name) = names(written);
         let is_pci = is_pci(&name);
+        let interface = argument(&devargs, "iface");
+        if let Some(interface) = interface.filter(|_| ON_INTERFACES.contains(&driver_of(&name))) {
+            interface::usable(interface)?;
+        }
         if is_pci {
             check_pci(&name, Path::new("/sys/bus/pci/devices"))
                 .map_err(|(what, instead)| fails(what, instead))?;
@@ -55,15 +63,14 @@ impl Device {
             close(port);
             fails(what, more_queues(&name, workers))
         })?;
-        let started = Started::new(port, workers, description.socket).map_err(|cause| {
+        let mut started = Started::new(port, workers, description.socket).map_err(|cause| {
             let (what, instead) = not_started(&cause, workers);
             fails(what, instead)
         })?;
-        // Where it cannot be told, it receives everything anyhow.
-        let _ = ffi::set_promiscuous(port, true);
+        started.receive_all(interface.is_some_and(interface::is_promiscuous));
         ffi::take_log();
         let (started, seats) = started.seats(workers);
-        let interface = argument(&devargs, "iface").map(str::to_owned);
+        let interface = interface.map(str::to_owned);
         let longest = ffi::longest(port);
         Ok((Self { description, interface, longest, pages, started }, seats))
     }
@@ -84,6 +91,11 @@ fn names(written: &str) -> (String, String) {
 /// Whether a device is called so for its place on the PCI bus.
 pub(super) fn is_pci(name: &str) -> bool {
     name.bytes().next().is_some_and(|byte| byte.is_ascii_hexdigit()) && name.contains(':')
+}
+
+/// The driver of a virtual device: `net_tap` of `net_tap0`.
+fn driver_of(name: &str) -> &str {
+    name.trim_end_matches(|digit: char| digit.is_ascii_digit())
 }
 
 /// The value of an argument: of `iface` in `net_af_packet0,iface=eth0`.
@@ -114,9 +126,11 @@ fn check_pci(name: &str, devices: &Path) -> Result<(), (String, String)> {
 
 /// Why a device could not be made.
 fn not_found(is_pci: bool, name: &str, cause: &io::Error) -> (String, String) {
-    let said = eal::said().unwrap_or_else(|| cause.to_string());
-    let what = format!("DPDK cannot take this device: {said}");
-    let instead = match (is_pci, name.trim_end_matches(|digit: char| digit.is_ascii_digit())) {
+    let what = match eal::said() {
+        Some(said) => format!("DPDK cannot take this device: {said}"),
+        None => format!("DPDK's driver does not take these arguments ({cause})"),
+    };
+    let instead = match (is_pci, driver_of(name)) {
         (true, _) => "reading /dev/vfio takes root, or a group that may".to_owned(),
         (_, "net_af_packet") => {
             "write `net_af_packet0,iface=INTERFACE,qpairs=WORKERS`, and run with CAP_NET_RAW"
@@ -124,7 +138,8 @@ fn not_found(is_pci: bool, name: &str, cause: &io::Error) -> (String, String) {
         }
         (_, "net_tap") => "write `net_tap0,iface=NAME`, and run with CAP_NET_ADMIN".to_owned(),
         (_, "net_pcap") => "write `net_pcap0,rx_pcap=FILE,tx_pcap=FILE`".to_owned(),
-        _ => "drivers and their arguments are in DPDK's \"Network Interface Controller Drivers\""
+        _ => "`ls /usr/lib/*/dpdk/pmds-*` lists its drivers, and \"Network Interface Controller Drivers\" on \
+              doc.dpdk.org their arguments"
             .to_owned(),
     };
     (what, instead)
@@ -145,7 +160,7 @@ fn enough(seen: &Description, workers: usize) -> Result<Description, String> {
 /// How a device gets more queues.
 fn more_queues(name: &str, workers: usize) -> String {
     let fewer = "run with fewer `--workers`";
-    match name.trim_end_matches(|digit: char| digit.is_ascii_digit()) {
+    match driver_of(name) {
         "net_af_packet" => format!("add `qpairs={workers}` to its arguments, or {fewer}"),
         "net_af_xdp" => format!("add `queue_count={workers}` to its arguments, or {fewer}"),
         "net_pcap" => format!("give `rx_pcap` and `tx_pcap` {workers} times, or {fewer}"),
@@ -167,6 +182,7 @@ fn not_started(cause: &io::Error, workers: usize) -> (String, String) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -179,5 +195,25 @@ mod tests {
         assert_eq!(name("0001:03:00.0"), "0001:03:00.0");
         assert_eq!(argument("net_af_packet0,iface=eth2,qpairs=2", "iface"), Some("eth2"));
         assert_eq!(argument("net_null0,ifaces=3", "iface"), None);
+        assert_eq!(driver_of(&name("net_tap12,iface=t0")), "net_tap");
+    }
+
+    #[test]
+    fn devices_on_the_bus_are_looked_at() {
+        let devices = tempfile::tempdir().unwrap();
+        let why = |name| check_pci(name, devices.path()).err();
+        for (name, driver) in [("0000:03:00.0", "ixgbe"), ("0000:04:00.0", "vfio-pci")] {
+            let device = devices.path().join(name);
+            std::fs::create_dir(&device).unwrap();
+            std::os::unix::fs::symlink(format!("../drivers/{driver}"), device.join("driver"))
+                .unwrap();
+        }
+        std::fs::create_dir(devices.path().join("0000:05:00.0")).unwrap();
+        let (what, instead) = why("0000:03:00.0").unwrap();
+        assert_eq!(what, "it belongs to the kernel's driver ixgbe");
+        assert_eq!(instead, "`dpdk-devbind.py -b vfio-pci 0000:03:00.0` gives it to programs");
+        assert_eq!(why("0000:04:00.0"), None);
+        assert_eq!(why("0000:05:00.0").unwrap().0, "no driver has it");
+        assert!(why("0000:06:00.0").unwrap().0.contains("no such device"));
     }
 }

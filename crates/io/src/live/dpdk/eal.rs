@@ -39,9 +39,13 @@ fn start_now() -> Result<Pages, String> {
 fn arguments(pages: Pages) -> Vec<String> {
     // One thread, this one, on a core that it may run on; workers are threads of the run's.
     let core = format!("0@{}", ffi::first_core());
-    let common = ["anabranch", "--in-memory", "--no-telemetry", "-a", NOWHERE, "--lcores", &core];
-    let small: &[&str] = if pages == Pages::Small { &["--no-huge", "-m", SMALL_MB] } else { &[] };
-    common.iter().chain(small).map(|&word| word.to_owned()).collect()
+    let common = ["anabranch", "--no-telemetry", "-a", NOWHERE, "--lcores", &core];
+    // Without files of their own, whether they are for other processes or for hugepages.
+    let memory: &[&str] = match pages {
+        Pages::Huge => &["--in-memory"],
+        Pages::Small => &["--no-shconf", "--no-huge", "-m", SMALL_MB],
+    };
+    common.iter().chain(memory).map(|&word| word.to_owned()).collect()
 }
 
 /// Hugepages of all sizes that nobody uses.
@@ -53,10 +57,31 @@ pub(super) fn free_hugepages() -> usize {
     free.sum()
 }
 
-/// What DPDK has said last, on one line; it says the cause before what fails for it.
+/// What DPDK says whenever a device cannot be had.
+const AFTERWARDS: [&str; 2] = ["EAL: Driver cannot attach", "EAL: Failed to attach device"];
+
+/// What DPDK has said last, on one line, if that is of use.
 pub(super) fn said() -> Option<String> {
-    let text = ffi::take_log();
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let last = lines.get(lines.len().saturating_sub(3)..).unwrap_or_default();
+    last_lines(&ffi::take_log())
+}
+
+fn last_lines(text: &str) -> Option<String> {
+    let says = |line: &&str| {
+        !line.is_empty() && !AFTERWARDS.iter().any(|afterwards| line.starts_with(afterwards))
+    };
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(says).collect();
+    let last = lines.get(lines.len().saturating_sub(2)..).unwrap_or_default();
     (!last.is_empty()).then(|| last.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_afterwards_is_left_out() {
+        let said = "one\n\ntwo\nthree \nEAL: Driver cannot attach the device (net_x0)\n";
+        assert_eq!(last_lines(said).as_deref(), Some("two; three"));
+        assert_eq!(last_lines("EAL: Failed to attach device on primary process\n"), None);
+    }
 }

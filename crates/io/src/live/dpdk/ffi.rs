@@ -101,11 +101,7 @@ unsafe extern "C" {
     fn anabranch_dpdk_first_core() -> c_int;
     fn anabranch_dpdk_register_thread() -> c_int;
     fn anabranch_dpdk_unregister_thread();
-    fn anabranch_dpdk_probe(
-        devargs: *const c_char,
-        name: *const c_char,
-        port: *mut u16,
-    ) -> c_int;
+    fn anabranch_dpdk_probe(devargs: *const c_char, name: *const c_char, port: *mut u16) -> c_int;
     fn anabranch_dpdk_describe(port: u16, to: *mut Description) -> c_int;
     fn anabranch_dpdk_set_promiscuous(port: u16, on: c_int) -> c_int;
     fn anabranch_dpdk_longest(port: u16) -> u32;
@@ -168,6 +164,9 @@ pub(super) mod packets {
         ) -> *mut Mbuf;
     }
 }
+
+/// Keys are shorter.
+const LONGEST_KEY: usize = 512;
 
 /// DPDK's results: below zero a negative error number.
 pub(super) fn check(result: c_int) -> io::Result<()> {
@@ -285,9 +284,11 @@ pub(super) fn counts(port: u16) -> Counts {
 
 /// The key of a port's hash, of `len` bytes, and the fields that are hashed.
 pub(super) fn hash(port: u16, len: u8) -> io::Result<(Vec<u8>, u64)> {
-    let (mut key, mut fields) = (vec![0; usize::from(len)], 0);
-    // SAFETY: it writes `len` bytes at most, and a number.
+    // Drivers write the key that they have, whatever `len` is.
+    let (mut key, mut fields) = (vec![0; LONGEST_KEY], 0);
+    // SAFETY: it writes a key, of which there is none so long, and a number.
     check(unsafe { anabranch_dpdk_hash(port, key.as_mut_ptr(), len, &mut fields) })?;
+    key.truncate(usize::from(len));
     Ok((key, fields))
 }
 

@@ -16,7 +16,7 @@ use super::ffi::packets::{
     anabranch_dpdk_free_pool, anabranch_dpdk_gather, anabranch_dpdk_make_pool,
     anabranch_dpdk_receive, anabranch_dpdk_send, anabranch_dpdk_start,
 };
-use super::ffi::{HEADROOM, Mbuf, RawPool, check, register_thread};
+use super::ffi::{HEADROOM, Mbuf, RawPool, check, register_thread, set_promiscuous};
 use crate::live::Sent;
 use crate::port::BATCH;
 use anabranch_packet::{Frame, Meta, Port};
@@ -47,8 +47,7 @@ struct Registry {
     made: usize,
 }
 
-static REGISTRY: Mutex<Registry> =
-    Mutex::new(Registry { devices: 0, pools: Vec::new(), made: 0 });
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry { devices: 0, pools: Vec::new(), made: 0 });
 
 /// A pool of mbufs.
 struct Pool {
@@ -63,6 +62,8 @@ unsafe impl Send for Pool {}
 pub(super) struct Started {
     port: u16,
     pool: *mut RawPool,
+    /// It receives what is for other stations, and did not before.
+    is_promiscuous: bool,
 }
 
 // SAFETY: ports and pools may be used by any thread; a queue is used by its `Lane` alone.
@@ -98,9 +99,8 @@ impl Started {
         let name = CString::new(format!("anabranch{}", registry.made))?;
         let count = (workers * MBUFS - 1) as u32;
         // SAFETY: a text ended by a zero byte.
-        let raw = unsafe {
-            anabranch_dpdk_make_pool(name.as_ptr(), count, CACHE, BUFFER as u16, socket)
-        };
+        let raw =
+            unsafe { anabranch_dpdk_make_pool(name.as_ptr(), count, CACHE, BUFFER as u16, socket) };
         if raw.is_null() {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
@@ -111,11 +111,17 @@ impl Started {
         registry.made += 1;
         registry.devices += 1;
         // From here on, what has been done is undone by dropping it.
-        let started = Self { port, pool: raw };
+        let started = Self { port, pool: raw, is_promiscuous: false };
         drop(registry);
         // SAFETY: the pool is freed after the device has been closed.
         check(unsafe { anabranch_dpdk_start(port, queues, RECEIVED, SENT, raw) })?;
         Ok(started)
+    }
+
+    /// Has it receive what is for other stations, unless `is_so` already: then it stays so in the end.
+    pub(super) fn receive_all(&mut self, is_so: bool) {
+        // Where it cannot be told, it receives everything anyhow.
+        self.is_promiscuous = set_promiscuous(self.port, true).is_ok() && !is_so;
     }
 
     /// The seats of as many workers as it was started for.
@@ -145,6 +151,10 @@ impl Seat {
 
 impl Drop for Started {
     fn drop(&mut self) {
+        if self.is_promiscuous {
+            // Its interface may be gone.
+            let _ = set_promiscuous(self.port, false);
+        }
         close(self.port);
         let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
         registry.devices -= 1;
@@ -199,19 +209,13 @@ impl Burst {
 impl<'m> Lane<'m> {
     /// Appends up to `max` packets that have come, at most a burst of them.
     #[inline]
-    pub(super) fn receive(
-        &mut self,
-        batch: &mut Vec<Frame<'m>>,
-        max: usize,
-        port: Port,
-    ) -> Unlent {
+    pub(super) fn receive(&mut self, batch: &mut Vec<Frame<'m>>, max: usize, port: Port) -> Unlent {
         let mut mbufs = [null_mut(); BATCH];
         let most = max.min(BATCH) as u16;
         let Started { port: device, .. } = *self.started;
         // SAFETY: the queue is ours alone, and there is room for `most` pointers.
-        let count = unsafe {
-            anabranch_dpdk_receive(device, self.number, mbufs.as_mut_ptr(), most)
-        };
+        let count =
+            unsafe { anabranch_dpdk_receive(device, self.number, mbufs.as_mut_ptr(), most) };
         let received = &mut mbufs[..usize::from(count).min(BATCH)];
         // SAFETY: mbufs that have been received are ours, and valid.
         let is_whole = |mbuf: &*mut Mbuf| unsafe {

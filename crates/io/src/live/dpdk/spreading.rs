@@ -38,6 +38,9 @@ const ONLY: [(u64, u64); 4] = [
     (1 << 60, SOURCE_PORT),
 ];
 
+/// Bytes of a key, for two IPv6 addresses, two ports, and the width of the hash.
+const USUAL_KEY: u8 = 40;
+
 /// The spreading of a device, put back as it was when this is dropped.
 pub(super) struct Hash {
     started: Arc<Started>,
@@ -53,14 +56,16 @@ pub(super) struct Hash {
 impl Hash {
     /// That of a device that is described so.
     pub(super) fn of(started: &Arc<Started>, seen: &Description) -> Self {
-        let (table, key) = (seen.reta_size.min(512) as u16, seen.key_size.min(255) as u8);
+        // A device that has a table and does not say how long its key is has one of the usual length.
+        let key = if seen.key_size == 0 { USUAL_KEY } else { seen.key_size.min(255) as u8 };
+        let table = seen.reta_size.min(512) as u16;
         let before = ffi::hash(started.port(), key).map_or(0, |(_, fields)| fields);
         let (started, chosen) = (Arc::clone(started), BTreeMap::new());
         Self { started, table, key, before, able: seen.rss, chosen }
     }
 
     fn hash(&self) -> io::Result<(Vec<u8>, u64)> {
-        if self.table == 0 || self.key == 0 || self.able == 0 {
+        if self.table == 0 || self.able == 0 {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         ffi::hash(self.started.port(), self.key)
@@ -93,9 +98,9 @@ fn fields(chosen: &BTreeMap<u32, u64>) -> Option<u64> {
         let (_, all, addresses) = KINDS.iter().find(|one| one.0 == *kind)?;
         let by_ports = wanted & PORTS != 0;
         fields |= if by_ports { *all } else { *addresses };
-        let left_out = ONLY.iter().filter(|(_, field)| {
-            wanted & field == 0 && (by_ports || ADDRESSES & field != 0)
-        });
+        let left_out = ONLY
+            .iter()
+            .filter(|(_, field)| wanted & field == 0 && (by_ports || ADDRESSES & field != 0));
         fields |= left_out.fold(0, |bits, (only, _)| bits | only);
     }
     let is_so = |(kind, wanted): (&u32, &u64)| meaning(*kind, fields).is_ok_and(|is| is == *wanted);
@@ -149,7 +154,9 @@ impl Drop for Hash {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::print_stdout)]
 mod tests {
+    use super::super::device::Device;
     use super::*;
 
     const TCP4: u32 = 0x01;
@@ -185,5 +192,49 @@ mod tests {
         // Ports without addresses.
         assert_eq!(of(&[(TCP4, PORTS)]), None);
         assert!(meaning(0x99, 1).is_err());
+    }
+
+    /// `net_null` hashes nothing, and takes every key and table as a NIC would.
+    #[test]
+    fn a_device_is_told_read_and_put_back() {
+        use crate::live::{Spread, Wanted};
+        let Ok((device, seats)) = Device::start("net_null90", 2) else {
+            println!("skipped: DPDK does not start here");
+            return;
+        };
+        drop(seats);
+        let port = device.started.port();
+        let (before, table) = (ffi::hash(port, 40).unwrap(), ffi::table(port, 128).unwrap());
+        let (both, all) =
+            (&["ipv4.src", "ipv4.dst"], &["ipv4.src", "ipv4.dst", "udp.src", "udp.dst"]);
+        let classes = [("ipv4-udp", &all[..]), ("ipv4-tcp", both), ("ipv4", both)];
+        let owned = |fields: &[&str]| fields.iter().map(|field| field.to_string()).collect();
+        let wanted = |classes: &[(&str, &[&str])]| Wanted {
+            key: (0..52).collect(),
+            queues: (0..512).map(|entry| entry % 2).collect(),
+            classes: classes.iter().map(|(class, by)| (class.to_string(), owned(by))).collect(),
+        };
+        let told =
+            |wanted: &Wanted| Spread::by(Hash::of(&device.started, &device.description), wanted);
+        let spread = told(&wanted(&classes)).map_err(|why| panic!("{why}")).ok();
+        let (key, fields) = ffi::hash(port, 40).unwrap();
+        assert_eq!(key, (0..40).collect::<Vec<u8>>());
+        assert_eq!(ffi::table(port, 128).unwrap()[..4], [0, 1, 0, 1]);
+        assert_eq!(meaning(UDP4, fields).unwrap(), ADDRESSES | PORTS);
+        assert_eq!(
+            (meaning(TCP4, fields).unwrap(), meaning(OTHER4, fields).unwrap()),
+            (ADDRESSES, ADDRESSES)
+        );
+        drop(spread);
+        assert_eq!(ffi::hash(port, 40).unwrap(), before);
+        assert_eq!(ffi::table(port, 128).unwrap(), table);
+        let why = |classes: &[(&str, &[&str])]| told(&wanted(classes)).err().unwrap();
+        assert!(
+            why(&[("ipv4-tcp", &["ipv4.src"]), ("ipv4-udp", &["ipv4.dst"])])
+                .contains("by other fields")
+        );
+        // It has no fields of one end only, and takes them all the same.
+        assert!(why(&[("ipv4-tcp", &["ipv4.src"])]).contains("and has others"));
+        assert_eq!(ffi::hash(port, 40).unwrap(), before);
     }
 }
