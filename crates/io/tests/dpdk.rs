@@ -30,6 +30,7 @@ fn what_cannot_be_opened_says_what_to_do() {
         ("net_af_packet7,iface=no-such-one", 1, ["no such interface", "`ip link`"]),
         ("net_pcap7,rx_pcap=/nowhere/a.pcap", 1, ["/nowhere/a.pcap: No such file", "rx_pcap=FILE"]),
         ("net_pcap7,rx_iface=no-such-one", 1, ["no-such-one", "rx_pcap=FILE"]),
+        ("net_pcap7,tx_pcap=/dev/null,tx_pcap=/dev/null", 1, ["queues are 2", "1 times"]),
         ("net_ring7", 20, ["queues are 16", "fewer `--workers`"]),
         ("0000:ff:1f.6", 1, ["no such device on the PCI bus", "dpdk-devbind.py --status"]),
     ] {

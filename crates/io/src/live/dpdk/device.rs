@@ -61,7 +61,7 @@ impl Device {
         let looked = ffi::describe(port).map_err(|cause| format!("it does not answer: {cause}"));
         let description = looked.and_then(|seen| enough(&seen, workers)).map_err(|what| {
             close(port);
-            fails(what, more_queues(&name, workers))
+            fails(what, other_queues(&name, workers))
         })?;
         let mut started = Started::new(port, workers, description.socket).map_err(|cause| {
             let (what, instead) = not_started(&cause, workers);
@@ -145,27 +145,31 @@ fn not_found(is_pci: bool, name: &str, cause: &io::Error) -> (String, String) {
     (what, instead)
 }
 
-/// The description of a device that has a queue for each worker.
+/// Drivers whose arguments say how many queues there are: packets come by all of them, whether anybody looks or not.
+const SET_QUEUES: [&str; 3] = ["net_af_packet", "net_af_xdp", "net_pcap"];
+
+/// The description of a device that has a queue for each worker, and none that nobody would look at.
 fn enough(seen: &Description, workers: usize) -> Result<Description, String> {
     let (receive, send) = (usize::from(seen.max_rx), usize::from(seen.max_tx));
-    match receive.min(send) >= workers {
+    let too_many = SET_QUEUES.contains(&seen.driver()) && receive > workers;
+    match receive.min(send) >= workers && !too_many {
         true => Ok(*seen),
         false => Err(format!(
-            "its receive queues are {receive} and its transmit queues {send}, and {workers} workers take \
-             {workers} of each"
+            "its receive queues are {receive} and its transmit queues {send}, and each of the {workers} workers \
+             takes one of each"
         )),
     }
 }
 
-/// How a device gets more queues.
-fn more_queues(name: &str, workers: usize) -> String {
-    let fewer = "run with fewer `--workers`";
+/// How a device gets as many queues as there are workers.
+fn other_queues(name: &str, workers: usize) -> String {
+    let run = "run with as many `--workers`";
     match driver_of(name) {
-        "net_af_packet" => format!("add `qpairs={workers}` to its arguments, or {fewer}"),
-        "net_af_xdp" => format!("add `queue_count={workers}` to its arguments, or {fewer}"),
-        "net_pcap" => format!("give `rx_pcap` and `tx_pcap` {workers} times, or {fewer}"),
-        "net_virtio_user" => format!("add `queues={workers}` to its arguments, or {fewer}"),
-        _ => fewer.to_owned(),
+        "net_af_packet" => format!("write `qpairs={workers}` in its arguments, or {run}"),
+        "net_af_xdp" => format!("write `queue_count={workers}` in its arguments, or {run}"),
+        "net_pcap" => format!("give `rx_pcap` and `tx_pcap` {workers} times, or {run}"),
+        "net_virtio_user" => format!("write `queues={workers}` in its arguments, or {run}"),
+        _ => "run with fewer `--workers`".to_owned(),
     }
 }
 
