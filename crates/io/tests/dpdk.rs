@@ -77,6 +77,7 @@ proptest! {
         packets in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 14..600), 1..80),
         more in 0_usize..100,
         less in 0_usize..14,
+        whole in any::<bool>(),
     ) {
         let Some(a) = try_open("net_ring0", 1) else { return Ok(()) };
         let Some(b) = try_open("net_ring1", 1) else { return Ok(()) };
@@ -93,8 +94,13 @@ proptest! {
         }
         let expected: Vec<(Vec<u8>, usize)> =
             frames.iter().map(|frame| (frame.bytes().to_vec(), frame.bytes().as_ptr() as usize)).collect();
-        let places: Vec<u8> = (0..frames.len() as u8).collect();
         let mut arrived = Vec::new();
+        if frames.len() <= BATCH && whole {
+            prop_assert_eq!(b.forward_all(&mut frames).packets as usize, expected.len());
+            prop_assert!(frames.is_empty());
+            while b.receive(&mut arrived, BATCH) > 0 {}
+        }
+        let places: Vec<u8> = (0..frames.len() as u8).collect();
         for places in places.chunks(BATCH) {
             let sent = b.forward(&mut frames, places);
             prop_assert_eq!(sent.packets as usize, places.len());
@@ -167,13 +173,14 @@ fn packets_of_other_memory_are_copied_and_too_long_ones_refused() {
     // A token that is none of DPDK's makes no frame one of DPDK's.
     let mut frames =
         vec![Frame::new(&mut memory, 10, 60, 0, meta), Frame::new(&mut forged, 0, 64, 99, meta)];
-    assert_eq!(queue.forward(&mut frames, &[0, 1, 77]).packets, 2);
+    assert_eq!(queue.forward(&mut frames, &[0, 77]).packets, 1);
+    assert_eq!(queue.forward_all(&mut frames).packets, 2);
     assert_eq!(bytes(&frames), [&[7; 60][..], &[9; 64]], "they stay where they are");
     queue.release(&mut frames);
     let sent = queue.send(&[&long, &[1; 60]]);
     assert_eq!((sent.too_big, sent.packets, sent.bytes), (1, 1, 60));
     while queue.receive(&mut frames, BATCH) > 0 {}
-    assert_eq!(bytes(&frames), [&[7; 60][..], &[9; 64], &[1; 60]]);
+    assert_eq!(bytes(&frames), [&[7; 60][..], &[7; 60], &[9; 64], &[1; 60]]);
     queue.release(&mut frames);
     assert_eq!(queue.statistics(), QueueStatistics::default());
 }

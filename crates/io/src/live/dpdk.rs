@@ -151,6 +151,10 @@ impl<'m> Queue<'m> for Dpdk<'m> {
         if self.is_down { self.down(places.len()) } else { self.lane.forward(frames, places) }
     }
 
+    fn forward_all(&mut self, batch: &mut Vec<Frame<'m>>) -> Sent {
+        if self.is_down { self.down(batch.len()) } else { self.lane.forward_all(batch) }
+    }
+
     fn attend(&mut self) {
         let name = self.device.interface.as_deref();
         // Some drivers do not look at the interface that they are on.

@@ -80,6 +80,18 @@ pub trait Queue<'m> {
         sent
     }
 
+    /// Sends all frames of a batch, in order, as far as there is room now. Those that leave from where they lie
+    /// are taken out of it.
+    fn forward_all(&mut self, batch: &mut Vec<Frame<'m>>) -> Sent {
+        let mut sent = Sent::default();
+        for some in batch.chunks(BATCH) {
+            let mut packets: [&[u8]; BATCH] = [&[]; BATCH];
+            packets.iter_mut().zip(some).for_each(|(packet, frame)| *packet = frame.bytes());
+            sent.add(self.send(&packets[..some.len()]));
+        }
+        sent
+    }
+
     /// Whether nothing wakes a worker when packets have come, so that it has to look.
     fn is_polled(&self) -> bool {
         false

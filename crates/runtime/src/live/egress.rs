@@ -48,11 +48,11 @@ impl Egress {
     }
 
     /// Sends what leaves `batch`, whose frames are lent by one of `queues`, through the queues of its ports at
-    /// `at_ns`, and counts it. Frames may be empty then.
+    /// `at_ns`, and counts it. Frames may be gone or empty then.
     #[inline]
     pub(super) fn send<'m>(
         &mut self,
-        batch: &mut [Frame<'m>],
+        batch: &mut Vec<Frame<'m>>,
         queues: &mut [Box<dyn Queue<'m> + 'm>],
         counts: &mut Counts,
         at_ns: u64,
@@ -61,17 +61,37 @@ impl Egress {
         if !is_plain || self.taps.are_there() {
             return self.send_copies(batch, queues, counts, at_ns);
         }
+        match self.outcomes.split_first() {
+            Some((Outcome::To(port), others))
+                if others.len() + 1 == batch.len()
+                    && others.iter().all(|one| *one == Outcome::To(*port)) =>
+            {
+                let number = usize::from(port.index());
+                if let Some(queue) = queues.get_mut(number) {
+                    note(queue.forward_all(batch), number, counts);
+                }
+            }
+            _ => self.send_each(batch, queues, counts),
+        }
+        self.outcomes.clear();
+    }
+
+    /// Sends a batch whose frames leave by several ports, or do not leave.
+    fn send_each<'m>(
+        &self,
+        batch: &mut [Frame<'m>],
+        queues: &mut [Box<dyn Queue<'m> + 'm>],
+        counts: &mut Counts,
+    ) {
         for (number, queue) in queues.iter_mut().enumerate() {
             let (places, count) = self.places(Port::new(number as u8));
             if count > 0 {
                 note(queue.forward(batch, &places[..count]), number, counts);
             }
         }
-        self.outcomes.clear();
     }
 
     /// The places of frames, at most a batch of them, that leave by `port`.
-    #[inline(always)]
     fn places(&self, port: Port) -> ([u8; BATCH], usize) {
         let (mut places, mut count) = ([0; BATCH], 0);
         for (place, outcome) in self.outcomes.iter().take(BATCH).enumerate() {

@@ -179,6 +179,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
         self.egress.taps.entered(&self.batch);
         self.divide();
         self.counts.received(&self.batch);
+        let mine = self.batch.len();
         let mut departures = Departures {
             egress: &mut self.egress,
             counts: &mut self.counts,
@@ -186,8 +187,8 @@ impl<N: NetworkFunction> Shift<'_, N> {
         };
         self.state.handle(&mut self.batch, &mut departures);
         self.egress.send(&mut self.batch, &mut self.queues, &mut self.counts, now_ns);
-        self.meter.end(timed, self.batch.len());
-        self.note_handled(self.batch.len());
+        self.meter.end(timed, mine);
+        self.note_handled(mine);
         if let Some(queue) = self.queues.get_mut(port) {
             queue.release(&mut self.batch);
             queue.release(&mut self.theirs);

@@ -145,7 +145,7 @@ impl Seat {
         let registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
         let lent = registry.pools.iter().map(|pool| pool.memory.clone()).collect();
         let longest = longest.min(BUFFER - HEADROOM);
-        Lane { started: &self.started, number: self.number, longest, lent }
+        Lane { started: &self.started, number: self.number, longest, lent, latest: (0, 0) }
     }
 }
 
@@ -175,6 +175,8 @@ pub(super) struct Lane<'m> {
     longest: usize,
     /// Where mbufs of this process are.
     lent: Vec<Range<usize>>,
+    /// The one of these where the last buffer was: its start and length.
+    latest: (usize, usize),
 }
 
 /// Packets received that were not lent.
@@ -260,46 +262,83 @@ impl<'m> Lane<'m> {
 
     /// Whether a buffer at this place, of this length, is one of ours.
     #[inline(always)]
-    fn is_lent(&self, start: usize, len: usize) -> bool {
-        len == BUFFER && self.lent.iter().any(|memory| memory.contains(&start))
+    fn is_lent(&mut self, start: usize, len: usize) -> bool {
+        let is_near = start.wrapping_sub(self.latest.0) < self.latest.1;
+        len == BUFFER && (is_near || self.is_lent_elsewhere(start))
+    }
+
+    /// Packets come from a port for a while: its memory is looked at first from here on.
+    #[cold]
+    fn is_lent_elsewhere(&mut self, start: usize) -> bool {
+        let found = self.lent.iter().find(|memory| memory.contains(&start));
+        self.latest = found.map_or(self.latest, |memory| (memory.start, memory.len()));
+        found.is_some()
+    }
+
+    /// Whether a frame's buffer is one of ours, and its packet not too long to be sent.
+    #[inline(always)]
+    fn may_leave(&mut self, frame: &Frame<'m>) -> bool {
+        let (start, len) = (frame.headroom(), frame.captured_len());
+        let buffer = frame.bytes().as_ptr() as usize - start;
+        len <= self.longest && self.is_lent(buffer, start + len + frame.tailroom())
+    }
+
+    /// Sends all of a batch. Frames that lie in DPDK's memory leave themselves; others stay.
+    #[inline]
+    pub(super) fn forward_all(&mut self, batch: &mut Vec<Frame<'m>>) -> Sent {
+        if batch.len() > BATCH || !batch.iter().all(|frame| self.may_leave(frame)) {
+            let mut sent = Sent::default();
+            for some in batch.chunks_mut(BATCH) {
+                let places = &PLACES[..some.len()];
+                sent.add(self.forward(some, places));
+            }
+            return sent;
+        }
+        let mut burst = Burst::new();
+        // Summed up apart: in memory, each sum would wait for the one before.
+        let (count, mut bytes) = (batch.len(), 0);
+        for (place, frame) in burst.mbufs.iter_mut().zip(batch.drain(..)) {
+            let (start, len) = (frame.headroom(), frame.captured_len());
+            // SAFETY: its buffer was lent, and comes back whole.
+            *place = unsafe { retake(frame.into_buffer().0, start, len) };
+            bytes += len as u64;
+        }
+        (burst.count, burst.bytes) = (count, bytes);
+        self.transmit(burst, Sent::default())
     }
 
     /// Sends those of `frames` that stand at `places`, in order. Those that lie in DPDK's memory leave themselves, and
     /// what stays in their place is empty.
     #[inline]
     pub(super) fn forward(&mut self, frames: &mut [Frame<'m>], places: &[u8]) -> Sent {
-        let (mut burst, mut sent) = (Burst::new(), Sent::default());
-        for place in places {
-            let Some(frame) = frames.get_mut(usize::from(*place)) else { continue };
-            let len = frame.captured_len();
-            if len > self.longest {
-                sent.too_big += 1;
-                continue;
+        let mut all = Sent::default();
+        for some in places.chunks(BATCH) {
+            let (mut burst, mut sent) = (Burst::new(), Sent::default());
+            for place in some {
+                let Some(frame) = frames.get_mut(usize::from(*place)) else { continue };
+                let len = frame.captured_len();
+                if len > self.longest {
+                    sent.too_big += 1;
+                } else if let Some(mbuf) = self.take(frame) {
+                    burst.push(mbuf, len);
+                } else {
+                    sent.full += 1;
+                }
             }
-            match self.take(frame) {
-                Some(mbuf) => burst.push(mbuf, len),
-                None => sent.full += 1,
-            }
+            all.add(self.transmit(burst, sent));
         }
-        self.transmit(burst, sent)
+        all
     }
 
     /// The packet of a frame in an mbuf that is ours: its own, or that of a copy.
     #[inline(always)]
     fn take(&mut self, frame: &mut Frame<'m>) -> Option<*mut Mbuf> {
-        let (start, len) = (frame.headroom(), frame.captured_len());
-        let buffer = frame.bytes().as_ptr() as usize - start;
-        if frame.token() == 0 || !self.is_lent(buffer, start + len + frame.tailroom()) {
+        if !self.may_leave(frame) {
             return self.copy(frame.bytes());
         }
-        let mbuf = mbuf_of(frame.take_buffer());
-        // SAFETY: its buffer was lent, and has just come back whole; the packet lies within.
-        unsafe {
-            (*mbuf).data_off = start as u16;
-            (*mbuf).data_len = len as u16;
-            (*mbuf).pkt_len = len as u32;
-        }
-        Some(mbuf)
+        let (start, len) = (frame.headroom(), frame.captured_len());
+        // SAFETY: its buffer was lent, and comes back whole.
+        Some(unsafe { retake(frame.take_buffer(), start, len) })
     }
 
     /// Sends copies of packets.
@@ -322,6 +361,7 @@ impl<'m> Lane<'m> {
     }
 
     /// A packet, no longer than a buffer without headroom, in an mbuf of the port's own.
+    #[inline(never)]
     fn copy(&mut self, packet: &[u8]) -> Option<*mut Mbuf> {
         if packet.len() > BUFFER - HEADROOM {
             return None;
@@ -384,6 +424,32 @@ impl<'m> Lane<'m> {
     }
 }
 
+/// Places of a batch.
+const PLACES: [u8; BATCH] = {
+    let (mut places, mut place) = ([0; BATCH], 0);
+    while place < BATCH {
+        places[place] = place as u8;
+        place += 1;
+    }
+    places
+};
+
+/// The mbuf of a buffer with a packet of `len` bytes at `start`.
+///
+/// # Safety
+/// The buffer was lent, and this is the whole of it; the packet lies within.
+#[inline(always)]
+unsafe fn retake(buffer: &mut [u8], start: usize, len: usize) -> *mut Mbuf {
+    let mbuf = mbuf_of(buffer);
+    // SAFETY: with its buffer the mbuf is ours.
+    unsafe {
+        (*mbuf).data_off = start as u16;
+        (*mbuf).data_len = len as u16;
+        (*mbuf).pkt_len = len as u32;
+    }
+    mbuf
+}
+
 /// The mbuf before a buffer that was lent.
 #[inline(always)]
 fn mbuf_of(buffer: &mut [u8]) -> *mut Mbuf {
@@ -413,8 +479,9 @@ unsafe fn lend<'m>(mbuf: *mut Mbuf, port: Port) -> Frame<'m> {
         prefetch(buf_addr.wrapping_add(usize::from(data_off)));
         let buffer = std::slice::from_raw_parts_mut(buf_addr, usize::from(buf_len));
         let meta = Meta { wire_len: u32::from(data_len), port, ..Meta::default() };
-        let token = mbuf.expose_provenance() as u64;
-        Frame::new(buffer, usize::from(data_off), usize::from(data_len), token, meta)
+        // It is known by its buffer when it comes back.
+        let _ = mbuf.expose_provenance();
+        Frame::new(buffer, usize::from(data_off), usize::from(data_len), 0, meta)
     }
 }
 
