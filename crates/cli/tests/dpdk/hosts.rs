@@ -15,13 +15,17 @@ const WAN: &str = "dpdk:net_af_packet1,iface=wan,qpairs=2";
 fn lab() -> Option<Lab> {
     let lab = has_dpdk().then(Lab::open)??;
     lab.sh("client", "ip link set e address 02:00:00:00:00:0c");
-    lab.sh("server", "ip link set e address 02:00:00:00:00:05");
     lab.sh("client", "ip addr add 10.0.0.2/24 dev e");
     lab.sh("client", "ip neigh replace 10.0.0.1 lladdr 02:00:00:00:00:05 dev e");
     lab.sh("client", "ip route add default via 10.0.0.1");
+    address_server(&lab);
+    Some(lab)
+}
+
+fn address_server(lab: &Lab) {
+    lab.sh("server", "ip link set e address 02:00:00:00:00:05");
     lab.sh("server", "ip addr add 198.51.100.1/24 dev e");
     lab.sh("server", "ip neigh replace 198.51.100.2 lladdr 02:00:00:00:00:0c dev e");
-    Some(lab)
 }
 
 /// A web server with a large file, which is returned.
@@ -50,7 +54,7 @@ fn fetch(lab: &Lab, large: &[u8]) {
     }
 }
 
-/// Everything read was sent or dropped for a reason, by both workers.
+/// Everything read was sent or dropped for a reason.
 fn assert_adds_up(report: &serde_json::Value) {
     let count = |name: &str| report[name].as_u64().unwrap();
     let dropped: u64 =
@@ -60,9 +64,14 @@ fn assert_adds_up(report: &serde_json::Value) {
         count("packets_out") + dropped,
         "{report}"
     );
+}
+
+/// Of many flows each worker has some.
+fn assert_shared(report: &serde_json::Value) {
     let workers = report["workers"].as_array().unwrap();
     assert_eq!(workers.len(), 2);
-    assert!(workers.iter().all(|worker| worker["packets"].as_u64().unwrap() > 0), "{workers:?}");
+    let packets = |worker: &serde_json::Value| worker["packets"].as_u64().unwrap();
+    assert!(workers.iter().all(|worker| packets(worker) > 0), "{workers:?}");
 }
 
 #[test]
@@ -90,6 +99,7 @@ fn nat_is_a_wire_between_hosts() {
     let report = nat.finish();
     assert_eq!(report["strategy"], "shared-nothing");
     assert_adds_up(&report);
+    assert_shared(&report);
     let finished = report["ports"][0]["live"]["finished_checksums"].as_u64().unwrap();
     assert!(finished > 0, "veth leaves checksums unfinished: {report}");
 }
@@ -142,4 +152,25 @@ fn workers_that_poll_nap_where_nothing_comes_and_links_that_go_down_are_counted(
     let live = |port: usize| report["ports"][port]["live"]["link_downs"].as_u64().unwrap();
     assert_eq!((live(0), live(1)), (0, 2), "{report}");
     assert!(report["drops"]["link-down"].as_u64().unwrap() >= 3, "{report}");
+}
+
+#[test]
+fn an_interface_that_is_removed_is_taken_in_again_when_it_is_back() {
+    let Some(lab) = lab() else { return };
+    let nat = lab.start(&format!("{NAT} --port lan={LAN} --port wan={WAN}"));
+    lab.sh("client", &format!("ping -c 3 -i 0.05 -W 5 {SERVER}"));
+    for _ in 0..2 {
+        lab.sh("nf", "ip link del wan");
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!lab.succeeds("client", &format!("ping -c 2 -i 0.05 -W 1 {SERVER}")));
+        lab.link("wan", "server");
+        address_server(&lab);
+        lab.until("client", &format!("ping -c 1 -W 1 {SERVER}"));
+        lab.sh("client", &format!("ping -c 20 -i 0.02 -W 5 {SERVER}"));
+    }
+    let report = nat.finish();
+    assert_adds_up(&report);
+    let live = &report["ports"][1]["live"];
+    assert_eq!((&live["reopened"], &live["link_downs"]), (&4.into(), &4.into()), "{report}");
+    assert_eq!(report["ports"][0]["live"]["reopened"], 0);
 }

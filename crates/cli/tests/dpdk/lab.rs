@@ -55,17 +55,21 @@ impl Lab {
                 "ip link set lo up; echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6",
             );
         }
-        for (end, host) in [("lan", "client"), ("wan", "server")] {
-            let (peer, queues) = (lab.namespace(host), "numrxqueues 2 numtxqueues 2");
-            lab.sh(
-                "nf",
-                &format!("ip link add {end} {queues} type veth peer name e {queues} netns {peer}"),
-            );
-            lab.sh("nf", &format!("ip link set {end} up"));
-            // DPDK's driver cuts off what is longer than a packet.
-            lab.sh(host, "ip link set e up; ethtool -K e tso off gso off");
-        }
+        lab.link("lan", "client");
+        lab.link("wan", "server");
         Some(lab)
+    }
+
+    /// A link from `end` in `nf` to `e` at a host.
+    pub fn link(&self, end: &str, host: &str) {
+        let (peer, queues) = (self.namespace(host), "numrxqueues 2 numtxqueues 2");
+        self.sh(
+            "nf",
+            &format!("ip link add {end} {queues} type veth peer name e {queues} netns {peer}"),
+        );
+        self.sh("nf", &format!("ip link set {end} up"));
+        // DPDK's driver cuts off what is longer than a packet.
+        self.sh(host, "ip link set e up; ethtool -K e tso off gso off");
     }
 
     fn namespace(&self, host: &str) -> String {

@@ -97,6 +97,7 @@ impl Opened for Memory {
         Box::new(Dpdk {
             lane: seat.lane(device.longest),
             finishes: UNFINISHED.contains(&device.description.driver()),
+            index: device.interface_index,
             device,
             port: *port,
             first: *first,
@@ -111,6 +112,8 @@ struct Dpdk<'m> {
     /// Whether checksums that an offload has left unfinished are looked for.
     finishes: bool,
     device: &'m Device,
+    /// The number of the interface that it is on.
+    index: Option<i32>,
     port: Port,
     first: bool,
     statistics: QueueStatistics,
@@ -118,6 +121,11 @@ struct Dpdk<'m> {
 }
 
 impl Dpdk<'_> {
+    fn note_up(&mut self, is_up: bool) {
+        self.statistics.link_downs += u64::from(!is_up && !self.is_down);
+        self.is_down = !is_up;
+    }
+
     fn down(&self, packets: usize) -> Sent {
         Sent { down: packets as u64, ..Sent::default() }
     }
@@ -157,10 +165,25 @@ impl<'m> Queue<'m> for Dpdk<'m> {
 
     fn attend(&mut self) {
         let name = self.device.interface.as_deref();
+        let index = name.and_then(interface::index);
+        if index != self.index {
+            self.note_up(false);
+            let generation = self.lane.park();
+            if name.is_some_and(|name| interface::usable(name).is_ok()) {
+                // What keeps it from being started may pass; who comes last starts it.
+                let _ = self.device.restart(generation);
+            }
+            if self.lane.unpark() {
+                self.index = index;
+                self.statistics.reopened += 1;
+                self.note_up(true);
+            }
+            return;
+        }
         // Some drivers do not look at the interface that they are on.
-        let is_up = name.is_none_or(interface::is_up) && ffi::has_link(self.device.started.port());
-        self.statistics.link_downs += u64::from(!is_up && !self.is_down);
-        self.is_down = !is_up;
+        self.note_up(
+            name.is_none_or(interface::is_up) && ffi::has_link(self.device.started.port()),
+        );
     }
 
     fn fds(&self, _: &mut Vec<RawFd>) {}

@@ -18,10 +18,14 @@ const ON_INTERFACES: [&str; 2] = ["net_af_packet", "net_af_xdp"];
 
 /// A device that has been started.
 pub(super) struct Device {
+    devargs: String,
+    name: String,
     /// What DPDK says of it.
     pub(super) description: Description,
     /// The kernel's interface that it is on.
     pub(super) interface: Option<String>,
+    /// The number that this had at first.
+    pub(super) interface_index: Option<i32>,
     /// Longest packet that it sends.
     pub(super) longest: usize,
     pub(super) pages: Pages,
@@ -38,8 +42,9 @@ impl Device {
         };
         let (devargs, name) = names(written);
         let is_pci = is_pci(&name);
-        let interface = argument(&devargs, "iface");
-        if let Some(interface) = interface.filter(|_| ON_INTERFACES.contains(&driver_of(&name))) {
+        let is_on_one = ON_INTERFACES.contains(&driver_of(&name));
+        let interface = argument(&devargs, "iface").filter(|_| is_on_one);
+        if let Some(interface) = interface {
             interface::usable(interface)?;
         }
         if is_pci {
@@ -63,16 +68,41 @@ impl Device {
             close(port);
             fails(what, other_queues(&name, workers))
         })?;
-        let mut started = Started::new(port, workers, description.socket).map_err(|cause| {
+        let started = Started::new(port, workers, description.socket).map_err(|cause| {
             let (what, instead) = not_started(&cause, workers);
             fails(what, instead)
         })?;
         started.receive_all(interface.is_some_and(interface::is_promiscuous));
         ffi::take_log();
-        let (started, seats) = started.seats(workers);
+        let (started, seats) = started.seats();
         let interface = interface.map(str::to_owned);
+        let interface_index = interface.as_deref().and_then(interface::index);
         let longest = ffi::longest(port);
-        Ok((Self { description, interface, longest, pages, started }, seats))
+        Ok((
+            Self {
+                devargs,
+                name,
+                description,
+                interface,
+                interface_index,
+                longest,
+                pages,
+                started,
+            },
+            seats,
+        ))
+    }
+
+    /// Starts it again, whose interface was gone and is back, when nobody uses it. False: not yet.
+    pub(super) fn restart(&self, generation: u64) -> io::Result<bool> {
+        let was_promiscuous = self.interface.as_deref().is_some_and(interface::is_promiscuous);
+        let probe = || ffi::probe(&self.devargs, &self.name);
+        let restarted = self.started.replace(generation, probe)?;
+        if restarted {
+            self.started.receive_all(was_promiscuous);
+        }
+        ffi::take_log();
+        Ok(restarted)
     }
 }
 

@@ -24,7 +24,8 @@ use std::ffi::CString;
 use std::io;
 use std::ops::Range;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a buffer, headroom included.
 pub(super) const BUFFER: usize = 2_048 + HEADROOM;
@@ -60,15 +61,31 @@ unsafe impl Send for Pool {}
 
 /// A device that has been started; stopped, closed and taken away when this is dropped.
 pub(super) struct Started {
-    port: u16,
+    /// [`CLOSED`] where it could not be started again.
+    port: AtomicU16,
     pool: *mut RawPool,
+    queues: u16,
     /// It receives what is for other stations, and did not before.
-    is_promiscuous: bool,
+    is_promiscuous: AtomicBool,
+    in_use: Mutex<Use>,
 }
 
-// SAFETY: ports and pools may be used by any thread; a queue is used by its `Lane` alone.
+/// Who uses a device that may be replaced.
+#[derive(Default)]
+struct Use {
+    /// Lanes that are not parked.
+    lanes: usize,
+    /// How often it has been replaced.
+    generation: u64,
+}
+
+/// The port of no device.
+const CLOSED: u16 = u16::MAX;
+
+// SAFETY: ports and pools may be used by any thread; a queue is used by its `Lane` alone, and by nobody while the
+// device is being replaced.
 unsafe impl Send for Started {}
-// SAFETY: as above: nothing of it changes.
+// SAFETY: as above: what changes are atomics, and what is behind a lock.
 unsafe impl Sync for Started {}
 
 /// The right to a worker's queue of a device: there is one of each.
@@ -102,6 +119,7 @@ impl Started {
         let raw =
             unsafe { anabranch_dpdk_make_pool(name.as_ptr(), count, CACHE, BUFFER as u16, socket) };
         if raw.is_null() {
+            close(port);
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
         let mut memory = 0..0;
@@ -111,30 +129,69 @@ impl Started {
         registry.made += 1;
         registry.devices += 1;
         // From here on, what has been done is undone by dropping it.
-        let started = Self { port, pool: raw, is_promiscuous: false };
+        let (port, is_promiscuous) = (AtomicU16::new(port), AtomicBool::new(false));
+        let started = Self { port, pool: raw, queues, is_promiscuous, in_use: Mutex::default() };
         drop(registry);
-        // SAFETY: the pool is freed after the device has been closed.
-        check(unsafe { anabranch_dpdk_start(port, queues, RECEIVED, SENT, raw) })?;
+        started.start()?;
         Ok(started)
     }
 
+    fn start(&self) -> io::Result<()> {
+        // SAFETY: the pool is freed after the device has been closed.
+        check(unsafe { anabranch_dpdk_start(self.port(), self.queues, RECEIVED, SENT, self.pool) })
+    }
+
     /// Has it receive what is for other stations, unless `is_so` already: then it stays so in the end.
-    pub(super) fn receive_all(&mut self, is_so: bool) {
+    pub(super) fn receive_all(&self, is_so: bool) {
         // Where it cannot be told, it receives everything anyhow.
-        self.is_promiscuous = set_promiscuous(self.port, true).is_ok() && !is_so;
+        let is_told = set_promiscuous(self.port(), true).is_ok();
+        self.is_promiscuous.store(is_told && !is_so, Ordering::Relaxed);
     }
 
     /// The seats of as many workers as it was started for.
-    pub(super) fn seats(self, workers: usize) -> (Arc<Self>, Vec<Seat>) {
+    pub(super) fn seats(self) -> (Arc<Self>, Vec<Seat>) {
         let started = Arc::new(self);
-        let seat = |number| Seat { started: Arc::clone(&started), number: number as u16 };
-        let seats = (0..workers).map(seat).collect();
+        let seat = |number| Seat { started: Arc::clone(&started), number };
+        let seats = (0..started.queues).map(seat).collect();
         (started, seats)
     }
 
     /// Its port.
+    #[inline(always)]
     pub(super) fn port(&self) -> u16 {
-        self.port
+        self.port.load(Ordering::Relaxed)
+    }
+
+    fn in_use(&self) -> MutexGuard<'_, Use> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts another device, which `probe` makes, in the place of this one when all lanes are parked; they may be unparked
+    /// then. False: they are not, or it has been replaced since the generation that a lane parked in.
+    ///
+    /// # Errors
+    /// Why there is no other device; there is none then, until this is called again.
+    pub(super) fn replace(
+        &self,
+        generation: u64,
+        probe: impl FnOnce() -> io::Result<u16>,
+    ) -> io::Result<bool> {
+        let mut in_use = self.in_use();
+        if in_use.lanes > 0 || in_use.generation != generation {
+            return Ok(false);
+        }
+        self.close();
+        self.port.store(probe()?, Ordering::Relaxed);
+        self.start()?;
+        in_use.generation += 1;
+        Ok(true)
+    }
+
+    fn close(&self) {
+        let port = self.port.swap(CLOSED, Ordering::Relaxed);
+        if port != CLOSED {
+            close(port);
+        }
     }
 }
 
@@ -145,17 +202,21 @@ impl Seat {
         let registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
         let lent = registry.pools.iter().map(|pool| pool.memory.clone()).collect();
         let longest = longest.min(BUFFER - HEADROOM);
-        Lane { started: &self.started, number: self.number, longest, lent, latest: (0, 0) }
+        let Self { started, number } = &*self;
+        let mut in_use = started.in_use();
+        in_use.lanes += 1;
+        let (generation, latest) = (in_use.generation, (0, 0));
+        Lane { started, number: *number, longest, lent, latest, generation, is_parked: false }
     }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
-        if self.is_promiscuous {
+        if *self.is_promiscuous.get_mut() {
             // Its interface may be gone.
-            let _ = set_promiscuous(self.port, false);
+            let _ = set_promiscuous(self.port(), false);
         }
-        close(self.port);
+        self.close();
         let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
         registry.devices -= 1;
         if registry.devices == 0 {
@@ -177,6 +238,15 @@ pub(super) struct Lane<'m> {
     lent: Vec<Range<usize>>,
     /// The one of these where the last buffer was: its start and length.
     latest: (usize, usize),
+    generation: u64,
+    /// It receives and sends nothing, so that the device may be replaced.
+    is_parked: bool,
+}
+
+impl Drop for Lane<'_> {
+    fn drop(&mut self) {
+        self.park();
+    }
 }
 
 /// Packets received that were not lent.
@@ -209,12 +279,34 @@ impl Burst {
 }
 
 impl<'m> Lane<'m> {
+    /// Uses the device no more, until it has been replaced. Returns the generation that is to be replaced.
+    pub(super) fn park(&mut self) -> u64 {
+        if !std::mem::replace(&mut self.is_parked, true) {
+            self.started.in_use().lanes -= 1;
+        }
+        self.generation
+    }
+
+    /// Uses the device again, if it has been replaced since this lane was parked.
+    pub(super) fn unpark(&mut self) -> bool {
+        let mut in_use = self.started.in_use();
+        let is_new = self.is_parked && in_use.generation != self.generation;
+        if is_new {
+            in_use.lanes += 1;
+            (self.generation, self.is_parked) = (in_use.generation, false);
+        }
+        is_new
+    }
+
     /// Appends up to `max` packets that have come, at most a burst of them.
     #[inline]
     pub(super) fn receive(&mut self, batch: &mut Vec<Frame<'m>>, max: usize, port: Port) -> Unlent {
         let mut mbufs = [null_mut(); BATCH];
         let most = max.min(BATCH) as u16;
-        let Started { port: device, .. } = *self.started;
+        if self.is_parked {
+            return Unlent::default();
+        }
+        let device = self.started.port();
         // SAFETY: the queue is ours alone, and there is room for `most` pointers.
         let count =
             unsafe { anabranch_dpdk_receive(device, self.number, mbufs.as_mut_ptr(), most) };
@@ -385,11 +477,13 @@ impl<'m> Lane<'m> {
 
     #[inline(always)]
     fn transmit(&mut self, mut burst: Burst, mut sent: Sent) -> Sent {
-        let Started { port: device, .. } = *self.started;
-        let count = burst.count;
-        // SAFETY: the queue is ours alone, and the mbufs are; those that it took are the device's now.
-        let taken = unsafe {
-            anabranch_dpdk_send(device, self.number, burst.mbufs.as_mut_ptr(), count as u16)
+        let (device, count) = (self.started.port(), burst.count);
+        let taken = match self.is_parked {
+            true => 0,
+            // SAFETY: the queue is ours alone, and the mbufs are; those that it took are the device's now.
+            false => unsafe {
+                anabranch_dpdk_send(device, self.number, burst.mbufs.as_mut_ptr(), count as u16)
+            },
         };
         sent.packets = u64::from(taken);
         sent.bytes = burst.bytes;
