@@ -423,7 +423,8 @@ pub(crate) struct BenchArguments {
     /// The network functions to measure; all of them when none is named.
     pub(crate) nfs: Vec<String>,
     /// Measure `nop` and `nat` over live ports on virtual links, against Linux's bridge and nftables over the
-    /// same ones: the highest rate with under 0.1 % loss (RFC 2544), and latency below it. Takes root.
+    /// same ones: the highest rate with under 0.1 % loss (RFC 2544), and latency below it. Takes root. With DPDK also
+    /// `nop` over its null device, against `dpdk-testpmd`.
     #[arg(long, conflicts_with_all = ["flows", "workers", "settings"])]
     pub(crate) ports: bool,
     /// Numbers of flows, one measurement each.

@@ -41,21 +41,17 @@ pub struct Spread<D: Driver = Interface> {
 
 #[cfg(test)]
 impl Spread {
-    /// Has the interface `name` spread packets as `wanted`.
-    ///
-    /// # Errors
-    /// Why it cannot, in words; nothing has changed then.
-    pub fn over(name: &str, wanted: &Wanted) -> Result<Self, String> {
+    fn over(name: &str, wanted: &Wanted) -> Result<Self, String> {
         let driver = Interface::named(name).map_err(|cause| refusal(&cause))?;
         Self::by(driver, wanted)
     }
 }
 
 impl<D: Driver> Spread<D> {
-    /// As [`over`](Spread::over), by any driver.
+    /// Has a driver spread packets as `wanted`.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Why it cannot, in words; nothing has changed then.
     pub fn by(mut driver: D, wanted: &Wanted) -> Result<Self, String> {
         let before = driver.spreading().map_err(|cause| refusal(&cause))?;
         let spreading = spreading(&before, wanted)?;
