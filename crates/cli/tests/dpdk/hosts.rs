@@ -113,6 +113,19 @@ fn kinds_of_ports_may_be_mixed() {
     assert_adds_up(&nat.finish());
 }
 
+/// A virtual link has one queue for it.
+#[test]
+fn nat_on_one_worker_is_a_wire_over_af_xdp() {
+    let Some(lab) = lab() else { return };
+    let large = web(&lab);
+    let nat = NAT.replace("--workers 2", "--workers 1");
+    let nat = lab.start(&format!(
+        "{nat} --port lan=dpdk:net_af_xdp0,iface=lan --port wan=dpdk:net_af_xdp1,iface=wan"
+    ));
+    fetch(&lab, &large);
+    assert_adds_up(&nat.finish());
+}
+
 #[test]
 fn a_tap_of_dpdks_is_a_port() {
     let Some(lab) = lab() else { return };

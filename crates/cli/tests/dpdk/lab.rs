@@ -124,7 +124,9 @@ impl Lab {
     #[track_caller]
     pub fn start(&self, line: &str) -> Function<'_> {
         let program = env!("CARGO_BIN_EXE_anabranch");
-        let line = format!("exec {program} run {line} --for 300 --json report.json");
+        // DPDK's AF_XDP keeps its program there; where it cannot be mounted, it says so.
+        let bpf = "mount -t bpf bpf /sys/fs/bpf 2>/dev/null";
+        let line = format!("{bpf}; exec {program} run {line} --for 300 --json report.json");
         let mut command = self.command("nf", &line);
         let errors = File::create(self.path("errors")).unwrap();
         let process = command.stdout(Stdio::null()).stderr(errors).spawn().unwrap();

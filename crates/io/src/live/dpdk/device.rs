@@ -166,6 +166,11 @@ fn not_found(is_pci: bool, name: &str, cause: &io::Error) -> (String, String) {
             "write `net_af_packet0,iface=INTERFACE,qpairs=WORKERS`, and run with CAP_NET_RAW"
                 .to_owned()
         }
+        (_, "net_af_xdp") => {
+            "write `net_af_xdp0,iface=INTERFACE,queue_count=WORKERS` for an interface with as many combined \
+             queues (`ethtool -l INTERFACE`), and run with CAP_BPF and CAP_NET_ADMIN"
+                .to_owned()
+        }
         (_, "net_tap") => "write `net_tap0,iface=NAME`, and run with CAP_NET_ADMIN".to_owned(),
         (_, "net_pcap") => "write `net_pcap0,rx_pcap=FILE,tx_pcap=FILE`".to_owned(),
         _ => "`ls /usr/lib/*/dpdk/pmds-*` lists its drivers, and \"Network Interface Controller Drivers\" on \
