@@ -7,12 +7,13 @@ ifdef CARGO_TARGET_DIR
 ANABRANCH = $(CARGO_TARGET_DIR)/release/anabranch
 endif
 
-.PHONY: help demo test stores model soak bench docs clean
+.PHONY: help demo test stores dpdk model soak bench docs clean
 
 help:
 	@echo "make demo    build, make traffic, run a NAT and a firewall, write $(OUT)/report.html"
 	@echo "make test    format, lints, documents, every test"
 	@echo "make stores  the drivers of state stores, against real servers"
+	@echo "make dpdk    ports over DPDK, with its virtual devices and hosts around them"
 	@echo "make model   what workers hand over and transactions, under schedules that model checkers draw"
 	@echo "make soak    hosts around a firewall at full rate for twenty minutes, over each kind of port"
 	@echo "make bench   measure every network function against the same job written by hand"
@@ -32,12 +33,19 @@ test:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 	cargo test --workspace --locked
 	@$(MAKE) --no-print-directory stores
+	@$(MAKE) --no-print-directory dpdk
 	@$(MAKE) --no-print-directory model
 
 # The drivers that need a library of their own, against servers that the tests start.
 stores:
 	cargo clippy --package anabranch-store --all-features --all-targets --locked -- -D warnings
 	cargo test --package anabranch-store --all-features --locked
+
+# What takes DPDK (Debian: libdpdk-dev), and of the program no more than that takes.
+dpdk:
+	cargo clippy --package anabranch-io --features dpdk --all-targets --locked -- -D warnings
+	cargo test --package anabranch-io --features dpdk --locked --lib --test dpdk
+	cargo test --package anabranch --no-default-features --features library,dpdk --locked --test dpdk
 
 # Threads and channels are the model checker's here: everything is compiled apart.
 model:

@@ -81,6 +81,8 @@ Sinks:    FILE or pcap:FILE   a capture
 Ports:    afpacket:INTERFACE  packet sockets on an Ethernet interface (CAP_NET_RAW)
           tap:NAME            a TAP interface, made if there is none (CAP_NET_ADMIN)
           xdp:INTERFACE       AF_XDP sockets (CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF)
+          dpdk:DEVICE         DPDK: a PCI address, or a virtual device and its arguments, as in
+                              dpdk:net_af_packet0,iface=eth1,qpairs=2 (built with --features dpdk)
 
 Example:  anabranch run firewall --in inside=in.pcap --in outside=out.pcap --out passed.pcap
           anabranch run nat --set 'public=[\"203.0.113.1\"]' --port lan=afpacket:eth1 \\
@@ -423,7 +425,8 @@ pub(crate) struct BenchArguments {
     /// The network functions to measure; all of them when none is named.
     pub(crate) nfs: Vec<String>,
     /// Measure `nop` and `nat` over live ports on virtual links, against Linux's bridge and nftables over the
-    /// same ones: the highest rate with under 0.1 % loss (RFC 2544), and latency below it. Takes root.
+    /// same ones: the highest rate with under 0.1 % loss (RFC 2544), and latency below it. Takes root. With DPDK also
+    /// `nop` over its null device, against `dpdk-testpmd`.
     #[arg(long, conflicts_with_all = ["flows", "workers", "settings"])]
     pub(crate) ports: bool,
     /// Numbers of flows, one measurement each.

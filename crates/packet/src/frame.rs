@@ -153,6 +153,14 @@ impl<'m> Frame<'m> {
         &mut self.meta
     }
 
+    /// Takes the whole buffer out: for a port that sends from where the packet lies. The frame is empty then, and has
+    /// no room.
+    #[inline(always)]
+    pub fn take_buffer(&mut self) -> &'m mut [u8] {
+        (self.start, self.len) = (0, 0);
+        std::mem::take(&mut self.buffer)
+    }
+
     /// Gives the whole buffer and its token back to the port that lent it.
     #[inline]
     pub fn into_buffer(self) -> (&'m mut [u8], u64) {
@@ -187,6 +195,16 @@ mod tests {
         frame.bytes_mut()[0] = 99;
         let (buffer, token) = frame.into_buffer();
         assert_eq!((buffer[10], token), (99, 7));
+    }
+
+    #[test]
+    fn a_frame_without_its_buffer_is_empty() {
+        let mut buffer = [7; 32];
+        let mut frame = Frame::new(&mut buffer, 8, 16, 7, meta(16));
+        assert_eq!(frame.take_buffer().len(), 32);
+        assert_eq!((frame.headroom(), frame.bytes().len(), frame.tailroom()), (0, 0, 0));
+        assert!(!frame.push_front(1) && !frame.resize(1) && frame.token() == 7);
+        assert_eq!(frame.into_buffer().0.len(), 0);
     }
 
     #[test]

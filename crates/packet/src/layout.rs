@@ -111,6 +111,22 @@ pub fn parse_common(bytes: &[u8], wire_len: u32) -> Option<Layout> {
     fits.then(|| Layout::of_common(false, end, payload as u16))
 }
 
+/// The layout of a frame that carries neither IP nor ARP and has no VLAN tag. For functions of the link layer, which
+/// see such frames often; to be inlined, as [`parse_common`].
+#[inline(always)]
+pub fn parse_other(bytes: &[u8]) -> Option<Layout> {
+    let known = [
+        ethertype::IPV4,
+        ethertype::IPV6,
+        ethertype::ARP,
+        ethertype::VLAN,
+        ethertype::QINQ,
+        ethertype::QINQ_OLD,
+    ];
+    let kind = be16(bytes, ETHERNET_LEN - 2)?;
+    (!known.contains(&kind)).then(|| Layout { l3: ETHERNET_LEN as u16, ..Layout::default() })
+}
+
 /// As [`parse`], of what [`parse_common`] leaves.
 #[cold]
 #[inline(never)]

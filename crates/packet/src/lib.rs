@@ -34,7 +34,7 @@ mod port;
 pub use embedded::{Embedded, EmbeddedMut};
 pub use frame::{Frame, Meta};
 pub use header::{Field, Kind, fields};
-pub use layout::{Layout, parse, parse_any, parse_common};
+pub use layout::{Layout, parse, parse_any, parse_common, parse_other};
 pub use mac::{InvalidMacAddr, MacAddr};
 pub use malformed::Malformed;
 pub use packet::{Common, Hollow, Mode, Packet, Real};

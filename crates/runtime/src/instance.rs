@@ -16,7 +16,7 @@ use anabranch_nf::{
 };
 use anabranch_packet::{
     Common, Frame, Hollow, Layout, Malformed, Meta, Mode, Packet, Port, Real, parse, parse_any,
-    parse_common,
+    parse_common, parse_other,
 };
 
 pub use storing::{Restored, Storing};
@@ -186,6 +186,19 @@ impl<N: NetworkFunction> Instance<N> {
             Some(layout) => {
                 let finding = Finding::new::<N, Common<Real>>(&self.sets, frame, layout, false);
                 self.step::<Common<Real>>(frame, &finding, release);
+            }
+            None => self.handle_at_once_other(frame, release),
+        }
+    }
+
+    /// Where there is more than IP to see, what is not IP is no exception.
+    #[inline(always)]
+    fn handle_at_once_other(&mut self, frame: &mut Frame<'_>, release: &mut impl Release) {
+        let other = if N::LAYER == 2 { parse_other(frame.bytes()) } else { None };
+        match other {
+            Some(layout) => {
+                let finding = Finding::new::<N, Real>(&self.sets, frame, layout, false);
+                self.step::<Real>(frame, &finding, release);
             }
             None => self.handle_at_once_any(frame, release),
         }

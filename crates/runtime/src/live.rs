@@ -86,9 +86,9 @@ pub fn run<N: NetworkFunction>(
     let workers = arrangement.table.workers();
     let mut states = arrangement.states::<N>(&options.making)?;
     let commands = read_commands::<N>(&options.commands)?;
-    let ports = open_all(specs, workers)?;
+    let mut ports = open_all(specs, workers)?;
     // What NICs are told is put back when this goes, at the end.
-    let scaling = Scaling::of_all(specs, options, &arrangement);
+    let scaling = Scaling::of_all(specs, &mut ports, options, &arrangement);
     let named = ports.iter().zip(specs).zip(&options.making.ports).zip(&scaling);
     for (((port, spec), name), scaling) in named {
         let about = format!("{spec}, {}{}", port.about, scaling.about());

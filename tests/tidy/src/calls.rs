@@ -38,7 +38,8 @@ const THREADS: &[&str] = &[
     // Connections of those who watch and command a living run.
     "crates/cli/src/live",
 ];
-const PROGRAMS: &[&str] = &["crates/cli/", "bench/", "fuzz/"];
+/// Cargo is told by what a build script prints.
+const PROGRAMS: &[&str] = &["crates/cli/", "crates/io/build.rs", "bench/", "fuzz/"];
 const CLOCKS: &[&str] = &[
     "crates/runtime/",
     "crates/io/",

@@ -11,6 +11,8 @@ use anabranch_tidy::{
 const UNSAFE: &[&str] = &[
     "bench/src/clock.rs",
     "bench/src/hand/table.rs",
+    "crates/io/src/live/dpdk/ffi.rs",
+    "crates/io/src/live/dpdk/memory.rs",
     "crates/io/src/live/ethtool.rs",
     "crates/io/src/live/ring.rs",
     "crates/io/src/live/system.rs",

@@ -1,4 +1,5 @@
-//! `bench --ports`: forwarding and NAT over virtual links, beside the kernel's own over the same ones.
+//! `bench --ports`: forwarding and NAT over virtual links, beside the kernel's own over the same ones; and with DPDK,
+//! beside its `testpmd` over a device that costs nothing.
 //!
 //! ```text
 //!  this process ── ab…a ══ p0 ─┐ namespace ┌─ p1 ══ ab…b ── this process
@@ -6,6 +7,8 @@
 //! ```
 
 mod bed;
+#[cfg(feature = "dpdk")]
+mod null;
 mod search;
 mod tester;
 
@@ -92,6 +95,14 @@ pub(super) fn measure(arguments: &BenchArguments) -> Result<Vec<Value>, Error> {
                 }
                 Err(why) => eprintln!("bench: {} over {port} is left out: {why}", job.nf()),
             }
+        }
+    }
+    #[cfg(feature = "dpdk")]
+    if is_wanted(Job::Forward, &arguments.nfs) {
+        eprintln!("bench: nop over dpdk-null, and testpmd");
+        match null::measure() {
+            Ok(more) => rows.extend(more),
+            Err(why) => eprintln!("bench: nop over dpdk-null is left out: {why}"),
         }
     }
     match rows.is_empty() {

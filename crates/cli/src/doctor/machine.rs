@@ -21,6 +21,8 @@ pub(super) fn examine(files: &Files) -> Vec<Finding> {
         Some(cores(files)),
         governor(files),
         Some(hugepages(files)),
+        Some(dpdk(anabranch_io::live::dpdk_version())),
+        devices(files),
         counters(files),
         compiler(files),
         Some(tun(files)),
@@ -114,13 +116,36 @@ fn hugepages(files: &Files) -> Finding {
     let size_kb = field("Hugepagesize").unwrap_or(0);
     match (total.unwrap_or(0), free.unwrap_or(0)) {
         (0, _) => {
-            Finding::new("hugepages", Note, "none: none of these ports needs them, DPDK does")
-                .run("sysctl vm.nr_hugepages=256")
+            let says =
+                "none: `dpdk` ports of devices on the PCI bus need them, others are slower without";
+            Finding::new("hugepages", Note, says).run("sysctl vm.nr_hugepages=256")
         }
         (total, free) => {
             Finding::new("hugepages", Good, format!("{free} of {total} free, of {size_kb} kB each"))
         }
     }
+}
+
+/// Whether this program has DPDK; of `version`, if so.
+fn dpdk(version: Option<String>) -> Finding {
+    let without = || {
+        let says = "this program was built without DPDK: no `dpdk` ports";
+        Finding::new("dpdk", Note, says)
+            .run("apt-get install libdpdk-dev && cargo build --release --features dpdk")
+    };
+    version.map_or_else(without, |version| Finding::new("dpdk", Good, version))
+}
+
+/// Drivers that leave devices on the PCI bus to programs.
+const LEFT_TO_PROGRAMS: [&str; 3] = ["vfio-pci", "igb_uio", "uio_pci_generic"];
+
+/// Devices on the PCI bus that belong to programs, if there are any.
+fn devices(files: &Files) -> Option<Finding> {
+    let of = |driver: &&str| files.list(&format!("sys/bus/pci/drivers/{driver}"));
+    let all = LEFT_TO_PROGRAMS.iter().flat_map(of);
+    let names: Vec<String> = all.filter(|name| name.contains(':')).collect();
+    let says = || format!("devices for `dpdk` ports: {}", names.join(", "));
+    (!names.is_empty()).then(|| Finding::new("dpdk", Good, says()))
 }
 
 fn counters(files: &Files) -> Option<Finding> {
@@ -179,11 +204,30 @@ mod tests {
         ("dev/net/tun", ""),
     ];
 
+    /// What is not among a machine's files.
+    const OF_ELSEWHERE: [&str; 2] = ["solver", "dpdk"];
+
+    #[test]
+    fn dpdk_is_told_or_missed_and_its_devices_are_listed() {
+        assert!(dpdk(None).run[0].contains("--features dpdk"));
+        assert_eq!(dpdk(Some("DPDK 22.11.1".to_owned())).says, "DPDK 22.11.1");
+        let (_directory, files) = machine(&[
+            ("sys/bus/pci/drivers/vfio-pci/0000:03:00.0/vendor", "0x8086"),
+            ("sys/bus/pci/drivers/vfio-pci/new_id", ""),
+            ("sys/bus/pci/drivers/ixgbe/0000:04:00.0/vendor", "0x8086"),
+        ]);
+        let found = devices(&files).unwrap();
+        assert_eq!(found.says, "devices for `dpdk` ports: 0000:03:00.0");
+        assert_eq!(devices(&machine(&[]).1), None);
+    }
+
     #[test]
     fn a_machine_that_is_ready_has_nothing_to_run() {
         let (_directory, files) = machine(&GOOD);
-        let findings: Vec<_> =
-            examine(&files).into_iter().filter(|one| one.about != "solver").collect();
+        let findings: Vec<_> = examine(&files)
+            .into_iter()
+            .filter(|one| !OF_ELSEWHERE.contains(&one.about.as_str()))
+            .collect();
         assert!(findings.iter().all(|one| one.state == Good && one.run.is_empty()), "{findings:?}");
         assert!(findings.iter().any(|one| one.says == "250 of 256 free, of 2048 kB each"));
     }
@@ -204,7 +248,7 @@ mod tests {
             let (_directory, files) = machine(&changed);
             let found: Vec<_> = examine(&files)
                 .into_iter()
-                .filter(|one| one.state != Good && one.about != "solver")
+                .filter(|one| one.state != Good && !OF_ELSEWHERE.contains(&one.about.as_str()))
                 .collect();
             assert!(found.len() == 1 && found[0].about == about, "{found:?}");
             assert!(found[0].says.contains(part), "{found:?}");

@@ -25,7 +25,8 @@ fn a_wrong_command_line_is_2() {
     bench.run("run nop --in a.pcap --in b.pcap").expect(2).says("names its port");
     bench.run("run nop --in gen:colour=red").expect(2).says("colour");
     bench.run("run nop --port lan=afpacket:a").expect(2).says("port `wan` has no interface");
-    bench.run("run nop --port lan=dpdk:0 --port wan=tap:b").expect(2).says("write afpacket:");
+    bench.run("run nop --port lan=ena:0 --port wan=tap:b").expect(2).says("write afpacket:");
+    bench.run("run nop --port lan=dpdk:0 --port wan=tap:b").expect(2).says("dpdk:0000:03:00.0");
     bench.run("run nop --port lan=tap:b --in lan=a.pcap").expect(2).says("--in");
     bench.run("run nop --for 3 --in a.pcap").expect(2).says("--port");
     bench.run("run nop --for soon --port lan=tap:b").expect(2).says("number of seconds");
@@ -33,6 +34,14 @@ fn a_wrong_command_line_is_2() {
     bench.run("traffic colour=red --out a.pcap").expect(2).says("colour");
     bench.run("man fly").expect(2).says("fly");
     assert!(bench.files().is_empty());
+}
+
+#[cfg(not(feature = "dpdk"))]
+#[test]
+fn a_program_without_dpdk_says_how_to_build_one_with() {
+    let bench = Bench::new();
+    let done = bench.run("run nop --port lan=dpdk:net_null0 --port wan=dpdk:net_null1").expect(4);
+    done.says("built without DPDK").says("cargo build --release --features dpdk");
 }
 
 #[test]

@@ -176,7 +176,7 @@ pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, O
         "{spread}; checksums that an offload left unfinished are finished, its large packets cut into \
          segments, all in software"
     );
-    Ok(LivePort { queues, about })
+    Ok(LivePort { queues, about, driver: None })
 }
 
 struct Memory {

@@ -52,6 +52,25 @@ pub enum OpenError {
         /// What to do instead.
         instead: String,
     },
+    /// DPDK has no such device, or does not start it.
+    #[error("dpdk:{interface}: {what}; {instead}")]
+    Device {
+        /// The device, as it was written.
+        interface: String,
+        /// What is wrong, with what DPDK says of it.
+        what: String,
+        /// What to do instead.
+        instead: String,
+    },
+    /// This program has no DPDK.
+    #[error(
+        "dpdk:{interface}: this program was built without DPDK; `apt-get install libdpdk-dev` and `cargo build \
+         --release --features dpdk` build it with (Debian 12, DPDK 22.11), or give `xdp:INTERFACE`"
+    )]
+    BuiltWithout {
+        /// The device, as it was written.
+        interface: String,
+    },
     /// A system call failed.
     #[error("{interface}: {what} failed: {cause}")]
     System {

@@ -80,6 +80,24 @@ pub trait Driver {
     fn set_fields(&mut self, kind: u32, fields: u64) -> io::Result<()>;
 }
 
+impl Driver for Box<dyn Driver + Send> {
+    fn spreading(&mut self) -> io::Result<Spreading> {
+        (**self).spreading()
+    }
+
+    fn set_spreading(&mut self, spreading: &Spreading) -> io::Result<()> {
+        (**self).set_spreading(spreading)
+    }
+
+    fn fields(&mut self, kind: u32) -> io::Result<u64> {
+        (**self).fields(kind)
+    }
+
+    fn set_fields(&mut self, kind: u32, fields: u64) -> io::Result<()> {
+        (**self).set_fields(kind, fields)
+    }
+}
+
 /// The driver of an interface.
 #[derive(Debug)]
 pub struct Interface {

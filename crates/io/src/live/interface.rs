@@ -27,8 +27,18 @@ pub(super) fn index(name: &str) -> Option<i32> {
 
 /// Whether it exists and is up.
 pub(super) fn is_up(name: &str) -> bool {
+    has_flag(name, libc::IFF_UP)
+}
+
+/// Whether it has been told to receive what is for other stations, by whoever has set its flags.
+#[cfg(feature = "dpdk")]
+pub(super) fn is_promiscuous(name: &str) -> bool {
+    has_flag(name, libc::IFF_PROMISC)
+}
+
+fn has_flag(name: &str, flag: i32) -> bool {
     let flags = answer(name, Ask::Flags).map(|request| i32::from(request.short()));
-    flags.is_ok_and(|flags| flags & libc::IFF_UP != 0)
+    flags.is_ok_and(|flags| flags & flag != 0)
 }
 
 /// Its IPv4 address (`struct sockaddr_in`), if it has one.

@@ -16,10 +16,15 @@
 //! offload has made larger than the link carries are cut into segments, unfinished checksums are
 //! finished, VLAN tags stand in the frame.
 //!
+//! DPDK's memory is one for all its ports, so that there a frame itself may leave by another
+//! ([`Queue::forward`]).
+//!
 //! `unsafe` lives in `system.rs` (system calls), `ring.rs` and `xdp/umem.rs` (memory shared with the kernel), `xdp/program.rs` (bpf(2)),
-//! `ethtool.rs` (what drivers are asked).
+//! `ethtool.rs` (what drivers are asked), `dpdk/ffi.rs` (DPDK's functions) and `dpdk/memory.rs` (memory shared with devices).
 
 mod afpacket;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod error;
 #[allow(unsafe_code)]
 mod ethtool;
@@ -40,6 +45,7 @@ pub use ethtool::{Channels, Driver, Interface, Spreading};
 pub use spec::{LiveKind, LiveSpec};
 pub use spread::{Spread, Wanted};
 
+use crate::port::BATCH;
 use anabranch_packet::{Frame, Port};
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -57,11 +63,46 @@ pub trait Queue<'m> {
     /// Sends packets, in order, as far as there is room now. What cannot be sent is not kept.
     fn send(&mut self, packets: &[&[u8]]) -> Sent;
 
+    /// Sends those of `frames` that stand at `places`, in order, as far as there is room now. A queue that can
+    /// send from where they lie takes their memory and leaves them empty; others copy.
+    fn forward(&mut self, frames: &mut [Frame<'m>], places: &[u8]) -> Sent {
+        let mut sent = Sent::default();
+        for some in places.chunks(BATCH) {
+            let mut packets: [&[u8]; BATCH] = [&[]; BATCH];
+            let mut count = 0;
+            let named = some.iter().filter_map(|place| frames.get(usize::from(*place)));
+            for (packet, frame) in packets.iter_mut().zip(named) {
+                *packet = frame.bytes();
+                count += 1;
+            }
+            sent.add(self.send(&packets[..count]));
+        }
+        sent
+    }
+
+    /// Sends all frames of a batch, in order, as far as there is room now. Those that leave from where they lie
+    /// are taken out of it.
+    fn forward_all(&mut self, batch: &mut Vec<Frame<'m>>) -> Sent {
+        let mut sent = Sent::default();
+        for some in batch.chunks(BATCH) {
+            let mut packets: [&[u8]; BATCH] = [&[]; BATCH];
+            packets.iter_mut().zip(some).for_each(|(packet, frame)| *packet = frame.bytes());
+            sent.add(self.send(&packets[..some.len()]));
+        }
+        sent
+    }
+
+    /// Whether nothing wakes a worker when packets have come, so that it has to look.
+    fn is_polled(&self) -> bool {
+        false
+    }
+
     /// Sees to the interface: called when one of [`fds`](Self::fds) reports an error, and now and then. A link
     /// that went down is counted; an interface that was removed is opened again when it is back.
     fn attend(&mut self);
 
-    /// Appends what is readable when packets have come to `fds`, if there is anything to be waited for.
+    /// Appends what is readable when packets have come to `fds`, if there is anything to be waited for
+    /// ([`is_polled`](Self::is_polled): there is not).
     fn fds(&self, fds: &mut Vec<RawFd>);
 
     /// What this queue has done so far.
@@ -126,6 +167,9 @@ pub struct LivePort {
     pub queues: Vec<Box<dyn Opened>>,
     /// How packets come to queues and what is done with offloads, in a sentence.
     pub about: String,
+    /// Who is told how to spread packets over the queues, where that is not the interface's driver
+    /// ([`Interface`]).
+    pub driver: Option<Box<dyn Driver + Send>>,
 }
 
 /// Opens a port with a queue for each of `workers` workers.
@@ -137,7 +181,19 @@ pub fn open(spec: &LiveSpec, port: Port, workers: usize) -> Result<LivePort, Ope
         LiveKind::AfPacket => afpacket::open(&spec.interface, port, workers),
         LiveKind::Tap => tap::open(&spec.interface, port, workers),
         LiveKind::Xdp => xdp::open(&spec.interface, port, workers),
+        #[cfg(feature = "dpdk")]
+        LiveKind::Dpdk => dpdk::open(&spec.interface, port, workers),
+        #[cfg(not(feature = "dpdk"))]
+        LiveKind::Dpdk => Err(OpenError::BuiltWithout { interface: spec.interface.clone() }),
     }
+}
+
+/// The DPDK that ports of the kind `dpdk` are opened with (`DPDK 22.11.11`); none, where this was built without.
+pub fn dpdk_version() -> Option<String> {
+    #[cfg(feature = "dpdk")]
+    return Some(dpdk::version());
+    #[cfg(not(feature = "dpdk"))]
+    None
 }
 
 /// Waits until a file descriptor is readable or in error, at most `timeout`. Returns, for each, whether
@@ -157,4 +213,20 @@ pub fn address(name: &str) -> Option<std::net::Ipv4Addr> {
 /// The time, in nanoseconds since the Unix epoch, by the system's clock.
 pub fn realtime_ns() -> u64 {
     system::realtime_ns()
+}
+
+#[cfg(all(test, not(feature = "dpdk")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_without_dpdk_says_how_to_build_one_with() {
+        let Ok(spec) = "dpdk:net_null0".parse::<LiveSpec>() else { panic!("it is a port") };
+        let why = open(&spec, Port::new(0), 1).err().map(|error| error.to_string());
+        let why = why.unwrap_or_default();
+        for part in ["dpdk:net_null0", "without DPDK", "libdpdk-dev", "--features dpdk"] {
+            assert!(why.contains(part), "{why}");
+        }
+        assert_eq!(dpdk_version(), None);
+    }
 }

@@ -1,4 +1,5 @@
-//! How live ports are written on the command line: `afpacket:eth0`, `tap:tap0`, `xdp:eth0`.
+//! How live ports are written on the command line: `afpacket:eth0`, `tap:tap0`, `xdp:eth0`,
+//! `dpdk:0000:03:00.0`, `dpdk:net_af_packet0,iface=eth0,qpairs=2`.
 
 use crate::spec::SpecError;
 use std::fmt;
@@ -13,10 +14,12 @@ pub enum LiveKind {
     Tap,
     /// AF_XDP sockets on any Ethernet interface.
     Xdp,
+    /// Devices of DPDK's, on the PCI bus or virtual.
+    Dpdk,
 }
 
 impl LiveKind {
-    const ALL: [Self; 3] = [Self::AfPacket, Self::Tap, Self::Xdp];
+    const ALL: [Self; 4] = [Self::AfPacket, Self::Tap, Self::Xdp, Self::Dpdk];
 
     /// The word before the colon.
     pub const fn word(self) -> &'static str {
@@ -24,6 +27,7 @@ impl LiveKind {
             Self::AfPacket => "afpacket",
             Self::Tap => "tap",
             Self::Xdp => "xdp",
+            Self::Dpdk => "dpdk",
         }
     }
 }
@@ -33,7 +37,7 @@ impl LiveKind {
 pub struct LiveSpec {
     /// How the interface is used.
     pub kind: LiveKind,
-    /// The interface's name.
+    /// The interface's name; of a device of DPDK's, its address or name, and its arguments.
     pub interface: String,
 }
 
@@ -44,7 +48,7 @@ impl FromStr for LiveSpec {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let expected = "afpacket:INTERFACE, tap:NAME or xdp:INTERFACE";
+        let expected = "afpacket:INTERFACE, tap:NAME, xdp:INTERFACE or dpdk:DEVICE";
         let (word, name) = text.split_once(':').unwrap_or((text, ""));
         let kind = LiveKind::ALL.into_iter().find(|kind| kind.word() == word);
         let Some(kind) = kind else {
@@ -52,6 +56,10 @@ impl FromStr for LiveSpec {
                 "{text}: this is no live port; write {expected}"
             )));
         };
+        if kind == LiveKind::Dpdk {
+            check_device(text, name)?;
+            return Ok(Self { kind, interface: name.to_owned() });
+        }
         let fits = (1..=LONGEST_NAME).contains(&name.len()) && name != "." && name != "..";
         if !fits || name.bytes().any(|byte| byte == b'/' || byte == b':' || byte <= b' ') {
             return Err(SpecError::Contradiction(format!(
@@ -60,6 +68,26 @@ impl FromStr for LiveSpec {
             )));
         }
         Ok(Self { kind, interface: name.to_owned() })
+    }
+}
+
+/// Whether this is how DPDK's devices are written; what follows the first comma is their driver's business.
+fn check_device(text: &str, device: &str) -> Result<(), SpecError> {
+    let name = device.split(',').next().unwrap_or_default();
+    let is_virtual = name.strip_prefix("net_").is_some_and(|rest| !rest.is_empty());
+    let is_pci = {
+        let parts: Vec<&str> = name.split([':', '.']).collect();
+        let is_hex = |part: &&str| {
+            (1..=4).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        matches!(parts.len(), 3 | 4) && name.contains(':') && parts.iter().all(is_hex)
+    };
+    match (is_virtual || is_pci) && !device.bytes().any(|byte| byte <= b' ') {
+        true => Ok(()),
+        false => Err(SpecError::Contradiction(format!(
+            "{text}: `{device}` is no device of DPDK's; write an address on the PCI bus (dpdk:0000:03:00.0) or a \
+             virtual device and its arguments (dpdk:net_af_packet0,iface=eth0,qpairs=2)"
+        ))),
     }
 }
 
@@ -75,7 +103,16 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        for text in ["afpacket:veth1", "tap:t0", "xdp:eth0", "afpacket:enp3s0f1"] {
+        for text in [
+            "afpacket:veth1",
+            "tap:t0",
+            "xdp:eth0",
+            "afpacket:enp3s0f1",
+            "dpdk:0000:03:00.0",
+            "dpdk:3b:00.1,a=b",
+            "dpdk:net_null0",
+            "dpdk:net_af_packet0,iface=eth2,qpairs=2",
+        ] {
             assert_eq!(text.parse::<LiveSpec>().map(|spec| spec.to_string()), Ok(text.to_owned()));
         }
     }
@@ -83,12 +120,25 @@ mod tests {
     #[test]
     fn mistakes_say_what_to_write() {
         let error = |text: &str| text.parse::<LiveSpec>().map_err(|error| error.to_string());
-        for wrong in ["veth1", "dpdk:0", ""] {
+        for wrong in ["veth1", "ena:0", ""] {
             assert!(error(wrong).is_err_and(|text| text.contains("write afpacket:")), "{wrong}");
         }
         for wrong in ["afpacket:", "tap:a b", "tap:sixteen-letters-", "tap:a/b", "afpacket:.."] {
             assert!(
                 error(wrong).is_err_and(|text| text.contains("no interface's name")),
+                "{wrong}"
+            );
+        }
+        for wrong in [
+            "dpdk:",
+            "dpdk:eth0",
+            "dpdk:net_",
+            "dpdk:net_pcap0,rx_pcap=a b",
+            "dpdk:0",
+            "dpdk:x:y.z",
+        ] {
+            assert!(
+                error(wrong).is_err_and(|text| text.contains("no device of DPDK's")),
                 "{wrong}"
             );
         }

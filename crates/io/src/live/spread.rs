@@ -39,22 +39,19 @@ pub struct Spread<D: Driver = Interface> {
     fields_before: Vec<(u32, u64)>,
 }
 
+#[cfg(test)]
 impl Spread {
-    /// Has the interface `name` spread packets as `wanted`.
-    ///
-    /// # Errors
-    /// Why it cannot, in words; nothing has changed then.
-    pub fn over(name: &str, wanted: &Wanted) -> Result<Self, String> {
+    fn over(name: &str, wanted: &Wanted) -> Result<Self, String> {
         let driver = Interface::named(name).map_err(|cause| refusal(&cause))?;
         Self::by(driver, wanted)
     }
 }
 
 impl<D: Driver> Spread<D> {
-    /// As [`over`](Spread::over), by any driver.
+    /// Has a driver spread packets as `wanted`.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Why it cannot, in words; nothing has changed then.
     pub fn by(mut driver: D, wanted: &Wanted) -> Result<Self, String> {
         let before = driver.spreading().map_err(|cause| refusal(&cause))?;
         let spreading = spreading(&before, wanted)?;
@@ -65,6 +62,10 @@ impl<D: Driver> Spread<D> {
         }
         let set = spread.driver.set_spreading(&spreading);
         set.map_err(|cause| format!("its driver takes no key or table: {cause}"))?;
+        // What a driver does with one kind may change another.
+        for (class, fields) in &wanted.classes {
+            spread.compare_fields(class, fields)?;
+        }
         match spread.driver.spreading() {
             Ok(read) if read == spreading => Ok(spread),
             Ok(read) if read.key != spreading.key => {
@@ -76,22 +77,32 @@ impl<D: Driver> Spread<D> {
     }
 
     fn set_fields(&mut self, class: &str, fields: &[String]) -> Result<(), String> {
-        let Some((_, kind)) = KINDS.iter().find(|(name, _)| *name == class) else { return Ok(()) };
-        let wanted = fields.iter().try_fold(0, |all, field| Some(all | bit(field)?));
-        let wanted = wanted.ok_or_else(|| format!("no driver hashes {class} by {fields:?}"))?;
+        let Some((kind, wanted)) = fields_of(class, fields)? else { return Ok(()) };
         let cannot =
             |cause: io::Error| format!("its driver hashes {class} by other fields: {cause}");
-        let before = self.driver.fields(*kind).map_err(cannot)?;
+        let before = self.driver.fields(kind).map_err(cannot)?;
         if before == wanted {
             return Ok(());
         }
-        self.fields_before.push((*kind, before));
-        self.driver.set_fields(*kind, wanted).map_err(cannot)?;
-        match self.driver.fields(*kind).map_err(cannot)? {
+        self.fields_before.push((kind, before));
+        self.driver.set_fields(kind, wanted).map_err(cannot)
+    }
+
+    fn compare_fields(&mut self, class: &str, fields: &[String]) -> Result<(), String> {
+        let Some((kind, wanted)) = fields_of(class, fields)? else { return Ok(()) };
+        match self.driver.fields(kind).map_err(|cause| refusal(&cause))? {
             read if read == wanted => Ok(()),
             _ => Err(format!("its driver says that it took the fields of {class}, and has others")),
         }
     }
+}
+
+/// A class as drivers number it, and its fields. `None`: drivers do not tell it apart.
+fn fields_of(class: &str, fields: &[String]) -> Result<Option<(u32, u64)>, String> {
+    let Some((_, kind)) = KINDS.iter().find(|(name, _)| *name == class) else { return Ok(None) };
+    let wanted = fields.iter().try_fold(0, |all, field| Some(all | bit(field)?));
+    let wanted = wanted.ok_or_else(|| format!("no driver hashes {class} by {fields:?}"))?;
+    Ok(Some((*kind, wanted)))
 }
 
 impl<D: Driver> Drop for Spread<D> {

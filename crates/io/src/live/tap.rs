@@ -78,7 +78,7 @@ pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, O
         true => "a queue for each worker, the kernel keeps a flow on one",
     };
     let about = format!("{made}; {spread}; packets are copied, no offload is asked for");
-    Ok(LivePort { queues, about })
+    Ok(LivePort { queues, about, driver: None })
 }
 
 struct Memory {

@@ -125,7 +125,7 @@ pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, O
         }
     }
     let boxed = |memory| Box::new(memory) as Box<dyn Opened>;
-    Ok(LivePort { queues: memories.into_iter().map(boxed).collect(), about })
+    Ok(LivePort { queues: memories.into_iter().map(boxed).collect(), about, driver: None })
 }
 
 /// A packet socket beside the others: it sends where a worker has no queue, and keeps the interface

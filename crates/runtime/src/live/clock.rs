@@ -23,9 +23,10 @@ impl LiveClock {
         self.origin_ns
     }
 
-    /// Now.
+    /// What it shows at `now`.
     #[inline]
-    pub(super) fn now_ns(&self) -> u64 {
-        self.origin_ns.saturating_add(self.started.elapsed().as_nanos() as u64)
+    pub(super) fn at(&self, now: Instant) -> u64 {
+        let passed = now.saturating_duration_since(self.started);
+        self.origin_ns.saturating_add(passed.as_nanos() as u64)
     }
 }

@@ -35,6 +35,8 @@ pub(super) struct Egress {
     outcomes: Vec<Outcome>,
     made: Vec<Made>,
     bytes: Vec<u8>,
+    /// Whether a frame leaves by several ports.
+    floods: bool,
     /// Who watches.
     pub(super) taps: Taps,
 }
@@ -45,14 +47,72 @@ impl Egress {
         Self { taps: Taps::new(words), ..Self::default() }
     }
 
-    /// Sends what leaves `batch` through the queues of its ports at `at_ns`, and counts it.
-    pub(super) fn send(
+    /// Sends what leaves `batch`, whose frames are lent by one of `queues`, through the queues of its ports at
+    /// `at_ns`, and counts it. Frames may be gone or empty then.
+    #[inline]
+    pub(super) fn send<'m>(
+        &mut self,
+        batch: &mut Vec<Frame<'m>>,
+        queues: &mut [Box<dyn Queue<'m> + 'm>],
+        counts: &mut Counts,
+        at_ns: u64,
+    ) {
+        let is_plain = self.made.is_empty() && !self.floods && self.outcomes.len() <= BATCH;
+        if !is_plain || self.taps.are_there() {
+            return self.send_copies(batch, queues, counts, at_ns);
+        }
+        match self.outcomes.split_first() {
+            Some((Outcome::To(port), others))
+                if others.len() + 1 == batch.len()
+                    && others.iter().all(|one| *one == Outcome::To(*port)) =>
+            {
+                let number = usize::from(port.index());
+                if let Some(queue) = queues.get_mut(number) {
+                    note(queue.forward_all(batch), number, counts);
+                }
+            }
+            _ => self.send_each(batch, queues, counts),
+        }
+        self.outcomes.clear();
+    }
+
+    /// Sends a batch whose frames leave by several ports, or do not leave.
+    fn send_each<'m>(
+        &self,
+        batch: &mut [Frame<'m>],
+        queues: &mut [Box<dyn Queue<'m> + 'm>],
+        counts: &mut Counts,
+    ) {
+        for (number, queue) in queues.iter_mut().enumerate() {
+            let (places, count) = self.places(Port::new(number as u8));
+            if count > 0 {
+                note(queue.forward(batch, &places[..count]), number, counts);
+            }
+        }
+    }
+
+    /// The places of frames, at most a batch of them, that leave by `port`.
+    fn places(&self, port: Port) -> ([u8; BATCH], usize) {
+        let (mut places, mut count) = ([0; BATCH], 0);
+        for (place, outcome) in self.outcomes.iter().take(BATCH).enumerate() {
+            // Written for each, and kept for those that leave: no jump.
+            places[count] = place as u8;
+            count += usize::from(*outcome == Outcome::To(port));
+        }
+        (places, count)
+    }
+
+    /// As [`send`](Self::send), of frames of any origin, which are copied.
+    pub(super) fn send_copies(
         &mut self,
         batch: &[Frame<'_>],
         queues: &mut [Box<dyn Queue<'_> + '_>],
         counts: &mut Counts,
         at_ns: u64,
     ) {
+        if self.outcomes.is_empty() && self.made.is_empty() {
+            return;
+        }
         for (number, queue) in queues.iter_mut().enumerate() {
             let mut sent = Sent::default();
             let mut packets: [&[u8]; BATCH] = [&[]; BATCH];
@@ -75,6 +135,7 @@ impl Egress {
         self.outcomes.clear();
         self.made.clear();
         self.bytes.clear();
+        self.floods = false;
     }
 
     /// What leaves by `port`, in order.
@@ -139,6 +200,7 @@ impl Release for Departures<'_> {
     }
 
     fn flood(&mut self, frame: &Frame<'_>) {
+        self.egress.floods = true;
         self.leave(frame, Outcome::Flood, self.counts.out.len() > 1);
     }
 
@@ -189,6 +251,9 @@ mod tests {
             egress.leaving(&batch, Port::new(port)).map(|bytes| bytes[0]).collect()
         };
         assert_eq!((by(0), by(1), by(2)), (vec![], vec![1, 9, 2, 8], vec![2]));
+        assert!(egress.floods);
+        let (places, count) = egress.places(Port::new(1));
+        assert_eq!(places[..count], [0]);
         assert_eq!(counts.drops().map(|(_, count)| count).sum::<u64>(), 2);
         assert_eq!(counts.emitted, 2);
     }

@@ -3,7 +3,7 @@
 //! Workers hash what they receive in any case, and hand over what is not theirs: a NIC that was told right
 //! leaves them nothing to hand over, and one that was not, or cannot be told, costs time only.
 
-use anabranch_io::live::{Interface, LiveKind, LiveSpec, Spread, Wanted};
+use anabranch_io::live::{Driver, Interface, LiveKind, LivePort, LiveSpec, Spread, Wanted};
 use anabranch_plan::{Plan, Port, Steerer};
 use anabranch_rss::IndirectionTable;
 
@@ -16,7 +16,7 @@ pub(super) enum Scaling {
     /// It is as planned, as long as this lives.
     Planned {
         /// Puts back what was there before.
-        _spread: Box<Spread>,
+        _spread: Spread<Box<dyn Driver + Send>>,
     },
     /// It cannot be.
     Refused(String),
@@ -27,19 +27,23 @@ impl Scaling {
     /// NIC's.
     pub(super) fn of_all(
         specs: &[LiveSpec],
+        ports: &mut [LivePort],
         options: &Options,
         arrangement: &Arrangement,
     ) -> Vec<Self> {
-        let ports = specs.iter().zip(&options.making.ports);
-        let of = |(spec, port): (&LiveSpec, &String)| {
+        let ports = specs.iter().zip(ports).zip(&options.making.ports);
+        let of = |((spec, port), name): ((&LiveSpec, &mut LivePort), &String)| {
             let plan = options.plan.as_ref().filter(|_| arrangement.is_sharded());
-            match plan {
-                Some(plan) if spec.kind == LiveKind::Xdp => {
-                    let set = set(&spec.interface, plan, port, &arrangement.table);
-                    set.unwrap_or_else(Self::Refused)
+            let table = &arrangement.table;
+            let set = match (plan, port.driver.take()) {
+                (Some(plan), Some(driver)) => set(driver, plan, name, table),
+                (Some(plan), None) if spec.kind == LiveKind::Xdp => {
+                    interface(&spec.interface, table)
+                        .and_then(|driver| set(driver, plan, name, table))
                 }
-                _ => Self::Untouched,
-            }
+                _ => Ok(Self::Untouched),
+            };
+            set.unwrap_or_else(Self::Refused)
         };
         ports.map(of).collect()
     }
@@ -59,24 +63,29 @@ impl Scaling {
     }
 }
 
+/// The driver of an interface that has a queue for each worker.
+fn interface(name: &str, table: &IndirectionTable) -> Result<Box<dyn Driver + Send>, String> {
+    let driver = Interface::named(name);
+    let channels = driver.as_ref().ok().and_then(|driver| driver.channels().ok());
+    let queues = channels.map_or(1, |channels| channels.receive as usize);
+    if queues < table.workers() {
+        let workers = table.workers();
+        return Err(format!(
+            "its queues are {queues}, and workers {workers} (`ethtool -L {name} combined {workers}`)"
+        ));
+    }
+    Ok(Box::new(driver.map_err(|cause| cause.to_string())?))
+}
+
 fn set(
-    interface: &str,
+    driver: Box<dyn Driver + Send>,
     plan: &Plan,
     port: &str,
     table: &IndirectionTable,
 ) -> Result<Scaling, String> {
     let named = |name: &str| plan.ports.iter().find(|one| one.port == name);
     let port = named(port).or_else(|| named("any")).ok_or("it has none in the plan")?;
-    let channels = Interface::named(interface).and_then(|driver| driver.channels());
-    let queues = channels.map_or(1, |channels| channels.receive as usize);
-    if queues < table.workers() {
-        let workers = table.workers();
-        return Err(format!(
-            "its queues are {queues}, and workers {workers} (`ethtool -L {interface} combined {workers}`)"
-        ));
-    }
-    let spread = Spread::over(interface, &wanted(port, table))?;
-    Ok(Scaling::Planned { _spread: Box::new(spread) })
+    Ok(Scaling::Planned { _spread: Spread::by(driver, &wanted(port, table))? })
 }
 
 /// What a port's NIC is to do.
@@ -111,10 +120,11 @@ mod tests {
         assert_eq!(wanted.queues[..4], [0, 1, 0, 1]);
         let udp = wanted.classes.iter().find(|(class, _)| class == "ipv4-udp").unwrap();
         assert_eq!(udp.1, ["ipv4.src", "ipv4.dst", "udp.src", "udp.dst"]);
-        assert!(
-            set("lo", &plan, "inside", &table)
-                .is_err_and(|why| why.contains("queues are 1, and workers 2"))
-        );
-        assert!(set("lo", &plan, "elsewhere", &table).is_err_and(|why| why.contains("none")));
+        let why = |interface: Result<Box<dyn Driver + Send>, String>| interface.err().unwrap();
+        assert!(why(interface("lo", &table)).contains("queues are 1, and workers 2"));
+        let lo = || interface("lo", &IndirectionTable::new(512, 512, 1).unwrap()).unwrap();
+        let why = |set: Result<Scaling, String>| set.err().unwrap();
+        assert!(why(set(lo(), &plan, "elsewhere", &table)).contains("none in the plan"));
+        assert!(why(set(lo(), &plan, "inside", &table)).contains("as it likes"));
     }
 }

@@ -211,6 +211,12 @@ impl Taps {
         }
     }
 
+    /// Whether anybody watches.
+    #[inline(always)]
+    pub(super) fn are_there(&self) -> bool {
+        !self.taps.is_empty()
+    }
+
     /// These leave by a port.
     #[inline(always)]
     pub(super) fn left(&self, packets: &[&[u8]], port: usize, at_ns: u64) {

@@ -127,7 +127,11 @@ fn ports(workers: usize, room: u64) -> (Vec<LivePort>, Left) {
             let (port, left, pool) = (Port::new(number), Arc::clone(&left), Pool::new(64, 128));
             Box::new(Listed { port, packets, left, pool, room }) as Box<dyn Opened>
         };
-        LivePort { queues: packets.into_iter().map(queue).collect(), about: String::new() }
+        LivePort {
+            queues: packets.into_iter().map(queue).collect(),
+            about: String::new(),
+            driver: None,
+        }
     };
     let ports = vec![port(0, packets), port(1, vec![VecDeque::new(); workers])];
     (ports, left)

@@ -28,6 +28,9 @@ use crate::worker::{Finished, Meter, Passed, State};
 const ATTENTION: Duration = Duration::from_millis(100);
 /// Time for what has arrived when the run is to end.
 const DRAIN: Duration = Duration::from_millis(50);
+/// Sleep of a worker whose queues are polled: a shorter one is none, a longer one would let their rings run full.
+const SHORTEST_NAP: Duration = Duration::from_micros(5);
+const LONGEST_NAP: Duration = Duration::from_micros(50);
 
 /// Whose packet is whose.
 #[derive(Clone)]
@@ -70,7 +73,6 @@ impl<N: NetworkFunction> Worker<N> {
         let workers = exchange.shared.handled.len();
         let shift = Shift {
             counts: Counts::new(queues.len()),
-            queues,
             egress: Egress::new(N::REASONS),
             outbox: Outbox::new(workers),
             batch: Vec::with_capacity(BATCH),
@@ -81,6 +83,10 @@ impl<N: NetworkFunction> Worker<N> {
             number: exchange.worker as u64,
             step: workers as u64,
             attends: Instant::now() + ATTENTION,
+            polls: queues.iter().any(|queue| queue.is_polled()),
+            queues,
+            now: Instant::now(),
+            busy_at: Instant::now(),
             fds: Vec::new(),
             failed: Vec::new(),
             state,
@@ -118,6 +124,12 @@ struct Shift<'m, N: NetworkFunction> {
     step: u64,
     /// When interfaces are looked at next.
     attends: Instant,
+    /// Whether there is a queue that has to be looked at.
+    polls: bool,
+    /// The time of this turn.
+    now: Instant,
+    /// When there was a packet last.
+    busy_at: Instant,
     fds: Vec<RawFd>,
     failed: Vec<bool>,
 }
@@ -127,16 +139,12 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let mut drained: Option<Instant> = None;
         loop {
             let stopping = self.exchange.shared.is_stopping();
-            let drained_at = *drained.get_or_insert_with(|| match stopping {
-                true => Instant::now() + DRAIN,
-                false => Instant::now() + ATTENTION,
-            });
-            let receives = !stopping || Instant::now() < drained_at;
+            let receives = !stopping || self.now < *drained.get_or_insert(self.now + DRAIN);
             let packets = if receives { self.receive_all() } else { 0 } + self.collect_mail();
             self.run_due();
             self.take_orders();
+            self.look_at_clock(packets);
             if !stopping {
-                drained = None;
                 self.attend_in_time();
                 if packets == 0 {
                     self.sleep();
@@ -160,9 +168,8 @@ impl<N: NetworkFunction> Shift<'_, N> {
         if queue.receive(&mut self.batch, BATCH) == 0 {
             return 0;
         }
-        let started = Instant::now();
         let timed = self.meter.begin();
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.clock.at(self.now);
         for frame in &mut self.batch {
             let meta = frame.meta_mut();
             (meta.arrival_ns, meta.number) = (now_ns, self.number);
@@ -172,21 +179,21 @@ impl<N: NetworkFunction> Shift<'_, N> {
         self.egress.taps.entered(&self.batch);
         self.divide();
         self.counts.received(&self.batch);
+        let mine = self.batch.len();
         let mut departures = Departures {
             egress: &mut self.egress,
             counts: &mut self.counts,
             outbox: &mut self.outbox,
         };
         self.state.handle(&mut self.batch, &mut departures);
-        self.egress.send(&self.batch, &mut self.queues, &mut self.counts, now_ns);
-        self.meter.end(timed, self.batch.len());
-        self.note_handled(self.batch.len());
+        self.egress.send(&mut self.batch, &mut self.queues, &mut self.counts, now_ns);
+        self.meter.end(timed, mine);
+        self.note_handled(mine);
         if let Some(queue) = self.queues.get_mut(port) {
             queue.release(&mut self.batch);
             queue.release(&mut self.theirs);
         }
         self.hand_over();
-        self.meter.busy += started.elapsed();
         received
     }
 
@@ -232,19 +239,17 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let mut packets = 0;
         while let Some((sender, mut parcel)) = self.exchange.receive() {
             packets += parcel.len();
-            let started = Instant::now();
             self.open(&mut parcel);
             parcel.clear();
             // Before the parcel is settled, so that the run does not end in between.
             self.hand_over();
             self.exchange.settle(sender, parcel);
-            self.meter.busy += started.elapsed();
         }
         packets
     }
 
     fn open(&mut self, parcel: &mut Parcel) {
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.clock.at(self.now);
         let mut frames = emptied(std::mem::take(&mut self.mail));
         self.turns.clear();
         for (mut frame, turn) in parcel.frames() {
@@ -274,26 +279,26 @@ impl<N: NetworkFunction> Shift<'_, N> {
                 }
             }
         }
-        self.egress.send(&frames, &mut self.queues, &mut self.counts, now_ns);
+        self.egress.send_copies(&frames, &mut self.queues, &mut self.counts, now_ns);
         self.note_handled(frames.len());
         self.mail = emptied(frames);
     }
 
     /// Does what is due without a packet.
     fn run_due(&mut self) {
-        let cause = self.now();
+        let cause = self.cause();
         let mut departures = Departures {
             egress: &mut self.egress,
             counts: &mut self.counts,
             outbox: &mut self.outbox,
         };
         self.state.run_due(&cause, &mut departures);
-        self.egress.send(&[], &mut self.queues, &mut self.counts, cause.arrival_ns);
+        self.egress.send_copies(&[], &mut self.queues, &mut self.counts, cause.arrival_ns);
     }
 
     /// The time, as the cause of what happens without a packet.
-    fn now(&self) -> Meta {
-        let arrival_ns = self.clock.now_ns();
+    fn cause(&self) -> Meta {
+        let arrival_ns = self.clock.at(self.now);
         Meta { arrival_ns, number: self.number, ..Meta::default() }
     }
 
@@ -319,23 +324,34 @@ impl<N: NetworkFunction> Shift<'_, N> {
             }
             Order::Copy(tap) => self.egress.taps.add(tap),
             Order::CarryOut(command, answer) => {
-                let cause = self.now();
+                let cause = self.cause();
                 let mut departures = Departures {
                     egress: &mut self.egress,
                     counts: &mut self.counts,
                     outbox: &mut self.outbox,
                 };
                 let done = self.state.carry_out(&cause, command, &mut departures);
-                self.egress.send(&[], &mut self.queues, &mut self.counts, cause.arrival_ns);
+                self.egress.send_copies(&[], &mut self.queues, &mut self.counts, cause.arrival_ns);
                 let _ = answer.send(done);
             }
         }
     }
 
-    fn attend_in_time(&mut self) {
+    /// Looks at the clock, once a turn: reading it costs as much as handling a packet or two. A turn with packets
+    /// was a busy one.
+    #[inline(always)]
+    fn look_at_clock(&mut self, packets: usize) {
         let now = Instant::now();
-        if now >= self.attends {
-            self.attends = now + ATTENTION;
+        if packets > 0 {
+            self.meter.busy += now - self.now;
+            self.busy_at = now;
+        }
+        self.now = now;
+    }
+
+    fn attend_in_time(&mut self) {
+        if self.now >= self.attends {
+            self.attends = self.now + ATTENTION;
             self.queues.iter_mut().for_each(|queue| queue.attend());
             let lines = self.state.take_lines();
             if !lines.is_empty() {
@@ -347,22 +363,33 @@ impl<N: NetworkFunction> Shift<'_, N> {
 
     /// Sleeps until there is a packet, mail, or something due.
     fn sleep(&mut self) {
+        let longest = if self.polls { self.nap() } else { ATTENTION };
+        if longest.is_zero() {
+            return std::hint::spin_loop();
+        }
         self.exchange.lie_down();
         if self.collect_mail() == 0 && !self.take_orders() {
-            let now_ns = self.clock.now_ns();
+            let now_ns = self.clock.at(self.now);
             let due_ns = self.state.next_due_ns(now_ns).saturating_sub(now_ns);
             self.fds.clear();
             self.fds.push(self.exchange.fd());
             self.queues.iter().for_each(|queue| queue.fds(&mut self.fds));
-            let timeout = ATTENTION.min(Duration::from_nanos(due_ns));
+            let timeout = longest.min(Duration::from_nanos(due_ns));
             let waited = wait(&self.fds, timeout, &mut self.failed);
             if waited.is_err() || self.failed.contains(&true) {
                 // Nothing can be waited for: interfaces are looked at, and time passes.
-                self.attends = Instant::now();
+                self.attends = self.now;
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
         self.exchange.get_up();
+        self.now = Instant::now();
+    }
+
+    /// How long a worker may sleep whose queues wake nobody: an eighth of the time in which nothing has come.
+    fn nap(&self) -> Duration {
+        let nap = (self.now - self.busy_at) / 8;
+        if nap < SHORTEST_NAP { Duration::ZERO } else { nap.min(LONGEST_NAP) }
     }
 
     /// What queues have counted, and with it what has been counted here.

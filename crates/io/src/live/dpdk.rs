@@ -1,0 +1,203 @@
+//! `dpdk:DEVICE`: a device of DPDK's, by its place on the PCI bus or by the name and the arguments of a virtual one.
+//!
+//! Each worker has a receive and a transmit queue. Packets are handled where the device has put them, and those that
+//! leave by another DPDK port leave as they lie: the mbuf changes hands, nothing is copied. Devices are polled.
+
+mod device;
+mod eal;
+#[allow(unsafe_code)]
+mod ffi;
+#[allow(unsafe_code)]
+mod memory;
+mod spreading;
+
+use super::error::OpenError;
+use super::offload::finish_unmarked;
+use super::{Driver, LivePort, Opened, Queue, QueueStatistics, Sent, interface};
+use anabranch_packet::{Frame, Port};
+use device::Device;
+use eal::Pages;
+use memory::{Lane, Seat};
+use spreading::Hash;
+use std::fs;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+/// Drivers whose packets come from this machine's own network, with checksums that an offload may have left unfinished.
+const UNFINISHED: [&str; 2] = ["net_af_packet", "net_af_xdp"];
+/// Drivers that take a key and a table, and hash nothing.
+const HASHES_NOTHING: &str = "net_null";
+
+/// DPDK's version, as it is linked: `DPDK 22.11.11`.
+pub(super) fn version() -> String {
+    ffi::version()
+}
+
+/// Opens `written` with a queue for each of `workers` workers.
+pub(super) fn open(written: &str, port: Port, workers: usize) -> Result<LivePort, OpenError> {
+    let workers = workers.max(1);
+    let (device, seats) = Device::start(written, workers)?;
+    let about = about(&device, workers);
+    let driver = (device.description.driver() != HASHES_NOTHING).then(|| {
+        Box::new(Hash::of(&device.started, &device.description)) as Box<dyn Driver + Send>
+    });
+    let device = Arc::new(device);
+    let memory = |(number, seat)| {
+        Box::new(Memory { device: Arc::clone(&device), port, first: number == 0, seat })
+            as Box<dyn Opened>
+    };
+    let queues = seats.into_iter().enumerate().map(memory).collect();
+    Ok(LivePort { queues, about, driver })
+}
+
+fn about(device: &Device, workers: usize) -> String {
+    let driver = device.description.driver();
+    let queues = match workers {
+        1 => "1 queue".to_owned(),
+        count => format!("{count} queues, one a worker"),
+    };
+    let pages = match device.pages {
+        Pages::Huge => "on hugepages",
+        Pages::Small => {
+            "on small pages, which is slower: `sysctl vm.nr_hugepages=256` before the run makes large ones"
+        }
+    };
+    let node = node(device.description.socket, "/sys/devices/system/node").unwrap_or_default();
+    format!(
+        "driver {driver}, {queues}, polled; packets are handled where they were received, {pages}, and leave other \
+         DPDK ports from there{node}"
+    )
+}
+
+/// Where the device is, on machines with several nodes.
+fn node(socket: i32, nodes: &str) -> Option<String> {
+    let online = fs::read_to_string(format!("{nodes}/online")).ok()?;
+    if socket < 0 || online.trim() == "0" {
+        return None;
+    }
+    let cores = fs::read_to_string(format!("{nodes}/node{socket}/cpulist")).ok()?;
+    let cores = cores.trim();
+    Some(format!(
+        "; it is on node {socket}, and fastest with `taskset -c {cores}` before the command"
+    ))
+}
+
+/// A worker's part of a device.
+struct Memory {
+    device: Arc<Device>,
+    port: Port,
+    /// What the device counts is told by one of them.
+    first: bool,
+    seat: Seat,
+}
+
+impl Opened for Memory {
+    fn queue(&mut self) -> Box<dyn Queue<'_> + '_> {
+        let Self { device, port, first, seat } = self;
+        Box::new(Dpdk {
+            lane: seat.lane(device.longest),
+            finishes: UNFINISHED.contains(&device.description.driver()),
+            index: device.interface_index,
+            device,
+            port: *port,
+            first: *first,
+            statistics: QueueStatistics::default(),
+            is_down: false,
+        })
+    }
+}
+
+struct Dpdk<'m> {
+    lane: Lane<'m>,
+    /// Whether checksums that an offload has left unfinished are looked for.
+    finishes: bool,
+    device: &'m Device,
+    /// The number of the interface that it is on.
+    index: Option<i32>,
+    port: Port,
+    first: bool,
+    statistics: QueueStatistics,
+    is_down: bool,
+}
+
+impl Dpdk<'_> {
+    fn note_up(&mut self, is_up: bool) {
+        self.statistics.link_downs += u64::from(!is_up && !self.is_down);
+        self.is_down = !is_up;
+    }
+
+    fn down(&self, packets: usize) -> Sent {
+        Sent { down: packets as u64, ..Sent::default() }
+    }
+}
+
+impl<'m> Queue<'m> for Dpdk<'m> {
+    #[inline]
+    fn receive(&mut self, batch: &mut Vec<Frame<'m>>, max: usize) -> usize {
+        let before = batch.len();
+        let unlent = self.lane.receive(batch, max, self.port);
+        self.statistics.oversized += unlent.packets;
+        self.statistics.oversized_bytes += unlent.bytes;
+        if self.finishes {
+            for frame in batch.iter_mut().skip(before) {
+                let finished = finish_unmarked(frame.bytes_mut());
+                self.statistics.finished_checksums += u64::from(finished);
+            }
+        }
+        batch.len() - before
+    }
+
+    fn release(&mut self, batch: &mut Vec<Frame<'m>>) {
+        self.lane.release(batch);
+    }
+
+    fn send(&mut self, packets: &[&[u8]]) -> Sent {
+        if self.is_down { self.down(packets.len()) } else { self.lane.send(packets) }
+    }
+
+    fn forward(&mut self, frames: &mut [Frame<'m>], places: &[u8]) -> Sent {
+        if self.is_down { self.down(places.len()) } else { self.lane.forward(frames, places) }
+    }
+
+    fn forward_all(&mut self, batch: &mut Vec<Frame<'m>>) -> Sent {
+        if self.is_down { self.down(batch.len()) } else { self.lane.forward_all(batch) }
+    }
+
+    fn attend(&mut self) {
+        let name = self.device.interface.as_deref();
+        let index = name.and_then(interface::index);
+        if index != self.index {
+            self.note_up(false);
+            let generation = self.lane.park();
+            if name.is_some_and(|name| interface::usable(name).is_ok()) {
+                // What keeps it from being started may pass; who comes last starts it.
+                let _ = self.device.restart(generation);
+            }
+            if self.lane.unpark() {
+                self.index = index;
+                self.statistics.reopened += 1;
+                self.note_up(true);
+            }
+            return;
+        }
+        // Some drivers do not look at the interface that they are on.
+        self.note_up(
+            name.is_none_or(interface::is_up) && ffi::has_link(self.device.started.port()),
+        );
+    }
+
+    fn fds(&self, _: &mut Vec<RawFd>) {}
+
+    fn is_polled(&self) -> bool {
+        true
+    }
+
+    fn statistics(&mut self) -> QueueStatistics {
+        let counts = match self.first {
+            true => ffi::counts(self.device.started.port()),
+            false => ffi::Counts::default(),
+        };
+        let missed = counts.missed + counts.no_memory + counts.rx_errors;
+        QueueStatistics { missed, ..self.statistics }
+    }
+}
