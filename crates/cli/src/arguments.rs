@@ -134,13 +134,18 @@ pub(crate) struct RunArguments {
     /// "at=1.5s add-backend address=10.0.0.1".
     #[arg(long, value_name = "COMMAND")]
     pub(crate) control: Vec<String>,
-    /// Keep the state in a store, of one worker: memory:DIRECTORY or redis://HOST:PORT. A later run of
-    /// the same instance goes on with it.
-    #[arg(long, value_name = "STORE", conflicts_with = "ports")]
+    /// Keep the state in a store, memory:DIRECTORY or redis://HOST:PORT: a later run of the same
+    /// instance goes on with it. Several workers must not share state; one of a run that several are to
+    /// go on with is given --strategy shared-nothing.
+    #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<String>,
     /// Name of the instance in the store; two that run at once have different names.
     #[arg(long, value_name = "NAME", default_value = "main", requires = "store")]
     pub(crate) instance: String,
+    /// Milliseconds from one flush to the store to the next; packets wait for none.
+    #[arg(long, value_name = "N", default_value = "1", requires = "store",
+          value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub(crate) flush_ms: u64,
     /// Write the report as JSON; `-` is standard output, which then holds nothing else.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -73,11 +73,12 @@ pub fn claim(
         scopes.retain(|scope| scope.place() != Place::Instance);
         scopes.sort();
         scopes.dedup();
+        let marks: Vec<Key> = scopes.iter().map(Mark::key).collect::<Result<_, _>>()?;
+        let reads: Vec<Call> = marks.iter().map(|mark| Call::new(mark, Operation::Read)).collect();
+        let answers = driver.run(&reads)?;
         let mut batches = Vec::new();
-        for scope in &scopes {
-            let mark = Mark::key(scope)?;
-            let expected = driver.run(&[Call::new(&mark, Operation::Read)])?;
-            let expected = value_of(&mark, expected)?;
+        for (mark, expected) in marks.into_iter().zip(answers) {
+            let expected = value_of(&mark, vec![expected])?;
             let found = expected.as_deref().map(|bytes| Mark::decode(&mark, bytes)).transpose()?;
             epoch = epoch.max(found.map_or(0, |mark| mark.epoch + 1));
             batches.push(Batch { mark, expected, next: Bytes::new(), calls: Vec::new() });
