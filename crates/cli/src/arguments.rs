@@ -134,9 +134,9 @@ pub(crate) struct RunArguments {
     /// "at=1.5s add-backend address=10.0.0.1".
     #[arg(long, value_name = "COMMAND")]
     pub(crate) control: Vec<String>,
-    /// Keep the state in a store, memory:DIRECTORY or redis://HOST:PORT: a later run of the same
-    /// instance goes on with it. Several workers must not share state; one of a run that several are to
-    /// go on with is given --strategy shared-nothing.
+    /// Keep the state in a store: memory:DIRECTORY, redis://HOST:PORT or cassandra://HOST/KEYSPACE. A
+    /// later run of the same instance goes on with it. Several workers must not share state; one worker
+    /// whose state several are to go on with is given --strategy shared-nothing.
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<String>,
     /// Name of the instance in the store; two that run at once have different names.

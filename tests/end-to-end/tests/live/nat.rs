@@ -68,7 +68,7 @@ fn a_connection_outlives_the_process_of_the_nat() {
     let Some(mut lab) = Lab::open(Kind::AfPacket) else { return };
     lab.host("client");
     lab.host("server");
-    let (large, small) = (lab.file("large", 2_000_000), lab.file("small", 3_000));
+    let large = lab.file("large", 2_000_000);
     let options = "--set 'public=[\"198.51.100.2\"]' --store memory:state --instance edge";
     let mut nat = lab.start("nat", options, &WIRE);
     address_wire(&lab);
@@ -83,7 +83,7 @@ fn a_connection_outlives_the_process_of_the_nat() {
         fetch_fails_without(&lab);
         let options = format!("{options} --strategy shared-nothing --workers {workers}");
         nat = lab.start_again("nat", &options, &WIRE);
-        fetch(&lab, "client", "http://198.51.100.1", &small);
+        fetch(&lab, "client", "http://198.51.100.1", &large);
     }
     assert!(fetching.wait().success());
     assert!(fs::read(lab.path("slow")).unwrap() == large, "the file has arrived");
