@@ -95,7 +95,6 @@ fn state_is_kept_while_the_server_is_killed(server: &mut Server, address: &str) 
     };
     change(0..2_000);
     until("it is stored", &|| flusher.status().waiting == 0 && flusher.status().stored >= 2_000);
-    println!("stored: {:?}", flusher.status());
     server.kill();
     change(2_000..4_000);
     until("the failure is told", &|| flusher.status().trouble.is_some());
