@@ -444,9 +444,14 @@ impl<K: Key, S: Value> Journaled for SetTable<K, S> {
         let (absolute, lifetime, state): (u64, u32, S) = entry;
         let hash = self.hash(&key);
         let deadline = moment.deadline(absolute);
-        let Some(id) = self.find(hash, &key).or_else(|| self.open(hash, key, state, 0)) else {
-            return false;
-        };
+        let found = self.find(hash, &key).or_else(|| self.open(hash, key, state, 0));
+        let id = found.unwrap_or_else(|| {
+            // As of shards that move: none may be lost.
+            self.make_room(1);
+            let id = self.table.place(hash, key, Entry::new(deadline, lifetime, state));
+            self.tags.as_mut().and_then(|tags| tags.note(id.0));
+            id
+        });
         *self.entry_mut(id) = Entry::new(deadline, lifetime, state);
         self.wheel.queue(id.0, deadline);
         true

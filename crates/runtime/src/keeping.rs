@@ -88,8 +88,7 @@ impl Keeping {
         let Restored { entries, refused } = sum;
         if refused > 0 {
             warnings.push(format!(
-                "{refused} of {} stored entries did not fit: were tables larger before, or are more \
-                 shards on one worker now?",
+                "{refused} of {} stored entries did not fit: were tables larger before?",
                 entries + refused
             ));
         }

@@ -95,7 +95,9 @@ pub enum RunError {
     )]
     StoreOfShared(String),
     /// Workers have their own state, but it is not known which shard it belongs to.
-    #[error("a store cannot keep state in shards here, {0}: run with --workers 1, and no --strategy")]
+    #[error(
+        "a store cannot keep state in shards here, {0}: run with --workers 1, and no --strategy"
+    )]
     StoreOfParts(String),
     /// What the store has is not divided as this run divides it.
     #[error(

@@ -281,7 +281,7 @@ impl<K: Key, V: Value> Movable for Map<K, V> {
     fn put_shards(&mut self, bundle: &mut Bundle, _: Shift) {
         let Some(mut notes) = self.notes.take_if(|notes| notes.is_divided()) else { return };
         let moved: Vec<Moved<K, V>> = bundle.unpack();
-        self.make_room(moved.len() as u32, &mut notes);
+        self.make_room(moved.len() as u32, Some(&mut notes));
         for one in moved {
             match (one, &mut notes.shards) {
                 (Moved::Entry(tag, key, value), Shards::Sharded { tags, .. }) => {
@@ -361,6 +361,14 @@ impl<K: Key, V: Value> Journaled for Map<K, V> {
         else {
             return false;
         };
+        // As of shards that move: none may be lost.
+        let hash = self.hash(&key);
+        if self.len() >= self.capacity() && self.table.find(hash, &key).is_none() {
+            let mut notes = self.notes.take();
+            self.make_room(1, notes.as_deref_mut());
+            self.notes = notes;
+            self.table.place(hash, key, V::zero());
+        }
         match self.notes.as_ref().map(|notes| &notes.shards) {
             // It is the part of the shard that is being worked for.
             Some(Shards::PerShard { .. }) => {
@@ -391,8 +399,9 @@ impl<K: Key, V: Value> Map<K, V> {
     }
 
     /// Has room for `more` entries, beyond the capacity if need be: none may be lost.
-    fn make_room(&mut self, more: u32, notes: &mut Notes<K, V>) {
+    fn make_room(&mut self, more: u32, notes: Option<&mut Notes<K, V>>) {
         let Some(moved) = self.table.make_room(more) else { return };
+        let Some(notes) = notes else { return };
         if let Shards::Sharded { tags, .. } = &mut notes.shards {
             tags.renumber(self.table.slots(), &moved);
             if let Some(journal) = &mut notes.journal {
