@@ -431,6 +431,11 @@ pub(crate) struct BenchArguments {
     /// same ones: the highest rate with under 0.1 % loss (RFC 2544), and latency below it. Takes root.
     #[arg(long, conflicts_with_all = ["flows", "workers", "settings"])]
     pub(crate) ports: bool,
+    /// Measure functions (`nat` and `firewall` when none is named) without a store and with each of these,
+    /// in turn: memory, durable (memory with files in the temporary directory), redis://HOST:PORT, …
+    #[arg(long, value_name = "STORE,STORE", value_delimiter = ',', num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "memory,durable", conflicts_with = "ports")]
+    pub(crate) stores: Option<Vec<String>>,
     /// Numbers of flows, one measurement each.
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
     #[arg(default_values_t = [1_000, 65_536, 1_000_000])]
