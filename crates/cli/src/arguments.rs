@@ -136,13 +136,18 @@ pub(crate) struct RunArguments {
     /// "at=1.5s add-backend address=10.0.0.1".
     #[arg(long, value_name = "COMMAND")]
     pub(crate) control: Vec<String>,
-    /// Keep the state in a store, of one worker: memory:DIRECTORY or redis://HOST:PORT. A later run of
-    /// the same instance goes on with it.
-    #[arg(long, value_name = "STORE", conflicts_with = "ports")]
+    /// Keep the state in a store: memory:DIRECTORY, redis://HOST:PORT or cassandra://HOST/KEYSPACE. A
+    /// later run of the same instance goes on with it. Several workers must not share state; one worker
+    /// whose state several are to go on with is given --strategy shared-nothing.
+    #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<String>,
     /// Name of the instance in the store; two that run at once have different names.
     #[arg(long, value_name = "NAME", default_value = "main", requires = "store")]
     pub(crate) instance: String,
+    /// Milliseconds from one flush to the store to the next; packets wait for none.
+    #[arg(long, value_name = "N", default_value = "1", requires = "store",
+          value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub(crate) flush_ms: u64,
     /// Write the report as JSON; `-` is standard output, which then holds nothing else.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -429,6 +434,11 @@ pub(crate) struct BenchArguments {
     /// `nop` over its null device, against `dpdk-testpmd`.
     #[arg(long, conflicts_with_all = ["flows", "workers", "settings"])]
     pub(crate) ports: bool,
+    /// Measure functions (`nat` and `firewall` when none is named) without a store and with each of these,
+    /// in turn: memory, durable (memory with files in the temporary directory), redis://HOST:PORT, …
+    #[arg(long, value_name = "STORE,STORE", value_delimiter = ',', num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "memory,durable", conflicts_with = "ports")]
+    pub(crate) stores: Option<Vec<String>>,
     /// Numbers of flows, one measurement each.
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
     #[arg(default_values_t = [1_000, 65_536, 1_000_000])]

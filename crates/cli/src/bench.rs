@@ -7,6 +7,7 @@
 mod own;
 mod ports;
 mod rows;
+mod stores;
 
 use serde_json::{Value, json};
 
@@ -27,7 +28,12 @@ pub(crate) fn bench(library: &Library, arguments: &BenchArguments) -> Result<(),
         check_writable(path)?;
     }
     if arguments.ports {
-        return bench_ports(arguments, json_only);
+        let rows = ports::measure(arguments)?;
+        return deliver_rows(arguments, json_only, &rows, ports::render);
+    }
+    if arguments.stores.is_some() {
+        let rows = stores::measure(library, arguments)?;
+        return deliver_rows(arguments, json_only, &rows, stores::render);
     }
     let (compared, alone) = chosen(library, &arguments.nfs)?;
     let mut document = match compared.is_empty() {
@@ -49,11 +55,15 @@ pub(crate) fn bench(library: &Library, arguments: &BenchArguments) -> Result<(),
     }
 }
 
-/// Measures over virtual links.
-fn bench_ports(arguments: &BenchArguments, json_only: bool) -> Result<(), Error> {
-    let rows = ports::measure(arguments)?;
+/// Rows that are not compared with jobs written by hand.
+fn deliver_rows(
+    arguments: &BenchArguments,
+    json_only: bool,
+    rows: &[Value],
+    render: fn(&[Value]) -> String,
+) -> Result<(), Error> {
     if !json_only {
-        print(&ports::render(&rows))?;
+        print(&render(rows))?;
     }
     let document = json!({ "machine": { "cores": crate::arguments::cores() }, "results": rows });
     match &arguments.json {

@@ -134,12 +134,15 @@ fn tables(report: &RunReport) -> String {
         report.counters.iter().map(|(name, value)| vec![name.clone(), thousands(*value)]);
     let live = report.ports.iter().filter_map(|port| port.live.as_ref());
     let live = live.map(|live| summary::interface(live).to_vec());
+    let store = report.store.iter().map(|store| summary::store_figures(store).to_vec());
+    let store_headings = summary::STORE.map(|heading| heading.trim_start_matches('>'));
     let interfaces =
         ["interface", "queues", "missed", "segmented", "checksums finished", "downs", "reopened"];
     let headings = ["port", "packets in", "bytes in", "packets out", "bytes out"];
     table(&headings, ports.collect())
         + &table(&interfaces, live.collect())
         + &table(&["state", "used", "capacity", "memory"], state.collect())
+        + &table(&store_headings, store.collect())
         + &table(&["counter", "value"], counters.collect())
 }
 

@@ -118,8 +118,11 @@ fn order(arguments: &RunArguments) -> Result<Order, Error> {
 
 fn keeping(store: &str, arguments: &RunArguments) -> Result<Keeping, Error> {
     let location = store.parse().map_err(state::configuration)?;
-    let (instance, settings) = (arguments.instance.clone(), anabranch_store::Settings::default());
-    Ok(Keeping { location, instance, settings })
+    let by_default = anabranch_store::Settings::default();
+    let period_ns = arguments.flush_ms * 1_000_000;
+    let refresh_ns = by_default.refresh_ns.max(period_ns);
+    let settings = anabranch_store::Settings { period_ns, refresh_ns, ..by_default };
+    Ok(Keeping { location, instance: arguments.instance.clone(), settings })
 }
 
 /// No file may be read and written, or be two documents; captures of several ports name them.
@@ -241,7 +244,9 @@ pub(crate) fn options<F: NetworkFunction>(
 pub(crate) fn plan_for<F: NetworkFunction>(
     order: &Order,
 ) -> Result<(Option<Plan>, Option<String>), Error> {
-    if order.workers == 1 {
+    // One worker follows a plan only where others are to go on with its state.
+    let asked = order.plan.is_some() || order.planning.strategy.is_some();
+    if order.workers == 1 && !(order.store.is_some() && asked) {
         return Ok((None, None));
     }
     if let Some(file) = &order.plan {
@@ -268,7 +273,9 @@ pub(crate) fn cannot_begin(error: RunError) -> Error {
         RunError::Source(cause) => Error::of_run(runtime::kind_of(&cause), message),
         RunError::Sink(_) => Error::Output(message),
         RunError::Live(_) | RunError::Exchange(_) | RunError::Store(_) => Error::Input(message),
-        RunError::StoreOfMany => Error::Usage(message),
+        RunError::StoreOfShared(_) | RunError::StoreOfParts(_) | RunError::StoreDivided { .. } => {
+            Error::Usage(message)
+        }
     }
 }
 

@@ -66,6 +66,7 @@ pub(crate) fn configuration(error: anabranch_store::Error) -> Error {
     Error::Settings(format!("--store: {error}"))
 }
 
-fn input(error: anabranch_store::Error) -> Error {
+/// A store that cannot be had.
+pub(crate) fn input(error: anabranch_store::Error) -> Error {
     Error::Input(error.to_string())
 }

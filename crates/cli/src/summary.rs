@@ -1,6 +1,6 @@
 //! A run's report as tables on a terminal of 80 columns.
 
-use anabranch_runtime::report::{LivePortReport, RunReport};
+use anabranch_runtime::report::{LivePortReport, RunReport, StoreReport};
 
 use crate::figures::{bytes, nanoseconds, percent, rate, ratio, seconds, thousands};
 use crate::table::{Table, wrap};
@@ -16,6 +16,7 @@ pub(crate) fn render(report: &RunReport) -> String {
         balance(report),
         drops(report),
         state(report),
+        store(report),
         counters(report),
     ];
     let mut text = headline(report);
@@ -225,6 +226,31 @@ fn state(report: &RunReport) -> Table {
         ]);
     }
     table
+}
+
+fn store(report: &RunReport) -> Table {
+    let mut table = Table::new(&STORE);
+    if let Some(store) = &report.store {
+        table.row(store_figures(store));
+    }
+    table
+}
+
+/// Headings of what [`store_figures`] returns.
+pub(crate) const STORE: [&str; 7] =
+    ["store", ">stored", ">waiting", ">oldest", ">lag p50", ">p99", ">max"];
+
+/// The figures of a store, each in its column.
+pub(crate) fn store_figures(store: &StoreReport) -> [String; 7] {
+    [
+        store.store.clone(),
+        thousands(store.stored),
+        thousands(store.waiting),
+        nanoseconds(store.oldest_ns),
+        nanoseconds(store.lag_ns.p50),
+        nanoseconds(store.lag_ns.p99),
+        nanoseconds(store.lag_ns.max),
+    ]
 }
 
 fn counters(report: &RunReport) -> Table {

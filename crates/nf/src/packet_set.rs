@@ -274,7 +274,7 @@ pub struct SetTable<K, S> {
     /// Which shards its sets belong to, where these may move to other workers.
     tags: Option<Tags>,
     /// Which sets were written and which closed, where a store keeps them.
-    journal: Option<Box<(Journal, Vec<K>)>>,
+    journal: Option<Box<Journal<K>>>,
 }
 
 impl<K: Key, S: Value> SetTable<K, S> {
@@ -336,7 +336,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
         if let Some(tags) = &mut self.tags {
             tags.note(id.0);
         }
-        if let Some((journal, _)) = self.journal.as_deref_mut() {
+        if let Some(journal) = self.journal.as_deref_mut() {
             journal.changed.note(id.0);
         }
         self.wheel.queue(id.0, deadline);
@@ -345,13 +345,11 @@ impl<K: Key, S: Value> SetTable<K, S> {
 
     /// Removes a set, and returns its state.
     pub fn close(&mut self, hash: Hash, id: SlotId) -> Option<S> {
-        if let Some(tags) = &mut self.tags {
-            tags.clear(id.0);
-        }
+        let shard = self.tags.as_mut().and_then(|tags| tags.clear(id.0).shard());
         let (key, entry) = self.table.remove(hash, id)?;
         self.wheel.dequeue(id.0);
-        if let Some((_, gone)) = self.journal.as_deref_mut() {
-            gone.push(key);
+        if let Some(journal) = self.journal.as_deref_mut() {
+            journal.remove(shard, key);
         }
         Some(entry.state)
     }
@@ -360,7 +358,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
     #[inline(never)]
     pub fn touched(&mut self, hash: Hash, key: &K, changed: bool) {
         let Some(SlotId(place)) = self.find(hash, key) else { return };
-        let Some((journal, _)) = self.journal.as_deref_mut() else { return };
+        let Some(journal) = self.journal.as_deref_mut() else { return };
         if changed { &mut journal.changed } else { &mut journal.refreshed }.note(place);
     }
 
@@ -397,6 +395,9 @@ impl<K: Key, S: Value> SetTable<K, S> {
         if let Some(tags) = &mut self.tags {
             tags.renumber(slots, &moved);
         }
+        if let Some(journal) = &mut self.journal {
+            journal.renumber(slots, &moved);
+        }
         let mut wheel = self.wheel.emptied(slots);
         for (_, id) in moved {
             wheel.queue(id.0, self.table.value(id).deadline.tick());
@@ -422,20 +423,17 @@ impl<K: Key, S: Value> Journaled for SetTable<K, S> {
     }
 
     fn keep(&mut self) {
-        self.journal = Some(Box::new((Journal::new(self.table.slots()), Vec::new())));
+        self.journal = Some(Box::new(Journal::new(self.table.slots())));
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
-        let Some((journal, gone)) = self.journal.as_deref_mut() else { return };
-        // A set that has been opened again since is among the marks.
-        for key in gone.drain(..) {
-            sink.remove(name, journal::stored(&key));
-        }
-        for place in journal.take(moment) {
+        let Some(journal) = self.journal.as_deref_mut() else { return };
+        for place in journal.take(name, moment, sink) {
             let Some(key) = self.table.key(SlotId(place)) else { continue };
             let Entry { deadline, lifetime, state } = self.table.value(SlotId(place));
             let entry = (moment.absolute(deadline.tick()), *lifetime, *state);
-            sink.put(name, journal::stored(&key), journal::stored(&entry));
+            let shard = self.tags.as_ref().and_then(|tags| tags.get(place).shard());
+            sink.put(name, shard, journal::stored(&key), journal::stored(&entry));
         }
     }
 
@@ -446,9 +444,14 @@ impl<K: Key, S: Value> Journaled for SetTable<K, S> {
         let (absolute, lifetime, state): (u64, u32, S) = entry;
         let hash = self.hash(&key);
         let deadline = moment.deadline(absolute);
-        let Some(id) = self.find(hash, &key).or_else(|| self.open(hash, key, state, 0)) else {
-            return false;
-        };
+        let found = self.find(hash, &key).or_else(|| self.open(hash, key, state, 0));
+        let id = found.unwrap_or_else(|| {
+            // As of shards that move: none may be lost.
+            self.make_room(1);
+            let id = self.table.place(hash, key, Entry::new(deadline, lifetime, state));
+            self.tags.as_mut().and_then(|tags| tags.note(id.0));
+            id
+        });
         *self.entry_mut(id) = Entry::new(deadline, lifetime, state);
         self.wheel.queue(id.0, deadline);
         true
@@ -468,12 +471,15 @@ impl<K: Key, S: Value> Movable for SetTable<K, S> {
     fn take_shards(&mut self, bundle: &mut Bundle) {
         let places = self.tags.as_ref().map_or_else(Vec::new, |tags| tags.places(bundle.shards()));
         let mut moved = Vec::with_capacity(places.len());
+        // What leaves is not gone.
+        let journal = self.journal.take();
         for (slot, tag) in places {
             let Some(key) = self.table.key(SlotId(slot)) else { continue };
             let &Entry { ref deadline, lifetime, state } = self.table.value(SlotId(slot));
             moved.push(MovedSet { tag, key, deadline: deadline.tick(), lifetime, state });
             self.close(self.hash(&key), SlotId(slot));
         }
+        self.journal = journal;
         bundle.pack(moved);
     }
 

@@ -12,7 +12,8 @@ use crate::steer::Steering;
 
 /// Divides chunks among workers by their shards.
 pub struct Division {
-    steering: Arc<Steering>,
+    /// `None`: no packet's shard matters, one worker has them all.
+    steering: Option<Arc<Steering>>,
     table: Arc<IndirectionTable>,
     /// `None`: shards stay where they are.
     balancer: Option<Balancer>,
@@ -47,11 +48,11 @@ pub struct Shares {
 }
 
 impl Division {
-    /// By `steering` among the workers of `table`. `repeats`: every chunk comes again and again, so
-    /// that its shares are worth keeping. `balancing`: whether
+    /// By `steering` among the workers of `table`; without, all packets are one worker's. `repeats`:
+    /// every chunk comes again and again, so that its shares are worth keeping. `balancing`: whether
     /// shards move.
     pub fn new(
-        steering: Arc<Steering>,
+        steering: Option<Arc<Steering>>,
         table: Arc<IndirectionTable>,
         repeats: bool,
         balancing: Balancing,
@@ -62,11 +63,11 @@ impl Division {
 
     /// Divides `chunk`.
     pub fn divide(&mut self, chunk: &Chunk) -> Shares {
-        if self.table.workers() == 1 {
+        let Some(steering) = &self.steering else {
             return Shares { lists: vec![None], shards: None, moved: Vec::new() };
-        }
+        };
         let known = self.known.as_ref().and_then(|known| known.get(&chunk.start()));
-        let shards = known.map_or_else(|| self.shards(chunk), |known| known.shards.clone());
+        let shards = known.map_or_else(|| shards_of(steering, chunk), |known| known.shards.clone());
         let moved = self.rebalance(&shards);
         let known = self.known.as_ref().and_then(|known| known.get(&chunk.start()));
         let lists = match known.and_then(|known| known.lists.as_ref()) {
@@ -108,19 +109,6 @@ impl Division {
         self.balancer.as_ref()?.balance()
     }
 
-    fn shards(&self, chunk: &Chunk) -> Shards {
-        let mut packets = vec![0; self.steering.shards()];
-        let mut each = Vec::with_capacity(chunk.len());
-        for (index, record) in chunk.records().iter().enumerate() {
-            let shard = self.steering.shard(record.port, chunk.bytes(index), record.wire_len);
-            each.push(shard);
-            if let Some(count) = packets.get_mut(shard as usize) {
-                *count += 1;
-            }
-        }
-        Shards { each: Arc::new(each), packets: packets.into() }
-    }
-
     fn lists(&self, shards: &Shards) -> Vec<Option<Vec<u32>>> {
         let workers = self.table.workers();
         let room = shards.each.len() / workers + shards.each.len() / 8;
@@ -132,4 +120,17 @@ impl Division {
         }
         lists.into_iter().map(Some).collect()
     }
+}
+
+fn shards_of(steering: &Steering, chunk: &Chunk) -> Shards {
+    let mut packets = vec![0; steering.shards()];
+    let mut each = Vec::with_capacity(chunk.len());
+    for (index, record) in chunk.records().iter().enumerate() {
+        let shard = steering.shard(record.port, chunk.bytes(index), record.wire_len);
+        each.push(shard);
+        if let Some(count) = packets.get_mut(shard as usize) {
+            *count += 1;
+        }
+    }
+    Shards { each: Arc::new(each), packets: packets.into() }
 }

@@ -19,7 +19,7 @@ use anabranch_packet::{
     parse_common, parse_other,
 };
 
-pub use storing::{Restored, Storing};
+pub use storing::{Owner, Restored, Storing};
 
 use crate::agenda::{Agenda, Expiring};
 use crate::deployment::Post;

@@ -21,6 +21,7 @@ pub mod events;
 mod finding;
 mod head;
 pub mod instance;
+mod keeping;
 pub mod live;
 pub mod lock;
 pub mod mailbox;

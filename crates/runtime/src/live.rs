@@ -36,6 +36,7 @@ use anabranch_nf::{Line, NetworkFunction, elements};
 use anabranch_packet::Port;
 
 use crate::account::Account;
+use crate::keeping::Kept;
 use crate::report::{LivePortReport, RunReport};
 use crate::run::{Arrangement, Options, RunError, read_commands};
 use crate::sync::mpsc::{Receiver, channel};
@@ -97,6 +98,10 @@ pub fn run<N: NetworkFunction>(
     let clock = LiveClock::start();
     let faults_before = elements::faults();
     states.start(clock.origin_ns(), &commands);
+    let mut warnings = Vec::new();
+    let keeping = options.store.as_ref();
+    let kept = keeping.map(|keeping| keeping.begin(&mut states, &arrangement, &mut warnings));
+    let kept = kept.transpose()?;
     let mut account = Account::new::<N>(&options.making.ports);
     account.report.faults = elements::faults() - faults_before;
     account.warn_of_fewer(workers, options.workers);
@@ -104,7 +109,13 @@ pub fn run<N: NetworkFunction>(
     let planned = scaling.iter().all(Scaling::is_planned);
     watch(Moment::Started(&steering(&arrangement, planned)));
     let crew = Crew::new(states, ports, &arrangement, clock)?;
-    Ok(crew.work(Workplace { specs, requests, account }, &arrangement, watch))
+    account.report.warnings.extend(warnings);
+    let workplace = Workplace { specs, requests, account, kept: kept.as_ref() };
+    let mut report = crew.work(workplace, &arrangement, watch);
+    if let Some(kept) = kept {
+        kept.close(&mut report);
+    }
+    Ok(report)
 }
 
 fn open_all(specs: &[LiveSpec], workers: usize) -> Result<Vec<LivePort>, RunError> {
@@ -206,6 +217,8 @@ struct Workplace<'r> {
     specs: &'r [LiveSpec],
     requests: &'r Requests<Request>,
     account: Account,
+    /// The store that keeps the state.
+    kept: Option<&'r Kept>,
 }
 
 impl Workplace<'_> {
@@ -241,7 +254,9 @@ impl Workplace<'_> {
         match request {
             Request::Report(answer) => {
                 let (account, ends) = (self.account.clone(), orders.tell());
-                let _ = answer.send(finish(account, self.specs, ends, started.elapsed()));
+                let mut report = finish(account, self.specs, ends, started.elapsed());
+                report.store = self.kept.map(Kept::report);
+                let _ = answer.send(report);
             }
             Request::Copy { filter, answer } => {
                 let ports = &self.account.report.ports;

@@ -64,6 +64,9 @@ pub struct RunReport {
     /// packets came to tell.
     #[serde(default)]
     pub balance: Option<BalanceReport>,
+    /// How the store that keeps the state did; absent without one.
+    #[serde(default)]
+    pub store: Option<StoreReport>,
     /// What each worker did, in order.
     pub workers: Vec<WorkerReport>,
     /// How full each state object was at the end.
@@ -156,6 +159,41 @@ pub struct BalanceReport {
     pub busiest_last: f64,
     /// What no assignment of the last window's shards could have been below.
     pub best_last: f64,
+}
+
+/// How the store did that keeps the state of a run. Lag is the time from a change to when it is known
+/// to be stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreReport {
+    /// Which store, without passwords.
+    pub store: String,
+    /// Changes stored.
+    pub stored: u64,
+    /// Messages that it answered, each of up to 4096 changes.
+    pub messages: u64,
+    /// Messages that it did not answer.
+    pub failures: u64,
+    /// How often it had lost state, which was written again.
+    pub rebuilds: u64,
+    /// Changes that wait, with those under way.
+    pub waiting: u64,
+    /// Age of the oldest of them, nanoseconds.
+    pub oldest_ns: u64,
+    /// How late changes were stored.
+    pub lag_ns: LagReport,
+    /// Why it did not take the last message; none if it did.
+    pub trouble: Option<String>,
+}
+
+/// Percentiles of the lag of a store, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LagReport {
+    /// Half of the changes were stored within as long.
+    pub p50: u64,
+    /// 99 in a hundred.
+    pub p99: u64,
+    /// All of them.
+    pub max: u64,
 }
 
 /// Packets of a run under the lock, all of them, by the side of it on which they ended.
@@ -305,6 +343,7 @@ impl RunReport {
             lock: None,
             transactions: None,
             balance: None,
+            store: None,
             workers: Vec::new(),
             tables: Vec::new(),
             counters: BTreeMap::new(),

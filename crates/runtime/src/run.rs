@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anabranch_io::Chunk;
 use anabranch_io::capture::{CaptureError, WriteError};
@@ -24,7 +24,6 @@ use anabranch_nf::{BuildError, NetworkFunction};
 use anabranch_packet::{Meta, Port};
 use anabranch_plan::{Plan, Strategy};
 use anabranch_rss::IndirectionTable;
-use anabranch_store::{Flusher, Location, Place, Scope as Where, Settings};
 use thiserror::Error;
 
 use crate::account::Account;
@@ -32,7 +31,8 @@ use crate::balance::{Balancing, Departure};
 use crate::clock::Clock;
 use crate::deployment::{Deployment, Refusal, followed, shares, undivided};
 use crate::division::Division;
-use crate::instance::{Instance, Making, Restored, Storing};
+use crate::instance::{Instance, Making};
+pub use crate::keeping::Keeping;
 use crate::lock::Lock;
 use crate::report::{BalanceReport, ErrorKind, RunReport};
 use crate::steer::{SHARDS, Steering};
@@ -63,56 +63,8 @@ pub struct Options {
     pub balancing: Balancing,
     /// Commands, each at so many nanoseconds after the first packet.
     pub commands: Vec<(u64, String)>,
-    /// The store that keeps the state; of one worker only.
+    /// The store that keeps the state, where each worker has its own.
     pub store: Option<Keeping>,
-}
-
-/// How a store keeps the state of a run.
-#[derive(Clone, Debug)]
-pub struct Keeping {
-    /// Which store.
-    pub location: Location,
-    /// Name of the instance: a later run of the same name goes on with the state.
-    pub instance: String,
-    /// How it is written.
-    pub settings: Settings,
-}
-
-/// Longest that the end of a run waits for the store.
-const STORE_PATIENCE: Duration = Duration::from_secs(10);
-
-impl Keeping {
-    /// Puts what the store has into the instance, and has it kept from then on.
-    fn begin<N: NetworkFunction>(
-        &self,
-        instances: &mut [Instance<N>],
-        warnings: &mut Vec<String>,
-    ) -> Result<Flusher, RunError> {
-        let [instance] = instances else {
-            return Err(RunError::StoreOfMany);
-        };
-        let Settings { period_ns, refresh_ns, .. } = self.settings;
-        let opened = Flusher::open(self.location.open()?, N::NAME, &self.instance, self.settings);
-        let (flusher, state) = opened?;
-        let restored = instance.restore(&state)?;
-        if restored.refused > 0 {
-            let Restored { entries, refused } = restored;
-            warnings.push(format!(
-                "{refused} of {} stored entries did not fit: were tables larger before?",
-                entries + refused
-            ));
-        }
-        let scope = Where::new(N::NAME, &self.instance, Place::Core(0))?;
-        instance.keep(Storing::new(flusher.feed(), scope, period_ns, refresh_ns));
-        Ok(flusher)
-    }
-}
-
-/// Waits until the store has everything; why not, if it has not.
-fn close(flusher: Flusher) -> Option<String> {
-    let status = flusher.close(STORE_PATIENCE);
-    let why = status.trouble.unwrap_or_else(|| "it is too slow".to_owned());
-    (status.waiting > 0).then(|| format!("{} changes are not in the store: {why}", status.waiting))
 }
 
 /// Why a run could not begin.
@@ -136,9 +88,31 @@ pub enum RunError {
     /// The store that is to keep the state.
     #[error(transparent)]
     Store(#[from] anabranch_store::Error),
-    /// A store keeps the state of one worker.
-    #[error("a store keeps the state of one worker so far: run with --workers 1")]
-    StoreOfMany,
+    /// A store keeps what each worker has for itself, and these share it.
+    #[error(
+        "a store does not keep state that workers share yet, and they share it ({0}): run with \
+         --workers 1"
+    )]
+    StoreOfShared(String),
+    /// Workers have their own state, but it is not known which shard it belongs to.
+    #[error(
+        "a store cannot keep state in shards here, {0}: run with --workers 1, and no --strategy"
+    )]
+    StoreOfParts(String),
+    /// What the store has is not divided as this run divides it.
+    #[error(
+        "the state of `{instance}` in the store is {stored}, and this run's is {here}: {advice}"
+    )]
+    StoreDivided {
+        /// Name of the instance.
+        instance: String,
+        /// How the stored state is divided.
+        stored: String,
+        /// How that of the run is.
+        here: String,
+        /// What to do.
+        advice: &'static str,
+    },
     /// Workers cannot be given a way to wake each other.
     #[error("no more file descriptors for workers: {0}; `ulimit -n` raises their number")]
     Exchange(std::io::Error),
@@ -186,23 +160,21 @@ pub(crate) fn run_on<N: NetworkFunction>(
     let faults_before = elements::faults();
     states.start(origin, &commands);
     let mut warnings = Vec::new();
-    let flusher = match (&options.store, &mut states) {
-        (None, _) => None,
-        (Some(keeping), States::Owned(instances)) if workers == 1 => {
-            Some(keeping.begin(instances, &mut warnings)?)
-        }
-        (Some(_), _) => return Err(RunError::StoreOfMany),
-    };
+    let keeping = options.store.as_ref();
+    let kept = keeping.map(|keeping| keeping.begin(&mut states, &arrangement, &mut warnings));
+    let kept = kept.transpose()?;
     let balancing = arrangement.balancing(&states, options);
     let states = states.share(&options.making, workers);
     let keep = options.outputs.iter().any(|(_, sink)| *sink != SinkSpec::Null);
     let mut account = Account::new::<N>(&options.making.ports);
+    let is_one = workers == 1 && !arrangement.is_sharded();
     account.report.strategy = arrangement.strategy.to_owned();
     account.report.strategy_why = arrangement.why;
     if let Some(why) = balancing.as_ref().err() {
         account.report.strategy_why += &format!("; shards stay where they are: {why}");
     }
     let Arrangement { steering, table, .. } = arrangement;
+    let steering = (!is_one).then_some(steering);
     // Load is looked at between chunks: none is longer than a window.
     let balancing = balancing.unwrap_or(Balancing::Still);
     let longest = balancing.window().map(|window| window.saturating_mul(workers as u64) as usize);
@@ -226,7 +198,9 @@ pub(crate) fn run_on<N: NetworkFunction>(
         .run(first, watch)
     });
     report.warnings.extend(warnings);
-    report.warnings.extend(flusher.and_then(close));
+    if let Some(kept) = kept {
+        kept.close(&mut report);
+    }
     Ok(report)
 }
 
@@ -245,7 +219,7 @@ impl Arrangement {
         let making = &options.making;
         let workers = options.workers.clamp(1, SHARDS);
         if workers == 1 {
-            return Self::flows("one-worker", "one worker owns all state".to_owned(), 1);
+            return Self::alone::<N>(options);
         }
         let Some(plan) = &options.plan else {
             return Self::flows(
@@ -291,6 +265,18 @@ impl Arrangement {
         Self { strategy, why, steering, table, deployment: Some(deployment) }
     }
 
+    /// One worker, whose state is divided only where a store keeps it and a plan is given: others may
+    /// go on with it then.
+    fn alone<N: NetworkFunction>(options: &Options) -> Self {
+        let Making { settings, ports, .. } = &options.making;
+        let plan = options.plan.as_ref().filter(|_| options.store.is_some());
+        let deployed = |plan| Deployment::new::<N>(plan, settings, ports, 1).ok();
+        match plan.and_then(deployed) {
+            Some(deployment) => Self::shared_nothing(deployment),
+            None => Self::flows("one-worker", "one worker owns all state".to_owned(), 1),
+        }
+    }
+
     /// All state shared, and changed in transactions.
     pub(crate) fn transactional(workers: usize) -> Self {
         let why = "all state is shared, and changed in transactions".to_owned();
@@ -304,6 +290,11 @@ impl Arrangement {
         };
         let (steering, table) = (Arc::new(Steering::by_flow()), Arc::new(table));
         Self { strategy, why, steering, table, deployment: None }
+    }
+
+    /// How each worker has state of its own, by a plan.
+    pub(crate) fn deployment(&self) -> Option<&Deployment> {
+        self.deployment.as_ref()
     }
 
     /// Whether each worker has state of its own, by a plan.

@@ -38,6 +38,7 @@ pub struct Steering {
     /// By port; the last one serves all further ports where their number is open.
     ports: Vec<Arc<[Lane]>>,
     shards: usize,
+    fingerprint: String,
 }
 
 /// How packets of one class are hashed at one port.
@@ -100,7 +101,13 @@ impl Steering {
                 .collect(),
         };
         let shards = SHARDS.min(1 << plan.index_bits.min(16));
-        Ok(Self { ports: ports?, shards })
+        Ok(Self { ports: ports?, shards, fingerprint: fingerprint(plan, shards) })
+    }
+
+    /// What says whether packets belong to the same shards under another steering: how many there are,
+    /// and a digest of keys and fields.
+    pub fn fingerprint(&self) -> String {
+        self.fingerprint.clone()
     }
 
     /// Steering where there is no plan: by flows, either way round, so that each keeps its order.
@@ -128,7 +135,7 @@ impl Steering {
                 _ => &["ipv6.src", "ipv6.dst"],
             });
         }
-        Self { ports: vec![lanes.into()], shards: SHARDS }
+        Self { ports: vec![lanes.into()], shards: SHARDS, fingerprint: "flows".to_owned() }
     }
 
     /// Number of shards, a power of two.
@@ -177,6 +184,22 @@ impl Steering {
         let port = usize::from(port.index()).min(self.ports.len().saturating_sub(1));
         self.ports.get(port)?.get(lane)
     }
+}
+
+/// The digest is FNV-1a of what decides a packet's shard.
+fn fingerprint(plan: &Plan, shards: usize) -> String {
+    let mut text = String::new();
+    for port in &plan.ports {
+        text += &format!("{} {}\n", port.port, port.key);
+        for class in &port.classes {
+            let key_of = class.key_of.as_deref().unwrap_or_default();
+            text += &format!(" {} {key_of}", class.class);
+            class.input.iter().for_each(|one| text += &format!(" {}={}", one.place, one.field));
+        }
+    }
+    let step = |digest: u64, byte: u8| (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let digest = text.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    format!("{shards} shards, keys {digest:016x}")
 }
 
 impl Lane {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anabranch_nf::{DropReason, NetworkFunction};
 use anabranch_packet::{Frame, Meta, Port};
-use anabranch_runtime::instance::{Instance, Making, Release, Restored, Storing};
+use anabranch_runtime::instance::{Instance, Making, Owner, Release, Restored, Storing};
 use anabranch_store::conformance::Random;
 use anabranch_store::{Error, Flusher, Memory, Place, Scope, Settings};
 
@@ -54,7 +54,7 @@ impl<N: NetworkFunction> Node<N> {
             node.restored = node.instance.restore(&state)?;
             let scope = Scope::new(N::NAME, "a", Place::Core(0))?;
             // Whatever changes is told after each packet.
-            node.instance.keep(Storing::new(flusher.feed(), scope, 0, 0));
+            node.instance.keep(Storing::new(flusher.feed(), Owner::Whole(scope), 0, 0));
             node.flusher = Some(flusher);
         }
         Ok(node)
@@ -235,7 +235,8 @@ fn cost_of_being_kept() {
             if let Some(flusher) = &flusher {
                 let scope = Scope::new("nat", "a", Place::Core(0)).unwrap();
                 let (period, refresh) = (1_000_000, 1_000_000_000);
-                node.instance.keep(Storing::new(flusher.feed(), scope, period, refresh));
+                let owner = Owner::Whole(scope);
+                node.instance.keep(Storing::new(flusher.feed(), owner, period, refresh));
             }
             for (what, times) in [("new flows", 1), ("established flows", 100)] {
                 let began = worked_ns();

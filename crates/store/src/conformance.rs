@@ -39,12 +39,14 @@ pub struct Settings {
     pub calls: u32,
     /// Connections that are at work at once.
     pub connections: u32,
+    /// Milliseconds that values are kept which end; several calls must be answered within.
+    pub ends_ms: u64,
 }
 
 impl Default for Settings {
-    /// 100 sequences of 200 calls from seed 1; 4 connections.
+    /// 100 sequences of 200 calls from seed 1; 4 connections; values that end after 300 ms.
     fn default() -> Self {
-        Self { seed: 1, sequences: 100, calls: 200, connections: 4 }
+        Self { seed: 1, sequences: 100, calls: 200, connections: 4, ends_ms: 300 }
     }
 }
 
@@ -84,7 +86,7 @@ pub fn check(open: impl Open, settings: &Settings) -> Result<Report, Failure> {
     let mut report = Report::default();
     let mut driver = open()?;
     remove(&mut *driver, "conformance")?;
-    examples::check(&mut *driver)?;
+    examples::check(&mut *driver, settings.ends_ms)?;
     for seed in (settings.seed..).take(settings.sequences as usize) {
         let (nf, calls) = (format!("conformance-{seed}"), settings.calls);
         let one = sequence(&mut *driver, &nf, seed, calls);

@@ -1,13 +1,16 @@
 //! Write-behind for real: threads that take what workers changed and keep a store up to date.
 //!
 //! ```text
-//!  worker ── Feed ──▶ slot ──┐
-//!  worker ── Feed ──▶ slot ──┼──▶ flusher ──▶ WriteBehind ──▶ connection ──▶ store
-//!  worker ── Feed ──▶ slot ──┘    (a thread)                  (a thread: only it waits)
+//!  worker ── Feed ──┐
+//!  worker ── Feed ──┼──▶ line ──▶ flusher ──▶ WriteBehind ──▶ connection ──▶ store
+//!  worker ── Feed ──┘             (a thread)                  (a thread: only it waits)
 //! ```
 //!
-//! **Invariant: a worker waits for nothing.** It puts its changes into its own slot if that is free
-//! just then, and keeps them for the next time if not.
+//! **Invariant: a worker waits for nothing.** It puts its changes into the line, all of them in one
+//! step, if that is free just then, and keeps them for the next time if not.
+//!
+//! **Invariant: what was handed over later takes effect later**, whoever handed it over: a shard that
+//! moves from one worker to another has its changes in order.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -32,7 +35,7 @@ pub struct Flusher {
 
 #[derive(Default)]
 struct Shared {
-    slots: Mutex<Vec<Slot>>,
+    line: Mutex<Vec<Vec<Change>>>,
     status: Mutex<Status>,
     refuses_new: AtomicBool,
     stops: AtomicBool,
@@ -40,12 +43,9 @@ struct Shared {
     closes: AtomicBool,
 }
 
-type Slot = Arc<Mutex<Vec<Change>>>;
-
 /// Where one worker tells what it changed.
 pub struct Feed {
-    slot: Slot,
-    /// Not in the slot yet.
+    /// Not in the line yet.
     changes: Vec<Change>,
     shared: Arc<Shared>,
 }
@@ -62,13 +62,22 @@ impl Feed {
         if self.changes.is_empty() {
             return;
         }
-        if let Ok(mut slot) = self.slot.try_lock() {
-            if slot.is_empty() {
-                std::mem::swap(&mut *slot, &mut self.changes);
-            } else {
-                slot.append(&mut self.changes);
-            }
+        if let Ok(mut line) = self.shared.line.try_lock() {
+            line.push(std::mem::take(&mut self.changes));
         }
+    }
+
+    /// As [`hand_over`](Self::hand_over), but waits for its turn, some instructions of whoever is
+    /// handing over just then: before another worker goes on with what was changed here.
+    pub fn hand_over_surely(&mut self) {
+        if !self.changes.is_empty() {
+            lock(&self.shared.line).push(std::mem::take(&mut self.changes));
+        }
+    }
+
+    /// Whether everything has been handed over.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
     }
 
     /// Whether new flows should be taken: false when the store is behind and
@@ -80,7 +89,7 @@ impl Feed {
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        lock(&self.slot).append(&mut self.changes);
+        self.hand_over_surely();
     }
 }
 
@@ -111,9 +120,7 @@ impl Flusher {
 
     /// A feed for one more worker.
     pub fn feed(&self) -> Feed {
-        let slot = Slot::default();
-        lock(&self.shared.slots).push(Arc::clone(&slot));
-        Feed { slot, changes: Vec::new(), shared: Arc::clone(&self.shared) }
+        Feed { changes: Vec::new(), shared: Arc::clone(&self.shared) }
     }
 
     /// How it goes, about ten periods old.
@@ -175,7 +182,7 @@ impl Worker {
     fn work(mut self, driver: impl Driver + 'static) {
         let (questions, asked) = sync_channel(1);
         let (answers, answered) = sync_channel(1);
-        thread::spawn(move || connection(driver, &asked, &answers));
+        let connection = thread::spawn(move || connection(driver, &asked, &answers));
         let mut is_asking = false;
         let mut change_refused = None;
         let mut shown = self.began;
@@ -197,7 +204,7 @@ impl Worker {
                 shown = Instant::now();
             }
             if closes && !is_asking && (self.behind.is_settled() || self.behind.is_fenced()) {
-                return;
+                break;
             }
             match answered.recv_timeout(until.min(self.period)) {
                 Ok(answer) => {
@@ -205,8 +212,13 @@ impl Worker {
                     self.take_answer(answer);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => break,
             }
+        }
+        drop(questions);
+        if !is_asking {
+            // It ends at once, and with it whatever the driver has open.
+            let _ = connection.join();
         }
     }
 
@@ -238,15 +250,10 @@ impl Worker {
     }
 
     fn take_changes(&mut self) -> Result<(), Error> {
-        let mut slots = lock(&self.shared.slots);
-        let full: Vec<Vec<Change>> =
-            slots.iter().map(|slot| std::mem::take(&mut *lock(slot))).collect();
-        // A feed that is gone leaves nobody else with its slot.
-        slots.retain(|slot| Arc::strong_count(slot) > 1 || !lock(slot).is_empty());
-        drop(slots);
+        let line = std::mem::take(&mut *lock(&self.shared.line));
         let now_ns = self.now_ns();
         let mut taken = Ok(());
-        for change in full.into_iter().flatten() {
+        for change in line.into_iter().flatten() {
             taken = taken.and(self.behind.change(change, now_ns));
         }
         taken

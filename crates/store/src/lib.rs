@@ -6,13 +6,15 @@
 //!
 //! ```text
 //!  caller ── Client ── typed calls, blocking or no_wait ─┐
-//!                                                        ├─▶ Driver ─▶ memory │ redis │ yours
+//!                                                        ├─▶ Driver ─▶ memory │ redis │ cassandra │ yours
 //!  worker ── Feed ═══▶ Flusher ── changes, coalesced ────┘
 //!            (never waits)   owns a copy of all state, pushes it again where the store lost it
 //! ```
 
 pub mod behind;
 pub mod call;
+#[cfg(feature = "cassandra")]
+pub mod cassandra;
 pub mod client;
 mod clock;
 pub mod conformance;

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+#[cfg(feature = "cassandra")]
+use crate::cassandra::{self, Cassandra};
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::memory::{Durability, Memory};
@@ -16,6 +18,7 @@ use crate::redis::{Address, Redis};
 /// | `memory` | in this process; ends with it |
 /// | `memory:DIRECTORY` | in this process, durable |
 /// | `redis://…` | Redis or Valkey, as docs/stores.md lists them (feature `redis`) |
+/// | `cassandra://…` | Apache Cassandra (feature `cassandra`) |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// In this process.
@@ -25,6 +28,9 @@ pub enum Location {
     /// Redis or Valkey.
     #[cfg(feature = "redis")]
     Redis(Address),
+    /// Apache Cassandra.
+    #[cfg(feature = "cassandra")]
+    Cassandra(cassandra::Address),
 }
 
 impl FromStr for Location {
@@ -44,7 +50,15 @@ impl FromStr for Location {
             Some((scheme, _)) if scheme.starts_with("redis") => {
                 Err(bad("this program was built without Redis: build it with the feature `redis`"))
             }
-            _ => Err(bad("a store is memory, memory:DIRECTORY or redis://HOST:PORT")),
+            #[cfg(feature = "cassandra")]
+            Some(("cassandra", _)) => cassandra::Address::parse(text).map(Self::Cassandra),
+            #[cfg(not(feature = "cassandra"))]
+            Some(("cassandra", _)) => Err(bad(
+                "this program was built without Cassandra: build it with the feature `cassandra`",
+            )),
+            _ => Err(bad(
+                "a store is memory, memory:DIRECTORY, redis://HOST:PORT or cassandra://HOST:PORT/KEYSPACE",
+            )),
         }
     }
 }
@@ -57,6 +71,8 @@ impl Location {
             Self::Durable(directory) => Box::new(Memory::open(directory, Durability::default())?),
             #[cfg(feature = "redis")]
             Self::Redis(address) => Box::new(Redis::new(address.clone())),
+            #[cfg(feature = "cassandra")]
+            Self::Cassandra(address) => Box::new(Cassandra::new(address.clone())),
         })
     }
 
@@ -84,5 +100,6 @@ mod tests {
             assert!(error.contains(hint), "{error}");
         }
         assert_eq!("redis://h".parse::<Location>().is_ok(), cfg!(feature = "redis"));
+        assert_eq!("cassandra://h/k".parse::<Location>().is_ok(), cfg!(feature = "cassandra"));
     }
 }

@@ -8,37 +8,55 @@ use serde_json::{Map as Object, Value as Json, json};
 use crate::behind::{Claimed, Mark};
 use crate::call::{Call, Operation, Reply};
 use crate::content::{Bytes, Content, Entry, Kind};
-use crate::driver::{Batch, Driver, Outcome, only, unexpected, value_of};
+use crate::driver::{Answer, Batch, Driver, Outcome, only, unexpected, value_of};
 use crate::error::Error;
 use crate::key::{Key, Place, Scope, prefix};
 
 /// Entries that are read at once.
 const PAGE: u32 = 4096;
+/// Objects that are asked for at once.
+const TOGETHER: usize = 64;
 /// How often a claim that somebody else got ahead of is tried again.
 const CLAIMS: u32 = 8;
 
 /// Everything that an object holds, in pages where it is large; `None`: there is nothing.
 pub fn read(driver: &mut (impl Driver + ?Sized), key: &Key) -> Result<Option<Content>, Error> {
-    let mut ask = |operation| only(driver.run(&[Call::new(key, operation)])?);
+    let first = only(driver.run(&[ask(key, Bytes::new())])?);
+    read_on(driver, key, first)
+}
+
+/// The call for what an object holds, of a collection for its page at `cursor`.
+fn ask(key: &Key, cursor: Bytes) -> Call {
+    let operation = match key.kind().is_collection() {
+        true => Operation::Iterate { cursor, limit: PAGE },
+        false => Operation::Read,
+    };
+    Call::new(key, operation)
+}
+
+/// What an object holds, of which `first` is the answer to the first call.
+fn read_on(
+    driver: &mut (impl Driver + ?Sized),
+    key: &Key,
+    first: Answer,
+) -> Result<Option<Content>, Error> {
+    let mut answer = first?;
     let Some(mut content) = Content::empty(key.kind()) else {
-        return match ask(Operation::Read)? {
+        return match answer {
             Reply::Content(content) => Ok(content),
             other => Err(unexpected(key, &other)),
         };
     };
-    let mut cursor = Some(Bytes::new());
-    while let Some(from) = cursor {
-        match ask(Operation::Iterate { cursor: from, limit: PAGE })? {
-            Reply::Page(entries, next) => {
-                for entry in entries {
-                    content.insert(entry);
-                }
-                cursor = next;
-            }
-            other => return Err(unexpected(key, &other)),
+    loop {
+        let Reply::Page(entries, next) = answer else { return Err(unexpected(key, &answer)) };
+        for entry in entries {
+            content.insert(entry);
+        }
+        match next {
+            Some(cursor) => answer = only(driver.run(&[ask(key, cursor)])?)?,
+            None => return Ok((!content.is_empty()).then_some(content)),
         }
     }
-    Ok((!content.is_empty()).then_some(content))
 }
 
 /// Everything that an NF, or one instance of it, has in a store; marks apart.
@@ -47,11 +65,16 @@ pub fn state(
     nf: &str,
     instance: Option<&str>,
 ) -> Result<BTreeMap<Key, Content>, Error> {
+    let mut keys = driver.keys(&prefix(nf, instance)?)?;
+    keys.retain(|key| Mark::key(&key.scope()).is_ok_and(|mark| mark != *key));
     let mut state = BTreeMap::new();
-    for key in driver.keys(&prefix(nf, instance)?)? {
-        let is_mark = Mark::key(&key.scope())? == key;
-        if !is_mark && let Some(content) = read(driver, &key)? {
-            state.insert(key, content);
+    // Not one after the other: there may be some in each of many scopes.
+    for keys in keys.chunks(TOGETHER) {
+        let calls: Vec<Call> = keys.iter().map(|key| ask(key, Bytes::new())).collect();
+        for (key, first) in keys.iter().zip(driver.run(&calls)?) {
+            if let Some(content) = read_on(driver, key, first)? {
+                state.insert(key.clone(), content);
+            }
         }
     }
     Ok(state)
@@ -73,11 +96,12 @@ pub fn claim(
         scopes.retain(|scope| scope.place() != Place::Instance);
         scopes.sort();
         scopes.dedup();
+        let marks: Vec<Key> = scopes.iter().map(Mark::key).collect::<Result<_, _>>()?;
+        let reads: Vec<Call> = marks.iter().map(|mark| Call::new(mark, Operation::Read)).collect();
+        let answers = driver.run(&reads)?;
         let mut batches = Vec::new();
-        for scope in &scopes {
-            let mark = Mark::key(scope)?;
-            let expected = driver.run(&[Call::new(&mark, Operation::Read)])?;
-            let expected = value_of(&mark, expected)?;
+        for (mark, expected) in marks.into_iter().zip(answers) {
+            let expected = value_of(&mark, vec![expected])?;
             let found = expected.as_deref().map(|bytes| Mark::decode(&mark, bytes)).transpose()?;
             epoch = epoch.max(found.map_or(0, |mark| mark.epoch + 1));
             batches.push(Batch { mark, expected, next: Bytes::new(), calls: Vec::new() });

@@ -36,20 +36,22 @@ pub(super) fn measure(entry: &dyn Entry, arguments: &BenchArguments) -> Result<V
     for &flows in &arguments.flows {
         let capture = Capture::of(flows)?;
         for &workers in &arguments.workers {
-            let runs =
-                (0..REPETITIONS).map(|_| entry.run(order(entry, &capture, workers, arguments)?));
+            let runs = (0..REPETITIONS).map(|_| {
+                let mut order = order(entry, &capture, workers)?;
+                order.settings = settings(None, &arguments.settings)?;
+                entry.run(order)
+            });
             rows.push(row(&runs.collect::<Result<Vec<_>, _>>()?, flows, workers));
         }
     }
     Ok(rows)
 }
 
-fn order(
-    entry: &dyn Entry,
-    capture: &Capture,
-    workers: usize,
-    arguments: &BenchArguments,
-) -> Result<Order, Error> {
+/// A run of a second over a capture, with the settings that are there by default.
+///
+/// # Errors
+/// [`Error::Usage`]: there is no planning for the NIC that plans are made for by default.
+pub(super) fn order(entry: &dyn Entry, capture: &Capture, workers: usize) -> Result<Order, Error> {
     let ports = entry.description().ports;
     let port = |index: usize| match ports.get(index) {
         Some(name) => Some(name.to_string()),
@@ -67,7 +69,7 @@ fn order(
         duration: None,
         inputs: inputs.collect(),
         outputs: Vec::new(),
-        settings: settings(None, &arguments.settings)?,
+        settings: toml::Table::new(),
         controls: Vec::new(),
         workers,
         plan: None,
@@ -83,14 +85,10 @@ fn row(runs: &[RunReport], flows: usize, workers: usize) -> Value {
     let mut mpps: Vec<f64> = runs.iter().map(|run| run.mpps).collect();
     mpps.sort_by(f64::total_cmp);
     let (fastest, median) = (mpps[mpps.len() - 1], mpps[mpps.len() / 2]);
-    let rounded = |figure: f64| (figure * 1e3).round() / 1e3;
     let one = runs.first();
     json!({
         "nf": one.map(|run| run.nf.as_str()),
-        "strategy": one.map(|run| match run.strategy.as_str() {
-            "one-worker" => "sequential",
-            other => other,
-        }),
+        "strategy": one.map(strategy),
         "workers": workers,
         "flows": flows,
         "prefetch": "auto",
@@ -104,11 +102,28 @@ fn row(runs: &[RunReport], flows: usize, workers: usize) -> Value {
     })
 }
 
+/// To three digits behind the point.
+pub(super) fn rounded(figure: f64) -> f64 {
+    (figure * 1e3).round() / 1e3
+}
+
+/// The word of the bench for how state was spread.
+pub(super) fn strategy(run: &RunReport) -> &str {
+    match run.strategy.as_str() {
+        "one-worker" => "sequential",
+        other => other,
+    }
+}
+
 /// Generated traffic of the inside and of the outside, in files that go away with it.
-struct Capture([PathBuf; 2]);
+pub(super) struct Capture([PathBuf; 2]);
 
 impl Capture {
-    fn of(flows: usize) -> Result<Capture, Error> {
+    /// Of so many flows.
+    ///
+    /// # Errors
+    /// The temporary directory cannot hold it.
+    pub(super) fn of(flows: usize) -> Result<Capture, Error> {
         let spec = TrafficSpec {
             flows: u32::try_from(flows).unwrap_or(u32::MAX),
             packets: Some(PACKETS_PER_FLOW * flows as u64),

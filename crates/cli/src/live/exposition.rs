@@ -26,6 +26,7 @@ pub(super) fn render(report: &RunReport) -> String {
     ports(&mut text, report);
     workers(&mut text, report);
     state(&mut text, report);
+    store(&mut text, report);
     text.text
 }
 
@@ -157,13 +158,36 @@ fn state(text: &mut Exposition<'_>, report: &RunReport) {
     text.metric("counters", Gauge, "Counters of the NF", counters.collect());
 }
 
+fn store(text: &mut Exposition<'_>, report: &RunReport) {
+    let Some(store) = &report.store else { return };
+    let which = || vec![("store", store.store.clone())];
+    for (name, kind, help, value) in [
+        ("store_stored", Counter, "Changes of state stored", store.stored),
+        ("store_messages", Counter, "Messages that the store answered", store.messages),
+        ("store_failures", Counter, "Messages that the store did not answer", store.failures),
+        ("store_rebuilds", Counter, "Times that lost state was written again", store.rebuilds),
+        ("store_waiting", Gauge, "Changes that wait for the store", store.waiting),
+        ("store_oldest_ns", Gauge, "Age of the oldest change that waits", store.oldest_ns),
+    ] {
+        text.metric(name, kind, help, vec![(which(), value as f64)]);
+    }
+    let lags = [("0.5", store.lag_ns.p50), ("0.99", store.lag_ns.p99), ("1", store.lag_ns.max)];
+    let lag = |(part, ns): (&str, u64)| {
+        let quantile = ("quantile", part.to_owned());
+        (which().into_iter().chain([quantile]).collect(), ns as f64)
+    };
+    let help = "Time from a change of state to when it was known to be stored";
+    text.metric("store_lag_ns", Gauge, help, lags.into_iter().map(lag).collect());
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
     use std::time::Duration;
 
     use anabranch_runtime::report::{
-        LatencyReport, LivePortReport, LockReport, PortReport, TableReport, WorkerReport,
+        LatencyReport, LivePortReport, LockReport, PortReport, StoreReport, TableReport,
+        WorkerReport,
     };
 
     use super::*;
@@ -185,6 +209,8 @@ mod tests {
         report.counters.insert("hits".to_owned(), 9);
         report.latency_ns = Some(LatencyReport { max: 40, ..LatencyReport::default() });
         report.lock = Some(LockReport { readers: 1, upgraded: 4 });
+        report.store =
+            Some(StoreReport { store: "memory".to_owned(), waiting: 6, ..StoreReport::default() });
         report.finish(Duration::from_secs(2));
         report
     }
@@ -202,6 +228,8 @@ mod tests {
             "anabranch_counters{nf=\"nat\",counter=\"hits\"} 9",
             "anabranch_lock_total{nf=\"nat\",side=\"upgraded\"} 4",
             "anabranch_elapsed_s{nf=\"nat\"} 2",
+            "anabranch_store_waiting{nf=\"nat\",store=\"memory\"} 6",
+            "anabranch_store_lag_ns{nf=\"nat\",store=\"memory\",quantile=\"0.99\"} 0",
         ] {
             assert!(text.lines().any(|one| one == line), "{line}\n{text}");
         }
@@ -219,9 +247,10 @@ mod tests {
         for name in names {
             let name = name.trim_start_matches("anabranch_").trim_end_matches("_total");
             let (table, worker) = (name.strip_prefix("table_"), name.strip_prefix("worker_"));
-            let found = match (table, worker) {
-                (Some(name), _) => &json["tables"][0][name],
-                (_, Some(name)) => &json["workers"][0][name],
+            let found = match (table, worker, name.strip_prefix("store_")) {
+                (Some(name), ..) => &json["tables"][0][name],
+                (_, Some(name), _) => &json["workers"][0][name],
+                (.., Some(name)) => &json["store"][name],
                 _ if !of_port[name].is_null() => &of_port[name],
                 _ if !of_port["live"][name].is_null() => &of_port["live"][name],
                 _ => &json[name],

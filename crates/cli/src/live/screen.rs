@@ -67,6 +67,9 @@ fn wait(time: Duration) -> std::io::Result<bool> {
     Ok(false)
 }
 
+/// Title of the part that only runs with a store have.
+const STORE: &str = "store";
+
 /// Two looks at a run.
 struct View {
     before: Option<RunReport>,
@@ -86,7 +89,10 @@ impl View {
 
     fn draw(&self, frame: &mut Frame<'_>) {
         let now = &self.now;
-        let tables = [self.ports(), self.workers(), self.drops(), self.state()];
+        let tables = [self.ports(), self.workers(), self.drops(), self.state(), self.store()];
+        let tables =
+            tables.into_iter().filter(|table| table.title != STORE || !table.rows.is_empty());
+        let tables: Vec<Part> = tables.collect();
         let heights = [3].into_iter().chain(tables.iter().map(|one| one.rows.len() as u16 + 3));
         let areas = Layout::vertical(heights.map(Constraint::Length)).split(frame.area());
         let latency = now.latency_ns.map_or(String::new(), |latency| {
@@ -162,6 +168,23 @@ impl View {
             vec![table.name.clone(), thousands(table.used), percent(part), bar]
         });
         Part::new("state", &["table", "entries", "full", ""], tables.collect())
+    }
+
+    fn store(&self) -> Part {
+        let store = self.now.store.iter().map(|store| {
+            let a_second =
+                self.rate(|report| report.store.as_ref().map_or(0, |store| store.stored));
+            vec![
+                store.store.clone(),
+                thousands(a_second as u64),
+                thousands(store.waiting),
+                nanoseconds(store.oldest_ns),
+                nanoseconds(store.lag_ns.p99),
+                store.trouble.clone().unwrap_or_default(),
+            ]
+        });
+        let headings = ["store", "stored/s", "waiting", "oldest", "99 % within", "trouble"];
+        Part::new(STORE, &headings, store.collect())
     }
 }
 

@@ -43,7 +43,92 @@ fn stores_that_cannot_be_had_are_told() {
     bench.traffic("a.pcap", "flows=2,packets=20,seed=1");
     let nat = format!("{NAT} --in lan=a.pcap");
     bench.run(&format!("{nat} --store disk")).expect(3).says("memory:DIRECTORY");
-    bench.run(&format!("{nat} --store memory:s --workers 2")).expect(2).says("--workers 1");
+    bench
+        .run("run bridge --in lan=a.pcap --store memory:s --workers 2")
+        .expect(2)
+        .says("--workers 1");
     bench.run(&format!("{nat} --store redis://127.0.0.1:1")).expect(4).says("does not answer");
     bench.run("state show nothing --store memory:s").expect(7).says("nothing");
+}
+
+/// Several workers, another number of them, and one of a run that several go on with.
+#[test]
+fn any_number_of_workers_goes_on_with_state_in_shards() {
+    let bench = Bench::new();
+    bench.traffic("a.pcap", "flows=300,packets=3000,seed=1");
+    bench.traffic("b.pcap", "flows=300,packets=3000,seed=2");
+    let run = |input: &str, options: &str| {
+        let line = format!("{NAT} --in lan={input} --out wan=out.pcap --json - {options}");
+        let report = bench.run(&line).expect(0).json();
+        assert_eq!(report["strategy"], "shared-nothing");
+        assert_eq!(report["warnings"], serde_json::json!([]), "{options}");
+        (report, std::fs::read(bench.path("out.pcap")).unwrap())
+    };
+    let (_, a) = run("a.pcap", "--workers 2");
+    let store = "--store memory:state --instance edge --workers";
+    let (report, sent) = run("a.pcap", &format!("{store} 2 --flush-ms 3"));
+    assert!(sent == a, "a store changes nothing");
+    let kept = &report["store"];
+    assert_eq!((&kept["waiting"], &kept["trouble"]), (&0.into(), &serde_json::Value::Null));
+    assert!(kept["stored"].as_u64().unwrap() > 300 && kept["lag_ns"]["max"].as_u64().unwrap() > 0);
+    let (_, b) = run("b.pcap", &format!("{store} 3"));
+    for workers in ["2", "1 --strategy shared-nothing", "4"] {
+        assert!(run("a.pcap", &format!("{store} {workers}")).1 == a, "the same mappings");
+        assert!(run("b.pcap", &format!("{store} {workers}")).1 == b, "the same mappings");
+    }
+    let nat = format!("{NAT} --in lan=a.pcap");
+    bench.run(&format!("{nat} {store} 1")).expect(2).says("--strategy shared-nothing");
+    let shown = bench.run("state show nat --store memory:state --instance edge").expect(0);
+    assert!(shown.out.contains("nat@edge@s") && !shown.out.contains(".division"), "{}", shown.out);
+}
+
+/// Killed in the middle: what the store had is gone on with, by another number of workers.
+#[test]
+fn a_killed_run_is_gone_on_with() {
+    let bench = Bench::new();
+    bench.traffic("a.pcap", "flows=20000,packets=400000,seed=1");
+    let line = format!("{NAT} --in lan=mem:a.pcap?for=60s --store memory:state --instance edge");
+    let words: Vec<&str> = line.split(' ').chain(["--workers", "2"]).collect();
+    let mut killed = bench.command(&words).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let inside = || {
+        let shown = bench.run("state show nat --store memory:state --merged --json");
+        let shown = (shown.code == Some(0)).then(|| shown.json());
+        let inside = shown.map(|shown| shown["inside"]["content"].clone());
+        inside.and_then(|inside| inside.as_object().cloned()).unwrap_or_default()
+    };
+    let began = std::time::Instant::now();
+    while inside().len() < 500 {
+        assert!(began.elapsed().as_secs() < 60 && killed.try_wait().unwrap().is_none());
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let before = inside();
+    let line = format!("{NAT} --in lan=a.pcap --store memory:state --instance edge --workers 3");
+    let report = bench.run(&format!("{line} --json -")).expect(0).json();
+    assert_eq!(report["warnings"], serde_json::json!([]));
+    let after = inside();
+    assert!(before.len() >= 500 && after.len() >= before.len());
+    for (flow, port) in &before {
+        assert_eq!(after.get(flow), Some(port), "the flow {flow} has another port");
+    }
+    let ports: std::collections::BTreeSet<String> =
+        after.values().map(|one| one.to_string()).collect();
+    assert_eq!(ports.len(), after.len(), "two flows have the same port");
+}
+
+#[test]
+fn what_a_store_costs_is_measured_against_none() {
+    let bench = Bench::new();
+    let measured = bench.run("bench firewall --stores=memory --flows 10 --json -").expect(0).json();
+    let rows = measured["results"].as_array().unwrap();
+    let stores: Vec<_> = rows.iter().map(|row| row["store"].as_str().unwrap()).collect();
+    assert_eq!(stores, ["none", "memory"]);
+    assert_eq!((&rows[0]["ratio_to_none"], &rows[0]["lag_ns"]), (&1.0.into(), &().into()));
+    assert!(rows[1]["ratio_to_none"].as_f64().unwrap() > 0.0);
+    assert!(rows[1]["stored_per_s"].as_u64().unwrap() >= 10);
+    let page = include_str!("../../../../docs/bench.md");
+    for name in rows[1].as_object().unwrap().keys() {
+        assert!(page.contains(&format!("`{name}`")), "{name} is not in docs/bench.md");
+    }
+    bench.run("bench firewall --stores=disk --flows 10").expect(3).says("memory:DIRECTORY");
 }

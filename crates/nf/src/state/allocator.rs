@@ -49,11 +49,12 @@ pub struct Allocator<T: Value> {
     homes: Option<Arc<Homes>>,
     /// Which shards its objects belong to, where these may move to other workers.
     shards: Option<Box<Shards>>,
-    /// Some objects were given out in all shards alike: whose they are shows when they are touched. Or
-    /// a store keeps them: it is told which were.
+    /// Some objects were given out in all shards alike: whose they are shows when they are touched.
     has_common: bool,
+    /// Objects that are touched are noted: some are common, or a store keeps them.
+    notes: bool,
     /// Which objects were written, where a store keeps them.
-    journal: Option<Box<Journal>>,
+    journal: Option<Box<Journal<u32>>>,
 }
 
 struct Shards {
@@ -100,6 +101,7 @@ impl<T: Value> Allocator<T> {
             homes: None,
             shards: None,
             has_common: false,
+            notes: false,
             journal: None,
         }
     }
@@ -230,13 +232,17 @@ impl<T: Value> Allocator<T> {
         };
         self.wheel.queue(index, deadline);
         self.note_change(index);
-        if let Some(shards) = &mut self.shards {
-            shards.tags.clear(index);
-            shards.tags.note(index);
-            if shards.tags.is_everywhere() {
-                self.has_common = true;
-                shards.freed.retain(|(_, freed)| *freed != index);
-            }
+        self.note_owner(index);
+    }
+
+    /// `index` has been given out, by the shard that is being worked for or in all.
+    fn note_owner(&mut self, index: u32) {
+        let Some(shards) = &mut self.shards else { return };
+        shards.tags.clear(index);
+        shards.tags.note(index);
+        if shards.tags.is_everywhere() {
+            (self.has_common, self.notes) = (true, true);
+            shards.freed.retain(|(_, freed)| *freed != index);
         }
     }
 
@@ -245,10 +251,14 @@ impl<T: Value> Allocator<T> {
         if self.alive(index, 0).is_none() {
             return false;
         }
+        let tag = self.shards.as_mut().map_or_else(Tag::default, |one| one.tags.clear(index));
         if let Some(shards) = &mut self.shards
-            && let (true, Some(shard)) = (shards.tags.clear(index).is_common(), shards.tags.here())
+            && let (true, Some(shard)) = (tag.is_common(), shards.tags.here())
         {
             shards.freed.push((shard, index));
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.remove(tag.shard(), index);
         }
         self.clear(index);
         true
@@ -256,7 +266,6 @@ impl<T: Value> Allocator<T> {
 
     /// Forgets the object under `index`, and has the index be free, or somebody else's.
     fn clear(&mut self, index: u32) {
-        self.note_change(index);
         *self.objects[index as usize].deadline.tick_mut() = 0;
         let leases = self.shards.as_mut().and_then(|shards| shards.leases.as_mut());
         if leases.is_none_or(|leases| leases.keeps(index)) {
@@ -264,10 +273,11 @@ impl<T: Value> Allocator<T> {
         }
     }
 
-    /// An object that was given out in all shards alike is touched in one.
+    /// An object is touched that is to be noted: a store keeps it, or it was given out in all shards
+    /// alike.
     #[cold]
     #[inline(never)]
-    fn note_common(&mut self, index: u32) {
+    fn note_touch(&mut self, index: u32) {
         if let Some(journal) = &mut self.journal {
             journal.refreshed.note(index);
         }
@@ -289,8 +299,8 @@ impl<T: Value> Allocator<T> {
 
     #[inline(always)]
     fn alive_mut(&mut self, index: u32, now: Tick) -> Option<&mut Object<T>> {
-        if self.has_common {
-            self.note_common(index);
+        if self.notes {
+            self.note_touch(index);
         }
         let object = self.objects.get_mut(index as usize)?;
         (*object.deadline.tick_mut() > now).then_some(object)
@@ -342,7 +352,7 @@ impl<T: Value> Allocator<T> {
         let Some(object) = self.alive_mut(index, 0) else { return false };
         // SAFETY: as in `get`.
         change(unsafe { object.value.assume_init_mut() });
-        if self.has_common {
+        if self.notes {
             self.note_change(index);
         }
         true
@@ -451,21 +461,22 @@ impl<T: Value> journal::Journaled for Allocator<T> {
     }
 
     fn keep(&mut self) {
-        self.has_common = true;
+        self.notes = true;
         self.journal = Some(Box::new(Journal::new(self.capacity())));
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
-        let places = self.journal.as_mut().map_or_else(Vec::new, |one| one.take(moment));
-        for index in places {
-            let key = journal::stored(&index);
-            match self.kept(index) {
-                Some(Kept { deadline, lifetime, value }) => {
-                    let entry = (moment.absolute(deadline.tick()), lifetime, value);
-                    sink.put(name, key, journal::stored(&entry));
-                }
-                None => sink.remove(name, key),
+        let Some(journal) = &mut self.journal else { return };
+        // Of a stock of all workers none has what they have alike.
+        let leases = self.shards.as_ref().is_some_and(|shards| shards.leases.is_some());
+        for index in journal.take(name, moment, sink) {
+            let Some(Kept { deadline, lifetime, value }) = self.kept(index) else { continue };
+            let entry = (moment.absolute(deadline.tick()), lifetime, value);
+            let shard = self.shards.as_ref().and_then(|shards| shards.tags.get(index).shard());
+            if leases && shard.is_none() {
+                continue;
             }
+            sink.put(name, shard, journal::stored(&index), journal::stored(&entry));
         }
     }
 
@@ -482,6 +493,7 @@ impl<T: Value> journal::Journaled for Allocator<T> {
         let object = Object { deadline: Deadline::new(deadline), lifetime, value };
         self.objects[index as usize] = object;
         self.wheel.queue(index, deadline);
+        self.note_owner(index);
         true
     }
 }

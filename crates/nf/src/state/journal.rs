@@ -3,22 +3,28 @@
 //! An object that keeps a journal remembers *where* it was written, once however often; what is
 //! there is read when the journal is drained, between two batches. Where no journal is kept nothing
 //! is remembered: the places in which an object looks whether it is divided among shards are those in
-//! which it looks for its journal.
+//! which it looks for its journal. Where it is divided, what is told is told of a shard.
 
 use crate::key::Value;
 use crate::pack::{Pack, Unpack, words};
+use crate::state::table::SlotId;
 use crate::state::wheel::Tick;
 use crate::trace::Parts;
 
-/// Takes what has changed. Objects are named by their fields.
+/// Takes what has changed. Objects are named by their fields; `shard` is the shard that an entry
+/// belongs to, `None` where state is not divided, or the entry is what all workers have alike.
 pub trait Sink {
     /// The entry under `key` holds `value` now.
-    fn put(&mut self, object: &'static str, key: Vec<u8>, value: Vec<u8>);
+    fn put(&mut self, object: &'static str, shard: Option<u16>, key: Vec<u8>, value: Vec<u8>);
     /// There is none under `key` any more.
-    fn remove(&mut self, object: &'static str, key: Vec<u8>);
-    /// The count is this now.
+    fn remove(&mut self, object: &'static str, shard: Option<u16>, key: Vec<u8>);
+    /// This worker's count is this now.
     fn count(&mut self, object: &'static str, count: u64);
 }
+
+/// The key under which a counter is given, by [`Journaled::restore`], what workers that there are no
+/// more have counted: it is read with its own count and told by nobody.
+pub const COUNTED_BY_OTHERS: &[u8] = b"others";
 
 /// What [`Journaled::drain`] and [`Journaled::restore`] need to know.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +116,19 @@ impl Marks {
         }
     }
 
+    fn renumber(&mut self, places: u32, moved: &[(SlotId, SlotId)]) {
+        let before = std::mem::replace(self, Self::new(places));
+        for (from, to) in moved {
+            if before
+                .marked
+                .get((from.0 / 64) as usize)
+                .is_some_and(|word| word >> (from.0 % 64) & 1 != 0)
+            {
+                self.note(to.0);
+            }
+        }
+    }
+
     /// The places written since the last time, in the order of their first writes.
     pub(crate) fn take(&mut self) -> Vec<u32> {
         for place in &self.places {
@@ -121,21 +140,53 @@ impl Marks {
     }
 }
 
-/// What is remembered of an object whose entries have deadlines.
-#[derive(Debug, Default)]
-pub(crate) struct Journal {
+/// What is remembered of an object whose entries have keys `K`.
+#[derive(Debug)]
+pub(crate) struct Journal<K> {
     pub(crate) changed: Marks,
     /// Places whose deadline was moved, and perhaps nothing else.
     pub(crate) refreshed: Marks,
+    /// Entries that are no more, or belong to another shard now.
+    gone: Vec<(Option<u16>, K)>,
 }
 
-impl Journal {
+impl<K: Value> Journal<K> {
     pub(crate) fn new(places: u32) -> Self {
-        Self { changed: Marks::new(places), refreshed: Marks::new(places) }
+        let (changed, refreshed) = (Marks::new(places), Marks::new(places));
+        Self { changed, refreshed, gone: Vec::new() }
     }
 
-    /// The places that are to be told.
-    pub(crate) fn take(&mut self, moment: &Moment) -> Vec<u32> {
+    /// The entry at `place` was written. It was `lost` by a shard, if it belonged to another before.
+    #[inline]
+    pub(crate) fn change(&mut self, place: u32, lost: Option<u16>, key: impl FnOnce() -> K) {
+        self.changed.note(place);
+        if lost.is_some() {
+            self.gone.push((lost, key()));
+        }
+    }
+
+    /// The entry under `key` is no more.
+    pub(crate) fn remove(&mut self, shard: Option<u16>, key: K) {
+        self.gone.push((shard, key));
+    }
+
+    /// There are `places` places now, and what was at one place each is at another.
+    pub(crate) fn renumber(&mut self, places: u32, moved: &[(SlotId, SlotId)]) {
+        self.changed.renumber(places, moved);
+        self.refreshed.renumber(places, moved);
+    }
+
+    /// Tells of what is gone, and returns the places that are to be told after that: what has come
+    /// back since is among them.
+    pub(crate) fn take(
+        &mut self,
+        name: &'static str,
+        moment: &Moment,
+        sink: &mut dyn Sink,
+    ) -> Vec<u32> {
+        for (shard, key) in self.gone.drain(..) {
+            sink.remove(name, shard, stored(&key));
+        }
         let mut places = self.changed.take();
         if moment.refreshes {
             places.extend(self.refreshed.take());

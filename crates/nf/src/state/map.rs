@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::key::{Hash, Key, Value};
-use crate::state::journal::{self, Journaled, Marks, Moment, Sink};
+use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
 use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
 use crate::state::shared::Here;
 use crate::state::table::{SlotId, Table};
@@ -12,11 +12,21 @@ use crate::state::table::{SlotId, Table};
 /// calls.
 pub struct Map<K, V> {
     table: Table<K, V>,
-    /// Which shards its entries belong to, where these may move to other workers.
-    shards: Option<Box<Shards<K, V>>>,
+    /// What is noted of its entries.
+    notes: Option<Box<Notes<K, V>>>,
+}
+
+/// Which shards entries belong to, where these may move to other workers; which were written and which
+/// removed, where a store keeps them.
+struct Notes<K, V> {
+    shards: Shards<K, V>,
+    /// Of a map in parts its places are those of the parts.
+    journal: Option<Journal<K>>,
 }
 
 enum Shards<K, V> {
+    /// All are this worker's.
+    Whole,
     /// Each entry to one shard.
     Sharded {
         tags: Tags,
@@ -26,8 +36,6 @@ enum Shards<K, V> {
     /// Each shard has its part of every entry: the entry is the sum of what the worker's shards
     /// have.
     PerShard { here: Arc<Here>, parts: Table<(u16, K), V> },
-    /// All are this worker's, and kept in a store: which were written, and which removed.
-    Kept { marks: Marks, gone: Vec<K> },
 }
 
 /// What leaves a map with its shard.
@@ -42,12 +50,12 @@ enum Moved<K, V> {
 impl<K: Key, V: Value> Map<K, V> {
     /// An empty map with room for `capacity` entries, hashed with `seed`.
     pub fn new(capacity: u32, seed: u64) -> Self {
-        Self { table: Table::new(capacity, seed), shards: None }
+        Self { table: Table::new(capacity, seed), notes: None }
     }
 
     /// From now on it is known which shard each entry belongs to.
     pub fn divide(&mut self, ward: &Ward) {
-        self.shards = Some(Box::new(match ward.scope {
+        let shards = match ward.scope {
             Scope::PerShard => Shards::PerShard {
                 here: Arc::clone(&ward.here),
                 parts: Table::new(self.capacity(), self.table.seed()),
@@ -56,7 +64,8 @@ impl<K: Key, V: Value> Map<K, V> {
                 tags: Tags::new(self.table.slots(), &ward.here),
                 removed: Vec::new(),
             },
-        }));
+        };
+        self.notes = Some(Box::new(Notes { shards, journal: None }));
     }
 
     /// Entries stored.
@@ -89,8 +98,8 @@ impl<K: Key, V: Value> Map<K, V> {
     #[inline]
     pub fn insert(&mut self, key: K, value: V) -> bool {
         let hash = self.hash(&key);
-        if self.shards.is_some() {
-            return self.insert_divided(hash, key, value);
+        if self.notes.is_some() {
+            return self.insert_noted(hash, key, value);
         }
         if let Some(old) = self.table.get_mut(hash, &key) {
             *old = value;
@@ -105,8 +114,8 @@ impl<K: Key, V: Value> Map<K, V> {
         let hash = self.hash(key);
         let id = self.table.find(hash, key)?;
         let (_, value) = self.table.remove(hash, id)?;
-        if let Some(shards) = &mut self.shards {
-            shards.removed(id, *key, value);
+        if let Some(notes) = &mut self.notes {
+            notes.removed(id, *key, value);
         }
         Some(value)
     }
@@ -115,7 +124,7 @@ impl<K: Key, V: Value> Map<K, V> {
     #[inline(always)]
     pub fn update(&mut self, key: &K, change: impl FnOnce(&mut V)) -> bool {
         let hash = self.hash(key);
-        if self.shards.is_none() {
+        if self.notes.is_none() {
             return self.table.get_mut(hash, key).map(change).is_some();
         }
         let Some(id) = self.table.find(hash, key) else { return false };
@@ -123,14 +132,14 @@ impl<K: Key, V: Value> Map<K, V> {
         let before = *value;
         change(value);
         let after = *value;
-        if let Some(shards) = &mut self.shards {
-            shards.changed(id, *key, before, after);
+        if let Some(notes) = &mut self.notes {
+            notes.changed(id, *key, before, after);
         }
         true
     }
 
     #[inline(never)]
-    fn insert_divided(&mut self, hash: Hash, key: K, value: V) -> bool {
+    fn insert_noted(&mut self, hash: Hash, key: K, value: V) -> bool {
         let (id, before) = match self.table.find(hash, &key) {
             Some(id) => (id, std::mem::replace(self.table.value_mut(id), value)),
             None => match self.table.insert(hash, key, value) {
@@ -138,8 +147,8 @@ impl<K: Key, V: Value> Map<K, V> {
                 None => return false,
             },
         };
-        if let Some(shards) = &mut self.shards {
-            shards.changed(id, key, before, value);
+        if let Some(notes) = &mut self.notes {
+            notes.changed(id, key, before, value);
         }
         true
     }
@@ -156,68 +165,93 @@ impl<K: Key, V: Value> Map<K, V> {
     }
 }
 
-impl<K: Key, V: Value> Shards<K, V> {
+impl<K: Key, V: Value> Notes<K, V> {
+    fn is_divided(&self) -> bool {
+        !matches!(self.shards, Shards::Whole)
+    }
+
     /// The entry at `id` was `before`, or was not there if that is zero, and is `after`.
     fn changed(&mut self, id: SlotId, key: K, before: V, after: V) {
-        match self {
-            Self::Sharded { tags, removed } => {
-                tags.note(id.0);
+        let mut lost = None;
+        match &mut self.shards {
+            Shards::Whole => {}
+            Shards::Sharded { tags, removed } => {
+                lost = tags.note(id.0);
                 if tags.is_everywhere() {
                     removed.retain(|(_, gone)| *gone != key);
                 }
             }
-            Self::PerShard { here, parts } => {
+            Shards::PerShard { here, .. } => {
                 if let (true, Some(shard)) = (V::NUMBER, here.shard()) {
-                    add(parts, (shard, key), after.minus(before));
+                    self.add((shard, key), after.minus(before));
                 }
+                return;
             }
-            Self::Kept { marks, .. } => marks.note(id.0),
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.change(id.0, lost, || key);
         }
     }
 
     /// The entry at `id`, which was `value`, is there no more.
     fn removed(&mut self, id: SlotId, key: K, value: V) {
-        match self {
-            Self::Sharded { tags, removed } => {
-                if let (true, Some(shard)) = (tags.clear(id.0).is_common(), tags.here()) {
+        let mut shard = None;
+        match &mut self.shards {
+            Shards::Whole => {}
+            Shards::Sharded { tags, removed } => {
+                let tag = tags.clear(id.0);
+                shard = tag.shard();
+                if let (true, Some(shard)) = (tag.is_common(), tags.here()) {
                     removed.push((shard, key));
                 }
             }
-            Self::PerShard { .. } => self.changed(id, key, value, V::zero()),
-            Self::Kept { gone, .. } => gone.push(key),
+            Shards::PerShard { .. } => return self.changed(id, key, value, V::zero()),
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.remove(shard, key);
         }
     }
-}
 
-/// Adds `more` to a shard's part. Parts that come to zero are forgotten.
-fn add<K: Key, V: Value>(parts: &mut Table<(u16, K), V>, key: (u16, K), more: V) {
-    let hash = parts.hash(&key);
-    let Some(id) = parts.find(hash, &key) else {
-        if more != V::zero() {
-            parts.make_room(1);
-            parts.place(hash, key, more);
-        }
-        return;
-    };
-    let sum = parts.value(id).plus(more);
-    if sum == V::zero() {
-        parts.remove(hash, id);
-    } else {
+    /// Adds `more` to a shard's part, where there are parts. Those that come to zero are forgotten.
+    fn add(&mut self, key: (u16, K), more: V) {
+        let Shards::PerShard { parts, .. } = &mut self.shards else { return };
+        let hash = parts.hash(&key);
+        let found = parts.find(hash, &key);
+        let sum = found.map_or_else(V::zero, |id| *parts.value(id)).plus(more);
+        let id = match found {
+            Some(id) if sum == V::zero() => {
+                parts.remove(hash, id);
+                if let Some(journal) = &mut self.journal {
+                    journal.remove(Some(key.0), key.1);
+                }
+                return;
+            }
+            None if sum == V::zero() => return,
+            Some(id) => id,
+            None => {
+                let moved = parts.make_room(1);
+                if let (Some(moved), Some(journal)) = (moved, &mut self.journal) {
+                    journal.renumber(parts.slots(), &moved);
+                }
+                parts.place(hash, key, sum)
+            }
+        };
         *parts.value_mut(id) = sum;
+        if let Some(journal) = &mut self.journal {
+            journal.changed.note(id.0);
+        }
     }
 }
 
 impl<K: Key, V: Value> Movable for Map<K, V> {
     fn take_shards(&mut self, bundle: &mut Bundle) {
-        if self.is_kept() {
-            return;
-        }
+        let Some(mut notes) = self.notes.take_if(|notes| notes.is_divided()) else { return };
         let mut moved = Vec::new();
-        let mut shards = self.shards.take();
-        match shards.as_deref_mut() {
-            None => return,
-            Some(Shards::Kept { .. }) => {}
-            Some(Shards::Sharded { tags, removed }) => {
+        // What leaves is not gone.
+        let journal = notes.journal.take();
+        match &mut notes.shards {
+            Shards::Whole => {}
+            Shards::Sharded { tags, removed } => {
                 let leave = removed.extract_if(.., |(shard, _)| bundle.shards().contains(*shard));
                 moved.extend(leave.map(|(shard, key)| Moved::Removed(shard, key)));
                 for (slot, tag) in tags.places(bundle.shards()) {
@@ -228,31 +262,28 @@ impl<K: Key, V: Value> Movable for Map<K, V> {
                     }
                 }
             }
-            Some(Shards::PerShard { parts, .. }) => {
+            Shards::PerShard { parts, .. } => {
                 let ours = |((shard, _), _): &((u16, K), V)| bundle.shards().contains(*shard);
                 let all = parts.iter().map(|(_, key, part)| (key, *part));
                 let leave: Vec<((u16, K), V)> = all.filter(ours).collect();
                 for ((shard, key), part) in leave {
-                    add(parts, (shard, key), V::zero().minus(part));
+                    notes.add((shard, key), V::zero().minus(part));
                     self.add(key, V::zero().minus(part));
                     moved.push(Moved::Part(shard, key, part));
                 }
             }
         }
-        self.shards = shards;
+        notes.journal = journal;
+        self.notes = Some(notes);
         bundle.pack(moved);
     }
 
     fn put_shards(&mut self, bundle: &mut Bundle, _: Shift) {
-        if self.is_kept() {
-            return;
-        }
-        let mut shards = self.shards.take();
-        let Some(shards_now) = shards.as_deref_mut() else { return };
+        let Some(mut notes) = self.notes.take_if(|notes| notes.is_divided()) else { return };
         let moved: Vec<Moved<K, V>> = bundle.unpack();
-        self.make_room(moved.len() as u32, shards_now);
+        self.make_room(moved.len() as u32, Some(&mut notes));
         for one in moved {
-            match (one, &mut *shards_now) {
+            match (one, &mut notes.shards) {
                 (Moved::Entry(tag, key, value), Shards::Sharded { tags, .. }) => {
                     let hash = self.hash(&key);
                     let id = match self.table.find(hash, &key) {
@@ -270,19 +301,19 @@ impl<K: Key, V: Value> Movable for Map<K, V> {
                     }
                     removed.push((shard, key));
                 }
-                (Moved::Part(shard, key, part), Shards::PerShard { parts, .. }) => {
-                    add(parts, (shard, key), part);
+                (Moved::Part(shard, key, part), Shards::PerShard { .. }) => {
+                    notes.add((shard, key), part);
                     self.add(key, part);
                 }
                 // The object of the same name on another worker is of the same kind.
                 _ => {}
             }
         }
-        self.shards = shards;
+        self.notes = Some(notes);
     }
 
     fn immovable(&self) -> Option<&'static str> {
-        match self.shards.as_deref() {
+        match self.notes.as_ref().map(|notes| &notes.shards) {
             Some(Shards::PerShard { .. }) if !V::NUMBER => {
                 Some("each shard has its part of its entries, and they are no numbers")
             }
@@ -297,38 +328,59 @@ impl<K: Key, V: Value> Journaled for Map<K, V> {
     }
 
     fn keep(&mut self) {
-        let marks = Marks::new(self.table.slots());
-        self.shards = Some(Box::new(Shards::Kept { marks, gone: Vec::new() }));
+        let whole = || Box::new(Notes { shards: Shards::Whole, journal: None });
+        let notes = self.notes.get_or_insert_with(whole);
+        notes.journal = Some(Journal::new(match &notes.shards {
+            Shards::PerShard { parts, .. } => parts.slots(),
+            Shards::Whole | Shards::Sharded { .. } => self.table.slots(),
+        }));
     }
 
-    fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
-        let Some(Shards::Kept { marks, gone }) = self.shards.as_deref_mut() else { return };
-        // A key that has come back since is among the marks.
-        for key in gone.drain(..) {
-            sink.remove(name, journal::stored(&key));
-        }
-        for place in marks.take() {
-            if let Some(key) = self.table.key(SlotId(place)) {
-                let value = journal::stored(self.table.value(SlotId(place)));
-                sink.put(name, journal::stored(&key), value);
+    fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
+        let Some(notes) = self.notes.as_deref_mut() else { return };
+        let Some(journal) = &mut notes.journal else { return };
+        for id in journal.take(name, moment, sink).into_iter().map(SlotId) {
+            let found = match &notes.shards {
+                Shards::PerShard { parts, .. } => {
+                    parts.key(id).map(|(shard, key)| (Some(shard), key, parts.value(id)))
+                }
+                Shards::Sharded { tags, .. } => {
+                    let shard = tags.get(id.0).shard();
+                    self.table.key(id).map(|key| (shard, key, self.table.value(id)))
+                }
+                Shards::Whole => self.table.key(id).map(|key| (None, key, self.table.value(id))),
+            };
+            if let Some((shard, key, value)) = found {
+                sink.put(name, shard, journal::stored(&key), journal::stored(value));
             }
         }
     }
 
     fn restore(&mut self, key: &[u8], value: &[u8], _: &Moment) -> bool {
-        match (journal::loaded(key), journal::loaded(value)) {
-            (Some(key), Some(value)) => self.insert(key, value),
-            _ => false,
+        let (Some(key), Some(value)) = (journal::loaded::<K>(key), journal::loaded::<V>(value))
+        else {
+            return false;
+        };
+        // As of shards that move: none may be lost.
+        let hash = self.hash(&key);
+        if self.len() >= self.capacity() && self.table.find(hash, &key).is_none() {
+            let mut notes = self.notes.take();
+            self.make_room(1, notes.as_deref_mut());
+            self.notes = notes;
+            self.table.place(hash, key, V::zero());
+        }
+        match self.notes.as_ref().map(|notes| &notes.shards) {
+            // It is the part of the shard that is being worked for.
+            Some(Shards::PerShard { .. }) => {
+                let sum = self.get(&key).map_or(value, |others| others.plus(value));
+                self.insert(key, sum)
+            }
+            _ => self.insert(key, value),
         }
     }
 }
 
 impl<K: Key, V: Value> Map<K, V> {
-    /// Whether a store keeps it: then all of it is one worker's.
-    fn is_kept(&self) -> bool {
-        matches!(self.shards.as_deref(), Some(Shards::Kept { .. }))
-    }
-
     /// Adds to an entry what came or went with a shard; an entry that comes to zero is removed.
     fn add(&mut self, key: K, more: V) {
         let hash = self.hash(&key);
@@ -347,10 +399,14 @@ impl<K: Key, V: Value> Map<K, V> {
     }
 
     /// Has room for `more` entries, beyond the capacity if need be: none may be lost.
-    fn make_room(&mut self, more: u32, shards: &mut Shards<K, V>) {
-        let moved = self.table.make_room(more);
-        if let (Some(moved), Shards::Sharded { tags, .. }) = (moved, shards) {
+    fn make_room(&mut self, more: u32, notes: Option<&mut Notes<K, V>>) {
+        let Some(moved) = self.table.make_room(more) else { return };
+        let Some(notes) = notes else { return };
+        if let Shards::Sharded { tags, .. } = &mut notes.shards {
             tags.renumber(self.table.slots(), &moved);
+            if let Some(journal) = &mut notes.journal {
+                journal.renumber(self.table.slots(), &moved);
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::key::Value;
-use crate::state::journal::{self, Journaled, Moment, Sink};
+use crate::state::journal::{self, COUNTED_BY_OTHERS, Journaled, Moment, Sink};
 use crate::state::shards::{Bundle, MOST_SHARDS, Movable, Shift, Ward};
 use crate::state::shared::{Count, Here};
 
@@ -13,6 +13,8 @@ pub struct Counter {
     count: u64,
     /// What workers that share the counter have added, each in its own; else empty.
     parts: Box<[Part]>,
+    /// What workers have counted that there are no more, where a store keeps it.
+    others: u64,
     /// What a store has been told, where one keeps it.
     told: Option<u64>,
 }
@@ -33,7 +35,12 @@ impl Counter {
     #[inline(always)]
     pub fn read(&self) -> u64 {
         let parts = self.parts.iter().map(|part| part.0.read());
-        parts.fold(self.count, u64::wrapping_add)
+        parts.fold(self.count.wrapping_add(self.others), u64::wrapping_add)
+    }
+
+    /// The count without what others have counted.
+    fn own(&self) -> u64 {
+        self.read().wrapping_sub(self.others)
     }
 
     /// Gives each of `workers` workers a part to count in.
@@ -62,6 +69,8 @@ pub struct Cell<T> {
 struct Parts<T> {
     here: Arc<Here>,
     parts: [T; MOST_SHARDS],
+    /// The parts that a store has been told, where one keeps them.
+    told: Option<Box<[T; MOST_SHARDS]>>,
 }
 
 impl<T: Value> Default for Cell<T> {
@@ -74,7 +83,7 @@ impl<T: Value> Cell<T> {
     /// From now on it is known what each shard has of it.
     pub fn divide(&mut self, ward: &Ward) {
         let here = Arc::clone(&ward.here);
-        self.shards = Some(Box::new(Parts { here, parts: [T::zero(); MOST_SHARDS] }));
+        self.shards = Some(Box::new(Parts { here, parts: [T::zero(); MOST_SHARDS], told: None }));
     }
 
     /// A copy of the value.
@@ -109,6 +118,23 @@ impl<T: Value> Parts<T> {
             *part = part.plus(sum.minus(before));
         }
     }
+
+    /// What the store has of `shard`'s part: its worker has told it.
+    fn has_told(&mut self, shard: u16, part: T) {
+        if let Some(told) = &mut self.told {
+            told[usize::from(shard)] = part;
+        }
+    }
+
+    fn tell(&mut self, name: &'static str, sink: &mut dyn Sink) {
+        let Some(told) = &mut self.told else { return };
+        for ((shard, part), told) in (0..).zip(&self.parts).zip(told.iter_mut()) {
+            if *told != *part {
+                *told = *part;
+                sink.put(name, Some(shard), Vec::new(), journal::stored(part));
+            }
+        }
+    }
 }
 
 impl<T: Value> Movable for Cell<T> {
@@ -117,6 +143,7 @@ impl<T: Value> Movable for Cell<T> {
         let mut taken = Vec::new();
         for shard in bundle.shards().iter() {
             let part = std::mem::replace(&mut shards.parts[usize::from(shard)], T::zero());
+            shards.has_told(shard, T::zero());
             self.value = self.value.minus(part);
             taken.push((shard, part));
         }
@@ -127,6 +154,7 @@ impl<T: Value> Movable for Cell<T> {
         let Some(shards) = &mut self.shards else { return };
         for (shard, part) in bundle.unpack::<(u16, T)>() {
             shards.parts[usize::from(shard)] = part;
+            shards.has_told(shard, part);
             self.value = self.value.plus(part);
         }
     }
@@ -175,21 +203,24 @@ impl Journaled for Counter {
     }
 
     fn keep(&mut self) {
-        self.told = Some(self.read());
+        self.told = Some(self.own());
     }
 
     fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
-        let count = self.read();
+        let count = self.own();
         if self.told.is_some_and(|told| told != count) {
             self.told = Some(count);
             sink.count(name, count);
         }
     }
 
-    fn restore(&mut self, _: &[u8], value: &[u8], _: &Moment) -> bool {
-        let count = journal::loaded(value);
-        self.count = count.unwrap_or(self.count);
-        count.is_some()
+    fn restore(&mut self, key: &[u8], value: &[u8], _: &Moment) -> bool {
+        let Some(count) = journal::loaded::<u64>(value) else { return false };
+        match key {
+            COUNTED_BY_OTHERS => self.others = self.others.wrapping_add(count),
+            _ => self.count = count,
+        }
+        true
     }
 }
 
@@ -197,7 +228,7 @@ impl Journaled for Counter {
 fn tell<T: Value>(told: &mut Option<T>, value: T, name: &'static str, sink: &mut dyn Sink) {
     if told.is_some_and(|told| told != value) {
         *told = Some(value);
-        sink.put(name, Vec::new(), journal::stored(&value));
+        sink.put(name, None, Vec::new(), journal::stored(&value));
     }
 }
 
@@ -207,15 +238,25 @@ impl<T: Value> Journaled for Cell<T> {
     }
 
     fn keep(&mut self) {
-        self.told = Some(self.value);
+        match &mut self.shards {
+            None => self.told = Some(self.value),
+            Some(shards) => shards.told = Some(Box::new(shards.parts)),
+        }
     }
 
     fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
-        tell(&mut self.told, self.value, name, sink);
+        match &mut self.shards {
+            None => tell(&mut self.told, self.value, name, sink),
+            Some(shards) => shards.tell(name, sink),
+        }
     }
 
     fn restore(&mut self, _: &[u8], value: &[u8], _: &Moment) -> bool {
-        journal::loaded(value).map(|value| self.set(value)).is_some()
+        let Some(value) = journal::loaded::<T>(value) else { return false };
+        // Of what is divided it is the part of the shard that is being worked for.
+        let sum = if self.shards.is_some() { self.value.plus(value) } else { value };
+        self.set(sum);
+        true
     }
 }
 

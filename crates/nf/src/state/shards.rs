@@ -103,15 +103,21 @@ impl Tags {
         Self { here: Arc::clone(here), tags: Zeroed::new(len as usize) }
     }
 
-    /// Something is stored at `place`, by the shard that is being worked for or for all.
+    /// Something is stored at `place`, by the shard that is being worked for or for all. Returns the
+    /// shard that has lost the place to it.
     #[inline]
-    pub(crate) fn note(&mut self, place: u32) {
-        let Some(tag) = self.tags.get_mut(place as usize) else { return };
+    pub(crate) fn note(&mut self, place: u32) -> Option<u16> {
+        let tag = self.tags.get_mut(place as usize)?;
+        let before = Tag(*tag).shard();
         match self.here.whereabouts() {
-            Whereabouts::Shard(shard) => *tag = *tag & COMMON | (shard + 1),
+            Whereabouts::Shard(shard) => {
+                *tag = *tag & COMMON | (shard + 1);
+                return before.filter(|before| *before != shard);
+            }
             Whereabouts::Everywhere if *tag == 0 => *tag = COMMON,
             Whereabouts::Everywhere | Whereabouts::NoShard => {}
         }
+        None
     }
 
     pub(crate) fn set(&mut self, place: u32, tag: Tag) {

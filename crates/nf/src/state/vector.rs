@@ -2,7 +2,7 @@
 
 use crate::key::Value;
 use crate::memory::{Zeroed, prefetch};
-use crate::state::journal::{self, Journaled, Marks, Moment, Sink};
+use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
 use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
 use crate::state::shared::Count;
 use std::mem::MaybeUninit;
@@ -12,16 +12,18 @@ use std::mem::MaybeUninit;
 pub struct Vector<T: Value> {
     elements: Zeroed<Element<T>>,
     faults: Count,
-    /// Which shards its elements belong to, where these may move to other workers.
-    shards: Option<Shards>,
+    /// What is noted of its elements.
+    notes: Option<Box<Notes>>,
 }
 
-enum Shards {
-    Sharded(Tags),
+/// Which shards elements belong to, where these may move to other workers; which were written, where a
+/// store keeps them.
+#[derive(Default)]
+struct Notes {
+    tags: Option<Tags>,
     /// Each shard has its part: nothing tells them apart.
-    PerShard,
-    /// All are this worker's, and kept in a store: which were written.
-    Kept(Marks),
+    parts: bool,
+    journal: Option<Journal<u32>>,
 }
 
 /// Written or still zero: the zero of `T` need not be zero bytes.
@@ -38,23 +40,20 @@ unsafe impl<T: Value> crate::memory::ZeroValid for Element<T> {}
 impl<T: Value> Vector<T> {
     /// `len` zeroes.
     pub fn new(len: u32) -> Self {
-        Self { elements: Zeroed::new(len as usize), faults: Count::default(), shards: None }
+        Self { elements: Zeroed::new(len as usize), faults: Count::default(), notes: None }
     }
 
     /// From now on it is known which shard each element belongs to.
     pub fn divide(&mut self, ward: &Ward) {
-        self.shards = Some(match ward.scope {
-            Scope::PerShard => Shards::PerShard,
-            _ => Shards::Sharded(Tags::new(self.len(), &ward.here)),
-        });
+        let parts = matches!(ward.scope, Scope::PerShard);
+        let tags = (!parts).then(|| Tags::new(self.len(), &ward.here));
+        self.notes = Some(Box::new(Notes { tags, parts, journal: None }));
     }
 
     #[inline(always)]
     fn note(&mut self, index: u32) {
-        match &mut self.shards {
-            None | Some(Shards::PerShard) => {}
-            Some(Shards::Sharded(tags)) => tags.note(index),
-            Some(Shards::Kept(marks)) => marks.note(index),
+        if let Some(notes) = &mut self.notes {
+            notes.note(index);
         }
     }
 
@@ -129,19 +128,37 @@ impl<T: Value> Vector<T> {
     }
 }
 
+impl Notes {
+    #[inline(never)]
+    fn note(&mut self, index: u32) {
+        let lost = self.tags.as_mut().and_then(|tags| tags.note(index));
+        if let Some(journal) = &mut self.journal {
+            journal.change(index, lost, || index);
+        }
+    }
+}
+
 impl<T: Value> Journaled for Vector<T> {
     fn layout(&self) -> String {
         journal::layout::<u32, T>()
     }
 
     fn keep(&mut self) {
-        self.shards = Some(Shards::Kept(Marks::new(self.len())));
+        let journal = Some(Journal::new(self.len()));
+        self.notes.get_or_insert_default().journal = journal;
     }
 
-    fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
-        let Some(Shards::Kept(marks)) = &mut self.shards else { return };
-        for index in marks.take().into_iter().filter(|index| *index < self.len()) {
-            sink.put(name, journal::stored(&index), journal::stored(&self.read(index)));
+    fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
+        let Some(notes) = self.notes.as_deref_mut() else { return };
+        let Some(journal) = &mut notes.journal else { return };
+        for index in journal.take(name, moment, sink) {
+            let Some(element) = self.elements.get(index as usize).filter(|one| one.written) else {
+                continue;
+            };
+            // SAFETY: it is `written`.
+            let value = unsafe { element.value.assume_init() };
+            let shard = notes.tags.as_ref().and_then(|tags| tags.get(index).shard());
+            sink.put(name, shard, journal::stored(&index), journal::stored(&value));
         }
     }
 
@@ -158,7 +175,7 @@ impl<T: Value> Journaled for Vector<T> {
 
 impl<T: Value> Movable for Vector<T> {
     fn take_shards(&mut self, bundle: &mut Bundle) {
-        let Some(Shards::Sharded(tags)) = &mut self.shards else { return };
+        let Some(tags) = self.notes.as_mut().and_then(|notes| notes.tags.as_mut()) else { return };
         let places = tags.places(bundle.shards());
         for &(index, _) in &places {
             tags.release(index);
@@ -167,18 +184,19 @@ impl<T: Value> Movable for Vector<T> {
     }
 
     fn put_shards(&mut self, bundle: &mut Bundle, _: Shift) {
-        if !matches!(self.shards, Some(Shards::Sharded(_))) {
+        if self.notes.as_ref().is_none_or(|notes| notes.tags.is_none()) {
             return;
         }
         for (index, tag, value) in bundle.unpack::<(u32, Tag, T)>() {
             self.write(index, value);
-            if let Some(Shards::Sharded(tags)) = &mut self.shards {
+            if let Some(tags) = self.notes.as_mut().and_then(|notes| notes.tags.as_mut()) {
                 tags.set(index, tag);
             }
         }
     }
 
     fn immovable(&self) -> Option<&'static str> {
-        matches!(self.shards, Some(Shards::PerShard)).then_some("each shard has its part of it")
+        let parts = self.notes.as_ref().is_some_and(|notes| notes.parts);
+        parts.then_some("each shard has its part of it")
     }
 }

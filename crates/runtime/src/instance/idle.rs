@@ -9,7 +9,12 @@ impl<N: NetworkFunction> Instance<N> {
     /// Does what is due at the time of `cause`; what the NF sends is caused by it.
     pub(crate) fn run_due(&mut self, cause: &Meta, release: &mut impl Release) {
         let Self { nf, sets, agenda, .. } = self;
+        let is_due = cause.arrival_ns >= agenda.environment.due();
         agenda.run_due(nf, sets, cause, release);
+        match is_due {
+            true => self.tell(),
+            false => self.tell_in_time(),
+        }
     }
 
     /// Carries out `command` now, at the time of `cause`, after all that is due.
@@ -23,11 +28,13 @@ impl<N: NetworkFunction> Instance<N> {
         release: &mut impl Release,
     ) -> Result<(), &'static str> {
         let Self { nf, sets, agenda, .. } = self;
-        agenda.carry_out(nf, sets, cause, command, release)
+        let done = agenda.carry_out(nf, sets, cause, command, release);
+        self.tell();
+        done
     }
 
     /// When something is to be done without a packet, as seen at `now_ns`.
     pub(crate) fn next_due_ns(&self, now_ns: u64) -> u64 {
-        self.agenda.next_due_ns(now_ns)
+        self.agenda.next_due_ns(now_ns).min(now_ns.saturating_add(self.nothing_to_tell_ns()))
     }
 }

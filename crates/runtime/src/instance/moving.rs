@@ -34,6 +34,7 @@ impl<N: NetworkFunction> Instance<N> {
     /// Takes the state of `shards` out of every object. No packet of them may be handled here from now
     /// on.
     pub fn take_shards(&mut self, shards: ShardSet) -> Bundle {
+        self.tell_before_moving();
         let mut bundle = Bundle::new(shards, self.agenda.environment.origin());
         self.sets.v4.take_shards(&mut bundle);
         self.sets.v6.take_shards(&mut bundle);

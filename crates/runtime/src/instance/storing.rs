@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anabranch_nf::NetworkFunction;
+use anabranch_nf::state::MOST_SHARDS;
 use anabranch_nf::state::journal::{Journaled as _, Moment, Sink};
-use anabranch_store::{Bytes, Change, Content, Entry, Error, Feed, Key, Kind, Scope};
+use anabranch_store::{Bytes, Change, Content, Entry, Error, Feed, Key, Kind, Place, Scope};
 
 use super::Instance;
 
@@ -15,56 +16,137 @@ const V6: &str = "sets.v6";
 /// What the name of a layout begins with.
 const LAYOUT: &str = ".layout.";
 
+/// In whose scopes an instance writes.
+#[derive(Clone, Debug)]
+pub enum Owner {
+    /// All state is here, in one scope.
+    Whole(Scope),
+    /// It is one worker of several, or of one that others may follow: each shard has a scope, wherever
+    /// it is worked for; counts are in the worker's.
+    Worker {
+        /// Name of the network function.
+        nf: String,
+        /// Name of its instance in the store.
+        instance: String,
+        /// The worker's number. The first one writes what all have alike.
+        number: u16,
+    },
+}
+
+impl Owner {
+    /// The scope of `shard`'s entries, or of those that all have alike; `None`: another worker tells
+    /// them.
+    fn scope(&self, shard: Option<u16>) -> Option<Scope> {
+        match (self, shard) {
+            (Self::Whole(scope), _) => Some(scope.clone()),
+            (Self::Worker { nf, instance, .. }, Some(shard)) => {
+                Scope::new(nf, instance, Place::Shard(shard)).ok()
+            }
+            (Self::Worker { number: 0, .. }, None) => self.own(),
+            (Self::Worker { .. }, None) => None,
+        }
+    }
+
+    /// The scope of what is neither a shard's nor the same on all workers.
+    fn own(&self) -> Option<Scope> {
+        match self {
+            Self::Whole(scope) => Some(scope.clone()),
+            Self::Worker { nf, instance, number } => {
+                Scope::new(nf, instance, Place::Core(*number)).ok()
+            }
+        }
+    }
+}
+
 /// What becomes of what an instance changes.
 pub struct Storing {
     feed: Feed,
-    scope: Scope,
-    keys: BTreeMap<&'static str, Key>,
+    owner: Owner,
+    /// The keys of an object, by shard; the last one is for what is in none.
+    keys: BTreeMap<&'static str, Vec<Option<Key>>>,
     period: Duration,
     refresh: Duration,
     /// When changes are told next, and when refreshes.
     next: Instant,
     next_refresh: Instant,
+    /// Something may have changed since they were told.
+    owes: bool,
+    owes_refreshes: bool,
 }
 
 impl Storing {
-    /// Tells `feed` what changes in `scope`, every `period_ns` nanoseconds; deadlines that were only
+    /// Tells `feed` what `owner` changes, every `period_ns` nanoseconds; deadlines that were only
     /// moved, every `refresh_ns`.
-    pub fn new(feed: Feed, scope: Scope, period_ns: u64, refresh_ns: u64) -> Self {
+    pub fn new(feed: Feed, owner: Owner, period_ns: u64, refresh_ns: u64) -> Self {
         let (period, refresh) = (Duration::from_nanos(period_ns), Duration::from_nanos(refresh_ns));
-        let (keys, next) = (BTreeMap::new(), Instant::now());
-        Self { feed, scope, keys, period, refresh, next, next_refresh: next + refresh }
-    }
-
-    /// The key of an object; an NF's fields are always names that keys can have.
-    fn key(&mut self, object: &'static str, kind: Kind) -> Option<&Key> {
-        if !self.keys.contains_key(object) {
-            self.keys.insert(object, self.scope.key(kind, object).ok()?);
+        let next = Instant::now();
+        Self {
+            feed,
+            owner,
+            keys: BTreeMap::new(),
+            period,
+            refresh,
+            next,
+            next_refresh: next + refresh,
+            owes: false,
+            owes_refreshes: false,
         }
-        self.keys.get(object)
     }
 
-    fn change(&mut self, object: &'static str, kind: Kind, change: impl FnOnce(&Key) -> Change) {
-        if let Some(key) = self.key(object, kind) {
-            let change = change(key);
-            self.feed.change(change);
+    /// The key of an object's part; an NF's fields are always names that keys can have. `None`: it is
+    /// not told from here.
+    fn key(&mut self, object: &'static str, shard: Option<u16>) -> Option<&Key> {
+        let keys = self.keys.entry(object).or_insert_with(|| vec![None; MOST_SHARDS + 1]);
+        let key = keys.get_mut(shard.map_or(MOST_SHARDS, usize::from))?;
+        if key.is_none() {
+            *key = Some(self.owner.scope(shard)?.key(Kind::Map, object).ok()?);
+        }
+        key.as_ref()
+    }
+
+    /// When something is to be told without a packet, after `now`.
+    fn due(&self) -> Option<Instant> {
+        match (self.owes || !self.feed.is_empty(), self.owes_refreshes) {
+            (true, _) => Some(self.next),
+            (false, true) => Some(self.next_refresh),
+            (false, false) => None,
         }
     }
 }
 
 impl Sink for Storing {
-    fn put(&mut self, object: &'static str, key: Vec<u8>, value: Vec<u8>) {
-        self.change(object, Kind::Map, |map| Change::insert(map, Entry::Pair(key, value)));
+    fn put(&mut self, object: &'static str, shard: Option<u16>, key: Vec<u8>, value: Vec<u8>) {
+        if let Some(map) = self.key(object, shard) {
+            let change = Change::insert(map, Entry::Pair(key, value));
+            self.feed.change(change);
+        }
     }
 
-    fn remove(&mut self, object: &'static str, key: Vec<u8>) {
-        self.change(object, Kind::Map, |map| Change::erase(map, key));
+    fn remove(&mut self, object: &'static str, shard: Option<u16>, key: Vec<u8>) {
+        if let Some(map) = self.key(object, shard) {
+            let change = Change::erase(map, key);
+            self.feed.change(change);
+        }
     }
 
     fn count(&mut self, object: &'static str, count: u64) {
         // Past 2^63 it is stored as the negative number of the same bits.
         let count = Content::Counter(count as i64);
-        self.change(object, Kind::Counter, |counter| Change::put(counter, count));
+        let counter = self.owner.own().and_then(|own| own.key(Kind::Counter, object).ok());
+        if let Some(counter) = counter {
+            self.feed.change(Change::put(&counter, count));
+        }
+    }
+}
+
+impl Storing {
+    /// Says something about all of the state, in the scope of what all have alike.
+    pub fn describe(&mut self, id: &str, text: String) {
+        let text: Bytes = text.into_bytes();
+        let scope = self.owner.scope(None);
+        if let Some(key) = scope.and_then(|scope| scope.key(Kind::Value, id).ok()) {
+            self.feed.change(Change::put(&key, Content::Value(text)));
+        }
     }
 }
 
@@ -78,7 +160,9 @@ pub struct Restored {
 }
 
 impl<N: NetworkFunction> Instance<N> {
-    /// Puts in what a store has kept, after [`start`](Self::start).
+    /// Puts in what a store has kept, after [`start`](Self::start). What is in a shard's scope belongs
+    /// to that shard from then on; counts are this worker's own, those under
+    /// [`COUNTED_BY_OTHERS`](anabranch_nf::state::journal::COUNTED_BY_OTHERS) apart.
     ///
     /// # Errors
     /// [`Error::Foreign`]: the entries of an object are made of other fields than here: another
@@ -89,6 +173,10 @@ impl<N: NetworkFunction> Instance<N> {
         let mut restored = Restored::default();
         for (key, content) in state {
             let object = key.id();
+            match key.place() {
+                Place::Shard(shard) => self.agenda.environment.enter_shard(shard.into()),
+                Place::Core(_) | Place::Instance => self.agenda.environment.enter_every_shard(),
+            }
             let mut put = |key: &[u8], value: &[u8]| {
                 let fits = match object.as_str() {
                     V4 => self.sets.v4.restore(key, value, &moment),
@@ -104,6 +192,7 @@ impl<N: NetworkFunction> Instance<N> {
                 _ => {}
             }
         }
+        self.agenda.environment.leave();
         // Something of it may have to be collected.
         self.agenda.collect_soon();
         Ok(restored)
@@ -137,10 +226,7 @@ impl<N: NetworkFunction> Instance<N> {
     /// From now on tells `storing` what changes.
     pub fn keep(&mut self, mut storing: Storing) {
         for (object, layout) in self.layouts() {
-            let layout: Bytes = layout.into_bytes();
-            if let Ok(key) = storing.scope.key(Kind::Value, &format!("{LAYOUT}{object}")) {
-                storing.feed.change(Change::put(&key, Content::Value(layout)));
-            }
+            storing.describe(&format!("{LAYOUT}{object}"), layout);
         }
         self.nf.keep();
         if N::SET.is_some() {
@@ -155,13 +241,39 @@ impl<N: NetworkFunction> Instance<N> {
         Moment { origin, refreshes }
     }
 
-    /// Tells what has changed, if it is time.
+    /// Packets have been handled, or something was due: what has changed is told, if it is time.
     #[inline(never)]
     pub(super) fn tell(&mut self) {
+        if let Some(storing) = self.storing.as_deref_mut() {
+            (storing.owes, storing.owes_refreshes) = (true, true);
+        }
+        self.tell_in_time();
+    }
+
+    /// Tells what was not told yet, if it is time.
+    pub(super) fn tell_in_time(&mut self) {
+        let Some(due) = self.storing.as_deref().and_then(Storing::due) else { return };
         let now = Instant::now();
-        let due = |storing: &Storing| (now >= storing.next, now >= storing.next_refresh);
-        if let Some((true, refreshes)) = self.storing.as_deref().map(due) {
+        if now >= due {
+            let refreshes = |storing: &Storing| now >= storing.next_refresh;
+            let refreshes = self.storing.as_deref().is_some_and(refreshes);
             self.tell_now(now, refreshes);
+        }
+    }
+
+    /// How long, in nanoseconds, nothing is to be told without a packet.
+    pub(super) fn nothing_to_tell_ns(&self) -> u64 {
+        let due = self.storing.as_deref().and_then(Storing::due);
+        let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+        left.map_or(u64::MAX, |left| u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Tells everything, before shards leave for another worker: what this one has done to them is in
+    /// the line before what the other will do.
+    pub(super) fn tell_before_moving(&mut self) {
+        self.tell_now(Instant::now(), true);
+        if let Some(storing) = self.storing.as_deref_mut() {
+            storing.feed.hand_over_surely();
         }
     }
 
@@ -175,9 +287,10 @@ impl<N: NetworkFunction> Instance<N> {
             self.sets.v6.drain(V6, &moment, &mut *storing);
         }
         storing.feed.hand_over();
-        storing.next = now + storing.period;
+        (storing.next, storing.owes) = (now + storing.period, false);
         if refreshes {
             storing.next_refresh = now + storing.refresh;
+            storing.owes_refreshes = false;
         }
         self.storing = Some(storing);
     }

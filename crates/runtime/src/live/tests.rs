@@ -172,7 +172,7 @@ fn run<N: NetworkFunction>(
         _ => true,
     };
     let report = crew.work(
-        Workplace { specs: &specs, requests: &requests, account },
+        Workplace { specs: &specs, requests: &requests, account, kept: None },
         &arrangement,
         &mut watch,
     );

@@ -10,16 +10,13 @@ use crate::driver::{Batch, Driver, Outcome, only};
 use crate::error::Error;
 use crate::key::{Key, Place, Scope};
 
-/// Milliseconds that a short-lived value is kept.
-const SHORT_MS: u64 = 300;
-
-pub(super) fn check(driver: &mut dyn Driver) -> Result<(), Failure> {
+pub(super) fn check(driver: &mut dyn Driver, ends_ms: u64) -> Result<(), Failure> {
     let scope = Scope::new("conformance", "examples", Place::Shard(7))?;
     if driver.run(&[])?.len() + driver.commit(&[])?.len() > 0 {
         return Err(Failure("answers to no calls at all".to_string()));
     }
     large_collections_come_in_pages(driver, &scope)?;
-    what_is_armed_ends(driver, &scope)?;
+    what_is_armed_ends(driver, &scope, ends_ms)?;
     batches_take_effect_by_their_marks(driver, &scope)
 }
 
@@ -76,29 +73,29 @@ fn pages(driver: &mut dyn Driver, key: &Key, limit: u32) -> Result<Vec<Entry>, F
     }
 }
 
-fn what_is_armed_ends(driver: &mut dyn Driver, scope: &Scope) -> Result<(), Failure> {
+fn what_is_armed_ends(driver: &mut dyn Driver, scope: &Scope, ends_ms: u64) -> Result<(), Failure> {
     let key = |id: &str| scope.key(Kind::Value, id);
     let keys = [key("armed")?, key("compared")?, key("kept")?, key("compared, kept")?];
-    let ttl_ms = Some(SHORT_MS);
+    let ttl_ms = Some(ends_ms);
     let to_end = |from: Option<&[u8]>, ttl_ms| Operation::CompareAndUpdate {
         from: from.map(<[u8]>::to_vec),
         to: b"b".to_vec(),
         ttl_ms,
     };
-    ask(driver, &keys[0], Operation::Arm(b"a".to_vec(), SHORT_MS))?;
+    ask(driver, &keys[0], Operation::Arm(b"a".to_vec(), ends_ms))?;
     equal("compared", ask(driver, &keys[1], to_end(None, ttl_ms))?, Reply::Was(true))?;
-    ask(driver, &keys[2], Operation::Arm(b"a".to_vec(), SHORT_MS))?;
+    ask(driver, &keys[2], Operation::Arm(b"a".to_vec(), ends_ms))?;
     ask(driver, &keys[2], Operation::Update(Content::Value(b"c".to_vec())))?;
-    ask(driver, &keys[3], Operation::Arm(b"a".to_vec(), SHORT_MS))?;
+    ask(driver, &keys[3], Operation::Arm(b"a".to_vec(), ends_ms))?;
     equal("kept", ask(driver, &keys[3], to_end(Some(b"a"), None))?, Reply::Was(true))?;
     for (key, ends) in keys.iter().zip([true, true, false, false]) {
         let Reply::TimeLeft(left) = ask(driver, key, Operation::TimeLeft)? else {
             return Err(Failure("`time_left` is no time".to_string()));
         };
-        let right = left.map_or(!ends, |left| ends && left <= SHORT_MS);
+        let right = left.map_or(!ends, |left| ends && left <= ends_ms);
         equal(&format!("`{}` ends, {left:?} left", key.id()), right, true)?;
     }
-    thread::sleep(Duration::from_millis(SHORT_MS + 100));
+    thread::sleep(Duration::from_millis(ends_ms + 100));
     for (key, ends) in keys.iter().zip([true, true, false, false]) {
         let read = ask(driver, key, Operation::Read)?;
         equal(&format!("`{}` has ended", key.id()), read == Reply::Content(None), ends)?;

@@ -240,3 +240,47 @@ fn a_counter_that_waits_against_one_that_does_not() {
     assert_eq!(server.ask::<i64>(&["GET", "counter@a@0@counter@async"]), count);
     println!("waiting {waiting}/s, not waiting {count}/s; {status:?}");
 }
+
+/// How late changes are stored when they are many or few, of one scope or of 512 shards: printed, not
+/// asserted, since it depends on the machine.
+/// `cargo test -p anabranch-store --features redis --test redis -- --ignored --nocapture lag`
+#[test]
+#[ignore = "measures"]
+#[allow(clippy::print_stdout)]
+fn lag_of_one_scope_and_of_many() {
+    if !available() {
+        return;
+    }
+    for a_second in [1_000u64, 10_000, 100_000] {
+        for shards in [1u64, 512] {
+            let server = Server::start(&[]);
+            let status = lag(&by_socket(&server), a_second, shards);
+            println!("{a_second} changes a second in {shards} scopes: {status:?}");
+        }
+    }
+}
+
+/// Inserts so many entries a second for three seconds, in batches a millisecond apart.
+fn lag(address: &str, a_second: u64, shards: u64) -> Status {
+    let settings = Settings::default();
+    let (flusher, _) = Flusher::open(driver(address), "nat", "edge", settings).unwrap();
+    let map = |shard: u64| {
+        let scope = Scope::new("nat", "edge", Place::Shard(shard as u16)).unwrap();
+        scope.key(Kind::Map, "flows").unwrap()
+    };
+    let maps: Vec<Key> = (0..shards).map(map).collect();
+    let (mut feed, began, mut sent) = (flusher.feed(), Instant::now(), 0);
+    while began.elapsed() < Duration::from_secs(3) {
+        let due = (began.elapsed().as_nanos() as u64).saturating_mul(a_second) / 1_000_000_000;
+        while sent < due {
+            let name = (sent % 50_000).to_be_bytes().to_vec();
+            let map = &maps[(sent % shards) as usize];
+            feed.change(Change::insert(map, Entry::Pair(name, sent.to_be_bytes().to_vec())));
+            sent += 1;
+        }
+        feed.hand_over();
+        thread::sleep(Duration::from_millis(1));
+    }
+    drop(feed);
+    flusher.close(Duration::from_secs(20))
+}

@@ -247,24 +247,27 @@ impl Lab {
 
     /// Starts the function with each of `ports` attached to a host, where the link is called `e`.
     pub fn start(&self, nf: &str, options: &str, ports: &[(&str, &str)]) -> Function<'_> {
+        for (port, host) in ports.iter().filter(|_| self.kind != Kind::Tap) {
+            let peer = self.name(host);
+            let queues = "numrxqueues 2 numtxqueues 2";
+            self.ip(
+                MIDDLE,
+                &format!("link add p-{port} {queues} type veth peer name e {queues} netns {peer}"),
+            );
+            self.ip(MIDDLE, &format!("link set p-{port} up"));
+            self.ip(host, "link set e up");
+        }
+        self.start_again(nf, &format!("{options} --workers 2"), ports)
+    }
+
+    /// Starts the function on interfaces that are there.
+    pub fn start_again(&self, nf: &str, options: &str, ports: &[(&str, &str)]) -> Function<'_> {
         let kind = self.kind;
         let mut line = format!("{} run {nf} {options}", env!("CARGO_BIN_EXE_anabranch-end-to-end"));
-        for (port, host) in ports {
-            if kind != Kind::Tap {
-                let peer = self.name(host);
-                let queues = "numrxqueues 2 numtxqueues 2";
-                self.ip(
-                    MIDDLE,
-                    &format!(
-                        "link add p-{port} {queues} type veth peer name e {queues} netns {peer}"
-                    ),
-                );
-                self.ip(MIDDLE, &format!("link set p-{port} up"));
-                self.ip(host, "link set e up");
-            }
+        for (port, _) in ports {
             line += &format!(" --port {port}={}:p-{port}", kind.word());
         }
-        line += " --workers 2 --for 300 --listen nf.sock --json report.json --report report.html";
+        line += " --for 300 --listen nf.sock --json report.json --report report.html";
         let errors = self.path("errors");
         let mut command = self.command(MIDDLE, &line);
         command.stdout(Stdio::null()).stderr(File::create(&errors).unwrap());
@@ -327,6 +330,11 @@ impl Function<'_> {
     pub fn control(&self, command: &str) -> Done {
         let program = env!("CARGO_BIN_EXE_anabranch-end-to-end");
         self.lab.run(MIDDLE, &format!("{program} control nf.sock {command}"))
+    }
+
+    /// Kills it at once. Its interfaces stay, but for taps, and [`Lab::start_again`] starts it on them.
+    pub fn kill(self) {
+        drop(self.process);
     }
 
     /// Interrupts it, and reads its report. Interfaces are left as they were found.

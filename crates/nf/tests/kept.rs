@@ -1,0 +1,314 @@
+//! State objects that are divided among shards and kept in a store: what is told of them is what they
+//! hold, by shard, while shards move from one worker to another; a restart with other workers reads it.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anabranch_nf::Environment;
+use anabranch_nf::packet_set::{SetKey4, SetShape, SetTable};
+use anabranch_nf::state::journal::{Journaled, Moment, Sink};
+use anabranch_nf::state::{Allocator, Bundle, Cell, Here, Map, Movable, Scope, Vector, Ward};
+use proptest::prelude::*;
+
+const SHARDS: u16 = 4;
+const NOW: Moment = Moment { origin: 1_000, refreshes: true };
+
+/// A store: entries by shard and key.
+#[derive(Default)]
+struct Store(BTreeMap<(u16, Vec<u8>), Vec<u8>>);
+
+impl Sink for Store {
+    fn put(&mut self, _: &'static str, shard: Option<u16>, key: Vec<u8>, value: Vec<u8>) {
+        self.0.insert((shard.unwrap(), key), value);
+    }
+    fn remove(&mut self, _: &'static str, shard: Option<u16>, key: Vec<u8>) {
+        self.0.remove(&(shard.unwrap(), key));
+    }
+    fn count(&mut self, _: &'static str, _: u64) {
+        panic!("no counter");
+    }
+}
+
+/// An object, with what a function does to it and what is there then.
+trait Object: Journaled + Movable {
+    fn make(ward: &Ward, environment: Environment) -> Self;
+    /// What a packet of `shard` does.
+    fn step(&mut self, shard: u16, key: u8, value: u8);
+    /// What is to be the same, on all workers together.
+    fn contents(&self) -> BTreeMap<u64, u64>;
+}
+
+struct Kept<T, const PARTS: bool = false>(T, Environment);
+
+type Parts = Kept<Map<u32, u32>, true>;
+
+impl<T: Journaled, const PARTS: bool> Journaled for Kept<T, PARTS> {
+    fn layout(&self) -> String {
+        self.0.layout()
+    }
+    fn keep(&mut self) {
+        self.0.keep();
+    }
+    fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
+        self.0.drain(name, moment, sink);
+    }
+    fn restore(&mut self, key: &[u8], value: &[u8], moment: &Moment) -> bool {
+        self.0.restore(key, value, moment)
+    }
+}
+
+impl<T: Movable, const PARTS: bool> Movable for Kept<T, PARTS> {
+    fn take_shards(&mut self, bundle: &mut Bundle) {
+        self.0.take_shards(bundle);
+    }
+    fn put_shards(&mut self, bundle: &mut Bundle, shift: anabranch_nf::state::Shift) {
+        self.0.put_shards(bundle, shift);
+    }
+    fn immovable(&self) -> Option<&'static str> {
+        self.0.immovable()
+    }
+}
+
+/// A key that only packets of `shard` touch.
+fn of(shard: u16, key: u8) -> u32 {
+    u32::from(key % 16) * u32::from(SHARDS) + u32::from(shard)
+}
+
+impl Object for Kept<Map<u32, u32>> {
+    fn make(ward: &Ward, environment: Environment) -> Self {
+        let mut map = Map::new(8, 1);
+        map.divide(ward);
+        Self(map, environment)
+    }
+    fn step(&mut self, shard: u16, key: u8, value: u8) {
+        let key = of(shard, key);
+        match value {
+            0..80 => drop(self.0.remove(&key)),
+            80..160 => drop(self.0.update(&key, |old| *old += u32::from(value))),
+            _ => drop(self.0.insert(key, value.into())),
+        }
+    }
+    fn contents(&self) -> BTreeMap<u64, u64> {
+        self.0.iter().map(|(key, value)| (key.into(), u64::from(value) + 1)).collect()
+    }
+}
+
+/// Packets of all shards count in the same entries.
+impl Object for Parts {
+    fn make(ward: &Ward, environment: Environment) -> Self {
+        let mut map = Map::new(64, 1);
+        map.divide(&Ward { scope: Scope::PerShard, here: Arc::clone(&ward.here) });
+        Self(map, environment)
+    }
+    fn step(&mut self, _: u16, key: u8, value: u8) {
+        let key = u32::from(key % 8);
+        match self.0.get(&key) {
+            Some(count) if value < 100 => drop(self.0.insert(key, count.saturating_sub(1))),
+            Some(count) => drop(self.0.insert(key, count.wrapping_add(1))),
+            None => drop(self.0.insert(key, 1)),
+        }
+    }
+    fn contents(&self) -> BTreeMap<u64, u64> {
+        self.0.iter().filter(|(_, sum)| *sum != 0).map(|(k, sum)| (k.into(), sum.into())).collect()
+    }
+}
+
+impl Object for Kept<Vector<u32>> {
+    fn make(ward: &Ward, environment: Environment) -> Self {
+        let mut vector = Vector::new(64);
+        vector.divide(ward);
+        Self(vector, environment)
+    }
+    fn step(&mut self, shard: u16, key: u8, value: u8) {
+        self.0.update(of(shard, key), |old| *old = old.wrapping_add(value.into()));
+    }
+    /// Nothing says which worker's element is the latest: what is stored is looked at.
+    fn contents(&self) -> BTreeMap<u64, u64> {
+        BTreeMap::new()
+    }
+}
+
+impl Object for Kept<Cell<u64>> {
+    fn make(ward: &Ward, environment: Environment) -> Self {
+        let mut cell = Cell::default();
+        cell.divide(ward);
+        Self(cell, environment)
+    }
+    fn step(&mut self, _: u16, _: u8, value: u8) {
+        self.0.update(|sum| *sum += u64::from(value));
+    }
+    fn contents(&self) -> BTreeMap<u64, u64> {
+        [(0, self.0.get())].into()
+    }
+}
+
+impl Object for Kept<Allocator<u32>> {
+    fn make(ward: &Ward, environment: Environment) -> Self {
+        let mut allocator = Allocator::new(64);
+        allocator.divide(ward);
+        Self(allocator, environment)
+    }
+    fn step(&mut self, shard: u16, key: u8, value: u8) {
+        let (index, Self(allocator, environment)) = (of(shard, key), self);
+        match value {
+            0..60 => drop(allocator.free(index)),
+            60..120 => drop(allocator.touch(index, environment)),
+            120..180 => drop(allocator.set(index, value.into())),
+            _ => drop(allocator.allocate_at(index, value.into(), 1 << 40, environment)),
+        }
+    }
+    fn contents(&self) -> BTreeMap<u64, u64> {
+        let value = |index: u32| Some((index.into(), u64::from(self.0.get(index, &self.1)?) + 1));
+        (0..64u32).filter_map(value).collect()
+    }
+}
+
+impl Object for Kept<SetTable<SetKey4, u32>> {
+    fn make(ward: &Ward, environment: Environment) -> Self {
+        let mut sets = SetTable::new(SetShape { capacity: 8, lifetime_ns: 1 << 40 }, 1);
+        sets.divide(ward);
+        Self(sets, environment)
+    }
+    fn step(&mut self, shard: u16, key: u8, value: u8) {
+        let sets = &mut self.0;
+        let key = SetKey4::new(of(shard, key).into(), 1.into(), 1, 2, 1);
+        let hash = sets.hash(&key);
+        match (sets.find(hash, &key), value) {
+            (Some(id), 0..80) => drop(sets.close(hash, id)),
+            (Some(id), _) => {
+                sets.entry_mut(id).state = value.into();
+                sets.touched(hash, &key, true);
+            }
+            (None, _) => drop(sets.open(hash, key, value.into(), 1)),
+        }
+    }
+    fn contents(&self) -> BTreeMap<u64, u64> {
+        let key = |number: u32| SetKey4::new(number.into(), 1.into(), 1, 2, 1);
+        let set = |number: u32| self.0.get(self.0.hash(&key(number)), &key(number));
+        let found =
+            (0..64).filter_map(|number| Some((number.into(), u64::from(set(number)?.state) + 1)));
+        found.collect()
+    }
+}
+
+/// One worker: its object, and where it is.
+struct Worker<O>(O, Arc<Here>);
+
+impl<O: Object> Worker<O> {
+    fn new() -> Self {
+        let mut environment = Environment::new(1);
+        environment.set_origin(0);
+        environment.begin(1, 1);
+        let ward = Ward { scope: Scope::Sharded, here: Arc::clone(environment.here()) };
+        let here = Arc::clone(&ward.here);
+        Self(O::make(&ward, environment), here)
+    }
+}
+
+/// What all workers have together: sums, where several have a part.
+fn together<O: Object>(workers: &[Worker<O>]) -> BTreeMap<u64, u64> {
+    let mut all = BTreeMap::new();
+    for (key, value) in workers.iter().flat_map(|worker| worker.0.contents()) {
+        let sum: &mut u64 = all.entry(key).or_default();
+        *sum = (*sum + value) & u64::from(u32::MAX);
+    }
+    // A part may be below zero, its bits those of a large number.
+    all.retain(|_, sum| *sum != 0);
+    all
+}
+
+fn is_kept<O: Object>(steps: &[(u16, u8, u8)]) {
+    let mut workers = [Worker::<O>::new(), Worker::new()];
+    workers.iter_mut().for_each(|worker| worker.0.keep());
+    let (mut owners, mut store) = ([0, 1, 0, 1], Store::default());
+    for &(shard, key, value) in steps {
+        let owner = owners[usize::from(shard)];
+        workers[owner].1.enter(shard.into());
+        workers[owner].0.step(shard, key, value);
+        if value % 5 == 0 {
+            workers[owner].0.drain("x", &NOW, &mut store);
+        }
+        if value % 11 == 0 {
+            let mut bundle = Bundle::new([shard].into_iter().collect(), 0);
+            workers[owner].0.drain("x", &NOW, &mut store);
+            workers[owner].0.take_shards(&mut bundle);
+            let shift = bundle.shift(0);
+            workers[1 - owner].1.leave();
+            workers[1 - owner].0.put_shards(&mut bundle, shift);
+            owners[usize::from(shard)] = 1 - owner;
+        }
+    }
+    workers.iter_mut().for_each(|worker| worker.0.drain("x", &NOW, &mut store));
+    let mut again = [Worker::<O>::new(), Worker::new(), Worker::new()];
+    for ((shard, key), value) in &store.0 {
+        let Worker(object, here) = &mut again[usize::from(shard % 3)];
+        here.enter((*shard).into());
+        assert!(object.restore(key, value, &NOW), "shard {shard}: {key:?}");
+    }
+    assert_eq!(together(&again), together(&workers));
+    // Told anew by the others, it is what it was.
+    let mut told = Store::default();
+    again.iter_mut().for_each(|worker| worker.0.keep());
+    again.iter_mut().for_each(|worker| worker.0.drain("x", &NOW, &mut told));
+    assert_eq!(told.0, BTreeMap::new(), "what was read back has not changed");
+}
+
+/// Of each element, its last value by the shard that has it, and by no other.
+fn elements_are_kept(steps: &[(u16, u8, u8)]) {
+    let mut expected: BTreeMap<(u16, Vec<u8>), Vec<u8>> = BTreeMap::new();
+    let (mut worker, mut store) = (Worker::<Kept<Vector<u32>>>::new(), Store::default());
+    worker.0.keep();
+    for &(shard, key, value) in steps {
+        worker.1.enter(shard.into());
+        // Packets of any shard: the last one has it.
+        let index = u32::from(key % 16);
+        worker.0.0.write(index, value.into());
+        let key = anabranch_nf::state::journal::stored(&index);
+        expected.retain(|(_, other), _| *other != key);
+        let value = anabranch_nf::state::journal::stored(&u32::from(value));
+        expected.insert((shard, key), value);
+        if shard == 0 {
+            worker.0.drain("x", &NOW, &mut store);
+        }
+    }
+    worker.0.drain("x", &NOW, &mut store);
+    assert_eq!(store.0, expected);
+}
+
+fn steps() -> impl Strategy<Value = Vec<(u16, u8, u8)>> {
+    prop::collection::vec((0..SHARDS, any::<u8>(), any::<u8>()), 0..200)
+}
+
+proptest! {
+    #[test]
+    fn entries_of_maps(steps in steps()) {
+        is_kept::<Kept<Map<u32, u32>>>(&steps);
+    }
+
+    #[test]
+    fn parts_of_maps(steps in steps()) {
+        is_kept::<Parts>(&steps);
+    }
+
+    #[test]
+    fn elements_of_vectors(steps in steps()) {
+        is_kept::<Kept<Vector<u32>>>(&steps);
+        elements_are_kept(&steps);
+    }
+
+    #[test]
+    fn parts_of_cells(steps in steps()) {
+        is_kept::<Kept<Cell<u64>>>(&steps);
+    }
+
+    #[test]
+    fn objects_of_allocators(steps in steps()) {
+        is_kept::<Kept<Allocator<u32>>>(&steps);
+    }
+
+    #[test]
+    fn packet_sets(steps in steps()) {
+        is_kept::<Kept<SetTable<SetKey4, u32>>>(&steps);
+    }
+}

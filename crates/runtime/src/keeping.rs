@@ -1,0 +1,210 @@
+//! Runs whose state a store keeps: what it has is put in at the start, and it is told what changes.
+//!
+//! State that a plan divides among shards is stored by shard, `nf@instance@s17@…`, wherever a shard is
+//! worked for: another number of workers goes on with it. What all workers have alike stands in the
+//! scope of the first; counts of each are in its own.
+
+use std::time::Duration;
+
+use anabranch_nf::NetworkFunction;
+use anabranch_nf::state::journal::COUNTED_BY_OTHERS;
+use anabranch_store::{Bytes, Content, Flusher, Key, Location, Place, Scope, Settings, Status};
+
+use crate::deployment::Deployment;
+use crate::instance::{Instance, Owner, Restored, Storing};
+use crate::report::{LagReport, RunReport, StoreReport};
+use crate::run::{Arrangement, RunError, States};
+
+/// Id of the value that says how state is divided among shards.
+const DIVISION: &str = ".division";
+/// Longest that the end of a run waits for the store.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How a store keeps the state of a run.
+#[derive(Clone, Debug)]
+pub struct Keeping {
+    /// Which store.
+    pub location: Location,
+    /// Name of the instance: a later run of the same name goes on with the state.
+    pub instance: String,
+    /// How it is written.
+    pub settings: Settings,
+}
+
+/// A store at work.
+pub(crate) struct Kept {
+    flusher: Flusher,
+    /// Which one, without passwords.
+    store: String,
+}
+
+impl Keeping {
+    /// Puts what the store has into the instances, and has it kept from then on.
+    pub(crate) fn begin<N: NetworkFunction>(
+        &self,
+        states: &mut States<N>,
+        arrangement: &Arrangement,
+        warnings: &mut Vec<String>,
+    ) -> Result<Kept, RunError> {
+        let deployment = arrangement.deployment();
+        let instances = match states {
+            States::Owned(instances) if instances.len() == arrangement.table.workers() => instances,
+            _ => return Err(RunError::StoreOfShared(arrangement.why.clone())),
+        };
+        let parts =
+            instances.first().filter(|_| deployment.is_some()).and_then(Instance::immovable);
+        if let Some(why) = parts {
+            return Err(RunError::StoreOfParts(why));
+        }
+        let driver = self.location.open()?;
+        let store = driver.name().to_owned();
+        let (flusher, state) = Flusher::open(driver, N::NAME, &self.instance, self.settings)?;
+        self.check_division(&state, deployment)?;
+        self.restore(instances, &state, deployment, warnings)?;
+        for (number, instance) in (0..).zip(instances.iter_mut()) {
+            instance.keep(self.storing::<N>(&flusher, deployment, number)?);
+        }
+        Ok(Kept { flusher, store })
+    }
+
+    fn restore<N: NetworkFunction>(
+        &self,
+        instances: &mut [Instance<N>],
+        state: &[(Key, Content)],
+        deployment: Option<&Deployment>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), RunError> {
+        let workers = instances.len();
+        let mut sum = Restored::default();
+        for (number, instance) in instances.iter_mut().enumerate() {
+            let owned: Vec<(Key, Content)> = match deployment {
+                None => state.to_vec(),
+                Some(deployment) => share(state, deployment, number, workers),
+            };
+            let restored = instance.restore(&owned)?;
+            sum.entries += restored.entries;
+            sum.refused += restored.refused;
+        }
+        let Restored { entries, refused } = sum;
+        if refused > 0 {
+            warnings.push(format!(
+                "{refused} of {} stored entries did not fit: were tables larger before?",
+                entries + refused
+            ));
+        }
+        Ok(())
+    }
+
+    fn storing<N: NetworkFunction>(
+        &self,
+        flusher: &Flusher,
+        deployment: Option<&Deployment>,
+        number: u16,
+    ) -> Result<Storing, RunError> {
+        let Settings { period_ns, refresh_ns, .. } = self.settings;
+        let (nf, instance) = (N::NAME.to_owned(), self.instance.clone());
+        let owner = match deployment {
+            None => Owner::Whole(Scope::new(&nf, &instance, Place::Core(0))?),
+            Some(_) => Owner::Worker { nf, instance, number },
+        };
+        let mut storing = Storing::new(flusher.feed(), owner, period_ns, refresh_ns);
+        if let Some(deployment) = deployment {
+            storing.describe(DIVISION, deployment.steering.fingerprint());
+        }
+        Ok(storing)
+    }
+
+    /// What is stored must be divided as it is here: nothing says of a single entry in which shard it
+    /// would be by other keys.
+    fn check_division(
+        &self,
+        state: &[(Key, Content)],
+        deployment: Option<&Deployment>,
+    ) -> Result<(), RunError> {
+        let here = deployment.map(|deployment| deployment.steering.fingerprint());
+        let stored = state.iter().find_map(|(key, content)| match content {
+            Content::Value(text) if key.id() == DIVISION => Some(text),
+            _ => None,
+        });
+        let in_shards = state.iter().any(|(key, _)| matches!(key.place(), Place::Shard(_)));
+        let is_same = stored.map(Vec::as_slice) == here.as_ref().map(|here| here.as_bytes());
+        if state.is_empty() || is_same && (stored.is_some() || !in_shards) {
+            return Ok(());
+        }
+        let whole = || "one worker's, not divided among shards".to_owned();
+        let text = |text: &Bytes| format!("divided by {}", String::from_utf8_lossy(text));
+        let advice = match (stored, &here) {
+            (Some(_), None) => {
+                "run with several workers, or give one the plan too, by --strategy shared-nothing"
+            }
+            (Some(_), Some(_)) => {
+                "give the plan of then by --plan, or begin anew as another --instance"
+            }
+            (None, _) => {
+                "run with --workers 1, or begin anew as another --instance: one worker's state is in \
+                 shards where it is told --strategy shared-nothing, and any number goes on with it"
+            }
+        };
+        Err(RunError::StoreDivided {
+            instance: self.instance.clone(),
+            stored: stored.map_or_else(whole, text),
+            here: here.map_or_else(whole, |here| format!("divided by {here}")),
+            advice,
+        })
+    }
+}
+
+/// What worker `number` of `workers` gets: what is its shards', what all have alike, what a worker of
+/// its number has counted. The first one gets what workers that there are no more have counted.
+fn share(
+    state: &[(Key, Content)],
+    deployment: &Deployment,
+    number: usize,
+    workers: usize,
+) -> Vec<(Key, Content)> {
+    let mine = |(key, content): &(Key, Content)| {
+        let whole = Some((key.clone(), content.clone()));
+        match (key.place(), content) {
+            (Place::Shard(shard), _) => {
+                let owner = usize::from(deployment.table.worker(shard.into()));
+                whole.filter(|_| owner == number)
+            }
+            (Place::Core(core), Content::Counter(count)) => match usize::from(core) {
+                core if core == number => whole,
+                core if core >= workers && number == 0 => {
+                    let others = (COUNTED_BY_OTHERS.to_vec(), count.to_be_bytes().to_vec());
+                    Some((key.clone(), Content::Map([others].into())))
+                }
+                _ => None,
+            },
+            (Place::Core(0), _) => whole,
+            _ => None,
+        }
+    };
+    state.iter().filter_map(mine).collect()
+}
+
+impl Kept {
+    /// How it goes.
+    pub(crate) fn report(&self) -> StoreReport {
+        report_of(self.store.clone(), self.flusher.status())
+    }
+
+    /// Waits until the store has everything, and reports; with a warning if it has not.
+    pub(crate) fn close(self, report: &mut RunReport) {
+        let status = self.flusher.close(PATIENCE);
+        let done = report_of(self.store, status);
+        if done.waiting > 0 {
+            let why = done.trouble.as_deref().unwrap_or("it is too slow");
+            report.warnings.push(format!("{} changes are not in the store: {why}", done.waiting));
+        }
+        report.store = Some(done);
+    }
+}
+
+fn report_of(store: String, status: Status) -> StoreReport {
+    let Status { stored, messages, failures, rebuilds, waiting, .. } = status;
+    let Status { lag_ns: oldest_ns, lag_p50_ns, lag_p99_ns, lag_max_ns, trouble, .. } = status;
+    let lag_ns = LagReport { p50: lag_p50_ns, p99: lag_p99_ns, max: lag_max_ns };
+    StoreReport { store, stored, messages, failures, rebuilds, waiting, oldest_ns, lag_ns, trouble }
+}

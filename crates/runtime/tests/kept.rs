@@ -1,0 +1,224 @@
+//! State that a store keeps by shards: stopped and started anew with any number of workers, while shards
+//! move, a function sends what it sends without a stop.
+#![cfg(not(shuttle))]
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::path::Path;
+
+use anabranch_io::capture::CaptureReader;
+use anabranch_io::source::{Input, open};
+use anabranch_io::spec::{SinkSpec, SourceSpec};
+use anabranch_nf::NetworkFunction;
+use anabranch_nfs::{firewall, nat, policer};
+use anabranch_packet::Port;
+use anabranch_plan::{Options as Planning, Plan};
+use anabranch_rss::Nic;
+use anabranch_runtime::balance::Balancing;
+use anabranch_runtime::deployment::plan_of;
+use anabranch_runtime::instance::Making;
+use anabranch_runtime::report::RunReport;
+use anabranch_runtime::run::{Keeping, Options, RunError, run};
+use anabranch_store::{Location, Settings, view};
+use tempfile::TempDir;
+
+/// A quarter of all shards, after so many packets a worker each time.
+const RESTLESS: Balancing = Balancing::Restless(200);
+
+struct Case {
+    folder: TempDir,
+    settings: &'static str,
+    plan: Option<Plan>,
+}
+
+/// What was sent: through which port, when, and the bytes.
+type Sent = Vec<(usize, u64, Vec<u8>)>;
+
+fn planned<N: NetworkFunction>() -> Plan {
+    plan_of::<N>(&Planning::new(Nic::named("e810").unwrap())).unwrap()
+}
+
+impl Case {
+    fn of<N: NetworkFunction>(settings: &'static str) -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), settings, plan: Some(planned::<N>()) }
+    }
+
+    fn options<N: NetworkFunction>(&self, part: usize, workers: usize, stored: bool) -> Options {
+        let ports: Vec<String> = N::PORTS.iter().map(|&name| name.to_owned()).collect();
+        let file = |name: String| self.folder.path().join(name);
+        let port = |number: usize| Some(Port::new(number as u8));
+        let input = |number| Input {
+            port: port(number),
+            spec: SourceSpec::Capture(file(format!("in-{part}-{number}.pcap"))),
+        };
+        let output = |number| (port(number), SinkSpec::Capture(file(format!("out-{number}.pcap"))));
+        Options {
+            inputs: (0..ports.len()).map(input).collect(),
+            outputs: (0..ports.len()).map(output).collect(),
+            making: Making { seed: 3, settings: self.settings.parse().unwrap(), ports, pass: None },
+            workers,
+            plan: self.plan.clone(),
+            balancing: if stored { RESTLESS } else { Balancing::Still },
+            commands: Vec::new(),
+            store: stored.then(|| Keeping {
+                location: self.location(),
+                instance: "a".to_owned(),
+                settings: Settings::default(),
+            }),
+        }
+    }
+
+    fn location(&self) -> Location {
+        Location::Durable(self.folder.path().join("state"))
+    }
+
+    fn run<N: NetworkFunction>(
+        &self,
+        part: usize,
+        workers: usize,
+        stored: bool,
+    ) -> (RunReport, Sent) {
+        let options = self.options::<N>(part, workers, stored);
+        let report = run::<N>(&options, &mut |_, _| {}).unwrap();
+        assert_eq!((&report.errors[..], &report.warnings[..]), (&[][..], &[][..]));
+        let read = |(number, (_, sink)): (usize, &(Option<Port>, SinkSpec))| {
+            let SinkSpec::Capture(file) = sink else { panic!("no capture") };
+            records(file).into_iter().map(move |(at_ns, bytes)| (number, at_ns, bytes))
+        };
+        let sent = options.outputs.iter().enumerate().flat_map(read).collect();
+        (report, sent)
+    }
+
+    /// Writes the traffic of `spec` as the capture of each port, whole as part 0, and again in `parts`.
+    fn write<N: NetworkFunction>(&self, spec: &str, parts: usize) {
+        let spec: SourceSpec = spec.parse().unwrap();
+        let mut source = open(&[Input { port: None, spec }]).unwrap();
+        let mut all: Vec<(usize, u64, Vec<u8>)> = Vec::new();
+        while let Some(chunk) = source.next_chunk().unwrap() {
+            for index in 0..chunk.len() {
+                let (meta, bytes) = chunk.packet(index).unwrap();
+                all.push((usize::from(meta.port.index()), meta.arrival_ns, bytes.to_vec()));
+            }
+        }
+        let part = all.len().div_ceil(parts);
+        let pieces = std::iter::once(&all[..]).chain(all.chunks(part));
+        for (number, piece) in pieces.enumerate() {
+            for port in 0..N::PORTS.len() {
+                let of_port = piece.iter().filter(|packet| packet.0 == port);
+                let file = self.folder.path().join(format!("in-{number}-{port}.pcap"));
+                std::fs::write(file, capture(of_port)).unwrap();
+            }
+        }
+    }
+}
+
+fn records(file: &Path) -> Vec<(u64, Vec<u8>)> {
+    let mut reader = CaptureReader::open(file).unwrap();
+    let mut records = Vec::new();
+    while let Some(record) = reader.next_record().unwrap() {
+        records.push((record.timestamp_ns, record.bytes.to_vec()));
+    }
+    records
+}
+
+/// A capture with nanoseconds, of Ethernet.
+fn capture<'p>(packets: impl Iterator<Item = &'p (usize, u64, Vec<u8>)>) -> Vec<u8> {
+    let words =
+        |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let mut file = words(&[0xa1b2_3c4d, 0x0004_0002, 0, 0, 1 << 18, 1]);
+    for (_, at_ns, bytes) in packets {
+        let (s, ns) = (at_ns / 1_000_000_000, at_ns % 1_000_000_000);
+        file.extend(words(&[s as u32, ns as u32, bytes.len() as u32, bytes.len() as u32]));
+        file.extend(bytes);
+    }
+    file
+}
+
+/// Stopped after each part and gone on with by another number of workers, it sends what `alone` workers
+/// send that are never stopped.
+fn goes_on<N: NetworkFunction>(
+    settings: &'static str,
+    traffic: &str,
+    alone: usize,
+    entries: usize,
+) {
+    let crews = [2, 3, 1, 7, 2];
+    let case = Case::of::<N>(settings);
+    case.write::<N>(traffic, crews.len());
+    let (_, mut expected) = case.run::<N>(0, alone, false);
+    let mut sent = Vec::new();
+    let (mut moved, mut counters) = (0, std::collections::BTreeMap::new());
+    for (part, workers) in crews.into_iter().enumerate() {
+        let (report, now) = case.run::<N>(part + 1, workers, true);
+        assert_eq!((report.strategy.as_str(), report.workers.len()), ("shared-nothing", workers));
+        sent.extend(now);
+        moved += report.balance.map_or(0, |balance| balance.entries_moved);
+        for (name, count) in report.counters {
+            let before = counters.insert(name.clone(), count);
+            assert!(before <= Some(count), "{name}: {before:?}, then {count}");
+        }
+    }
+    assert!(moved > 500, "{moved} entries have moved");
+    // Captures of several ports, one after the other: of each port in its order.
+    expected.sort_by_key(|(port, ..)| *port);
+    sent.sort_by_key(|(port, ..)| *port);
+    assert_eq!(sent.len(), expected.len());
+    let differs = sent.iter().zip(&expected).position(|(a, b)| a != b);
+    assert_eq!(differs, None, "of {} packets", sent.len());
+    let mut store = case.location().look().unwrap();
+    let state = view::state(&mut *store, N::NAME, Some("a")).unwrap();
+    let in_shards =
+        state.keys().filter(|key| matches!(key.place(), anabranch_store::Place::Shard(_)));
+    let stored: usize = in_shards.map(|key| state[key].len()).sum();
+    assert!(stored > entries, "{stored} entries");
+}
+
+#[test]
+fn a_firewall_goes_on_with_its_connections() {
+    let traffic = "gen:flows=3000,packets=60000,zipf=1.1,tcp=0.5,ipv6=0.2,churn=20000,seed=7";
+    goes_on::<firewall::Function>("", traffic, 1, 500);
+}
+
+#[test]
+fn a_policer_goes_on_with_its_buckets() {
+    let traffic = "gen:flows=3000,packets=60000,zipf=1.1,ipv6=0.2,seed=8";
+    goes_on::<policer::Function>("rate_bps = 100000\nburst_bytes = 2000", traffic, 1, 300);
+}
+
+#[test]
+fn a_nat_goes_on_with_its_mappings() {
+    let traffic = "gen:flows=2000,packets=60000,zipf=1.1,tcp=0.5,churn=20000,seed=9";
+    let settings = "public = ['203.0.113.1', '203.0.113.2']\nudp_s = 1_000_000";
+    goes_on::<nat::Function>(settings, traffic, 2, 2_000);
+}
+
+/// What cannot be gone on with is refused, with what to do instead.
+#[test]
+fn state_that_is_divided_otherwise_is_refused() {
+    let mut case = Case::of::<firewall::Function>("");
+    case.write::<firewall::Function>("gen:flows=50,packets=500,seed=1", 1);
+    let refused = |case: &Case, workers| {
+        let options = case.options::<firewall::Function>(1, workers, true);
+        run::<firewall::Function>(&options, &mut |_, _| {}).unwrap_err()
+    };
+    case.run::<firewall::Function>(1, 2, true);
+    let plan = case.plan.take().unwrap();
+    let error = refused(&case, 1);
+    assert!(matches!(error, RunError::StoreDivided { .. }), "{error}");
+    assert!(error.to_string().contains("--strategy shared-nothing"), "{error}");
+    let error = refused(&case, 2);
+    assert!(matches!(error, RunError::StoreOfShared(_)), "{error}");
+    let mut other = plan.clone();
+    for port in &mut other.ports {
+        port.key = port.key.chars().rev().collect();
+    }
+    case.plan = Some(other);
+    let error = refused(&case, 2).to_string();
+    assert!(error.contains("512 shards, keys ") && error.contains("--plan"), "{error}");
+    // One worker's state in one scope.
+    std::fs::remove_dir_all(case.folder.path().join("state")).unwrap();
+    case.plan = None;
+    case.run::<firewall::Function>(1, 1, true);
+    case.plan = Some(plan);
+    let error = refused(&case, 2).to_string();
+    assert!(error.contains("one worker's") && error.contains("--workers 1"), "{error}");
+}

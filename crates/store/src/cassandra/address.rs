@@ -1,0 +1,162 @@
+//! Where the servers are: what stands behind `cassandra` in a configuration.
+
+use std::time::Duration;
+
+use scylla::statement::{Consistency, SerialConsistency};
+
+use crate::error::Error;
+
+/// Consistency levels by their words.
+const LEVELS: [(&str, Consistency); 7] = [
+    ("one", Consistency::One),
+    ("two", Consistency::Two),
+    ("three", Consistency::Three),
+    ("quorum", Consistency::Quorum),
+    ("all", Consistency::All),
+    ("local-quorum", Consistency::LocalQuorum),
+    ("local-one", Consistency::LocalOne),
+];
+
+/// Servers, as an address says. The password stands in it; it is in no message.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    pub(super) nodes: Vec<String>,
+    pub(super) keyspace: String,
+    /// User and password.
+    pub(super) credentials: Option<(String, String)>,
+    /// How many replicas have a write before it is answered.
+    pub consistency: Consistency,
+    /// Copies of each partition in a key space that is made here; one that is there stays as it is.
+    pub replication: u8,
+    /// How long to wait for a connection or an answer.
+    pub timeout: Duration,
+}
+
+impl Address {
+    /// Reads an address: `cassandra://USER:PASSWORD@HOST:PORT,…/KEYSPACE`, the port 9042 where none is
+    /// said. After `?`, with `&` between them: `consistency` (`quorum`; also `one`, `two`, `three`,
+    /// `all`, `local-quorum`, `local-one`), `replication` (1), `timeout_ms` (2000).
+    ///
+    /// # Errors
+    /// [`Error::Configuration`]: it is no such address.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let shown = || {
+            let hosts = text.rsplit_once('@').map_or("", |(_, hosts)| hosts);
+            if hosts.is_empty() { text.to_string() } else { format!("cassandra://…@{hosts}") }
+        };
+        let bad = |why: &str| Error::Configuration { text: shown(), why: why.to_string() };
+        let rest = text.strip_prefix("cassandra://");
+        let rest = rest.ok_or_else(|| bad("write cassandra://HOST:PORT/KEYSPACE"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (credentials, rest) = match rest.rsplit_once('@') {
+            Some((both, rest)) => {
+                let both = both.split_once(':').ok_or_else(|| bad("write USER:PASSWORD@"))?;
+                (Some((both.0.to_string(), both.1.to_string())), rest)
+            }
+            None => (None, rest),
+        };
+        let (hosts, keyspace) = rest.split_once('/').unwrap_or((rest, ""));
+        if hosts.split(',').any(str::is_empty) {
+            return Err(bad("a host is missing"));
+        }
+        let is_name = |name: &str| {
+            name.starts_with(|first: char| first.is_ascii_lowercase())
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit())
+        };
+        if !is_name(keyspace) || keyspace.len() > 48 {
+            return Err(bad("name a key space after the hosts, of small letters, digits and `_`"));
+        }
+        let with_port = |host: &str| match host.contains(':') {
+            true => host.to_string(),
+            false => format!("{host}:9042"),
+        };
+        let address = Self {
+            nodes: hosts.split(',').map(with_port).collect(),
+            keyspace: keyspace.to_string(),
+            credentials,
+            consistency: Consistency::Quorum,
+            replication: 1,
+            timeout: Duration::from_secs(2),
+        };
+        let known = "after `?` there are consistency=LEVEL, replication=N and timeout_ms=N";
+        address.with(query).ok_or_else(|| bad(known))
+    }
+
+    fn with(mut self, query: &str) -> Option<Self> {
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=')? {
+                ("consistency", word) => {
+                    self.consistency = LEVELS.iter().find(|(known, _)| *known == word)?.1;
+                }
+                ("replication", copies) => {
+                    self.replication = copies.parse().ok().filter(|copies| *copies > 0)?;
+                }
+                ("timeout_ms", ms) => {
+                    let ms = ms.parse().ok().filter(|ms| (1..=60_000).contains(ms))?;
+                    self.timeout = Duration::from_millis(ms);
+                }
+                _ => return None,
+            }
+        }
+        Some(self)
+    }
+
+    /// Who takes part in lightweight transactions: all replicas, or those of this data centre.
+    pub(super) fn serial(&self) -> SerialConsistency {
+        match self.consistency {
+            Consistency::LocalQuorum | Consistency::LocalOne => SerialConsistency::LocalSerial,
+            _ => SerialConsistency::Serial,
+        }
+    }
+}
+
+impl std::fmt::Display for Address {
+    /// Without user and password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cassandra://{}/{}", self.nodes.join(","), self.keyspace)
+    }
+}
+
+impl std::fmt::Debug for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Address({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_say_where_and_how() {
+        let text = "cassandra://me:s3cret@a:9000,b/nf_state?consistency=local-quorum&replication=3";
+        let address = Address::parse(text).unwrap();
+        assert_eq!(address.to_string(), "cassandra://a:9000,b:9042/nf_state");
+        assert_eq!(address.credentials, Some(("me".to_string(), "s3cret".to_string())));
+        assert_eq!((address.consistency, address.replication), (Consistency::LocalQuorum, 3));
+        assert_eq!(address.serial(), SerialConsistency::LocalSerial);
+        let plain = Address::parse("cassandra://a/k?timeout_ms=7").unwrap();
+        assert_eq!((plain.consistency, plain.timeout.as_millis()), (Consistency::Quorum, 7));
+        assert_eq!(plain.serial(), SerialConsistency::Serial);
+    }
+
+    #[test]
+    fn what_is_none_is_refused_without_its_password() {
+        for (text, hint) in [
+            ("cassandra:a", "cassandra://HOST"),
+            ("cassandra://a", "key space"),
+            ("cassandra://a/K", "key space"),
+            ("cassandra://a/k'", "key space"),
+            ("cassandra:///k", "host"),
+            ("cassandra://me:s3cret@a,/k", "host"),
+            ("cassandra://me:s3cret@a/k?consistency=most", "consistency=LEVEL"),
+            ("cassandra://a/k?replication=0", "replication=N"),
+            ("cassandra://a/k?timeout_ms=0", "timeout_ms=N"),
+        ] {
+            let error = Address::parse(text).unwrap_err().to_string();
+            assert!(error.contains(hint) && !error.contains("s3cret"), "{text}: {error}");
+        }
+    }
+}

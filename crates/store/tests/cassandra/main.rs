@@ -1,0 +1,110 @@
+//! The driver `cassandra` against a real server: right, and right again after the server was killed.
+//! One test, since a server takes a gigabyte and some seconds to start.
+#![allow(clippy::unwrap_used)]
+
+mod server;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anabranch_store::cassandra::{Address, Cassandra};
+use anabranch_store::conformance::{self, Settings};
+use anabranch_store::{
+    Call, Change, Content, Driver, Entry, Flusher, Key, Kind, Operation, Place, Reply, Scope, view,
+};
+use server::Server;
+
+fn driver(address: &str) -> Cassandra {
+    Cassandra::new(Address::parse(address).unwrap())
+}
+
+fn key(kind: Kind, shard: u16) -> Key {
+    Scope::new("nat", "edge", Place::Shard(shard)).unwrap().key(kind, "x").unwrap()
+}
+
+#[test]
+#[allow(clippy::print_stdout)] // how long parts took
+fn it_is_right_and_right_again_after_its_server_was_killed() {
+    let began = Instant::now();
+    let Some(mut server) = Server::start() else { return };
+    println!("started after {:?}", began.elapsed());
+    // A server that compiles its own code while it answers is slow now and then.
+    let address = server.address("consistency=one&timeout_ms=30000");
+    // The first connection makes the table.
+    assert_eq!(driver(&address).keys("").unwrap(), []);
+    counts_are_not_doubled(&address);
+    println!("counted after {:?}", began.elapsed());
+    state_is_kept_while_the_server_is_killed(&mut server, &address);
+    println!("killed and restarted after {:?}", began.elapsed());
+    // Values end late enough for some dozen transactions on a busy machine.
+    let settings = Settings {
+        sequences: 5,
+        calls: 100,
+        connections: 3,
+        ends_ms: 10_000,
+        ..Settings::default()
+    };
+    let report = conformance::check(|| Ok(Box::new(driver(&address))), &settings).unwrap();
+    assert!(report.calls > 500, "{report:?}");
+    println!("conforms after {:?}: {report:?}", began.elapsed());
+}
+
+/// An addition is a transaction: what was answered is done, once.
+fn counts_are_not_doubled(address: &str) {
+    let mut driver = driver(address);
+    for sum in 1..=20 {
+        let add = Call::new(&key(Kind::Counter, 0), Operation::Add(1));
+        assert_eq!(driver.run(&[add]).unwrap(), [Ok(Reply::Number(sum))]);
+    }
+    assert_eq!(driver.keys("nat@edge@s0@").unwrap(), [key(Kind::Counter, 0)]);
+    assert_eq!(
+        driver.run(&[Call::new(&key(Kind::Counter, 0), Operation::Delete)]).unwrap().len(),
+        1
+    );
+    assert_eq!(driver.keys("nat@").unwrap(), []);
+}
+
+/// A flusher loses nothing while the server is gone, and says so; a restart finds what it ended with.
+fn state_is_kept_while_the_server_is_killed(server: &mut Server, address: &str) {
+    let settings = anabranch_store::Settings::default();
+    let (flusher, found) = Flusher::open(driver(address), "nat", "edge", settings).unwrap();
+    assert_eq!(found, []);
+    let mut feed = flusher.feed();
+    let mut expected: BTreeMap<Key, Content> = BTreeMap::new();
+    let mut change = |flows: std::ops::Range<u32>| {
+        let began = Instant::now();
+        for flow in flows {
+            let (map, name) = (key(Kind::Map, (flow % 50) as u16), flow.to_be_bytes().to_vec());
+            feed.change(Change::insert(&map, Entry::Pair(name.clone(), vec![1])));
+            let content = expected.entry(map).or_insert_with(|| Content::Map(BTreeMap::new()));
+            content.insert(Entry::Pair(name, vec![1]));
+        }
+        feed.hand_over();
+        assert!(began.elapsed() < Duration::from_millis(500), "a worker waited");
+    };
+    let until = |what: &str, holds: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        while !holds() {
+            assert!(
+                began.elapsed() < Duration::from_secs(120),
+                "in vain until {what}: {:?}",
+                flusher.status()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    change(0..2_000);
+    until("it is stored", &|| flusher.status().waiting == 0 && flusher.status().stored >= 2_000);
+    server.kill();
+    change(2_000..4_000);
+    until("the failure is told", &|| flusher.status().trouble.is_some());
+    server.restart();
+    change(4_000..4_100);
+    until("it is stored", &|| flusher.status().waiting == 0 && flusher.status().trouble.is_none());
+    let status = flusher.close(Duration::from_secs(120));
+    assert_eq!((status.waiting, &status.trouble), (0, &None), "{status:?}");
+    assert!(view::state(&mut driver(address), "nat", Some("edge")).unwrap() == expected);
+    let (again, found) = Flusher::open(driver(address), "nat", "edge", settings).unwrap();
+    assert!(found.into_iter().collect::<BTreeMap<_, _>>() == expected, "what a restart finds");
+    drop(again);
+}

@@ -1,0 +1,99 @@
+//! A real Cassandra: from its Maven artefacts, in a fresh directory, on the loopback, gone at the end.
+
+use std::fs::File;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where the recipe is: what to fetch, how to configure and start it.
+const RECIPE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/cassandra");
+/// Longest that it may take to start.
+const START: Duration = Duration::from_secs(120);
+
+/// The libraries that it is, fetched when they are not there. `None`, with the reason printed: they
+/// cannot be had.
+#[allow(clippy::print_stdout)] // a test that is skipped says why
+fn libraries() -> Option<PathBuf> {
+    for (program, package) in [("java", "openjdk-17-jre-headless"), ("mvn", "maven")] {
+        if Command::new(program).arg("-version").output().is_err() {
+            println!("skipped: there is no `{program}` (`.ci/install tests` installs {package})");
+            return None;
+        }
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cassandra-5.0.3");
+    let complete = folder.join("complete");
+    if !complete.is_file() {
+        let fetched = Command::new("mvn")
+            .args(["-q", "-B", "-f", &format!("{RECIPE}/pom.xml"), "dependency:copy-dependencies"])
+            .args(["-DincludeScope=runtime"])
+            .arg(format!("-DoutputDirectory={}", folder.display()))
+            .output();
+        if !fetched.is_ok_and(|fetched| fetched.status.success()) {
+            println!("skipped: Cassandra's libraries cannot be fetched from a Maven repository");
+            return None;
+        }
+        File::create(complete).unwrap();
+    }
+    Some(folder)
+}
+
+/// A running server.
+pub struct Server {
+    child: Option<Child>,
+    libraries: PathBuf,
+    directory: tempfile::TempDir,
+    ports: [u16; 3],
+}
+
+impl Server {
+    /// A server, unless none can be had.
+    pub fn start() -> Option<Self> {
+        let libraries = libraries()?;
+        let directory = tempfile::tempdir().unwrap();
+        // Below those that the system gives to clients: one would find itself at the other end.
+        let mut free = (10_000 + (std::process::id() % 5_000) as u16..)
+            .filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+        let ports = [(); 3].map(|()| free.next().unwrap());
+        let mut server = Self { child: None, libraries, directory, ports };
+        server.restart();
+        Some(server)
+    }
+
+    pub fn address(&self, options: &str) -> String {
+        format!("cassandra://127.0.0.1:{}/anabranch?{options}", self.ports[0])
+    }
+
+    /// Starts it again with what is in its directory.
+    pub fn restart(&mut self) {
+        self.kill();
+        let log = self.directory.path().join("log");
+        let output = File::create(&log).unwrap();
+        let mut command = Command::new(format!("{RECIPE}/start"));
+        command.arg(&self.libraries).arg(self.directory.path());
+        command.args(self.ports.map(|port| port.to_string()));
+        command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
+        self.child = Some(command.spawn().unwrap());
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", self.ports[0])).is_err() {
+            let ended = self.child.as_mut().unwrap().try_wait().unwrap();
+            if ended.is_some() || began.elapsed() > START {
+                panic!("it does not start: {}", std::fs::read_to_string(&log).unwrap());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
