@@ -44,7 +44,7 @@ stores:
 # What takes DPDK (Debian: libdpdk-dev), and of the program no more than that takes.
 dpdk:
 	cargo clippy --package anabranch-io --features dpdk --all-targets --locked -- -D warnings
-	cargo test --package anabranch-io --features dpdk --locked --lib --test dpdk
+	cargo test --package anabranch-io --features dpdk --locked --lib --test dpdk -- --test-threads 1
 	cargo test --package anabranch --no-default-features --features library,dpdk --locked --test dpdk
 
 # Threads and channels are the model checker's here: everything is compiled apart.

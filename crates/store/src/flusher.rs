@@ -43,6 +43,9 @@ struct Shared {
     closes: AtomicBool,
 }
 
+/// Batches of changes that may wait for the flusher; who finds as many keeps its own.
+const LINE: usize = 256;
+
 /// Where one worker tells what it changed.
 pub struct Feed {
     /// Not in the line yet.
@@ -62,7 +65,9 @@ impl Feed {
         if self.changes.is_empty() {
             return;
         }
-        if let Ok(mut line) = self.shared.line.try_lock() {
+        if let Ok(mut line) = self.shared.line.try_lock()
+            && line.len() < LINE
+        {
             line.push(std::mem::take(&mut self.changes));
         }
     }

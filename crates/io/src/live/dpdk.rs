@@ -102,6 +102,7 @@ impl Opened for Memory {
             port: *port,
             first: *first,
             statistics: QueueStatistics::default(),
+            missed: [0; 2],
             is_down: false,
         })
     }
@@ -117,6 +118,8 @@ struct Dpdk<'m> {
     port: Port,
     first: bool,
     statistics: QueueStatistics,
+    /// Packets that the device has lost so far, and those before it lost.
+    missed: [u64; 2],
     is_down: bool,
 }
 
@@ -124,6 +127,14 @@ impl Dpdk<'_> {
     fn note_up(&mut self, is_up: bool) {
         self.statistics.link_downs += u64::from(!is_up && !self.is_down);
         self.is_down = !is_up;
+    }
+
+    /// Of a device that is being replaced, nobody asks anything.
+    fn look_at_counts(&mut self) {
+        if self.first && !self.lane.is_parked() {
+            let counts = ffi::counts(self.device.started.port());
+            self.missed[0] = counts.missed + counts.no_memory + counts.rx_errors;
+        }
     }
 
     fn down(&self, packets: usize) -> Sent {
@@ -166,7 +177,8 @@ impl<'m> Queue<'m> for Dpdk<'m> {
     fn attend(&mut self) {
         let name = self.device.interface.as_deref();
         let index = name.and_then(interface::index);
-        if index != self.index {
+        if self.lane.is_parked() || index != self.index {
+            self.look_at_counts();
             self.note_up(false);
             let generation = self.lane.park();
             if name.is_some_and(|name| interface::usable(name).is_ok()) {
@@ -175,6 +187,8 @@ impl<'m> Queue<'m> for Dpdk<'m> {
             }
             if self.lane.unpark() {
                 self.index = index;
+                let [of_this, before] = self.missed;
+                self.missed = [0, before + of_this];
                 self.statistics.reopened += 1;
                 self.note_up(true);
             }
@@ -193,11 +207,8 @@ impl<'m> Queue<'m> for Dpdk<'m> {
     }
 
     fn statistics(&mut self) -> QueueStatistics {
-        let counts = match self.first {
-            true => ffi::counts(self.device.started.port()),
-            false => ffi::Counts::default(),
-        };
-        let missed = counts.missed + counts.no_memory + counts.rx_errors;
+        self.look_at_counts();
+        let missed = self.missed.iter().sum();
         QueueStatistics { missed, ..self.statistics }
     }
 }

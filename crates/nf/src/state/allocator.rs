@@ -493,7 +493,11 @@ impl<T: Value> journal::Journaled for Allocator<T> {
         let object = Object { deadline: Deadline::new(deadline), lifetime, value };
         self.objects[index as usize] = object;
         self.wheel.queue(index, deadline);
-        self.note_owner(index);
+        match &mut self.shards {
+            // What `init` has given out in all of them is still theirs.
+            Some(shards) if !shards.tags.is_everywhere() => drop(shards.tags.note(index)),
+            _ => self.note_owner(index),
+        }
         true
     }
 }

@@ -358,6 +358,8 @@ impl<N: NetworkFunction> Shift<'_, N> {
                 // Nobody listens any more: the run is ending.
                 let _ = self.log.send(lines);
             }
+            // To open something anew takes its time.
+            self.now = Instant::now();
         }
     }
 

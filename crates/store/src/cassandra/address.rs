@@ -81,7 +81,20 @@ impl Address {
             timeout: Duration::from_secs(2),
         };
         let known = "after `?` there are consistency=LEVEL, replication=N and timeout_ms=N";
-        address.with(query).ok_or_else(|| bad(known))
+        let address = address.with(query).ok_or_else(|| bad(known))?;
+        // Who lists what there is must ask one of those that were written to.
+        let asked = match address.consistency {
+            Consistency::One | Consistency::LocalOne => 1,
+            Consistency::Two => 2,
+            Consistency::Three => 3,
+            _ => return Ok(address),
+        };
+        match 2 * asked > address.replication {
+            true => Ok(address),
+            false => Err(bad(
+                "with so many copies write to most of them: consistency=quorum or local-quorum",
+            )),
+        }
     }
 
     fn with(mut self, query: &str) -> Option<Self> {

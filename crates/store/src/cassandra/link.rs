@@ -45,7 +45,7 @@ impl Link {
             let connected = runtime.block_on(within(address.timeout * PATIENCE, name, async {
                 let session =
                     connect(address).await.map_err(|why| Error::unavailable(name, why))?;
-                Requests::prepare(session, name).await
+                Requests::prepare(session, name, address.serial()).await
             }));
             self.requests = Some(connected?);
         }
@@ -102,6 +102,9 @@ async fn connect(address: &Address) -> Result<Session, Box<dyn std::error::Error
     let found = session.query_unpaged(tables, (keyspace, "anabranch_state")).await?;
     if found.into_rows_result()?.rows_num() == 0 {
         let replication = address.replication;
+        // What is erased is remembered for replicas that missed it, three hours as hints are; of one copy
+        // for nobody. Flows come and go: readers would wade through ten days of them.
+        let kept_s = if replication == 1 { 0 } else { 3 * 3_600 };
         let make = format!(
             "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
              {{'class': 'NetworkTopologyStrategy', 'replication_factor': {replication}}}"
@@ -110,7 +113,7 @@ async fn connect(address: &Address) -> Result<Session, Box<dyn std::error::Error
         let make = format!(
             "CREATE TABLE IF NOT EXISTS {keyspace}.anabranch_state (scope text, version bigint static, \
              kind text, id text, entry blob, value blob, number bigint, ends bigint, \
-             PRIMARY KEY ((scope), kind, id, entry))"
+             PRIMARY KEY ((scope), kind, id, entry)) WITH gc_grace_seconds = {kept_s}"
         );
         session.query_unpaged(make, ()).await?;
     }

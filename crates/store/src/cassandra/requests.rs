@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use scylla::client::session::Session;
-use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch as Transaction, BatchType};
 use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::{Consistency, SerialConsistency};
 use scylla::value::{CqlValue, Row};
 
 use super::rows::{Cell, End as Ending, Rows, content_of, entry_of, position, row_of, rows_of};
 use crate::call::{Call, End, Operation, Reply};
-use crate::content::{Bytes, Entry};
+use crate::content::{Bytes, Entry, Kind};
 use crate::driver::{Answer, Batch, Outcome};
 use crate::error::Error;
 use crate::key::Key;
@@ -40,6 +40,8 @@ pub(super) struct Requests {
     scopes: PreparedStatement,
     objects: PreparedStatement,
     put: PreparedStatement,
+    put_value: PreparedStatement,
+    put_number: PreparedStatement,
     remove: PreparedStatement,
     clear: PreparedStatement,
     renew: PreparedStatement,
@@ -97,7 +99,11 @@ fn with(key: &Key, more: impl IntoIterator<Item = Option<CqlValue>>) -> Values {
 }
 
 impl Requests {
-    pub(super) async fn prepare(session: Session, name: &str) -> Result<Self, Error> {
+    pub(super) async fn prepare(
+        session: Session,
+        name: &str,
+        serial: SerialConsistency,
+    ) -> Result<Self, Error> {
         const OBJECT: &str = "WHERE scope = ? AND kind = ? AND id = ?";
         const CELL: &str = "SELECT entry, value, number, ends FROM anabranch_state";
         let read = async |text: String| {
@@ -105,7 +111,10 @@ impl Requests {
             let mut statement = statement.map_err(|why| Error::unavailable(name, why))?;
             statement.set_is_idempotent(true);
             // Reads see every transaction that was answered, and end those that were not.
-            statement.set_consistency(Consistency::Serial);
+            statement.set_consistency(match serial {
+                SerialConsistency::LocalSerial => Consistency::LocalSerial,
+                SerialConsistency::Serial => Consistency::Serial,
+            });
             Ok::<_, Error>(statement)
         };
         let write = async |text: &str| {
@@ -115,6 +124,13 @@ impl Requests {
         let objects = "SELECT kind, id FROM anabranch_state WHERE scope = ? GROUP BY kind, id";
         let put = "INSERT INTO anabranch_state (scope, kind, id, entry, value, number, ends) \
                    VALUES (?, ?, ?, ?, ?, ?, ?) USING TTL ?";
+        // A column that is written as null would be an erased one, for readers to step over.
+        let put_one = |column: &str| {
+            format!(
+                "INSERT INTO anabranch_state (scope, kind, id, entry, {column}) VALUES (?, ?, ?, ?, ?) \
+                 USING TTL ?"
+            )
+        };
         let mark_first = "INSERT INTO anabranch_state (scope, kind, id, entry, value) \
                           VALUES (?, ?, ?, ?, ?) IF NOT EXISTS";
         let mark_next =
@@ -138,6 +154,8 @@ impl Requests {
             scopes: write(scopes).await?,
             objects: read(objects.to_string()).await?,
             put: write(put).await?,
+            put_value: write(&put_one("value")).await?,
+            put_number: write(&put_one("number")).await?,
             remove: write(&format!("DELETE FROM anabranch_state {OBJECT} AND entry = ?")).await?,
             clear: write(&format!("DELETE FROM anabranch_state {OBJECT}")).await?,
             renew: write(renew).await?,
@@ -391,11 +409,23 @@ impl Requests {
                 None => transaction.add(&self.remove, with(key, [blob(&name)])),
                 Some(cell) => {
                     let (ttl, Cell { value, number, ends }) = (cell.ttl_s(), cell);
-                    let value = value.map(CqlValue::Blob);
-                    let columns = [value, number.and_then(big), ends.and_then(big)];
-                    let row = [blob(&name)].into_iter().chain(columns);
-                    let values = with(key, row.chain([Some(CqlValue::Int(ttl))]));
-                    transaction.add(&self.put, values);
+                    let (name, ttl) = (blob(&name), Some(CqlValue::Int(ttl)));
+                    // Only single values may have had an end before.
+                    let is_plain = key.kind() != Kind::Value && ends.is_none();
+                    match (value, number) {
+                        (Some(value), None) if is_plain => {
+                            let row = [name, Some(CqlValue::Blob(value)), ttl];
+                            transaction.add(&self.put_value, with(key, row));
+                        }
+                        (None, Some(number)) if is_plain => {
+                            transaction.add(&self.put_number, with(key, [name, big(number), ttl]));
+                        }
+                        (value, number) => {
+                            let (value, ends) = (value.map(CqlValue::Blob), ends.and_then(big));
+                            let row = [name, value, number.and_then(big), ends, ttl];
+                            transaction.add(&self.put, with(key, row));
+                        }
+                    }
                 }
             }
         }

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 const RECIPE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/cassandra");
 /// Longest that it may take to start.
 const START: Duration = Duration::from_secs(120);
+/// Longest that its libraries may take to come.
+const FETCH: Duration = Duration::from_secs(300);
 
 /// The libraries that it is, fetched when they are not there. `None`, with the reason printed: they
 /// cannot be had.
@@ -28,14 +30,30 @@ fn libraries() -> Option<PathBuf> {
             .args(["-q", "-B", "-f", &format!("{RECIPE}/pom.xml"), "dependency:copy-dependencies"])
             .args(["-DincludeScope=runtime"])
             .arg(format!("-DoutputDirectory={}", folder.display()))
-            .output();
-        if !fetched.is_ok_and(|fetched| fetched.status.success()) {
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        if !fetched.is_ok_and(|mut fetching| succeeds_within(&mut fetching, FETCH)) {
             println!("skipped: Cassandra's libraries cannot be fetched from a Maven repository");
             return None;
         }
         File::create(complete).unwrap();
     }
     Some(folder)
+}
+
+/// Whether it comes to a good end in that time; afterwards it is stopped.
+fn succeeds_within(child: &mut Child, time: Duration) -> bool {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.success();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    false
 }
 
 /// A running server.

@@ -2,7 +2,7 @@
 
 use super::eal::{self, Pages};
 use super::ffi::{self, Description};
-use super::memory::{Seat, Started, close, megabytes};
+use super::memory::{Seat, Started, megabytes};
 use crate::live::error::OpenError;
 use crate::live::interface;
 use std::io;
@@ -65,7 +65,7 @@ impl Device {
         })?;
         let looked = ffi::describe(port).map_err(|cause| format!("it does not answer: {cause}"));
         let description = looked.and_then(|seen| enough(&seen, workers)).map_err(|what| {
-            close(port);
+            ffi::close(port);
             fails(what, other_queues(&name, workers))
         })?;
         let started = Started::new(port, workers, description.socket).map_err(|cause| {
@@ -156,6 +156,10 @@ fn check_pci(name: &str, devices: &Path) -> Result<(), (String, String)> {
 
 /// Why a device could not be made.
 fn not_found(is_pci: bool, name: &str, cause: &io::Error) -> (String, String) {
+    if cause.raw_os_error() == Some(libc::EEXIST) {
+        let instead = "give each port a device of its own: `net_ring0`, `net_ring1`".to_owned();
+        return ("another port is this device already".to_owned(), instead);
+    }
     let what = match eal::said() {
         Some(said) => format!("DPDK cannot take this device: {said}"),
         None => format!("DPDK's driver does not take these arguments ({cause})"),

@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The part of an mbuf (`struct rte_mbuf`) that is used here; its places are checked where `shim.c` is compiled.
 #[repr(C, align(64))]
@@ -237,9 +238,28 @@ pub(super) fn register_thread() {
     THREAD.with(|_| ());
 }
 
+/// DPDK's lists of devices are nobody's: held by who adds a device or takes one away.
+static DEVICES: Mutex<()> = Mutex::new(());
+
+/// Nobody who holds it panics.
+fn devices() -> MutexGuard<'static, ()> {
+    DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Closes a port that is not used any more.
+pub(super) fn close(port: u16) {
+    let _devices = devices();
+    // SAFETY: no pointers; nobody receives or sends by it.
+    unsafe { packets::anabranch_dpdk_close(port) };
+}
+
 /// Makes the device `devargs`, which is called `name`, and returns its port.
+///
+/// # Errors
+/// `EEXIST`: it is there already; else as the driver has it.
 pub(super) fn probe(devargs: &str, name: &str) -> io::Result<u16> {
     let (devargs, name, mut port) = (c_string(devargs)?, c_string(name)?, 0);
+    let _devices = devices();
     // SAFETY: two texts ended by a zero byte, and a number to write to.
     check(unsafe { anabranch_dpdk_probe(devargs.as_ptr(), name.as_ptr(), &mut port) })?;
     Ok(port)

@@ -12,11 +12,11 @@
 //! holds an mbuf of a pool that is gone.
 
 use super::ffi::packets::{
-    anabranch_dpdk_allocate, anabranch_dpdk_bounds, anabranch_dpdk_close, anabranch_dpdk_free,
-    anabranch_dpdk_free_pool, anabranch_dpdk_gather, anabranch_dpdk_make_pool,
-    anabranch_dpdk_receive, anabranch_dpdk_send, anabranch_dpdk_start,
+    anabranch_dpdk_allocate, anabranch_dpdk_bounds, anabranch_dpdk_free, anabranch_dpdk_free_pool,
+    anabranch_dpdk_gather, anabranch_dpdk_make_pool, anabranch_dpdk_receive, anabranch_dpdk_send,
+    anabranch_dpdk_start,
 };
-use super::ffi::{HEADROOM, Mbuf, RawPool, check, register_thread, set_promiscuous};
+use super::ffi::{HEADROOM, Mbuf, RawPool, check, close, register_thread, set_promiscuous};
 use crate::live::Sent;
 use crate::port::BATCH;
 use anabranch_packet::{Frame, Meta, Port};
@@ -97,12 +97,6 @@ pub(super) struct Seat {
 /// Megabytes of a port's packets, for so many workers.
 pub(super) fn megabytes(workers: usize) -> usize {
     (workers * MBUFS * (BUFFER + size_of::<Mbuf>() + 64)).div_ceil(1 << 20)
-}
-
-/// Closes a port that is not used any more.
-pub(super) fn close(port: u16) {
-    // SAFETY: no pointers; nobody receives or sends by it.
-    unsafe { anabranch_dpdk_close(port) };
 }
 
 impl Started {
@@ -279,6 +273,11 @@ impl Burst {
 }
 
 impl<'m> Lane<'m> {
+    /// Whether it waits for its device to be replaced.
+    pub(super) fn is_parked(&self) -> bool {
+        self.is_parked
+    }
+
     /// Uses the device no more, until it has been replaced. Returns the generation that is to be replaced.
     pub(super) fn park(&mut self) -> u64 {
         if !std::mem::replace(&mut self.is_parked, true) {

@@ -105,7 +105,9 @@ int anabranch_dpdk_start_eal(int argc, char **argv)
 	int done = rte_eal_init(argc, argv);
 	if (asked == 0)
 		pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
-	return done < 0 ? -rte_errno : 0;
+	if (done >= 0)
+		return 0;
+	return rte_errno ? -rte_errno : -EIO;
 }
 
 int anabranch_dpdk_first_core(void)
@@ -121,7 +123,9 @@ int anabranch_dpdk_first_core(void)
 
 int anabranch_dpdk_register_thread(void)
 {
-	return rte_thread_register() == 0 ? 0 : -rte_errno;
+	if (rte_thread_register() == 0)
+		return 0;
+	return rte_errno ? -rte_errno : -EIO;
 }
 
 void anabranch_dpdk_unregister_thread(void)
@@ -132,7 +136,11 @@ void anabranch_dpdk_unregister_thread(void)
 int anabranch_dpdk_probe(const char *devargs, const char *name, uint16_t *port)
 {
 	struct rte_dev_iterator iterator;
-	int done = rte_dev_probe(devargs);
+	int done;
+	/* Probing what is there already succeeds, and gives somebody else's port. */
+	if (rte_eth_dev_get_port_by_name(name, port) == 0)
+		return -EEXIST;
+	done = rte_dev_probe(devargs);
 	if (done < 0)
 		return done;
 	if (rte_eth_dev_get_port_by_name(name, port) == 0)
