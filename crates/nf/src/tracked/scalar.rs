@@ -56,13 +56,14 @@ pub struct SharedDistributed<T> {
 }
 
 impl<T: Value> SharedDistributed<T> {
-    /// All parts zero. What is read of others may be `staleness_ns` old.
+    /// All parts zero. What is read of others may be `staleness_ns` old, unless the domain keeps the order
+    /// of commits: then every byte can be compared with one core's.
     pub fn new(domain: &Domain, merge: fn(T, T) -> T, staleness_ns: u64) -> Self {
         let (objects, tracked) = (domain.workers() as u32, words(T::BITS));
         let shape = Shape { objects, tracked, deadlines: 0, apart: true };
         let parts = domain.memory(shape);
-        let kept =
-            (staleness_ns > 0).then(|| domain.memory(Shape { tracked: 1 + tracked, ..shape }));
+        let keeps = staleness_ns > 0 && !domain.is_ordered();
+        let kept = keeps.then(|| domain.memory(Shape { tracked: 1 + tracked, ..shape }));
         Self { parts, merge, kept, staleness_ns }
     }
 }
@@ -279,3 +280,60 @@ static DISTRIBUTED: Structure = Structure {
 
 /// Nothing: where neighbours are learned, functions are not run in transactions.
 static ROUTING: Structure = Structure { kind: "L3", causes: &[] };
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+    use std::sync::Arc;
+
+    use anabranch_txn::{Batch, Domain, Place, Transaction, Worker};
+
+    use super::*;
+    use crate::tracked::Sharing;
+
+    /// A packet, at this time: counted in its worker's part, and all of them read.
+    struct Packet<'a> {
+        tally: &'a mut Tracked<SharedDistributed<u64>>,
+        time: u64,
+        read: u64,
+    }
+
+    impl Batch for Packet<'_> {
+        fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
+            transaction.set_time(self.time);
+            self.tally.update(|packets| *packets += 1);
+            self.read = self.tally.read();
+            range.len()
+        }
+        fn undo(&mut self, _: Range<usize>) {}
+        fn release(&mut self, _: Range<usize>, _: Place) {}
+    }
+
+    fn counted(staleness_ns: u64, packets: &[(usize, u64)]) -> Vec<u64> {
+        let mut sharing = Sharing::new(&Arc::new(Domain::new(2, false)));
+        let (mut workers, mut tallies) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            let new = |domain: &Domain| {
+                SharedDistributed::<u64>::new(domain, |one, other| one + other, staleness_ns)
+            };
+            tallies.push(sharing.object("it", new).unwrap());
+            workers.push(Worker::new(Arc::clone(&sharing.transaction)));
+            sharing = sharing.next();
+        }
+        let count = |&(worker, time): &(usize, u64)| {
+            let mut packet = Packet { tally: &mut tallies[worker], time, read: 0 };
+            workers[worker].handle(&mut packet, 1);
+            packet.read
+        };
+        packets.iter().map(count).collect()
+    }
+
+    /// A worker knows its own packets at once, and those of others at most so late; time that goes back
+    /// makes nothing older.
+    #[test]
+    fn a_declared_staleness_is_kept() {
+        let packets = [(0, 0), (1, 1), (1, 2), (0, 5), (0, 10), (1, 10), (1, 11), (1, 3)];
+        assert_eq!(counted(0, &packets), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(counted(10, &packets), [1, 2, 3, 2, 5, 4, 7, 8]);
+    }
+}
