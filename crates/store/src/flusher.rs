@@ -43,9 +43,6 @@ struct Shared {
     closes: AtomicBool,
 }
 
-/// Batches of changes that may wait for the flusher; who finds as many keeps its own.
-const LINE: usize = 256;
-
 /// Where one worker tells what it changed.
 pub struct Feed {
     /// Not in the line yet.
@@ -65,9 +62,7 @@ impl Feed {
         if self.changes.is_empty() {
             return;
         }
-        if let Ok(mut line) = self.shared.line.try_lock()
-            && line.len() < LINE
-        {
+        if let Ok(mut line) = self.shared.line.try_lock() {
             line.push(std::mem::take(&mut self.changes));
         }
     }

@@ -255,15 +255,6 @@ impl<N: NetworkFunction> Instance<N> {
         let Some(due) = self.storing.as_deref().and_then(Storing::due) else { return };
         let now = Instant::now();
         if now >= due {
-            if let Some(storing) = self.storing.as_deref_mut() {
-                storing.feed.hand_over();
-                if !storing.feed.is_empty() {
-                    // Nobody takes it just now. What changes meanwhile is remembered where it is, once
-                    // however often.
-                    storing.next = now + storing.period;
-                    return;
-                }
-            }
             let refreshes = |storing: &Storing| now >= storing.next_refresh;
             let refreshes = self.storing.as_deref().is_some_and(refreshes);
             self.tell_now(now, refreshes);
