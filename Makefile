@@ -45,7 +45,7 @@ stores:
 dpdk:
 	cargo clippy --package anabranch-io --features dpdk --all-targets --locked -- -D warnings
 	cargo test --package anabranch-io --features dpdk --locked --lib --test dpdk -- --test-threads 1
-	cargo test --package anabranch --no-default-features --features library,dpdk --locked --test dpdk
+	cargo test --package anabranch --no-default-features --features library,dpdk --locked --test dpdk -- --test-threads 1
 
 # Threads and channels are the model checker's here: everything is compiled apart.
 model:
