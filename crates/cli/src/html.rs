@@ -136,8 +136,16 @@ fn tables(report: &RunReport) -> String {
     let live = live.map(|live| summary::interface(live).to_vec());
     let store = report.store.iter().map(|store| summary::store_figures(store).to_vec());
     let store_headings = summary::STORE.map(|heading| heading.trim_start_matches('>'));
-    let interfaces =
-        ["interface", "queues", "missed", "segmented", "checksums finished", "downs", "reopened"];
+    let interfaces = [
+        "interface",
+        "queues",
+        "missed",
+        "unsent",
+        "segmented",
+        "checksums finished",
+        "downs",
+        "reopened",
+    ];
     let headings = ["port", "packets in", "bytes in", "packets out", "bytes out"];
     table(&headings, ports.collect())
         + &table(&interfaces, live.collect())

@@ -15,7 +15,7 @@ use anabranch_analysis::Budget;
 use anabranch_io::source::Progress as Done;
 use anabranch_nf::NetworkFunction;
 use anabranch_plan::plan as plan_paths;
-use anabranch_runtime::deployment::{followed, paths_of};
+use anabranch_runtime::deployment::{paths_of, strategy_of};
 use anabranch_runtime::profile::{Finding, profile, unwatched};
 use anabranch_runtime::report::RunReport;
 use toml::Table;
@@ -129,7 +129,7 @@ fn subject<'a>(entry: &'a dyn Entry, given: &'a Table) -> Result<Subject<'a>, Er
         description: entry.description(),
         given,
         objects: paths.map(|paths| paths.objects).unwrap_or_default(),
-        planned: planned.map(|plan| followed(&plan, given).name().to_owned()),
+        planned: planned.map(|plan| strategy_of(&plan, given).name().to_owned()),
     })
 }
 

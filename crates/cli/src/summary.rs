@@ -132,8 +132,16 @@ fn ports(report: &RunReport) -> Table {
 
 /// Live ports: what the kernel did not hand over, and what was undone.
 fn interfaces(report: &RunReport) -> Table {
-    let headings =
-        ["interface", ">queues", ">missed", ">segmented", ">checksums", ">downs", ">reopened"];
+    let headings = [
+        "interface",
+        ">queues",
+        ">missed",
+        ">unsent",
+        ">segmented",
+        ">checksums",
+        ">downs",
+        ">reopened",
+    ];
     let mut table = Table::new(&headings);
     for live in report.ports.iter().filter_map(|port| port.live.as_ref()) {
         table.row(interface(live));
@@ -142,11 +150,12 @@ fn interfaces(report: &RunReport) -> Table {
 }
 
 /// The figures of a live port, each in its column.
-pub(crate) fn interface(live: &LivePortReport) -> [String; 7] {
+pub(crate) fn interface(live: &LivePortReport) -> [String; 8] {
     [
         live.interface.clone(),
         live.queues.to_string(),
         thousands(live.missed),
+        thousands(live.unsent),
         thousands(live.segmented),
         thousands(live.finished_checksums),
         thousands(live.link_downs),
@@ -311,6 +320,7 @@ pub(crate) fn example() -> RunReport {
                 interface: format!("afpacket:{name}0"),
                 queues: 4,
                 missed: 1_811,
+                unsent: 3,
                 segmented: 66_204,
                 finished_checksums: 2_093_556,
                 link_downs: 1,

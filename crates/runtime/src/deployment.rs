@@ -82,7 +82,7 @@ impl Deployment {
         ports: &[String],
         workers: usize,
     ) -> Result<Self, Refusal> {
-        if let Some(why) = shares(plan, settings) {
+        if let Some(why) = why_not_sharded(plan, settings) {
             return Err(Refusal(why));
         }
         let (steering, table) = steer(plan, ports, workers)?;
@@ -99,14 +99,14 @@ impl Deployment {
     /// set is, which one worker has for itself; the other objects are for all workers.
     ///
     /// # Errors
-    /// As [`divides`].
+    /// The plan shards no packet sets, or asks for what this runtime does not do.
     pub fn mixed(
         plan: &Plan,
         settings: &toml::Table,
         ports: &[String],
         workers: usize,
     ) -> Result<Self, Refusal> {
-        if let Some(why) = divides(plan, settings) {
+        if let Some(why) = why_not_mixed(plan, settings) {
             return Err(Refusal(why));
         }
         let (steering, table) = steer(plan, ports, workers)?;
@@ -192,7 +192,7 @@ fn line(lines: &[u32]) -> String {
 }
 
 /// Why workers that learn of neighbours each for itself cannot route; `None`: they can, or need not.
-fn neighbours(plan: &Plan, settings: &toml::Table) -> Option<String> {
+fn why_not_routed(plan: &Plan, settings: &toml::Table) -> Option<String> {
     let told = |object: &&Object| object.mode == ObjectMode::Replicated && object.kind == "L3";
     let l3 = plan.objects.iter().find(told).filter(|_| settings.contains_key("interfaces"))?;
     let Object { name, lines, .. } = l3;
@@ -201,10 +201,10 @@ fn neighbours(plan: &Plan, settings: &toml::Table) -> Option<String> {
 }
 
 /// By which strategy several workers follow a plan.
-pub fn followed(plan: &Plan, settings: &toml::Table) -> Strategy {
-    if plan.strategy.shares_all() || shares(plan, settings).is_none() {
+pub fn strategy_of(plan: &Plan, settings: &toml::Table) -> Strategy {
+    if plan.strategy.shares_all() || why_not_sharded(plan, settings).is_none() {
         plan.strategy
-    } else if divides(plan, settings).is_none() {
+    } else if why_not_mixed(plan, settings).is_none() {
         Strategy::Mixed
     } else {
         Strategy::Lock
@@ -212,24 +212,24 @@ pub fn followed(plan: &Plan, settings: &toml::Table) -> Strategy {
 }
 
 /// Why a plan is followed with one lock around everything.
-pub(crate) fn undivided(plan: &Plan, settings: &toml::Table) -> String {
-    let neighbours = neighbours(plan, settings).filter(|_| !plan.strategy.shares_all());
-    neighbours.or_else(|| shares(plan, settings)).unwrap_or_default()
+pub(crate) fn why_locked(plan: &Plan, settings: &toml::Table) -> String {
+    let routing = why_not_routed(plan, settings).filter(|_| !plan.strategy.shares_all());
+    routing.or_else(|| why_not_sharded(plan, settings)).unwrap_or_default()
 }
 
 /// Why this runtime cannot give each worker the packet sets of its shards, while all share the rest in
 /// transactions; `None`: it can.
-pub fn divides(plan: &Plan, settings: &toml::Table) -> Option<String> {
+fn why_not_mixed(plan: &Plan, settings: &toml::Table) -> Option<String> {
     let is_sharded =
         |object: &Object| object.kind == "PacketSet" && object.mode == ObjectMode::Sharded;
     if !plan.objects.iter().any(is_sharded) {
         return Some("it has no packet sets that are sharded".to_owned());
     }
-    neighbours(plan, settings)
+    why_not_routed(plan, settings)
 }
 
 /// Why this runtime cannot give each shard its own state; `None`: it can.
-pub fn shares(plan: &Plan, settings: &toml::Table) -> Option<String> {
+pub fn why_not_sharded(plan: &Plan, settings: &toml::Table) -> Option<String> {
     if plan.strategy != Strategy::SharedNothing {
         let shared = plan.objects.iter().find(|object| object.mode == ObjectMode::Shared);
         return Some(match (&plan.impossible, shared) {
@@ -240,7 +240,7 @@ pub fn shares(plan: &Plan, settings: &toml::Table) -> Option<String> {
             (None, None) => "the plan says so".to_owned(),
         });
     }
-    if let Some(why) = neighbours(plan, settings) {
+    if let Some(why) = why_not_routed(plan, settings) {
         return Some(why);
     }
     for object in &plan.objects {

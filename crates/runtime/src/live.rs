@@ -319,6 +319,7 @@ fn note_queues(report: &mut RunReport, specs: &[LiveSpec], ends: &[End]) {
             interface: spec.to_string(),
             queues: of_port().count(),
             missed: sum(|queue| queue.missed),
+            unsent: sum(|queue| queue.unsent),
             segmented: sum(|queue| queue.segmented),
             finished_checksums: sum(|queue| queue.finished_checksums),
             link_downs: sum(|queue| queue.link_downs),

@@ -17,7 +17,7 @@ use anabranch_nf::tracked::{Object, Profile};
 use anabranch_plan::Strategy;
 use anabranch_txn::{GivenUp, Why};
 
-use crate::deployment::{Deployment, followed, shares};
+use crate::deployment::{Deployment, strategy_of, why_not_sharded};
 use crate::instance::Making;
 use crate::report::RunReport;
 use crate::run::{Arrangement, Options, RunError, States, run_on};
@@ -84,10 +84,12 @@ fn arrangement(options: &Options) -> Arrangement {
     let Making { settings, ports, .. } = &options.making;
     let workers = options.workers.clamp(2, SHARDS);
     let plan = options.plan.as_ref();
-    let mixed = plan.filter(|plan| followed(plan, settings) == Strategy::Mixed);
+    let mixed = plan.filter(|plan| strategy_of(plan, settings) == Strategy::Mixed);
     let deployment = mixed.and_then(|plan| Deployment::mixed(plan, settings, ports, workers).ok());
     match (deployment, mixed) {
-        (Some(deployment), Some(plan)) => Arrangement::mixed(deployment, shares(plan, settings)),
+        (Some(deployment), Some(plan)) => {
+            Arrangement::mixed(deployment, why_not_sharded(plan, settings))
+        }
         _ => Arrangement::transactional(workers),
     }
 }

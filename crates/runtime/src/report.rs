@@ -116,6 +116,9 @@ pub struct LivePortReport {
     /// Packets that the kernel dropped because a receive queue was full; they are not among
     /// `packets_read`.
     pub missed: u64,
+    /// Packets that the device took to send, and did not send; they are among `packets_out`.
+    #[serde(default)]
+    pub unsent: u64,
     /// Large packets of an offload that were cut into segments.
     pub segmented: u64,
     /// Checksums that an offload had left unfinished and that were finished.

@@ -122,7 +122,8 @@ impl Worker {
         range: Range<usize>,
     ) -> Result<(), (usize, Cause)> {
         let transaction = &*self.transaction;
-        // A worker that panicked is reported when it is joined; of what is shared it has left nothing half done.
+        // A worker that panicked is reported when it is joined; of what is shared it has left nothing half
+        // done.
         let gate = &transaction.domain().gate;
         let _beside = gate.read().unwrap_or_else(PoisonError::into_inner);
         transaction.begin();

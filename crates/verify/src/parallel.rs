@@ -7,7 +7,7 @@ use anabranch_nf::NetworkFunction;
 use anabranch_packet::Port;
 use anabranch_packet::fuzzing::Seeds;
 use anabranch_plan::Plan;
-use anabranch_runtime::deployment::{Deployment, shares};
+use anabranch_runtime::deployment::{Deployment, why_not_sharded};
 use anabranch_runtime::instance::{Instance, Making};
 
 use crate::compare::Sameness;
@@ -57,7 +57,7 @@ impl Parallel {
         workers: usize,
     ) -> Result<Self, VerifyError> {
         let divided = Deployment::mixed(plan, &setup.settings, &setup.ports, workers).ok();
-        if shares(plan, &setup.settings).is_some() {
+        if why_not_sharded(plan, &setup.settings).is_some() {
             return Ok(Self { divided, ..Self::locked(workers) });
         }
         let deployment = Deployment::new::<N>(plan, &setup.settings, &setup.ports, workers);

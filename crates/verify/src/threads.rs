@@ -37,9 +37,10 @@ impl Threaded {
         if Harness::<N>::with_table(setup.settings.clone()).is_err() {
             return;
         }
-        let (mut packets, none) = (Vec::new(), |workers| vec![Vec::new(); workers]);
         let owners = parallel.divided.as_ref().map_or(0, |divided| divided.table.workers());
-        let (mut shares, mut divided) = (none(parallel.workers), none(owners));
+        let mut packets = Vec::new();
+        let mut shares = vec![Vec::new(); parallel.workers];
+        let mut divided = vec![Vec::new(); owners];
         for (handled, time_ns) in course.record.iter().zip(times(program)) {
             // What is malformed is dropped before the lock, and is in no order.
             let arrival = handled.arrival.as_ref();

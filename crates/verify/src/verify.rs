@@ -3,7 +3,7 @@
 use anabranch_analysis::Paths;
 use anabranch_nf::{NetworkFunction, trace};
 use anabranch_plan::Plan;
-use anabranch_runtime::deployment::shares;
+use anabranch_runtime::deployment::why_not_sharded;
 
 use crate::compare::Comparison;
 use crate::coverage::{Coverage, Taken};
@@ -155,7 +155,7 @@ impl Trial {
             None => subject.plan.clone(),
         };
         let setup = subject.setup.clone().under(subject.plan);
-        let setup = setup.varied::<N>(seed, shares(&plan, &setup.settings).is_some());
+        let setup = setup.varied::<N>(seed, why_not_sharded(&plan, &setup.settings).is_some());
         let mut parallel = Parallel::of_plan::<N>(&plan, &setup, subject.workers)?;
         parallel.shuffle(seed);
         if let Some(mutation) = subject.mutation {

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::own::rounded;
 use crate::arguments::BenchArguments;
 use crate::error::Error;
 use crate::figures::{nanoseconds, percent, rate};
@@ -117,7 +118,7 @@ fn is_wanted(job: Job, nfs: &[String]) -> bool {
 
 fn ratio(mpps: Option<f64>, peer: Option<f64>) -> Value {
     match (mpps, peer) {
-        (Some(mpps), Some(peer)) if peer > 0.0 => json!((mpps / peer * 1e3).round() / 1e3),
+        (Some(mpps), Some(peer)) if peer > 0.0 => json!(rounded(mpps / peer)),
         _ => Value::Null,
     }
 }
@@ -139,7 +140,7 @@ fn one(job: Job, contestant: Contestant) -> Result<Value, String> {
         "port": job.port(contestant),
         "workers": 1,
         "flows": FLOWS,
-        "mpps": (found.pps / 1e3).round() / 1e3,
+        "mpps": rounded(found.pps / 1e6),
         "loss": found.loss,
         "trials": found.trials,
     });

@@ -114,6 +114,9 @@ fn ports(text: &mut Exposition<'_>, report: &RunReport) {
     each("missed", "Packets that nobody has read: a receive queue was full", |port| {
         Some(port.live.as_ref()?.missed)
     });
+    each("unsent", "Packets that the device took to send, and did not send", |port| {
+        Some(port.live.as_ref()?.unsent)
+    });
     each("segmented", "Large packets cut into segments", |port| {
         Some(port.live.as_ref()?.segmented)
     });

@@ -103,6 +103,7 @@ impl Opened for Memory {
             first: *first,
             statistics: QueueStatistics::default(),
             missed: [0; 2],
+            unsent: [0; 2],
             is_down: false,
         })
     }
@@ -118,8 +119,9 @@ struct Dpdk<'m> {
     port: Port,
     first: bool,
     statistics: QueueStatistics,
-    /// Packets that the device has lost so far, and those before it lost.
+    /// Packets that the device has lost so far, and those before it lost; received, and to be sent.
     missed: [u64; 2],
+    unsent: [u64; 2],
     is_down: bool,
 }
 
@@ -134,6 +136,7 @@ impl Dpdk<'_> {
         if self.first && !self.lane.is_parked() {
             let counts = ffi::counts(self.device.started.port());
             self.missed[0] = counts.missed + counts.no_memory + counts.rx_errors;
+            self.unsent[0] = counts.tx_errors;
         }
     }
 
@@ -187,8 +190,9 @@ impl<'m> Queue<'m> for Dpdk<'m> {
             }
             if self.lane.unpark() {
                 self.index = index;
-                let [of_this, before] = self.missed;
-                self.missed = [0, before + of_this];
+                for lost in [&mut self.missed, &mut self.unsent] {
+                    *lost = [0, lost.iter().sum()];
+                }
                 self.statistics.reopened += 1;
                 self.note_up(true);
             }
@@ -208,7 +212,7 @@ impl<'m> Queue<'m> for Dpdk<'m> {
 
     fn statistics(&mut self) -> QueueStatistics {
         self.look_at_counts();
-        let missed = self.missed.iter().sum();
-        QueueStatistics { missed, ..self.statistics }
+        let [missed, unsent] = [self.missed, self.unsent].map(|lost| lost.iter().sum());
+        QueueStatistics { missed, unsent, ..self.statistics }
     }
 }

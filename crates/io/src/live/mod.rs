@@ -140,6 +140,8 @@ impl Sent {
 pub struct QueueStatistics {
     /// Packets that the kernel dropped because the receive queue was full; nobody has seen them.
     pub missed: u64,
+    /// Packets that the device took to send, and did not send.
+    pub unsent: u64,
     /// Packets received but not lent: longer than a buffer, or made by an offload that cannot be
     /// undone.
     pub oversized: u64,

@@ -39,14 +39,6 @@ pub struct Spread<D: Driver = Interface> {
     fields_before: Vec<(u32, u64)>,
 }
 
-#[cfg(test)]
-impl Spread {
-    fn over(name: &str, wanted: &Wanted) -> Result<Self, String> {
-        let driver = Interface::named(name).map_err(|cause| refusal(&cause))?;
-        Self::by(driver, wanted)
-    }
-}
-
 impl<D: Driver> Spread<D> {
     /// Has a driver spread packets as `wanted`.
     ///
@@ -270,7 +262,7 @@ mod tests {
 
     #[test]
     fn an_interface_without_receive_side_scaling_says_so() {
-        let why = Spread::over("lo", &wanted()).err().unwrap();
+        let why = Spread::by(Interface::named("lo").unwrap(), &wanted()).err().unwrap();
         assert_eq!(why, "its driver spreads packets as it likes");
     }
 }

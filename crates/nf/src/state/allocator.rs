@@ -495,7 +495,9 @@ impl<T: Value> journal::Journaled for Allocator<T> {
         self.wheel.queue(index, deadline);
         match &mut self.shards {
             // What `init` has given out in all of them is still theirs.
-            Some(shards) if !shards.tags.is_everywhere() => drop(shards.tags.note(index)),
+            Some(shards) if !shards.tags.is_everywhere() => {
+                shards.tags.note(index);
+            }
             _ => self.note_owner(index),
         }
         true

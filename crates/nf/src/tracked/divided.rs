@@ -153,15 +153,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
     #[inline(always)]
     fn find(&self, transaction: &Transaction, (hash, key): (Hash, &K), now: Tick) -> Found<S> {
         let Some(id) = self.table.find(hash, key) else { return Found::None };
-        let set = self.open_set(id);
-        if set.deadline.tick > now {
-            return Found::Alive(set);
-        }
-        if transaction.is_alone() {
-            return Found::Over(set);
-        }
-        transaction.require_alone();
-        Found::None
+        Found::at(transaction, self.open_set(id), now)
     }
 
     #[inline(always)]

@@ -49,10 +49,16 @@ impl CounterOperations for Tracked<SharedCounter> {
 pub struct SharedDistributed<T> {
     parts: Arc<Memory>,
     merge: fn(T, T) -> T,
-    /// Of each worker: the others' parts, merged, behind the time at which they were read. `None`: they
-    /// are read each time.
-    kept: Option<Arc<Memory>>,
-    staleness_ns: u64,
+    /// `None`: the others' parts are read each time.
+    kept: Option<Kept>,
+}
+
+/// What each worker has read of the others lately.
+struct Kept {
+    /// The others' parts, merged, behind the time at which they were read, counted from 1: 0 is never.
+    read: Arc<Memory>,
+    /// For how long it is read again, in nanoseconds.
+    staleness: u64,
 }
 
 impl<T: Value> SharedDistributed<T> {
@@ -63,8 +69,11 @@ impl<T: Value> SharedDistributed<T> {
         let shape = Shape { objects, tracked, deadlines: 0, apart: true };
         let parts = domain.memory(shape);
         let keeps = staleness_ns > 0 && !domain.is_ordered();
-        let kept = keeps.then(|| domain.memory(Shape { tracked: 1 + tracked, ..shape }));
-        Self { parts, merge, kept, staleness_ns }
+        let kept = keeps.then(|| Kept {
+            read: domain.memory(Shape { tracked: 1 + tracked, ..shape }),
+            staleness: staleness_ns,
+        });
+        Self { parts, merge, kept }
     }
 }
 
@@ -86,31 +95,25 @@ impl<T: Value> Tracked<SharedDistributed<T>> {
     }
 
     /// The same, read a while ago if that is allowed.
-    fn others_lately(&self, kept: &Memory) -> Option<T> {
+    fn others_lately(&self, kept: &Kept) -> Option<T> {
         let (transaction, own) = (&self.transaction, self.worker());
         let now = transaction.time();
         let look = |words: Words<'_>| {
             (words.get(0), from_words::<T>(words.part(1, self.object.parts.shape().tracked)))
         };
-        match transaction.read(kept, own, look)? {
-            // The time of reading is counted from 1: 0 is never.
-            (read_at, others)
-                if read_at > 0
-                    && (read_at - 1..read_at - 1 + self.object.staleness_ns).contains(&now) =>
-            {
-                Some(others)
-            }
-            _ => {
-                let others = self.others()?;
-                with_words(&others, |others| {
-                    transaction.write(kept, own, |words| {
-                        words.set(0, now.saturating_add(1));
-                        words.copy_from(1, others);
-                    });
-                });
-                Some(others)
-            }
+        let (read_at, others) = transaction.read(&kept.read, own, look)?;
+        let age = read_at.checked_sub(1).and_then(|read_at| now.checked_sub(read_at));
+        if age.is_some_and(|age| age < kept.staleness) {
+            return Some(others);
         }
+        let others = self.others()?;
+        with_words(&others, |others| {
+            transaction.write(&kept.read, own, |words| {
+                words.set(0, now.saturating_add(1));
+                words.copy_from(1, others);
+            });
+        });
+        Some(others)
     }
 }
 

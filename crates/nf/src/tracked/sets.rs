@@ -53,6 +53,21 @@ pub enum Found<S> {
     None,
 }
 
+impl<S> Found<S> {
+    /// What `set` is to a packet at `now`; the transaction runs again alone if that has to be seen alone.
+    #[inline(always)]
+    pub(super) fn at(transaction: &Transaction, set: OpenSet<S>, now: Tick) -> Self {
+        if set.deadline.tick > now {
+            return Self::Alive(set);
+        }
+        if transaction.is_alone() {
+            return Self::Over(set);
+        }
+        transaction.require_alone();
+        Self::None
+    }
+}
+
 /// State and lifetime, as they are packed: the state where words begin.
 type Stored<S> = (S, u32);
 
@@ -94,14 +109,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let found = with_words(key, |key| self.sets.look(transaction, hash.0, key, look));
         let Some((id, ((state, lifetime), deadline))) = found else { return Found::None };
         let set = OpenSet::new(self.sets.number(id), deadline, lifetime, state);
-        if deadline.tick > now {
-            return Found::Alive(set);
-        }
-        if transaction.is_alone() {
-            return Found::Over(set);
-        }
-        transaction.require_alone();
-        Found::None
+        Found::at(transaction, set, now)
     }
 
     /// A packet of the set is done with: stores its state if that has changed, and restarts its

@@ -112,6 +112,15 @@ impl Storing {
             (false, false) => None,
         }
     }
+
+    /// Says something about all of the state, in the scope of what all have alike.
+    pub fn describe(&mut self, id: &str, text: String) {
+        let text: Bytes = text.into_bytes();
+        let scope = self.owner.scope(None);
+        if let Some(key) = scope.and_then(|scope| scope.key(Kind::Value, id).ok()) {
+            self.feed.change(Change::put(&key, Content::Value(text)));
+        }
+    }
 }
 
 impl Sink for Storing {
@@ -135,17 +144,6 @@ impl Sink for Storing {
         let counter = self.owner.own().and_then(|own| own.key(Kind::Counter, object).ok());
         if let Some(counter) = counter {
             self.feed.change(Change::put(&counter, count));
-        }
-    }
-}
-
-impl Storing {
-    /// Says something about all of the state, in the scope of what all have alike.
-    pub fn describe(&mut self, id: &str, text: String) {
-        let text: Bytes = text.into_bytes();
-        let scope = self.owner.scope(None);
-        if let Some(key) = scope.and_then(|scope| scope.key(Kind::Value, id).ok()) {
-            self.feed.change(Change::put(&key, Content::Value(text)));
         }
     }
 }

@@ -62,7 +62,15 @@ impl Server {
             std::fs::write(path.join("sentinel.conf"), "").unwrap();
         }
         self.child = Some(command.spawn().unwrap());
-        until("the server listens", || std::net::TcpStream::connect(self.node()).is_ok());
+        // A server that loads what it kept listens, and answers each command that it is loading.
+        until("the server serves", || self.serves());
+    }
+
+    fn serves(&self) -> bool {
+        let client = redis::Client::open(format!("redis://{}", self.node())).unwrap();
+        let connection = client.get_connection_with_timeout(Duration::from_millis(200));
+        connection
+            .is_ok_and(|mut connection| redis::cmd("PING").query::<()>(&mut connection).is_ok())
     }
 
     pub fn kill(&mut self) {
