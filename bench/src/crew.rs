@@ -118,7 +118,7 @@ pub fn lone<N: Subject>(
     named: [&str; 3],
 ) -> Result<Option<Part<N>>, BenchError> {
     let mut states = match named {
-        ["mixed", "off", "supplied"] => match mixed::<N>(scenario, 1) {
+        ["mixed", "off", "supplied"] => match mixed::<N>(1) {
             Ok(deployment) => apart::<N>(scenario, &deployment, Some(Pass::Off))?,
             Err(_) => return Ok(None),
         },
@@ -254,7 +254,7 @@ fn parts<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<Parts<N>
     };
     let mut shared = Vec::new();
     if plan::<N>()?.strategy == Strategy::Mixed
-        && let Ok(deployment) = mixed::<N>(scenario, workers)
+        && let Ok(deployment) = mixed::<N>(workers)
     {
         shared.push(("mixed", apart(scenario, &deployment, None)?));
     }
@@ -266,8 +266,8 @@ fn parts<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<Parts<N>
     Ok(ways)
 }
 
-fn mixed<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Deployment, BenchError> {
-    let deployment = Deployment::mixed(&*plan::<N>()?, &scenario.settings, &ports::<N>(), workers);
+fn mixed<N: Subject>(workers: usize) -> Result<Deployment, BenchError> {
+    let deployment = Deployment::mixed(&*plan::<N>()?, &ports::<N>(), workers);
     deployment.map_err(|why| BenchError::Settings(why.to_string()))
 }
 

@@ -7,6 +7,7 @@ use anabranch_io::{Chunk, Trace};
 use anabranch_nf::{DropReason, NetworkFunction};
 use anabranch_packet::{Frame, Meta, Port};
 use anabranch_runtime::instance::Release;
+use anabranch_runtime::mailbox::Again;
 use anabranch_runtime::steer::Steering;
 use anabranch_runtime::tally::{Counts, Tally};
 use anabranch_runtime::worker::State;
@@ -141,7 +142,7 @@ impl Release for Kept {
     }
     fn flood(&mut self, _: &Frame<'_>) {}
     fn discard(&mut self, _: &Frame<'_>, _: DropReason) {}
-    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: u32) {}
+    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: Again) {}
     fn emit(&mut self, _: &Meta, _: Port, _: &[u8]) {}
 }
 

@@ -129,7 +129,7 @@ fn subject<'a>(entry: &'a dyn Entry, given: &'a Table) -> Result<Subject<'a>, Er
         description: entry.description(),
         given,
         objects: paths.map(|paths| paths.objects).unwrap_or_default(),
-        planned: planned.map(|plan| strategy_of(&plan, given).name().to_owned()),
+        planned: planned.map(|plan| strategy_of(&plan).name().to_owned()),
     })
 }
 

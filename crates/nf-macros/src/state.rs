@@ -125,7 +125,7 @@ fn made(module: &Module, field: &StateField) -> Option<TokenStream> {
         }
         StateKind::Cell(_) => quote!(__builder.cell(#name)),
         StateKind::Counter => quote!(::anabranch_nf::state::Counter::default()),
-        StateKind::L3 => quote!(__builder.l3()?),
+        StateKind::L3 => quote!(__builder.l3(#name)?),
     })
 }
 
@@ -145,7 +145,7 @@ fn shared_made(module: &Module, field: &StateField) -> Option<TokenStream> {
         }
         StateKind::Cell(_) => quote!(__builder.shared_cell(#name)?),
         StateKind::Counter => quote!(__builder.shared_counter(#name)?),
-        StateKind::L3 => quote!(__builder.shared_l3()?),
+        StateKind::L3 => quote!(__builder.shared_l3(#name)?),
     })
 }
 

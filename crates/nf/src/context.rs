@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anabranch_packet::Port;
 
+use crate::l3::Arrival;
 use crate::log::{Level, Log};
 use crate::state::wheel::{Tick, next_step};
 use crate::state::{Count, Here, Whereabouts};
@@ -61,6 +62,8 @@ pub struct Environment {
     asked_at: Option<Site>,
     /// Nobody else is at work on the same state.
     alone: bool,
+    /// The packet as it arrived, where routing has seen it.
+    arrival: Arrival,
 }
 
 /// Packets that handlers made, until they are released with the verdict.
@@ -135,6 +138,7 @@ impl Environment {
             asked: false,
             asked_at: None,
             alone: false,
+            arrival: Arrival::default(),
         }
     }
 
@@ -168,6 +172,16 @@ impl Environment {
     /// The packet re-enters for the `turn`th time: its chance goes on.
     pub fn reenter(&mut self, turn: u32) {
         self.draws = turn << 16;
+    }
+
+    /// The packet as it arrived, where routing has seen it: it goes with the packet to another worker.
+    pub fn arrival(&self) -> &Arrival {
+        &self.arrival
+    }
+
+    /// The packet that is about to begin arrived so, at another worker.
+    pub fn set_arrival(&mut self, arrival: Arrival) {
+        self.arrival = arrival;
     }
 
     /// An event of its own begins: a timer, a period, a command.
@@ -352,6 +366,12 @@ impl<'a, W: World> Context<'a, W> {
     #[inline(always)]
     pub fn now(&self) -> u64 {
         self.environment.now
+    }
+
+    /// The packet as it arrived.
+    #[inline(always)]
+    pub(crate) fn arrival(&mut self) -> &mut Arrival {
+        &mut self.environment.arrival
     }
 
     /// 64 random bits; the same in every run with the same seed.

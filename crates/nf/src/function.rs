@@ -9,12 +9,12 @@ use anabranch_txn::Domain;
 
 use crate::context::{Context, Environment};
 use crate::key::Value;
-use crate::l3::L3;
+use crate::l3::{L3, Learned};
 use crate::packet_set::{SetKey, SetShape};
 use crate::settings::{Command, Settings};
 use crate::state::journal::{Moment, Sink};
 use crate::state::wheel::Tick;
-use crate::state::{Allocator, Bundle, Cell, Homes, Map, Shift, TableUse, Vector, Ward};
+use crate::state::{Allocator, Bundle, Cell, Homes, Map, Scope, Shift, TableUse, Vector, Ward};
 use crate::tracked::causes::Contended;
 use crate::tracked::{
     SharedAllocator, SharedCell, SharedCounter, SharedDistributed, SharedMap, SharedVector,
@@ -328,14 +328,9 @@ impl Builder {
     }
 
     /// Routing as the operator configured it, of a worker beside others.
-    pub fn shared_l3(&mut self) -> Result<TrackedL3, BuildError> {
-        let l3 = self.l3()?;
-        let sharing = self.sharing.as_ref().filter(|_| !l3.enabled());
-        let refused = || {
-            let why = "what one worker learns of neighbours is not told to the others: with                        `interfaces`, run on one worker or under the lock";
-            BuildError(why.to_owned())
-        };
-        Ok(TrackedL3::new(l3, &sharing.ok_or_else(refused)?.transaction))
+    pub fn shared_l3(&mut self, name: &str) -> Result<TrackedL3, BuildError> {
+        let learned = self.shared(name, |_| Learned::default())?;
+        TrackedL3::new(learned, |learned| self.routing(learned))
     }
 
     /// Has the allocator `name` give each shard only what is at home there.
@@ -405,9 +400,17 @@ impl Builder {
     }
 
     /// Routing as the operator configured it.
-    pub fn l3(&mut self) -> Result<L3, BuildError> {
+    pub fn l3(&mut self, name: &str) -> Result<L3, BuildError> {
+        let learned = match self.wards.remove(name).map(|ward| ward.scope) {
+            Some(Scope::Replicated(learned)) => learned,
+            _ => Arc::default(),
+        };
+        self.routing(learned)
+    }
+
+    fn routing(&mut self, learned: Arc<Learned>) -> Result<L3, BuildError> {
         let seed = self.seed();
-        L3::new(&self.l3, &self.ports, seed).map_err(BuildError)
+        L3::new(&self.l3, &self.ports, seed, learned).map_err(BuildError)
     }
 }
 

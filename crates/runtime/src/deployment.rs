@@ -82,7 +82,7 @@ impl Deployment {
         ports: &[String],
         workers: usize,
     ) -> Result<Self, Refusal> {
-        if let Some(why) = why_not_sharded(plan, settings) {
+        if let Some(why) = why_not_sharded(plan) {
             return Err(Refusal(why));
         }
         let (steering, table) = steer(plan, ports, workers)?;
@@ -100,14 +100,9 @@ impl Deployment {
     ///
     /// # Errors
     /// The plan shards no packet sets, or asks for what this runtime does not do.
-    pub fn mixed(
-        plan: &Plan,
-        settings: &toml::Table,
-        ports: &[String],
-        workers: usize,
-    ) -> Result<Self, Refusal> {
-        if let Some(why) = why_not_mixed(plan, settings) {
-            return Err(Refusal(why));
+    pub fn mixed(plan: &Plan, ports: &[String], workers: usize) -> Result<Self, Refusal> {
+        if !divides_sets(plan) {
+            return Err(Refusal("it has no packet sets that are sharded".to_owned()));
         }
         let (steering, table) = steer(plan, ports, workers)?;
         let (homes, scopes) = (BTreeMap::new(), BTreeMap::new());
@@ -128,9 +123,10 @@ impl Deployment {
         &self,
         making: &Making,
     ) -> Result<Vec<Instance<N>>, BuildError> {
-        // A stock of its own for each run.
+        // What workers have in common is of one run.
         let fresh = |(name, scope): (&String, &Scope)| match scope {
             Scope::Leased(_) => (name.clone(), Scope::Leased(Arc::default())),
+            Scope::Replicated(_) => (name.clone(), Scope::Replicated(Arc::default())),
             other => (name.clone(), other.clone()),
         };
         let scopes: BTreeMap<String, Scope> = self.scopes.iter().map(fresh).collect();
@@ -151,6 +147,7 @@ fn scope(object: &Object) -> Option<(String, Scope)> {
         ObjectMode::Sharded if object.kind == "Allocator" => Scope::Leased(Arc::default()),
         ObjectMode::Sharded | ObjectMode::Steered => Scope::Sharded,
         ObjectMode::PerShard => Scope::PerShard,
+        ObjectMode::Replicated if object.kind == "L3" => Scope::Replicated(Arc::default()),
         _ => return None,
     };
     Some((object.name.clone(), scope))
@@ -191,45 +188,27 @@ fn line(lines: &[u32]) -> String {
     lines.first().map_or(String::new(), |line| format!(" (line {line})"))
 }
 
-/// Why workers that learn of neighbours each for itself cannot route; `None`: they can, or need not.
-fn why_not_routed(plan: &Plan, settings: &toml::Table) -> Option<String> {
-    let told = |object: &&Object| object.mode == ObjectMode::Replicated && object.kind == "L3";
-    let l3 = plan.objects.iter().find(told).filter(|_| settings.contains_key("interfaces"))?;
-    let Object { name, lines, .. } = l3;
-    let lines = line(lines);
-    Some(format!("neighbours that `{name}` learns are not told to other workers yet{lines}"))
-}
-
 /// By which strategy several workers follow a plan.
-pub fn strategy_of(plan: &Plan, settings: &toml::Table) -> Strategy {
-    if plan.strategy.shares_all() || why_not_sharded(plan, settings).is_none() {
+pub fn strategy_of(plan: &Plan) -> Strategy {
+    if plan.strategy.shares_all() || why_not_sharded(plan).is_none() {
         plan.strategy
-    } else if why_not_mixed(plan, settings).is_none() {
+    } else if divides_sets(plan) {
         Strategy::Mixed
     } else {
         Strategy::Lock
     }
 }
 
-/// Why a plan is followed with one lock around everything.
-pub(crate) fn why_locked(plan: &Plan, settings: &toml::Table) -> String {
-    let routing = why_not_routed(plan, settings).filter(|_| !plan.strategy.shares_all());
-    routing.or_else(|| why_not_sharded(plan, settings)).unwrap_or_default()
-}
-
-/// Why this runtime cannot give each worker the packet sets of its shards, while all share the rest in
-/// transactions; `None`: it can.
-fn why_not_mixed(plan: &Plan, settings: &toml::Table) -> Option<String> {
+/// Whether there are packet sets that each worker can have of its shards, while all share the rest in
+/// transactions.
+fn divides_sets(plan: &Plan) -> bool {
     let is_sharded =
         |object: &Object| object.kind == "PacketSet" && object.mode == ObjectMode::Sharded;
-    if !plan.objects.iter().any(is_sharded) {
-        return Some("it has no packet sets that are sharded".to_owned());
-    }
-    why_not_routed(plan, settings)
+    plan.objects.iter().any(is_sharded)
 }
 
 /// Why this runtime cannot give each shard its own state; `None`: it can.
-pub fn why_not_sharded(plan: &Plan, settings: &toml::Table) -> Option<String> {
+pub fn why_not_sharded(plan: &Plan) -> Option<String> {
     if plan.strategy != Strategy::SharedNothing {
         let shared = plan.objects.iter().find(|object| object.mode == ObjectMode::Shared);
         return Some(match (&plan.impossible, shared) {
@@ -239,9 +218,6 @@ pub fn why_not_sharded(plan: &Plan, settings: &toml::Table) -> Option<String> {
             }
             (None, None) => "the plan says so".to_owned(),
         });
-    }
-    if let Some(why) = why_not_routed(plan, settings) {
-        return Some(why);
     }
     for object in &plan.objects {
         if object.kind == "Distributed" && object.mode == ObjectMode::Distributed {

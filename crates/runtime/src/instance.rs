@@ -24,6 +24,7 @@ pub use storing::{Owner, Restored, Storing};
 use crate::agenda::{Agenda, Expiring};
 use crate::deployment::Post;
 use crate::finding::{Finding, Kind, Sets};
+use crate::mailbox::Again;
 use crate::tuner::{Pass, Tuner};
 
 /// Most packets of a batch.
@@ -40,8 +41,8 @@ pub trait Release {
     fn flood(&mut self, frame: &Frame<'_>);
     /// `frame` goes nowhere.
     fn discard(&mut self, frame: &Frame<'_>, reason: DropReason);
-    /// `frame` re-enters for the `turn`th time, and now belongs to a shard of `worker`.
-    fn hand_over(&mut self, frame: &Frame<'_>, worker: u16, turn: u32);
+    /// `frame` re-enters, and now belongs to a shard of `worker`.
+    fn hand_over(&mut self, frame: &Frame<'_>, worker: u16, again: Again);
     /// The NF made this frame while it handled the packet of `cause`.
     fn emit(&mut self, cause: &Meta, port: Port, frame: &[u8]);
 }
@@ -299,22 +300,28 @@ impl<N: NetworkFunction> Instance<N> {
         }
     }
 
-    /// Goes on with a packet that another worker handed over, to re-enter for the `turn`th time. Time
-    /// does not go back: it is handled no earlier than what was handled before.
-    pub fn accept(&mut self, frame: &mut Frame<'_>, turn: u32, release: &mut impl Release) {
+    /// Goes on with a packet that another worker handed over, to re-enter. Time does not go back: it is
+    /// handled no earlier than what was handled before.
+    pub fn accept(&mut self, frame: &mut Frame<'_>, again: Again, release: &mut impl Release) {
         let meta = frame.meta_mut();
         meta.arrival_ns = meta.arrival_ns.max(self.last.arrival_ns);
         self.last.arrival_ns = meta.arrival_ns;
-        self.enter_from(frame, turn, release);
+        self.agenda.environment.set_arrival(again.arrival);
+        self.enter_from(frame, again.turn, release);
     }
 
     /// Lets the packet re-enter on `port`, and again as long as the NF asks for it.
     #[inline(never)]
     fn enter_again(&mut self, frame: &mut Frame<'_>, port: Port, release: &mut impl Release) {
         match self.steer_anew(frame, port) {
-            Some(owner) => release.hand_over(frame, owner, 1),
+            Some(owner) => release.hand_over(frame, owner, self.again(1)),
             None => self.enter_from(frame, 1, release),
         }
+    }
+
+    /// What goes with the packet that was handled last, to re-enter for the `turn`th time.
+    fn again(&self, turn: u32) -> Again {
+        Again { turn, arrival: *self.agenda.environment.arrival() }
     }
 
     /// Goes on with a packet that has been steered and is at home here.
@@ -327,7 +334,7 @@ impl<N: NetworkFunction> Instance<N> {
                 last => return self.leave(frame, last, release),
             };
             if let Some(owner) = self.steer_anew(frame, port) {
-                return release.hand_over(frame, owner, turn + 1);
+                return release.hand_over(frame, owner, self.again(turn + 1));
             }
         }
         release.discard(frame, Builtin::RecirculationLimit.into());

@@ -5,6 +5,7 @@
 //! their memory belongs to the port they came from. A worker's parcels to another arrive in the
 //! order in which they were sent, and with them the packets of a flow.
 
+use anabranch_nf::l3::Arrival;
 use anabranch_packet::{Frame, Meta};
 
 /// Packets on their way to another worker. Emptied parcels are filled again, so that handing over
@@ -23,15 +24,24 @@ struct Handed {
     start: usize,
     len: usize,
     meta: Meta,
-    turn: u32,
+    again: Option<Again>,
+}
+
+/// What goes with a packet that re-enters at another worker.
+#[derive(Clone, Copy, Debug)]
+pub struct Again {
+    /// How often it re-enters with this time.
+    pub turn: u32,
+    /// How it arrived, for errors about it.
+    pub arrival: Arrival,
 }
 
 impl Parcel {
-    /// Appends a packet that re-enters for the `turn`th time.
-    pub fn push(&mut self, frame: &Frame<'_>, turn: u32) {
+    /// Appends a packet, one that re-enters or one that nobody has handled.
+    pub fn push(&mut self, frame: &Frame<'_>, again: Option<Again>) {
         let (start, len) = (self.bytes.len(), frame.bytes().len());
         self.bytes.extend_from_slice(frame.bytes());
-        self.packets.push(Handed { start, len, meta: *frame.meta(), turn });
+        self.packets.push(Handed { start, len, meta: *frame.meta(), again });
     }
 
     /// Number of the last packet, in the order of arrival.
@@ -49,23 +59,23 @@ impl Parcel {
         self.packets.is_empty()
     }
 
-    /// Hands each packet to `receive` with how often it has re-entered, in order, and forgets it.
-    pub fn open(&mut self, mut receive: impl FnMut(&mut Frame<'_>, u32)) {
-        for Handed { start, len, meta, turn } in self.packets.drain(..) {
+    /// Hands each packet to `receive`, in order, and forgets it.
+    pub fn open(&mut self, mut receive: impl FnMut(&mut Frame<'_>, Option<Again>)) {
+        for Handed { start, len, meta, again } in self.packets.drain(..) {
             let Some(bytes) = self.bytes.get_mut(start..start + len) else { continue };
-            receive(&mut Frame::new(bytes, 0, len, 0, meta), turn);
+            receive(&mut Frame::new(bytes, 0, len, 0, meta), again);
         }
         self.bytes.clear();
     }
 
-    /// Lends the packets, in order, each with how often it has re-entered.
-    pub(crate) fn frames(&mut self) -> impl Iterator<Item = (Frame<'_>, u32)> {
+    /// Lends the packets, in order.
+    pub(crate) fn frames(&mut self) -> impl Iterator<Item = (Frame<'_>, Option<Again>)> {
         let mut rest = self.bytes.as_mut_slice();
-        self.packets.iter().map(move |&Handed { len, meta, turn, .. }| {
+        self.packets.iter().map(move |&Handed { len, meta, again, .. }| {
             let all = std::mem::take(&mut rest);
             let (packet, after) = all.split_at_mut(len.min(all.len()));
             rest = after;
-            (Frame::new(packet, 0, len, 0, meta), turn)
+            (Frame::new(packet, 0, len, 0, meta), again)
         })
     }
 
@@ -93,9 +103,9 @@ impl Outbox {
     }
 
     /// Puts a packet into the parcel for `worker`.
-    pub fn put(&mut self, frame: &Frame<'_>, worker: u16, turn: u32) {
+    pub fn put(&mut self, frame: &Frame<'_>, worker: u16, again: Option<Again>) {
         if let Some(parcel) = self.parcels.get_mut(usize::from(worker)) {
-            parcel.push(frame, turn);
+            parcel.push(frame, again);
             self.waiting += 1;
         }
     }

@@ -18,7 +18,6 @@ use anabranch_plan::Strategy;
 use anabranch_txn::{GivenUp, Why};
 
 use crate::deployment::{Deployment, strategy_of, why_not_sharded};
-use crate::instance::Making;
 use crate::report::RunReport;
 use crate::run::{Arrangement, Options, RunError, States, run_on};
 use crate::steer::SHARDS;
@@ -81,15 +80,13 @@ pub fn unwatched<N: NetworkFunction>(
 }
 
 fn arrangement(options: &Options) -> Arrangement {
-    let Making { settings, ports, .. } = &options.making;
+    let ports = &options.making.ports;
     let workers = options.workers.clamp(2, SHARDS);
     let plan = options.plan.as_ref();
-    let mixed = plan.filter(|plan| strategy_of(plan, settings) == Strategy::Mixed);
-    let deployment = mixed.and_then(|plan| Deployment::mixed(plan, settings, ports, workers).ok());
+    let mixed = plan.filter(|plan| strategy_of(plan) == Strategy::Mixed);
+    let deployment = mixed.and_then(|plan| Deployment::mixed(plan, ports, workers).ok());
     match (deployment, mixed) {
-        (Some(deployment), Some(plan)) => {
-            Arrangement::mixed(deployment, why_not_sharded(plan, settings))
-        }
+        (Some(deployment), Some(plan)) => Arrangement::mixed(deployment, why_not_sharded(plan)),
         _ => Arrangement::transactional(workers),
     }
 }

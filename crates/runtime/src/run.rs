@@ -29,7 +29,7 @@ use thiserror::Error;
 use crate::account::Account;
 use crate::balance::{Balancing, Departure};
 use crate::clock::Clock;
-use crate::deployment::{Deployment, Refusal, strategy_of, why_locked, why_not_sharded};
+use crate::deployment::{Deployment, Refusal, strategy_of, why_not_sharded};
 use crate::division::Division;
 use crate::instance::{Instance, Making};
 pub use crate::keeping::Keeping;
@@ -229,17 +229,17 @@ impl Arrangement {
             );
         };
         let Making { settings, ports, .. } = making;
-        let why = match strategy_of(plan, settings) {
+        let why = match strategy_of(plan) {
             Strategy::Transactional => return Self::transactional(workers),
             Strategy::SharedNothing => match Deployment::new::<N>(plan, settings, ports, workers) {
                 Ok(deployment) => return Self::shared_nothing(deployment),
                 Err(Refusal(why)) => why,
             },
-            Strategy::Mixed => match Deployment::mixed(plan, settings, ports, workers) {
-                Ok(deployment) => return Self::mixed(deployment, why_not_sharded(plan, settings)),
+            Strategy::Mixed => match Deployment::mixed(plan, ports, workers) {
+                Ok(deployment) => return Self::mixed(deployment, why_not_sharded(plan)),
                 Err(Refusal(why)) => why,
             },
-            Strategy::Lock => why_locked(plan, settings),
+            Strategy::Lock => why_not_sharded(plan).unwrap_or_default(),
         };
         Self::flows("lock", format!("one lock around the NF: {why}"), workers)
     }

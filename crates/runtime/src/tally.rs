@@ -6,7 +6,7 @@ use anabranch_nf::{Builtin, DropReason};
 use anabranch_packet::{Frame, Meta, Port};
 
 use crate::instance::Release;
-use crate::mailbox::Outbox;
+use crate::mailbox::{Again, Outbox};
 
 /// Drop reasons are numbered below this.
 const REASONS: usize = 512;
@@ -183,9 +183,9 @@ impl Release for Tally<'_> {
     }
 
     #[cold]
-    fn hand_over(&mut self, frame: &Frame<'_>, worker: u16, turn: u32) {
+    fn hand_over(&mut self, frame: &Frame<'_>, worker: u16, again: Again) {
         match &mut self.outbox {
-            Some(outbox) => outbox.put(frame, worker, turn),
+            Some(outbox) => outbox.put(frame, worker, Some(again)),
             None => unreachable!("only a worker with others beside it hands packets over"),
         }
     }

@@ -12,6 +12,7 @@ use anabranch_nf::{DropReason, NetworkFunction};
 use anabranch_packet::{Frame, Meta, Port};
 
 use crate::instance::{Instance, Making, Release};
+use crate::mailbox::Again;
 
 /// Time at which a harness starts: some day in 2026, nanoseconds since the Unix epoch.
 pub const START_NS: u64 = 1_767_225_600_000_000_000;
@@ -181,7 +182,7 @@ impl Release for Record {
         self.of(frame.meta()).dropped = Some((self.word)(reason));
     }
 
-    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: u32) {
+    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: Again) {
         unreachable!("there is one worker");
     }
 

@@ -8,6 +8,7 @@ use anabranch_nf::{DropReason, NetworkFunction, Word};
 use anabranch_packet::{Frame, Meta, Port};
 
 use crate::instance::{Instance, Release};
+use crate::mailbox::Again;
 use crate::run::{Options, RunError, read_commands};
 
 /// Room before and behind each packet, as ports leave it.
@@ -110,7 +111,7 @@ impl Release for Witness {
         self.drop(reason);
     }
 
-    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: u32) {
+    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: Again) {
         unreachable!("one worker has all shards");
     }
 

@@ -19,7 +19,7 @@ pub use handover::{Passed, Reassignment};
 
 use crate::instance::{Instance, Release};
 use crate::lock::{Access, Commit, Sides};
-use crate::mailbox::{Outbox, Parcel};
+use crate::mailbox::{Again, Outbox, Parcel};
 use crate::sync::mpsc::{Receiver, Sender};
 use crate::tally::{Counts, Tally};
 use crate::transactions::Member;
@@ -50,10 +50,15 @@ impl<N: NetworkFunction> State<N> {
         }
     }
 
-    /// Goes on with a packet that another worker handed over, to re-enter for the `turn`th time.
-    pub(crate) fn accept(&mut self, frame: &mut Frame<'_>, turn: u32, release: &mut impl Release) {
+    /// Goes on with a packet that another worker handed over, to re-enter.
+    pub(crate) fn accept(
+        &mut self,
+        frame: &mut Frame<'_>,
+        again: Again,
+        release: &mut impl Release,
+    ) {
         match self {
-            Self::Own(instance) => instance.accept(frame, turn, release),
+            Self::Own(instance) => instance.accept(frame, again, release),
             Self::Locked(_) | Self::Tracked(_) => {
                 unreachable!("where state is shared what re-enters does so where it is")
             }
@@ -480,7 +485,10 @@ impl<N: NetworkFunction> Shift<'_, N> {
         tally.arrivals = Some(&chunk);
         tally.outbox = Some(&mut self.outbox);
         let state = &mut self.worker.state;
-        parcel.open(|frame, turn| state.accept(frame, turn, &mut tally));
+        parcel.open(|frame, again| match again {
+            Some(again) => state.accept(frame, again, &mut tally),
+            None => state.handle(std::slice::from_mut(frame), &mut tally),
+        });
         self.outbox.give_back(parcel);
         let sent = self.hand_over(&chunk);
         self.tell(Notice::Late(Late { chunk: chunk.first_number(), outputs, settled, sent }));

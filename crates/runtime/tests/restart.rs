@@ -8,6 +8,7 @@ use std::time::Duration;
 use anabranch_nf::{DropReason, NetworkFunction};
 use anabranch_packet::{Frame, Meta, Port};
 use anabranch_runtime::instance::{Instance, Making, Owner, Release, Restored, Storing};
+use anabranch_runtime::mailbox::Again;
 use anabranch_store::conformance::Random;
 use anabranch_store::{Error, Flusher, Memory, Place, Scope, Settings};
 
@@ -27,7 +28,7 @@ impl Release for Sent {
     fn discard(&mut self, _: &Frame<'_>, reason: DropReason) {
         self.0.push((255, format!("{reason:?}").into_bytes()));
     }
-    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: u32) {}
+    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: Again) {}
     fn emit(&mut self, _: &Meta, port: Port, frame: &[u8]) {
         self.0.push((port.index(), frame.to_vec()));
     }
@@ -287,6 +288,6 @@ impl Release for Nowhere {
     fn forward(&mut self, _: &Frame<'_>, _: Port) {}
     fn flood(&mut self, _: &Frame<'_>) {}
     fn discard(&mut self, _: &Frame<'_>, _: DropReason) {}
-    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: u32) {}
+    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: Again) {}
     fn emit(&mut self, _: &Meta, _: Port, _: &[u8]) {}
 }

@@ -12,7 +12,7 @@ use crate::program::{Act, FIRST_ALLOCATED, Origin, Program, Step, Template};
 use crate::setup::Setup;
 
 /// Hosts of a port.
-const HOSTS: usize = 6;
+pub(crate) const HOSTS: usize = 6;
 /// Steps back that a packet may depend on.
 const REACH: usize = 96;
 

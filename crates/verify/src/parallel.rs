@@ -56,8 +56,8 @@ impl Parallel {
         setup: &Setup,
         workers: usize,
     ) -> Result<Self, VerifyError> {
-        let divided = Deployment::mixed(plan, &setup.settings, &setup.ports, workers).ok();
-        if why_not_sharded(plan, &setup.settings).is_some() {
+        let divided = Deployment::mixed(plan, &setup.ports, workers).ok();
+        if why_not_sharded(plan).is_some() {
             return Ok(Self { divided, ..Self::locked(workers) });
         }
         let deployment = Deployment::new::<N>(plan, &setup.settings, &setup.ports, workers);

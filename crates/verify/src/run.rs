@@ -4,6 +4,7 @@ use anabranch_nf::settings::Command as _;
 use anabranch_nf::{DropReason, NetworkFunction};
 use anabranch_packet::{Frame, Meta, Port};
 use anabranch_runtime::instance::{Instance, Making, Release};
+use anabranch_runtime::mailbox::Again;
 pub use anabranch_runtime::testing::START_NS;
 
 use crate::error::VerifyError;
@@ -185,8 +186,8 @@ pub(crate) fn command<N: NetworkFunction>(
 /// Keeps what leaves.
 pub(crate) struct Kept<N> {
     pub(crate) outcome: Outcome,
-    /// A packet for another worker, and how often it has re-entered.
-    pub(crate) handed_over: Option<(u16, Arrival, Meta, u32)>,
+    /// A packet for another worker, to re-enter there.
+    pub(crate) handed_over: Option<(u16, Arrival, Meta, Again)>,
     /// The shard in which a packet has come to its end, after it re-entered here.
     pub(crate) ended_in: Option<u32>,
     ports: u8,
@@ -219,11 +220,11 @@ impl<N: NetworkFunction> Release for Kept<N> {
         self.outcome.refused = Some(reason.word(N::REASONS));
     }
 
-    fn hand_over(&mut self, frame: &Frame<'_>, worker: u16, turn: u32) {
+    fn hand_over(&mut self, frame: &Frame<'_>, worker: u16, again: Again) {
         let meta = *frame.meta();
         let (port, bytes) = (meta.port.index(), frame.bytes().to_vec());
         let arrival = Arrival { port, bytes, wire_len: meta.wire_len };
-        self.handed_over = Some((worker, arrival, meta, turn));
+        self.handed_over = Some((worker, arrival, meta, again));
     }
 
     fn emit(&mut self, _: &Meta, port: Port, frame: &[u8]) {

@@ -11,6 +11,7 @@ use anabranch_plan::Plan;
 use anabranch_runtime::instance::Making;
 
 use crate::examples::conversations;
+use crate::generate::HOSTS;
 use crate::program::{Allocated, FIRST_ALLOCATED};
 
 /// A function's settings, and what can be read off them.
@@ -138,25 +139,30 @@ impl Setup {
     }
 
     /// As before, under a lock, where packets may be sent that sharding makes incomparable: other choices,
-    /// small tables, interfaces, endpoints that have not been given out.
+    /// small tables, endpoints that have not been given out.
     #[must_use]
     pub fn under_lock<N: NetworkFunction>(&self, seed: u64) -> Self {
-        let mut setup = Self { allocated: None, ..self.varied::<N>(seed | 2, true) };
+        Self { allocated: None, ..self.varied::<N>(seed | 2, true) }
+    }
+
+    /// The same, where it can route half of the time with interfaces. With `all_known` no neighbour is asked
+    /// for: a question is due once a second, and whose packet it is due with depends on their order.
+    #[must_use]
+    pub fn routed<N: NetworkFunction>(self, seed: u64, all_known: bool) -> Self {
         let mut chance = Seeds::new(seed);
-        let is_routed = setup.settings.contains_key("interfaces");
-        if setup.routes && !is_routed && chance.below(2) == 0 {
-            let table: toml::Table = setup.interfaces(&mut chance).parse().unwrap_or_default();
-            let mut routed = setup.clone();
-            routed.settings.extend(table);
-            if anabranch_runtime::instance::Instance::<N>::new(&routed.making(1)).is_ok() {
-                setup = routed;
-            }
+        if !self.routes || self.settings.contains_key("interfaces") || chance.below(2) == 1 {
+            return self;
         }
-        setup
+        let table: toml::Table =
+            self.interfaces(&mut chance, all_known).parse().unwrap_or_default();
+        let mut routed = self.clone();
+        routed.settings.extend(table);
+        let made = anabranch_runtime::instance::Instance::<N>::new(&routed.making(1));
+        if made.is_ok() { routed } else { self }
     }
 
     /// An interface for each port: its hosts on the link, some of them known.
-    fn interfaces(&self, chance: &mut Seeds) -> String {
+    fn interfaces(&self, chance: &mut Seeds, all_known: bool) -> String {
         let mut text = String::new();
         for (port, name) in self.ports.iter().enumerate() {
             let (all, mtu) = (chance.below(4) > 0, [1_500, 1_500, 576][chance.below(3)]);
@@ -168,12 +174,16 @@ impl Setup {
             if mtu < 1_280 {
                 text.push_str("mtu = 1400\n");
             }
-            for host in 1..=chance.below(7) {
-                let _ = write!(
-                    text,
-                    "[[neighbours]]\naddress = \"10.{port}.0.{host}\"\n\
-                     mac = \"02:00:00:00:{port:02x}:{host:02x}\"\n"
-                );
+            let known = if all_known { HOSTS } else { chance.below(7) };
+            for host in 1..=known {
+                let mac = format!("mac = \"02:00:00:00:{port:02x}:{host:02x}\"\n");
+                let _ = write!(text, "[[neighbours]]\naddress = \"10.{port}.0.{host}\"\n{mac}");
+                if all_known {
+                    let _ = write!(
+                        text,
+                        "[[neighbours]]\naddress = \"fd00:{port:x}::{host:x}\"\n{mac}"
+                    );
+                }
             }
         }
         text

@@ -14,6 +14,7 @@ use anabranch_nf::state::ShardSet;
 use anabranch_packet::Meta;
 use anabranch_packet::fuzzing::Seeds;
 use anabranch_runtime::instance::{Instance, Making};
+use anabranch_runtime::mailbox::Again;
 
 use crate::error::VerifyError;
 use crate::parallel::{Fault, Parallel};
@@ -38,8 +39,8 @@ struct Job {
     at: usize,
     frame: Arrival,
     meta: Meta,
-    /// How often it has re-entered.
-    turn: u32,
+    /// Handed over to re-enter.
+    again: Option<Again>,
 }
 
 /// What a simulation did.
@@ -132,7 +133,7 @@ impl<N: NetworkFunction> Simulation<N> {
         if let Some(handled) = progress.record.get_mut(at) {
             handled.arrival = Some(arrival.clone());
         }
-        self.queue(self.parallel.worker(shard), Job { at, frame: arrival, meta, turn: 0 });
+        self.queue(self.parallel.worker(shard), Job { at, frame: arrival, meta, again: None });
         for _ in 0..self.chance.below(3) {
             self.go_on(progress);
         }
@@ -240,10 +241,11 @@ impl<N: NetworkFunction> Simulation<N> {
             handled.outcome.add(kept.outcome);
         }
         match kept.handed_over {
-            Some((owner, frame, meta, turn)) => {
+            Some((owner, frame, meta, again)) => {
                 let stays = self.parallel.fault == Some(Fault::KeepsHandOvers);
-                let (owner, turn) = if stays { (worker, 0) } else { (owner.into(), turn) };
-                self.queue(owner, Job { at: job.at, frame, meta, turn });
+                let (owner, again) =
+                    if stays { (worker, None) } else { (owner.into(), Some(again)) };
+                self.queue(owner, Job { at: job.at, frame, meta, again });
             }
             None => progress.finish(job.at),
         }
@@ -254,11 +256,11 @@ impl<N: NetworkFunction> Simulation<N> {
         let worker = worker.min(self.instances.len().saturating_sub(1));
         let Some(instance) = self.instances.get_mut(worker) else { return };
         let before = instance.environment().allocations();
-        with_frame(&job.frame, job.meta, |mut frame| match job.turn {
-            0 => {
+        with_frame(&job.frame, job.meta, |mut frame| match job.again {
+            None => {
                 instance.handle(&mut [frame], kept);
             }
-            turn => instance.accept(&mut frame, turn, kept),
+            Some(again) => instance.accept(&mut frame, again, kept),
         });
         kept.outcome.allocated = instance.environment().allocations() > before;
     }

@@ -59,11 +59,9 @@ impl Threaded {
                 wire_len: arrival.wire_len,
             });
         }
-        // What one worker learns of neighbours is not told to the others: refused.
-        let tracked = !setup.settings.contains_key("interfaces");
-        let tracked = tracked.then_some((Sharing::Tracked, &shares));
         let divided = parallel.divided.as_ref().map(|one| (Sharing::Divided(one), &divided));
-        let ways = [(Sharing::Locked, &shares)].into_iter().chain(tracked).chain(divided);
+        let ways = [(Sharing::Locked, &shares), (Sharing::Tracked, &shares)];
+        let ways = ways.into_iter().chain(divided);
         for (sharing, shares) in ways {
             let run = SideBySide::run::<N>(sharing, &setup.settings, &packets, shares, BATCH);
             let replayed = run.replay::<N>(&setup.settings, &packets);

@@ -155,7 +155,7 @@ impl Trial {
             None => subject.plan.clone(),
         };
         let setup = subject.setup.clone().under(subject.plan);
-        let setup = setup.varied::<N>(seed, why_not_sharded(&plan, &setup.settings).is_some());
+        let setup = setup.varied::<N>(seed, why_not_sharded(&plan).is_some());
         let mut parallel = Parallel::of_plan::<N>(&plan, &setup, subject.workers)?;
         parallel.shuffle(seed);
         if let Some(mutation) = subject.mutation {
@@ -171,6 +171,10 @@ impl Trial {
         if subject.mutation.is_none() && part % 2 == 1 {
             trial.setup = trial.setup.under_lock::<N>(own);
             trial.parallel = Parallel::locked(subject.workers);
+        }
+        if subject.mutation.is_none() {
+            let is_sharded = trial.parallel.deployment.is_some();
+            trial.setup = trial.setup.routed::<N>(own, is_sharded);
         }
         trial
     }

@@ -9,8 +9,10 @@ const HEAD: usize = 60;
 /// The start of the packet being handled, from before it was rewritten.
 ///
 /// A network function may rewrite addresses between `receive` and `forward`. An error from
-/// `forward` goes to who sent the packet and quotes what was sent (RFC 1812, 4.3.2.3).
-pub(super) struct Arrival {
+/// `forward` goes to who sent the packet and quotes what was sent (RFC 1812, 4.3.2.3). So it goes with
+/// the packet, also to another worker.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
     /// Number of the packet; none has the highest.
     number: u64,
     port: Port,
@@ -18,14 +20,17 @@ pub(super) struct Arrival {
     head: [u8; HEAD],
 }
 
-impl Arrival {
-    pub fn new() -> Self {
+impl Default for Arrival {
+    /// Of no packet.
+    fn default() -> Self {
         Self { number: u64::MAX, port: Port::new(0), len: 0, head: [0; HEAD] }
     }
+}
 
+impl Arrival {
     /// Notes the packet, before anything is rewritten.
     #[inline(always)]
-    pub fn note<M: Mode>(&mut self, packet: &Packet<'_, M>) {
+    pub(crate) fn note<M: Mode>(&mut self, packet: &Packet<'_, M>) {
         self.number = packet.meta().number;
         self.port = packet.port();
         match packet.bytes().first_chunk::<HEAD>() {
@@ -45,7 +50,7 @@ impl Arrival {
 
     /// Writes the start of the packet as it arrived, where that is known, into `out`. Returns the
     /// port of arrival and the bytes written.
-    pub fn restore<M: Mode>(&self, packet: &Packet<'_, M>, out: &mut [u8]) -> (Port, usize) {
+    pub(super) fn restore<M: Mode>(&self, packet: &Packet<'_, M>, out: &mut [u8]) -> (Port, usize) {
         let bytes = packet.bytes();
         let len = bytes.len().min(out.len());
         out[..len].copy_from_slice(&bytes[..len]);

@@ -1,13 +1,15 @@
 //! The way of a packet from its destination address to the next station.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use anabranch_packet::craft::IcmpError;
-use anabranch_packet::{Mode, Packet, Port};
+use anabranch_packet::{Mode, Packet};
 
 use crate::context::Context;
 use crate::l3::L3;
 use crate::l3::fragment::fragment;
+use crate::l3::learned::Turn;
 use crate::l3::neighbours::{Neighbour, Resolution};
 use crate::l3::next_hop::NextHop;
 use crate::l3::special;
@@ -24,28 +26,10 @@ impl L3 {
         packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict {
-        if let Some(ipv4) = packet.ipv4() {
-            let (src, dst) = (ipv4.src(), ipv4.dst());
-            match self.next_hop4(src, dst) {
-                NextHop::Neighbour(index) => self.pass(packet, cx, index),
-                NextHop::OnLink(port) => match self.neighbours.find4(dst, port) {
-                    Some(index) => self.pass(packet, cx, index),
-                    None => self.meet(packet, cx, dst.into(), port),
-                },
-                hop => self.stop(packet, cx, hop),
-            }
-        } else if let Some(ipv6) = packet.ipv6() {
-            let (src, dst) = (ipv6.src(), ipv6.dst());
-            match self.next_hop6(src, dst) {
-                NextHop::Neighbour(index) => self.pass(packet, cx, index),
-                NextHop::OnLink(port) => match self.neighbours.find6(dst, port) {
-                    Some(index) => self.pass(packet, cx, index),
-                    None => self.meet(packet, cx, dst.into(), port),
-                },
-                hop => self.stop(packet, cx, hop),
-            }
-        } else {
-            Drop(Builtin::UnsupportedProtocol)
+        self.listen();
+        match self.forward_plain(packet, cx.now()) {
+            Some(verdict) => verdict,
+            None => self.forward_slowly(packet, cx),
         }
     }
 
@@ -53,29 +37,29 @@ impl L3 {
     /// and no change: it has to be asked.
     #[inline]
     pub fn forward_plain<M: Mode>(&self, packet: &mut Packet<'_, M>, now: u64) -> Option<Verdict> {
-        let hop = match (packet.ipv4(), packet.ipv6()) {
-            (Some(ipv4), _) => match self.next_hop4(ipv4.src(), ipv4.dst()) {
-                NextHop::OnLink(port) => {
-                    NextHop::Neighbour(self.neighbours.find4(ipv4.dst(), port)?)
-                }
-                hop => hop,
+        let index = match self.next_hop(packet) {
+            None => return Some(Drop(Builtin::UnsupportedProtocol)),
+            Some(NextHop::Neighbour(index)) => index,
+            Some(NextHop::OnLink(port)) => match (packet.ipv4(), packet.ipv6()) {
+                (Some(ipv4), _) => self.neighbours.find4(ipv4.dst(), port)?,
+                (_, ipv6) => self.neighbours.find6(ipv6?.dst(), port)?,
             },
-            (_, Some(ipv6)) => match self.next_hop6(ipv6.src(), ipv6.dst()) {
-                NextHop::OnLink(port) => {
-                    NextHop::Neighbour(self.neighbours.find6(ipv6.dst(), port)?)
-                }
-                hop => hop,
-            },
-            _ => return Some(Drop(Builtin::UnsupportedProtocol)),
-        };
-        let index = match hop {
-            NextHop::Neighbour(index) => index,
-            NextHop::Nowhere => return Some(Drop(Builtin::NotForwardable)),
-            _ => return None,
+            Some(NextHop::Nowhere) => return Some(Drop(Builtin::NotForwardable)),
+            Some(_) => return None,
         };
         let (hops, len) = measure(packet);
         let neighbour = self.neighbours.get(index)?;
         neighbour.takes(hops, len, now).then(|| depart(packet, hops, neighbour))
+    }
+
+    /// Where the route leads; `None`: it is no IP packet.
+    #[inline(always)]
+    fn next_hop<M: Mode>(&self, packet: &Packet<'_, M>) -> Option<NextHop> {
+        match (packet.ipv4(), packet.ipv6()) {
+            (Some(ipv4), _) => Some(self.next_hop4(ipv4.src(), ipv4.dst())),
+            (_, Some(ipv6)) => Some(self.next_hop6(ipv6.src(), ipv6.dst())),
+            _ => None,
+        }
     }
 
     #[inline(always)]
@@ -94,46 +78,57 @@ impl L3 {
         }
     }
 
-    /// Sends the packet to neighbour `index`, if it is known, and nothing about the packet is
-    /// unusual.
-    #[inline(always)]
+    /// As [`forward`](Self::forward), where something is to be sent or learned.
+    #[cold]
+    #[inline(never)]
+    fn forward_slowly<W: World, M: Mode>(
+        &mut self,
+        packet: &mut Packet<'_, M>,
+        cx: &mut Context<'_, W>,
+    ) -> Verdict {
+        let learned = Arc::clone(&self.learned);
+        let turn = &mut self.turn(&learned);
+        let dst = match (packet.ipv4(), packet.ipv6()) {
+            (Some(ipv4), _) => IpAddr::from(ipv4.dst()),
+            (_, Some(ipv6)) => ipv6.dst().into(),
+            _ => return Drop(Builtin::UnsupportedProtocol),
+        };
+        let index = match self.next_hop(packet).unwrap_or(NextHop::Unreachable) {
+            NextHop::Neighbour(index) => Some(index),
+            NextHop::OnLink(port) => match self.neighbours.find(dst, port) {
+                None => self.add_neighbour(dst, port, turn),
+                found => found,
+            },
+            hop => return self.stop(packet, cx, hop, turn),
+        };
+        match index {
+            Some(index) => self.pass(packet, cx, index, turn),
+            None => Drop(Builtin::NeighbourUnresolved),
+        }
+    }
+
+    /// Sends the packet to neighbour `index`, or says why not.
     fn pass<W: World, M: Mode>(
         &mut self,
         packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
         index: u32,
-    ) -> Verdict {
-        let (hops, len) = measure(packet);
-        match self.neighbours.get(index) {
-            Some(neighbour) if neighbour.takes(hops, len, cx.now()) => {
-                depart(packet, hops, neighbour)
-            }
-            _ => self.pass_slowly(packet, cx, index),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn pass_slowly<W: World, M: Mode>(
-        &mut self,
-        packet: &mut Packet<'_, M>,
-        cx: &mut Context<'_, W>,
-        index: u32,
+        turn: &mut Turn<'_>,
     ) -> Verdict {
         let Some(mtu) = self.neighbours.get(index).map(|neighbour| neighbour.mtu) else {
             return Drop(Builtin::NeighbourUnresolved);
         };
         let (hops, len) = measure(packet);
         if hops <= 1 {
-            self.report(packet, IcmpError::TimeExceeded, cx);
+            self.report(packet, IcmpError::TimeExceeded, cx, turn);
             return Drop(Builtin::TtlExpired);
         }
         let too_big = len > mtu;
         if too_big && packet.ipv4().is_none_or(|ipv4| ipv4.dont_fragment()) {
-            self.report(packet, IcmpError::TooBig { mtu }, cx);
+            self.report(packet, IcmpError::TooBig { mtu }, cx, turn);
             return Drop(Builtin::PacketTooBig);
         }
-        let state = self.resolve(index, cx);
+        let state = self.resolve(index, cx, turn);
         let Some(neighbour) = self.neighbours.get(index).copied() else {
             return Drop(Builtin::NeighbourUnresolved);
         };
@@ -145,24 +140,30 @@ impl L3 {
                 depart(packet, hops, &neighbour);
                 let whole = packet.bytes().len() == packet.len() as usize;
                 if whole && !too_big {
-                    self.neighbours.hold(index, packet.bytes(), cx.now());
+                    turn.held().put(index, packet.bytes(), cx.now());
                 }
                 Drop(Builtin::NeighbourUnresolved)
             }
             Resolution::Failed => {
-                self.report(packet, IcmpError::HostUnreachable, cx);
+                turn.held().forget(index);
+                self.report(packet, IcmpError::HostUnreachable, cx, turn);
                 Drop(Builtin::NeighbourUnresolved)
             }
         }
     }
 
     /// Whether neighbour `index` can be sent to; asks for it where that is due.
-    fn resolve<W: World>(&mut self, index: u32, cx: &mut Context<'_, W>) -> Resolution {
+    fn resolve<W: World>(
+        &mut self,
+        index: u32,
+        cx: &mut Context<'_, W>,
+        turn: &mut Turn<'_>,
+    ) -> Resolution {
         let now = cx.now();
         if self.neighbours.get(index).is_some_and(|neighbour| now < neighbour.fresh_until) {
             return Resolution::Usable;
         }
-        let Some(consulted) = self.neighbours.consult(index, now) else {
+        let Some(consulted) = self.update(index, turn, |neighbour| neighbour.consult(now)) else {
             return Resolution::Failed;
         };
         if consulted.ask {
@@ -171,41 +172,24 @@ impl L3 {
         consulted.state
     }
 
-    /// A destination on the link of `port` that is not yet among the neighbours.
-    #[cold]
-    #[inline(never)]
-    fn meet<W: World, M: Mode>(
-        &mut self,
-        packet: &mut Packet<'_, M>,
-        cx: &mut Context<'_, W>,
-        address: IpAddr,
-        port: Port,
-    ) -> Verdict {
-        match self.add_neighbour(address, port) {
-            Some(index) => self.pass_slowly(packet, cx, index),
-            None => Drop(Builtin::NeighbourUnresolved),
-        }
-    }
-
     /// The packet goes no further.
-    #[cold]
-    #[inline(never)]
     fn stop<W: World, M: Mode>(
         &mut self,
         packet: &Packet<'_, M>,
         cx: &mut Context<'_, W>,
         hop: NextHop,
+        turn: &mut Turn<'_>,
     ) -> Verdict {
         match hop {
             NextHop::Own => {
                 if packet.udp().is_some() {
-                    self.report(packet, IcmpError::PortUnreachable, cx);
+                    self.report(packet, IcmpError::PortUnreachable, cx, turn);
                 }
                 Drop(Builtin::Answered)
             }
             NextHop::Nowhere => Drop(Builtin::NotForwardable),
             _ => {
-                self.report(packet, IcmpError::NetworkUnreachable, cx);
+                self.report(packet, IcmpError::NetworkUnreachable, cx, turn);
                 Drop(Builtin::NoRoute)
             }
         }

@@ -9,7 +9,9 @@ const HOLD_NS: u64 = 3_000_000_000;
 const FREE: u32 = u32::MAX;
 
 /// A bounded store with the latest packet for each of some neighbours (RFC 1122, 2.3.2.2 asks for
-/// at least one each). When all slots are taken, a new packet takes that of the one held longest.
+/// at least one each). When all slots are taken, a new packet takes that of the one held longest. By default it
+/// has no slots.
+#[derive(Default)]
 pub(super) struct Held {
     slots: Vec<Slot>,
     bytes: Vec<u8>,
@@ -27,11 +29,6 @@ impl Held {
     pub fn new() -> Self {
         let slots = vec![Slot { neighbour: FREE, len: 0, since: 0 }; SLOTS];
         Self { slots, bytes: vec![0; SLOTS * SLOT_LEN], next: 0 }
-    }
-
-    /// A store without slots.
-    pub fn none() -> Self {
-        Self { slots: Vec::new(), bytes: Vec::new(), next: 0 }
     }
 
     fn find(&self, neighbour: u32) -> Option<usize> {
@@ -85,7 +82,7 @@ mod tests {
         assert_eq!(held.take(5, HOLD_NS + 1), None, "too old");
         held.forget(4);
         assert_eq!(held.take(4, 0), None);
-        assert_eq!(Held::none().take(0, 0), None);
+        assert_eq!(Held::default().take(0, 0), None);
     }
 
     #[test]

@@ -12,13 +12,14 @@
 //!
 //! Everything is built from the configuration; what changes later is the table of learned
 //! neighbours, of fixed size. Nothing allocates on the packet path. Each worker has all of it to
-//! itself, and learns for itself.
+//! itself; what one learns of neighbours it tells the others ([`Learned`]).
 
 mod arrival;
 mod configuration;
 mod forward;
 mod fragment;
 mod held;
+mod learned;
 mod limiter;
 mod neighbours;
 mod next_hop;
@@ -35,13 +36,15 @@ mod trie;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use anabranch_packet::Port;
 
-use self::arrival::Arrival;
+pub use self::arrival::Arrival;
 use self::configuration::{Configuration, Interface, Route};
-use self::limiter::Limiter;
-use self::neighbours::Neighbours;
+pub use self::learned::Learned;
+use self::learned::Turn;
+use self::neighbours::{Neighbour, Neighbours};
 use self::next_hop::NextHop;
 use self::own::Own;
 use self::prefix::Prefix;
@@ -67,8 +70,9 @@ pub struct L3 {
     ipv4: Trie,
     ipv6: Trie,
     neighbours: Neighbours,
-    arrival: Arrival,
-    limiter: Limiter,
+    /// What all workers have learned, and how many of its changes are in `neighbours`.
+    learned: Arc<Learned>,
+    seen: u64,
     /// Where packets of our own are built.
     scratch: Box<[u8]>,
     /// Where a packet is put together as it arrived, for an error to quote.
@@ -77,11 +81,17 @@ pub struct L3 {
 
 impl L3 {
     /// Reads the tables `interfaces`, `routes` and `neighbours` of `configuration`; `ports` are the
-    /// names of the run's ports, and `seed` makes the hash functions.
+    /// names of the run's ports, and `seed` makes the hash functions. What is `learned` of neighbours, the
+    /// workers of a run have in common; `learned` is of one network function.
     ///
     /// # Errors
     /// Every mistake, one a line: what is wrong, where, and what to write.
-    pub fn new(configuration: &toml::Table, ports: &[String], seed: u64) -> Result<Self, String> {
+    pub fn new(
+        configuration: &toml::Table,
+        ports: &[String],
+        seed: u64,
+        learned: Arc<Learned>,
+    ) -> Result<Self, String> {
         let configuration = Configuration::read(configuration, ports)?;
         if configuration.interfaces.is_empty() {
             return Ok(Self::default());
@@ -98,12 +108,14 @@ impl L3 {
             interfaces,
             own: Own::new(addresses.map(|own| own.address)),
             neighbours,
+            learned,
             scratch: vec![0; SCRATCH_LEN].into(),
             quoted: vec![0; QUOTED_LEN].into(),
             ..Self::default()
         };
         l3.fix_neighbours(&configuration)?;
         l3.fill_tables(&configuration)?;
+        l3.learned.join(&l3.neighbours);
         Ok(l3)
     }
 
@@ -117,8 +129,8 @@ impl L3 {
 
     fn pin(&mut self, address: IpAddr, port: Port) -> Result<u32, String> {
         let interface = self.interfaces.get(usize::from(port.index())).and_then(Option::as_ref);
-        let index = interface.and_then(|interface| self.neighbours.pin(address, interface));
-        index.ok_or_else(|| format!("there is no room for the neighbour {address}"))
+        let index = interface.map(|interface| self.neighbours.pin(address, interface));
+        index.ok_or_else(|| format!("there is no interface for the neighbour {address}"))
     }
 
     fn fill_tables(&mut self, configuration: &Configuration) -> Result<(), String> {
@@ -167,6 +179,84 @@ impl L3 {
         !self.gates.is_empty()
     }
 
+    /// Knows all that any worker has learned, and may change it: no other does meanwhile.
+    fn turn<'a>(&mut self, learned: &'a Learned) -> Turn<'a> {
+        let turn = learned.turn();
+        self.take_from(&turn);
+        turn
+    }
+
+    /// Has other workers tell what they have learned.
+    #[inline(always)]
+    pub fn listen(&mut self) {
+        if self.learned.changes() != self.seen {
+            self.catch_up();
+        }
+    }
+
+    /// Takes what other workers have learned lately, unless one of them is just at it.
+    #[cold]
+    #[inline(never)]
+    fn catch_up(&mut self) {
+        let learned = Arc::clone(&self.learned);
+        if let Some(turn) = learned.try_turn() {
+            self.take_from(&turn);
+        }
+    }
+
+    fn take_from(&mut self, turn: &Turn<'_>) {
+        for (index, neighbour) in turn.since(self.seen) {
+            self.put(index, neighbour);
+        }
+        self.seen = turn.changes();
+    }
+
+    /// Entry `index` is `neighbour` from now on, for all workers.
+    fn change(&mut self, index: u32, neighbour: Neighbour, turn: &mut Turn<'_>) {
+        self.put(index, neighbour);
+        turn.change(index, neighbour);
+        self.seen = turn.changes();
+    }
+
+    /// Changes neighbour `index`, for all workers.
+    fn update<R>(
+        &mut self,
+        index: u32,
+        turn: &mut Turn<'_>,
+        act: impl FnOnce(&mut Neighbour) -> R,
+    ) -> Option<R> {
+        let before = *self.neighbours.get(index)?;
+        let mut neighbour = before;
+        let found = act(&mut neighbour);
+        if neighbour != before {
+            self.change(index, neighbour, turn);
+        }
+        Some(found)
+    }
+
+    /// Entry `index` is `neighbour` from now on. The route to a neighbour's address leads straight to its entry,
+    /// where the routing table has room for hosts.
+    fn put(&mut self, index: u32, neighbour: Neighbour) {
+        if let Some((IpAddr::V4(old), port)) = self.neighbours.put(index, neighbour) {
+            let value = self.ipv4.look_up(old.octets());
+            if NextHop::from_value(value) == NextHop::Neighbour(index) {
+                self.ipv4.set_host(old.octets(), NextHop::OnLink(port).to_value());
+            }
+        }
+        self.route_straight(index);
+    }
+
+    /// Where the route to neighbour `index` says to look it up, it says which it is instead.
+    fn route_straight(&mut self, index: u32) {
+        let Some(neighbour) = self.neighbours.get(index) else { return };
+        if let IpAddr::V4(address) = neighbour.address {
+            let value = self.ipv4.look_up(address.octets());
+            if NextHop::from_value(value) == NextHop::OnLink(neighbour.port) {
+                self.ipv4.set_host(address.octets(), NextHop::Neighbour(index).to_value());
+            }
+        }
+    }
+
     #[inline(always)]
     fn interface(&self, port: Port) -> Option<&Interface> {
         self.interfaces.get(usize::from(port.index()))?.as_ref()
@@ -204,8 +294,8 @@ impl Default for L3 {
             ipv4: Trie::empty(),
             ipv6: Trie::empty(),
             neighbours: Neighbours::none(),
-            arrival: Arrival::new(),
-            limiter: Limiter::default(),
+            learned: Arc::default(),
+            seen: 0,
             scratch: Box::default(),
             quoted: Box::default(),
         }

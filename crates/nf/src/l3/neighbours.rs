@@ -17,7 +17,7 @@ use std::ops::Range;
 use anabranch_packet::{MacAddr, Port};
 
 use crate::l3::configuration::Interface;
-use crate::l3::held::Held;
+use crate::l3::learned::Replaced;
 use crate::state::Map;
 
 /// Neighbours learned from the links, besides those in the configuration.
@@ -29,11 +29,8 @@ const RETRANSMIT_NS: u64 = 1_000_000_000;
 const QUESTIONS: u8 = 3;
 /// An answer is believed for REACHABLE_TIME (RFC 4861, 10).
 const REACHABLE_NS: u64 = 30_000_000_000;
-/// Entries looked at for one to replace.
-const CANDIDATES: u32 = 16;
-
 /// One neighbour, in a cache line of its own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(align(64))]
 pub(super) struct Neighbour {
     /// Until when `header` may be used without a second thought; 0: there is none.
@@ -54,7 +51,8 @@ pub(super) struct Neighbour {
 const STATIC: u64 = u64::MAX;
 
 impl Neighbour {
-    fn new(address: IpAddr, interface: &Interface) -> Self {
+    /// The one at `address` on the link of `interface`, of whom no more is known.
+    pub fn new(address: IpAddr, interface: &Interface) -> Self {
         let mut header = [0; 12];
         header[6..].copy_from_slice(&interface.mac.octets());
         Self {
@@ -91,7 +89,7 @@ impl Neighbour {
     }
 
     /// What to do with a packet for it at `now`, when it is not fresh.
-    fn consult(&mut self, now: u64) -> Consulted {
+    pub fn consult(&mut self, now: u64) -> Consulted {
         let asked = self.questions > 0 && now.saturating_sub(self.asked_at) < RETRANSMIT_NS;
         if self.is_resolved && !asked && self.questions >= QUESTIONS {
             self.is_resolved = false;
@@ -112,6 +110,31 @@ impl Neighbour {
             (false, _) => Resolution::Failed,
         };
         Consulted { state, ask: !asked }
+    }
+
+    /// It is at `mac`.
+    pub fn learn(&mut self, mac: MacAddr, evidence: Evidence, now: u64) {
+        if self.is_static() {
+            return;
+        }
+        let changed = !self.is_resolved || self.mac() != mac;
+        self.set_mac(mac);
+        match evidence {
+            Evidence::Answer => self.fresh_until = now.saturating_add(REACHABLE_NS),
+            Evidence::Hearsay if changed => self.fresh_until = 1,
+            Evidence::Hearsay => {}
+        }
+        if evidence == Evidence::Answer || changed {
+            self.questions = 0;
+        }
+    }
+
+    /// It may have moved: it is used, and asked for with the next packet.
+    pub fn doubt(&mut self) {
+        if !self.is_static() {
+            self.fresh_until = self.fresh_until.min(1);
+            self.questions = 0;
+        }
     }
 }
 
@@ -134,14 +157,6 @@ pub(super) struct Consulted {
     pub ask: bool,
 }
 
-/// A new entry.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Created {
-    pub index: u32,
-    /// The neighbour whose place it took.
-    pub replaced: Option<(IpAddr, Port)>,
-}
-
 /// How much an answer is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
@@ -151,7 +166,7 @@ pub(super) enum Evidence {
     Hearsay,
 }
 
-/// The neighbours of all interfaces.
+/// The neighbours of all interfaces, as one worker knows them.
 pub(super) struct Neighbours {
     entries: Vec<Neighbour>,
     ipv4: Map<(Ipv4Addr, Port), u32>,
@@ -159,9 +174,6 @@ pub(super) struct Neighbours {
     /// The first so many are in the configuration and stay.
     pinned: u32,
     limit: u32,
-    /// Where the search for an entry to replace goes on.
-    cursor: u32,
-    held: Held,
 }
 
 impl Neighbours {
@@ -174,8 +186,6 @@ impl Neighbours {
             ipv6: Map::new(limit, seed ^ 1),
             pinned: 0,
             limit,
-            cursor: 0,
-            held: Held::new(),
         }
     }
 
@@ -187,20 +197,18 @@ impl Neighbours {
             ipv6: Map::new(1, 0),
             pinned: 0,
             limit: 0,
-            cursor: 0,
-            held: Held::none(),
         }
     }
 
     /// Makes (or finds) a neighbour that stays. Only before packets come.
-    pub fn pin(&mut self, address: IpAddr, interface: &Interface) -> Option<u32> {
-        let found = self.find(address, interface.port);
-        let index = match found {
-            Some(index) => index,
-            None => self.create(address, interface)?.index,
-        };
+    pub fn pin(&mut self, address: IpAddr, interface: &Interface) -> u32 {
+        let index = self.find(address, interface.port).unwrap_or_else(|| {
+            let index = self.entries.len() as u32;
+            self.put(index, Neighbour::new(address, interface));
+            index
+        });
         self.pinned = self.pinned.max(index + 1);
-        Some(index)
+        index
     }
 
     /// Gives a neighbour its Ethernet address for good.
@@ -214,6 +222,16 @@ impl Neighbours {
     /// The neighbours that stay.
     pub fn pinned(&self) -> Range<u32> {
         0..self.pinned
+    }
+
+    /// How many there may be at most.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// All of them.
+    pub fn entries(&self) -> &[Neighbour] {
+        &self.entries
     }
 
     #[inline(always)]
@@ -238,89 +256,39 @@ impl Neighbours {
         }
     }
 
-    /// A new entry for a neighbour that has none; in place of another where the table is full.
-    pub fn create(&mut self, address: IpAddr, interface: &Interface) -> Option<Created> {
-        let (index, replaced) = match self.entries.len() as u32 {
-            len if len < self.limit => (len, None),
-            _ => self.evict().map(|(index, old)| (index, Some(old)))?,
-        };
-        let stored = match address {
-            IpAddr::V4(address) => self.ipv4.insert((address, interface.port), index),
-            IpAddr::V6(address) => self.ipv6.insert((address, interface.port), index),
-        };
-        if !stored {
-            return None;
+    /// Entry `index`, the next one or one that is there, is `neighbour` from now on. Returns whose place it took.
+    pub fn put(&mut self, index: u32, neighbour: Neighbour) -> Replaced {
+        let old = self.get(index).map(|old| (old.address, old.port));
+        let new = (neighbour.address, neighbour.port);
+        let replaced = old.filter(|&old| old != new);
+        if let Some(replaced) = replaced {
+            self.forget(replaced, index);
         }
-        let entry = Neighbour::new(address, interface);
+        if old != Some(new) {
+            self.name(new, index);
+        }
         match self.entries.get_mut(index as usize) {
-            Some(old) => *old = entry,
-            None => self.entries.push(entry),
+            Some(entry) => *entry = neighbour,
+            None => self.entries.push(neighbour),
         }
-        Some(Created { index, replaced })
+        replaced
     }
 
-    /// Removes the least recently confirmed of some learned entries: unresolved ones before all.
-    fn evict(&mut self) -> Option<(u32, (IpAddr, Port))> {
-        let learned = self.limit.checked_sub(self.pinned).filter(|&learned| learned > 0)?;
-        let from = self.cursor;
-        self.cursor = (from + CANDIDATES) % learned;
-        let candidates = (0..CANDIDATES).map(|step| self.pinned + (from + step) % learned);
-        let age = |index: &u32| self.get(*index).map_or(0, |entry| entry.fresh_until);
-        let index = candidates.min_by_key(age)?;
-        let old = self.get(index)?;
-        let (address, port) = (old.address, old.port);
+    /// The address leads to entry `index`. There is room for as many as there are entries.
+    fn name(&mut self, (address, port): (IpAddr, Port), index: u32) {
         match address {
-            IpAddr::V4(address) => self.ipv4.remove(&(address, port)),
-            IpAddr::V6(address) => self.ipv6.remove(&(address, port)),
+            IpAddr::V4(address) => self.ipv4.insert((address, port), index),
+            IpAddr::V6(address) => self.ipv6.insert((address, port), index),
         };
-        self.held.forget(index);
-        Some((index, (address, port)))
     }
 
-    /// What to do with a packet for neighbour `index` that is not fresh at `now`.
-    pub fn consult(&mut self, index: u32, now: u64) -> Option<Consulted> {
-        let consulted = self.entries.get_mut(index as usize)?.consult(now);
-        if consulted.state == Resolution::Failed {
-            self.held.forget(index);
-        }
-        Some(consulted)
-    }
-
-    /// Keeps `frame` until neighbour `index` is resolved, in place of what was kept for it.
-    pub fn hold(&mut self, index: u32, frame: &[u8], now: u64) {
-        self.held.put(index, frame, now);
-    }
-
-    /// Neighbour `index` is at `mac`. Returns what was held for it, addressed, and where to send it.
-    pub fn learn(
-        &mut self,
-        index: u32,
-        mac: MacAddr,
-        evidence: Evidence,
-        now: u64,
-    ) -> Option<(Port, &[u8])> {
-        let entry = self.entries.get_mut(index as usize).filter(|entry| !entry.is_static())?;
-        let changed = !entry.is_resolved || entry.mac() != mac;
-        entry.set_mac(mac);
-        match evidence {
-            Evidence::Answer => entry.fresh_until = now.saturating_add(REACHABLE_NS),
-            Evidence::Hearsay if changed => entry.fresh_until = 1,
-            Evidence::Hearsay => {}
-        }
-        if evidence == Evidence::Answer || changed {
-            entry.questions = 0;
-        }
-        let frame = self.held.take(index, now)?;
-        *frame.first_chunk_mut()? = entry.header;
-        Some((entry.port, frame))
-    }
-
-    /// Neighbour `index` may have moved: it is used, and asked for with the next packet.
-    pub fn doubt(&mut self, index: u32) {
-        if let Some(entry) = self.entries.get_mut(index as usize).filter(|entry| !entry.is_static())
-        {
-            entry.fresh_until = entry.fresh_until.min(1);
-            entry.questions = 0;
+    /// The address leads to entry `index` no longer; it may lead to another by now.
+    fn forget(&mut self, (address, port): (IpAddr, Port), index: u32) {
+        if self.find(address, port) == Some(index) {
+            match address {
+                IpAddr::V4(address) => self.ipv4.remove(&(address, port)),
+                IpAddr::V6(address) => self.ipv6.remove(&(address, port)),
+            };
         }
     }
 }

@@ -65,7 +65,7 @@ impl L3 {
         if !gate.admits(packet) {
             return self.receive_unusual(packet, cx);
         }
-        self.arrival.note(packet);
+        cx.arrival().note(packet);
         if let Some(ipv4) = packet.ipv4() {
             if !self.own.has4(ipv4.dst()) && (!gate.is_strict || is_intact(packet)) {
                 return None;

@@ -7,6 +7,7 @@ use anabranch_packet::{Frame, Meta, Mode, Packet, Real, parse};
 
 use crate::context::Context;
 use crate::l3::L3;
+use crate::l3::learned::Turn;
 use crate::world::World;
 
 impl L3 {
@@ -19,11 +20,12 @@ impl L3 {
         packet: &Packet<'_, M>,
         error: IcmpError,
         cx: &mut Context<'_, W>,
+        turn: &mut Turn<'_>,
     ) {
-        if !self.limiter.allows(cx.now()) {
+        if !turn.limiter().allows(cx.now()) {
             return;
         }
-        let (port, len) = self.arrival.restore(packet, &mut self.quoted);
+        let (port, len) = cx.arrival().restore(packet, &mut self.quoted);
         let Some(quoted) = self.quoted.get_mut(..len) else { return };
         let layout = parse(quoted, packet.len());
         let meta = Meta { wire_len: packet.len(), port, ..Meta::default() };
@@ -40,7 +42,7 @@ impl L3 {
         let written = craft::icmp_error(&mut self.scratch, &original, sender, error);
         let Some(frame) = written.and_then(|len| self.scratch.get_mut(..len)) else { return };
         frame[6..12].copy_from_slice(&interface.mac.octets());
-        self.limiter.spend(cx.now());
+        turn.limiter().spend(cx.now());
         cx.emit(port, frame);
     }
 }

@@ -2,14 +2,15 @@
 //! questions of our own.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
 use anabranch_packet::craft::{self, NeighbourMessage};
 use anabranch_packet::{MacAddr, Mode, Packet, Port};
 
 use crate::context::Context;
 use crate::l3::L3;
-use crate::l3::neighbours::Evidence;
-use crate::l3::next_hop::NextHop;
+use crate::l3::learned::Turn;
+use crate::l3::neighbours::{Evidence, Neighbour};
 use crate::verdict::{Builtin, Drop, Verdict};
 use crate::world::World;
 
@@ -33,37 +34,26 @@ impl L3 {
         let asked = arp.operation() == ARP_REQUEST && interface.answers(arp.target_ip().into());
         let mac = interface.mac;
         let sender = (arp.sender_ip().into(), arp.sender_mac());
-        let learned = self.learn(port, sender, asked, Evidence::Answer, cx);
+        let learned = Arc::clone(&self.learned);
+        let turn = &mut self.turn(&learned);
+        let learned = self.learn(port, sender, asked, Evidence::Answer, cx, turn);
         if asked && let Some(len) = craft::arp_reply(&mut self.scratch, packet, mac) {
             self.emit_back(packet, len, cx);
         }
         Drop(if asked || learned { Builtin::Answered } else { Builtin::NotForThisInterface })
     }
 
-    /// A new neighbour, in place of another where the table is full. The route to its address leads
-    /// straight to its entry from now on, where the routing table has room for hosts.
-    pub(super) fn add_neighbour(&mut self, address: IpAddr, port: Port) -> Option<u32> {
-        let interface = self.interfaces.get(usize::from(port.index()))?.as_ref()?;
-        let created = self.neighbours.create(address, interface)?;
-        if let Some((IpAddr::V4(old), port)) = created.replaced {
-            let value = self.ipv4.look_up(old.octets());
-            if NextHop::from_value(value) == NextHop::Neighbour(created.index) {
-                self.ipv4.set_host(old.octets(), NextHop::OnLink(port).to_value());
-            }
-        }
-        self.route_straight(created.index);
-        Some(created.index)
-    }
-
-    /// Where the route to neighbour `index` says to look it up, it says which it is instead.
-    pub(super) fn route_straight(&mut self, index: u32) {
-        let Some(neighbour) = self.neighbours.get(index) else { return };
-        if let IpAddr::V4(address) = neighbour.address {
-            let value = self.ipv4.look_up(address.octets());
-            if NextHop::from_value(value) == NextHop::OnLink(neighbour.port) {
-                self.ipv4.set_host(address.octets(), NextHop::Neighbour(index).to_value());
-            }
-        }
+    /// A new neighbour, in place of another where the table is full.
+    pub(super) fn add_neighbour(
+        &mut self,
+        address: IpAddr,
+        port: Port,
+        turn: &mut Turn<'_>,
+    ) -> Option<u32> {
+        let neighbour = Neighbour::new(address, self.interface(port)?);
+        let index = turn.place(self.neighbours.pinned().end, self.neighbours.limit())?;
+        self.change(index, neighbour, turn);
+        Some(index)
     }
 
     /// Learns that `address` on `port` is at `mac`: always where it is known already, else only if
@@ -75,6 +65,7 @@ impl L3 {
         add: bool,
         evidence: Evidence,
         cx: &mut Context<'_, W>,
+        turn: &mut Turn<'_>,
     ) -> bool {
         let station = !mac.is_multicast() && mac != MacAddr::ZERO;
         if !station || self.own.has(address) {
@@ -82,11 +73,13 @@ impl L3 {
         }
         let wanted = || add && self.interface(port).is_some_and(|at| at.is_on_link(address));
         let index = match self.neighbours.find(address, port) {
-            None if wanted() => self.add_neighbour(address, port),
+            None if wanted() => self.add_neighbour(address, port, turn),
             found => found,
         };
         let Some(index) = index else { return false };
-        if let Some((port, frame)) = self.neighbours.learn(index, mac, evidence, cx.now()) {
+        let now = cx.now();
+        self.update(index, turn, |neighbour| neighbour.learn(mac, evidence, now));
+        if let Some((port, frame)) = turn.take_held(index, now) {
             cx.emit(port, frame);
         }
         true
@@ -128,7 +121,9 @@ impl L3 {
         };
         let mac = interface.mac;
         if let (false, Some(theirs)) = (unnamed, message.mac) {
-            self.learn(port, (src.into(), theirs), true, Evidence::Hearsay, cx);
+            let learned = Arc::clone(&self.learned);
+            let turn = &mut self.turn(&learned);
+            self.learn(port, (src.into(), theirs), true, Evidence::Hearsay, cx, turn);
         }
         let answer = craft::neighbour_advertisement(&mut self.scratch, packet, mac, true);
         if let Some(len) = answer {
@@ -151,6 +146,8 @@ impl L3 {
             return Drop(Builtin::NotForwardable);
         }
         let port = packet.port();
+        let learned = Arc::clone(&self.learned);
+        let turn = &mut self.turn(&learned);
         let found = self.neighbours.find6(message.target, port);
         let Some((index, known)) = found.and_then(|at| Some((at, *self.neighbours.get(at)?)))
         else {
@@ -162,11 +159,11 @@ impl L3 {
         };
         let moved = current.is_some_and(|current| current != mac);
         if moved && flags & OVERRIDE == 0 {
-            self.neighbours.doubt(index);
+            self.update(index, turn, Neighbour::doubt);
             return Drop(Builtin::Answered);
         }
         let evidence = if solicited { Evidence::Answer } else { Evidence::Hearsay };
-        self.learn(port, (message.target.into(), mac), false, evidence, cx);
+        self.learn(port, (message.target.into(), mac), false, evidence, cx, turn);
         Drop(Builtin::Answered)
     }
 

@@ -111,7 +111,7 @@ impl<T: Value> Allocator<T> {
         let len = self.capacity();
         let leases = match &ward.scope {
             Scope::Leased(commons) => Some(Leases::new(commons, len)),
-            Scope::Sharded | Scope::PerShard => None,
+            _ => None,
         };
         if leases.is_some() {
             self.indices = Indices::all_used(len);

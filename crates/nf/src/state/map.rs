@@ -60,7 +60,7 @@ impl<K: Key, V: Value> Map<K, V> {
                 here: Arc::clone(&ward.here),
                 parts: Table::new(self.capacity(), self.table.seed()),
             },
-            Scope::Sharded | Scope::Leased(_) => Shards::Sharded {
+            _ => Shards::Sharded {
                 tags: Tags::new(self.table.slots(), &ward.here),
                 removed: Vec::new(),
             },

@@ -10,6 +10,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::l3::Learned;
 use crate::memory::Zeroed;
 use crate::state::shared::{Commons, Here, Whereabouts};
 use crate::state::table::SlotId;
@@ -59,6 +60,8 @@ pub enum Scope {
     /// As above, of an allocator whose indices stay inside: they are leased from what all workers
     /// have in common, so that an index is nobody else's wherever its shard goes.
     Leased(Arc<Commons>),
+    /// Of routing: what a worker learns of neighbours all know.
+    Replicated(Arc<Learned>),
     /// Each shard has its part of every entry, a number; a worker sees the sum over its shards.
     PerShard,
 }

@@ -9,7 +9,7 @@ use super::causes::{Cause, Change, Contended, Operation, Recipe, Structure, When
 use super::{Tracked, from_words, with_words};
 use crate::context::Context;
 use crate::key::Value;
-use crate::l3::L3;
+use crate::l3::{L3, Learned};
 use crate::pack::words;
 use crate::verdict::{Builtin, Drop, Verdict};
 use crate::world::{CounterOperations, DistributedOperations, Glance, L3Operations, World};
@@ -137,16 +137,23 @@ impl<T: Value> DistributedOperations<T> for Tracked<SharedDistributed<T>> {
     }
 }
 
-/// Routing of one worker. It learns no neighbours: what one learns is not told to the others.
+/// Routing of one worker. Where something is to be sent or learned, the transaction runs alone: what is
+/// learned the others know from then on.
 pub struct TrackedL3 {
     l3: L3,
     transaction: Arc<Transaction>,
 }
 
 impl TrackedL3 {
-    /// Routing as the operator configured it.
-    pub fn new(l3: L3, transaction: &Arc<Transaction>) -> Self {
-        Self { l3, transaction: Arc::clone(transaction) }
+    /// Routing as `make` has it configured, with what all workers have `learned`.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn new<E>(
+        learned: Tracked<Learned>,
+        make: impl FnOnce(Arc<Learned>) -> Result<L3, E>,
+    ) -> Result<Self, E> {
+        Ok(Self { l3: make(learned.object)?, transaction: learned.transaction })
     }
 }
 
@@ -161,14 +168,13 @@ impl L3Operations for TrackedL3 {
         packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict> {
-        match self.l3.receive_plain(packet) {
-            Some(received) => received,
-            None if self.transaction.is_alone() => self.l3.receive(packet, cx),
-            None => {
-                self.transaction.require_alone();
-                None
-            }
+        if self.transaction.is_alone() {
+            return self.l3.receive(packet, cx);
         }
+        self.l3.receive_plain(packet).unwrap_or_else(|| {
+            self.transaction.require_alone();
+            None
+        })
     }
     #[inline]
     fn forward<W: World, M: Mode>(
@@ -176,14 +182,14 @@ impl L3Operations for TrackedL3 {
         packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict {
-        match self.l3.forward_plain(packet, cx.now()) {
-            Some(verdict) => verdict,
-            None if self.transaction.is_alone() => self.l3.forward(packet, cx),
-            None => {
-                self.transaction.require_alone();
-                Drop(Builtin::NoRoute)
-            }
+        if self.transaction.is_alone() {
+            return self.l3.forward(packet, cx);
         }
+        self.l3.listen();
+        self.l3.forward_plain(packet, cx.now()).unwrap_or_else(|| {
+            self.transaction.require_alone();
+            Drop(Builtin::NoRoute)
+        })
     }
 }
 
@@ -281,8 +287,21 @@ static DISTRIBUTED: Structure = Structure {
     }],
 };
 
-/// Nothing: where neighbours are learned, functions are not run in transactions.
-static ROUTING: Structure = Structure { kind: "L3", causes: &[] };
+static ROUTING: Structure = Structure {
+    kind: "L3",
+    causes: &[Cause {
+        name: "neighbour asked for or learned",
+        when: When::Alone(&[Operation::Receive, Operation::Forward]),
+        why: "questions, answers and errors of routing are one worker's at a time",
+        recipes: &[Recipe {
+            change: Change::Line(
+                "give neighbours that are always there in the configuration, `[[neighbours]]`",
+            ),
+            relaxes: "a neighbour that is replaced by another station is not found again by itself",
+            effect: "packets to them are never the reason for a question",
+        }],
+    }],
+};
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use anabranch_packet::{Frame, Meta, Port};
 
 use super::tap::Taps;
 use crate::instance::Release;
-use crate::mailbox::Outbox;
+use crate::mailbox::{Again, Outbox};
 use crate::tally::Counts;
 
 /// What becomes of one frame of a batch.
@@ -210,8 +210,8 @@ impl Release for Departures<'_> {
         self.egress.outcomes.push(Outcome::Gone);
     }
 
-    fn hand_over(&mut self, frame: &Frame<'_>, worker: u16, turn: u32) {
-        self.outbox.put(frame, worker, turn);
+    fn hand_over(&mut self, frame: &Frame<'_>, worker: u16, again: Again) {
+        self.outbox.put(frame, worker, Some(again));
         self.egress.outcomes.push(Outcome::Gone);
     }
 

@@ -247,7 +247,7 @@ mod tests {
     fn parcel(number: u64) -> Parcel {
         let mut bytes = [0; 60];
         let mut parcel = Parcel::default();
-        parcel.push(&Frame::new(&mut bytes, 0, 60, 0, Meta { number, ..Meta::default() }), 0);
+        parcel.push(&Frame::new(&mut bytes, 0, 60, 0, Meta { number, ..Meta::default() }), None);
         parcel
     }
 

@@ -18,7 +18,7 @@ use super::egress::{Departures, Egress};
 use super::exchange::{Alarm, Exchange};
 use super::request::Order;
 use super::tap::Taps;
-use crate::mailbox::{Outbox, Parcel};
+use crate::mailbox::{Again, Outbox, Parcel};
 use crate::steer::Steering;
 use crate::sync::mpsc::Sender;
 use crate::tally::{Counts, Tally};
@@ -78,7 +78,7 @@ impl<N: NetworkFunction> Worker<N> {
             batch: Vec::with_capacity(BATCH),
             theirs: Vec::with_capacity(BATCH),
             mail: Vec::with_capacity(BATCH),
-            turns: Vec::with_capacity(BATCH),
+            again: Vec::with_capacity(BATCH),
             meter: Meter::new(),
             number: exchange.worker as u64,
             step: workers as u64,
@@ -117,7 +117,7 @@ struct Shift<'m, N: NetworkFunction> {
     theirs: Vec<Frame<'m>>,
     /// Room for what others hand over, with how often it has re-entered.
     mail: Vec<Frame<'m>>,
-    turns: Vec<u32>,
+    again: Vec<Option<Again>>,
     meter: Meter,
     /// Number of the next packet: all that are its own modulo the number of workers.
     number: u64,
@@ -204,7 +204,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let me = self.exchange.worker;
         let owner = |frame: &Frame<'_>| table.worker(frame.meta().steering_hash);
         for frame in self.batch.extract_if(.., |frame| usize::from(owner(frame)) != me) {
-            self.outbox.put(&frame, owner(&frame), 0);
+            self.outbox.put(&frame, owner(&frame), None);
             self.theirs.push(frame);
         }
     }
@@ -251,11 +251,11 @@ impl<N: NetworkFunction> Shift<'_, N> {
     fn open(&mut self, parcel: &mut Parcel) {
         let now_ns = self.clock.at(self.now);
         let mut frames = emptied(std::mem::take(&mut self.mail));
-        self.turns.clear();
-        for (mut frame, turn) in parcel.frames() {
+        self.again.clear();
+        for (mut frame, again) in parcel.frames() {
             frame.meta_mut().arrival_ns = now_ns;
             frames.push(frame);
-            self.turns.push(turn);
+            self.again.push(again);
         }
         let mut departures = Departures {
             egress: &mut self.egress,
@@ -264,12 +264,12 @@ impl<N: NetworkFunction> Shift<'_, N> {
         };
         let mut from = 0;
         // What re-enters was counted where it was received.
-        for run in self.turns.chunk_by(|a, b| *a == 0 && *b == 0) {
+        for run in self.again.chunk_by(|a, b| a.is_none() && b.is_none()) {
             let Some(some) = frames.get_mut(from..from + run.len()) else { break };
             from += run.len();
             match (run, &mut *some) {
-                ([turn, ..], [frame, ..]) if *turn > 0 => {
-                    self.state.accept(frame, *turn, &mut departures);
+                ([Some(again), ..], [frame, ..]) => {
+                    self.state.accept(frame, *again, &mut departures);
                 }
                 _ => {
                     departures.counts.received(some);
@@ -452,10 +452,10 @@ fn emptied<'b>(mut frames: Vec<Frame<'_>>) -> Vec<Frame<'b>> {
 /// Counts a parcel that nobody takes as dropped.
 fn drop_all(parcel: &mut Parcel, counts: &mut Counts, taps: &Taps) {
     counts.drop(Builtin::MailboxFull, parcel.len() as u64);
-    for (frame, turn) in parcel.frames() {
+    for (frame, again) in parcel.frames() {
         taps.dropped(&frame, Builtin::MailboxFull.into());
         // What re-enters has been counted already.
-        if turn == 0 {
+        if again.is_none() {
             counts.received(&[frame]);
         }
     }

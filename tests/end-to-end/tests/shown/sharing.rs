@@ -66,7 +66,7 @@ fn assert_as_one<N: NetworkFunction>(
             run.transactions.items + run.transactions.alone + run.transactions.irrevocable;
         assert_eq!(handled, packets.len() as u64, "{}", N::NAME);
         println!("{}, {what}, {threads} threads: {:?}", N::NAME, run.transactions);
-        let deployment = Deployment::mixed(&plan, &settings, &ports, threads);
+        let deployment = Deployment::mixed(&plan, &ports, threads);
         assert_eq!(deployment.is_ok(), APART.contains(&N::NAME), "{}", N::NAME);
         let Ok(deployment) = deployment else { continue };
         let (sharing, shares) = (Sharing::Divided(&deployment), steered(&packets, &deployment));

@@ -5,14 +5,16 @@ mod errors;
 mod forwarding;
 mod neighbours;
 mod robustness;
+mod together;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anabranch_packet::craft::{self, Link};
 use anabranch_packet::{Frame, MacAddr, Meta, Packet, Port, checksum, parse};
 
 use crate::context::{Context, Environment};
-use crate::l3::L3;
+use crate::l3::{L3, Learned};
 use crate::verdict::{Builtin, Drop, Verdict};
 use crate::world::Solo;
 
@@ -48,8 +50,21 @@ pub(super) const NETWORK: &str = r#"
 "#;
 
 pub(super) fn read(text: &str) -> Result<L3, String> {
+    read_with(text, &Arc::default())
+}
+
+/// The router of one worker of those that have `learned` in common.
+pub(super) fn read_with(text: &str, learned: &Arc<Learned>) -> Result<L3, String> {
     let table = text.parse().unwrap();
-    L3::new(&table, &["lan".to_owned(), "wan".to_owned()], 7)
+    L3::new(&table, &["lan".to_owned(), "wan".to_owned()], 7, Arc::clone(learned))
+}
+
+/// A frame that is written.
+pub(super) fn made(write: impl FnOnce(&mut [u8]) -> Option<usize>) -> Vec<u8> {
+    let mut out = vec![0; 256];
+    let len = write(&mut out).unwrap();
+    out.truncate(len);
+    out
 }
 
 /// What became of one packet.

@@ -14,13 +14,6 @@ fn v6(text: &str) -> Ipv6Addr {
     text.parse().unwrap()
 }
 
-fn made(write: impl FnOnce(&mut [u8]) -> Option<usize>) -> Vec<u8> {
-    let mut out = vec![0; 128];
-    let len = write(&mut out).unwrap();
-    out.truncate(len);
-    out
-}
-
 /// The host asks who has `target`.
 fn arp_request(target: &str) -> Vec<u8> {
     made(|out| craft::arp_request(out, HOST_MAC, v4(HOST), v4(target)))

@@ -19,20 +19,15 @@ fn samples() -> Vec<Vec<u8>> {
         with_hops(&outbound("10.0.0.7", "203.0.113.5", 9), 1),
         with_hops(&outbound("2001:db8:1::7", "2001:db8:9::5", 9), 1),
     ];
-    let mut made = |write: &dyn Fn(&mut [u8]) -> Option<usize>| {
-        let mut out = vec![0; 256];
-        let len = write(&mut out).unwrap();
-        out.truncate(len);
-        frames.push(out);
-    };
+    let mut add = |write: &dyn Fn(&mut [u8]) -> Option<usize>| frames.push(made(write));
     let v4 = |text: &str| text.parse().unwrap();
     let v6 = |text: &str| text.parse().unwrap();
-    made(&|out| craft::arp_request(out, HOST_MAC, v4("10.0.0.7"), v4("10.0.0.1")));
-    made(&|out| craft::neighbour_solicitation(out, HOST_MAC, v6("fe80::7"), v6("2001:db8:1::1")));
+    add(&|out| craft::arp_request(out, HOST_MAC, v4("10.0.0.7"), v4("10.0.0.1")));
+    add(&|out| craft::neighbour_solicitation(out, HOST_MAC, v6("fe80::7"), v6("2001:db8:1::1")));
     for (src, dst) in [("10.0.0.7", "10.0.0.1"), ("fe80::7", "2001:db8:1::1")] {
         let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
-        made(&|out| craft::echo(out, &link, src, dst, echo, b"payload"));
-        made(&|out| craft::echo(out, &all, src, dst, echo, b"payload"));
+        add(&|out| craft::echo(out, &link, src, dst, echo, b"payload"));
+        add(&|out| craft::echo(out, &all, src, dst, echo, b"payload"));
     }
     frames
 }

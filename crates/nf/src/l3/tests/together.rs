@@ -1,0 +1,154 @@
+//! Several workers route as one would.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anabranch_packet::craft;
+use proptest::prelude::*;
+
+use super::*;
+use crate::l3::Learned;
+use crate::l3::neighbours::LEARNED;
+
+/// Routers that tell each other what they learn.
+fn workers(text: &str, count: usize) -> Vec<Router> {
+    let learned = Arc::new(Learned::default());
+    let worker = |_| Router { l3: read_with(text, &learned).unwrap(), ..Router::new(text) };
+    (0..count).map(worker).collect()
+}
+
+/// One of eight hosts on the LAN.
+fn host4(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, 7 + number % 8)
+}
+
+fn host6(number: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 7 + u16::from(number % 8))
+}
+
+/// A frame and the port it comes by: something that `host` or somebody far away has to say, or an answer of `host`
+/// to a question of ours.
+fn frame(kind: u8, host: u8, moved: bool) -> (Port, Vec<u8>) {
+    let mac = MacAddr::new(2, 0, 0, u8::from(moved), 1, host % 8);
+    let (v4, v6) = (host4(host), host6(host));
+    let (ours4, ours6) = (Ipv4Addr::new(10, 0, 0, 1), host6(0).segments());
+    let ours6 = Ipv6Addr::from([&ours6[..7], &[1]].concat().first_chunk::<8>().copied().unwrap());
+    match kind % 9 {
+        0 => (LAN, made(|out| craft::arp_request(out, mac, v4, ours4))),
+        1 => (LAN, made(|out| craft::neighbour_solicitation(out, mac, v6, ours6))),
+        2 => (LAN, answer(&made(|out| craft::arp_request(out, LAN_MAC, ours4, v4)), mac)),
+        3 => {
+            let asked = made(|out| craft::neighbour_solicitation(out, LAN_MAC, ours6, v6));
+            (LAN, answer(&asked, mac))
+        }
+        4 => (WAN, with_hops(&inbound("203.0.113.5", &v4.to_string(), 9), 1)),
+        5 | 6 => (WAN, inbound("203.0.113.5", &v4.to_string(), 9)),
+        7 => (WAN, inbound("2001:db8:9::5", &v6.to_string(), 9)),
+        _ => (LAN, outbound(&v4.to_string(), "203.0.113.5", 1_300)),
+    }
+}
+
+/// What a host at `mac` answers.
+fn answer(question: &[u8], mac: MacAddr) -> Vec<u8> {
+    with_packet(question, |packet| {
+        made(|out| match packet.arp() {
+            Some(_) => craft::arp_reply(out, packet, mac),
+            None => craft::neighbour_advertisement(out, packet, mac, true),
+        })
+    })
+}
+
+proptest! {
+    /// Verdicts, bytes, questions, answers, errors and what was held, to the byte.
+    #[test]
+    fn workers_route_as_one(
+        packets in prop::collection::vec(
+            (any::<u8>(), any::<u8>(), any::<bool>(), 0..3_usize, prop_oneof![
+                8 => Just(0), 4 => 0..2 * SECOND, 1 => 20 * SECOND..40 * SECOND
+            ]),
+            1..200,
+        )
+    ) {
+        let mut one = Router::new(NETWORK);
+        let mut several = workers(NETWORK, 3);
+        let mut now = one.now;
+        for (number, (kind, host, moved, worker, later)) in packets.into_iter().enumerate() {
+            let (port, frame) = frame(kind, host, moved);
+            now += later;
+            one.now = now;
+            several[worker].now = now;
+            let (expected, found) = (one.send(port, &frame), several[worker].send(port, &frame));
+            prop_assert_eq!(found, expected, "packet {}, kind {}", number, kind % 9);
+        }
+    }
+}
+
+/// More hosts than the table has room for, and more changes than are remembered before a worker looks again.
+#[test]
+fn a_full_table_is_everybodys() {
+    let text = NETWORK.replacen("10.0.0.1/24", "10.0.0.1/16", 1);
+    let mut one = Router::new(&text);
+    let mut several = workers(&text, 3);
+    let host = |number: u32| Ipv4Addr::from(0x0a00_1000 + number);
+    let mac = |number: u32| {
+        let [.., high, low] = number.to_be_bytes();
+        MacAddr::new(2, 1, 0, 0, high, low)
+    };
+    let ours = Ipv4Addr::new(10, 0, 0, 1);
+    for number in 0..2 * LEARNED {
+        let request = made(|out| craft::arp_request(out, mac(number), host(number), ours));
+        let worker = &mut several[if number % 1_000 == 0 { 1 } else { 0 }];
+        assert_eq!(worker.send(LAN, &request), one.send(LAN, &request));
+    }
+    let mut known = [0; 3];
+    for number in 0..2 * LEARNED {
+        let frame = inbound("203.0.113.5", &host(number).to_string(), 9);
+        let worker = number as usize % 3;
+        let outcome = several[worker].send(WAN, &frame);
+        assert_eq!(outcome, one.send(WAN, &frame), "{number}");
+        if outcome.verdict == Verdict::Forward(LAN) {
+            assert_eq!(macs(&outcome.bytes), (mac(number), LAN_MAC));
+            known[worker] += 1;
+        }
+    }
+    assert!(known.iter().all(|known| *known > LEARNED / 8), "{known:?}");
+}
+
+/// Hosts speak on one thread, packets to them pass on three: nobody gets another's.
+#[test]
+fn nobody_gets_anothers_packet_while_hosts_come_and_go() {
+    let text = NETWORK.replacen("10.0.0.1/24", "10.0.0.1/16", 1);
+    let mut all = workers(&text, 4);
+    let (teller, readers) = all.split_first_mut().unwrap();
+    let host = |number: u32| Ipv4Addr::from(0x0a00_1000 + number);
+    let mac = |number: u32| {
+        let [.., high, low] = number.to_be_bytes();
+        MacAddr::new(2, 1, 0, 0, high, low)
+    };
+    let done = AtomicBool::new(false);
+    let read = |router: &mut Router| {
+        let mut passed = 0;
+        let mut number = 0;
+        while !done.load(Ordering::Relaxed) || passed == 0 {
+            number = (number + 1) % (2 * LEARNED);
+            let frame = inbound("203.0.113.5", &host(number).to_string(), 9);
+            let outcome = router.send(WAN, &frame);
+            if outcome.verdict == Verdict::Forward(LAN) {
+                assert_eq!(macs(&outcome.bytes), (mac(number), LAN_MAC));
+                passed += 1;
+            }
+        }
+        passed
+    };
+    std::thread::scope(|scope| {
+        let readers: Vec<_> =
+            readers.iter_mut().map(|router| scope.spawn(|| read(router))).collect();
+        for number in (0..4 * LEARNED).map(|number| number % (2 * LEARNED)) {
+            let ours = Ipv4Addr::new(10, 0, 0, 1);
+            let request = made(|out| craft::arp_request(out, mac(number), host(number), ours));
+            teller.send(LAN, &request);
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(readers.into_iter().all(|reader| reader.join().unwrap() > 0));
+    });
+}
