@@ -1,4 +1,4 @@
-//! NAT: as a wire, its state in shards, and as a router, behind one lock.
+//! NAT: as a wire, and as a router whose workers tell each other of neighbours.
 
 use std::fs;
 
@@ -149,7 +149,7 @@ fn router(kind: Kind) {
         route.lines().skip(1).filter_map(|hop| hop.split_whitespace().nth(1)).collect();
     assert_eq!(hops, ["10.0.0.1", "198.51.100.1"], "{route}");
     let report = nat.finish();
-    assert_eq!(report.strategy, "lock");
+    assert_eq!(report.strategy, "shared-nothing", "{}", report.strategy_why);
     assert!(report.packets_emitted > 0, "it asks and is asked for neighbours");
     assert!(report.drops["ttl-expired"] >= 1, "{:?}", report.drops);
     assert_adds_up(&report);

@@ -37,7 +37,7 @@ fn contents(files: &[impl AsRef<Path>]) -> Vec<Vec<u8>> {
     files.iter().map(|file| std::fs::read(file).unwrap()).collect()
 }
 
-/// All four, over traffic whose conversations and whose stations are on their sides.
+/// All of them, over traffic whose conversations and whose stations are on their sides.
 fn all_same(by_conversation: &[Arrival], by_station: &[Arrival], what: &str) {
     assert_same::<nop::Function>(&Table::new(), by_conversation, what);
     let tight = settings("rate_bps = 300_000\nburst_bytes = 3_000");
@@ -52,6 +52,9 @@ fn all_same(by_conversation: &[Arrival], by_station: &[Arrival], what: &str) {
 fn one_and_many_workers_are_the_same_on_generated_traffic() {
     let arrivals = traffic(MIXED);
     all_same(&arrivals, &arrivals, "generated");
+    // Real captures hold more that a router reports than it may at once; workers, each at its own time of the
+    // capture, then report other packets.
+    assert_same::<router::Function>(&scenarios::router(), &arrivals, "generated");
 }
 
 #[test]
@@ -85,6 +88,5 @@ fn the_rest_is_shared() {
     arrivals.retain(|arrival| arrival.port == 0);
     let services = settings("services = [{address='1.2.3.4', port=1}]");
     assert_shared::<lb::Function>("mixed", &services, &arrivals, "backends");
-    assert_shared::<router::Function>("lock", &scenarios::router(), &arrivals, "l3");
     assert_shared::<bridge::Function>("lock", &Table::new(), &arrivals, "stations");
 }
