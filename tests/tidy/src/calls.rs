@@ -27,6 +27,8 @@ const THREADS: &[&str] = &[
     "crates/nf/src/tracked/wheel.rs",
     "crates/txn/src/",
     "crates/io/",
+    // Neighbours are learned by one worker at a time.
+    "crates/nf/src/l3/learned.rs",
     "crates/store/",
     "bench/",
     // The number of cores.
@@ -57,6 +59,8 @@ const TIMES_OF_DAY: &[&str] = &["crates/store/src/clock.rs"];
 const ATOMICS: &[&str] = &[
     "crates/memory/src/lib.rs",
     "crates/nf/src/state/shared.rs",
+    // How many neighbours workers have told each other of.
+    "crates/nf/src/l3/learned.rs",
     "crates/runtime/",
     "crates/txn/src/",
     "crates/io/",
