@@ -17,7 +17,7 @@ use crate::run::{Arrangement, RunError, States};
 
 /// Id of the value that says how state is divided among shards.
 const DIVISION: &str = ".division";
-/// Longest that the end of a run waits for the store.
+/// Longest that the start and the end of a run wait for the store.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a store keeps the state of a run.
@@ -63,6 +63,12 @@ impl Keeping {
         self.restore(instances, &state, deployment, warnings)?;
         for (number, instance) in (0..).zip(instances.iter_mut()) {
             instance.keep(self.storing::<N>(&flusher, deployment, number)?);
+        }
+        // Nothing can be read back without what says how it is to be read: that is there before it.
+        let begun = flusher.settle(PATIENCE);
+        if begun.waiting > 0 {
+            let why = begun.trouble.unwrap_or_else(|| "it does not answer".to_owned());
+            return Err(anabranch_store::Error::Unavailable { store, why }.into());
         }
         Ok(Kept { flusher, store })
     }

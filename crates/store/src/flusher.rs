@@ -26,6 +26,9 @@ use crate::error::Error;
 use crate::key::{Key, Scope};
 use crate::view;
 
+/// Longest that nobody looks whether it is to end.
+const NAP: Duration = Duration::from_millis(20);
+
 /// Keeps a store up to date with the state of one instance. Dropped, it stops where it is, as if it
 /// were killed; [`close`](Self::close) brings everything to the store first.
 pub struct Flusher {
@@ -39,7 +42,9 @@ struct Shared {
     status: Mutex<Status>,
     refuses_new: AtomicBool,
     stops: AtomicBool,
-    /// Everything is to go at once, and then it stops.
+    /// Everything is to go at once.
+    settles: AtomicBool,
+    /// The same, and then it stops.
     closes: AtomicBool,
 }
 
@@ -128,6 +133,17 @@ impl Flusher {
         lock(&self.shared.status).clone()
     }
 
+    /// Brings everything that was handed over to the store, for at most `patience`; how it ended. `waiting`
+    /// is not 0 if the store did not take everything.
+    pub fn settle(&self, patience: Duration) -> Status {
+        self.shared.settles.store(true, Ordering::Release);
+        let began = Instant::now();
+        while began.elapsed() < patience && self.shared.settles.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_micros(100));
+        }
+        self.status()
+    }
+
     /// Brings everything that was handed over to the store, for at most `patience`, and stops; how
     /// it ended. `waiting` is not 0 if the store did not take everything.
     pub fn close(mut self, patience: Duration) -> Status {
@@ -188,25 +204,31 @@ impl Worker {
         let mut shown = self.began;
         while !self.shared.stops.load(Ordering::Relaxed) {
             let closes = self.shared.closes.load(Ordering::Relaxed);
+            // Before what was handed over is taken: all of that is meant.
+            let settles = self.shared.settles.load(Ordering::Acquire);
             if let Err(error) = self.take_changes() {
                 change_refused = Some(error.to_string());
             }
             let mut until = self.period;
             if !is_asking {
-                if closes {
+                if closes || settles {
                     self.behind.hurry();
                 }
                 (is_asking, until) = self.act(&questions);
             }
             // Percentiles take longer than a flush.
-            if closes || shown.elapsed() >= self.period * 8 {
+            if closes || settles || shown.elapsed() >= self.period * 8 {
                 self.show(change_refused.as_ref());
                 shown = Instant::now();
             }
-            if closes && !is_asking && (self.behind.is_settled() || self.behind.is_fenced()) {
+            let is_done = !is_asking && (self.behind.is_settled() || self.behind.is_fenced());
+            if settles && is_done {
+                self.shared.settles.store(false, Ordering::Release);
+            }
+            if closes && is_done {
                 break;
             }
-            match answered.recv_timeout(until.min(self.period)) {
+            match answered.recv_timeout(until.min(self.period).min(NAP)) {
                 Ok(answer) => {
                     is_asking = false;
                     self.take_answer(answer);
@@ -327,6 +349,23 @@ mod tests {
         let flows = Content::Map(flows.collect::<BTreeMap<_, _>>());
         let expected: Vec<_> = (0..4).map(|core| (key(core), flows.clone())).collect();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_has_settled_is_stored_whatever_the_period() {
+        let store = Memory::default();
+        let settings = Settings { period_ns: 3_600_000_000_000, ..Settings::default() };
+        let (flusher, _) = Flusher::open(store.clone(), "nat", "a", settings).unwrap();
+        let mut feed = flusher.feed();
+        for round in 1..4 {
+            feed.change(insert(0, round, 1));
+            feed.hand_over_surely();
+            let status = flusher.settle(Duration::from_secs(20));
+            assert_eq!((status.waiting, status.trouble), (0, None));
+            let view = view::state(&mut store.clone(), "nat", Some("a")).unwrap();
+            let Some(Content::Map(flows)) = view.get(&key(0)) else { panic!("{view:?}") };
+            assert_eq!(flows.len(), round as usize);
+        }
     }
 
     #[test]

@@ -226,6 +226,7 @@ impl<N: NetworkFunction> Instance<N> {
         for (object, layout) in self.layouts() {
             storing.describe(&format!("{LAYOUT}{object}"), layout);
         }
+        storing.feed.hand_over_surely();
         self.nf.keep();
         if N::SET.is_some() {
             self.sets.v4.keep();
