@@ -139,7 +139,7 @@ fn handlers(module: &Module) -> TokenStream {
     });
     let orphan = given.orphan.then(|| {
         quote! {
-            #[inline]
+            #[inline(always)]
             fn orphan #mode(&mut self, packet: #packet, cx: #context) -> Verdict {
                 Self::orphan(self, packet, cx)
             }

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
@@ -201,9 +202,12 @@ impl Environment {
     /// A packet begins: number `number`, arrived at `now_ns`.
     #[inline(always)]
     pub fn begin(&mut self, now_ns: u64, number: u64) {
-        let ticks = now_ns.saturating_sub(self.origin) >> TICK_BITS;
+        let ticks = now_ns.checked_sub(self.origin).unwrap_or_else(|| {
+            cold_path();
+            0
+        });
         self.now = now_ns;
-        self.tick = (ticks as u32).wrapping_add(1);
+        self.tick = ((ticks >> TICK_BITS) as u32).wrapping_add(1);
         self.number = number;
         self.draws = 0;
         self.expiry = 0;

@@ -98,6 +98,7 @@ impl<'a, M: Mode> Packet<'a, M> {
     pub fn new(frame: &'a mut Frame<'_>, layout: Layout) -> Self {
         debug_assert!(!M::COMMON || layout.is_common());
         let (bytes, meta) = frame.split_mut();
+        let layout = if M::COMMON { layout.essence() } else { layout };
         Self { bytes, meta, layout, mode: PhantomData }
     }
 

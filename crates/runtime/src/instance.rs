@@ -11,8 +11,8 @@ use anabranch_nf::settings::Settings as _;
 use anabranch_nf::state::wheel::Tick;
 use anabranch_nf::state::{Scope, TableUse, Ward};
 use anabranch_nf::{
-    BuildError, Builder, Builtin, Context, Drop, DropReason, Environment, Key, NetworkFunction,
-    Value, Verdict,
+    BuildError, Builder, Builtin, Context, Drop, DropReason, Environment, Hash, Key,
+    NetworkFunction, Value, Verdict,
 };
 use anabranch_packet::{
     Common, Frame, Hollow, Layout, Malformed, Meta, Mode, Packet, Port, Real, parse, parse_any,
@@ -370,74 +370,75 @@ impl<N: NetworkFunction> Instance<N> {
         turn: u32,
         release: &mut impl Release,
     ) -> Verdict {
-        let now_ns = frame.meta().arrival_ns;
+        // First of all, while what parsing has learnt of the frame's length is known.
+        let packet = &mut Packet::<M>::new(frame, finding.layout);
+        let now_ns = packet.meta().arrival_ns;
         if now_ns >= self.agenda.environment.due() {
             let Self { nf, sets, agenda, .. } = self;
-            agenda.run_events(nf, sets, frame.meta(), release);
+            agenda.run_events(nf, sets, packet.meta(), release);
         }
-        self.agenda.environment.begin(now_ns, frame.meta().number);
-        self.agenda.environment.enter_shard(frame.meta().steering_hash);
+        self.agenda.environment.begin(now_ns, packet.meta().number);
+        self.agenda.environment.enter_shard(packet.meta().steering_hash);
         if turn > 0 {
             self.agenda.environment.reenter(turn);
         }
-        let verdict = self.handler::<M>(frame, finding);
+        let verdict = self.handler(packet, finding).unwrap_or_else(|| self.open(frame));
         if !self.agenda.environment.emitted().is_empty() {
             self.agenda.emit(frame.meta(), release);
         }
         verdict
     }
 
+    /// `None`: the packet's set is to be opened.
     #[inline(always)]
-    fn handler<M: Mode>(&mut self, frame: &mut Frame<'_>, finding: &Finding) -> Verdict {
-        let layout = finding.layout;
+    fn handler<M: Mode>(
+        &mut self,
+        packet: &mut Packet<'_, M>,
+        finding: &Finding,
+    ) -> Option<Verdict> {
         if N::SET.is_none() {
             let cx = &mut Context::new(&mut self.agenda.environment);
-            let packet = &mut Packet::<M>::new(frame, layout);
-            return self.nf.packet(&mut N::Set::zero(), packet, cx);
+            return Some(self.nf.packet(&mut N::Set::zero(), packet, cx));
         }
         let set = match finding.kind {
-            Kind::V4 => {
-                // Of its own, so that the rest of the finding stays in registers.
-                let key = finding.key;
-                self.sets.v4.get_mut(finding.hash, &key)
-            }
-            Kind::V6 if !M::COMMON => self.sets.find_v6::<N>(frame, &layout),
+            Kind::V4 => self.sets.v4.get_mut(finding.hash, &finding.key),
+            Kind::V6 if !M::COMMON => self.sets.find_v6::<N, M>(packet),
             _ => {
                 let cx = &mut Context::new(&mut self.agenda.environment);
-                return self.nf.orphan(&mut Packet::<M>::new(frame, layout), cx);
+                return Some(self.nf.orphan(packet, cx));
             }
         };
         let now = self.agenda.environment.tick();
-        match set.and_then(|set| set.if_alive(now)) {
-            Some(set) => {
-                let before = self.storing.is_some().then_some(set.state);
-                let cx = &mut Context::new(&mut self.agenda.environment);
-                let packet = &mut Packet::<M>::new(frame, layout);
-                let verdict = self.nf.packet(&mut set.state, packet, cx);
-                set.refresh(now, self.agenda.environment.expiry());
-                if let Some(before) = before {
-                    let changed = before != set.state;
-                    self.touched(frame, finding, changed);
-                }
-                verdict
+        let set = set.and_then(|set| set.if_alive(now))?;
+        let before = self.storing.is_some().then_some(set.state);
+        let cx = &mut Context::new(&mut self.agenda.environment);
+        let verdict = self.nf.packet(&mut set.state, packet, cx);
+        set.refresh(now, self.agenda.environment.expiry());
+        if let Some(before) = before {
+            let changed = before != set.state;
+            match finding.kind {
+                Kind::V4 => self.touched(finding.hash, finding.key, changed),
+                _ => self.touched_v6(packet, changed),
             }
-            _ => self.open(frame),
         }
+        Some(verdict)
     }
 
-    /// Remembers that a packet's set was touched, for the store that keeps it. What the handler has
-    /// rewritten in the packet matters to the key of IPv6 sets, which is made again.
+    /// Remembers that an IPv4 packet's set was touched, for the store that keeps it. All by value: a
+    /// reference into the finding would have it lie in memory for every packet, store or not.
+    #[cold]
     #[inline(never)]
-    fn touched(&mut self, frame: &mut Frame<'_>, finding: &Finding, changed: bool) {
-        let Finding { layout, key, hash, kind } = *finding;
-        match kind {
-            Kind::V4 => self.sets.v4.touched(hash, &key, changed),
-            Kind::V6 => {
-                if let SetKey::V6(key) = N::set_key(&Packet::<Real>::new(frame, layout)) {
-                    self.sets.v6.touched(self.sets.v6.hash(&key), &key, changed);
-                }
-            }
-            Kind::Orphan => {}
+    fn touched(&mut self, hash: Hash, key: SetKey4, changed: bool) {
+        self.sets.v4.touched(hash, &key, changed);
+    }
+
+    /// The same for IPv6. What the handler has rewritten in the packet matters to the key, which is made
+    /// again.
+    #[cold]
+    #[inline(never)]
+    fn touched_v6<M: Mode>(&mut self, packet: &Packet<'_, M>, changed: bool) {
+        if let SetKey::V6(key) = N::set_key(packet) {
+            self.sets.v6.touched(self.sets.v6.hash(&key), &key, changed);
         }
     }
 
@@ -539,12 +540,11 @@ fn open<N: NetworkFunction, K: Key>(
 
 impl<S: Value> OwnSets<S> {
     #[inline(never)]
-    fn find_v6<N: NetworkFunction<Set = S>>(
+    fn find_v6<N: NetworkFunction<Set = S>, M: Mode>(
         &mut self,
-        frame: &mut Frame<'_>,
-        layout: &Layout,
+        packet: &Packet<'_, M>,
     ) -> Option<&mut Entry<S>> {
-        match N::set_key(&Packet::<Real>::new(frame, *layout)) {
+        match N::set_key(packet) {
             SetKey::V6(key) => self.v6.get_mut(self.v6.hash(&key), &key),
             _ => None,
         }

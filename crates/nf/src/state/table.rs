@@ -18,6 +18,7 @@
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 
 use crate::key::{Hash, Key, spread};
 use crate::memory::{ZeroValid, Zeroed, prefetch};
@@ -212,18 +213,34 @@ impl<K: Key, V: Stored> Table<K, V> {
     /// The value under `key`, whose hash is `hash`.
     #[inline(always)]
     pub fn get(&self, hash: Hash, key: &K) -> Option<&V> {
-        let place = self.locate(hash, key)?;
-        // SAFETY: `locate` names occupied slots only, and these are initialised.
-        Some(unsafe { &(*self.slot(place.bucket, place.slot)).value })
+        let slot = self.locate_slot(hash, key)?;
+        // SAFETY: `locate_slot` names occupied slots only, and these are initialised.
+        Some(unsafe { &(*slot.as_ptr()).value })
     }
 
     /// As [`get`](Self::get), to change it.
     #[inline(always)]
     pub fn get_mut(&mut self, hash: Hash, key: &K) -> Option<&mut V> {
-        let place = self.locate(hash, key)?;
-        let slot = self.slot(place.bucket, place.slot);
+        let slot = self.locate_slot(hash, key)?;
         // SAFETY: as in `get`; `&mut self` makes the access exclusive.
-        Some(unsafe { &mut (*slot).value })
+        Some(unsafe { &mut (*slot.as_ptr()).value })
+    }
+
+    /// As `locate`, by address: that of the bucket is at hand where the key was found in it.
+    #[inline(always)]
+    fn locate_slot(&self, hash: Hash, key: &K) -> Option<NonNull<Slot<K, V>>> {
+        let home = self.home(hash);
+        let header = self.header(home);
+        let slot = match self.locate_in(home, header, hash.tag(), key) {
+            Some(place) => self.slot(home, place.slot),
+            None if header >> OVERFLOW_SHIFT == 0 => return None,
+            None => {
+                let place = self.locate_beyond(home, hash, *key)?;
+                self.slot(place.bucket, place.slot)
+            }
+        };
+        // SAFETY: it points into the block, which is not at address 0.
+        Some(unsafe { NonNull::new_unchecked(slot) })
     }
 
     #[inline(always)]
@@ -233,7 +250,7 @@ impl<K: Key, V: Stored> Table<K, V> {
         match self.locate_in(home, header, hash.tag(), key) {
             Some(place) => Some(place),
             None if header >> OVERFLOW_SHIFT == 0 => None,
-            None => self.locate_beyond(home, hash, key),
+            None => self.locate_beyond(home, hash, *key),
         }
     }
 
@@ -253,13 +270,14 @@ impl<K: Key, V: Stored> Table<K, V> {
         None
     }
 
+    /// Takes the key by value: a reference would have every look-up keep its key in memory.
     #[cold]
     #[inline(never)]
-    fn locate_beyond(&self, home: u32, hash: Hash, key: &K) -> Option<Place> {
+    fn locate_beyond(&self, home: u32, hash: Hash, key: K) -> Option<Place> {
         let mut bucket = self.next(home);
         while bucket != home {
             let header = self.header(bucket);
-            if let Some(place) = self.locate_in(bucket, header, hash.tag(), key) {
+            if let Some(place) = self.locate_in(bucket, header, hash.tag(), &key) {
                 return Some(place);
             }
             if header >> OVERFLOW_SHIFT == 0 {
