@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
 
-use anabranch_packet::Port;
+use anabranch_packet::{Mode, Packet, Port};
 
 use crate::l3::Arrival;
 use crate::log::{Level, Log};
@@ -22,6 +22,8 @@ pub(crate) const TICK_BITS: u32 = 20;
 const LONGEST: u32 = 1 << 31;
 /// Where counting goes on after that: wheels have come round by then.
 const REBASED: u32 = 1 << 16;
+/// Where the number of a packet's re-entries lies in that of its draws.
+const REENTRY_SHIFT: u32 = 16;
 /// Marks the numbers that chance is drawn by outside packets.
 const EVENT: u64 = 1 << 63;
 const EXPIRY: u64 = 1 << 62;
@@ -172,7 +174,7 @@ impl Environment {
 
     /// The packet re-enters for the `turn`th time: its chance goes on.
     pub fn reenter(&mut self, turn: u32) {
-        self.draws = turn << 16;
+        self.draws = turn << REENTRY_SHIFT;
     }
 
     /// The packet as it arrived, where routing has seen it: it goes with the packet to another worker.
@@ -373,9 +375,16 @@ impl<'a, W: World> Context<'a, W> {
     }
 
     /// The packet as it arrived.
+    pub(crate) fn arrival(&self) -> &Arrival {
+        &self.environment.arrival
+    }
+
+    /// The packet has arrived, unless it re-enters: then it is noted as it did.
     #[inline(always)]
-    pub(crate) fn arrival(&mut self) -> &mut Arrival {
-        &mut self.environment.arrival
+    pub(crate) fn note_arrival<M: Mode>(&mut self, packet: &Packet<'_, M>) {
+        if self.environment.draws >> REENTRY_SHIFT == 0 {
+            self.environment.arrival.note(packet);
+        }
     }
 
     /// 64 random bits; the same in every run with the same seed.

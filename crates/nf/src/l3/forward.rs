@@ -44,6 +44,8 @@ impl L3 {
                 (Some(ipv4), _) => self.neighbours.find4(ipv4.dst(), port)?,
                 (_, ipv6) => self.neighbours.find6(ipv6?.dst(), port)?,
             },
+            // Nobody is told that we do not listen but senders of UDP.
+            Some(NextHop::Own) if packet.udp().is_none() => return Some(Drop(Builtin::Answered)),
             Some(NextHop::Nowhere) => return Some(Drop(Builtin::NotForwardable)),
             Some(_) => return None,
         };
@@ -182,9 +184,7 @@ impl L3 {
     ) -> Verdict {
         match hop {
             NextHop::Own => {
-                if packet.udp().is_some() {
-                    self.report(packet, IcmpError::PortUnreachable, cx, turn);
-                }
+                self.report(packet, IcmpError::PortUnreachable, cx, turn);
                 Drop(Builtin::Answered)
             }
             NextHop::Nowhere => Drop(Builtin::NotForwardable),

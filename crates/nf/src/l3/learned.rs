@@ -5,15 +5,14 @@
 //!                    └────── Learned ──────┘
 //! ```
 //!
-//! Each worker has a table of its own, and forwards by that alone. What changes a neighbour (a question, an
-//! answer, a packet that waits) is done in *turns*: one worker at a time, which has brought its table up to date
-//! before. So the tables are that of one sequential program, each as it was a moment ago; and since a worker that
-//! cannot forward by its table takes a turn, none believes for longer than a packet that a neighbour is unknown.
+//! Each worker has a table of its own, and forwards by that once it has taken over what had changed before the
+//! packet. What changes a neighbour (a question, an answer, a packet that waits) is done in *turns*: one worker at a
+//! time, which has brought its table up to date before. So the tables are that of one sequential program.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anabranch_packet::Port;
 
@@ -40,9 +39,10 @@ impl fmt::Debug for Learned {
     }
 }
 
-/// How many changes there have been: looked at with each packet, and so in a cache line of its own.
+/// How many changes there have been: looked at with each packet, and so in a pair of cache lines of its own,
+/// as they are fetched.
 #[derive(Default)]
-#[repr(align(64))]
+#[repr(align(128))]
 struct Changes(AtomicU64);
 
 #[derive(Default)]
@@ -79,16 +79,6 @@ impl Learned {
         // Who panicked has left no entry half written; its run ends.
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         Turn { changes: &self.changes.0, table }
-    }
-
-    /// The same, if it need not wait.
-    pub(super) fn try_turn(&self) -> Option<Turn<'_>> {
-        let table = match self.table.try_lock() {
-            Ok(table) => table,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        Some(Turn { changes: &self.changes.0, table })
     }
 }
 

@@ -182,11 +182,14 @@ impl L3 {
     /// Knows all that any worker has learned, and may change it: no other does meanwhile.
     fn turn<'a>(&mut self, learned: &'a Learned) -> Turn<'a> {
         let turn = learned.turn();
-        self.take_from(&turn);
+        for (index, neighbour) in turn.since(self.seen) {
+            self.put(index, neighbour);
+        }
+        self.seen = turn.changes();
         turn
     }
 
-    /// Has other workers tell what they have learned.
+    /// Takes over what other workers have learned.
     #[inline(always)]
     pub fn listen(&mut self) {
         if self.learned.changes() != self.seen {
@@ -194,21 +197,11 @@ impl L3 {
         }
     }
 
-    /// Takes what other workers have learned lately, unless one of them is just at it.
     #[cold]
     #[inline(never)]
     fn catch_up(&mut self) {
         let learned = Arc::clone(&self.learned);
-        if let Some(turn) = learned.try_turn() {
-            self.take_from(&turn);
-        }
-    }
-
-    fn take_from(&mut self, turn: &Turn<'_>) {
-        for (index, neighbour) in turn.since(self.seen) {
-            self.put(index, neighbour);
-        }
-        self.seen = turn.changes();
+        self.turn(&learned);
     }
 
     /// Entry `index` is `neighbour` from now on, for all workers.

@@ -29,6 +29,8 @@ const RETRANSMIT_NS: u64 = 1_000_000_000;
 const QUESTIONS: u8 = 3;
 /// An answer is believed for REACHABLE_TIME (RFC 4861, 10).
 const REACHABLE_NS: u64 = 30_000_000_000;
+/// Of answers within this time the first counts.
+const LATELY_NS: u64 = 1_000_000_000;
 /// One neighbour, in a cache line of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(align(64))]
@@ -112,6 +114,11 @@ impl Neighbour {
         Consulted { state, ask: !asked }
     }
 
+    /// When it answered, if it is fresh.
+    fn answered_at(&self) -> u64 {
+        self.fresh_until.saturating_sub(REACHABLE_NS)
+    }
+
     /// It is at `mac`.
     pub fn learn(&mut self, mac: MacAddr, evidence: Evidence, now: u64) {
         if self.is_static() {
@@ -120,7 +127,11 @@ impl Neighbour {
         let changed = !self.is_resolved || self.mac() != mac;
         self.set_mac(mac);
         match evidence {
-            Evidence::Answer => self.fresh_until = now.saturating_add(REACHABLE_NS),
+            // Who speaks often is believed for about as long, and others need not be told each time.
+            Evidence::Answer if changed || now >= self.answered_at().saturating_add(LATELY_NS) => {
+                self.fresh_until = now.saturating_add(REACHABLE_NS);
+            }
+            Evidence::Answer => {}
             Evidence::Hearsay if changed => self.fresh_until = 1,
             Evidence::Hearsay => {}
         }
@@ -276,10 +287,11 @@ impl Neighbours {
 
     /// The address leads to entry `index`. There is room for as many as there are entries.
     fn name(&mut self, (address, port): (IpAddr, Port), index: u32) {
-        match address {
+        let stored = match address {
             IpAddr::V4(address) => self.ipv4.insert((address, port), index),
             IpAddr::V6(address) => self.ipv6.insert((address, port), index),
         };
+        debug_assert!(stored, "{address} has no room among {} neighbours", self.limit);
     }
 
     /// The address leads to entry `index` no longer; it may lead to another by now.

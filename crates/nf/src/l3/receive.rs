@@ -65,7 +65,7 @@ impl L3 {
         if !gate.admits(packet) {
             return self.receive_unusual(packet, cx);
         }
-        cx.arrival().note(packet);
+        cx.note_arrival(packet);
         if let Some(ipv4) = packet.ipv4() {
             if !self.own.has4(ipv4.dst()) && (!gate.is_strict || is_intact(packet)) {
                 return None;
@@ -85,15 +85,40 @@ impl L3 {
         let Some(&gate) = self.gates.get(usize::from(packet.port().index())) else {
             return Some(self.receive_elsewhere());
         };
-        let passes = gate.admits(packet)
-            && match (packet.ipv4(), packet.ipv6()) {
-                (Some(ipv4), _) => {
-                    !self.own.has4(ipv4.dst()) && (!gate.is_strict || is_intact(packet))
-                }
-                (_, Some(ipv6)) => !self.own.has6(ipv6.dst()),
-                _ => false,
-            };
-        passes.then_some(None)
+        if !gate.admits(packet) {
+            return self.refuse_plain(packet).map(Some);
+        }
+        let own = match (packet.ipv4(), packet.ipv6()) {
+            (Some(ipv4), _) => self.own.has4(ipv4.dst()),
+            (_, Some(ipv6)) => self.own.has6(ipv6.dst()),
+            _ if packet.arp().is_some() => return None,
+            _ => return Some(Some(Drop(Builtin::UnsupportedProtocol))),
+        };
+        if gate.is_strict && !is_intact(packet) {
+            return Some(Some(Drop(Builtin::Ipv4Checksum)));
+        }
+        (!own).then_some(None)
+    }
+
+    /// Why a frame that the gate does not admit goes no further; `None`: it may be for us all the same.
+    fn refuse_plain<M: Mode>(&self, packet: &Packet<'_, M>) -> Option<Verdict> {
+        let refused = Some(Drop(Builtin::NotForThisInterface));
+        let Some(interface) = self.interface(packet.port()) else { return refused };
+        if packet.layout().l3_offset() != ETHERNET_LEN && !interface.promiscuous {
+            return refused;
+        }
+        let dst = packet.ethernet().dst();
+        if !dst.is_multicast() {
+            // A recirculated packet: it arrived by another interface of ours, noted when it did.
+            let recirculated = self.interfaces.iter().flatten().any(|other| other.mac == dst);
+            return if recirculated { None } else { refused };
+        }
+        if packet.arp().is_some() || is_discovery(packet) {
+            return None;
+        }
+        let is_ip = packet.ipv4().is_some() || packet.ipv6().is_some();
+        // Nothing received by a link-layer broadcast is forwarded (RFC 1812, 5.3.4).
+        Some(Drop(if is_ip { Builtin::NotForwardable } else { Builtin::UnsupportedProtocol }))
     }
 
     /// A port beyond those of the run, or a disabled L3.
@@ -109,35 +134,17 @@ impl L3 {
         packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict> {
-        let refused = Some(Drop(Builtin::NotForThisInterface));
-        let Some(interface) = self.interface(packet.port()) else { return refused };
-        let promiscuous = interface.promiscuous;
-        if packet.layout().l3_offset() != ETHERNET_LEN && !promiscuous {
-            return refused;
+        if let Some(refused) = self.refuse_plain(packet) {
+            return Some(refused);
         }
-        let dst = packet.ethernet().dst();
-        if dst.is_multicast() {
-            return Some(self.receive_group(packet, cx));
+        if packet.ethernet().dst().is_multicast() {
+            return Some(match packet.arp() {
+                Some(_) => self.resolve_arp(packet, cx),
+                None => self.resolve_discovery(packet, cx),
+            });
         }
-        // A recirculated packet: it arrived by another interface of ours, noted when it did.
-        let recirculated = self.interfaces.iter().flatten().any(|other| other.mac == dst);
-        if recirculated { self.take_in(packet, cx, !promiscuous) } else { refused }
-    }
-
-    fn receive_group<W: World, M: Mode>(
-        &mut self,
-        packet: &Packet<'_, M>,
-        cx: &mut Context<'_, W>,
-    ) -> Verdict {
-        if packet.arp().is_some() {
-            return self.resolve_arp(packet, cx);
-        }
-        if packet.icmpv6().is_some_and(|icmp| DISCOVERY.contains(&icmp.kind())) {
-            return self.resolve_discovery(packet, cx);
-        }
-        let is_ip = packet.ipv4().is_some() || packet.ipv6().is_some();
-        // Nothing received by a link-layer broadcast is forwarded (RFC 1812, 5.3.4).
-        Drop(if is_ip { Builtin::NotForwardable } else { Builtin::UnsupportedProtocol })
+        let promiscuous = self.interface(packet.port()).is_some_and(|at| at.promiscuous);
+        self.take_in(packet, cx, !promiscuous)
     }
 
     /// Packets to this station that may be for us.
@@ -162,7 +169,7 @@ impl L3 {
         if !own {
             return None;
         }
-        if packet.icmpv6().is_some_and(|icmp| DISCOVERY.contains(&icmp.kind())) {
+        if is_discovery(packet) {
             return Some(self.resolve_discovery(packet, cx));
         }
         let asks4 = packet.icmpv4().is_some_and(|icmp| icmp.kind() == 8);
@@ -194,6 +201,10 @@ impl L3 {
             cx.emit(packet.port(), frame);
         }
     }
+}
+
+fn is_discovery<M: Mode>(packet: &Packet<'_, M>) -> bool {
+    packet.icmpv6().is_some_and(|icmp| DISCOVERY.contains(&icmp.kind()))
 }
 
 /// Whether the checksum of the IPv4 header, if there is one, is right (RFC 1812, 5.2.2).

@@ -290,7 +290,7 @@ static DISTRIBUTED: Structure = Structure {
 static ROUTING: Structure = Structure {
     kind: "L3",
     causes: &[Cause {
-        name: "neighbour asked for or learned",
+        name: "routing asks, learns or reports",
         when: When::Alone(&[Operation::Receive, Operation::Forward]),
         why: "questions, answers and errors of routing are one worker's at a time",
         recipes: &[Recipe {
