@@ -14,22 +14,28 @@ use svg::escape;
 
 const STYLE: &str = include_str!("html/style.css");
 
-/// The page as a document.
-pub(crate) fn render(report: &RunReport) -> String {
+/// The page as a document. `command`, which made it, is quoted at its end.
+pub(crate) fn render(report: &RunReport, command: &str) -> String {
     let title = format!("anabranch: {}", report.nf);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         {}{}{}<div class=\"charts\">\n{}{}</div>\n</main>\n</body>\n</html>\n",
+         {}{}{}<div class=\"charts\">\n{}{}</div>\n{}</main>\n</body>\n</html>\n",
         escape(&title),
         header(report),
         remarks(report),
         headline_figures(report),
         charts(report),
         tables(report),
+        footer(command),
     )
+}
+
+fn footer(command: &str) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!("<footer>anabranch {version}: <code>{}</code></footer>\n", escape(command))
 }
 
 fn header(report: &RunReport) -> String {
@@ -177,17 +183,18 @@ mod tests {
 
     #[test]
     fn the_page_needs_nothing_but_itself() {
-        let page = render(&summary::example());
+        let page = render(&summary::example(), "anabranch run '<b>'");
         for outside in ["http:", "https:", "src=", "href=", "url(", "@import", "<script"] {
             assert!(!page.contains(outside), "{outside} in the page");
         }
         assert!(page.contains("prefers-color-scheme: dark"));
         assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+        assert!(page.contains("<code>anabranch run &#39;&lt;b&gt;&#39;</code>"));
     }
 
     #[test]
     fn every_element_is_closed() {
-        let page = render(&summary::example());
+        let page = render(&summary::example(), "anabranch run '<b>'");
         for element in ["section", "div", "svg", "table", "tr", "td", "main", "p", "span", "h2"] {
             let opened = page.matches(&format!("<{element}>")).count()
                 + page.matches(&format!("<{element} ")).count();
@@ -197,7 +204,7 @@ mod tests {
 
     #[test]
     fn an_empty_report_is_a_page_too() {
-        let page = render(&RunReport::new("nop"));
+        let page = render(&RunReport::new("nop"), "");
         assert!(page.contains("<h1>nop</h1>") && page.ends_with("</html>\n"));
     }
 }

@@ -1,5 +1,6 @@
 //! `run`: one network function over its inputs, and what it says at the end.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -177,11 +178,29 @@ fn deliver_all(report: &RunReport, arguments: &RunArguments) -> Result<(), Error
         print(&summary::render(report))?;
     }
     if let Some(path) = &arguments.report {
-        write_whole(path, &html::render(report))?;
+        write_whole(path, &html::render(report, &command_line(std::env::args_os())))?;
     }
     match &arguments.json {
         Some(path) => deliver(path, &to_json(report)?),
         None => Ok(()),
+    }
+}
+
+/// A command as it can be typed again, without the passwords of stores.
+fn command_line(words: impl Iterator<Item = OsString>) -> String {
+    let plain = |at: char| at.is_ascii_alphanumeric() || "-_./:=,@%+?&".contains(at);
+    let quoted = |word: OsString| match without_password(&word.to_string_lossy()) {
+        word if !word.is_empty() && word.chars().all(plain) => word,
+        word => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    words.map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// The address of a store without user and password; any other word as it is.
+pub(crate) fn without_password(word: &str) -> String {
+    match (word.split_once("://"), word.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        _ => word.to_owned(),
     }
 }
 
@@ -309,5 +328,32 @@ impl PortNames {
         port.map(Some).ok_or_else(|| {
             Error::Usage(format!("there is no port `{name}`; the ports are: {}", self.0.join(", ")))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        assert_eq!(without_password("redis://me:secret@host:1"), "redis://host:1");
+        assert_eq!(without_password("redis://host:1"), "redis://host:1");
+        assert_eq!(without_password("durable"), "durable");
+    }
+
+    #[test]
+    fn a_command_can_be_typed_again() {
+        let words = [
+            "anabranch",
+            "run",
+            "nat",
+            "--set",
+            "public=['1.2.3.4']",
+            "--store=redis://me:it@host:1",
+        ];
+        let line = command_line(words.into_iter().chain([""]).map(OsString::from));
+        let quoted = r"'public=['\''1.2.3.4'\'']'";
+        assert_eq!(line, format!("anabranch run nat --set {quoted} --store=redis://host:1 ''"));
     }
 }

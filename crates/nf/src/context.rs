@@ -382,8 +382,9 @@ impl<'a, W: World> Context<'a, W> {
     /// The packet has arrived, unless it re-enters: then it is noted as it did.
     #[inline(always)]
     pub(crate) fn note_arrival<M: Mode>(&mut self, packet: &Packet<'_, M>) {
-        if self.environment.draws >> REENTRY_SHIFT == 0 {
-            self.environment.arrival.note(packet);
+        let Environment { draws, arrival, .. } = &mut *self.environment;
+        if *draws >> REENTRY_SHIFT == 0 || !arrival.is_of(packet) {
+            arrival.note(packet);
         }
     }
 

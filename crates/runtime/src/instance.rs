@@ -410,15 +410,17 @@ impl<N: NetworkFunction> Instance<N> {
         };
         let now = self.agenda.environment.tick();
         let set = set.and_then(|set| set.if_alive(now))?;
-        let before = self.storing.is_some().then_some(set.state);
+        // The handler may rewrite what the key is made of.
+        let before =
+            self.storing.is_some().then(|| (set.state, key_of_v6::<N, M>(finding.kind, packet)));
         let cx = &mut Context::new(&mut self.agenda.environment);
         let verdict = self.nf.packet(&mut set.state, packet, cx);
         set.refresh(now, self.agenda.environment.expiry());
-        if let Some(before) = before {
+        if let Some((before, key)) = before {
             let changed = before != set.state;
-            match finding.kind {
-                Kind::V4 => self.touched(finding.hash, finding.key, changed),
-                _ => self.touched_v6(packet, changed),
+            match key {
+                None => self.touched(finding.hash, finding.key, changed),
+                Some(key) => self.touched_v6(key, changed),
             }
         }
         Some(verdict)
@@ -432,14 +434,11 @@ impl<N: NetworkFunction> Instance<N> {
         self.sets.v4.touched(hash, &key, changed);
     }
 
-    /// The same for IPv6. What the handler has rewritten in the packet matters to the key, which is made
-    /// again.
+    /// The same for IPv6.
     #[cold]
     #[inline(never)]
-    fn touched_v6<M: Mode>(&mut self, packet: &Packet<'_, M>, changed: bool) {
-        if let SetKey::V6(key) = N::set_key(packet) {
-            self.sets.v6.touched(self.sets.v6.hash(&key), &key, changed);
-        }
+    fn touched_v6(&mut self, key: SetKey6, changed: bool) {
+        self.sets.v6.touched(self.sets.v6.hash(&key), &key, changed);
     }
 
     /// Opens the packet's set, in place of one that has expired there, and handles its first
@@ -538,16 +537,22 @@ fn open<N: NetworkFunction, K: Key>(
     verdict
 }
 
+/// The key of an IPv6 packet's set; `None`: it is another packet.
+fn key_of_v6<N: NetworkFunction, M: Mode>(kind: Kind, packet: &Packet<'_, M>) -> Option<SetKey6> {
+    match (kind, N::set_key(packet)) {
+        (Kind::V6, SetKey::V6(key)) if !M::COMMON => Some(key),
+        _ => None,
+    }
+}
+
 impl<S: Value> OwnSets<S> {
     #[inline(never)]
     fn find_v6<N: NetworkFunction<Set = S>, M: Mode>(
         &mut self,
         packet: &Packet<'_, M>,
     ) -> Option<&mut Entry<S>> {
-        match N::set_key(packet) {
-            SetKey::V6(key) => self.v6.get_mut(self.v6.hash(&key), &key),
-            _ => None,
-        }
+        let key = key_of_v6::<N, M>(Kind::V6, packet)?;
+        self.v6.get_mut(self.v6.hash(&key), &key)
     }
 }
 

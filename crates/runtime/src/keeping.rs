@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::state::journal::COUNTED_BY_OTHERS;
-use anabranch_store::{Bytes, Content, Flusher, Key, Location, Place, Scope, Settings, Status};
+use anabranch_store::{
+    Bytes, Change, Content, Flusher, Key, Location, Place, Scope, Settings, Status,
+};
 
 use crate::deployment::Deployment;
 use crate::instance::{Instance, Owner, Restored, Storing};
@@ -59,16 +61,26 @@ impl Keeping {
         let driver = self.location.open()?;
         let store = driver.name().to_owned();
         let (flusher, state) = Flusher::open(driver, N::NAME, &self.instance, self.settings)?;
+        // What describes nothing binds nobody: of a run that ended before its first packet.
+        let (described, state) = match state.iter().all(|(key, _)| key.id().starts_with('.')) {
+            true => (state, Vec::new()),
+            false => (Vec::new(), state),
+        };
         self.check_division(&state, deployment)?;
         self.restore(instances, &state, deployment, warnings)?;
+        let mut feed = flusher.feed();
+        described.iter().for_each(|(key, _)| feed.change(Change::delete(key)));
+        feed.hand_over_surely();
         for (number, instance) in (0..).zip(instances.iter_mut()) {
             instance.keep(self.storing::<N>(&flusher, deployment, number)?);
         }
         // Nothing can be read back without what says how it is to be read: that is there before it.
         let begun = flusher.settle(PATIENCE);
         if begun.waiting > 0 {
-            let why = begun.trouble.unwrap_or_else(|| "it does not answer".to_owned());
-            return Err(anabranch_store::Error::Unavailable { store, why }.into());
+            let why = begun.trouble.as_deref().unwrap_or("it is too slow");
+            warnings.push(format!(
+                "the store does not know yet how state is divided: until then no other run goes on with it: {why}"
+            ));
         }
         Ok(Kept { flusher, store })
     }

@@ -222,3 +222,22 @@ fn state_that_is_divided_otherwise_is_refused() {
     let error = refused(&case, 2).to_string();
     assert!(error.contains("one worker's") && error.contains("--workers 1"), "{error}");
 }
+
+/// Of a run that ended before its first packet nothing binds the next one.
+#[test]
+fn a_run_without_packets_divides_nothing() {
+    let mut case = Case::of::<firewall::Function>("");
+    case.write::<firewall::Function>("gen:flows=50,packets=500,seed=1", 1);
+    for port in 0..firewall::Function::PORTS.len() {
+        let file = case.folder.path().join(format!("in-2-{port}.pcap"));
+        std::fs::write(file, capture(std::iter::empty())).unwrap();
+    }
+    let plan = case.plan.take();
+    for (number, workers) in [2, 1, 3, 1].into_iter().enumerate() {
+        case.plan = plan.clone().filter(|_| workers > 1);
+        let part = if number == 3 { 1 } else { 2 };
+        case.run::<firewall::Function>(part, workers, true);
+    }
+    let (again, _) = case.run::<firewall::Function>(2, 1, true);
+    assert!(again.store.is_some());
+}

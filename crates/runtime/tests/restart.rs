@@ -2,15 +2,16 @@
 //! done without the stop.
 #![allow(clippy::unwrap_used)]
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use anabranch_nf::{DropReason, NetworkFunction};
+use anabranch_packet::craft::{self, Link};
 use anabranch_packet::{Frame, Meta, Port};
 use anabranch_runtime::instance::{Instance, Making, Owner, Release, Restored, Storing};
 use anabranch_runtime::mailbox::Again;
 use anabranch_store::conformance::Random;
-use anabranch_store::{Error, Flusher, Memory, Place, Scope, Settings};
+use anabranch_store::{Error, Flusher, Memory, Place, Scope, Settings, view};
 
 const START_NS: u64 = 1_767_225_600_123_456_789;
 
@@ -187,6 +188,35 @@ fn a_policer_keeps_its_buckets() {
 #[test]
 fn a_bridge_keeps_what_it_has_learnt() {
     goes_on::<anabranch_nfs::bridge::Function>("", 20);
+}
+
+/// What a packet sends there, its own destination, is half of its set's key.
+#[test]
+fn a_balancer_keeps_connections_whose_packets_it_rewrites() {
+    type Lb = anabranch_nfs::lb::Function;
+    let settings = "services6 = [{address = '2001:db8::1', port = 53, protocol = 'udp'}]\n\
+                    backends6 = [{service = 0, address = 'fd00::2', port = 53}]";
+    let kept_after = |seconds: &[u64]| {
+        let store = Memory::default();
+        let mut node = Node::<Lb>::start(settings, START_NS, Some(&store)).unwrap();
+        for (&second, number) in seconds.iter().zip(0..) {
+            let mut bytes = vec![0; 256];
+            let link = Link { src: [2; 6].into(), dst: [4; 6].into(), tags: [None; 2] };
+            let ends = ["[2001:db8::7]:5000", "[2001:db8::1]:53"].map(|end| end.parse().unwrap());
+            let len = craft::udp(&mut bytes, &link, ends[0], ends[1], b"who?").unwrap();
+            bytes.truncate(len);
+            let at_ns = START_NS + second * 1_000_000_000;
+            let sent = node.send(&Packet { port: 0, at_ns, bytes }, number);
+            let [(1, forwarded)] = &sent.0[..] else { panic!("{sent:?}") };
+            assert_eq!(forwarded[38..54], "fd00::2".parse::<Ipv6Addr>().unwrap().octets());
+        }
+        node.stop();
+        let mut state = view::state(&mut store.clone(), "lb", Some("a")).unwrap();
+        state.retain(|key, _| key.id() == "sets.v6");
+        assert_eq!(state.len(), 1);
+        state
+    };
+    assert_ne!(kept_after(&[0]), kept_after(&[0, 20]), "the later packet is known");
 }
 
 #[test]

@@ -138,7 +138,11 @@ impl Flusher {
     pub fn settle(&self, patience: Duration) -> Status {
         self.shared.settles.store(true, Ordering::Release);
         let began = Instant::now();
-        while began.elapsed() < patience && self.shared.settles.load(Ordering::Acquire) {
+        let is_over = || self.thread.as_ref().is_none_or(thread::JoinHandle::is_finished);
+        while began.elapsed() < patience
+            && self.shared.settles.load(Ordering::Acquire)
+            && !is_over()
+        {
             thread::sleep(Duration::from_micros(100));
         }
         self.status()

@@ -11,6 +11,7 @@ use crate::arguments::BenchArguments;
 use crate::error::Error;
 use crate::figures::{nanoseconds, rate, thousands};
 use crate::library::{Entry, Library};
+use crate::run::without_password;
 use crate::settings::settings;
 use crate::state::{configuration, input};
 use crate::table::{Table, wrap};
@@ -70,7 +71,7 @@ fn take_turns(
             other => other.to_owned(),
         };
         let location = Some(word.parse::<Location>().map_err(configuration)?);
-        let name = location_name(name);
+        let name = without_password(name);
         candidates.push(Candidate { name, location, fastest: None });
     }
     for _ in 0..ROUNDS {
@@ -84,14 +85,6 @@ fn take_turns(
     // What is not there needs not go.
     let _ = std::fs::remove_dir_all(folder);
     Ok(candidates)
-}
-
-/// Without user and password.
-fn location_name(text: &str) -> String {
-    match (text.split_once("://"), text.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
-        _ => text.to_owned(),
-    }
 }
 
 impl Candidate {
@@ -192,13 +185,6 @@ fn group(rows: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn passwords_are_not_shown() {
-        assert_eq!(location_name("redis://me:secret@host:1"), "redis://host:1");
-        assert_eq!(location_name("redis://host:1"), "redis://host:1");
-        assert_eq!(location_name("durable"), "durable");
-    }
 
     #[test]
     fn the_nat_has_ports_for_a_million_flows() {

@@ -48,13 +48,18 @@ impl Arrival {
         self.head[..self.len].copy_from_slice(&bytes[..self.len]);
     }
 
+    /// Whether it is this packet that was noted.
+    pub(crate) fn is_of<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
+        self.number == packet.meta().number
+    }
+
     /// Writes the start of the packet as it arrived, where that is known, into `out`. Returns the
     /// port of arrival and the bytes written.
     pub(super) fn restore<M: Mode>(&self, packet: &Packet<'_, M>, out: &mut [u8]) -> (Port, usize) {
         let bytes = packet.bytes();
         let len = bytes.len().min(out.len());
         out[..len].copy_from_slice(&bytes[..len]);
-        if self.number != packet.meta().number {
+        if !self.is_of(packet) {
             return (packet.port(), len);
         }
         let head = self.len.min(len);

@@ -114,9 +114,9 @@ impl Neighbour {
         Consulted { state, ask: !asked }
     }
 
-    /// When it answered, if it is fresh.
-    fn answered_at(&self) -> u64 {
-        self.fresh_until.saturating_sub(REACHABLE_NS)
+    fn has_answered_lately(&self, now: u64) -> bool {
+        let answered_at = self.fresh_until.checked_sub(REACHABLE_NS);
+        answered_at.is_some_and(|at| now < at.saturating_add(LATELY_NS))
     }
 
     /// It is at `mac`.
@@ -128,7 +128,7 @@ impl Neighbour {
         self.set_mac(mac);
         match evidence {
             // Who speaks often is believed for about as long, and others need not be told each time.
-            Evidence::Answer if changed || now >= self.answered_at().saturating_add(LATELY_NS) => {
+            Evidence::Answer if changed || !self.has_answered_lately(now) => {
                 self.fresh_until = now.saturating_add(REACHABLE_NS);
             }
             Evidence::Answer => {}
