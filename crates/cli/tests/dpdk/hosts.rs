@@ -113,10 +113,13 @@ fn kinds_of_ports_may_be_mixed() {
     assert_adds_up(&nat.finish());
 }
 
-/// A virtual link has one queue for it.
+/// One queue a link: what comes by another one than the worker's, the driver leaves to the kernel.
 #[test]
 fn nat_on_one_worker_is_a_wire_over_af_xdp() {
     let Some(lab) = lab() else { return };
+    for host in ["client", "server"] {
+        lab.sh(host, "ethtool -L e tx 1");
+    }
     let large = web(&lab);
     let nat = NAT.replace("--workers 2", "--workers 1");
     let nat = lab.start(&format!(
