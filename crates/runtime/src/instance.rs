@@ -539,8 +539,11 @@ fn open<N: NetworkFunction, K: Key>(
 
 /// The key of an IPv6 packet's set; `None`: it is another packet.
 fn key_of_v6<N: NetworkFunction, M: Mode>(kind: Kind, packet: &Packet<'_, M>) -> Option<SetKey6> {
-    match (kind, N::set_key(packet)) {
-        (Kind::V6, SetKey::V6(key)) if !M::COMMON => Some(key),
+    if M::COMMON || !matches!(kind, Kind::V6) {
+        return None;
+    }
+    match N::set_key(packet) {
+        SetKey::V6(key) => Some(key),
         _ => None,
     }
 }

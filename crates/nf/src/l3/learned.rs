@@ -10,7 +10,6 @@
 //! time, which has brought its table up to date before. So the tables are that of one sequential program.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -156,6 +155,3 @@ impl Turn<'_> {
         Some((neighbour.port, frame))
     }
 }
-
-/// Who is no longer in the table.
-pub(super) type Replaced = Option<(IpAddr, Port)>;

@@ -17,7 +17,6 @@ use std::ops::Range;
 use anabranch_packet::{MacAddr, Port};
 
 use crate::l3::configuration::Interface;
-use crate::l3::learned::Replaced;
 use crate::state::Map;
 
 /// Neighbours learned from the links, besides those in the configuration.
@@ -268,7 +267,7 @@ impl Neighbours {
     }
 
     /// Entry `index`, the next one or one that is there, is `neighbour` from now on. Returns whose place it took.
-    pub fn put(&mut self, index: u32, neighbour: Neighbour) -> Replaced {
+    pub fn put(&mut self, index: u32, neighbour: Neighbour) -> Option<(IpAddr, Port)> {
         let old = self.get(index).map(|old| (old.address, old.port));
         let new = (neighbour.address, neighbour.port);
         let replaced = old.filter(|&old| old != new);
