@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::access::{Access, Part};
-use crate::expr::{Kind, Term};
+use crate::expr::{Kind, Node, Term, Terms};
 use crate::interpret::value::Value;
 
 /// A condition of a path, and the line that asked.
@@ -103,6 +103,26 @@ pub struct CallPath {
     /// A loop was cut off on it: paths with more iterations, which may touch other entries, are not
     /// listed.
     pub cut_off: bool,
+}
+
+impl CallPath {
+    /// Whether an access of this path found, or did, what it was asked for; `None`: the path does not
+    /// depend on it. `terms` are those of its [`Paths`].
+    pub fn outcome(&self, access: &Access, terms: &Terms) -> Option<bool> {
+        let outcome = access.outcome?;
+        if let Some(known) = terms.bool_of(outcome) {
+            return Some(known);
+        }
+        let (symbol, positive) = match terms.node(outcome) {
+            Node::Not(inner) => (*inner, false),
+            _ => (outcome, true),
+        };
+        self.conditions.iter().find_map(|condition| match terms.node(condition.term) {
+            _ if condition.term == symbol => Some(positive),
+            Node::Not(of) if *of == symbol => Some(!positive),
+            _ => None,
+        })
+    }
 }
 
 /// Something that can go wrong on some packet, or that limits the analysis.

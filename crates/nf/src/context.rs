@@ -236,6 +236,12 @@ impl Environment {
         self.here.whereabouts()
     }
 
+    /// The shard that what the packet asked for is in, where that is another one.
+    #[inline]
+    pub fn astray(&self) -> Option<u16> {
+        self.here.astray()
+    }
+
     /// What state objects look at to know the same.
     pub fn here(&self) -> &Arc<Here> {
         &self.here
@@ -386,6 +392,11 @@ impl<'a, W: World> Context<'a, W> {
         if *draws >> REENTRY_SHIFT == 0 || !arrival.is_of(packet) {
             arrival.note(packet);
         }
+    }
+
+    /// Whether the packet has asked for what is in another shard, where it will be handled.
+    pub(crate) fn is_astray(&self) -> bool {
+        self.environment.astray().is_some()
     }
 
     /// 64 random bits; the same in every run with the same seed.

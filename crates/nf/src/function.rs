@@ -14,7 +14,7 @@ use crate::packet_set::{SetKey, SetShape};
 use crate::settings::{Command, Settings};
 use crate::state::journal::{Moment, Sink};
 use crate::state::wheel::Tick;
-use crate::state::{Allocator, Bundle, Cell, Homes, Map, Scope, Shift, TableUse, Vector, Ward};
+use crate::state::{Allocator, Bundle, Cell, Loans, Map, Scope, Shift, TableUse, Vector, Ward};
 use crate::tracked::causes::Contended;
 use crate::tracked::{
     SharedAllocator, SharedCell, SharedCounter, SharedDistributed, SharedMap, SharedVector,
@@ -228,7 +228,7 @@ pub struct Builder {
     seed: u64,
     l3: toml::Table,
     ports: Vec<String>,
-    homes: BTreeMap<String, Arc<Homes>>,
+    loans: BTreeMap<String, Arc<Loans>>,
     wards: BTreeMap<String, Ward>,
     sharing: Option<Sharing>,
 }
@@ -237,7 +237,7 @@ impl Builder {
     /// Hash functions are drawn from `seed`; `ports` are the names of the run's ports, and `l3`
     /// holds the tables `interfaces`, `routes`, `neighbours`.
     pub fn new(seed: u64, ports: Vec<String>, l3: toml::Table) -> Self {
-        Self { seed, l3, ports, homes: BTreeMap::new(), wards: BTreeMap::new(), sharing: None }
+        Self { seed, l3, ports, loans: BTreeMap::new(), wards: BTreeMap::new(), sharing: None }
     }
 
     /// Has objects of the Parallel world be those of `sharing`.
@@ -333,9 +333,10 @@ impl Builder {
         TrackedL3::new(learned, |learned| self.routing(learned))
     }
 
-    /// Has the allocator `name` give each shard only what is at home there.
-    pub fn steer(&mut self, name: &str, homes: Arc<Homes>) {
-        self.homes.insert(name.to_owned(), homes);
+    /// Has the allocator `name` give each shard what is at home there, or lent to it. All workers have
+    /// `loans` in common.
+    pub fn steer(&mut self, name: &str, loans: Arc<Loans>) {
+        self.loans.insert(name.to_owned(), loans);
     }
 
     /// Has it known which shards the entries of the object `name` belong to.
@@ -385,8 +386,8 @@ impl Builder {
         capacity: u64,
     ) -> Result<Allocator<T>, BuildError> {
         let mut allocator = Allocator::new(self.capacity(name, capacity)?);
-        if let Some(homes) = self.homes.get(name) {
-            allocator.steer(Arc::clone(homes));
+        if let Some(loans) = self.loans.get(name) {
+            allocator.steer(Arc::clone(loans));
         }
         self.wards.get(name).into_iter().for_each(|ward| allocator.divide(ward));
         Ok(allocator)

@@ -10,7 +10,7 @@ use crate::build::{Decision, decide};
 use crate::class::Class;
 use crate::constraint::{Constraint, Constraints, Equation};
 use crate::error::PlanError;
-use crate::model::{ObjectMode, Plan, Port, PortClass, Steerer, Strategy};
+use crate::model::{ObjectMode, Plan, Port, PortClass, SteeredAllocation, Steerer, Strategy};
 use crate::ranges::equalities;
 use crate::word::{Bit, Fields};
 
@@ -35,8 +35,36 @@ pub fn check(paths: &Paths, plan: &Plan) -> Result<(), PlanError> {
     if plan.strategy.shares_all() {
         return Ok(());
     }
+    steers_as_planned(plan, &decision, &modes)?;
     let constraints = of_sharded(&decision, &modes);
     unbroken(plan, &constraints, &decision)
+}
+
+/// That allocators steer by what the source says; that they do not lend, an operator may say.
+fn steers_as_planned(
+    plan: &Plan,
+    decision: &Decision<'_>,
+    modes: &BTreeMap<usize, ObjectMode>,
+) -> Result<(), PlanError> {
+    let objects = &decision.touches.paths.objects;
+    let steers = |one: &SteeredAllocation| {
+        let at = objects.iter().position(|object| object.name == one.object);
+        at.and_then(|at| modes.get(&at)) == Some(&ObjectMode::Steered)
+    };
+    for planned in crate::report::allocations(decision).iter().filter(|one| steers(one)) {
+        let without = SteeredAllocation { lends: false, ..planned.clone() };
+        if !plan.steered.iter().any(|edited| edited == planned || *edited == without) {
+            let lines: Vec<String> = planned.lines.iter().map(u32::to_string).collect();
+            return Err(PlanError::Broken(format!(
+                "what `{}` gives out at {} follows from the source (lines {}): of its entry under \
+                 `steered` only `lends` may be edited, and only to false",
+                planned.object,
+                planned.port,
+                lines.join(", ")
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// That every pair of packets that must meet does.

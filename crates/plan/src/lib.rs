@@ -24,6 +24,7 @@ mod expression;
 mod file;
 mod filter;
 mod keys;
+mod lend;
 mod limit;
 mod model;
 mod owned;

@@ -208,6 +208,10 @@ pub struct SteeredAllocation {
     pub fields: BTreeMap<String, String>,
     /// The lines that look a value up which a packet brings.
     pub lines: Vec<u32>,
+    /// Whether a shard whose values are used up may take others': a packet that finds nothing under
+    /// the value that it brings has changed nothing, and can be handled where the value went.
+    #[serde(default)]
+    pub lends: bool,
 }
 
 /// Where parallel and sequential behaviour may differ.

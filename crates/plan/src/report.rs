@@ -7,16 +7,14 @@ use crate::class::Class;
 use crate::constraint::{Cause, Constraint};
 use crate::filter::Need;
 use crate::keys::Keys;
+use crate::lend::lends;
 use crate::model::{Difference, Meeting, Object, ObjectMode, Plan, SteeredAllocation, Strategy};
 use crate::ranges::equalities;
 use crate::shard::Steered;
 
 /// The plan of a decision, without its times.
 pub(crate) fn plan(decision: &Decision<'_>, keys: Keys, options: &Options) -> Plan {
-    let steered = match decision.strategy {
-        Strategy::Transactional | Strategy::Lock => Vec::new(),
-        _ => decision.sharding.steered.iter().flat_map(|one| steered(decision, one)).collect(),
-    };
+    let steered = allocations(decision);
     let objects = objects(decision);
     Plan {
         nf: decision.touches.paths.name.clone(),
@@ -148,6 +146,14 @@ fn words(decision: &Decision<'_>, constraint: &Constraint) -> Vec<String> {
     equalities(constraint, &decision.ports, &decision.touches.fields)
 }
 
+/// Allocators that steer.
+pub(crate) fn allocations(decision: &Decision<'_>) -> Vec<SteeredAllocation> {
+    match decision.strategy {
+        Strategy::Transactional | Strategy::Lock => Vec::new(),
+        _ => decision.sharding.steered.iter().flat_map(|one| steered(decision, one)).collect(),
+    }
+}
+
 /// An allocator that steers, once for each port at which its values come back.
 fn steered(decision: &Decision<'_>, steered: &Steered) -> Vec<SteeredAllocation> {
     let mut by_port: BTreeMap<usize, BTreeMap<String, String>> = BTreeMap::new();
@@ -159,6 +165,7 @@ fn steered(decision: &Decision<'_>, steered: &Steered) -> Vec<SteeredAllocation>
             fields.insert(class.to_string(), name.to_owned());
         }
     }
+    let lends = lends(&decision.touches, steered);
     by_port
         .into_iter()
         .map(|(port, fields)| SteeredAllocation {
@@ -168,6 +175,7 @@ fn steered(decision: &Decision<'_>, steered: &Steered) -> Vec<SteeredAllocation>
             base: steered.base.trim_start_matches("- ").to_owned(),
             fields,
             lines: steered.lines.iter().copied().collect(),
+            lends,
         })
         .collect()
 }
@@ -265,10 +273,16 @@ fn values(decision: &Decision<'_>, objects: &[Object]) -> Vec<Difference> {
 fn of_steering(steered: &SteeredAllocation) -> Difference {
     let fields: BTreeSet<&str> = steered.fields.values().map(String::as_str).collect();
     let fields: Vec<&str> = fields.into_iter().collect();
+    let pool = match steered.lends {
+        true => {
+            "a shard whose share is used up takes indices of others, and hands over what brings them"
+        }
+        false => "a shard's pool is that share of all",
+    };
     let what = format!(
-        "`{}` gives out only indices whose {} at {} leads the reply to the shard that asks: a wanted \
-         value is rarely one of them, and a shard's pool is that share of all; as long as the index \
-         does not wrap, {} + index % {} is that field",
+        "`{}` gives out indices whose {} at {} leads the reply to the shard that asks: a wanted value \
+         is rarely one of them; {pool}; as long as the index does not wrap, {} + index % {} is that \
+         field",
         steered.object,
         fields.join(", "),
         steered.port,
@@ -335,7 +349,7 @@ fn replicated(objects: &[Object]) -> Vec<Difference> {
     all.map(|object| {
         let what = match object.kind.as_str() {
             "L3" => format!(
-                "a neighbour that one shard learns is known to the others of `{}` a batch later",
+                "a neighbour that one shard learns is known to the others of `{}` from their next packet on",
                 object.name
             ),
             _ => format!("what is written to `{}` is seen from the next batch on", object.name),

@@ -88,7 +88,7 @@ pub(crate) struct Touches<'p> {
 }
 
 /// Operations that take a place from an allocator's pool instead of touching a given entry.
-const POOL: [&str; 2] = ["allocate", "allocate_within"];
+pub(crate) const POOL: [&str; 2] = ["allocate", "allocate_within"];
 
 const AFTER_LOOP: Part = Part::Opaque("is made on a path with a loop whose end is unknown");
 

@@ -113,7 +113,49 @@ fn nat_is_shared_nothing_by_steered_allocation() {
     assert_eq!(lan("ipv4-tcp"), ["ipv4.src", "tcp.src"]);
     assert_eq!(lan("ipv4-icmp-error"), ["embedded.dst", "embedded.dst_port"]);
     assert!(found.ports.iter().all(|port| port.rank > 8), "both ports spread");
-    assert!(found.differences.iter().any(|one| one.what.contains("gives out only indices")));
+    assert!(steered.lends, "who finds no mapping changes nothing");
+    assert!(found.differences.iter().any(|one| one.what.contains("takes indices of others")));
+}
+
+#[test]
+fn what_an_allocator_steers_by_is_not_edited() {
+    let paths = paths_of::<nat::Function>();
+    let found = plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap();
+    let edited = |edit: fn(&mut Plan)| {
+        let mut plan = found.clone();
+        edit(&mut plan);
+        check(&paths, &plan).map_err(|broken| broken.to_string())
+    };
+    assert_eq!(edited(|plan| plan.steered[0].lends = false), Ok(()));
+    let broken = edited(|plan| plan.steered[0].base = String::new()).unwrap_err();
+    assert!(broken.contains("`mappings`") && broken.contains("only `lends`"), "{broken}");
+    assert!(edited(|plan| plan.steered.clear()).is_err());
+}
+
+/// The NAT's plan where something else is done for a packet without a mapping.
+fn nat_that_misses(act: &str) -> Plan {
+    const MISS: &str = "let Some(mapping) = found else { return Err(Drop(Reason::Unsolicited)) };";
+    let source = nat::Function::SOURCE;
+    assert!(source.text.contains(MISS));
+    let text = source.text.replace(MISS, &format!("let Some(mapping) = found else {{ {act} }};"));
+    let source = Source { text: &text, file: source.file, line: source.line };
+    let paths = paths_within(&source, Budget::for_accesses()).unwrap();
+    plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap()
+}
+
+#[test]
+fn what_a_miss_may_have_changed_is_not_lent() {
+    let lends = |act| {
+        let found = nat_that_misses(act);
+        let own = "a shard's pool is that share of all";
+        let says = found.differences.iter().any(|one| one.what.contains(own));
+        let lends = found.steered.iter().any(|one| one.lends);
+        assert_eq!(says, !lends && !found.steered.is_empty());
+        lends
+    };
+    assert!(lends("return Err(Drop(Reason::NotPublic))"));
+    assert!(!lends("return Err(Forward(LAN))"), "it is not dropped");
+    assert!(!lends("self.permissions.free(3); return Err(Drop(Reason::NotPublic))"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anabranch_analysis::{Budget, Paths, Source, paths_within};
 use anabranch_nf::settings::Settings as _;
-use anabranch_nf::state::{Homes, Scope, ShardSet};
+use anabranch_nf::state::{Homes, Loans, Scope, ShardSet};
 use anabranch_nf::{BuildError, NetworkFunction};
 use anabranch_packet::Port;
 use anabranch_plan::{
@@ -50,8 +50,9 @@ pub struct Deployment {
     pub steering: Arc<Steering>,
     /// From shards to workers.
     pub table: Arc<IndirectionTable>,
-    /// Which indices allocators may give out in which shard, by the allocator's name.
-    pub homes: BTreeMap<String, Arc<Homes>>,
+    /// Which indices of an allocator are at home in which shard, by its name, and whether shards lend
+    /// them one another.
+    homes: BTreeMap<String, (Arc<Homes>, bool)>,
     /// How the entries of state objects belong to shards, by the object's name.
     scopes: BTreeMap<String, Scope>,
 }
@@ -65,6 +66,8 @@ pub struct Post {
     pub worker: u16,
     /// How the entries of state objects belong to shards, by the object's name.
     pub(crate) scopes: BTreeMap<String, Scope>,
+    /// Which indices shards have of allocators that steer, by the allocator's name.
+    pub(crate) loans: BTreeMap<String, Arc<Loans>>,
     /// Shards whose state is on its way here.
     pub(crate) arriving: ShardSet,
 }
@@ -89,7 +92,7 @@ impl Deployment {
         let mut homes = BTreeMap::new();
         for steered in &plan.steered {
             let found = homes_of::<N>(steered, &steering, settings, ports)?;
-            homes.insert(steered.object.clone(), Arc::new(found));
+            homes.insert(steered.object.clone(), (Arc::new(found), steered.lends));
         }
         let scopes = plan.objects.iter().filter_map(scope).collect();
         Ok(Self { steering: Arc::new(steering), table: Arc::new(table), homes, scopes })
@@ -130,10 +133,15 @@ impl Deployment {
             other => (name.clone(), other.clone()),
         };
         let scopes: BTreeMap<String, Scope> = self.scopes.iter().map(fresh).collect();
+        let of_run = |(name, (homes, lends)): (&String, &(Arc<Homes>, bool))| {
+            (name.clone(), Arc::new(Loans::new(Arc::clone(homes), *lends)))
+        };
+        let loans: BTreeMap<String, Arc<Loans>> = self.homes.iter().map(of_run).collect();
         let post = |worker| Post {
             deployment: self.clone(),
             worker,
             scopes: scopes.clone(),
+            loans: loans.clone(),
             arriving: ShardSet::default(),
         };
         let workers = 0..self.table.workers() as u16;
@@ -157,12 +165,13 @@ impl Deployment {
     /// How state is shared, in a sentence, with what each shard's pool of steered values holds.
     pub fn explain(&self) -> String {
         let shards = self.steering.shards();
-        let pool = |(name, homes): (&String, &Arc<Homes>)| {
+        let pool = |(name, (homes, lends)): (&String, &(Arc<Homes>, bool))| {
             let all: u32 = homes.sizes().sum();
             let (least, most) =
                 (homes.sizes().min().unwrap_or(0), homes.sizes().max().unwrap_or(0));
             let each = if least == most { least.to_string() } else { format!("{least} to {most}") };
-            format!("; `{name}` gives each of them {each} of {all} values")
+            let lends = if *lends { ", and lends it others' when these are used up" } else { "" };
+            format!("; `{name}` gives each of them {each} of {all} values{lends}")
         };
         let pools: String = self.homes.iter().map(pool).collect();
         format!(

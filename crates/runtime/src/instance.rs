@@ -6,6 +6,7 @@ mod speculation;
 mod storing;
 
 use anabranch_nf::elements;
+use anabranch_nf::l3::Arrival;
 use anabranch_nf::packet_set::{Entry, SetKey, SetKey4, SetKey6, SetShape, SetTable};
 use anabranch_nf::settings::Settings as _;
 use anabranch_nf::state::wheel::Tick;
@@ -120,8 +121,8 @@ impl<N: NetworkFunction> Instance<N> {
         let mut builder = making.builder();
         let agenda = Agenda::new(making.seed);
         let here = agenda.environment.here();
-        for (name, homes) in post.iter().flat_map(|post| &post.deployment.homes) {
-            builder.steer(name, homes.clone());
+        for (name, loans) in post.iter().flat_map(|post| &post.loans) {
+            builder.steer(name, loans.clone());
         }
         let ward = |scope: &Scope| Ward { scope: scope.clone(), here: here.clone() };
         for (name, scope) in post.iter().flat_map(|post| &post.scopes) {
@@ -276,7 +277,7 @@ impl<N: NetworkFunction> Instance<N> {
     ) {
         match self.enter::<M>(frame, finding, 0, release) {
             Verdict::Forward(port) => release.forward(frame, port),
-            other => self.leave(frame, other, release),
+            other => self.leave(frame, other, 0, release),
         }
     }
 
@@ -286,21 +287,52 @@ impl<N: NetworkFunction> Instance<N> {
             return release.discard(frame, reason.into());
         }
         let verdict = self.enter_any(frame, finding, 0, release);
-        self.leave(frame, verdict, release);
+        self.leave(frame, verdict, 0, release);
     }
 
-    /// The rarer verdicts, kept out of the loop.
+    /// The rarer verdicts, kept out of the loop; of a packet that has entered for the `turn`th time.
     #[inline(never)]
-    fn leave(&mut self, frame: &mut Frame<'_>, verdict: Verdict, release: &mut impl Release) {
+    fn leave(
+        &mut self,
+        frame: &mut Frame<'_>,
+        verdict: Verdict,
+        turn: u32,
+        release: &mut impl Release,
+    ) {
         match verdict {
             Verdict::Forward(port) => release.forward(frame, port),
-            Verdict::Discard(reason) => release.discard(frame, reason),
+            Verdict::Discard(reason) => match self.agenda.environment.astray() {
+                None => release.discard(frame, reason),
+                Some(shard) => self.send_after(frame, shard, turn, release),
+            },
             Verdict::Flood => release.flood(frame),
             Verdict::Recirculate(port) => self.enter_again(frame, port, release),
         }
     }
 
-    /// Goes on with a packet that another worker handed over, to re-enter. Time does not go back: it is
+    /// What the packet asked for is in another shard, which has borrowed a value of this one: it has
+    /// changed nothing, as the plan says, and is handled there.
+    #[cold]
+    fn send_after(
+        &mut self,
+        frame: &mut Frame<'_>,
+        shard: u16,
+        turn: u32,
+        release: &mut impl Release,
+    ) {
+        frame.meta_mut().steering_hash = shard.into();
+        if turn == 0 {
+            // It may have been noted after it went astray, which is to be forgotten like all else.
+            self.agenda.environment.set_arrival(Arrival::default());
+        }
+        match self.owner_beside(shard.into()) {
+            Some(owner) => release.hand_over(frame, owner, self.again(turn)),
+            None => self.enter_from(frame, turn, release),
+        }
+    }
+
+    /// Goes on with a packet that another worker handed over, to re-enter or because what it asks for
+    /// is here. Time does not go back: it is
     /// handled no earlier than what was handled before.
     pub fn accept(&mut self, frame: &mut Frame<'_>, again: Again, release: &mut impl Release) {
         let meta = frame.meta_mut();
@@ -331,7 +363,7 @@ impl<N: NetworkFunction> Instance<N> {
             let finding = Finding::new::<N, Real>(&self.sets, frame, layout, false);
             let port = match self.enter_any(frame, &finding, turn, release) {
                 Verdict::Recirculate(port) => port,
-                last => return self.leave(frame, last, release),
+                last => return self.leave(frame, last, turn, release),
             };
             if let Some(owner) = self.steer_anew(frame, port) {
                 return release.hand_over(frame, owner, self.again(turn + 1));
@@ -344,9 +376,15 @@ impl<N: NetworkFunction> Instance<N> {
     /// worker's.
     fn steer_anew(&self, frame: &mut Frame<'_>, port: Port) -> Option<u16> {
         frame.meta_mut().port = port;
-        let Post { deployment, worker, arriving, .. } = self.post.as_ref()?;
-        let shard = deployment.steering.shard(port, frame.bytes(), frame.meta().wire_len);
+        let steering = &self.post.as_ref()?.deployment.steering;
+        let shard = steering.shard(port, frame.bytes(), frame.meta().wire_len);
         frame.meta_mut().steering_hash = shard;
+        self.owner_beside(shard)
+    }
+
+    /// The worker that packets of `shard` are to be handed over to; `None`: they are handled here.
+    fn owner_beside(&self, shard: u32) -> Option<u16> {
+        let Post { deployment, worker, arriving, .. } = self.post.as_ref()?;
         let owner = deployment.table.worker(shard);
         (owner != *worker || arriving.contains(shard as u16)).then_some(owner)
     }

@@ -39,30 +39,16 @@ impl Paths {
     /// does not ask.
     fn outcome(&self, path: &CallPath, access: &Access) -> Option<String> {
         let outcome = access.outcome?;
-        if let Some(known) = self.terms.bool_of(outcome) {
-            let words = words_of(&access.operation);
-            return Some(if known { words.0 } else { words.1 }.to_owned());
-        }
-        let (symbol, positive) = match self.terms.node(outcome) {
-            Node::Not(inner) => (*inner, false),
-            _ => (outcome, true),
+        let symbol = match self.terms.node(outcome) {
+            Node::Not(inner) => *inner,
+            _ => outcome,
         };
-        let Kind::Outcome(yes, no) = self.terms.kind_of(symbol) else {
-            return None;
+        let (yes, no) = match (self.terms.bool_of(outcome), self.terms.kind_of(symbol)) {
+            (Some(_), _) => words_of(&access.operation),
+            (None, Kind::Outcome(yes, no)) => (yes, no),
+            _ => return None,
         };
-        let holds = self.decided(path, symbol)?;
-        Some(if holds == positive { yes } else { no }.to_owned())
-    }
-
-    /// Which way a path went on a symbol.
-    fn decided(&self, path: &CallPath, symbol: Term) -> Option<bool> {
-        path.conditions.iter().find_map(|condition| {
-            if condition.term == symbol {
-                return Some(true);
-            }
-            let negated = matches!(self.terms.node(condition.term), Node::Not(of) if *of == symbol);
-            negated.then_some(false)
-        })
+        Some(if path.outcome(access, &self.terms)? { yes } else { no }.to_owned())
     }
 
     /// The verdict as the author would write it.

@@ -182,7 +182,10 @@ impl L3 {
         packet: &Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict {
-        if let Some(len) = craft::echo_reply(&mut self.scratch, packet) {
+        // What went astray is answered where it belongs, if anywhere.
+        if !cx.is_astray()
+            && let Some(len) = craft::echo_reply(&mut self.scratch, packet)
+        {
             self.emit_back(packet, len, cx);
         }
         Drop(Builtin::Answered)

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::context::{Environment, to_ticks};
 use crate::key::Value;
 use crate::memory::{ZeroValid, Zeroed, prefetch};
-use crate::state::homes::Homes;
 use crate::state::indices::{Indices, Within};
 use crate::state::journal::{self, Journal, Moment, Sink};
+use crate::state::loans::Loans;
 use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
 use crate::state::shared::{Commons, Deadline, Whereabouts};
 use crate::state::wheel::{Tick, Wheel, rebased};
@@ -46,12 +46,15 @@ pub struct Allocator<T: Value> {
     wheel: Wheel,
     cursor: u32,
     /// Which indices a shard may give out, where values are steered.
-    homes: Option<Arc<Homes>>,
+    loans: Option<Arc<Loans>>,
+    /// Objects here under indices that their shards have borrowed.
+    borrowed: u32,
     /// Which shards its objects belong to, where these may move to other workers.
     shards: Option<Box<Shards>>,
     /// Some objects were given out in all shards alike: whose they are shows when they are touched.
     has_common: bool,
-    /// Objects that are touched are noted: some are common, or a store keeps them.
+    /// Objects that are touched are looked at more closely: some are common or under borrowed
+    /// indices, or a store keeps them.
     notes: bool,
     /// Which objects were written, where a store keeps them.
     journal: Option<Box<Journal<u32>>>,
@@ -89,6 +92,16 @@ enum Moved<T> {
     Freed(u16, u32),
 }
 
+impl<T> Moved<T> {
+    /// The object's index and tag, if it is one.
+    fn place(&self) -> Option<(u32, Tag)> {
+        match self {
+            Self::Object { tag, index, .. } => Some((*index, *tag)),
+            Self::Freed(..) => None,
+        }
+    }
+}
+
 #[allow(clippy::len_without_is_empty, reason = "no operation of the language asks it")]
 impl<T: Value> Allocator<T> {
     /// All of `capacity` indices free.
@@ -98,7 +111,8 @@ impl<T: Value> Allocator<T> {
             indices: Indices::new(capacity),
             wheel: Wheel::new(capacity),
             cursor: 0,
-            homes: None,
+            loans: None,
+            borrowed: 0,
             shards: None,
             has_common: false,
             notes: false,
@@ -120,9 +134,9 @@ impl<T: Value> Allocator<T> {
         self.shards = Some(Box::new(Shards { tags, leases, freed: Vec::new(), parts }));
     }
 
-    /// From now on each shard is given only indices that are at home there.
-    pub fn steer(&mut self, homes: Arc<Homes>) {
-        self.homes = Some(homes);
+    /// From now on each shard is given indices that are at home there, or lent to it.
+    pub fn steer(&mut self, loans: Arc<Loans>) {
+        self.loans = Some(loans);
     }
 
     /// Objects handed out, those included whose end has not been noticed yet.
@@ -160,7 +174,7 @@ impl<T: Value> Allocator<T> {
         lifetime_ns: u64,
         env: &Environment,
     ) -> bool {
-        let taken = self.may_take(index, env) && self.take(index);
+        let taken = self.take_for(index, env.whereabouts());
         if taken {
             self.start(index, value, lifetime_ns, env);
         }
@@ -180,11 +194,14 @@ impl<T: Value> Allocator<T> {
         Some(index)
     }
 
-    fn may_take(&self, index: u32, env: &Environment) -> bool {
-        match (&self.homes, env.whereabouts()) {
-            (None, _) | (_, Whereabouts::Everywhere) => true,
-            (Some(homes), Whereabouts::Shard(shard)) => homes.is_home(index, shard),
-            (Some(_), Whereabouts::NoShard) => false,
+    fn take_for(&mut self, index: u32, whereabouts: Whereabouts) -> bool {
+        let Some(loans) = &self.loans else { return self.take(index) };
+        match whereabouts {
+            Whereabouts::Everywhere => self.take(index),
+            Whereabouts::NoShard => false,
+            Whereabouts::Shard(shard) => {
+                loans.take(self.objects.len() as u32, index, shard) && self.indices.take(index)
+            }
         }
     }
 
@@ -199,12 +216,13 @@ impl<T: Value> Allocator<T> {
     }
 
     fn take_within(&mut self, within: Within, env: &Environment) -> Option<u32> {
-        let Some(homes) = &self.homes else { return self.take_any_within(within) };
-        match env.whereabouts() {
-            Whereabouts::Everywhere => self.indices.take_within(within),
-            Whereabouts::NoShard => None,
-            Whereabouts::Shard(shard) => {
-                self.indices.take_first(within, |from, to| homes.indices(shard, from, to))
+        match (&self.loans, env.whereabouts()) {
+            (None, _) | (_, Whereabouts::Everywhere) => self.take_any_within(within),
+            (_, Whereabouts::NoShard) => None,
+            (Some(loans), Whereabouts::Shard(shard)) => {
+                let index = loans.take_within(self.capacity(), within, shard)?;
+                self.indices.take(index);
+                Some(index)
             }
         }
     }
@@ -240,9 +258,41 @@ impl<T: Value> Allocator<T> {
         let Some(shards) = &mut self.shards else { return };
         shards.tags.clear(index);
         shards.tags.note(index);
+        let tag = shards.tags.get(index);
         if shards.tags.is_everywhere() {
             (self.has_common, self.notes) = (true, true);
             shards.freed.retain(|(_, freed)| *freed != index);
+            self.mark(index, tag);
+        }
+        self.count_in(index, tag);
+    }
+
+    /// `index` is in use, whoever had it.
+    fn mark(&self, index: u32, tag: Tag) {
+        if let Some(loans) = &self.loans {
+            loans.mark(self.capacity(), index, tag.shard());
+        }
+    }
+
+    /// Whether an object of that tag is under a borrowed index.
+    fn is_borrowed(&self, index: u32, tag: Tag) -> bool {
+        let homes = self.loans.as_ref().filter(|_| !tag.is_common()).zip(tag.shard());
+        homes.is_some_and(|(loans, shard)| !loans.is_home(index, shard))
+    }
+
+    /// The object under `index` has come.
+    fn count_in(&mut self, index: u32, tag: Tag) {
+        if self.is_borrowed(index, tag) {
+            self.borrowed += 1;
+            self.notes = true;
+        }
+    }
+
+    /// The object under `index` has gone.
+    fn count_out(&mut self, index: u32, tag: Tag) {
+        if self.is_borrowed(index, tag) {
+            self.borrowed -= 1;
+            self.notes = self.borrowed > 0 || self.has_common || self.journal.is_some();
         }
     }
 
@@ -260,7 +310,12 @@ impl<T: Value> Allocator<T> {
         if let Some(journal) = &mut self.journal {
             journal.remove(tag.shard(), index);
         }
+        self.count_out(index, tag);
         self.clear(index);
+        // What all workers have is in use in some shard as long as the run goes on.
+        if let Some(loans) = self.loans.as_ref().filter(|_| !tag.is_common()) {
+            loans.give_back(self.capacity(), index);
+        }
         true
     }
 
@@ -274,15 +329,42 @@ impl<T: Value> Allocator<T> {
     }
 
     /// An object is touched that is to be noted: a store keeps it, or it was given out in all shards
-    /// alike.
+    /// alike. False: another shard has borrowed the index, and to this one there is nothing under it.
     #[cold]
     #[inline(never)]
-    fn note_touch(&mut self, index: u32) {
+    fn note_touch(&mut self, index: u32) -> bool {
+        if self.is_anothers(index) {
+            return false;
+        }
         if let Some(journal) = &mut self.journal {
             journal.refreshed.note(index);
         }
         if let Some(shards) = self.shards.as_mut().filter(|s| s.tags.get(index).is_common()) {
             shards.tags.note(index);
+        }
+        true
+    }
+
+    /// Whether a shard of this worker that is not being worked for has borrowed `index`.
+    #[cold]
+    #[inline(never)]
+    fn is_anothers(&self, index: u32) -> bool {
+        let Some(shards) = &self.shards else { return false };
+        let tag = shards.tags.get(index);
+        let here = shards.tags.here();
+        here.is_some() && here != tag.shard() && self.is_borrowed(index, tag)
+    }
+
+    /// A handler has found nothing under `index`: a packet that brings an index which another shard has
+    /// borrowed belongs there.
+    #[cold]
+    #[inline(never)]
+    fn missed(&self, index: u32) {
+        let borrower = self.loans.as_ref().and_then(|loans| loans.borrower(index));
+        if let (Some(borrower), Some(shards)) = (borrower, &self.shards)
+            && shards.tags.here().is_some_and(|here| here != borrower)
+        {
+            shards.tags.stray(borrower);
         }
     }
 
@@ -297,20 +379,31 @@ impl<T: Value> Allocator<T> {
         self.objects.get(index as usize).filter(|object| object.deadline.tick() > now)
     }
 
+    /// As [`alive`](Self::alive), for the shard that is being worked for.
     #[inline(always)]
-    fn alive_mut(&mut self, index: u32, now: Tick) -> Option<&mut Object<T>> {
-        if self.notes {
-            self.note_touch(index);
+    fn find(&self, index: u32, now: Tick) -> Option<&Object<T>> {
+        let found = self.alive(index, now).filter(|_| !(self.notes && self.is_anothers(index)));
+        if found.is_none() {
+            self.missed(index);
         }
-        let object = self.objects.get_mut(index as usize)?;
-        (*object.deadline.tick_mut() > now).then_some(object)
+        found
+    }
+
+    #[inline(always)]
+    fn find_mut(&mut self, index: u32, now: Tick) -> Option<&mut Object<T>> {
+        let is_here = !self.notes || self.note_touch(index);
+        if !is_here || self.alive(index, now).is_none() {
+            self.missed(index);
+            return None;
+        }
+        self.objects.get_mut(index as usize)
     }
 
     /// Gives the object `lifetime_ns` more from now; false when it does not exist.
     #[inline(always)]
     pub fn refresh(&mut self, index: u32, lifetime_ns: u64, env: &Environment) -> bool {
         let now = env.tick();
-        let Some(object) = self.alive_mut(index, now) else { return false };
+        let Some(object) = self.find_mut(index, now) else { return false };
         let lifetime = to_ticks(lifetime_ns);
         if lifetime == object.lifetime {
             object.deadline.prolong(now.saturating_add(lifetime));
@@ -327,7 +420,7 @@ impl<T: Value> Allocator<T> {
     #[inline(always)]
     pub fn touch(&mut self, index: u32, env: &Environment) -> Option<T> {
         let now = env.tick();
-        let object = self.alive_mut(index, now)?;
+        let object = self.find_mut(index, now)?;
         object.deadline.prolong(now.saturating_add(object.lifetime));
         // SAFETY: as in `get`.
         Some(unsafe { object.value.assume_init() })
@@ -336,20 +429,20 @@ impl<T: Value> Allocator<T> {
     /// Whether the object exists now.
     #[inline(always)]
     pub fn is_allocated(&self, index: u32, env: &Environment) -> bool {
-        self.alive(index, env.tick()).is_some()
+        self.find(index, env.tick()).is_some()
     }
 
     /// The object's value, if it exists now.
     #[inline(always)]
     pub fn get(&self, index: u32, env: &Environment) -> Option<T> {
         // SAFETY: `start` has initialised the value of every object whose deadline is not zero.
-        self.alive(index, env.tick()).map(|object| unsafe { object.value.assume_init() })
+        self.find(index, env.tick()).map(|object| unsafe { object.value.assume_init() })
     }
 
     /// Changes the value in place; false when the object was never allocated or is free.
     #[inline(always)]
     pub fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) -> bool {
-        let Some(object) = self.alive_mut(index, 0) else { return false };
+        let Some(object) = self.find_mut(index, 0) else { return false };
         // SAFETY: as in `get`.
         change(unsafe { object.value.assume_init_mut() });
         if self.notes {
@@ -497,6 +590,9 @@ impl<T: Value> journal::Journaled for Allocator<T> {
             // What `init` has given out in all of them is still theirs.
             Some(shards) if !shards.tags.is_everywhere() => {
                 shards.tags.note(index);
+                let tag = shards.tags.get(index);
+                self.mark(index, tag);
+                self.count_in(index, tag);
             }
             _ => self.note_owner(index),
         }
@@ -527,12 +623,16 @@ impl<T: Value> Movable for Allocator<T> {
                 }
             }
         }
+        let objects = moved.iter().filter_map(Moved::place);
+        objects.for_each(|(index, tag)| self.count_out(index, tag));
         bundle.pack(moved);
     }
 
     fn put_shards(&mut self, bundle: &mut Bundle, shift: Shift) {
         let Some(shards) = &mut self.shards else { return };
-        for one in bundle.unpack() {
+        let moved: Vec<Moved<T>> = bundle.unpack();
+        let places: Vec<_> = moved.iter().filter_map(Moved::place).collect();
+        for one in moved {
             match one {
                 Moved::Object { tag, index, deadline, lifetime, value } => {
                     let deadline = shift.of(deadline);
@@ -558,6 +658,7 @@ impl<T: Value> Movable for Allocator<T> {
                 }
             }
         }
+        places.into_iter().for_each(|(index, tag)| self.count_in(index, tag));
     }
 
     fn immovable(&self) -> Option<&'static str> {
@@ -573,14 +674,72 @@ impl<T: Value> Movable for Allocator<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::homes::Homes;
 
     const TICK: u64 = 1 << 20;
+
+    /// Two workers' allocators of eight indices, at home in two shards by turns; and where they are.
+    fn two_workers() -> [(Allocator<u16>, Environment); 2] {
+        let homes = Arc::new(Homes::new(vec![0, 1], 2).unwrap());
+        let loans = Arc::new(Loans::new(homes, true));
+        [1, 2].map(|seed| {
+            let mut environment = Environment::new(seed);
+            let mut allocator = Allocator::new(8);
+            allocator.steer(Arc::clone(&loans));
+            let here = Arc::clone(environment.here());
+            allocator.divide(&Ward { scope: Scope::Sharded, here });
+            environment.begin(0, 0);
+            (allocator, environment)
+        })
+    }
+
+    #[test]
+    fn a_shard_without_free_indices_borrows_and_packets_are_told() {
+        let [(mut a, at_a), (mut b, at_b)] = two_workers();
+        at_a.enter_shard(0);
+        let given: Vec<_> = (0..5).map(|_| a.allocate(7, 9 * TICK, &at_a)).collect();
+        assert_eq!(given, [Some(0), Some(2), Some(4), Some(6), Some(7)], "the last is borrowed");
+        assert_eq!(a.touch(7, &at_a), Some(7));
+        at_b.enter_shard(1);
+        assert_eq!((b.touch(7, &at_b), at_b.astray()), (None, Some(0)));
+        at_b.enter_shard(1);
+        assert_eq!((b.get(3, &at_b), at_b.astray()), (None, None), "nobody has that");
+        let own: Vec<_> = (0..4).map(|_| b.allocate(8, 9 * TICK, &at_b)).collect();
+        assert_eq!(own, [Some(1), Some(3), Some(5), None]);
+        assert!(a.free(7));
+        at_b.enter_shard(1);
+        assert_eq!((b.get(7, &at_b), at_b.astray()), (None, None));
+        assert_eq!(b.allocate(8, 9 * TICK, &at_b), Some(7), "back at home");
+    }
+
+    #[test]
+    fn to_another_shard_of_the_same_worker_nothing_is_under_a_borrowed_index() {
+        let [(mut a, at_a), (mut b, at_b)] = two_workers();
+        at_a.enter_shard(0);
+        (0..5).for_each(|_| drop(a.allocate(7, 9 * TICK, &at_a)));
+        at_a.enter_shard(1);
+        assert_eq!((a.touch(7, &at_a), at_a.astray()), (None, Some(0)));
+        at_a.enter_shard(1);
+        assert_eq!((a.get(7, &at_a), at_a.astray()), (None, Some(0)));
+        at_a.enter_shard(1);
+        assert!(!a.set(7, 9) && at_a.astray() == Some(0));
+        let mut bundle = Bundle::new([0].into_iter().collect(), 0);
+        a.take_shards(&mut bundle);
+        let shift = bundle.shift(0);
+        b.put_shards(&mut bundle, shift);
+        at_b.enter_shard(0);
+        assert_eq!((b.touch(7, &at_b), at_b.astray()), (Some(7), None), "it goes with its shard");
+        at_a.enter_shard(1);
+        assert_eq!((a.touch(7, &at_a), at_a.astray()), (None, Some(0)));
+        assert_eq!(a.len(), 0);
+    }
 
     #[test]
     fn a_shard_is_given_what_is_at_home_there() {
         let mut environment = Environment::new(1);
         let mut allocator = Allocator::<u16>::new(8);
-        allocator.steer(Arc::new(Homes::new(vec![0, 1, 1, 0], 2).unwrap()));
+        let homes = Arc::new(Homes::new(vec![0, 1, 1, 0], 2).unwrap());
+        allocator.steer(Arc::new(Loans::new(homes, false)));
         let mut allocate = |environment: &Environment| allocator.allocate(7, TICK, environment);
         environment.begin(0, 0);
         environment.enter_shard(1);

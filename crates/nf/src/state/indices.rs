@@ -104,6 +104,16 @@ pub struct Within {
     pub start: u32,
 }
 
+impl Within {
+    /// First index, index to begin at, and end of the range, of `len` indices in all.
+    pub(crate) fn bounds(self, len: u32) -> (u32, u32, u32) {
+        let first = self.first.min(len);
+        let end = first.saturating_add(self.count).min(len);
+        let start = if (first..end).contains(&self.start) { self.start } else { first };
+        (first, start, end)
+    }
+}
+
 #[allow(clippy::len_without_is_empty, reason = "nobody asks it")]
 impl Indices {
     /// Indices `0 .. len`, all free.
@@ -156,7 +166,7 @@ impl Indices {
 
     /// Takes the first free index within `within`.
     pub fn take_within(&mut self, within: Within) -> Option<u32> {
-        let (first, start, end) = self.bounds(within);
+        let (first, start, end) = within.bounds(self.len);
         let found = self
             .first_free(start, end, within.step, start & 1)
             .or_else(|| self.first_free(first, start, within.step, start & 1))?;
@@ -164,30 +174,6 @@ impl Indices {
         Some(found)
     }
 
-    /// As [`take_within`](Self::take_within), among those indices of a range that `candidates`
-    /// gives, in its order.
-    pub fn take_first<I: Iterator<Item = u32>>(
-        &mut self,
-        within: Within,
-        candidates: impl Fn(u32, u32) -> I,
-    ) -> Option<u32> {
-        let (first, start, end) = self.bounds(within);
-        let fits = |&index: &u32| {
-            (within.step != 2 || (index ^ start) & 1 == 0)
-                && !self.parity[(index & 1) as usize].contains(index >> 1)
-        };
-        let found = candidates(start, end).chain(candidates(first, start)).find(fits)?;
-        self.take(found);
-        Some(found)
-    }
-
-    /// First index, index to begin at, and end of a range.
-    fn bounds(&self, within: Within) -> (u32, u32, u32) {
-        let first = within.first.min(self.len);
-        let end = first.saturating_add(within.count).min(self.len);
-        let start = if (first..end).contains(&within.start) { within.start } else { first };
-        (first, start, end)
-    }
 
     fn first_free(&self, from: u32, to: u32, step: u32, parity: u32) -> Option<u32> {
         let of = |parity: u32| {
@@ -235,13 +221,9 @@ mod tests {
                 match what % 4 {
                     0 => prop_assert_eq!(indices.give(first), used.remove(&first)),
                     1 => prop_assert_eq!(indices.take(first), first < len && used.insert(first)),
-                    what => {
+                    _ => {
                         let wanted = expected(&used, len, within);
-                        let taken = match what {
-                            2 => indices.take_within(within),
-                            _ => indices.take_first(within, |from, to| from..to),
-                        };
-                        prop_assert_eq!(taken, wanted);
+                        prop_assert_eq!(indices.take_within(within), wanted);
                         used.extend(wanted);
                     }
                 }

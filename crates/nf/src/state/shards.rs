@@ -152,6 +152,11 @@ impl Tags {
         self.here.shard()
     }
 
+    /// The packet that is handled belongs to `shard`.
+    pub(crate) fn stray(&self, shard: u16) {
+        self.here.stray(shard);
+    }
+
     /// Whether all shards alike are being worked for.
     pub(crate) fn is_everywhere(&self) -> bool {
         self.here.whereabouts() == Whereabouts::Everywhere

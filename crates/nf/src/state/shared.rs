@@ -84,16 +84,17 @@ pub enum Whereabouts {
     NoShard,
 }
 
-/// The [`Whereabouts`] of a worker: its environment says where it is, its state objects look.
+/// The [`Whereabouts`] of a worker: its environment says where it is, its state objects look. And
+/// where the packet that is handled should be instead, if a state object has found that out.
 #[derive(Debug)]
-pub struct Here(AtomicU32);
+pub struct Here(AtomicU64);
 
 const EVERYWHERE: u32 = u32::MAX;
 const NO_SHARD: u32 = u32::MAX - 1;
 
 impl Default for Here {
     fn default() -> Self {
-        Self(AtomicU32::new(EVERYWHERE))
+        Self(AtomicU64::new(EVERYWHERE.into()))
     }
 }
 
@@ -102,24 +103,36 @@ impl Here {
     #[inline(always)]
     pub fn enter(&self, shard: u32) {
         // One worker sets it and the same one reads it: atomic only so that instances may be sent.
-        self.0.store(shard & 0xffff, Ordering::Relaxed);
+        self.0.store((shard & 0xffff).into(), Ordering::Relaxed);
     }
 
     /// What follows is done in every shard alike.
     pub fn enter_every_shard(&self) {
-        self.0.store(EVERYWHERE, Ordering::Relaxed);
+        self.0.store(EVERYWHERE.into(), Ordering::Relaxed);
     }
 
     /// What follows is done in no shard.
     #[inline(always)]
     pub fn leave(&self) {
-        self.0.store(NO_SHARD, Ordering::Relaxed);
+        self.0.store(NO_SHARD.into(), Ordering::Relaxed);
+    }
+
+    /// What the packet that is handled asks for is in `shard`: it went astray.
+    pub fn stray(&self, shard: u16) {
+        let here = self.0.load(Ordering::Relaxed) & u64::from(u32::MAX);
+        self.0.store(here | (u64::from(shard) + 1) << 32, Ordering::Relaxed);
+    }
+
+    /// Where the packet that is handled should be instead; `None`: here.
+    #[inline]
+    pub fn astray(&self) -> Option<u16> {
+        (self.0.load(Ordering::Relaxed) >> 32).checked_sub(1).map(|shard| shard as u16)
     }
 
     /// Where the worker is.
     #[inline]
     pub fn whereabouts(&self) -> Whereabouts {
-        match self.0.load(Ordering::Relaxed) {
+        match self.0.load(Ordering::Relaxed) as u32 {
             EVERYWHERE => Whereabouts::Everywhere,
             NO_SHARD => Whereabouts::NoShard,
             shard => Whereabouts::Shard(shard as u16),
@@ -171,11 +184,30 @@ impl Commons {
         })
     }
 
+    /// Leases the first index in `from .. to`, of `len` in all, that is free and of whose place in its
+    /// block `kinds` has the bit set.
+    pub fn lease_first(&self, len: u32, from: u32, to: u32, kinds: u64) -> Option<u32> {
+        let to = to.min(len);
+        let words = self.words(len).get((from / 64) as usize..to.div_ceil(64) as usize)?;
+        (from / 64..).zip(words).find_map(|(block, word)| {
+            let mut free = kinds & !word.load(Ordering::Relaxed);
+            while free != 0 {
+                let index = block * 64 + free.trailing_zeros();
+                if (from..to).contains(&index) && self.lease_one(len, index) {
+                    return Some(index);
+                }
+                free &= free - 1;
+            }
+            None
+        })
+    }
+
     /// Leases one index of `len`; false when it is leased already.
     pub fn lease_one(&self, len: u32, index: u32) -> bool {
         let (word, bit) = ((index / 64) as usize, 1 << (index % 64));
         let word = self.words(len).get(word).filter(|_| index < len);
-        word.is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
+        let is_free = |word: &&AtomicU64| word.load(Ordering::Relaxed) & bit == 0;
+        word.filter(is_free).is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
     }
 
     /// Gives back an index of `len` that was leased.
