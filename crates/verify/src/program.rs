@@ -28,6 +28,8 @@ pub struct Allocated {
     pub port: u8,
     /// Addresses.
     pub addresses: Vec<IpAddr>,
+    /// Shards lend them one another: what comes to one may be overtaken on its way to the borrower.
+    pub lends: bool,
 }
 
 /// The first port or identifier that allocators may give out.

@@ -91,7 +91,9 @@ impl Setup {
         let port = steered.and_then(|one| self.ports.iter().position(|name| *name == one.port));
         let addresses = self.known_addresses.clone();
         self.routes = plan.objects.iter().any(|object| object.kind == "L3");
-        self.allocated = port.map(|port| Arc::new(Allocated { port: port as u8, addresses }));
+        let lends = steered.is_some_and(|one| one.lends);
+        self.allocated =
+            port.map(|port| Arc::new(Allocated { port: port as u8, addresses, lends }));
         self
     }
 

@@ -271,7 +271,8 @@ const SURELY_ALIVE_NS: u64 = 1_000_000_000;
 
 impl Progress<'_> {
     /// Whether a packet goes to what was given out so long ago that it may have been given out again,
-    /// in one run and not in the other.
+    /// in one run and not in the other: by what came before it, or, where it may be overtaken, comes after
+    /// it and before the next pause.
     fn is_stale(&self, at: usize, arrival: &Arrival, positions: &Positions) -> bool {
         let Some(allocated) = &self.program.avoid else { return false };
         if !allocated.is_to(arrival) {
@@ -286,6 +287,11 @@ impl Progress<'_> {
             }
         }
         let since = self.times.get(seen).map_or(0, |time| time.saturating_add(SURELY_ALIVE_NS));
+        let next = self.program.steps.get(at + 1).map(|step| &step.act);
+        let may_be_overtaken = allocated.lends && matches!(next, Some(Act::Packet(_)));
+        if may_be_overtaken && self.times.get(at).is_some_and(|now| *now >= since) {
+            return true;
+        }
         let steps = self.times.iter().zip(&self.record).take(at).rev();
         let mut later = steps.take_while(|(time, _)| **time >= since);
         later.any(|(_, handled)| {

@@ -47,6 +47,16 @@ fn agrees<N: NetworkFunction>(setup: &Setup, paths: Option<&Paths>) -> Findings 
     found
 }
 
+/// With fewer ports than shards nearly every mapping is under a port that is at home elsewhere.
+#[test]
+fn a_nat_whose_shards_borrow_their_ports() {
+    let settings = "first_port = 2048\nlast_port = 2175".parse().unwrap();
+    let setup = Setup::exemplified::<nat::Function>(settings, example("nat"));
+    let plan = planned::<nat::Function>();
+    assert!(plan.steered.iter().all(|one| one.lends));
+    agrees::<nat::Function>(&setup.under(&plan), None);
+}
+
 /// `least` call paths are taken, and so many pairs of accesses meet.
 fn passes<N: NetworkFunction>(least: (usize, usize)) {
     let paths = paths_of(&N::SOURCE, budget()).unwrap();

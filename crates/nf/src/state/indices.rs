@@ -174,7 +174,6 @@ impl Indices {
         Some(found)
     }
 
-
     fn first_free(&self, from: u32, to: u32, step: u32, parity: u32) -> Option<u32> {
         let of = |parity: u32| {
             // Index i of parity p is number (i - p) / 2 among its kind.

@@ -60,7 +60,8 @@ impl Loans {
         let (first, start, end) = within.bounds(len);
         let kinds = if within.step == 2 { EVEN << (start & 1) } else { u64::MAX };
         let own = |from, to| self.homes.indices(shard, from, to);
-        let takes = |&index: &u32| kinds >> (index % 64) & 1 != 0 && self.taken.lease_one(len, index);
+        let takes =
+            |&index: &u32| kinds >> (index % 64) & 1 != 0 && self.taken.lease_one(len, index);
         if let Some(index) = own(start, end).chain(own(first, start)).find(takes) {
             return Some(index);
         }
