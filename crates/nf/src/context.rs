@@ -459,7 +459,7 @@ impl<'a, W: World> Context<'a, W> {
             if W::PROFILED {
                 self.environment.ask(Operation::Log, line);
             }
-        } else if !W::HOLLOW {
+        } else if !W::HOLLOW && !self.is_astray() {
             let now = self.environment.now;
             self.environment.log.write(now, level, line, text);
         }

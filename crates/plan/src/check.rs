@@ -51,9 +51,19 @@ fn steers_as_planned(
         let at = objects.iter().position(|object| object.name == one.object);
         at.and_then(|at| modes.get(&at)) == Some(&ObjectMode::Steered)
     };
-    for planned in crate::report::allocations(decision).iter().filter(|one| steers(one)) {
-        let without = SteeredAllocation { lends: false, ..planned.clone() };
-        if !plan.steered.iter().any(|edited| edited == planned || *edited == without) {
+    let planned: Vec<_> = crate::report::allocations(decision);
+    for planned in planned.iter().filter(|one| steers(one)) {
+        let of_place = plan
+            .steered
+            .iter()
+            .filter(|edited| edited.object == planned.object && edited.port == planned.port);
+        let is_allowed = |edited: &SteeredAllocation| {
+            let lines = edited.lines.clone();
+            let lends = planned.lends && edited.lends;
+            *edited == SteeredAllocation { lines, lends, ..planned.clone() }
+        };
+        let all: Vec<_> = of_place.collect();
+        if !matches!(all[..], [one] if is_allowed(one)) {
             let lines: Vec<String> = planned.lines.iter().map(u32::to_string).collect();
             return Err(PlanError::Broken(format!(
                 "what `{}` gives out at {} follows from the source (lines {}): of its entry under \
@@ -64,7 +74,16 @@ fn steers_as_planned(
             )));
         }
     }
-    Ok(())
+    let known = |edited: &SteeredAllocation| {
+        planned.iter().any(|one| (&one.object, &one.port) == (&edited.object, &edited.port))
+    };
+    match plan.steered.iter().find(|edited| !known(edited)) {
+        None => Ok(()),
+        Some(one) => Err(PlanError::Broken(format!(
+            "no value of `{}` comes back at {}: take its entry out of `steered`",
+            one.object, one.port
+        ))),
+    }
 }
 
 /// That every pair of packets that must meet does.

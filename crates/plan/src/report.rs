@@ -165,7 +165,7 @@ fn steered(decision: &Decision<'_>, steered: &Steered) -> Vec<SteeredAllocation>
             fields.insert(class.to_string(), name.to_owned());
         }
     }
-    let lends = lends(&decision.touches, steered);
+    let lends = lends(decision, steered);
     by_port
         .into_iter()
         .map(|(port, fields)| SteeredAllocation {

@@ -92,7 +92,9 @@ impl Deployment {
         let mut homes = BTreeMap::new();
         for steered in &plan.steered {
             let found = homes_of::<N>(steered, &steering, settings, ports)?;
-            homes.insert(steered.object.clone(), (Arc::new(found), steered.lends));
+            let lends = plan.steered.iter().filter(|one| one.object == steered.object);
+            let lends = lends.fold(true, |all, one| all && one.lends);
+            homes.insert(steered.object.clone(), (Arc::new(found), lends));
         }
         let scopes = plan.objects.iter().filter_map(scope).collect();
         Ok(Self { steering: Arc::new(steering), table: Arc::new(table), homes, scopes })

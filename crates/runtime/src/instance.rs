@@ -62,6 +62,22 @@ pub struct Instance<N: NetworkFunction> {
     last: Meta,
 }
 
+/// How a packet enters the handler.
+#[derive(Clone, Copy, Default)]
+struct Entrance {
+    /// How often it has re-entered.
+    turn: u32,
+    /// It has been sent after a value that its shard had lent.
+    strayed: bool,
+}
+
+impl Entrance {
+    /// For the `turn`th time, in the shard that it has been steered to.
+    fn anew(turn: u32) -> Self {
+        Self { turn, strayed: false }
+    }
+}
+
 /// The packet sets of one worker.
 type OwnSets<S> = Sets<SetTable<SetKey4, S>, SetTable<SetKey6, S>>;
 
@@ -277,7 +293,7 @@ impl<N: NetworkFunction> Instance<N> {
     ) {
         match self.enter::<M>(frame, finding, 0, release) {
             Verdict::Forward(port) => release.forward(frame, port),
-            other => self.leave(frame, other, 0, release),
+            other => self.leave(frame, other, None, release),
         }
     }
 
@@ -287,23 +303,24 @@ impl<N: NetworkFunction> Instance<N> {
             return release.discard(frame, reason.into());
         }
         let verdict = self.enter_any(frame, finding, 0, release);
-        self.leave(frame, verdict, 0, release);
+        self.leave(frame, verdict, None, release);
     }
 
-    /// The rarer verdicts, kept out of the loop; of a packet that has entered for the `turn`th time.
+    /// The rarer verdicts, kept out of the loop; of a packet that has entered so, or as it arrived.
     #[inline(never)]
     fn leave(
         &mut self,
         frame: &mut Frame<'_>,
         verdict: Verdict,
-        turn: u32,
+        entered: Option<Entrance>,
         release: &mut impl Release,
     ) {
+        let Entrance { turn, strayed } = entered.unwrap_or_default();
         match verdict {
             Verdict::Forward(port) => release.forward(frame, port),
             Verdict::Discard(reason) => match self.agenda.environment.astray() {
-                None => release.discard(frame, reason),
-                Some(shard) => self.send_after(frame, shard, turn, release),
+                Some(shard) if !strayed => self.send_after(frame, shard, turn, release),
+                _ => release.discard(frame, reason),
             },
             Verdict::Flood => release.flood(frame),
             Verdict::Recirculate(port) => self.enter_again(frame, port, release),
@@ -325,9 +342,10 @@ impl<N: NetworkFunction> Instance<N> {
             // It may have been noted after it went astray, which is to be forgotten like all else.
             self.agenda.environment.set_arrival(Arrival::default());
         }
+        let entry = Entrance { turn, strayed: true };
         match self.owner_beside(shard.into()) {
-            Some(owner) => release.hand_over(frame, owner, self.again(turn)),
-            None => self.enter_from(frame, turn, release),
+            Some(owner) => release.hand_over(frame, owner, self.again(entry)),
+            None => self.enter_from(frame, entry, release),
         }
     }
 
@@ -338,35 +356,38 @@ impl<N: NetworkFunction> Instance<N> {
         let meta = frame.meta_mut();
         meta.arrival_ns = meta.arrival_ns.max(self.last.arrival_ns);
         self.last.arrival_ns = meta.arrival_ns;
-        self.agenda.environment.set_arrival(again.arrival);
-        self.enter_from(frame, again.turn, release);
+        let Again { turn, arrival, strayed } = again;
+        self.agenda.environment.set_arrival(arrival);
+        self.enter_from(frame, Entrance { turn, strayed }, release);
     }
 
     /// Lets the packet re-enter on `port`, and again as long as the NF asks for it.
     #[inline(never)]
     fn enter_again(&mut self, frame: &mut Frame<'_>, port: Port, release: &mut impl Release) {
         match self.steer_anew(frame, port) {
-            Some(owner) => release.hand_over(frame, owner, self.again(1)),
-            None => self.enter_from(frame, 1, release),
+            Some(owner) => release.hand_over(frame, owner, self.again(Entrance::anew(1))),
+            None => self.enter_from(frame, Entrance::anew(1), release),
         }
     }
 
-    /// What goes with the packet that was handled last, to re-enter for the `turn`th time.
-    fn again(&self, turn: u32) -> Again {
-        Again { turn, arrival: *self.agenda.environment.arrival() }
+    /// What goes with the packet that was handled last, to enter elsewhere.
+    fn again(&self, Entrance { turn, strayed }: Entrance) -> Again {
+        Again { turn, arrival: *self.agenda.environment.arrival(), strayed }
     }
 
     /// Goes on with a packet that has been steered and is at home here.
-    fn enter_from(&mut self, frame: &mut Frame<'_>, turn: u32, release: &mut impl Release) {
-        for turn in turn..=RECIRCULATIONS {
+    fn enter_from(&mut self, frame: &mut Frame<'_>, from: Entrance, release: &mut impl Release) {
+        let mut entry = from;
+        for turn in from.turn..=RECIRCULATIONS {
             let layout = parse(frame.bytes(), frame.meta().wire_len);
             let finding = Finding::new::<N, Real>(&self.sets, frame, layout, false);
             let port = match self.enter_any(frame, &finding, turn, release) {
                 Verdict::Recirculate(port) => port,
-                last => return self.leave(frame, last, turn, release),
+                last => return self.leave(frame, last, Some(entry), release),
             };
+            entry = Entrance::anew(turn + 1);
             if let Some(owner) = self.steer_anew(frame, port) {
-                return release.hand_over(frame, owner, self.again(turn + 1));
+                return release.hand_over(frame, owner, self.again(entry));
             }
         }
         release.discard(frame, Builtin::RecirculationLimit.into());

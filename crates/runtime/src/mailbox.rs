@@ -34,6 +34,8 @@ pub struct Again {
     pub turn: u32,
     /// How it arrived, for errors about it.
     pub arrival: Arrival,
+    /// It has been sent after a value that its shard had lent, and is not once more.
+    pub strayed: bool,
 }
 
 impl Parcel {

@@ -196,13 +196,21 @@ impl<T: Value> Allocator<T> {
 
     fn take_for(&mut self, index: u32, whereabouts: Whereabouts) -> bool {
         let Some(loans) = &self.loans else { return self.take(index) };
+        let len = self.indices.len();
         match whereabouts {
-            Whereabouts::Everywhere => self.take(index),
+            Whereabouts::Everywhere => loans.claim_common(len, index) && self.take(index),
             Whereabouts::NoShard => false,
-            Whereabouts::Shard(shard) => {
-                loans.take(self.objects.len() as u32, index, shard) && self.indices.take(index)
-            }
+            Whereabouts::Shard(shard) => loans.take(len, index, shard) && self.take_claimed(index),
         }
+    }
+
+    /// Takes `index`, which nobody else has, unless it is in use here all the same.
+    fn take_claimed(&mut self, index: u32) -> bool {
+        let taken = self.indices.take(index);
+        if let (false, Some(loans)) = (taken, &self.loans) {
+            loans.give_back(self.indices.len(), index);
+        }
+        taken
     }
 
     fn take(&mut self, index: u32) -> bool {
@@ -217,12 +225,19 @@ impl<T: Value> Allocator<T> {
 
     fn take_within(&mut self, within: Within, env: &Environment) -> Option<u32> {
         match (&self.loans, env.whereabouts()) {
-            (None, _) | (_, Whereabouts::Everywhere) => self.take_any_within(within),
+            (None, _) => self.take_any_within(within),
             (_, Whereabouts::NoShard) => None,
+            (Some(loans), Whereabouts::Everywhere) => {
+                let index = self.indices.take_within(within)?;
+                let free = loans.claim_common(self.indices.len(), index);
+                if !free {
+                    self.indices.give(index);
+                }
+                free.then_some(index)
+            }
             (Some(loans), Whereabouts::Shard(shard)) => {
                 let index = loans.take_within(self.capacity(), within, shard)?;
-                self.indices.take(index);
-                Some(index)
+                self.take_claimed(index).then_some(index)
             }
         }
     }
@@ -262,16 +277,8 @@ impl<T: Value> Allocator<T> {
         if shards.tags.is_everywhere() {
             (self.has_common, self.notes) = (true, true);
             shards.freed.retain(|(_, freed)| *freed != index);
-            self.mark(index, tag);
         }
         self.count_in(index, tag);
-    }
-
-    /// `index` is in use, whoever had it.
-    fn mark(&self, index: u32, tag: Tag) {
-        if let Some(loans) = &self.loans {
-            loans.mark(self.capacity(), index, tag.shard());
-        }
     }
 
     /// Whether an object of that tag is under a borrowed index.
@@ -298,7 +305,8 @@ impl<T: Value> Allocator<T> {
 
     /// Gives `index` back before its time; false when it was free.
     pub fn free(&mut self, index: u32) -> bool {
-        if self.alive(index, 0).is_none() {
+        if self.alive(index, 0).is_none() || (self.notes && self.is_anothers(index)) {
+            self.missed(index);
             return false;
         }
         let tag = self.shards.as_mut().map_or_else(Tag::default, |one| one.tags.clear(index));
@@ -366,6 +374,22 @@ impl<T: Value> Allocator<T> {
         {
             shards.tags.stray(borrower);
         }
+    }
+
+    /// Takes `index` for what a store has kept under it; false: somebody else has it, as where a run was
+    /// killed between telling the store of one's end and of the other's beginning. One that `init` has
+    /// given out is in use already.
+    fn take_restored(&mut self, index: u32) -> bool {
+        let here = self.shards.as_ref().map(|shards| &shards.tags);
+        let is_common = here.is_some_and(|tags| tags.get(index).is_common());
+        let shard = here.and_then(Tags::here);
+        let is_free = match (&self.loans, shard) {
+            (Some(loans), Some(shard)) => loans.claim(self.capacity(), index, shard),
+            (Some(loans), None) => loans.claim_common(self.capacity(), index),
+            (None, _) => true,
+        };
+        self.take(index);
+        is_free || is_common
     }
 
     fn note_change(&mut self, index: u32) {
@@ -579,8 +603,9 @@ impl<T: Value> journal::Journaled for Allocator<T> {
             return false;
         };
         let (absolute, lifetime, value) = entry;
-        // One that `init` has given out is in use already.
-        self.take(index);
+        if !self.take_restored(index) {
+            return false;
+        }
         let deadline = moment.deadline(absolute);
         let value = std::mem::MaybeUninit::new(value);
         let object = Object { deadline: Deadline::new(deadline), lifetime, value };
@@ -591,7 +616,6 @@ impl<T: Value> journal::Journaled for Allocator<T> {
             Some(shards) if !shards.tags.is_everywhere() => {
                 shards.tags.note(index);
                 let tag = shards.tags.get(index);
-                self.mark(index, tag);
                 self.count_in(index, tag);
             }
             _ => self.note_owner(index),

@@ -29,6 +29,9 @@ pub struct Loans {
     lent: OnceLock<Zeroed<AtomicU16>>,
 }
 
+/// In the place of a borrower: all shards have it, from the start or by a command.
+const COMMON: u16 = u16::MAX - 1;
+
 /// Places in a block of 64 indices, of which the first is even.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
@@ -72,12 +75,23 @@ impl Loans {
         Some(index)
     }
 
-    /// Index `index`, of `len`, is in use in `shard`, or in all of them.
-    pub fn mark(&self, len: u32, index: u32, shard: Option<u16>) {
-        self.taken.lease_one(len, index);
-        if let Some(shard) = shard.filter(|shard| !self.is_home(index, *shard)) {
+    /// Takes `index`, of `len`, for `shard`, wherever it is at home; false when it is in use.
+    pub fn claim(&self, len: u32, index: u32, shard: u16) -> bool {
+        let claimed = self.taken.lease_one(len, index);
+        if claimed && !self.is_home(index, shard) {
             self.note(len, index, shard);
         }
+        claimed
+    }
+
+    /// Takes `index`, of `len`, for all shards alike, as each worker does for itself; false when a shard
+    /// has it.
+    pub fn claim_common(&self, len: u32, index: u32) -> bool {
+        if self.taken.lease_one(len, index) {
+            self.note(len, index, COMMON);
+            return true;
+        }
+        self.lent_to(index) == Some(COMMON)
     }
 
     fn note(&self, len: u32, index: u32, shard: u16) {
@@ -97,6 +111,10 @@ impl Loans {
 
     /// The shard that has borrowed `index`.
     pub fn borrower(&self, index: u32) -> Option<u16> {
+        self.lent_to(index).filter(|shard| *shard != COMMON)
+    }
+
+    fn lent_to(&self, index: u32) -> Option<u16> {
         self.lent.get()?.get(index as usize)?.load(Ordering::Acquire).checked_sub(1)
     }
 }
@@ -177,7 +195,18 @@ mod tests {
         let all = Within { first: 0, count: LEN, step: 1, start: 0 };
         let own = std::iter::from_fn(|| loans.take_within(LEN, all, 2)).count();
         assert_eq!(own, (0..LEN).filter(|&index| loans.is_home(index, 2)).count());
-        loans.mark(LEN, 3, Some(2));
-        assert!(loans.is_home(3, 2) || loans.borrower(3) == Some(2));
+    }
+
+    #[test]
+    fn what_all_shards_have_is_nobodys_and_what_one_has_is_not_for_all() {
+        let loans = loans(true);
+        assert!(loans.claim_common(LEN, 7) && loans.claim_common(LEN, 7), "each worker for itself");
+        assert!(!loans.claim(LEN, 7, 1));
+        assert_eq!(loans.borrower(7), None);
+        let (home, away): (Vec<u16>, Vec<u16>) =
+            (0..SHARDS).partition(|&shard| loans.is_home(9, shard));
+        assert!(loans.claim(LEN, 9, away[0]) && !loans.claim(LEN, 9, home[0]));
+        assert_eq!(loans.borrower(9), Some(away[0]));
+        assert!(!loans.claim_common(LEN, 9));
     }
 }

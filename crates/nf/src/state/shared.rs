@@ -155,12 +155,18 @@ impl Here {
 pub struct Commons {
     /// A bit per index: leased.
     leased: OnceLock<Box<[AtomicU64]>>,
+    /// A bit per block of 64 indices that has none free, where somebody has looked in vain.
+    full: OnceLock<Box<[AtomicU64]>>,
+}
+
+/// So many bits, in words, none of them set.
+fn bits(len: usize) -> Box<[AtomicU64]> {
+    (0..len.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()
 }
 
 impl Commons {
     fn words(&self, len: u32) -> &[AtomicU64] {
-        let words = (len as usize).div_ceil(64);
-        self.leased.get_or_init(|| (0..words).map(|_| AtomicU64::new(0)).collect())
+        self.leased.get_or_init(|| bits(len as usize))
     }
 
     /// Leases what is free of the first block that has a free index in `from .. to`, of `len`
@@ -185,11 +191,20 @@ impl Commons {
     }
 
     /// Leases the first index in `from .. to`, of `len` in all, that is free and of whose place in its
-    /// block `kinds` has the bit set.
+    /// block `kinds` has the bit set. What is full is looked at once in 64 blocks until something is given
+    /// back there, so that looking in vain stays cheap.
     pub fn lease_first(&self, len: u32, from: u32, to: u32, kinds: u64) -> Option<u32> {
         let to = to.min(len);
-        let words = self.words(len).get((from / 64) as usize..to.div_ceil(64) as usize)?;
-        (from / 64..).zip(words).find_map(|(block, word)| {
+        let words = self.words(len);
+        let full = self.full.get_or_init(|| bits(words.len()));
+        let (mut block, end) = (from / 64, to.div_ceil(64));
+        while block < end {
+            let skip = full.get((block / 64) as usize)?.load(Ordering::SeqCst) >> (block % 64);
+            if skip & 1 != 0 {
+                block += (!skip).trailing_zeros().min(64 - block % 64);
+                continue;
+            }
+            let word = words.get(block as usize)?;
             let mut free = kinds & !word.load(Ordering::Relaxed);
             while free != 0 {
                 let index = block * 64 + free.trailing_zeros();
@@ -198,8 +213,22 @@ impl Commons {
                 }
                 free &= free - 1;
             }
-            None
-        })
+            self.note_full(full, block, word);
+            block += 1;
+        }
+        None
+    }
+
+    fn note_full(&self, full: &[AtomicU64], block: u32, word: &AtomicU64) {
+        let Some(summary) = full.get((block / 64) as usize) else { return };
+        let bit = 1 << (block % 64);
+        if word.load(Ordering::Relaxed) == u64::MAX {
+            summary.fetch_or(bit, Ordering::SeqCst);
+            // Whoever has given back since either is seen here, or sees the bit.
+            if word.load(Ordering::SeqCst) != u64::MAX {
+                summary.fetch_and(!bit, Ordering::SeqCst);
+            }
+        }
     }
 
     /// Leases one index of `len`; false when it is leased already.
@@ -207,13 +236,20 @@ impl Commons {
         let (word, bit) = ((index / 64) as usize, 1 << (index % 64));
         let word = self.words(len).get(word).filter(|_| index < len);
         let is_free = |word: &&AtomicU64| word.load(Ordering::Relaxed) & bit == 0;
-        word.filter(is_free).is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
+        word.filter(is_free).is_some_and(|word| word.fetch_or(bit, Ordering::Acquire) & bit == 0)
     }
 
     /// Gives back an index of `len` that was leased.
     pub fn give_back(&self, len: u32, index: u32) {
-        if let Some(word) = self.words(len).get((index / 64) as usize) {
-            word.fetch_and(!(1 << (index % 64)), Ordering::Relaxed);
+        let (block, bit) = ((index / 64) as usize, 1u64 << (index % 64));
+        let Some(word) = self.words(len).get(block) else { return };
+        // What was written of the index before is known to whoever leases it next.
+        word.fetch_and(!bit, Ordering::SeqCst);
+        let bit = 1u64 << (block % 64);
+        if let Some(summary) = self.full.get().and_then(|full| full.get(block / 64))
+            && summary.load(Ordering::SeqCst) & bit != 0
+        {
+            summary.fetch_and(!bit, Ordering::SeqCst);
         }
     }
 }
