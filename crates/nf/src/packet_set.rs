@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::key::{Fold, Hash, Key, Value};
 use crate::pack::{Pack, Unpack};
-use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
+use crate::state::journal::{self, Journal, Journaled, Moment, Refreshing, Sink};
 use crate::state::shards::{Tag, Tags};
 use crate::state::table::{SlotId, Table};
 use crate::state::wheel::{Tick, Wheel, rebased};
@@ -360,6 +360,13 @@ impl<K: Key, S: Value> SetTable<K, S> {
         let Some(SlotId(place)) = self.find(hash, key) else { return };
         let Some(journal) = self.journal.as_deref_mut() else { return };
         if changed { &mut journal.changed } else { &mut journal.refreshed }.note(place);
+    }
+
+    /// Where it is noted, for a store, that the set of `key` was refreshed.
+    #[inline]
+    pub fn refreshing(&self, hash: Hash, key: &K) -> Option<Refreshing<'_>> {
+        let journal = self.journal.as_deref()?;
+        self.find(hash, key).map(|id| journal.refreshing(id.0))
     }
 
     /// The next set whose time has run out at `now`, removed, with its shard where that is known.

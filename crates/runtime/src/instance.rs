@@ -460,7 +460,7 @@ impl<N: NetworkFunction> Instance<N> {
     pub fn shut_down(&mut self, release: &mut impl Release) {
         let Self { nf, sets, agenda, last, .. } = self;
         agenda.shut_down(nf, sets, last, release);
-        self.tell_now(std::time::Instant::now(), true);
+        self.tell_whole();
     }
 
     /// How full each state object is.

@@ -50,8 +50,8 @@ impl Keeping {
     ) -> Result<Kept, RunError> {
         let deployment = arrangement.deployment();
         let instances = match states {
-            States::Owned(instances) if instances.len() == arrangement.table.workers() => instances,
-            _ => return Err(RunError::StoreOfShared(arrangement.why.clone())),
+            States::Owned(instances) => instances,
+            States::Tracked(_) => return Err(RunError::StoreOfShared(arrangement.why.clone())),
         };
         let parts =
             instances.first().filter(|_| deployment.is_some()).and_then(Instance::immovable);
@@ -149,18 +149,20 @@ impl Keeping {
         if state.is_empty() || is_same && (stored.is_some() || !in_shards) {
             return Ok(());
         }
-        let whole = || "one worker's, not divided among shards".to_owned();
+        let whole = || "not divided among shards".to_owned();
         let text = |text: &Bytes| format!("divided by {}", String::from_utf8_lossy(text));
         let advice = match (stored, &here) {
             (Some(_), None) => {
-                "run with several workers, or give one the plan too, by --strategy shared-nothing"
+                "run with several workers by the plan, or give one the plan too, by --strategy \
+                 shared-nothing"
             }
             (Some(_), Some(_)) => {
                 "give the plan of then by --plan, or begin anew as another --instance"
             }
             (None, _) => {
-                "run with --workers 1, or begin anew as another --instance: one worker's state is in \
-                 shards where it is told --strategy shared-nothing, and any number goes on with it"
+                "run with --workers 1, or with --strategy lock, or begin anew as another --instance: one \
+                 worker's state is in shards where it is told --strategy shared-nothing, and any number \
+                 goes on with it"
             }
         };
         Err(RunError::StoreDivided {

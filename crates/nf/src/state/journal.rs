@@ -5,7 +5,11 @@
 //! is remembered: the places in which an object looks whether it is divided among shards are those in
 //! which it looks for its journal. Where it is divided, what is told is told of a shard.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use crate::key::Value;
+use crate::memory::Zeroed;
 use crate::pack::{Pack, Unpack, words};
 use crate::state::table::SlotId;
 use crate::state::wheel::Tick;
@@ -92,82 +96,118 @@ pub fn loaded<V: Value>(bytes: &[u8]) -> Option<V> {
     (stored(&value) == bytes).then_some(value)
 }
 
-/// Places of an object that were written, each once.
-#[derive(Debug, Default)]
+/// Places of an object that were written, each once. Workers that share the object note at once; they
+/// are taken while nobody does.
 pub(crate) struct Marks {
-    places: Vec<u32>,
     /// A bit per place.
-    marked: Vec<u64>,
+    places: Zeroed<AtomicU64>,
+    /// A bit per word of those.
+    words: Zeroed<AtomicU64>,
+}
+
+/// Sets a bit; false: it was set.
+#[inline]
+fn set(bits: &[AtomicU64], at: usize) -> bool {
+    let Some(word) = bits.get(at / 64) else { return false };
+    let bit = 1 << (at % 64);
+    // Looked at first: what is written every time goes from core to core.
+    let was_set = word.load(Ordering::Relaxed) & bit != 0;
+    if !was_set {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+    !was_set
+}
+
+/// The bits that are set, none of them any more.
+fn take_bits(bits: &[AtomicU64], at: usize) -> impl Iterator<Item = usize> {
+    let word = bits.get(at).map_or(0, |word| word.swap(0, Ordering::Relaxed));
+    (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| at * 64 + bit)
 }
 
 impl Marks {
     pub(crate) fn new(places: u32) -> Self {
-        Self { places: Vec::new(), marked: vec![0; (places as usize).div_ceil(64)] }
+        let words = (places as usize).div_ceil(64);
+        Self { places: Zeroed::new(words), words: Zeroed::new(words.div_ceil(64)) }
     }
 
     /// `place` was written.
     #[inline]
-    pub(crate) fn note(&mut self, place: u32) {
-        let Some(word) = self.marked.get_mut((place / 64) as usize) else { return };
-        let bit = 1 << (place % 64);
-        if *word & bit == 0 {
-            *word |= bit;
-            self.places.push(place);
+    pub(crate) fn note(&self, place: u32) {
+        if set(&self.places, place as usize) {
+            set(&self.words, place as usize / 64);
         }
+    }
+
+    fn is_noted(&self, place: u32) -> bool {
+        let word = self.places.get(place as usize / 64);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (place % 64) & 1 != 0)
     }
 
     fn renumber(&mut self, places: u32, moved: &[(SlotId, SlotId)]) {
         let before = std::mem::replace(self, Self::new(places));
-        for (from, to) in moved {
-            if before
-                .marked
-                .get((from.0 / 64) as usize)
-                .is_some_and(|word| word >> (from.0 % 64) & 1 != 0)
-            {
-                self.note(to.0);
-            }
-        }
+        let noted = moved.iter().filter(|(from, _)| before.is_noted(from.0));
+        noted.for_each(|(_, to)| self.note(to.0));
     }
 
-    /// The places written since the last time, in the order of their first writes.
-    pub(crate) fn take(&mut self) -> Vec<u32> {
-        for place in &self.places {
-            if let Some(word) = self.marked.get_mut((place / 64) as usize) {
-                *word &= !(1 << (place % 64));
-            }
-        }
-        std::mem::take(&mut self.places)
+    /// The places written since the last time, in ascending order.
+    pub(crate) fn take(&self) -> Vec<u32> {
+        let words = (0..self.words.len()).flat_map(|at| take_bits(&self.words, at));
+        words.flat_map(|word| take_bits(&self.places, word)).map(|place| place as u32).collect()
+    }
+}
+
+/// Where it is noted that a deadline was moved forward, by a worker that shares the object.
+#[derive(Clone, Copy)]
+pub struct Refreshing<'a> {
+    marks: &'a Marks,
+    place: u32,
+}
+
+impl Refreshing<'_> {
+    /// It was.
+    #[inline]
+    pub fn note(self) {
+        self.marks.note(self.place);
     }
 }
 
 /// What is remembered of an object whose entries have keys `K`.
-#[derive(Debug)]
 pub(crate) struct Journal<K> {
     pub(crate) changed: Marks,
     /// Places whose deadline was moved, and perhaps nothing else.
     pub(crate) refreshed: Marks,
     /// Entries that are no more, or belong to another shard now.
-    gone: Vec<(Option<u16>, K)>,
+    gone: Mutex<Vec<(Option<u16>, K)>>,
 }
 
 impl<K: Value> Journal<K> {
     pub(crate) fn new(places: u32) -> Self {
         let (changed, refreshed) = (Marks::new(places), Marks::new(places));
-        Self { changed, refreshed, gone: Vec::new() }
+        Self { changed, refreshed, gone: Mutex::default() }
+    }
+
+    /// Where it is noted that the deadline of the entry at `place` was moved forward.
+    pub(crate) fn refreshing(&self, place: u32) -> Refreshing<'_> {
+        Refreshing { marks: &self.refreshed, place }
     }
 
     /// The entry at `place` was written. It was `lost` by a shard, if it belonged to another before.
     #[inline]
-    pub(crate) fn change(&mut self, place: u32, lost: Option<u16>, key: impl FnOnce() -> K) {
+    pub(crate) fn change(&self, place: u32, lost: Option<u16>, key: impl FnOnce() -> K) {
         self.changed.note(place);
         if lost.is_some() {
-            self.gone.push((lost, key()));
+            self.remove(lost, key());
         }
     }
 
     /// The entry under `key` is no more.
-    pub(crate) fn remove(&mut self, shard: Option<u16>, key: K) {
-        self.gone.push((shard, key));
+    pub(crate) fn remove(&self, shard: Option<u16>, key: K) {
+        self.gone().push((shard, key));
+    }
+
+    /// Nobody who holds it panics.
+    fn gone(&self) -> MutexGuard<'_, Vec<(Option<u16>, K)>> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// There are `places` places now, and what was at one place each is at another.
@@ -179,12 +219,12 @@ impl<K: Value> Journal<K> {
     /// Tells of what is gone, and returns the places that are to be told after that: what has come
     /// back since is among them.
     pub(crate) fn take(
-        &mut self,
+        &self,
         name: &'static str,
         moment: &Moment,
         sink: &mut dyn Sink,
     ) -> Vec<u32> {
-        for (shard, key) in self.gone.drain(..) {
+        for (shard, key) in self.gone().drain(..) {
             sink.remove(name, shard, stored(&key));
         }
         let mut places = self.changed.take();
@@ -215,9 +255,9 @@ mod tests {
 
     #[test]
     fn a_place_is_told_once_and_again_when_it_changes_again() {
-        let mut marks = Marks::new(100);
-        [3, 99, 3, 64, 128].into_iter().for_each(|place| marks.note(place));
-        assert_eq!(marks.take(), [3, 99, 64]);
+        let marks = Marks::new(9_000);
+        [3, 99, 3, 64, 8_999, 9_100].into_iter().for_each(|place| marks.note(place));
+        assert_eq!(marks.take(), [3, 64, 99, 8_999]);
         assert_eq!(marks.take(), []);
         marks.note(99);
         assert_eq!(marks.take(), [99]);

@@ -1,7 +1,7 @@
 //! State that a store keeps: put in at the start, told behind the packets' back from then on.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::state::MOST_SHARDS;
@@ -9,6 +9,7 @@ use anabranch_nf::state::journal::{Journaled as _, Moment, Sink};
 use anabranch_store::{Bytes, Change, Content, Entry, Error, Feed, Key, Kind, Place, Scope};
 
 use super::Instance;
+use crate::schedule::{Schedule, Turn};
 
 /// Names of the tables of packet sets; no field is named so.
 const V4: &str = "sets.v4";
@@ -64,33 +65,15 @@ pub struct Storing {
     owner: Owner,
     /// The keys of an object, by shard; the last one is for what is in none.
     keys: BTreeMap<&'static str, Vec<Option<Key>>>,
-    period: Duration,
-    refresh: Duration,
-    /// When changes are told next, and when refreshes.
-    next: Instant,
-    next_refresh: Instant,
-    /// Something may have changed since they were told.
-    owes: bool,
-    owes_refreshes: bool,
+    pub(crate) schedule: Arc<Schedule>,
 }
 
 impl Storing {
     /// Tells `feed` what `owner` changes, every `period_ns` nanoseconds; deadlines that were only
     /// moved, every `refresh_ns`.
     pub fn new(feed: Feed, owner: Owner, period_ns: u64, refresh_ns: u64) -> Self {
-        let (period, refresh) = (Duration::from_nanos(period_ns), Duration::from_nanos(refresh_ns));
-        let next = Instant::now();
-        Self {
-            feed,
-            owner,
-            keys: BTreeMap::new(),
-            period,
-            refresh,
-            next,
-            next_refresh: next + refresh,
-            owes: false,
-            owes_refreshes: false,
-        }
+        let schedule = Arc::new(Schedule::new(period_ns, refresh_ns));
+        Self { feed, owner, keys: BTreeMap::new(), schedule }
     }
 
     /// The key of an object's part; an NF's fields are always names that keys can have. `None`: it is
@@ -104,13 +87,11 @@ impl Storing {
         key.as_ref()
     }
 
-    /// When something is to be told without a packet, after `now`.
-    fn due(&self) -> Option<Instant> {
-        match (self.owes || !self.feed.is_empty(), self.owes_refreshes) {
-            (true, _) => Some(self.next),
-            (false, true) => Some(self.next_refresh),
-            (false, false) => None,
-        }
+    /// Tells what `drain` gives, between two batches.
+    pub(crate) fn tell(&mut self, turn: Turn, drain: impl FnOnce(&mut dyn Sink)) {
+        drain(self);
+        self.feed.hand_over();
+        self.schedule.told(turn, self.feed.is_empty());
     }
 
     /// Says something about all of the state, in the scope of what all have alike.
@@ -240,57 +221,57 @@ impl<N: NetworkFunction> Instance<N> {
         Moment { origin, refreshes }
     }
 
+    /// When what has changed is told, where a store keeps the state.
+    pub(crate) fn telling(&self) -> Option<&Arc<Schedule>> {
+        self.storing.as_deref().map(|storing| &storing.schedule)
+    }
+
     /// Packets have been handled, or something was due: what has changed is told, if it is time.
     #[inline(never)]
     pub(super) fn tell(&mut self) {
-        if let Some(storing) = self.storing.as_deref_mut() {
-            (storing.owes, storing.owes_refreshes) = (true, true);
-        }
+        self.telling().iter().for_each(|schedule| schedule.owe());
         self.tell_in_time();
     }
 
     /// Tells what was not told yet, if it is time.
-    pub(super) fn tell_in_time(&mut self) {
-        let Some(due) = self.storing.as_deref().and_then(Storing::due) else { return };
-        let now = Instant::now();
-        if now >= due {
-            let refreshes = |storing: &Storing| now >= storing.next_refresh;
-            let refreshes = self.storing.as_deref().is_some_and(refreshes);
-            self.tell_now(now, refreshes);
+    pub(crate) fn tell_in_time(&mut self) {
+        if let Some(turn) = self.telling().and_then(|schedule| schedule.turn()) {
+            self.tell_now(turn);
         }
     }
 
     /// How long, in nanoseconds, nothing is to be told without a packet.
     pub(super) fn nothing_to_tell_ns(&self) -> u64 {
-        let due = self.storing.as_deref().and_then(Storing::due);
-        let left = due.map(|due| due.saturating_duration_since(Instant::now()));
-        left.map_or(u64::MAX, |left| u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+        self.telling().map_or(u64::MAX, |schedule| schedule.left_ns())
     }
 
     /// Tells everything, before shards leave for another worker: what this one has done to them is in
     /// the line before what the other will do.
     pub(super) fn tell_before_moving(&mut self) {
-        self.tell_now(Instant::now(), true);
+        self.tell_whole();
         if let Some(storing) = self.storing.as_deref_mut() {
             storing.feed.hand_over_surely();
         }
     }
 
-    /// Tells everything that has changed; refreshes too, where asked for.
-    pub(super) fn tell_now(&mut self, now: Instant, refreshes: bool) {
+    /// Tells everything.
+    pub(super) fn tell_whole(&mut self) {
+        if let Some(turn) = self.telling().map(|schedule| schedule.whole()) {
+            self.tell_now(turn);
+        }
+    }
+
+    /// Tells everything that has changed; refreshes too, where it is their turn.
+    fn tell_now(&mut self, turn: Turn) {
         let Some(mut storing) = self.storing.take() else { return };
-        let moment = self.moment(refreshes);
-        self.nf.drain(&moment, &mut *storing);
-        if N::SET.is_some() {
-            self.sets.v4.drain(V4, &moment, &mut *storing);
-            self.sets.v6.drain(V6, &moment, &mut *storing);
-        }
-        storing.feed.hand_over();
-        (storing.next, storing.owes) = (now + storing.period, false);
-        if refreshes {
-            storing.next_refresh = now + storing.refresh;
-            storing.owes_refreshes = false;
-        }
+        let moment = self.moment(turn.refreshes);
+        storing.tell(turn, |sink| {
+            self.nf.drain(&moment, sink);
+            if N::SET.is_some() {
+                self.sets.v4.drain(V4, &moment, sink);
+                self.sets.v6.drain(V6, &moment, sink);
+            }
+        });
         self.storing = Some(storing);
     }
 }
