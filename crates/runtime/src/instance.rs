@@ -3,7 +3,7 @@
 mod idle;
 mod moving;
 mod speculation;
-mod storing;
+pub(crate) mod storing;
 
 use anabranch_nf::elements;
 use anabranch_nf::packet_set::{Entry, SetKey, SetKey4, SetKey6, SetShape, SetTable};

@@ -23,7 +23,7 @@ const RESTLESS: Balancing = Balancing::Restless(200);
 /// A function with its settings, its traffic and its store.
 pub(crate) struct Case {
     pub(crate) folder: TempDir,
-    settings: &'static str,
+    pub(crate) settings: &'static str,
     pub(crate) plan: Option<Plan>,
 }
 
@@ -92,13 +92,18 @@ impl Case {
     pub(crate) fn write<N: NetworkFunction>(&self, spec: &str, parts: usize) {
         let spec: SourceSpec = spec.parse().unwrap();
         let mut source = open(&[Input { port: None, spec }]).unwrap();
-        let mut all: Vec<(usize, u64, Vec<u8>)> = Vec::new();
+        let mut all: Sent = Vec::new();
         while let Some(chunk) = source.next_chunk().unwrap() {
             for index in 0..chunk.len() {
                 let (meta, bytes) = chunk.packet(index).unwrap();
                 all.push((usize::from(meta.port.index()), meta.arrival_ns, bytes.to_vec()));
             }
         }
+        self.write_packets::<N>(&all, parts);
+    }
+
+    /// The same of these packets.
+    pub(crate) fn write_packets<N: NetworkFunction>(&self, all: &Sent, parts: usize) {
         let part = all.len().div_ceil(parts);
         let pieces = std::iter::once(&all[..]).chain(all.chunks(part));
         for (number, piece) in pieces.enumerate() {

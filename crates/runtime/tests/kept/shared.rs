@@ -2,10 +2,13 @@
 //! and any run whose state is one owner's goes on with it.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use anabranch_nf::NetworkFunction;
-use anabranch_nfs::firewall;
+use anabranch_nfs::{firewall, lb};
+use anabranch_packet::craft::{self, Link};
 use anabranch_plan::Strategy;
+use anabranch_runtime::run as runtime;
 use anabranch_store::{Content, view};
 
 use crate::case::{Case, planned};
@@ -15,6 +18,8 @@ type Crew = (Option<Strategy>, usize, &'static str);
 
 const ALONE: Crew = (None, 1, "one-worker");
 const LOCKED: Crew = (None, 4, "lock");
+const MIXED: Crew = (Some(Strategy::Mixed), 4, "mixed");
+const TRANSACTIONAL: Crew = (Some(Strategy::Transactional), 4, "transactional");
 
 fn plan_for<N: NetworkFunction>(case: &mut Case, (strategy, ..): Crew) {
     case.plan = strategy.map(|strategy| planned::<N>(Some(strategy)));
@@ -36,11 +41,18 @@ fn stored<N: NetworkFunction>(case: &Case) -> BTreeMap<String, BTreeMap<Vec<u8>,
     for (key, content) in state {
         let object = objects.entry(key.id()).or_default();
         match content {
-            Content::Map(entries) => object.extend(entries.into_iter().map(|(key, value)| {
-                let (deadline, rest) = value.split_at(8.min(value.len()));
-                (key, (u64::from_le_bytes(deadline.try_into().unwrap_or_default()), rest.to_vec()))
-            })),
-            Content::Counter(count) => drop(object.insert(Vec::new(), (0, count.to_le_bytes().into()))),
+            Content::Map(entries) if key.id().starts_with("sets.") => {
+                object.extend(entries.into_iter().map(|(key, value)| {
+                    let (deadline, rest) = value.split_at(8);
+                    (key, (u64::from_le_bytes(deadline.try_into().unwrap()), rest.to_vec()))
+                }));
+            }
+            Content::Map(entries) => {
+                object.extend(entries.into_iter().map(|(key, value)| (key, (0, value))));
+            }
+            Content::Counter(count) => {
+                object.insert(Vec::new(), (0, count.to_le_bytes().to_vec()));
+            }
             _ => {}
         }
     }
@@ -51,13 +63,13 @@ fn stored<N: NetworkFunction>(case: &Case) -> BTreeMap<String, BTreeMap<Vec<u8>,
 /// may have been handled later, never earlier.
 fn stores_what_one_worker_does<N: NetworkFunction>(
     settings: &'static str,
-    traffic: &str,
+    write: impl Fn(&Case),
     crew: Crew,
     entries: usize,
 ) {
     let of = |crew: Crew| {
         let mut case = Case::of::<N>(settings);
-        case.write::<N>(traffic, 1);
+        write(&case);
         run::<N>(&mut case, 1, crew);
         stored::<N>(&case)
     };
@@ -96,11 +108,91 @@ const FLOWS: &str = "gen:flows=3000,packets=60000,zipf=1.1,tcp=0.5,ipv6=0.2,chur
 
 #[test]
 fn behind_the_lock_a_store_has_what_one_worker_would_tell() {
-    stores_what_one_worker_does::<firewall::Function>("", FLOWS, LOCKED, 500);
+    let write = |case: &Case| case.write::<firewall::Function>(FLOWS, 1);
+    stores_what_one_worker_does::<firewall::Function>("", write, LOCKED, 500);
 }
 
 #[test]
 fn one_worker_and_several_behind_the_lock_go_on_from_each_other() {
     let crews = [LOCKED, ALONE, LOCKED, LOCKED];
     goes_on::<firewall::Function>("", FLOWS, &crews);
+}
+
+#[test]
+fn in_transactions_a_store_has_what_one_worker_would_tell() {
+    let write = |case: &Case| case.write::<firewall::Function>(FLOWS, 1);
+    stores_what_one_worker_does::<firewall::Function>("", write, TRANSACTIONAL, 500);
+}
+
+#[test]
+fn one_worker_the_lock_and_transactions_go_on_from_each_other() {
+    let crews = [TRANSACTIONAL, LOCKED, TRANSACTIONAL, ALONE, TRANSACTIONAL, TRANSACTIONAL];
+    goes_on::<firewall::Function>("", FLOWS, &crews);
+}
+
+const TWO: &str = "services = [{address = '192.0.2.1', port = 53, protocol = 'udp'}]\n\
+    backends = [{service = 0, address = '10.0.0.1', port = 53}, \
+                {service = 0, address = '10.0.0.2', port = 53}]";
+const THREE: &str = "services = [{address = '192.0.2.1', port = 53, protocol = 'udp'}]\n\
+    backends = [{service = 0, address = '10.0.0.1', port = 53}, \
+                {service = 0, address = '10.0.0.2', port = 53}, \
+                {service = 0, address = '10.0.0.3', port = 53}]";
+
+/// Questions of clients to the service, each client's again and again.
+fn questions(clients: u32, rounds: u32) -> crate::case::Sent {
+    let mut sent = Vec::new();
+    for number in 0..clients * rounds {
+        let client = number % clients;
+        let mut bytes = vec![0; 256];
+        let link = Link { src: [2; 6].into(), dst: [4; 6].into(), tags: [None; 2] };
+        let end = |address, port| SocketAddr::V4(SocketAddrV4::new(address, port));
+        let from = end(Ipv4Addr::from(0xc612_0000 + client), 5_000 + (client % 7) as u16);
+        let to = end(Ipv4Addr::new(192, 0, 2, 1), 53);
+        let len = craft::udp(&mut bytes, &link, from, to, b"who?").unwrap();
+        bytes.truncate(len);
+        sent.push((0, 1_767_225_600_000_000_000 + u64::from(number) * 50_000, bytes));
+    }
+    sent
+}
+
+/// Connections, which are divided, and the counts of backends, which are not.
+#[test]
+fn of_a_mixed_run_a_store_has_what_one_worker_would_tell() {
+    let write = |case: &Case| case.write_packets::<lb::Function>(&questions(2_000, 20), 1);
+    stores_what_one_worker_does::<lb::Function>(TWO, write, MIXED, 2_000);
+}
+
+/// A connection stays with its backend when there are others after a restart: it is known.
+#[test]
+fn a_mixed_run_goes_on_with_connections_whoever_has_their_shards_now() {
+    let sent_by = |crews: [Crew; 3], stops: bool| {
+        let mut case = Case::of::<lb::Function>(TWO);
+        case.write_packets::<lb::Function>(&questions(1_000, 9), 3);
+        let mut sent = Vec::new();
+        for (part, crew) in (1..).zip(crews) {
+            sent.extend(run::<lb::Function>(&mut case, part, crew));
+            case.settings = THREE;
+            if !stops {
+                std::fs::remove_dir_all(case.folder.path().join("state")).unwrap();
+            }
+        }
+        sent
+    };
+    let (three, two) = ((MIXED.0, 3, MIXED.2), (MIXED.0, 2, MIXED.2));
+    let expected = sent_by([ALONE; 3], true);
+    assert_eq!(sent_by([MIXED, three, two], true), expected);
+    assert_ne!(sent_by([ALONE; 3], false), expected, "what is not known goes elsewhere");
+}
+
+#[test]
+fn what_a_mixed_run_has_divided_no_other_goes_on_with() {
+    let mut case = Case::of::<lb::Function>(TWO);
+    case.write_packets::<lb::Function>(&questions(20, 2), 1);
+    run::<lb::Function>(&mut case, 1, MIXED);
+    for crew in [ALONE, LOCKED, TRANSACTIONAL] {
+        plan_for::<lb::Function>(&mut case, crew);
+        let options = case.options::<lb::Function>(1, crew.1, true);
+        let error = runtime::run::<lb::Function>(&options, &mut |_, _| {}).unwrap_err().to_string();
+        assert!(error.contains("packet sets only") && error.contains("by the plan"), "{error}");
+    }
 }
