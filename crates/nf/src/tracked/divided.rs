@@ -48,8 +48,7 @@ struct Kept<K> {
 }
 
 impl<K: Value> Kept<K> {
-    fn opened(&mut self, slot: u32, shard: u16) {
-        self.journal.changed.note(slot);
+    fn belongs(&mut self, slot: u32, shard: u16) {
         if let Some(place) = self.shards.get_mut(slot as usize) {
             *place = shard;
         }
@@ -222,7 +221,11 @@ impl<K: Key, S: Value> DividedSets<K, S> {
     ) -> Option<OpenSet<S>> {
         let tick = now.saturating_add(self.lifetime);
         let set = Entry::new(tick, self.lifetime, state);
-        let id = self.insert(transaction, (hash, key), set, shard)?;
+        let id = self.insert(transaction, (hash, key), set)?;
+        if let Some(kept) = &mut self.kept {
+            kept.journal.changed.note(id.0);
+            kept.belongs(id.0, shard);
+        }
         self.changes.push(Change::Opened(hash, id));
         self.wrote = true;
         Some(self.open_set(id))
@@ -233,7 +236,6 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         transaction: &Transaction,
         (hash, key): (Hash, &K),
         set: Entry<S>,
-        shard: u16,
     ) -> Option<SlotId> {
         let Ages { len, capacity, wheel, .. } = &*self.ages;
         if !len.has_room(transaction, *capacity) {
@@ -243,7 +245,6 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         let id = self.table.insert(hash, *key, set)?;
         len.add(transaction, 1);
         wheel.queue(transaction, self.first + id.0, tick);
-        self.kept.iter_mut().for_each(|kept| kept.opened(id.0, shard));
         Some(id)
     }
 
@@ -289,9 +290,13 @@ impl<K: Key, S: Value> DividedSets<K, S> {
 
     /// From now on changes are remembered, for a store.
     pub fn remember(&mut self) {
+        self.kept();
+    }
+
+    fn kept(&mut self) -> &mut Kept<K> {
         let slots = self.table.slots();
         let kept = || Kept { journal: Journal::new(slots), shards: Zeroed::new(slots as usize) };
-        self.kept.get_or_insert_with(kept);
+        self.kept.get_or_insert_with(kept)
     }
 
     /// Tells what has changed since the last time, by shard, as [`Journaled`](journal::Journaled) does.
@@ -314,12 +319,11 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         (key, value): (&[u8], &[u8]),
         moment: &Moment,
     ) -> bool {
-        match (journal::loaded::<K>(key), Entry::of_told(value, moment)) {
-            (Some(key), Some(set)) => {
-                self.insert(transaction, (self.hash(&key), &key), set, shard).is_some()
-            }
-            _ => false,
-        }
+        let (key, set) = (journal::loaded::<K>(key), Entry::of_told(value, moment));
+        let (Some(key), Some(set)) = (key, set) else { return false };
+        let id = self.insert(transaction, (self.hash(&key), &key), set);
+        id.iter().for_each(|id| self.kept().belongs(id.0, shard));
+        id.is_some()
     }
 
     /// Ticks are counted from an origin `by` later. For who is alone.

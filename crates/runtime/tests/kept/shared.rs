@@ -2,9 +2,11 @@
 //! and any run whose state is one owner's goes on with it.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{SocketAddr, SocketAddrV4};
+use std::ops::Range;
 
 use anabranch_nf::NetworkFunction;
+use anabranch_nf::prelude::*;
 use anabranch_nfs::{firewall, lb};
 use anabranch_packet::craft::{self, Link};
 use anabranch_plan::Strategy;
@@ -41,7 +43,7 @@ fn stored<N: NetworkFunction>(case: &Case) -> BTreeMap<String, BTreeMap<Vec<u8>,
     for (key, content) in state {
         let object = objects.entry(key.id()).or_default();
         match content {
-            Content::Map(entries) if key.id().starts_with("sets.") => {
+            Content::Map(entries) if ["sets.v4", "sets.v6", "ages"].contains(&&*key.id()) => {
                 object.extend(entries.into_iter().map(|(key, value)| {
                     let (deadline, rest) = value.split_at(8);
                     (key, (u64::from_le_bytes(deadline.try_into().unwrap()), rest.to_vec()))
@@ -59,30 +61,36 @@ fn stored<N: NetworkFunction>(case: &Case) -> BTreeMap<String, BTreeMap<Vec<u8>,
     objects
 }
 
-/// A run by `crew` leaves in the store what a run by one worker does; deadlines are those of packets that
-/// may have been handled later, never earlier.
+/// Parts that are run by `crews`, each going on with what the one before has left, leave in the store what
+/// they leave there run by one worker; deadlines are those of packets that may have been handled later,
+/// never earlier.
 fn stores_what_one_worker_does<N: NetworkFunction>(
     settings: &'static str,
     write: impl Fn(&Case),
-    crew: Crew,
+    crews: &[Crew],
     entries: usize,
 ) {
-    let of = |crew: Crew| {
+    let of = |crews: &[Crew]| {
         let mut case = Case::of::<N>(settings);
         write(&case);
-        run::<N>(&mut case, 1, crew);
+        for (part, &crew) in (1..).zip(crews) {
+            run::<N>(&mut case, part, crew);
+        }
         stored::<N>(&case)
     };
-    let (alone, together) = (of(ALONE), of(crew));
+    let (alone, together) = (of(&vec![ALONE; crews.len()]), of(crews));
     assert!(alone.values().map(BTreeMap::len).sum::<usize>() > entries);
     for (name, object) in &alone {
-        let other = together.get(name);
-        let keys = |object: &BTreeMap<Vec<u8>, _>| object.keys().cloned().collect::<Vec<_>>();
-        assert_eq!(other.map(keys), Some(keys(object)), "{name}");
+        let other = together.get(name).unwrap();
+        let lacks = object.keys().find(|key| !other.contains_key(*key));
+        let has_more = other.keys().find(|key| !object.contains_key(*key));
+        let (len, other_len) = (object.len(), other.len());
+        assert_eq!((lacks, has_more), (None, None), "{crews:?}: {name}: {len}, {other_len}");
         for (key, (deadline, rest)) in object {
-            let (other_deadline, other_rest) = &other.unwrap()[key];
-            assert_eq!(other_rest, rest, "{name}: {key:?}");
-            assert!(other_deadline >= deadline, "{name}: {key:?}: {other_deadline} {deadline}");
+            let (other_deadline, other_rest) = &other[key];
+            assert_eq!(other_rest, rest, "{crews:?}: {name}: {key:?}");
+            let what = format!("{crews:?}: {name}: {key:?}: {other_deadline} {deadline}");
+            assert!(other_deadline >= deadline, "{what}");
         }
     }
 }
@@ -104,12 +112,92 @@ fn goes_on<N: NetworkFunction>(settings: &'static str, traffic: &str, crews: &[C
     assert_eq!(differs, None, "of {} packets", sent.len());
 }
 
+/// Writes into objects of every kind what does not hang on the order of packets of different hosts.
+#[network_function(ports(inside, outside))]
+pub mod ledger {
+    #[packet_set(ipv4(ip.src), capacity = 4_096, expires_s = 5)]
+    pub struct Host {
+        packets: u32,
+    }
+    pub struct Ledger {
+        #[capacity(4_096)]
+        turns: Map<Ipv4Addr, u32>,
+        #[capacity(256)]
+        columns: Vector<u32>,
+        #[capacity(4_096)]
+        #[expired(gone)]
+        ages: Allocator<u32>,
+        #[merge(sum)]
+        sums: Distributed<u64>,
+        total: Cell<u64>,
+        packets: Counter,
+    }
+    const LIFETIME_NS: u64 = 5_000_000_000;
+    fn sum(one: u64, other: u64) -> u64 {
+        one + other
+    }
+    impl Ledger {
+        fn packet(&mut self, host: &mut Host, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let Some(ip) = pkt.ipv4() else { return Drop(Builtin::UnsupportedProtocol) };
+            let src = ip.src();
+            let number = u32::from(src) % 4_096;
+            host.packets += 1;
+            self.packets.add(1);
+            self.total.update(|total| *total += 1);
+            self.sums.update(|sum| *sum += 3);
+            self.columns.update(number % 256, |column| *column += 1);
+            let turn = match self.turns.get(&src) {
+                Some(turn) => turn + 1,
+                None => 1,
+            };
+            if turn == 7 {
+                self.turns.remove(&src);
+                self.ages.free(number);
+                return Forward(OUTSIDE);
+            }
+            self.turns.insert(src, turn);
+            if self.ages.touch(number, cx).is_none() {
+                self.ages.allocate_at(number, turn, LIFETIME_NS, cx);
+            }
+            Forward(OUTSIDE)
+        }
+        fn orphan(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            Drop(Builtin::UnsupportedProtocol)
+        }
+        fn gone(&mut self, index: u32, turn: u32, cx: &mut Context) {
+            self.columns.update(index % 256, |column| *column += 1_000);
+        }
+    }
+}
+
+/// Packets of hosts in three parts: before the last one all are silent for longer than they are remembered,
+/// and then there are others.
+fn write_hosts(case: &Case) {
+    let mut packets = questions(0..900, 8);
+    let late = questions(1_000..1_600, 6).into_iter();
+    packets.extend(late.map(|(port, at_ns, bytes)| (port, at_ns + 20_000_000_000, bytes)));
+    case.write_packets::<ledger::Function>(&packets, 3);
+}
+
+#[test]
+fn objects_of_every_kind_are_as_one_worker_would_have_them() {
+    let crews: [&[Crew]; 4] = [
+        &[LOCKED; 3],
+        &[TRANSACTIONAL; 3],
+        &[TRANSACTIONAL, ALONE, LOCKED],
+        &[MIXED, (MIXED.0, 2, MIXED.2), (MIXED.0, 3, MIXED.2)],
+    ];
+    for crews in crews {
+        stores_what_one_worker_does::<ledger::Function>("", write_hosts, crews, 1_000);
+    }
+}
+
 const FLOWS: &str = "gen:flows=3000,packets=60000,zipf=1.1,tcp=0.5,ipv6=0.2,churn=20000,seed=7";
 
 #[test]
 fn behind_the_lock_a_store_has_what_one_worker_would_tell() {
     let write = |case: &Case| case.write::<firewall::Function>(FLOWS, 1);
-    stores_what_one_worker_does::<firewall::Function>("", write, LOCKED, 500);
+    stores_what_one_worker_does::<firewall::Function>("", write, &[LOCKED], 500);
 }
 
 #[test]
@@ -121,7 +209,7 @@ fn one_worker_and_several_behind_the_lock_go_on_from_each_other() {
 #[test]
 fn in_transactions_a_store_has_what_one_worker_would_tell() {
     let write = |case: &Case| case.write::<firewall::Function>(FLOWS, 1);
-    stores_what_one_worker_does::<firewall::Function>("", write, TRANSACTIONAL, 500);
+    stores_what_one_worker_does::<firewall::Function>("", write, &[TRANSACTIONAL], 500);
 }
 
 #[test]
@@ -139,10 +227,10 @@ const THREE: &str = "services = [{address = '192.0.2.1', port = 53, protocol = '
                 {service = 0, address = '10.0.0.3', port = 53}]";
 
 /// Questions of clients to the service, each client's again and again.
-fn questions(clients: u32, rounds: u32) -> crate::case::Sent {
+fn questions(clients: Range<u32>, rounds: u32) -> crate::case::Sent {
     let mut sent = Vec::new();
-    for number in 0..clients * rounds {
-        let client = number % clients;
+    let all = (0..rounds).flat_map(|_| clients.clone());
+    for (number, client) in (0u64..).zip(all) {
         let mut bytes = vec![0; 256];
         let link = Link { src: [2; 6].into(), dst: [4; 6].into(), tags: [None; 2] };
         let end = |address, port| SocketAddr::V4(SocketAddrV4::new(address, port));
@@ -150,7 +238,7 @@ fn questions(clients: u32, rounds: u32) -> crate::case::Sent {
         let to = end(Ipv4Addr::new(192, 0, 2, 1), 53);
         let len = craft::udp(&mut bytes, &link, from, to, b"who?").unwrap();
         bytes.truncate(len);
-        sent.push((0, 1_767_225_600_000_000_000 + u64::from(number) * 50_000, bytes));
+        sent.push((0, 1_767_225_600_000_000_000 + number * 50_000, bytes));
     }
     sent
 }
@@ -158,8 +246,8 @@ fn questions(clients: u32, rounds: u32) -> crate::case::Sent {
 /// Connections, which are divided, and the counts of backends, which are not.
 #[test]
 fn of_a_mixed_run_a_store_has_what_one_worker_would_tell() {
-    let write = |case: &Case| case.write_packets::<lb::Function>(&questions(2_000, 20), 1);
-    stores_what_one_worker_does::<lb::Function>(TWO, write, MIXED, 2_000);
+    let write = |case: &Case| case.write_packets::<lb::Function>(&questions(0..2_000, 20), 1);
+    stores_what_one_worker_does::<lb::Function>(TWO, write, &[MIXED], 2_000);
 }
 
 /// A connection stays with its backend when there are others after a restart: it is known.
@@ -167,7 +255,7 @@ fn of_a_mixed_run_a_store_has_what_one_worker_would_tell() {
 fn a_mixed_run_goes_on_with_connections_whoever_has_their_shards_now() {
     let sent_by = |crews: [Crew; 3], stops: bool| {
         let mut case = Case::of::<lb::Function>(TWO);
-        case.write_packets::<lb::Function>(&questions(1_000, 9), 3);
+        case.write_packets::<lb::Function>(&questions(0..1_000, 9), 3);
         let mut sent = Vec::new();
         for (part, crew) in (1..).zip(crews) {
             sent.extend(run::<lb::Function>(&mut case, part, crew));
@@ -187,7 +275,7 @@ fn a_mixed_run_goes_on_with_connections_whoever_has_their_shards_now() {
 #[test]
 fn what_a_mixed_run_has_divided_no_other_goes_on_with() {
     let mut case = Case::of::<lb::Function>(TWO);
-    case.write_packets::<lb::Function>(&questions(20, 2), 1);
+    case.write_packets::<lb::Function>(&questions(0..20, 2), 1);
     run::<lb::Function>(&mut case, 1, MIXED);
     for crew in [ALONE, LOCKED, TRANSACTIONAL] {
         plan_for::<lb::Function>(&mut case, crew);
