@@ -26,6 +26,8 @@ pub(crate) struct Turn {
     now_ns: u64,
     /// Refreshes too.
     pub(crate) refreshes: bool,
+    /// Nothing of it can be put off.
+    pub(crate) must: bool,
 }
 
 /// What is written every time goes from core to core.
@@ -80,17 +82,17 @@ impl Schedule {
         let due_ns = self.due_ns()?;
         let now_ns = self.now_ns();
         let refreshes = now_ns >= self.next_refresh_ns.load(Ordering::Relaxed);
-        (now_ns >= due_ns).then_some(Turn { now_ns, refreshes })
+        (now_ns >= due_ns).then_some(Turn { now_ns, refreshes, must: false })
     }
 
     /// Everything is to be told now.
     pub(crate) fn whole(&self) -> Turn {
-        Turn { now_ns: self.now_ns(), refreshes: true }
+        Turn { now_ns: self.now_ns(), refreshes: true, must: true }
     }
 
     /// It has been, by who has the state to himself; `is_handed_over`: the store's flusher has it.
     pub(crate) fn told(&self, turn: Turn, is_handed_over: bool) {
-        let Turn { now_ns, refreshes } = turn;
+        let Turn { now_ns, refreshes, .. } = turn;
         self.next_ns.store(now_ns.saturating_add(self.period_ns), Ordering::Relaxed);
         self.owes.store(!is_handed_over, Ordering::Relaxed);
         if refreshes {
@@ -98,6 +100,13 @@ impl Schedule {
             self.next_refresh_ns.store(next_ns, Ordering::Relaxed);
             self.owes_refreshes.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// It has not been, and is to be a period later.
+    pub(crate) fn put_off(&self, turn: Turn) {
+        let later_ns = turn.now_ns.saturating_add(self.period_ns);
+        self.next_ns.store(later_ns, Ordering::Relaxed);
+        self.next_refresh_ns.fetch_max(later_ns, Ordering::Relaxed);
     }
 
     /// How long, in nanoseconds, nothing is to be told without a packet.

@@ -96,8 +96,12 @@ impl Storing {
         self.feed.hand_over_surely();
     }
 
-    /// Tells what `drain` gives, between two batches.
+    /// Tells what `drain` gives, between two batches; later, while the flusher is behind: objects remember
+    /// what they have to tell in less room than the line to it takes.
     pub(crate) fn tell(&mut self, turn: Turn, drain: impl FnOnce(&mut dyn Sink)) {
+        if !turn.must && !self.feed.has_room() {
+            return self.schedule.put_off(turn);
+        }
         drain(self);
         self.feed.hand_over();
         self.schedule.told(turn, self.feed.is_empty());
