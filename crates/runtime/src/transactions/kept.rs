@@ -18,7 +18,7 @@ impl<N: NetworkFunction> Members<N> {
     ///
     /// # Errors
     /// [`Error::Foreign`]: the entries of an object are made of other fields than here.
-    pub(crate) fn restore(&mut self, state: &[(Key, Content)]) -> Result<Restored, Error> {
+    pub fn restore(&mut self, state: &[(Key, Content)]) -> Result<Restored, Error> {
         match self.members.first_mut() {
             Some(first) => first.with_floor(|alone, floor| alone.restore(floor, state)),
             None => Ok(Restored::default()),
@@ -26,7 +26,7 @@ impl<N: NetworkFunction> Members<N> {
     }
 
     /// From now on tells `storing` what changes.
-    pub(crate) fn keep(&mut self, storing: Storing) {
+    pub fn keep(&mut self, storing: Storing) {
         if let Some(first) = self.members.first_mut() {
             first.shared.schedule.get_or_init(|| Arc::clone(&storing.schedule));
             first.with_floor(|alone, floor| alone.keep(floor, storing));
