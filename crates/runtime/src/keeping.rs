@@ -108,11 +108,7 @@ impl Keeping {
 
     /// What is stored must be divided as it is here: nothing says of a single entry in which shard it
     /// would be by other keys.
-    fn check_division(
-        &self,
-        state: &[(Key, Content)],
-        here: Option<&str>,
-    ) -> Result<(), RunError> {
+    fn check_division(&self, state: &[(Key, Content)], here: Option<&str>) -> Result<(), RunError> {
         let stored = state.iter().find_map(|(key, content)| match content {
             Content::Value(text) if key.id() == DIVISION => Some(text),
             _ => None,

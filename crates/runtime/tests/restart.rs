@@ -72,9 +72,8 @@ impl<N: NetworkFunction> Node<N> {
         let state = state.unwrap_or_default();
         let scope = Scope::new(N::NAME, "a", Place::Core(0))?;
         // Whatever changes is told after each packet.
-        let storing = |flusher: &Flusher| {
-            Storing::new(flusher.feed(), Owner::Whole(scope.clone()), 0, 0)
-        };
+        let storing =
+            |flusher: &Flusher| Storing::new(flusher.feed(), Owner::Whole(scope.clone()), 0, 0);
         let storing = flusher.as_ref().map(storing);
         let (workers, restored) = match held {
             Held::Tracked => {
@@ -184,8 +183,9 @@ fn run<N: NetworkFunction>(
     let mut node = Node::<N>::start(settings, START_NS, next_held(), kept).unwrap();
     let (mut all, mut wan, mut at_ns, mut restored) = (Vec::new(), Vec::new(), START_NS, 0);
     for number in 0..1_500 {
-        // Lifetimes end now and then.
-        at_ns += random.below(2_500_000_000);
+        // Lifetimes end now and then; in between nothing is due.
+        let most_ns = if random.one_in(4) { 10_000_000_000 } else { 1_000_000 };
+        at_ns += random.below(most_ns);
         let packet = next(&mut random, at_ns, &wan);
         let sent = node.send(&packet, number);
         let left = sent.0.iter().filter(|(port, bytes)| *port == 1 && bytes.len() > 40);
@@ -275,7 +275,8 @@ fn a_balancer_keeps_connections_whose_packets_it_rewrites() {
 fn state_of_another_version_is_refused() {
     let store = Memory::default();
     let mut node =
-        Node::<anabranch_nfs::firewall::Function>::start("", START_NS, Held::Alone, Some(&store)).unwrap();
+        Node::<anabranch_nfs::firewall::Function>::start("", START_NS, Held::Alone, Some(&store))
+            .unwrap();
     let bytes = udp((Ipv4Addr::new(10, 0, 0, 1), 5), (Ipv4Addr::new(9, 9, 9, 9), 53));
     node.send(&Packet { port: 0, at_ns: START_NS, bytes }, 0);
     node.stop();
@@ -283,7 +284,8 @@ fn state_of_another_version_is_refused() {
     let put = anabranch_store::Operation::Put(anabranch_store::Content::Value(b"other".to_vec()));
     use anabranch_store::Driver as _;
     store.clone().run(&[anabranch_store::Call::new(&key, put)]).unwrap();
-    let refused = Node::<anabranch_nfs::firewall::Function>::start("", START_NS, Held::Alone, Some(&store));
+    let refused =
+        Node::<anabranch_nfs::firewall::Function>::start("", START_NS, Held::Alone, Some(&store));
     let error = refused.err().unwrap();
     assert!(
         matches!(&error, Error::Foreign { why, .. } if why.contains("written as `other`")),

@@ -62,9 +62,8 @@ impl<K: Key, V: Value> Tracked<SharedMap<K, V>> {
     fn add(&self, key: &K, value: &V) -> bool {
         let hash = key.hash(self.object.seed).0;
         let added = with_words(key, |key| {
-            let add = |value: &[u64]| {
-                self.object.entries.insert(&self.transaction, hash, key, value, 0)
-            };
+            let add =
+                |value: &[u64]| self.object.entries.insert(&self.transaction, hash, key, value, 0);
             with_words(value, add)
         });
         added.iter().for_each(|&id| self.note(id));

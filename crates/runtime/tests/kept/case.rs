@@ -42,7 +42,12 @@ impl Case {
         Self { folder: tempfile::tempdir().unwrap(), settings, plan }
     }
 
-    pub(crate) fn options<N: NetworkFunction>(&self, part: usize, workers: usize, stored: bool) -> Options {
+    pub(crate) fn options<N: NetworkFunction>(
+        &self,
+        part: usize,
+        workers: usize,
+        stored: bool,
+    ) -> Options {
         let ports: Vec<String> = N::PORTS.iter().map(|&name| name.to_owned()).collect();
         let file = |name: String| self.folder.path().join(name);
         let port = |number: usize| Some(Port::new(number as u8));
@@ -137,4 +142,3 @@ pub(crate) fn capture<'p>(packets: impl Iterator<Item = &'p (usize, u64, Vec<u8>
     }
     file
 }
-
