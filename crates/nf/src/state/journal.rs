@@ -5,12 +5,11 @@
 //! is remembered: the places in which an object looks whether it is divided among shards are those in
 //! which it looks for its journal. Where it is divided, what is told is told of a shard.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::key::Value;
-use crate::memory::Zeroed;
 use crate::pack::{Pack, Unpack, words};
+use crate::state::shared::Marks;
 use crate::state::table::SlotId;
 use crate::state::wheel::Tick;
 use crate::trace::Parts;
@@ -94,66 +93,6 @@ pub fn loaded<V: Value>(bytes: &[u8]) -> Option<V> {
     let value = V::unpack(&mut Unpack::new(&bits));
     // Bits that no value packs to are read as another one.
     (stored(&value) == bytes).then_some(value)
-}
-
-/// Places of an object that were written, each once. Workers that share the object note at once; they
-/// are taken while nobody does.
-pub(crate) struct Marks {
-    /// A bit per place.
-    places: Zeroed<AtomicU64>,
-    /// A bit per word of those.
-    words: Zeroed<AtomicU64>,
-}
-
-/// Sets a bit; false: it was set.
-#[inline]
-fn set(bits: &[AtomicU64], at: usize) -> bool {
-    let Some(word) = bits.get(at / 64) else { return false };
-    let bit = 1 << (at % 64);
-    // Looked at first: what is written every time goes from core to core.
-    let was_set = word.load(Ordering::Relaxed) & bit != 0;
-    if !was_set {
-        word.fetch_or(bit, Ordering::Relaxed);
-    }
-    !was_set
-}
-
-/// The bits that are set, none of them any more.
-fn take_bits(bits: &[AtomicU64], at: usize) -> impl Iterator<Item = usize> {
-    let word = bits.get(at).map_or(0, |word| word.swap(0, Ordering::Relaxed));
-    (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| at * 64 + bit)
-}
-
-impl Marks {
-    pub(crate) fn new(places: u32) -> Self {
-        let words = (places as usize).div_ceil(64);
-        Self { places: Zeroed::new(words), words: Zeroed::new(words.div_ceil(64)) }
-    }
-
-    /// `place` was written.
-    #[inline]
-    pub(crate) fn note(&self, place: u32) {
-        if set(&self.places, place as usize) {
-            set(&self.words, place as usize / 64);
-        }
-    }
-
-    fn is_noted(&self, place: u32) -> bool {
-        let word = self.places.get(place as usize / 64);
-        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (place % 64) & 1 != 0)
-    }
-
-    fn renumber(&mut self, places: u32, moved: &[(SlotId, SlotId)]) {
-        let before = std::mem::replace(self, Self::new(places));
-        let noted = moved.iter().filter(|(from, _)| before.is_noted(from.0));
-        noted.for_each(|(_, to)| self.note(to.0));
-    }
-
-    /// The places written since the last time, in ascending order.
-    pub(crate) fn take(&self) -> Vec<u32> {
-        let words = (0..self.words.len()).flat_map(|at| take_bits(&self.words, at));
-        words.flat_map(|word| take_bits(&self.places, word)).map(|place| place as u32).collect()
-    }
 }
 
 /// Where it is noted that a deadline was moved forward, by a worker that shares the object.
@@ -251,15 +190,5 @@ mod tests {
             assert_eq!(loaded::<Entry>(&[&bytes[..], &[0]].concat()), None, "one byte more");
         }
         assert_eq!(loaded::<bool>(&[2]), None);
-    }
-
-    #[test]
-    fn a_place_is_told_once_and_again_when_it_changes_again() {
-        let marks = Marks::new(9_000);
-        [3, 99, 3, 64, 8_999, 9_100].into_iter().for_each(|place| marks.note(place));
-        assert_eq!(marks.take(), [3, 64, 99, 8_999]);
-        assert_eq!(marks.take(), []);
-        marks.note(99);
-        assert_eq!(marks.take(), [99]);
     }
 }

@@ -1,6 +1,5 @@
 //! Counters, values in parts, routing.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use anabranch_packet::{Mode, Packet};
@@ -12,6 +11,7 @@ use crate::context::Context;
 use crate::key::Value;
 use crate::l3::{L3, Learned};
 use crate::pack::words;
+use crate::state::Count as Told;
 use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
 use crate::verdict::{Builtin, Drop, Verdict};
 use crate::world::{CounterOperations, DistributedOperations, Glance, L3Operations, World};
@@ -20,7 +20,7 @@ use crate::world::{CounterOperations, DistributedOperations, Glance, L3Operation
 pub struct SharedCounter {
     count: Count,
     /// What a store has been told, where one keeps it.
-    told: OnceLock<AtomicU64>,
+    told: OnceLock<Told>,
 }
 
 impl SharedCounter {
@@ -210,13 +210,16 @@ impl Journaled for Tracked<SharedCounter> {
     }
 
     fn keep(&mut self) {
-        self.object.told.get_or_init(|| AtomicU64::new(self.read()));
+        let told = Told::default();
+        told.add(self.read());
+        self.object.told.get_or_init(|| told);
     }
 
     fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
-        let count = self.read();
-        let told = self.object.told.get().map(|told| told.swap(count, Ordering::Relaxed));
-        if told.is_some_and(|told| told != count) {
+        let (count, Some(told)) = (self.read(), self.object.told.get()) else { return };
+        let more = count.wrapping_sub(told.read());
+        if more != 0 {
+            told.add(more);
             sink.count(name, count);
         }
     }
