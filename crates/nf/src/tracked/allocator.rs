@@ -27,7 +27,7 @@ pub struct SharedAllocator<T> {
     indices: Indices,
     wheel: SharedWheel,
     /// Which objects were written, where a store keeps them.
-    journal: OnceLock<Journal<u32>>,
+    journal: OnceLock<Box<Journal<u32>>>,
     object: PhantomData<fn() -> T>,
 }
 
@@ -273,7 +273,7 @@ impl<T: Value> Journaled for Tracked<SharedAllocator<T>> {
     }
 
     fn keep(&mut self) {
-        self.object.journal.get_or_init(|| Journal::new(self.object.indices.len()));
+        self.object.journal.get_or_init(|| Box::new(Journal::new(self.object.indices.len())));
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {

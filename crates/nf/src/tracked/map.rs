@@ -20,7 +20,7 @@ pub struct SharedMap<K, V> {
     entries: Map<EntryOf<K, V, false>>,
     seed: u64,
     /// Which entries were written and which removed, where a store keeps them.
-    journal: OnceLock<Journal<K>>,
+    journal: OnceLock<Box<Journal<K>>>,
 }
 
 impl<K: Key, V: Value> SharedMap<K, V> {
@@ -118,7 +118,7 @@ impl<K: Key, V: Value> Journaled for Tracked<SharedMap<K, V>> {
     }
 
     fn keep(&mut self) {
-        self.object.journal.get_or_init(|| Journal::new(self.object.entries.slots()));
+        self.object.journal.get_or_init(|| Box::new(Journal::new(self.object.entries.slots())));
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {

@@ -58,7 +58,7 @@ pub struct SharedDistributed<T> {
     /// `None`: the others' parts are read each time.
     kept: Option<Kept>,
     /// Whether parts were updated, where a store keeps the value.
-    journal: OnceLock<Journal<u32>>,
+    journal: OnceLock<Box<Journal<u32>>>,
 }
 
 /// What each worker has read of the others lately.
@@ -238,7 +238,9 @@ impl<T: Value> Journaled for Tracked<SharedDistributed<T>> {
     }
 
     fn keep(&mut self) {
-        self.object.journal.get_or_init(|| Journal::new(self.object.parts.shape().objects));
+        self.object
+            .journal
+            .get_or_init(|| Box::new(Journal::new(self.object.parts.shape().objects)));
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {

@@ -25,7 +25,7 @@ pub struct SharedSets<K, S> {
     /// Its number in a profile.
     number: u16,
     /// Which sets were written and which closed, where a store keeps them.
-    journal: OnceLock<Journal<K>>,
+    journal: OnceLock<Box<Journal<K>>>,
 }
 
 /// A set, as a packet finds it.
@@ -220,7 +220,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
 
     /// From now on changes are remembered, for a store.
     pub fn remember(&self) {
-        self.journal.get_or_init(|| Journal::new(self.sets.slots()));
+        self.journal.get_or_init(|| Box::new(Journal::new(self.sets.slots())));
     }
 
     /// Tells what has changed since the last time, as [`Journaled`](journal::Journaled) does. For who is

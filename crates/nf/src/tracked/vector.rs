@@ -22,7 +22,7 @@ pub struct SharedVector<T> {
     elements: Arc<Memory>,
     faults: Count,
     /// Which elements were written, where a store keeps them.
-    journal: OnceLock<Journal<u32>>,
+    journal: OnceLock<Box<Journal<u32>>>,
     element: PhantomData<fn() -> T>,
 }
 
@@ -50,7 +50,7 @@ impl<T: Value> SharedVector<T> {
     }
 
     fn keep(&self) {
-        self.journal.get_or_init(|| Journal::new(self.elements.shape().objects));
+        self.journal.get_or_init(|| Box::new(Journal::new(self.elements.shape().objects)));
     }
 
     /// Tells the elements that were written, by the bytes that `key` makes of an index.

@@ -35,11 +35,14 @@ fn run<N: NetworkFunction>(case: &mut Case, part: usize, crew: Crew) -> crate::c
     sent
 }
 
-/// What the store has of each object: values by key, a deadline apart where there is one.
-fn stored<N: NetworkFunction>(case: &Case) -> BTreeMap<String, BTreeMap<Vec<u8>, (u64, Vec<u8>)>> {
+/// The entries of an object by key: the deadline where they have one, and the rest of the value.
+type Entries = BTreeMap<Vec<u8>, (u64, Vec<u8>)>;
+
+/// What the store has of each object.
+fn stored<N: NetworkFunction>(case: &Case) -> BTreeMap<String, Entries> {
     let mut store = case.location().look().unwrap();
     let state = view::state(&mut *store, N::NAME, Some("a")).unwrap();
-    let mut objects = BTreeMap::<String, BTreeMap<_, _>>::new();
+    let mut objects = BTreeMap::<String, Entries>::new();
     for (key, content) in state {
         let object = objects.entry(key.id()).or_default();
         match content {
