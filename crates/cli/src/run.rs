@@ -292,9 +292,7 @@ pub(crate) fn cannot_begin(error: RunError) -> Error {
         RunError::Source(cause) => Error::of_run(runtime::kind_of(&cause), message),
         RunError::Sink(_) => Error::Output(message),
         RunError::Live(_) | RunError::Exchange(_) | RunError::Store(_) => Error::Input(message),
-        RunError::StoreOfShared(_) | RunError::StoreOfParts(_) | RunError::StoreDivided { .. } => {
-            Error::Usage(message)
-        }
+        RunError::StoreOfParts(_) | RunError::StoreDivided { .. } => Error::Usage(message),
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
     let ahead = (!told).then(|| function::pass(module, "prefetch", "Ahead", watched));
     let (rebase, tables, counters) =
         (state::rebase(module), state::tables(module), state::counters(module));
+    let kept = (made == Made::Shared).then(|| state::kept(module));
     quote! {
         impl ::anabranch_nf::NetworkFunction for #nf<::anabranch_nf::world::#world> {
             const NAME: &'static str = <#solo>::NAME;
@@ -52,6 +53,7 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
             #ahead
             #expire
             #rebase
+            #kept
             #tables
             #counters
         }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::key::{Fold, Hash, Key, Value};
 use crate::pack::{Pack, Unpack};
-use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
+use crate::state::journal::{self, Journal, Journaled, Moment, Refreshing, Sink};
 use crate::state::shards::{Tag, Tags};
 use crate::state::table::{SlotId, Table};
 use crate::state::wheel::{Tick, Wheel, rebased};
@@ -255,6 +255,23 @@ impl<S> Entry<S> {
         Self::new(self.deadline.tick(), self.lifetime, self.state)
     }
 
+    /// As a store has it.
+    pub(crate) fn told(&self, moment: &Moment) -> Vec<u8>
+    where
+        S: Value,
+    {
+        journal::stored(&(moment.absolute(self.deadline.tick()), self.lifetime, self.state))
+    }
+
+    /// The set that a store has so; `None`: it is none.
+    pub(crate) fn of_told(told: &[u8], moment: &Moment) -> Option<Self>
+    where
+        S: Value,
+    {
+        let (absolute, lifetime, state) = journal::loaded(told)?;
+        Some(Self::new(moment.deadline(absolute), lifetime, state))
+    }
+
     /// When the set ends.
     pub fn deadline(&self) -> &Deadline {
         &self.deadline
@@ -362,6 +379,13 @@ impl<K: Key, S: Value> SetTable<K, S> {
         if changed { &mut journal.changed } else { &mut journal.refreshed }.note(place);
     }
 
+    /// Where it is noted, for a store, that the set of `key` was refreshed.
+    #[inline]
+    pub fn refreshing(&self, hash: Hash, key: &K) -> Option<Refreshing<'_>> {
+        let journal = self.journal.as_deref()?;
+        self.find(hash, key).map(|id| journal.refreshing(id.0))
+    }
+
     /// The next set whose time has run out at `now`, removed, with its shard where that is known.
     /// `budget` counts down the sets looked at.
     #[inline]
@@ -430,29 +454,26 @@ impl<K: Key, S: Value> Journaled for SetTable<K, S> {
         let Some(journal) = self.journal.as_deref_mut() else { return };
         for place in journal.take(name, moment, sink) {
             let Some(key) = self.table.key(SlotId(place)) else { continue };
-            let Entry { deadline, lifetime, state } = self.table.value(SlotId(place));
-            let entry = (moment.absolute(deadline.tick()), *lifetime, *state);
+            let set = self.table.value(SlotId(place)).told(moment);
             let shard = self.tags.as_ref().and_then(|tags| tags.get(place).shard());
-            sink.put(name, shard, journal::stored(&key), journal::stored(&entry));
+            sink.put(name, shard, journal::stored(&key), set);
         }
     }
 
     fn restore(&mut self, key: &[u8], value: &[u8], moment: &Moment) -> bool {
-        let (Some(key), Some(entry)) = (journal::loaded::<K>(key), journal::loaded(value)) else {
-            return false;
-        };
-        let (absolute, lifetime, state): (u64, u32, S) = entry;
+        let (key, set) = (journal::loaded::<K>(key), Entry::of_told(value, moment));
+        let (Some(key), Some(set)) = (key, set) else { return false };
         let hash = self.hash(&key);
-        let deadline = moment.deadline(absolute);
-        let found = self.find(hash, &key).or_else(|| self.open(hash, key, state, 0));
+        let deadline = set.deadline.tick();
+        let found = self.find(hash, &key).or_else(|| self.open(hash, key, set.state, 0));
         let id = found.unwrap_or_else(|| {
             // As of shards that move: none may be lost.
             self.make_room(1);
-            let id = self.table.place(hash, key, Entry::new(deadline, lifetime, state));
+            let id = self.table.place(hash, key, set.copied());
             self.tags.as_mut().and_then(|tags| tags.note(id.0));
             id
         });
-        *self.entry_mut(id) = Entry::new(deadline, lifetime, state);
+        *self.entry_mut(id) = set;
         self.wheel.queue(id.0, deadline);
         true
     }

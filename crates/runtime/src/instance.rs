@@ -3,7 +3,7 @@
 mod idle;
 mod moving;
 mod speculation;
-mod storing;
+pub(crate) mod storing;
 
 use anabranch_nf::elements;
 use anabranch_nf::l3::Arrival;
@@ -519,7 +519,7 @@ impl<N: NetworkFunction> Instance<N> {
     pub fn shut_down(&mut self, release: &mut impl Release) {
         let Self { nf, sets, agenda, last, .. } = self;
         agenda.shut_down(nf, sets, last, release);
-        self.tell_now(std::time::Instant::now(), true);
+        self.tell_whole();
     }
 
     /// How full each state object is.

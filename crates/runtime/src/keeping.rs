@@ -48,14 +48,9 @@ impl Keeping {
         arrangement: &Arrangement,
         warnings: &mut Vec<String>,
     ) -> Result<Kept, RunError> {
-        let deployment = arrangement.deployment();
-        let instances = match states {
-            States::Owned(instances) if instances.len() == arrangement.table.workers() => instances,
-            _ => return Err(RunError::StoreOfShared(arrangement.why.clone())),
-        };
-        let parts =
-            instances.first().filter(|_| deployment.is_some()).and_then(Instance::immovable);
-        if let Some(why) = parts {
+        if let (States::Owned(instances), Some(_)) = (&*states, arrangement.deployment())
+            && let Some(why) = instances.first().and_then(Instance::immovable)
+        {
             return Err(RunError::StoreOfParts(why));
         }
         let driver = self.location.open()?;
@@ -66,13 +61,20 @@ impl Keeping {
             true => (state, Vec::new()),
             false => (Vec::new(), state),
         };
-        self.check_division(&state, deployment)?;
-        self.restore(instances, &state, deployment, warnings)?;
+        let division = arrangement.division();
+        self.check_division(&state, division.as_deref())?;
+        restore(states, &state, arrangement.deployment(), warnings)?;
         let mut feed = flusher.feed();
         described.iter().for_each(|(key, _)| feed.change(Change::delete(key)));
         feed.hand_over_surely();
-        for (number, instance) in (0..).zip(instances.iter_mut()) {
-            instance.keep(self.storing::<N>(&flusher, deployment, number)?);
+        let storing = |number| self.storing::<N>(&flusher, division.as_deref(), number);
+        match states {
+            States::Owned(instances) => {
+                for (number, instance) in (0..).zip(instances) {
+                    instance.keep(storing(number)?);
+                }
+            }
+            States::Tracked(members) => members.keep(storing(0)?),
         }
         // Nothing can be read back without what says how it is to be read: that is there before it.
         let begun = flusher.settle(PATIENCE);
@@ -85,82 +87,51 @@ impl Keeping {
         Ok(Kept { flusher, store })
     }
 
-    fn restore<N: NetworkFunction>(
-        &self,
-        instances: &mut [Instance<N>],
-        state: &[(Key, Content)],
-        deployment: Option<&Deployment>,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), RunError> {
-        let workers = instances.len();
-        let mut sum = Restored::default();
-        for (number, instance) in instances.iter_mut().enumerate() {
-            let owned: Vec<(Key, Content)> = match deployment {
-                None => state.to_vec(),
-                Some(deployment) => share(state, deployment, number, workers),
-            };
-            let restored = instance.restore(&owned)?;
-            sum.entries += restored.entries;
-            sum.refused += restored.refused;
-        }
-        let Restored { entries, refused } = sum;
-        if refused > 0 {
-            warnings.push(format!(
-                "{refused} of {} stored entries did not fit: were tables larger before?",
-                entries + refused
-            ));
-        }
-        Ok(())
-    }
-
     fn storing<N: NetworkFunction>(
         &self,
         flusher: &Flusher,
-        deployment: Option<&Deployment>,
+        division: Option<&str>,
         number: u16,
     ) -> Result<Storing, RunError> {
         let Settings { period_ns, refresh_ns, .. } = self.settings;
         let (nf, instance) = (N::NAME.to_owned(), self.instance.clone());
-        let owner = match deployment {
+        let owner = match division {
             None => Owner::Whole(Scope::new(&nf, &instance, Place::Core(0))?),
             Some(_) => Owner::Worker { nf, instance, number },
         };
         let mut storing = Storing::new(flusher.feed(), owner, period_ns, refresh_ns);
-        if let Some(deployment) = deployment {
-            storing.describe(DIVISION, deployment.steering.fingerprint());
+        if let Some(division) = division {
+            storing.describe(DIVISION, division.to_owned());
         }
         Ok(storing)
     }
 
     /// What is stored must be divided as it is here: nothing says of a single entry in which shard it
     /// would be by other keys.
-    fn check_division(
-        &self,
-        state: &[(Key, Content)],
-        deployment: Option<&Deployment>,
-    ) -> Result<(), RunError> {
-        let here = deployment.map(|deployment| deployment.steering.fingerprint());
+    fn check_division(&self, state: &[(Key, Content)], here: Option<&str>) -> Result<(), RunError> {
         let stored = state.iter().find_map(|(key, content)| match content {
             Content::Value(text) if key.id() == DIVISION => Some(text),
             _ => None,
         });
         let in_shards = state.iter().any(|(key, _)| matches!(key.place(), Place::Shard(_)));
-        let is_same = stored.map(Vec::as_slice) == here.as_ref().map(|here| here.as_bytes());
+        let is_same = stored.map(Vec::as_slice) == here.map(str::as_bytes);
         if state.is_empty() || is_same && (stored.is_some() || !in_shards) {
             return Ok(());
         }
-        let whole = || "one worker's, not divided among shards".to_owned();
+        let whole = || "not divided among shards".to_owned();
         let text = |text: &Bytes| format!("divided by {}", String::from_utf8_lossy(text));
-        let advice = match (stored, &here) {
+        let advice = match (stored, here) {
             (Some(_), None) => {
-                "run with several workers, or give one the plan too, by --strategy shared-nothing"
+                "run with several workers by the plan, or give one the plan too, by --strategy \
+                 shared-nothing"
             }
             (Some(_), Some(_)) => {
                 "give the plan of then by --plan, or begin anew as another --instance"
             }
             (None, _) => {
-                "run with --workers 1, or begin anew as another --instance: one worker's state is in \
-                 shards where it is told --strategy shared-nothing, and any number goes on with it"
+                "run with --workers 1, or with --strategy lock, or begin anew as another --instance: one \
+                 worker's state is in shards where it is told --strategy shared-nothing, and any number \
+                 goes on with it"
             }
         };
         Err(RunError::StoreDivided {
@@ -170,6 +141,42 @@ impl Keeping {
             advice,
         })
     }
+}
+
+/// Puts in what the store has.
+fn restore<N: NetworkFunction>(
+    states: &mut States<N>,
+    state: &[(Key, Content)],
+    deployment: Option<&Deployment>,
+    warnings: &mut Vec<String>,
+) -> Result<(), RunError> {
+    let mut sum = Restored::default();
+    let mut add = |restored: Restored| {
+        sum.entries += restored.entries;
+        sum.refused += restored.refused;
+    };
+    match states {
+        States::Tracked(members) => add(members.restore(state)?),
+        States::Owned(instances) => {
+            let workers = instances.len();
+            for (number, instance) in instances.iter_mut().enumerate() {
+                add(match deployment {
+                    None => instance.restore(state)?,
+                    Some(deployment) => {
+                        instance.restore(&share(state, deployment, number, workers))?
+                    }
+                });
+            }
+        }
+    }
+    let Restored { entries, refused } = sum;
+    if refused > 0 {
+        warnings.push(format!(
+            "{refused} of {} stored entries did not fit: were tables larger before?",
+            entries + refused
+        ));
+    }
+    Ok(())
 }
 
 /// What worker `number` of `workers` gets: what is its shards', what all have alike, what a worker of

@@ -28,6 +28,7 @@ pub mod mailbox;
 pub mod profile;
 pub mod report;
 pub mod run;
+mod schedule;
 pub mod steer;
 mod sync;
 pub mod tally;

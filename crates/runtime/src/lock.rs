@@ -20,6 +20,9 @@
 //! their [`Commit`]s. Events and expiry happen under the writer's side, before the first packet that
 //! is due, so they happen once. Time does not run backwards: a packet that is overtaken by a later
 //! one is handled at that one's time, as far as anything was written in between.
+//!
+//! Where a store keeps the state, readers note what they refresh, as the code of one core notes what it
+//! changes, and whoever finds that it is time tells the store on the writer's side.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -33,12 +36,15 @@ use crossbeam_utils::sync::{ShardedLock, ShardedLockWriteGuard};
 
 use crate::head::Head;
 use crate::instance::{Instance, Release, refused};
+use crate::schedule::Schedule;
 
 /// An instance that several workers share.
 pub struct Lock<N: NetworkFunction> {
     state: ShardedLock<Locked<N>>,
     /// When each worker's last reader was, in nanoseconds since the Unix epoch.
     read_at: Box<[CachePadded<AtomicU64>]>,
+    /// When a store is told what has changed, where one keeps the state.
+    schedule: Option<Arc<Schedule>>,
 }
 
 struct Locked<N: NetworkFunction> {
@@ -102,9 +108,10 @@ impl<N: NetworkFunction> Lock<N> {
         ordered: bool,
     ) -> Vec<Access<N>> {
         instance.share(workers);
+        let schedule = instance.telling().cloned();
         let locked = Locked { instance, now_ns: 0, writes: 0, last: Meta::default() };
         let read_at = (0..workers).map(|_| CachePadded::default()).collect();
-        let lock = Arc::new(Self { state: ShardedLock::new(locked), read_at });
+        let lock = Arc::new(Self { state: ShardedLock::new(locked), read_at, schedule });
         let own = |worker| Own {
             worker,
             environment: Environment::new(seed),
@@ -140,12 +147,24 @@ impl<N: NetworkFunction> Access<N> {
             self.write(writer, release);
             rest = after;
         }
+        self.tell_in_time();
+    }
+
+    /// Tells the store that keeps the state what has changed, if it is time: on the writer's side, so
+    /// that what is told was there together.
+    fn tell_in_time(&self) {
+        let Lock { state, schedule, .. } = &*self.lock;
+        if schedule.as_ref().is_some_and(|schedule| schedule.turn().is_some()) {
+            // Somebody may have told it by now.
+            state.write().unwrap_or_else(PoisonError::into_inner).instance.tell_in_time();
+        }
     }
 
     /// Handles packets as readers up to the first that would write, and returns how many.
     fn read(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) -> usize {
         let Self { lock, own } = self;
         let locked = lock.state.read().unwrap_or_else(PoisonError::into_inner);
+        lock.schedule.iter().for_each(|schedule| schedule.owe_refreshes());
         let read_at = lock.read_at.get(own.worker);
         own.environment.follow(locked.instance.clock());
         let speculation = Speculation::new(own.worker);
@@ -176,6 +195,7 @@ impl<N: NetworkFunction> Access<N> {
         frame.meta_mut().arrival_ns = locked.now_ns;
         own.note(frame, locked.writes, false);
         own.sides.upgraded += 1;
+        lock.schedule.iter().for_each(|schedule| schedule.owe());
         locked.instance.handle_alone(frame, release);
         own.lines.append(&mut locked.instance.log().take());
     }
@@ -185,6 +205,7 @@ impl<N: NetworkFunction> Access<N> {
         if cause.arrival_ns >= self.look(Instance::due_ns) {
             self.act_alone(cause, |instance, cause| instance.run_due(cause, release));
         }
+        self.tell_in_time();
     }
 
     /// Acts on the instance as a writer, at the time of `cause`, without a packet.

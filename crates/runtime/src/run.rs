@@ -63,7 +63,7 @@ pub struct Options {
     pub balancing: Balancing,
     /// Commands, each at so many nanoseconds after the first packet.
     pub commands: Vec<(u64, String)>,
-    /// The store that keeps the state, where each worker has its own.
+    /// The store that keeps the state.
     pub store: Option<Keeping>,
 }
 
@@ -88,12 +88,6 @@ pub enum RunError {
     /// The store that is to keep the state.
     #[error(transparent)]
     Store(#[from] anabranch_store::Error),
-    /// A store keeps what each worker has for itself, and these share it.
-    #[error(
-        "a store does not keep state that workers share yet, and they share it ({0}): run with \
-         --workers 1"
-    )]
-    StoreOfShared(String),
     /// Workers have their own state, but it is not known which shard it belongs to.
     #[error(
         "a store cannot keep state in shards here, {0}: run with --workers 1, and no --strategy"
@@ -295,6 +289,15 @@ impl Arrangement {
     /// How each worker has state of its own, by a plan.
     pub(crate) fn deployment(&self) -> Option<&Deployment> {
         self.deployment.as_ref()
+    }
+
+    /// How a store has the state divided; `None`: it is one owner's.
+    pub(crate) fn division(&self) -> Option<String> {
+        let keys = self.deployment.as_ref()?.steering.fingerprint();
+        Some(match self.strategy {
+            "mixed" => format!("{keys}, packet sets only"),
+            _ => keys,
+        })
     }
 
     /// Whether each worker has state of its own, by a plan.

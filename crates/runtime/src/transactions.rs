@@ -21,11 +21,12 @@
 
 mod alone;
 mod batch;
+mod kept;
 mod seat;
 mod sets;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anabranch_nf::settings::Settings as _;
 use anabranch_nf::state::TableUse;
@@ -37,6 +38,7 @@ use anabranch_txn::{Counts, Domain, MOST_ITEMS, Transaction, Worker};
 use crate::deployment::Deployment;
 use crate::instance::{Making, Release, set_shape};
 use crate::lock::Commit;
+use crate::schedule::Schedule;
 use crate::tuner::Pass;
 use crate::worker::InstanceEnd;
 use alone::{Alone, Floor};
@@ -53,6 +55,8 @@ struct Shared<N: NetworkFunction> {
     now_ns: AtomicU64,
     /// From when ticks are counted.
     origin_ns: AtomicU64,
+    /// When a store is told what has changed, where one keeps the state.
+    schedule: OnceLock<Arc<Schedule>>,
     alone: Mutex<Alone<N>>,
 }
 
@@ -146,6 +150,7 @@ impl<N: NetworkFunction> Members<N> {
             due_ns: AtomicU64::new(u64::MAX),
             now_ns: AtomicU64::new(0),
             origin_ns: AtomicU64::new(0),
+            schedule: OnceLock::new(),
             alone: Mutex::new(Alone::new(making.seed)),
         });
         domain.settle();
@@ -214,6 +219,7 @@ impl<N: NetworkFunction> Member<N> {
             let len = frames.len();
             worker.handle(&mut Work { shared, nf, own, frames, sets: None, release }, len);
         }
+        self.tell();
     }
 
     /// Parses the packets, and fetches the lines that they will touch first.
@@ -254,11 +260,16 @@ impl<N: NetworkFunction> Member<N> {
         &mut self,
         act: impl FnOnce(&mut Alone<N>, &mut Floor<'_, N>) -> (R, Vec<Line>),
     ) -> R {
-        let Self { shared, nf, worker, own } = self;
-        let (done, mut lines) = worker
-            .alone(|transaction| act(&mut shared.alone(), &mut Floor { shared, nf, transaction }));
-        own.lines.append(&mut lines);
+        let (done, mut lines) = self.with_floor(act);
+        self.telling().iter().for_each(|schedule| schedule.owe());
+        self.own.lines.append(&mut lines);
         done
+    }
+
+    /// Has nobody beside it for a while.
+    fn with_floor<R>(&mut self, act: impl FnOnce(&mut Alone<N>, &mut Floor<'_, N>) -> R) -> R {
+        let Self { shared, nf, worker, .. } = self;
+        worker.alone(|transaction| act(&mut shared.alone(), &mut Floor { shared, nf, transaction }))
     }
 
     /// Does what is due at the time of `cause`, without a packet.
@@ -266,6 +277,7 @@ impl<N: NetworkFunction> Member<N> {
         if cause.arrival_ns >= self.shared.due_ns.load(Ordering::Relaxed) {
             self.act_alone(|alone, floor| ((), alone.run_due(floor, cause, release)));
         }
+        self.tell_in_time();
     }
 
     /// Has the NF carry out a command at the time of `cause`, after all that is due.
@@ -289,7 +301,8 @@ impl<N: NetworkFunction> Member<N> {
 
     /// When something is to be done without a packet, as seen at `now_ns`.
     pub(crate) fn next_due_ns(&self, now_ns: u64) -> u64 {
-        self.shared.alone().next_due_ns(now_ns)
+        let left_ns = self.telling().map_or(u64::MAX, Schedule::left_ns);
+        self.shared.alone().next_due_ns(now_ns).min(now_ns.saturating_add(left_ns))
     }
 
     /// The lines that it logged since the last call.

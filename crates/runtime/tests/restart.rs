@@ -1,5 +1,5 @@
 //! A store keeps an instance's state: stopped anywhere and started anew, it does what it would have
-//! done without the stop.
+//! done without the stop, whoever has the state then.
 #![allow(clippy::unwrap_used)]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -9,7 +9,10 @@ use anabranch_nf::{DropReason, NetworkFunction};
 use anabranch_packet::craft::{self, Link};
 use anabranch_packet::{Frame, Meta, Port};
 use anabranch_runtime::instance::{Instance, Making, Owner, Release, Restored, Storing};
+use anabranch_runtime::lock::Lock;
 use anabranch_runtime::mailbox::Again;
+use anabranch_runtime::transactions::Members;
+use anabranch_runtime::worker::State;
 use anabranch_store::conformance::Random;
 use anabranch_store::{Error, Flusher, Memory, Place, Scope, Settings, view};
 
@@ -35,31 +38,68 @@ impl Release for Sent {
     }
 }
 
+/// Who has the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    /// One worker.
+    Alone,
+    /// Two, behind a lock.
+    Locked,
+    /// Two, in transactions.
+    Tracked,
+}
+
 struct Node<N: NetworkFunction> {
-    instance: Instance<N>,
+    /// They take turns.
+    workers: Vec<State<N>>,
     flusher: Option<Flusher>,
     restored: Restored,
 }
 
 impl<N: NetworkFunction> Node<N> {
     /// Starts at `now_ns`, with what the store has.
-    fn start(settings: &str, now_ns: u64, store: Option<&Memory>) -> Result<Self, Error> {
+    fn start(
+        settings: &str,
+        now_ns: u64,
+        held: Held,
+        store: Option<&Memory>,
+    ) -> Result<Self, Error> {
         let ports = N::PORTS.iter().map(|name| (*name).to_owned()).collect();
         let settings: toml::Table = settings.parse().unwrap();
         let making = Making { seed: 9, settings, ports, pass: None };
-        let mut instance = Instance::<N>::new(&making).unwrap();
-        instance.start(now_ns);
-        let mut node = Self { instance, flusher: None, restored: Restored::default() };
-        if let Some(store) = store {
-            let opened = Flusher::open(store.clone(), N::NAME, "a", Settings::default())?;
-            let (flusher, state) = opened;
-            node.restored = node.instance.restore(&state)?;
-            let scope = Scope::new(N::NAME, "a", Place::Core(0))?;
-            // Whatever changes is told after each packet.
-            node.instance.keep(Storing::new(flusher.feed(), Owner::Whole(scope), 0, 0));
-            node.flusher = Some(flusher);
-        }
-        Ok(node)
+        let open = |store: &Memory| Flusher::open(store.clone(), N::NAME, "a", Settings::default());
+        let (flusher, state) = store.map(open).transpose()?.unzip();
+        let state = state.unwrap_or_default();
+        let scope = Scope::new(N::NAME, "a", Place::Core(0))?;
+        // Whatever changes is told after each packet.
+        let storing =
+            |flusher: &Flusher| Storing::new(flusher.feed(), Owner::Whole(scope.clone()), 0, 0);
+        let storing = flusher.as_ref().map(storing);
+        let (workers, restored) = match held {
+            Held::Tracked => {
+                let mut members = Members::<N>::new(&making, 2, true).unwrap();
+                members.start(now_ns);
+                let restored = members.restore(&state)?;
+                storing.into_iter().for_each(|storing| members.keep(storing));
+                let members = members.into_members().into_iter().map(Box::new);
+                (members.map(State::Tracked).collect(), restored)
+            }
+            Held::Alone | Held::Locked => {
+                let mut instance = Instance::<N>::new(&making).unwrap();
+                instance.start(now_ns);
+                let restored = instance.restore(&state)?;
+                storing.into_iter().for_each(|storing| instance.keep(storing));
+                let workers = match held {
+                    Held::Alone => vec![State::Own(Box::new(instance))],
+                    _ => {
+                        let shared = Lock::share(instance, making.seed, 2, false).into_iter();
+                        shared.map(Box::new).map(State::Locked).collect()
+                    }
+                };
+                (workers, restored)
+            }
+        };
+        Ok(Self { workers, flusher, restored })
     }
 
     fn send(&mut self, packet: &Packet, number: u64) -> Sent {
@@ -73,13 +113,14 @@ impl<N: NetworkFunction> Node<N> {
         };
         let frame = Frame::new(&mut buffer, 128, packet.bytes.len(), 0, meta);
         let mut sent = Sent::default();
-        self.instance.handle(&mut [frame], &mut sent);
+        let worker = number as usize % self.workers.len();
+        self.workers[worker].handle(&mut [frame], &mut sent);
         sent
     }
 
     /// Stops without a word, but for what was on its way to the store.
     fn stop(self) {
-        drop(self.instance);
+        drop(self.workers);
         if let Some(flusher) = self.flusher {
             assert_eq!(flusher.close(Duration::from_secs(20)).waiting, 0);
         }
@@ -127,16 +168,24 @@ fn next(random: &mut Random, at_ns: u64, wan: &[Vec<u8>]) -> Packet {
 }
 
 /// What is sent for packets drawn by `seed` when the function is stopped and started anew after every
-/// packet of `stops`.
-fn run<N: NetworkFunction>(settings: &str, seed: u64, stops: &[u64]) -> (Vec<Sent>, u64) {
+/// packet of `stops`. The state is `held` in turn.
+fn run<N: NetworkFunction>(
+    settings: &str,
+    seed: u64,
+    stops: &[u64],
+    held: &[Held],
+) -> (Vec<Sent>, u64) {
+    let mut held = held.iter().copied().cycle();
+    let mut next_held = || held.next().unwrap();
     let store = Memory::default();
     let kept = (!stops.is_empty()).then_some(&store);
     let mut random = Random::new(seed);
-    let mut node = Node::<N>::start(settings, START_NS, kept).unwrap();
+    let mut node = Node::<N>::start(settings, START_NS, next_held(), kept).unwrap();
     let (mut all, mut wan, mut at_ns, mut restored) = (Vec::new(), Vec::new(), START_NS, 0);
     for number in 0..1_500 {
-        // Lifetimes end now and then.
-        at_ns += random.below(2_500_000_000);
+        // Lifetimes end now and then; in between nothing is due.
+        let most_ns = if random.one_in(4) { 10_000_000_000 } else { 1_000_000 };
+        at_ns += random.below(most_ns);
         let packet = next(&mut random, at_ns, &wan);
         let sent = node.send(&packet, number);
         let left = sent.0.iter().filter(|(port, bytes)| *port == 1 && bytes.len() > 40);
@@ -144,7 +193,7 @@ fn run<N: NetworkFunction>(settings: &str, seed: u64, stops: &[u64]) -> (Vec<Sen
         all.push(sent);
         if stops.contains(&number) {
             node.stop();
-            node = Node::start(settings, at_ns, kept).unwrap();
+            node = Node::start(settings, at_ns, next_held(), kept).unwrap();
             assert_eq!(node.restored.refused, 0);
             restored += node.restored.entries;
         }
@@ -155,13 +204,16 @@ fn run<N: NetworkFunction>(settings: &str, seed: u64, stops: &[u64]) -> (Vec<Sen
 
 fn goes_on<N: NetworkFunction>(settings: &str, least: u64) {
     for seed in 0..4 {
-        let (without, _) = run::<N>(settings, seed, &[]);
+        let (without, _) = run::<N>(settings, seed, &[], &[Held::Alone]);
         let mut random = Random::new(seed);
         let stops: Vec<u64> = (0..8).map(|_| random.below(1_500)).collect();
-        let (with, restored) = run::<N>(settings, seed, &stops);
-        assert!(restored >= least, "{}: {restored} entries", N::NAME);
-        for (number, (with, without)) in with.iter().zip(&without).enumerate() {
-            assert_eq!(with, without, "{}, seed {seed}, packet {number}", N::NAME);
+        let in_turn = [Held::Tracked, Held::Alone, Held::Locked];
+        for held in [&[Held::Alone][..], &[Held::Locked], &[Held::Tracked], &in_turn] {
+            let (with, restored) = run::<N>(settings, seed, &stops, held);
+            assert!(restored >= least, "{}: {held:?}: {restored} entries", N::NAME);
+            for (number, (with, without)) in with.iter().zip(&without).enumerate() {
+                assert_eq!(with, without, "{}, {held:?}, seed {seed}, packet {number}", N::NAME);
+            }
         }
     }
 }
@@ -198,7 +250,7 @@ fn a_balancer_keeps_connections_whose_packets_it_rewrites() {
                     backends6 = [{service = 0, address = 'fd00::2', port = 53}]";
     let kept_after = |seconds: &[u64]| {
         let store = Memory::default();
-        let mut node = Node::<Lb>::start(settings, START_NS, Some(&store)).unwrap();
+        let mut node = Node::<Lb>::start(settings, START_NS, Held::Alone, Some(&store)).unwrap();
         for (&second, number) in seconds.iter().zip(0..) {
             let mut bytes = vec![0; 256];
             let link = Link { src: [2; 6].into(), dst: [4; 6].into(), tags: [None; 2] };
@@ -223,7 +275,8 @@ fn a_balancer_keeps_connections_whose_packets_it_rewrites() {
 fn state_of_another_version_is_refused() {
     let store = Memory::default();
     let mut node =
-        Node::<anabranch_nfs::firewall::Function>::start("", START_NS, Some(&store)).unwrap();
+        Node::<anabranch_nfs::firewall::Function>::start("", START_NS, Held::Alone, Some(&store))
+            .unwrap();
     let bytes = udp((Ipv4Addr::new(10, 0, 0, 1), 5), (Ipv4Addr::new(9, 9, 9, 9), 53));
     node.send(&Packet { port: 0, at_ns: START_NS, bytes }, 0);
     node.stop();
@@ -231,7 +284,8 @@ fn state_of_another_version_is_refused() {
     let put = anabranch_store::Operation::Put(anabranch_store::Content::Value(b"other".to_vec()));
     use anabranch_store::Driver as _;
     store.clone().run(&[anabranch_store::Call::new(&key, put)]).unwrap();
-    let refused = Node::<anabranch_nfs::firewall::Function>::start("", START_NS, Some(&store));
+    let refused =
+        Node::<anabranch_nfs::firewall::Function>::start("", START_NS, Held::Alone, Some(&store));
     let error = refused.err().unwrap();
     assert!(
         matches!(&error, Error::Foreign { why, .. } if why.contains("written as `other`")),
@@ -260,14 +314,15 @@ fn cost_of_being_kept() {
         .collect();
     for round in 0..3 {
         for store in [None, Some(Memory::default())] {
-            let mut node = Node::<Nat>::start(settings, START_NS, None).unwrap();
+            let mut node = Node::<Nat>::start(settings, START_NS, Held::Alone, None).unwrap();
             let flusher =
                 store.map(|store| Flusher::open(store, "nat", "a", Settings::default()).unwrap().0);
             if let Some(flusher) = &flusher {
                 let scope = Scope::new("nat", "a", Place::Core(0)).unwrap();
                 let (period, refresh) = (1_000_000, 1_000_000_000);
                 let owner = Owner::Whole(scope);
-                node.instance.keep(Storing::new(flusher.feed(), owner, period, refresh));
+                let State::Own(instance) = &mut node.workers[0] else { unreachable!() };
+                instance.keep(Storing::new(flusher.feed(), owner, period, refresh));
             }
             for (what, times) in [("new flows", 1), ("established flows", 100)] {
                 let began = worked_ns();
@@ -307,7 +362,7 @@ fn batches<N: NetworkFunction>(node: &mut Node<N>, flows: &[Vec<u8>], first: u64
             let meta = Meta { arrival_ns, number, steering_hash: 0, wire_len, port: Port::new(0) };
             frames.push(Frame::new(buffer, 64, flow.len(), 0, meta));
         }
-        node.instance.handle(&mut frames, &mut sent);
+        node.workers[0].handle(&mut frames, &mut sent);
     }
     flows.len() as u64
 }

@@ -11,8 +11,11 @@
 //!
 //! **Invariant: what was handed over later takes effect later**, whoever handed it over: a shard that
 //! moves from one worker to another has its changes in order.
+//!
+//! **The line is bounded** by who asks first whether it [has room](Feed::has_room): where it has none, what
+//! changes is told later, and once however often it changes until then.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -29,6 +32,9 @@ use crate::view;
 /// Longest that nobody looks whether it is to end.
 const NAP: Duration = Duration::from_millis(20);
 
+/// From as many changes on that the flusher has not taken in, there is no room for more.
+const FULL: usize = 1 << 16;
+
 /// Keeps a store up to date with the state of one instance. Dropped, it stops where it is, as if it
 /// were killed; [`close`](Self::close) brings everything to the store first.
 pub struct Flusher {
@@ -39,6 +45,8 @@ pub struct Flusher {
 #[derive(Default)]
 struct Shared {
     line: Mutex<Vec<Vec<Change>>>,
+    /// Changes in the line, and those that the flusher is just taking in.
+    in_line: AtomicUsize,
     status: Mutex<Status>,
     refuses_new: AtomicBool,
     stops: AtomicBool,
@@ -68,15 +76,22 @@ impl Feed {
             return;
         }
         if let Ok(mut line) = self.shared.line.try_lock() {
-            line.push(std::mem::take(&mut self.changes));
+            self.shared.put(&mut line, std::mem::take(&mut self.changes));
         }
+    }
+
+    /// Whether there is room for more: false while the flusher is behind with what workers told it.
+    /// More is taken nevertheless.
+    pub fn has_room(&self) -> bool {
+        self.shared.in_line.load(Ordering::Relaxed) < FULL
     }
 
     /// As [`hand_over`](Self::hand_over), but waits for its turn, some instructions of whoever is
     /// handing over just then: before another worker goes on with what was changed here.
     pub fn hand_over_surely(&mut self) {
         if !self.changes.is_empty() {
-            lock(&self.shared.line).push(std::mem::take(&mut self.changes));
+            let mut line = lock(&self.shared.line);
+            self.shared.put(&mut line, std::mem::take(&mut self.changes));
         }
     }
 
@@ -89,6 +104,13 @@ impl Feed {
     /// [`Policy::RefuseNew`](crate::Policy::RefuseNew) is configured.
     pub fn accepts_new(&self) -> bool {
         !self.shared.refuses_new.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    fn put(&self, line: &mut Vec<Vec<Change>>, changes: Vec<Change>) {
+        self.in_line.fetch_add(changes.len(), Ordering::Relaxed);
+        line.push(changes);
     }
 }
 
@@ -279,8 +301,12 @@ impl Worker {
         let line = std::mem::take(&mut *lock(&self.shared.line));
         let now_ns = self.now_ns();
         let mut taken = Ok(());
-        for change in line.into_iter().flatten() {
-            taken = taken.and(self.behind.change(change, now_ns));
+        for changes in line {
+            let len = changes.len();
+            for change in changes {
+                taken = taken.and(self.behind.change(change, now_ns));
+            }
+            self.shared.in_line.fetch_sub(len, Ordering::Relaxed);
         }
         taken
     }
@@ -288,6 +314,7 @@ impl Worker {
     fn show(&self, change_refused: Option<&String>) {
         let mut status = self.behind.status(self.now_ns());
         self.shared.refuses_new.store(!status.accepts_new, Ordering::Relaxed);
+        status.waiting += self.shared.in_line.load(Ordering::Relaxed) as u64;
         status.trouble = status.trouble.or(change_refused.cloned());
         *lock(&self.shared.status) = status;
     }
@@ -370,6 +397,31 @@ mod tests {
             let Some(Content::Map(flows)) = view.get(&key(0)) else { panic!("{view:?}") };
             assert_eq!(flows.len(), round as usize);
         }
+    }
+
+    #[test]
+    fn the_line_is_full_until_the_flusher_has_taken_in_what_is_in_it() {
+        let shared = Arc::new(Shared::default());
+        let feed = || Feed { changes: Vec::new(), shared: Arc::clone(&shared) };
+        let (mut one, mut other) = (feed(), feed());
+        for flow in 0..FULL as u32 {
+            one.change(insert(0, flow % 10, 1));
+        }
+        assert!(one.has_room() && other.has_room(), "it is not in the line yet");
+        one.hand_over();
+        assert!(!one.has_room() && !other.has_room());
+        other.change(insert(0, 3, 2));
+        other.hand_over();
+        assert!(other.is_empty(), "more is taken nevertheless");
+        let behind = WriteBehind::new(Settings::default(), 1, []).unwrap();
+        let (began, period) = (Instant::now(), Duration::ZERO);
+        let mut worker = Worker { behind, shared: Arc::clone(&shared), began, period };
+        worker.show(None);
+        assert_eq!(lock(&shared.status).waiting, FULL as u64 + 1);
+        worker.take_changes().unwrap();
+        assert!(one.has_room());
+        worker.show(None);
+        assert_eq!(lock(&shared.status).waiting, 10);
     }
 
     #[test]

@@ -65,13 +65,15 @@ pub struct Worker {
     size: usize,
     calm: u32,
     counts: Counts,
+    /// Something was changed since it was asked.
+    wrote: bool,
 }
 
 impl Worker {
     /// The worker whose transactions these are.
     pub fn new(transaction: Arc<Transaction>) -> Self {
         let (size, counts) = (MOST_ITEMS, Counts::default());
-        Self { transaction, size, calm: 0, counts }
+        Self { transaction, size, calm: 0, counts, wrote: false }
     }
 
     /// Its number.
@@ -82,6 +84,11 @@ impl Worker {
     /// How its transactions ended.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Whether objects may have been changed by its items since the last call.
+    pub fn take_wrote(&mut self) -> bool {
+        std::mem::take(&mut self.wrote)
     }
 
     /// Has `len` items committed, in order.
@@ -136,6 +143,7 @@ impl Worker {
                 return Err((ran, cause));
             }
         };
+        self.wrote |= transaction.writes().len() > 0;
         self.counts.commits += 1;
         self.counts.items += range.len() as u64;
         self.calm += 1;
@@ -147,6 +155,7 @@ impl Worker {
     }
 
     fn run_alone(&mut self, batch: &mut impl Batch, item: usize) {
+        self.wrote = true;
         self.alone(|transaction| {
             batch.run(item..item + 1, transaction);
             batch.release(item..item + 1, transaction.place());

@@ -25,6 +25,8 @@ const THREADS: &[&str] = &[
     "crates/runtime/",
     "crates/nf/src/tracked/profile.rs",
     "crates/nf/src/tracked/wheel.rs",
+    // What workers have removed waits for who tells a store.
+    "crates/nf/src/state/journal.rs",
     "crates/txn/src/",
     "crates/io/",
     // Neighbours are learned by one worker at a time.

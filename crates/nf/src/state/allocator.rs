@@ -6,7 +6,7 @@ use crate::context::{Environment, to_ticks};
 use crate::key::Value;
 use crate::memory::{ZeroValid, Zeroed, prefetch};
 use crate::state::indices::{Indices, Within};
-use crate::state::journal::{self, Journal, Moment, Sink};
+use crate::state::journal::{self, Journal, Moment, Refreshing, Sink};
 use crate::state::loans::Loans;
 use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
 use crate::state::shared::{Commons, Deadline, Whereabouts};
@@ -487,6 +487,12 @@ impl<T: Value> Allocator<T> {
         let Object { deadline, lifetime, value } = self.alive(index, 0)?;
         // SAFETY: as in `get`.
         Some(Kept { deadline, lifetime: *lifetime, value: unsafe { value.assume_init() } })
+    }
+
+    /// Where it is noted, for a store, that the object under `index` was refreshed.
+    #[inline]
+    pub fn refreshing(&self, index: u32) -> Option<Refreshing<'_>> {
+        self.journal.as_ref().map(|journal| journal.refreshing(index))
     }
 
     /// Fetches the object's line.

@@ -5,8 +5,11 @@
 //! is remembered: the places in which an object looks whether it is divided among shards are those in
 //! which it looks for its journal. Where it is divided, what is told is told of a shard.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use crate::key::Value;
 use crate::pack::{Pack, Unpack, words};
+use crate::state::shared::Marks;
 use crate::state::table::SlotId;
 use crate::state::wheel::Tick;
 use crate::trace::Parts;
@@ -92,82 +95,58 @@ pub fn loaded<V: Value>(bytes: &[u8]) -> Option<V> {
     (stored(&value) == bytes).then_some(value)
 }
 
-/// Places of an object that were written, each once.
-#[derive(Debug, Default)]
-pub(crate) struct Marks {
-    places: Vec<u32>,
-    /// A bit per place.
-    marked: Vec<u64>,
+/// Where it is noted that a deadline was moved forward, by a worker that shares the object.
+#[derive(Clone, Copy)]
+pub struct Refreshing<'a> {
+    marks: &'a Marks,
+    place: u32,
 }
 
-impl Marks {
-    pub(crate) fn new(places: u32) -> Self {
-        Self { places: Vec::new(), marked: vec![0; (places as usize).div_ceil(64)] }
-    }
-
-    /// `place` was written.
+impl Refreshing<'_> {
+    /// It was.
     #[inline]
-    pub(crate) fn note(&mut self, place: u32) {
-        let Some(word) = self.marked.get_mut((place / 64) as usize) else { return };
-        let bit = 1 << (place % 64);
-        if *word & bit == 0 {
-            *word |= bit;
-            self.places.push(place);
-        }
-    }
-
-    fn renumber(&mut self, places: u32, moved: &[(SlotId, SlotId)]) {
-        let before = std::mem::replace(self, Self::new(places));
-        for (from, to) in moved {
-            if before
-                .marked
-                .get((from.0 / 64) as usize)
-                .is_some_and(|word| word >> (from.0 % 64) & 1 != 0)
-            {
-                self.note(to.0);
-            }
-        }
-    }
-
-    /// The places written since the last time, in the order of their first writes.
-    pub(crate) fn take(&mut self) -> Vec<u32> {
-        for place in &self.places {
-            if let Some(word) = self.marked.get_mut((place / 64) as usize) {
-                *word &= !(1 << (place % 64));
-            }
-        }
-        std::mem::take(&mut self.places)
+    pub fn note(self) {
+        self.marks.note(self.place);
     }
 }
 
 /// What is remembered of an object whose entries have keys `K`.
-#[derive(Debug)]
 pub(crate) struct Journal<K> {
     pub(crate) changed: Marks,
     /// Places whose deadline was moved, and perhaps nothing else.
     pub(crate) refreshed: Marks,
     /// Entries that are no more, or belong to another shard now.
-    gone: Vec<(Option<u16>, K)>,
+    gone: Mutex<Vec<(Option<u16>, K)>>,
 }
 
 impl<K: Value> Journal<K> {
     pub(crate) fn new(places: u32) -> Self {
         let (changed, refreshed) = (Marks::new(places), Marks::new(places));
-        Self { changed, refreshed, gone: Vec::new() }
+        Self { changed, refreshed, gone: Mutex::default() }
+    }
+
+    /// Where it is noted that the deadline of the entry at `place` was moved forward.
+    pub(crate) fn refreshing(&self, place: u32) -> Refreshing<'_> {
+        Refreshing { marks: &self.refreshed, place }
     }
 
     /// The entry at `place` was written. It was `lost` by a shard, if it belonged to another before.
     #[inline]
-    pub(crate) fn change(&mut self, place: u32, lost: Option<u16>, key: impl FnOnce() -> K) {
+    pub(crate) fn change(&self, place: u32, lost: Option<u16>, key: impl FnOnce() -> K) {
         self.changed.note(place);
         if lost.is_some() {
-            self.gone.push((lost, key()));
+            self.remove(lost, key());
         }
     }
 
     /// The entry under `key` is no more.
-    pub(crate) fn remove(&mut self, shard: Option<u16>, key: K) {
-        self.gone.push((shard, key));
+    pub(crate) fn remove(&self, shard: Option<u16>, key: K) {
+        self.gone().push((shard, key));
+    }
+
+    /// Nobody who holds it panics.
+    fn gone(&self) -> MutexGuard<'_, Vec<(Option<u16>, K)>> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// There are `places` places now, and what was at one place each is at another.
@@ -179,12 +158,12 @@ impl<K: Value> Journal<K> {
     /// Tells of what is gone, and returns the places that are to be told after that: what has come
     /// back since is among them.
     pub(crate) fn take(
-        &mut self,
+        &self,
         name: &'static str,
         moment: &Moment,
         sink: &mut dyn Sink,
     ) -> Vec<u32> {
-        for (shard, key) in self.gone.drain(..) {
+        for (shard, key) in self.gone().drain(..) {
             sink.remove(name, shard, stored(&key));
         }
         let mut places = self.changed.take();
@@ -211,15 +190,5 @@ mod tests {
             assert_eq!(loaded::<Entry>(&[&bytes[..], &[0]].concat()), None, "one byte more");
         }
         assert_eq!(loaded::<bool>(&[2]), None);
-    }
-
-    #[test]
-    fn a_place_is_told_once_and_again_when_it_changes_again() {
-        let mut marks = Marks::new(100);
-        [3, 99, 3, 64, 128].into_iter().for_each(|place| marks.note(place));
-        assert_eq!(marks.take(), [3, 99, 64]);
-        assert_eq!(marks.take(), []);
-        marks.note(99);
-        assert_eq!(marks.take(), [99]);
     }
 }

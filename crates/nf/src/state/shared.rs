@@ -1,10 +1,13 @@
 //! The few numbers in state objects that several workers change at once, or that several objects
-//! look at: when an entry ends, counts, which indices are leased, which shard is being worked for.
+//! look at: when an entry ends, counts, which indices are leased, which shard is being worked for, which
+//! places were written.
 //! Everything else has one owner, or does not change.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::memory::Zeroed;
+use crate::state::table::SlotId;
 use crate::state::wheel::Tick;
 
 /// The tick at which an entry ends; 0: there is no entry.
@@ -254,6 +257,66 @@ impl Commons {
     }
 }
 
+/// Places of an object that were written, each once. Workers that share the object note at once; they
+/// are taken while nobody does.
+pub(crate) struct Marks {
+    /// A bit per place.
+    places: Zeroed<AtomicU64>,
+    /// A bit per word of those.
+    words: Zeroed<AtomicU64>,
+}
+
+/// Sets a bit; false: it was set.
+#[inline]
+fn set(bits: &[AtomicU64], at: usize) -> bool {
+    let Some(word) = bits.get(at / 64) else { return false };
+    let bit = 1 << (at % 64);
+    // Looked at first: what is written every time goes from core to core.
+    let was_set = word.load(Ordering::Relaxed) & bit != 0;
+    if !was_set {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+    !was_set
+}
+
+/// The bits that are set, none of them any more.
+fn take_bits(bits: &[AtomicU64], at: usize) -> impl Iterator<Item = usize> {
+    let word = bits.get(at).map_or(0, |word| word.swap(0, Ordering::Relaxed));
+    (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| at * 64 + bit)
+}
+
+impl Marks {
+    pub(crate) fn new(places: u32) -> Self {
+        let words = (places as usize).div_ceil(64);
+        Self { places: Zeroed::new(words), words: Zeroed::new(words.div_ceil(64)) }
+    }
+
+    /// `place` was written.
+    #[inline]
+    pub(crate) fn note(&self, place: u32) {
+        if set(&self.places, place as usize) {
+            set(&self.words, place as usize / 64);
+        }
+    }
+
+    fn is_noted(&self, place: u32) -> bool {
+        let word = self.places.get(place as usize / 64);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (place % 64) & 1 != 0)
+    }
+
+    pub(crate) fn renumber(&mut self, places: u32, moved: &[(SlotId, SlotId)]) {
+        let before = std::mem::replace(self, Self::new(places));
+        let noted = moved.iter().filter(|(from, _)| before.is_noted(from.0));
+        noted.for_each(|(_, to)| self.note(to.0));
+    }
+
+    /// The places written since the last time, in ascending order.
+    pub(crate) fn take(&self) -> Vec<u32> {
+        let words = (0..self.words.len()).flat_map(|at| take_bits(&self.words, at));
+        words.flat_map(|word| take_bits(&self.places, word)).map(|place| place as u32).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,5 +355,15 @@ mod tests {
             }
         });
         assert_eq!((deadline.tick(), *deadline.tick_mut()), (40, 40));
+    }
+
+    #[test]
+    fn a_place_is_told_once_and_again_when_it_changes_again() {
+        let marks = Marks::new(9_000);
+        [3, 99, 3, 64, 8_999, 9_100].into_iter().for_each(|place| marks.note(place));
+        assert_eq!(marks.take(), [3, 64, 99, 8_999]);
+        assert_eq!(marks.take(), []);
+        marks.note(99);
+        assert_eq!(marks.take(), [99]);
     }
 }

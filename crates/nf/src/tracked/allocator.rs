@@ -1,7 +1,7 @@
 //! Allocators.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anabranch_txn::{Deadline, Domain, Indices, Memory, Shape, Within, Words};
 
@@ -16,6 +16,7 @@ use crate::function::Occupancy;
 use crate::key::Value;
 use crate::pack::words;
 use crate::state::TableUse;
+use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
 use crate::state::wheel::{Tick, rebased};
 use crate::world::{AllocatorOperations, FetchIndex, World};
 
@@ -25,6 +26,8 @@ pub struct SharedAllocator<T> {
     objects: Arc<Memory>,
     indices: Indices,
     wheel: SharedWheel,
+    /// Which objects were written, where a store keeps them.
+    journal: OnceLock<Box<Journal<u32>>>,
     object: PhantomData<fn() -> T>,
 }
 
@@ -38,7 +41,8 @@ impl<T: Value> SharedAllocator<T> {
         let shape = Shape { objects: capacity, tracked, deadlines: 1, apart: false };
         let objects = domain.memory(shape);
         let wheel = SharedWheel::new(&objects, capacity);
-        Self { objects, indices: Indices::new(domain, capacity), wheel, object: PhantomData }
+        let (indices, journal) = (Indices::new(domain, capacity), OnceLock::new());
+        Self { objects, indices, wheel, journal, object: PhantomData }
     }
 
     const DEADLINE: usize = words(<Stored<T>>::BITS);
@@ -89,6 +93,17 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
             let deadline = Deadline { tick, ..kept.deadline };
             let at = SharedAllocator::<T>::DEADLINE;
             self.transaction.raise(&self.object.objects, index, at, deadline);
+            if let Some(journal) = self.object.journal.get() {
+                journal.refreshed.note(index);
+            }
+        }
+    }
+
+    /// The object under `index` is written, if the transaction commits.
+    #[inline]
+    fn note(&self, index: u32) {
+        if let Some(journal) = self.object.journal.get() {
+            journal.changed.note(index);
         }
     }
 
@@ -101,6 +116,7 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
                 into.set(at, Deadline::from_word(into.get(at)).renewed(tick).word());
             });
         });
+        self.note(index);
     }
 
     fn start(&self, index: u32, value: T, lifetime_ns: u64, env: &Environment) {
@@ -120,6 +136,7 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
                 self.transaction
                     .write(&self.object.objects, index, |into| into.copy_from(0, stored));
             });
+            self.note(index);
         }
     }
 
@@ -129,6 +146,7 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
             into.set(at, Deadline::from_word(into.get(at)).renewed(0).word());
         });
         self.object.indices.give(&self.transaction, index);
+        self.note(index);
     }
 
     /// The next object whose end has come, already free, with its value. `budget` counts down the
@@ -246,6 +264,45 @@ impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
     }
     fn len(&self) -> u32 {
         self.object.indices.count(&self.transaction).unwrap_or(0)
+    }
+}
+
+impl<T: Value> Journaled for Tracked<SharedAllocator<T>> {
+    fn layout(&self) -> String {
+        journal::layout::<u32, (u64, u32, T)>()
+    }
+
+    fn keep(&mut self) {
+        self.object.journal.get_or_init(|| Box::new(Journal::new(self.object.indices.len())));
+    }
+
+    fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
+        let Some(journal) = self.object.journal.get() else { return };
+        for index in journal.take(name, moment, sink) {
+            let key = journal::stored(&index);
+            match self.kept(index) {
+                None => sink.remove(name, None, key),
+                Some(Kept { deadline, lifetime, value }) => {
+                    let object = (moment.absolute(deadline.tick), lifetime, value);
+                    sink.put(name, None, key, journal::stored(&object));
+                }
+            }
+        }
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8], moment: &Moment) -> bool {
+        let object = &self.object;
+        let index = journal::loaded::<u32>(key).filter(|&index| index < object.indices.len());
+        let (Some(index), Some(entry)) = (index, journal::loaded::<(u64, u32, T)>(value)) else {
+            return false;
+        };
+        let (absolute, lifetime, value) = entry;
+        let tick = moment.deadline(absolute);
+        // One that `init` has given out is in use already.
+        object.indices.take(&self.transaction, index);
+        self.store(index, (value, lifetime), tick);
+        object.wheel.queue(&self.transaction, index, tick);
+        true
     }
 }
 

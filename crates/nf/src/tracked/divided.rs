@@ -11,8 +11,10 @@ use super::with_words;
 use crate::context::to_ticks;
 use crate::function::BuildError;
 use crate::key::{Hash, Key, Value};
+use crate::memory::Zeroed;
 use crate::packet_set::{Entry, SetShape};
 use crate::state::TableUse;
+use crate::state::journal::{self, Journal, Moment, Sink};
 use crate::state::table::{SlotId, Table};
 use crate::state::wheel::{Tick, Wheel};
 
@@ -33,6 +35,32 @@ pub struct DividedSets<K, S> {
     /// What is known under the numbers from here on to [`Ages`].
     first: u32,
     ages: Arc<Ages>,
+    /// What is remembered of them, where a store keeps them.
+    kept: Option<Kept<K>>,
+    /// More was done to them than that deadlines were moved forward.
+    wrote: bool,
+}
+
+/// Which sets were written and which closed, and the shard of each.
+struct Kept<K> {
+    journal: Journal<K>,
+    shards: Zeroed<u16>,
+}
+
+impl<K: Value> Kept<K> {
+    fn belongs(&mut self, slot: u32, shard: u16) {
+        if let Some(place) = self.shards.get_mut(slot as usize) {
+            *place = shard;
+        }
+    }
+
+    fn shard(&self, slot: u32) -> Option<u16> {
+        self.shards.get(slot as usize).copied()
+    }
+
+    fn closed(&self, slot: u32, key: K) {
+        self.journal.remove(self.shard(slot), key);
+    }
 }
 
 /// What the tables of all workers have in common: a table is full when one worker's would be, and sets
@@ -129,6 +157,8 @@ impl<K: Key, S: Value> DividedSets<K, S> {
             number: 0,
             first: worker * slots,
             ages: Arc::clone(&ages),
+            kept: None,
+            wrote: false,
         };
         Ok(((0..workers).map(new).collect(), ages))
     }
@@ -171,6 +201,10 @@ impl<K: Key, S: Value> DividedSets<K, S> {
             return;
         }
         let id = SlotId(set.number);
+        self.wrote |= !is_same;
+        if let Some(Kept { journal, .. }) = &self.kept {
+            if is_same { &journal.refreshed } else { &journal.changed }.note(id.0);
+        }
         let entry = self.table.value_mut(id);
         self.changes.push(Change::Kept(id, entry.copied()));
         entry.state = set.state;
@@ -183,35 +217,57 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         (hash, key): (Hash, &K),
         state: S,
         now: Tick,
+        shard: u16,
     ) -> Option<OpenSet<S>> {
+        let tick = now.saturating_add(self.lifetime);
+        let set = Entry::new(tick, self.lifetime, state);
+        let id = self.insert(transaction, (hash, key), set)?;
+        if let Some(kept) = &mut self.kept {
+            kept.journal.changed.note(id.0);
+            kept.belongs(id.0, shard);
+        }
+        self.changes.push(Change::Opened(hash, id));
+        self.wrote = true;
+        Some(self.open_set(id))
+    }
+
+    fn insert(
+        &mut self,
+        transaction: &Transaction,
+        (hash, key): (Hash, &K),
+        set: Entry<S>,
+    ) -> Option<SlotId> {
         let Ages { len, capacity, wheel, .. } = &*self.ages;
         if !len.has_room(transaction, *capacity) {
             return None;
         }
-        let tick = now.saturating_add(self.lifetime);
-        let id = self.table.insert(hash, *key, Entry::new(tick, self.lifetime, state))?;
+        let tick = set.deadline().tick();
+        let id = self.table.insert(hash, *key, set)?;
         len.add(transaction, 1);
         wheel.queue(transaction, self.first + id.0, tick);
-        self.changes.push(Change::Opened(hash, id));
-        Some(self.open_set(id))
+        Some(id)
     }
 
     fn close(&mut self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>) {
         let Ages { len, wheel, .. } = &*self.ages;
-        if self.table.remove(hash, SlotId(set.number)).is_some() {
+        if let Some((key, _)) = self.table.remove(hash, SlotId(set.number)) {
+            self.kept.iter().for_each(|kept| kept.closed(set.number, key));
+            self.wrote = true;
             wheel.turn(transaction).dequeue(self.first + set.number);
             len.add(transaction, -1);
         }
     }
 
-    /// The transaction has committed.
+    /// The transaction has committed. True: it did more than move deadlines forward.
     #[inline(always)]
-    pub fn forget(&mut self) {
+    pub fn forget(&mut self) -> bool {
         self.changes.clear();
+        std::mem::take(&mut self.wrote)
     }
 
     /// The transaction is given up: the sets are what they were when it began.
     pub fn take_back(&mut self) {
+        self.wrote = false;
         while let Some(change) = self.changes.pop() {
             match change {
                 Change::Opened(hash, id) => drop(self.table.remove(hash, id)),
@@ -228,7 +284,46 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         if entry.is_alive(now) {
             return Age::Alive(entry.deadline().tick());
         }
+        self.kept.iter().for_each(|kept| kept.closed(slot, key));
         self.table.remove(self.hash(&key), id).map_or(Age::Gone, |(_, set)| Age::Over(set.state))
+    }
+
+    /// From now on changes are remembered, for a store.
+    pub fn remember(&mut self) {
+        self.kept();
+    }
+
+    fn kept(&mut self) -> &mut Kept<K> {
+        let slots = self.table.slots();
+        let kept = || Kept { journal: Journal::new(slots), shards: Zeroed::new(slots as usize) };
+        self.kept.get_or_insert_with(kept)
+    }
+
+    /// Tells what has changed since the last time, by shard, as [`Journaled`](journal::Journaled) does.
+    /// For who is alone.
+    pub fn drain(&self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
+        let Some(kept) = &self.kept else { return };
+        for slot in kept.journal.take(name, moment, sink) {
+            let Some(key) = self.table.key(SlotId(slot)) else { continue };
+            let set = self.table.value(SlotId(slot)).told(moment);
+            sink.put(name, kept.shard(slot), journal::stored(&key), set);
+        }
+    }
+
+    /// Puts in a set of `shard` as it was told; false when it does not fit or cannot be read. For who is
+    /// alone, before there are any.
+    pub fn restore(
+        &mut self,
+        transaction: &Transaction,
+        shard: u16,
+        (key, value): (&[u8], &[u8]),
+        moment: &Moment,
+    ) -> bool {
+        let (key, set) = (journal::loaded::<K>(key), Entry::of_told(value, moment));
+        let (Some(key), Some(set)) = (key, set) else { return false };
+        let id = self.insert(transaction, (self.hash(&key), &key), set);
+        id.iter().for_each(|id| self.kept().belongs(id.0, shard));
+        id.is_some()
     }
 
     /// Ticks are counted from an origin `by` later. For who is alone.
@@ -298,17 +393,18 @@ impl<K: Key, S: Value> Family<'_, K, S> {
         }
     }
 
-    /// Opens a set; `None`: the table is full, or the transaction doomed.
+    /// Opens a set, for a packet of `shard`; `None`: the table is full, or the transaction doomed.
     pub fn open(
         &mut self,
         transaction: &Transaction,
         key: (Hash, &K),
         state: S,
         now: Tick,
+        shard: u16,
     ) -> Option<OpenSet<S>> {
         match self {
             Self::Common(sets) => sets.open(transaction, key, state, now),
-            Self::Divided(sets) => sets.open(transaction, key, state, now),
+            Self::Divided(sets) => sets.open(transaction, key, state, now, shard),
         }
     }
 
@@ -370,7 +466,7 @@ mod tests {
             Found::Over(set) if closes => return sets.close(transaction, key.0, &set),
             // Beside others it would run again alone.
             Found::Over(_) => return,
-            Found::None => match sets.open(transaction, key, 0, now) {
+            Found::None => match sets.open(transaction, key, 0, now, 0) {
                 Some(set) => set,
                 None => return,
             },

@@ -1,5 +1,7 @@
 //! Maps.
 
+use std::sync::OnceLock;
+
 use anabranch_txn::{Domain, Map, SlotId, Words};
 
 use super::causes::{
@@ -10,18 +12,22 @@ use super::{EntryOf, Tracked, from_words, with_words};
 use crate::function::Occupancy;
 use crate::key::{Key, Value, spread};
 use crate::state::TableUse;
+use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
 use crate::world::{FetchKey, MapOperations};
 
 /// A map that all workers share.
 pub struct SharedMap<K, V> {
     entries: Map<EntryOf<K, V, false>>,
     seed: u64,
+    /// Which entries were written and which removed, where a store keeps them.
+    journal: OnceLock<Box<Journal<K>>>,
 }
 
 impl<K: Key, V: Value> SharedMap<K, V> {
     /// With room for `capacity` entries; `seed` makes its hash function.
     pub fn new(domain: &Domain, capacity: u32, seed: u64) -> Self {
-        Self { entries: Map::new(domain, capacity), seed: spread(seed) }
+        let journal = OnceLock::new();
+        Self { entries: Map::new(domain, capacity), seed: spread(seed), journal }
     }
 }
 
@@ -40,18 +46,28 @@ impl<K: Key, V: Value> Tracked<SharedMap<K, V>> {
     fn replace(&self, id: SlotId, old: V, new: V) {
         if new != old {
             with_words(&new, |new| self.object.entries.change(&self.transaction, id, new));
+            self.note(id);
+        }
+    }
+
+    /// The entry at `id` is written, if the transaction commits.
+    #[inline]
+    fn note(&self, id: SlotId) {
+        if let Some(journal) = self.object.journal.get() {
+            journal.changed.note(self.object.entries.number(id));
         }
     }
 
     #[inline(never)]
     fn add(&self, key: &K, value: &V) -> bool {
         let hash = key.hash(self.object.seed).0;
-        with_words(key, |key| {
-            let add = |value: &[u64]| {
-                self.object.entries.insert(&self.transaction, hash, key, value, 0).is_some()
-            };
+        let added = with_words(key, |key| {
+            let add =
+                |value: &[u64]| self.object.entries.insert(&self.transaction, hash, key, value, 0);
             with_words(value, add)
-        })
+        });
+        added.iter().for_each(|&id| self.note(id));
+        added.is_some()
     }
 }
 
@@ -76,6 +92,11 @@ impl<K: Key, V: Value> MapOperations<K, V> for Tracked<SharedMap<K, V>> {
     fn remove(&mut self, key: &K) -> Option<V> {
         let (id, old) = self.find(key)?;
         self.object.entries.remove(&self.transaction, key.hash(self.object.seed).0, id);
+        if let Some(journal) = self.object.journal.get() {
+            // It is told again if the transaction is given up.
+            journal.remove(None, *key);
+            self.note(id);
+        }
         Some(old)
     }
     #[inline]
@@ -88,6 +109,35 @@ impl<K: Key, V: Value> MapOperations<K, V> for Tracked<SharedMap<K, V>> {
     }
     fn len(&self) -> u32 {
         self.object.entries.count(&self.transaction).unwrap_or(0)
+    }
+}
+
+impl<K: Key, V: Value> Journaled for Tracked<SharedMap<K, V>> {
+    fn layout(&self) -> String {
+        journal::layout::<K, V>()
+    }
+
+    fn keep(&mut self) {
+        self.object.journal.get_or_init(|| Box::new(Journal::new(self.object.entries.slots())));
+    }
+
+    fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
+        let SharedMap { entries, journal, .. } = &*self.object;
+        let Some(journal) = journal.get() else { return };
+        let look = |key: Words<'_>, value: Words<'_>, _| {
+            (journal::stored(&from_words::<K>(key)), journal::stored(&from_words::<V>(value)))
+        };
+        for number in journal.take(name, moment, sink) {
+            let entry = entries.entry(&self.transaction, entries.slot(number), look);
+            entry.into_iter().for_each(|(key, value)| sink.put(name, None, key, value));
+        }
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8], _: &Moment) -> bool {
+        match (journal::loaded(key), journal::loaded(value)) {
+            (Some(key), Some(value)) => self.insert(key, value),
+            _ => false,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Counters, values in parts, routing.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anabranch_packet::{Mode, Packet};
 use anabranch_txn::{Count, Domain, Memory, Shape, Transaction, Words};
@@ -11,33 +11,39 @@ use crate::context::Context;
 use crate::key::Value;
 use crate::l3::{L3, Learned};
 use crate::pack::words;
+use crate::state::Count as Told;
+use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
 use crate::verdict::{Builtin, Drop, Verdict};
 use crate::world::{CounterOperations, DistributedOperations, Glance, L3Operations, World};
 
 /// A count that all workers add to.
-pub struct SharedCounter(Count);
+pub struct SharedCounter {
+    count: Count,
+    /// What a store has been told, where one keeps it.
+    told: OnceLock<Told>,
+}
 
 impl SharedCounter {
     /// Zero.
     pub fn new(domain: &Domain) -> Self {
-        Self(Count::new(domain))
+        Self { count: Count::new(domain), told: OnceLock::new() }
     }
 }
 
 impl Tracked<SharedCounter> {
     /// What has been counted and committed.
     pub fn read(&self) -> u64 {
-        self.object.0.sum()
+        self.object.count.sum()
     }
 }
 
 impl CounterOperations for Tracked<SharedCounter> {
     #[inline(always)]
     fn add(&mut self, n: u64) {
-        self.object.0.add(&self.transaction, n as i64);
+        self.object.count.add(&self.transaction, n as i64);
     }
     fn read(&self) -> u64 {
-        self.object.0.read(&self.transaction).unwrap_or(0)
+        self.object.count.read(&self.transaction).unwrap_or(0)
     }
 }
 
@@ -51,6 +57,8 @@ pub struct SharedDistributed<T> {
     merge: fn(T, T) -> T,
     /// `None`: the others' parts are read each time.
     kept: Option<Kept>,
+    /// Whether parts were updated, where a store keeps the value.
+    journal: OnceLock<Box<Journal<u32>>>,
 }
 
 /// What each worker has read of the others lately.
@@ -73,7 +81,7 @@ impl<T: Value> SharedDistributed<T> {
             read: domain.memory(Shape { tracked: 1 + tracked, ..shape }),
             staleness: staleness_ns,
         });
-        Self { parts, merge, kept }
+        Self { parts, merge, kept, journal: OnceLock::new() }
     }
 }
 
@@ -126,6 +134,9 @@ impl<T: Value> DistributedOperations<T> for Tracked<SharedDistributed<T>> {
         with_words(&part, |part| {
             self.transaction.write(&self.object.parts, own, |into| into.copy_from(0, part));
         });
+        if let Some(journal) = self.object.journal.get() {
+            journal.changed.note(own);
+        }
     }
     fn read(&self) -> T {
         let others = match &self.object.kept {
@@ -190,6 +201,57 @@ impl L3Operations for TrackedL3 {
             self.transaction.require_alone();
             Drop(Builtin::NoRoute)
         })
+    }
+}
+
+impl Journaled for Tracked<SharedCounter> {
+    fn layout(&self) -> String {
+        "count".to_owned()
+    }
+
+    fn keep(&mut self) {
+        let told = Told::default();
+        told.add(self.read());
+        self.object.told.get_or_init(|| told);
+    }
+
+    fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
+        let (count, Some(told)) = (self.read(), self.object.told.get()) else { return };
+        let more = count.wrapping_sub(told.read());
+        if more != 0 {
+            told.add(more);
+            sink.count(name, count);
+        }
+    }
+
+    fn restore(&mut self, _: &[u8], value: &[u8], _: &Moment) -> bool {
+        let Some(count) = journal::loaded::<u64>(value) else { return false };
+        self.add(count.wrapping_sub(Tracked::<SharedCounter>::read(self)));
+        true
+    }
+}
+
+/// The value is told merged, as one worker has it.
+impl<T: Value> Journaled for Tracked<SharedDistributed<T>> {
+    fn layout(&self) -> String {
+        journal::layout::<(), T>()
+    }
+
+    fn keep(&mut self) {
+        self.object
+            .journal
+            .get_or_init(|| Box::new(Journal::new(self.object.parts.shape().objects)));
+    }
+
+    fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
+        let Some(journal) = self.object.journal.get() else { return };
+        if !journal.take(name, moment, sink).is_empty() {
+            sink.put(name, None, Vec::new(), journal::stored(&self.read()));
+        }
+    }
+
+    fn restore(&mut self, _: &[u8], value: &[u8], _: &Moment) -> bool {
+        journal::loaded(value).map(|value| self.update(|part| *part = value)).is_some()
     }
 }
 

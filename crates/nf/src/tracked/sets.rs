@@ -1,5 +1,7 @@
 //! Packet sets.
 
+use std::sync::OnceLock;
+
 use anabranch_txn::{Deadline, Domain, Map, SlotId, Transaction, Words};
 
 use super::causes::{
@@ -11,6 +13,7 @@ use crate::context::to_ticks;
 use crate::key::{Hash, Key, Value, spread};
 use crate::packet_set::SetShape;
 use crate::state::TableUse;
+use crate::state::journal::{self, Journal, Moment, Sink};
 use crate::state::wheel::{Tick, rebased};
 
 /// The packet sets of one address family, of all workers.
@@ -21,6 +24,8 @@ pub struct SharedSets<K, S> {
     wheel: SharedWheel,
     /// Its number in a profile.
     number: u16,
+    /// Which sets were written and which closed, where a store keeps them.
+    journal: OnceLock<Box<Journal<K>>>,
 }
 
 /// A set, as a packet finds it.
@@ -77,7 +82,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let sets = Map::<EntryOf<K, Stored<S>, true>>::new(domain, shape.capacity);
         let wheel = SharedWheel::new(sets.memory(), sets.slots());
         let lifetime = to_ticks(shape.lifetime_ns).max(1);
-        Self { sets, seed: spread(seed), lifetime, wheel, number: 0 }
+        Self { sets, seed: spread(seed), lifetime, wheel, number: 0, journal: OnceLock::new() }
     }
 
     /// The hash of `key`.
@@ -126,12 +131,23 @@ impl<K: Key, S: Value> SharedSets<K, S> {
             self.sets.set_deadline(transaction, id, tick);
         } else if tick > set.deadline.tick {
             self.sets.raise(transaction, id, Deadline { tick, ..set.deadline });
+            if let Some(journal) = self.journal.get() {
+                journal.refreshed.note(set.number);
+            }
         }
     }
 
     #[inline(never)]
     fn store(&self, transaction: &Transaction, id: SlotId, stored: &Stored<S>) {
         with_words(stored, |stored| self.sets.change(transaction, id, stored));
+        self.note(self.sets.number(id));
+    }
+
+    /// The set in this slot is written, if the transaction commits.
+    fn note(&self, number: u32) {
+        if let Some(journal) = self.journal.get() {
+            journal.changed.note(number);
+        }
     }
 
     /// Opens a set; `None`: the table is full, or the transaction doomed.
@@ -150,6 +166,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let id = with_words(key, |key| with_words(&stored, |stored| insert(key, stored)))?;
         let number = self.sets.number(id);
         self.wheel.queue(transaction, number, tick);
+        self.note(number);
         // It has its generation from the slot; whoever refreshes it in this transaction changes the
         // copy.
         let deadline = self.sets.entry(transaction, id, |_, _, deadline| deadline)?;
@@ -159,7 +176,12 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     /// Removes a set. For who is alone.
     pub fn close(&self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>) {
         self.wheel.turn(transaction).dequeue(set.number);
-        self.sets.remove(transaction, hash.0, self.sets.slot(set.number));
+        let id = self.sets.slot(set.number);
+        if let Some(journal) = self.journal.get() {
+            let key = self.sets.entry(transaction, id, |key, _, _| from_words::<K>(key));
+            key.into_iter().for_each(|key| journal.remove(None, key));
+        }
+        self.sets.remove(transaction, hash.0, id);
     }
 
     /// The state of the next set whose time has run out at `now`, removed. `budget` counts down the
@@ -180,6 +202,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
                 continue;
             }
             self.sets.remove(transaction, self.hash(&key).0, id);
+            self.journal.get().into_iter().for_each(|journal| journal.remove(None, key));
             return Some(state);
         }
         None
@@ -193,6 +216,53 @@ impl<K: Key, S: Value> SharedSets<K, S> {
                 self.sets.set_deadline(transaction, id, rebased(deadline.tick, by));
             }
         }
+    }
+
+    /// From now on changes are remembered, for a store.
+    pub fn remember(&self) {
+        self.journal.get_or_init(|| Box::new(Journal::new(self.sets.slots())));
+    }
+
+    /// Tells what has changed since the last time, as [`Journaled`](journal::Journaled) does. For who is
+    /// alone.
+    pub fn drain(
+        &self,
+        transaction: &Transaction,
+        name: &'static str,
+        moment: &Moment,
+        sink: &mut dyn Sink,
+    ) {
+        let Some(journal) = self.journal.get() else { return };
+        let look = |key: Words<'_>, value: Words<'_>, deadline: Deadline| {
+            let (state, lifetime) = from_words::<Stored<S>>(value);
+            let set = (moment.absolute(deadline.tick), lifetime, state);
+            (journal::stored(&from_words::<K>(key)), journal::stored(&set))
+        };
+        for number in journal.take(name, moment, sink) {
+            let set = self.sets.entry(transaction, self.sets.slot(number), look);
+            set.into_iter().for_each(|(key, set)| sink.put(name, None, key, set));
+        }
+    }
+
+    /// Puts in a set as it was told; false when it does not fit or cannot be read. For who is alone,
+    /// before there are any.
+    pub fn restore(
+        &self,
+        transaction: &Transaction,
+        (key, value): (&[u8], &[u8]),
+        moment: &Moment,
+    ) -> bool {
+        let (Some(key), Some(set)) = (journal::loaded::<K>(key), journal::loaded(value)) else {
+            return false;
+        };
+        let (absolute, lifetime, state): (u64, u32, S) = set;
+        let (hash, tick) = (self.hash(&key), moment.deadline(absolute));
+        let stored: Stored<S> = (state, lifetime);
+        let insert =
+            |key: &[u64], stored: &[u64]| self.sets.insert(transaction, hash.0, key, stored, tick);
+        let id = with_words(&key, |key| with_words(&stored, |stored| insert(key, stored)));
+        id.iter().for_each(|&id| self.wheel.queue(transaction, self.sets.number(id), tick));
+        id.is_some()
     }
 
     /// How full the table is.

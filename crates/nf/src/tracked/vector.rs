@@ -1,7 +1,7 @@
 //! Vectors, and single values.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anabranch_txn::{Count, Domain, Memory, Shape, Transaction};
 
@@ -11,6 +11,7 @@ use crate::function::Occupancy;
 use crate::key::Value;
 use crate::pack::words;
 use crate::state::TableUse;
+use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
 use crate::world::{CellOperations, FetchIndex, Glance, VectorOperations};
 
 /// Up to this many elements each has a cache line of its own.
@@ -20,6 +21,8 @@ const APART: u32 = 1 << 14;
 pub struct SharedVector<T> {
     elements: Arc<Memory>,
     faults: Count,
+    /// Which elements were written, where a store keeps them.
+    journal: OnceLock<Box<Journal<u32>>>,
     element: PhantomData<fn() -> T>,
 }
 
@@ -28,7 +31,42 @@ impl<T: Value> SharedVector<T> {
     pub fn new(domain: &Domain, len: u32) -> Self {
         let shape =
             Shape { objects: len, tracked: words(T::BITS), deadlines: 0, apart: len <= APART };
-        Self { elements: domain.memory(shape), faults: Count::new(domain), element: PhantomData }
+        let (elements, faults) = (domain.memory(shape), Count::new(domain));
+        Self { elements, faults, journal: OnceLock::new(), element: PhantomData }
+    }
+
+    /// Stores `new` in place of `old`, if it differs.
+    #[inline]
+    fn store(&self, transaction: &Transaction, index: u32, old: T, new: T) {
+        if new != old {
+            let elements = &self.elements;
+            with_words(&new, |new| {
+                transaction.write(elements, index, |into| into.copy_from(0, new))
+            });
+            if let Some(journal) = self.journal.get() {
+                journal.changed.note(index);
+            }
+        }
+    }
+
+    fn keep(&self) {
+        self.journal.get_or_init(|| Box::new(Journal::new(self.elements.shape().objects)));
+    }
+
+    /// Tells the elements that were written, by the bytes that `key` makes of an index.
+    fn drain(
+        &self,
+        transaction: &Transaction,
+        (name, moment): (&'static str, &Moment),
+        key: impl Fn(u32) -> Vec<u8>,
+        sink: &mut dyn Sink,
+    ) {
+        let Some(journal) = self.journal.get() else { return };
+        for index in journal.take(name, moment, sink) {
+            if let Some(value) = transaction.read(&self.elements, index, from_words::<T>) {
+                sink.put(name, None, key(index), journal::stored(&value));
+            }
+        }
     }
 }
 
@@ -40,14 +78,6 @@ impl<T: Value> Tracked<SharedVector<T>> {
             return None;
         }
         self.transaction.read(&self.object.elements, index, from_words)
-    }
-}
-
-/// Stores `new` in place of `old`, if it differs.
-#[inline]
-fn store<T: Value>(transaction: &Transaction, elements: &Memory, index: u32, old: T, new: T) {
-    if new != old {
-        with_words(&new, |new| transaction.write(elements, index, |into| into.copy_from(0, new)));
     }
 }
 
@@ -65,7 +95,7 @@ impl<T: Value> VectorOperations<T> for Tracked<SharedVector<T>> {
         if let Some(old) = self.element(index) {
             let mut value = old;
             change(&mut value);
-            store(&self.transaction, &self.object.elements, index, old, value);
+            self.object.store(&self.transaction, index, old, value);
         }
     }
     #[inline(always)]
@@ -123,7 +153,49 @@ impl<T: Value> CellOperations<T> for Tracked<SharedCell<T>> {
         let old = self.get();
         let mut value = old;
         change(&mut value);
-        store(&self.transaction, &self.object.0.elements, 0, old, value);
+        self.object.0.store(&self.transaction, 0, old, value);
+    }
+}
+
+impl<T: Value> Journaled for Tracked<SharedVector<T>> {
+    fn layout(&self) -> String {
+        journal::layout::<u32, T>()
+    }
+
+    fn keep(&mut self) {
+        self.object.keep();
+    }
+
+    fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
+        self.object.drain(&self.transaction, (name, moment), |index| journal::stored(&index), sink);
+    }
+
+    fn restore(&mut self, key: &[u8], value: &[u8], _: &Moment) -> bool {
+        match (journal::loaded::<u32>(key), journal::loaded(value)) {
+            (Some(index), Some(value)) if index < VectorOperations::len(self) => {
+                self.write(index, value);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl<T: Value> Journaled for Tracked<SharedCell<T>> {
+    fn layout(&self) -> String {
+        journal::layout::<(), T>()
+    }
+
+    fn keep(&mut self) {
+        self.object.0.keep();
+    }
+
+    fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
+        self.object.0.drain(&self.transaction, (name, moment), |_| Vec::new(), sink);
+    }
+
+    fn restore(&mut self, _: &[u8], value: &[u8], _: &Moment) -> bool {
+        journal::loaded(value).map(|value| self.set(value)).is_some()
     }
 }
 

@@ -30,6 +30,7 @@ use super::{
 use crate::context::{Context, to_ticks};
 use crate::key::{Key, Value};
 use crate::l3::L3;
+use crate::state::journal::Refreshing;
 use crate::state::wheel::Tick;
 use crate::state::{Allocator, Cell, Count, Counter, Deadline, Distributed, Kept, Map, Vector};
 use crate::verdict::{Builtin, Drop, Verdict};
@@ -40,7 +41,7 @@ const NOTES: usize = 16;
 /// What a speculative packet does when it has come to its end without a write.
 #[derive(Clone, Copy)]
 enum Note<'a> {
-    Refresh(&'a Deadline, Tick),
+    Refresh(&'a Deadline, Tick, Option<Refreshing<'a>>),
     Count(&'a Count, u64),
 }
 
@@ -72,15 +73,22 @@ impl<'a> Speculation<'a> {
     }
 
     /// Notes that an entry whose lifetime is `lifetime` is refreshed at `now`; false: it is over.
+    /// `noted`: where that is noted for a store.
     #[inline(always)]
-    pub fn refresh(&self, deadline: &'a Deadline, lifetime: u32, now: Tick) -> bool {
+    pub fn refresh(
+        &self,
+        deadline: &'a Deadline,
+        lifetime: u32,
+        now: Tick,
+        noted: impl FnOnce() -> Option<Refreshing<'a>>,
+    ) -> bool {
         let (ends, wanted) = (deadline.tick(), now.saturating_add(lifetime));
         if ends <= now {
             self.write();
             return false;
         }
         if wanted > ends {
-            self.note(Note::Refresh(deadline, wanted));
+            self.note(Note::Refresh(deadline, wanted, noted()));
         }
         true
     }
@@ -102,7 +110,12 @@ impl<'a> Speculation<'a> {
         let noted = self.noted.replace(0);
         for place in self.notes.iter().take(noted) {
             match place.get() {
-                Some(Note::Refresh(deadline, tick)) => deadline.extend(tick),
+                Some(Note::Refresh(deadline, tick, noted)) => {
+                    deadline.extend(tick);
+                    if let Some(noted) = noted {
+                        noted.note();
+                    }
+                }
                 Some(Note::Count(part, n)) => part.add(n),
                 None => {}
             }
@@ -249,6 +262,13 @@ impl<'a, T: Value> Shared<'a, '_, Allocator<T>> {
         let kept = self.kept(index)?;
         if kept.deadline.tick() > now { Some(kept) } else { self.written(None) }
     }
+
+    /// Restarts the object's lifetime; false: it is over.
+    #[inline(always)]
+    fn prolong(&self, index: u32, kept: &Kept<'a, T>, now: Tick) -> bool {
+        let noted = || self.object.refreshing(index);
+        self.speculation.refresh(kept.deadline, kept.lifetime, now, noted)
+    }
 }
 
 impl<T: Value> AllocatorOperations<T> for Shared<'_, '_, Allocator<T>> {
@@ -283,13 +303,13 @@ impl<T: Value> AllocatorOperations<T> for Shared<'_, '_, Allocator<T>> {
         if kept.lifetime != to_ticks(lifetime_ns) {
             return self.written(false);
         }
-        self.speculation.refresh(kept.deadline, kept.lifetime, cx.environment().tick())
+        self.prolong(index, &kept, cx.environment().tick())
     }
     #[inline(always)]
     fn touch<W: World>(&mut self, index: u32, cx: &Context<'_, W>) -> Option<T> {
         let kept = self.kept(index)?;
         let now = cx.environment().tick();
-        self.speculation.refresh(kept.deadline, kept.lifetime, now).then_some(kept.value)
+        self.prolong(index, &kept, now).then_some(kept.value)
     }
     #[inline(always)]
     fn is_allocated<W: World>(&self, index: u32, cx: &Context<'_, W>) -> bool {

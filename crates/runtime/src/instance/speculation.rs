@@ -47,9 +47,11 @@ impl<N: NetworkFunction> Instance<N> {
         environment: &mut Environment,
         speculation: &Speculation<'a>,
     ) -> Option<Verdict> {
-        let set = sets.get(sets.hash(key), key)?;
+        let hash = sets.hash(key);
+        let set = sets.get(hash, key)?;
         let mut state = set.state;
-        if !speculation.refresh(set.deadline(), set.lifetime(), environment.tick()) {
+        let noted = || sets.refreshing(hash, key);
+        if !speculation.refresh(set.deadline(), set.lifetime(), environment.tick(), noted) {
             return None;
         }
         let verdict = self.nf.speculate(&mut state, packet, environment, speculation);

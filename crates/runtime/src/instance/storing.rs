@@ -1,18 +1,20 @@
 //! State that a store keeps: put in at the start, told behind the packets' back from then on.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use anabranch_nf::NetworkFunction;
+use anabranch_nf::packet_set::{SetKey4, SetKey6};
 use anabranch_nf::state::MOST_SHARDS;
-use anabranch_nf::state::journal::{Journaled as _, Moment, Sink};
+use anabranch_nf::state::journal::{self, Journaled as _, Moment, Sink};
+use anabranch_nf::{Environment, NetworkFunction, to_ns};
 use anabranch_store::{Bytes, Change, Content, Entry, Error, Feed, Key, Kind, Place, Scope};
 
 use super::Instance;
+use crate::schedule::{Schedule, Turn};
 
 /// Names of the tables of packet sets; no field is named so.
-const V4: &str = "sets.v4";
-const V6: &str = "sets.v6";
+pub(crate) const V4: &str = "sets.v4";
+pub(crate) const V6: &str = "sets.v6";
 /// What the name of a layout begins with.
 const LAYOUT: &str = ".layout.";
 
@@ -64,33 +66,15 @@ pub struct Storing {
     owner: Owner,
     /// The keys of an object, by shard; the last one is for what is in none.
     keys: BTreeMap<&'static str, Vec<Option<Key>>>,
-    period: Duration,
-    refresh: Duration,
-    /// When changes are told next, and when refreshes.
-    next: Instant,
-    next_refresh: Instant,
-    /// Something may have changed since they were told.
-    owes: bool,
-    owes_refreshes: bool,
+    pub(crate) schedule: Arc<Schedule>,
 }
 
 impl Storing {
     /// Tells `feed` what `owner` changes, every `period_ns` nanoseconds; deadlines that were only
     /// moved, every `refresh_ns`.
     pub fn new(feed: Feed, owner: Owner, period_ns: u64, refresh_ns: u64) -> Self {
-        let (period, refresh) = (Duration::from_nanos(period_ns), Duration::from_nanos(refresh_ns));
-        let next = Instant::now();
-        Self {
-            feed,
-            owner,
-            keys: BTreeMap::new(),
-            period,
-            refresh,
-            next,
-            next_refresh: next + refresh,
-            owes: false,
-            owes_refreshes: false,
-        }
+        let schedule = Arc::new(Schedule::new(period_ns, refresh_ns));
+        Self { feed, owner, keys: BTreeMap::new(), schedule }
     }
 
     /// The key of an object's part; an NF's fields are always names that keys can have. `None`: it is
@@ -104,13 +88,23 @@ impl Storing {
         key.as_ref()
     }
 
-    /// When something is to be told without a packet, after `now`.
-    fn due(&self) -> Option<Instant> {
-        match (self.owes || !self.feed.is_empty(), self.owes_refreshes) {
-            (true, _) => Some(self.next),
-            (false, true) => Some(self.next_refresh),
-            (false, false) => None,
+    /// Says what the entries of each object are made of, before any is told.
+    pub(crate) fn begin(&mut self, layouts: Vec<(&'static str, String)>) {
+        for (object, layout) in layouts {
+            self.describe(&format!("{LAYOUT}{object}"), layout);
         }
+        self.feed.hand_over_surely();
+    }
+
+    /// Tells what `drain` gives, between two batches; later, while the flusher is behind: objects remember
+    /// what they have to tell in less room than the line to it takes.
+    pub(crate) fn tell(&mut self, turn: Turn, drain: impl FnOnce(&mut dyn Sink)) {
+        if !turn.must && !self.feed.has_room() {
+            return self.schedule.put_off(turn);
+        }
+        drain(self);
+        self.feed.hand_over();
+        self.schedule.told(turn, self.feed.is_empty());
     }
 
     /// Says something about all of the state, in the scope of what all have alike.
@@ -157,30 +151,25 @@ pub struct Restored {
     pub refused: u64,
 }
 
-impl<N: NetworkFunction> Instance<N> {
-    /// Puts in what a store has kept, after [`start`](Self::start). What is in a shard's scope belongs
-    /// to that shard from then on; counts are this worker's own, those under
-    /// [`COUNTED_BY_OTHERS`](anabranch_nf::state::journal::COUNTED_BY_OTHERS) apart.
+/// State that a store can keep: the objects and packet sets of one worker, or of all.
+pub(crate) trait Kept {
+    /// What the entries of each object are made of.
+    fn layouts(&self) -> Vec<(&'static str, String)>;
+    /// Puts in an entry of an object, as it was told, of the scope of `place`; false when it does not fit or
+    /// cannot be read.
+    fn put(&mut self, place: Place, object: &str, entry: (&[u8], &[u8]), moment: &Moment) -> bool;
+
+    /// Puts in what a store has.
     ///
     /// # Errors
-    /// [`Error::Foreign`]: the entries of an object are made of other fields than here: another
-    /// version of the function has written them.
-    pub fn restore(&mut self, state: &[(Key, Content)]) -> Result<Restored, Error> {
-        self.check_layouts(state)?;
-        let moment = self.moment(false);
+    /// [`Error::Foreign`]: the entries of an object are made of other fields than here.
+    fn put_all(&mut self, state: &[(Key, Content)], moment: &Moment) -> Result<Restored, Error> {
+        check_layouts(&self.layouts(), state)?;
         let mut restored = Restored::default();
         for (key, content) in state {
-            let object = key.id();
-            match key.place() {
-                Place::Shard(shard) => self.agenda.environment.enter_shard(shard.into()),
-                Place::Core(_) | Place::Instance => self.agenda.environment.enter_every_shard(),
-            }
+            let (place, object) = (key.place(), key.id());
             let mut put = |key: &[u8], value: &[u8]| {
-                let fits = match object.as_str() {
-                    V4 => self.sets.v4.restore(key, value, &moment),
-                    V6 => self.sets.v6.restore(key, value, &moment),
-                    object => self.nf.restore(object, key, value, &moment),
-                };
+                let fits = self.put(place, &object, (key, value), moment);
                 restored.entries += u64::from(fits);
                 restored.refused += u64::from(!fits);
             };
@@ -190,43 +179,85 @@ impl<N: NetworkFunction> Instance<N> {
                 _ => {}
             }
         }
+        Ok(restored)
+    }
+}
+
+fn check_layouts(
+    layouts: &[(&'static str, String)],
+    state: &[(Key, Content)],
+) -> Result<(), Error> {
+    for (key, content) in state {
+        let (id, Content::Value(stored)) = (key.id(), content) else { continue };
+        let Some(object) = id.strip_prefix(LAYOUT) else { continue };
+        match layouts.iter().find(|(name, _)| *name == object) {
+            Some((_, layout)) if layout.as_bytes() != &stored[..] => {
+                let stored = String::from_utf8_lossy(stored);
+                let why = format!("it was written as `{stored}` and is `{layout}` now");
+                return Err(Error::Foreign { key: key.clone(), why });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// What the entries of each object and of the packet sets of `nf` are made of.
+pub(crate) fn layouts<N: NetworkFunction>(nf: &N) -> Vec<(&'static str, String)> {
+    let mut layouts = nf.layouts();
+    if N::SET.is_some() {
+        layouts.extend([
+            (V4, journal::layout::<SetKey4, (u64, u32, N::Set)>()),
+            (V6, journal::layout::<SetKey6, (u64, u32, N::Set)>()),
+        ]);
+    }
+    layouts
+}
+
+/// Now, as entries are told: ticks are counted from the origin of `environment`.
+pub(crate) fn moment(environment: &Environment, refreshes: bool) -> Moment {
+    Moment { origin: environment.origin() / to_ns(1), refreshes }
+}
+
+impl<N: NetworkFunction> Kept for Instance<N> {
+    fn layouts(&self) -> Vec<(&'static str, String)> {
+        layouts(&self.nf)
+    }
+
+    fn put(&mut self, place: Place, object: &str, entry: (&[u8], &[u8]), moment: &Moment) -> bool {
+        match place {
+            Place::Shard(shard) => self.agenda.environment.enter_shard(shard.into()),
+            Place::Core(_) | Place::Instance => self.agenda.environment.enter_every_shard(),
+        }
+        let (key, value) = entry;
+        match object {
+            V4 => self.sets.v4.restore(key, value, moment),
+            V6 => self.sets.v6.restore(key, value, moment),
+            object => self.nf.restore(object, key, value, moment),
+        }
+    }
+}
+
+impl<N: NetworkFunction> Instance<N> {
+    /// Puts in what a store has kept, after [`start`](Self::start). What is in a shard's scope belongs
+    /// to that shard from then on; counts are this worker's own, those under
+    /// [`COUNTED_BY_OTHERS`](anabranch_nf::state::journal::COUNTED_BY_OTHERS) apart.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`]: the entries of an object are made of other fields than here: another
+    /// version of the function has written them.
+    pub fn restore(&mut self, state: &[(Key, Content)]) -> Result<Restored, Error> {
+        let moment = moment(&self.agenda.environment, false);
+        let restored = self.put_all(state, &moment)?;
         self.agenda.environment.leave();
         // Something of it may have to be collected.
         self.agenda.collect_soon();
         Ok(restored)
     }
 
-    fn layouts(&self) -> Vec<(&'static str, String)> {
-        let mut layouts = self.nf.layouts();
-        if N::SET.is_some() {
-            layouts.extend([(V4, self.sets.v4.layout()), (V6, self.sets.v6.layout())]);
-        }
-        layouts
-    }
-
-    fn check_layouts(&self, state: &[(Key, Content)]) -> Result<(), Error> {
-        let layouts: BTreeMap<_, _> = self.layouts().into_iter().collect();
-        for (key, content) in state {
-            let (id, Content::Value(stored)) = (key.id(), content) else { continue };
-            let Some(object) = id.strip_prefix(LAYOUT) else { continue };
-            match layouts.get(object) {
-                Some(layout) if layout.as_bytes() != &stored[..] => {
-                    let stored = String::from_utf8_lossy(stored);
-                    let why = format!("it was written as `{stored}` and is `{layout}` now");
-                    return Err(Error::Foreign { key: key.clone(), why });
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
     /// From now on tells `storing` what changes.
     pub fn keep(&mut self, mut storing: Storing) {
-        for (object, layout) in self.layouts() {
-            storing.describe(&format!("{LAYOUT}{object}"), layout);
-        }
-        storing.feed.hand_over_surely();
+        storing.begin(self.layouts());
         self.nf.keep();
         if N::SET.is_some() {
             self.sets.v4.keep();
@@ -235,62 +266,57 @@ impl<N: NetworkFunction> Instance<N> {
         self.storing = Some(Box::new(storing));
     }
 
-    fn moment(&self, refreshes: bool) -> Moment {
-        let origin = self.agenda.environment.origin() / anabranch_nf::to_ns(1);
-        Moment { origin, refreshes }
+    /// When what has changed is told, where a store keeps the state.
+    pub(crate) fn telling(&self) -> Option<&Arc<Schedule>> {
+        self.storing.as_deref().map(|storing| &storing.schedule)
     }
 
     /// Packets have been handled, or something was due: what has changed is told, if it is time.
     #[inline(never)]
     pub(super) fn tell(&mut self) {
-        if let Some(storing) = self.storing.as_deref_mut() {
-            (storing.owes, storing.owes_refreshes) = (true, true);
-        }
+        self.telling().iter().for_each(|schedule| schedule.owe());
         self.tell_in_time();
     }
 
     /// Tells what was not told yet, if it is time.
-    pub(super) fn tell_in_time(&mut self) {
-        let Some(due) = self.storing.as_deref().and_then(Storing::due) else { return };
-        let now = Instant::now();
-        if now >= due {
-            let refreshes = |storing: &Storing| now >= storing.next_refresh;
-            let refreshes = self.storing.as_deref().is_some_and(refreshes);
-            self.tell_now(now, refreshes);
+    pub(crate) fn tell_in_time(&mut self) {
+        if let Some(turn) = self.telling().and_then(|schedule| schedule.turn()) {
+            self.tell_now(turn);
         }
     }
 
     /// How long, in nanoseconds, nothing is to be told without a packet.
     pub(super) fn nothing_to_tell_ns(&self) -> u64 {
-        let due = self.storing.as_deref().and_then(Storing::due);
-        let left = due.map(|due| due.saturating_duration_since(Instant::now()));
-        left.map_or(u64::MAX, |left| u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+        self.telling().map_or(u64::MAX, |schedule| schedule.left_ns())
     }
 
     /// Tells everything, before shards leave for another worker: what this one has done to them is in
     /// the line before what the other will do.
     pub(super) fn tell_before_moving(&mut self) {
-        self.tell_now(Instant::now(), true);
+        self.tell_whole();
         if let Some(storing) = self.storing.as_deref_mut() {
             storing.feed.hand_over_surely();
         }
     }
 
-    /// Tells everything that has changed; refreshes too, where asked for.
-    pub(super) fn tell_now(&mut self, now: Instant, refreshes: bool) {
+    /// Tells everything.
+    pub(super) fn tell_whole(&mut self) {
+        if let Some(turn) = self.telling().map(|schedule| schedule.whole()) {
+            self.tell_now(turn);
+        }
+    }
+
+    /// Tells everything that has changed; refreshes too, where it is their turn.
+    fn tell_now(&mut self, turn: Turn) {
         let Some(mut storing) = self.storing.take() else { return };
-        let moment = self.moment(refreshes);
-        self.nf.drain(&moment, &mut *storing);
-        if N::SET.is_some() {
-            self.sets.v4.drain(V4, &moment, &mut *storing);
-            self.sets.v6.drain(V6, &moment, &mut *storing);
-        }
-        storing.feed.hand_over();
-        (storing.next, storing.owes) = (now + storing.period, false);
-        if refreshes {
-            storing.next_refresh = now + storing.refresh;
-            storing.owes_refreshes = false;
-        }
+        let moment = moment(&self.agenda.environment, turn.refreshes);
+        storing.tell(turn, |sink| {
+            self.nf.drain(&moment, sink);
+            if N::SET.is_some() {
+                self.sets.v4.drain(V4, &moment, sink);
+                self.sets.v6.drain(V6, &moment, sink);
+            }
+        });
         self.storing = Some(storing);
     }
 }

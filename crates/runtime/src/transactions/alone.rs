@@ -9,7 +9,7 @@ use super::seat::Seat;
 use super::sets::Collected;
 use crate::agenda::Agenda;
 use crate::finding::Finding;
-use crate::instance::{RECIRCULATIONS, Release, refused};
+use crate::instance::{RECIRCULATIONS, Release, Storing, refused};
 use crate::worker::InstanceEnd;
 
 /// All state, for the one worker that has the floor.
@@ -21,7 +21,9 @@ pub(super) struct Floor<'a, N: NetworkFunction> {
 
 /// What only who is alone works with.
 pub(super) struct Alone<N: NetworkFunction> {
-    agenda: Agenda<N::Parallel>,
+    pub(super) agenda: Agenda<N::Parallel>,
+    /// Who is told what changes, where a store keeps the state.
+    pub(super) storing: Option<Box<Storing>>,
     /// The packet of the highest number among workers that have ended.
     last: Meta,
 }
@@ -30,7 +32,7 @@ impl<N: NetworkFunction> Alone<N> {
     pub(super) fn new(seed: u64) -> Self {
         let mut agenda = Agenda::new(seed);
         agenda.environment.set_alone(true);
-        Self { agenda, last: Meta::default() }
+        Self { agenda, storing: None, last: Meta::default() }
     }
 
     /// Starts the clock at `now_ns` and runs `init`.
@@ -130,7 +132,7 @@ impl<N: NetworkFunction> Alone<N> {
             environment.begin(meta.arrival_ns, meta.number);
             if turn > 0 {
                 environment.reenter(turn);
-                worker = shared.sets.worker_of(frame).unwrap_or(worker);
+                worker = shared.sets.steer_anew(frame).unwrap_or(worker);
             }
             let mut sets = shared.sets.hold(worker);
             if turn > 0 {
@@ -158,10 +160,15 @@ impl<N: NetworkFunction> Alone<N> {
     }
 
     /// Runs `shutdown`, and returns how it all ended.
-    pub(super) fn end(&mut self, floor: Floor<'_, N>, release: &mut impl Release) -> InstanceEnd {
-        let Floor { shared, nf, transaction } = floor;
-        let sets = &mut Collected { sets: &shared.sets, transaction };
-        self.agenda.shut_down(nf, sets, &self.last, release);
+    pub(super) fn end(
+        &mut self,
+        mut floor: Floor<'_, N>,
+        release: &mut impl Release,
+    ) -> InstanceEnd {
+        let sets = &mut Collected { sets: &floor.shared.sets, transaction: floor.transaction };
+        self.agenda.shut_down(floor.nf, sets, &self.last, release);
+        self.tell_whole(&mut floor);
+        let Floor { shared, nf, .. } = floor;
         let Agenda { environment, events, .. } = &mut self.agenda;
         InstanceEnd {
             tables: shared.sets.tables(nf),

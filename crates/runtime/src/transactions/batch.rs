@@ -35,6 +35,8 @@ pub(super) struct Own {
     /// How many packets the NF had made when it was done with each: they wait in the environment.
     emitted: [usize; MOST_ITEMS],
     faults: u64,
+    /// Packet sets of its own were changed since a store was told.
+    pub(super) wrote: bool,
 }
 
 impl Own {
@@ -53,6 +55,7 @@ impl Own {
             verdicts: [Verdict::Flood; MOST_ITEMS],
             emitted: [0; MOST_ITEMS],
             faults: 0,
+            wrote: false,
         }
     }
 }
@@ -181,7 +184,7 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
     }
 
     fn release(&mut self, range: Range<usize>, place: Place) {
-        self.sets.take().into_iter().for_each(Held::forget);
+        self.own.wrote |= self.sets.take().is_some_and(Held::forget);
         let mut released = 0;
         for at in range {
             if self.own.emitted[at] > released {

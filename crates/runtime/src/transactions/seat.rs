@@ -126,8 +126,9 @@ impl<N: NetworkFunction> Visit<'_, N> {
                     Ok(state) => state,
                     Err(declined) => return declined,
                 };
+                let shard = packet.meta().steering_hash as u16;
                 let opened = self.noted(sets, (Operation::Open, key), |sets| {
-                    sets.open(transaction, (hash, key), state, now)
+                    sets.open(transaction, (hash, key), state, now, shard)
                 });
                 match opened {
                     Some(set) => set,

@@ -4,17 +4,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anabranch_nf::packet_set::{SetKey4, SetKey6, SetShape};
 use anabranch_nf::state::TableUse;
+use anabranch_nf::state::journal::{Moment, Sink};
 use anabranch_nf::state::wheel::Tick;
 use anabranch_nf::tracked::{Ages, DividedSets, Family, Profile, SharedSets};
 use anabranch_nf::{BuildError, NetworkFunction, Value};
 use anabranch_packet::{Frame, Layout, Mode};
 use anabranch_rss::IndirectionTable;
+use anabranch_store::Place;
 use anabranch_txn::{Domain, Transaction};
 use crossbeam_utils::CachePadded;
 
 use crate::agenda::Expiring;
 use crate::deployment::Deployment;
 use crate::finding::{Finding, Sets, family_names};
+use crate::instance::storing::{V4, V6};
 use crate::steer::Steering;
 
 /// The packet sets of all workers, in one place.
@@ -97,11 +100,73 @@ impl<S: Value> AllSets<S> {
         }
     }
 
-    /// Which worker's a packet is, if that matters.
-    pub(super) fn worker_of(&self, frame: &Frame<'_>) -> Option<usize> {
+    /// Finds the shard of a packet that re-enters, and whose that is, if it matters.
+    pub(super) fn steer_anew(&self, frame: &mut Frame<'_>) -> Option<usize> {
         let Self::Divided(Parts { steering, table, .. }) = self else { return None };
-        let meta = frame.meta();
-        Some(table.worker(steering.shard(meta.port, frame.bytes(), meta.wire_len)).into())
+        let meta = *frame.meta();
+        let shard = steering.shard(meta.port, frame.bytes(), meta.wire_len);
+        frame.meta_mut().steering_hash = shard;
+        Some(table.worker(shard).into())
+    }
+
+    /// From now on changes are remembered, for a store.
+    pub(super) fn remember(&self) {
+        match self {
+            Self::Common(Sets { v4, v6 }) => {
+                v4.remember();
+                v6.remember();
+            }
+            Self::Divided(parts) => {
+                for part in &parts.each {
+                    let Sets { v4, v6 } = &mut *held(part);
+                    v4.remember();
+                    v6.remember();
+                }
+            }
+        }
+    }
+
+    /// Tells what has changed since the last time. For who is alone.
+    pub(super) fn drain(&self, transaction: &Transaction, moment: &Moment, sink: &mut dyn Sink) {
+        match self {
+            Self::Common(Sets { v4, v6 }) => {
+                v4.drain(transaction, V4, moment, sink);
+                v6.drain(transaction, V6, moment, sink);
+            }
+            Self::Divided(parts) => {
+                for part in &parts.each {
+                    let part = held(part);
+                    part.v4.drain(V4, moment, sink);
+                    part.v6.drain(V6, moment, sink);
+                }
+            }
+        }
+    }
+
+    /// Puts in a set of the family `object` as it was told, where its shard is; false when it does not fit
+    /// or cannot be read. For who is alone, before there are any.
+    pub(super) fn restore(
+        &self,
+        transaction: &Transaction,
+        (place, object): (Place, &str),
+        set: (&[u8], &[u8]),
+        moment: &Moment,
+    ) -> bool {
+        match (self, place) {
+            (Self::Common(sets), _) if object == V4 => sets.v4.restore(transaction, set, moment),
+            (Self::Common(sets), _) => sets.v6.restore(transaction, set, moment),
+            (Self::Divided(parts), Place::Shard(shard)) => {
+                let part = parts.each.get(usize::from(parts.table.worker(shard.into())));
+                part.is_some_and(|part| {
+                    let Sets { v4, v6 } = &mut *held(part);
+                    match object == V4 {
+                        true => v4.restore(transaction, shard, set, moment),
+                        false => v6.restore(transaction, shard, set, moment),
+                    }
+                })
+            }
+            (Self::Divided(_), Place::Core(_) | Place::Instance) => false,
+        }
     }
 
     /// How full they are, and the objects of `nf`.
@@ -140,11 +205,11 @@ impl<S: Value> Held<'_, S> {
         }
     }
 
-    /// What was done to them stays.
-    pub(super) fn forget(self) {
-        if let Self::Part(mut part) = self {
-            part.v4.forget();
-            part.v6.forget();
+    /// What was done to them stays. True: sets of one worker were changed.
+    pub(super) fn forget(self) -> bool {
+        match self {
+            Self::Common(_) => false,
+            Self::Part(mut part) => part.v4.forget() | part.v6.forget(),
         }
     }
 

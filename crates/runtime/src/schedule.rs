@@ -1,0 +1,116 @@
+//! When a store is told what has changed.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Between which batches workers tell a store what has changed: once a period, and what was only
+/// refreshed once in a longer one. Workers that share state share it too.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    began: Instant,
+    period_ns: u64,
+    refresh_ns: u64,
+    /// When changes are told next, in nanoseconds since it began.
+    next_ns: AtomicU64,
+    /// The same for refreshes.
+    next_refresh_ns: AtomicU64,
+    /// Something may have changed since changes were told.
+    owes: AtomicBool,
+    /// The same of refreshes.
+    owes_refreshes: AtomicBool,
+}
+
+/// It is time to tell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    now_ns: u64,
+    /// Refreshes too.
+    pub(crate) refreshes: bool,
+    /// Nothing of it can be put off.
+    pub(crate) must: bool,
+}
+
+/// What is written every time goes from core to core.
+fn set(flag: &AtomicBool) {
+    if !flag.load(Ordering::Relaxed) {
+        flag.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Schedule {
+    /// Changes are told every `period_ns` nanoseconds, refreshes every `refresh_ns`.
+    pub(crate) fn new(period_ns: u64, refresh_ns: u64) -> Self {
+        Self {
+            began: Instant::now(),
+            period_ns,
+            refresh_ns,
+            next_ns: AtomicU64::new(0),
+            next_refresh_ns: AtomicU64::new(refresh_ns),
+            owes: AtomicBool::new(false),
+            owes_refreshes: AtomicBool::new(false),
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Something may have changed.
+    pub(crate) fn owe(&self) {
+        set(&self.owes);
+        set(&self.owes_refreshes);
+    }
+
+    /// Something may have been refreshed, and nothing else.
+    pub(crate) fn owe_refreshes(&self) {
+        set(&self.owes_refreshes);
+    }
+
+    /// When something is to be told.
+    fn due_ns(&self) -> Option<u64> {
+        if self.owes.load(Ordering::Relaxed) {
+            Some(self.next_ns.load(Ordering::Relaxed))
+        } else if self.owes_refreshes.load(Ordering::Relaxed) {
+            Some(self.next_refresh_ns.load(Ordering::Relaxed))
+        } else {
+            None
+        }
+    }
+
+    /// Whether something is to be told now.
+    pub(crate) fn turn(&self) -> Option<Turn> {
+        let due_ns = self.due_ns()?;
+        let now_ns = self.now_ns();
+        let refreshes = now_ns >= self.next_refresh_ns.load(Ordering::Relaxed);
+        (now_ns >= due_ns).then_some(Turn { now_ns, refreshes, must: false })
+    }
+
+    /// Everything is to be told now.
+    pub(crate) fn whole(&self) -> Turn {
+        Turn { now_ns: self.now_ns(), refreshes: true, must: true }
+    }
+
+    /// It has been, by who has the state to himself; `is_handed_over`: the store's flusher has it.
+    pub(crate) fn told(&self, turn: Turn, is_handed_over: bool) {
+        let Turn { now_ns, refreshes, .. } = turn;
+        self.next_ns.store(now_ns.saturating_add(self.period_ns), Ordering::Relaxed);
+        self.owes.store(!is_handed_over, Ordering::Relaxed);
+        if refreshes {
+            let next_ns = now_ns.saturating_add(self.refresh_ns);
+            self.next_refresh_ns.store(next_ns, Ordering::Relaxed);
+            self.owes_refreshes.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// It has not been, and is to be a period later.
+    pub(crate) fn put_off(&self, turn: Turn) {
+        let later_ns = turn.now_ns.saturating_add(self.period_ns);
+        self.next_ns.store(later_ns, Ordering::Relaxed);
+        self.next_refresh_ns.fetch_max(later_ns, Ordering::Relaxed);
+    }
+
+    /// How long, in nanoseconds, nothing is to be told without a packet.
+    pub(crate) fn left_ns(&self) -> u64 {
+        self.due_ns().map_or(u64::MAX, |due_ns| due_ns.saturating_sub(self.now_ns()))
+    }
+}

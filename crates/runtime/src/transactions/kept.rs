@@ -1,0 +1,121 @@
+//! State that a store keeps: put in before there are packets, told by who is alone, so that what is told
+//! was there together and nothing older comes after it.
+
+use std::sync::Arc;
+
+use anabranch_nf::NetworkFunction;
+use anabranch_nf::state::journal::Moment;
+use anabranch_store::{Content, Error, Key, Place};
+
+use super::alone::{Alone, Floor};
+use super::{Member, Members};
+use crate::instance::storing::{Kept, V4, V6, layouts, moment};
+use crate::instance::{Restored, Storing};
+use crate::schedule::{Schedule, Turn};
+
+impl<N: NetworkFunction> Members<N> {
+    /// Puts in what a store has kept, after [`start`](Self::start).
+    ///
+    /// # Errors
+    /// [`Error::Foreign`]: the entries of an object are made of other fields than here.
+    pub fn restore(&mut self, state: &[(Key, Content)]) -> Result<Restored, Error> {
+        match self.members.first_mut() {
+            Some(first) => first.with_floor(|alone, floor| alone.restore(floor, state)),
+            None => Ok(Restored::default()),
+        }
+    }
+
+    /// From now on tells `storing` what changes.
+    pub fn keep(&mut self, storing: Storing) {
+        if let Some(first) = self.members.first_mut() {
+            first.shared.schedule.get_or_init(|| Arc::clone(&storing.schedule));
+            first.with_floor(|alone, floor| alone.keep(floor, storing));
+        }
+    }
+}
+
+impl<N: NetworkFunction> Member<N> {
+    /// Packets have been handled: tells what has changed, if it is time.
+    pub(super) fn tell(&mut self) {
+        let Some(schedule) = self.shared.schedule.get() else { return };
+        let wrote = self.worker.take_wrote() | std::mem::take(&mut self.own.wrote);
+        match wrote {
+            true => schedule.owe(),
+            false => schedule.owe_refreshes(),
+        }
+        self.tell_in_time();
+    }
+
+    /// Tells what was not told yet, if it is time.
+    pub(super) fn tell_in_time(&mut self) {
+        if self.telling().and_then(Schedule::turn).is_some() {
+            // Somebody may have told it by now.
+            self.with_floor(Alone::tell_in_time);
+        }
+    }
+
+    /// When what has changed is told, where a store keeps the state.
+    pub(super) fn telling(&self) -> Option<&Schedule> {
+        self.shared.schedule.get().map(|schedule| &**schedule)
+    }
+}
+
+impl<N: NetworkFunction> Kept for Floor<'_, N> {
+    fn layouts(&self) -> Vec<(&'static str, String)> {
+        layouts(&*self.nf)
+    }
+
+    fn put(&mut self, place: Place, object: &str, entry: (&[u8], &[u8]), moment: &Moment) -> bool {
+        match object {
+            V4 | V6 => self.shared.sets.restore(self.transaction, (place, object), entry, moment),
+            object => self.nf.restore(object, entry.0, entry.1, moment),
+        }
+    }
+}
+
+impl<N: NetworkFunction> Alone<N> {
+    fn restore(
+        &mut self,
+        floor: &mut Floor<'_, N>,
+        state: &[(Key, Content)],
+    ) -> Result<Restored, Error> {
+        let moment = moment(&self.agenda.environment, false);
+        let restored = floor.put_all(state, &moment)?;
+        // Something of it may have to be collected.
+        self.agenda.collect_soon();
+        floor.shared.publish(&self.agenda.environment);
+        Ok(restored)
+    }
+
+    fn keep(&mut self, floor: &mut Floor<'_, N>, mut storing: Storing) {
+        storing.begin(floor.layouts());
+        floor.nf.keep();
+        floor.shared.sets.remember();
+        self.storing = Some(Box::new(storing));
+    }
+
+    /// Tells what was not told yet, if it is time.
+    fn tell_in_time(&mut self, floor: &mut Floor<'_, N>) {
+        if let Some(turn) = self.storing.as_ref().and_then(|storing| storing.schedule.turn()) {
+            self.tell(floor, turn);
+        }
+    }
+
+    /// Tells everything.
+    pub(super) fn tell_whole(&mut self, floor: &mut Floor<'_, N>) {
+        if let Some(turn) = self.storing.as_ref().map(|storing| storing.schedule.whole()) {
+            self.tell(floor, turn);
+        }
+    }
+
+    fn tell(&mut self, floor: &mut Floor<'_, N>, turn: Turn) {
+        let Some(storing) = &mut self.storing else { return };
+        let moment = moment(&self.agenda.environment, turn.refreshes);
+        storing.tell(turn, |sink| {
+            floor.nf.drain(&moment, sink);
+            if N::SET.is_some() {
+                floor.shared.sets.drain(floor.transaction, &moment, sink);
+            }
+        });
+    }
+}

@@ -1,0 +1,7 @@
+//! What a store keeps of runs: state in shards, and state that workers share.
+#![cfg(not(shuttle))]
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod case;
+mod shards;
+mod shared;

@@ -1,0 +1,118 @@
+//! State that a store keeps by shards: stopped and started anew with any number of workers, while shards
+//! move, a function sends what it sends without a stop.
+
+use anabranch_nf::NetworkFunction;
+use anabranch_nfs::{firewall, nat, policer};
+use anabranch_runtime::run::{RunError, run};
+use anabranch_store::view;
+
+use crate::case::{Case, capture};
+
+/// Stopped after each part and gone on with by another number of workers, it sends what `alone` workers
+/// send that are never stopped.
+fn goes_on<N: NetworkFunction>(
+    settings: &'static str,
+    traffic: &str,
+    alone: usize,
+    entries: usize,
+) {
+    let crews = [2, 3, 1, 7, 2];
+    let case = Case::of::<N>(settings);
+    case.write::<N>(traffic, crews.len());
+    let (_, mut expected) = case.run::<N>(0, alone, false);
+    let mut sent = Vec::new();
+    let (mut moved, mut counters) = (0, std::collections::BTreeMap::new());
+    for (part, workers) in crews.into_iter().enumerate() {
+        let (report, now) = case.run::<N>(part + 1, workers, true);
+        assert_eq!((report.strategy.as_str(), report.workers.len()), ("shared-nothing", workers));
+        sent.extend(now);
+        moved += report.balance.map_or(0, |balance| balance.entries_moved);
+        for (name, count) in report.counters {
+            let before = counters.insert(name.clone(), count);
+            assert!(before <= Some(count), "{name}: {before:?}, then {count}");
+        }
+    }
+    assert!(moved > 500, "{moved} entries have moved");
+    // Captures of several ports, one after the other: of each port in its order.
+    expected.sort_by_key(|(port, ..)| *port);
+    sent.sort_by_key(|(port, ..)| *port);
+    assert_eq!(sent.len(), expected.len());
+    let differs = sent.iter().zip(&expected).position(|(a, b)| a != b);
+    assert_eq!(differs, None, "of {} packets", sent.len());
+    let mut store = case.location().look().unwrap();
+    let state = view::state(&mut *store, N::NAME, Some("a")).unwrap();
+    let in_shards =
+        state.keys().filter(|key| matches!(key.place(), anabranch_store::Place::Shard(_)));
+    let stored: usize = in_shards.map(|key| state[key].len()).sum();
+    assert!(stored > entries, "{stored} entries");
+}
+
+#[test]
+fn a_firewall_goes_on_with_its_connections() {
+    let traffic = "gen:flows=3000,packets=60000,zipf=1.1,tcp=0.5,ipv6=0.2,churn=20000,seed=7";
+    goes_on::<firewall::Function>("", traffic, 1, 500);
+}
+
+#[test]
+fn a_policer_goes_on_with_its_buckets() {
+    let traffic = "gen:flows=3000,packets=60000,zipf=1.1,ipv6=0.2,seed=8";
+    goes_on::<policer::Function>("rate_bps = 100000\nburst_bytes = 2000", traffic, 1, 300);
+}
+
+#[test]
+fn a_nat_goes_on_with_its_mappings() {
+    let traffic = "gen:flows=2000,packets=60000,zipf=1.1,tcp=0.5,churn=20000,seed=9";
+    let settings = "public = ['203.0.113.1', '203.0.113.2']\nudp_s = 1_000_000";
+    goes_on::<nat::Function>(settings, traffic, 2, 2_000);
+}
+
+/// What cannot be gone on with is refused, with what to do instead.
+#[test]
+fn state_that_is_divided_otherwise_is_refused() {
+    let mut case = Case::of::<firewall::Function>("");
+    case.write::<firewall::Function>("gen:flows=50,packets=500,seed=1", 1);
+    let refused = |case: &Case, workers| {
+        let options = case.options::<firewall::Function>(1, workers, true);
+        run::<firewall::Function>(&options, &mut |_, _| {}).unwrap_err()
+    };
+    case.run::<firewall::Function>(1, 2, true);
+    let plan = case.plan.take().unwrap();
+    let error = refused(&case, 1);
+    assert!(matches!(error, RunError::StoreDivided { .. }), "{error}");
+    assert!(error.to_string().contains("--strategy shared-nothing"), "{error}");
+    let error = refused(&case, 2).to_string();
+    assert!(error.contains("not divided") && error.contains("by the plan"), "{error}");
+    let mut other = plan.clone();
+    for port in &mut other.ports {
+        port.key = port.key.chars().rev().collect();
+    }
+    case.plan = Some(other);
+    let error = refused(&case, 2).to_string();
+    assert!(error.contains("512 shards, keys ") && error.contains("--plan"), "{error}");
+    // One worker's state in one scope.
+    std::fs::remove_dir_all(case.folder.path().join("state")).unwrap();
+    case.plan = None;
+    case.run::<firewall::Function>(1, 1, true);
+    case.plan = Some(plan);
+    let error = refused(&case, 2).to_string();
+    assert!(error.contains("not divided") && error.contains("--workers 1"), "{error}");
+}
+
+/// Of a run that ended before its first packet nothing binds the next one.
+#[test]
+fn a_run_without_packets_divides_nothing() {
+    let mut case = Case::of::<firewall::Function>("");
+    case.write::<firewall::Function>("gen:flows=50,packets=500,seed=1", 1);
+    for port in 0..firewall::Function::PORTS.len() {
+        let file = case.folder.path().join(format!("in-2-{port}.pcap"));
+        std::fs::write(file, capture(std::iter::empty())).unwrap();
+    }
+    let plan = case.plan.take();
+    for (number, workers) in [2, 1, 3, 1].into_iter().enumerate() {
+        case.plan = plan.clone().filter(|_| workers > 1);
+        let part = if number == 3 { 1 } else { 2 };
+        case.run::<firewall::Function>(part, workers, true);
+    }
+    let (again, _) = case.run::<firewall::Function>(2, 1, true);
+    assert!(again.store.is_some());
+}
