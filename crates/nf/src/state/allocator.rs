@@ -746,7 +746,7 @@ mod tests {
     fn to_another_shard_of_the_same_worker_nothing_is_under_a_borrowed_index() {
         let [(mut a, at_a), (mut b, at_b)] = two_workers();
         at_a.enter_shard(0);
-        (0..5).for_each(|_| drop(a.allocate(7, 9 * TICK, &at_a)));
+        assert!((0..5).all(|_| a.allocate(7, 9 * TICK, &at_a).is_some()));
         at_a.enter_shard(1);
         assert_eq!((a.touch(7, &at_a), at_a.astray()), (None, Some(0)));
         at_a.enter_shard(1);
