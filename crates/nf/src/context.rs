@@ -331,7 +331,13 @@ impl Environment {
     }
 
     /// Whether a speculative handler asked for what only a writer may do, a timer or a line of the
-    /// log, since the last call.
+    /// log, since the last [`take_asked`](Self::take_asked).
+    #[inline(always)]
+    pub fn has_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// The same, and forgets it.
     #[inline(always)]
     pub fn take_asked(&mut self) -> bool {
         std::mem::take(&mut self.asked)

@@ -285,7 +285,7 @@ impl Own {
             return None;
         }
         let faults = elements::faults();
-        self.head.save(frame, layout);
+        self.head.save(frame, layout.is_common());
         self.environment.begin(time_ns, frame.meta().number);
         let verdict = locked.instance.speculate(frame, layout, &mut self.environment, speculation);
         // A packet that re-enters does so in one go: in between, others might write.

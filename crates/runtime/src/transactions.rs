@@ -1,7 +1,7 @@
 //! The transactional strategy: all state shared, changed by all workers at once.
 //!
 //! ```text
-//! worker 0: Member ── NF in the Parallel world, environment, heads of a batch ──┐
+//! worker 0: Member ── NF in the Parallel world, environment, what a batch came to ──┐
 //! worker 1: Member ── …                                                         ┤ state objects, packet
 //!                                                                               ┘ sets: words, versions
 //! batch ▸ handlers, in one transaction ▸ commit ▸ release        (anabranch-txn: splits, repeats)
@@ -32,7 +32,9 @@ use anabranch_nf::settings::Settings as _;
 use anabranch_nf::state::TableUse;
 use anabranch_nf::tracked::{Profile, Sharing};
 use anabranch_nf::{BuildError, Environment, Line, NetworkFunction, elements};
-use anabranch_packet::{Common, Frame, Hollow, Meta, Packet, Real, parse_any, parse_common};
+use anabranch_packet::{
+    Common, Frame, Hollow, Layout, Meta, Packet, Real, parse_any, parse_common,
+};
 use anabranch_txn::{Counts, Domain, MOST_ITEMS, Transaction, Worker};
 
 use crate::deployment::Deployment;
@@ -222,25 +224,38 @@ impl<N: NetworkFunction> Member<N> {
         self.tell();
     }
 
-    /// Parses the packets, and fetches the lines that they will touch first.
+    /// Fetches the lines that the packets will touch first, where that pays.
+    #[inline(always)]
     fn look_ahead(&mut self, frames: &mut [Frame<'_>]) {
+        if self.own.tuner.begin_batch() != Pass::Off {
+            self.fetch(frames);
+        }
+    }
+
+    #[inline(never)]
+    fn fetch(&mut self, frames: &mut [Frame<'_>]) {
         let Self { shared, nf, worker, own } = self;
-        let fetch = own.tuner.begin_batch() != Pass::Off;
+        let mut layouts = [Layout::default(); MOST_ITEMS];
         let sets = shared.sets.hold(worker.number());
-        for (frame, finding) in frames.iter_mut().zip(&mut own.findings) {
+        for (frame, layout) in frames.iter_mut().zip(&mut layouts) {
             let wire_len = frame.meta().wire_len;
-            *finding = match parse_common(frame.bytes(), wire_len) {
-                Some(layout) => sets.find::<N, Common<Real>>(frame, layout, fetch),
-                None => sets.find::<N, Real>(frame, parse_any(frame.bytes(), wire_len), fetch),
-            };
+            match parse_common(frame.bytes(), wire_len) {
+                Some(found) => {
+                    *layout = found;
+                    sets.prefetch::<N, Common<Real>>(frame, found);
+                }
+                None => {
+                    *layout = parse_any(frame.bytes(), wire_len);
+                    sets.prefetch::<N, Real>(frame, *layout);
+                }
+            }
         }
         drop(sets);
-        if !fetch || !N::OBJECTS {
+        if !N::OBJECTS {
             return;
         }
         elements::hollow(|| {
-            for (frame, layout) in frames.iter_mut().zip(own.findings.iter().map(|one| one.layout))
-            {
+            for (frame, layout) in frames.iter_mut().zip(layouts) {
                 match layout.is_common() {
                     true => {
                         let packet = &mut Packet::<Common<Hollow>>::new(frame, layout);

@@ -1,5 +1,5 @@
-//! What reading and writing in transactions cost: `cost READS WRITES TRANSACTIONS`, one worker, objects
-//! of one word in cache. Prints nanoseconds per transaction.
+//! What reading and writing in transactions cost: `cost READS WRITES TRANSACTIONS [settled]`, one worker,
+//! objects of one word in cache; `settled`: nobody changes what is read. Prints nanoseconds per transaction.
 //!
 //! The cost of a read is the difference between two runs: in time, or in instructions, which
 //! `valgrind --tool=callgrind` counts and which repeat exactly.
@@ -16,20 +16,25 @@ use anabranch_txn::{Batch, Domain, Memory, Place, Shape, Transaction, Worker};
 const OBJECTS: u32 = 256;
 
 struct Work {
-    memory: Arc<Memory>,
+    read: Arc<Memory>,
+    written: Arc<Memory>,
     reads: u32,
     writes: u32,
     sum: u64,
 }
 
+/// Objects of one word, however many there are.
+const SHAPE: Shape = Shape { objects: 0, tracked: 1, deadlines: 0, apart: true };
+
 impl Batch for Work {
     fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
         for object in 0..self.reads {
-            let read = transaction.read(&self.memory, object % OBJECTS, |words| words.get(0));
+            let object = (object % OBJECTS, SHAPE);
+            let read = transaction.read_of(&self.read, object, |words| words.get(0));
             self.sum = self.sum.wrapping_add(read.unwrap_or_default());
         }
         for object in 0..self.writes {
-            transaction.write(&self.memory, object % OBJECTS, |words| words.set(0, self.sum));
+            transaction.write(&self.written, object % OBJECTS, |words| words.set(0, self.sum));
         }
         range.len()
     }
@@ -40,12 +45,16 @@ impl Batch for Work {
 }
 
 fn main() {
-    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u32>().unwrap_or(0));
+    let mut numbers = std::env::args().skip(1).map_while(|text| text.parse::<u32>().ok());
     let mut next = |otherwise| numbers.next().unwrap_or(otherwise);
     let (reads, writes, count) = (next(32), next(0), next(100_000));
     let domain = Arc::new(Domain::new(2, false));
-    let shape = Shape { objects: OBJECTS, tracked: 1, deadlines: 0, apart: true };
-    let mut work = Work { memory: domain.memory(shape), reads, writes, sum: 0 };
+    let memory = || domain.memory(Shape { objects: OBJECTS, ..SHAPE });
+    let (read, written) = (memory(), memory());
+    if std::env::args().any(|word| word == "settled") {
+        domain.settle();
+    }
+    let mut work = Work { read, written, reads, writes, sum: 0 };
     let mut worker = Worker::new(Arc::new(Transaction::new(&domain, 0)));
     let started = Instant::now();
     for _ in 0..count {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crossbeam_utils::CachePadded;
 
 use crate::log::{Name, Note};
-use crate::memory::{Arena, Memory, Shape, Version};
+use crate::memory::{Memory, Shape, Version};
 use crate::sync::{AtomicU64, Gate, Ordering};
 
 /// Workers at most: as many as a version has room for.
@@ -29,9 +29,10 @@ pub struct Domain {
     made: Mutex<Vec<Arc<Memory>>>,
     /// All of them, once transactions have begun.
     memories: OnceLock<Box<[Arc<Memory>]>>,
-    pub(crate) arena: Arc<Arena>,
     /// Held by all who are in a transaction; taken alone by who cannot commit beside others.
     pub(crate) gate: Gate<()>,
+    /// Whether memories settle, before transactions begin and again.
+    settles: OnceLock<()>,
     /// What each worker has noted for who is alone next.
     noted: Box<[Mutex<Noted>]>,
     /// The order of commits, where somebody wants to know it: it is a counter for all.
@@ -55,8 +56,8 @@ impl Domain {
             commits: (0..workers).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             made: Mutex::default(),
             memories: OnceLock::new(),
-            arena: Arc::default(),
             gate: Gate::new(()),
+            settles: OnceLock::new(),
             noted: (0..workers).map(|_| Mutex::default()).collect(),
             order: ordered.then(|| AtomicU64::new(0)),
         }
@@ -95,23 +96,46 @@ impl Domain {
     /// # Panics
     /// Once a transaction has begun, and with more memories than 65,536.
     pub fn memory(&self, shape: Shape) -> Arc<Memory> {
+        assert!(self.memories.get().is_none(), "memory is made before transactions begin");
         let mut memories = locked(&self.made);
         let number = u16::try_from(memories.len()).expect("fewer than 65,536 objects of state");
-        let memory = Arc::new(Memory::new(number, shape, &self.arena));
+        let memory = Arc::new(Memory::new(number, shape));
         memories.push(Arc::clone(&memory));
         memory
     }
 
     /// Takes it that transactions beside others change no object, until one would: that one runs alone,
-    /// and from then on its memory is tracked. What is read without being tracked costs little.
+    /// and from then on its memory is tracked, until it has been left alone for a while. What is read
+    /// without being tracked costs little.
     ///
     /// Before transactions begin.
     pub fn settle(&self) {
         locked(&self.made).iter().for_each(|memory| memory.settle(true));
+        self.settles.get_or_init(|| ());
+    }
+
+    /// Whether there is something to [settle again](Self::settle_again). To be called now and then, by
+    /// one worker: of a memory that nobody has changed since the last call but one there is.
+    pub(crate) fn has_quiet(&self) -> bool {
+        if self.settles.get().is_none() {
+            return false;
+        }
+        let found = self.memories().iter().any(|memory| memory.is_quiet());
+        if !found {
+            self.memories().iter().for_each(|memory| memory.calm_down());
+        }
+        found
+    }
+
+    /// Takes it again that nobody changes objects of memories that are quiet. For who is alone.
+    pub(crate) fn settle_again(&self) {
+        let quiet = self.memories().iter().filter(|memory| memory.is_quiet());
+        quiet.for_each(|memory| memory.settle(true));
     }
 
     /// All memories, once transactions have begun.
-    fn memories(&self) -> &[Arc<Memory>] {
+    #[inline(always)]
+    pub(crate) fn memories(&self) -> &[Arc<Memory>] {
         self.memories.get_or_init(|| locked(&self.made).as_slice().into())
     }
 
@@ -124,15 +148,14 @@ impl Domain {
 
     /// The number of the memory whose object has this name, and which of its objects that is.
     pub(crate) fn locate(&self, name: Name) -> (u16, u32) {
-        let named = |one: &Arc<Memory>| Some((one.number(), one.number_of(name)?));
-        let mut found = self.memories().iter().filter_map(named);
-        found.next().unwrap_or_default()
+        let memory = self.memories().get(name.memory());
+        memory.map(|memory| (memory.number(), memory.number_of(name))).unwrap_or_default()
     }
 
     /// The name of an object of the memory of this number, if there is one.
     pub(crate) fn name(&self, number: u16, object: u32) -> Option<Name> {
         let memory = self.memories().get(usize::from(number))?;
-        (object < memory.shape().objects).then(|| memory.object(object).0)
+        (object < memory.shape().objects).then(|| memory.name(object))
     }
 
     /// The latest version that each worker has made.

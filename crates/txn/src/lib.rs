@@ -29,7 +29,8 @@
 //!   Word-Based STM", PPoPP 2008). Nothing is left behind that would have to be collected, so that
 //!   memory does not grow, and no reader holds up a writer.
 //! - *What nobody changes costs no version.* Memory is taken to be settled until the first transaction
-//!   would change it: that one runs alone, and from then on the memory is tracked ([`Domain::settle`]).
+//!   would change it: that one runs alone, and from then on the memory is tracked, until nobody has
+//!   changed it for a while ([`Domain::settle`]).
 //! - *Nothing is unwound.* When it is certain that a transaction cannot commit, its reads give nothing
 //!   any more and its writes are forgotten, until whoever works in it comes to the end.
 //! - *Deadlines are raised without a lock*: to refresh an entry is no change.

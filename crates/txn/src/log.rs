@@ -4,14 +4,23 @@
 use crate::memory::{Version, Words};
 use crate::sync::{AtomicU64, Ordering, Own};
 
-/// Names an object among all memories: where its version stands.
+/// Names an object among all memories: the memory's number, and where in it its version stands. The
+/// highest bit is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name(u64);
 
+const PLACE_BITS: u32 = 47;
+
 impl Name {
+    /// Of the first object of a memory.
+    pub(crate) fn new(memory: u16) -> Self {
+        Self(u64::from(memory) << PLACE_BITS)
+    }
+
+    /// The memory's number.
     #[inline(always)]
-    pub(crate) fn new(place: usize) -> Self {
-        Self(place as u64)
+    pub(crate) fn memory(self) -> usize {
+        (self.0 >> PLACE_BITS) as usize
     }
 
     /// A number that objects rarely share.
@@ -20,10 +29,16 @@ impl Name {
         self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// Where its version stands; its words follow.
+    /// Where in the memory its version stands; its words follow.
     #[inline(always)]
     pub(crate) fn place(self) -> usize {
-        self.0 as usize
+        (self.0 & ((1 << PLACE_BITS) - 1)) as usize
+    }
+
+    /// Of what stands so many words further on.
+    #[inline(always)]
+    pub(crate) fn after(self, words: usize) -> Self {
+        Self(self.0 + words as u64)
     }
 
     /// One bit of 256: which of four words, and the bit in it.
@@ -65,7 +80,9 @@ impl<const N: usize> Entries<N> {
     pub(crate) fn push(&self, numbers: [u64; N]) -> bool {
         let len = self.len.get();
         let Some(entry) = self.entries.get(len as usize) else { return false };
-        entry.iter().zip(numbers).for_each(|(own, number)| own.set(number));
+        for at in 0..N {
+            entry[at].set(numbers[at]);
+        }
         self.len.set(len + 1);
         true
     }
@@ -90,7 +107,7 @@ impl<const N: usize> Entries<N> {
 
     #[inline(always)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = [u64; N]> + '_ {
-        let entries = self.entries.iter().take(self.len.get() as usize);
+        let entries = self.entries[..self.len()].iter();
         entries.map(|entry| std::array::from_fn(|at| entry[at].get()))
     }
 }
@@ -117,6 +134,11 @@ impl Reads {
 
     pub(crate) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Whether there is no room for another.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() == READS
     }
 
     #[inline(always)]
@@ -330,15 +352,15 @@ impl Effects {
             Effect::Raise(word) => (0, word),
             Effect::Add(n) => (ADD, n),
         };
-        self.0.push([(name.0 + 1 + index as u64) | kind, word])
+        self.0.push([name.after(1 + index).0 | kind, word])
     }
 
-    /// Effects, each with the place of the word.
+    /// Effects, each with the name of the word.
     #[inline(always)]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Effect)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Name, Effect)> + '_ {
         self.0.iter().map(|[place, word]| {
             let effect = if place & ADD == 0 { Effect::Raise(word) } else { Effect::Add(word) };
-            ((place & !ADD) as usize, effect)
+            (Name(place & !ADD), effect)
         })
     }
 }

@@ -73,8 +73,16 @@ impl SlotId {
 }
 
 #[derive(Clone, Copy)]
-enum Found {
-    Here(usize),
+enum Found<'a> {
+    /// In this slot, and its words.
+    Here(usize, Words<'a>),
+    Beyond,
+    Nowhere,
+}
+
+/// What a look-up saw in a bucket.
+enum Seen<R> {
+    Entry(SlotId, R),
     Beyond,
     Nowhere,
 }
@@ -84,6 +92,13 @@ impl<E: Entry> Map<E> {
     const SLOT: usize = E::KEY + E::VALUE;
     /// Slots of a bucket: as many as fit one cache line, or two where that wastes less; at most seven.
     const SLOTS: usize = slots(Self::SLOT + E::DEADLINE as usize);
+    /// Of buckets, however many there are.
+    const SHAPE: Shape = Shape {
+        objects: 0,
+        tracked: 1 + Self::SLOTS * Self::SLOT,
+        deadlines: if E::DEADLINE { Self::SLOTS } else { 0 },
+        apart: true,
+    };
 
     /// A map with room for `capacity` entries.
     pub fn new(domain: &Domain, capacity: u32) -> Self {
@@ -91,13 +106,7 @@ impl<E: Entry> Map<E> {
         let full = [8, 8, 10, 11, 12][Self::SLOTS.min(4)];
         let wanted = (u64::from(capacity) * 16).div_ceil(full * Self::SLOTS as u64).max(1);
         let number = wanted.min(u64::from(u32::MAX) / Self::SLOTS as u64) as u32;
-        let shape = Shape {
-            objects: number,
-            tracked: 1 + Self::SLOTS * Self::SLOT,
-            deadlines: if E::DEADLINE { Self::SLOTS } else { 0 },
-            apart: true,
-        };
-        let buckets = domain.memory(shape);
+        let buckets = domain.memory(Shape { objects: number, ..Self::SHAPE });
         Self { buckets, number, len: Count::new(domain), capacity, entry: PhantomData }
     }
 
@@ -167,31 +176,32 @@ impl<E: Entry> Map<E> {
     }
 
     #[inline(always)]
-    fn key_at(&self, slot: usize) -> usize {
+    fn key_at(slot: usize) -> usize {
         1 + slot * Self::SLOT
     }
 
     #[inline(always)]
-    fn value_at(&self, slot: usize) -> usize {
-        self.key_at(slot) + E::KEY
+    fn value_at(slot: usize) -> usize {
+        Self::key_at(slot) + E::KEY
     }
 
     /// The word of a bucket in which the deadline of `slot` stands.
     #[inline(always)]
-    fn deadline_at(&self, slot: usize) -> usize {
+    fn deadline_at(slot: usize) -> usize {
         1 + Self::SLOTS * Self::SLOT + slot
     }
 
     #[inline(always)]
-    fn find_in(&self, words: Words<'_>, hash: u64, key: &[u64]) -> Found {
+    fn find_in<'a>(words: Words<'a>, hash: u64, key: &[u64]) -> Found<'a> {
         let header = words.get(0);
         let differ = header ^ (u64::from(Self::tag(hash)) * EVERY_BYTE);
         let mut candidates = differ.wrapping_sub(EVERY_BYTE) & !differ & (EVERY_BYTE << 7);
         candidates &= u64::MAX >> (64 - 8 * Self::SLOTS);
         while candidates != 0 {
             let slot = (candidates.trailing_zeros() / 8) as usize;
-            if words.are(self.key_at(slot), key) {
-                return Found::Here(slot);
+            let entry = words.part(Self::key_at(slot), Self::SLOT);
+            if entry.are(0, key) {
+                return Found::Here(slot, entry.part(E::KEY, E::VALUE));
             }
             candidates &= candidates - 1;
         }
@@ -210,33 +220,64 @@ impl<E: Entry> Map<E> {
         key: &[u64],
         mut look: impl FnMut(Words<'_>, Deadline) -> R,
     ) -> Option<(SlotId, R)> {
-        let mut bucket = self.home(hash);
-        for _ in 0..self.number {
-            let (found, seen) = transaction.read(&self.buckets, bucket, |words| {
-                let found = self.find_in(words, hash, key);
-                let Found::Here(slot) = found else { return (found, None) };
-                (found, Some(look(self.value_in(words, slot), self.deadline_in(words, slot))))
-            })?;
-            match found {
-                Found::Here(slot) => {
-                    return seen.map(|seen| (SlotId { bucket, slot: slot as u32 }, seen));
-                }
-                Found::Nowhere => return None,
-                Found::Beyond => bucket = self.next(bucket),
+        let bucket = self.home(hash);
+        match self.look_in(transaction, bucket, (hash, key), &mut look)? {
+            Seen::Entry(id, seen) => Some((id, seen)),
+            Seen::Nowhere => None,
+            Seen::Beyond => self.look_beyond(transaction, bucket, (hash, key), &mut look),
+        }
+    }
+
+    /// As [`look`](Self::look), in the buckets after that which it belongs to.
+    #[cold]
+    #[inline(never)]
+    fn look_beyond<R>(
+        &self,
+        transaction: &Transaction,
+        mut bucket: u32,
+        key: (u64, &[u64]),
+        look: &mut impl FnMut(Words<'_>, Deadline) -> R,
+    ) -> Option<(SlotId, R)> {
+        for _ in 1..self.number {
+            bucket = self.next(bucket);
+            match self.look_in(transaction, bucket, key, look)? {
+                Seen::Entry(id, seen) => return Some((id, seen)),
+                Seen::Nowhere => return None,
+                Seen::Beyond => {}
             }
         }
         None
     }
 
     #[inline(always)]
-    fn value_in<'a>(&self, words: Words<'a>, slot: usize) -> Words<'a> {
-        words.part(self.value_at(slot), E::VALUE)
+    fn look_in<R>(
+        &self,
+        transaction: &Transaction,
+        bucket: u32,
+        (hash, key): (u64, &[u64]),
+        look: &mut impl FnMut(Words<'_>, Deadline) -> R,
+    ) -> Option<Seen<R>> {
+        transaction.read_of(&self.buckets, (bucket, Self::SHAPE), |words| {
+            match Self::find_in(words, hash, key) {
+                Found::Here(slot, value) => {
+                    let seen = look(value, Self::deadline_in(words, slot));
+                    Seen::Entry(SlotId { bucket, slot: slot as u32 }, seen)
+                }
+                Found::Beyond => Seen::Beyond,
+                Found::Nowhere => Seen::Nowhere,
+            }
+        })
     }
 
     #[inline(always)]
-    fn deadline_in(&self, words: Words<'_>, slot: usize) -> Deadline {
+    fn value_in<'a>(words: Words<'a>, slot: usize) -> Words<'a> {
+        words.part(Self::value_at(slot), E::VALUE)
+    }
+
+    #[inline(always)]
+    fn deadline_in(words: Words<'_>, slot: usize) -> Deadline {
         match E::DEADLINE {
-            true => Deadline::from_word(words.get(self.deadline_at(slot))),
+            true => Deadline::from_word(words.get(Self::deadline_at(slot))),
             false => Deadline::default(),
         }
     }
@@ -246,14 +287,14 @@ impl<E: Entry> Map<E> {
     pub fn change(&self, transaction: &Transaction, id: SlotId, value: &[u64]) {
         let (bucket, slot) = id.place();
         transaction.write(&self.buckets, bucket, |words| {
-            words.copy_from(self.value_at(slot), value);
+            words.copy_from(Self::value_at(slot), value);
         });
     }
 
     /// Gives the entry at `id` a new deadline, sooner or later than that it has.
     pub fn set_deadline(&self, transaction: &Transaction, id: SlotId, tick: u32) {
         let (bucket, slot) = id.place();
-        let at = self.deadline_at(slot);
+        let at = Self::deadline_at(slot);
         transaction.write(&self.buckets, bucket, |words| {
             let renewed = Deadline::from_word(words.get(at)).renewed(tick);
             words.set(at, renewed.word());
@@ -264,7 +305,7 @@ impl<E: Entry> Map<E> {
     #[inline(always)]
     pub fn raise(&self, transaction: &Transaction, id: SlotId, deadline: Deadline) {
         let (bucket, slot) = id.place();
-        transaction.raise(&self.buckets, bucket, self.deadline_at(slot), deadline);
+        transaction.raise(&self.buckets, bucket, Self::deadline_at(slot), deadline);
     }
 
     /// Stores an entry under a key that has none, to end at `tick`; `None`: the map is full, or the
@@ -310,10 +351,10 @@ impl<E: Entry> Map<E> {
         }
         let slot = (free.trailing_zeros() / 8) as usize;
         words.set(0, header | u64::from(Self::tag(hash)) << (8 * slot));
-        words.copy_from(self.key_at(slot), key);
-        words.copy_from(self.value_at(slot), value);
+        words.copy_from(Self::key_at(slot), key);
+        words.copy_from(Self::value_at(slot), value);
         if E::DEADLINE {
-            let at = self.deadline_at(slot);
+            let at = Self::deadline_at(slot);
             words.set(at, Deadline::from_word(words.get(at)).renewed(tick).word());
         }
         Some(slot)
@@ -333,7 +374,7 @@ impl<E: Entry> Map<E> {
         transaction.write(&self.buckets, at, |words| {
             words.set(0, words.get(0) & !(0xff << (8 * slot)));
             if E::DEADLINE {
-                let at = self.deadline_at(slot);
+                let at = Self::deadline_at(slot);
                 words.set(at, Deadline::from_word(words.get(at)).renewed(0).word());
             }
         });
@@ -350,9 +391,9 @@ impl<E: Entry> Map<E> {
         let (bucket, slot) = id.place();
         transaction.read(&self.buckets, bucket, |words| {
             let there = words.get(0) >> (8 * slot) & 0xff != 0;
-            let key_at = self.key_at(slot);
+            let key_at = Self::key_at(slot);
             let key = words.part(key_at, E::KEY);
-            there.then(|| look(key, self.value_in(words, slot), self.deadline_in(words, slot)))
+            there.then(|| look(key, Self::value_in(words, slot), Self::deadline_in(words, slot)))
         })?
     }
 }

@@ -10,9 +10,6 @@
 //! object is locked, and with its version. A deadline may also be *raised* without a lock: within a
 //! generation its tick only grows, so that of several raises the latest counts, whatever their order.
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock};
-
 use anabranch_memory::prefetch;
 
 use crate::log::Name;
@@ -21,6 +18,8 @@ use crate::sync::{AtomicU64, Ordering, Own, Zeroed};
 const LINE: usize = 8;
 const LOCKED: u64 = 1 << 63;
 const COMMIT_BITS: u32 = 48;
+/// Looks at a memory without a change in between until it is quiet, and one more.
+const UNREST: u64 = 2;
 
 /// Says which commit an object was last changed by, or that one is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +66,15 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Words of an object that are used, its version included.
+    #[inline(always)]
+    pub(crate) const fn used(self) -> usize {
+        1 + self.tracked + self.deadlines
+    }
+
     /// Words from one object to the next.
     fn stride(self) -> usize {
-        let words = 1 + self.tracked + self.deadlines;
-        match words {
+        match self.used() {
             words if words > LINE => words.div_ceil(LINE) * LINE,
             _ if self.apart => LINE,
             words => words.next_power_of_two(),
@@ -78,43 +82,20 @@ impl Shape {
     }
 }
 
-/// The words of all memories of a domain, one after the other: mapped when all of these are known, so
-/// that an object is named by where it lies.
-#[derive(Default)]
-pub(crate) struct Arena {
-    len: AtomicUsize,
-    words: OnceLock<Zeroed<AtomicU64>>,
-}
-
-impl Arena {
-    /// Room for `len` words more, in cache lines of its own, and where it begins.
-    ///
-    /// # Panics
-    /// Once the words are there.
-    fn reserve(&self, len: usize) -> usize {
-        assert!(self.words.get().is_none(), "memory is made before transactions begin");
-        self.len.fetch_add(len.next_multiple_of(LINE), Ordering::Relaxed)
-    }
-
-    /// All words.
-    #[inline(always)]
-    pub(crate) fn words(&self) -> &[AtomicU64] {
-        self.words.get_or_init(|| Zeroed::new(self.len.load(Ordering::Relaxed)))
-    }
-}
-
 /// Objects of one shape, all words zero at first.
 pub struct Memory {
     number: u16,
+    /// The name of its first object.
+    first: Name,
     shape: Shape,
-    stride: usize,
+    stride: u32,
     /// Words of an object that are used, its version included.
     used: usize,
-    /// Where its first object begins.
-    first: usize,
     /// Whether only who is alone changes its objects: then there is nothing to validate.
     settled: Own,
-    arena: Arc<Arena>,
+    /// For how many more looks at it it is taken to be changed beside others.
+    unrest: Own,
+    words: Zeroed<AtomicU64>,
 }
 
 impl std::fmt::Debug for Memory {
@@ -124,12 +105,19 @@ impl std::fmt::Debug for Memory {
 }
 
 impl Memory {
-    pub(crate) fn new(number: u16, shape: Shape, arena: &Arc<Arena>) -> Self {
-        let stride = shape.stride();
-        let first = arena.reserve(shape.objects as usize * stride);
-        let used = 1 + shape.tracked + shape.deadlines;
-        let (settled, arena) = (Own::default(), Arc::clone(arena));
-        Self { number, shape, stride, used, first, settled, arena }
+    pub(crate) fn new(number: u16, shape: Shape) -> Self {
+        let (stride, used) = (shape.stride(), shape.used());
+        let (first, words) = (Name::new(number), Zeroed::new(shape.objects as usize * stride));
+        Self {
+            number,
+            first,
+            shape,
+            stride: stride as u32,
+            used,
+            settled: Own::default(),
+            unrest: Own::default(),
+            words,
+        }
     }
 
     /// Its number among the memories of its domain.
@@ -145,7 +133,7 @@ impl Memory {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.shape.objects as usize * self.stride * size_of::<u64>()
+        self.words.len() * size_of::<u64>()
     }
 
     #[inline(always)]
@@ -156,12 +144,41 @@ impl Memory {
     /// For who is alone, or before transactions begin.
     pub(crate) fn settle(&self, settled: bool) {
         self.settled.set(settled.into());
+        self.note_change();
     }
 
-    /// Which object has this name, if one of these has.
-    pub(crate) fn number_of(&self, name: Name) -> Option<u32> {
-        let object = name.place().checked_sub(self.first)? / self.stride;
-        u32::try_from(object).ok().filter(|&object| object < self.shape.objects)
+    /// An object of it was changed beside others, or may soon be.
+    #[inline(always)]
+    pub(crate) fn note_change(&self) {
+        // Looked at first: it lies beside what all workers read.
+        if self.unrest.get() != UNREST {
+            self.unrest.set(UNREST);
+        }
+    }
+
+    /// Whether nobody has changed an object of it for a while, though its objects are tracked.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.is_settled() && self.unrest.get() == 0
+    }
+
+    /// A while has gone by. A change that is noted meanwhile may be forgotten: what is taken to be quiet
+    /// then is not wrong, but soon changed.
+    pub(crate) fn calm_down(&self) {
+        self.unrest.set(self.unrest.get().saturating_sub(1));
+    }
+
+    /// Which object has this name, which is of one of these.
+    pub(crate) fn number_of(&self, name: Name) -> u32 {
+        (name.place() / self.stride as usize) as u32
+    }
+
+    /// So many of its words from `place` on.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline(always)]
+    pub(crate) fn words_at(&self, place: usize, len: usize) -> &[AtomicU64] {
+        &self.words[place..place + len]
     }
 
     /// An object.
@@ -170,17 +187,37 @@ impl Memory {
     /// If there is no such object.
     #[inline(always)]
     pub(crate) fn object(&self, object: u32) -> (Name, Words<'_>) {
-        assert!(object < self.shape.objects, "there is no such object");
-        let at = self.first + object as usize * self.stride;
-        (Name::new(at), Words(&self.arena.words()[at..][..self.used]))
+        self.object_of(object, self.used)
+    }
+
+    /// An object of so many words, its version included, as all of these have: where the number is known
+    /// when this is compiled, offsets into the object need no check.
+    ///
+    /// # Panics
+    /// If there is no such object.
+    #[inline(always)]
+    pub(crate) fn object_of(&self, object: u32, used: usize) -> (Name, Words<'_>) {
+        debug_assert_eq!(used, self.used);
+        let at = self.place(object);
+        (self.first.after(at), Words(&self.words[at..at + used]))
+    }
+
+    /// The name of an object, if there is such an object.
+    #[inline(always)]
+    pub(crate) fn name(&self, object: u32) -> Name {
+        self.first.after(self.place(object))
+    }
+
+    #[inline(always)]
+    fn place(&self, object: u32) -> usize {
+        (u64::from(object) * u64::from(self.stride)) as usize
     }
 
     /// Fetches an object's lines, if there is such an object.
     #[inline(always)]
     pub fn prefetch(&self, object: u32) {
-        let at = self.first + object as usize * self.stride;
-        let start = self.arena.words().as_ptr().wrapping_add(at);
-        for line in (0..self.stride).step_by(LINE) {
+        let start = self.words.as_ptr().wrapping_add(self.place(object));
+        for line in (0..self.stride as usize).step_by(LINE) {
             prefetch(start.wrapping_add(line));
         }
     }

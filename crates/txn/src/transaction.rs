@@ -1,11 +1,10 @@
 //! One worker's transactions, one after the other.
 
-use std::hint::black_box;
 use std::sync::Arc;
 
 use crate::domain::Domain;
 use crate::log::{Effect, Effects, Name, Note, Notes, Reads, Write, Writes};
-use crate::memory::{Arena, Deadline, Memory, Version, Words, raise};
+use crate::memory::{Deadline, Memory, Shape, Version, Words, raise};
 use crate::sync::{AtomicU64, Ordering, Own, fence, spin_loop};
 
 /// Why a transaction has to run again.
@@ -37,6 +36,9 @@ const LOOKS: u32 = 64;
 /// How often what was seen may turn out to have changed meanwhile, before it is given up.
 const TURNS: u32 = 4;
 
+/// Workers whose versions are looked at at a glance.
+const NEAR: usize = 64;
+
 /// A worker's transaction: begun, filled by reading and writing objects, and committed or dropped,
 /// again and again.
 ///
@@ -47,7 +49,6 @@ const TURNS: u32 = 4;
 /// **Invariant**: every object that was read has the version that it had when the transaction began
 /// or last caught up, when all that others had committed had been stored.
 pub struct Transaction {
-    arena: Arc<Arena>,
     /// Whether objects may have to be looked for elsewhere than where they lie: there are copies, or it
     /// does not run beside others.
     special: Own,
@@ -60,6 +61,8 @@ pub struct Transaction {
     cause: [Own; 2],
     /// The latest version of each worker that is there for this transaction.
     seen: Box<[Own]>,
+    /// The same of the first workers, 0 of others: one look tells of nearly every version.
+    near: [Own; NEAR],
     commits: Own,
     place: Own,
     time: Own,
@@ -98,7 +101,6 @@ impl Transaction {
     /// The transaction of worker `worker`.
     pub fn new(domain: &Arc<Domain>, worker: usize) -> Self {
         Self {
-            arena: Arc::clone(&domain.arena),
             special: Own::default(),
             marks: Default::default(),
             domain: Arc::clone(domain),
@@ -106,6 +108,7 @@ impl Transaction {
             mode: Own::new(RUNNING),
             cause: Default::default(),
             seen: Own::zeroes(domain.workers()),
+            near: std::array::from_fn(|_| Own::default()),
             commits: Own::default(),
             place: Own::default(),
             time: Own::default(),
@@ -181,8 +184,7 @@ impl Transaction {
         if self.special.get() == 0 {
             return false;
         }
-        // Reckoned only here: before the loop of a read it would cost every one.
-        let (word, bit) = black_box(name).mark();
+        let (word, bit) = name.mark();
         self.marks[word].get() & bit != 0
     }
 
@@ -199,6 +201,7 @@ impl Transaction {
         for (own, version) in self.seen.iter().zip(self.domain.versions()) {
             own.set(version.0);
         }
+        self.near.iter().zip(&self.seen).for_each(|(near, own)| near.set(own.get()));
     }
 
     /// Whether nobody else is at work.
@@ -257,6 +260,13 @@ impl Transaction {
         self.seen.get(version.worker()).is_some_and(|seen| version.0 <= seen.get())
     }
 
+    /// The same of nearly every version that it accepts, at a glance.
+    #[inline(always)]
+    fn accepts_at_once(&self, version: Version) -> bool {
+        // One of a worker further on, or one that is locked, is greater than any that is there.
+        version.0 <= self.near[version.worker() % NEAR].get()
+    }
+
     /// Looks at an object, as this transaction has left it; `None`: the transaction is doomed.
     ///
     /// `look` may be called more than once, and see words that were never there together; then what
@@ -266,23 +276,74 @@ impl Transaction {
         &self,
         memory: &Memory,
         object: u32,
-        mut look: impl FnMut(Words<'_>) -> R,
+        look: impl FnMut(Words<'_>) -> R,
     ) -> Option<R> {
-        let (name, words) = memory.object(object);
-        for _ in 0..TURNS {
-            let view = self.view(memory, name, words)?;
-            let seen = look(view.words);
-            if self.note_read(name, &view) {
-                return Some(seen);
-            }
-        }
-        self.doom(self.conflict(name));
-        None
+        self.read_of(memory, (object, memory.shape()), look)
     }
 
-    /// Where to look at an object.
+    /// The same of an object whose shape is known when this is compiled: what is looked at then needs no
+    /// check.
+    ///
+    /// # Panics
+    /// If there is no such object.
     #[inline(always)]
-    fn view<'a>(&'a self, memory: &Memory, name: Name, words: Words<'a>) -> Option<View<'a>> {
+    pub fn read_of<R>(
+        &self,
+        memory: &Memory,
+        (object, shape): (u32, Shape),
+        mut look: impl FnMut(Words<'_>) -> R,
+    ) -> Option<R> {
+        // Names are made where they are needed: what nobody changes is read without.
+        let (_, words) = memory.object_of(object, shape.used());
+        let mut at_once = self.view_at_once(memory, object, words);
+        let mut turn = 0;
+        loop {
+            let view = match at_once.take() {
+                Some(view) => view,
+                None => {
+                    let View { words, version } = self.view_with_care(memory, object, turn)?;
+                    View { words: Words(&words.0[..shape.used()]), version }
+                }
+            };
+            let seen = look(view.words);
+            if view.version == STEADY {
+                return Some(seen);
+            }
+            if view.is_same() && self.reads.push(memory.name(object), view.version) {
+                return Some(seen);
+            }
+            turn += 1;
+        }
+    }
+
+    /// Where to look at an object, if there is nothing out of the ordinary.
+    #[inline(always)]
+    fn view_at_once<'a>(&self, memory: &Memory, object: u32, words: Words<'a>) -> Option<View<'a>> {
+        if memory.is_settled() {
+            return (!self.is_doomed()).then_some(View { words, version: STEADY });
+        }
+        if self.is_marked(memory.name(object)) {
+            return None;
+        }
+        let version = Version(words.version().load(Ordering::Acquire));
+        self.accepts_at_once(version).then_some(View { words, version })
+    }
+
+    /// Where to look at an object, for the `turn`th time after the first.
+    #[cold]
+    #[inline(never)]
+    fn view_with_care<'a>(
+        &'a self,
+        memory: &'a Memory,
+        object: u32,
+        turn: u32,
+    ) -> Option<View<'a>> {
+        let (name, words) = memory.object(object);
+        if turn > 0 && self.reads.is_full() {
+            self.doom(Cause::TooLarge);
+        } else if turn == TURNS {
+            self.doom(self.conflict(name));
+        }
         if memory.is_settled() {
             return (!self.is_doomed()).then_some(View { words, version: STEADY });
         }
@@ -303,7 +364,6 @@ impl Transaction {
     }
 
     /// Of an object that this transaction may have a copy of.
-    #[inline(never)]
     fn view_marked<'a>(&'a self, name: Name, words: Words<'a>) -> Option<View<'a>> {
         match self.own(name, words)? {
             Some(words) => Some(View { words, version: STEADY }),
@@ -328,22 +388,6 @@ impl Transaction {
         }
         self.doom(self.conflict(name));
         None
-    }
-
-    /// Whether what was seen in `view` was there together; if so it is remembered.
-    #[inline(always)]
-    fn note_read(&self, name: Name, view: &View<'_>) -> bool {
-        if view.version == STEADY {
-            return true;
-        }
-        if !view.is_same() {
-            return false;
-        }
-        let fits = self.reads.push(name, view.version);
-        if !fits {
-            self.doom(Cause::TooLarge);
-        }
-        fits
     }
 
     /// The words that are this transaction's: a copy, or the object itself where nobody else is at
@@ -381,24 +425,29 @@ impl Transaction {
 
     /// Who changed an object last, or is about to.
     pub(crate) fn changer(&self, name: Name) -> usize {
-        Version(self.arena.words()[name.place()].load(Ordering::Acquire)).changer()
+        now(self.domain.memories(), name).changer()
     }
 
     /// An object that was read and has changed, or is being changed by another.
     fn changed_reads(&self) -> Option<Name> {
-        let (words, own) = (self.arena.words(), Version::locked_by(self.worker));
-        let changed = |&(name, version): &(Name, Version)| {
-            let now = Version(words[name.place()].load(Ordering::Acquire));
+        let (memories, own) = (self.domain.memories(), Version::locked_by(self.worker));
+        for (name, version) in self.reads.iter() {
+            let now = now(memories, name);
+            if now == version {
+                continue;
+            }
             // What it has locked itself had the version that it was copied with.
-            now != version && now != own
-        };
-        self.reads.iter().find(changed).map(|(name, _)| name)
+            if now != own {
+                return Some(name);
+            }
+        }
+        None
     }
 
     fn changed_copies(&self) -> Option<Name> {
-        let words = self.arena.words();
-        let now = |name: Name| Version(words[name.place()].load(Ordering::Acquire));
-        self.writes.iter().find(|write| now(write.name) != write.version()).map(|write| write.name)
+        let memories = self.domain.memories();
+        let changed = |write: &Write<'_>| now(memories, write.name) != write.version();
+        self.writes.iter().find(changed).map(|write| write.name)
     }
 
     /// Changes an object, from the commit on; `None`: the transaction is doomed.
@@ -502,9 +551,9 @@ impl Transaction {
         if self.writes.len() > 0 {
             self.commit_writes()?;
         }
-        let words = self.arena.words();
-        for (place, effect) in self.effects.iter() {
-            apply(&words[place], effect);
+        let memories = self.domain.memories();
+        for (name, effect) in self.effects.iter() {
+            apply(word(memories, name), effect);
         }
         self.domain.note(self.worker, self.place.get(), self.notes.iter());
         Ok(self.place())
@@ -520,24 +569,26 @@ impl Transaction {
             self.unlock(self.writes.iter());
             return Err(self.conflict(name));
         }
-        let words = self.arena.words();
+        let memories = self.domain.memories();
         for write in self.writes.iter() {
-            store(&write, &words[write.name.place()..][..write.words.0.len()]);
+            let memory = &memories[write.name.memory()];
+            store(&write, memory.words_at(write.name.place(), write.words.0.len()));
         }
         let number = self.commits.get() + 1;
         self.commits.set(number);
         self.domain.publish(self.worker, number);
         let version = Version::new(self.worker, number);
         for write in self.writes.iter() {
-            words[write.name.place()].store(version.0, Ordering::Release);
+            word(memories, write.name).store(version.0, Ordering::Release);
+            memories[write.name.memory()].note_change();
         }
         Ok(())
     }
 
     fn lock_all(&self) -> Result<(), Cause> {
-        let (words, own) = (self.arena.words(), Version::locked_by(self.worker));
+        let (memories, own) = (self.domain.memories(), Version::locked_by(self.worker));
         for (at, write) in self.writes.iter().enumerate() {
-            let locked = words[write.name.place()].compare_exchange(
+            let locked = word(memories, write.name).compare_exchange(
                 write.version().0,
                 own.0,
                 Ordering::Acquire,
@@ -553,9 +604,9 @@ impl Transaction {
 
     /// Gives objects back as they were.
     fn unlock<'a>(&self, writes: impl Iterator<Item = Write<'a>>) {
-        let words = self.arena.words();
+        let memories = self.domain.memories();
         for write in writes {
-            words[write.name.place()].store(write.version().0, Ordering::Release);
+            word(memories, write.name).store(write.version().0, Ordering::Release);
         }
     }
 
@@ -564,6 +615,18 @@ impl Transaction {
         let (memory, object) = self.domain.locate(name);
         Cause::Conflict(memory, object)
     }
+}
+
+/// The word of this name: of an object, its version.
+#[inline(always)]
+fn word(memories: &[Arc<Memory>], name: Name) -> &AtomicU64 {
+    &memories[name.memory()].words_at(name.place(), 1)[0]
+}
+
+/// The version that an object has now.
+#[inline(always)]
+fn now(memories: &[Arc<Memory>], name: Name) -> Version {
+    Version(word(memories, name).load(Ordering::Acquire))
 }
 
 #[inline(always)]

@@ -16,6 +16,10 @@ pub const PATIENCE: u32 = 8;
 /// Commits in a row after which as many items more are tried at once.
 const CALM: u32 = 4;
 
+/// Commits of the first worker after which it looks for memory that nobody changes any more: often enough to
+/// find it within milliseconds, and seldom enough that it costs nothing if it is changed then.
+const SETTLING: u64 = if cfg!(test) { 4 } else { 1_024 };
+
 /// What is to be done in transactions: items, one after the other.
 pub trait Batch {
     /// Runs the items of `range` in order, up to the first at whose end the transaction is doomed,
@@ -98,6 +102,7 @@ impl Worker {
             let to = end.min(start + self.size);
             let Err((ran, cause)) = self.attempt(batch, start..to) else {
                 (start, end, aborts) = (to, len, 0);
+                self.settle_again();
                 continue;
             };
             match cause {
@@ -152,6 +157,15 @@ impl Worker {
         }
         batch.release(range, place);
         Ok(())
+    }
+
+    /// Now and then has memory settle again that nobody changes any more.
+    #[inline(always)]
+    fn settle_again(&mut self) {
+        let is_time = self.counts.commits.is_multiple_of(SETTLING) && self.number() == 0;
+        if is_time && self.transaction.domain().has_quiet() {
+            self.alone(|transaction| transaction.domain().settle_again());
+        }
     }
 
     fn run_alone(&mut self, batch: &mut impl Batch, item: usize) {

@@ -210,6 +210,15 @@ impl<K: Key, V: Stored> Table<K, V> {
         self.locate(hash, key).map(|place| place.id::<K, V>())
     }
 
+    /// As [`find`](Self::find), with the value.
+    #[inline(always)]
+    pub fn find_value(&self, hash: Hash, key: &K) -> Option<(SlotId, &V)> {
+        let place = self.locate(hash, key)?;
+        let slot = self.slot(place.bucket, place.slot);
+        // SAFETY: `locate` names occupied slots only, and these are initialised.
+        Some((place.id::<K, V>(), unsafe { &(*slot).value }))
+    }
+
     /// The value under `key`, whose hash is `hash`.
     #[inline(always)]
     pub fn get(&self, hash: Hash, key: &K) -> Option<&V> {

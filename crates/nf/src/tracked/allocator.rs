@@ -37,15 +37,15 @@ type Stored<T> = (T, u32);
 impl<T: Value> SharedAllocator<T> {
     /// All of `capacity` indices free.
     pub fn new(domain: &Domain, capacity: u32) -> Self {
-        let tracked = words(<Stored<T>>::BITS);
-        let shape = Shape { objects: capacity, tracked, deadlines: 1, apart: false };
-        let objects = domain.memory(shape);
+        let objects = domain.memory(Shape { objects: capacity, ..Self::SHAPE });
         let wheel = SharedWheel::new(&objects, capacity);
         let (indices, journal) = (Indices::new(domain, capacity), OnceLock::new());
         Self { objects, indices, wheel, journal, object: PhantomData }
     }
 
     const DEADLINE: usize = words(<Stored<T>>::BITS);
+    /// Of objects, however many there are.
+    const SHAPE: Shape = Shape { objects: 0, tracked: Self::DEADLINE, deadlines: 1, apart: false };
 }
 
 /// An object that exists, or whose end has not been noticed.
@@ -66,8 +66,11 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
             let deadline = Deadline::from_word(words.get(SharedAllocator::<T>::DEADLINE));
             (deadline, from_words::<Stored<T>>(words))
         };
-        let (deadline, (value, lifetime)) =
-            self.transaction.read(&self.object.objects, index, look)?;
+        let (deadline, (value, lifetime)) = self.transaction.read_of(
+            &self.object.objects,
+            (index, SharedAllocator::<T>::SHAPE),
+            look,
+        )?;
         (deadline.tick != 0).then_some(Kept { deadline, lifetime, value })
     }
 

@@ -182,13 +182,12 @@ impl<K: Key, S: Value> DividedSets<K, S> {
 
     #[inline(always)]
     fn find(&self, transaction: &Transaction, (hash, key): (Hash, &K), now: Tick) -> Found<S> {
-        let Some(id) = self.table.find(hash, key) else { return Found::None };
-        Found::at(transaction, self.open_set(id), now)
+        let Some((id, entry)) = self.table.find_value(hash, key) else { return Found::None };
+        Found::at(transaction, Self::open_set(id, entry), now)
     }
 
     #[inline(always)]
-    fn open_set(&self, id: SlotId) -> OpenSet<S> {
-        let entry = self.table.value(id);
+    fn open_set(id: SlotId, entry: &Entry<S>) -> OpenSet<S> {
         let deadline = Deadline { generation: 0, tick: entry.deadline().tick() };
         OpenSet::new(id.0, deadline, entry.lifetime(), entry.state)
     }
@@ -228,7 +227,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         }
         self.changes.push(Change::Opened(hash, id));
         self.wrote = true;
-        Some(self.open_set(id))
+        Some(Self::open_set(id, self.table.value(id)))
     }
 
     fn insert(

@@ -35,11 +35,8 @@ impl<K: Key, V: Value> Tracked<SharedMap<K, V>> {
     #[inline(always)]
     fn find(&self, key: &K) -> Option<(SlotId, V)> {
         let hash = key.hash(self.object.seed).0;
-        let look = |key: &[u64]| {
-            let value = |value: Words<'_>, _| from_words(value);
-            self.object.entries.look(&self.transaction, hash, key, value)
-        };
-        with_words(key, look)
+        let value = |value: Words<'_>, _| from_words(value);
+        of_words!(key as K, |key| self.object.entries.look(&self.transaction, hash, key, value))
     }
 
     #[inline]

@@ -13,6 +13,28 @@
 //!
 //! Storing what is there already is no write, and to refresh a lifetime is none either.
 
+/// Does something with the words that a value of a type packs into. As few as fit are made, so that they
+/// stay in registers. No function: what it does is to be inlined, which a closure is not always.
+macro_rules! of_words {
+    ($value:ident as $Type:ty, |$words:ident| $act:expr) => {
+        match $crate::pack::words(<$Type>::BITS) {
+            len @ 0..=2 => {
+                let $words = &$crate::tracked::filled::<$Type, 2>($value)[..len];
+                $act
+            }
+            len @ 3..=8 => {
+                let $words = &$crate::tracked::filled::<$Type, 8>($value)[..len];
+                $act
+            }
+            len => {
+                let $words =
+                    &$crate::tracked::filled::<$Type, { $crate::pack::MOST_WORDS }>($value)[..len];
+                $act
+            }
+        }
+    };
+}
+
 mod allocator;
 pub mod causes;
 mod divided;
@@ -120,15 +142,10 @@ impl<K: Value, V: Value, const DEADLINE: bool> Entry for EntryOf<K, V, DEADLINE>
     const DEADLINE: bool = DEADLINE;
 }
 
-/// Calls `act` with the words that a value packs into. As few as fit are made, so that they stay in
-/// registers.
+/// Calls `act` with the words that a value packs into.
 #[inline(always)]
 pub(crate) fn with_words<T: Value, R>(value: &T, act: impl FnOnce(&[u64]) -> R) -> R {
-    match words(T::BITS) {
-        0..=2 => act(&filled::<T, 2>(value)[..words(T::BITS)]),
-        3..=8 => act(&filled::<T, 8>(value)[..words(T::BITS)]),
-        _ => act(&filled::<T, MOST_WORDS>(value)[..words(T::BITS)]),
-    }
+    of_words!(value as T, |words| act(words))
 }
 
 #[inline(always)]

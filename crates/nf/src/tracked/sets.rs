@@ -111,7 +111,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     #[inline(always)]
     pub fn find(&self, transaction: &Transaction, (hash, key): (Hash, &K), now: Tick) -> Found<S> {
         let look = |value: Words<'_>, deadline| (from_words::<Stored<S>>(value), deadline);
-        let found = with_words(key, |key| self.sets.look(transaction, hash.0, key, look));
+        let found = of_words!(key as K, |key| self.sets.look(transaction, hash.0, key, look));
         let Some((id, ((state, lifetime), deadline))) = found else { return Found::None };
         let set = OpenSet::new(self.sets.number(id), deadline, lifetime, state);
         Found::at(transaction, set, now)

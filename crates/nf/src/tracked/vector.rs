@@ -29,8 +29,7 @@ pub struct SharedVector<T> {
 impl<T: Value> SharedVector<T> {
     /// `len` zeroes.
     pub fn new(domain: &Domain, len: u32) -> Self {
-        let shape =
-            Shape { objects: len, tracked: words(T::BITS), deadlines: 0, apart: len <= APART };
+        let shape = Shape { objects: len, apart: len <= APART, ..Self::SHAPE };
         let (elements, faults) = (domain.memory(shape), Count::new(domain));
         Self { elements, faults, journal: OnceLock::new(), element: PhantomData }
     }
@@ -68,6 +67,15 @@ impl<T: Value> SharedVector<T> {
             }
         }
     }
+
+    /// Of elements, however many there are and wherever they lie.
+    const SHAPE: Shape = Shape { objects: 0, tracked: words(T::BITS), deadlines: 0, apart: false };
+
+    /// Element `index`, which there is; `None`: the transaction is doomed.
+    #[inline(always)]
+    fn read(&self, transaction: &Transaction, index: u32) -> Option<T> {
+        transaction.read_of(&self.elements, (index, Self::SHAPE), from_words)
+    }
 }
 
 impl<T: Value> Tracked<SharedVector<T>> {
@@ -77,7 +85,7 @@ impl<T: Value> Tracked<SharedVector<T>> {
             self.object.faults.add(&self.transaction, 1);
             return None;
         }
-        self.transaction.read(&self.object.elements, index, from_words)
+        self.object.read(&self.transaction, index)
     }
 }
 
@@ -141,8 +149,7 @@ impl<T: Value> SharedCell<T> {
 impl<T: Value> CellOperations<T> for Tracked<SharedCell<T>> {
     #[inline(always)]
     fn get(&self) -> T {
-        let value = self.transaction.read(&self.object.0.elements, 0, from_words);
-        value.unwrap_or_else(T::zero)
+        self.object.0.read(&self.transaction, 0).unwrap_or_else(T::zero)
     }
     #[inline]
     fn set(&mut self, value: T) {

@@ -1,14 +1,13 @@
 //! What is done with nobody beside it: what is due, commands, packets that ask for it.
 
 use anabranch_nf::{Builtin, Drop, Line, NetworkFunction, Verdict};
-use anabranch_packet::{Frame, Meta, Real, parse};
+use anabranch_packet::{Frame, Meta, parse};
 use anabranch_txn::Transaction;
 
 use super::Shared;
 use super::seat::Seat;
 use super::sets::Collected;
 use crate::agenda::Agenda;
-use crate::finding::Finding;
 use crate::instance::{RECIRCULATIONS, Release, Storing, refused};
 use crate::worker::InstanceEnd;
 
@@ -96,20 +95,18 @@ impl<N: NetworkFunction> Alone<N> {
         self.agenda.next_due_ns(now_ns)
     }
 
-    /// Handles a packet, of which this was found when it arrived, as often as it re-enters, and what is
-    /// due before it.
+    /// Handles a packet, as often as it re-enters, and what is due before it.
     pub(super) fn packet(
         &mut self,
         floor: &mut Floor<'_, N>,
         frame: &mut Frame<'_>,
-        finding: Finding,
         release: &mut impl Release,
     ) -> (Verdict, Vec<Line>) {
-        if let Some(reason) = refused::<N>(finding.layout) {
+        if let Some(reason) = refused::<N>(parse(frame.bytes(), frame.meta().wire_len)) {
             return (Verdict::Discard(reason.into()), Vec::new());
         }
         frame.meta_mut().arrival_ns = floor.shared.advance(frame.meta().arrival_ns);
-        let verdict = self.turns(floor, frame, finding, release);
+        let verdict = self.turns(floor, frame, release);
         (verdict, self.agenda.environment.log().take())
     }
 
@@ -117,7 +114,6 @@ impl<N: NetworkFunction> Alone<N> {
         &mut self,
         floor: &mut Floor<'_, N>,
         frame: &mut Frame<'_>,
-        mut finding: Finding,
         release: &mut impl Release,
     ) -> Verdict {
         let Floor { shared, nf, transaction } = floor;
@@ -135,12 +131,9 @@ impl<N: NetworkFunction> Alone<N> {
                 worker = shared.sets.steer_anew(frame).unwrap_or(worker);
             }
             let mut sets = shared.sets.hold(worker);
-            if turn > 0 {
-                let layout = parse(frame.bytes(), meta.wire_len);
-                finding = sets.find::<N, Real>(frame, layout, false);
-            }
+            let layout = parse(frame.bytes(), meta.wire_len);
             let seat = Seat::<N> { nf, sets: &mut sets, transaction, trail: None };
-            let verdict = seat.handle_any(frame, &finding, environment);
+            let verdict = seat.handle_any(frame, layout, environment);
             sets.forget();
             self.agenda.emit(&meta, release);
             shared.publish(&self.agenda.environment);

@@ -4,15 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use anabranch_nf::tracked::causes::{Operation, Site};
-use anabranch_nf::{Environment, Line, NetworkFunction, Verdict, elements};
-use anabranch_packet::{Common, Frame, Meta, Real};
+use anabranch_nf::{Emitted, Environment, Line, NetworkFunction, Verdict, elements};
+use anabranch_packet::{Common, Frame, Layout, Meta, Mode, Real, parse_any, parse_common};
 use anabranch_txn::{Batch, Cause, MOST_ITEMS, Place, Trail, Transaction};
 
 use super::alone::Floor;
 use super::seat::Seat;
 use super::sets::Held;
 use super::{Shared, Times};
-use crate::finding::Finding;
 use crate::head::Head;
 use crate::instance::{Making, Release, refused};
 use crate::lock::Commit;
@@ -21,7 +20,6 @@ use crate::tuner::Tuner;
 /// What a worker has for itself, and may have to take back.
 pub(super) struct Own {
     pub(super) environment: Environment,
-    pub(super) findings: [Finding; MOST_ITEMS],
     pub(super) tuner: Tuner,
     pub(super) lines: Vec<Line>,
     pub(super) last: Meta,
@@ -30,13 +28,18 @@ pub(super) struct Own {
     trail: Option<Arc<Trail>>,
     /// Why the runtime had a packet run alone; known where somebody watches.
     why_alone: Option<Site>,
-    heads: Box<[Head; MOST_ITEMS]>,
-    verdicts: [Verdict; MOST_ITEMS],
-    /// How many packets the NF had made when it was done with each: they wait in the environment.
-    emitted: [usize; MOST_ITEMS],
+    slots: Box<[Slot; MOST_ITEMS]>,
     faults: u64,
     /// Packet sets of its own were changed since a store was told.
     pub(super) wrote: bool,
+}
+
+/// A packet as it was, and what the NF said of it.
+struct Slot {
+    head: Head,
+    verdict: Verdict,
+    /// How many packets it had made when it was done with it: they wait in the environment.
+    emitted: u32,
 }
 
 impl Own {
@@ -44,16 +47,17 @@ impl Own {
     pub(super) fn new(making: &Making, ordered: bool, trail: Option<Arc<Trail>>) -> Self {
         Self {
             environment: Environment::new(making.seed),
-            findings: [Finding::default(); MOST_ITEMS],
             tuner: Tuner::new(making.pass),
             lines: Vec::new(),
             last: Meta::default(),
             order: ordered.then(Vec::new),
             trail,
             why_alone: None,
-            heads: Box::new(std::array::from_fn(|_| Head::default())),
-            verdicts: [Verdict::Flood; MOST_ITEMS],
-            emitted: [0; MOST_ITEMS],
+            slots: Box::new(std::array::from_fn(|_| Slot {
+                head: Head::default(),
+                verdict: Verdict::Flood,
+                emitted: 0,
+            })),
             faults: 0,
             wrote: false,
         }
@@ -76,65 +80,118 @@ pub(super) struct Work<'a, 'f, N: NetworkFunction, R: Release> {
     pub(super) release: &'a mut R,
 }
 
-impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
-    /// Handles one packet beside others.
+/// Packets beside those of others, one after the other.
+struct Beside<'a, 's, N: NetworkFunction> {
+    nf: &'a mut N::Parallel,
+    sets: &'a mut Held<'s, N::Set>,
+    environment: &'a mut Environment,
+    transaction: &'a Transaction,
+    times: Times,
+    trail: Option<&'a Trail>,
+    why_alone: &'a mut Option<Site>,
+}
+
+impl<N: NetworkFunction> Beside<'_, '_, N> {
+    /// Handles packets up to the first at whose end the transaction is doomed, and returns how many. One
+    /// function whoever releases them: what is called from one place is inlined there.
+    #[inline(never)]
+    fn packets(mut self, frames: &mut [Frame<'_>], slots: &mut [Slot]) -> usize {
+        let mut left = frames.len();
+        for (frame, slot) in frames.iter_mut().zip(slots) {
+            self.packet(frame, slot);
+            left -= 1;
+            if self.transaction.is_doomed() {
+                break;
+            }
+        }
+        frames.len() - left
+    }
+
+    /// Handles one packet.
     #[inline(always)]
-    fn beside(
-        &mut self,
-        at: usize,
-        times: Times,
-        (transaction, sets): (&Transaction, &mut Held<'_, N::Set>),
-    ) {
-        let (frame, own) = (&mut self.frames[at], &mut *self.own);
-        let finding = &own.findings[at];
-        own.heads[at].save(frame, finding.layout);
-        if let Some(reason) = refused::<N>(finding.layout) {
-            own.verdicts[at] = Verdict::Discard(reason.into());
-            return;
-        }
-        frame.meta_mut().arrival_ns = frame.meta().arrival_ns.max(times.now_ns);
-        if frame.meta().arrival_ns >= times.due_ns {
-            if N::Parallel::PROFILED {
-                own.why_alone = Some(of_runtime(Operation::Due));
+    fn packet(&mut self, frame: &mut Frame<'_>, slot: &mut Slot) {
+        slot.verdict = match parse_common(frame.bytes(), frame.meta().wire_len) {
+            Some(layout) => {
+                slot.head.save(frame, true);
+                self.handle::<Common<Real>>(frame, layout)
             }
-            return transaction.require_alone();
-        }
-        own.environment.begin(frame.meta().arrival_ns, frame.meta().number);
-        transaction.set_time(frame.meta().arrival_ns);
-        let trail = own.trail.as_deref();
-        let seat = Seat::<N> { nf: self.nf, sets, transaction, trail };
-        let verdict = match finding.layout.is_common() {
-            true => seat.handle::<Common<Real>>(frame, finding, &mut own.environment),
-            false => seat.handle_any(frame, finding, &mut own.environment),
+            None => self.packet_any(frame, &mut slot.head),
         };
-        own.verdicts[at] = verdict;
+        slot.emitted = self.environment.emitted().len() as u32;
         // What re-enters does so in one go: in between, others might write.
-        if own.environment.take_asked() || matches!(verdict, Verdict::Recirculate(_)) {
-            if N::Parallel::PROFILED {
-                let asked = own.environment.take_asked_at();
-                own.why_alone = asked.or(Some(of_runtime(Operation::Reenter)));
-            }
-            transaction.require_alone();
+        if self.environment.has_asked() | matches!(slot.verdict, Verdict::Recirculate(_)) {
+            self.environment.take_asked();
+            let asked = self.environment.take_asked_at();
+            self.require_alone(|| asked.unwrap_or(of_runtime(Operation::Reenter)));
         }
     }
 
+    #[inline(never)]
+    fn packet_any(&mut self, frame: &mut Frame<'_>, head: &mut Head) -> Verdict {
+        let layout = parse_any(frame.bytes(), frame.meta().wire_len);
+        head.save(frame, false);
+        match refused::<N>(layout) {
+            Some(reason) => Verdict::Discard(reason.into()),
+            None => self.handle::<Real>(frame, layout),
+        }
+    }
+
+    #[inline(always)]
+    fn handle<M: Mode>(&mut self, frame: &mut Frame<'_>, layout: Layout) -> Verdict {
+        let now_ns = frame.meta().arrival_ns.max(self.times.now_ns);
+        frame.meta_mut().arrival_ns = now_ns;
+        if now_ns >= self.times.due_ns {
+            self.require_alone(|| of_runtime(Operation::Due));
+            return Verdict::Flood;
+        }
+        self.environment.begin(now_ns, frame.meta().number);
+        self.transaction.set_time(now_ns);
+        let Self { nf, sets, transaction, trail, .. } = self;
+        let seat = Seat::<N> { nf, sets, transaction, trail: *trail };
+        match M::COMMON {
+            true => seat.handle::<M>(frame, layout, self.environment),
+            false => seat.handle_any(frame, layout, self.environment),
+        }
+    }
+
+    #[cold]
+    fn require_alone(&mut self, why: impl FnOnce() -> Site) {
+        if N::Parallel::PROFILED {
+            *self.why_alone = Some(why());
+        }
+        self.transaction.require_alone();
+    }
+}
+
+impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
     /// Handles one packet with nobody beside it, and what is due before it.
     fn alone(&mut self, at: usize, transaction: &Transaction) {
-        let (frame, finding) = (&mut self.frames[at], self.own.findings[at]);
+        let frame = &mut self.frames[at];
         let mut floor = Floor { shared: self.shared, nf: self.nf, transaction };
-        let (verdict, mut lines) =
-            self.shared.alone().packet(&mut floor, frame, finding, self.release);
-        self.own.verdicts[at] = verdict;
+        let (verdict, mut lines) = self.shared.alone().packet(&mut floor, frame, self.release);
         self.own.lines.append(&mut lines);
-        self.own.emitted[at] = 0;
+        (self.own.slots[at].verdict, self.own.slots[at].emitted) = (verdict, 0);
     }
 
-    /// Lets go what the NF made while it handled the packet at `at`, of which `first` is the first.
+    /// The rarer verdicts.
     #[inline(never)]
-    fn emit(&mut self, at: usize, first: usize) {
-        let (cause, emitted) = (self.frames[at].meta(), self.own.environment.emitted());
-        for (port, bytes) in (first..self.own.emitted[at]).filter_map(|one| emitted.get(one)) {
-            self.release.emit(cause, port, bytes);
+    fn leave(release: &mut R, frame: &Frame<'_>, verdict: Verdict) {
+        match verdict {
+            Verdict::Forward(port) => release.forward(frame, port),
+            Verdict::Discard(reason) => release.discard(frame, reason),
+            Verdict::Flood | Verdict::Recirculate(_) => release.flood(frame),
+        }
+    }
+
+    /// Says when the packets of `range` took effect.
+    #[inline(never)]
+    fn note_order(&mut self, range: Range<usize>, place: Place) {
+        let Some(order) = &mut self.own.order else { return };
+        for at in range {
+            let Meta { arrival_ns: time_ns, number, .. } = *self.frames[at].meta();
+            // Packets of one transaction come in the order in which it handled them.
+            let writes = place.0 * MOST_ITEMS as u64 + at as u64;
+            order.push(Commit { writes, reader: false, time_ns, number });
         }
     }
 }
@@ -145,24 +202,19 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
             range.clone().for_each(|at| self.alone(at, transaction));
             return range.len();
         }
-        if N::Parallel::PROFILED {
-            self.own.why_alone = None;
-            self.own.trail.iter().for_each(|trail| trail.begin());
-        }
-        let times = self.shared.times();
-        self.own.environment.set_origin(times.origin_ns);
-        self.own.faults = elements::faults();
-        let mut sets = self.shared.sets.hold(transaction.worker());
-        let mut ran = 0;
-        for at in range {
-            self.beside(at, times, (transaction, &mut sets));
-            self.own.emitted[at] = self.own.environment.emitted().len();
-            ran += 1;
-            if transaction.is_doomed() {
-                break;
-            }
-        }
-        self.sets = Some(sets);
+        let Self { shared, nf, own, frames, .. } = self;
+        let Own { environment, trail, why_alone, slots, faults, .. } = &mut **own;
+        let trail = if N::Parallel::PROFILED { trail.as_deref() } else { None };
+        trail.into_iter().for_each(Trail::begin);
+        *why_alone = None;
+        let times = shared.times();
+        environment.set_origin(times.origin_ns);
+        *faults = elements::faults();
+        let mut held = shared.sets.hold(transaction.worker());
+        let sets = &mut held;
+        let beside = Beside::<N> { nf, sets, environment, transaction, times, trail, why_alone };
+        let ran = beside.packets(&mut frames[range.clone()], &mut slots[range]);
+        self.sets = Some(held);
         ran
     }
 
@@ -177,7 +229,7 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
     fn undo(&mut self, range: Range<usize>) {
         self.sets.take().into_iter().for_each(Held::take_back);
         for at in range {
-            self.own.heads[at].restore(&mut self.frames[at]);
+            self.own.slots[at].head.restore(&mut self.frames[at]);
         }
         self.own.environment.emitted().clear();
         elements::forget_since(self.own.faults);
@@ -185,28 +237,33 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
 
     fn release(&mut self, range: Range<usize>, place: Place) {
         self.own.wrote |= self.sets.take().is_some_and(Held::forget);
+        let Self { own, frames, release, .. } = self;
+        let (frames, slots) = (&frames[range.clone()], &own.slots[range.clone()]);
         let mut released = 0;
-        for at in range {
-            if self.own.emitted[at] > released {
-                self.emit(at, released);
-                released = self.own.emitted[at];
+        for (frame, slot) in frames.iter().zip(slots) {
+            if slot.emitted > released {
+                emit(*release, frame, own.environment.emitted(), released..slot.emitted);
+                released = slot.emitted;
             }
-            let frame = &self.frames[at];
-            match self.own.verdicts[at] {
-                Verdict::Forward(port) => self.release.forward(frame, port),
-                Verdict::Discard(reason) => self.release.discard(frame, reason),
-                Verdict::Flood | Verdict::Recirculate(_) => self.release.flood(frame),
-            }
-            self.own.last = *frame.meta();
-            if let Some(order) = &mut self.own.order {
-                let Meta { arrival_ns: time_ns, number, .. } = self.own.last;
-                // Packets of one transaction come in the order in which it handled them.
-                let writes = place.0 * MOST_ITEMS as u64 + at as u64;
-                order.push(Commit { writes, reader: false, time_ns, number });
+            match slot.verdict {
+                Verdict::Forward(port) => release.forward(frame, port),
+                other => Self::leave(release, frame, other),
             }
         }
         if released > 0 {
-            self.own.environment.emitted().clear();
+            own.environment.emitted().clear();
         }
+        own.last = frames.last().map_or(own.last, |frame| *frame.meta());
+        if own.order.is_some() {
+            self.note_order(range, place);
+        }
+    }
+}
+
+/// Lets go what the NF made while it handled the packet in `frame`: those of `range`.
+#[inline(never)]
+fn emit(release: &mut impl Release, frame: &Frame<'_>, emitted: &Emitted, range: Range<u32>) {
+    for (port, bytes) in range.filter_map(|one| emitted.get(one as usize)) {
+        release.emit(frame.meta(), port, bytes);
     }
 }

@@ -6,11 +6,10 @@ use anabranch_nf::tracked::{Family, Found};
 use anabranch_nf::{
     Builtin, Context, Drop, Environment, Hash, Key, NetworkFunction, Value, Verdict,
 };
-use anabranch_packet::{Frame, Mode, Packet, Real};
+use anabranch_packet::{Frame, Layout, Mode, Packet, Real};
 use anabranch_txn::{Trail, Transaction};
 
 use super::sets::Held;
-use crate::finding::{Finding, Kind};
 
 /// Where a worker works on what is shared.
 pub(super) struct Seat<'a, 's, N: NetworkFunction> {
@@ -27,10 +26,10 @@ impl<N: NetworkFunction> Seat<'_, '_, N> {
     pub(super) fn handle_any(
         self,
         frame: &mut Frame<'_>,
-        finding: &Finding,
+        layout: Layout,
         environment: &mut Environment,
     ) -> Verdict {
-        self.handle::<Real>(frame, finding, environment)
+        self.handle::<Real>(frame, layout, environment)
     }
 
     /// Runs the handlers of a packet whose environment has begun.
@@ -38,21 +37,23 @@ impl<N: NetworkFunction> Seat<'_, '_, N> {
     pub(super) fn handle<M: Mode>(
         self,
         frame: &mut Frame<'_>,
-        finding: &Finding,
+        layout: Layout,
         environment: &mut Environment,
     ) -> Verdict {
-        let packet = &mut Packet::<M>::new(frame, finding.layout);
+        let packet = &mut Packet::<M>::new(frame, layout);
         let Self { nf, sets, transaction, trail } = self;
         if N::SET.is_none() {
             let cx = &mut Context::new(environment);
             return nf.packet(&mut N::Set::zero(), packet, cx);
         }
         let mut visit = Visit::<N> { nf, transaction, trail };
-        match finding.kind {
-            Kind::V4 => {
-                visit.handle_in(&mut sets.v4(), (finding.hash, &finding.key), packet, environment)
+        match N::Parallel::set_key(packet) {
+            SetKey::V4(key) => {
+                let mut sets = sets.v4();
+                let hash = sets.hash(&key);
+                visit.handle_in(&mut sets, (hash, &key), packet, environment)
             }
-            Kind::V6 if !M::COMMON => visit.handle_v6(sets, packet, environment),
+            SetKey::V6(_) if !M::COMMON => visit.handle_v6(sets, packet, environment),
             _ => visit.nf.orphan(packet, &mut Context::new(environment)),
         }
     }
@@ -83,22 +84,23 @@ impl<N: NetworkFunction> Visit<'_, N> {
         }
     }
 
-    /// Does something with the packet set of `key`, noted where the NF is watched.
+    /// An operation on the packet set of `key` begins: noted where the NF is watched.
     #[inline(always)]
-    fn noted<K: Key, R>(
-        &self,
-        sets: &mut Family<'_, K, N::Set>,
-        (operation, key): (Operation, &K),
-        act: impl FnOnce(&mut Family<'_, K, N::Set>) -> R,
-    ) -> R {
-        match self.trail {
-            Some(trail) if N::Parallel::PROFILED => {
-                sets.watch(trail, operation, key);
-                let done = act(sets);
-                trail.leave();
-                done
-            }
-            _ => act(sets),
+    fn begin<K: Key>(&self, sets: &Family<'_, K, N::Set>, operation: Operation, key: &K) {
+        if N::Parallel::PROFILED
+            && let Some(trail) = self.trail
+        {
+            sets.watch(trail, operation, key);
+        }
+    }
+
+    /// It is done.
+    #[inline(always)]
+    fn end(&self) {
+        if N::Parallel::PROFILED
+            && let Some(trail) = self.trail
+        {
+            trail.leave();
         }
     }
 
@@ -111,8 +113,9 @@ impl<N: NetworkFunction> Visit<'_, N> {
         environment: &mut Environment,
     ) -> Verdict {
         let (transaction, now) = (self.transaction, environment.tick());
-        let found = self
-            .noted(sets, (Operation::Find, key), |sets| sets.find(transaction, (hash, key), now));
+        self.begin(sets, Operation::Find, key);
+        let found = sets.find(transaction, (hash, key), now);
+        self.end();
         let mut set = match found {
             Found::Alive(set) => set,
             Found::None if transaction.is_doomed() => return Drop(Builtin::NoPacketSet),
@@ -127,9 +130,9 @@ impl<N: NetworkFunction> Visit<'_, N> {
                     Err(declined) => return declined,
                 };
                 let shard = packet.meta().steering_hash as u16;
-                let opened = self.noted(sets, (Operation::Open, key), |sets| {
-                    sets.open(transaction, (hash, key), state, now, shard)
-                });
+                self.begin(sets, Operation::Open, key);
+                let opened = sets.open(transaction, (hash, key), state, now, shard);
+                self.end();
                 match opened {
                     Some(set) => set,
                     None => return Drop(Builtin::PacketSetsFull),
@@ -138,9 +141,9 @@ impl<N: NetworkFunction> Visit<'_, N> {
         };
         let verdict = self.nf.packet(&mut set.state, packet, &mut Context::new(environment));
         let expiry = environment.expiry();
-        self.noted(sets, (Operation::Keep, key), |sets| {
-            sets.keep(transaction, &set, now, expiry);
-        });
+        self.begin(sets, Operation::Keep, key);
+        sets.keep(transaction, &set, now, expiry);
+        self.end();
         verdict
     }
 }

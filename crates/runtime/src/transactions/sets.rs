@@ -221,17 +221,16 @@ impl<S: Value> Held<'_, S> {
         }
     }
 
-    /// Where a packet's set is.
+    /// Fetches the line where a packet's set is looked for.
     #[inline(always)]
-    pub(super) fn find<N: NetworkFunction, M: Mode>(
+    pub(super) fn prefetch<N: NetworkFunction, M: Mode>(
         &self,
         frame: &mut Frame<'_>,
         layout: Layout,
-        fetch: bool,
-    ) -> Finding {
+    ) {
         match self {
-            Self::Common(sets) => Finding::new::<N, M>(sets, frame, layout, fetch),
-            Self::Part(part) => Finding::new::<N, M>(&**part, frame, layout, fetch),
+            Self::Common(sets) => _ = Finding::new::<N, M>(sets, frame, layout, true),
+            Self::Part(part) => _ = Finding::new::<N, M>(&**part, frame, layout, true),
         }
     }
 }

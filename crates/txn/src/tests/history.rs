@@ -170,6 +170,30 @@ fn threads_take_the_order_that_they_say() {
     println!("{conflicts} conflicts in {seeds} runs");
 }
 
+/// What all change at first and then nobody does is settled again, and tracked as soon as somebody does.
+#[test]
+#[cfg(not(any(loom, shuttle)))]
+fn what_is_left_alone_settles_again() {
+    let domain = Arc::new(Domain::new(1, true));
+    let memory = numbers(&domain, 1);
+    domain.settle();
+    let mut worker = Worker::new(Arc::new(Transaction::new(&domain, 0)));
+    let mut states = Vec::new();
+    for adds in [1, 0, 1, 0] {
+        let item = Item { reads: vec![0], adds: vec![0; adds], needs_alone: false };
+        let items = vec![item; 40];
+        let seen = vec![Vec::new(); items.len()];
+        let mut batch =
+            Work { memory: &memory, worker: 0, items: &items, seen, released: Vec::new() };
+        // One by one, as they come.
+        for _ in 0..items.len() {
+            worker.handle(&mut batch, 1);
+        }
+        states.push((memory.is_settled(), worker.counts().alone));
+    }
+    assert_eq!(states, [(false, 1), (true, 1), (false, 2), (true, 2)]);
+}
+
 /// Eight threads on one word: nobody is given up more than [`PATIENCE`](crate::PATIENCE) times.
 #[test]
 #[cfg(not(any(loom, shuttle)))]

@@ -18,7 +18,7 @@ fn explore(
     model.check(move || {
         let domain = Arc::new(Domain::new(2, false));
         let memory = domain.memory(Shape { objects: 2, tracked: 2, deadlines: 0, apart: true });
-        domain.arena.words();
+        domain.memories();
         let (there, other) = (Arc::clone(&domain), Arc::clone(&memory));
         let thread = thread::spawn(move || b(&Transaction::new(&there, 1), &other));
         let returned = [a(&Transaction::new(&domain, 0), &memory), thread.join().unwrap()];
