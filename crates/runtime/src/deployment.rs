@@ -92,8 +92,8 @@ impl Deployment {
         let mut homes = BTreeMap::new();
         for steered in &plan.steered {
             let found = homes_of::<N>(steered, &steering, settings, ports)?;
-            let lends = plan.steered.iter().filter(|one| one.object == steered.object);
-            let lends = lends.fold(true, |all, one| all && one.lends);
+            let mut entries = plan.steered.iter().filter(|one| one.object == steered.object);
+            let lends = entries.all(|one| one.lends);
             homes.insert(steered.object.clone(), (Arc::new(found), lends));
         }
         let scopes = plan.objects.iter().filter_map(scope).collect();
