@@ -10,13 +10,11 @@
 //! when an index is taken or given back, and where something is looked up that is not there.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use crate::memory::Zeroed;
 use crate::state::homes::Homes;
 use crate::state::indices::Within;
-use crate::state::shared::Commons;
+use crate::state::shared::{Borrowers, Commons};
 
 /// Which indices of a steered allocator are in use, over all workers, and by whom those are that are
 /// not used at home.
@@ -25,8 +23,7 @@ pub struct Loans {
     /// Whether a shard may borrow of another one.
     lends: bool,
     taken: Commons,
-    /// By index: 1 more than the shard that has borrowed it; 0: none has.
-    lent: OnceLock<Zeroed<AtomicU16>>,
+    lent: Borrowers,
 }
 
 /// In the place of a borrower: all shards have it, from the start or by a command.
@@ -44,7 +41,7 @@ impl fmt::Debug for Loans {
 impl Loans {
     /// All indices free; `lends` says whether a shard may borrow of another one.
     pub fn new(homes: Arc<Homes>, lends: bool) -> Self {
-        Self { homes, lends, taken: Commons::default(), lent: OnceLock::new() }
+        Self { homes, lends, taken: Commons::default(), lent: Borrowers::default() }
     }
 
     /// Whether `index` is at home in `shard`.
@@ -71,7 +68,7 @@ impl Loans {
         let any = |from, to| self.taken.lease_first(len, from, to, kinds);
         let borrow = || any(start, end).or_else(|| any(first, start));
         let index = self.lends.then(borrow).flatten()?;
-        self.note(len, index, shard);
+        self.lent.note(len, index, shard);
         Some(index)
     }
 
@@ -79,7 +76,7 @@ impl Loans {
     pub fn claim(&self, len: u32, index: u32, shard: u16) -> bool {
         let claimed = self.taken.lease_one(len, index);
         if claimed && !self.is_home(index, shard) {
-            self.note(len, index, shard);
+            self.lent.note(len, index, shard);
         }
         claimed
     }
@@ -88,34 +85,21 @@ impl Loans {
     /// has it.
     pub fn claim_common(&self, len: u32, index: u32) -> bool {
         if self.taken.lease_one(len, index) {
-            self.note(len, index, COMMON);
+            self.lent.note(len, index, COMMON);
             return true;
         }
-        self.lent_to(index) == Some(COMMON)
-    }
-
-    fn note(&self, len: u32, index: u32, shard: u16) {
-        let lent = self.lent.get_or_init(|| Zeroed::new(len as usize));
-        if let Some(lent) = lent.get(index as usize) {
-            lent.store(shard + 1, Ordering::Release);
-        }
+        self.lent.of(index) == Some(COMMON)
     }
 
     /// Index `index`, of `len`, is free.
     pub fn give_back(&self, len: u32, index: u32) {
-        if let Some(lent) = self.lent.get().and_then(|lent| lent.get(index as usize)) {
-            lent.store(0, Ordering::Release);
-        }
+        self.lent.clear(index);
         self.taken.give_back(len, index);
     }
 
     /// The shard that has borrowed `index`.
     pub fn borrower(&self, index: u32) -> Option<u16> {
-        self.lent_to(index).filter(|shard| *shard != COMMON)
-    }
-
-    fn lent_to(&self, index: u32) -> Option<u16> {
-        self.lent.get()?.get(index as usize)?.load(Ordering::Acquire).checked_sub(1)
+        self.lent.of(index).filter(|shard| *shard != COMMON)
     }
 }
 

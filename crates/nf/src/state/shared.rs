@@ -4,7 +4,7 @@
 //! Everything else has one owner, or does not change.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::memory::Zeroed;
 use crate::state::table::SlotId;
@@ -149,6 +149,32 @@ impl Here {
             Whereabouts::Shard(shard) => Some(shard),
             _ => None,
         }
+    }
+}
+
+/// Which shard has borrowed each index of an allocator, for all workers.
+#[derive(Default)]
+pub struct Borrowers(OnceLock<Zeroed<AtomicU16>>);
+
+impl Borrowers {
+    /// `shard` has borrowed `index`, of `len`; below 65,535.
+    pub fn note(&self, len: u32, index: u32, shard: u16) {
+        let all = self.0.get_or_init(|| Zeroed::new(len as usize));
+        if let Some(borrower) = all.get(index as usize) {
+            borrower.store(shard + 1, Ordering::Release);
+        }
+    }
+
+    /// `index` is borrowed no more.
+    pub fn clear(&self, index: u32) {
+        if let Some(borrower) = self.0.get().and_then(|all| all.get(index as usize)) {
+            borrower.store(0, Ordering::Release);
+        }
+    }
+
+    /// Who has borrowed `index`.
+    pub fn of(&self, index: u32) -> Option<u16> {
+        self.0.get()?.get(index as usize)?.load(Ordering::Acquire).checked_sub(1)
     }
 }
 
