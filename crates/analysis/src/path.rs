@@ -107,7 +107,7 @@ pub struct CallPath {
 
 impl CallPath {
     /// Whether an access of this path found, or did, what it was asked for; `None`: the path does not
-    /// depend on it. `terms` are those of its [`Paths`].
+    /// depend on it. `terms` are those of its [`Paths`](crate::Paths).
     pub fn outcome(&self, access: &Access, terms: &Terms) -> Option<bool> {
         let outcome = access.outcome?;
         if let Some(known) = terms.bool_of(outcome) {
