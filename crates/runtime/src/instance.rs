@@ -20,6 +20,7 @@ use anabranch_packet::{
     parse_common, parse_other,
 };
 
+pub(crate) use storing::counted;
 pub use storing::{Owner, Restored, Storing};
 
 use crate::agenda::{Agenda, Expiring};

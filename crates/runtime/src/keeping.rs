@@ -13,10 +13,12 @@ use anabranch_store::{
 };
 
 use crate::deployment::Deployment;
-use crate::instance::{Instance, Owner, Restored, Storing};
+use crate::instance::{Instance, Owner, Restored, Storing, counted};
 use crate::report::{LagReport, RunReport, StoreReport};
 use crate::run::{Arrangement, RunError, States};
 
+/// How a division ends where only packet sets are divided.
+pub(crate) const SETS_ONLY: &str = ", packet sets only";
 /// Id of the value that says how state is divided among shards.
 const DIVISION: &str = ".division";
 /// Longest that the start and the end of a run wait for the store.
@@ -121,6 +123,13 @@ impl Keeping {
         let whole = || "not divided among shards".to_owned();
         let text = |text: &Bytes| format!("divided by {}", String::from_utf8_lossy(text));
         let advice = match (stored, here) {
+            (Some(text), None) if text.ends_with(SETS_ONLY.as_bytes()) => {
+                "run with two workers or more by the plan, or begin anew as another --instance"
+            }
+            (None, Some(text)) if text.ends_with(SETS_ONLY) => {
+                "run with --workers 1, or with --strategy lock or transactional, or begin anew as \
+                 another --instance"
+            }
             (Some(_), None) => {
                 "run with several workers by the plan, or give one the plan too, by --strategy \
                  shared-nothing"
@@ -197,7 +206,7 @@ fn share(
             (Place::Core(core), Content::Counter(count)) => match usize::from(core) {
                 core if core == number => whole,
                 core if core >= workers && number == 0 => {
-                    let others = (COUNTED_BY_OTHERS.to_vec(), count.to_be_bytes().to_vec());
+                    let others = (COUNTED_BY_OTHERS.to_vec(), counted(*count));
                     Some((key.clone(), Content::Map([others].into())))
                 }
                 _ => None,

@@ -154,9 +154,8 @@ impl<N: NetworkFunction> Access<N> {
     /// that what is told was there together.
     fn tell_in_time(&self) {
         let Lock { state, schedule, .. } = &*self.lock;
-        if schedule.as_ref().is_some_and(|schedule| schedule.turn().is_some()) {
-            // Somebody may have told it by now.
-            state.write().unwrap_or_else(PoisonError::into_inner).instance.tell_in_time();
+        if let Some(turn) = schedule.as_ref().and_then(|schedule| schedule.claim()) {
+            state.write().unwrap_or_else(PoisonError::into_inner).instance.tell_now(turn);
         }
     }
 

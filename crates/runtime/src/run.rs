@@ -33,6 +33,7 @@ use crate::deployment::{Deployment, Refusal, strategy_of, why_not_sharded};
 use crate::division::Division;
 use crate::instance::{Instance, Making};
 pub use crate::keeping::Keeping;
+use crate::keeping::SETS_ONLY;
 use crate::lock::Lock;
 use crate::report::{BalanceReport, ErrorKind, RunReport};
 use crate::steer::{SHARDS, Steering};
@@ -295,7 +296,7 @@ impl Arrangement {
     pub(crate) fn division(&self) -> Option<String> {
         let keys = self.deployment.as_ref()?.steering.fingerprint();
         Some(match self.strategy {
-            "mixed" => format!("{keys}, packet sets only"),
+            "mixed" => format!("{keys}{SETS_ONLY}"),
             _ => keys,
         })
     }

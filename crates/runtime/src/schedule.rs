@@ -18,6 +18,8 @@ pub(crate) struct Schedule {
     owes: AtomicBool,
     /// The same of refreshes.
     owes_refreshes: AtomicBool,
+    /// One of several workers is about to tell.
+    claimed: AtomicBool,
 }
 
 /// It is time to tell.
@@ -48,6 +50,7 @@ impl Schedule {
             next_refresh_ns: AtomicU64::new(refresh_ns),
             owes: AtomicBool::new(false),
             owes_refreshes: AtomicBool::new(false),
+            claimed: AtomicBool::new(false),
         }
     }
 
@@ -85,6 +88,13 @@ impl Schedule {
         (now_ns >= due_ns).then_some(Turn { now_ns, refreshes, must: false })
     }
 
+    /// The same for one of several workers: nobody else's until it is told or put off.
+    pub(crate) fn claim(&self) -> Option<Turn> {
+        let turn = self.turn()?;
+        let is_free = !self.claimed.load(Ordering::Relaxed);
+        (is_free && !self.claimed.swap(true, Ordering::Relaxed)).then_some(turn)
+    }
+
     /// Everything is to be told now.
     pub(crate) fn whole(&self) -> Turn {
         Turn { now_ns: self.now_ns(), refreshes: true, must: true }
@@ -100,6 +110,7 @@ impl Schedule {
             self.next_refresh_ns.store(next_ns, Ordering::Relaxed);
             self.owes_refreshes.store(false, Ordering::Relaxed);
         }
+        self.claimed.store(false, Ordering::Relaxed);
     }
 
     /// It has not been, and is to be a period later.
@@ -107,6 +118,7 @@ impl Schedule {
         let later_ns = turn.now_ns.saturating_add(self.period_ns);
         self.next_ns.store(later_ns, Ordering::Relaxed);
         self.next_refresh_ns.fetch_max(later_ns, Ordering::Relaxed);
+        self.claimed.store(false, Ordering::Relaxed);
     }
 
     /// How long, in nanoseconds, nothing is to be told without a packet.

@@ -307,7 +307,8 @@ fn set(bits: &[AtomicU64], at: usize) -> bool {
 
 /// The bits that are set, none of them any more.
 fn take_bits(bits: &[AtomicU64], at: usize) -> impl Iterator<Item = usize> {
-    let word = bits.get(at).map_or(0, |word| word.swap(0, Ordering::Relaxed));
+    let word = bits.get(at).filter(|word| word.load(Ordering::Relaxed) != 0);
+    let word = word.map_or(0, |word| word.swap(0, Ordering::Relaxed));
     (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| at * 64 + bit)
 }
 

@@ -60,6 +60,11 @@ impl Owner {
     }
 }
 
+/// A stored count, as an object reads it.
+pub(crate) fn counted(count: i64) -> Vec<u8> {
+    journal::stored(&count.cast_unsigned())
+}
+
 /// What becomes of what an instance changes.
 pub struct Storing {
     feed: Feed,
@@ -175,7 +180,7 @@ pub(crate) trait Kept {
             };
             match content {
                 Content::Map(entries) => entries.iter().for_each(|(key, value)| put(key, value)),
-                Content::Counter(count) => put(&[], &count.to_be_bytes()),
+                Content::Counter(count) => put(&[], &counted(*count)),
                 _ => {}
             }
         }
@@ -307,7 +312,7 @@ impl<N: NetworkFunction> Instance<N> {
     }
 
     /// Tells everything that has changed; refreshes too, where it is their turn.
-    fn tell_now(&mut self, turn: Turn) {
+    pub(crate) fn tell_now(&mut self, turn: Turn) {
         let Some(mut storing) = self.storing.take() else { return };
         let moment = moment(&self.agenda.environment, turn.refreshes);
         storing.tell(turn, |sink| {

@@ -48,9 +48,8 @@ impl<N: NetworkFunction> Member<N> {
 
     /// Tells what was not told yet, if it is time.
     pub(super) fn tell_in_time(&mut self) {
-        if self.telling().and_then(Schedule::turn).is_some() {
-            // Somebody may have told it by now.
-            self.with_floor(Alone::tell_in_time);
+        if let Some(turn) = self.telling().and_then(Schedule::claim) {
+            self.with_floor(|alone, floor| alone.tell(floor, turn));
         }
     }
 
@@ -92,13 +91,6 @@ impl<N: NetworkFunction> Alone<N> {
         floor.nf.keep();
         floor.shared.sets.remember();
         self.storing = Some(Box::new(storing));
-    }
-
-    /// Tells what was not told yet, if it is time.
-    fn tell_in_time(&mut self, floor: &mut Floor<'_, N>) {
-        if let Some(turn) = self.storing.as_ref().and_then(|storing| storing.schedule.turn()) {
-            self.tell(floor, turn);
-        }
     }
 
     /// Tells everything.

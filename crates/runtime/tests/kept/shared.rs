@@ -195,6 +195,17 @@ fn objects_of_every_kind_are_as_one_worker_would_have_them() {
     }
 }
 
+#[test]
+fn a_count_goes_on_from_what_it_was() {
+    for crew in [ALONE, LOCKED, TRANSACTIONAL] {
+        let mut case = Case::of::<ledger::Function>("");
+        write_hosts(&case);
+        (1..=3).for_each(|part| drop(run::<ledger::Function>(&mut case, part, crew)));
+        let stored = stored::<ledger::Function>(&case);
+        assert_eq!(stored["packets"], stored["total"], "{crew:?}");
+    }
+}
+
 const FLOWS: &str = "gen:flows=3000,packets=60000,zipf=1.1,tcp=0.5,ipv6=0.2,churn=20000,seed=7";
 
 #[test]
