@@ -12,7 +12,10 @@ use anabranch_nf::state::{Allocator, Bundle, Cell, Here, Map, Movable, Scope, Ve
 use proptest::prelude::*;
 
 const SHARDS: u16 = 4;
-const NOW: Moment = Moment { origin: 1_000, refreshes: true };
+
+fn now() -> Moment {
+    Moment { origin: 1_000, refreshes: usize::MAX, has_more: std::cell::Cell::new(false) }
+}
 
 /// A store: entries by shard and key.
 #[derive(Default)]
@@ -227,11 +230,11 @@ fn is_kept<O: Object>(steps: &[(u16, u8, u8)]) {
         workers[owner].1.enter(shard.into());
         workers[owner].0.step(shard, key, value);
         if value % 5 == 0 {
-            workers[owner].0.drain("x", &NOW, &mut store);
+            workers[owner].0.drain("x", &now(), &mut store);
         }
         if value % 11 == 0 {
             let mut bundle = Bundle::new([shard].into_iter().collect(), 0);
-            workers[owner].0.drain("x", &NOW, &mut store);
+            workers[owner].0.drain("x", &now(), &mut store);
             workers[owner].0.take_shards(&mut bundle);
             let shift = bundle.shift(0);
             workers[1 - owner].1.leave();
@@ -239,18 +242,18 @@ fn is_kept<O: Object>(steps: &[(u16, u8, u8)]) {
             owners[usize::from(shard)] = 1 - owner;
         }
     }
-    workers.iter_mut().for_each(|worker| worker.0.drain("x", &NOW, &mut store));
+    workers.iter_mut().for_each(|worker| worker.0.drain("x", &now(), &mut store));
     let mut again = [Worker::<O>::new(), Worker::new(), Worker::new()];
     for ((shard, key), value) in &store.0 {
         let Worker(object, here) = &mut again[usize::from(shard % 3)];
         here.enter((*shard).into());
-        assert!(object.restore(key, value, &NOW), "shard {shard}: {key:?}");
+        assert!(object.restore(key, value, &now()), "shard {shard}: {key:?}");
     }
     assert_eq!(together(&again), together(&workers));
     // Told anew by the others, it is what it was.
     let mut told = Store::default();
     again.iter_mut().for_each(|worker| worker.0.keep());
-    again.iter_mut().for_each(|worker| worker.0.drain("x", &NOW, &mut told));
+    again.iter_mut().for_each(|worker| worker.0.drain("x", &now(), &mut told));
     assert_eq!(told.0, BTreeMap::new(), "what was read back has not changed");
 }
 
@@ -269,10 +272,10 @@ fn elements_are_kept(steps: &[(u16, u8, u8)]) {
         let value = anabranch_nf::state::journal::stored(&u32::from(value));
         expected.insert((shard, key), value);
         if shard == 0 {
-            worker.0.drain("x", &NOW, &mut store);
+            worker.0.drain("x", &now(), &mut store);
         }
     }
-    worker.0.drain("x", &NOW, &mut store);
+    worker.0.drain("x", &now(), &mut store);
     assert_eq!(store.0, expected);
 }
 

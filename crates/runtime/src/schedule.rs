@@ -27,9 +27,23 @@ pub(crate) struct Schedule {
 pub(crate) struct Turn {
     now_ns: u64,
     /// Refreshes too.
-    pub(crate) refreshes: bool,
+    refreshes: bool,
     /// Nothing of it can be put off.
     pub(crate) must: bool,
+}
+
+/// So many refreshed entries of an object are told in one turn, about: what they cost is spread over turns.
+const REFRESHES: usize = 1_024;
+
+impl Turn {
+    /// How many entries of an object that were only refreshed are told.
+    pub(crate) fn refreshes(self) -> usize {
+        match (self.refreshes, self.must) {
+            (false, _) => 0,
+            (true, false) => REFRESHES,
+            (true, true) => usize::MAX,
+        }
+    }
 }
 
 /// What is written every time goes from core to core.
@@ -100,15 +114,16 @@ impl Schedule {
         Turn { now_ns: self.now_ns(), refreshes: true, must: true }
     }
 
-    /// It has been, by who has the state to himself; `is_handed_over`: the store's flusher has it.
-    pub(crate) fn told(&self, turn: Turn, is_handed_over: bool) {
+    /// It has been, by who has the state to himself; `is_handed_over`: the store's flusher has it;
+    /// `has_more`: refreshes are left, to be told a period later.
+    pub(crate) fn told(&self, turn: Turn, is_handed_over: bool, has_more: bool) {
         let Turn { now_ns, refreshes, .. } = turn;
         self.next_ns.store(now_ns.saturating_add(self.period_ns), Ordering::Relaxed);
         self.owes.store(!is_handed_over, Ordering::Relaxed);
         if refreshes {
-            let next_ns = now_ns.saturating_add(self.refresh_ns);
-            self.next_refresh_ns.store(next_ns, Ordering::Relaxed);
-            self.owes_refreshes.store(false, Ordering::Relaxed);
+            let after_ns = if has_more { self.period_ns } else { self.refresh_ns };
+            self.next_refresh_ns.store(now_ns.saturating_add(after_ns), Ordering::Relaxed);
+            self.owes_refreshes.store(has_more, Ordering::Relaxed);
         }
         self.claimed.store(false, Ordering::Relaxed);
     }

@@ -5,6 +5,7 @@
 //! is remembered: the places in which an object looks whether it is divided among shards are those in
 //! which it looks for its journal. Where it is divided, what is told is told of a shard.
 
+use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::key::Value;
@@ -30,12 +31,14 @@ pub trait Sink {
 pub const COUNTED_BY_OTHERS: &[u8] = b"others";
 
 /// What [`Journaled::drain`] and [`Journaled::restore`] need to know.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Moment {
     /// Ticks from the Unix epoch to those that deadlines are counted from.
     pub origin: u64,
-    /// Whether deadlines that were only moved forward are wanted too.
-    pub refreshes: bool,
+    /// Of how many entries of an object that were only refreshed the deadlines are wanted too, about.
+    pub refreshes: usize,
+    /// Some object has more of them, for the next time.
+    pub has_more: Cell<bool>,
 }
 
 impl Moment {
@@ -166,9 +169,11 @@ impl<K: Value> Journal<K> {
         for (shard, key) in self.gone().drain(..) {
             sink.remove(name, shard, stored(&key));
         }
-        let mut places = self.changed.take();
-        if moment.refreshes {
-            places.extend(self.refreshed.take());
+        let (mut places, _) = self.changed.take(usize::MAX);
+        if moment.refreshes > 0 {
+            let (refreshed, has_more) = self.refreshed.take(moment.refreshes);
+            places.extend(refreshed);
+            moment.has_more.set(moment.has_more.get() | has_more);
         }
         places
     }

@@ -290,6 +290,8 @@ pub(crate) struct Marks {
     places: Zeroed<AtomicU64>,
     /// A bit per word of those.
     words: Zeroed<AtomicU64>,
+    /// The word of these bits at which taking goes on.
+    next: AtomicU32,
 }
 
 /// Sets a bit; false: it was set.
@@ -315,7 +317,8 @@ fn take_bits(bits: &[AtomicU64], at: usize) -> impl Iterator<Item = usize> {
 impl Marks {
     pub(crate) fn new(places: u32) -> Self {
         let words = (places as usize).div_ceil(64);
-        Self { places: Zeroed::new(words), words: Zeroed::new(words.div_ceil(64)) }
+        let summary = Zeroed::new(words.div_ceil(64));
+        Self { places: Zeroed::new(words), words: summary, next: AtomicU32::new(0) }
     }
 
     /// `place` was written.
@@ -337,10 +340,24 @@ impl Marks {
         noted.for_each(|(_, to)| self.note(to.0));
     }
 
-    /// The places written since the last time, in ascending order.
-    pub(crate) fn take(&self) -> Vec<u32> {
-        let words = (0..self.words.len()).flat_map(|at| take_bits(&self.words, at));
-        words.flat_map(|word| take_bits(&self.places, word)).map(|place| place as u32).collect()
+    /// Places written since they were taken last, in ascending order from where the last call ended: all
+    /// as far as the end, or up to the block of 4,096 places in which the `most`th is, and whether there may
+    /// be more after these. Without a limit, all there are.
+    pub(crate) fn take(&self, most: usize) -> (Vec<u32>, bool) {
+        let mut taken = Vec::new();
+        let next = self.next.swap(0, Ordering::Relaxed) as usize;
+        let mut at = if most == usize::MAX { 0 } else { next };
+        while at < self.words.len() && taken.len() < most {
+            let words = take_bits(&self.words, at);
+            let places = words.flat_map(|word| take_bits(&self.places, word));
+            taken.extend(places.map(|place| place as u32));
+            at += 1;
+        }
+        let has_more = at < self.words.len();
+        if has_more {
+            self.next.store(at as u32, Ordering::Relaxed);
+        }
+        (taken, has_more)
     }
 }
 
@@ -388,9 +405,24 @@ mod tests {
     fn a_place_is_told_once_and_again_when_it_changes_again() {
         let marks = Marks::new(9_000);
         [3, 99, 3, 64, 8_999, 9_100].into_iter().for_each(|place| marks.note(place));
-        assert_eq!(marks.take(), [3, 64, 99, 8_999]);
-        assert_eq!(marks.take(), []);
+        assert_eq!(marks.take(usize::MAX), (vec![3, 64, 99, 8_999], false));
+        assert_eq!(marks.take(usize::MAX), (vec![], false));
         marks.note(99);
-        assert_eq!(marks.take(), [99]);
+        assert_eq!(marks.take(usize::MAX), (vec![99], false));
+    }
+
+    #[test]
+    fn what_is_too_much_at_once_is_told_in_turn() {
+        let marks = Marks::new(9_000);
+        let note = |places: &[u32]| places.iter().for_each(|&place| marks.note(place));
+        note(&[5, 6, 5_000, 8_999]);
+        assert_eq!(marks.take(2), (vec![5, 6], true));
+        note(&[5, 4_096]);
+        assert_eq!(marks.take(2), (vec![4_096, 5_000], true), "what is behind has its turn first");
+        assert_eq!(marks.take(2), (vec![8_999], false));
+        note(&[8_998]);
+        assert_eq!(marks.take(1), (vec![5], true));
+        note(&[7]);
+        assert_eq!(marks.take(usize::MAX), (vec![7, 8_998], false), "all there are");
     }
 }

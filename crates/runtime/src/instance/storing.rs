@@ -1,5 +1,6 @@
 //! State that a store keeps: put in at the start, told behind the packets' back from then on.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -103,13 +104,13 @@ impl Storing {
 
     /// Tells what `drain` gives, between two batches; later, while the flusher is behind: objects remember
     /// what they have to tell in less room than the line to it takes.
-    pub(crate) fn tell(&mut self, turn: Turn, drain: impl FnOnce(&mut dyn Sink)) {
+    pub(crate) fn tell(&mut self, turn: Turn, moment: &Moment, drain: impl FnOnce(&mut dyn Sink)) {
         if !turn.must && !self.feed.has_room() {
             return self.schedule.put_off(turn);
         }
         drain(self);
         self.feed.hand_over();
-        self.schedule.told(turn, self.feed.is_empty());
+        self.schedule.told(turn, self.feed.is_empty(), moment.has_more.get());
     }
 
     /// Says something about all of the state, in the scope of what all have alike.
@@ -220,8 +221,8 @@ pub(crate) fn layouts<N: NetworkFunction>(nf: &N) -> Vec<(&'static str, String)>
 }
 
 /// Now, as entries are told: ticks are counted from the origin of `environment`.
-pub(crate) fn moment(environment: &Environment, refreshes: bool) -> Moment {
-    Moment { origin: environment.origin() / to_ns(1), refreshes }
+pub(crate) fn moment(environment: &Environment, refreshes: usize) -> Moment {
+    Moment { origin: environment.origin() / to_ns(1), refreshes, has_more: Cell::new(false) }
 }
 
 impl<N: NetworkFunction> Kept for Instance<N> {
@@ -252,7 +253,7 @@ impl<N: NetworkFunction> Instance<N> {
     /// [`Error::Foreign`]: the entries of an object are made of other fields than here: another
     /// version of the function has written them.
     pub fn restore(&mut self, state: &[(Key, Content)]) -> Result<Restored, Error> {
-        let moment = moment(&self.agenda.environment, false);
+        let moment = moment(&self.agenda.environment, 0);
         let restored = self.put_all(state, &moment)?;
         self.agenda.environment.leave();
         // Something of it may have to be collected.
@@ -314,8 +315,8 @@ impl<N: NetworkFunction> Instance<N> {
     /// Tells everything that has changed; refreshes too, where it is their turn.
     pub(crate) fn tell_now(&mut self, turn: Turn) {
         let Some(mut storing) = self.storing.take() else { return };
-        let moment = moment(&self.agenda.environment, turn.refreshes);
-        storing.tell(turn, |sink| {
+        let moment = moment(&self.agenda.environment, turn.refreshes());
+        storing.tell(turn, &moment, |sink| {
             self.nf.drain(&moment, sink);
             if N::SET.is_some() {
                 self.sets.v4.drain(V4, &moment, sink);

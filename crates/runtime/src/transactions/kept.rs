@@ -78,7 +78,7 @@ impl<N: NetworkFunction> Alone<N> {
         floor: &mut Floor<'_, N>,
         state: &[(Key, Content)],
     ) -> Result<Restored, Error> {
-        let moment = moment(&self.agenda.environment, false);
+        let moment = moment(&self.agenda.environment, 0);
         let restored = floor.put_all(state, &moment)?;
         // Something of it may have to be collected.
         self.agenda.collect_soon();
@@ -102,8 +102,8 @@ impl<N: NetworkFunction> Alone<N> {
 
     fn tell(&mut self, floor: &mut Floor<'_, N>, turn: Turn) {
         let Some(storing) = &mut self.storing else { return };
-        let moment = moment(&self.agenda.environment, turn.refreshes);
-        storing.tell(turn, |sink| {
+        let moment = moment(&self.agenda.environment, turn.refreshes());
+        storing.tell(turn, &moment, |sink| {
             floor.nf.drain(&moment, sink);
             if N::SET.is_some() {
                 floor.shared.sets.drain(floor.transaction, &moment, sink);
