@@ -32,6 +32,8 @@ pub struct Renaming {
     /// Sources of packets for which both runs allocated something that has not been seen yet: what is
     /// allocated for a packet that is dropped shows later.
     unseen: HashSet<Endpoint>,
+    /// How many pairs were entered so far.
+    noted: usize,
 }
 
 /// Compares two runs step by step.
@@ -62,13 +64,19 @@ impl Comparison {
         }
         let fresh = self.renaming.fresh(one, many);
         let mut pairs = a.sent.iter().zip(&b.sent);
-        pairs.find_map(|((port, a), (_, b))| {
+        let before = self.renaming.noted;
+        let found = pairs.find_map(|((port, a), (_, b))| {
             let what = match self.sameness {
                 Sameness::Exact => (a != b).then(|| "bytes differ".to_owned()),
                 Sameness::Renamed => self.renaming.differs(a, b, fresh.as_ref()),
             };
             what.map(|what| format!("{what} of what left port {port}"))
-        })
+        });
+        // An echo's identifier is new at both of its ends, and was allocated for one.
+        if let (true, Some([ours, _])) = (self.renaming.noted > before, &fresh) {
+            self.renaming.has_shown(ours);
+        }
+        found
     }
 }
 
@@ -172,12 +180,16 @@ impl Renaming {
             fresh.is_some_and(|[ours, theirs]| !ours.contains(&one) && !theirs.contains(&other));
         if is_new {
             self.relate(one, other);
-            let mut ours = fresh.iter().flat_map(|[ours, _]| ours);
-            if let Some(shown) = ours.find(|end| self.unseen.contains(*end)) {
-                self.unseen.remove(shown);
-            }
+            self.noted += 1;
         }
         is_new
+    }
+
+    /// What was allocated for one of these has been seen.
+    fn has_shown(&mut self, ours: &[Endpoint]) {
+        if let Some(shown) = ours.iter().find(|end| self.unseen.contains(*end)) {
+            self.unseen.remove(shown);
+        }
     }
 
     fn relate(&mut self, one: Endpoint, other: Endpoint) {
