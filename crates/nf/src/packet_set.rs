@@ -376,7 +376,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
     pub fn touched(&mut self, hash: Hash, key: &K, changed: bool) {
         let Some(SlotId(place)) = self.find(hash, key) else { return };
         let Some(journal) = self.journal.as_deref_mut() else { return };
-        if changed { &mut journal.changed } else { &mut journal.refreshed }.note(place);
+        if changed { &journal.changed } else { &journal.refreshed }.note(place);
     }
 
     /// Where it is noted, for a store, that the set of `key` was refreshed.

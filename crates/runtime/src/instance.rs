@@ -43,7 +43,7 @@ pub trait Release {
     fn flood(&mut self, frame: &Frame<'_>);
     /// `frame` goes nowhere.
     fn discard(&mut self, frame: &Frame<'_>, reason: DropReason);
-    /// `frame` re-enters, and now belongs to a shard of `worker`.
+    /// `frame` re-enters, or asks for what is elsewhere, and now belongs to a shard of `worker`.
     fn hand_over(&mut self, frame: &Frame<'_>, worker: u16, again: Again);
     /// The NF made this frame while it handled the packet of `cause`.
     fn emit(&mut self, cause: &Meta, port: Port, frame: &[u8]);
@@ -63,7 +63,7 @@ pub struct Instance<N: NetworkFunction> {
     last: Meta,
 }
 
-/// How a packet enters the handler.
+/// How a packet enters the handler; by default as it arrived.
 #[derive(Clone, Copy, Default)]
 struct Entrance {
     /// How often it has re-entered.
@@ -294,7 +294,7 @@ impl<N: NetworkFunction> Instance<N> {
     ) {
         match self.enter::<M>(frame, finding, 0, release) {
             Verdict::Forward(port) => release.forward(frame, port),
-            other => self.leave(frame, other, None, release),
+            other => self.leave(frame, other, Entrance::default(), release),
         }
     }
 
@@ -304,23 +304,24 @@ impl<N: NetworkFunction> Instance<N> {
             return release.discard(frame, reason.into());
         }
         let verdict = self.enter_any(frame, finding, 0, release);
-        self.leave(frame, verdict, None, release);
+        self.leave(frame, verdict, Entrance::default(), release);
     }
 
-    /// The rarer verdicts, kept out of the loop; of a packet that has entered so, or as it arrived.
+    /// The rarer verdicts, kept out of the loop.
     #[inline(never)]
     fn leave(
         &mut self,
         frame: &mut Frame<'_>,
         verdict: Verdict,
-        entered: Option<Entrance>,
+        entered: Entrance,
         release: &mut impl Release,
     ) {
-        let Entrance { turn, strayed } = entered.unwrap_or_default();
         match verdict {
             Verdict::Forward(port) => release.forward(frame, port),
             Verdict::Discard(reason) => match self.agenda.environment.astray() {
-                Some(shard) if !strayed => self.send_after(frame, shard, turn, release),
+                Some(shard) if !entered.strayed => {
+                    self.send_after(frame, shard, entered.turn, release)
+                }
                 _ => release.discard(frame, reason),
             },
             Verdict::Flood => release.flood(frame),
@@ -343,16 +344,15 @@ impl<N: NetworkFunction> Instance<N> {
             // It may have been noted after it went astray, which is to be forgotten like all else.
             self.agenda.environment.set_arrival(Arrival::default());
         }
-        let entry = Entrance { turn, strayed: true };
+        let entrance = Entrance { turn, strayed: true };
         match self.owner_beside(shard.into()) {
-            Some(owner) => release.hand_over(frame, owner, self.again(entry)),
-            None => self.enter_from(frame, entry, release),
+            Some(owner) => release.hand_over(frame, owner, self.again(entrance)),
+            None => self.enter_from(frame, entrance, release),
         }
     }
 
     /// Goes on with a packet that another worker handed over, to re-enter or because what it asks for
-    /// is here. Time does not go back: it is
-    /// handled no earlier than what was handled before.
+    /// is here. Time does not go back: it is handled no earlier than what was handled before.
     pub fn accept(&mut self, frame: &mut Frame<'_>, again: Again, release: &mut impl Release) {
         let meta = frame.meta_mut();
         meta.arrival_ns = meta.arrival_ns.max(self.last.arrival_ns);
@@ -378,17 +378,17 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// Goes on with a packet that has been steered and is at home here.
     fn enter_from(&mut self, frame: &mut Frame<'_>, from: Entrance, release: &mut impl Release) {
-        let mut entry = from;
+        let mut entrance = from;
         for turn in from.turn..=RECIRCULATIONS {
             let layout = parse(frame.bytes(), frame.meta().wire_len);
             let finding = Finding::new::<N, Real>(&self.sets, frame, layout, false);
             let port = match self.enter_any(frame, &finding, turn, release) {
                 Verdict::Recirculate(port) => port,
-                last => return self.leave(frame, last, Some(entry), release),
+                last => return self.leave(frame, last, entrance, release),
             };
-            entry = Entrance::anew(turn + 1);
+            entrance = Entrance::anew(turn + 1);
             if let Some(owner) = self.steer_anew(frame, port) {
-                return release.hand_over(frame, owner, self.again(entry));
+                return release.hand_over(frame, owner, self.again(entrance));
             }
         }
         release.discard(frame, Builtin::RecirculationLimit.into());

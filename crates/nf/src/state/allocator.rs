@@ -92,14 +92,10 @@ enum Moved<T> {
     Freed(u16, u32),
 }
 
-impl<T> Moved<T> {
-    /// The object's index and tag, if it is one.
-    fn place(&self) -> Option<(u32, Tag)> {
-        match self {
-            Self::Object { tag, index, .. } => Some((*index, *tag)),
-            Self::Freed(..) => None,
-        }
-    }
+/// Whether an object of that tag is under a borrowed index.
+fn is_borrowed(loans: Option<&Loans>, index: u32, tag: Tag) -> bool {
+    let loans = loans.filter(|_| !tag.is_common()).zip(tag.shard());
+    loans.is_some_and(|(loans, shard)| !loans.is_home(index, shard))
 }
 
 #[allow(clippy::len_without_is_empty, reason = "no operation of the language asks it")]
@@ -275,37 +271,21 @@ impl<T: Value> Allocator<T> {
         shards.tags.note(index);
         let tag = shards.tags.get(index);
         if shards.tags.is_everywhere() {
-            (self.has_common, self.notes) = (true, true);
+            self.has_common = true;
             shards.freed.retain(|(_, freed)| *freed != index);
         }
-        self.count_in(index, tag);
+        self.borrowed += u32::from(is_borrowed(self.loans.as_deref(), index, tag));
+        self.look_closely();
     }
 
-    /// Whether an object of that tag is under a borrowed index.
-    fn is_borrowed(&self, index: u32, tag: Tag) -> bool {
-        let homes = self.loans.as_ref().filter(|_| !tag.is_common()).zip(tag.shard());
-        homes.is_some_and(|(loans, shard)| !loans.is_home(index, shard))
-    }
-
-    /// The object under `index` has come.
-    fn count_in(&mut self, index: u32, tag: Tag) {
-        if self.is_borrowed(index, tag) {
-            self.borrowed += 1;
-            self.notes = true;
-        }
-    }
-
-    /// The object under `index` has gone.
-    fn count_out(&mut self, index: u32, tag: Tag) {
-        if self.is_borrowed(index, tag) {
-            self.borrowed -= 1;
-            self.notes = self.borrowed > 0 || self.has_common || self.journal.is_some();
-        }
+    /// What is touched is looked at more closely from now on, or no more.
+    fn look_closely(&mut self) {
+        self.notes = self.borrowed > 0 || self.has_common || self.journal.is_some();
     }
 
     /// Gives `index` back before its time; false when it was free.
     pub fn free(&mut self, index: u32) -> bool {
-        if self.alive(index, 0).is_none() || (self.notes && self.is_anothers(index)) {
+        if self.alive(index, 0).is_none() || self.is_anothers(index) {
             self.missed(index);
             return false;
         }
@@ -318,7 +298,8 @@ impl<T: Value> Allocator<T> {
         if let Some(journal) = &mut self.journal {
             journal.remove(tag.shard(), index);
         }
-        self.count_out(index, tag);
+        self.borrowed -= u32::from(is_borrowed(self.loans.as_deref(), index, tag));
+        self.look_closely();
         self.clear(index);
         // What all workers have is in use in some shard as long as the run goes on.
         if let Some(loans) = self.loans.as_ref().filter(|_| !tag.is_common()) {
@@ -354,13 +335,18 @@ impl<T: Value> Allocator<T> {
     }
 
     /// Whether a shard of this worker that is not being worked for has borrowed `index`.
+    #[inline(always)]
+    fn is_anothers(&self, index: u32) -> bool {
+        self.borrowed > 0 && self.is_borrowed_beside(index)
+    }
+
     #[cold]
     #[inline(never)]
-    fn is_anothers(&self, index: u32) -> bool {
+    fn is_borrowed_beside(&self, index: u32) -> bool {
         let Some(shards) = &self.shards else { return false };
         let tag = shards.tags.get(index);
         let here = shards.tags.here();
-        here.is_some() && here != tag.shard() && self.is_borrowed(index, tag)
+        here.is_some() && here != tag.shard() && is_borrowed(self.loans.as_deref(), index, tag)
     }
 
     /// A handler has found nothing under `index`: a packet that brings an index which another shard has
@@ -406,7 +392,7 @@ impl<T: Value> Allocator<T> {
     /// As [`alive`](Self::alive), for the shard that is being worked for.
     #[inline(always)]
     fn find(&self, index: u32, now: Tick) -> Option<&Object<T>> {
-        let found = self.alive(index, now).filter(|_| !(self.notes && self.is_anothers(index)));
+        let found = self.alive(index, now).filter(|_| !self.is_anothers(index));
         if found.is_none() {
             self.missed(index);
         }
@@ -584,8 +570,8 @@ impl<T: Value> journal::Journaled for Allocator<T> {
     }
 
     fn keep(&mut self) {
-        self.notes = true;
         self.journal = Some(Box::new(Journal::new(self.capacity())));
+        self.look_closely();
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
@@ -622,7 +608,8 @@ impl<T: Value> journal::Journaled for Allocator<T> {
             Some(shards) if !shards.tags.is_everywhere() => {
                 shards.tags.note(index);
                 let tag = shards.tags.get(index);
-                self.count_in(index, tag);
+                self.borrowed += u32::from(is_borrowed(self.loans.as_deref(), index, tag));
+                self.look_closely();
             }
             _ => self.note_owner(index),
         }
@@ -642,6 +629,7 @@ impl<T: Value> Movable for Allocator<T> {
             // SAFETY: a tag marks an object that has been given out, and `start` has initialised it.
             let (lifetime, value) = (object.lifetime, unsafe { object.value.assume_init() });
             moved.push(Moved::Object { tag, index, deadline, lifetime, value });
+            self.borrowed -= u32::from(is_borrowed(self.loans.as_deref(), index, tag));
             if shards.tags.release(index) {
                 continue;
             }
@@ -653,16 +641,13 @@ impl<T: Value> Movable for Allocator<T> {
                 }
             }
         }
-        let objects = moved.iter().filter_map(Moved::place);
-        objects.for_each(|(index, tag)| self.count_out(index, tag));
+        self.look_closely();
         bundle.pack(moved);
     }
 
     fn put_shards(&mut self, bundle: &mut Bundle, shift: Shift) {
         let Some(shards) = &mut self.shards else { return };
-        let moved: Vec<Moved<T>> = bundle.unpack();
-        let places: Vec<_> = moved.iter().filter_map(Moved::place).collect();
-        for one in moved {
+        for one in bundle.unpack() {
             match one {
                 Moved::Object { tag, index, deadline, lifetime, value } => {
                     let deadline = shift.of(deadline);
@@ -671,6 +656,7 @@ impl<T: Value> Movable for Allocator<T> {
                     self.objects[index as usize] = object;
                     self.wheel.queue(index, deadline);
                     shards.tags.set(index, tag);
+                    self.borrowed += u32::from(is_borrowed(self.loans.as_deref(), index, tag));
                     match &mut shards.leases {
                         Some(leases) => leases.count += 1,
                         // One that all workers had from the start is there already.
@@ -688,7 +674,7 @@ impl<T: Value> Movable for Allocator<T> {
                 }
             }
         }
-        places.into_iter().for_each(|(index, tag)| self.count_in(index, tag));
+        self.look_closely();
     }
 
     fn immovable(&self) -> Option<&'static str> {

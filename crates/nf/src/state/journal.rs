@@ -135,7 +135,7 @@ impl<K: Value> Journal<K> {
 
     /// The entry at `place` was written. It was `lost` by a shard, if it belonged to another before.
     #[inline]
-    pub(crate) fn change(&self, place: u32, lost: Option<u16>, key: impl FnOnce() -> K) {
+    pub(crate) fn change(&mut self, place: u32, lost: Option<u16>, key: impl FnOnce() -> K) {
         self.changed.note(place);
         if lost.is_some() {
             self.remove(lost, key());
@@ -143,8 +143,13 @@ impl<K: Value> Journal<K> {
     }
 
     /// The entry under `key` is no more.
-    pub(crate) fn remove(&self, shard: Option<u16>, key: K) {
-        self.gone().push((shard, key));
+    pub(crate) fn remove(&mut self, shard: Option<u16>, key: K) {
+        self.gone.get_mut().unwrap_or_else(PoisonError::into_inner).push((shard, key));
+    }
+
+    /// The same, by a worker that shares the object, which no shards divide.
+    pub(crate) fn remove_beside(&self, key: K) {
+        self.gone().push((None, key));
     }
 
     /// Nobody who holds it panics.

@@ -58,8 +58,9 @@ impl<K: Value> Kept<K> {
         self.shards.get(slot as usize).copied()
     }
 
-    fn closed(&self, slot: u32, key: K) {
-        self.journal.remove(self.shard(slot), key);
+    fn closed(&mut self, slot: u32, key: K) {
+        let shard = self.shard(slot);
+        self.journal.remove(shard, key);
     }
 }
 
@@ -250,7 +251,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
     fn close(&mut self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>) {
         let Ages { len, wheel, .. } = &*self.ages;
         if let Some((key, _)) = self.table.remove(hash, SlotId(set.number)) {
-            self.kept.iter().for_each(|kept| kept.closed(set.number, key));
+            self.kept.iter_mut().for_each(|kept| kept.closed(set.number, key));
             self.wrote = true;
             wheel.turn(transaction).dequeue(self.first + set.number);
             len.add(transaction, -1);
@@ -283,7 +284,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         if entry.is_alive(now) {
             return Age::Alive(entry.deadline().tick());
         }
-        self.kept.iter().for_each(|kept| kept.closed(slot, key));
+        self.kept.iter_mut().for_each(|kept| kept.closed(slot, key));
         self.table.remove(self.hash(&key), id).map_or(Age::Gone, |(_, set)| Age::Over(set.state))
     }
 

@@ -91,7 +91,7 @@ impl<K: Key, V: Value> MapOperations<K, V> for Tracked<SharedMap<K, V>> {
         self.object.entries.remove(&self.transaction, key.hash(self.object.seed).0, id);
         if let Some(journal) = self.object.journal.get() {
             // It is told again if the transaction is given up.
-            journal.remove(None, *key);
+            journal.remove_beside(*key);
             self.note(id);
         }
         Some(old)

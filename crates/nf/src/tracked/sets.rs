@@ -179,7 +179,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let id = self.sets.slot(set.number);
         if let Some(journal) = self.journal.get() {
             let key = self.sets.entry(transaction, id, |key, _, _| from_words::<K>(key));
-            key.into_iter().for_each(|key| journal.remove(None, key));
+            key.into_iter().for_each(|key| journal.remove_beside(key));
         }
         self.sets.remove(transaction, hash.0, id);
     }
@@ -202,7 +202,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
                 continue;
             }
             self.sets.remove(transaction, self.hash(&key).0, id);
-            self.journal.get().into_iter().for_each(|journal| journal.remove(None, key));
+            self.journal.get().into_iter().for_each(|journal| journal.remove_beside(key));
             return Some(state);
         }
         None

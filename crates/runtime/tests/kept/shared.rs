@@ -209,27 +209,20 @@ fn a_count_goes_on_from_what_it_was() {
 const FLOWS: &str = "gen:flows=3000,packets=60000,zipf=1.1,tcp=0.5,ipv6=0.2,churn=20000,seed=7";
 
 #[test]
-fn behind_the_lock_a_store_has_what_one_worker_would_tell() {
-    let write = |case: &Case| case.write::<firewall::Function>(FLOWS, 1);
-    stores_what_one_worker_does::<firewall::Function>("", write, &[LOCKED], 500);
-}
-
-#[test]
-fn one_worker_and_several_behind_the_lock_go_on_from_each_other() {
-    let crews = [LOCKED, ALONE, LOCKED, LOCKED];
-    goes_on::<firewall::Function>("", FLOWS, &crews);
-}
-
-#[test]
-fn in_transactions_a_store_has_what_one_worker_would_tell() {
-    let write = |case: &Case| case.write::<firewall::Function>(FLOWS, 1);
-    stores_what_one_worker_does::<firewall::Function>("", write, &[TRANSACTIONAL], 500);
+fn behind_the_lock_and_in_transactions_a_store_has_what_one_worker_would_tell() {
+    for crew in [LOCKED, TRANSACTIONAL] {
+        let write = |case: &Case| case.write::<firewall::Function>(FLOWS, 1);
+        stores_what_one_worker_does::<firewall::Function>("", write, &[crew], 500);
+    }
 }
 
 #[test]
 fn one_worker_the_lock_and_transactions_go_on_from_each_other() {
-    let crews = [TRANSACTIONAL, LOCKED, TRANSACTIONAL, ALONE, TRANSACTIONAL, TRANSACTIONAL];
-    goes_on::<firewall::Function>("", FLOWS, &crews);
+    let behind_the_lock = [LOCKED, ALONE, LOCKED, LOCKED];
+    let all = [TRANSACTIONAL, LOCKED, TRANSACTIONAL, ALONE, TRANSACTIONAL, TRANSACTIONAL];
+    for crews in [&behind_the_lock[..], &all] {
+        goes_on::<firewall::Function>("", FLOWS, crews);
+    }
 }
 
 const TWO: &str = "services = [{address = '192.0.2.1', port = 53, protocol = 'udp'}]\n\
