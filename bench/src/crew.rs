@@ -267,7 +267,7 @@ fn parts<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<Parts<N>
 }
 
 fn mixed<N: Subject>(workers: usize) -> Result<Deployment, BenchError> {
-    let deployment = Deployment::mixed(&*plan::<N>()?, &ports::<N>(), workers);
+    let deployment = Deployment::mixed::<N>(&*plan::<N>()?, &ports::<N>(), workers);
     deployment.map_err(|why| BenchError::Settings(why.to_string()))
 }
 

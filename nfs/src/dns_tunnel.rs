@@ -25,7 +25,7 @@
 //! is taken for a client of many useless answers, and has to stand on the other side. Of answers and
 //! questions the addresses are matched, not the identifiers: who can forge the address of a server
 //! that a client asks can have the client suspected. A tunnel whose answers all tell an address that
-//! waits already, until it is used or forgotten, is not noticed. Fragments but the first are not read.
+//! waits already, until it is used or forgotten, is not noticed.
 //! Where the tables are full, answers are not counted.
 
 use anabranch_nf::prelude::*;
@@ -34,7 +34,7 @@ pub use dns_tunnel::Function;
 
 /// Detects tunnels through DNS: clients on `lan` that put most answers of name servers to no use
 /// (as in SNAP, Arashloo et al. 2016), and blocks their questions or reports them.
-#[network_function(ports(lan, wan))]
+#[network_function(ports(lan, wan), layer = 4)]
 pub mod dns_tunnel {
     pub struct Settings {
         /// What becomes of a suspected client's questions.

@@ -27,8 +27,8 @@
 //! that no router has forwarded (RFC 4890, section 4.4), so that the firewall can stand between
 //! hosts; ICMP errors, without which path MTU discovery fails (RFC 4890, section 4.3.1), if
 //! `allow_errors` is set and the packet they quote was sent by the host they are addressed to, which
-//! is as much as can be told from the error alone; and fragments but the first, which have no ports
-//! and are worth nothing without it, unless `fragments = drop`.
+//! is as much as can be told from the error alone. Fragments are put together first, so that none hides
+//! what it carries (RFC 1858, RFC 3128).
 //!
 //! Not done: sequence numbers are not checked; a dropped packet of an open connection restarts its
 //! timeout like any other; nothing outside may open (no published services) and no protocol that
@@ -40,7 +40,7 @@ pub use firewall::Function;
 
 /// Lets inside open connections and outside answer them: TCP by its states, UDP and ICMP echo by
 /// timeouts, over IPv4 and IPv6 (RFC 6146, 5382, 4787, 5508).
-#[network_function(ports(inside, outside))]
+#[network_function(ports(inside, outside), layer = 4)]
 pub mod firewall {
     pub struct Settings {
         /// Connections at once, of IPv4 and of IPv6 each; more are dropped.
@@ -68,16 +68,6 @@ pub mod firewall {
         /// Pass ICMP errors that quote a packet of the host they are addressed to.
         #[setting(default = true)]
         pub allow_errors: bool,
-        /// What becomes of fragments that have no ports.
-        #[setting(default = Fragments::Pass)]
-        pub fragments: Fragments,
-    }
-
-    pub enum Fragments {
-        /// They pass, both ways.
-        Pass,
-        /// They are dropped.
-        Drop,
     }
 
     pub enum Reason {
@@ -91,8 +81,6 @@ pub mod firewall {
         OutOfState,
         /// Comes in on the side where its source address is not.
         WrongSide,
-        /// A fragment without ports, and these are not let through.
-        Fragment,
         /// An ICMP error that is not wanted, or quotes no packet of the host it is addressed to.
         UnwantedError,
     }
@@ -211,24 +199,10 @@ pub mod firewall {
             if is_of_the_link(pkt) {
                 return Forward(pkt.port().other());
             }
-            if pkt.is_fragment() && !pkt.is_first_fragment() {
-                return self.fragment(pkt);
-            }
             if is_error(pkt) {
                 return self.error(pkt);
             }
             Drop(Builtin::UnsupportedProtocol)
-        }
-
-        /// A fragment that begins within the TCP header may overwrite flags that have passed (RFC
-        /// 3128), and no host sends such.
-        fn fragment(&self, pkt: &Packet) -> Verdict {
-            let overlaps =
-                pkt.ipv4().is_some_and(|ip| ip.protocol() == TCP && ip.fragment_offset() == 1);
-            if overlaps || self.settings.fragments == Fragments::Drop {
-                return Drop(Reason::Fragment);
-            }
-            Forward(pkt.port().other())
         }
 
         fn error(&self, pkt: &Packet) -> Verdict {

@@ -2,10 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use anabranch_nf::packet::checksum::Sum;
 use anabranch_nf::packet::craft::{self, Echo, IcmpError, Link, Segment};
+use anabranch_nf::packet::fragment::{Piece, cut};
 use anabranch_nf::packet::{Frame, MacAddr, Meta, Packet, parse};
 
-const ROOM: usize = 1_600;
+const ROOM: usize = 10_000;
 
 fn link() -> Link {
     let (src, dst) = (MacAddr::new(2, 0, 0, 0, 0, 1), MacAddr::new(2, 0, 0, 0, 0, 2));
@@ -33,7 +35,6 @@ pub fn udp(src: &str, dst: &str) -> Vec<u8> {
 }
 
 /// A UDP datagram with this payload.
-#[cfg(feature = "security")]
 pub fn datagram(src: &str, dst: &str, payload: &[u8]) -> Vec<u8> {
     written(|out| craft::udp(out, &link(), socket(src), socket(dst), payload))
 }
@@ -56,6 +57,57 @@ pub fn tcp(src: &str, dst: &str, flags: u8) -> Vec<u8> {
 pub fn echo(src: &str, dst: &str, is_reply: bool, id: u16) -> Vec<u8> {
     let echo = Echo { is_reply, id, sequence: 1 };
     written(|out| craft::echo(out, &link(), address(src), address(dst), echo, b"anabranch"))
+}
+
+/// The fragments of an IP packet, each of at most `longest` bytes from the IP header on.
+pub fn fragments(frame: &[u8], longest: usize) -> Vec<Vec<u8>> {
+    let mut frame = frame.to_vec();
+    if frame[14] >> 4 == 6 {
+        // Says for now that there are no others.
+        let next = std::mem::replace(&mut frame[20], 44);
+        frame.splice(54..54, [next, 0, 0, 0, 0, 0, 0, 7]);
+        let len = frame.len() as u16 - 54;
+        frame[18..20].copy_from_slice(&len.to_be_bytes());
+    }
+    let layout = parse(&frame, frame.len() as u32);
+    let (mut scratch, mut pieces) = (vec![0; ROOM], Vec::new());
+    cut(&frame, layout, longest, &mut scratch, |piece| pieces.push(piece.to_vec()))
+        .expect("a packet that can be cut");
+    pieces
+}
+
+/// The IP packet of which these are the fragments, in any order.
+pub fn joined<'f>(fragments: impl Iterator<Item = &'f Vec<u8>>) -> Vec<u8> {
+    let place = |frame: &Vec<u8>| {
+        let piece = Piece::of(frame, parse(frame, frame.len() as u32)).expect("a fragment");
+        (piece.offset, piece.start, piece.more)
+    };
+    let mut all: Vec<_> = fragments.map(|frame| (place(frame), frame)).collect();
+    all.sort();
+    let ((_, start, _), first) = all[0];
+    let mut whole = first[..start].to_vec();
+    for (number, ((offset, start, more), frame)) in all.iter().enumerate() {
+        assert_eq!((whole.len() - all[0].0.1, number + 1 < all.len()), (*offset, *more));
+        whole.extend_from_slice(&frame[*start..]);
+    }
+    match whole[14] >> 4 {
+        4 => {
+            let len = whole.len() as u16 - 14;
+            whole[16..18].copy_from_slice(&len.to_be_bytes());
+            whole[20..22].fill(0);
+            whole[24..26].fill(0);
+            let checksum = Sum::new().bytes(&whole[14..34]).checksum();
+            whole[24..26].copy_from_slice(&checksum);
+        }
+        _ => {
+            let next = whole[54];
+            whole.drain(54..62);
+            let len = whole.len() as u16 - 54;
+            whole[18..20].copy_from_slice(&len.to_be_bytes());
+            whole[20] = next;
+        }
+    }
+    whole
 }
 
 /// A frame of no known protocol between these stations.

@@ -24,8 +24,8 @@
 //! side finds its backend by the hash alone, and is dropped with least connections.
 //!
 //! What it does not do: backends of one endpoint in several services, weights, direct server return,
-//! translation between IPv4 and IPv6, fragments (no ports: dropped as `fragment`), pings to virtual
-//! addresses, health checks of its own. Without `interfaces`, what is not IP passes unchanged.
+//! translation between IPv4 and IPv6, pings to virtual addresses, health checks of its own. Without
+//! `interfaces`, what is not IP passes unchanged. Fragments are put together first.
 //!
 //! Memory: 62 bytes a connection over IPv4 and 128 over IPv6 in full tables, replies included; a
 //! table for each IP version, of `connections` entries. 12 bytes for each entry of a service's two
@@ -37,7 +37,7 @@ pub use lb::Function;
 
 /// Load balancer: each connection to a virtual address goes to one of the backends behind it, by
 /// Maglev hashing (Eisenbud et al., NSDI 2016) or to the one with the fewest connections.
-#[network_function(ports(clients, backends))]
+#[network_function(ports(clients, backends), layer = 4)]
 pub mod lb {
     pub struct Settings {
         /// Virtual endpoints over IPv4.
@@ -181,8 +181,6 @@ pub mod lb {
         NotABackend,
         /// An ICMP error about no known connection.
         UnrelatedError,
-        /// A fragment without a transport header.
-        Fragment,
     }
 
     const TCP: u8 = 6;
@@ -429,9 +427,6 @@ pub mod lb {
     fn refused(pkt: &Packet) -> Verdict {
         if pkt.embedded().is_some() {
             return Drop(Reason::UnrelatedError);
-        }
-        if pkt.is_fragment() {
-            return Drop(Reason::Fragment);
         }
         Drop(Builtin::UnsupportedProtocol)
     }

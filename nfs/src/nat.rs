@@ -30,8 +30,10 @@
 //! Without `interfaces` it is a wire between two networks: TTL and Ethernet addresses stay, and what
 //! is not IPv4 passes unchanged (IPv6 as set). With them it is a router, and routes IPv6 untranslated.
 //!
-//! What it does not do: reassemble or follow fragments (RFC 4787 REQ-14; those after the first have
-//! no port, and are dropped as `fragment`), application-level gateways (RFC 4787 REQ-10 wants them
+//! Fragments, in any order, are put together first, and what they make leaves in fragments as long
+//! (RFC 4787 REQ-14).
+//!
+//! What it does not do: application-level gateways (RFC 4787 REQ-10 wants them
 //! off), ports below `first_port` for inside ports below it, other protocols than TCP, UDP and ICMP,
 //! translation between IPv4 and IPv6. As a router it asks for a smaller MTU after translation.
 //!
@@ -45,7 +47,7 @@ pub use nat::Function;
 
 /// Network address and port translation (RFC 4787, 5382, 5508, 7857): inside hosts share public
 /// IPv4 addresses; endpoint-independent mapping, filtering as set, hairpinning, ICMP errors.
-#[network_function(ports(lan, wan))]
+#[network_function(ports(lan, wan), layer = 4)]
 pub mod nat {
     /// What the operator sets.
     pub struct Settings {
@@ -140,8 +142,6 @@ pub mod nat {
         NoMapping,
         /// An ICMP error about no known mapping.
         UnrelatedError,
-        /// A fragment without a transport header.
-        Fragment,
         /// Every public port is in use.
         PortsExhausted,
         /// The tables of mappings or of hosts are full.
@@ -312,7 +312,6 @@ pub mod nat {
     fn without_ports(pkt: &Packet) -> Verdict {
         match pkt.icmpv4() {
             Some(icmp) if icmp.is_error() => Drop(Reason::UnrelatedError),
-            None if pkt.is_fragment() => Drop(Reason::Fragment),
             _ => Drop(Builtin::UnsupportedProtocol),
         }
     }

@@ -30,7 +30,7 @@ pub use sidejacking::Function;
 
 /// Detects HTTP sessions that are used from a second address (sidejacking, as in Chimera, Borders et
 /// al. 2012), and blocks such requests or reports them.
-#[network_function(ports(clients, servers))]
+#[network_function(ports(clients, servers), layer = 4)]
 pub mod sidejacking {
     pub struct Settings {
         /// What becomes of requests with a session that belongs to another client.

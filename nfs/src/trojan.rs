@@ -29,7 +29,7 @@ pub use trojan::Function;
 
 /// Detects hosts on `lan` that open SSH, then fetch HTML, ZIP and EXE files over FTP, then talk IRC
 /// (De Carli et al. 2014), and blocks or reports them.
-#[network_function(ports(lan, wan))]
+#[network_function(ports(lan, wan), layer = 4)]
 pub mod trojan {
     pub struct Settings {
         /// What becomes of an infected host's packets.

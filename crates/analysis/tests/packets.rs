@@ -83,7 +83,7 @@ fn given(packet: &Packet<'_>) -> Given {
 fn with<T>(bytes: &[u8], run: impl FnOnce(&mut Frame<'_>) -> T) -> T {
     let (mut bytes, wire_len, end) = (bytes.to_vec(), bytes.len() as u32, bytes.len());
     let port = Port::new((end % 2) as u8);
-    let meta = Meta { arrival_ns: 9, number: 0, steering_hash: 0, wire_len, port };
+    let meta = Meta { arrival_ns: 9, number: 0, wire_len, port, ..Meta::default() };
     run(&mut Frame::new(&mut bytes, 0, end, 0, meta))
 }
 

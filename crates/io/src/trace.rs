@@ -51,6 +51,7 @@ impl TraceRecord {
             steering_hash: self.steering_hash,
             wire_len: self.wire_len.max(self.captured_len),
             port: self.port,
+            ..Meta::default()
         }
     }
 }

@@ -17,6 +17,8 @@ pub enum Ports {
 pub enum Packets {
     /// Frames whose headers are well formed; others are dropped with the parser's reason.
     WellFormed,
+    /// `layer = 4`: the same, but that no fragments come: datagrams are put together before.
+    Datagrams,
     /// `layer = 2`: also frames whose network layer is malformed.
     Frames,
 }

@@ -56,7 +56,11 @@ fn constants(module: &Module, source: &Source) -> TokenStream {
         Ports::Named(names) => names.iter().map(ToString::to_string).collect(),
         Ports::Any => Vec::new(),
     };
-    let layer: u8 = if module.packets == Packets::Frames { 2 } else { 3 };
+    let layer: u8 = match module.packets {
+        Packets::Frames => 2,
+        Packets::WellFormed => 3,
+        Packets::Datagrams => 4,
+    };
     let (reasons, set) = (commands::words(module), packet_set::name(module));
     let objects = module.nf.fields.iter().any(|field| state::is_sized(&field.kind));
     let period = module.handlers.periodic.map_or(0, |periodic| periodic.every_ms);

@@ -48,7 +48,8 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     const SOURCE: Source;
     /// Names of its ports; empty: any number.
     const PORTS: &'static [&'static str];
-    /// 2: frames whose network layer is malformed are handled too; 3: they are dropped before.
+    /// 2: frames whose network layer is malformed are handled too; 3: they are dropped before; 4: and
+    /// fragments are put together first.
     const LAYER: u8;
     /// Its own drop reasons.
     const REASONS: &'static [Word];

@@ -154,6 +154,10 @@ builtin! {
     MailboxFull = "mailbox-full",
     /// Longer than a live port's buffers, or made by an offload that cannot be undone.
     Oversized = "oversized",
+    /// A fragment that has gone into the datagram which was put together of it.
+    Reassembled = "reassembled",
+    /// A fragment whose datagram did not come together: others did not come, or overlap, or there was no room.
+    IncompleteDatagram = "incomplete-datagram",
 }
 
 impl From<Builtin> for DropReason {

@@ -263,9 +263,9 @@ fn the_expansion_runs() {
         let meta = Meta {
             arrival_ns: number << 31,
             number,
-            steering_hash: 0,
             wire_len: 64,
             port: Port::new(0),
+            ..Meta::default()
         };
         let layout = parse(&bytes, 64);
         let mut frame = Frame::new(&mut bytes, 0, 64, 0, meta);

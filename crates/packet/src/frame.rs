@@ -23,6 +23,9 @@ pub struct Meta {
     pub wire_len: u32,
     /// Where it arrived.
     pub port: Port,
+    /// Of a datagram that was put together, bytes of the longest of its fragments, IP header included;
+    /// 0: it arrived whole.
+    pub fragment_len: u16,
 }
 
 /// One received frame in a buffer lent by its port's pool for `'m`.

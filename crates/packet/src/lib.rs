@@ -21,6 +21,7 @@
 pub mod checksum;
 pub mod craft;
 mod embedded;
+pub mod fragment;
 mod frame;
 #[doc(hidden)]
 pub mod fuzzing;

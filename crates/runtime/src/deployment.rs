@@ -88,7 +88,7 @@ impl Deployment {
         if let Some(why) = why_not_sharded(plan) {
             return Err(Refusal(why));
         }
-        let (steering, table) = steer(plan, ports, workers)?;
+        let (steering, table) = steer::<N>(plan, ports, workers)?;
         let mut homes = BTreeMap::new();
         for steered in &plan.steered {
             let found = homes_of::<N>(steered, &steering, settings, ports)?;
@@ -105,11 +105,15 @@ impl Deployment {
     ///
     /// # Errors
     /// The plan shards no packet sets, or asks for what this runtime does not do.
-    pub fn mixed(plan: &Plan, ports: &[String], workers: usize) -> Result<Self, Refusal> {
+    pub fn mixed<N: NetworkFunction>(
+        plan: &Plan,
+        ports: &[String],
+        workers: usize,
+    ) -> Result<Self, Refusal> {
         if !divides_sets(plan) {
             return Err(Refusal("it has no packet sets that are sharded".to_owned()));
         }
-        let (steering, table) = steer(plan, ports, workers)?;
+        let (steering, table) = steer::<N>(plan, ports, workers)?;
         let (homes, scopes) = (BTreeMap::new(), BTreeMap::new());
         Ok(Self { steering: Arc::new(steering), table: Arc::new(table), homes, scopes })
     }
@@ -183,12 +187,12 @@ impl Deployment {
 }
 
 /// From packets to shards and from shards to workers.
-fn steer(
+fn steer<N: NetworkFunction>(
     plan: &Plan,
     ports: &[String],
     workers: usize,
 ) -> Result<(Steering, IndirectionTable), Refusal> {
-    let steering = Steering::new(plan, ports)?;
+    let steering = Steering::new(plan, ports)?.gathering(N::LAYER);
     let shards = steering.shards();
     let table = IndirectionTable::new(SHARDS, shards, workers.clamp(1, shards));
     Ok((steering, table.map_err(|cause| Refusal(cause.to_string()))?))

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anabranch_io::Chunk;
+use anabranch_nf::NetworkFunction;
 use anabranch_rss::IndirectionTable;
 
 use crate::balance::{Balancer, Balancing, Departure};
+use crate::reassembly::{Gatherer, Whole};
 use crate::report::BalanceReport;
-use crate::steer::Steering;
+use crate::steer::{Steering, worker_of};
+use crate::tally::Counts;
 
 /// Divides chunks among workers by their shards.
 pub struct Division {
@@ -19,6 +22,8 @@ pub struct Division {
     balancer: Option<Balancer>,
     /// Shards of chunks that will come again, by where they start; `None`: nothing repeats.
     known: Option<BTreeMap<usize, Known>>,
+    /// Where datagrams are put together first.
+    gatherer: Option<Gatherer>,
 }
 
 /// What is known of a chunk that comes again.
@@ -45,27 +50,33 @@ pub struct Shares {
     pub shards: Option<Arc<Vec<u32>>>,
     /// What has to move before.
     pub moved: Vec<Departure>,
+    /// Per worker, the datagrams that its fragments complete; `None`: it gets no whole ones.
+    pub(crate) wholes: Option<Vec<Vec<Whole>>>,
 }
 
 impl Division {
     /// By `steering` among the workers of `table`; without, all packets are one worker's. `repeats`:
     /// every chunk comes again and again, so that its shares are worth keeping. `balancing`: whether
     /// shards move.
-    pub fn new(
+    pub fn new<N: NetworkFunction>(
         steering: Option<Arc<Steering>>,
         table: Arc<IndirectionTable>,
         repeats: bool,
         balancing: Balancing,
     ) -> Self {
         let balancer = Balancer::new(&table, balancing);
-        Self { steering, table, balancer, known: repeats.then(BTreeMap::new) }
+        let gatherer = Gatherer::of::<N>(repeats);
+        Self { steering, table, balancer, known: repeats.then(BTreeMap::new), gatherer }
     }
 
     /// Divides `chunk`.
     pub fn divide(&mut self, chunk: &Chunk) -> Shares {
-        let Some(steering) = &self.steering else {
-            return Shares { lists: vec![None], shards: None, moved: Vec::new() };
+        let wholes = self.gatherer.as_mut().map(|gatherer| gatherer.gather(chunk));
+        let Some(steering) = self.steering.clone() else {
+            let wholes = wholes.map(|wholes| vec![wholes.into_iter().map(|one| one.1).collect()]);
+            return Shares { lists: vec![None], shards: None, moved: Vec::new(), wholes };
         };
+        let steering = &steering;
         let known = self.known.as_ref().and_then(|known| known.get(&chunk.start()));
         let shards = known.map_or_else(|| shards_of(steering, chunk), |known| known.shards.clone());
         let moved = self.rebalance(&shards);
@@ -74,7 +85,37 @@ impl Division {
             Some(lists) => lists.clone(),
             None => self.learn(chunk, &shards),
         };
-        Shares { lists, shards: Some(shards.each), moved }
+        let shares = Shares { lists, shards: Some(shards.each), moved, wholes: None };
+        match wholes {
+            Some(wholes) => self.place(wholes, steering, shares),
+            None => shares,
+        }
+    }
+
+    /// Gives each datagram to the owner of its flow, with the packet that completes it.
+    fn place(&self, wholes: Vec<(u32, Whole)>, steering: &Steering, shares: Shares) -> Shares {
+        let mut theirs: Vec<Vec<Whole>> = shares.lists.iter().map(|_| Vec::new()).collect();
+        if wholes.is_empty() {
+            return Shares { wholes: Some(theirs), ..shares };
+        }
+        let mut each = shares.shards.as_deref().cloned().unwrap_or_default();
+        for (index, whole) in wholes {
+            let shard = whole.shard(steering);
+            if let Some(place) = each.get_mut(index as usize) {
+                *place = shard;
+            }
+            if let Some(list) = theirs.get_mut(usize::from(self.table.worker(shard))) {
+                list.push(whole);
+            }
+        }
+        let shards = Shards { each: Arc::new(each), packets: Arc::default() };
+        let lists = self.lists(&shards);
+        Shares { lists, shards: Some(shards.each), wholes: Some(theirs), ..shares }
+    }
+
+    /// What became of fragments on the way.
+    pub(crate) fn end(&mut self) -> Option<Counts> {
+        self.gatherer.take().map(Gatherer::end)
     }
 
     /// Finds what each worker gets, and keeps it if the chunk will come again.
@@ -114,7 +155,7 @@ impl Division {
         let room = shards.each.len() / workers + shards.each.len() / 8;
         let mut lists: Vec<Vec<u32>> = (0..workers).map(|_| Vec::with_capacity(room)).collect();
         for (index, &shard) in (0..).zip(shards.each.iter()) {
-            if let Some(list) = lists.get_mut(usize::from(self.table.worker(shard))) {
+            if let Some(list) = lists.get_mut(usize::from(worker_of(shard, &self.table))) {
                 list.push(index);
             }
         }

@@ -27,6 +27,7 @@ use crate::agenda::{Agenda, Expiring};
 use crate::deployment::Post;
 use crate::finding::{Finding, Kind, Sets};
 use crate::mailbox::Again;
+use crate::reassembly::{Reassembly, is_part, leaving};
 use crate::tuner::{Pass, Tuner};
 
 /// Most packets of a batch.
@@ -47,6 +48,10 @@ pub trait Release {
     fn hand_over(&mut self, frame: &Frame<'_>, worker: u16, again: Again);
     /// The NF made this frame while it handled the packet of `cause`.
     fn emit(&mut self, cause: &Meta, port: Port, frame: &[u8]);
+    /// `frame` is a fragment that waits for others; it is accounted for when its datagram is.
+    fn hold(&mut self, _frame: &Frame<'_>) {}
+    /// So many packets that were held go nowhere.
+    fn settle(&mut self, _reason: DropReason, _packets: u64) {}
 }
 
 /// One NF with all its state, owned by one worker (or, where state is shared, behind one lock).
@@ -59,6 +64,8 @@ pub struct Instance<N: NetworkFunction> {
     post: Option<Post>,
     /// Who is told what changes, where a store keeps the state.
     storing: Option<Box<Storing>>,
+    /// Datagrams that are incomplete.
+    reassembly: Reassembly,
     /// The packet handled last.
     last: Meta,
 }
@@ -162,6 +169,7 @@ impl<N: NetworkFunction> Instance<N> {
             tuner: Tuner::new(making.pass),
             post,
             storing: None,
+            reassembly: Reassembly::default(),
             last: Meta::default(),
         })
     }
@@ -303,8 +311,34 @@ impl<N: NetworkFunction> Instance<N> {
         if let Some(reason) = refused::<N>(finding.layout) {
             return release.discard(frame, reason.into());
         }
+        if is_part::<N>(finding.layout) {
+            return self.gather(frame, finding.layout, release);
+        }
         let verdict = self.enter_any(frame, finding, 0, release);
         self.leave(frame, verdict, Entrance::default(), release);
+    }
+
+    /// Keeps a fragment until its datagram is complete, and handles that then.
+    #[cold]
+    fn gather(&mut self, frame: &Frame<'_>, layout: Layout, release: &mut impl Release) {
+        let Some(mut whole) = self.reassembly.add(frame, layout, release) else { return };
+        self.admit(&mut whole.frame(), release);
+        self.reassembly.forget(whole);
+    }
+
+    /// Datagrams that are incomplete.
+    pub(crate) fn reassembly(&mut self) -> &mut Reassembly {
+        &mut self.reassembly
+    }
+
+    /// Handles a datagram that was put together, as it arrived.
+    pub(crate) fn admit(&mut self, frame: &mut Frame<'_>, release: &mut impl Release) {
+        let port = frame.meta().port;
+        self.agenda.environment.set_arrival(Arrival::default());
+        match self.steer_anew(frame, port) {
+            Some(owner) => release.hand_over(frame, owner, self.again(Entrance::default())),
+            None => self.enter_from(frame, Entrance::default(), release),
+        }
     }
 
     /// The rarer verdicts, kept out of the loop.
@@ -316,14 +350,14 @@ impl<N: NetworkFunction> Instance<N> {
         entered: Entrance,
         release: &mut impl Release,
     ) {
-        match verdict {
+        if let (Verdict::Discard(_), Some(shard), false) =
+            (verdict, self.agenda.environment.astray(), entered.strayed)
+        {
+            return self.send_after(frame, shard, entered.turn, release);
+        }
+        match leaving(frame, verdict, release) {
             Verdict::Forward(port) => release.forward(frame, port),
-            Verdict::Discard(reason) => match self.agenda.environment.astray() {
-                Some(shard) if !entered.strayed => {
-                    self.send_after(frame, shard, entered.turn, release)
-                }
-                _ => release.discard(frame, reason),
-            },
+            Verdict::Discard(reason) => release.discard(frame, reason),
             Verdict::Flood => release.flood(frame),
             Verdict::Recirculate(port) => self.enter_again(frame, port, release),
         }
@@ -518,6 +552,7 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// Runs `shutdown`; what it emits is caused by the last packet.
     pub fn shut_down(&mut self, release: &mut impl Release) {
+        self.reassembly.end(release);
         let Self { nf, sets, agenda, last, .. } = self;
         agenda.shut_down(nf, sets, last, release);
         self.tell_whole();

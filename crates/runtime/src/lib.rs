@@ -26,6 +26,7 @@ pub mod live;
 pub mod lock;
 pub mod mailbox;
 pub mod profile;
+mod reassembly;
 pub mod report;
 pub mod run;
 mod schedule;

@@ -164,9 +164,11 @@ impl<N: NetworkFunction> Crew<N> {
         clock: LiveClock,
     ) -> Result<Self, RunError> {
         let ends = Exchange::between(states.len()).map_err(RunError::Exchange)?;
-        let owners = arrangement.is_sharded().then(|| Owners {
+        let fragments_only = !arrangement.is_sharded();
+        let owners = (!fragments_only || N::LAYER == 4).then(|| Owners {
             steering: Arc::clone(&arrangement.steering),
             table: Arc::clone(&arrangement.table),
+            fragments_only,
         });
         let shared = ends.first().map(|end| Arc::clone(&end.shared));
         let Some(shared) = shared else { unreachable!("there is at least one worker") };

@@ -36,6 +36,7 @@ use crossbeam_utils::sync::{ShardedLock, ShardedLockWriteGuard};
 
 use crate::head::Head;
 use crate::instance::{Instance, Release, refused};
+use crate::reassembly::{Reassembly, has_parts};
 use crate::schedule::Schedule;
 
 /// An instance that several workers share.
@@ -96,6 +97,8 @@ struct Own {
     lines: Vec<Line>,
     last: Meta,
     order: Option<Vec<Commit>>,
+    /// Datagrams that are incomplete.
+    reassembly: Reassembly,
 }
 
 impl<N: NetworkFunction> Lock<N> {
@@ -120,6 +123,7 @@ impl<N: NetworkFunction> Lock<N> {
             lines: Vec::new(),
             last: Meta::default(),
             order: ordered.then(Vec::new),
+            reassembly: Reassembly::default(),
         };
         let access = |worker| Access { lock: Arc::clone(&lock), own: own(worker) };
         (0..workers).map(access).collect()
@@ -140,6 +144,22 @@ impl<N: NetworkFunction> Access<N> {
     /// Handles a batch. The packets' times are those at which they were handled, afterwards.
     #[inline(never)]
     pub fn handle(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
+        match has_parts::<N>(frames) {
+            false => self.handle_all(frames, release),
+            true => self.divide(frames, release),
+        }
+        self.tell_in_time();
+    }
+
+    #[cold]
+    fn divide(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
+        let mut reassembly = std::mem::take(&mut self.own.reassembly);
+        reassembly.divide::<N, _>(frames, release, |some, release| self.handle_all(some, release));
+        self.own.reassembly = reassembly;
+    }
+
+    #[inline(always)]
+    fn handle_all(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
         let mut rest = frames;
         loop {
             let read = self.read(rest, release);
@@ -147,7 +167,11 @@ impl<N: NetworkFunction> Access<N> {
             self.write(writer, release);
             rest = after;
         }
-        self.tell_in_time();
+    }
+
+    /// Datagrams that are incomplete.
+    pub(crate) fn reassembly(&mut self) -> &mut Reassembly {
+        &mut self.own.reassembly
     }
 
     /// Tells the store that keeps the state what has changed, if it is time: on the writer's side, so
@@ -169,6 +193,10 @@ impl<N: NetworkFunction> Access<N> {
         let speculation = Speculation::new(own.worker);
         for (index, frame) in frames.iter_mut().enumerate() {
             let layout = parse(frame.bytes(), frame.meta().wire_len);
+            // What leaves in fragments is left to a writer, too: it is rare.
+            if frame.meta().fragment_len != 0 {
+                return index;
+            }
             if let Some(reason) = refused::<N>(layout) {
                 release.discard(frame, reason.into());
             } else {
@@ -255,7 +283,8 @@ impl<N: NetworkFunction> Access<N> {
     }
 
     /// Lets go of the instance; whoever is the last to do so gets it.
-    pub fn finish(self) -> Option<Instance<N>> {
+    pub fn finish(mut self, release: &mut impl Release) -> Option<Instance<N>> {
+        self.own.reassembly.end(release);
         let mut locked = self.lock.write();
         if self.own.last.number >= locked.last.number {
             locked.last = self.own.last;

@@ -58,7 +58,7 @@ pub fn profile<N: NetworkFunction>(
     options: &Options,
     watch: &mut dyn FnMut(Progress, u64),
 ) -> Result<(RunReport, Vec<Finding>), RunError> {
-    let (profile, arrangement) = (Arc::new(Profile::default()), arrangement(options));
+    let (profile, arrangement) = (Arc::new(Profile::default()), arrangement::<N>(options));
     let (making, workers) = (&options.making, arrangement.table.workers());
     let deployment = arrangement.deployment.as_ref();
     let members = Members::<N::Profiled>::watched(making, workers, deployment, &profile)?;
@@ -74,20 +74,20 @@ pub fn unwatched<N: NetworkFunction>(
     options: &Options,
     watch: &mut dyn FnMut(Progress, u64),
 ) -> Result<RunReport, RunError> {
-    let arrangement = arrangement(options);
+    let arrangement = arrangement::<N>(options);
     let states = arrangement.states::<N>(&options.making)?;
     run_on(options, arrangement, states, watch)
 }
 
-fn arrangement(options: &Options) -> Arrangement {
+fn arrangement<N: NetworkFunction>(options: &Options) -> Arrangement {
     let ports = &options.making.ports;
     let workers = options.workers.clamp(2, SHARDS);
     let plan = options.plan.as_ref();
     let mixed = plan.filter(|plan| strategy_of(plan) == Strategy::Mixed);
-    let deployment = mixed.and_then(|plan| Deployment::mixed(plan, ports, workers).ok());
+    let deployment = mixed.and_then(|plan| Deployment::mixed::<N>(plan, ports, workers).ok());
     match (deployment, mixed) {
         (Some(deployment), Some(plan)) => Arrangement::mixed(deployment, why_not_sharded(plan)),
-        _ => Arrangement::transactional(workers),
+        _ => Arrangement::transactional::<N>(workers),
     }
 }
 

@@ -173,7 +173,7 @@ pub(crate) fn run_on<N: NetworkFunction>(
     // Load is looked at between chunks: none is longer than a window.
     let balancing = balancing.unwrap_or(Balancing::Still);
     let longest = balancing.window().map(|window| window.saturating_mul(workers as u64) as usize);
-    let division = Division::new(steering, table, source.repeats(), balancing);
+    let division = Division::new::<N>(steering, table, source.repeats(), balancing);
     account.report.faults = elements::faults() - faults_before;
     account.warn_of_fewer(workers, options.workers);
     let mut report = scope(|threads| {
@@ -217,7 +217,7 @@ impl Arrangement {
             return Self::alone::<N>(options);
         }
         let Some(plan) = &options.plan else {
-            return Self::flows(
+            return Self::flows::<N>(
                 "lock",
                 "one lock around the NF: there is no plan".to_owned(),
                 workers,
@@ -225,18 +225,18 @@ impl Arrangement {
         };
         let Making { settings, ports, .. } = making;
         let why = match strategy_of(plan) {
-            Strategy::Transactional => return Self::transactional(workers),
+            Strategy::Transactional => return Self::transactional::<N>(workers),
             Strategy::SharedNothing => match Deployment::new::<N>(plan, settings, ports, workers) {
                 Ok(deployment) => return Self::shared_nothing(deployment),
                 Err(Refusal(why)) => why,
             },
-            Strategy::Mixed => match Deployment::mixed(plan, ports, workers) {
+            Strategy::Mixed => match Deployment::mixed::<N>(plan, ports, workers) {
                 Ok(deployment) => return Self::mixed(deployment, why_not_sharded(plan)),
                 Err(Refusal(why)) => why,
             },
             Strategy::Lock => why_not_sharded(plan).unwrap_or_default(),
         };
-        Self::flows("lock", format!("one lock around the NF: {why}"), workers)
+        Self::flows::<N>("lock", format!("one lock around the NF: {why}"), workers)
     }
 
     fn shared_nothing(deployment: Deployment) -> Self {
@@ -268,22 +268,23 @@ impl Arrangement {
         let deployed = |plan| Deployment::new::<N>(plan, settings, ports, 1).ok();
         match plan.and_then(deployed) {
             Some(deployment) => Self::shared_nothing(deployment),
-            None => Self::flows("one-worker", "one worker owns all state".to_owned(), 1),
+            None => Self::flows::<N>("one-worker", "one worker owns all state".to_owned(), 1),
         }
     }
 
     /// All state shared, and changed in transactions.
-    pub(crate) fn transactional(workers: usize) -> Self {
+    pub(crate) fn transactional<N: NetworkFunction>(workers: usize) -> Self {
         let why = "all state is shared, and changed in transactions".to_owned();
-        Self::flows("transactional", why, workers)
+        Self::flows::<N>("transactional", why, workers)
     }
 
     /// Packets divided by flows, so that each keeps its order; one state.
-    fn flows(strategy: &'static str, why: String, workers: usize) -> Self {
+    fn flows<N: NetworkFunction>(strategy: &'static str, why: String, workers: usize) -> Self {
         let Ok(table) = IndirectionTable::new(SHARDS, SHARDS, workers) else {
             unreachable!("between 1 and {SHARDS} workers")
         };
-        let (steering, table) = (Arc::new(Steering::by_flow()), Arc::new(table));
+        let (steering, table) =
+            (Arc::new(Steering::by_flow().gathering(N::LAYER)), Arc::new(table));
         Self { strategy, why, steering, table, deployment: None }
     }
 
@@ -544,11 +545,13 @@ impl Coordinator<'_> {
             let first = Meta { arrival_ns: at_ns.unwrap_or(first.arrival_ns), ..first };
             self.reassign(first, shares.moved);
         }
+        let mut wholes = shares.wholes.into_iter().flatten();
         for (worker, mine) in self.crew.workers.iter().zip(shares.lists) {
             let (shards, times) = (shares.shards.clone(), times.clone());
             let outputs = Outputs::default();
             // A worker that is gone has panicked: joining it will tell.
-            let job = Job { chunk: chunk.clone(), mine, shards, times, outputs };
+            let wholes = wholes.next();
+            let job = Job { chunk: chunk.clone(), mine, shards, times, wholes, outputs };
             let _ = worker.send(Message::Job(job));
         }
         let done = self.crew.workers.iter().map(|_| None).collect();
@@ -610,6 +613,9 @@ impl Coordinator<'_> {
     fn finish(mut self, started: Instant) -> RunReport {
         let mut ends = self.crew.finish();
         let elapsed = started.elapsed();
+        if let (Some(first), Some(counts)) = (ends.first_mut(), self.division.end()) {
+            first.counts.add(&counts);
+        }
         let mut outputs: Vec<Outputs> =
             ends.iter_mut().map(|end| std::mem::take(&mut end.outputs)).collect();
         if !self.account.has_failed(ErrorKind::Output) {

@@ -7,12 +7,31 @@ use anabranch_nf::state::MOST_SHARDS;
 use anabranch_packet::header::quoted_protocol;
 use anabranch_packet::{Field, Frame, Layout, Port, parse_any, parse_common};
 use anabranch_plan::{Class, Plan, PortClass, Steerer};
-use anabranch_rss::{ByteTable, Field as Place, Key, ToeplitzTable};
+use anabranch_rss::{ByteTable, Field as Place, IndirectionTable, Key, ToeplitzTable};
 
 use crate::deployment::Refusal;
 
 /// Shards at most: the entries of the largest indirection table.
 pub const SHARDS: usize = MOST_SHARDS;
+
+/// Set in what stands for the shard of a fragment that is to be put together with others: it belongs to
+/// no shard, and goes to the same worker wherever shards move.
+const GATHERED: u32 = 1 << 31;
+
+/// Whether that is no shard, but what stands for one of a fragment that waits for others.
+#[inline]
+pub(crate) fn is_gathered(shard: u32) -> bool {
+    shard & GATHERED != 0
+}
+
+/// The worker that handles packets of `shard`, as [`Steering::shard`] has it.
+#[inline]
+pub fn worker_of(shard: u32, table: &IndirectionTable) -> u16 {
+    match shard & GATHERED {
+        0 => table.worker(shard),
+        _ => ((shard & !GATHERED) as usize % table.workers()) as u16,
+    }
+}
 
 const ICMP: u8 = 1;
 const SCTP: u8 = 132;
@@ -38,6 +57,8 @@ pub struct Steering {
     /// By port; the last one serves all further ports where their number is open.
     ports: Vec<Arc<[Lane]>>,
     shards: usize,
+    /// By which fragments come together, where they are to.
+    gathers: Option<[Lane; 2]>,
     fingerprint: String,
 }
 
@@ -101,7 +122,16 @@ impl Steering {
                 .collect(),
         };
         let shards = SHARDS.min(1 << plan.index_bits.min(16));
-        Ok(Self { ports: ports?, shards, fingerprint: fingerprint(plan, shards) })
+        Ok(Self { ports: ports?, shards, gathers: None, fingerprint: fingerprint(plan, shards) })
+    }
+
+    /// The same, with all fragments between two addresses at one worker if `layer`, that of the function,
+    /// asks for whole datagrams.
+    pub fn gathering(self, layer: u8) -> Self {
+        let table = Arc::new(ToeplitzTable::full(&Key::SYMMETRIC));
+        let lane = |names: [&str; 2]| Lane::of_fields(&names, &table);
+        let lanes = || [lane(["ipv4.src", "ipv4.dst"]), lane(["ipv6.src", "ipv6.dst"])];
+        Self { gathers: (layer == 4).then(lanes), ..self }
     }
 
     /// What says whether packets belong to the same shards under another steering: how many there are,
@@ -113,16 +143,7 @@ impl Steering {
     /// Steering where there is no plan: by flows, either way round, so that each keeps its order.
     pub fn by_flow() -> Self {
         let table = Arc::new(ToeplitzTable::full(&Key::SYMMETRIC));
-        let lane = |fields: &[&str]| {
-            let mut at = 0;
-            let piece = |name: &&str| {
-                let field = Field::named(name)?;
-                let piece = Piece { field, at };
-                at += bytes_of(field);
-                Some(piece)
-            };
-            Lane::new(fields.iter().filter_map(piece).collect(), &table)
-        };
+        let lane = |fields: &[&str]| Lane::of_fields(fields, &table);
         let mut lanes = vec![lane(&[]); Class::ALL.len() * KINDS];
         for (at, place) in lanes.iter_mut().enumerate() {
             *place = lane(match (Class::ALL[at / KINDS], at % KINDS) {
@@ -135,7 +156,8 @@ impl Steering {
                 _ => &["ipv6.src", "ipv6.dst"],
             });
         }
-        Self { ports: vec![lanes.into()], shards: SHARDS, fingerprint: "flows".to_owned() }
+        let fingerprint = "flows".to_owned();
+        Self { ports: vec![lanes.into()], shards: SHARDS, gathers: None, fingerprint }
     }
 
     /// Number of shards, a power of two.
@@ -143,24 +165,29 @@ impl Steering {
         self.shards
     }
 
-    /// The shard of a packet that was captured as `bytes` and arrived at `port`.
+    /// The shard of a packet that was captured as `bytes` and arrived at `port`; of a fragment that waits
+    /// for others what [`worker_of`] knows.
     #[inline]
     pub fn shard(&self, port: Port, bytes: &[u8], wire_len: u32) -> u32 {
-        let hash = match parse_common(bytes, wire_len) {
+        match parse_common(bytes, wire_len) {
             Some(layout) => {
                 let class = if layout.has_tcp() { Class::Ipv4Tcp } else { Class::Ipv4Udp };
                 let lane = self.lane(port, class as usize * KINDS);
-                lane.map_or(0, |lane| lane.hash_common(bytes, layout))
+                let hash = lane.map_or(0, |lane| lane.hash_common(bytes, layout));
+                hash & (self.shards as u32 - 1)
             }
-            None => self.hash_any(port, bytes, parse_any(bytes, wire_len)),
-        };
-        hash & (self.shards as u32 - 1)
+            None => self.shard_any(port, bytes, parse_any(bytes, wire_len)),
+        }
     }
 
     #[inline(never)]
-    fn hash_any(&self, port: Port, bytes: &[u8], layout: Layout) -> u32 {
+    fn shard_any(&self, port: Port, bytes: &[u8], layout: Layout) -> u32 {
+        if let (Some([v4, v6]), true) = (&self.gathers, layout.is_fragment()) {
+            let lane = if layout.has_ipv4() { v4 } else { v6 };
+            return lane.hash(bytes, layout) | GATHERED;
+        }
         let lane = self.lane(port, lane_of(bytes, layout));
-        lane.map_or(0, |lane| lane.hash(bytes, layout))
+        lane.map_or(0, |lane| lane.hash(bytes, layout)) & (self.shards as u32 - 1)
     }
 
     /// The shard of a packet of `class` at `port` whose only field other than zero is `field`.
@@ -203,6 +230,18 @@ fn fingerprint(plan: &Plan, shards: usize) -> String {
 }
 
 impl Lane {
+    /// By whole fields, one after the other.
+    fn of_fields(fields: &[&str], table: &Arc<ToeplitzTable>) -> Self {
+        let mut at = 0;
+        let piece = |name: &&str| {
+            let field = Field::named(name)?;
+            let piece = Piece { field, at };
+            at += bytes_of(field);
+            Some(piece)
+        };
+        Self::new(fields.iter().filter_map(piece).collect(), table)
+    }
+
     fn new(pieces: Vec<Piece>, table: &Arc<ToeplitzTable>) -> Self {
         let common: Option<Vec<_>> = pieces.iter().map(|piece| piece.in_common(table)).collect();
         Self { pieces, table: Arc::clone(table), common: common.map(|bytes| bytes.concat()) }

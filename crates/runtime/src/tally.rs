@@ -198,6 +198,10 @@ impl Release for Tally<'_> {
         }
     }
 
+    fn settle(&mut self, reason: DropReason, packets: u64) {
+        self.counts.drop(reason, packets);
+    }
+
     fn emit(&mut self, cause: &Meta, port: Port, frame: &[u8]) {
         if self.count(port, frame.len() as u32) {
             self.counts.emitted += 1;

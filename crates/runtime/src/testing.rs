@@ -34,9 +34,15 @@ pub struct Outcome {
     forwarded: Vec<(u8, Vec<u8>)>,
     emitted: Vec<(u8, Vec<u8>)>,
     dropped: Option<&'static str>,
+    waits: bool,
 }
 
 impl Outcome {
+    /// Whether it is a fragment that waits for others.
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
     /// The packet as it left: port number and bytes, once per port where it was flooded.
     pub fn forwarded(&self) -> &[(u8, Vec<u8>)] {
         &self.forwarded
@@ -96,9 +102,9 @@ impl<N: NetworkFunction> Harness<N> {
         let meta = Meta {
             arrival_ns: self.now_ns,
             number: self.number,
-            steering_hash: 0,
             wire_len,
             port: Port::new(port),
+            ..Meta::default()
         };
         self.number += 1;
         let mut record = Record::new::<N>(self.ports);
@@ -184,6 +190,10 @@ impl Release for Record {
 
     fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: Again) {
         unreachable!("there is one worker");
+    }
+
+    fn hold(&mut self, frame: &Frame<'_>) {
+        self.of(frame.meta()).waits = true;
     }
 
     fn emit(&mut self, cause: &Meta, port: Port, frame: &[u8]) {

@@ -40,6 +40,7 @@ use anabranch_txn::{Counts, Domain, MOST_ITEMS, Transaction, Worker};
 use crate::deployment::Deployment;
 use crate::instance::{Making, Release, set_shape};
 use crate::lock::Commit;
+use crate::reassembly::{Reassembly, has_parts};
 use crate::schedule::Schedule;
 use crate::tuner::Pass;
 use crate::worker::InstanceEnd;
@@ -215,13 +216,33 @@ impl<N: NetworkFunction> Member<N> {
     /// Handles a batch.
     #[inline(never)]
     pub fn handle(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
+        match has_parts::<N>(frames) {
+            false => self.handle_all(frames, release),
+            true => self.divide(frames, release),
+        }
+        self.tell();
+    }
+
+    /// Datagrams that are incomplete.
+    pub(crate) fn reassembly(&mut self) -> &mut Reassembly {
+        &mut self.own.reassembly
+    }
+
+    #[cold]
+    fn divide(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
+        let mut reassembly = std::mem::take(&mut self.own.reassembly);
+        reassembly.divide::<N, _>(frames, release, |some, release| self.handle_all(some, release));
+        self.own.reassembly = reassembly;
+    }
+
+    #[inline(always)]
+    fn handle_all(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
         for frames in frames.chunks_mut(MOST_ITEMS) {
             self.look_ahead(frames);
             let Self { shared, nf, worker, own, .. } = self;
             let len = frames.len();
             worker.handle(&mut Work { shared, nf, own, frames, sets: None, release }, len);
         }
-        self.tell();
     }
 
     /// Fetches the lines that the packets will touch first, where that pays.
@@ -343,7 +364,8 @@ impl<N: NetworkFunction> Member<N> {
     /// Lets go of what is shared. Whoever is the last to do so runs `shutdown`, and returns how it all
     /// ended.
     pub(crate) fn finish(self, release: &mut impl Release) -> Option<InstanceEnd> {
-        let Self { shared, mut nf, mut worker, own } = self;
+        let Self { shared, mut nf, mut worker, mut own } = self;
+        own.reassembly.end(release);
         shared.alone().note_last(own.last);
         let shared = &Arc::into_inner(shared)?;
         let end = worker.alone(|transaction| {

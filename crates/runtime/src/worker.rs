@@ -20,6 +20,7 @@ pub use handover::{Passed, Reassignment};
 use crate::instance::{Instance, Release};
 use crate::lock::{Access, Commit, Sides};
 use crate::mailbox::{Again, Outbox, Parcel};
+use crate::reassembly::Whole;
 use crate::sync::mpsc::{Receiver, Sender};
 use crate::tally::{Counts, Tally};
 use crate::transactions::Member;
@@ -47,6 +48,15 @@ impl<N: NetworkFunction> State<N> {
             }
             Self::Locked(access) => access.handle(batch, release),
             Self::Tracked(member) => member.handle(batch, release),
+        }
+    }
+
+    /// Datagrams are put together elsewhere; these are completed by packets that come now.
+    fn expect(&mut self, wholes: Vec<Whole>) {
+        match self {
+            Self::Own(instance) => instance.reassembly().expect(wholes),
+            Self::Locked(access) => access.reassembly().expect(wholes),
+            Self::Tracked(member) => member.reassembly().expect(wholes),
         }
     }
 
@@ -155,7 +165,7 @@ impl<N: NetworkFunction> State<N> {
         match self {
             Self::Own(instance) => Some(InstanceEnd::of(*instance, release)),
             Self::Locked(access) => {
-                access.finish().map(|instance| InstanceEnd::of(instance, release))
+                access.finish(release).map(|instance| InstanceEnd::of(instance, release))
             }
             Self::Tracked(member) => member.finish(release),
         }
@@ -181,6 +191,8 @@ pub struct Job {
     pub shards: Option<Arc<Vec<u32>>>,
     /// Times at which the chunk's packets are handled, where they do not follow from their arrival.
     pub times: Option<Arc<Vec<u64>>>,
+    /// Datagrams that its fragments complete, where they are put together before.
+    pub(crate) wholes: Option<Vec<Whole>>,
     /// Where outputs are to be collected; given back in [`Done`].
     pub outputs: Outputs,
 }
@@ -390,7 +402,10 @@ impl<N: NetworkFunction> Shift<'_, N> {
     fn work(&mut self, job: Job) {
         let before = self.counts.packets();
         let started = Instant::now();
-        let Job { chunk, mine, shards, times, mut outputs } = job;
+        let Job { chunk, mine, shards, times, wholes, mut outputs } = job;
+        if let Some(wholes) = wholes {
+            self.worker.state.expect(wholes);
+        }
         if !self.carried.is_empty() {
             outputs = std::mem::take(&mut self.carried);
         }

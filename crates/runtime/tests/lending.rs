@@ -111,6 +111,7 @@ impl Workers {
             steering_hash: shard,
             wire_len: len as u32,
             port,
+            ..Meta::default()
         };
         self.sent += 1;
         let (mut worker, mut again, mut times) = (self.deployment.table.worker(shard), None, 0);

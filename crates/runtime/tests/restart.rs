@@ -107,9 +107,9 @@ impl<N: NetworkFunction> Node<N> {
         let meta = Meta {
             arrival_ns: packet.at_ns,
             number,
-            steering_hash: 0,
             wire_len: packet.bytes.len() as u32,
             port: Port::new(packet.port),
+            ..Meta::default()
         };
         let frame = Frame::new(&mut buffer, 128, packet.bytes.len(), 0, meta);
         let mut sent = Sent::default();
@@ -359,7 +359,7 @@ fn batches<N: NetworkFunction>(node: &mut Node<N>, flows: &[Vec<u8>], first: u64
         for (at, (buffer, flow)) in buffers.iter_mut().zip(flows).enumerate() {
             let number = first + (batch * 32 + at) as u64;
             let (arrival_ns, wire_len) = (START_NS + number * 1_000, flow.len() as u32);
-            let meta = Meta { arrival_ns, number, steering_hash: 0, wire_len, port: Port::new(0) };
+            let meta = Meta { arrival_ns, number, wire_len, port: Port::new(0), ..Meta::default() };
             frames.push(Frame::new(buffer, 64, flow.len(), 0, meta));
         }
         node.workers[0].handle(&mut frames, &mut sent);

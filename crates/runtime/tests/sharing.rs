@@ -325,7 +325,7 @@ fn packets_that_reenter_find_the_sets_of_another_worker() {
         (0..600).map(|at| packet(1, at * 7 * MS, numbers.below(40) as u8)).collect();
     let plan = plan_of::<twice::Function>(&Options::new(Nic::named("e810").unwrap())).unwrap();
     let (settings, ports) = (toml::Table::new(), ["inside".to_owned(), "outside".to_owned()]);
-    let deployment = Deployment::mixed(&plan, &ports, 3).unwrap();
+    let deployment = Deployment::mixed::<twice::Function>(&plan, &ports, 3).unwrap();
     let worker = |one: &Arrived| {
         let shard = deployment.steering.shard(Port::new(one.port), &one.bytes, one.wire_len);
         usize::from(deployment.table.worker(shard))

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use anabranch_packet::fragment::cut;
 use anabranch_packet::{Frame, MacAddr, Meta, Packet, checksum::Delta, parse};
 
 /// A change to one field. It has no effect on a packet without that field.
@@ -37,6 +38,8 @@ pub enum Edit {
     Kind(u8),
     /// Cut off after so many bytes; the wire length stays.
     Cut(u16),
+    /// The first or the second of the two fragments of an IPv4 packet.
+    Part(bool),
 }
 
 impl Edit {
@@ -52,6 +55,7 @@ impl Edit {
             Self::Kind(kind) => set_kind(bytes, kind),
             Self::Protocol(protocol) => set_protocol(bytes, protocol),
             Self::Fragment(word) => set_fragment(bytes, word),
+            Self::Part(second) => keep_part(bytes, second),
             other => with_packet(bytes, |packet| other.set(packet)),
         }
     }
@@ -130,6 +134,24 @@ fn set_fragment(bytes: &mut [u8], word: u16) {
         let at = layout.l3_offset();
         replace(bytes, at + 6, at + 10, |_| word.to_be_bytes());
     }
+}
+
+/// Cuts the packet in two, if it can be, and keeps one part.
+fn keep_part(bytes: &mut Vec<u8>, second: bool) {
+    let layout = parse(bytes, LONGEST);
+    let (ip, start) = (layout.l3_offset(), layout.l4_offset());
+    let whole =
+        layout.has_ipv4() && !layout.is_fragment() && start > ip && layout.end() == bytes.len();
+    let payload = bytes.len().saturating_sub(start);
+    if !whole || payload < 9 {
+        return;
+    }
+    let longest = start - ip + payload.div_ceil(2).next_multiple_of(8);
+    let (mut parts, mut scratch) = (Vec::new(), vec![0; bytes.len()]);
+    // What cannot be cut stays whole.
+    let _ = cut(bytes, layout, longest, &mut scratch, |part| parts.push(part.to_vec()));
+    let part = parts.into_iter().nth(usize::from(second));
+    part.into_iter().for_each(|part| *bytes = part);
 }
 
 fn set_protocol(bytes: &mut [u8], protocol: u8) {

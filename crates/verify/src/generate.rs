@@ -64,7 +64,7 @@ impl<'s> Generator<'s> {
             }
             for _ in 0..self.chance.below(40) {
                 let act = self.act();
-                self.push(act, &mut steps);
+                self.push_whole_or_cut(act, &mut steps);
             }
         }
         Program { steps, avoid: self.setup.allocated.clone() }
@@ -78,6 +78,24 @@ impl<'s> Generator<'s> {
         }
         steps.push(Step { name, act });
         name
+    }
+
+    /// As [`push`](Self::push); now and then a packet comes in two fragments, in any order.
+    fn push_whole_or_cut(&mut self, act: Act, steps: &mut Vec<Step>) {
+        let Act::Packet(whole) = &act else {
+            self.push(act, steps);
+            return;
+        };
+        if !self.is(4) {
+            self.push(act, steps);
+            return;
+        }
+        let second_first = self.is(50);
+        for second in [second_first, !second_first] {
+            let mut part = whole.clone();
+            part.edits.push(Edit::Part(second));
+            self.push(Act::Packet(part), steps);
+        }
     }
 
     fn follow(&mut self, lead: &Lead, steps: &mut Vec<Step>) {

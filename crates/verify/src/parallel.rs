@@ -9,6 +9,7 @@ use anabranch_packet::fuzzing::Seeds;
 use anabranch_plan::Plan;
 use anabranch_runtime::deployment::{Deployment, why_not_sharded};
 use anabranch_runtime::instance::{Instance, Making};
+use anabranch_runtime::steer::worker_of;
 
 use crate::compare::Sameness;
 use crate::endpoint::endpoints;
@@ -56,7 +57,7 @@ impl Parallel {
         setup: &Setup,
         workers: usize,
     ) -> Result<Self, VerifyError> {
-        let divided = Deployment::mixed(plan, &setup.ports, workers).ok();
+        let divided = Deployment::mixed::<N>(plan, &setup.ports, workers).ok();
         if why_not_sharded(plan).is_some() {
             return Ok(Self { divided, ..Self::locked(workers) });
         }
@@ -123,13 +124,13 @@ impl Parallel {
     /// The worker that gets a packet where packet sets are apart; `None`: they are not.
     pub(crate) fn divided_worker(&self, arrival: &Arrival) -> Option<usize> {
         let deployment = self.divided.as_ref()?;
-        Some(deployment.table.worker(shard(deployment, arrival)).into())
+        Some(worker_of(shard(deployment, arrival), &deployment.table).into())
     }
 
     /// The worker of a shard.
     pub(crate) fn worker(&self, shard: u32) -> usize {
         match &self.deployment {
-            Some(deployment) => deployment.table.worker(shard).into(),
+            Some(deployment) => worker_of(shard, &deployment.table).into(),
             None => shard as usize % self.workers,
         }
     }

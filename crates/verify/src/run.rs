@@ -157,6 +157,7 @@ pub(crate) fn meta(at: usize, now_ns: u64, arrival: &Arrival, steering_hash: u32
         steering_hash,
         wire_len: arrival.wire_len,
         port: Port::new(arrival.port),
+        ..Meta::default()
     }
 }
 

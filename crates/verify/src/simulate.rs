@@ -170,7 +170,9 @@ impl<N: NetworkFunction> Simulation<N> {
         let waiting = waiting.collect::<Vec<_>>();
         let waiting = waiting.get(self.chance.below(2 * waiting.len() + 1)).copied();
         let touched = self.chance.below(progress.touched.len().max(1));
-        let shard = match waiting.or(progress.touched.keys().nth(touched).copied()) {
+        let wanted = waiting.or(progress.touched.keys().nth(touched).copied());
+        // Fragments are in no shard.
+        let shard = match wanted.filter(|shard| (*shard as usize) < table.shards()) {
             Some(shard) => shard as u16,
             None => self.chance.below(table.shards()) as u16,
         };

@@ -42,9 +42,13 @@ impl Threaded {
         let mut shares = vec![Vec::new(); parallel.workers];
         let mut divided = vec![Vec::new(); owners];
         for (handled, time_ns) in course.record.iter().zip(times(program)) {
-            // What is malformed is dropped before the lock, and is in no order.
+            // What is malformed is dropped before the lock, and fragments are put together before it: they are in
+            // no order.
             let arrival = handled.arrival.as_ref();
-            let sent = arrival.filter(|one| parse(&one.bytes, one.wire_len).malformed().is_none());
+            let sent = arrival.filter(|one| {
+                let layout = parse(&one.bytes, one.wire_len);
+                layout.malformed().is_none() && !(N::LAYER == 4 && layout.is_fragment())
+            });
             let Some(arrival) = sent else { continue };
             let worker = parallel.worker(parallel.shard(arrival));
             if let Some(share) = shares.get_mut(worker) {

@@ -103,7 +103,7 @@ macro_rules! pass {
 pass! {
     nop: 2 0,
     policer: 10 5,
-    firewall: 100 5,
+    firewall: 92 5,
     bridge: 45 15,
     bridge_static: 4 0,
     nat: 400 95,

@@ -1,7 +1,8 @@
 //! Connections from both sides, their states, timeouts and limits.
 
 use super::firewall;
-use crate::frames::{arp, echo, error, ethernet, solicitation, tcp, udp};
+use crate::frames::{arp, datagram, echo, error, ethernet, fragments, solicitation, tcp, udp};
+use anabranch_nf::packet::checksum::Sum;
 use anabranch_nf::packet::craft::{IcmpError, tcp_flags::*};
 use anabranch_runtime::testing::Harness;
 
@@ -308,25 +309,47 @@ fn errors_pass_to_whom_they_concern() {
     }
 }
 
-/// `frame` as a fragment at `offset` (in units of 8 bytes), more following.
-fn fragment(mut frame: Vec<u8>, offset: u16) -> Vec<u8> {
-    frame[20..22].copy_from_slice(&(0x2000 | offset).to_be_bytes());
-    frame
+/// What becomes of the datagram whose last fragment comes: as many fragments as left, or the reason.
+fn together(
+    firewall: &mut Firewall,
+    port: u8,
+    fragments: &[Vec<u8>],
+) -> Result<usize, &'static str> {
+    let outcomes = fragments.iter().map(|fragment| firewall.send(port, fragment));
+    let last = outcomes.last().unwrap();
+    match last.dropped() {
+        Some("fragmented") => Ok(last.emitted().len()),
+        None if last.waits() => Err("waits"),
+        other => Err(other.unwrap_or("passes")),
+    }
 }
 
 #[test]
-fn first_fragments_have_ports_and_others_pass_or_not() {
+fn fragments_pass_as_the_datagram_that_they_make_may() {
+    for (host, server) in [(HOST, SERVER), ("[fd00::5]:40000", "[2001:db8::7]:53")] {
+        let mut firewall = firewall(&[]);
+        let back = fragments(&datagram(server, host, &[7; 2_500]), 1_280);
+        assert_eq!(together(&mut firewall, OUTSIDE, &back), Err("unsolicited"));
+        let out = fragments(&datagram(host, server, &[8; 2_500]), 1_280);
+        assert_eq!(together(&mut firewall, INSIDE, &out), Ok(out.len()));
+        assert_eq!(together(&mut firewall, OUTSIDE, &back), Ok(back.len()));
+        assert_eq!(together(&mut firewall, OUTSIDE, &back[1..]), Err("waits"));
+    }
+}
+
+/// RFC 3128: one that begins within the TCP header would overwrite flags that have been looked at.
+#[test]
+fn overlapping_fragments_do_not_pass() {
     let mut firewall = firewall(&[]);
-    let (first, later) = (fragment(udp(SERVER, HOST), 0), fragment(udp(SERVER, HOST), 100));
-    assert_eq!(sent(&mut firewall, OUTSIDE, &first), Err("unsolicited"));
-    assert_eq!(sent(&mut firewall, INSIDE, &udp(HOST, SERVER)), Ok(()));
-    assert_eq!(sent(&mut firewall, OUTSIDE, &first), Ok(()));
-    assert_eq!(sent(&mut firewall, OUTSIDE, &later), Ok(()));
-    let overlapping = fragment(tcp(SERVER, HOST, SYN), 1);
-    assert_eq!(sent(&mut firewall, OUTSIDE, &overlapping), Err("fragment"));
-    let mut strict = Harness::new(&["fragments=drop"]);
-    assert_eq!(sent(&mut strict, OUTSIDE, &later), Err("fragment"));
-    assert_eq!(sent(&mut strict, INSIDE, &later), Err("fragment"));
+    let mut pieces = fragments(&datagram(SERVER, HOST, &[7; 2_500]), 1_280);
+    let mut overlapping = pieces[0].clone();
+    overlapping[20..22].copy_from_slice(&0x2001_u16.to_be_bytes());
+    overlapping[24..26].fill(0);
+    let checksum = Sum::new().bytes(&overlapping[14..34]).checksum();
+    overlapping[24..26].copy_from_slice(&checksum);
+    pieces.insert(1, overlapping);
+    assert_eq!(together(&mut firewall, OUTSIDE, &pieces[..2]), Err("incomplete-datagram"));
+    assert_eq!(together(&mut firewall, OUTSIDE, &pieces[2..]), Err("waits"));
 }
 
 #[test]

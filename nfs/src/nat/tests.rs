@@ -1,7 +1,7 @@
 //! The NAT, requirement by requirement: packet in, packet out.
 
 use super::nat;
-use crate::frames::{arp, echo, error, solicitation, tcp, udp};
+use crate::frames::{arp, datagram, echo, error, fragments, joined, solicitation, tcp, udp};
 use anabranch_nf::packet::checksum::verify;
 use anabranch_nf::packet::craft::IcmpError;
 use anabranch_nf::packet::craft::tcp_flags::{ACK, RST, SYN};
@@ -450,14 +450,47 @@ fn what_is_not_ipv4_passes_or_not() {
     }
 }
 
-/// RFC 4787 REQ-14 is not met: what has no port is dropped, and says so.
+/// RFC 4787 REQ-14, both ways: in any order, and in fragments as long as those that came.
 #[test]
-fn fragments_and_other_protocols_are_dropped() {
+fn fragments_are_translated_with_the_datagram_that_they_make() {
+    for reverse in [false, true] {
+        let mut nat = nat(&[]);
+        let payload: Vec<u8> = (0..4_000_u16).map(|byte| byte as u8).collect();
+        let mut out = fragments(&datagram(HOST, SERVER, &payload), 1_280);
+        if reverse {
+            out.reverse();
+        }
+        let sent = all_but_last_wait(&mut nat, LAN, &out);
+        assert_eq!((out.len(), sent.len()), (4, 4));
+        assert!(sent.iter().all(|(port, frame)| *port == WAN && frame.len() <= 14 + 1_280));
+        let whole = joined(sent.iter().map(|(_, frame)| frame));
+        assert_eq!(flow(&whole), "192.0.2.1:40000 > 198.51.100.7:53");
+        assert_eq!(whole[42..], payload);
+        let mut back = fragments(&datagram(SERVER, "192.0.2.1:40000", &payload), 600);
+        if reverse {
+            back.reverse();
+        }
+        let sent = all_but_last_wait(&mut nat, WAN, &back);
+        let whole = joined(sent.iter().map(|(_, frame)| frame));
+        assert_eq!(flow(&whole), "198.51.100.7:53 > 10.0.0.5:40000");
+        assert_eq!(nat.table("mappings").used, 1);
+    }
+}
+
+/// What leaves when the last of `fragments` comes; before, nothing does.
+fn all_but_last_wait(nat: &mut Nat, port: u8, fragments: &[Vec<u8>]) -> Vec<(u8, Vec<u8>)> {
+    let (last, others) = fragments.split_last().unwrap();
+    for fragment in others {
+        assert!(nat.send(port, fragment).waits());
+    }
+    let outcome = nat.send(port, last);
+    dropped(&outcome, "fragmented");
+    outcome.emitted().to_vec()
+}
+
+#[test]
+fn other_protocols_are_dropped() {
     let mut nat = nat(&[]);
-    let mut fragment = udp(HOST, SERVER);
-    fragment[20] = 0;
-    fragment[21] = 3;
-    dropped(&nat.send(LAN, &fragment), "fragment");
     let mut gre = udp(HOST, SERVER);
     gre[23] = 47;
     dropped(&nat.send(LAN, &gre), "unsupported-protocol");

@@ -47,7 +47,7 @@ impl Udp {
         let (wire_len, end) = (bytes.len() as u32, bytes.len());
         let layout = parse(bytes, wire_len);
         let port = Port::new(self.port);
-        let meta = Meta { arrival_ns: self.now, number: 0, steering_hash: 0, wire_len, port };
+        let meta = Meta { arrival_ns: self.now, number: 0, wire_len, port, ..Meta::default() };
         let mut frame = Frame::new(bytes, 0, end, 0, meta);
         run(&mut Packet::new(&mut frame, layout))
     }
@@ -101,7 +101,7 @@ fn hollow_passes_change_nothing() {
     let mut bytes = out.bytes();
     let layout = parse(&bytes, 42);
     let meta =
-        Meta { arrival_ns: 0, number: 0, steering_hash: 0, wire_len: 42, port: Port::new(0) };
+        Meta { arrival_ns: 0, number: 0, wire_len: 42, port: Port::new(0), ..Meta::default() };
     let mut frame = Frame::new(&mut bytes, 0, 42, 0, meta);
     for _ in 0..2 {
         let mut packet = Packet::<Hollow>::new(&mut frame, layout);

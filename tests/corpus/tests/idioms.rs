@@ -120,7 +120,7 @@ fn with_packet<T>(bytes: &mut [u8], run: impl FnOnce(&mut Packet<'_>) -> T) -> T
     let wire_len = bytes.len() as u32;
     let layout = parse(bytes, wire_len);
     let end = bytes.len();
-    let meta = Meta { arrival_ns: 9, number: 0, steering_hash: 0, wire_len, port: Port::new(0) };
+    let meta = Meta { arrival_ns: 9, number: 0, wire_len, port: Port::new(0), ..Meta::default() };
     let mut frame = Frame::new(bytes, 0, end, 0, meta);
     run(&mut Packet::new(&mut frame, layout))
 }

@@ -55,7 +55,7 @@ impl<'p> Interpreter<'p> {
     /// At most one network header, as the Ethernet type says; exactly then where frames with a
     /// malformed one are dropped before.
     fn network_headers(&mut self) -> Eval<()> {
-        let well_formed = self.program.module.packets == Packets::WellFormed;
+        let well_formed = self.program.module.packets != Packets::Frames;
         for (header, ethertype) in [("ipv4", 0x0800), ("ipv6", 0x86dd), ("arp", 0x0806)] {
             let present = self.presence(header);
             let announced = self.number(("ethernet", "ethertype"), ethertype);
@@ -79,6 +79,10 @@ impl<'p> Interpreter<'p> {
         let fragment = self.terms.symbol("packet.is_fragment", bool, NUMBER);
         let first = self.terms.symbol("packet.is_first_fragment", bool, NUMBER);
         self.implies(first, fragment)?;
+        if self.program.module.packets == Packets::Datagrams {
+            let whole = self.terms.not(fragment);
+            self.assume(whole)?;
+        }
         let (ipv4, ipv6) = (self.presence("ipv4"), self.presence("ipv6"));
         let ip = self.terms.either(ipv4, ipv6);
         self.implies(fragment, ip)?;
@@ -95,7 +99,7 @@ impl<'p> Interpreter<'p> {
 
     /// A transport header is there when the protocol says so, but for later fragments.
     fn transport(&mut self, header: &str, over: &[(&'static str, u128)]) -> Eval<()> {
-        let well_formed = self.program.module.packets == Packets::WellFormed;
+        let well_formed = self.program.module.packets != Packets::Frames;
         let present = self.presence(header);
         let mut announced = self.terms.bool(false);
         for (network, protocol) in over {

@@ -64,9 +64,10 @@ fn layer(input: ParseStream) -> syn::Result<Packets> {
     match layer.base10_digits() {
         "2" => Ok(Packets::Frames),
         "3" => Ok(Packets::WellFormed),
+        "4" => Ok(Packets::Datagrams),
         _ => {
-            let message =
-                "`layer` is 2 (every frame, malformed network headers too) or 3 (the default)";
+            let message = "`layer` is 2 (every frame, malformed network headers too), 3 (the default), or 4 \
+                           (fragments are put together first)";
             Err(syn::Error::new(layer.span(), message))
         }
     }

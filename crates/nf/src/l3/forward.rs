@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use anabranch_packet::craft::IcmpError;
+use anabranch_packet::fragment::cut;
 use anabranch_packet::{Mode, Packet};
 
 use crate::context::Context;
 use crate::l3::L3;
-use crate::l3::fragment::fragment;
 use crate::l3::learned::Turn;
 use crate::l3::neighbours::{Neighbour, Resolution};
 use crate::l3::next_hop::NextHop;
@@ -141,7 +141,7 @@ impl L3 {
                 // It leaves when the answer comes, so it is ready but for that.
                 depart(packet, hops, &neighbour);
                 let whole = packet.bytes().len() == packet.len() as usize;
-                if whole && !too_big {
+                if whole && !too_big && packet.meta().fragment_len == 0 {
                     turn.held().put(index, packet.bytes(), cx.now());
                 }
                 Drop(Builtin::NeighbourUnresolved)
@@ -204,23 +204,27 @@ impl L3 {
         neighbour: &Neighbour,
     ) -> Verdict {
         depart(packet, hops, neighbour);
-        let l3 = packet.layout().l3_offset();
         let emit = |frame: &[u8]| cx.emit(neighbour.port, frame);
         let mtu = neighbour.mtu as usize;
-        match fragment(packet.bytes(), l3, mtu, &mut self.scratch, emit) {
+        match cut(packet.bytes(), packet.layout(), mtu, &mut self.scratch, emit) {
             Some(()) => Drop(Builtin::Fragmented),
             None => Drop(Builtin::PacketTooBig),
         }
     }
 }
 
-/// TTL or hop limit, and bytes of the IP packet.
+/// TTL or hop limit, and bytes of the IP packet; of one that came in fragments, and leaves in fragments as
+/// long, of the longest.
 #[inline(always)]
 fn measure<M: Mode>(packet: &Packet<'_, M>) -> (u8, u32) {
-    match (packet.ipv4(), packet.ipv6()) {
+    let (hops, len) = match (packet.ipv4(), packet.ipv6()) {
         (Some(ipv4), _) => (ipv4.ttl(), ipv4.total_len().into()),
         (_, Some(ipv6)) => (ipv6.hop_limit(), 40 + u32::from(ipv6.payload_len())),
         _ => (0, 0),
+    };
+    match packet.meta().fragment_len {
+        0 => (hops, len),
+        longest => (hops, longest.into()),
     }
 }
 

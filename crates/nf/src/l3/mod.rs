@@ -17,7 +17,6 @@
 mod arrival;
 mod configuration;
 mod forward;
-mod fragment;
 mod held;
 mod learned;
 mod limiter;

@@ -1,11 +1,12 @@
 //! What is done with a packet before the network function sees it.
 
 use anabranch_packet::craft;
-use anabranch_packet::{Mode, Packet};
+use anabranch_packet::fragment::cut;
+use anabranch_packet::{Mode, Packet, parse};
 
 use crate::context::Context;
-use crate::l3::L3;
 use crate::l3::configuration::Interface;
+use crate::l3::{L3, SCRATCH_LEN};
 use crate::verdict::{Builtin, Drop, Verdict};
 use crate::world::World;
 
@@ -186,9 +187,35 @@ impl L3 {
         if !cx.is_astray()
             && let Some(len) = craft::echo_reply(&mut self.scratch, packet)
         {
-            self.emit_back(packet, len, cx);
+            match packet.meta().fragment_len {
+                0 => self.emit_back(packet, len, cx),
+                longest => self.emit_back_cut(packet, len, longest.into(), cx),
+            }
         }
         Drop(Builtin::Answered)
+    }
+
+    /// As [`emit_back`](Self::emit_back), in fragments of IPv4 that are as long as those that came.
+    #[cold]
+    fn emit_back_cut<W: World, M: Mode>(
+        &mut self,
+        packet: &Packet<'_, M>,
+        len: usize,
+        longest: usize,
+        cx: &mut Context<'_, W>,
+    ) {
+        let mac = self.interface(packet.port()).map(|interface| interface.mac);
+        let asked = packet.ipv4().map(|ipv4| ipv4.identification());
+        let (Some(mac), Some(id), Some(frame)) = (mac, asked, self.scratch.get_mut(..len)) else {
+            return;
+        };
+        let (layout, mut piece) = (parse(frame, len as u32), [0; SCRATCH_LEN]);
+        let at = layout.l3_offset() + 4;
+        frame[6..12].copy_from_slice(&mac.octets());
+        // Fragments are told apart by it; the header's checksum is computed for each of them.
+        frame[at..at + 2].copy_from_slice(&id.to_be_bytes());
+        // What cannot be cut is not sent.
+        let _ = cut(frame, layout, longest, &mut piece, |piece| cx.emit(packet.port(), piece));
     }
 
     /// Emits the first `len` bytes of the scratch, an answer to `packet`, from our own station.

@@ -77,7 +77,10 @@ impl<N: NetworkFunction> Instance<N> {
 
     /// Handles a packet alone, with what is due before it.
     pub(crate) fn handle_alone(&mut self, frame: &mut Frame<'_>, release: &mut impl Release) {
-        self.handle_at_once(frame, release);
+        match frame.meta().fragment_len {
+            0 => self.handle_at_once(frame, release),
+            _ => self.admit(frame, release),
+        }
     }
 
     /// The log.

@@ -215,6 +215,14 @@ impl Release for Departures<'_> {
         self.egress.outcomes.push(Outcome::Gone);
     }
 
+    fn hold(&mut self, _: &Frame<'_>) {
+        self.egress.outcomes.push(Outcome::Gone);
+    }
+
+    fn settle(&mut self, reason: DropReason, packets: u64) {
+        self.counts.drop(reason, packets);
+    }
+
     fn emit(&mut self, _: &Meta, port: Port, frame: &[u8]) {
         if self.exists(port) {
             self.counts.emitted += 1;

@@ -19,7 +19,8 @@ use super::exchange::{Alarm, Exchange};
 use super::request::Order;
 use super::tap::Taps;
 use crate::mailbox::{Again, Outbox, Parcel};
-use crate::steer::Steering;
+use crate::reassembly::has_parts;
+use crate::steer::{Steering, is_gathered, worker_of};
 use crate::sync::mpsc::Sender;
 use crate::tally::{Counts, Tally};
 use crate::worker::{Finished, Meter, Passed, State};
@@ -37,6 +38,8 @@ const LONGEST_NAP: Duration = Duration::from_micros(50);
 pub(super) struct Owners {
     pub(super) steering: Arc<Steering>,
     pub(super) table: Arc<IndirectionTable>,
+    /// All but fragments are at home wherever they are received.
+    pub(super) fragments_only: bool,
 }
 
 /// One worker of a live run.
@@ -199,11 +202,18 @@ impl<N: NetworkFunction> Shift<'_, N> {
 
     /// Takes what other workers own out of the batch, into their parcels.
     fn divide(&mut self) {
-        let Some(Owners { steering, table }) = &self.owners else { return };
+        let Some(Owners { steering, table, fragments_only }) = &self.owners else { return };
+        if *fragments_only && !has_parts::<N>(&self.batch) {
+            return;
+        }
         steering.hash_batch(&mut self.batch);
         let me = self.exchange.worker;
-        let owner = |frame: &Frame<'_>| table.worker(frame.meta().steering_hash);
-        for frame in self.batch.extract_if(.., |frame| usize::from(owner(frame)) != me) {
+        let owner = |frame: &Frame<'_>| worker_of(frame.meta().steering_hash, table);
+        let leaves = |frame: &Frame<'_>| {
+            let goes = !fragments_only || is_gathered(frame.meta().steering_hash);
+            goes && usize::from(owner(frame)) != me
+        };
+        for frame in self.batch.extract_if(.., |frame| leaves(frame)) {
             self.outbox.put(&frame, owner(&frame), None);
             self.theirs.push(frame);
         }

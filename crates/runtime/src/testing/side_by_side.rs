@@ -233,9 +233,9 @@ fn with_frames<'p>(
         let meta = Meta {
             arrival_ns: *arrival_ns,
             number: *number as u64,
-            steering_hash: 0,
             wire_len: packet.wire_len,
             port: Port::new(packet.port),
+            ..Meta::default()
         };
         let len = bytes.len();
         frames.push(Frame::new(bytes, 0, len, 0, meta));

@@ -128,6 +128,9 @@ impl<N: NetworkFunction> Alone<N> {
             environment.begin(meta.arrival_ns, meta.number);
             if turn > 0 {
                 environment.reenter(turn);
+            }
+            // A datagram that was put together has come to where its fragments were.
+            if turn > 0 || meta.fragment_len != 0 {
                 worker = shared.sets.steer_anew(frame).unwrap_or(worker);
             }
             let mut sets = shared.sets.hold(worker);

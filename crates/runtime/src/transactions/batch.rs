@@ -15,6 +15,7 @@ use super::{Shared, Times};
 use crate::head::Head;
 use crate::instance::{Making, Release, refused};
 use crate::lock::Commit;
+use crate::reassembly::{Reassembly, leaving};
 use crate::tuner::Tuner;
 
 /// What a worker has for itself, and may have to take back.
@@ -32,6 +33,8 @@ pub(super) struct Own {
     faults: u64,
     /// Packet sets of its own were changed since a store was told.
     pub(super) wrote: bool,
+    /// Datagrams that are incomplete.
+    pub(super) reassembly: Reassembly,
 }
 
 /// A packet as it was, and what the NF said of it.
@@ -60,6 +63,7 @@ impl Own {
             })),
             faults: 0,
             wrote: false,
+            reassembly: Reassembly::default(),
         }
     }
 }
@@ -140,7 +144,8 @@ impl<N: NetworkFunction> Beside<'_, '_, N> {
     fn handle<M: Mode>(&mut self, frame: &mut Frame<'_>, layout: Layout) -> Verdict {
         let now_ns = frame.meta().arrival_ns.max(self.times.now_ns);
         frame.meta_mut().arrival_ns = now_ns;
-        if now_ns >= self.times.due_ns {
+        let is_whole = N::LAYER == 4 && frame.meta().fragment_len != 0;
+        if now_ns >= self.times.due_ns || is_whole {
             self.require_alone(|| of_runtime(Operation::Due));
             return Verdict::Flood;
         }
@@ -170,6 +175,8 @@ impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
         let mut floor = Floor { shared: self.shared, nf: self.nf, transaction };
         let (verdict, mut lines) = self.shared.alone().packet(&mut floor, frame, self.release);
         self.own.lines.append(&mut lines);
+        // Nothing is taken back from who is alone.
+        let verdict = leaving(frame, verdict, self.release);
         (self.own.slots[at].verdict, self.own.slots[at].emitted) = (verdict, 0);
     }
 

@@ -8,6 +8,9 @@ use anabranch_runtime::report::RunReport;
 
 use crate::play::Step;
 
+/// What a fragment is that waits for others.
+pub const HELD: &str = "held";
+
 /// What became of many packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
@@ -33,6 +36,8 @@ impl Account {
             ([_], None) => self.forwarded += 1,
             ([_, _, ..], None) => self.flooded += 1,
             ([], Some(word)) => *self.drops.entry(word).or_default() += 1,
+            // Others of its datagram are not in the capture, or come later.
+            ([], None) if step.outcome.waits() => *self.drops.entry(HELD).or_default() += 1,
             _ => panic!("neither forwarded nor dropped, or both: {:?}", step.outcome),
         }
     }

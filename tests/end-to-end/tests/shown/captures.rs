@@ -10,7 +10,7 @@ use anabranch_runtime::report::ErrorKind;
 use anabranch_runtime::run::{RunError, kind_of};
 use toml::Table;
 
-use crate::accounts::{Account, HEADING, assert_adds_up};
+use crate::accounts::{Account, HEADING, HELD, assert_adds_up};
 use crate::files::{read, run_captures, try_run, write_arrivals};
 use crate::play::{Step, Surroundings, play};
 use crate::scenarios::{self, LbBackends, NatPeers};
@@ -218,7 +218,9 @@ fn nat() {
         "not-public",
         "no-mapping",
         "unrelated-error",
-        "fragment",
+        HELD,
+        "fragmented",
+        "incomplete-datagram",
         "unsupported-protocol",
         "not-forwardable",
     ];
@@ -249,8 +251,15 @@ fn lb() {
         },
     );
     println!("{to_backends} packets to backends, {back} back from them");
-    let words =
-        ["not-a-service", "not-a-backend", "unrelated-error", "fragment", "unsupported-protocol"];
+    let words = [
+        "not-a-service",
+        "not-a-backend",
+        "unrelated-error",
+        HELD,
+        "fragmented",
+        "incomplete-datagram",
+        "unsupported-protocol",
+    ];
     assert_explained(&account, &words, 0.8);
     assert!(account.read == 0 || (to_backends > account.read / 3 && back > account.read / 3));
 }
