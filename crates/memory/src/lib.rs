@@ -7,7 +7,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU16, AtomicU64};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 const CACHE_LINE: usize = 64;
 const HUGE_PAGE: usize = 2 << 20;
@@ -43,6 +43,8 @@ unsafe impl ZeroValid for u64 {}
 unsafe impl<T: ZeroValid, const N: usize> ZeroValid for [T; N] {}
 // SAFETY: zero is a valid integer, and the layout that of `u16`.
 unsafe impl ZeroValid for AtomicU16 {}
+// SAFETY: zero is a valid integer, and the layout that of `u32`.
+unsafe impl ZeroValid for AtomicU32 {}
 // SAFETY: zero is a valid integer, and the layout that of `u64`.
 unsafe impl ZeroValid for AtomicU64 {}
 // SAFETY: no byte of it is ever assumed to be initialised.

@@ -281,8 +281,8 @@ pub(crate) fn kept(module: &Module) -> TokenStream {
                 (#names, ::anabranch_nf::state::journal::Journaled::layout(&self.#idents))
             ),*]
         }
-        fn keep(&mut self) {
-            #(::anabranch_nf::state::journal::Journaled::keep(&mut self.#idents);)*
+        fn keep(&mut self, __steps: &::anabranch_nf::state::journal::Steps) {
+            #(::anabranch_nf::state::journal::Journaled::keep(&mut self.#idents, __steps);)*
         }
         fn drain(
             &mut self,

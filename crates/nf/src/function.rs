@@ -12,7 +12,7 @@ use crate::key::Value;
 use crate::l3::{L3, Learned};
 use crate::packet_set::{SetKey, SetShape};
 use crate::settings::{Command, Settings};
-use crate::state::journal::{Moment, Sink};
+use crate::state::journal::{Moment, Sink, Steps};
 use crate::state::wheel::Tick;
 use crate::state::{Allocator, Bundle, Cell, Loans, Map, Scope, Shift, TableUse, Vector, Ward};
 use crate::tracked::causes::Contended;
@@ -189,8 +189,8 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     fn layouts(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
-    /// From now on every object remembers what changes.
-    fn keep(&mut self) {}
+    /// From now on every object remembers what changes, and in which step.
+    fn keep(&mut self, _steps: &Steps) {}
     /// Tells what has changed in every object since the last time.
     fn drain(&mut self, _moment: &Moment, _sink: &mut dyn Sink) {}
     /// Puts an entry into the object of this name, as it was told; false when it does not fit or

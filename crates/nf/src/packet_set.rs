@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::key::{Fold, Hash, Key, Value};
 use crate::pack::{Pack, Unpack};
-use crate::state::journal::{self, Journal, Journaled, Moment, Refreshing, Sink};
+use crate::state::journal::{self, Journal, Journaled, Moment, Refreshing, Sink, Steps};
 use crate::state::shards::{Tag, Tags};
 use crate::state::table::{SlotId, Table};
 use crate::state::wheel::{Tick, Wheel, rebased};
@@ -354,7 +354,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
             tags.note(id.0);
         }
         if let Some(journal) = self.journal.as_deref_mut() {
-            journal.changed.note(id.0);
+            journal.note(id.0);
         }
         self.wheel.queue(id.0, deadline);
         Some(id)
@@ -366,7 +366,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
         let (key, entry) = self.table.remove(hash, id)?;
         self.wheel.dequeue(id.0);
         if let Some(journal) = self.journal.as_deref_mut() {
-            journal.remove(shard, key);
+            journal.clear(id.0, shard, key);
         }
         Some(entry.state)
     }
@@ -376,7 +376,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
     pub fn touched(&mut self, hash: Hash, key: &K, changed: bool) {
         let Some(SlotId(place)) = self.find(hash, key) else { return };
         let Some(journal) = self.journal.as_deref_mut() else { return };
-        if changed { &journal.changed } else { &journal.refreshed }.note(place);
+        journal.touch(place, changed);
     }
 
     /// Where it is noted, for a store, that the set of `key` was refreshed.
@@ -446,13 +446,14 @@ impl<K: Key, S: Value> Journaled for SetTable<K, S> {
         journal::layout::<K, (u64, u32, S)>()
     }
 
-    fn keep(&mut self) {
-        self.journal = Some(Box::new(Journal::new(self.table.slots())));
+    fn keep(&mut self, steps: &Steps) {
+        self.journal = Some(Box::new(Journal::new(self.table.slots(), steps)));
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let Some(journal) = self.journal.as_deref_mut() else { return };
-        for place in journal.take(name, moment, sink) {
+        for (place, step) in journal.take(name, moment, sink) {
+            sink.at(Some(step));
             let Some(key) = self.table.key(SlotId(place)) else { continue };
             let set = self.table.value(SlotId(place)).told(moment);
             let shard = self.tags.as_ref().and_then(|tags| tags.get(place).shard());

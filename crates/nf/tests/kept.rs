@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anabranch_nf::Environment;
 use anabranch_nf::packet_set::{SetKey4, SetShape, SetTable};
-use anabranch_nf::state::journal::{Journaled, Moment, Sink};
+use anabranch_nf::state::journal::{Journaled, Moment, Sink, Steps};
 use anabranch_nf::state::{Allocator, Bundle, Cell, Here, Map, Movable, Scope, Vector, Ward};
 use proptest::prelude::*;
 
@@ -50,8 +50,8 @@ impl<T: Journaled, const PARTS: bool> Journaled for Kept<T, PARTS> {
     fn layout(&self) -> String {
         self.0.layout()
     }
-    fn keep(&mut self) {
-        self.0.keep();
+    fn keep(&mut self, steps: &Steps) {
+        self.0.keep(steps);
     }
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         self.0.drain(name, moment, sink);
@@ -223,7 +223,7 @@ fn together<O: Object>(workers: &[Worker<O>]) -> BTreeMap<u64, u64> {
 
 fn is_kept<O: Object>(steps: &[(u16, u8, u8)]) {
     let mut workers = [Worker::<O>::new(), Worker::new()];
-    workers.iter_mut().for_each(|worker| worker.0.keep());
+    workers.iter_mut().for_each(|worker| worker.0.keep(&Steps::default()));
     let (mut owners, mut store) = ([0, 1, 0, 1], Store::default());
     for &(shard, key, value) in steps {
         let owner = owners[usize::from(shard)];
@@ -252,7 +252,7 @@ fn is_kept<O: Object>(steps: &[(u16, u8, u8)]) {
     assert_eq!(together(&again), together(&workers));
     // Told anew by the others, it is what it was.
     let mut told = Store::default();
-    again.iter_mut().for_each(|worker| worker.0.keep());
+    again.iter_mut().for_each(|worker| worker.0.keep(&Steps::default()));
     again.iter_mut().for_each(|worker| worker.0.drain("x", &now(), &mut told));
     assert_eq!(told.0, BTreeMap::new(), "what was read back has not changed");
 }
@@ -261,7 +261,7 @@ fn is_kept<O: Object>(steps: &[(u16, u8, u8)]) {
 fn elements_are_kept(steps: &[(u16, u8, u8)]) {
     let mut expected: BTreeMap<(u16, Vec<u8>), Vec<u8>> = BTreeMap::new();
     let (mut worker, mut store) = (Worker::<Kept<Vector<u32>>>::new(), Store::default());
-    worker.0.keep();
+    worker.0.keep(&Steps::default());
     for &(shard, key, value) in steps {
         worker.1.enter(shard.into());
         // Packets of any shard: the last one has it.

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use anabranch_nf::state::journal::Steps;
+
 /// Between which batches workers tell a store what has changed: once a period, and what was only
 /// refreshed once in a longer one. Workers that share state share it too.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub(crate) struct Schedule {
     owes_refreshes: AtomicBool,
     /// One of several workers is about to tell.
     claimed: AtomicBool,
+    /// What workers write between two calls of [`owe`](Self::owe) they write in one step.
+    steps: Steps,
 }
 
 /// It is time to tell.
@@ -65,6 +69,7 @@ impl Schedule {
             owes: AtomicBool::new(false),
             owes_refreshes: AtomicBool::new(false),
             claimed: AtomicBool::new(false),
+            steps: Steps::default(),
         }
     }
 
@@ -72,8 +77,14 @@ impl Schedule {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Something may have changed.
+    /// The steps in which workers write.
+    pub(crate) fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
+    /// Something may have changed, by a batch of packets, or whatever else belongs together.
     pub(crate) fn owe(&self) {
+        self.steps.next();
         set(&self.owes);
         set(&self.owes_refreshes);
     }

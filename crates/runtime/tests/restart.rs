@@ -2,7 +2,9 @@
 //! done without the stop, whoever has the state then.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anabranch_nf::{DropReason, NetworkFunction};
@@ -14,7 +16,10 @@ use anabranch_runtime::mailbox::Again;
 use anabranch_runtime::transactions::Members;
 use anabranch_runtime::worker::State;
 use anabranch_store::conformance::Random;
-use anabranch_store::{Error, Flusher, Memory, Place, Scope, Settings, view};
+use anabranch_store::{
+    Answer, Batch, Call, Content, Driver, Error, Flusher, Key, Memory, Outcome, Place, Scope,
+    Settings, view,
+};
 
 const START_NS: u64 = 1_767_225_600_123_456_789;
 
@@ -37,6 +42,9 @@ impl Release for Sent {
         self.0.push((port.index(), frame.to_vec()));
     }
 }
+
+/// A flusher, and what it has found in the store.
+type Opened = (Flusher, Vec<(Key, Content)>);
 
 /// Who has the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,16 +72,27 @@ impl<N: NetworkFunction> Node<N> {
         held: Held,
         store: Option<&Memory>,
     ) -> Result<Self, Error> {
+        let open = |store: &Memory| Flusher::open(store.clone(), N::NAME, "a", Settings::default());
+        // Whatever changes is told after each packet.
+        Self::kept_by(settings, now_ns, held, (store.map(open).transpose()?, 0))
+    }
+
+    /// Starts at `now_ns`, with what a flusher has found, which is told what changes every so many
+    /// nanoseconds.
+    fn kept_by(
+        settings: &str,
+        now_ns: u64,
+        held: Held,
+        (opened, period_ns): (Option<Opened>, u64),
+    ) -> Result<Self, Error> {
         let ports = N::PORTS.iter().map(|name| (*name).to_owned()).collect();
         let settings: toml::Table = settings.parse().unwrap();
         let making = Making { seed: 9, settings, ports, pass: None };
-        let open = |store: &Memory| Flusher::open(store.clone(), N::NAME, "a", Settings::default());
-        let (flusher, state) = store.map(open).transpose()?.unzip();
+        let (flusher, state) = opened.unzip();
         let state = state.unwrap_or_default();
-        let scope = Scope::new(N::NAME, "a", Place::Core(0))?;
-        // Whatever changes is told after each packet.
+        let owner = Owner::Whole(Scope::new(N::NAME, "a", Place::Core(0))?);
         let storing =
-            |flusher: &Flusher| Storing::new(flusher.feed(), Owner::Whole(scope.clone()), 0, 0);
+            |flusher: &Flusher| Storing::new(flusher.feed(), owner.clone(), period_ns, period_ns);
         let storing = flusher.as_ref().map(storing);
         let (workers, restored) = match held {
             Held::Tracked => {
@@ -282,8 +301,7 @@ fn state_of_another_version_is_refused() {
     node.stop();
     let key = store_layout(&store);
     let put = anabranch_store::Operation::Put(anabranch_store::Content::Value(b"other".to_vec()));
-    use anabranch_store::Driver as _;
-    store.clone().run(&[anabranch_store::Call::new(&key, put)]).unwrap();
+    store.clone().run(&[Call::new(&key, put)]).unwrap();
     let refused =
         Node::<anabranch_nfs::firewall::Function>::start("", START_NS, Held::Alone, Some(&store));
     let error = refused.err().unwrap();
@@ -293,10 +311,86 @@ fn state_of_another_version_is_refused() {
     );
 }
 
-fn store_layout(store: &Memory) -> anabranch_store::Key {
-    use anabranch_store::Driver as _;
+fn store_layout(store: &Memory) -> Key {
     let keys = store.clone().keys("firewall@a@0@value@.layout").unwrap();
     keys.into_iter().next().unwrap()
+}
+
+/// A store that notes what a NAT that is killed after any of its messages finds: the mappings that are
+/// in both directions, and those that are in one.
+struct Watched {
+    store: Memory,
+    found: Arc<Mutex<Vec<(usize, usize)>>>,
+}
+
+impl Watched {
+    fn flows(&mut self) -> (usize, usize) {
+        let state = view::state(&mut self.store, "nat", Some("a")).unwrap();
+        let entries = |name: &str| {
+            let object = state.iter().find(|(key, _)| key.id() == name);
+            match object {
+                Some((_, Content::Map(entries))) => entries.clone(),
+                _ => BTreeMap::new(),
+            }
+        };
+        let inside: BTreeSet<_> = entries("inside").into_values().collect();
+        let mappings: BTreeSet<_> = entries("mappings").into_keys().collect();
+        let whole = inside.intersection(&mappings).count();
+        (whole, inside.symmetric_difference(&mappings).count())
+    }
+}
+
+impl Driver for Watched {
+    fn name(&self) -> &str {
+        "watched"
+    }
+    fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
+        self.store.run(calls)
+    }
+    fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
+        let outcomes = self.store.commit(batches);
+        let found = self.flows();
+        self.found.lock().unwrap().push(found);
+        outcomes
+    }
+    fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
+        self.store.keys(prefix)
+    }
+}
+
+/// What packets of one batch write is in one message, whether it is told batch by batch or all at once.
+#[test]
+fn a_nat_that_is_killed_in_a_flood_has_no_flow_by_halves() {
+    type Nat = anabranch_nfs::nat::Function;
+    let flows: Vec<Vec<u8>> = (0..3_000u32)
+        .map(|n| {
+            let host = Ipv4Addr::new(10, 0, (n >> 8) as u8, n as u8);
+            udp((host, 5_000), (Ipv4Addr::new(198, 51, 100, 1), 53))
+        })
+        .collect();
+    for held in [Held::Alone, Held::Locked, Held::Tracked] {
+        for period_ns in [0, 50_000_000] {
+            let found = Arc::default();
+            let watched = Watched { store: Memory::default(), found: Arc::clone(&found) };
+            let settings = Settings { message_changes: 256, ..Settings::default() };
+            let opened = Flusher::open(watched, "nat", "a", settings).unwrap();
+            let nat = "public = [\"203.0.113.1\"]";
+            let mut node =
+                Node::<Nat>::kept_by(nat, START_NS, held, (Some(opened), period_ns)).unwrap();
+            // The first batch is told at once.
+            let mut sent = batches(&mut node, &flows[..2_900], 0);
+            std::thread::sleep(Duration::from_nanos(period_ns));
+            sent += batches(&mut node, &flows[2_900..], sent);
+            std::thread::sleep(Duration::from_nanos(period_ns));
+            batches(&mut node, &flows[..1], sent);
+            node.stop();
+            let found = found.lock().unwrap();
+            let (most, half) = (found.iter().map(|one| one.0), found.iter().map(|one| one.1));
+            let what = format!("{held:?}, every {period_ns} ns: {found:?}");
+            assert_eq!((most.max(), half.max()), (Some(3_000), Some(0)), "{what}");
+            assert!(found.len() > 30, "{what}");
+        }
+    }
 }
 
 /// What it costs per packet that a store keeps a NAT's state: printed, not asserted, since it depends

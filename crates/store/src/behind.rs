@@ -14,12 +14,17 @@
 //! A mark of an earlier batch, or none: the store lost something, and all of the lane is written
 //! again. A later epoch: another instance writes now, and this one stops.
 //!
+//! **What is sent first** is what was written first. What was written in one [step](Change::in_step), as
+//! by the packets of one batch, goes in one message, so that a writer that is killed leaves a flow in all
+//! objects or in none; an entry that is written again while it waits goes where it was, with its new value.
+//!
 //! **Invariant: what a batch holds are values, not differences.** Sent twice, or sent again after
 //! something newer, it does no harm.
 //!
 //! **Invariant: what waits is bounded by the state.** Entries that changed are remembered by name;
 //! past a limit even the names are forgotten, and all of the lane is written again instead.
 
+mod backlog;
 mod lane;
 mod mark;
 
@@ -32,6 +37,7 @@ use crate::content::{Bytes, Content, Entry};
 use crate::driver::{Batch, Outcome};
 use crate::error::Error;
 use crate::key::{Key, Place, Scope};
+use backlog::Since;
 use lane::Lane;
 pub use mark::Mark;
 
@@ -54,7 +60,7 @@ pub struct Settings {
     pub refresh_ns: u64,
     /// After how long without a change it is looked whether the store still has everything.
     pub check_ns: u64,
-    /// Changes in one message to the store.
+    /// Changes in one message to the store, about: it ends where a step does.
     pub message_changes: usize,
     /// Changes of one lane that may wait by name.
     pub most_waiting: usize,
@@ -84,6 +90,7 @@ impl Default for Settings {
 pub struct Change {
     call: Call,
     is_refresh: bool,
+    step: u32,
 }
 
 impl Change {
@@ -108,13 +115,21 @@ impl Change {
     }
 
     fn of(key: &Key, operation: Operation) -> Self {
-        Self { call: Call::new(key, operation), is_refresh: false }
+        Self { call: Call::new(key, operation), is_refresh: false, step: 0 }
     }
 
     /// The same, of a timestamp: it may wait for the coarser period.
     #[must_use]
     pub fn refresh(mut self) -> Self {
         self.is_refresh = true;
+        self
+    }
+
+    /// The same, made in this step of all that are handed over together. Numbers of steps start again
+    /// from 0 after 2^32.
+    #[must_use]
+    pub fn in_step(mut self, step: u32) -> Self {
+        self.step = step;
         self
     }
 
@@ -183,6 +198,8 @@ pub struct WriteBehind {
     listing: Option<Scope>,
     /// Lanes that wait for a message, the one that waits longest first.
     turns: VecDeque<Scope>,
+    /// Steps so far, of all who hand over.
+    steps: u64,
     flush_ns: u64,
     refresh_ns: u64,
     lags: Option<Histogram<u64>>,
@@ -217,6 +234,7 @@ impl WriteBehind {
             asked: Vec::new(),
             listing: None,
             turns: VecDeque::new(),
+            steps: 0,
             flush_ns: 0,
             refresh_ns: 0,
             // Up to an hour, to two digits: these bounds are within what it can do.
@@ -227,9 +245,28 @@ impl WriteBehind {
         })
     }
 
-    /// Something has changed, in a core's or shard's scope. An error if the store could not take it
-    /// ([`Call::check`]), or the scope is the instance's, where others write too.
+    /// Something has changed, in a core's or shard's scope, in a step of its own. An error if the store
+    /// could not take it ([`Call::check`]), or the scope is the instance's, where others write too.
     pub fn change(&mut self, change: Change, now_ns: u64) -> Result<(), Error> {
+        self.changes(vec![change], now_ns)
+    }
+
+    /// The same of what is handed over together, each in its step, all after what was handed over before.
+    /// What cannot be taken does not stop the rest; the first error is returned.
+    pub fn changes(&mut self, changes: Vec<Change>, now_ns: u64) -> Result<(), Error> {
+        let Some(some) = changes.first().map(|change| change.step) else { return Ok(()) };
+        let of = |change: &Change| i64::from(change.step.wrapping_sub(some).cast_signed());
+        let first = changes.iter().map(of).min().unwrap_or(0);
+        let (before, mut taken) = (self.steps + 1, Ok(()));
+        for change in changes {
+            let step = before + of(&change).abs_diff(first);
+            self.steps = self.steps.max(step);
+            taken = taken.and(self.take(change, Since { ns: now_ns, step }));
+        }
+        taken
+    }
+
+    fn take(&mut self, change: Change, since: Since) -> Result<(), Error> {
         change.call.check()?;
         if !self.lanes.contains_key(change.call.key.scope_str()) {
             let scope = change.call.key.scope();
@@ -240,8 +277,8 @@ impl WriteBehind {
             self.lanes.insert(scope.clone(), Lane::new(&scope)?);
         }
         let Some(lane) = self.lanes.get_mut(change.call.key.scope_str()) else { return Ok(()) };
-        lane.change(change.call, change.is_refresh, now_ns);
-        lane.bound(self.settings.most_waiting, now_ns);
+        lane.change(change.call, change.is_refresh, since);
+        lane.bound(self.settings.most_waiting, since.ns);
         Ok(())
     }
 
@@ -260,7 +297,9 @@ impl WriteBehind {
         }
         if now_ns >= self.refresh_ns {
             self.refresh_ns = now_ns + self.settings.refresh_ns;
-            self.lanes.values_mut().for_each(|lane| lane.refreshes_are_due(now_ns));
+            self.steps += 1;
+            let since = Since { ns: now_ns, step: self.steps };
+            self.lanes.values_mut().for_each(|lane| lane.refreshes_are_due(since));
         }
         self.line_up(now_ns);
         let batches = self.batches(now_ns);
@@ -283,14 +322,15 @@ impl WriteBehind {
     }
 
     fn batches(&mut self, now_ns: u64) -> Vec<Batch> {
-        let mut room = self.settings.message_changes.max(1);
+        let most = self.settings.message_changes.max(1);
+        let mut room = most;
         let mut batches = Vec::new();
         while room > 0
             && let Some(scope) = self.turns.pop_front()
         {
             let Some(lane) = self.lanes.get_mut(&scope) else { continue };
             lane.in_line = false;
-            let batch = lane.batch(self.epoch, room, now_ns);
+            let batch = lane.batch(self.epoch, room, most, now_ns);
             room = room.saturating_sub(batch.calls.len().max(1));
             batches.push(batch);
             self.asked.push(scope);

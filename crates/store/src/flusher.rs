@@ -303,9 +303,7 @@ impl Worker {
         let mut taken = Ok(());
         for changes in line {
             let len = changes.len();
-            for change in changes {
-                taken = taken.and(self.behind.change(change, now_ns));
-            }
+            taken = taken.and(self.behind.changes(changes, now_ns));
             self.shared.in_line.fetch_sub(len, Ordering::Relaxed);
         }
         taken

@@ -397,3 +397,62 @@ fn many_changes_of_one_entry_are_one_and_refreshes_are_fewer() {
         assert!((least..=most).contains(&stored), "{stored} of 100000, refreshes: {refresh}");
     }
 }
+
+/// Flows of three objects that come, change and go, up to 30 in a step. Killed between any two messages,
+/// the store has each flow in all objects or in none.
+#[test]
+fn killed_between_any_two_messages_no_flow_is_half_there() {
+    let scope = Scope::new("nat", "a", Place::Core(0)).unwrap();
+    let objects = ["inside", "mappings", "peers"].map(|id| scope.key(Kind::Map, id).unwrap());
+    // Each reads the whole store after every message.
+    for seed in seeds().take(100) {
+        let mut random = Random::new(seed);
+        let mut store = Faulty::new(seed, 0, false);
+        // As much as is written in one step, or more.
+        let message_changes = 130 + random.below(200) as usize;
+        let mut writer = fresh(Settings { message_changes, ..Settings::default() }, 100);
+        let (mut next, mut live, mut messages) = (0u32, Vec::new(), 0);
+        for turn in 0..20 {
+            let mut told = Vec::new();
+            // From what is written last to what is written first, and about to start again from 0.
+            for step in (0..random.below(20) as u32).rev() {
+                let flows = next..next + random.below(30) as u32;
+                next = flows.end;
+                let step = (u32::MAX - 5).wrapping_add(turn * 20 + 19 - step);
+                let tell = |flow: u32, change: &dyn Fn(&Key, Bytes) -> Change| -> Vec<Change> {
+                    let one = |key| change(key, flow.to_be_bytes().into()).in_step(step);
+                    objects.iter().map(one).collect()
+                };
+                if let (true, Some(at)) = (random.one_in(2), live.len().checked_sub(1)) {
+                    let gone = live.swap_remove(random.below(at as u64 + 1) as usize);
+                    told.extend(tell(gone, &|key, name| Change::erase(key, name)));
+                }
+                for flow in flows {
+                    let value = |n: u8| {
+                        move |key: &Key, name| Change::insert(key, Entry::Pair(name, vec![n]))
+                    };
+                    told.extend(tell(flow, &value(1)));
+                    live.push(flow);
+                    let hot = live[random.below(live.len() as u64) as usize];
+                    told.push(value(2)(&objects[0], hot.to_be_bytes().into()).in_step(step));
+                }
+            }
+            // Objects are told one after the other.
+            told.sort_by(|a, b| a.call().key.cmp(&b.call().key));
+            writer.changes(told, store.now_ns).unwrap();
+            for _ in 0..random.below(6) {
+                act(&mut writer, &mut store);
+                messages += 1;
+                let state = truth(&mut store.store);
+                let names = objects.each_ref().map(|key| state.get(key).map(names));
+                let is_whole = names.iter().all(|one| *one == names[0]);
+                assert!(is_whole, "ANABRANCH_SEED={seed}, message {messages}");
+            }
+        }
+    }
+}
+
+fn names(content: &Content) -> Vec<Bytes> {
+    let Content::Map(entries) = content else { panic!("{content:?}") };
+    entries.keys().cloned().collect()
+}

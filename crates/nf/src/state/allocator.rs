@@ -6,7 +6,7 @@ use crate::context::{Environment, to_ticks};
 use crate::key::Value;
 use crate::memory::{ZeroValid, Zeroed, prefetch};
 use crate::state::indices::{Indices, Within};
-use crate::state::journal::{self, Journal, Moment, Refreshing, Sink};
+use crate::state::journal::{self, Journal, Moment, Refreshing, Sink, Steps};
 use crate::state::loans::Loans;
 use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
 use crate::state::shared::{Commons, Deadline, Whereabouts};
@@ -296,7 +296,7 @@ impl<T: Value> Allocator<T> {
             shards.freed.push((shard, index));
         }
         if let Some(journal) = &mut self.journal {
-            journal.remove(tag.shard(), index);
+            journal.clear(index, tag.shard(), index);
         }
         self.borrowed -= u32::from(is_borrowed(self.loans.as_deref(), index, tag));
         self.look_closely();
@@ -326,7 +326,7 @@ impl<T: Value> Allocator<T> {
             return false;
         }
         if let Some(journal) = &mut self.journal {
-            journal.refreshed.note(index);
+            journal.touch(index, false);
         }
         if let Some(shards) = self.shards.as_mut().filter(|s| s.tags.get(index).is_common()) {
             shards.tags.note(index);
@@ -380,7 +380,7 @@ impl<T: Value> Allocator<T> {
 
     fn note_change(&mut self, index: u32) {
         if let Some(journal) = &mut self.journal {
-            journal.changed.note(index);
+            journal.note(index);
         }
     }
 
@@ -569,8 +569,8 @@ impl<T: Value> journal::Journaled for Allocator<T> {
         journal::layout::<u32, (u64, u32, T)>()
     }
 
-    fn keep(&mut self) {
-        self.journal = Some(Box::new(Journal::new(self.capacity())));
+    fn keep(&mut self, steps: &Steps) {
+        self.journal = Some(Box::new(Journal::new(self.capacity(), steps)));
         self.look_closely();
     }
 
@@ -578,7 +578,8 @@ impl<T: Value> journal::Journaled for Allocator<T> {
         let Some(journal) = &mut self.journal else { return };
         // Of a stock of all workers none has what they have alike.
         let leases = self.shards.as_ref().is_some_and(|shards| shards.leases.is_some());
-        for index in journal.take(name, moment, sink) {
+        for (index, step) in journal.take(name, moment, sink) {
+            sink.at(Some(step));
             let Some(Kept { deadline, lifetime, value }) = self.kept(index) else { continue };
             let entry = (moment.absolute(deadline.tick()), lifetime, value);
             let shard = self.shards.as_ref().and_then(|shards| shards.tags.get(index).shard());

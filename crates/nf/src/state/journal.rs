@@ -10,7 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::key::Value;
 use crate::pack::{Pack, Unpack, words};
-use crate::state::shared::Marks;
+pub use crate::state::shared::Steps;
+
+use crate::state::shared::{Marks, Written};
 use crate::state::table::SlotId;
 use crate::state::wheel::Tick;
 use crate::trace::Parts;
@@ -22,6 +24,8 @@ pub trait Sink {
     fn put(&mut self, object: &'static str, shard: Option<u16>, key: Vec<u8>, value: Vec<u8>);
     /// There is none under `key` any more.
     fn remove(&mut self, object: &'static str, shard: Option<u16>, key: Vec<u8>);
+    /// What follows was written in this step of [`Steps`]; `None`: just now.
+    fn at(&mut self, _step: Option<u32>) {}
     /// This worker's count is this now.
     fn count(&mut self, object: &'static str, count: u64);
 }
@@ -59,8 +63,8 @@ pub trait Journaled {
     /// What its keys and values are made of, by the names of the fields. Entries of another layout
     /// are not read.
     fn layout(&self) -> String;
-    /// From now on changes are remembered.
-    fn keep(&mut self);
+    /// From now on changes are remembered, each with its step.
+    fn keep(&mut self, steps: &Steps);
     /// Tells what has changed since the last time.
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink);
     /// Puts in an entry as it was told; false when it does not fit or cannot be read.
@@ -115,17 +119,33 @@ impl Refreshing<'_> {
 
 /// What is remembered of an object whose entries have keys `K`.
 pub(crate) struct Journal<K> {
-    pub(crate) changed: Marks,
+    changed: Written,
     /// Places whose deadline was moved, and perhaps nothing else.
-    pub(crate) refreshed: Marks,
-    /// Entries that are no more, or belong to another shard now.
-    gone: Mutex<Vec<(Option<u16>, K)>>,
+    refreshed: Marks,
+    /// Entries that are no more, or belong to another shard now, since which step.
+    gone: Mutex<Vec<(Option<u16>, K, u32)>>,
 }
 
 impl<K: Value> Journal<K> {
-    pub(crate) fn new(places: u32) -> Self {
-        let (changed, refreshed) = (Marks::new(places), Marks::new(places));
+    pub(crate) fn new(places: u32, steps: &Steps) -> Self {
+        let (changed, refreshed) = (Written::new(places, steps), Marks::new(places));
         Self { changed, refreshed, gone: Mutex::default() }
+    }
+
+    /// What is at `place` was written.
+    #[inline]
+    pub(crate) fn note(&self, place: u32) {
+        self.changed.note(place);
+    }
+
+    /// What is at `place` was refreshed, and perhaps `changed`.
+    #[inline]
+    pub(crate) fn touch(&self, place: u32, changed: bool) {
+        if changed {
+            self.note(place);
+        } else {
+            self.refreshed.note(place);
+        }
     }
 
     /// Where it is noted that the deadline of the entry at `place` was moved forward.
@@ -136,24 +156,33 @@ impl<K: Value> Journal<K> {
     /// The entry at `place` was written. It was `lost` by a shard, if it belonged to another before.
     #[inline]
     pub(crate) fn change(&mut self, place: u32, lost: Option<u16>, key: impl FnOnce() -> K) {
-        self.changed.note(place);
+        self.note(place);
         if lost.is_some() {
             self.remove(lost, key());
         }
     }
 
-    /// The entry under `key` is no more.
+    /// The entry under `key` is no more, or not in `shard`.
     pub(crate) fn remove(&mut self, shard: Option<u16>, key: K) {
-        self.gone.get_mut().unwrap_or_else(PoisonError::into_inner).push((shard, key));
+        let step = self.changed.step();
+        self.gone.get_mut().unwrap_or_else(PoisonError::into_inner).push((shard, key, step));
+    }
+
+    /// The entry under `key` is no more, and nothing is at its `place`: what comes there next is
+    /// another one, written when it comes.
+    pub(crate) fn clear(&mut self, place: u32, shard: Option<u16>, key: K) {
+        self.changed.forget(place);
+        self.remove(shard, key);
     }
 
     /// The same, by a worker that shares the object, which no shards divide.
     pub(crate) fn remove_beside(&self, key: K) {
-        self.gone().push((None, key));
+        let step = self.changed.step();
+        self.gone().push((None, key, step));
     }
 
     /// Nobody who holds it panics.
-    fn gone(&self) -> MutexGuard<'_, Vec<(Option<u16>, K)>> {
+    fn gone(&self) -> MutexGuard<'_, Vec<(Option<u16>, K, u32)>> {
         self.gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -163,21 +192,23 @@ impl<K: Value> Journal<K> {
         self.refreshed.renumber(places, moved);
     }
 
-    /// Tells of what is gone, and returns the places that are to be told after that: what has come
-    /// back since is among them.
+    /// Tells of what is gone, and returns the places that are to be told after that, each with its step:
+    /// what has come back since is among them.
     pub(crate) fn take(
         &self,
         name: &'static str,
         moment: &Moment,
         sink: &mut dyn Sink,
-    ) -> Vec<u32> {
-        for (shard, key) in self.gone().drain(..) {
+    ) -> Vec<(u32, u32)> {
+        for (shard, key, step) in self.gone().drain(..) {
+            sink.at(Some(step));
             sink.remove(name, shard, stored(&key));
         }
-        let (mut places, _) = self.changed.take(usize::MAX);
+        let mut places = self.changed.take();
         if moment.refreshes > 0 {
             let (refreshed, has_more) = self.refreshed.take(moment.refreshes);
-            places.extend(refreshed);
+            let now = self.changed.step();
+            places.extend(refreshed.into_iter().map(|place| (place, now)));
             moment.has_more.set(moment.has_more.get() | has_more);
         }
         places

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::key::{Hash, Key, Value};
-use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
+use crate::state::journal::{self, Journal, Journaled, Moment, Sink, Steps};
 use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
 use crate::state::shared::Here;
 use crate::state::table::{SlotId, Table};
@@ -208,7 +208,7 @@ impl<K: Key, V: Value> Notes<K, V> {
             Shards::PerShard { .. } => return self.changed(id, key, value, V::zero()),
         }
         if let Some(journal) = &mut self.journal {
-            journal.remove(shard, key);
+            journal.clear(id.0, shard, key);
         }
     }
 
@@ -222,7 +222,7 @@ impl<K: Key, V: Value> Notes<K, V> {
             Some(id) if sum == V::zero() => {
                 parts.remove(hash, id);
                 if let Some(journal) = &mut self.journal {
-                    journal.remove(Some(key.0), key.1);
+                    journal.clear(id.0, Some(key.0), key.1);
                 }
                 return;
             }
@@ -238,7 +238,7 @@ impl<K: Key, V: Value> Notes<K, V> {
         };
         *parts.value_mut(id) = sum;
         if let Some(journal) = &mut self.journal {
-            journal.changed.note(id.0);
+            journal.note(id.0);
         }
     }
 }
@@ -327,19 +327,22 @@ impl<K: Key, V: Value> Journaled for Map<K, V> {
         journal::layout::<K, V>()
     }
 
-    fn keep(&mut self) {
+    fn keep(&mut self, steps: &Steps) {
         let whole = || Box::new(Notes { shards: Shards::Whole, journal: None });
         let notes = self.notes.get_or_insert_with(whole);
-        notes.journal = Some(Journal::new(match &notes.shards {
+        let slots = match &notes.shards {
             Shards::PerShard { parts, .. } => parts.slots(),
             Shards::Whole | Shards::Sharded { .. } => self.table.slots(),
-        }));
+        };
+        notes.journal = Some(Journal::new(slots, steps));
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let Some(notes) = self.notes.as_deref_mut() else { return };
         let Some(journal) = &mut notes.journal else { return };
-        for id in journal.take(name, moment, sink).into_iter().map(SlotId) {
+        for (slot, step) in journal.take(name, moment, sink) {
+            sink.at(Some(step));
+            let id = SlotId(slot);
             let found = match &notes.shards {
                 Shards::PerShard { parts, .. } => {
                     parts.key(id).map(|(shard, key)| (Some(shard), key, parts.value(id)))

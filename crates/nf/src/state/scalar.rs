@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::key::Value;
-use crate::state::journal::{self, COUNTED_BY_OTHERS, Journaled, Moment, Sink};
+use crate::state::journal::{self, COUNTED_BY_OTHERS, Journaled, Moment, Sink, Steps};
 use crate::state::shards::{Bundle, MOST_SHARDS, Movable, Shift, Ward};
 use crate::state::shared::{Count, Here};
 
@@ -131,6 +131,7 @@ impl<T: Value> Parts<T> {
         for ((shard, part), told) in (0..).zip(&self.parts).zip(told.iter_mut()) {
             if *told != *part {
                 *told = *part;
+                sink.at(None);
                 sink.put(name, Some(shard), Vec::new(), journal::stored(part));
             }
         }
@@ -202,7 +203,7 @@ impl Journaled for Counter {
         "count".to_string()
     }
 
-    fn keep(&mut self) {
+    fn keep(&mut self, _: &Steps) {
         self.told = Some(self.own());
     }
 
@@ -228,6 +229,7 @@ impl Journaled for Counter {
 fn tell<T: Value>(told: &mut Option<T>, value: T, name: &'static str, sink: &mut dyn Sink) {
     if told.is_some_and(|told| told != value) {
         *told = Some(value);
+        sink.at(None);
         sink.put(name, None, Vec::new(), journal::stored(&value));
     }
 }
@@ -237,7 +239,7 @@ impl<T: Value> Journaled for Cell<T> {
         journal::layout::<(), T>()
     }
 
-    fn keep(&mut self) {
+    fn keep(&mut self, _: &Steps) {
         match &mut self.shards {
             None => self.told = Some(self.value),
             Some(shards) => shards.told = Some(Box::new(shards.parts)),
@@ -265,7 +267,7 @@ impl<T: Value> Journaled for Distributed<T> {
         journal::layout::<(), T>()
     }
 
-    fn keep(&mut self) {
+    fn keep(&mut self, _: &Steps) {
         self.told = Some(self.part);
     }
 

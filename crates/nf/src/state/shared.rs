@@ -3,8 +3,8 @@
 //! places were written.
 //! Everything else has one owner, or does not change.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::memory::Zeroed;
 use crate::state::table::SlotId;
@@ -283,6 +283,25 @@ impl Commons {
     }
 }
 
+/// The step in which state is written now, of all the objects of who writes it. What is written in one,
+/// as by the packets of a batch, is stored together.
+#[derive(Clone, Debug, Default)]
+pub struct Steps(Arc<AtomicU32>);
+
+impl Steps {
+    /// What is written from now on is written in a later step. Numbers begin again after 2^32.
+    #[inline]
+    pub fn next(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of this one.
+    #[inline]
+    pub fn now(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Places of an object that were written, each once. Workers that share the object note at once; they
 /// are taken while nobody does.
 pub(crate) struct Marks {
@@ -321,11 +340,21 @@ impl Marks {
         Self { places: Zeroed::new(words), words: summary, next: AtomicU32::new(0) }
     }
 
-    /// `place` was written.
+    /// `place` was written; false: it was noted before.
     #[inline]
-    pub(crate) fn note(&self, place: u32) {
-        if set(&self.places, place as usize) {
+    pub(crate) fn note(&self, place: u32) -> bool {
+        let is_new = set(&self.places, place as usize);
+        if is_new {
             set(&self.words, place as usize / 64);
+        }
+        is_new
+    }
+
+    /// `place` was not written after all.
+    #[inline]
+    pub(crate) fn forget(&mut self, place: u32) {
+        if let Some(word) = self.places.get_mut(place as usize / 64) {
+            *word.get_mut() &= !(1 << (place % 64));
         }
     }
 
@@ -337,7 +366,9 @@ impl Marks {
     pub(crate) fn renumber(&mut self, places: u32, moved: &[(SlotId, SlotId)]) {
         let before = std::mem::replace(self, Self::new(places));
         let noted = moved.iter().filter(|(from, _)| before.is_noted(from.0));
-        noted.for_each(|(_, to)| self.note(to.0));
+        for (_, to) in noted {
+            self.note(to.0);
+        }
     }
 
     /// Places written since they were taken last, in ascending order from where the last call ended: all
@@ -358,6 +389,66 @@ impl Marks {
             self.next.store(at as u32, Ordering::Relaxed);
         }
         (taken, has_more)
+    }
+}
+
+/// Places of an object that were written, and the step in which each was written first since it was told.
+pub(crate) struct Written {
+    places: Marks,
+    /// Of places that are noted; of others, any number.
+    in_step: Zeroed<AtomicU32>,
+    steps: Steps,
+}
+
+impl Written {
+    pub(crate) fn new(places: u32, steps: &Steps) -> Self {
+        let in_step = Zeroed::new(places as usize);
+        Self { places: Marks::new(places), in_step, steps: steps.clone() }
+    }
+
+    /// `place` was written.
+    #[inline]
+    pub(crate) fn note(&self, place: u32) {
+        if self.places.note(place) {
+            self.write_down(place, self.steps.now());
+        }
+    }
+
+    #[inline]
+    fn write_down(&self, place: u32, step: u32) {
+        if let Some(in_step) = self.in_step.get(place as usize) {
+            in_step.store(step, Ordering::Relaxed);
+        }
+    }
+
+    /// `place` was not written after all.
+    #[inline]
+    pub(crate) fn forget(&mut self, place: u32) {
+        self.places.forget(place);
+    }
+
+    /// The step in which something is written now.
+    #[inline]
+    pub(crate) fn step(&self) -> u32 {
+        self.steps.now()
+    }
+
+    pub(crate) fn renumber(&mut self, places: u32, moved: &[(SlotId, SlotId)]) {
+        let before = std::mem::replace(self, Self::new(places, &self.steps));
+        for (from, to) in moved.iter().filter(|(from, _)| before.places.is_noted(from.0)) {
+            self.places.note(to.0);
+            self.write_down(to.0, before.in_step(from.0));
+        }
+    }
+
+    fn in_step(&self, place: u32) -> u32 {
+        self.in_step.get(place as usize).map_or(0, |step| step.load(Ordering::Relaxed))
+    }
+
+    /// All places written since they were taken last, each with its step.
+    pub(crate) fn take(&self) -> Vec<(u32, u32)> {
+        let (places, _) = self.places.take(usize::MAX);
+        places.into_iter().map(|place| (place, self.in_step(place))).collect()
     }
 }
 
@@ -403,18 +494,47 @@ mod tests {
 
     #[test]
     fn a_place_is_told_once_and_again_when_it_changes_again() {
-        let marks = Marks::new(9_000);
-        [3, 99, 3, 64, 8_999, 9_100].into_iter().for_each(|place| marks.note(place));
+        let mut marks = Marks::new(9_000);
+        for place in [3, 99, 3, 64, 8_999, 9_100] {
+            marks.note(place);
+        }
         assert_eq!(marks.take(usize::MAX), (vec![3, 64, 99, 8_999], false));
         assert_eq!(marks.take(usize::MAX), (vec![], false));
-        marks.note(99);
+        assert!(marks.note(99) && marks.note(100) && !marks.note(99));
+        marks.forget(100);
         assert_eq!(marks.take(usize::MAX), (vec![99], false));
+    }
+
+    #[test]
+    fn a_place_is_told_with_the_step_of_its_first_write() {
+        let steps = Steps::default();
+        let mut written = Written::new(100, &steps);
+        for place in [7, 8, 9] {
+            steps.next();
+            written.note(7);
+            written.note(place);
+        }
+        assert_eq!(written.take(), [(7, 1), (8, 2), (9, 3)]);
+        written.note(8);
+        written.note(9);
+        steps.next();
+        written.forget(9);
+        written.note(9);
+        written.renumber(
+            200,
+            &[(SlotId(8), SlotId(150)), (SlotId(9), SlotId(3)), (SlotId(7), SlotId(7))],
+        );
+        assert_eq!(written.take(), [(3, 4), (150, 3)], "what comes there anew is written anew");
     }
 
     #[test]
     fn what_is_too_much_at_once_is_told_in_turn() {
         let marks = Marks::new(9_000);
-        let note = |places: &[u32]| places.iter().for_each(|&place| marks.note(place));
+        let note = |places: &[u32]| {
+            for place in places {
+                marks.note(*place);
+            }
+        };
         note(&[5, 6, 5_000, 8_999]);
         assert_eq!(marks.take(2), (vec![5, 6], true));
         note(&[5, 4_096]);

@@ -2,7 +2,7 @@
 
 use crate::key::Value;
 use crate::memory::{Zeroed, prefetch};
-use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
+use crate::state::journal::{self, Journal, Journaled, Moment, Sink, Steps};
 use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
 use crate::state::shared::Count;
 use std::mem::MaybeUninit;
@@ -143,15 +143,16 @@ impl<T: Value> Journaled for Vector<T> {
         journal::layout::<u32, T>()
     }
 
-    fn keep(&mut self) {
-        let journal = Some(Journal::new(self.len()));
+    fn keep(&mut self, steps: &Steps) {
+        let journal = Some(Journal::new(self.len(), steps));
         self.notes.get_or_insert_default().journal = journal;
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let Some(notes) = self.notes.as_deref_mut() else { return };
         let Some(journal) = &mut notes.journal else { return };
-        for index in journal.take(name, moment, sink) {
+        for (index, step) in journal.take(name, moment, sink) {
+            sink.at(Some(step));
             let Some(element) = self.elements.get(index as usize).filter(|one| one.written) else {
                 continue;
             };

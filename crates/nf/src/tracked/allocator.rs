@@ -16,7 +16,7 @@ use crate::function::Occupancy;
 use crate::key::Value;
 use crate::pack::words;
 use crate::state::TableUse;
-use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
+use crate::state::journal::{self, Journal, Journaled, Moment, Sink, Steps};
 use crate::state::wheel::{Tick, rebased};
 use crate::world::{AllocatorOperations, FetchIndex, World};
 
@@ -97,7 +97,7 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
             let at = SharedAllocator::<T>::DEADLINE;
             self.transaction.raise(&self.object.objects, index, at, deadline);
             if let Some(journal) = self.object.journal.get() {
-                journal.refreshed.note(index);
+                journal.touch(index, false);
             }
         }
     }
@@ -106,7 +106,7 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
     #[inline]
     fn note(&self, index: u32) {
         if let Some(journal) = self.object.journal.get() {
-            journal.changed.note(index);
+            journal.note(index);
         }
     }
 
@@ -275,13 +275,16 @@ impl<T: Value> Journaled for Tracked<SharedAllocator<T>> {
         journal::layout::<u32, (u64, u32, T)>()
     }
 
-    fn keep(&mut self) {
-        self.object.journal.get_or_init(|| Box::new(Journal::new(self.object.indices.len())));
+    fn keep(&mut self, steps: &Steps) {
+        self.object
+            .journal
+            .get_or_init(|| Box::new(Journal::new(self.object.indices.len(), steps)));
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let Some(journal) = self.object.journal.get() else { return };
-        for index in journal.take(name, moment, sink) {
+        for (index, step) in journal.take(name, moment, sink) {
+            sink.at(Some(step));
             let key = journal::stored(&index);
             match self.kept(index) {
                 None => sink.remove(name, None, key),

@@ -14,7 +14,7 @@ use crate::key::{Hash, Key, Value};
 use crate::memory::Zeroed;
 use crate::packet_set::{Entry, SetShape};
 use crate::state::TableUse;
-use crate::state::journal::{self, Journal, Moment, Sink};
+use crate::state::journal::{self, Journal, Moment, Sink, Steps};
 use crate::state::table::{SlotId, Table};
 use crate::state::wheel::{Tick, Wheel};
 
@@ -203,7 +203,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         let id = SlotId(set.number);
         self.wrote |= !is_same;
         if let Some(Kept { journal, .. }) = &self.kept {
-            if is_same { &journal.refreshed } else { &journal.changed }.note(id.0);
+            journal.touch(id.0, !is_same);
         }
         let entry = self.table.value_mut(id);
         self.changes.push(Change::Kept(id, entry.copied()));
@@ -223,7 +223,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         let set = Entry::new(tick, self.lifetime, state);
         let id = self.insert(transaction, (hash, key), set)?;
         if let Some(kept) = &mut self.kept {
-            kept.journal.changed.note(id.0);
+            kept.journal.note(id.0);
             kept.belongs(id.0, shard);
         }
         self.changes.push(Change::Opened(hash, id));
@@ -289,13 +289,15 @@ impl<K: Key, S: Value> DividedSets<K, S> {
     }
 
     /// From now on changes are remembered, for a store.
-    pub fn remember(&mut self) {
-        self.kept();
+    pub fn remember(&mut self, steps: &Steps) {
+        let slots = self.table.slots();
+        self.kept().journal = Journal::new(slots, steps);
     }
 
     fn kept(&mut self) -> &mut Kept<K> {
         let slots = self.table.slots();
-        let kept = || Kept { journal: Journal::new(slots), shards: Zeroed::new(slots as usize) };
+        let journal = || Journal::new(slots, &Steps::default());
+        let kept = || Kept { journal: journal(), shards: Zeroed::new(slots as usize) };
         self.kept.get_or_insert_with(kept)
     }
 
@@ -303,7 +305,8 @@ impl<K: Key, S: Value> DividedSets<K, S> {
     /// For who is alone.
     pub fn drain(&self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let Some(kept) = &self.kept else { return };
-        for slot in kept.journal.take(name, moment, sink) {
+        for (slot, step) in kept.journal.take(name, moment, sink) {
+            sink.at(Some(step));
             let Some(key) = self.table.key(SlotId(slot)) else { continue };
             let set = self.table.value(SlotId(slot)).told(moment);
             sink.put(name, kept.shard(slot), journal::stored(&key), set);

@@ -12,7 +12,7 @@ use super::{EntryOf, Tracked, from_words, with_words};
 use crate::function::Occupancy;
 use crate::key::{Key, Value, spread};
 use crate::state::TableUse;
-use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
+use crate::state::journal::{self, Journal, Journaled, Moment, Sink, Steps};
 use crate::world::{FetchKey, MapOperations};
 
 /// A map that all workers share.
@@ -51,7 +51,7 @@ impl<K: Key, V: Value> Tracked<SharedMap<K, V>> {
     #[inline]
     fn note(&self, id: SlotId) {
         if let Some(journal) = self.object.journal.get() {
-            journal.changed.note(self.object.entries.number(id));
+            journal.note(self.object.entries.number(id));
         }
     }
 
@@ -114,8 +114,10 @@ impl<K: Key, V: Value> Journaled for Tracked<SharedMap<K, V>> {
         journal::layout::<K, V>()
     }
 
-    fn keep(&mut self) {
-        self.object.journal.get_or_init(|| Box::new(Journal::new(self.object.entries.slots())));
+    fn keep(&mut self, steps: &Steps) {
+        self.object
+            .journal
+            .get_or_init(|| Box::new(Journal::new(self.object.entries.slots(), steps)));
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
@@ -124,7 +126,8 @@ impl<K: Key, V: Value> Journaled for Tracked<SharedMap<K, V>> {
         let look = |key: Words<'_>, value: Words<'_>, _| {
             (journal::stored(&from_words::<K>(key)), journal::stored(&from_words::<V>(value)))
         };
-        for number in journal.take(name, moment, sink) {
+        for (number, step) in journal.take(name, moment, sink) {
+            sink.at(Some(step));
             let entry = entries.entry(&self.transaction, entries.slot(number), look);
             entry.into_iter().for_each(|(key, value)| sink.put(name, None, key, value));
         }

@@ -12,7 +12,7 @@ use crate::key::Value;
 use crate::l3::{L3, Learned};
 use crate::pack::words;
 use crate::state::Count as Told;
-use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
+use crate::state::journal::{self, Journal, Journaled, Moment, Sink, Steps};
 use crate::verdict::{Builtin, Drop, Verdict};
 use crate::world::{CounterOperations, DistributedOperations, Glance, L3Operations, World};
 
@@ -135,7 +135,7 @@ impl<T: Value> DistributedOperations<T> for Tracked<SharedDistributed<T>> {
             self.transaction.write(&self.object.parts, own, |into| into.copy_from(0, part));
         });
         if let Some(journal) = self.object.journal.get() {
-            journal.changed.note(own);
+            journal.note(own);
         }
     }
     fn read(&self) -> T {
@@ -209,7 +209,7 @@ impl Journaled for Tracked<SharedCounter> {
         "count".to_owned()
     }
 
-    fn keep(&mut self) {
+    fn keep(&mut self, _: &Steps) {
         let told = Told::default();
         told.add(self.read());
         self.object.told.get_or_init(|| told);
@@ -237,15 +237,16 @@ impl<T: Value> Journaled for Tracked<SharedDistributed<T>> {
         journal::layout::<(), T>()
     }
 
-    fn keep(&mut self) {
+    fn keep(&mut self, steps: &Steps) {
         self.object
             .journal
-            .get_or_init(|| Box::new(Journal::new(self.object.parts.shape().objects)));
+            .get_or_init(|| Box::new(Journal::new(self.object.parts.shape().objects, steps)));
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let Some(journal) = self.object.journal.get() else { return };
         if !journal.take(name, moment, sink).is_empty() {
+            sink.at(None);
             sink.put(name, None, Vec::new(), journal::stored(&self.read()));
         }
     }

@@ -13,7 +13,7 @@ use crate::context::to_ticks;
 use crate::key::{Hash, Key, Value, spread};
 use crate::packet_set::SetShape;
 use crate::state::TableUse;
-use crate::state::journal::{self, Journal, Moment, Sink};
+use crate::state::journal::{self, Journal, Moment, Sink, Steps};
 use crate::state::wheel::{Tick, rebased};
 
 /// The packet sets of one address family, of all workers.
@@ -132,7 +132,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         } else if tick > set.deadline.tick {
             self.sets.raise(transaction, id, Deadline { tick, ..set.deadline });
             if let Some(journal) = self.journal.get() {
-                journal.refreshed.note(set.number);
+                journal.touch(set.number, false);
             }
         }
     }
@@ -146,7 +146,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     /// The set in this slot is written, if the transaction commits.
     fn note(&self, number: u32) {
         if let Some(journal) = self.journal.get() {
-            journal.changed.note(number);
+            journal.note(number);
         }
     }
 
@@ -219,8 +219,8 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     }
 
     /// From now on changes are remembered, for a store.
-    pub fn remember(&self) {
-        self.journal.get_or_init(|| Box::new(Journal::new(self.sets.slots())));
+    pub fn remember(&self, steps: &Steps) {
+        self.journal.get_or_init(|| Box::new(Journal::new(self.sets.slots(), steps)));
     }
 
     /// Tells what has changed since the last time, as [`Journaled`](journal::Journaled) does. For who is
@@ -238,7 +238,8 @@ impl<K: Key, S: Value> SharedSets<K, S> {
             let set = (moment.absolute(deadline.tick), lifetime, state);
             (journal::stored(&from_words::<K>(key)), journal::stored(&set))
         };
-        for number in journal.take(name, moment, sink) {
+        for (number, step) in journal.take(name, moment, sink) {
+            sink.at(Some(step));
             let set = self.sets.entry(transaction, self.sets.slot(number), look);
             set.into_iter().for_each(|(key, set)| sink.put(name, None, key, set));
         }

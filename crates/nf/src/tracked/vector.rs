@@ -11,7 +11,7 @@ use crate::function::Occupancy;
 use crate::key::Value;
 use crate::pack::words;
 use crate::state::TableUse;
-use crate::state::journal::{self, Journal, Journaled, Moment, Sink};
+use crate::state::journal::{self, Journal, Journaled, Moment, Sink, Steps};
 use crate::world::{CellOperations, FetchIndex, Glance, VectorOperations};
 
 /// Up to this many elements each has a cache line of its own.
@@ -43,13 +43,13 @@ impl<T: Value> SharedVector<T> {
                 transaction.write(elements, index, |into| into.copy_from(0, new))
             });
             if let Some(journal) = self.journal.get() {
-                journal.changed.note(index);
+                journal.note(index);
             }
         }
     }
 
-    fn keep(&self) {
-        self.journal.get_or_init(|| Box::new(Journal::new(self.elements.shape().objects)));
+    fn keep(&self, steps: &Steps) {
+        self.journal.get_or_init(|| Box::new(Journal::new(self.elements.shape().objects, steps)));
     }
 
     /// Tells the elements that were written, by the bytes that `key` makes of an index.
@@ -61,7 +61,8 @@ impl<T: Value> SharedVector<T> {
         sink: &mut dyn Sink,
     ) {
         let Some(journal) = self.journal.get() else { return };
-        for index in journal.take(name, moment, sink) {
+        for (index, step) in journal.take(name, moment, sink) {
+            sink.at(Some(step));
             if let Some(value) = transaction.read(&self.elements, index, from_words::<T>) {
                 sink.put(name, None, key(index), journal::stored(&value));
             }
@@ -169,8 +170,8 @@ impl<T: Value> Journaled for Tracked<SharedVector<T>> {
         journal::layout::<u32, T>()
     }
 
-    fn keep(&mut self) {
-        self.object.keep();
+    fn keep(&mut self, steps: &Steps) {
+        self.object.keep(steps);
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
@@ -193,8 +194,8 @@ impl<T: Value> Journaled for Tracked<SharedCell<T>> {
         journal::layout::<(), T>()
     }
 
-    fn keep(&mut self) {
-        self.object.0.keep();
+    fn keep(&mut self, steps: &Steps) {
+        self.object.0.keep(steps);
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {

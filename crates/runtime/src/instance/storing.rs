@@ -72,6 +72,8 @@ pub struct Storing {
     owner: Owner,
     /// The keys of an object, by shard; the last one is for what is in none.
     keys: BTreeMap<&'static str, Vec<Option<Key>>>,
+    /// The step of what is told just now.
+    step: u32,
     pub(crate) schedule: Arc<Schedule>,
 }
 
@@ -80,7 +82,7 @@ impl Storing {
     /// moved, every `refresh_ns`.
     pub fn new(feed: Feed, owner: Owner, period_ns: u64, refresh_ns: u64) -> Self {
         let schedule = Arc::new(Schedule::new(period_ns, refresh_ns));
-        Self { feed, owner, keys: BTreeMap::new(), schedule }
+        Self { feed, owner, keys: BTreeMap::new(), step: 0, schedule }
     }
 
     /// The key of an object's part; an NF's fields are always names that keys can have. `None`: it is
@@ -108,6 +110,7 @@ impl Storing {
         if !turn.must && !self.feed.has_room() {
             return self.schedule.put_off(turn);
         }
+        self.at(None);
         drain(self);
         self.feed.hand_over();
         self.schedule.told(turn, self.feed.is_empty(), moment.has_more.get());
@@ -127,15 +130,19 @@ impl Sink for Storing {
     fn put(&mut self, object: &'static str, shard: Option<u16>, key: Vec<u8>, value: Vec<u8>) {
         if let Some(map) = self.key(object, shard) {
             let change = Change::insert(map, Entry::Pair(key, value));
-            self.feed.change(change);
+            self.feed.change(change.in_step(self.step));
         }
     }
 
     fn remove(&mut self, object: &'static str, shard: Option<u16>, key: Vec<u8>) {
         if let Some(map) = self.key(object, shard) {
             let change = Change::erase(map, key);
-            self.feed.change(change);
+            self.feed.change(change.in_step(self.step));
         }
+    }
+
+    fn at(&mut self, step: Option<u32>) {
+        self.step = step.unwrap_or_else(|| self.schedule.steps().now());
     }
 
     fn count(&mut self, object: &'static str, count: u64) {
@@ -143,7 +150,8 @@ impl Sink for Storing {
         let count = Content::Counter(count as i64);
         let counter = self.owner.own().and_then(|own| own.key(Kind::Counter, object).ok());
         if let Some(counter) = counter {
-            self.feed.change(Change::put(&counter, count));
+            let step = self.schedule.steps().now();
+            self.feed.change(Change::put(&counter, count).in_step(step));
         }
     }
 }
@@ -264,10 +272,11 @@ impl<N: NetworkFunction> Instance<N> {
     /// From now on tells `storing` what changes.
     pub fn keep(&mut self, mut storing: Storing) {
         storing.begin(self.layouts());
-        self.nf.keep();
+        let steps = storing.schedule.steps();
+        self.nf.keep(steps);
         if N::SET.is_some() {
-            self.sets.v4.keep();
-            self.sets.v6.keep();
+            self.sets.v4.keep(steps);
+            self.sets.v6.keep(steps);
         }
         self.storing = Some(Box::new(storing));
     }

@@ -88,8 +88,9 @@ impl<N: NetworkFunction> Alone<N> {
 
     fn keep(&mut self, floor: &mut Floor<'_, N>, mut storing: Storing) {
         storing.begin(floor.layouts());
-        floor.nf.keep();
-        floor.shared.sets.remember();
+        let steps = storing.schedule.steps();
+        floor.nf.keep(steps);
+        floor.shared.sets.remember(steps);
         self.storing = Some(Box::new(storing));
     }
 

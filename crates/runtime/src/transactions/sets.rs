@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anabranch_nf::packet_set::{SetKey4, SetKey6, SetShape};
 use anabranch_nf::state::TableUse;
-use anabranch_nf::state::journal::{Moment, Sink};
+use anabranch_nf::state::journal::{Moment, Sink, Steps};
 use anabranch_nf::state::wheel::Tick;
 use anabranch_nf::tracked::{Ages, DividedSets, Family, Profile, SharedSets};
 use anabranch_nf::{BuildError, NetworkFunction, Value};
@@ -110,17 +110,17 @@ impl<S: Value> AllSets<S> {
     }
 
     /// From now on changes are remembered, for a store.
-    pub(super) fn remember(&self) {
+    pub(super) fn remember(&self, steps: &Steps) {
         match self {
             Self::Common(Sets { v4, v6 }) => {
-                v4.remember();
-                v6.remember();
+                v4.remember(steps);
+                v6.remember(steps);
             }
             Self::Divided(parts) => {
                 for part in &parts.each {
                     let Sets { v4, v6 } = &mut *held(part);
-                    v4.remember();
-                    v6.remember();
+                    v4.remember(steps);
+                    v6.remember(steps);
                 }
             }
         }

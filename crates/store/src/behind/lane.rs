@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Mark;
+use super::backlog::{Backlog, Dirty, Since};
 use crate::call::{Call, Operation};
 use crate::content::{Bytes, Content, Entry, Kind};
 use crate::driver::{Batch, Outcome};
@@ -12,7 +13,7 @@ use crate::key::{Key, Scope};
 pub(super) struct Lane {
     mark: Key,
     copy: BTreeMap<Key, Content>,
-    dirty: BTreeMap<Key, Dirty>,
+    dirty: Backlog,
     /// Timestamps that changed and are not due.
     refreshed: BTreeMap<Key, Dirty>,
     /// What the batch under way holds.
@@ -41,14 +42,6 @@ enum State {
     Listing,
 }
 
-/// What of an object the store lacks, since when.
-#[derive(Default)]
-struct Dirty {
-    /// All of it: what the store has is to be removed first, and then all `entries` there are.
-    whole: Option<u64>,
-    entries: BTreeMap<Bytes, u64>,
-}
-
 /// What an answer means.
 pub(super) enum Answered {
     /// Changes are stored, which were made then.
@@ -59,39 +52,13 @@ pub(super) enum Answered {
     Fenced,
 }
 
-impl Dirty {
-    /// The store lacks all of an object that holds `content`.
-    fn all(content: Option<&Content>, since_ns: u64) -> Self {
-        let keyed = content.filter(|content| content.kind() != Kind::List);
-        let entries = keyed.map(Content::entries).unwrap_or_default();
-        let entries = entries.into_iter().map(|entry| (name(&entry), since_ns)).collect();
-        Self { whole: Some(since_ns), entries }
-    }
-
-    fn len(&self) -> usize {
-        self.entries.len() + usize::from(self.whole.is_some())
-    }
-
-    fn times(&self) -> impl Iterator<Item = u64> + '_ {
-        self.whole.into_iter().chain(self.entries.values().copied())
-    }
-
-    /// Takes in what is dirty since earlier.
-    fn merge(&mut self, earlier: Self) {
-        self.whole = earlier.whole.or(self.whole);
-        for (entry, since_ns) in earlier.entries {
-            self.entries.insert(entry, since_ns);
-        }
-    }
-}
-
 impl Lane {
     /// A lane that the store has nothing of.
     pub(super) fn new(scope: &Scope) -> Result<Self, Error> {
         Ok(Self {
             mark: Mark::key(scope)?,
             copy: BTreeMap::new(),
-            dirty: BTreeMap::new(),
+            dirty: Backlog::default(),
             refreshed: BTreeMap::new(),
             under_way: BTreeMap::new(),
             known: None,
@@ -119,34 +86,29 @@ impl Lane {
         self.copy.iter()
     }
 
-    pub(super) fn change(&mut self, call: Call, is_refresh: bool, now_ns: u64) {
+    pub(super) fn change(&mut self, call: Call, is_refresh: bool, since: Since) {
         let Call { key, operation } = call;
-        let entry = match operation {
+        let (name, stays) = match operation {
             Operation::Put(content) if !content.is_empty() => {
-                self.copy.insert(key.clone(), content);
-                None
+                let was_there = self.copy.insert(key.clone(), content).is_some();
+                (None, was_there && !key.kind().is_collection())
             }
             Operation::Put(_) | Operation::Delete => {
                 self.copy.remove(&key);
-                None
+                (None, false)
             }
             Operation::Insert(entry) => {
+                let Some(empty) = Content::empty(key.kind()) else { return };
                 let name = name(&entry);
-                let empty = Content::empty(key.kind());
-                let content = match empty {
-                    Some(empty) => self.copy.entry(key.clone()).or_insert(empty),
-                    None => return,
-                };
-                content.insert(entry);
-                Some(name)
+                (Some(name), self.copy.entry(key.clone()).or_insert(empty).insert(entry))
             }
             Operation::Erase(name) => {
                 self.erase(&key, &name);
-                Some(name)
+                (Some(name), false)
             }
             _ => return,
         };
-        self.note(key, entry, is_refresh, now_ns);
+        self.note(&key, name, is_refresh, (stays, since));
     }
 
     fn erase(&mut self, key: &Key, name: &Bytes) {
@@ -162,35 +124,40 @@ impl Lane {
         }
     }
 
-    fn note(&mut self, key: Key, entry: Option<Bytes>, is_refresh: bool, now_ns: u64) {
+    /// The store lacks this since then. What waits already keeps its place in the order where it
+    /// `stays` what it is, with another value: nothing that changes all the time waits for ever, and
+    /// what came into being with it finds it there. What is removed, or comes into being again, goes
+    /// with what it does so with.
+    fn note(
+        &mut self,
+        key: &Key,
+        name: Option<Bytes>,
+        is_refresh: bool,
+        (stays, since): (bool, Since),
+    ) {
+        let earlier = self.dirty.get(key, name.as_ref());
         // What is put whole goes with entries that come later: it is no refresh.
-        let is_refresh = is_refresh && (entry.is_some() || !key.kind().is_collection());
-        if is_refresh && self.is_dirty(&key, entry.as_ref()) {
+        if is_refresh && (name.is_some() || !key.kind().is_collection()) {
+            if earlier.is_none() {
+                let refreshed = self.refreshed.entry(key.clone()).or_default();
+                refreshed.set(name.clone(), refreshed.get(name.as_ref()).unwrap_or(since));
+            }
             return;
         }
-        let rows = if is_refresh { &mut self.refreshed } else { &mut self.dirty };
-        let dirty = rows.entry(key.clone()).or_default();
-        match entry {
-            Some(entry) => drop(dirty.entries.entry(entry).or_insert(now_ns)),
-            None => {
-                let oldest = dirty.times().min().unwrap_or(now_ns);
-                *dirty = Dirty::all(self.copy.get(&key), oldest);
-            }
+        let since = earlier.map_or(since, |earlier| Since {
+            ns: earlier.ns,
+            step: if stays { earlier.step } else { since.step.max(earlier.step) },
+        });
+        match name {
+            Some(_) => self.dirty.set(key, name, since),
+            None => self.dirty.set_all(key, self.copy.get(key), since),
         }
-    }
-
-    fn is_dirty(&self, key: &Key, entry: Option<&Bytes>) -> bool {
-        self.dirty.get(key).is_some_and(|dirty| match entry {
-            None => dirty.whole.is_some(),
-            Some(entry) => dirty.entries.contains_key(entry),
-        })
     }
 
     /// With more than `most` waiting by name, the names are forgotten: all is to be written again.
     pub(super) fn bound(&mut self, most: usize, now_ns: u64) {
-        // Summed only when it can be too much: most changes are of one object.
-        let many = |rows: &BTreeMap<Key, Dirty>| rows.values().map(Dirty::len).sum::<usize>();
-        if self.state == State::Following && many(&self.dirty) + many(&self.refreshed) > most {
+        let refreshed: usize = self.refreshed.values().map(Dirty::len).sum();
+        if self.state == State::Following && self.dirty.len() + refreshed > most {
             self.lose(now_ns);
         }
     }
@@ -218,23 +185,23 @@ impl Lane {
     /// here are to go.
     pub(super) fn rebuild(&mut self, keys: &[Key], now_ns: u64) {
         self.state = State::Following;
+        self.dirty.clear();
         for key in keys.iter().filter(|key| **key != self.mark) {
-            self.dirty.entry(key.clone()).or_default().whole = Some(now_ns);
+            self.dirty.set(key, None, Since { ns: now_ns, step: 0 });
         }
         for (key, content) in &self.copy {
-            let all = Dirty::all(Some(content), self.lost_ns.min(now_ns));
-            self.dirty.entry(key.clone()).or_default().merge(all);
+            let since = Since { ns: self.lost_ns.min(now_ns), step: 0 };
+            self.dirty.set_all(key, Some(content), since);
         }
     }
 
-    pub(super) fn refreshes_are_due(&mut self, now_ns: u64) {
+    pub(super) fn refreshes_are_due(&mut self, since: Since) {
         for (key, refreshed) in std::mem::take(&mut self.refreshed) {
-            let dirty = self.dirty.entry(key).or_default();
-            if refreshed.whole.is_some() {
-                dirty.whole.get_or_insert(now_ns);
-            }
-            for entry in refreshed.entries.into_keys() {
-                dirty.entries.entry(entry).or_insert(now_ns);
+            let whole = refreshed.whole.map(|_| None);
+            for name in whole.into_iter().chain(refreshed.entries.into_keys().map(Some)) {
+                if self.dirty.get(&key, name.as_ref()).is_none() {
+                    self.dirty.set(&key, name, since);
+                }
             }
         }
     }
@@ -242,29 +209,23 @@ impl Lane {
     /// Whether there is something to send, or it is time to look whether all is still there.
     pub(super) fn wants(&self, now_ns: u64, check_ns: u64) -> bool {
         self.state == State::Following
-            && (!self.dirty.is_empty() || now_ns >= self.answered_ns.saturating_add(check_ns))
+            && (self.dirty.len() > 0 || now_ns >= self.answered_ns.saturating_add(check_ns))
     }
 
-    /// A batch of at most about `room` changes.
-    pub(super) fn batch(&mut self, epoch: u64, room: usize, now_ns: u64) -> Batch {
+    /// A batch of about `room` changes: it ends where a step does, if that is not more than `most` later.
+    pub(super) fn batch(&mut self, epoch: u64, room: usize, most: usize, now_ns: u64) -> Batch {
         let mut calls = Vec::new();
-        while calls.len() < room
-            && let Some((key, mut dirty)) = self.dirty.pop_first()
+        let mut step = None;
+        while let Some(next) = self.dirty.first_step()
+            && (calls.len() < room || Some(next) == step && calls.len() < room + most)
+            && let Some((key, name, since)) = self.dirty.pop()
         {
-            let mut taken = Dirty { whole: dirty.whole.take(), entries: BTreeMap::new() };
-            if taken.whole.is_some() {
-                calls.push(self.whole(&key));
-            }
-            while calls.len() < room
-                && let Some((entry, since_ns)) = dirty.entries.pop_first()
-            {
-                calls.push(self.entry(&key, &entry));
-                taken.entries.insert(entry, since_ns);
-            }
-            self.under_way.entry(key.clone()).or_default().merge(taken);
-            if dirty.len() > 0 {
-                self.dirty.insert(key, dirty);
-            }
+            step = Some(next);
+            calls.push(match &name {
+                None => self.whole(&key),
+                Some(name) => self.entry(&key, name),
+            });
+            self.under_way.entry(key).or_default().set(name, since);
         }
         self.sent += 1;
         self.answered_ns = now_ns;
@@ -333,8 +294,24 @@ impl Lane {
     pub(super) fn failed(&mut self) {
         for (key, earlier) in std::mem::take(&mut self.under_way) {
             if self.state == State::Following {
-                self.dirty.entry(key).or_default().merge(earlier);
+                self.put_back(&key, earlier);
             }
+        }
+    }
+
+    fn put_back(&mut self, key: &Key, earlier: Dirty) {
+        // What is put whole later comes before all of its entries, also before these.
+        let whole = self.dirty.get(key, None).map(|whole| whole.step);
+        if let Some(since) = earlier.whole {
+            let step = whole.unwrap_or(since.step);
+            self.dirty.set(key, None, Since { step, ..since });
+        }
+        for (name, since) in earlier.entries {
+            let is_there = matches!(self.entry(key, &name).operation, Operation::Insert(_));
+            let removed = self.dirty.get(key, Some(&name)).filter(|_| !is_there);
+            let step = removed.map_or(since.step, |removed| removed.step);
+            let step = step.max(whole.unwrap_or(0));
+            self.dirty.set(key, Some(name), Since { step, ..since });
         }
     }
 
@@ -343,8 +320,8 @@ impl Lane {
         if self.state != State::Following {
             return self.copy.values().map(|content| content.len() as u64).sum::<u64>().max(1);
         }
-        let rows = [&self.dirty, &self.refreshed, &self.under_way];
-        rows.iter().flat_map(|rows| rows.values()).map(|dirty| dirty.len() as u64).sum()
+        let rows = self.refreshed.values().chain(self.under_way.values());
+        (self.dirty.len() + rows.map(Dirty::len).sum::<usize>()) as u64
     }
 
     /// Since when the oldest of them waits, refreshes that are not due apart.
@@ -352,16 +329,12 @@ impl Lane {
         if self.state != State::Following {
             return Some(self.lost_ns);
         }
-        [&self.dirty, &self.under_way]
-            .iter()
-            .flat_map(|rows| rows.values())
-            .flat_map(Dirty::times)
-            .min()
+        self.dirty.times().chain(self.under_way.values().flat_map(Dirty::times)).min()
     }
 }
 
 /// The key of an entry.
-fn name(entry: &Entry) -> Bytes {
+pub(super) fn name(entry: &Entry) -> Bytes {
     match entry {
         Entry::Member(name) | Entry::Pair(name, _) | Entry::Count(name, _) => name.clone(),
     }
