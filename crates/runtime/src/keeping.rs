@@ -238,7 +238,19 @@ impl Kept {
 
 fn report_of(store: String, status: Status) -> StoreReport {
     let Status { stored, messages, failures, rebuilds, waiting, .. } = status;
-    let Status { lag_ns: oldest_ns, lag_p50_ns, lag_p99_ns, lag_max_ns, trouble, .. } = status;
+    let Status { lag_ns: oldest_ns, lag_p50_ns, lag_p99_ns, lag_max_ns, trouble, ended, .. } =
+        status;
     let lag_ns = LagReport { p50: lag_p50_ns, p99: lag_p99_ns, max: lag_max_ns };
-    StoreReport { store, stored, messages, failures, rebuilds, waiting, oldest_ns, lag_ns, trouble }
+    StoreReport {
+        store,
+        stored,
+        messages,
+        failures,
+        rebuilds,
+        waiting,
+        oldest_ns,
+        lag_ns,
+        trouble,
+        ended,
+    }
 }

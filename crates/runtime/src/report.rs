@@ -172,7 +172,7 @@ pub struct StoreReport {
     pub store: String,
     /// Changes stored.
     pub stored: u64,
-    /// Messages that it answered, each of up to 4096 changes.
+    /// Messages that it answered, each of about 4096 changes at most.
     pub messages: u64,
     /// Messages that it did not answer.
     pub failures: u64,
@@ -186,6 +186,9 @@ pub struct StoreReport {
     pub lag_ns: LagReport,
     /// Why it did not take the last message; none if it did.
     pub trouble: Option<String>,
+    /// The thread that writes to it has ended: nothing is stored any more.
+    #[serde(default)]
+    pub ended: bool,
 }
 
 /// Percentiles of the lag of a store, in nanoseconds.

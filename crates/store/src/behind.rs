@@ -175,6 +175,8 @@ pub struct Status {
     pub accepts_new: bool,
     /// Why the store did not take the last message; none if it did.
     pub trouble: Option<String>,
+    /// Nothing is stored any more, whatever becomes of the store.
+    pub ended: bool,
 }
 
 /// A scope that a writer has claimed: nobody of an earlier epoch writes there any more.
@@ -421,6 +423,7 @@ impl WriteBehind {
             lag_max_ns: lag(1.0),
             accepts_new: !(slow && self.settings.policy == Policy::RefuseNew),
             trouble: self.trouble.as_ref().map(ToString::to_string),
+            ended: false,
         }
     }
 

@@ -12,6 +12,9 @@
 //! **Invariant: what was handed over later takes effect later**, whoever handed it over: a shard that
 //! moves from one worker to another has its changes in order.
 //!
+//! **What nobody takes in any more is dropped.** Where a thread has ended that should not, as by a driver that
+//! panics, feeds drop what they are told, and count it: the [status](Flusher::status) says so.
+//!
 //! **The line is bounded** by who asks first whether it [has room](Feed::has_room): where it has none, what
 //! changes is told later, and once however often it changes until then.
 
@@ -21,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::behind::{Action, Change, Settings, Status, WriteBehind};
+use crate::behind::{Action, Change, Policy, Settings, Status, WriteBehind};
 use crate::clock::now_ms;
 use crate::content::Content;
 use crate::driver::{Batch, Driver, Outcome};
@@ -45,8 +48,10 @@ pub struct Flusher {
 #[derive(Default)]
 struct Shared {
     line: Mutex<Vec<Vec<Change>>>,
-    /// Changes in the line, and those that the flusher is just taking in.
+    /// Changes in the line, those that the flusher is just taking in, and those that nobody will.
     in_line: AtomicUsize,
+    /// Nobody takes in what is in the line any more.
+    ended: AtomicBool,
     status: Mutex<Status>,
     refuses_new: AtomicBool,
     stops: AtomicBool,
@@ -83,7 +88,7 @@ impl Feed {
     /// Whether there is room for more: false while the flusher is behind with what workers told it.
     /// More is taken nevertheless.
     pub fn has_room(&self) -> bool {
-        self.shared.in_line.load(Ordering::Relaxed) < FULL
+        self.shared.has_ended() || self.shared.in_line.load(Ordering::Relaxed) < FULL
     }
 
     /// As [`hand_over`](Self::hand_over), but waits for its turn, some instructions of whoever is
@@ -101,7 +106,7 @@ impl Feed {
     }
 
     /// Whether new flows should be taken: false when the store is behind and
-    /// [`Policy::RefuseNew`](crate::Policy::RefuseNew) is configured.
+    /// [`Policy::RefuseNew`] is configured.
     pub fn accepts_new(&self) -> bool {
         !self.shared.refuses_new.load(Ordering::Relaxed)
     }
@@ -110,7 +115,19 @@ impl Feed {
 impl Shared {
     fn put(&self, line: &mut Vec<Vec<Change>>, changes: Vec<Change>) {
         self.in_line.fetch_add(changes.len(), Ordering::Relaxed);
-        line.push(changes);
+        if !self.has_ended() {
+            line.push(changes);
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    fn status(&self) -> Status {
+        let mut status = lock(&self.status).clone();
+        status.waiting += self.in_line.load(Ordering::Relaxed) as u64;
+        status
     }
 }
 
@@ -141,7 +158,12 @@ impl Flusher {
             began: Instant::now(),
             period: Duration::from_nanos(settings.period_ns.max(10_000)),
         };
-        let thread = Some(thread::spawn(move || worker.work(driver)));
+        let policy = settings.policy;
+        let work = move || {
+            let mut ending = Ending { shared: Arc::clone(&worker.shared), policy, is_meant: false };
+            ending.is_meant = worker.work(driver);
+        };
+        let thread = Some(thread::spawn(work));
         Ok((Self { shared, thread }, state))
     }
 
@@ -152,7 +174,7 @@ impl Flusher {
 
     /// How it goes, about ten periods old.
     pub fn status(&self) -> Status {
-        lock(&self.shared.status).clone()
+        self.shared.status()
     }
 
     /// Brings everything that was handed over to the store, for at most `patience`; how it ended. `waiting`
@@ -203,6 +225,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The end of the flusher's thread, whatever it is.
+struct Ending {
+    shared: Arc<Shared>,
+    policy: Policy,
+    /// It was asked for.
+    is_meant: bool,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if self.is_meant {
+            return;
+        }
+        {
+            // Whoever hands over later sees that it has ended.
+            let mut line = lock(&self.shared.line);
+            self.shared.ended.store(true, Ordering::Relaxed);
+            line.clear();
+        }
+        let mut status = lock(&self.shared.status);
+        status.ended = true;
+        status.waiting = status.waiting.max(1);
+        status.accepts_new = self.policy == Policy::KeepOn;
+        status.trouble = Some("the thread that writes to it has ended".to_owned());
+        self.shared.refuses_new.store(!status.accepts_new, Ordering::Relaxed);
+    }
+}
+
 enum Question {
     Commit(Vec<Batch>),
     List(Scope),
@@ -221,13 +271,15 @@ struct Worker {
 }
 
 impl Worker {
-    fn work(mut self, driver: impl Driver + 'static) {
+    /// Until it is told to stop; false: the driver has panicked.
+    fn work(mut self, driver: impl Driver + 'static) -> bool {
         let (questions, asked) = sync_channel(1);
         let (answers, answered) = sync_channel(1);
         let connection = thread::spawn(move || connection(driver, &asked, &answers));
         let mut is_asking = false;
         let mut change_refused = None;
         let mut shown = self.began;
+        let mut is_meant = true;
         while !self.shared.stops.load(Ordering::Relaxed) {
             let closes = self.shared.closes.load(Ordering::Relaxed);
             // Before what was handed over is taken: all of that is meant.
@@ -260,7 +312,10 @@ impl Worker {
                     self.take_answer(answer);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Disconnected) => {
+                    is_meant = false;
+                    break;
+                }
             }
         }
         drop(questions);
@@ -268,6 +323,7 @@ impl Worker {
             // It ends at once, and with it whatever the driver has open.
             let _ = connection.join();
         }
+        is_meant
     }
 
     fn now_ns(&self) -> u64 {
@@ -312,7 +368,6 @@ impl Worker {
     fn show(&self, change_refused: Option<&String>) {
         let mut status = self.behind.status(self.now_ns());
         self.shared.refuses_new.store(!status.accepts_new, Ordering::Relaxed);
-        status.waiting += self.shared.in_line.load(Ordering::Relaxed) as u64;
         status.trouble = status.trouble.or(change_refused.cloned());
         *lock(&self.shared.status) = status;
     }
@@ -415,11 +470,59 @@ mod tests {
         let (began, period) = (Instant::now(), Duration::ZERO);
         let mut worker = Worker { behind, shared: Arc::clone(&shared), began, period };
         worker.show(None);
-        assert_eq!(lock(&shared.status).waiting, FULL as u64 + 1);
+        assert_eq!(shared.status().waiting, FULL as u64 + 1);
         worker.take_changes().unwrap();
         assert!(one.has_room());
         worker.show(None);
-        assert_eq!(lock(&shared.status).waiting, 10);
+        assert_eq!(shared.status().waiting, 10);
+    }
+
+    /// A store whose driver panics at its first message.
+    struct Broken(Memory);
+
+    impl Driver for Broken {
+        fn name(&self) -> &str {
+            "broken"
+        }
+        fn run(&mut self, calls: &[crate::Call]) -> Result<Vec<crate::Answer>, Error> {
+            self.0.run(calls)
+        }
+        fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
+            assert!(batches.is_empty(), "a mistake of the driver's");
+            self.0.commit(batches)
+        }
+        fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
+            self.0.keys(prefix)
+        }
+    }
+
+    #[test]
+    fn where_the_thread_has_ended_nothing_is_kept_for_it_and_the_status_says_so() {
+        for policy in [Policy::KeepOn, Policy::RefuseNew] {
+            let settings = Settings { policy, ..Settings::default() };
+            let (flusher, _) =
+                Flusher::open(Broken(Memory::default()), "nat", "a", settings).unwrap();
+            let mut feed = flusher.feed();
+            feed.change(insert(0, 1, 1));
+            feed.hand_over_surely();
+            while !flusher.status().ended {
+                thread::yield_now();
+            }
+            for round in 0..10 {
+                for flow in 0..FULL as u32 / 2 {
+                    feed.change(insert(0, flow, round));
+                }
+                feed.hand_over();
+                assert!(
+                    feed.is_empty() && feed.has_room() && lock(&flusher.shared.line).is_empty()
+                );
+            }
+            assert_eq!(feed.accepts_new(), policy == Policy::KeepOn);
+            let status = flusher.close(Duration::from_secs(20));
+            assert!(status.ended && status.waiting > 5 * FULL as u64, "{status:?}");
+            assert_eq!(status.accepts_new, policy == Policy::KeepOn);
+            assert_eq!(status.trouble.as_deref(), Some("the thread that writes to it has ended"));
+        }
     }
 
     #[test]
