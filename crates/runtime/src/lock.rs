@@ -129,10 +129,19 @@ impl<N: NetworkFunction> Lock<N> {
         (0..workers).map(access).collect()
     }
 
-    /// The writer's side. A worker that panicked is reported when it is joined; the others finish
-    /// their part.
+    /// The state, for who changes it. A worker that panicked is reported when it is joined; the others
+    /// finish their part, but no store is told of what was left half done.
+    fn hold(&self) -> ShardedLockWriteGuard<'_, Locked<N>> {
+        self.state.write().unwrap_or_else(|half_done| {
+            let mut locked = half_done.into_inner();
+            locked.instance.stop_telling();
+            locked
+        })
+    }
+
+    /// The writer's side.
     fn write(&self) -> ShardedLockWriteGuard<'_, Locked<N>> {
-        let mut locked = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut locked = self.hold();
         // Readers stored it before they let go of the lock.
         let read_at = self.read_at.iter().map(|at| at.load(Ordering::Relaxed));
         locked.now_ns = read_at.fold(locked.now_ns, u64::max);
@@ -177,9 +186,8 @@ impl<N: NetworkFunction> Access<N> {
     /// Tells the store that keeps the state what has changed, if it is time: on the writer's side, so
     /// that what is told was there together.
     fn tell_in_time(&self) {
-        let Lock { state, schedule, .. } = &*self.lock;
-        if let Some(turn) = schedule.as_ref().and_then(|schedule| schedule.claim()) {
-            state.write().unwrap_or_else(PoisonError::into_inner).instance.tell_now(turn);
+        if let Some(turn) = self.lock.schedule.as_ref().and_then(|schedule| schedule.claim()) {
+            self.lock.hold().instance.tell_now(turn);
         }
     }
 

@@ -206,6 +206,11 @@ impl<N: NetworkFunction> Shared<N> {
         self.now_ns.fetch_max(now_ns, Ordering::Relaxed).max(now_ns)
     }
 
+    /// Whether a handler has panicked, and left something half done that others find.
+    fn is_half_done(&self) -> bool {
+        self.alone.is_poisoned() || self.sets.is_half_done()
+    }
+
     /// Nobody who holds it panics half way but for an NF's handler, whose worker is reported.
     fn alone(&self) -> MutexGuard<'_, Alone<N>> {
         self.alone.lock().unwrap_or_else(PoisonError::into_inner)

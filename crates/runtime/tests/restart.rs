@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use anabranch_nf::prelude::network_function;
 use anabranch_nf::{DropReason, NetworkFunction};
 use anabranch_packet::craft::{self, Link};
 use anabranch_packet::{Frame, Meta, Port};
@@ -122,6 +123,12 @@ impl<N: NetworkFunction> Node<N> {
     }
 
     fn send(&mut self, packet: &Packet, number: u64) -> Sent {
+        let mut sent = Sent::default();
+        self.handle(packet, number, &mut sent);
+        sent
+    }
+
+    fn handle(&mut self, packet: &Packet, number: u64, release: &mut impl Release) {
         let mut buffer = [&[0; 128][..], &packet.bytes, &[0; 128]].concat();
         let meta = Meta {
             arrival_ns: packet.at_ns,
@@ -131,10 +138,8 @@ impl<N: NetworkFunction> Node<N> {
             ..Meta::default()
         };
         let frame = Frame::new(&mut buffer, 128, packet.bytes.len(), 0, meta);
-        let mut sent = Sent::default();
         let worker = number as usize % self.workers.len();
-        self.workers[worker].handle(&mut [frame], &mut sent);
-        sent
+        self.workers[worker].handle(&mut [frame], release);
     }
 
     /// Stops without a word, but for what was on its way to the store.
@@ -300,7 +305,7 @@ fn state_of_another_version_is_refused() {
     node.send(&Packet { port: 0, at_ns: START_NS, bytes }, 0);
     node.stop();
     let key = store_layout(&store);
-    let put = anabranch_store::Operation::Put(anabranch_store::Content::Value(b"other".to_vec()));
+    let put = anabranch_store::Operation::Put(Content::Value(b"other".to_vec()));
     store.clone().run(&[Call::new(&key, put)]).unwrap();
     let refused =
         Node::<anabranch_nfs::firewall::Function>::start("", START_NS, Held::Alone, Some(&store));
@@ -314,6 +319,66 @@ fn state_of_another_version_is_refused() {
 fn store_layout(store: &Memory) -> Key {
     let keys = store.clone().keys("firewall@a@0@value@.layout").unwrap();
     keys.into_iter().next().unwrap()
+}
+
+/// Remembers who has sent; of an odd host it says so.
+#[network_function(ports(inside, outside))]
+pub mod noisy {
+    pub struct Noisy {
+        #[capacity(64)]
+        hosts: Map<Ipv4Addr, u32>,
+    }
+    impl Noisy {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let Some(ip) = pkt.ipv4() else { return Drop(Builtin::UnsupportedProtocol) };
+            let src = ip.src();
+            self.hosts.insert(src, 1);
+            if u32::from(src) % 2 == 1 {
+                log!(cx, info, "{} is odd", src);
+                cx.emit(pkt.port(), b"0123456789abcdef");
+            }
+            Forward(OUTSIDE)
+        }
+    }
+}
+
+/// Panics at what a function says.
+struct Startled;
+
+impl Release for Startled {
+    fn forward(&mut self, _: &Frame<'_>, _: Port) {}
+    fn flood(&mut self, _: &Frame<'_>) {}
+    fn discard(&mut self, _: &Frame<'_>, _: DropReason) {}
+    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: Again) {}
+    fn emit(&mut self, _: &Meta, _: Port, _: &[u8]) {
+        panic!("startled");
+    }
+}
+
+/// Others go on with what a worker has left that panics, but the store has what was there before.
+#[test]
+fn what_a_worker_that_panics_leaves_half_done_is_not_stored() {
+    for held in [Held::Locked, Held::Tracked] {
+        let store = Memory::default();
+        let mut node = Node::<noisy::Function>::start("", START_NS, held, Some(&store)).unwrap();
+        let packet = |host| Packet {
+            port: 0,
+            at_ns: START_NS,
+            bytes: udp((Ipv4Addr::new(10, 0, 0, host), 5), (Ipv4Addr::new(9, 9, 9, 9), 53)),
+        };
+        for (host, number) in [(2, 0), (4, 1)] {
+            assert_eq!(node.send(&packet(host), number).0.len(), 1, "it is forwarded");
+        }
+        let startled = std::panic::AssertUnwindSafe(|| {
+            node.handle(&packet(3), 2, &mut Startled);
+        });
+        assert!(std::panic::catch_unwind(startled).is_err());
+        assert_eq!(node.send(&packet(6), 3).0.len(), 1, "the other goes on");
+        node.stop();
+        let state = view::state(&mut store.clone(), "noisy", Some("a")).unwrap();
+        let hosts = state.iter().find(|(key, _)| key.id() == "hosts").unwrap().1;
+        assert_eq!(hosts.len(), 2, "{held:?}: {hosts:?}");
+    }
 }
 
 /// A store that notes what a NAT that is killed after any of its messages finds: the mappings that are

@@ -281,6 +281,11 @@ impl<N: NetworkFunction> Instance<N> {
         self.storing = Some(Box::new(storing));
     }
 
+    /// From now on nobody is told what changes.
+    pub(crate) fn stop_telling(&mut self) {
+        self.storing = None;
+    }
+
     /// When what has changed is told, where a store keeps the state.
     pub(crate) fn telling(&self) -> Option<&Arc<Schedule>> {
         self.storing.as_deref().map(|storing| &storing.schedule)

@@ -103,6 +103,9 @@ impl<N: NetworkFunction> Alone<N> {
 
     fn tell(&mut self, floor: &mut Floor<'_, N>, turn: Turn) {
         let Some(storing) = &mut self.storing else { return };
+        if floor.shared.is_half_done() {
+            return storing.schedule.put_off(turn);
+        }
         let moment = moment(&self.agenda.environment, turn.refreshes());
         storing.tell(turn, &moment, |sink| {
             floor.nf.drain(&moment, sink);

@@ -92,6 +92,14 @@ impl<S: Value> AllSets<S> {
         }
     }
 
+    /// Whether somebody has panicked while he held some of them.
+    pub(super) fn is_half_done(&self) -> bool {
+        match self {
+            Self::Common(_) => false,
+            Self::Divided(parts) => parts.each.iter().any(|part| part.is_poisoned()),
+        }
+    }
+
     /// The sets that packets of `worker` may touch.
     pub(super) fn hold(&self, worker: usize) -> Held<'_, S> {
         match self {
@@ -289,5 +297,35 @@ impl<S: Value> Expiring<S> for Collected<'_, S> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::plan_of;
+    use anabranch_nfs::policer;
+    use anabranch_plan::Options;
+    use anabranch_rss::Nic;
+
+    #[test]
+    fn what_a_panic_has_left_is_half_done() {
+        let options = Options::new(Nic::named("e810").unwrap());
+        let plan = plan_of::<policer::Function>(&options).unwrap();
+        let ports = ["lan".to_owned(), "wan".to_owned()];
+        let deployment = Deployment::mixed(&plan, &ports, 2).unwrap();
+        let shape = SetShape { capacity: 64, lifetime_ns: 1_000_000_000 };
+        let domain = Domain::new(2, false);
+        let sets = AllSets::<u32>::new(&domain, shape, 1, Some(&deployment)).unwrap();
+        drop(sets.hold(1));
+        assert!(!sets.is_half_done());
+        let panicked = std::thread::scope(|threads| {
+            let hold = || {
+                let _held = sets.hold(1);
+                panic!("half way");
+            };
+            threads.spawn(hold).join().is_err()
+        });
+        assert!(panicked && sets.is_half_done());
     }
 }
