@@ -246,11 +246,11 @@ fn store(report: &RunReport) -> Table {
 }
 
 /// Headings of what [`store_figures`] returns.
-pub(crate) const STORE: [&str; 7] =
-    ["store", ">stored", ">waiting", ">oldest", ">lag p50", ">p99", ">max"];
+pub(crate) const STORE: [&str; 9] =
+    ["store", ">stored", ">waiting", ">oldest", ">lag p50", ">p99", ">max", ">pause p99", ">max"];
 
 /// The figures of a store, each in its column.
-pub(crate) fn store_figures(store: &StoreReport) -> [String; 7] {
+pub(crate) fn store_figures(store: &StoreReport) -> [String; 9] {
     [
         store.store.clone(),
         thousands(store.stored),
@@ -259,6 +259,8 @@ pub(crate) fn store_figures(store: &StoreReport) -> [String; 7] {
         nanoseconds(store.lag_ns.p50),
         nanoseconds(store.lag_ns.p99),
         nanoseconds(store.lag_ns.max),
+        nanoseconds(store.pause_ns.p99),
+        nanoseconds(store.pause_ns.max),
     ]
 }
 

@@ -240,6 +240,8 @@ fn report_of(store: String, status: Status) -> StoreReport {
     let Status { stored, messages, failures, rebuilds, waiting, .. } = status;
     let Status { lag_ns: oldest_ns, lag_p50_ns, lag_p99_ns, lag_max_ns, trouble, ended, .. } =
         status;
+    let Status { pause_p50_ns, pause_p99_ns, pause_max_ns, .. } = status;
+    let pause_ns = LagReport { p50: pause_p50_ns, p99: pause_p99_ns, max: pause_max_ns };
     let lag_ns = LagReport { p50: lag_p50_ns, p99: lag_p99_ns, max: lag_max_ns };
     StoreReport {
         store,
@@ -251,6 +253,7 @@ fn report_of(store: String, status: Status) -> StoreReport {
         oldest_ns,
         lag_ns,
         trouble,
+        pause_ns,
         ended,
     }
 }

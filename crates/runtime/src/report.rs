@@ -186,15 +186,19 @@ pub struct StoreReport {
     pub lag_ns: LagReport,
     /// Why it did not take the last message; none if it did.
     pub trouble: Option<String>,
+    /// How long packets waited each time that it was told what has changed: those of a worker, or where
+    /// state is shared those of all, until nobody was beside it and what was written was copied.
+    #[serde(default)]
+    pub pause_ns: LagReport,
     /// The thread that writes to it has ended: nothing is stored any more.
     #[serde(default)]
     pub ended: bool,
 }
 
-/// Percentiles of the lag of a store, in nanoseconds.
+/// Percentiles of what has to do with a store, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LagReport {
-    /// Half of the changes were stored within as long.
+    /// Half of them took no longer.
     pub p50: u64,
     /// 99 in a hundred.
     pub p99: u64,

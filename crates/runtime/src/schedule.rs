@@ -139,6 +139,11 @@ impl Schedule {
         self.claimed.store(false, Ordering::Relaxed);
     }
 
+    /// How long it has been this turn, in nanoseconds.
+    pub(crate) fn since_ns(&self, turn: Turn) -> u64 {
+        self.now_ns().saturating_sub(turn.now_ns)
+    }
+
     /// It has not been, and is to be a period later.
     pub(crate) fn put_off(&self, turn: Turn) {
         let later_ns = turn.now_ns.saturating_add(self.period_ns);

@@ -177,6 +177,12 @@ pub struct Status {
     pub trouble: Option<String>,
     /// Nothing is stored any more, whatever becomes of the store.
     pub ended: bool,
+    /// Of the times that packets waited while it was told what has changed, half took no longer.
+    pub pause_p50_ns: u64,
+    /// 99 in a hundred did not.
+    pub pause_p99_ns: u64,
+    /// None did.
+    pub pause_max_ns: u64,
 }
 
 /// A scope that a writer has claimed: nobody of an earlier epoch writes there any more.
@@ -423,7 +429,7 @@ impl WriteBehind {
             lag_max_ns: lag(1.0),
             accepts_new: !(slow && self.settings.policy == Policy::RefuseNew),
             trouble: self.trouble.as_ref().map(ToString::to_string),
-            ended: false,
+            ..Status::default()
         }
     }
 

@@ -30,6 +30,7 @@ use crate::content::Content;
 use crate::driver::{Batch, Driver, Outcome};
 use crate::error::Error;
 use crate::key::{Key, Scope};
+use crate::pauses::Pauses;
 use crate::view;
 
 /// Longest that nobody looks whether it is to end.
@@ -53,6 +54,7 @@ struct Shared {
     /// Nobody takes in what is in the line any more.
     ended: AtomicBool,
     status: Mutex<Status>,
+    pauses: Pauses,
     refuses_new: AtomicBool,
     stops: AtomicBool,
     /// Everything is to go at once.
@@ -100,6 +102,11 @@ impl Feed {
         }
     }
 
+    /// Packets have waited so many nanoseconds while it was told what has changed.
+    pub fn note_pause(&self, ns: u64) {
+        self.shared.pauses.note(ns);
+    }
+
     /// Whether everything has been handed over.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
@@ -127,6 +134,9 @@ impl Shared {
     fn status(&self) -> Status {
         let mut status = lock(&self.status).clone();
         status.waiting += self.in_line.load(Ordering::Relaxed) as u64;
+        (status.pause_p50_ns, status.pause_p99_ns) =
+            (self.pauses.percentile(50), self.pauses.percentile(99));
+        status.pause_max_ns = self.pauses.longest_ns();
         status
     }
 }

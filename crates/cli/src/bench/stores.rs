@@ -147,6 +147,7 @@ fn row(one: &Candidate, all: &[Candidate], flows: usize, workers: usize) -> Valu
         "latency_ns": report.and_then(|report| report.latency_ns),
         "stored_per_s": a_second,
         "lag_ns": store.map(|store| store.lag_ns),
+        "pause_ns": store.map(|store| store.pause_ns),
     })
 }
 
@@ -165,8 +166,17 @@ fn group(rows: &[Value]) -> String {
         number(&first["flows"]),
         number(&first["workers"])
     );
-    let mut table =
-        Table::new(&["store", ">Mpps", ">/none", ">p99", ">stored/s", ">lag p50", ">p99"]);
+    let mut table = Table::new(&[
+        "store",
+        ">Mpps",
+        ">/none",
+        ">p99",
+        ">stored/s",
+        ">lag p50",
+        ">p99",
+        ">pause p99",
+        ">max",
+    ]);
     for row in rows {
         let time = |value: &Value| value.as_u64().map_or(String::new(), nanoseconds);
         table.row([
@@ -177,6 +187,8 @@ fn group(rows: &[Value]) -> String {
             number(&row["stored_per_s"]),
             time(&row["lag_ns"]["p50"]),
             time(&row["lag_ns"]["p99"]),
+            time(&row["pause_ns"]["p99"]),
+            time(&row["pause_ns"]["max"]),
         ]);
     }
     format!("\n{}{}", wrap("", &headline, 0), table.render())

@@ -175,13 +175,18 @@ fn store(text: &mut Exposition<'_>, report: &RunReport) {
     ] {
         text.metric(name, kind, help, vec![(which(), value as f64)]);
     }
-    let lags = [("0.5", store.lag_ns.p50), ("0.99", store.lag_ns.p99), ("1", store.lag_ns.max)];
-    let lag = |(part, ns): (&str, u64)| {
-        let quantile = ("quantile", part.to_owned());
-        (which().into_iter().chain([quantile]).collect(), ns as f64)
-    };
-    let help = "Time from a change of state to when it was known to be stored";
-    text.metric("store_lag_ns", Gauge, help, lags.into_iter().map(lag).collect());
+    let lag = "Time from a change of state to when it was known to be stored";
+    let pause = "Time that packets waited while it was told what has changed";
+    for (name, help, of) in
+        [("store_lag_ns", lag, store.lag_ns), ("store_pause_ns", pause, store.pause_ns)]
+    {
+        let parts = [("0.5", of.p50), ("0.99", of.p99), ("1", of.max)];
+        let part = |(part, ns): (&str, u64)| {
+            let quantile = ("quantile", part.to_owned());
+            (which().into_iter().chain([quantile]).collect(), ns as f64)
+        };
+        text.metric(name, Gauge, help, parts.into_iter().map(part).collect());
+    }
 }
 
 #[cfg(test)]

@@ -113,6 +113,10 @@ impl Storing {
         self.at(None);
         drain(self);
         self.feed.hand_over();
+        if !turn.must {
+            // Also the time until nobody was beside: others waited for it too.
+            self.feed.note_pause(self.schedule.since_ns(turn));
+        }
         self.schedule.told(turn, self.feed.is_empty(), moment.has_more.get());
     }
 
