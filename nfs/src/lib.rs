@@ -113,4 +113,19 @@ mod tests {
         }
         assert!(there.contains(&"nop"));
     }
+
+    /// What is taken not to rewrite packets is not given their heads back when it runs again.
+    #[test]
+    fn who_rewrites_packets_is_known() {
+        use super::{bridge, firewall, lb, nat, nop, policer, router};
+        let kept = [
+            nop::Function::REWRITES,
+            bridge::Function::REWRITES,
+            firewall::Function::REWRITES,
+            policer::Function::REWRITES,
+        ];
+        let rewritten =
+            [nat::Function::REWRITES, lb::Function::REWRITES, router::Function::REWRITES];
+        assert_eq!((kept, rewritten), ([false; 4], [true; 3]));
+    }
 }

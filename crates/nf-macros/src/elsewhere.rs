@@ -22,7 +22,7 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
     let solo = quote!(#nf<::anabranch_nf::world::Solo> as ::anabranch_nf::NetworkFunction);
     let build = state::build(module, made);
     let set = packet_set::functions(module, &state::settings_in_sight(module));
-    let (handlers, with_packet) = (handlers(module, told), with_packet(module, told));
+    let (handlers, with_packet) = (handlers(module, told), with_packet(module, made));
     let expire = state::expire(module, made);
     let ahead = (!told).then(|| function::pass(module, "prefetch", "Ahead", watched));
     let (rebase, tables, counters) =
@@ -38,6 +38,7 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
             const REASONS: &'static [::anabranch_nf::Word] = <#solo>::REASONS;
             const SET: ::core::option::Option<&'static str> = <#solo>::SET;
             const OBJECTS: bool = <#solo>::OBJECTS;
+            const REWRITES: bool = <#solo>::REWRITES;
             const PERIOD_MS: u64 = <#solo>::PERIOD_MS;
             const PROFILED: bool = #watched;
             type Settings = <#solo>::Settings;
@@ -111,8 +112,10 @@ fn handlers(module: &Module, told: bool) -> TokenStream {
 }
 
 /// Handlers of a packet.
-fn with_packet(module: &Module, told: bool) -> TokenStream {
-    let context = context();
+fn with_packet(module: &Module, made: Made) -> TokenStream {
+    let (told, context) = (made == Made::Told, context());
+    // As in Solo they become part of the loop over a batch.
+    let inline = (made == Made::Shared).then(|| quote!(#[inline(always)]));
     let mode = quote!(<__M: ::anabranch_nf::packet::Mode>);
     let set = module.packet_set.as_ref().map(|_| quote!(set,));
     let opened = module.packet_set.as_ref().map(|_| {
@@ -144,6 +147,7 @@ fn with_packet(module: &Module, told: bool) -> TokenStream {
             false => run,
         };
         quote! {
+            #inline
             fn orphan #mode(&mut self, packet: &mut Packet<'_, __M>, cx: #context) -> Verdict { #run }
         }
     });
@@ -155,6 +159,7 @@ fn with_packet(module: &Module, told: bool) -> TokenStream {
         false => run,
     };
     quote! {
+        #inline
         fn packet #mode(
             &mut self, set: &mut Self::Set, packet: &mut Packet<'_, __M>, cx: #context,
         ) -> Verdict { #run }

@@ -4,6 +4,7 @@ use anabranch_language::{Module, Packets, Ports};
 use proc_macro2::TokenStream;
 use quote::quote;
 
+use crate::rewrites::rewrites;
 use crate::source::Source;
 use crate::state::Made;
 use crate::{commands, elsewhere, packet_set, state};
@@ -63,6 +64,7 @@ fn constants(module: &Module, source: &Source) -> TokenStream {
     };
     let (reasons, set) = (commands::words(module), packet_set::name(module));
     let objects = module.nf.fields.iter().any(|field| state::is_sized(&field.kind));
+    let rewrites = rewrites(module);
     let period = module.handlers.periodic.map_or(0, |periodic| periodic.every_ms);
     quote! {
         const NAME: &'static str = #name;
@@ -73,6 +75,7 @@ fn constants(module: &Module, source: &Source) -> TokenStream {
         const REASONS: &'static [::anabranch_nf::Word] = #reasons;
         const SET: ::core::option::Option<&'static str> = #set;
         const OBJECTS: bool = #objects;
+        const REWRITES: bool = #rewrites;
         const PERIOD_MS: u64 = #period;
     }
 }

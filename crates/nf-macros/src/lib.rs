@@ -18,6 +18,7 @@ mod indices;
 mod loops;
 mod module;
 mod packet_set;
+mod rewrites;
 mod settings;
 mod signature;
 mod source;

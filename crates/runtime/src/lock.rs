@@ -321,13 +321,17 @@ impl Own {
             return None;
         }
         let faults = elements::faults();
-        self.head.save(frame, layout.is_common());
+        if N::REWRITES {
+            self.head.save(frame.bytes(), layout.is_common());
+        }
         self.environment.begin(time_ns, frame.meta().number);
         let verdict = locked.instance.speculate(frame, layout, &mut self.environment, speculation);
         // A packet that re-enters does so in one go: in between, others might write.
         let again = matches!(verdict, Verdict::Recirculate(_));
         if speculation.writes() || self.environment.take_asked() || again {
-            self.head.restore(frame);
+            if N::REWRITES {
+                self.head.restore(frame);
+            }
             self.environment.emitted().clear();
             elements::forget_since(faults);
             return None;

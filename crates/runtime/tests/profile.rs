@@ -10,7 +10,7 @@ use anabranch_nf::packet_set::{SetKey4, SetShape};
 use anabranch_nf::prelude::*;
 use anabranch_nf::tracked::causes::{Contended, Operation};
 use anabranch_nf::tracked::{
-    Family, Found, Profile, SharedAllocator, SharedCell, SharedCounter, SharedDistributed,
+    Found, PacketSets, Profile, SharedAllocator, SharedCell, SharedCounter, SharedDistributed,
     SharedMap, SharedSets, SharedVector, Sharing, Tracked,
 };
 use anabranch_nf::world::{Profiled, Watched};
@@ -303,7 +303,7 @@ fn flow(host: u8) -> SetKey4 {
 
 fn open(sets: &Sets, trail: &Trail, host: u8) {
     let key = flow(host);
-    Family::Common(sets).watch(trail, Operation::Open, &key);
+    PacketSets::watch(&&**sets, trail, Operation::Open, &key);
     sets.open(trail.transaction(), (sets.hash(&key), &key), [1; 3], 1);
     trail.leave();
 }
@@ -311,13 +311,14 @@ fn open(sets: &Sets, trail: &Trail, host: u8) {
 /// A packet of the set at this tick, which adds to its state.
 fn packet(sets: &Sets, trail: &Trail, host: u8, tick: u32) {
     let key = flow(host);
-    Family::Common(sets).watch(trail, Operation::Find, &key);
+    PacketSets::watch(&&**sets, trail, Operation::Find, &key);
     let found = sets.find(trail.transaction(), (sets.hash(&key), &key), tick);
     trail.leave();
-    if let Found::Alive(mut set) = found {
-        set.state[0] += 1;
-        Family::Common(sets).watch(trail, Operation::Keep, &key);
-        sets.keep(trail.transaction(), &set, tick, 0);
+    if let Found::Alive(set) = found {
+        let mut state = set.state;
+        state[0] += 1;
+        PacketSets::watch(&&**sets, trail, Operation::Keep, &key);
+        sets.keep(trail.transaction(), (&set, &state), tick, 0);
         trail.leave();
     }
 }

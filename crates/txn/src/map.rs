@@ -208,16 +208,17 @@ impl<E: Entry> Map<E> {
         if header >> OVERFLOW_SHIFT == 0 { Found::Nowhere } else { Found::Beyond }
     }
 
-    /// Calls `look` with the value under `key` and the deadline, where entries have one; `None`:
-    /// there is none, or the transaction is doomed.
+    /// Calls `look` with the value under the key that the first words of `key` are, and the deadline, where
+    /// entries have one; `None`: there is none, or the transaction is doomed. The key by value: a reference
+    /// that is handed on would have it lie in memory for every look-up.
     ///
     /// `look` may be called more than once; only what it returned last is true.
     #[inline(always)]
-    pub fn look<R>(
+    pub fn look<R, const N: usize>(
         &self,
         transaction: &Transaction,
         hash: u64,
-        key: &[u64],
+        key: [u64; N],
         mut look: impl FnMut(Words<'_>, Deadline) -> R,
     ) -> Option<(SlotId, R)> {
         let bucket = self.home(hash);
@@ -231,11 +232,11 @@ impl<E: Entry> Map<E> {
     /// As [`look`](Self::look), in the buckets after that which it belongs to.
     #[cold]
     #[inline(never)]
-    fn look_beyond<R>(
+    fn look_beyond<R, const N: usize>(
         &self,
         transaction: &Transaction,
         mut bucket: u32,
-        key: (u64, &[u64]),
+        key: (u64, [u64; N]),
         look: &mut impl FnMut(Words<'_>, Deadline) -> R,
     ) -> Option<(SlotId, R)> {
         for _ in 1..self.number {
@@ -250,15 +251,15 @@ impl<E: Entry> Map<E> {
     }
 
     #[inline(always)]
-    fn look_in<R>(
+    fn look_in<R, const N: usize>(
         &self,
         transaction: &Transaction,
         bucket: u32,
-        (hash, key): (u64, &[u64]),
+        (hash, key): (u64, [u64; N]),
         look: &mut impl FnMut(Words<'_>, Deadline) -> R,
     ) -> Option<Seen<R>> {
         transaction.read_of(&self.buckets, (bucket, Self::SHAPE), |words| {
-            match Self::find_in(words, hash, key) {
+            match Self::find_in(words, hash, &key[..E::KEY]) {
                 Found::Here(slot, value) => {
                     let seen = look(value, Self::deadline_in(words, slot));
                     Seen::Entry(SlotId { bucket, slot: slot as u32 }, seen)

@@ -73,7 +73,8 @@ impl Shape {
     }
 
     /// Words from one object to the next.
-    fn stride(self) -> usize {
+    #[inline(always)]
+    const fn stride(self) -> usize {
         match self.used() {
             words if words > LINE => words.div_ceil(LINE) * LINE,
             _ if self.apart => LINE,
@@ -187,19 +188,21 @@ impl Memory {
     /// If there is no such object.
     #[inline(always)]
     pub(crate) fn object(&self, object: u32) -> (Name, Words<'_>) {
-        self.object_of(object, self.used)
+        let at = self.place(object);
+        (self.first.after(at), Words(&self.words[at..at + self.used]))
     }
 
-    /// An object of so many words, its version included, as all of these have: where the number is known
-    /// when this is compiled, offsets into the object need no check.
+    /// An object of so many words as all of these have, and known to lie apart if `shape` says so: where it
+    /// is known when this is compiled, offsets need no check.
     ///
     /// # Panics
     /// If there is no such object.
     #[inline(always)]
-    pub(crate) fn object_of(&self, object: u32, used: usize) -> (Name, Words<'_>) {
-        debug_assert_eq!(used, self.used);
-        let at = self.place(object);
-        (self.first.after(at), Words(&self.words[at..at + used]))
+    pub(crate) fn object_of(&self, object: u32, shape: Shape) -> Words<'_> {
+        let stride = if shape.apart { shape.stride() } else { self.stride as usize };
+        debug_assert_eq!((stride, shape.used()), (self.stride as usize, self.used));
+        let at = object as usize * stride;
+        Words(&self.words[at..at + shape.used()])
     }
 
     /// The name of an object, if there is such an object.

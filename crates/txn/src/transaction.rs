@@ -44,7 +44,8 @@ const NEAR: usize = 64;
 ///
 /// What is read is the state of one moment, and stays so: when that cannot be kept up, nothing is
 /// read any more, and the transaction is *doomed*. Whoever works in it is not interrupted: reads give
-/// nothing and writes are forgotten until it comes to its end.
+/// nothing (or, of what is settled, what was there all along) and writes are forgotten until it comes to its
+/// end.
 ///
 /// **Invariant**: every object that was read has the version that it had when the transaction began
 /// or last caught up, when all that others had committed had been stored.
@@ -66,6 +67,8 @@ pub struct Transaction {
     commits: Own,
     place: Own,
     time: Own,
+    /// The version of what was [viewed with care](Self::view_with_care) last.
+    glimpse: Own,
     reads: Reads,
     writes: Writes,
     effects: Effects,
@@ -112,6 +115,7 @@ impl Transaction {
             commits: Own::default(),
             place: Own::default(),
             time: Own::default(),
+            glimpse: Own::default(),
             reads: Reads::new(),
             writes: Writes::new(),
             effects: Effects::new(),
@@ -278,7 +282,8 @@ impl Transaction {
         object: u32,
         look: impl FnMut(Words<'_>) -> R,
     ) -> Option<R> {
-        self.read_of(memory, (object, memory.shape()), look)
+        let shape = Shape { apart: false, ..memory.shape() };
+        self.read_of(memory, (object, shape), look)
     }
 
     /// The same of an object whose shape is known when this is compiled: what is looked at then needs no
@@ -294,14 +299,20 @@ impl Transaction {
         mut look: impl FnMut(Words<'_>) -> R,
     ) -> Option<R> {
         // Names are made where they are needed: what nobody changes is read without.
-        let (_, words) = memory.object_of(object, shape.used());
-        let mut at_once = self.view_at_once(memory, object, words);
+        let words = memory.object_of(object, shape);
+        if memory.is_settled() {
+            // Nobody can change it before this transaction has ended, doomed or not.
+            return Some(look(words));
+        }
+        let mut at_once = self.view_at_once(memory.name(object), words);
         let mut turn = 0;
         loop {
+            // Care is called apart, and `look` is not: what it goes by and returns need not lie in memory.
             let view = match at_once.take() {
                 Some(view) => view,
                 None => {
-                    let View { words, version } = self.view_with_care(memory, object, turn)?;
+                    let words = self.view_with_care(memory, object, turn)?;
+                    let version = Version(self.glimpse.get());
                     View { words: Words(&words.0[..shape.used()]), version }
                 }
             };
@@ -316,20 +327,18 @@ impl Transaction {
         }
     }
 
-    /// Where to look at an object, if there is nothing out of the ordinary.
+    /// Where to look at an object that is tracked, if there is nothing out of the ordinary.
     #[inline(always)]
-    fn view_at_once<'a>(&self, memory: &Memory, object: u32, words: Words<'a>) -> Option<View<'a>> {
-        if memory.is_settled() {
-            return (!self.is_doomed()).then_some(View { words, version: STEADY });
-        }
-        if self.is_marked(memory.name(object)) {
+    fn view_at_once<'a>(&self, name: Name, words: Words<'a>) -> Option<View<'a>> {
+        if self.is_marked(name) {
             return None;
         }
         let version = Version(words.version().load(Ordering::Acquire));
         self.accepts_at_once(version).then_some(View { words, version })
     }
 
-    /// Where to look at an object, for the `turn`th time after the first.
+    /// Where to look at an object that is tracked, for the `turn`th time after the first, whatever there may
+    /// be: a copy, another who is changing it, nobody else, no more room. Its version is left in `glimpse`.
     #[cold]
     #[inline(never)]
     fn view_with_care<'a>(
@@ -337,20 +346,19 @@ impl Transaction {
         memory: &'a Memory,
         object: u32,
         turn: u32,
-    ) -> Option<View<'a>> {
+    ) -> Option<Words<'a>> {
         let (name, words) = memory.object(object);
         if turn > 0 && self.reads.is_full() {
             self.doom(Cause::TooLarge);
         } else if turn == TURNS {
             self.doom(self.conflict(name));
         }
-        if memory.is_settled() {
-            return (!self.is_doomed()).then_some(View { words, version: STEADY });
-        }
-        if self.is_marked(name) {
-            return self.view_marked(name, words);
-        }
-        self.view_beside(name, words)
+        let View { words, version } = match self.is_marked(name) {
+            true => self.view_marked(name, words)?,
+            false => self.view_beside(name, words)?,
+        };
+        self.glimpse.set(version.0);
+        Some(words)
     }
 
     /// Of an object that this transaction has no copy of.

@@ -190,13 +190,13 @@ impl<K: Key, S: Value> DividedSets<K, S> {
     #[inline(always)]
     fn open_set(id: SlotId, entry: &Entry<S>) -> OpenSet<S> {
         let deadline = Deadline { generation: 0, tick: entry.deadline().tick() };
-        OpenSet::new(id.0, deadline, entry.lifetime(), entry.state)
+        OpenSet { number: id.0, deadline, lifetime: entry.lifetime(), state: entry.state }
     }
 
     #[inline(always)]
-    fn keep(&mut self, set: &OpenSet<S>, now: Tick, lifetime: u32) {
+    fn keep(&mut self, (set, state): (&OpenSet<S>, &S), now: Tick, lifetime: u32) {
         let lifetime = if lifetime == 0 { set.lifetime } else { lifetime };
-        let is_same = lifetime == set.lifetime && set.state == set.before;
+        let is_same = lifetime == set.lifetime && *state == set.state;
         if is_same && now.saturating_add(lifetime) <= set.deadline.tick {
             return;
         }
@@ -207,7 +207,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         }
         let entry = self.table.value_mut(id);
         self.changes.push(Change::Kept(id, entry.copied()));
-        entry.state = set.state;
+        entry.state = *state;
         entry.refresh(now, lifetime);
     }
 
@@ -346,14 +346,6 @@ impl<K: Key, S: Value> DividedSets<K, S> {
     }
 }
 
-/// Where the packet sets of one address family are, for a packet in a transaction.
-pub enum Family<'a, K, S> {
-    /// All workers share them.
-    Common(&'a SharedSets<K, S>),
-    /// The packet's worker has them for itself.
-    Divided(&'a mut DividedSets<K, S>),
-}
-
 impl<K: Key, S: Value> Contended for DividedSets<K, S> {
     const STRUCTURE: &'static Structure = SharedSets::<K, S>::STRUCTURE;
 
@@ -367,37 +359,87 @@ impl<K: Key, S: Value> Contended for DividedSets<K, S> {
     }
 }
 
-impl<K: Key, S: Value> Family<'_, K, S> {
+/// The packet sets of one address family, for a packet in a transaction: those that all workers share, or
+/// those that the packet's worker has for itself.
+pub trait PacketSets<K: Key, S: Value> {
+    /// Their number in a profile.
+    fn number(&self) -> u16;
+    /// The hash of `key`.
+    fn hash(&self, key: &K) -> Hash;
+    /// The set of `key`, which has this hash, at `now`.
+    fn find(&mut self, transaction: &Transaction, key: (Hash, &K), now: Tick) -> Found<S>;
+    /// Opens a set, for a packet of `shard`; `None`: the table is full, or the transaction doomed.
+    fn open(
+        &mut self,
+        transaction: &Transaction,
+        key: (Hash, &K),
+        state: S,
+        now: Tick,
+        shard: u16,
+    ) -> Option<OpenSet<S>>;
+    /// A packet of the set is done with: stores its state, which is this now, if that has changed, and
+    /// restarts its lifetime at `now`, with a new length when `lifetime` is not 0.
+    fn keep(&mut self, transaction: &Transaction, set: (&OpenSet<S>, &S), now: Tick, lifetime: u32);
+    /// Removes a set. For who is alone.
+    fn close(&mut self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>);
+
     /// Has `trail` told of an operation about `key`; [`Trail::leave`] when it is done.
-    pub fn watch(&self, trail: &Trail, operation: Operation, key: &K) {
-        let number = match self {
-            Self::Common(sets) => sets.number(),
-            Self::Divided(sets) => sets.number,
-        };
-        let site = Site { operation, object: Some(number), line: 0 };
+    fn watch(&self, trail: &Trail, operation: Operation, key: &K) {
+        let site = Site { operation, object: Some(self.number()), line: 0 };
         with_words(key, |key| trail.enter(site.into(), key));
     }
+}
 
-    /// The hash of `key`.
-    #[inline(always)]
-    pub fn hash(&self, key: &K) -> Hash {
-        match self {
-            Self::Common(sets) => sets.hash(key),
-            Self::Divided(sets) => sets.hash(key),
-        }
+impl<K: Key, S: Value> PacketSets<K, S> for &SharedSets<K, S> {
+    fn number(&self) -> u16 {
+        SharedSets::number(self)
     }
-
-    /// The set of `key`, which has this hash, at `now`.
     #[inline(always)]
-    pub fn find(&mut self, transaction: &Transaction, key: (Hash, &K), now: Tick) -> Found<S> {
-        match self {
-            Self::Common(sets) => sets.find(transaction, key, now),
-            Self::Divided(sets) => sets.find(transaction, key, now),
-        }
+    fn hash(&self, key: &K) -> Hash {
+        SharedSets::hash(self, key)
     }
+    #[inline(always)]
+    fn find(&mut self, transaction: &Transaction, key: (Hash, &K), now: Tick) -> Found<S> {
+        SharedSets::find(self, transaction, key, now)
+    }
+    fn open(
+        &mut self,
+        transaction: &Transaction,
+        key: (Hash, &K),
+        state: S,
+        now: Tick,
+        _: u16,
+    ) -> Option<OpenSet<S>> {
+        SharedSets::open(self, transaction, key, state, now)
+    }
+    #[inline(always)]
+    fn keep(
+        &mut self,
+        transaction: &Transaction,
+        set: (&OpenSet<S>, &S),
+        now: Tick,
+        lifetime: u32,
+    ) {
+        SharedSets::keep(self, transaction, set, now, lifetime);
+    }
+    fn close(&mut self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>) {
+        SharedSets::close(self, transaction, hash, set);
+    }
+}
 
-    /// Opens a set, for a packet of `shard`; `None`: the table is full, or the transaction doomed.
-    pub fn open(
+impl<K: Key, S: Value> PacketSets<K, S> for &mut DividedSets<K, S> {
+    fn number(&self) -> u16 {
+        self.number
+    }
+    #[inline(always)]
+    fn hash(&self, key: &K) -> Hash {
+        DividedSets::hash(self, key)
+    }
+    #[inline(always)]
+    fn find(&mut self, transaction: &Transaction, key: (Hash, &K), now: Tick) -> Found<S> {
+        DividedSets::find(self, transaction, key, now)
+    }
+    fn open(
         &mut self,
         transaction: &Transaction,
         key: (Hash, &K),
@@ -405,28 +447,14 @@ impl<K: Key, S: Value> Family<'_, K, S> {
         now: Tick,
         shard: u16,
     ) -> Option<OpenSet<S>> {
-        match self {
-            Self::Common(sets) => sets.open(transaction, key, state, now),
-            Self::Divided(sets) => sets.open(transaction, key, state, now, shard),
-        }
+        DividedSets::open(self, transaction, key, state, now, shard)
     }
-
-    /// A packet of the set is done with: stores its state if that has changed, and restarts its
-    /// lifetime at `now`, with a new length when `lifetime` is not 0.
     #[inline(always)]
-    pub fn keep(&mut self, transaction: &Transaction, set: &OpenSet<S>, now: Tick, lifetime: u32) {
-        match self {
-            Self::Common(sets) => sets.keep(transaction, set, now, lifetime),
-            Self::Divided(sets) => sets.keep(set, now, lifetime),
-        }
+    fn keep(&mut self, _: &Transaction, set: (&OpenSet<S>, &S), now: Tick, lifetime: u32) {
+        DividedSets::keep(self, set, now, lifetime);
     }
-
-    /// Removes a set. For who is alone.
-    pub fn close(&mut self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>) {
-        match self {
-            Self::Common(sets) => sets.close(transaction, hash, set),
-            Self::Divided(sets) => sets.close(transaction, hash, set),
-        }
+    fn close(&mut self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>) {
+        DividedSets::close(self, transaction, hash, set);
     }
 }
 
@@ -464,7 +492,7 @@ mod tests {
         closes: bool,
     ) {
         let key = (sets.hash(&key(host)), &key(host));
-        let mut set = match sets.find(transaction, key, now) {
+        let set = match DividedSets::find(sets, transaction, key, now) {
             Found::Alive(set) => set,
             Found::Over(set) if closes => return sets.close(transaction, key.0, &set),
             // Beside others it would run again alone.
@@ -474,8 +502,8 @@ mod tests {
                 None => return,
             },
         };
-        set.state += u64::from(now % 3);
-        sets.keep(&set, now, lifetime);
+        let state = set.state + u64::from(now % 3);
+        sets.keep((&set, &state), now, lifetime);
     }
 
     /// Packets of hosts, in a worker's batches. Some ask for being alone once they have been handled.

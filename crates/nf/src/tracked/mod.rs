@@ -13,22 +13,22 @@
 //!
 //! Storing what is there already is no write, and to refresh a lifetime is none either.
 
-/// Does something with the words that a value of a type packs into. As few as fit are made, so that they
-/// stay in registers. No function: what it does is to be inlined, which a closure is not always.
+/// Does something with the words that a value of a type packs into, and with zeroes behind them: as few as
+/// fit are made, so that they stay in registers. No function: what it does is to be inlined, which a closure
+/// is not always.
 macro_rules! of_words {
     ($value:ident as $Type:ty, |$words:ident| $act:expr) => {
         match $crate::pack::words(<$Type>::BITS) {
-            len @ 0..=2 => {
-                let $words = &$crate::tracked::filled::<$Type, 2>($value)[..len];
+            0..=2 => {
+                let $words = $crate::tracked::filled::<$Type, 2>($value);
                 $act
             }
-            len @ 3..=8 => {
-                let $words = &$crate::tracked::filled::<$Type, 8>($value)[..len];
+            3..=8 => {
+                let $words = $crate::tracked::filled::<$Type, 8>($value);
                 $act
             }
-            len => {
-                let $words =
-                    &$crate::tracked::filled::<$Type, { $crate::pack::MOST_WORDS }>($value)[..len];
+            _ => {
+                let $words = $crate::tracked::filled::<$Type, { $crate::pack::MOST_WORDS }>($value);
                 $act
             }
         }
@@ -56,7 +56,7 @@ use crate::key::Value;
 use crate::pack::{MOST_WORDS, Pack, Unpack, words};
 
 pub use allocator::SharedAllocator;
-pub use divided::{Age, Ages, DividedSets, Family};
+pub use divided::{Age, Ages, DividedSets, PacketSets};
 pub use map::SharedMap;
 pub use profile::{Object, Profile};
 pub use scalar::{SharedCounter, SharedDistributed, TrackedL3};
@@ -145,7 +145,7 @@ impl<K: Value, V: Value, const DEADLINE: bool> Entry for EntryOf<K, V, DEADLINE>
 /// Calls `act` with the words that a value packs into.
 #[inline(always)]
 pub(crate) fn with_words<T: Value, R>(value: &T, act: impl FnOnce(&[u64]) -> R) -> R {
-    of_words!(value as T, |words| act(words))
+    of_words!(value as T, |packed| act(&packed[..words(T::BITS)]))
 }
 
 #[inline(always)]

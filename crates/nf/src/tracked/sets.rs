@@ -35,16 +35,9 @@ pub struct OpenSet<S> {
     pub(super) number: u32,
     pub(super) deadline: Deadline,
     pub(super) lifetime: u32,
-    pub(super) before: S,
-    /// The NF's state, to be changed.
+    /// The NF's state, as it was found. What the NF changes is a copy of its own: whoever is lent that may
+    /// have it lie in memory, but not the rest.
     pub state: S,
-}
-
-impl<S: Copy> OpenSet<S> {
-    #[inline(always)]
-    pub(super) fn new(number: u32, deadline: Deadline, lifetime: u32, state: S) -> Self {
-        Self { number, deadline, lifetime, before: state, state }
-    }
 }
 
 /// What there is under a key.
@@ -113,19 +106,25 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let look = |value: Words<'_>, deadline| (from_words::<Stored<S>>(value), deadline);
         let found = of_words!(key as K, |key| self.sets.look(transaction, hash.0, key, look));
         let Some((id, ((state, lifetime), deadline))) = found else { return Found::None };
-        let set = OpenSet::new(self.sets.number(id), deadline, lifetime, state);
+        let set = OpenSet { number: self.sets.number(id), deadline, lifetime, state };
         Found::at(transaction, set, now)
     }
 
-    /// A packet of the set is done with: stores its state if that has changed, and restarts its
+    /// A packet of the set is done with: stores its `state` if that has changed, and restarts its
     /// lifetime at `now`, with a new length when `lifetime` is not 0.
     #[inline(always)]
-    pub fn keep(&self, transaction: &Transaction, set: &OpenSet<S>, now: Tick, lifetime: u32) {
+    pub fn keep(
+        &self,
+        transaction: &Transaction,
+        (set, state): (&OpenSet<S>, &S),
+        now: Tick,
+        lifetime: u32,
+    ) {
         let lifetime = if lifetime == 0 { set.lifetime } else { lifetime };
         let tick = now.saturating_add(lifetime);
         let id = self.sets.slot(set.number);
-        if lifetime != set.lifetime || set.state != set.before {
-            self.store(transaction, id, &(set.state, lifetime));
+        if lifetime != set.lifetime || *state != set.state {
+            self.store(transaction, id, &(*state, lifetime));
         }
         if lifetime != set.lifetime {
             self.sets.set_deadline(transaction, id, tick);
@@ -170,7 +169,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         // It has its generation from the slot; whoever refreshes it in this transaction changes the
         // copy.
         let deadline = self.sets.entry(transaction, id, |_, _, deadline| deadline)?;
-        Some(OpenSet::new(number, deadline, lifetime, state))
+        Some(OpenSet { number, deadline, lifetime, state })
     }
 
     /// Removes a set. For who is alone.

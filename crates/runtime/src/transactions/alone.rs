@@ -5,8 +5,8 @@ use anabranch_packet::{Frame, Meta, parse};
 use anabranch_txn::Transaction;
 
 use super::Shared;
-use super::seat::Seat;
-use super::sets::Collected;
+use super::seat::{Seat, Visit};
+use super::sets::{Collected, Held};
 use crate::agenda::Agenda;
 use crate::instance::{RECIRCULATIONS, Release, Storing, refused};
 use crate::worker::InstanceEnd;
@@ -134,9 +134,17 @@ impl<N: NetworkFunction> Alone<N> {
                 worker = shared.sets.steer_anew(frame).unwrap_or(worker);
             }
             let mut sets = shared.sets.hold(worker);
-            let layout = parse(frame.bytes(), meta.wire_len);
-            let seat = Seat::<N> { nf, sets: &mut sets, transaction, trail: None };
-            let verdict = seat.handle_any(frame, layout, environment);
+            let visit = Visit::<N> { nf, transaction, trail: None };
+            let verdict = match &mut sets {
+                Held::Common(sets) => {
+                    let sets = &mut sets.families();
+                    Seat::<N, _> { visit, sets }.handle_any(frame, environment)
+                }
+                Held::Part(part) => {
+                    let sets = &mut part.families();
+                    Seat::<N, _> { visit, sets }.handle_any(frame, environment)
+                }
+            };
             sets.forget();
             self.agenda.emit(&meta, release);
             shared.publish(&self.agenda.environment);

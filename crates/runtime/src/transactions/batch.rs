@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use anabranch_nf::tracked::causes::{Operation, Site};
 use anabranch_nf::{Emitted, Environment, Line, NetworkFunction, Verdict, elements};
-use anabranch_packet::{Common, Frame, Layout, Meta, Mode, Real, parse_any, parse_common};
+use anabranch_packet::{Common, Frame, Layout, Meta, Mode, Packet, Real, parse_any, parse_common};
 use anabranch_txn::{Batch, Cause, MOST_ITEMS, Place, Trail, Transaction};
 
 use super::alone::Floor;
-use super::seat::Seat;
-use super::sets::Held;
+use super::seat::{Seat, Visit};
+use super::sets::{Families, Held};
 use super::{Shared, Times};
 use crate::head::Head;
 use crate::instance::{Making, Release, refused};
@@ -85,40 +85,36 @@ pub(super) struct Work<'a, 'f, N: NetworkFunction, R: Release> {
 }
 
 /// Packets beside those of others, one after the other.
-struct Beside<'a, 's, N: NetworkFunction> {
-    nf: &'a mut N::Parallel,
-    sets: &'a mut Held<'s, N::Set>,
+struct Beside<'a, N: NetworkFunction, F> {
+    seat: Seat<'a, N, F>,
     environment: &'a mut Environment,
-    transaction: &'a Transaction,
     times: Times,
-    trail: Option<&'a Trail>,
     why_alone: &'a mut Option<Site>,
 }
 
-impl<N: NetworkFunction> Beside<'_, '_, N> {
+impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
     /// Handles packets up to the first at whose end the transaction is doomed, and returns how many. One
     /// function whoever releases them: what is called from one place is inlined there.
     #[inline(never)]
     fn packets(mut self, frames: &mut [Frame<'_>], slots: &mut [Slot]) -> usize {
-        let mut left = frames.len();
-        for (frame, slot) in frames.iter_mut().zip(slots) {
+        let (all, mut slots) = (slots.len(), slots.iter_mut());
+        for frame in frames {
+            let Some(slot) = slots.next() else { break };
             self.packet(frame, slot);
-            left -= 1;
-            if self.transaction.is_doomed() {
+            if self.seat.visit.transaction.is_doomed() {
                 break;
             }
         }
-        frames.len() - left
+        all - slots.len()
     }
 
     /// Handles one packet.
     #[inline(always)]
     fn packet(&mut self, frame: &mut Frame<'_>, slot: &mut Slot) {
+        let now_ns = frame.meta().arrival_ns.max(self.times.now_ns);
+        frame.meta_mut().arrival_ns = now_ns;
         slot.verdict = match parse_common(frame.bytes(), frame.meta().wire_len) {
-            Some(layout) => {
-                slot.head.save(frame, true);
-                self.handle::<Common<Real>>(frame, layout)
-            }
+            Some(layout) => self.handle::<Common<Real>>(frame, layout, &mut slot.head),
             None => self.packet_any(frame, &mut slot.head),
         };
         slot.emitted = self.environment.emitted().len() as u32;
@@ -133,30 +129,36 @@ impl<N: NetworkFunction> Beside<'_, '_, N> {
     #[inline(never)]
     fn packet_any(&mut self, frame: &mut Frame<'_>, head: &mut Head) -> Verdict {
         let layout = parse_any(frame.bytes(), frame.meta().wire_len);
-        head.save(frame, false);
-        match refused::<N>(layout) {
-            Some(reason) => Verdict::Discard(reason.into()),
-            None => self.handle::<Real>(frame, layout),
+        if let Some(reason) = refused::<N>(layout) {
+            // It is not shown to the NF, and yet to be found as it is when it runs again.
+            head.save(frame.bytes(), false);
+            return Verdict::Discard(reason.into());
         }
+        self.handle::<Real>(frame, layout, head)
     }
 
     #[inline(always)]
-    fn handle<M: Mode>(&mut self, frame: &mut Frame<'_>, layout: Layout) -> Verdict {
-        let now_ns = frame.meta().arrival_ns.max(self.times.now_ns);
-        frame.meta_mut().arrival_ns = now_ns;
-        let is_whole = N::LAYER == 4 && frame.meta().fragment_len != 0;
+    fn handle<M: Mode>(
+        &mut self,
+        frame: &mut Frame<'_>,
+        layout: Layout,
+        head: &mut Head,
+    ) -> Verdict {
+        // First of all, while what parsing has learnt of the frame's length is known.
+        let packet = &mut Packet::<M>::new(frame, layout);
+        if N::REWRITES {
+            head.save(packet.bytes(), M::COMMON);
+        }
+        let Meta { arrival_ns: now_ns, number, fragment_len, .. } = *packet.meta();
+        let is_whole = N::LAYER == 4 && fragment_len != 0;
         if now_ns >= self.times.due_ns || is_whole {
             self.require_alone(|| of_runtime(Operation::Due));
             return Verdict::Flood;
         }
-        self.environment.begin(now_ns, frame.meta().number);
-        self.transaction.set_time(now_ns);
-        let Self { nf, sets, transaction, trail, .. } = self;
-        let seat = Seat::<N> { nf, sets, transaction, trail: *trail };
-        match M::COMMON {
-            true => seat.handle::<M>(frame, layout, self.environment),
-            false => seat.handle_any(frame, layout, self.environment),
-        }
+        self.environment.begin(now_ns, number);
+        self.seat.visit.transaction.set_time(now_ns);
+        let handled = self.seat.handle(packet, self.environment);
+        handled.unwrap_or_else(|| self.seat.open(frame, self.environment))
     }
 
     #[cold]
@@ -164,7 +166,7 @@ impl<N: NetworkFunction> Beside<'_, '_, N> {
         if N::Parallel::PROFILED {
             *self.why_alone = Some(why());
         }
-        self.transaction.require_alone();
+        self.seat.visit.transaction.require_alone();
     }
 }
 
@@ -178,16 +180,6 @@ impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
         // Nothing is taken back from who is alone.
         let verdict = leaving(frame, verdict, self.release);
         (self.own.slots[at].verdict, self.own.slots[at].emitted) = (verdict, 0);
-    }
-
-    /// The rarer verdicts.
-    #[inline(never)]
-    fn leave(release: &mut R, frame: &Frame<'_>, verdict: Verdict) {
-        match verdict {
-            Verdict::Forward(port) => release.forward(frame, port),
-            Verdict::Discard(reason) => release.discard(frame, reason),
-            Verdict::Flood | Verdict::Recirculate(_) => release.flood(frame),
-        }
     }
 
     /// Says when the packets of `range` took effect.
@@ -217,10 +209,19 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         let times = shared.times();
         environment.set_origin(times.origin_ns);
         *faults = elements::faults();
+        let (frames, slots) = (&mut frames[range.clone()], &mut slots[range]);
+        let visit = Visit::<N> { nf, transaction, trail };
         let mut held = shared.sets.hold(transaction.worker());
-        let sets = &mut held;
-        let beside = Beside::<N> { nf, sets, environment, transaction, times, trail, why_alone };
-        let ran = beside.packets(&mut frames[range.clone()], &mut slots[range]);
+        let ran = match &mut held {
+            Held::Common(sets) => {
+                let seat = Seat::<N, _> { visit, sets: &mut sets.families() };
+                Beside { seat, environment, times, why_alone }.packets(frames, slots)
+            }
+            Held::Part(part) => {
+                let seat = Seat::<N, _> { visit, sets: &mut part.families() };
+                Beside { seat, environment, times, why_alone }.packets(frames, slots)
+            }
+        };
         self.sets = Some(held);
         ran
     }
@@ -235,7 +236,7 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
 
     fn undo(&mut self, range: Range<usize>) {
         self.sets.take().into_iter().for_each(Held::take_back);
-        for at in range {
+        for at in range.filter(|_| N::REWRITES) {
             self.own.slots[at].head.restore(&mut self.frames[at]);
         }
         self.own.environment.emitted().clear();
@@ -246,19 +247,14 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         self.own.wrote |= self.sets.take().is_some_and(Held::forget);
         let Self { own, frames, release, .. } = self;
         let (frames, slots) = (&frames[range.clone()], &own.slots[range.clone()]);
-        let mut released = 0;
-        for (frame, slot) in frames.iter().zip(slots) {
-            if slot.emitted > released {
-                emit(*release, frame, own.environment.emitted(), released..slot.emitted);
-                released = slot.emitted;
+        if own.environment.emitted().is_empty() {
+            for (frame, slot) in frames.iter().zip(slots) {
+                let_go(*release, frame, slot.verdict);
             }
-            match slot.verdict {
-                Verdict::Forward(port) => release.forward(frame, port),
-                other => Self::leave(release, frame, other),
-            }
-        }
-        if released > 0 {
-            own.environment.emitted().clear();
+        } else {
+            let emitted = own.environment.emitted();
+            let_go_with(*release, frames.iter().zip(slots), emitted);
+            emitted.clear();
         }
         own.last = frames.last().map_or(own.last, |frame| *frame.meta());
         if own.order.is_some() {
@@ -267,10 +263,37 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
     }
 }
 
-/// Lets go what the NF made while it handled the packet in `frame`: those of `range`.
+/// Lets go of a packet.
+#[inline(always)]
+fn let_go(release: &mut impl Release, frame: &Frame<'_>, verdict: Verdict) {
+    match verdict {
+        Verdict::Forward(port) => release.forward(frame, port),
+        other => leave(release, frame, other),
+    }
+}
+
+/// The rarer verdicts.
 #[inline(never)]
-fn emit(release: &mut impl Release, frame: &Frame<'_>, emitted: &Emitted, range: Range<u32>) {
-    for (port, bytes) in range.filter_map(|one| emitted.get(one as usize)) {
-        release.emit(frame.meta(), port, bytes);
+fn leave(release: &mut impl Release, frame: &Frame<'_>, verdict: Verdict) {
+    match verdict {
+        Verdict::Forward(port) => release.forward(frame, port),
+        Verdict::Discard(reason) => release.discard(frame, reason),
+        Verdict::Flood | Verdict::Recirculate(_) => release.flood(frame),
+    }
+}
+
+/// Lets go of packets, before each what the NF made while it handled it.
+#[inline(never)]
+fn let_go_with<'a, 'f: 'a>(
+    release: &mut impl Release,
+    packets: impl Iterator<Item = (&'a Frame<'f>, &'a Slot)>,
+    emitted: &Emitted,
+) {
+    let mut released = 0;
+    for (frame, slot) in packets {
+        let made = (released..slot.emitted).filter_map(|one| emitted.get(one as usize));
+        made.for_each(|(port, bytes)| release.emit(frame.meta(), port, bytes));
+        released = released.max(slot.emitted);
+        let_go(release, frame, slot.verdict);
     }
 }

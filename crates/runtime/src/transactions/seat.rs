@@ -1,92 +1,84 @@
 //! Handling one packet on what is shared.
 
-use anabranch_nf::packet_set::SetKey;
+use anabranch_nf::packet_set::{SetKey, SetKey6};
 use anabranch_nf::tracked::causes::Operation;
-use anabranch_nf::tracked::{Family, Found};
-use anabranch_nf::{
-    Builtin, Context, Drop, Environment, Hash, Key, NetworkFunction, Value, Verdict,
-};
-use anabranch_packet::{Frame, Layout, Mode, Packet, Real};
+use anabranch_nf::tracked::{Found, OpenSet, PacketSets};
+use anabranch_nf::{Builtin, Context, Drop, Environment, Key, NetworkFunction, Value, Verdict};
+use anabranch_packet::{Frame, Mode, Packet, Real, parse};
 use anabranch_txn::{Trail, Transaction};
 
-use super::sets::Held;
+use super::sets::Families;
 
 /// Where a worker works on what is shared.
-pub(super) struct Seat<'a, 's, N: NetworkFunction> {
-    pub(super) nf: &'a mut N::Parallel,
+pub(super) struct Seat<'a, N: NetworkFunction, F> {
+    pub(super) visit: Visit<'a, N>,
     /// The packet sets that the packet may touch.
-    pub(super) sets: &'a mut Held<'s, N::Set>,
+    pub(super) sets: &'a mut F,
+}
+
+/// A packet at work, its set aside.
+pub(super) struct Visit<'a, N: NetworkFunction> {
+    pub(super) nf: &'a mut N::Parallel,
     pub(super) transaction: &'a Transaction,
     /// Where operations on packet sets are noted, where somebody watches.
     pub(super) trail: Option<&'a Trail>,
 }
 
-impl<N: NetworkFunction> Seat<'_, '_, N> {
+impl<N: NetworkFunction, F: Families<N::Set>> Seat<'_, N, F> {
+    /// Runs the handlers of a packet of any layout, whose environment has begun.
     #[inline(never)]
     pub(super) fn handle_any(
-        self,
+        &mut self,
         frame: &mut Frame<'_>,
-        layout: Layout,
         environment: &mut Environment,
     ) -> Verdict {
-        self.handle::<Real>(frame, layout, environment)
+        let layout = parse(frame.bytes(), frame.meta().wire_len);
+        let handled = self.handle(&mut Packet::<Real>::new(frame, layout), environment);
+        handled.unwrap_or_else(|| self.open(frame, environment))
     }
 
-    /// Runs the handlers of a packet whose environment has begun.
+    /// Runs the handlers of a packet whose environment has begun; `None`: its set is to be
+    /// [opened](Self::open).
     #[inline(always)]
     pub(super) fn handle<M: Mode>(
-        self,
-        frame: &mut Frame<'_>,
-        layout: Layout,
+        &mut self,
+        packet: &mut Packet<'_, M>,
         environment: &mut Environment,
-    ) -> Verdict {
-        let packet = &mut Packet::<M>::new(frame, layout);
-        let Self { nf, sets, transaction, trail } = self;
+    ) -> Option<Verdict> {
+        let Self { visit, sets } = self;
         if N::SET.is_none() {
-            let cx = &mut Context::new(environment);
-            return nf.packet(&mut N::Set::zero(), packet, cx);
+            return Some(visit.packet(&mut N::Set::zero(), packet, environment));
         }
-        let mut visit = Visit::<N> { nf, transaction, trail };
         match N::Parallel::set_key(packet) {
-            SetKey::V4(key) => {
-                let mut sets = sets.v4();
-                let hash = sets.hash(&key);
-                visit.handle_in(&mut sets, (hash, &key), packet, environment)
-            }
-            SetKey::V6(_) if !M::COMMON => visit.handle_v6(sets, packet, environment),
-            _ => visit.nf.orphan(packet, &mut Context::new(environment)),
+            SetKey::V4(key) => visit.find(sets.v4(), &key, packet, environment),
+            SetKey::V6(_) if !M::COMMON => visit.find_v6(sets.v6(), packet, environment),
+            _ => Some(visit.orphan(packet, environment)),
         }
     }
-}
 
-/// A packet at work, its set aside.
-struct Visit<'a, N: NetworkFunction> {
-    nf: &'a mut N::Parallel,
-    transaction: &'a Transaction,
-    trail: Option<&'a Trail>,
+    /// Opens the packet's set, in place of one that has expired there, and handles its first packet. It is
+    /// parsed once more: to hand its layout over would cost every packet.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn open(&mut self, frame: &mut Frame<'_>, environment: &mut Environment) -> Verdict {
+        let Self { visit, sets } = self;
+        if visit.transaction.is_doomed() {
+            return Drop(Builtin::NoPacketSet);
+        }
+        let layout = parse(frame.bytes(), frame.meta().wire_len);
+        let packet = &mut Packet::<Real>::new(frame, layout);
+        match N::Parallel::set_key(packet) {
+            SetKey::V4(key) => visit.open(sets.v4(), &key, packet, environment),
+            SetKey::V6(key) => visit.open(sets.v6(), &key, packet, environment),
+            SetKey::None => visit.orphan(packet, environment),
+        }
+    }
 }
 
 impl<N: NetworkFunction> Visit<'_, N> {
-    #[inline(never)]
-    fn handle_v6<M: Mode>(
-        &mut self,
-        sets: &mut Held<'_, N::Set>,
-        packet: &mut Packet<'_, M>,
-        environment: &mut Environment,
-    ) -> Verdict {
-        let mut sets = sets.v6();
-        match N::Parallel::set_key(packet) {
-            SetKey::V6(key) => {
-                let hash = sets.hash(&key);
-                self.handle_in(&mut sets, (hash, &key), packet, environment)
-            }
-            _ => self.nf.orphan(packet, &mut Context::new(environment)),
-        }
-    }
-
     /// An operation on the packet set of `key` begins: noted where the NF is watched.
     #[inline(always)]
-    fn begin<K: Key>(&self, sets: &Family<'_, K, N::Set>, operation: Operation, key: &K) {
+    fn begin<K: Key>(&self, sets: &impl PacketSets<K, N::Set>, operation: Operation, key: &K) {
         if N::Parallel::PROFILED
             && let Some(trail) = self.trail
         {
@@ -104,46 +96,122 @@ impl<N: NetworkFunction> Visit<'_, N> {
         }
     }
 
+    /// Handles a packet whose set exists; `None`: it does not.
     #[inline(always)]
-    fn handle_in<K: Key, M: Mode>(
+    fn find<K: Key, M: Mode>(
         &mut self,
-        sets: &mut Family<'_, K, N::Set>,
-        (hash, key): (Hash, &K),
+        sets: &mut impl PacketSets<K, N::Set>,
+        key: &K,
+        packet: &mut Packet<'_, M>,
+        environment: &mut Environment,
+    ) -> Option<Verdict> {
+        let hash = sets.hash(key);
+        self.begin(sets, Operation::Find, key);
+        let found = sets.find(self.transaction, (hash, key), environment.tick());
+        self.end();
+        let Found::Alive(set) = found else { return None };
+        Some(self.packet_of(sets, (key, set), packet, environment))
+    }
+
+    #[inline(never)]
+    fn find_v6<M: Mode>(
+        &mut self,
+        sets: &mut impl PacketSets<SetKey6, N::Set>,
+        packet: &mut Packet<'_, M>,
+        environment: &mut Environment,
+    ) -> Option<Verdict> {
+        let SetKey::V6(key) = N::Parallel::set_key(packet) else { return None };
+        self.find(sets, &key, packet, environment)
+    }
+
+    /// Handles the first packet of a set.
+    fn open<K: Key>(
+        &mut self,
+        sets: &mut impl PacketSets<K, N::Set>,
+        key: &K,
+        packet: &mut Packet<'_>,
+        environment: &mut Environment,
+    ) -> Verdict {
+        let (transaction, now, hash) = (self.transaction, environment.tick(), sets.hash(key));
+        if let Found::Over(set) = sets.find(transaction, (hash, key), now) {
+            sets.close(transaction, hash, &set);
+            self.nf.packet_set_expired(&set.state, &mut Context::new(environment));
+        }
+        let opened = self.nf.packet_set_opened(packet, &mut Context::new(environment));
+        let state = match opened {
+            Ok(state) => state,
+            Err(declined) => return declined,
+        };
+        let shard = packet.meta().steering_hash as u16;
+        self.begin(sets, Operation::Open, key);
+        let opened = sets.open(transaction, (hash, key), state, now, shard);
+        self.end();
+        match opened {
+            Some(set) => self.packet_of(sets, (key, set), packet, environment),
+            None => Drop(Builtin::PacketSetsFull),
+        }
+    }
+
+    /// Handles a packet of `set`.
+    #[inline(always)]
+    fn packet_of<K: Key, M: Mode>(
+        &mut self,
+        sets: &mut impl PacketSets<K, N::Set>,
+        (key, set): (&K, OpenSet<N::Set>),
         packet: &mut Packet<'_, M>,
         environment: &mut Environment,
     ) -> Verdict {
-        let (transaction, now) = (self.transaction, environment.tick());
-        self.begin(sets, Operation::Find, key);
-        let found = sets.find(transaction, (hash, key), now);
-        self.end();
-        let mut set = match found {
-            Found::Alive(set) => set,
-            Found::None if transaction.is_doomed() => return Drop(Builtin::NoPacketSet),
-            found => {
-                if let Found::Over(set) = found {
-                    sets.close(transaction, hash, &set);
-                    self.nf.packet_set_expired(&set.state, &mut Context::new(environment));
-                }
-                let opened = self.nf.packet_set_opened(packet, &mut Context::new(environment));
-                let state = match opened {
-                    Ok(state) => state,
-                    Err(declined) => return declined,
-                };
-                let shard = packet.meta().steering_hash as u16;
-                self.begin(sets, Operation::Open, key);
-                let opened = sets.open(transaction, (hash, key), state, now, shard);
-                self.end();
-                match opened {
-                    Some(set) => set,
-                    None => return Drop(Builtin::PacketSetsFull),
-                }
-            }
-        };
-        let verdict = self.nf.packet(&mut set.state, packet, &mut Context::new(environment));
-        let expiry = environment.expiry();
+        let (now, mut state) = (environment.tick(), set.state);
+        let verdict = self.packet(&mut state, packet, environment);
         self.begin(sets, Operation::Keep, key);
-        sets.keep(transaction, &set, now, expiry);
+        sets.keep(self.transaction, (&set, &state), now, environment.expiry());
         self.end();
         verdict
     }
+
+    /// The handler: part of the loop over a batch for packets of the common layout, one function for all
+    /// others.
+    #[inline(always)]
+    fn packet<M: Mode>(
+        &mut self,
+        set: &mut N::Set,
+        packet: &mut Packet<'_, M>,
+        environment: &mut Environment,
+    ) -> Verdict {
+        match M::COMMON {
+            true => self.nf.packet(set, packet, &mut Context::new(environment)),
+            false => packet_any(self.nf, set, packet, environment),
+        }
+    }
+
+    #[inline(always)]
+    fn orphan<M: Mode>(
+        &mut self,
+        packet: &mut Packet<'_, M>,
+        environment: &mut Environment,
+    ) -> Verdict {
+        match M::COMMON {
+            true => self.nf.orphan(packet, &mut Context::new(environment)),
+            false => orphan_any(self.nf, packet, environment),
+        }
+    }
+}
+
+#[inline(never)]
+fn packet_any<N: NetworkFunction, M: Mode>(
+    nf: &mut N,
+    set: &mut N::Set,
+    packet: &mut Packet<'_, M>,
+    environment: &mut Environment,
+) -> Verdict {
+    nf.packet(set, packet, &mut Context::new(environment))
+}
+
+#[inline(never)]
+fn orphan_any<N: NetworkFunction, M: Mode>(
+    nf: &mut N,
+    packet: &mut Packet<'_, M>,
+    environment: &mut Environment,
+) -> Verdict {
+    nf.orphan(packet, &mut Context::new(environment))
 }

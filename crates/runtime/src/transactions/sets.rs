@@ -6,7 +6,7 @@ use anabranch_nf::packet_set::{SetKey4, SetKey6, SetShape};
 use anabranch_nf::state::TableUse;
 use anabranch_nf::state::journal::{Moment, Sink, Steps};
 use anabranch_nf::state::wheel::Tick;
-use anabranch_nf::tracked::{Ages, DividedSets, Family, Profile, SharedSets};
+use anabranch_nf::tracked::{Ages, DividedSets, PacketSets, Profile, SharedSets};
 use anabranch_nf::{BuildError, NetworkFunction, Value};
 use anabranch_packet::{Frame, Layout, Mode};
 use anabranch_rss::IndirectionTable;
@@ -196,23 +196,47 @@ pub(super) enum Held<'a, S> {
     Part(MutexGuard<'a, Part<S>>),
 }
 
+/// The packet sets of both address families, for a packet in a transaction.
+pub(super) trait Families<S: Value> {
+    type V4: PacketSets<SetKey4, S>;
+    type V6: PacketSets<SetKey6, S>;
+    fn v4(&mut self) -> &mut Self::V4;
+    fn v6(&mut self) -> &mut Self::V6;
+}
+
+impl<S, V4, V6> Families<S> for Sets<V4, V6>
+where
+    S: Value,
+    V4: PacketSets<SetKey4, S>,
+    V6: PacketSets<SetKey6, S>,
+{
+    type V4 = V4;
+    type V6 = V6;
+    #[inline(always)]
+    fn v4(&mut self) -> &mut V4 {
+        &mut self.v4
+    }
+    #[inline(always)]
+    fn v6(&mut self) -> &mut V6 {
+        &mut self.v6
+    }
+}
+
+impl<S: Value> CommonSets<S> {
+    /// The sets, for packets.
+    pub(super) fn families(&self) -> impl Families<S> {
+        Sets { v4: &self.v4, v6: &self.v6 }
+    }
+}
+
+impl<S: Value> Part<S> {
+    /// The sets, for packets.
+    pub(super) fn families(&mut self) -> impl Families<S> {
+        Sets { v4: &mut self.v4, v6: &mut self.v6 }
+    }
+}
+
 impl<S: Value> Held<'_, S> {
-    #[inline(always)]
-    pub(super) fn v4(&mut self) -> Family<'_, SetKey4, S> {
-        match self {
-            Self::Common(sets) => Family::Common(&sets.v4),
-            Self::Part(part) => Family::Divided(&mut part.v4),
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn v6(&mut self) -> Family<'_, SetKey6, S> {
-        match self {
-            Self::Common(sets) => Family::Common(&sets.v6),
-            Self::Part(part) => Family::Divided(&mut part.v6),
-        }
-    }
-
     /// What was done to them stays. True: sets of one worker were changed.
     pub(super) fn forget(self) -> bool {
         match self {
@@ -313,7 +337,7 @@ mod tests {
         let options = Options::new(Nic::named("e810").unwrap());
         let plan = plan_of::<policer::Function>(&options).unwrap();
         let ports = ["lan".to_owned(), "wan".to_owned()];
-        let deployment = Deployment::mixed(&plan, &ports, 2).unwrap();
+        let deployment = Deployment::mixed::<policer::Function>(&plan, &ports, 2).unwrap();
         let shape = SetShape { capacity: 64, lifetime_ns: 1_000_000_000 };
         let domain = Domain::new(2, false);
         let sets = AllSets::<u32>::new(&domain, shape, 1, Some(&deployment)).unwrap();

@@ -24,7 +24,7 @@ fn hash(key: u64) -> u64 {
 }
 
 fn get(map: &Numbers, who: &Transaction, key: u64) -> Option<(SlotId, u64)> {
-    map.look(who, hash(key), &[key], |value, _| value.get(0))
+    map.look(who, hash(key), [key], |value, _| value.get(0))
 }
 
 /// Puts `value` under `key`, or removes it; what was there.
