@@ -16,14 +16,16 @@ const FLOWS: usize = 1_000;
 /// difference of one; after the first of them transactions have found what nobody changes any more.
 const PACKETS: [usize; 2] = [131_072, 655_360];
 /// Heading, and the contestant's name.
-const CONTESTANTS: [(&str, [&str; 3]); 11] = [
+const CONTESTANTS: [(&str, [&str; 3]); 13] = [
     ("pass off", ["sequential", "off", "supplied"]),
     ("one", ["sequential", "one", "supplied"]),
     ("two", ["sequential", "two", "supplied"]),
     ("hashing", ["sequential", "auto", "computed"]),
     ("mixed", ["mixed", "off", "supplied"]),
     ("transact.", ["transactional", "off", "supplied"]),
+    ("singly", ["transactional", "off", "singly"]),
     ("lock", ["lock", "off", "supplied"]),
+    ("mutex", ["mutex", "off", "supplied"]),
     ("by hand", ["handwritten", "on", "none"]),
     ("bare", ["handwritten-bare", "on", "none"]),
     ("look-up", ["lookup-only", "on", "none"]),

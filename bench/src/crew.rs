@@ -14,6 +14,7 @@ use anabranch_nf::NetworkFunction;
 use anabranch_plan::Strategy;
 use anabranch_rss::IndirectionTable;
 use anabranch_runtime::deployment::Deployment;
+use anabranch_runtime::instance::Instance;
 use anabranch_runtime::lock::Lock;
 use anabranch_runtime::steer::{SHARDS, Steering};
 use anabranch_runtime::tuner::Pass;
@@ -23,8 +24,10 @@ use core_affinity::CoreId;
 use crate::BenchError;
 use crate::clock::{Cost, tsc};
 use crate::document::Row;
+use crate::hand::BATCH;
+use crate::held::Held;
 use crate::lane::{Runner, pool};
-use crate::measure::{deployed, divided, instance, members, with_costs};
+use crate::measure::{deployed, divided, instance, members, resident, resident_since, with_costs};
 use crate::planned::{Left, Readdressed, plan, ports, steering};
 use crate::scenario::{Scenario, Subject};
 
@@ -47,9 +50,8 @@ pub fn pin(worker: usize) {
     }
 }
 
-/// Measures crews of `workers` workers of `N`, the numbers ascending and the first of them 1: with
-/// state divided where that is right, and behind one lock.
-/// `handwritten_tsc` is what the hand-written loop takes per packet.
+/// Measures crews of `workers` workers of `N`, the numbers ascending and the first of them 1: by all
+/// `strategies` that are right for it, or those that are named, and one worker alone in any case.
 ///
 /// # Errors
 /// Settings that the function refuses, more workers than shards, or packets that it drops.
@@ -57,12 +59,14 @@ pub fn crews<N: Subject>(
     scenario: &Scenario,
     of: &Row,
     workers: &[usize],
-    handwritten_tsc: f64,
+    strategies: Option<&[String]>,
 ) -> Result<Vec<Row>, BenchError> {
     let (mut crews, mut shares) = (Vec::new(), Vec::new());
     for &workers in workers {
-        for (strategy, parts) in parts::<N>(scenario, workers)? {
-            crews.push(Crew::new(workers, strategy));
+        for Way { strategy, batch, parts, resident } in ways::<N>(scenario, workers, strategies)? {
+            let resident_bytes_per_flow = resident;
+            let of = Row { strategy, workers, batch, resident_bytes_per_flow, ..of.clone() };
+            crews.push(Crew::new(of));
             shares.push(parts);
         }
     }
@@ -77,24 +81,27 @@ pub fn crews<N: Subject>(
         }
         crews.iter().for_each(Crew::dismiss);
     });
-    let (mut rows, mut one) = (Vec::new(), f64::NAN);
-    for crew in crews {
-        let mut row = crew.row::<N>(of)?;
-        if row.strategy == "one-worker" {
-            one = row.mpps;
-        }
-        row.ratio_to_one_worker = Some(row.mpps / one);
-        row.ratio_to_handwritten = row.tsc_per_packet / handwritten_tsc;
-        rows.push(row);
-    }
-    Ok(rows)
+    let rows: Result<Vec<Row>, BenchError> = crews.into_iter().map(Crew::row::<N>).collect();
+    Ok(related(rows?))
 }
 
-/// One worker's state and packets.
+/// With their ratios to one worker: of throughput to the first row, of memory to the same strategy.
+fn related(mut rows: Vec<Row>) -> Vec<Row> {
+    let ones: Vec<Row> = rows.iter().filter(|row| row.workers == 1).cloned().collect();
+    for row in &mut rows {
+        row.ratio_to_one_worker = ones.first().map(|one| row.mpps / one.mpps);
+        let is_same = |one: &&Row| (one.strategy, one.batch) == (row.strategy, row.batch);
+        let one = ones.iter().find(is_same).or(ones.first());
+        let bytes = one.and_then(|one| one.resident_bytes_per_flow).filter(|bytes| *bytes > 0.0);
+        row.memory_to_one_worker =
+            row.resident_bytes_per_flow.zip(bytes).map(|(all, one)| all / one);
+    }
+    rows
+}
+
+/// One worker's state, its flows open, and packets.
 pub struct Part<N: NetworkFunction> {
-    state: State<N>,
-    /// Opens the flows of this state, unless it is shared and has them open.
-    opening: Arc<Trace>,
+    state: Held<N>,
     steady: Arc<Trace>,
 }
 
@@ -123,17 +130,19 @@ pub fn lone<N: Subject>(
             Err(_) => return Ok(None),
         },
         ["transactional", "off", "supplied"] => tracked::<N>(scenario, 1, Some(Pass::Off))?,
+        ["transactional", "off", "singly"] => singly(tracked::<N>(scenario, 1, Some(Pass::Off))?),
         ["lock", "off", "supplied"] => locked_up::<N>(scenario, 1)?,
+        ["mutex", "off", "supplied"] => guarded::<N>(scenario, 1, Some(Pass::Off))?,
         _ => return Ok(None),
     };
     let steady = Arc::clone(&scenario.steady);
-    Ok(states.pop().map(|state| Part { state, opening: Arc::default(), steady }))
+    Ok(states.pop().map(|state| Part { state, steady }))
 }
 
 /// Workers that run at once, and what they have done.
 struct Crew {
-    workers: usize,
-    strategy: &'static str,
+    /// The row that it will have, without figures.
+    of: Row,
     /// All workers and who directs them: at the start and at the end of each turn.
     barrier: Barrier,
     dismissed: AtomicBool,
@@ -148,11 +157,10 @@ struct Crew {
 }
 
 impl Crew {
-    fn new(workers: usize, strategy: &'static str) -> Self {
+    fn new(of: Row) -> Self {
         Self {
-            workers,
-            strategy,
-            barrier: Barrier::new(workers + 1),
+            barrier: Barrier::new(of.workers + 1),
+            of,
             dismissed: AtomicBool::new(false),
             started: Mutex::new((Instant::now(), tsc())),
             done: Mutex::default(),
@@ -166,8 +174,6 @@ impl Crew {
         pin(number);
         let mut pool = pool();
         let mut runner = Runner::new(&mut pool, part.state, None);
-        runner.load(&part.opening);
-        runner.run(part.opening.len());
         runner.load(&part.steady);
         loop {
             self.barrier.wait();
@@ -193,7 +199,7 @@ impl Crew {
         *locked(&self.started) = (now, tick);
         self.barrier.wait();
         self.barrier.wait();
-        let ticks = tick_rate(tsc() - tick, now.elapsed()) * self.workers as f64;
+        let ticks = tick_rate(tsc() - tick, now.elapsed()) * self.of.workers as f64;
         let done = std::mem::take(&mut *locked(&self.done));
         // In the first slot they wake up.
         for slot in 1..SLOTS {
@@ -208,17 +214,12 @@ impl Crew {
         self.barrier.wait();
     }
 
-    fn row<N: Subject>(self, of: &Row) -> Result<Row, BenchError> {
+    fn row<N: Subject>(self) -> Result<Row, BenchError> {
         if let (dropped @ 1.., packets) = *locked(&self.dropped) {
             return Err(BenchError::Dropped { nf: N::NAME, dropped, packets });
         }
-        let row = Row {
-            strategy: self.strategy,
-            workers: self.workers,
-            prefetch: if self.strategy == "lock" { "off" } else { "auto" },
-            steering_hash: "supplied",
-            ..of.clone()
-        };
+        let prefetch = if self.of.strategy == "lock" { "off" } else { "auto" };
+        let row = Row { prefetch, steering_hash: "supplied", ..self.of };
         Ok(with_costs(row, &locked(&self.costs)))
     }
 }
@@ -238,32 +239,82 @@ fn tick_rate(ticks: u64, time: Duration) -> f64 {
     ticks as f64 * SLOT.as_secs_f64() / time.as_secs_f64()
 }
 
-/// A strategy, and what each worker has under it.
-type Parts<N> = (&'static str, Vec<Part<N>>);
+/// A way of several workers to share state, and what each of them has.
+struct Way<N: NetworkFunction> {
+    strategy: &'static str,
+    batch: usize,
+    parts: Vec<Part<N>>,
+    /// Bytes a flow that became resident for it.
+    resident: Option<f64>,
+}
 
-/// How `workers` workers may share state: without a lock where that is right, and with it.
-fn parts<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<Parts<N>>, BenchError> {
+/// The ways of `workers` workers.
+fn ways<N: Subject>(
+    scenario: &Scenario,
+    workers: usize,
+    strategies: Option<&[String]>,
+) -> Result<Vec<Way<N>>, BenchError> {
+    let asked =
+        |strategy: &str| strategies.is_none_or(|named| named.iter().any(|named| named == strategy));
     let table = IndirectionTable::new(SHARDS, SHARDS, workers)
         .map_err(|error| BenchError::Settings(error.to_string()))?;
-    let deployment =
-        Deployment::new::<N>(&*plan::<N>()?, &scenario.settings, &ports::<N>(), workers);
-    let mut ways = match deployment {
-        _ if workers == 1 => vec![("one-worker", vec![alone(scenario)?])],
-        Ok(deployment) => vec![("shared-nothing", shards(scenario, &deployment)?)],
-        Err(_) => Vec::new(),
-    };
-    let mut shared = Vec::new();
-    if plan::<N>()?.strategy == Strategy::Mixed
+    let mut ways = Vec::new();
+    if workers == 1 {
+        let strategy = if strategies.is_some() { "sequential" } else { "one-worker" };
+        let one = || Ok(vec![own(scenario)?]);
+        ways.push(Way::new(scenario, strategy, vec![Arc::clone(&scenario.steady)], one)?);
+    } else if asked("shared-nothing")
+        && let Ok(deployment) = divided_up::<N>(scenario, workers)
+    {
+        ways.push(shards(scenario, &deployment)?);
+    }
+    let steering = steering::<N>()?;
+    let share = |worker| Arc::new(share(&scenario.steady, &steering, &table, worker).0);
+    let steady: Vec<Arc<Trace>> = (0..workers).map(share).collect();
+    let steady = || steady.clone();
+    if asked("mixed")
+        && plan::<N>()?.strategy == Strategy::Mixed
         && let Ok(deployment) = mixed::<N>(workers)
     {
-        shared.push(("mixed", apart(scenario, &deployment, None)?));
+        let states = || apart(scenario, &deployment, None);
+        ways.push(Way::new(scenario, "mixed", steady(), states)?);
     }
-    shared.push(("transactional", tracked(scenario, workers, None)?));
-    shared.push(("lock", locked_up(scenario, workers)?));
-    for (strategy, states) in shared {
-        ways.push((strategy, sharing(scenario, &table, states)?));
+    if asked("transactional") {
+        let states = || tracked(scenario, workers, None);
+        ways.push(Way::new(scenario, "transactional", steady(), states)?);
+        let states = || Ok(singly(tracked(scenario, workers, None)?));
+        ways.push(Way { batch: 1, ..Way::new(scenario, "transactional", steady(), states)? });
+    }
+    if asked("lock") {
+        ways.push(Way::new(scenario, "lock", steady(), || locked_up(scenario, workers))?);
+    }
+    if asked("mutex") {
+        let states = || guarded(scenario, workers, None);
+        ways.push(Way::new(scenario, "mutex", steady(), states)?);
     }
     Ok(ways)
+}
+
+impl<N: NetworkFunction> Way<N> {
+    /// Makes the states, one for each part of the packets.
+    fn new(
+        scenario: &Scenario,
+        strategy: &'static str,
+        steady: Vec<Arc<Trace>>,
+        states: impl FnOnce() -> Result<Vec<Held<N>>, BenchError>,
+    ) -> Result<Self, BenchError> {
+        let before = resident();
+        let states = states()?;
+        let resident = resident_since(before, scenario.flows);
+        let parts = states.into_iter().zip(steady).map(|(state, steady)| Part { state, steady });
+        Ok(Self { strategy, batch: BATCH, parts: parts.collect(), resident })
+    }
+}
+
+fn divided_up<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Deployment, BenchError> {
+    let deployment =
+        Deployment::new::<N>(&*plan::<N>()?, &scenario.settings, &ports::<N>(), workers);
+    deployment.map_err(|why| BenchError::Settings(why.to_string()))
 }
 
 fn mixed<N: Subject>(workers: usize) -> Result<Deployment, BenchError> {
@@ -272,55 +323,72 @@ fn mixed<N: Subject>(workers: usize) -> Result<Deployment, BenchError> {
 }
 
 /// A state of its own for each worker, the flows of its shards open.
-fn shards<N: Subject>(
-    scenario: &Scenario,
-    deployment: &Deployment,
-) -> Result<Vec<Part<N>>, BenchError> {
+fn shards<N: Subject>(scenario: &Scenario, deployment: &Deployment) -> Result<Way<N>, BenchError> {
     let Deployment { steering, table, .. } = deployment;
-    let one = State::Own(Box::new(instance(&scenario.settings, None)?));
-    let (one_says, _) = came_to::<N>(&scenario.opening, one);
+    let of = |trace: &Trace, worker| share(trace, steering, table, worker);
+    let workers = 0..table.workers();
+    let opening: Vec<_> = workers.clone().map(|worker| of(&scenario.opening, worker)).collect();
+    let states = || deployed::<N>(&scenario.settings, deployment);
+    let one_says = came_to(&scenario.opening, instance::<N>(&scenario.settings, None)?);
     let mut readdressed = Readdressed::default();
-    let mut states: Vec<State<N>> = Vec::new();
-    for (worker, instance) in deployed(&scenario.settings, deployment)?.into_iter().enumerate() {
-        let state = State::Own(Box::new(instance));
-        let (mine, numbers) = share(&scenario.opening, steering, table, worker);
-        let (says, state) = came_to(&Arc::new(mine), state);
-        for (here, number) in says.iter().zip(numbers) {
-            readdressed.learn(here, &one_says[number]);
-        }
-        states.push(state);
-    }
+    let opening: Vec<Arc<Trace>> = states()?
+        .into_iter()
+        .zip(opening)
+        .map(|(instance, (mine, numbers))| {
+            let mine = Arc::new(mine);
+            for (here, number) in came_to(&mine, instance).iter().zip(numbers) {
+                readdressed.learn(here, &one_says[number]);
+            }
+            mine
+        })
+        .collect();
+    drop(one_says);
     let steady = readdressed.apply(&scenario.steady);
-    let part = |(worker, state)| {
-        let steady = Arc::new(share(&steady, steering, table, worker).0);
-        Part { state, opening: Arc::default(), steady }
-    };
-    Ok(states.into_iter().enumerate().map(part).collect())
-}
-
-/// What the packets of `trace` come to.
-fn came_to<N: Subject>(trace: &Arc<Trace>, state: State<N>) -> (Vec<Left>, State<N>) {
-    let mut pool = pool();
-    let mut runner = Runner::new(&mut pool, state, None);
-    (runner.collect(trace), runner.into_state())
-}
-
-/// All state for one worker, which opens the flows itself.
-fn alone<N: Subject>(scenario: &Scenario) -> Result<Part<N>, BenchError> {
-    Ok(Part {
-        state: State::Own(Box::new(instance(&scenario.settings, None)?)),
-        opening: Arc::clone(&scenario.opening),
-        steady: Arc::clone(&scenario.steady),
+    let steady = workers.map(|worker| Arc::new(of(&steady, worker).0)).collect();
+    // Not those that told what each port is called: only now is it to be seen what they take.
+    Way::new(scenario, "shared-nothing", steady, || {
+        let open =
+            |(instance, mine): (_, &Arc<Trace>)| opened(mine, State::Own(Box::new(instance)));
+        Ok(states()?.into_iter().zip(&opening).map(open).collect())
     })
 }
 
+/// What the packets of `trace` come to.
+fn came_to<N: Subject>(trace: &Arc<Trace>, instance: Instance<N>) -> Vec<Left> {
+    let mut pool = pool();
+    let state = Held::State(State::Own(Box::new(instance)));
+    Runner::new(&mut pool, state, None).collect(trace)
+}
+
+/// All state for one worker, all flows open.
+fn own<N: Subject>(scenario: &Scenario) -> Result<Held<N>, BenchError> {
+    let own = State::Own(Box::new(instance(&scenario.settings, None)?));
+    Ok(opened(&scenario.opening, own))
+}
+
+/// An instance with all flows open.
+fn in_use<N: Subject>(scenario: &Scenario, pass: Option<Pass>) -> Result<Instance<N>, BenchError> {
+    let own = State::Own(Box::new(instance(&scenario.settings, pass)?));
+    match opened(&scenario.opening, own) {
+        Held::State(State::Own(instance)) => Ok(*instance),
+        _ => unreachable!("it is the state that was given"),
+    }
+}
+
 /// One state behind a lock, with all flows open.
-fn locked_up<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<State<N>>, BenchError> {
-    let own = opened(&scenario.opening, State::Own(Box::new(instance(&scenario.settings, None)?)));
-    let State::Own(instance) = own else { unreachable!("it is the state that was given") };
-    // As `instance` was made.
-    let accesses = Lock::share(*instance, 1, workers, false).into_iter();
-    Ok(accesses.map(|access| State::Locked(Box::new(access))).collect())
+fn locked_up<N: Subject>(scenario: &Scenario, workers: usize) -> Result<Vec<Held<N>>, BenchError> {
+    // As the instance was made.
+    let accesses = Lock::share(in_use(scenario, None)?, 1, workers, false).into_iter();
+    Ok(accesses.map(|access| Held::State(State::Locked(Box::new(access)))).collect())
+}
+
+/// One instance behind a mutex, with all flows open.
+fn guarded<N: Subject>(
+    scenario: &Scenario,
+    workers: usize,
+    pass: Option<Pass>,
+) -> Result<Vec<Held<N>>, BenchError> {
+    Ok(Held::behind_mutex(in_use(scenario, pass)?, workers))
 }
 
 /// One state in transactions, with all flows open.
@@ -328,12 +396,20 @@ fn tracked<N: Subject>(
     scenario: &Scenario,
     workers: usize,
     pass: Option<Pass>,
-) -> Result<Vec<State<N>>, BenchError> {
+) -> Result<Vec<Held<N>>, BenchError> {
     let members = members::<N>(&scenario.settings, workers, pass)?.into_iter();
-    let mut states: Vec<_> = members.map(|member| State::Tracked(Box::new(member))).collect();
-    let first = opened(&scenario.opening, states.remove(0));
-    states.insert(0, first);
-    Ok(states)
+    let mut states = members.map(|member| State::Tracked(Box::new(member)));
+    let first = states.next().map(|first| opened(&scenario.opening, first));
+    Ok(first.into_iter().chain(states.map(Held::State)).collect())
+}
+
+/// The same, each packet in a transaction of its own.
+fn singly<N: NetworkFunction>(states: Vec<Held<N>>) -> Vec<Held<N>> {
+    let singly = |state| match state {
+        Held::State(state) => Held::Singly(state),
+        other => other,
+    };
+    states.into_iter().map(singly).collect()
 }
 
 /// The same, packet sets apart: each worker has opened its own.
@@ -341,7 +417,7 @@ fn apart<N: Subject>(
     scenario: &Scenario,
     deployment: &Deployment,
     pass: Option<Pass>,
-) -> Result<Vec<State<N>>, BenchError> {
+) -> Result<Vec<Held<N>>, BenchError> {
     let Deployment { steering, table, .. } = deployment;
     let open = |(worker, member)| {
         let mine = Arc::new(share(&scenario.opening, steering, table, worker).0);
@@ -352,27 +428,12 @@ fn apart<N: Subject>(
 }
 
 /// The state, with the flows of `opening` open.
-fn opened<N: Subject>(opening: &Arc<Trace>, state: State<N>) -> State<N> {
+fn opened<N: Subject>(opening: &Arc<Trace>, state: State<N>) -> Held<N> {
     let mut pool = pool();
-    let mut runner = Runner::<N>::new(&mut pool, state, None);
+    let mut runner = Runner::<N>::new(&mut pool, Held::State(state), None);
     runner.load(opening);
     runner.run(opening.len());
     runner.into_state()
-}
-
-/// The packets of each worker, for the access that it has to what all share.
-fn sharing<N: Subject>(
-    scenario: &Scenario,
-    table: &IndirectionTable,
-    states: Vec<State<N>>,
-) -> Result<Vec<Part<N>>, BenchError> {
-    let steering = steering::<N>()?;
-    let part = |(worker, state)| Part {
-        state,
-        opening: Arc::default(),
-        steady: Arc::new(share(&scenario.steady, &steering, table, worker).0),
-    };
-    Ok(states.into_iter().enumerate().map(part).collect())
 }
 
 /// The packets of `trace` that are `worker`'s, as its queue would hold them, and their numbers.

@@ -30,9 +30,13 @@ pub struct Row {
     /// The network function.
     pub nf: &'static str,
     /// `sequential`, `one-worker`: the function on one worker, alone and as a crew of one;
-    /// `shared-nothing`, `lock`: on several at once;
+    /// `shared-nothing`, `mixed`, `transactional`, `lock`, `mutex`: on several at once;
     /// `handwritten`, `handwritten-bare`, `lookup-only`, `header-only`: what it is compared with.
     pub strategy: &'static str,
+    /// What the function is set to do, where it is measured under several loads.
+    pub load: Option<&'static str>,
+    /// Packets that are handled together at most, in one transaction where there are any.
+    pub batch: usize,
     /// Workers.
     pub workers: usize,
     /// Flows that were open.
@@ -53,8 +57,8 @@ pub struct Row {
     pub instructions_per_packet: Option<f64>,
     /// Million packets a second, of all workers.
     pub mpps: f64,
-    /// `tsc_per_packet` over that of `handwritten`, of the same run.
-    pub ratio_to_handwritten: f64,
+    /// `tsc_per_packet` over that of `handwritten`, of the same run; null where that was not measured.
+    pub ratio_to_handwritten: Option<f64>,
     /// `mpps` over that of one worker, measured in turn with it; null where one was measured alone.
     pub ratio_to_one_worker: Option<f64>,
     /// (Median - fastest) / fastest over the repetitions; the fastest is what is quoted.
@@ -67,6 +71,9 @@ pub struct Row {
     /// Memory that became resident when the function was made and its flows opened, per flow; null
     /// where there are too few flows for whole pages to tell.
     pub resident_bytes_per_flow: Option<f64>,
+    /// `resident_bytes_per_flow` over that of one worker by the same strategy (of `shared-nothing`: of
+    /// one worker alone); null where one of them is.
+    pub memory_to_one_worker: Option<f64>,
 }
 
 impl Machine {
@@ -94,14 +101,16 @@ pub fn rounded(figure: f64) -> f64 {
 impl Row {
     /// With every figure rounded.
     pub fn rounded(mut self) -> Self {
-        for figure in [&mut self.tsc_per_packet, &mut self.mpps, &mut self.ratio_to_handwritten] {
+        for figure in [&mut self.tsc_per_packet, &mut self.mpps] {
             *figure = rounded(*figure);
         }
         self.spread = rounded(self.spread);
         for figure in [
             &mut self.cycles_per_packet,
             &mut self.instructions_per_packet,
+            &mut self.ratio_to_handwritten,
             &mut self.ratio_to_one_worker,
+            &mut self.memory_to_one_worker,
             &mut self.bytes_per_flow,
             &mut self.resident_bytes_per_flow,
         ] {
@@ -130,11 +139,14 @@ mod tests {
             ["cores", "hardware_counters", "processor", "tsc_mhz"]
         );
         let expected = [
+            "batch",
             "bytes_per_flow",
             "cycles_per_packet",
             "distinct_flows",
             "flows",
             "instructions_per_packet",
+            "load",
+            "memory_to_one_worker",
             "mpps",
             "nf",
             "prefetch",

@@ -10,9 +10,9 @@ use anabranch_runtime::instance::Release;
 use anabranch_runtime::mailbox::Again;
 use anabranch_runtime::steer::Steering;
 use anabranch_runtime::tally::{Counts, Tally};
-use anabranch_runtime::worker::State;
 
 use crate::hand::{BATCH, Hand, Packet};
+use crate::held::Held;
 use crate::packets::{START_NS, arrivals, period_ns};
 use crate::planned::Left;
 
@@ -75,7 +75,7 @@ impl<'m> Lane<'m> {
 /// A network function on a lane.
 pub struct Runner<'m, N: NetworkFunction> {
     lane: Lane<'m>,
-    state: State<N>,
+    state: Held<N>,
     counts: Counts,
     /// Computes the steering hashes, where they are not to come with the packets.
     steering: Option<Arc<Steering>>,
@@ -83,7 +83,7 @@ pub struct Runner<'m, N: NetworkFunction> {
 
 impl<'m, N: NetworkFunction> Runner<'m, N> {
     /// A function on a lane. `steering`: it hashes its packets itself, so.
-    pub fn new(pool: &'m mut Pool, state: State<N>, steering: Option<Arc<Steering>>) -> Self {
+    pub fn new(pool: &'m mut Pool, state: Held<N>, steering: Option<Arc<Steering>>) -> Self {
         Self { lane: Lane::new(pool), state, counts: Counts::new(2), steering }
     }
 
@@ -116,12 +116,12 @@ impl<'m, N: NetworkFunction> Runner<'m, N> {
     }
 
     /// The function's state.
-    pub fn state(&self) -> &State<N> {
+    pub fn state(&self) -> &Held<N> {
         &self.state
     }
 
     /// The function's state, for somebody else.
-    pub fn into_state(self) -> State<N> {
+    pub fn into_state(self) -> Held<N> {
         self.state
     }
 

@@ -13,6 +13,7 @@ pub mod document;
 pub mod hand;
 
 mod crew;
+mod held;
 mod lane;
 mod measure;
 mod packets;
@@ -21,7 +22,7 @@ mod planned;
 mod scenario;
 
 pub use document::Document;
-pub use plan::{Plan, Step, names, run, work};
+pub use plan::{Plan, STRATEGIES, Step, names, run, work};
 
 use thiserror::Error;
 

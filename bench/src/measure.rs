@@ -18,6 +18,7 @@ use crate::crew;
 use crate::document::Row;
 use crate::hand::Hand;
 use crate::hand::floor::Floor;
+use crate::held::Held;
 use crate::lane::{BareRunner, HandRunner, Packed, Runner, pool};
 use crate::packets::START_NS;
 use crate::planned::{ports, steering};
@@ -98,18 +99,16 @@ pub fn with_costs(mut row: Row, costs: &[Cost]) -> Row {
     row
 }
 
-/// Measures `N` on one worker.
+/// Measures `N` on one worker: the rows of contestants, as `of` but for what is theirs.
 ///
 /// # Errors
 /// Settings that the function refuses, or packets that a contestant drops.
-pub fn one_worker<N: Subject>(scenario: &Scenario, flows: usize) -> Result<Vec<Row>, BenchError> {
-    let of = Row { nf: N::NAME, flows, distinct_flows: scenario.distinct, ..Row::default() };
-    let (mut rows, memory) = contest::<N, _>(scenario, flows, |contestants| {
+pub fn one_worker<N: Subject>(scenario: &Scenario, of: &Row) -> Result<Vec<Row>, BenchError> {
+    let (mut rows, memory) = contest::<N, _>(scenario, |contestants| {
         compete(contestants, scenario.steady.len());
-        contestants.iter().map(|contestant| contestant.row(&of)).collect::<Vec<_>>()
+        contestants.iter().map(|contestant| contestant.row(of)).collect::<Vec<_>>()
     })?;
     (rows[0].bytes_per_flow, rows[0].resident_bytes_per_flow) = memory;
-    relate(&mut rows);
     Ok(rows)
 }
 
@@ -119,17 +118,16 @@ pub fn one_worker<N: Subject>(scenario: &Scenario, flows: usize) -> Result<Vec<R
 /// # Errors
 /// As [`one_worker`]; [`BenchError::Unknown`] where there is no such contestant.
 pub fn exercise<N: Subject>(
-    flows: usize,
+    scenario: &Scenario,
     named: [&str; 3],
     packets: usize,
 ) -> Result<(), BenchError> {
     let is_it = |one: &&mut Contestant<'_>| [one.strategy, one.prefetch, one.hash] == named;
-    let scenario = N::scenario(flows)?;
-    if let Some(part) = crew::lone::<N>(&scenario, named)? {
+    if let Some(part) = crew::lone::<N>(scenario, named)? {
         part.run(packets);
         return Ok(());
     }
-    let (found, _) = contest::<N, _>(&scenario, flows, |contestants| {
+    let (found, _) = contest::<N, _>(scenario, |contestants| {
         contestants.iter_mut().find(is_it).map(|contestant| (contestant.run)(packets))
     })?;
     found.map(|_| ()).ok_or_else(|| BenchError::Unknown(named.join(" ")))
@@ -141,12 +139,11 @@ type Memory = (Option<f64>, Option<f64>);
 /// Makes all contestants, has them do `work`, and checks that they dropped nothing.
 fn contest<N: Subject, R>(
     scenario: &Scenario,
-    flows: usize,
     work: impl FnOnce(&mut [Contestant<'_>]) -> R,
 ) -> Result<(R, Memory), BenchError> {
     let variants = variants::<N>();
     let mut pools: Vec<Pool> = variants.iter().map(|_| pool()).collect();
-    let (mut runners, memory) = runners::<N>(&mut pools, &variants, scenario, flows)?;
+    let (mut runners, memory) = runners::<N>(&mut pools, &variants, scenario)?;
     let (packed, mut loops) = (Packed::new(&scenario.steady), loops(scenario));
     let mut pools: Vec<Pool> = loops.iter().map(|_| pool()).collect();
     let mut bare = BareRunner::new(&packed, scenario.hand());
@@ -181,7 +178,6 @@ fn runners<'m, N: Subject>(
     pools: &'m mut [Pool],
     variants: &[Variant],
     scenario: &Scenario,
-    flows: usize,
 ) -> Result<(Vec<Runner<'m, N>>, Memory), BenchError> {
     let (mut runners, mut memory) = (Vec::new(), (None, None));
     let before = resident();
@@ -190,7 +186,10 @@ fn runners<'m, N: Subject>(
         let steering = (hash == "computed").then(steering::<N>).transpose()?;
         let mut runner = opened::<N>(pool, &scenario.settings, opening, pass, steering)?;
         if runners.is_empty() {
-            memory = (bytes_per_flow(&mut runner, flows), resident_since(before, flows));
+            memory = (
+                bytes_per_flow(&mut runner, scenario.flows),
+                resident_since(before, scenario.flows),
+            );
         }
         runner.load(&scenario.steady);
         runners.push(runner);
@@ -238,13 +237,6 @@ fn compete(contestants: &mut [Contestant<'_>], packets: usize) {
         }
         contestants.iter_mut().for_each(|contestant| contestant.turn(slices, &mut hardware));
     }
-}
-
-/// Sets each row's ratio to the hand-written loop.
-fn relate(rows: &mut [Row]) {
-    let by_hand = rows.iter().find(|row| row.strategy == "handwritten");
-    let tsc = by_hand.map_or(f64::NAN, |row| row.tsc_per_packet);
-    rows.iter_mut().for_each(|row| row.ratio_to_handwritten = row.tsc_per_packet / tsc);
 }
 
 /// An instance of `N`, started.
@@ -319,7 +311,7 @@ pub fn opened<'m, N: NetworkFunction>(
     pass: Option<Pass>,
     steering: Option<Arc<Steering>>,
 ) -> Result<Runner<'m, N>, BuildError> {
-    let state = State::Own(Box::new(instance::<N>(settings, pass)?));
+    let state = Held::State(State::Own(Box::new(instance::<N>(settings, pass)?)));
     let mut runner = Runner::new(pool, state, steering);
     if let Some(opening) = opening {
         runner.load(opening);
@@ -342,14 +334,15 @@ fn bytes_per_flow<N: NetworkFunction>(runner: &mut Runner<'_, N>, flows: usize) 
 const MANY: usize = 50_000;
 
 /// Bytes of this process that are in memory.
-fn resident() -> Option<u64> {
+pub fn resident() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Rss:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1_024)
 }
 
-fn resident_since(before: Option<u64>, flows: usize) -> Option<f64> {
+/// Bytes a flow that have become resident since there were `before`; `None`: too few flows to tell.
+pub fn resident_since(before: Option<u64>, flows: usize) -> Option<f64> {
     let grown = resident()?.saturating_sub(before?);
     (flows >= MANY).then(|| grown as f64 / flows as f64)
 }

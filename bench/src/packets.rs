@@ -55,13 +55,17 @@ impl Chance {
         Self(seed.wrapping_mul(2).wrapping_add(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
+    /// A word.
+    pub fn word(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
-        let word = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d);
-        ((u128::from(word) * bound as u128) >> 64) as usize
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.word()) * bound as u128) >> 64) as usize
     }
 }
 

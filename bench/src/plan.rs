@@ -8,19 +8,27 @@ use anabranch_nfs::{bridge, bridge_static, firewall, lb, nat, nop, policer};
 use crate::BenchError;
 use crate::crew::{crews, pin};
 use crate::document::{Document, Machine, Row};
+use crate::hand::BATCH;
 use crate::measure::{exercise, one_worker};
-use crate::scenario::Subject;
+use crate::scenario::{Load, Subject};
 
 /// What to measure.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Names of functions, of [`names`]; empty: all.
+    /// Names of functions, of [`names`], each with `/` and one of its loads or without; empty: all.
     pub nfs: Vec<String>,
     /// Numbers of flows, each at least 1.
     pub flows: Vec<usize>,
     /// Numbers of workers, each at least 1. One worker is always measured, to compare with.
     pub workers: Vec<usize>,
+    /// Strategies to measure, of [`STRATEGIES`], by workers at once and nothing beside them; empty:
+    /// all, and one worker against loops written by hand.
+    pub strategies: Vec<String>,
 }
+
+/// Strategies by which workers share state, in the order of their rows.
+pub const STRATEGIES: [&str; 6] =
+    ["sequential", "shared-nothing", "mixed", "transactional", "lock", "mutex"];
 
 /// How far the bench is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +37,8 @@ pub enum Step {
     Begins {
         /// Its name.
         nf: &'static str,
+        /// Its load; empty where it has one.
+        load: &'static str,
         /// Flows.
         flows: usize,
         /// Steps that are done.
@@ -50,60 +60,97 @@ pub enum Step {
 /// A function to measure, whatever its type.
 trait Contender {
     fn name(&self) -> &'static str;
+    fn load(&self) -> Load;
     fn most(&self) -> usize;
-    fn rows(&self, flows: usize, workers: &[usize]) -> Result<Vec<Row>, BenchError>;
+    fn rows(&self, flows: usize, wanted: &Wanted<'_>) -> Result<Vec<Row>, BenchError>;
     fn exercise(&self, flows: usize, named: [&str; 3], packets: usize) -> Result<(), BenchError>;
 }
 
-struct Of<N>(PhantomData<N>);
+/// Numbers of workers, ascending from 1, and strategies; none: all, and loops written by hand.
+struct Wanted<'p> {
+    workers: &'p [usize],
+    strategies: &'p [String],
+}
+
+struct Of<N> {
+    load: Load,
+    function: PhantomData<N>,
+}
 
 impl<N: Subject> Contender for Of<N> {
     fn name(&self) -> &'static str {
         N::NAME
     }
 
+    fn load(&self) -> Load {
+        self.load
+    }
+
     fn most(&self) -> usize {
         N::MOST
     }
 
-    fn rows(&self, flows: usize, workers: &[usize]) -> Result<Vec<Row>, BenchError> {
-        let scenario = N::scenario(flows)?;
-        let mut rows = one_worker::<N>(&scenario, flows)?;
-        if workers.len() > 1 {
-            let by_hand = rows.iter().find(|row| row.strategy == "handwritten");
-            let tsc = by_hand.map_or(f64::NAN, |row| row.tsc_per_packet);
-            let distinct_flows = scenario.distinct;
-            let of = Row { nf: N::NAME, flows, distinct_flows, ..Row::default() };
-            rows.extend(crews::<N>(&scenario, &of, workers, tsc)?);
+    fn rows(&self, flows: usize, wanted: &Wanted<'_>) -> Result<Vec<Row>, BenchError> {
+        let Wanted { workers, strategies } = *wanted;
+        let scenario = N::scenario_under(self.load, flows)?;
+        let of = Row {
+            nf: N::NAME,
+            load: (!self.load.is_empty()).then_some(self.load),
+            flows,
+            distinct_flows: scenario.distinct,
+            batch: BATCH,
+            ..Row::default()
+        };
+        if !strategies.is_empty() {
+            let rows = crews::<N>(&scenario, &of, workers, Some(strategies))?;
+            return Ok(rows.into_iter().map(Row::rounded).collect());
         }
+        let mut rows = one_worker::<N>(&scenario, &of)?;
+        if workers.len() > 1 {
+            rows.extend(crews::<N>(&scenario, &of, workers, None)?);
+        }
+        relate(&mut rows);
         Ok(rows.into_iter().map(Row::rounded).collect())
     }
 
     fn exercise(&self, flows: usize, named: [&str; 3], packets: usize) -> Result<(), BenchError> {
-        exercise::<N>(flows, named, packets)
+        exercise::<N>(&N::scenario_under(self.load, flows)?, named, packets)
     }
 }
 
-fn of<N: Subject>() -> Box<dyn Contender> {
-    Box::new(Of::<N>(PhantomData))
+/// Sets each row's ratio to the hand-written loop.
+fn relate(rows: &mut [Row]) {
+    let by_hand = rows.iter().find(|row| row.strategy == "handwritten");
+    let tsc = by_hand.map(|row| row.tsc_per_packet);
+    rows.iter_mut()
+        .for_each(|row| row.ratio_to_handwritten = tsc.map(|tsc| row.tsc_per_packet / tsc));
+}
+
+fn of<N: Subject>(contenders: &mut Vec<Box<dyn Contender>>) {
+    let one = |&load| Box::new(Of::<N> { load, function: PhantomData }) as Box<dyn Contender>;
+    contenders.extend(N::LOADS.iter().map(one));
 }
 
 /// Every function that has a job written by hand to be compared with.
 fn contenders() -> Vec<Box<dyn Contender>> {
-    vec![
-        of::<nop::Function>(),
-        of::<policer::Function>(),
-        of::<firewall::Function>(),
-        of::<bridge::Function>(),
-        of::<bridge_static::Function>(),
-        of::<nat::Function>(),
-        of::<lb::Function>(),
-    ]
+    let mut contenders = Vec::new();
+    of::<nop::Function>(&mut contenders);
+    of::<policer::Function>(&mut contenders);
+    of::<firewall::Function>(&mut contenders);
+    of::<bridge::Function>(&mut contenders);
+    of::<bridge_static::Function>(&mut contenders);
+    of::<nat::Function>(&mut contenders);
+    of::<lb::Function>(&mut contenders);
+    #[cfg(feature = "security")]
+    of::<anabranch_nfs::synthetic::Function>(&mut contenders);
+    contenders
 }
 
 /// Names of the functions that can be measured.
 pub fn names() -> Vec<&'static str> {
-    contenders().iter().map(|contender| contender.name()).collect()
+    let mut names: Vec<_> = contenders().iter().map(|contender| contender.name()).collect();
+    names.dedup();
+    names
 }
 
 /// Measures what `plan` says, and tells `watch` how far it is. Pins this thread to a core.
@@ -118,17 +165,22 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Step)) -> Result<Document, BenchEr
     if plan.flows.contains(&0) || workers.contains(&0) {
         return Err(BenchError::Settings("flows and workers are 1 or more".to_owned()));
     }
+    let unknown = |strategy: &&String| !STRATEGIES.contains(&strategy.as_str());
+    if let Some(strategy) = plan.strategies.iter().find(unknown) {
+        return Err(BenchError::Settings(format!("there is no strategy {strategy}")));
+    }
+    let wanted = Wanted { workers: &workers, strategies: &plan.strategies };
     let mut document = Document { machine: Machine::this(), results: Vec::new() };
     pin(0);
     let (steps, mut done) = (contenders.len() * plan.flows.len(), 0);
     for contender in &contenders {
         for &flows in &plan.flows {
-            let (nf, most) = (contender.name(), contender.most());
+            let (nf, load, most) = (contender.name(), contender.load(), contender.most());
             if flows > most {
                 watch(Step::Skipped { nf, flows, most });
             } else {
-                watch(Step::Begins { nf, flows, done, steps });
-                document.results.extend(contender.rows(flows, &workers)?);
+                watch(Step::Begins { nf, load, flows, done, steps });
+                document.results.extend(contender.rows(flows, &wanted)?);
             }
             done += 1;
         }
@@ -151,11 +203,19 @@ fn chosen(nfs: &[String]) -> Result<Vec<Box<dyn Contender>>, BenchError> {
     if nfs.is_empty() {
         return Ok(contenders());
     }
-    let named = |name: &String| {
-        let found = contenders().into_iter().find(|contender| contender.name() == name);
-        found.ok_or_else(|| BenchError::Unknown(name.clone()))
-    };
-    nfs.iter().map(named).collect()
+    let mut chosen = Vec::new();
+    for name in nfs {
+        let (nf, load) =
+            name.split_once('/').map_or((&**name, None), |(nf, load)| (nf, Some(load)));
+        let is_it =
+            |one: &dyn Contender| one.name() == nf && load.is_none_or(|load| one.load() == load);
+        let before = chosen.len();
+        chosen.extend(contenders().into_iter().filter(|one| is_it(&**one)));
+        if chosen.len() == before {
+            return Err(BenchError::Unknown(name.clone()));
+        }
+    }
+    Ok(chosen)
 }
 
 #[cfg(test)]
@@ -164,14 +224,14 @@ mod tests {
 
     fn plan(nfs: &[&str], flows: &[usize], workers: &[usize]) -> Plan {
         let nfs = nfs.iter().map(|&nf| nf.to_owned()).collect();
-        Plan { nfs, flows: flows.to_vec(), workers: workers.to_vec() }
+        Plan { nfs, flows: flows.to_vec(), workers: workers.to_vec(), strategies: Vec::new() }
     }
 
     #[test]
     fn every_function_is_measured_in_every_way() {
         let mut steps = Vec::new();
         let document = run(&plan(&[], &[100], &[]), &mut |step| steps.push(step)).unwrap();
-        assert_eq!(steps.len(), names().len());
+        assert!(steps.len() >= names().len() && names().contains(&"synthetic"));
         for nf in names() {
             let rows: Vec<&Row> = document.results.iter().filter(|row| row.nf == nf).collect();
             for strategy in ["sequential", "handwritten", "handwritten-bare", "header-only"] {
@@ -179,9 +239,11 @@ mod tests {
             }
             assert_eq!((rows[0].prefetch, rows[0].steering_hash), ("auto", "supplied"));
             for row in rows {
-                assert!(row.mpps > 0.0 && row.ratio_to_handwritten > 0.0 && row.spread >= 0.0);
+                assert!(
+                    row.mpps > 0.0 && row.ratio_to_handwritten > Some(0.0) && row.spread >= 0.0
+                );
                 assert!(row.repetitions >= 2 && (90..=100).contains(&row.distinct_flows));
-                assert!(row.strategy != "handwritten" || row.ratio_to_handwritten == 1.0);
+                assert!(row.strategy != "handwritten" || row.ratio_to_handwritten == Some(1.0));
             }
         }
     }
@@ -190,18 +252,53 @@ mod tests {
     fn crews_are_compared_with_a_crew_of_one() {
         let document =
             run(&plan(&["firewall", "nat", "bridge"], &[100], &[2]), &mut |_| {}).unwrap();
-        let divided = Some((2, "shared-nothing"));
+        let divided = Some((2, "shared-nothing", 32));
         for (nf, divided) in [("firewall", divided), ("nat", divided), ("bridge", None)] {
             let of = |row: &&Row| row.nf == nf && row.ratio_to_one_worker.is_some();
             let crews: Vec<&Row> = document.results.iter().filter(of).collect();
-            let kinds: Vec<_> = crews.iter().map(|row| (row.workers, row.strategy)).collect();
-            let mut expected = vec![(1, "one-worker"), (1, "transactional"), (1, "lock")];
+            let kind = |row: &&Row| (row.workers, row.strategy, row.batch);
+            let kinds: Vec<_> = crews.iter().map(kind).collect();
+            let shared = |workers| {
+                let transactional = [32, 1].map(|batch| (workers, "transactional", batch));
+                transactional.into_iter().chain([(workers, "lock", 32), (workers, "mutex", 32)])
+            };
+            let mut expected = vec![(1, "one-worker", 32)];
+            expected.extend(shared(1));
             expected.extend(divided);
-            expected.extend([(2, "transactional"), (2, "lock")]);
+            expected.extend(shared(2));
             assert_eq!(kinds, expected, "{nf}");
             assert_eq!(crews[0].ratio_to_one_worker, Some(1.0));
             assert!(crews[1].ratio_to_one_worker.is_some_and(|ratio| ratio > 0.0));
         }
+    }
+
+    #[test]
+    fn strategies_that_are_asked_for_are_measured_on_one_worker_too() {
+        let strategies = |named: &[&str]| Plan {
+            strategies: named.iter().map(|&one| one.to_owned()).collect(),
+            ..plan(&["synthetic/read-write-zipf", "nop"], &[100], &[2])
+        };
+        let document = run(&strategies(&["mutex", "shared-nothing"]), &mut |_| {}).unwrap();
+        let of = |row: &Row| (row.nf, row.load, row.workers, row.strategy);
+        let rows: Vec<_> = document.results.iter().map(of).collect();
+        let load = Some("read-write-zipf");
+        let expected = [
+            ("synthetic", load, 1, "sequential"),
+            ("synthetic", load, 1, "mutex"),
+            ("synthetic", load, 2, "mutex"),
+            ("nop", None, 1, "sequential"),
+            ("nop", None, 1, "mutex"),
+            ("nop", None, 2, "shared-nothing"),
+            ("nop", None, 2, "mutex"),
+        ];
+        assert_eq!(rows, expected);
+        for row in &document.results {
+            assert!(row.ratio_to_handwritten.is_none() && row.ratio_to_one_worker > Some(0.0));
+        }
+        let unknown = run(&strategies(&["mutexes"]), &mut |_| {});
+        assert!(matches!(unknown, Err(BenchError::Settings(_))));
+        let load = run(&plan(&["synthetic/read"], &[1], &[]), &mut |_| {});
+        assert!(matches!(load, Err(BenchError::Unknown(name)) if name == "synthetic/read"));
     }
 
     #[test]

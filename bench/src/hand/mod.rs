@@ -19,6 +19,8 @@ pub mod lb;
 pub mod limit;
 pub mod nat;
 pub mod policer;
+#[cfg(feature = "security")]
+pub mod synthetic;
 pub mod table;
 
 /// Packets of a batch.
@@ -206,6 +208,7 @@ mod tests {
             ("limit", include_str!("limit.rs")),
             ("nat", include_str!("nat.rs")),
             ("policer", include_str!("policer.rs")),
+            ("synthetic", include_str!("synthetic.rs")),
         ] {
             let from_batch = text.lines().skip_while(|line| !line.starts_with("    fn batch("));
             let lines = from_batch.take_while(|line| *line != "    }").count() + 1;

@@ -27,7 +27,7 @@ fn inside(n: usize) -> End {
     (0x0a00_0001 + (n / 64) as u32, port as u16)
 }
 
-fn with_server(n: usize, way: Way) -> (u8, Packet) {
+pub(super) fn with_server(n: usize, way: Way) -> (u8, Packet) {
     match way {
         Way::There => (0, udp(inside(n), SERVER)),
         Way::Back => (1, udp(SERVER, inside(n))),
@@ -41,14 +41,14 @@ fn near_end(packet: &Packet, port: u8) -> Key {
 
 impl Subject for nop::Function {
     fn scenario(flows: usize) -> Result<Scenario, BenchError> {
-        let traffic = Traffic { flows, packet: with_server, opening: &[] };
+        let traffic = Traffic { flows, packet: with_server, opening: &[], least: 0 };
         Ok(traffic.scenario(toml::Table::new(), || Box::new(Floor)))
     }
 }
 
 impl Subject for firewall::Function {
     fn scenario(flows: usize) -> Result<Scenario, BenchError> {
-        let traffic = Traffic { flows, packet: with_server, opening: &[Way::There] };
+        let traffic = Traffic { flows, packet: with_server, opening: &[Way::There], least: 0 };
         let settings = settings(&format!("flows = {}", capacity(flows)))?;
         let connection = |n| {
             let (address, port) = inside(n);
@@ -63,7 +63,7 @@ impl Subject for policer::Function {
     fn scenario(flows: usize) -> Result<Scenario, BenchError> {
         let destination = |n: usize| 0x0a00_0001 + n as u32;
         let packet = |n, _| (1, udp(SERVER, (destination(n), 9)));
-        let traffic = Traffic { flows, packet, opening: &[Way::There] };
+        let traffic = Traffic { flows, packet, opening: &[Way::There], least: 0 };
         // More than any destination receives, even if there is but one.
         let (rate, burst) = (10_000_000_000, 1_000_000);
         let settings = settings(&format!(
@@ -115,7 +115,7 @@ impl Subject for nat::Function {
             Way::There => (0, udp(inside(n), SERVER)),
             Way::Back => (1, udp(SERVER, public[n])),
         };
-        let traffic = Traffic { flows, packet, opening: &[Way::There] };
+        let traffic = Traffic { flows, packet, opening: &[Way::There], least: 0 };
         let hand = move || {
             let mappings = ends.iter().enumerate().map(|(n, &(public, public_port))| {
                 let (address, port) = inside(n);
@@ -153,7 +153,7 @@ impl Subject for lb::Function {
             Way::There => (0, udp(inside(n), SERVER)),
             Way::Back => (1, udp(back[n], inside(n))),
         };
-        let traffic = Traffic { flows, packet, opening: &[Way::There] };
+        let traffic = Traffic { flows, packet, opening: &[Way::There], least: 0 };
         let hand = move || {
             let number = |end: &End| backends.iter().position(|one| one == end).unwrap_or(0);
             let connections = picked.iter().enumerate().map(|(n, end)| (inside(n), number(end)));

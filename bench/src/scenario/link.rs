@@ -38,7 +38,8 @@ fn between(n: usize, way: Way) -> Arrival {
 
 impl Subject for bridge::Function {
     fn scenario(flows: usize) -> Result<Scenario, BenchError> {
-        let traffic = Traffic { flows, packet: between, opening: &[Way::There, Way::Back] };
+        let traffic =
+            Traffic { flows, packet: between, opening: &[Way::There, Way::Back], least: 0 };
         let settings = settings(&format!("stations = {}", capacity(2 * flows)))?;
         let hand = move || Box::new(Bridge::new(stations(flows))) as _;
         let source = |packet: &Packet, _| -> Key { [word(packet, 6) & MAC, 1] };
@@ -51,7 +52,7 @@ impl Subject for bridge_static::Function {
     const MOST: usize = 65_536;
 
     fn scenario(flows: usize) -> Result<Scenario, BenchError> {
-        let traffic = Traffic { flows, packet: between, opening: &[] };
+        let traffic = Traffic { flows, packet: between, opening: &[], least: 0 };
         let listed = |number: usize| {
             let (mac, port) = (station(number / 2, (number % 2) as u8), number as i64 % 2);
             let fields = [("mac", Value::String(mac.to_string())), ("port", Value::Integer(port))];

@@ -2,6 +2,8 @@
 
 mod ip;
 mod link;
+#[cfg(feature = "security")]
+mod synthetic;
 #[cfg(test)]
 mod tests;
 
@@ -24,13 +26,26 @@ const PER_FLOW: usize = 4;
 pub trait Subject: NetworkFunction {
     /// Most flows that it can be measured with.
     const MOST: usize = 1 << 24;
+    /// The loads that it is measured under, where there are several.
+    const LOADS: &'static [Load] = &[""];
 
     /// Established traffic of `flows` flows.
     ///
     /// # Errors
     /// When the function does not open them.
     fn scenario(flows: usize) -> Result<Scenario, BenchError>;
+
+    /// The same under one of its loads.
+    ///
+    /// # Errors
+    /// As [`scenario`](Self::scenario).
+    fn scenario_under(_: Load, flows: usize) -> Result<Scenario, BenchError> {
+        Self::scenario(flows)
+    }
 }
+
+/// What a function is set to do; empty where there is one way.
+pub type Load = &'static str;
 
 /// Makes a bare look-up of the flows of a trace.
 type MakeLimit = Box<dyn Fn(&Trace) -> Box<dyn Hand>>;
@@ -39,6 +54,8 @@ type MakeLimit = Box<dyn Fn(&Trace) -> Box<dyn Hand>>;
 pub struct Scenario {
     /// Its settings.
     pub settings: toml::Table,
+    /// Flows that are opened.
+    pub flows: usize,
     /// Opens every flow.
     pub opening: Arc<Trace>,
     /// Established traffic, with steering hashes, in whole batches.
@@ -89,6 +106,8 @@ struct Traffic<P> {
     packet: P,
     /// Packets of a flow that open it.
     opening: &'static [Way],
+    /// Packets that the trace holds however few flows there are.
+    least: usize,
 }
 
 impl<P: Fn(usize, Way) -> Arrival> Traffic<P> {
@@ -102,7 +121,7 @@ impl<P: Fn(usize, Way) -> Arrival> Traffic<P> {
     /// at a time. Marks the flows it draws.
     fn steady<'s>(&'s self, drawn: &'s mut [bool]) -> impl Iterator<Item = Arrival> + 's {
         let mut chance = Chance::new(self.flows as u64);
-        let packets = (PER_FLOW * self.flows).next_multiple_of(2 * BATCH);
+        let packets = (PER_FLOW * self.flows).max(self.least).next_multiple_of(2 * BATCH);
         (0..packets).map(move |number| {
             let flow = chance.below(self.flows);
             drawn[flow] = true;
@@ -126,6 +145,7 @@ impl<P: Fn(usize, Way) -> Arrival> Traffic<P> {
         });
         Scenario {
             settings,
+            flows: self.flows,
             opening: Arc::new(trace(self.opening())),
             steady: Arc::new(steady),
             distinct: drawn.into_iter().filter(|drawn| *drawn).count(),

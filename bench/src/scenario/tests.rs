@@ -38,7 +38,12 @@ fn assert_same(function: &Departures, hand: &Departures, what: &str) {
 
 /// Function and loop over the established traffic, three times over.
 fn same_job<N: Subject>(flows: usize) {
-    let scenario = N::scenario(flows).unwrap();
+    for load in N::LOADS {
+        same_job_under::<N>(&N::scenario_under(load, flows).unwrap());
+    }
+}
+
+fn same_job_under<N: Subject>(scenario: &Scenario) {
     let mut pool = pool();
     let opening = Some(&scenario.opening);
     let mut runner = opened::<N>(&mut pool, &scenario.settings, opening, None, None).unwrap();
@@ -64,6 +69,8 @@ fn the_loops_send_what_the_functions_send() {
         same_job::<nat::Function>(flows);
         same_job::<lb::Function>(flows);
     }
+    #[cfg(feature = "security")]
+    same_job::<anabranch_nfs::synthetic::Function>(100);
 }
 
 #[test]

@@ -424,11 +424,21 @@ pub(crate) struct TrafficArguments {
     pub(crate) outputs: Vec<String>,
 }
 
+/// What `bench --strategies` takes.
+const BENCH_STRATEGIES: [&str; 7] =
+    ["all", "sequential", "shared-nothing", "mixed", "transactional", "lock", "mutex"];
+
 /// `anabranch bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
-    /// The network functions to measure; all of them when none is named.
+    /// The network functions to measure; all of them when none is named. `synthetic/read-write-zipf` is
+    /// one of the loads of `synthetic`.
     pub(crate) nfs: Vec<String>,
+    /// Measure workers that share state by each of these strategies, in turn, and nothing beside them but one
+    /// worker alone (`sequential`). `mutex` is one mutex around the whole function.
+    #[arg(long, value_name = "WORD,WORD", value_delimiter = ',', value_parser = BENCH_STRATEGIES)]
+    #[arg(conflicts_with_all = ["ports", "stores"])]
+    pub(crate) strategies: Vec<String>,
     /// Measure `nop` and `nat` over live ports on virtual links, against Linux's bridge and nftables over the
     /// same ones: the highest rate with under 0.1 % loss (RFC 2544), and latency below it. Takes root. With DPDK also
     /// `nop` over its null device, against `dpdk-testpmd`.
@@ -452,6 +462,16 @@ pub(crate) struct BenchArguments {
     /// Write the results as JSON; `-` is standard output, which then holds nothing else.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+impl BenchArguments {
+    /// The strategies that are asked for; none: not by strategies.
+    pub(crate) fn strategies(&self) -> Vec<String> {
+        if self.strategies.iter().any(|word| word == "all") {
+            return BENCH_STRATEGIES[1..].iter().map(|&word| word.to_owned()).collect();
+        }
+        self.strategies.clone()
+    }
 }
 
 /// `anabranch new`.

@@ -75,14 +75,16 @@ fn deliver_rows(
 /// The functions to measure: those with a job written by hand, and the others. When none is named,
 /// all of the first kind, else all there are.
 fn chosen(library: &Library, names: &[String]) -> Result<(Vec<String>, Vec<String>), Error> {
+    // A function, or one of its loads.
+    let function = |name: &str| name.split_once('/').map_or(name, |(name, _)| name).to_owned();
     for name in names {
-        library.find(name)?;
+        library.find(&function(name))?;
     }
     let known = names_compared();
     let all = || library.entries().map(|entry| entry.description().name.to_string());
     let wanted = if names.is_empty() { all().collect() } else { names.to_vec() };
     let (compared, alone): (Vec<String>, Vec<String>) =
-        wanted.into_iter().partition(|name| known.contains(&name.as_str()));
+        wanted.into_iter().partition(|name| known.contains(&&*function(name)));
     let alone = if names.is_empty() && !compared.is_empty() { Vec::new() } else { alone };
     Ok((compared, alone))
 }
@@ -106,10 +108,11 @@ fn names_compared() -> Vec<&'static str> {
 fn compare(names: Vec<String>, arguments: &BenchArguments) -> Result<Value, Error> {
     use anabranch_bench::{BenchError, Plan, Step};
     let (flows, workers) = (arguments.flows.clone(), arguments.workers.clone());
-    let plan = Plan { nfs: names, flows, workers };
+    let plan = Plan { nfs: names, flows, workers, strategies: arguments.strategies() };
     let mut watch = |step: Step| match step {
-        Step::Begins { nf, flows, done, steps } => {
-            eprintln!("bench: {nf}, {flows} flows ({} of {steps})", done + 1);
+        Step::Begins { nf, load, flows, done, steps } => {
+            let load = if load.is_empty() { String::new() } else { format!("/{load}") };
+            eprintln!("bench: {nf}{load}, {flows} flows ({} of {steps})", done + 1);
         }
         Step::Skipped { nf, flows, most } => {
             eprintln!("bench: {nf} is measured on at most {most} flows, not on {flows}");
@@ -117,6 +120,7 @@ fn compare(names: Vec<String>, arguments: &BenchArguments) -> Result<Value, Erro
     };
     let document = anabranch_bench::run(&plan, &mut watch).map_err(|cause| match cause {
         BenchError::Settings(why) => Error::Usage(why),
+        BenchError::Unknown(name) => Error::Usage(format!("{name} is no load of a function")),
         other => Error::Analysis(other.to_string()),
     })?;
     serde_json::to_value(document).map_err(|cause| Error::Internal(format!("no JSON: {cause}")))

@@ -7,6 +7,7 @@ use anabranch_io::source::Repeat;
 use anabranch_io::spec::{PortBinding, SinkSpec, SourceSpec};
 use anabranch_io::traffic::TrafficSpec;
 use anabranch_nf::packet::Port;
+use anabranch_plan::Strategy;
 use anabranch_runtime::report::RunReport;
 use serde_json::{Value, json};
 
@@ -25,6 +26,9 @@ const REPETITIONS: usize = 3;
 const RUN: Duration = Duration::from_secs(1);
 /// Packets per flow that the traffic holds.
 const PACKETS_PER_FLOW: u64 = 4;
+/// How several workers may share state in a run.
+const STRATEGIES: [Strategy; 4] =
+    [Strategy::SharedNothing, Strategy::Mixed, Strategy::Transactional, Strategy::Lock];
 
 /// Rows for each number of flows and of workers.
 ///
@@ -35,16 +39,36 @@ pub(super) fn measure(entry: &dyn Entry, arguments: &BenchArguments) -> Result<V
     let mut rows = Vec::new();
     for &flows in &arguments.flows {
         let capture = Capture::of(flows)?;
-        for &workers in &arguments.workers {
+        for (workers, strategy) in ways(arguments) {
             let runs = (0..REPETITIONS).map(|_| {
                 let mut order = order(entry, &capture, workers)?;
                 order.settings = settings(None, &arguments.settings)?;
+                order.planning.strategy = strategy;
                 entry.run(order)
             });
-            rows.push(row(&runs.collect::<Result<Vec<_>, _>>()?, flows, workers));
+            match runs.collect::<Result<Vec<_>, _>>() {
+                Ok(runs) => rows.push(row(&runs, flows, workers)),
+                // A strategy that is not right for it.
+                Err(Error::Analysis(why)) if strategy.is_some() => eprintln!("bench: {why}"),
+                Err(why) => return Err(why),
+            }
         }
     }
     Ok(rows)
+}
+
+/// Numbers of workers, and the strategy of each: as planned, or those that are asked for. One worker
+/// is sequential; a mutex around it is no way to run a function.
+fn ways(arguments: &BenchArguments) -> Vec<(usize, Option<Strategy>)> {
+    let named = arguments.strategies();
+    if named.is_empty() {
+        return arguments.workers.iter().map(|&workers| (workers, None)).collect();
+    }
+    let is_asked = |strategy: &Strategy| named.iter().any(|name| name == strategy.name());
+    let asked: Vec<Strategy> = STRATEGIES.into_iter().filter(is_asked).collect();
+    let several = arguments.workers.iter().filter(|&&workers| workers > 1);
+    let ways = several.flat_map(|&workers| asked.iter().map(move |&one| (workers, Some(one))));
+    std::iter::once((1, None)).chain(ways).collect()
 }
 
 /// A run of a second over a capture, with the settings that are there by default.
@@ -88,7 +112,9 @@ fn row(runs: &[RunReport], flows: usize, workers: usize) -> Value {
     let one = runs.first();
     json!({
         "nf": one.map(|run| run.nf.as_str()),
+        "load": null,
         "strategy": one.map(strategy),
+        "batch": 32,
         "workers": workers,
         "flows": flows,
         "prefetch": "auto",

@@ -8,7 +8,7 @@ use crate::table::{Table, wrap};
 /// All tables, and the machine they were measured on.
 pub(super) fn render(document: &Value) -> String {
     let rows = document["results"].as_array().map_or(&[][..], Vec::as_slice);
-    let of = |row: &Value| (row["nf"].clone(), row["flows"].clone());
+    let of = |row: &Value| ["nf", "load", "flows"].map(|name| row[name].clone());
     let groups = rows.chunk_by(|a, b| of(a) == of(b));
     machine(&document["machine"]) + &groups.map(group).collect::<String>()
 }
@@ -27,7 +27,9 @@ fn machine(machine: &Value) -> String {
 /// One function on one number of flows.
 fn group(rows: &[Value]) -> String {
     let Some(first) = rows.first() else { return String::new() };
-    let mut headline = format!("{} with {} flows", text(&first["nf"]), count(&first["flows"]));
+    let load = first["load"].as_str().map_or(String::new(), |load| format!("/{load}"));
+    let (nf, flows) = (text(&first["nf"]), count(&first["flows"]));
+    let mut headline = format!("{nf}{load} with {flows} flows");
     if let Some(distinct) = first["distinct_flows"].as_u64() {
         headline.push_str(&format!(" ({} in the trace)", thousands(distinct)));
     }
@@ -57,12 +59,27 @@ fn group(rows: &[Value]) -> String {
                 .map_or(String::new(), |spread| format!("{:.1} %", spread * 100.0)),
         ]);
     }
-    format!("\n{}{}", wrap("", &headline, 0), table.render())
+    format!("\n{}{}{}", wrap("", &headline, 0), table.render(), memory_of_crews(rows))
+}
+
+/// How much more memory several workers take than one.
+fn memory_of_crews(rows: &[Value]) -> String {
+    let several = rows.iter().filter(|row| row["workers"].as_u64() > Some(1));
+    let of = |row: &Value| {
+        row["memory_to_one_worker"].as_f64()?;
+        Some(format!("{} {}", variant(row), ratio(&row["memory_to_one_worker"])))
+    };
+    let each: Vec<String> = several.filter_map(of).collect();
+    match each.is_empty() {
+        true => String::new(),
+        false => wrap("", &format!("memory / 1 worker: {}", each.join(", ")), 4),
+    }
 }
 
 /// What distinguishes a row from the others of its group.
 fn variant(row: &Value) -> String {
     let mut name = match row["strategy"].as_str() {
+        Some(_) if row["batch"] == 1 => "singly".to_string(),
         Some("sequential") => "this NF".to_string(),
         Some(other) => other.to_string(),
         None => String::new(),
@@ -119,12 +136,18 @@ mod tests {
                 "ratio_to_one_worker": null, "spread": 0.0121, "bytes_per_flow": 72.2,
             })
         };
+        let mut by_two = row("transactional", 65536, "auto");
+        for (name, value) in [("workers", 2), ("batch", 1)] {
+            by_two[name] = value.into();
+        }
+        by_two["memory_to_one_worker"] = 1.0125.into();
         let document = json!({
             "machine": { "processor": "A processor of some length @ 2.60GHz", "cores": 2,
                          "tsc_mhz": 2600.1, "hardware_counters": false },
             "results": [
                 row("sequential", 1000, "auto"), row("sequential", 1000, "off"),
                 row("handwritten-bare", 1000, "on"), row("sequential", 65536, "two"),
+                by_two,
             ],
         });
         let text = render(&document);
@@ -136,6 +159,7 @@ mod tests {
             "1.08",
             "1.2 %",
             "TSC at 2600 MHz",
+            "memory / 1 worker: singly ×2 1.01",
         ] {
             assert!(text.contains(part), "{part:?} is missing in\n{text}");
         }

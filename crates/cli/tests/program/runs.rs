@@ -144,3 +144,32 @@ fn a_bench_compares_in_one_json_document() {
     assert!(document["machine"]["cores"].as_u64().unwrap() > 0);
     assert!(bench.files().is_empty());
 }
+
+#[test]
+fn a_bench_by_strategies_measures_them_all_in_one_run() {
+    let bench = Bench::new();
+    let line = "bench synthetic/read-write-zipf portscan --flows 100 --workers 2 --strategies all \
+                --json -";
+    let document = bench.run(line).expect(0).json();
+    let of = |nf: &str| {
+        let rows =
+            document["results"].as_array().unwrap().iter().filter(move |row| row["nf"] == nf);
+        let way = |row: &serde_json::Value| {
+            let strategy = row["strategy"].as_str().unwrap().to_owned();
+            (strategy, row["workers"].as_u64().unwrap())
+        };
+        rows.map(way).collect::<Vec<_>>()
+    };
+    for workers in [1, 2] {
+        for strategy in ["transactional", "lock", "mutex"] {
+            let wanted = (strategy.to_owned(), workers);
+            assert!(of("synthetic").contains(&wanted), "{wanted:?} in {document}");
+        }
+    }
+    for (strategy, workers) in [("sequential", 1), ("transactional", 2), ("lock", 2)] {
+        let wanted = (strategy.to_owned(), workers);
+        assert!(of("portscan").contains(&wanted), "{wanted:?} in {document}");
+    }
+    bench.run("bench nop --strategies mutexes").expect(2).says("mutex");
+    bench.run("bench nop/fast --flows 10").expect(2).says("nop/fast");
+}
