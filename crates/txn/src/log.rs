@@ -271,6 +271,13 @@ impl Writes {
         }
     }
 
+    /// The objects that will be changed, but for the first so many.
+    #[inline(always)]
+    pub(crate) fn names_after(&self, first: usize) -> impl Iterator<Item = Name> {
+        let entries = self.entries[..self.len()].get(first..).unwrap_or_default();
+        entries.iter().map(|entry| Name(entry.name.get()))
+    }
+
     #[inline(always)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = Write<'_>> {
         self.entries[..self.len()].iter().map(|entry| Write {

@@ -135,7 +135,6 @@ struct Step {
     reads: usize,
     writes: usize,
     key: (usize, usize),
-    mark: u64,
 }
 
 /// What one worker's transactions do, operation by operation, and why they were given up.
@@ -143,11 +142,11 @@ struct Step {
 pub struct Trail {
     transaction: Arc<Transaction>,
     footprints: Arc<Footprints>,
-    /// Site; reads and writes when it began; where its key is; a number made of the key.
-    steps: Entries<4>,
+    /// Site; reads and writes when it began; where its key is.
+    steps: Entries<3>,
     words: Entries<1>,
-    /// Whether the last of them is under way.
-    is_open: Own,
+    /// Whether the last of them is under way: 1 more than there were writes when it began.
+    open: Own,
     /// The operation in which the transaction was doomed, counted from 1.
     blamed: Own,
     given_up: Mutex<BTreeMap<(Why, Option<Site>), GivenUp>>,
@@ -161,7 +160,7 @@ impl Trail {
             footprints: Arc::clone(footprints),
             steps: Entries::new(STEPS),
             words: Entries::new(KEY_WORDS),
-            is_open: Own::default(),
+            open: Own::default(),
             blamed: Own::default(),
             given_up: Mutex::default(),
         }
@@ -176,7 +175,7 @@ impl Trail {
     pub fn begin(&self) {
         self.steps.clear();
         self.words.clear();
-        self.is_open.set(0);
+        self.open.set(0);
         self.blamed.set(0);
     }
 
@@ -186,38 +185,45 @@ impl Trail {
         if self.transaction.is_alone() || self.transaction.is_doomed() {
             return;
         }
-        self.is_open.set(1);
+        let writes = self.transaction.writes().len() as u64;
+        self.open.set(writes + 1);
         let reads = (self.transaction.reads().len() as u64) << 32;
         let at = (self.words.len() as u64) << 32;
         let fits = key.iter().all(|&word| self.words.push([word]));
-        let (len, mark) = if fits { (key.len() as u64, mark(key)) } else { (0, 0) };
-        self.steps.push([site.0, reads | self.transaction.writes().len() as u64, at | len, mark]);
+        let len = if fits { key.len() as u64 } else { 0 };
+        self.steps.push([site.0, reads | writes, at | len]);
     }
 
     /// It is done.
     #[inline]
     pub fn leave(&self) {
-        let Some(step) = self.step(self.steps.len()).filter(|_| self.is_open.get() != 0) else {
-            return;
-        };
-        self.is_open.set(0);
+        let Some(before) = self.open.get().checked_sub(1) else { return };
+        self.open.set(0);
         if self.transaction.is_doomed() {
             self.blamed.set(self.steps.len() as u64);
         }
-        let worker = self.transaction.worker();
-        for write in self.transaction.writes().iter().skip(step.writes) {
-            self.footprints.leave(worker, write.name, (step.site, step.mark));
+        // Most operations only read.
+        if self.transaction.writes().len() as u64 > before {
+            self.leave_footprints(before as usize);
+        }
+    }
+
+    /// On what the operation that is done has written: all but the first so many.
+    fn leave_footprints(&self, before: usize) {
+        let Some(step) = self.step(self.steps.len()) else { return };
+        let (worker, print) = (self.transaction.worker(), (step.site, self.mark(&step)));
+        for name in self.transaction.writes().names_after(before) {
+            self.footprints.leave(worker, name, print);
         }
     }
 
     /// It is done, and has turned out to be about `key`: an index that was given out.
     pub fn leave_with(&self, key: &[u64]) {
-        if let Some(step) = self.step(self.steps.len()).filter(|_| self.is_open.get() != 0) {
+        if let Some(step) = self.step(self.steps.len()).filter(|_| self.open.get() != 0) {
             let at = (self.words.len() as u64) << 32;
             if key.iter().all(|&word| self.words.push([word])) {
                 let counts = (step.reads as u64) << 32 | step.writes as u64;
-                let last = [step.site.0, counts, at | key.len() as u64, mark(key)];
-                self.steps.replace_last(last);
+                self.steps.replace_last([step.site.0, counts, at | key.len() as u64]);
             }
         }
         self.leave();
@@ -265,13 +271,12 @@ impl Trail {
     fn conflict(&self, memory: u16, name: Name) -> (Why, Option<Step>) {
         let step = self.at_fault(name);
         let theirs = self.changed_by(name);
-        let relation =
-            match (&step, theirs) {
-                (Some(step), Some((_, mark))) if step.mark != 0 && mark != 0 => {
-                    if step.mark == mark { Relation::Same } else { Relation::Different }
-                }
-                _ => Relation::Unknown,
-            };
+        let relation = match (&step, theirs) {
+            (Some(step), Some((_, theirs))) if self.mark(step) != 0 && theirs != 0 => {
+                if self.mark(step) == theirs { Relation::Same } else { Relation::Different }
+            }
+            _ => Relation::Unknown,
+        };
         (Why::Conflict { memory, theirs: theirs.map(|(site, _)| site), relation }, step)
     }
 
@@ -304,26 +309,29 @@ impl Trail {
 
     /// The operation of this number, counted from 1.
     fn step(&self, number: usize) -> Option<Step> {
-        let [site, counts, key, mark] = self.steps.get(number.checked_sub(1)?)?;
+        let [site, counts, key] = self.steps.get(number.checked_sub(1)?)?;
         Some(Step {
             site: Site(site),
             reads: (counts >> 32) as usize,
             writes: counts as u32 as usize,
             key: ((key >> 32) as usize, key as u32 as usize),
-            mark,
         })
     }
 
     fn key(&self, step: &Step) -> Key {
-        let (at, len) = step.key;
-        self.words.iter().skip(at).take(len).map(|[word]| word).collect()
+        self.words_of(step).collect()
     }
-}
 
-/// A number that different keys rarely share; 0 for none.
-fn mark(key: &[u64]) -> u64 {
-    let mix = |mixed: u64, &word: &u64| {
-        (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-    };
-    if key.is_empty() { 0 } else { key.iter().fold(0x51_7cc1, mix) | 1 }
+    fn words_of(&self, step: &Step) -> impl Iterator<Item = u64> {
+        let (at, len) = step.key;
+        (at..at + len).filter_map(|word| self.words.get(word)).map(|[word]| word)
+    }
+
+    /// A number that different keys rarely share; 0 for none.
+    fn mark(&self, step: &Step) -> u64 {
+        let mix = |mixed: u64, word: u64| {
+            (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        };
+        if step.key.1 == 0 { 0 } else { self.words_of(step).fold(0x51_7cc1, mix) | 1 }
+    }
 }
