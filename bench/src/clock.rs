@@ -1,8 +1,8 @@
 //! Cycles, instructions, time.
 
-use perf_event::events::Hardware as Event;
-use perf_event::{Builder, Counter, Group};
 use std::time::{Duration, Instant};
+
+use anabranch_runtime::hardware::Hardware;
 
 /// The time-stamp counter, which ticks at a constant rate whatever the cores do; 0 where there is
 /// none.
@@ -28,40 +28,6 @@ pub fn tsc_mhz() -> f64 {
     ticks as f64 / elapsed.as_secs_f64() / 1e6
 }
 
-/// Core cycles and instructions of this thread, in user space, where the machine counts them.
-pub struct Hardware {
-    group: Group,
-    cycles: Counter,
-    instructions: Counter,
-}
-
-impl Hardware {
-    /// The counters; `None` where there are none or they are not allowed.
-    pub fn open() -> Option<Self> {
-        let mut group = Group::new().ok()?;
-        let cycles = group.add(&Builder::new(Event::CPU_CYCLES)).ok()?;
-        let instructions = group.add(&Builder::new(Event::INSTRUCTIONS)).ok()?;
-        let mut counters = Self { group, cycles, instructions };
-        // Some machines open the counters and never count.
-        counters.start();
-        std::hint::black_box((0..1_000u64).map(std::hint::black_box).sum::<u64>());
-        let (_, instructions) = counters.stop();
-        (instructions? > 0).then_some(counters)
-    }
-
-    fn start(&mut self) {
-        // What fails here is seen when nothing has been counted.
-        let _ = self.group.reset().and_then(|()| self.group.enable());
-    }
-
-    fn stop(&mut self) -> (Option<u64>, Option<u64>) {
-        let _ = self.group.disable();
-        let counts = self.group.read().ok();
-        let of = |counter| counts.as_ref()?.get(counter).map(|entry| entry.value());
-        (of(&self.cycles), of(&self.instructions))
-    }
-}
-
 /// What a piece of work cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
@@ -85,7 +51,8 @@ pub fn measure(hardware: &mut Option<Hardware>, work: impl FnOnce() -> u64) -> C
     let (started, before) = (Instant::now(), tsc());
     let packets = work();
     let (tsc, time) = (tsc() - before, started.elapsed());
-    let (cycles, instructions) = hardware.as_mut().map_or((None, None), Hardware::stop);
+    let counts = hardware.as_mut().and_then(Hardware::stop);
+    let (cycles, instructions) = counts.map(|all| (all.cycles, all.instructions)).unzip();
     Cost { packets, tsc, time, cycles, instructions }
 }
 

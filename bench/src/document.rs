@@ -88,7 +88,7 @@ impl Machine {
             processor: processor.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             tsc_mhz: rounded(crate::clock::tsc_mhz()),
-            hardware_counters: crate::clock::Hardware::open().is_some(),
+            hardware_counters: anabranch_runtime::hardware::Hardware::open().is_some(),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anabranch_io::port::Pool;
 use anabranch_nf::{BuildError, NetworkFunction};
 use anabranch_runtime::deployment::Deployment;
+use anabranch_runtime::hardware::Hardware;
 use anabranch_runtime::instance::{Instance, Making};
 use anabranch_runtime::steer::Steering;
 use anabranch_runtime::transactions::{Member, Members};
@@ -13,7 +14,7 @@ use anabranch_runtime::tuner::Pass;
 use anabranch_runtime::worker::State;
 
 use crate::BenchError;
-use crate::clock::{Cost, Hardware, measure};
+use crate::clock::{Cost, measure};
 use crate::crew;
 use crate::document::Row;
 use crate::hand::Hand;

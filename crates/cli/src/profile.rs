@@ -16,6 +16,7 @@ use anabranch_io::source::Progress as Done;
 use anabranch_nf::NetworkFunction;
 use anabranch_plan::plan as plan_paths;
 use anabranch_runtime::deployment::{paths_of, strategy_of};
+use anabranch_runtime::hardware::HardwareCounts;
 use anabranch_runtime::profile::{Finding, profile, unwatched};
 use anabranch_runtime::report::RunReport;
 use toml::Table;
@@ -29,7 +30,7 @@ use crate::plan;
 use crate::progress::Progress;
 use crate::run::{Order, binding, cannot_begin, options, plan_for, to_json};
 use crate::settings::{control, settings};
-pub(crate) use document::{Cause, Document, LimitKind};
+pub(crate) use document::{Cause, Document, LimitKind, NOT_COUNTED};
 pub(crate) use recipe::Step;
 use recipe::Subject;
 
@@ -49,6 +50,8 @@ pub struct Measured {
     pub unwatched_ns: f64,
     /// Millions of packets a second, not watched.
     pub mpps: f64,
+    /// What processors counted of a run that was not watched, and of how many packets; where they count.
+    pub hardware: Option<(HardwareCounts, u64)>,
 }
 
 /// Profiles.
@@ -146,11 +149,12 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<Measured, Erro
     let mut progress = order.progress;
     let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
     let (mut watched_ns, mut unwatched_ns, mut mpps) = (f64::INFINITY, f64::INFINITY, 0.0_f64);
-    let mut last = None;
+    let (mut last, mut hardware) = (None, None);
     for _ in 0..RUNS {
         let plain = unwatched::<F>(&options, &mut watch).map_err(cannot_begin)?;
         unwatched_ns = unwatched_ns.min(ns_a_packet(&plain));
         mpps = mpps.max(plain.mpps);
+        hardware = counted(&plain);
         let (report, findings) = profile::<F>(&options, &mut watch).map_err(cannot_begin)?;
         watched_ns = watched_ns.min(ns_a_packet(&report));
         last = Some((report, findings));
@@ -159,7 +163,14 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<Measured, Erro
     let Some((report, findings)) = last else {
         return Err(Error::Internal("nothing was run".to_owned()));
     };
-    Ok(Measured { report, findings, watched_ns, unwatched_ns, mpps })
+    Ok(Measured { report, findings, watched_ns, unwatched_ns, mpps, hardware })
+}
+
+/// What the processors of all workers counted; `None`: not all of them did.
+fn counted(report: &RunReport) -> Option<(HardwareCounts, u64)> {
+    let each = report.workers.iter().map(|worker| worker.hardware);
+    let sum = each.reduce(|one, other| Some(one?.plus(other?)))??;
+    Some((sum, report.packets_read))
 }
 
 fn ns_a_packet(report: &RunReport) -> f64 {

@@ -333,7 +333,11 @@ pub(crate) fn example() -> RunReport {
     report.latency_ns =
         Some(LatencyReport { p50: 2_140, p90: 3_902, p99: 9_755, p99_9: 31_220, max: 1_204_551 });
     report.workers = [1_310_720_u64, 1_048_576, 917_504, 917_504]
-        .map(|packets| WorkerReport { packets, share: 0.0, busy: packets as f64 / 1_400_000.0 })
+        .map(|packets| WorkerReport {
+            packets,
+            busy: packets as f64 / 1_400_000.0,
+            ..WorkerReport::default()
+        })
         .to_vec();
     report.tables = vec![TableReport {
         name: "sessions".to_string(),

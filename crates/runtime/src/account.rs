@@ -105,6 +105,7 @@ impl Account {
                 packets: end.counts.packets(),
                 share: 0.0,
                 busy: (end.busy.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)).min(1.0),
+                hardware: end.hardware,
             };
             self.report.workers.push(worker);
             counts.add(&end.counts);

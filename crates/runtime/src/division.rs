@@ -9,7 +9,7 @@ use anabranch_rss::IndirectionTable;
 
 use crate::balance::{Balancer, Balancing, Departure};
 use crate::reassembly::{Gatherer, Whole};
-use crate::report::BalanceReport;
+use crate::report::{BalanceReport, ShardsReport};
 use crate::steer::{Steering, worker_of};
 use crate::tally::Counts;
 
@@ -20,6 +20,8 @@ pub struct Division {
     table: Arc<IndirectionTable>,
     /// `None`: shards stay where they are.
     balancer: Option<Balancer>,
+    /// Packets of each shard so far.
+    load: Vec<u64>,
     /// Shards of chunks that will come again, by where they start; `None`: nothing repeats.
     known: Option<BTreeMap<usize, Known>>,
     /// Where datagrams are put together first.
@@ -65,8 +67,9 @@ impl Division {
         balancing: Balancing,
     ) -> Self {
         let balancer = Balancer::new(&table, balancing);
+        let load = vec![0; table.shards()];
         let gatherer = Gatherer::of::<N>(repeats);
-        Self { steering, table, balancer, known: repeats.then(BTreeMap::new), gatherer }
+        Self { steering, table, balancer, load, known: repeats.then(BTreeMap::new), gatherer }
     }
 
     /// Divides `chunk`.
@@ -79,6 +82,9 @@ impl Division {
         let steering = &steering;
         let known = self.known.as_ref().and_then(|known| known.get(&chunk.start()));
         let shards = known.map_or_else(|| shards_of(steering, chunk), |known| known.shards.clone());
+        for (load, &more) in self.load.iter_mut().zip(shards.packets.iter()) {
+            *load += u64::from(more);
+        }
         let moved = self.rebalance(&shards);
         let known = self.known.as_ref().and_then(|known| known.get(&chunk.start()));
         let lists = match known.and_then(|known| known.lists.as_ref()) {
@@ -148,6 +154,14 @@ impl Division {
     /// How evenly packets were divided; `None`: nobody watched, or not for long enough.
     pub fn balance(&self) -> Option<BalanceReport> {
         self.balancer.as_ref()?.balance()
+    }
+
+    /// How packets spread over shards; `None`: none of them matters.
+    pub fn shards(&self) -> Option<ShardsReport> {
+        self.steering.as_ref()?;
+        let worker = |shard| self.table.worker(shard as u32);
+        let each = self.load.iter().enumerate();
+        Some(ShardsReport::new(each.map(|(shard, &packets)| (packets, worker(shard)))))
     }
 
     fn lists(&self, shards: &Shards) -> Vec<Option<Vec<u32>>> {

@@ -19,6 +19,7 @@ pub mod deployment;
 mod division;
 pub mod events;
 mod finding;
+pub mod hardware;
 mod head;
 pub mod instance;
 mod keeping;

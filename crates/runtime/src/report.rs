@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::hardware::HardwareCounts;
+
 /// The `version` of every report written by this code: raised when a name changes its meaning.
 pub const REPORT_VERSION: u32 = 1;
 
@@ -64,6 +66,9 @@ pub struct RunReport {
     /// packets came to tell.
     #[serde(default)]
     pub balance: Option<BalanceReport>,
+    /// How packets spread over shards; absent where no packet's shard matters.
+    #[serde(default)]
+    pub shards: Option<ShardsReport>,
     /// How the store that keeps the state did; absent without one.
     #[serde(default)]
     pub store: Option<StoreReport>,
@@ -164,6 +169,53 @@ pub struct BalanceReport {
     pub best_last: f64,
 }
 
+/// How packets spread over shards, which are the entries of the indirection table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShardsReport {
+    /// Entries.
+    pub entries: usize,
+    /// How many of them had packets.
+    pub used: usize,
+    /// Packets of the middle one of those.
+    pub median: u64,
+    /// Those with the most packets, the heaviest first.
+    pub heaviest: Vec<ShardReport>,
+}
+
+/// One entry of the indirection table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShardReport {
+    /// Its number.
+    pub entry: usize,
+    /// Whose it is, at the end.
+    pub worker: u16,
+    /// Its packets.
+    pub packets: u64,
+    /// Its share of all packets, 0 to 1.
+    pub share: f64,
+}
+
+/// Entries that are told one by one.
+const HEAVIEST: usize = 8;
+
+impl ShardsReport {
+    /// From the packets and the worker of each entry.
+    pub fn new(entries: impl ExactSizeIterator<Item = (u64, u16)>) -> Self {
+        let total = entries.len();
+        let numbered = entries.enumerate().filter(|(_, (packets, _))| *packets > 0);
+        let mut used: Vec<(usize, (u64, u16))> = numbered.collect();
+        used.sort_by_key(|(_, (packets, _))| std::cmp::Reverse(*packets));
+        let all: u64 = used.iter().map(|(_, (packets, _))| packets).sum();
+        let report = |&(entry, (packets, worker)): &(usize, (u64, u16))| {
+            let share = ratio(packets as f64, all as f64);
+            ShardReport { entry, worker, packets, share }
+        };
+        let median = used.get(used.len() / 2).map_or(0, |(_, (packets, _))| *packets);
+        let heaviest = used.iter().take(HEAVIEST).map(report).collect();
+        Self { entries: total, used: used.len(), median, heaviest }
+    }
+}
+
 /// How the store did that keeps the state of a run. Lag is the time from a change to when it is known
 /// to be stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -252,6 +304,9 @@ pub struct WorkerReport {
     pub share: f64,
     /// The part of the run in which it had packets to handle, 0 to 1.
     pub busy: f64,
+    /// What the processor counted of its thread in user space; absent where it counts nothing.
+    #[serde(default)]
+    pub hardware: Option<HardwareCounts>,
 }
 
 /// One state object at the end of the run, summed over shards.
@@ -353,6 +408,7 @@ impl RunReport {
             lock: None,
             transactions: None,
             balance: None,
+            shards: None,
             store: None,
             workers: Vec::new(),
             tables: Vec::new(),
@@ -416,6 +472,16 @@ mod tests {
         assert_eq!(report.mpps, 2.0);
         assert!((report.gbps - 1.6).abs() < 1e-9);
         assert!((report.workers[1].share - 2.0 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_heaviest_shards_come_first() {
+        let packets = [0, 5, 70, 5, 20].into_iter();
+        let report = ShardsReport::new(packets.zip([0, 1, 0, 1, 0]));
+        assert_eq!((report.entries, report.used, report.median), (5, 4, 5));
+        let first = ShardReport { entry: 2, worker: 0, packets: 70, share: 0.7 };
+        assert_eq!((report.heaviest[0], report.heaviest.len()), (first, 4));
+        assert_eq!(ShardsReport::new([(0, 0)].into_iter()).heaviest, []);
     }
 
     #[test]

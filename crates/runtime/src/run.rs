@@ -628,6 +628,7 @@ impl Coordinator<'_> {
             let entries_moved = ends.iter().map(|end| end.passed.entries).sum();
             BalanceReport { entries_moved, ..balance }
         });
+        self.account.report.shards = self.division.shards();
         self.account.finish(ends, elapsed)
     }
 }

@@ -17,6 +17,7 @@ use hdrhistogram::Histogram;
 
 pub use handover::{Passed, Reassignment};
 
+use crate::hardware::{Hardware, HardwareCounts};
 use crate::instance::{Instance, Release};
 use crate::lock::{Access, Commit, Sides};
 use crate::mailbox::{Again, Outbox, Parcel};
@@ -275,6 +276,8 @@ pub struct Finished {
     pub sides: Option<Sides>,
     /// How its transactions ended.
     pub transactions: Option<anabranch_txn::Counts>,
+    /// What the processor counted of its thread, where it counts.
+    pub hardware: Option<HardwareCounts>,
     /// What it has passed on to others.
     pub passed: Passed,
     /// How its instance ended; of shared state the worker tells that let go of it last.
@@ -343,7 +346,10 @@ impl<N: NetworkFunction> Worker<N> {
             tell,
             worker: self,
         };
-        shift.run()
+        let mut hardware = Hardware::open();
+        hardware.iter_mut().for_each(Hardware::start);
+        let finished = shift.run();
+        Finished { hardware: hardware.as_mut().and_then(Hardware::stop), ..finished }
     }
 }
 
@@ -525,7 +531,19 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let (counts, faults) = (self.counts, elements::faults());
         let instance = end.unwrap_or_default();
         let passed = self.passed;
-        Finished { counts, latency, busy, sides, transactions, passed, instance, faults, outputs }
+        let hardware = None;
+        Finished {
+            counts,
+            latency,
+            busy,
+            sides,
+            transactions,
+            hardware,
+            passed,
+            instance,
+            faults,
+            outputs,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::svg::escape;
 use super::{STYLE, plan};
 use crate::figures::{percent, rate, thousands};
-use crate::profile::{Document, LimitKind};
+use crate::profile::{Document, LimitKind, NOT_COUNTED};
 
 /// The page as a document.
 pub(crate) fn render(document: &Document) -> String {
@@ -13,13 +13,15 @@ pub(crate) fn render(document: &Document) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n\
-         {}{}{}{}{}{}</main>\n</body>\n</html>\n",
+         {}{}{}{}{}{}{}{}</main>\n</body>\n</html>\n",
         plan::OWN_STYLE,
         header(document),
         figures(document),
         causes(document),
         lines(document),
         load(document),
+        entries(document),
+        pools(document),
         applied(document),
     )
 }
@@ -66,7 +68,11 @@ fn figures(document: &Document) -> String {
             format!("<div><b>{figure}</b> <span>{unit}</span><small>{note}</small></div>\n")
         })
         .collect();
-    format!("<section class=\"figures\">\n{cards}</section>\n")
+    let counted = document.hardware.map_or(NOT_COUNTED.to_owned(), |hardware| hardware.text());
+    format!(
+        "<section class=\"figures\">\n{cards}</section>\n<p class=\"remark\">{}</p>\n",
+        escape(&counted)
+    )
 }
 
 fn causes(document: &Document) -> String {
@@ -157,6 +163,31 @@ fn load(document: &Document) -> String {
         ]
     });
     plan::panel("Workers", &plan::table(&["worker", "packets", "share", "busy"], rows))
+}
+
+fn entries(document: &Document) -> String {
+    let rows = document.shards.heaviest.iter().map(|shard| {
+        let (packets, share) = (thousands(shard.packets), percent(shard.share));
+        vec![shard.entry.to_string(), packets, share, shard.worker.to_string()]
+    });
+    let (used, median) = (document.shards.used, thousands(document.shards.median));
+    let title = format!(
+        "Heaviest entries <span>of {used} with packets; the middle one has {median}</span>"
+    );
+    plan::panel(&title, &plan::table(&["entry", "packets", "share", "worker"], rows))
+}
+
+fn pools(document: &Document) -> String {
+    let rows = document.pools.iter().map(|pool| {
+        let full = if pool.nearly_full { "nearly full" } else { "" };
+        vec![
+            escape(&pool.object),
+            thousands(pool.used),
+            thousands(pool.capacity),
+            format!("{} {full}", percent(pool.share)),
+        ]
+    });
+    plan::panel("How full", &plan::table(&["object", "in use", "of", ""], rows))
 }
 
 fn applied(document: &Document) -> String {

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use anabranch_nf::tracked::causes::Site;
+use anabranch_runtime::hardware::HardwareCounts;
 use anabranch_runtime::profile::Finding;
-use anabranch_runtime::report::{RunReport, TransactionReport, WorkerReport};
+use anabranch_runtime::report::{RunReport, ShardsReport, TransactionReport, WorkerReport};
 use serde::Serialize;
 
 use super::Measured;
@@ -38,7 +39,10 @@ pub(crate) struct Document {
     pub(crate) causes: Vec<Cause>,
     pub(crate) lines: Vec<Line>,
     pub(crate) load: Vec<WorkerReport>,
-    pub(crate) nearly_full: Vec<Fullness>,
+    pub(crate) shards: ShardsReport,
+    pub(crate) pools: Vec<Fullness>,
+    /// `None`: the machine counts nothing.
+    pub(crate) hardware: Option<HardwareUse>,
     pub(crate) overhead: Overhead,
     pub(crate) applied: Vec<Applied>,
     /// What recipes that helped come to together, where they are several.
@@ -121,11 +125,53 @@ pub(crate) struct Line {
     pub(crate) share: f64,
 }
 
+/// What is in use of an object that can be full.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Fullness {
     pub(crate) object: String,
     pub(crate) used: u64,
     pub(crate) capacity: u64,
+    /// 0 to 1.
+    pub(crate) share: f64,
+    pub(crate) nearly_full: bool,
+}
+
+/// What processors count for a packet, in user space, of workers that are not watched.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct HardwareUse {
+    pub(crate) cycles_per_packet: f64,
+    pub(crate) instructions_per_packet: f64,
+    pub(crate) cache_misses_per_packet: Option<f64>,
+    pub(crate) branch_misses_per_packet: Option<f64>,
+}
+
+/// What a machine lacks that counts nothing.
+pub(crate) const NOT_COUNTED: &str = "cycles, instructions, cache and branch misses are not counted here: that takes a \
+     processor whose performance counters this system shows (a virtual machine's host can pass them on), and \
+     kernel.perf_event_paranoid at 2 or less";
+
+impl HardwareUse {
+    fn of(counts: HardwareCounts, packets: u64) -> Self {
+        let each = |count| ratio(count, packets);
+        Self {
+            cycles_per_packet: each(counts.cycles),
+            instructions_per_packet: each(counts.instructions),
+            cache_misses_per_packet: counts.cache_misses.map(each),
+            branch_misses_per_packet: counts.branch_misses.map(each),
+        }
+    }
+
+    /// In words.
+    pub(crate) fn text(&self) -> String {
+        let figure = |count: Option<f64>| count.map_or("?".to_owned(), |each| format!("{each:.2}"));
+        format!(
+            "{:.0} cycles, {:.0} instructions, {} cache misses, {} branch misses a packet",
+            self.cycles_per_packet,
+            self.instructions_per_packet,
+            figure(self.cache_misses_per_packet),
+            figure(self.branch_misses_per_packet)
+        )
+    }
 }
 
 /// What profiling itself costs: nanoseconds of a worker for a packet.
@@ -164,7 +210,9 @@ impl Document {
             lines: lines(findings, aborts, subject),
             causes,
             load: report.workers.clone(),
-            nearly_full: nearly_full(report, subject),
+            shards: report.shards.clone().unwrap_or_default(),
+            pools: pools(report, subject),
+            hardware: measured.hardware.map(|(counts, packets)| HardwareUse::of(counts, packets)),
             overhead: Overhead::of(measured),
             applied: Vec::new(),
             together: None,
@@ -291,19 +339,24 @@ impl Overhead {
     }
 }
 
-fn nearly_full(report: &RunReport, subject: &Subject<'_>) -> Vec<Fullness> {
+/// The fullest first.
+fn pools(report: &RunReport, subject: &Subject<'_>) -> Vec<Fullness> {
     // Every element of a vector is always in use.
     let fills = |name: &str| subject.object(name).is_some_and(|object| object.kind != "Vector");
-    let full = report
-        .tables
-        .iter()
-        .filter(|table| fills(&table.name) && ratio(table.used, table.capacity) >= NEARLY_FULL);
-    let fullness = |table: &anabranch_runtime::report::TableReport| Fullness {
-        object: table.name.clone(),
-        used: table.used,
-        capacity: table.capacity,
+    let fullness = |table: &anabranch_runtime::report::TableReport| {
+        let share = ratio(table.used, table.capacity);
+        Fullness {
+            object: table.name.clone(),
+            used: table.used,
+            capacity: table.capacity,
+            share,
+            nearly_full: share >= NEARLY_FULL,
+        }
     };
-    full.map(fullness).collect()
+    let pools = report.tables.iter().filter(|table| fills(&table.name));
+    let mut pools: Vec<Fullness> = pools.map(fullness).collect();
+    pools.sort_by(|one, other| other.share.total_cmp(&one.share));
+    pools
 }
 
 fn notes(subject: &Subject<'_>, report: &RunReport) -> Vec<String> {
@@ -338,4 +391,22 @@ fn notes(subject: &Subject<'_>, report: &RunReport) -> Vec<String> {
         ));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_told_for_a_packet() {
+        let counts = HardwareCounts {
+            cycles: 5_000,
+            instructions: 12_000,
+            cache_misses: Some(25),
+            branch_misses: None,
+        };
+        let text = HardwareUse::of(counts, 100).text();
+        let told = "50 cycles, 120 instructions, 0.25 cache misses, ? branch misses a packet";
+        assert_eq!(text, told);
+    }
 }

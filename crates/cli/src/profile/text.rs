@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::apply::{Applied, Figures};
-use super::document::{Cause, Document, Operation};
+use super::document::{Cause, Document, NOT_COUNTED, Operation};
 use super::recipe::Step;
 use crate::arguments::ProfileArguments;
 use crate::figures::{percent, rate, ratio, thousands};
@@ -23,7 +23,8 @@ pub(super) fn render(document: &Document, arguments: &ProfileArguments) -> Strin
     let head =
         if limit.starts_with("nothing") { head } else { head.replace("limited by ", "limited: ") };
     let mut text = wrap("", &head, 4);
-    for table in [totals(document), causes(document), lines(document), load(document)] {
+    let tables = [totals, causes, lines, load, entries, pools].map(|table| table(document));
+    for table in tables {
         if !table.is_empty() {
             text.push('\n');
             text.push_str(&table.render());
@@ -108,6 +109,46 @@ fn load(document: &Document) -> Table {
             thousands(worker.packets),
             percent(worker.share),
             percent(worker.busy),
+        ]);
+    }
+    table
+}
+
+/// The heaviest entries of the indirection table, and the middle one to compare with.
+fn entries(document: &Document) -> Table {
+    let shards = &document.shards;
+    let mut table = Table::new(&["entry", ">packets", ">share", "", ">worker"]);
+    for shard in shards.heaviest.iter().take(LINES) {
+        let times = shard.packets as f64 / shards.median.max(1) as f64;
+        table.row([
+            shard.entry.to_string(),
+            thousands(shard.packets),
+            percent(shard.share),
+            format!("{times:.1} × the middle one"),
+            shard.worker.to_string(),
+        ]);
+    }
+    if !table.is_empty() {
+        table.row([
+            "middle".to_owned(),
+            thousands(shards.median),
+            String::new(),
+            format!("of {} entries with packets", thousands(shards.used as u64)),
+        ]);
+    }
+    table
+}
+
+/// How full what can be full is.
+fn pools(document: &Document) -> Table {
+    let mut table = Table::new(&["object", ">in use", ">of", ">", ""]);
+    for pool in document.pools.iter().take(LINES) {
+        table.row([
+            pool.object.clone(),
+            thousands(pool.used),
+            thousands(pool.capacity),
+            percent(pool.share),
+            if pool.nearly_full { "nearly full" } else { "" }.to_owned(),
         ]);
     }
     table
@@ -213,10 +254,8 @@ fn remarks(document: &Document) -> String {
         overhead.with_ns,
         overhead.without_ns
     );
-    for full in &document.nearly_full {
-        let (used, capacity) = (thousands(full.used), thousands(full.capacity));
-        text += &format!("nearly full: {} ({used} of {capacity})\n", full.object);
-    }
+    let counted = document.hardware.map_or(NOT_COUNTED.to_owned(), |hardware| hardware.text());
+    text += &wrap("", &counted, 4);
     for note in &document.notes {
         text += &wrap("", note, 4);
     }

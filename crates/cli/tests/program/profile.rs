@@ -13,11 +13,19 @@ fn a_table_names_causes_lines_and_recipes() {
     let text = bench.run(BRIDGE).expect(0).out;
     let first = text.lines().next().unwrap();
     assert!(first.starts_with("bridge on 2 workers"), "{text}");
-    for part in
-        ["lost  aborts  alone  cause", "given up", "stations (Map)", "line of ", "profiling cost"]
-    {
+    for part in [
+        "lost  aborts  alone  cause",
+        "given up",
+        "stations (Map)",
+        "line of ",
+        "middle",
+        "in use",
+        "profiling cost",
+    ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
+    let counted = text.contains("not counted here") || text.contains("branch misses a packet");
+    assert!(counted, "{text}");
     assert!(text.contains("setting refresh_interval_s") && text.contains(": 0 → 1"), "{text}");
     assert!(bench.files().is_empty());
 }
@@ -41,13 +49,20 @@ fn the_document_has_its_names_and_ranks_causes() {
         "causes",
         "lines",
         "load",
-        "nearly_full",
+        "shards",
+        "pools",
         "overhead",
         "applied",
         "notes",
     ] {
         assert!(!profile[name].is_null(), "{name} in\n{profile}");
     }
+    assert!(profile.as_object().unwrap().contains_key("hardware"), "{profile}");
+    let heaviest = profile["shards"]["heaviest"].as_array().unwrap();
+    let packets: Vec<u64> = heaviest.iter().map(|one| one["packets"].as_u64().unwrap()).collect();
+    assert!(!packets.is_empty() && packets.is_sorted_by(|one, other| one >= other), "{packets:?}");
+    let pool = &profile["pools"][0];
+    assert_eq!((&pool["object"], &pool["nearly_full"]), (&"stations".into(), &false.into()));
     assert_eq!((&profile["workers"], &profile["packets"]), (&2.into(), &120_000.into()));
     let causes = profile["causes"].as_array().unwrap();
     let sum = |name: &str| causes.iter().map(|cause| cause[name].as_f64().unwrap()).sum::<f64>();
@@ -69,7 +84,11 @@ fn a_page_and_settings_are_written() {
     let text = bench.run(&apply).expect(0).out;
     assert!(text.contains("tried, each alone") && text.contains("refresh_interval_s"), "{text}");
     let page = std::fs::read_to_string(bench.path("bridge.html")).unwrap();
-    assert!(page.contains("Why transactions were given up") && page.ends_with("</html>\n"));
+    assert!(
+        page.contains("Why transactions were given up")
+            && page.contains("Heaviest entries")
+            && page.ends_with("</html>\n")
+    );
     let foreign = ["<script", "http://", "https://", "<link", "<img"];
     assert!(foreign.iter().all(|one| !page.contains(one)));
     // How often workers meet is not the test's to say.

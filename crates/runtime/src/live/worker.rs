@@ -425,6 +425,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             busy: self.meter.busy,
             sides: self.state.sides(),
             transactions: self.state.transactions(),
+            hardware: None,
             passed: Passed::default(),
             instance: self.state.so_far(self.exchange.worker == 0),
             faults: elements::faults(),
