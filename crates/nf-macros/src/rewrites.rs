@@ -38,7 +38,7 @@ fn names_a_setter(tokens: TokenStream) -> bool {
 fn any(tokens: TokenStream, is_such: &dyn Fn(&str) -> bool) -> bool {
     tokens.into_iter().any(|tree| match tree {
         TokenTree::Group(group) => any(group.stream(), is_such),
-        TokenTree::Ident(name) => is_such(&name.to_string()),
+        TokenTree::Ident(name) => is_such(name.to_string().trim_start_matches("r#")),
         TokenTree::Punct(_) | TokenTree::Literal(_) => false,
     })
 }

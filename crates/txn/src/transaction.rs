@@ -301,8 +301,9 @@ impl Transaction {
         // Names are made where they are needed: what nobody changes is read without.
         let words = memory.object_of(object, shape);
         if memory.is_settled() {
-            // Nobody can change it before this transaction has ended, doomed or not.
-            return Some(look(words));
+            // Nobody can change it before this transaction has ended. One that is doomed sees nothing: its own
+            // writes are dropped, and a loop that waits for one of them would not end.
+            return (!self.is_doomed()).then(|| look(words));
         }
         let mut at_once = self.view_at_once(memory.name(object), words);
         let mut turn = 0;

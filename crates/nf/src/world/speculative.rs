@@ -344,14 +344,14 @@ impl<T: Value> DistributedOperations<T> for Shared<'_, '_, Distributed<T>> {
     }
     #[inline(always)]
     fn read(&self) -> T {
-        self.object.read()
+        Shared::read(self).map_or_else(T::zero, Distributed::read)
     }
 }
 
 impl<T: Value> CellOperations<T> for Shared<'_, '_, Cell<T>> {
     #[inline(always)]
     fn get(&self) -> T {
-        self.object.get()
+        self.read().map_or_else(T::zero, Cell::get)
     }
     #[inline(always)]
     fn set(&mut self, value: T) {

@@ -135,6 +135,10 @@ impl Lane {
         is_refresh: bool,
         (stays, since): (bool, Since),
     ) {
+        if self.is_lost() {
+            // All is to be written again, as it is in the copy then.
+            return;
+        }
         let earlier = self.dirty.get(key, name.as_ref());
         // What is put whole goes with entries that come later: it is no refresh.
         if is_refresh && (name.is_some() || !key.kind().is_collection()) {

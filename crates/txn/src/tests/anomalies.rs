@@ -330,7 +330,7 @@ fn nothing_settled_changes_beside_others() {
     a.begin();
     a.set(&memory, X, 1);
     assert!(a.is_doomed(), "b would not notice");
-    assert_eq!((a.get(&memory, X), a.get(&other, X)), (Some(0), Some(0)), "as long as it runs");
+    assert_eq!((a.get(&memory, X), a.get(&other, X)), (None, None), "doomed is doomed");
     assert_eq!(a.commit(), Err(Cause::Settled(memory.number())));
     assert!(b.commit().is_ok());
 
