@@ -11,6 +11,20 @@ use crate::play::Step;
 /// What a fragment is that waits for others.
 pub const HELD: &str = "held";
 
+/// The drops of an account or of a report, where those of fragments are not told apart: of one that waits it
+/// is not known yet what becomes of it.
+pub fn untold<S: ToString>(drops: &BTreeMap<S, u64>) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    for (word, packets) in drops {
+        let word = match &*word.to_string() {
+            "reassembled" | "incomplete-datagram" => HELD.to_owned(),
+            other => other.to_owned(),
+        };
+        *all.entry(word).or_default() += packets;
+    }
+    all
+}
+
 /// What became of many packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {

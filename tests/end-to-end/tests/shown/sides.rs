@@ -95,18 +95,34 @@ impl Openers {
 /// opened them (port 0) and the one that answered (port 1).
 pub fn by_conversation(packets: &[Captured]) -> Vec<Arrival> {
     let (mut openers, mut stations) = (Openers::default(), Stations::default());
-    let arrivals = packets.iter().map(|packet| {
-        let port = if let Some(about) = quoted(packet) {
+    let mut datagrams = HashMap::new();
+    let mut port = |packet: &Captured| {
+        if let Some(about) = quoted(packet) {
             // An error goes back where the packet it quotes came from.
             1 - openers.port(about, false)
         } else if let Some(ends) = ends(packet) {
             openers.port(ends, is_answer(packet))
         } else {
             stations.port(packet)
+        }
+    };
+    let arrivals = packets.iter().map(|packet| {
+        let port = match datagram(packet) {
+            // Of fragments only the first says which conversation they are of.
+            Some(datagram) => *datagrams.entry(datagram).or_insert_with(|| port(packet)),
+            None => port(packet),
         };
         Arrival { port, packet: packet.clone() }
     });
     in_order(arrivals.collect())
+}
+
+/// What is the same for all fragments of an IPv4 datagram.
+fn datagram(packet: &Captured) -> Option<(IpAddr, IpAddr, u16)> {
+    view(&mut packet.bytes.clone(), packet.wire_len, |pkt| {
+        let ip = pkt.ipv4().filter(|_| pkt.is_fragment())?;
+        Some((ip.src().into(), ip.dst().into(), ip.identification()))
+    })
 }
 
 /// SYN and ACK: the second packet of a connection.
