@@ -36,6 +36,8 @@ pub struct Paths {
     pub name: String,
     /// The author's file.
     pub file: String,
+    /// Whether fragments come to it; else they are put together first.
+    pub fragments: bool,
     /// Its call paths, handler by handler.
     pub paths: Vec<CallPath>,
     /// What can go wrong, and where the list is not complete; by line.
@@ -250,6 +252,7 @@ impl<'p> Search<'p> {
                 unsolved: explorer.solver.absence == Absence::Found,
                 time_ms: 0,
             },
+            fragments: program.module.packets != anabranch_language::Packets::Datagrams,
             paths: self.paths,
             warnings: self.warnings.into_iter().collect(),
             opaque: opaque(program),

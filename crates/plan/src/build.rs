@@ -331,6 +331,7 @@ impl Decision<'_> {
             constraints: &constraints,
             deciding: &self.deciding,
             fields: &self.touches.fields,
+            fragments: self.touches.paths.fragments,
         };
         keys(&wanted).map_err(|malformed| PlanError::Keys(malformed.to_string()))
     }

@@ -37,6 +37,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) constraints: &'a [Constraint],
     pub(crate) deciding: &'a Deciding,
     pub(crate) fields: &'a Fields,
+    /// Whether there are fragments.
+    pub(crate) fragments: bool,
 }
 
 /// What the NIC makes of the packets of a class.
@@ -76,11 +78,12 @@ impl Lane {
     }
 }
 
-fn lanes(ports: usize) -> Vec<Lane> {
+fn lanes(wanted: &Wanted<'_>) -> Vec<Lane> {
     let mut lanes = Vec::new();
-    for port in 0..ports {
+    for port in 0..wanted.ports.len() {
         for class in Class::ALL {
-            lanes.extend(seen(class).iter().map(|nic| Lane { side: (port, class), nic: *nic }));
+            let all = seen(class).iter().map(|nic| Lane { side: (port, class), nic: *nic });
+            lanes.extend(all.filter(|lane| wanted.fragments || !lane.is_fragment()));
         }
     }
     lanes
@@ -91,7 +94,7 @@ fn lanes(ports: usize) -> Vec<Lane> {
 /// # Errors
 /// The NIC model and the needs contradict each other: a fault of the caller.
 pub(crate) fn keys(wanted: &Wanted<'_>) -> Result<Keys, Malformed> {
-    let lanes = lanes(wanted.ports.len());
+    let lanes = lanes(wanted);
     let mut software: BTreeSet<Lane> =
         lanes.iter().copied().filter(|lane| wanted.is_beyond(*lane)).collect();
     let mut problem = wanted.problem(wanted.nic, &lanes, &software);

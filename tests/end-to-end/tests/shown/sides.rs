@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use anabranch_packet::fragment::Piece;
 use anabranch_packet::{Frame, MacAddr, Meta, Packet, parse};
 
 use crate::traces::Captured;
@@ -117,12 +118,11 @@ pub fn by_conversation(packets: &[Captured]) -> Vec<Arrival> {
     in_order(arrivals.collect())
 }
 
-/// What is the same for all fragments of an IPv4 datagram.
-fn datagram(packet: &Captured) -> Option<(IpAddr, IpAddr, u16)> {
-    view(&mut packet.bytes.clone(), packet.wire_len, |pkt| {
-        let ip = pkt.ipv4().filter(|_| pkt.is_fragment())?;
-        Some((ip.src().into(), ip.dst().into(), ip.identification()))
-    })
+/// What is the same for all fragments of a datagram.
+fn datagram(packet: &Captured) -> Option<(IpAddr, IpAddr, u32)> {
+    let piece = Piece::of(&packet.bytes, parse(&packet.bytes, packet.wire_len))?;
+    let Ends { src, dst, .. } = ends(packet)?;
+    Some((src.0, dst.0, piece.id))
 }
 
 /// SYN and ACK: the second packet of a connection.
