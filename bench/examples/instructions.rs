@@ -16,13 +16,14 @@ const FLOWS: usize = 1_000;
 /// difference of one; after the first of them transactions have found what nobody changes any more.
 const PACKETS: [usize; 2] = [131_072, 655_360];
 /// Heading, and the contestant's name.
-const CONTESTANTS: [(&str, [&str; 3]); 13] = [
+const CONTESTANTS: [(&str, [&str; 3]); 14] = [
     ("pass off", ["sequential", "off", "supplied"]),
     ("one", ["sequential", "one", "supplied"]),
     ("two", ["sequential", "two", "supplied"]),
     ("hashing", ["sequential", "auto", "computed"]),
     ("mixed", ["mixed", "off", "supplied"]),
     ("transact.", ["transactional", "off", "supplied"]),
+    ("in turns", ["transactional", "off", "turns"]),
     ("singly", ["transactional", "off", "singly"]),
     ("lock", ["lock", "off", "supplied"]),
     ("mutex", ["mutex", "off", "supplied"]),

@@ -124,15 +124,18 @@ pub fn lone<N: Subject>(
     scenario: &Scenario,
     named: [&str; 3],
 ) -> Result<Option<Part<N>>, BenchError> {
+    let off = Some(Pass::Off);
     let mut states = match named {
-        ["mixed", "off", "supplied"] => match mixed::<N>(1) {
-            Ok(deployment) => apart::<N>(scenario, &deployment, Some(Pass::Off))?,
+        ["mixed", "off", how @ ("supplied" | "turns")] => match mixed::<N>(1) {
+            Ok(deployment) => apart::<N>(scenario, &deployment, off, Some(how == "turns"))?,
             Err(_) => return Ok(None),
         },
-        ["transactional", "off", "supplied"] => tracked::<N>(scenario, 1, Some(Pass::Off))?,
-        ["transactional", "off", "singly"] => singly(tracked::<N>(scenario, 1, Some(Pass::Off))?),
+        ["transactional", "off", how @ ("supplied" | "turns")] => {
+            tracked::<N>(scenario, 1, off, Some(how == "turns"))?
+        }
+        ["transactional", "off", "singly"] => singly(tracked::<N>(scenario, 1, off, Some(false))?),
         ["lock", "off", "supplied"] => locked_up::<N>(scenario, 1)?,
-        ["mutex", "off", "supplied"] => guarded::<N>(scenario, 1, Some(Pass::Off))?,
+        ["mutex", "off", "supplied"] => guarded::<N>(scenario, 1, off)?,
         _ => return Ok(None),
     };
     let steady = Arc::clone(&scenario.steady);
@@ -276,13 +279,13 @@ fn ways<N: Subject>(
         && plan::<N>()?.strategy == Strategy::Mixed
         && let Ok(deployment) = mixed::<N>(workers)
     {
-        let states = || apart(scenario, &deployment, None);
+        let states = || apart(scenario, &deployment, None, None);
         ways.push(Way::new(scenario, "mixed", steady(), states)?);
     }
     if asked("transactional") {
-        let states = || tracked(scenario, workers, None);
+        let states = || tracked(scenario, workers, None, None);
         ways.push(Way::new(scenario, "transactional", steady(), states)?);
-        let states = || Ok(singly(tracked(scenario, workers, None)?));
+        let states = || Ok(singly(tracked(scenario, workers, None, None)?));
         ways.push(Way { batch: 1, ..Way::new(scenario, "transactional", steady(), states)? });
     }
     if asked("lock") {
@@ -396,8 +399,9 @@ fn tracked<N: Subject>(
     scenario: &Scenario,
     workers: usize,
     pass: Option<Pass>,
+    turns: Option<bool>,
 ) -> Result<Vec<Held<N>>, BenchError> {
-    let members = members::<N>(&scenario.settings, workers, pass)?.into_iter();
+    let members = members::<N>(&scenario.settings, workers, pass, turns)?.into_iter();
     let mut states = members.map(|member| State::Tracked(Box::new(member)));
     let first = states.next().map(|first| opened(&scenario.opening, first));
     Ok(first.into_iter().chain(states.map(Held::State)).collect())
@@ -417,13 +421,14 @@ fn apart<N: Subject>(
     scenario: &Scenario,
     deployment: &Deployment,
     pass: Option<Pass>,
+    turns: Option<bool>,
 ) -> Result<Vec<Held<N>>, BenchError> {
     let Deployment { steering, table, .. } = deployment;
     let open = |(worker, member)| {
         let mine = Arc::new(share(&scenario.opening, steering, table, worker).0);
         opened(&mine, State::Tracked(Box::new(member)))
     };
-    let members = divided::<N>(&scenario.settings, deployment, pass)?.into_iter();
+    let members = divided::<N>(&scenario.settings, deployment, pass, turns)?.into_iter();
     Ok(members.enumerate().map(open).collect())
 }
 

@@ -271,8 +271,10 @@ pub fn members<N: NetworkFunction>(
     settings: &toml::Table,
     workers: usize,
     pass: Option<Pass>,
+    turns: Option<bool>,
 ) -> Result<Vec<Member<N>>, BuildError> {
-    Ok(begun(Members::new(&making::<N>(settings, pass), workers, false)?))
+    let making = Making { turns, ..making::<N>(settings, pass) };
+    Ok(begun(Members::new(&making, workers, false)?))
 }
 
 /// The same, packet sets apart.
@@ -283,8 +285,10 @@ pub fn divided<N: NetworkFunction>(
     settings: &toml::Table,
     deployment: &Deployment,
     pass: Option<Pass>,
+    turns: Option<bool>,
 ) -> Result<Vec<Member<N>>, BuildError> {
-    Ok(begun(Members::divided(&making::<N>(settings, pass), deployment, false)?))
+    let making = Making { turns, ..making::<N>(settings, pass) };
+    Ok(begun(Members::divided(&making, deployment, false)?))
 }
 
 fn begun<N: NetworkFunction>(mut members: Members<N>) -> Vec<Member<N>> {
@@ -293,7 +297,7 @@ fn begun<N: NetworkFunction>(mut members: Members<N>) -> Vec<Member<N>> {
 }
 
 fn making<N: NetworkFunction>(settings: &toml::Table, pass: Option<Pass>) -> Making {
-    Making { seed: 1, settings: settings.clone(), ports: ports::<N>(), pass }
+    Making { seed: 1, settings: settings.clone(), ports: ports::<N>(), pass, turns: None }
 }
 
 fn started<N: NetworkFunction>(mut instance: Instance<N>) -> Instance<N> {

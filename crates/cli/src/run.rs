@@ -250,7 +250,7 @@ pub(crate) fn options<F: NetworkFunction>(
         plan,
         inputs: bound(&order.inputs, |port, spec| Ok(Input { port: ports.find(port)?, spec }))?,
         outputs: bound(&order.outputs, |port, spec| Ok((ports.find(port)?, spec)))?,
-        making: Making { seed, settings, ports: ports.0, pass: None },
+        making: Making { seed, settings, ports: ports.0, ..Making::default() },
         workers: order.workers,
         balancing: if order.balance { Balancing::Even } else { Balancing::Still },
         commands: commands.collect(),

@@ -79,6 +79,12 @@ fn totals(report: &RunReport) -> Table {
             percent(ratio(transactions.conflicts, transactions.commits + transactions.conflicts)),
             format!("in conflict; {} packets ran alone", thousands(alone)),
         ]);
+        table.row([
+            "in turns".to_string(),
+            thousands(transactions.turn_packets),
+            percent(ratio(transactions.turn_packets, report.packets_read)),
+            format!("in {} batches, one worker at a time", thousands(transactions.turns)),
+        ]);
     }
     table.row([
         "rate".to_string(),

@@ -126,7 +126,7 @@ pub(crate) fn execute<F: NetworkFunction>(
             seed: order.seed,
             settings: order.settings,
             ports: ports.0.clone(),
-            pass: None,
+            ..Making::default()
         },
         workers: 1,
         balancing: Balancing::Still,

@@ -412,11 +412,18 @@ impl<T: Value, const N: usize> Value for [T; N] {
     }
     #[inline(always)]
     fn pack(&self, pack: &mut Pack<'_>) {
-        self.iter().for_each(|element| element.pack(pack));
+        for element in self {
+            element.pack(pack);
+        }
     }
     #[inline(always)]
     fn unpack(unpack: &mut Unpack<'_>) -> Self {
-        std::array::from_fn(|_| T::unpack(unpack))
+        // Loops, which are part of whoever calls this: a function for each element is not, always.
+        let mut all = Self::zero();
+        for element in &mut all {
+            *element = T::unpack(unpack);
+        }
+        all
     }
     fn parts(&self, parts: &mut Parts) {
         for (position, element) in self.iter().enumerate() {

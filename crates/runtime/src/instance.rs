@@ -100,6 +100,9 @@ pub struct Making {
     pub ports: Vec<String>,
     /// The prefetch pass; `None`: measured while running.
     pub pass: Option<Pass>,
+    /// Whether workers that share state in transactions take turns, a batch at a time; `None`: measured while
+    /// running.
+    pub turns: Option<bool>,
 }
 
 /// Tables of the configuration that belong to routing, not to the NF's settings.

@@ -282,6 +282,12 @@ pub struct TransactionReport {
     pub alone: u64,
     /// Packets that ran alone because others had been in their way eight times.
     pub irrevocable: u64,
+    /// Batches that workers handled in turns, where that was measured to be faster.
+    #[serde(default)]
+    pub turns: u64,
+    /// Packets of these batches.
+    #[serde(default)]
+    pub turn_packets: u64,
 }
 
 impl TransactionReport {
@@ -292,6 +298,8 @@ impl TransactionReport {
         self.unfit += counts.unfit;
         self.alone += counts.alone;
         self.irrevocable += counts.irrevocable;
+        self.turns += counts.turns;
+        self.turn_packets += counts.turn_items;
     }
 }
 

@@ -152,7 +152,7 @@ fn making<N: NetworkFunction>(settings: toml::Table) -> Making {
     } else {
         named.collect()
     };
-    Making { seed: SEED, settings, ports, pass: None }
+    Making { seed: SEED, settings, ports, ..Making::default() }
 }
 
 /// What became of each packet, by its number.

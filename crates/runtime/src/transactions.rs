@@ -24,6 +24,7 @@ mod batch;
 mod kept;
 mod seat;
 mod sets;
+mod turn;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -91,7 +92,7 @@ impl<N: NetworkFunction> Members<N> {
     /// # Errors
     /// The settings, or the sizes they ask for, are wrong, or the NF cannot be run so.
     pub fn new(making: &Making, workers: usize, ordered: bool) -> Result<Self, BuildError> {
-        let domain = Arc::new(Domain::new(workers, ordered));
+        let domain = Arc::new(Domain::new(workers, ordered).with_turns(making.turns));
         Self::sharing(making, Sharing::new(&domain), None)
     }
 
@@ -105,12 +106,12 @@ impl<N: NetworkFunction> Members<N> {
         deployment: &Deployment,
         ordered: bool,
     ) -> Result<Self, BuildError> {
-        let domain = Arc::new(Domain::new(deployment.table.workers(), ordered));
-        Self::sharing(making, Sharing::new(&domain), Some(deployment))
+        let domain = Domain::new(deployment.table.workers(), ordered).with_turns(making.turns);
+        Self::sharing(making, Sharing::new(&Arc::new(domain)), Some(deployment))
     }
 
     /// As [`new`](Self::new) or [`divided`](Self::divided), watched by `profile`; of an NF in the
-    /// Profiled world.
+    /// Profiled world. Workers take no turns: what is asked is what is in the way of transactions.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -120,7 +121,7 @@ impl<N: NetworkFunction> Members<N> {
         deployment: Option<&Deployment>,
         profile: &Arc<Profile>,
     ) -> Result<Self, BuildError> {
-        let domain = Arc::new(Domain::new(workers, false));
+        let domain = Arc::new(Domain::new(workers, false).with_turns(Some(false)));
         Self::sharing(making, Sharing::new(&domain).watched_by(profile), deployment)
     }
 
@@ -197,8 +198,13 @@ impl<N: NetworkFunction> Shared<N> {
 
     /// Has the next packet at or after the time at which there is something to do be alone.
     fn publish(&self, environment: &Environment) {
-        self.due_ns.store(environment.due(), Ordering::Relaxed);
-        self.origin_ns.store(environment.origin(), Ordering::Relaxed);
+        let times = [(&self.due_ns, environment.due()), (&self.origin_ns, environment.origin())];
+        for (own, time_ns) in times {
+            // What is written every time goes from core to core.
+            if own.load(Ordering::Relaxed) != time_ns {
+                own.store(time_ns, Ordering::Relaxed);
+            }
+        }
     }
 
     /// The time of who is alone and would be at `now_ns`.
@@ -246,7 +252,8 @@ impl<N: NetworkFunction> Member<N> {
             self.look_ahead(frames);
             let Self { shared, nf, worker, own, .. } = self;
             let len = frames.len();
-            worker.handle(&mut Work { shared, nf, own, frames, sets: None, release }, len);
+            let work = &mut Work { shared, nf, own, frames, sets: None, release, gone: 0 };
+            worker.handle(work, len);
         }
     }
 

@@ -44,7 +44,7 @@ impl Case {
                 seed: 3,
                 settings: self.settings.parse().unwrap(),
                 ports: N::PORTS.iter().map(|&name| name.to_owned()).collect(),
-                pass: None,
+                ..Making::default()
             },
             inputs: vec![Input { port: None, spec }],
             outputs: vec![(None, SinkSpec::Capture(out.to_owned()))],

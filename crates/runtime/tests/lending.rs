@@ -81,7 +81,7 @@ impl Workers {
             seed: 3,
             settings: settings.parse().unwrap(),
             ports: vec!["lan".to_owned(), "wan".to_owned()],
-            pass: None,
+            ..Making::default()
         };
         let deployment =
             Deployment::new::<nat::Function>(plan, &making.settings, &making.ports, count).unwrap();

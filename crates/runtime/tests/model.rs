@@ -80,7 +80,7 @@ fn translate(
             seed: 1,
             settings: settings.parse().unwrap(),
             ports: vec!["lan".to_owned(), "wan".to_owned()],
-            pass: None,
+            ..Making::default()
         },
         inputs: vec![Input { port: Some(Port::new(0)), spec }],
         outputs: vec![(Some(Port::new(1)), SinkSpec::Capture(folder.join("wan.pcap")))],

@@ -403,7 +403,7 @@ fn profiled<N: NetworkFunction>(settings: &str) -> Vec<Finding> {
     let ports = N::PORTS.iter().map(ToString::to_string).collect();
     let settings = settings.parse().unwrap();
     let options = Options {
-        making: Making { settings, ports, seed: 1, pass: None },
+        making: Making { settings, ports, seed: 1, ..Making::default() },
         inputs: vec![Input { port: None, spec }],
         outputs: Vec::new(),
         workers: 2,

@@ -88,7 +88,7 @@ impl<N: NetworkFunction> Node<N> {
     ) -> Result<Self, Error> {
         let ports = N::PORTS.iter().map(|name| (*name).to_owned()).collect();
         let settings: toml::Table = settings.parse().unwrap();
-        let making = Making { seed: 9, settings, ports, pass: None };
+        let making = Making { seed: 9, settings, ports, ..Making::default() };
         let (flusher, state) = opened.unzip();
         let state = state.unwrap_or_default();
         let owner = Owner::Whole(Scope::new(N::NAME, "a", Place::Core(0))?);

@@ -7,6 +7,7 @@ use crossbeam_utils::CachePadded;
 use crate::log::{Name, Note};
 use crate::memory::{Memory, Shape, Version};
 use crate::sync::{AtomicU64, Gate, Ordering};
+use crate::turns::{Turns, Way};
 
 /// Workers at most: as many as a version has room for.
 pub const MOST_WORKERS: usize = 1 << 15;
@@ -37,6 +38,7 @@ pub struct Domain {
     noted: Box<[Mutex<Noted>]>,
     /// The order of commits, where somebody wants to know it: it is a counter for all.
     order: Option<AtomicU64>,
+    pub(crate) turns: Turns,
 }
 
 impl std::fmt::Debug for Domain {
@@ -46,7 +48,8 @@ impl std::fmt::Debug for Domain {
 }
 
 impl Domain {
-    /// For `workers` workers. `ordered`: each commit is told its place in the order of all.
+    /// For `workers` workers. `ordered`: each commit is told its place in the order of all, and workers take
+    /// turns every few batches.
     ///
     /// # Panics
     /// With no workers or more than [`MOST_WORKERS`].
@@ -60,7 +63,15 @@ impl Domain {
             settles: OnceLock::new(),
             noted: (0..workers).map(|_| Mutex::default()).collect(),
             order: ordered.then(|| AtomicU64::new(0)),
+            turns: Turns::new(None, ordered),
         }
+    }
+
+    /// The same, whose workers always take turns, or never do, where that is said.
+    #[must_use]
+    pub fn with_turns(self, fixed: Option<bool>) -> Self {
+        let turns = Turns::new(fixed, self.is_ordered());
+        Self { turns, ..self }
     }
 
     /// Whether each commit is told its place in the order of all.
@@ -100,6 +111,7 @@ impl Domain {
         let mut memories = locked(&self.made);
         let number = u16::try_from(memories.len()).expect("fewer than 65,536 objects of state");
         let memory = Arc::new(Memory::new(number, shape));
+        memory.take_turns(self.turns.way().takes_turns());
         memories.push(Arc::clone(&memory));
         memory
     }
@@ -131,6 +143,13 @@ impl Domain {
     pub(crate) fn settle_again(&self) {
         let quiet = self.memories().iter().filter(|memory| memory.is_quiet());
         quiet.for_each(|memory| memory.settle(true));
+    }
+
+    /// What workers did is over, and what they do next begins, unless it has. For who is alone.
+    pub(crate) fn go_on(&self, way: Way) {
+        if let Some(next) = self.turns.go_on(way) {
+            self.memories().iter().for_each(|memory| memory.take_turns(next.takes_turns()));
+        }
     }
 
     /// All memories, once transactions have begun.

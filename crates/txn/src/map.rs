@@ -287,8 +287,8 @@ impl<E: Entry> Map<E> {
     #[inline]
     pub fn change(&self, transaction: &Transaction, id: SlotId, value: &[u64]) {
         let (bucket, slot) = id.place();
-        transaction.write(&self.buckets, bucket, |words| {
-            words.copy_from(Self::value_at(slot), value);
+        transaction.write_of(&self.buckets, (bucket, Self::SHAPE), |words| {
+            words.part(Self::value_at(slot), E::VALUE).copy_from(0, value);
         });
     }
 

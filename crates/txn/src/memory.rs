@@ -18,6 +18,10 @@ use crate::sync::{AtomicU64, Ordering, Own, Zeroed};
 const LINE: usize = 8;
 const LOCKED: u64 = 1 << 63;
 const COMMIT_BITS: u32 = 48;
+/// Only who is alone changes its objects.
+const SETTLED: u64 = 1;
+/// Whoever works on its objects has the turn.
+const TURNS: u64 = 2;
 /// Looks at a memory without a change in between until it is quiet, and one more.
 const UNREST: u64 = 2;
 
@@ -92,8 +96,8 @@ pub struct Memory {
     stride: u32,
     /// Words of an object that are used, its version included.
     used: usize,
-    /// Whether only who is alone changes its objects: then there is nothing to validate.
-    settled: Own,
+    /// Why there is nothing to validate: [`SETTLED`], [`TURNS`].
+    steady: Own,
     /// For how many more looks at it it is taken to be changed beside others.
     unrest: Own,
     words: Zeroed<AtomicU64>,
@@ -115,7 +119,7 @@ impl Memory {
             shape,
             stride: stride as u32,
             used,
-            settled: Own::default(),
+            steady: Own::default(),
             unrest: Own::default(),
             words,
         }
@@ -137,18 +141,34 @@ impl Memory {
         self.words.len() * size_of::<u64>()
     }
 
+    /// Whether nobody changes its objects while a transaction looks at them.
     #[inline(always)]
+    pub(crate) fn is_steady(&self) -> bool {
+        self.steady.get() != 0
+    }
+
+    /// Whether it is taken that nobody changes its objects beside others.
     pub(crate) fn is_settled(&self) -> bool {
-        self.settled.get() != 0
+        self.steady.get() & SETTLED != 0
     }
 
     /// For who is alone, or before transactions begin.
     pub(crate) fn settle(&self, settled: bool) {
-        self.settled.set(settled.into());
+        self.set(SETTLED, settled);
         self.note_change();
     }
 
-    /// An object of it was changed beside others, or may soon be.
+    /// Workers take turns from now on, or do not any more. For who is alone, or before transactions begin.
+    pub(crate) fn take_turns(&self, takes_turns: bool) {
+        self.set(TURNS, takes_turns);
+    }
+
+    fn set(&self, why: u64, holds: bool) {
+        let others = self.steady.get() & !why;
+        self.steady.set(if holds { others | why } else { others });
+    }
+
+    /// An object of it was changed, or may soon be beside others.
     #[inline(always)]
     pub(crate) fn note_change(&self) {
         // Looked at first: it lies beside what all workers read.

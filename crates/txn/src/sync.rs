@@ -49,6 +49,30 @@ impl<T> std::ops::Deref for Zeroed<T> {
     }
 }
 
+#[cfg(loom)]
+use loom::sync::{Mutex, MutexGuard};
+#[cfg(not(any(loom, shuttle)))]
+use parking_lot::{Mutex, MutexGuard};
+#[cfg(shuttle)]
+use shuttle::sync::{Mutex, MutexGuard};
+
+/// Held by one worker at a time. Nobody waits for ever: whoever lets go of it hands it on now and then,
+/// instead of taking it again before those who sleep are awake.
+#[derive(Debug, Default)]
+pub(crate) struct Floor(Mutex<()>);
+
+impl Floor {
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn take(&self) -> MutexGuard<'_, ()> {
+        self.0.lock()
+    }
+
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn take(&self) -> MutexGuard<'_, ()> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
 use std::sync::atomic::{AtomicU64 as Word, Ordering as Order};
 
 /// A number of one thread: atomic only so that its owner may be sent to one.

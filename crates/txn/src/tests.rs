@@ -1,10 +1,11 @@
 //! Two transactions in one thread, step by step; many threads, and the order that they say they took;
-//! the structures against plain ones.
+//! the structures against plain ones; which way is found to be the faster.
 
 mod anomalies;
 mod history;
 mod interleavings;
 mod structures;
+mod turns;
 
 use std::sync::Arc;
 

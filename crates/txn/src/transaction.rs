@@ -300,7 +300,7 @@ impl Transaction {
     ) -> Option<R> {
         // Names are made where they are needed: what nobody changes is read without.
         let words = memory.object_of(object, shape);
-        if memory.is_settled() {
+        if memory.is_steady() {
             // Nobody can change it before this transaction has ended. One that is doomed sees nothing: its own
             // writes are dropped, and a loop that waits for one of them would not end.
             return (!self.is_doomed()).then(|| look(words));
@@ -460,23 +460,61 @@ impl Transaction {
     }
 
     /// Changes an object, from the commit on; `None`: the transaction is doomed.
-    #[inline]
+    #[inline(always)]
     pub fn write<R>(
         &self,
         memory: &Memory,
         object: u32,
         change: impl FnOnce(Words<'_>) -> R,
     ) -> Option<R> {
-        let (name, words) = memory.object(object);
-        let own = if self.is_marked(name) { self.own(name, words)? } else { None };
-        let words = match own {
+        let shape = Shape { apart: false, ..memory.shape() };
+        self.write_of(memory, (object, shape), change)
+    }
+
+    /// The same of an object whose shape is known when this is compiled: what is changed then needs no check.
+    ///
+    /// # Panics
+    /// If there is no such object.
+    #[inline(always)]
+    pub fn write_of<R>(
+        &self,
+        memory: &Memory,
+        (object, shape): (u32, Shape),
+        change: impl FnOnce(Words<'_>) -> R,
+    ) -> Option<R> {
+        let words = match self.in_place(memory, (object, shape)) {
             Some(words) => words,
-            None => self.copy(name, words, memory)?,
+            None => Words(&self.copy_of(memory, object)?.0[..shape.used()]),
         };
         Some(change(words))
     }
 
+    /// An object to be changed where it lies, by who is alone; `None`: others are beside.
+    ///
+    /// # Panics
+    /// If there is no such object.
+    #[inline(always)]
+    pub fn in_place<'a>(
+        &self,
+        memory: &'a Memory,
+        (object, shape): (u32, Shape),
+    ) -> Option<Words<'a>> {
+        if !self.is_alone() {
+            return None;
+        }
+        memory.note_change();
+        Some(memory.object_of(object, shape))
+    }
+
+    /// This transaction's copy of an object, made if there is none.
     #[inline(never)]
+    fn copy_of<'a>(&'a self, memory: &'a Memory, object: u32) -> Option<Words<'a>> {
+        let (name, words) = memory.object(object);
+        let own = if self.is_marked(name) { self.own(name, words)? } else { None };
+        own.or_else(|| self.copy(name, words, memory))
+    }
+
+    #[inline(always)]
     fn copy(&self, name: Name, words: Words<'_>, memory: &Memory) -> Option<Words<'_>> {
         if memory.is_settled() {
             self.doom(Cause::Settled(memory.number()));

@@ -3,8 +3,10 @@
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use crate::transaction::{Cause, Place, Transaction};
+use crate::turns::{Turns, Way};
 
 /// Items of one transaction at most.
 pub const MOST_ITEMS: usize = 32;
@@ -25,6 +27,10 @@ pub trait Batch {
     /// Runs the items of `range` in order, up to the first at whose end the transaction is doomed,
     /// and returns how many were run.
     fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize;
+    /// Runs the items of `range` in order, with nobody beside them: nothing is taken back.
+    fn run_alone(&mut self, range: Range<usize>, transaction: &Transaction) {
+        self.run(range, transaction);
+    }
     /// The transaction, in which so many items were run, is given up. For who wants to know why.
     fn given_up(&mut self, _cause: Cause, _ran: usize) {}
     /// Takes back what running these items did outside the transaction.
@@ -48,6 +54,10 @@ pub struct Counts {
     pub alone: u64,
     /// Items that ran alone because others had been in their way for too long.
     pub irrevocable: u64,
+    /// Batches that ran while workers took turns.
+    pub turns: u64,
+    /// Items of theirs.
+    pub turn_items: u64,
 }
 
 impl Counts {
@@ -59,6 +69,8 @@ impl Counts {
         self.unfit += other.unfit;
         self.alone += other.alone;
         self.irrevocable += other.irrevocable;
+        self.turns += other.turns;
+        self.turn_items += other.turn_items;
     }
 }
 
@@ -71,13 +83,25 @@ pub struct Worker {
     counts: Counts,
     /// Something was changed since it was asked.
     wrote: bool,
+    /// How batches were handled when it was looked last, and at the end of the last one.
+    way: [Way; 2],
+    /// Batches until it is looked again.
+    patience: u32,
 }
 
 impl Worker {
     /// The worker whose transactions these are.
     pub fn new(transaction: Arc<Transaction>) -> Self {
-        let (size, counts) = (MOST_ITEMS, Counts::default());
-        Self { transaction, size, calm: 0, counts, wrote: false }
+        let way = transaction.domain().turns.way();
+        Self {
+            transaction,
+            size: MOST_ITEMS,
+            calm: 0,
+            counts: Counts::default(),
+            wrote: false,
+            way: [way; 2],
+            patience: Turns::patience(way),
+        }
     }
 
     /// Its number.
@@ -97,13 +121,25 @@ impl Worker {
 
     /// Has `len` items committed, in order.
     pub fn handle(&mut self, batch: &mut impl Batch, len: usize) {
+        let began = self.way[0].is_trial().then(Instant::now);
+        self.handle_all(batch, len);
+        self.patience -= 1;
+        if self.patience == 0 || self.way[0] != self.way[1] {
+            self.look_up(began, len);
+        }
+    }
+
+    #[inline(always)]
+    fn handle_all(&mut self, batch: &mut impl Batch, len: usize) {
         let (mut start, mut end, mut aborts) = (0, len, 0);
         while start < len {
-            let to = end.min(start + self.size);
-            let Err((ran, cause)) = self.attempt(batch, start..to) else {
-                (start, end, aborts) = (to, len, 0);
-                self.settle_again();
-                continue;
+            let (ran, cause) = match self.attempt(batch, start..end, len) {
+                Ok(to) => {
+                    (start, end, aborts) = (to, len, 0);
+                    self.settle_again();
+                    continue;
+                }
+                Err(why) => why,
             };
             match cause {
                 Cause::Conflict(..) => {
@@ -127,17 +163,47 @@ impl Worker {
         }
     }
 
-    /// Runs items in one transaction; otherwise how many were run, and why in vain.
+    /// A batch of so many items is done, and was timed if it `began` in a trial: has all workers do what comes
+    /// next, if it is time.
+    #[cold]
+    #[inline(never)]
+    fn look_up(&mut self, began: Option<Instant>, items: usize) {
+        let [way, now] = self.way;
+        let turns = &self.transaction.domain().turns;
+        let is_over = |began: Instant| turns.count(way, items, began.elapsed());
+        if way == now && began.is_none_or(is_over) {
+            self.alone(|transaction| transaction.domain().go_on(way));
+        }
+        let now = self.transaction.domain().turns.way();
+        (self.way, self.patience) = ([now; 2], Turns::patience(now));
+    }
+
+    /// Runs items of `range` in one transaction, or all up to `len` where workers take turns, and returns which
+    /// is next; otherwise how many were run, and why in vain.
+    #[inline(always)]
     fn attempt(
         &mut self,
         batch: &mut impl Batch,
         range: Range<usize>,
-    ) -> Result<(), (usize, Cause)> {
+        len: usize,
+    ) -> Result<usize, (usize, Cause)> {
         let transaction = &*self.transaction;
         // A worker that panicked is reported when it is joined; of what is shared it has left nothing half
         // done.
         let gate = &transaction.domain().gate;
-        let _beside = gate.read().unwrap_or_else(PoisonError::into_inner);
+        let beside = gate.read().unwrap_or_else(PoisonError::into_inner);
+        let way = transaction.domain().turns.way();
+        self.way[1] = way;
+        if way.takes_turns() {
+            let place = take_turn(batch, range.start..len, transaction);
+            drop(beside);
+            self.wrote = true;
+            self.counts.turns += 1;
+            self.counts.turn_items += (len - range.start) as u64;
+            batch.release(range.start..len, place);
+            return Ok(len);
+        }
+        let range = range.start..range.end.min(range.start + self.size);
         transaction.begin();
         let ran = batch.run(range.clone(), transaction);
         let place = match transaction.commit() {
@@ -155,14 +221,15 @@ impl Worker {
         if self.calm == CALM {
             (self.calm, self.size) = (0, (2 * self.size).min(MOST_ITEMS));
         }
-        batch.release(range, place);
-        Ok(())
+        batch.release(range.clone(), place);
+        Ok(range.end)
     }
 
     /// Now and then has memory settle again that nobody changes any more.
     #[inline(always)]
     fn settle_again(&mut self) {
-        let is_time = self.counts.commits.is_multiple_of(SETTLING) && self.number() == 0;
+        let done = self.counts.commits + self.counts.turns;
+        let is_time = done.is_multiple_of(SETTLING) && self.number() == 0;
         if is_time && self.transaction.domain().has_quiet() {
             self.alone(|transaction| transaction.domain().settle_again());
         }
@@ -171,7 +238,7 @@ impl Worker {
     fn run_alone(&mut self, batch: &mut impl Batch, item: usize) {
         self.wrote = true;
         self.alone(|transaction| {
-            batch.run(item..item + 1, transaction);
+            batch.run_alone(item..item + 1, transaction);
             batch.release(item..item + 1, transaction.place());
         });
     }
@@ -184,4 +251,13 @@ impl Worker {
         transaction.begin_alone();
         act(transaction)
     }
+}
+
+/// Runs items with nobody beside them, while workers take turns, and returns their place. Items are let go of
+/// later: who waits for the turn need not wait for that.
+fn take_turn(batch: &mut impl Batch, range: Range<usize>, transaction: &Transaction) -> Place {
+    let _floor = transaction.domain().turns.floor.take();
+    transaction.begin_alone();
+    batch.run_alone(range, transaction);
+    transaction.place()
 }

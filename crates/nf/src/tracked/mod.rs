@@ -168,10 +168,16 @@ fn from_words<T: Value>(from: Words<'_>) -> T {
 
 #[inline(always)]
 fn copied<T: Value, const N: usize>(from: Words<'_>) -> T {
+    T::unpack(&mut Unpack::new(&packed::<T, N>(from)))
+}
+
+/// The words of a value, and zeroes behind them.
+#[inline(always)]
+fn packed<T: Value, const N: usize>(from: Words<'_>) -> [u64; N] {
     const { assert!(words(T::BITS) <= MOST_WORDS, "larger than a shared object holds") };
     let mut bits = [0; N];
     from.copy_to(0, &mut bits[..words(T::BITS).min(N)]);
-    T::unpack(&mut Unpack::new(&bits))
+    bits
 }
 
 /// A key in words, as text.

@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 use anabranch_txn::{Count, Domain, Memory, Shape, Transaction};
 
 use super::causes::{Cause, Change, Contended, Recipe, Structure, When, index};
-use super::{Tracked, from_words, with_words};
+use super::{Tracked, filled, from_words, packed};
 use crate::function::Occupancy;
 use crate::key::Value;
-use crate::pack::words;
+use crate::pack::{MOST_WORDS, Unpack, words};
 use crate::state::TableUse;
 use crate::state::journal::{self, Journal, Journaled, Moment, Sink, Steps};
 use crate::world::{CellOperations, FetchIndex, Glance, VectorOperations};
@@ -34,18 +34,59 @@ impl<T: Value> SharedVector<T> {
         Self { elements, faults, journal: OnceLock::new(), element: PhantomData }
     }
 
-    /// Stores `new` in place of `old`, if it differs.
-    #[inline]
-    fn store(&self, transaction: &Transaction, index: u32, old: T, new: T) {
-        if new != old {
-            let elements = &self.elements;
-            with_words(&new, |new| {
-                transaction.write(elements, index, |into| into.copy_from(0, new))
-            });
-            if let Some(journal) = self.journal.get() {
-                journal.note(index);
-            }
+    /// Changes element `index`, which there is.
+    #[inline(always)]
+    fn update(&self, transaction: &Transaction, index: u32, change: impl FnOnce(&mut T)) {
+        match words(T::BITS) {
+            0..=2 => self.update_in::<2>(transaction, index, change),
+            3..=8 => self.update_in::<8>(transaction, index, change),
+            _ => self.update_in::<MOST_WORDS>(transaction, index, change),
         }
+    }
+
+    /// The same, of a value that packs into `N` words at most. Words are compared, not values: what is compared
+    /// as a whole would have to lie in memory.
+    #[inline(always)]
+    fn update_in<const N: usize>(
+        &self,
+        transaction: &Transaction,
+        index: u32,
+        change: impl FnOnce(&mut T),
+    ) {
+        let place = (index, Self::SHAPE);
+        let own = transaction.in_place(&self.elements, place);
+        let old = match own {
+            Some(words) => Some(packed::<T, N>(words)),
+            None => transaction.read_of(&self.elements, place, packed::<T, N>),
+        };
+        let Some(old) = old else { return };
+        let mut value = T::unpack(&mut Unpack::new(&old));
+        change(&mut value);
+        let new = filled::<T, N>(&value);
+        if old.iter().zip(&new).fold(0, |differ, (old, new)| differ | (old ^ new)) == 0 {
+            return;
+        }
+        match own {
+            Some(into) => {
+                // Which words `change` leaves alone is mostly known when this is compiled.
+                for at in (0..words(T::BITS).min(N)).filter(|&at| old[at] != new[at]) {
+                    into.set(at, new[at]);
+                }
+            }
+            None => self.store(transaction, index, new),
+        }
+        if let Some(journal) = self.journal.get() {
+            journal.note(index);
+        }
+    }
+
+    /// Stores an element's words, beside others. By value: what is lent would lie in memory for who is alone,
+    /// too.
+    #[inline(never)]
+    fn store<const N: usize>(&self, transaction: &Transaction, index: u32, new: [u64; N]) {
+        let place = (index, Self::SHAPE);
+        let new = &new[..words(T::BITS).min(N)];
+        transaction.write_of(&self.elements, place, |into| into.copy_from(0, new));
     }
 
     fn keep(&self, steps: &Steps) {
@@ -82,11 +123,17 @@ impl<T: Value> SharedVector<T> {
 impl<T: Value> Tracked<SharedVector<T>> {
     #[inline(always)]
     fn element(&self, index: u32) -> Option<T> {
-        if index >= self.object.elements.shape().objects {
+        self.is_there(index).then(|| self.object.read(&self.transaction, index))?
+    }
+
+    /// Whether there is such an element; it is a fault if there is not.
+    #[inline(always)]
+    fn is_there(&self, index: u32) -> bool {
+        let is_there = index < self.object.elements.shape().objects;
+        if !is_there {
             self.object.faults.add(&self.transaction, 1);
-            return None;
         }
-        self.object.read(&self.transaction, index)
+        is_there
     }
 }
 
@@ -101,10 +148,8 @@ impl<T: Value> VectorOperations<T> for Tracked<SharedVector<T>> {
     }
     #[inline]
     fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) {
-        if let Some(old) = self.element(index) {
-            let mut value = old;
-            change(&mut value);
-            self.object.store(&self.transaction, index, old, value);
+        if self.is_there(index) {
+            self.object.update(&self.transaction, index, change);
         }
     }
     #[inline(always)]
@@ -158,10 +203,7 @@ impl<T: Value> CellOperations<T> for Tracked<SharedCell<T>> {
     }
     #[inline]
     fn update(&mut self, change: impl FnOnce(&mut T)) {
-        let old = self.get();
-        let mut value = old;
-        change(&mut value);
-        self.object.0.store(&self.transaction, 0, old, value);
+        self.object.0.update(&self.transaction, 0, change);
     }
 }
 

@@ -145,7 +145,8 @@ fn run<N: NetworkFunction>(
 ) -> (RunReport, Vec<Vec<u8>>) {
     let plan = planned.then(|| plan_of::<N>(&Planning::new(Nic::named("e810").unwrap())).unwrap());
     let names = N::PORTS.iter().map(|name| name.to_string()).collect();
-    let making = Making { seed: 3, settings: settings.parse().unwrap(), ports: names, pass: None };
+    let making =
+        Making { seed: 3, settings: settings.parse().unwrap(), ports: names, ..Making::default() };
     let (inputs, outputs, commands) = (Vec::new(), Vec::new(), Vec::new());
     let balancing = Balancing::Still;
     let options =

@@ -101,24 +101,25 @@ impl<N: NetworkFunction> Alone<N> {
         floor: &mut Floor<'_, N>,
         frame: &mut Frame<'_>,
         release: &mut impl Release,
-    ) -> (Verdict, Vec<Line>) {
+    ) -> Verdict {
         if let Some(reason) = refused::<N>(parse(frame.bytes(), frame.meta().wire_len)) {
-            return (Verdict::Discard(reason.into()), Vec::new());
+            return Verdict::Discard(reason.into());
         }
         frame.meta_mut().arrival_ns = floor.shared.advance(frame.meta().arrival_ns);
-        let verdict = self.turns(floor, frame, release);
-        (verdict, self.agenda.environment.log().take())
+        self.turns(floor, frame, 0, release)
     }
 
-    fn turns(
+    /// Handles a packet that has entered so often before.
+    pub(super) fn turns(
         &mut self,
         floor: &mut Floor<'_, N>,
         frame: &mut Frame<'_>,
+        entered: u32,
         release: &mut impl Release,
     ) -> Verdict {
         let Floor { shared, nf, transaction } = floor;
         let mut worker = transaction.worker();
-        for turn in 0..=RECIRCULATIONS {
+        for turn in entered..=RECIRCULATIONS {
             let meta = *frame.meta();
             if meta.arrival_ns >= self.agenda.environment.due() {
                 let sets = &mut Collected { sets: &shared.sets, transaction };
@@ -147,7 +148,6 @@ impl<N: NetworkFunction> Alone<N> {
             };
             sets.forget();
             self.agenda.emit(&meta, release);
-            shared.publish(&self.agenda.environment);
             match verdict {
                 Verdict::Recirculate(port) => frame.meta_mut().port = port,
                 last => return last,

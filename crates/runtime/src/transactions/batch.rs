@@ -11,11 +11,12 @@ use anabranch_txn::{Batch, Cause, MOST_ITEMS, Place, Trail, Transaction};
 use super::alone::Floor;
 use super::seat::{Seat, Visit};
 use super::sets::{Families, Held};
+use super::turn::Queue;
 use super::{Shared, Times};
 use crate::head::Head;
 use crate::instance::{Making, Release, refused};
 use crate::lock::Commit;
-use crate::reassembly::{Reassembly, leaving};
+use crate::reassembly::Reassembly;
 use crate::tuner::Tuner;
 
 /// What a worker has for itself, and may have to take back.
@@ -38,9 +39,9 @@ pub(super) struct Own {
 }
 
 /// A packet as it was, and what the NF said of it.
-struct Slot {
+pub(super) struct Slot {
     head: Head,
-    verdict: Verdict,
+    pub(super) verdict: Verdict,
     /// How many packets it had made when it was done with it: they wait in the environment.
     emitted: u32,
 }
@@ -82,6 +83,8 @@ pub(super) struct Work<'a, 'f, N: NetworkFunction, R: Release> {
     /// The packet sets, as long as a transaction is under way.
     pub(super) sets: Option<Held<'a, N::Set>>,
     pub(super) release: &'a mut R,
+    /// How many packets have been let go of before the end of what they were handled in.
+    pub(super) gone: usize,
 }
 
 /// Packets beside those of others, one after the other.
@@ -171,17 +174,6 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
 }
 
 impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
-    /// Handles one packet with nobody beside it, and what is due before it.
-    fn alone(&mut self, at: usize, transaction: &Transaction) {
-        let frame = &mut self.frames[at];
-        let mut floor = Floor { shared: self.shared, nf: self.nf, transaction };
-        let (verdict, mut lines) = self.shared.alone().packet(&mut floor, frame, self.release);
-        self.own.lines.append(&mut lines);
-        // Nothing is taken back from who is alone.
-        let verdict = leaving(frame, verdict, self.release);
-        (self.own.slots[at].verdict, self.own.slots[at].emitted) = (verdict, 0);
-    }
-
     /// Says when the packets of `range` took effect.
     #[inline(never)]
     fn note_order(&mut self, range: Range<usize>, place: Place) {
@@ -197,10 +189,6 @@ impl<N: NetworkFunction, R: Release> Work<'_, '_, N, R> {
 
 impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
     fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
-        if transaction.is_alone() {
-            range.clone().for_each(|at| self.alone(at, transaction));
-            return range.len();
-        }
         let Self { shared, nf, own, frames, .. } = self;
         let Own { environment, trail, why_alone, slots, faults, .. } = &mut **own;
         let trail = if N::Parallel::PROFILED { trail.as_deref() } else { None };
@@ -226,6 +214,16 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         ran
     }
 
+    fn run_alone(&mut self, range: Range<usize>, transaction: &Transaction) {
+        let Self { shared, nf, own, frames, release, gone, .. } = self;
+        let (frames, slots) = (&mut frames[range.clone()], &mut own.slots[range.clone()]);
+        let queue = &mut Queue { frames, slots, release: *release, gone: 0 };
+        let floor = &mut Floor { shared, nf, transaction };
+        let mut lines = shared.alone().packets(floor, queue);
+        *gone = range.start + queue.gone;
+        own.lines.append(&mut lines);
+    }
+
     fn given_up(&mut self, cause: Cause, ran: usize) {
         if N::Parallel::PROFILED
             && let Some(trail) = &self.own.trail
@@ -245,8 +243,9 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
 
     fn release(&mut self, range: Range<usize>, place: Place) {
         self.own.wrote |= self.sets.take().is_some_and(Held::forget);
-        let Self { own, frames, release, .. } = self;
-        let (frames, slots) = (&frames[range.clone()], &own.slots[range.clone()]);
+        let Self { own, frames, release, gone, .. } = self;
+        let left = range.start.max(*gone)..range.end;
+        let (frames, slots) = (&frames[left.clone()], &own.slots[left]);
         if own.environment.emitted().is_empty() {
             for (frame, slot) in frames.iter().zip(slots) {
                 let_go(*release, frame, slot.verdict);
@@ -265,7 +264,7 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
 
 /// Lets go of a packet.
 #[inline(always)]
-fn let_go(release: &mut impl Release, frame: &Frame<'_>, verdict: Verdict) {
+pub(super) fn let_go(release: &mut impl Release, frame: &Frame<'_>, verdict: Verdict) {
     match verdict {
         Verdict::Forward(port) => release.forward(frame, port),
         other => leave(release, frame, other),

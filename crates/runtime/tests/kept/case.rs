@@ -59,7 +59,12 @@ impl Case {
         Options {
             inputs: (0..ports.len()).map(input).collect(),
             outputs: (0..ports.len()).map(output).collect(),
-            making: Making { seed: 3, settings: self.settings.parse().unwrap(), ports, pass: None },
+            making: Making {
+                seed: 3,
+                settings: self.settings.parse().unwrap(),
+                ports,
+                ..Making::default()
+            },
             workers,
             plan: self.plan.clone(),
             balancing: if stored { RESTLESS } else { Balancing::Still },

@@ -30,6 +30,8 @@ struct Work<'a> {
     memory: &'a Memory,
     worker: usize,
     items: &'a [Item],
+    /// Items of earlier batches.
+    before: usize,
     seen: Vec<Vec<u64>>,
     released: Vec<Seen>,
 }
@@ -60,8 +62,8 @@ impl Work<'_> {
 
 impl Batch for Work<'_> {
     fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
-        for (ran, number) in range.clone().enumerate() {
-            self.item(number, transaction);
+        for (ran, at) in range.clone().enumerate() {
+            self.item(self.before + at, transaction);
             if transaction.is_doomed() {
                 return ran + 1;
             }
@@ -70,19 +72,20 @@ impl Batch for Work<'_> {
     }
 
     fn undo(&mut self, range: Range<usize>) {
-        range.for_each(|number| self.seen[number].clear());
+        range.for_each(|at| self.seen[self.before + at].clear());
     }
 
     fn release(&mut self, range: Range<usize>, place: Place) {
-        for number in range {
+        for number in range.map(|at| self.before + at) {
             let values = std::mem::take(&mut self.seen[number]);
             self.released.push(Seen { place, worker: self.worker, number, values });
         }
     }
 }
 
-/// Runs the items of each worker, and returns what they saw, in their order, and the counts.
-fn run(objects: u32, work: &[Vec<Item>]) -> (Vec<Seen>, Vec<Counts>) {
+/// Runs the items of each worker in batches of so many, and returns what they saw, in their order, and the
+/// counts.
+fn run(objects: u32, work: &[Vec<Item>], size: usize) -> (Vec<Seen>, Vec<Counts>) {
     let domain = Arc::new(Domain::new(work.len(), true));
     let memory = numbers(&domain, objects);
     // Whoever is the first to write has all others wait, and objects tracked.
@@ -93,16 +96,19 @@ fn run(objects: u32, work: &[Vec<Item>]) -> (Vec<Seen>, Vec<Counts>) {
                 (Arc::clone(&domain), Arc::clone(&memory), work[number].clone());
             thread::spawn(move || {
                 let mut worker = Worker::new(Arc::new(Transaction::new(&domain, number)));
-                let seen = vec![Vec::new(); items.len()];
-                let mut batch = Work {
+                let mut work = Work {
                     memory: &memory,
                     worker: number,
                     items: &items,
-                    seen,
+                    before: 0,
+                    seen: vec![Vec::new(); items.len()],
                     released: Vec::new(),
                 };
-                worker.handle(&mut batch, items.len());
-                (batch.released, worker.counts())
+                for batch in items.chunks(size) {
+                    worker.handle(&mut work, batch.len());
+                    work.before += batch.len();
+                }
+                (work.released, worker.counts())
             })
         })
         .collect();
@@ -158,14 +164,19 @@ fn draw(seed: u64, workers: usize, items: usize, objects: u32) -> Vec<Vec<Item>>
 #[cfg(not(any(loom, shuttle)))]
 fn threads_take_the_order_that_they_say() {
     let (items, seeds) = if cfg!(miri) { (20, 3) } else { (2_000, 60) };
-    let mut conflicts = 0;
+    let (mut conflicts, mut turns, mut commits) = (0, 0, 0);
     for seed in 0..seeds {
         let (workers, objects) = (2 + seed as usize % 3, [2, 5, 40][seed as usize % 3]);
         let work = draw(seed, workers, items, objects);
-        let (history, counts) = run(objects, &work);
+        let (history, counts) = run(objects, &work, 1 + seed as usize % 7);
         check(objects, &work, &history);
-        conflicts += counts.iter().map(|counts| counts.conflicts).sum::<u64>();
+        for counts in counts {
+            conflicts += counts.conflicts;
+            turns += counts.turns;
+            commits += counts.commits;
+        }
     }
+    assert!(turns > 0 && commits > 0, "both ways: {turns} turns, {commits} commits");
     // On one core threads hardly ever meet; what is asserted is the order.
     println!("{conflicts} conflicts in {seeds} runs");
 }
@@ -174,7 +185,7 @@ fn threads_take_the_order_that_they_say() {
 #[test]
 #[cfg(not(any(loom, shuttle)))]
 fn what_is_left_alone_settles_again() {
-    let domain = Arc::new(Domain::new(1, true));
+    let domain = Arc::new(Domain::new(1, true).with_turns(Some(false)));
     let memory = numbers(&domain, 1);
     domain.settle();
     let mut worker = Worker::new(Arc::new(Transaction::new(&domain, 0)));
@@ -182,9 +193,9 @@ fn what_is_left_alone_settles_again() {
     for adds in [1, 0, 1, 0] {
         let item = Item { reads: vec![0], adds: vec![0; adds], needs_alone: false };
         let items = vec![item; 40];
-        let seen = vec![Vec::new(); items.len()];
+        let (seen, released) = (vec![Vec::new(); items.len()], Vec::new());
         let mut batch =
-            Work { memory: &memory, worker: 0, items: &items, seen, released: Vec::new() };
+            Work { memory: &memory, worker: 0, items: &items, before: 0, seen, released };
         // One by one, as they come.
         for _ in 0..items.len() {
             worker.handle(&mut batch, 1);
@@ -201,12 +212,12 @@ fn nothing_starves() {
     let items = if cfg!(miri) { 10 } else { 5_000 };
     let hot = Item { reads: vec![0], adds: vec![0], needs_alone: false };
     let work = vec![vec![hot; items]; 8];
-    let (history, counts) = run(1, &work);
+    let (history, counts) = run(1, &work, 32);
     check(1, &work, &history);
     for counts in counts {
         // Whoever finds the word settled is alone once.
         assert!(counts.alone <= 1, "{counts:?}");
-        let ended = counts.items + counts.irrevocable + counts.alone;
+        let ended = counts.items + counts.irrevocable + counts.alone + counts.turn_items;
         assert_eq!(ended, items as u64);
         // Each end, of a transaction or alone, comes after less than that many attempts in vain, or
         // exactly that many.
@@ -224,9 +235,12 @@ fn every_schedule_takes_the_order_that_it_says() {
     for seed in 0..4 {
         let model = move || {
             let objects = [1, 2, 3, 4][seed as usize];
-            let work = draw(seed, 3, 4, objects);
-            let (history, _) = run(objects, &work);
+            // Workers begin to take turns, and then to run beside each other again, in the middle.
+            let work = draw(seed, 3, 6, objects);
+            let (history, counts) = run(objects, &work, 1);
             check(objects, &work, &history);
+            assert!(counts.iter().any(|counts| counts.turns > 0), "{counts:?}");
+            assert!(counts.iter().any(|counts| counts.commits > 0), "{counts:?}");
         };
         shuttle::check_random(model, 500);
         shuttle::check_pct(model, 500, 3);

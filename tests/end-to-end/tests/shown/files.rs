@@ -92,7 +92,7 @@ pub fn try_run<N: NetworkFunction>(
         (Some(Port::new(port as u8)), SinkSpec::Capture(file.clone()))
     };
     let options = Options {
-        making: Making { seed: 1, settings: settings.clone(), ports, pass: None },
+        making: Making { seed: 1, settings: settings.clone(), ports, ..Making::default() },
         inputs: inputs.iter().map(input).collect(),
         outputs: outputs.iter().enumerate().map(sink).collect(),
         workers,

@@ -63,9 +63,10 @@ fn assert_as_one<N: NetworkFunction>(
         }
         let run = SideBySide::run::<N>(Sharing::Tracked, &settings, &packets, &shares, 32);
         same_outcomes::<N>(&run, &run.replay::<N>(&settings, &packets));
-        let handled =
-            run.transactions.items + run.transactions.alone + run.transactions.irrevocable;
+        let ended = run.transactions;
+        let handled = ended.items + ended.alone + ended.irrevocable + ended.turn_items;
         assert_eq!(handled, packets.len() as u64, "{}", N::NAME);
+        assert!(ended.items > 0 && ended.turn_items > 0, "{}: {ended:?}", N::NAME);
         println!("{}, {what}, {threads} threads: {:?}", N::NAME, run.transactions);
         let deployment = Deployment::mixed::<N>(&plan, &ports, threads);
         assert_eq!(deployment.is_ok(), APART.contains(&N::NAME), "{}", N::NAME);

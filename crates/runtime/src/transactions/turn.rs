@@ -1,0 +1,185 @@
+//! Packets with nobody beside them, one after the other as on one core: one that needs it, or a batch where
+//! workers take turns.
+//!
+//! ```text
+//! nothing due ─▶ handler, on the objects themselves ─▶ … the next
+//!    └─ due, or a whole datagram ─▶ Alone::packet          └─ packets made, or one that re-enters: at once
+//! ```
+
+use std::sync::atomic::Ordering;
+
+use anabranch_nf::{Environment, Line, NetworkFunction, Verdict};
+use anabranch_packet::{Common, Frame, Meta, Packet, Real, parse_any, parse_common};
+
+use super::alone::{Alone, Floor};
+use super::batch::{Slot, let_go};
+use super::seat::{Seat, Visit};
+use super::sets::{Families, Held};
+use crate::instance::{Release, refused};
+use crate::reassembly::leaving;
+
+/// Packets, and where they go.
+pub(super) struct Queue<'a, 'f, R> {
+    pub(super) frames: &'a mut [Frame<'f>],
+    pub(super) slots: &'a mut [Slot],
+    pub(super) release: &'a mut R,
+    /// How many have been let go of; the rest may be later.
+    pub(super) gone: usize,
+}
+
+impl<R: Release> Queue<'_, '_, R> {
+    /// Lets go of the packets before that one, which are done with.
+    fn let_go(&mut self, before: usize) {
+        let done = self.gone..before;
+        for (frame, slot) in self.frames[done.clone()].iter().zip(&self.slots[done]) {
+            let_go(self.release, frame, slot.verdict);
+        }
+        self.gone = before;
+    }
+}
+
+/// Why packets are not handled straight on.
+enum Halt {
+    /// There are no more.
+    Done,
+    /// Before the next one something is to be done.
+    Before,
+    /// After the last one, which has made packets or re-enters.
+    After,
+}
+
+impl<N: NetworkFunction> Alone<N> {
+    /// Handles packets, and what is due before each; returns what was logged, too.
+    pub(super) fn packets<R: Release>(
+        &mut self,
+        floor: &mut Floor<'_, N>,
+        queue: &mut Queue<'_, '_, R>,
+    ) -> Vec<Line> {
+        let mut done = 0;
+        loop {
+            let (frames, slots) = (&mut queue.frames[done..], &mut queue.slots[done..]);
+            let (handled, halt) = self.straight_on(floor, frames, slots);
+            done += handled;
+            match halt {
+                Halt::Done => break,
+                Halt::Before => {
+                    self.with_care(floor, queue, done);
+                    done += 1;
+                }
+                Halt::After => self.follow(floor, queue, done - 1),
+            }
+        }
+        floor.shared.publish(&self.agenda.environment);
+        self.agenda.environment.log().take()
+    }
+
+    /// Handles packets up to the first with which there is more to do, and returns how many.
+    fn straight_on(
+        &mut self,
+        floor: &mut Floor<'_, N>,
+        frames: &mut [Frame<'_>],
+        slots: &mut [Slot],
+    ) -> (usize, Halt) {
+        let Floor { shared, nf, transaction } = floor;
+        let environment = &mut self.agenda.environment;
+        let mut now_ns = shared.now_ns.load(Ordering::Relaxed);
+        let visit = Visit::<N> { nf, transaction, trail: None };
+        let mut held = shared.sets.hold(transaction.worker());
+        let handled = match &mut held {
+            Held::Common(sets) => {
+                let seat = Seat::<N, _> { visit, sets: &mut sets.families() };
+                Course { seat, environment, now_ns: &mut now_ns }.packets(frames, slots)
+            }
+            Held::Part(part) => {
+                let seat = Seat::<N, _> { visit, sets: &mut part.families() };
+                Course { seat, environment, now_ns: &mut now_ns }.packets(frames, slots)
+            }
+        };
+        held.forget();
+        shared.now_ns.store(now_ns, Ordering::Relaxed);
+        handled
+    }
+
+    /// Handles packet `at`, and what is due before it.
+    #[cold]
+    fn with_care<R: Release>(
+        &mut self,
+        floor: &mut Floor<'_, N>,
+        queue: &mut Queue<'_, '_, R>,
+        at: usize,
+    ) {
+        queue.let_go(at);
+        let frame = &mut queue.frames[at];
+        let verdict = self.packet(floor, frame, queue.release);
+        queue.slots[at].verdict = leaving(frame, verdict, queue.release);
+    }
+
+    /// Lets go of what packet `at` has made, and has it re-enter if it is to.
+    #[cold]
+    fn follow<R: Release>(
+        &mut self,
+        floor: &mut Floor<'_, N>,
+        queue: &mut Queue<'_, '_, R>,
+        at: usize,
+    ) {
+        queue.let_go(at);
+        let (frame, slot) = (&mut queue.frames[at], &mut queue.slots[at]);
+        self.agenda.emit(frame.meta(), queue.release);
+        if let Verdict::Recirculate(port) = slot.verdict {
+            frame.meta_mut().port = port;
+            slot.verdict = self.turns(floor, frame, 1, queue.release);
+        }
+    }
+}
+
+/// Packets on their way, one after the other.
+struct Course<'a, N: NetworkFunction, F> {
+    seat: Seat<'a, N, F>,
+    environment: &'a mut Environment,
+    now_ns: &'a mut u64,
+}
+
+impl<N: NetworkFunction, F: Families<N::Set>> Course<'_, N, F> {
+    /// One function whoever releases them: what is called from one place is inlined there.
+    #[inline(never)]
+    fn packets(mut self, frames: &mut [Frame<'_>], slots: &mut [Slot]) -> (usize, Halt) {
+        for (at, (frame, slot)) in frames.iter_mut().zip(slots).enumerate() {
+            let now_ns = frame.meta().arrival_ns.max(*self.now_ns);
+            let is_whole = N::LAYER == 4 && frame.meta().fragment_len != 0;
+            if now_ns >= self.environment.due() || is_whole {
+                return (at, Halt::Before);
+            }
+            frame.meta_mut().arrival_ns = now_ns;
+            *self.now_ns = now_ns;
+            slot.verdict = self.packet(frame);
+            let reenters = matches!(slot.verdict, Verdict::Recirculate(_));
+            if reenters || !self.environment.emitted().is_empty() {
+                return (at + 1, Halt::After);
+            }
+        }
+        (frames.len(), Halt::Done)
+    }
+
+    #[inline(always)]
+    fn packet(&mut self, frame: &mut Frame<'_>) -> Verdict {
+        match parse_common(frame.bytes(), frame.meta().wire_len) {
+            Some(layout) => {
+                let packet = &mut Packet::<Common<Real>>::new(frame, layout);
+                let Meta { arrival_ns: now_ns, number, .. } = *packet.meta();
+                self.environment.begin(now_ns, number);
+                let handled = self.seat.handle(packet, self.environment);
+                handled.unwrap_or_else(|| self.seat.open(frame, self.environment))
+            }
+            None => self.packet_any(frame),
+        }
+    }
+
+    #[inline(never)]
+    fn packet_any(&mut self, frame: &mut Frame<'_>) -> Verdict {
+        if let Some(reason) = refused::<N>(parse_any(frame.bytes(), frame.meta().wire_len)) {
+            return Verdict::Discard(reason.into());
+        }
+        self.environment.begin(frame.meta().arrival_ns, frame.meta().number);
+        self.seat.handle_any(frame, self.environment)
+    }
+}

@@ -1,0 +1,214 @@
+//! Taking turns: a batch at a time with nobody beside it, where that is faster than transactions.
+//!
+//! ```text
+//! for long: the way that was faster ─▶ trial: the other, this, the other, this ─▶ the faster, for long …
+//! ```
+//!
+//! Who has a turn reads and writes objects where they are. That costs each packet less than a transaction,
+//! but only one worker has it at a time; what that comes to depends on what packets write, and is measured.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::{AtomicU64, Floor, Ordering};
+
+/// Batches of a worker by one way until the other is tried: a trial then costs well under 1 %, whatever it
+/// finds.
+const LONG: u32 = if cfg!(test) { 24 } else { 8_192 };
+/// The same before the first trial.
+const FIRST: u32 = if cfg!(test) { 3 } else { 256 };
+/// Batches of all workers in a stretch of a trial.
+const SHORT: u32 = if cfg!(test) { 4 } else { 32 };
+/// The same where the way alternates.
+const ALTERNATING: u32 = 6;
+/// Stretches of a trial by each way. The faster one counts: the other may have been interrupted.
+const ROUNDS: u32 = 2;
+/// The other way is taken when its cost is below so many hundredths of this one's: no two trials measure the
+/// same.
+const BETTER: u64 = 90;
+
+/// How batches are handled for a while, and which while that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way(u64);
+
+const TURNS: u64 = 1;
+const TRIAL: u64 = 2;
+const WHILE: u64 = 4;
+
+impl Way {
+    /// One batch after the other, not beside each other.
+    #[inline(always)]
+    pub(crate) fn takes_turns(self) -> bool {
+        self.0 & TURNS != 0
+    }
+
+    /// Batches are counted and timed.
+    #[inline(always)]
+    pub(crate) fn is_trial(self) -> bool {
+        self.0 & TRIAL != 0
+    }
+
+    /// The next while.
+    fn next(self, takes_turns: bool, is_trial: bool) -> Self {
+        let flags = if takes_turns { TURNS } else { 0 } | if is_trial { TRIAL } else { 0 };
+        Self((self.0 & !(TURNS | TRIAL)) + WHILE | flags)
+    }
+}
+
+/// What decides on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    Fixed,
+    /// Both in turn, so that what is tested is tested in either, and where one gives way to the other.
+    Alternating,
+    Measured,
+}
+
+/// The way that all workers go.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    way: AtomicU64,
+    choice: Choice,
+    trial: Mutex<Trial>,
+    /// Held by who has the turn.
+    pub(crate) floor: CachePadded<Floor>,
+}
+
+/// A trial under way.
+#[derive(Debug, Default)]
+struct Trial {
+    stretch: u32,
+    /// In this stretch.
+    batches: u32,
+    items: u64,
+    time: Duration,
+    /// The least that an item has cost beside others, and in turns, in picoseconds.
+    costs: [u64; 2],
+}
+
+impl Turns {
+    /// Workers take turns or do not, as said; `None`: as it is measured, or where `ordered` both alternately.
+    pub(crate) fn new(fixed: Option<bool>, ordered: bool) -> Self {
+        let (way, choice) = match fixed {
+            Some(takes_turns) => (u64::from(takes_turns) * TURNS, Choice::Fixed),
+            None if ordered => (TRIAL, Choice::Alternating),
+            None => (0, Choice::Measured),
+        };
+        let floor = CachePadded::new(Floor::default());
+        Self { way: AtomicU64::new(way), choice, trial: Mutex::default(), floor }
+    }
+
+    /// It changes only while nobody is at work: the gate publishes it.
+    #[inline(always)]
+    pub(crate) fn way(&self) -> Way {
+        Way(self.way.load(Ordering::Relaxed))
+    }
+
+    /// After how many batches a worker is to look whether something has to be done, by this way.
+    pub(crate) fn patience(way: Way) -> u32 {
+        match way {
+            _ if way.is_trial() => 1,
+            Way(..WHILE) => FIRST,
+            _ => LONG,
+        }
+    }
+
+    /// A batch of the while `way`, of a trial, has taken so long. True: that while is over.
+    pub(crate) fn count(&self, way: Way, items: usize, time: Duration) -> bool {
+        let mut trial = self.trial();
+        if self.way() != way {
+            return false;
+        }
+        trial.batches += 1;
+        trial.items += items as u64;
+        trial.time += time;
+        trial.batches >= if self.choice == Choice::Measured { SHORT } else { ALTERNATING }
+    }
+
+    /// The while `way` is over: begins the next, and returns it, unless somebody else has. For who is alone.
+    pub(crate) fn go_on(&self, way: Way) -> Option<Way> {
+        if self.way() != way || self.choice == Choice::Fixed {
+            return None;
+        }
+        let mut trial = self.trial();
+        let next = match self.choice {
+            Choice::Measured => trial.next(way),
+            _ => way.next(!way.takes_turns(), true),
+        };
+        (trial.batches, trial.items, trial.time) = Default::default();
+        self.way.store(next.0, Ordering::Relaxed);
+        Some(next)
+    }
+
+    /// Nobody who holds it panics.
+    fn trial(&self) -> std::sync::MutexGuard<'_, Trial> {
+        self.trial.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Trial {
+    /// The way after this one.
+    fn next(&mut self, way: Way) -> Way {
+        let (this, other) = (way.takes_turns(), !way.takes_turns());
+        if !way.is_trial() {
+            *self = Self { stretch: 1, costs: [u64::MAX; 2], ..Self::default() };
+            return way.next(other, true);
+        }
+        let cost = (self.time.as_nanos() * 1_000 / u128::from(self.items.max(1))) as u64;
+        let least = &mut self.costs[usize::from(this)];
+        *least = cost.min(*least);
+        if self.stretch < 2 * ROUNDS {
+            self.stretch += 1;
+            return way.next(other, true);
+        }
+        // The last stretch was by the way that was taken before.
+        let [now, then] = [this, other].map(|way| u128::from(self.costs[usize::from(way)]));
+        let is_better = then * 100 < now * u128::from(BETTER);
+        way.next(if is_better { other } else { this }, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goes through a trial in which an item costs so much beside others, and in turns, in microseconds; the
+    /// second time that a way is tried it is interrupted.
+    fn tried(turns: &Turns, costs: [u64; 2]) -> bool {
+        let before = turns.way();
+        assert!(!before.is_trial());
+        let mut way = turns.go_on(before).unwrap();
+        let mut stretches = Vec::new();
+        while way.is_trial() {
+            assert_eq!(turns.go_on(before), None, "somebody else has gone on");
+            let late = if stretches.len() < 2 { 1 } else { 50 };
+            stretches.push(way.takes_turns());
+            let time = Duration::from_micros(late * 32 * costs[usize::from(way.takes_turns())]);
+            let over: Vec<bool> = (0..SHORT).map(|_| turns.count(way, 32, time)).collect();
+            assert_eq!(over.iter().position(|&over| over), Some(SHORT as usize - 1));
+            assert!(!turns.count(before, 32, time), "it began in another while");
+            way = turns.go_on(way).unwrap();
+        }
+        let this = before.takes_turns();
+        assert_eq!(stretches, [!this, this, !this, this]);
+        way.takes_turns()
+    }
+
+    #[test]
+    fn the_faster_way_is_taken_and_kept_until_the_other_is_faster_by_a_margin() {
+        let turns = Turns::new(None, false);
+        let costs = [[5, 10], [10, 10], [10, 9], [10, 5], [9, 10], [10, 10], [10, 11], [5, 10]];
+        let taken = costs.map(|costs| tried(&turns, costs));
+        assert_eq!(taken, [false, false, false, true, true, true, true, false]);
+    }
+
+    #[test]
+    fn what_is_fixed_stays() {
+        for fixed in [false, true] {
+            let turns = Turns::new(Some(fixed), true);
+            assert_eq!((turns.way().takes_turns(), turns.go_on(turns.way())), (fixed, None));
+        }
+    }
+}
