@@ -77,8 +77,10 @@ pub(crate) struct Turns {
 }
 
 /// A trial under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Trial {
+    /// The way that all go: what is counted is counted for it.
+    way: Way,
     stretch: u32,
     /// In this stretch.
     batches: u32,
@@ -96,8 +98,8 @@ impl Turns {
             None if ordered => (TRIAL, Choice::Alternating),
             None => (0, Choice::Measured),
         };
-        let floor = CachePadded::new(Floor::default());
-        Self { way: AtomicU64::new(way), choice, trial: Mutex::default(), floor }
+        let (floor, trial) = (CachePadded::new(Floor::default()), Mutex::new(Trial::new(Way(way))));
+        Self { way: AtomicU64::new(way), choice, trial, floor }
     }
 
     /// It changes only while nobody is at work: the gate publishes it.
@@ -118,7 +120,7 @@ impl Turns {
     /// A batch of the while `way`, of a trial, has taken so long. True: that while is over.
     pub(crate) fn count(&self, way: Way, items: usize, time: Duration) -> bool {
         let mut trial = self.trial();
-        if self.way() != way {
+        if trial.way != way {
             return false;
         }
         trial.batches += 1;
@@ -129,17 +131,21 @@ impl Turns {
 
     /// The while `way` is over: begins the next, and returns it, unless somebody else has. For who is alone.
     pub(crate) fn go_on(&self, way: Way) -> Option<Way> {
-        if self.way() != way || self.choice == Choice::Fixed {
-            return None;
-        }
-        let mut trial = self.trial();
-        let next = match self.choice {
-            Choice::Measured => trial.next(way),
-            _ => way.next(!way.takes_turns(), true),
-        };
-        (trial.batches, trial.items, trial.time) = Default::default();
+        let next = self.after(way)?;
         self.way.store(next.0, Ordering::Relaxed);
         Some(next)
+    }
+
+    fn after(&self, way: Way) -> Option<Way> {
+        let mut trial = self.trial();
+        trial.way = match self.choice {
+            _ if trial.way != way => return None,
+            Choice::Fixed => return None,
+            Choice::Alternating => way.next(!way.takes_turns(), true),
+            Choice::Measured => trial.next(),
+        };
+        (trial.batches, trial.items, trial.time) = Default::default();
+        Some(trial.way)
     }
 
     /// Nobody who holds it panics.
@@ -149,11 +155,17 @@ impl Turns {
 }
 
 impl Trial {
+    fn new(way: Way) -> Self {
+        let (time, costs) = (Duration::ZERO, [u64::MAX; 2]);
+        Self { way, stretch: 0, batches: 0, items: 0, time, costs }
+    }
+
     /// The way after this one.
-    fn next(&mut self, way: Way) -> Way {
+    fn next(&mut self) -> Way {
+        let way = self.way;
         let (this, other) = (way.takes_turns(), !way.takes_turns());
         if !way.is_trial() {
-            *self = Self { stretch: 1, costs: [u64::MAX; 2], ..Self::default() };
+            (self.stretch, self.costs) = (1, [u64::MAX; 2]);
             return way.next(other, true);
         }
         let cost = (self.time.as_nanos() * 1_000 / u128::from(self.items.max(1))) as u64;
@@ -170,7 +182,7 @@ impl Trial {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 
