@@ -18,6 +18,7 @@ use anabranch_plan::Strategy;
 use anabranch_txn::{GivenUp, Why};
 
 use crate::deployment::{Deployment, strategy_of, why_not_sharded};
+use crate::instance::Making;
 use crate::report::RunReport;
 use crate::run::{Arrangement, Options, RunError, States, run_on};
 use crate::steer::SHARDS;
@@ -66,7 +67,7 @@ pub fn profile<N: NetworkFunction>(
     Ok((report, findings(&profile)))
 }
 
-/// The same run unwatched.
+/// The same run unwatched; in transactions throughout, too.
 ///
 /// # Errors
 /// As [`run`](crate::run::run).
@@ -75,7 +76,8 @@ pub fn unwatched<N: NetworkFunction>(
     watch: &mut dyn FnMut(Progress, u64),
 ) -> Result<RunReport, RunError> {
     let arrangement = arrangement::<N>(options);
-    let states = arrangement.states::<N>(&options.making)?;
+    let making = Making { turns: Some(false), ..options.making.clone() };
+    let states = arrangement.states::<N>(&making)?;
     run_on(options, arrangement, states, watch)
 }
 

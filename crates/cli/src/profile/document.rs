@@ -384,6 +384,14 @@ fn notes(subject: &Subject<'_>, report: &RunReport) -> Vec<String> {
             percent(busiest)
         ));
     }
+    let TransactionReport { commits, conflicts, .. } = report.transactions.unwrap_or_default();
+    if conflicts * 10 > commits {
+        notes.push(
+            "a profile stays in transactions: in `anabranch run` workers take turns where that is measured \
+             to be faster, and its report says with how many packets"
+                .to_owned(),
+        );
+    }
     let cores = crate::arguments::cores();
     if workers > cores {
         notes.push(format!(
