@@ -1,6 +1,7 @@
 //! What all workers of a run share.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 
@@ -147,7 +148,7 @@ impl Domain {
 
     /// What workers did is over, and what they do next begins, unless it has. For who is alone.
     pub(crate) fn go_on(&self, way: Way) {
-        if let Some(next) = self.turns.go_on(way) {
+        if let Some(next) = self.turns.go_on(way, Instant::now()) {
             self.memories().iter().for_each(|memory| memory.take_turns(next.takes_turns()));
         }
     }

@@ -8,7 +8,7 @@
 //! but only one worker has it at a time; what that comes to depends on what packets write, and is measured.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
@@ -85,7 +85,11 @@ struct Trial {
     /// In this stretch.
     batches: u32,
     items: u64,
+    /// What workers have spent on batches, those that wait included.
     time: Duration,
+    /// Workers that are at it, as far as they know of the trial, and until when their time is counted.
+    busy: u32,
+    until: Instant,
     /// The least that an item has cost beside others, and in turns, in picoseconds.
     costs: [u64; 2],
 }
@@ -117,27 +121,36 @@ impl Turns {
         }
     }
 
-    /// A batch of the while `way`, of a trial, has taken so long. True: that while is over.
-    pub(crate) fn count(&self, way: Way, items: usize, time: Duration) -> bool {
+    /// A worker begins a batch in a trial, or just after.
+    pub(crate) fn begin(&self, now: Instant) {
         let mut trial = self.trial();
-        if trial.way != way {
+        trial.spend(now);
+        trial.busy += 1;
+    }
+
+    /// It has handled that batch, all of it in the while `way` where that is known. True: that while is over.
+    pub(crate) fn end(&self, way: Option<Way>, items: usize, now: Instant) -> bool {
+        let mut trial = self.trial();
+        trial.spend(now);
+        trial.busy = trial.busy.saturating_sub(1);
+        if Some(trial.way) != way {
             return false;
         }
         trial.batches += 1;
         trial.items += items as u64;
-        trial.time += time;
         trial.batches >= if self.choice == Choice::Measured { SHORT } else { ALTERNATING }
     }
 
     /// The while `way` is over: begins the next, and returns it, unless somebody else has. For who is alone.
-    pub(crate) fn go_on(&self, way: Way) -> Option<Way> {
-        let next = self.after(way)?;
+    pub(crate) fn go_on(&self, way: Way, now: Instant) -> Option<Way> {
+        let next = self.after(way, now)?;
         self.way.store(next.0, Ordering::Relaxed);
         Some(next)
     }
 
-    fn after(&self, way: Way) -> Option<Way> {
+    fn after(&self, way: Way, now: Instant) -> Option<Way> {
         let mut trial = self.trial();
+        trial.spend(now);
         trial.way = match self.choice {
             _ if trial.way != way => return None,
             Choice::Fixed => return None,
@@ -156,8 +169,14 @@ impl Turns {
 
 impl Trial {
     fn new(way: Way) -> Self {
-        let (time, costs) = (Duration::ZERO, [u64::MAX; 2]);
-        Self { way, stretch: 0, batches: 0, items: 0, time, costs }
+        let (time, until, costs) = (Duration::ZERO, Instant::now(), [u64::MAX; 2]);
+        Self { way, stretch: 0, batches: 0, items: 0, time, busy: 0, until, costs }
+    }
+
+    /// Counts the time until `now`.
+    fn spend(&mut self, now: Instant) {
+        self.time += now.saturating_duration_since(self.until) * self.busy;
+        self.until = now.max(self.until);
     }
 
     /// The way after this one.
@@ -189,20 +208,25 @@ mod tests {
 
     /// Goes through a trial in which an item costs so much beside others, and in turns, in microseconds; the
     /// second time that a way is tried it is interrupted.
-    fn tried(turns: &Turns, costs: [u64; 2]) -> bool {
+    fn tried(turns: &Turns, now: &mut Instant, costs: [u64; 2]) -> bool {
         let before = turns.way();
         assert!(!before.is_trial());
-        let mut way = turns.go_on(before).unwrap();
+        let mut way = turns.go_on(before, *now).unwrap();
         let mut stretches = Vec::new();
         while way.is_trial() {
-            assert_eq!(turns.go_on(before), None, "somebody else has gone on");
+            assert_eq!(turns.go_on(before, *now), None, "somebody else has gone on");
             let late = if stretches.len() < 2 { 1 } else { 50 };
             stretches.push(way.takes_turns());
             let time = Duration::from_micros(late * 32 * costs[usize::from(way.takes_turns())]);
-            let over: Vec<bool> = (0..SHORT).map(|_| turns.count(way, 32, time)).collect();
+            let mut batch = |of| {
+                turns.begin(*now);
+                *now += time;
+                turns.end(of, 32, *now)
+            };
+            assert!(!batch(Some(before)) && !batch(None), "they began in another while");
+            let over: Vec<bool> = (0..SHORT).map(|_| batch(Some(way))).collect();
             assert_eq!(over.iter().position(|&over| over), Some(SHORT as usize - 1));
-            assert!(!turns.count(before, 32, time), "it began in another while");
-            way = turns.go_on(way).unwrap();
+            way = turns.go_on(way, *now).unwrap();
         }
         let this = before.takes_turns();
         assert_eq!(stretches, [!this, this, !this, this]);
@@ -213,7 +237,8 @@ mod tests {
     fn the_faster_way_is_taken_and_kept_until_the_other_is_faster_by_a_margin() {
         let turns = Turns::new(None, false);
         let costs = [[5, 10], [10, 10], [10, 9], [10, 5], [9, 10], [10, 10], [10, 11], [5, 10]];
-        let taken = costs.map(|costs| tried(&turns, costs));
+        let mut now = Instant::now();
+        let taken = costs.map(|costs| tried(&turns, &mut now, costs));
         assert_eq!(taken, [false, false, false, true, true, true, true, false]);
     }
 
@@ -221,7 +246,28 @@ mod tests {
     fn what_is_fixed_stays() {
         for fixed in [false, true] {
             let turns = Turns::new(Some(fixed), true);
-            assert_eq!((turns.way().takes_turns(), turns.go_on(turns.way())), (fixed, None));
+            let next = turns.go_on(turns.way(), Instant::now());
+            assert_eq!((turns.way().takes_turns(), next), (fixed, None));
         }
+    }
+
+    /// One worker goes on at once and another waits: what that costs is no less for being a wait.
+    #[test]
+    fn waiting_is_time_spent() {
+        let turns = Turns::new(None, false);
+        let mut now = Instant::now();
+        let mut way = turns.go_on(turns.way(), now).unwrap();
+        while way.is_trial() {
+            let waits = way.takes_turns();
+            (0..u32::from(waits)).for_each(|_| turns.begin(now));
+            for _ in 0..SHORT {
+                turns.begin(now);
+                now += Duration::from_micros(if waits { 15 } else { 20 });
+                turns.end(Some(way), 1, now);
+            }
+            (0..u32::from(waits)).for_each(|_| _ = turns.end(None, 1, now));
+            way = turns.go_on(way, now).unwrap();
+        }
+        assert!(!way.takes_turns(), "a packet takes 30 in turns, and 20 in transactions");
     }
 }

@@ -121,11 +121,17 @@ impl Worker {
 
     /// Has `len` items committed, in order.
     pub fn handle(&mut self, batch: &mut impl Batch, len: usize) {
-        let began = self.way[0].is_trial().then(Instant::now);
+        if len == 0 {
+            return;
+        }
+        let way = self.transaction.domain().turns.way();
+        if way.is_trial() {
+            self.transaction.domain().turns.begin(Instant::now());
+        }
         self.handle_all(batch, len);
         self.patience -= 1;
         if self.patience == 0 || self.way[0] != self.way[1] {
-            self.look_up(began, len);
+            self.look_up(way, len);
         }
     }
 
@@ -163,15 +169,18 @@ impl Worker {
         }
     }
 
-    /// A batch of so many items is done, and was timed if it `began` in a trial: has all workers do what comes
-    /// next, if it is time.
+    /// A batch of so many items is done that began in the while `way`: has all workers do what comes next, if it
+    /// is time.
     #[cold]
     #[inline(never)]
-    fn look_up(&mut self, began: Option<Instant>, items: usize) {
-        let [way, now] = self.way;
+    fn look_up(&mut self, way: Way, items: usize) {
+        let [before, now] = self.way;
         let turns = &self.transaction.domain().turns;
-        let is_over = |began: Instant| turns.count(way, items, began.elapsed());
-        if way == now && began.is_none_or(is_over) {
+        let is_over = match way.is_trial() {
+            true => turns.end((way == now).then_some(way), items, Instant::now()),
+            false => way == now && before == now,
+        };
+        if is_over {
             self.alone(|transaction| transaction.domain().go_on(way));
         }
         let now = self.transaction.domain().turns.way();

@@ -51,7 +51,7 @@ const CLOCKS: &[&str] = &[
     "crates/cli/",
     "crates/analysis/",
     "crates/plan/",
-    "crates/txn/src/worker.rs",
+    "crates/txn/src/",
     "bench/",
 ];
 /// What ends while no process runs ends by the time of day.

@@ -45,7 +45,13 @@ fn together(workers: &mut [Worker], item: &Slow<'_>, items: u64) -> (Vec<Counts>
     thread::scope(|threads| {
         for worker in workers.iter_mut() {
             let mut item = Slow { ..*item };
-            threads.spawn(move || (0..items).for_each(|_| worker.handle(&mut item, 1)));
+            threads.spawn(move || {
+                for _ in 0..items {
+                    worker.handle(&mut item, 1);
+                    // The next one is received meanwhile.
+                    thread::sleep(Duration::from_micros(20));
+                }
+            });
         }
     });
     let more = |(worker, before): (&Worker, Counts)| {
