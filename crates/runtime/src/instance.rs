@@ -311,7 +311,7 @@ impl<N: NetworkFunction> Instance<N> {
         if let Some(reason) = refused::<N>(finding.layout) {
             return release.discard(frame, reason.into());
         }
-        if is_part::<N>(finding.layout) {
+        if N::LAYER == 4 && is_part(finding.layout) {
             return self.gather(frame, finding.layout, release);
         }
         let verdict = self.enter_any(frame, finding, 0, release);

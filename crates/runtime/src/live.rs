@@ -165,7 +165,9 @@ impl<N: NetworkFunction> Crew<N> {
     ) -> Result<Self, RunError> {
         let ends = Exchange::between(states.len()).map_err(RunError::Exchange)?;
         let fragments_only = !arrangement.is_sharded();
-        let owners = (!fragments_only || N::LAYER == 4).then(|| Owners {
+        // Where state is shared it matters for fragments alone, whose datagram one worker puts together.
+        let gathers = N::LAYER == 4 && states.len() > 1;
+        let owners = (!fragments_only || gathers).then(|| Owners {
             steering: Arc::clone(&arrangement.steering),
             table: Arc::clone(&arrangement.table),
             fragments_only,
