@@ -148,7 +148,8 @@ impl<N: NetworkFunction> Instance<N> {
         for (name, loans) in post.iter().flat_map(|post| &post.loans) {
             builder.steer(name, loans.clone());
         }
-        let ward = |scope: &Scope| Ward { scope: scope.clone(), here: here.clone() };
+        let workers = post.as_ref().map_or(1, |post| post.deployment.table.workers()) as u32;
+        let ward = |scope: &Scope| Ward { scope: scope.clone(), here: here.clone(), workers };
         for (name, scope) in post.iter().flat_map(|post| &post.scopes) {
             builder.divide(name, ward(scope));
         }

@@ -12,6 +12,12 @@
 //! a look-up goes on only where that count is not zero, removal needs no tombstone, and **no entry
 //! ever moves**, so that timers and the prefetch pass may hold slot ids.
 //!
+//! **One of several workers** has its share of the entries, mostly, and must have room for all of them.
+//! Its buckets are two ranges: the *near* ones, as many as its share needs, where every look-up begins;
+//! and *far* ones, for entries that come when the near ones are full, which cost no memory as long as none
+//! is there. A key that went there is counted in its near bucket as one that passed it, so that looking
+//! for what is near, or nowhere, costs nothing more.
+//!
 //! A shard's entries lie among the others, not in a segment of their own: the steering hash that
 //! picks the shard may be as skewed as the traffic, and a segment that overflows would cost every
 //! look-up in it.
@@ -69,7 +75,12 @@ impl Place {
 pub struct Table<K, V> {
     lines: Zeroed<Line>,
     buckets: u32,
+    /// Of them, near ones: all, or those of the share of one of several workers.
+    near: u32,
     len: u32,
+    /// Entries in near buckets; and how many go there at most.
+    near_len: u32,
+    near_most: u32,
     capacity: u32,
     seed: u64,
     entry: PhantomData<Slot<K, V>>,
@@ -100,6 +111,47 @@ impl<K: Key, V: Stored> Table<K, V> {
     }
 
     fn with(capacity: u32, seed: u64) -> Self {
+        let buckets = Self::buckets_for(capacity);
+        let capacity = capacity.min(buckets * Self::SLOTS as u32);
+        Self::laid_out(buckets, 0, capacity, seed)
+    }
+
+    /// Of the same capacity, empty, for one of `workers` workers among which entries are divided.
+    pub fn for_one_of(&self, workers: u32) -> Self {
+        // What fits a huge page is left whole.
+        const SMALL: usize = 2 << 20;
+        if workers < 2 || self.lines.len() * size_of::<Line>() <= SMALL {
+            return Self::with(self.capacity, self.seed);
+        }
+        self.with_share(self.capacity.div_ceil(workers))
+    }
+
+    /// The same, expecting `share` of the entries, or a tenth more.
+    fn with_share(&self, share: u32) -> Self {
+        if share >= self.capacity {
+            return Self::with(self.capacity, self.seed);
+        }
+        let near = Self::buckets_for(share);
+        let most = u32::MAX / Self::SLOTS as u32 - near;
+        let far = Self::buckets_for(self.capacity.saturating_sub(Self::mostly(near))).min(most);
+        Self::laid_out(near, far, self.capacity, self.seed)
+    }
+
+    /// Entries that go into so many near buckets: more than those that they are made for.
+    fn mostly(buckets: u32) -> u32 {
+        buckets * Self::SLOTS as u32 / 8 * 7
+    }
+
+    fn laid_out(near: u32, far: u32, capacity: u32, seed: u64) -> Self {
+        let buckets = near + far;
+        let near_most = if far == 0 { u32::MAX } else { Self::mostly(near) };
+        let lines = Zeroed::new(buckets as usize * Self::LINES);
+        let (len, near_len, entry) = (0, 0, PhantomData);
+        Self { lines, buckets, near, len, near_len, near_most, capacity, seed, entry }
+    }
+
+    /// Buckets for so many entries.
+    fn buckets_for(entries: u32) -> u32 {
         const { assert!(align_of::<Slot<K, V>>() <= 64 && !std::mem::needs_drop::<V>()) }
         // How full in sixteenths at most: the fewer slots a bucket has, the more room keeps entries
         // in the bucket they belong to, and a look-up in vain short even in a full table.
@@ -109,14 +161,11 @@ impl<K: Key, V: Stored> Table<K, V> {
             3 => 11,
             _ => 12,
         };
-        let wanted = (u64::from(capacity) * 16).div_ceil(full * Self::SLOTS as u64).max(1);
+        let wanted = (u64::from(entries) * 16).div_ceil(full * Self::SLOTS as u64).max(1);
         // Slot ids have 32 bits; a table never holds more than it has slots, so that one is free
         // for every insertion.
         let most = u32::MAX / Self::SLOTS as u32;
-        let buckets = u32::try_from(wanted).map_or(most, |wanted| wanted.min(most));
-        let capacity = capacity.min(buckets * Self::SLOTS as u32);
-        let lines = Zeroed::new(buckets as usize * Self::LINES);
-        Self { lines, buckets, len: 0, capacity, seed, entry: PhantomData }
+        u32::try_from(wanted).map_or(most, |wanted| wanted.min(most))
     }
 
     /// Entries stored.
@@ -134,9 +183,10 @@ impl<K: Key, V: Stored> Table<K, V> {
         self.buckets * Self::SLOTS as u32
     }
 
-    /// Bytes of memory when every line has been touched.
+    /// Bytes of memory when every line has been touched; of far buckets only when some are used.
     pub fn bytes(&self) -> usize {
-        self.lines.len() * size_of::<Line>()
+        let buckets = if self.len == self.near_len { self.near } else { self.buckets };
+        buckets as usize * Self::LINES * size_of::<Line>()
     }
 
     /// The hash of `key` in this table.
@@ -157,12 +207,23 @@ impl<K: Key, V: Stored> Table<K, V> {
 
     #[inline(always)]
     fn home(&self, hash: Hash) -> u32 {
-        ((u64::from(hash.position()) * u64::from(self.buckets)) >> 32) as u32
+        ((u64::from(hash.position()) * u64::from(self.near)) >> 32) as u32
     }
 
+    /// Where a key of this hash goes when the near buckets are full.
+    fn far_home(&self, hash: Hash) -> u32 {
+        let far = self.buckets - self.near;
+        self.near + ((u64::from(hash.position()) * u64::from(far)) >> 32) as u32
+    }
+
+    /// The next bucket of those that `bucket` is one of, near or far.
     #[inline(always)]
     fn next(&self, bucket: u32) -> u32 {
-        if bucket + 1 == self.buckets { 0 } else { bucket + 1 }
+        match bucket + 1 {
+            after if after == self.near => 0,
+            after if after == self.buckets => self.near,
+            after => after,
+        }
     }
 
     #[inline(always)]
@@ -283,10 +344,25 @@ impl<K: Key, V: Stored> Table<K, V> {
     #[cold]
     #[inline(never)]
     fn locate_beyond(&self, home: u32, hash: Hash, key: K) -> Option<Place> {
-        let mut bucket = self.next(home);
-        while bucket != home {
+        let near = self.locate_from(self.next(home), home, hash, &key);
+        if near.is_some() || self.len == self.near_len {
+            return near;
+        }
+        let far = self.far_home(hash);
+        let header = self.header(far);
+        match self.locate_in(far, header, hash.tag(), &key) {
+            Some(place) => Some(place),
+            None if header >> OVERFLOW_SHIFT == 0 => None,
+            None => self.locate_from(self.next(far), far, hash, &key),
+        }
+    }
+
+    /// Looks into the buckets from `bucket` on, up to one that nobody passed, or `end`.
+    #[inline(always)]
+    fn locate_from(&self, mut bucket: u32, end: u32, hash: Hash, key: &K) -> Option<Place> {
+        while bucket != end {
             let header = self.header(bucket);
-            if let Some(place) = self.locate_in(bucket, header, hash.tag(), &key) {
+            if let Some(place) = self.locate_in(bucket, header, hash.tag(), key) {
                 return Some(place);
             }
             if header >> OVERFLOW_SHIFT == 0 {
@@ -309,6 +385,11 @@ impl<K: Key, V: Stored> Table<K, V> {
     pub fn place(&mut self, hash: Hash, key: K, value: V) -> SlotId {
         assert!(self.len < self.slots(), "no room was made");
         let mut bucket = self.home(hash);
+        let is_near = self.near_len < self.near_most;
+        if !is_near {
+            self.count_overflow(bucket, true);
+            bucket = self.far_home(hash);
+        }
         loop {
             let header = self.header(bucket);
             let free = !header & (EVERY_BYTE << 7) & Self::TAGS;
@@ -319,6 +400,7 @@ impl<K: Key, V: Stored> Table<K, V> {
                 // SAFETY: the slot lies in our block and is free.
                 unsafe { at.write(Slot { key, value }) };
                 self.len += 1;
+                self.near_len += u32::from(is_near);
                 return SlotId(bucket * Self::SLOTS as u32 + slot as u32);
             }
             self.count_overflow(bucket, true);
@@ -375,6 +457,12 @@ impl<K: Key, V: Stored> Table<K, V> {
         let Slot { key, value } =
             self.occupied(id).then(|| unsafe { self.slot(at, slot).read() })?;
         let mut bucket = self.home(hash);
+        if at < self.near {
+            self.near_len -= 1;
+        } else {
+            self.count_overflow(bucket, false);
+            bucket = self.far_home(hash);
+        }
         while bucket != at {
             self.count_overflow(bucket, false);
             bucket = self.next(bucket);
@@ -457,7 +545,17 @@ mod tests {
     }
 
     fn agrees<V: Value + PartialEq + std::fmt::Debug>(steps: &[Step], of: impl Fn(u32) -> V) {
-        let mut table = Table::<(u16, u32), V>::new(200, 3);
+        let whole = Table::<(u16, u32), V>::new(200, 3);
+        agrees_in(whole.with_share(40), steps, &of);
+        agrees_in(whole.with_share(100), steps, &of);
+        agrees_in(whole, steps, &of);
+    }
+
+    fn agrees_in<V: Value + PartialEq + std::fmt::Debug>(
+        mut table: Table<(u16, u32), V>,
+        steps: &[Step],
+        of: &impl Fn(u32) -> V,
+    ) {
         let mut oracle = BTreeMap::new();
         for &step in steps {
             let (Step::Insert(key, _) | Step::Remove(key) | Step::Find(key)) = step;
@@ -549,8 +647,14 @@ mod tests {
 
     #[test]
     fn a_table_at_capacity_still_answers() {
-        const COUNT: u32 = if cfg!(miri) { 300 } else { 5_000 };
-        let mut table = Table::<u32, u32>::new(COUNT, 1);
+        let whole = Table::<u32, u32>::new(COUNT, 1);
+        answers_at_capacity(whole.with_share(COUNT / 8));
+        answers_at_capacity(whole);
+    }
+
+    const COUNT: u32 = if cfg!(miri) { 300 } else { 5_000 };
+
+    fn answers_at_capacity(mut table: Table<u32, u32>) {
         for key in 0..COUNT {
             assert!(table.insert(table.hash(&key), key, key).is_some());
         }
@@ -564,6 +668,30 @@ mod tests {
             assert_eq!(table.remove(hash, id), Some((key, key)));
         }
         assert!(table.is_unmarked());
+    }
+
+    /// Of two and of eight workers: what they take together beside what one does, and that nothing is far
+    /// while a worker has little more than its share.
+    #[test]
+    fn shares_take_no_more_than_the_whole() {
+        let whole = Table::<u64, u64>::new(1 << 18, 1);
+        for workers in [2, 8] {
+            let mut one = whole.for_one_of(workers);
+            assert!(one.bytes() * workers as usize <= whole.bytes() * 101 / 100);
+            assert!(one.slots() <= whole.slots() && one.capacity() == whole.capacity());
+            for key in 0..u64::from((1 << 18) / workers * 11 / 10) {
+                one.insert(one.hash(&key), key, key).unwrap();
+            }
+            assert_eq!(one.len(), one.near_len);
+            for key in 1 << 20..1 << 21 {
+                if one.insert(one.hash(&key), key, key).is_none() {
+                    break;
+                }
+            }
+            assert!(one.len() == one.capacity() && one.len() > one.near_len);
+        }
+        let small = Table::<u64, u64>::new(50_000, 1);
+        assert_eq!(small.for_one_of(8).bytes(), small.bytes());
     }
 
     /// Buckets that a look-up of an absent key reads in a table that is as full as it gets: the

@@ -138,7 +138,8 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         seed: u64,
     ) -> Result<(Vec<Self>, Arc<Ages>), BuildError> {
         let workers = domain.workers() as u32;
-        let table = || Table::<K, Entry<S>>::new(shape.capacity, seed);
+        let whole = Table::<K, Entry<S>>::new(shape.capacity, seed);
+        let table = || whole.for_one_of(workers);
         let slots = table().slots();
         let all = slots.checked_mul(workers).filter(|&all| all <= Wheel::MOST).ok_or_else(|| {
             let SetShape { capacity, .. } = shape;
