@@ -37,6 +37,8 @@ struct Listed {
     pool: Pool,
     /// Packets that there is room to send.
     room: u64,
+    /// Time from one batch to the next.
+    pace: Duration,
 }
 
 struct ListedQueue<'m> {
@@ -45,17 +47,24 @@ struct ListedQueue<'m> {
     left: &'m Left,
     free: FreeBuffers<'m>,
     room: u64,
+    pace: Duration,
+    last: Instant,
 }
 
 impl Opened for Listed {
     fn queue(&mut self) -> Box<dyn Queue<'_> + '_> {
-        let Self { port, packets, left, pool, room } = self;
-        Box::new(ListedQueue { port: *port, packets, left, free: pool.buffers(), room: *room })
+        let Self { port, packets, left, pool, room, pace } = self;
+        let (port, room, pace, last) = (*port, *room, *pace, Instant::now());
+        Box::new(ListedQueue { port, packets, left, free: pool.buffers(), room, pace, last })
     }
 }
 
 impl<'m> Queue<'m> for ListedQueue<'m> {
     fn receive(&mut self, batch: &mut Vec<Frame<'m>>, max: usize) -> usize {
+        if self.last.elapsed() < self.pace {
+            return 0;
+        }
+        self.last = Instant::now();
         let count = self.packets.len().min(max);
         for packet in self.packets.drain(..count) {
             let buffer = self.free.take().expect("every buffer comes back");
@@ -90,6 +99,10 @@ impl<'m> Queue<'m> for ListedQueue<'m> {
 
     fn fds(&self, _: &mut Vec<RawFd>) {}
 
+    fn is_polled(&self) -> bool {
+        !self.pace.is_zero()
+    }
+
     fn statistics(&mut self) -> QueueStatistics {
         QueueStatistics::default()
     }
@@ -115,7 +128,7 @@ fn label(packet: &[u8]) -> (u32, u32) {
 }
 
 /// Two ports; a flow comes by one queue of the first, as the kernel spreads them, whoever owns it.
-fn ports(workers: usize, room: u64) -> (Vec<LivePort>, Left) {
+fn ports(workers: usize, room: u64, pace: Duration) -> (Vec<LivePort>, Left) {
     let left = Left::default();
     let mut packets = vec![VecDeque::new(); workers];
     for number in 0..PACKETS {
@@ -125,7 +138,7 @@ fn ports(workers: usize, room: u64) -> (Vec<LivePort>, Left) {
     let port = |number, packets: Vec<VecDeque<Vec<u8>>>| {
         let queue = |packets| {
             let (port, left, pool) = (Port::new(number), Arc::clone(&left), Pool::new(64, 128));
-            Box::new(Listed { port, packets, left, pool, room }) as Box<dyn Opened>
+            Box::new(Listed { port, packets, left, pool, room, pace }) as Box<dyn Opened>
         };
         LivePort {
             queues: packets.into_iter().map(queue).collect(),
@@ -143,11 +156,21 @@ fn run<N: NetworkFunction>(
     workers: usize,
     room: u64,
 ) -> (RunReport, Vec<Vec<u8>>) {
+    run_at::<N>(settings, planned, workers, room, (Duration::ZERO, Balancing::Still))
+}
+
+/// As above, each queue with a batch after so long, and shards that move.
+fn run_at<N: NetworkFunction>(
+    settings: &str,
+    planned: bool,
+    workers: usize,
+    room: u64,
+    (pace, balancing): (Duration, Balancing),
+) -> (RunReport, Vec<Vec<u8>>) {
     let plan = planned.then(|| plan_of::<N>(&Planning::new(Nic::named("e810").unwrap())).unwrap());
     let names = N::PORTS.iter().map(|name| name.to_string()).collect();
     let making = Making { seed: 3, settings: settings.parse().unwrap(), ports: names, pass: None };
     let (inputs, outputs, commands) = (Vec::new(), Vec::new(), Vec::new());
-    let balancing = Balancing::Still;
     let options =
         Options { making, inputs, outputs, workers, plan, balancing, commands, store: None };
     let arrangement = Arrangement::of::<N>(&options);
@@ -155,9 +178,9 @@ fn run<N: NetworkFunction>(
     let clock = LiveClock::start();
     states.start(clock.origin_ns(), &[]);
     let account = Account::new::<N>(&options.making.ports);
-    let (ports, left) = ports(workers, room);
+    let (ports, left) = ports(workers, room, pace);
     let states = states.share(&options.making, workers);
-    let crew = Crew::new(states, ports, &arrangement, clock).unwrap();
+    let crew = Crew::new(states, ports, &arrangement, balancing, clock).unwrap();
     let specs: [LiveSpec; 0] = [];
     let (_, requests) = std::sync::mpsc::channel();
     // Until all are handled, or those that are not are dropped.
@@ -233,12 +256,60 @@ fn translations_do_not_depend_on_who_received() {
     assert_eq!(report.strategy, "shared-nothing");
     assert_accounted(&report, left.len());
     assert_in_order(&left);
+    assert_translated_alike(&left);
+}
+
+/// All packets of a flow have one public endpoint.
+fn assert_translated_alike(left: &[Vec<u8>]) {
     let mut public: BTreeMap<u32, &[u8]> = BTreeMap::new();
-    for packet in &left {
+    for packet in left {
         let endpoint = *public.entry(label(packet).0).or_insert(&packet[26..36]);
         // Address and port; between them stands the destination.
         assert_eq!((&endpoint[..4], &endpoint[8..]), (&packet[26..30], &packet[34..36]));
     }
+}
+
+/// Runs during which shards move, until they have often enough: how often depends on who else is at work
+/// on this machine. `check` is told of each.
+fn restless<N: NetworkFunction>(
+    settings: &str,
+    workers: usize,
+    check: impl Fn(&RunReport, &[Vec<u8>]),
+) {
+    let restless = (Duration::from_micros(200), Balancing::Restless(20));
+    let (mut steps, mut entries) = (0, 0);
+    for _ in 0..200 {
+        let (report, left) = run_at::<N>(settings, true, workers, u64::MAX, restless);
+        assert_eq!(report.strategy, "shared-nothing");
+        assert_accounted(&report, left.len());
+        assert!(left.len() == PACKETS || report.drops.keys().eq(["mailbox-full"]));
+        assert_in_order(&left);
+        check(&report, &left);
+        let balance = report.balance.unwrap_or_default();
+        steps += balance.steps;
+        entries += balance.entries_moved;
+        if steps > 40 && entries > 400 {
+            return;
+        }
+    }
+    panic!("{steps} steps, {entries} entries moved");
+}
+
+/// Each packet comes to the state that the ones before it made, wherever that is just then.
+#[test]
+fn shards_that_move_lose_and_reorder_nothing() {
+    for workers in [2, 3, 5] {
+        restless::<firewall::Function>("", workers, |report, _| {
+            let table = report.tables.iter().find(|table| table.used > 0).unwrap();
+            assert_eq!(table.used, FLOWS as u64, "no connection is there twice");
+        });
+    }
+}
+
+#[test]
+fn translations_move_with_their_shards() {
+    let settings = "public = ['203.0.113.1']";
+    restless::<nat::Function>(settings, 4, |_, left| assert_translated_alike(left));
 }
 
 #[test]

@@ -17,5 +17,6 @@ mod paths;
 mod policer;
 mod rates;
 mod scan;
+mod shards;
 mod soak;
 mod traffic;
