@@ -40,7 +40,7 @@ use anabranch_packet::Port;
 use crate::account::Account;
 use crate::balance::Balancing;
 use crate::keeping::Kept;
-use crate::report::{BalanceReport, LivePortReport, RunReport};
+use crate::report::{LivePortReport, RunReport};
 use crate::run::{Arrangement, Options, RunError, read_commands};
 use crate::sync::mpsc::{Receiver, channel};
 use crate::sync::pin;
@@ -110,7 +110,11 @@ pub fn run<N: NetworkFunction>(
     account.report.faults = elements::faults() - faults_before;
     account.warn_of_fewer(workers, options.workers);
     let commanded = !N::Command::schema().is_empty();
-    let balancing = arrangement.balancing(&states, options.balancing, commanded);
+    let balancing = match arrangement.balancing(&states, options.balancing, commanded) {
+        // Before shards move all that has changed is told: too long for packets to wait.
+        Ok(Balancing::Even) if options.store.is_some() => Err("a store keeps the state".to_owned()),
+        balancing => balancing,
+    };
     let states = states.share(&options.making, workers);
     let planned = scaling.iter().all(Scaling::is_planned);
     let mut about = steering(&arrangement, planned);
@@ -179,8 +183,8 @@ impl<N: NetworkFunction> Crew<N> {
         clock: LiveClock,
     ) -> Result<Self, RunError> {
         let fragments_only = !arrangement.is_sharded();
-        let mover = (!fragments_only && states.len() > 1)
-            .then(|| Mover::new(&arrangement.table, balancing));
+        let mover = Mover::new(&arrangement.table, balancing)
+            .filter(|_| !fragments_only && states.len() > 1);
         let shards = if mover.is_some() { arrangement.table.shards() } else { 0 };
         let ends = Exchange::between(states.len(), shards).map_err(RunError::Exchange)?;
         // Where state is shared it matters for fragments alone, whose datagram one worker puts together.
@@ -252,8 +256,8 @@ impl Workplace<'_> {
         watch: &mut dyn FnMut(Moment<'_>) -> bool,
     ) -> RunReport {
         let started = Instant::now();
-        let pace = crew.mover.as_ref().map_or(LOOK, Mover::pace);
         while !crew.shared.is_stopping() && self.look(&crew, started, watch) {
+            let pace = crew.mover.as_ref().map_or(LOOK, Mover::pace);
             match self.requests.recv_timeout(pace) {
                 Ok(request) => self.answer::<N>(request, &crew, started),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -267,19 +271,17 @@ impl Workplace<'_> {
             .map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect();
         self.look(&crew, started, watch);
-        self.finish(crew.mover.as_ref(), ends, started)
+        self.finish(&crew, ends, started)
     }
 
     /// The report of workers that ended like this.
-    fn finish(&self, mover: Option<&Mover>, ends: Vec<End>, started: Instant) -> RunReport {
+    fn finish<C>(&self, crew: &AtWork<'_, C>, ends: Vec<End>, started: Instant) -> RunReport {
         let mut account = self.account.clone();
         note_queues(&mut account.report, self.specs, &ends);
-        if let Some(mover) = mover {
-            let entries_moved = ends.iter().map(|end| end.finished.passed.entries).sum();
-            let balance = mover.balance();
-            account.report.balance =
-                balance.map(|balance| BalanceReport { entries_moved, ..balance });
-            account.report.shards = Some(mover.shards());
+        if let Some(mover) = &crew.mover {
+            let moved = ends.iter().map(|end| end.finished.passed.entries).sum();
+            account.report.balance = mover.balance(moved);
+            account.report.shards = Some(mover.shards(&crew.shared));
         }
         account.finish(ends.into_iter().map(|end| end.finished).collect(), started.elapsed())
     }
@@ -294,7 +296,7 @@ impl Workplace<'_> {
         // Whoever does not wait for the answer has gone.
         match request {
             Request::Report(answer) => {
-                let mut report = self.finish(crew.mover.as_ref(), orders.tell(), started);
+                let mut report = self.finish(crew, orders.tell(), started);
                 report.store = self.kept.map(Kept::report);
                 let _ = answer.send(report);
             }

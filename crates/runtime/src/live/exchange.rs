@@ -16,6 +16,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 
@@ -31,8 +32,9 @@ const MAILBOX: usize = 512;
 pub(super) enum Mail {
     /// Packets.
     Parcel(Parcel),
-    /// The sender has come to the next reassignment: no parcel behind this is of the table before.
-    Fence,
+    /// The sender has come to the next reassignment, at this time: no parcel behind this is of the table
+    /// before.
+    Fence(Instant),
     /// The state of shards that are the receiver's from now on.
     Bundle(Box<Bundle>),
 }
@@ -43,8 +45,8 @@ pub(super) struct Shared {
     pub(super) handled: Vec<CachePadded<AtomicU64>>,
     /// Packets that each worker has received of each shard so far, where somebody watches.
     load: Vec<Box<[AtomicU64]>>,
-    /// Workers that have not come to the end of the reassignment that is under way.
-    changing: AtomicUsize,
+    /// How often a worker has come to the end of a reassignment.
+    changed: AtomicU64,
     /// Workers that are to look for orders.
     pub(super) ordered: Vec<CachePadded<AtomicBool>>,
     asleep: Vec<CachePadded<AtomicBool>>,
@@ -101,18 +103,17 @@ impl Shared {
 
     /// All workers are about to be told that shards change hands: the run does not end before they have.
     pub(super) fn begin_change_of_hands(&self) {
-        self.changing.store(self.asleep.len(), Ordering::SeqCst);
         self.under_way.fetch_add(self.asleep.len(), Ordering::SeqCst);
     }
 
-    /// Whether some worker has not come to its end.
-    pub(super) fn is_changing_hands(&self) -> bool {
-        self.changing.load(Ordering::SeqCst) > 0
+    /// Whether all workers have come to the end of the first `epoch` reassignments.
+    pub(super) fn have_changed_hands(&self, epoch: u64) -> bool {
+        self.changed.load(Ordering::SeqCst) >= epoch * self.asleep.len() as u64
     }
 
-    /// A worker has come to its end.
+    /// A worker has come to the end of one.
     pub(super) fn has_changed_hands(&self) {
-        self.changing.fetch_sub(1, Ordering::SeqCst);
+        self.changed.fetch_add(1, Ordering::SeqCst);
         self.done();
     }
 
@@ -187,7 +188,7 @@ impl Exchange {
         let shared = Arc::new(Shared {
             handled: (0..workers).map(|_| CachePadded::default()).collect(),
             load: (0..workers).map(|_| (0..shards).map(|_| AtomicU64::new(0)).collect()).collect(),
-            changing: AtomicUsize::new(0),
+            changed: AtomicU64::new(0),
             ordered: (0..workers).map(|_| CachePadded::default()).collect(),
             asleep: (0..workers).map(|_| CachePadded::default()).collect(),
             wakers,
@@ -373,7 +374,7 @@ mod tests {
         ends[1].lie_down();
         assert!(ends[1].receive().is_none());
         let waiting = std::time::Duration::from_secs(20);
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         std::thread::scope(|threads| {
             let fd = ends[1].fd();
             threads

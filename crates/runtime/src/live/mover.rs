@@ -13,40 +13,46 @@ use crate::balance::{Balancer, Balancing, departures};
 use crate::report::{BalanceReport, ShardsReport};
 use crate::worker::Reassignment;
 
-/// Shards that move at a time: workers receive nothing meanwhile.
+/// Shards that move at a time, and how soon the next ones: workers receive nothing meanwhile.
 const AT_A_TIME: usize = 4;
+const NEXT: Duration = Duration::from_millis(5);
 
 /// Watches the load of shards.
 pub(super) struct Mover {
-    balancer: Option<Balancer>,
+    balancer: Balancer,
     /// From shards to workers, as it is now, and as it is to be.
     table: Arc<IndirectionTable>,
     wanted: Option<IndirectionTable>,
     /// Packets of each shard so far.
     load: Vec<u64>,
+    /// The last reassignment.
     epoch: u64,
-    at_a_time: usize,
-    pace: Duration,
+    /// Shards that have moved.
+    moved: u64,
+    is_restless: bool,
 }
 
 impl Mover {
-    /// Of shards that belong to workers as `table` says.
-    pub(super) fn new(table: &Arc<IndirectionTable>, balancing: Balancing) -> Self {
-        let is_restless = matches!(balancing, Balancing::Restless(_));
-        Self {
-            balancer: Balancer::new(table, balancing),
+    /// Of shards that belong to workers as `table` says; `None`: they stay.
+    pub(super) fn new(table: &Arc<IndirectionTable>, balancing: Balancing) -> Option<Self> {
+        Some(Self {
+            balancer: Balancer::new(table, balancing)?,
             table: Arc::clone(table),
             wanted: None,
             load: vec![0; table.shards()],
             epoch: 0,
-            at_a_time: if is_restless { table.shards() } else { AT_A_TIME },
-            pace: if is_restless { Duration::from_micros(200) } else { LOOK },
-        }
+            moved: 0,
+            is_restless: matches!(balancing, Balancing::Restless(_)),
+        })
     }
 
-    /// Time from one look to the next.
+    /// Time to the next look.
     pub(super) fn pace(&self) -> Duration {
-        self.pace
+        match self.wanted {
+            _ if self.is_restless => Duration::from_micros(200),
+            Some(_) => NEXT,
+            None => LOOK,
+        }
     }
 
     /// Looks at the load, and has shards move where that is due.
@@ -55,13 +61,12 @@ impl Mover {
         let more = load.iter().zip(&self.load).map(|(now, before)| now.saturating_sub(*before));
         let more: Vec<u32> = more.map(|more| u32::try_from(more).unwrap_or(u32::MAX)).collect();
         self.load = load;
-        let Some(balancer) = &mut self.balancer else { return };
-        if shared.is_changing_hands() {
+        if !shared.have_changed_hands(self.epoch) {
             return;
         }
         if self.wanted.is_none() {
-            balancer.count(&more);
-            self.wanted = balancer.rebalance(&self.table).map(|(wanted, _)| wanted);
+            self.balancer.count(&more);
+            self.wanted = self.balancer.rebalance(&self.table).map(|(wanted, _)| wanted);
         }
         if let Some(wanted) = self.wanted.take() {
             self.step(wanted, shared, orders);
@@ -71,11 +76,12 @@ impl Mover {
     /// Moves some of the shards that are to be elsewhere.
     fn step<C: Clone>(&mut self, wanted: IndirectionTable, shared: &Shared, orders: &Orders<C>) {
         let mut table = IndirectionTable::clone(&self.table);
+        let most = if self.is_restless { table.shards() } else { AT_A_TIME };
         let mut moved = 0;
         for shard in 0..table.shards() as u16 {
             let to = wanted.worker_of_shard(shard);
             if let Some(to) = to.filter(|_| to != table.worker_of_shard(shard)) {
-                if moved == self.at_a_time {
+                if moved == most {
                     self.wanted = Some(wanted);
                     break;
                 }
@@ -84,6 +90,7 @@ impl Mover {
                 moved += 1;
             }
         }
+        self.moved += moved as u64;
         let departures = departures(&self.table, &table).into();
         self.table = Arc::new(table);
         self.epoch += 1;
@@ -92,16 +99,18 @@ impl Mover {
         orders.reassign(&Reassignment { epoch, table, departures, first: Meta::default() });
     }
 
-    /// How evenly packets were divided, of which `entries_moved` have moved; `None`: nobody watched, or not
-    /// for long enough.
-    pub(super) fn balance(&self) -> Option<BalanceReport> {
-        self.balancer.as_ref()?.balance()
+    /// How evenly packets were divided, with so many entries that have moved; `None`: it was not watched for
+    /// long enough.
+    pub(super) fn balance(&self, entries_moved: u64) -> Option<BalanceReport> {
+        let (steps, shards_moved) = (self.epoch, self.moved);
+        let balance = self.balancer.balance()?;
+        Some(BalanceReport { steps, shards_moved, entries_moved, ..balance })
     }
 
     /// How packets spread over shards.
-    pub(super) fn shards(&self) -> ShardsReport {
+    pub(super) fn shards(&self, shared: &Shared) -> ShardsReport {
         let worker = |shard| self.table.worker_of_shard(shard as u16).unwrap_or_default();
-        let each = self.load.iter().enumerate();
-        ShardsReport::new(each.map(|(shard, &packets)| (packets, worker(shard))))
+        let each = shared.load().into_iter().enumerate();
+        ShardsReport::new(each.map(|(shard, packets)| (packets, worker(shard))))
     }
 }

@@ -135,7 +135,7 @@ pub(super) struct Shift<'m, N: NetworkFunction> {
     /// Whether there is a queue that has to be looked at.
     polls: bool,
     /// The time of this turn.
-    now: Instant,
+    pub(super) now: Instant,
     /// When there was a packet last.
     busy_at: Instant,
     fds: Vec<RawFd>,
@@ -270,7 +270,10 @@ impl<N: NetworkFunction> Shift<'_, N> {
                     self.open(sender, parcel);
                     continue;
                 }
-                Mail::Fence => self.hands.fences += 1,
+                Mail::Fence(at) => {
+                    self.hands.fences += 1;
+                    self.now = self.now.max(at);
+                }
                 Mail::Bundle(bundle) => self.hands.bundles.push(*bundle),
             }
             self.exchange.done();
