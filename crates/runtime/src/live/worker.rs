@@ -142,7 +142,9 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let mut drained: Option<Instant> = None;
         loop {
             let stopping = self.exchange.shared.is_stopping();
-            let receives = !stopping || self.now < *drained.get_or_insert(self.now + DRAIN);
+            // Who is quiet stays so: another may have ended, who would not open what it is handed.
+            let receives = !stopping
+                || !self.exchange.is_quiet() && self.now < *drained.get_or_insert(self.now + DRAIN);
             let packets = if receives { self.receive_all() } else { 0 } + self.collect_mail();
             self.run_due();
             self.take_orders();

@@ -16,7 +16,9 @@ const FILTER: &str = "table inet filter {
 
 /// Ports that `nmap` at `host` tells of, as open, closed and filtered.
 fn scan(lab: &Lab, host: &str, how: &str) -> [usize; 3] {
-    let line = format!("nmap -n -Pn {how} --max-retries 0 --min-rate 200 {SERVER}");
+    // Asked once, and patiently: that the machine is busy is no filter.
+    let once = "--max-retries 0 --min-rate 200 --min-rtt-timeout 1s --initial-rtt-timeout 1s";
+    let line = format!("nmap -n -Pn {how} {once} {SERVER}");
     let said = lab.run(host, &line).expect();
     let lines = || said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     ["open", "closed", "filtered"].map(|state| {
@@ -39,21 +41,20 @@ fn fetches(lab: &Lab, host: &str, addresses: &str) {
 
 /// Whether `host` gets a new connection.
 fn connects(lab: &Lab, host: &str) -> bool {
-    !lab.run(host, &format!("curl -sS -f --max-time 1 -o got http://{SERVER}/small")).fails()
+    !lab.run(host, &format!("curl -sS -f --max-time 0.5 -o got http://{SERVER}/small")).fails()
 }
 
 fn scanners(kind: Kind) {
     let hosts = ["half-open", "connecting", "reader"];
     let Some(lab) = site::open(kind, &hosts, &[]) else { return };
-    let (large, _) = (lab.file("large", 800_000), lab.file("small", 300));
+    let (large, _) = (lab.file("large", 500_000), lab.file("small", 300));
     fs::write(lab.path("filter"), FILTER).unwrap();
     lab.run("server", "nft -f filter").expect();
     let tells = site::start(&lab, "portscan", "--set action=report", PORTS);
     let _server = lab.web("server", 80);
     assert_eq!(scan(&lab, "half-open", "-sS -p 1-100"), [1, 99, 0], "what there is");
-    assert_eq!(scan(&lab, "connecting", "-sT -p 2001-2100"), [0, 0, 100]);
     let report = tells.finish();
-    assert_eq!(log(&report)[0], "10.0.0.2 scans");
+    assert_eq!(log(&report), ["10.0.0.2 scans"]);
     assert_adds_up(&report);
 
     let blocks = site::start_again(&lab, "portscan", "--set answer_s=1", PORTS);
@@ -65,15 +66,17 @@ fn scanners(kind: Kind) {
     });
     let [_, closed, filtered] = scan(&lab, "half-open", "-sS -p 1-100");
     assert!(closed >= 4 && filtered >= 50, "{closed} {filtered}");
-    assert!(!connects(&lab, "half-open"));
-    assert_eq!(scan(&lab, "connecting", "-sT -p 2001-2100"), [0, 0, 100]);
-    wait_for("silence to be a failure", || !connects(&lab, "connecting"));
+    assert_eq!(scan(&lab, "connecting", "-sT -p 2001-2030"), [0, 0, 30]);
+    wait_for("silence to be a failure", || {
+        connects(&lab, "connecting");
+        blocks.report().log.len() == 2
+    });
+    assert!(!connects(&lab, "connecting"));
     fetches(&lab, "reader", "[1-30]");
     for refused in 1..=3 {
         assert!(lab.run("reader", &format!("curl -sS http://{SERVER}:{refused}")).fails());
     }
     fetches(&lab, "reader", "[31-60]");
-    assert!(connects(&lab, "reader"));
     assert!(fetching.wait().success());
     assert!(fs::read(lab.path("slow")).unwrap() == large, "the file has arrived");
     let report = blocks.finish();
