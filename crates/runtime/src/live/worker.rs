@@ -27,7 +27,7 @@ use crate::worker::{Finished, Meter, Passed, State};
 
 /// Time between two looks at interfaces, and longest sleep.
 const ATTENTION: Duration = Duration::from_millis(100);
-/// Time for what has arrived when the run is to end.
+/// Time, at most, for what has arrived when the run is to end.
 const DRAIN: Duration = Duration::from_millis(50);
 /// Sleep of a worker whose queues are polled: a shorter one is none, a longer one would let their rings run full.
 const SHORTEST_NAP: Duration = Duration::from_micros(5);
