@@ -670,7 +670,7 @@ mod tests {
                 ward.here.enter(number % 4);
                 sets.open(sets.hash(&key(number)), key(number), number.into(), 10).unwrap();
             }
-            assert!(sets.table.bytes() <= whole / 2 + 64);
+            assert!(sets.table.bytes() <= whole * 54 / 100);
             sets
         };
         let hand_over = |from: &mut SetTable<_, _>, to: &mut SetTable<_, _>| {
@@ -679,17 +679,22 @@ mod tests {
             let shift = bundle.shift(0);
             to.put_shards(&mut bundle, shift);
         };
-        let has_all = |sets: &SetTable<SetKey4, u64>| {
+        let has = |sets: &SetTable<SetKey4, u64>, count: u32| {
             let state = |number| sets.get(sets.hash(&key(number)), &key(number));
-            (0..2 * SETS).all(|number| state(number).is_some_and(|set| set.state == number.into()))
+            (0..count).all(|number| state(number).is_some_and(|set| set.state == number.into()))
         };
         let (mut a, mut b) = (made(0), made(SETS));
         hand_over(&mut a, &mut b);
-        assert!(has_all(&b) && a.table.len() == 0);
+        assert!(has(&b, 2 * SETS) && a.table.len() == 0);
         assert!(b.open(b.hash(&key(u32::MAX)), key(u32::MAX), 0, 10).is_none(), "it is full");
+        // More than there is room for: nothing is lost.
+        for more in [2 * SETS, 3 * SETS] {
+            hand_over(&mut made(more), &mut b);
+            assert!(has(&b, more + SETS));
+        }
         hand_over(&mut b, &mut a);
-        assert!(has_all(&a) && b.table.len() == 0);
+        assert!(has(&a, 4 * SETS) && b.table.len() == 0);
         let expired = std::iter::from_fn(|| a.expire(5_000, &mut 1_000_000)).count();
-        assert_eq!((expired, a.table.len()), (2 * SETS as usize, 0));
+        assert_eq!((expired, a.table.len()), (4 * SETS as usize, 0));
     }
 }

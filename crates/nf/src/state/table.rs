@@ -103,6 +103,14 @@ impl<K: Key, V: Stored> Table<K, V> {
         if room > 7 { 7 } else { room }
     };
     const TAGS: u64 = u64::MAX >> (64 - 8 * Self::SLOTS);
+    /// How full in sixteenths at most: the fewer slots a bucket has, the more room keeps entries in the
+    /// bucket they belong to, and a look-up in vain short even in a full table.
+    const FULL: u64 = match Self::SLOTS {
+        1 => 8,
+        2 => 10,
+        3 => 11,
+        _ => 12,
+    };
 
     /// A table with room for `capacity` entries. `seed` makes its hash function.
     pub fn new(capacity: u32, seed: u64) -> Self {
@@ -125,29 +133,30 @@ impl<K: Key, V: Stored> Table<K, V> {
         self.with_share(self.capacity.div_ceil(workers))
     }
 
-    /// The same, expecting `share` of the entries, or a tenth more.
+    /// The same, expecting `share` of the entries, or somewhat more.
     fn with_share(&self, share: u32) -> Self {
+        let share = share.saturating_add(share / 16);
         if share >= self.capacity {
             return Self::with(self.capacity, self.seed);
         }
         let near = Self::buckets_for(share);
         let most = u32::MAX / Self::SLOTS as u32 - near;
-        let far = Self::buckets_for(self.capacity.saturating_sub(Self::mostly(near))).min(most);
-        // Of fewer far slots the eighth that is left free could be none.
-        if far * (Self::SLOTS as u32) < 64 {
+        let far = Self::buckets_for(self.capacity.saturating_sub(Self::entries_in(near))).min(most);
+        // Of fewer slots the eighth that is left free could be none.
+        if near.min(far) * (Self::SLOTS as u32) < 64 {
             return Self::with(self.capacity, self.seed);
         }
         Self::laid_out(near, far, self.capacity, self.seed)
     }
 
-    /// Entries that go into so many near buckets: more than those that they are made for.
-    fn mostly(buckets: u32) -> u32 {
-        buckets * Self::SLOTS as u32 / 8 * 7
+    /// Entries that so many buckets are for.
+    fn entries_in(buckets: u32) -> u32 {
+        (u64::from(buckets) * Self::SLOTS as u64 * Self::FULL / 16) as u32
     }
 
     fn laid_out(near: u32, far: u32, capacity: u32, seed: u64) -> Self {
         let buckets = near + far;
-        let near_most = if far == 0 { u32::MAX } else { Self::mostly(near) };
+        let near_most = if far == 0 { u32::MAX } else { Self::entries_in(near) };
         let lines = Zeroed::new(buckets as usize * Self::LINES);
         let (len, near_len, entry) = (0, 0, PhantomData);
         Self { lines, buckets, near, len, near_len, near_most, capacity, seed, entry }
@@ -156,15 +165,7 @@ impl<K: Key, V: Stored> Table<K, V> {
     /// Buckets for so many entries.
     fn buckets_for(entries: u32) -> u32 {
         const { assert!(align_of::<Slot<K, V>>() <= 64 && !std::mem::needs_drop::<V>()) }
-        // How full in sixteenths at most: the fewer slots a bucket has, the more room keeps entries
-        // in the bucket they belong to, and a look-up in vain short even in a full table.
-        let full = match Self::SLOTS {
-            1 => 8,
-            2 => 10,
-            3 => 11,
-            _ => 12,
-        };
-        let wanted = (u64::from(entries) * 16).div_ceil(full * Self::SLOTS as u64).max(1);
+        let wanted = (u64::from(entries) * 16).div_ceil(Self::FULL * Self::SLOTS as u64).max(1);
         // Slot ids have 32 bits; a table never holds more than it has slots, so that one is free
         // for every insertion.
         let most = u32::MAX / Self::SLOTS as u32;
@@ -382,7 +383,7 @@ impl<K: Key, V: Stored> Table<K, V> {
     /// If every slot is taken: [`make_room`](Self::make_room) before.
     pub fn place(&mut self, hash: Hash, key: K, value: V) -> SlotId {
         assert!(self.len < self.slots(), "no room was made");
-        let is_near = self.near_len < self.near_most;
+        let is_near = self.near_len < self.near_most || self.is_far_full();
         let mut bucket = if is_near { self.home(hash) } else { self.far_home(hash) };
         loop {
             let header = self.header(bucket);
@@ -400,6 +401,12 @@ impl<K: Key, V: Stored> Table<K, V> {
             self.count_overflow(bucket, true);
             bucket = self.next(bucket);
         }
+    }
+
+    /// Whether far buckets are so full that near ones take what is left beyond the capacity.
+    fn is_far_full(&self) -> bool {
+        let far = (self.buckets - self.near) * Self::SLOTS as u32;
+        self.len - self.near_len >= far / 8 * 7
     }
 
     /// Whether there are no slots for `more` entries beside those that are there, some left free so
@@ -536,7 +543,7 @@ mod tests {
 
     fn agrees<V: Value + PartialEq + std::fmt::Debug>(steps: &[Step], of: impl Fn(u32) -> V) {
         let whole = Table::<(u16, u32), V>::new(200, 3);
-        agrees_in(whole.with_share(40), steps, &of);
+        agrees_in(whole.with_share(60), steps, &of);
         agrees_in(whole.with_share(100), steps, &of);
         agrees_in(whole, steps, &of);
     }
@@ -663,13 +670,13 @@ mod tests {
     /// Of two and of eight workers: what they take together beside what one does, and that nothing is far
     /// while a worker has little more than its share.
     #[test]
-    fn shares_take_no_more_than_the_whole() {
+    fn shares_take_little_more_than_the_whole() {
         let whole = Table::<u64, u64>::new(1 << 18, 1);
         for workers in [2, 8] {
             let mut one = whole.for_one_of(workers);
-            assert!(one.bytes() * workers as usize <= whole.bytes() * 101 / 100);
+            assert!(one.bytes() * workers as usize <= whole.bytes() * 107 / 100);
             assert!(one.slots() <= whole.slots() && one.capacity() == whole.capacity());
-            for key in 0..u64::from((1 << 18) / workers * 11 / 10) {
+            for key in 0..u64::from((1 << 18) / workers * 21 / 20) {
                 one.insert(one.hash(&key), key, key).unwrap();
             }
             assert_eq!(one.len(), one.near_len);
@@ -717,8 +724,8 @@ mod tests {
                 steps_of_a_miss::<52>(workers),
                 steps_of_a_miss::<100>(workers),
             ];
-            // Of one of several workers it is as full in both ranges, near ones fuller.
-            let (mean_bound, most_bound) = if workers == 1 { (6.0, 60) } else { (20.0, 300) };
+            // Of one of several workers both ranges are looked into.
+            let (mean_bound, most_bound) = if workers == 1 { (6.0, 60) } else { (12.0, 120) };
             for (mean, most) in cases {
                 let fits = mean < mean_bound && most < most_bound;
                 assert!(fits, "{workers} workers: {mean} on average, {most} at most");

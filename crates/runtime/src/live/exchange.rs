@@ -281,6 +281,11 @@ impl Exchange {
         while { &self.woken }.read(&mut bytes).is_ok_and(|count| count == bytes.len()) {}
     }
 
+    /// Whether this worker receives no more.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_quiet
+    }
+
     /// Receives no more, and has handed over all it had. True: so has everybody, and nothing is under way.
     pub(super) fn is_over(&mut self) -> bool {
         let Shared { quiet, under_way, failed, asleep, .. } = &*self.shared;

@@ -28,7 +28,7 @@ use crate::worker::{Finished, Meter, State};
 
 /// Time between two looks at interfaces, and longest sleep.
 const ATTENTION: Duration = Duration::from_millis(100);
-/// Time for what has arrived when the run is to end.
+/// Time, at most, for what has arrived when the run is to end.
 const DRAIN: Duration = Duration::from_millis(50);
 /// Sleep of a worker whose queues are polled: a shorter one is none, a longer one would let their rings run full.
 const SHORTEST_NAP: Duration = Duration::from_micros(5);
@@ -147,7 +147,9 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let mut drained: Option<Instant> = None;
         loop {
             let stopping = self.exchange.shared.is_stopping();
-            let receives = !stopping || self.now < *drained.get_or_insert(self.now + DRAIN);
+            // Who is quiet stays so: another may have ended, who would not open what it is handed.
+            let receives = !stopping
+                || !self.exchange.is_quiet() && self.now < *drained.get_or_insert(self.now + DRAIN);
             let packets = if receives { self.receive_all() } else { 0 } + self.collect_mail();
             self.run_due();
             self.take_orders();
