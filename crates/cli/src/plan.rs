@@ -59,16 +59,27 @@ fn overview(library: &Library, options: &Options) -> Result<String, Error> {
     Ok(lines)
 }
 
-/// The fields that packets of each port are hashed by.
+/// The fields that packets of each port are hashed by, ports of TCP and UDP alike.
 fn meeting(found: &Plan) -> String {
     if let Some(impossible) = &found.impossible {
         let lines: Vec<String> = impossible.lines.iter().map(u32::to_string).collect();
         return format!("nothing in common, lines {}", lines.join(", "));
     }
-    let ports = found.ports.iter().filter(|port| !port.fields.is_empty());
-    let ports: Vec<String> =
-        ports.map(|port| format!("`{}`: {}", port.port, port.fields.join(", "))).collect();
-    if ports.is_empty() { "anything".to_owned() } else { ports.join("; ") }
+    if found.constraints.is_empty() {
+        return "anything".to_owned();
+    }
+    let fields = |port: &anabranch_plan::Port| {
+        let mut fields: Vec<String> = Vec::new();
+        for field in &port.fields {
+            let field = field.replace("tcp.", "port.").replace("udp.", "port.");
+            if !fields.contains(&field) {
+                fields.push(field);
+            }
+        }
+        format!("`{}`: {}", port.port, fields.join(", "))
+    };
+    let ports: Vec<String> = found.ports.iter().map(fields).collect();
+    ports.join("; ")
 }
 
 /// State objects, by how they are kept.
