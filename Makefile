@@ -7,7 +7,7 @@ ifdef CARGO_TARGET_DIR
 ANABRANCH = $(CARGO_TARGET_DIR)/release/anabranch
 endif
 
-.PHONY: help demo test stores dpdk model soak bench docs clean
+.PHONY: help demo test stores dpdk model soak bench plans docs clean
 
 help:
 	@echo "make demo    build, make traffic, run a NAT and a firewall, write $(OUT)/report.html"
@@ -17,6 +17,7 @@ help:
 	@echo "make model   what workers hand over and transactions, under schedules that model checkers draw"
 	@echo "make soak    hosts around a firewall at full rate for twenty minutes, over each kind of port"
 	@echo "make bench   measure every network function against the same job written by hand"
+	@echo "make plans   plan every network function: docs/plan.md, and how long that takes"
 	@echo "make docs    the documentation of every crate"
 
 # Without functions and commands that the demo does not run.
@@ -67,6 +68,15 @@ bench:
 	cargo build --release --locked --package anabranch
 	@mkdir -p $(OUT)
 	$(ANABRANCH) bench --json $(OUT)/bench.json
+
+# Beside it, what compiling the functions takes, which planning does not.
+plans:
+	@.ci/install
+	cargo build --release --locked --package anabranch
+	@touch nfs/src/lib.rs
+	@started=$$(date +%s%N); cargo build --quiet --release --locked --package anabranch-nfs; \
+	    echo "compiling the functions: $$((($$(date +%s%N) - started) / 1000000)) ms"
+	@$(ANABRANCH) plan --all
 
 docs:
 	@.ci/install

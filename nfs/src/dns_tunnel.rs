@@ -14,8 +14,9 @@
 //! What counts is the first A or AAAA record of its answers; an answer without (another type, an
 //! error, nothing at all) is of no use from the start. An address that is told again while it waits
 //! counts once. Ordinary hosts collect some, by browsers that resolve ahead and by asking for
-//! both IP versions: 100 a minute leaves room for them, and a tunnel of 100 answers a minute carries
-//! under a kilobyte a second.
+//! both IP versions, of which many names have one: 100 a minute leaves room for them, and a tunnel of 100
+//! answers a minute carries under a kilobyte a second. (`iodine` between real hosts, by way of a name
+//! server that others ask too, is found and stopped by the defaults.)
 //!
 //! With `action = "block"`, a suspected client's packets to port 53 (UDP and TCP) are dropped for
 //! `block_s` seconds; with `action = "report"` the log says so, once in that time. Everything else

@@ -7,7 +7,8 @@
 //! for a scanner. This is the threshold random walk of Jung, Paxson, Berger and Balakrishnan, "Fast
 //! Portscan Detection Using Sequential Hypothesis Testing" (2004), in the form of Schechter, Jung
 //! and Berger, "Fast Detection of Scanning Worm Infections" (2004): with the floor at zero, what a
-//! host did before it was infected does not hide it.
+//! host did before it was infected does not hide it. (`nmap` between real hosts, half open and
+//! connecting, at ports that refuse and ports that are silent, is found and stopped.)
 //!
 //! Scores are logarithms of likelihood ratios in thousandths. The defaults are those of the papers:
 //! 80 % of the connections of a benign host succeed and 20 % of a scanner's, so that a step is

@@ -11,7 +11,7 @@
 //! 4.2). Its session is the first cookie whose name contains `sess` or is `sid`, in capitals or not,
 //! with a value of at least eight bytes: `PHPSESSID`, `JSESSIONID`, `ASP.NET_SessionId`, `session`,
 //! `connect.sid`. A session is remembered by a hash of 64 bits of name, value and server; the cookie
-//! itself is not kept.
+//! itself is not kept. (Tried between real hosts with sessions of `nginx` in the cookies of `curl`.)
 //!
 //! With `action = "block"`, requests with a stolen session are dropped, so that the thief's first
 //! request comes to nothing; with `action = "report"` they pass. The log tells both addresses either

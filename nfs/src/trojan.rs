@@ -5,7 +5,8 @@
 //! over FTP (these three in any order), and talks IRC. The time runs from its last SSH before the
 //! first file. Each alone is nobody's business; together, and in this order, they are the signature of
 //! De Carli, Sommer and Jha, "Beyond Pattern Matching: A Concurrency Model for Stateful Deep Packet
-//! Inspection" (2014), that the CHC and NFork papers measure with.
+//! Inspection" (2014), that the CHC and NFork papers measure with. (Tried between real hosts with `ssh`,
+//! `curl` at `vsftpd` and `irssi` at `ngircd`, in this order and another.)
 //!
 //! What counts:
 //! - SSH: data that the host sends to port 22, or as a server from it. A host has none to send before

@@ -265,7 +265,11 @@ Example:  anabranch plan nat --nic e810 -o nat.toml
           anabranch plan nat --check nat.toml")]
 pub(crate) struct PlanArguments {
     /// The network function.
-    pub(crate) nf: String,
+    #[arg(required_unless_present = "all")]
+    pub(crate) nf: Option<String>,
+    /// Plan every function there is, and print what they come to as a table (Markdown).
+    #[arg(long, conflicts_with_all = ["nf", "out", "json", "html", "check"])]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) planning: PlanningArguments,
     /// Seed of the choice among the keys.

@@ -22,17 +22,79 @@ use crate::run::to_json;
 /// constraint, [`Error::Output`].
 pub(crate) fn run(library: &Library, arguments: &PlanArguments) -> Result<(), Error> {
     let options = Options { seed: arguments.seed, ..options(&arguments.planning)? };
+    let Some(nf) = &arguments.nf else { return print(&overview(library, &options)?) };
     let outputs = [&arguments.out, &arguments.html];
     for path in outputs.into_iter().flatten().filter(|path| !is_standard_output(path)) {
         check_writable(path)?;
     }
-    let paths = paths_of(&library.find(&arguments.nf)?.source())?;
+    let paths = paths_of(&library.find(nf)?.source())?;
     if let Some(edited) = &arguments.check {
         read_checked(&paths, edited)?;
         return print(&format!("{}: what must meet meets\n", edited.display()));
     }
     let found = plan(&paths, &options).map_err(|cause| Error::Analysis(cause.to_string()))?;
     show(&paths, &found, arguments)
+}
+
+/// What the plans of all functions come to, a line each.
+fn overview(library: &Library, options: &Options) -> Result<String, Error> {
+    let mut lines =
+        "| NF | strategy | packets meet by | state | may differ | keys, µs | in all, ms |\n\
+                     |---|---|---|---|---|---|---|\n"
+            .to_owned();
+    for entry in library.entries() {
+        let found = plan(&paths_of(&entry.source())?, options);
+        let found = found.map_err(|cause| Error::Analysis(cause.to_string()))?;
+        let differences = found.differences.len();
+        lines += &format!(
+            "| `{}` | {} | {} | {} | {differences} | {} | {} |\n",
+            found.nf,
+            found.strategy.name(),
+            meeting(&found),
+            state(&found),
+            found.solve_us,
+            found.total_ms
+        );
+    }
+    Ok(lines)
+}
+
+/// The fields that packets of each port are hashed by, ports of TCP and UDP alike.
+fn meeting(found: &Plan) -> String {
+    if let Some(impossible) = &found.impossible {
+        let lines: Vec<String> = impossible.lines.iter().map(u32::to_string).collect();
+        return format!("nothing in common, lines {}", lines.join(", "));
+    }
+    if found.constraints.is_empty() {
+        return "anything".to_owned();
+    }
+    let fields = |port: &anabranch_plan::Port| {
+        let mut fields: Vec<String> = Vec::new();
+        for field in &port.fields {
+            let field = field.replace("tcp.", "port.").replace("udp.", "port.");
+            if !fields.contains(&field) {
+                fields.push(field);
+            }
+        }
+        format!("`{}`: {}", port.port, fields.join(", "))
+    };
+    let ports: Vec<String> = found.ports.iter().map(fields).collect();
+    ports.join("; ")
+}
+
+/// State objects, by how they are kept.
+fn state(found: &Plan) -> String {
+    let mut kept: Vec<(&str, Vec<String>)> = Vec::new();
+    for object in &found.objects {
+        let (mode, name) = (object.mode.name(), format!("`{}`", object.name));
+        match kept.iter_mut().find(|(known, _)| *known == mode) {
+            Some((_, names)) => names.push(name),
+            None => kept.push((mode, vec![name])),
+        }
+    }
+    let kept: Vec<String> =
+        kept.iter().map(|(mode, names)| format!("{mode}: {}", names.join(", "))).collect();
+    kept.join("; ")
 }
 
 /// The call paths of the function of this source, as planning needs them.

@@ -303,8 +303,10 @@ impl<K: Key, S: Value> SetTable<K, S> {
         Self { table, wheel, lifetime, tags: None, journal: None }
     }
 
-    /// From now on it is known which shard each set belongs to.
+    /// From now on it is known which shard each set belongs to; of an empty table.
     pub fn divide(&mut self, ward: &Ward) {
+        self.table = self.table.for_one_of(ward.workers);
+        self.wheel = Wheel::new(self.table.slots());
         self.tags = Some(Tags::new(self.table.slots(), &ward.here));
     }
 
@@ -629,7 +631,7 @@ mod tests {
     fn sets_that_are_more_than_fit_are_kept_and_expire() {
         let made = |first: u32| {
             let mut sets = SetTable::<SetKey4, u64>::new(SetShape { capacity: 8, ..SHAPE }, 1);
-            let ward = Ward { scope: Scope::Sharded, here: Arc::default() };
+            let ward = Ward { scope: Scope::Sharded, here: Arc::default(), workers: 2 };
             sets.divide(&ward);
             for host in first..first + 8 {
                 ward.here.enter(host % 4);
@@ -649,5 +651,50 @@ mod tests {
         expired.sort_unstable_by_key(|(_, state)| *state);
         let expected: Vec<_> = (0..16).map(|host| (Some(host as u16 % 4), host)).collect();
         assert_eq!(expired, expected);
+    }
+
+    /// Of a table that is divided: one worker gets the other's half as well, and gives all of it back.
+    #[test]
+    #[cfg_attr(miri, ignore = "many sets")]
+    fn a_worker_that_gets_all_shards_has_room_for_them() {
+        const SETS: u32 = 50_000;
+        let key =
+            |number: u32| SetKey4::new(Ipv4Addr::from_bits(number), Ipv4Addr::LOCALHOST, 5, 80, 1);
+        let ward = || Ward { scope: Scope::Sharded, here: Arc::default(), workers: 2 };
+        let made = |first: u32| {
+            let shape = SetShape { capacity: 2 * SETS, ..SHAPE };
+            let (mut sets, ward) = (SetTable::<SetKey4, u64>::new(shape, 1), ward());
+            let whole = sets.table.bytes();
+            sets.divide(&ward);
+            for number in first..first + SETS {
+                ward.here.enter(number % 4);
+                sets.open(sets.hash(&key(number)), key(number), number.into(), 10).unwrap();
+            }
+            assert!(sets.table.bytes() <= whole * 54 / 100);
+            sets
+        };
+        let hand_over = |from: &mut SetTable<_, _>, to: &mut SetTable<_, _>| {
+            let mut bundle = Bundle::new((0..4).collect(), 0);
+            from.take_shards(&mut bundle);
+            let shift = bundle.shift(0);
+            to.put_shards(&mut bundle, shift);
+        };
+        let has = |sets: &SetTable<SetKey4, u64>, count: u32| {
+            let state = |number| sets.get(sets.hash(&key(number)), &key(number));
+            (0..count).all(|number| state(number).is_some_and(|set| set.state == number.into()))
+        };
+        let (mut a, mut b) = (made(0), made(SETS));
+        hand_over(&mut a, &mut b);
+        assert!(has(&b, 2 * SETS) && a.table.len() == 0);
+        assert!(b.open(b.hash(&key(u32::MAX)), key(u32::MAX), 0, 10).is_none(), "it is full");
+        // More than there is room for: nothing is lost.
+        for more in [2 * SETS, 3 * SETS] {
+            hand_over(&mut made(more), &mut b);
+            assert!(has(&b, more + SETS));
+        }
+        hand_over(&mut b, &mut a);
+        assert!(has(&a, 4 * SETS) && b.table.len() == 0);
+        let expired = std::iter::from_fn(|| a.expire(5_000, &mut 1_000_000)).count();
+        assert_eq!((expired, a.table.len()), (4 * SETS as usize, 0));
     }
 }

@@ -101,7 +101,7 @@ impl Object for Kept<Map<u32, u32>> {
 impl Object for Parts {
     fn make(ward: &Ward, environment: Environment) -> Self {
         let mut map = Map::new(64, 1);
-        map.divide(&Ward { scope: Scope::PerShard, here: Arc::clone(&ward.here) });
+        map.divide(&Ward { scope: Scope::PerShard, ..ward.clone() });
         Self(map, environment)
     }
     fn step(&mut self, _: u16, key: u8, value: u8) {
@@ -203,7 +203,7 @@ impl<O: Object> Worker<O> {
         let mut environment = Environment::new(1);
         environment.set_origin(0);
         environment.begin(1, 1);
-        let ward = Ward { scope: Scope::Sharded, here: Arc::clone(environment.here()) };
+        let ward = Ward { scope: Scope::Sharded, here: Arc::clone(environment.here()), workers: 2 };
         let here = Arc::clone(&ward.here);
         Self(O::make(&ward, environment), here)
     }

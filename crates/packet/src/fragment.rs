@@ -100,103 +100,64 @@ fn ipv6_fragment_header(packet: &[u8]) -> Option<usize> {
 /// Cuts the IP packet of `frame`, parsed as `layout`, into fragments of at most `longest` bytes, IP
 /// headers included. Each is written into `scratch`, behind what is before the IP header, and handed to
 /// `send`. An IPv6 packet has to bring a fragment header, be it one that says that there are no others
-/// (RFC 6946). `None`, and nothing sent, where bytes of the packet are missing or `scratch` is too short.
+/// (RFC 6946). `None`, and nothing sent, where bytes of the packet are missing, `scratch` is too short or
+/// parts would stand where no offset can say.
 pub fn cut(
     frame: &[u8],
     layout: Layout,
     longest: usize,
     scratch: &mut [u8],
-    send: impl FnMut(&[u8]),
-) -> Option<()> {
-    let ip = layout.l3_offset();
-    match layout.has_ipv4() {
-        true => cut_ipv4(frame, ip, longest, scratch, send),
-        false => cut_ipv6(frame, ip, longest, scratch, send),
-    }
-}
-
-fn cut_ipv4(
-    frame: &[u8],
-    ip: usize,
-    longest: usize,
-    scratch: &mut [u8],
     mut send: impl FnMut(&[u8]),
 ) -> Option<()> {
+    let (ip, is_v4) = (layout.l3_offset(), layout.has_ipv4());
     let packet = frame.get(ip..)?;
-    let Piece { start: header_len, len, .. } = ipv4(packet)?;
-    let field = word(packet, 6)?;
-    let parts = Parts::new(packet.get(header_len..header_len + len)?, longest, header_len)?;
-    // An offset that overflows is a forgery (RFC 1858).
-    let in_range = usize::from(field & IPV4_OFFSET) + len / 8 <= usize::from(IPV4_OFFSET);
+    let Piece { start: header_len, len, offset, more, .. } =
+        if is_v4 { ipv4(packet)? } else { ipv6(packet)? };
+    let payload = packet.get(header_len..header_len + len)?;
+    let most = longest.checked_sub(header_len)? & !7;
     let start = ip + header_len;
-    if header_len < 20 || scratch.len() < start + parts.piece || !in_range {
+    // An offset that overflows is a forgery (RFC 1858).
+    let in_range = offset + len <= usize::from(u16::MAX);
+    if most == 0 || header_len < 20 || scratch.len() < start + most || !in_range {
         return None;
     }
     scratch[..start].copy_from_slice(&frame[..start]);
-    for (at, part, is_last) in parts.each() {
-        let offset = (field & IPV4_OFFSET) + (at / 8) as u16;
-        let more = if is_last { field & IPV4_MORE } else { IPV4_MORE };
+    let last = len.saturating_sub(1) / most;
+    for (at, part) in payload.chunks(most).enumerate() {
         let header = &mut scratch[ip..start];
-        if at == parts.piece {
+        if is_v4 && at == 1 {
             blank_uncopied(header);
         }
-        let flags = field & !(IPV4_OFFSET | IPV4_MORE) | more | offset;
-        header[2..4].copy_from_slice(&((header_len + part.len()) as u16).to_be_bytes());
-        header[6..8].copy_from_slice(&flags.to_be_bytes());
+        place(header, part.len(), offset + at * most, more || at < last);
+        let end = start + part.len();
+        scratch[start..end].copy_from_slice(part);
+        send(&scratch[..end]);
+    }
+    Some(())
+}
+
+/// Has `header`, an IPv4 header or an IPv6 header up to its fragment header, say that `len` bytes of
+/// payload follow that stand at `offset` in the datagram, a multiple of 8, and whether others come after
+/// them.
+///
+/// # Panics
+/// `header` is shorter than 20 bytes, or 48 of IPv6.
+pub fn place(header: &mut [u8], len: usize, offset: usize, more: bool) {
+    if header[0] >> 4 == 4 {
+        let flags = u16::from(header[6]) << 8 & !(IPV4_OFFSET | IPV4_MORE);
+        let field = flags | if more { IPV4_MORE } else { 0 } | (offset / 8) as u16;
+        let total = (header.len() + len) as u16;
+        header[2..4].copy_from_slice(&total.to_be_bytes());
+        header[6..8].copy_from_slice(&field.to_be_bytes());
         header[10..12].fill(0);
         let checksum = Sum::new().bytes(header).checksum();
         header[10..12].copy_from_slice(&checksum);
-        scratch[start..start + part.len()].copy_from_slice(part);
-        send(&scratch[..start + part.len()]);
-    }
-    Some(())
-}
-
-fn cut_ipv6(
-    frame: &[u8],
-    ip: usize,
-    longest: usize,
-    scratch: &mut [u8],
-    mut send: impl FnMut(&[u8]),
-) -> Option<()> {
-    let packet = frame.get(ip..)?;
-    let Piece { start: header_len, len, offset, more, .. } = ipv6(packet)?;
-    let parts = Parts::new(packet.get(header_len..header_len + len)?, longest, header_len)?;
-    let start = ip + header_len;
-    if scratch.len() < start + parts.piece || offset + len > usize::from(u16::MAX) {
-        return None;
-    }
-    scratch[..start].copy_from_slice(&frame[..start]);
-    for (at, part, is_last) in parts.each() {
-        let field = (offset + at) as u16 | u16::from(more || !is_last);
-        let payload_len = (header_len - IPV6_LEN + part.len()) as u16;
-        scratch[ip + 4..ip + 6].copy_from_slice(&payload_len.to_be_bytes());
-        scratch[start - 6..start - 4].copy_from_slice(&field.to_be_bytes());
-        scratch[start..start + part.len()].copy_from_slice(part);
-        send(&scratch[..start + part.len()]);
-    }
-    Some(())
-}
-
-/// A payload in parts.
-struct Parts<'p> {
-    payload: &'p [u8],
-    /// Bytes of each but the last: a multiple of 8.
-    piece: usize,
-}
-
-impl<'p> Parts<'p> {
-    /// `None`: not even 8 bytes fit behind a header of that length.
-    fn new(payload: &'p [u8], longest: usize, header_len: usize) -> Option<Self> {
-        let piece = longest.checked_sub(header_len)? & !7;
-        (piece > 0).then_some(Self { payload, piece })
-    }
-
-    /// Each with where it stands, and whether it is the last.
-    fn each(&self) -> impl Iterator<Item = (usize, &'p [u8], bool)> {
-        let (piece, len) = (self.piece, self.payload.len());
-        let chunks = self.payload.chunks(piece).enumerate();
-        chunks.map(move |(at, part)| (at * piece, part, at * piece + part.len() == len))
+    } else {
+        let field = offset as u16 | u16::from(more);
+        let payload_len = (header.len() - IPV6_LEN + len) as u16;
+        let at = header.len() - IPV6_FRAGMENT_LEN + 2;
+        header[4..6].copy_from_slice(&payload_len.to_be_bytes());
+        header[at..at + 2].copy_from_slice(&field.to_be_bytes());
     }
 }
 

@@ -142,7 +142,7 @@ fn shuffle(table: &mut IndirectionTable, turn: u64) {
 }
 
 /// What has to move for `before` to become `after`.
-fn departures(before: &IndirectionTable, after: &IndirectionTable) -> Vec<Departure> {
+pub(crate) fn departures(before: &IndirectionTable, after: &IndirectionTable) -> Vec<Departure> {
     let mut departures: Vec<Departure> = Vec::new();
     for shard in 0..before.shards() as u16 {
         let owners = (before.worker_of_shard(shard), after.worker_of_shard(shard));

@@ -75,11 +75,10 @@ impl Division {
     /// Divides `chunk`.
     pub fn divide(&mut self, chunk: &Chunk) -> Shares {
         let wholes = self.gatherer.as_mut().map(|gatherer| gatherer.gather(chunk));
-        let Some(steering) = self.steering.clone() else {
+        let Some(steering) = &self.steering else {
             let wholes = wholes.map(|wholes| vec![wholes.into_iter().map(|one| one.1).collect()]);
             return Shares { lists: vec![None], shards: None, moved: Vec::new(), wholes };
         };
-        let steering = &steering;
         let known = self.known.as_ref().and_then(|known| known.get(&chunk.start()));
         let shards = known.map_or_else(|| shards_of(steering, chunk), |known| known.shards.clone());
         for (load, &more) in self.load.iter_mut().zip(shards.packets.iter()) {
@@ -93,30 +92,30 @@ impl Division {
         };
         let shares = Shares { lists, shards: Some(shards.each), moved, wholes: None };
         match wholes {
-            Some(wholes) => self.place(wholes, steering, shares),
+            Some(wholes) => self.place(wholes, shares),
             None => shares,
         }
     }
 
     /// Gives each datagram to the owner of its flow, with the packet that completes it.
-    fn place(&self, wholes: Vec<(u32, Whole)>, steering: &Steering, shares: Shares) -> Shares {
+    fn place(&self, wholes: Vec<(u32, Whole)>, mut shares: Shares) -> Shares {
         let mut theirs: Vec<Vec<Whole>> = shares.lists.iter().map(|_| Vec::new()).collect();
-        if wholes.is_empty() {
-            return Shares { wholes: Some(theirs), ..shares };
-        }
-        let mut each = shares.shards.as_deref().cloned().unwrap_or_default();
-        for (index, whole) in wholes {
-            let shard = whole.shard(steering);
-            if let Some(place) = each.get_mut(index as usize) {
-                *place = shard;
+        if let (Some(steering), Some(each), false) =
+            (&self.steering, &mut shares.shards, wholes.is_empty())
+        {
+            let each = Arc::make_mut(each);
+            for (index, whole) in wholes {
+                let shard = whole.shard(steering);
+                if let Some(place) = each.get_mut(index as usize) {
+                    *place = shard;
+                }
+                if let Some(list) = theirs.get_mut(usize::from(self.table.worker(shard))) {
+                    list.push(whole);
+                }
             }
-            if let Some(list) = theirs.get_mut(usize::from(self.table.worker(shard))) {
-                list.push(whole);
-            }
+            shares.lists = self.lists(each);
         }
-        let shards = Shards { each: Arc::new(each), packets: Arc::default() };
-        let lists = self.lists(&shards);
-        Shares { lists, shards: Some(shards.each), wholes: Some(theirs), ..shares }
+        Shares { wholes: Some(theirs), ..shares }
     }
 
     /// What became of fragments on the way.
@@ -126,7 +125,7 @@ impl Division {
 
     /// Finds what each worker gets, and keeps it if the chunk will come again.
     fn learn(&mut self, chunk: &Chunk, shards: &Shards) -> Vec<Option<Vec<u32>>> {
-        let lists = self.lists(shards);
+        let lists = self.lists(&shards.each);
         if let Some(known) = &mut self.known {
             let one = Known { shards: shards.clone(), lists: Some(lists.clone()) };
             known.insert(chunk.start(), one);
@@ -164,11 +163,12 @@ impl Division {
         Some(ShardsReport::new(each.map(|(shard, &packets)| (packets, worker(shard)))))
     }
 
-    fn lists(&self, shards: &Shards) -> Vec<Option<Vec<u32>>> {
+    /// What each worker gets of a chunk whose packets have these shards.
+    fn lists(&self, each: &[u32]) -> Vec<Option<Vec<u32>>> {
         let workers = self.table.workers();
-        let room = shards.each.len() / workers + shards.each.len() / 8;
+        let room = each.len() / workers + each.len() / 8;
         let mut lists: Vec<Vec<u32>> = (0..workers).map(|_| Vec::with_capacity(room)).collect();
-        for (index, &shard) in (0..).zip(shards.each.iter()) {
+        for (index, &shard) in (0_u32..).zip(each) {
             if let Some(list) = lists.get_mut(usize::from(worker_of(shard, &self.table))) {
                 list.push(index);
             }

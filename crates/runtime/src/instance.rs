@@ -151,7 +151,8 @@ impl<N: NetworkFunction> Instance<N> {
         for (name, loans) in post.iter().flat_map(|post| &post.loans) {
             builder.steer(name, loans.clone());
         }
-        let ward = |scope: &Scope| Ward { scope: scope.clone(), here: here.clone() };
+        let workers = post.as_ref().map_or(1, |post| post.deployment.table.workers()) as u32;
+        let ward = |scope: &Scope| Ward { scope: scope.clone(), here: here.clone(), workers };
         for (name, scope) in post.iter().flat_map(|post| &post.scopes) {
             builder.divide(name, ward(scope));
         }
@@ -314,7 +315,7 @@ impl<N: NetworkFunction> Instance<N> {
         if let Some(reason) = refused::<N>(finding.layout) {
             return release.discard(frame, reason.into());
         }
-        if is_part::<N>(finding.layout) {
+        if N::LAYER == 4 && is_part(finding.layout) {
             return self.gather(frame, finding.layout, release);
         }
         let verdict = self.enter_any(frame, finding, 0, release);

@@ -15,6 +15,8 @@
 mod clock;
 mod egress;
 mod exchange;
+mod handover;
+mod mover;
 mod request;
 mod scaling;
 mod tap;
@@ -36,6 +38,7 @@ use anabranch_nf::{Line, NetworkFunction, elements};
 use anabranch_packet::Port;
 
 use crate::account::Account;
+use crate::balance::Balancing;
 use crate::keeping::Kept;
 use crate::report::{LivePortReport, RunReport};
 use crate::run::{Arrangement, Options, RunError, read_commands};
@@ -46,6 +49,7 @@ use crate::worker::{Done, State};
 
 use clock::LiveClock;
 use exchange::{Exchange, Shared};
+use mover::Mover;
 use request::Orders;
 use scaling::Scaling;
 use tap::Tap;
@@ -105,10 +109,21 @@ pub fn run<N: NetworkFunction>(
     let mut account = Account::new::<N>(&options.making.ports);
     account.report.faults = elements::faults() - faults_before;
     account.warn_of_fewer(workers, options.workers);
+    let commanded = !N::Command::schema().is_empty();
+    let balancing = match arrangement.balancing(&states, options.balancing, commanded) {
+        // Before shards move all that has changed is told: too long for packets to wait.
+        Ok(Balancing::Even) if options.store.is_some() => Err("a store keeps the state".to_owned()),
+        balancing => balancing,
+    };
     let states = states.share(&options.making, workers);
     let planned = scaling.iter().all(Scaling::is_planned);
-    watch(Moment::Started(&steering(&arrangement, planned)));
-    let crew = Crew::new(states, ports, &arrangement, clock)?;
+    let mut about = steering(&arrangement, planned);
+    if let Some(why) = balancing.as_ref().err() {
+        about += &format!("; shards stay where they are: {why}");
+    }
+    watch(Moment::Started(&about));
+    let balancing = balancing.unwrap_or(Balancing::Still);
+    let crew = Crew::new(states, ports, &arrangement, balancing, clock)?;
     account.report.warnings.extend(warnings);
     let workplace = Workplace { specs, requests, account, kept: kept.as_ref() };
     let mut report = crew.work(workplace, &arrangement, watch);
@@ -143,6 +158,8 @@ fn steering(arrangement: &Arrangement, planned: bool) -> String {
 /// Workers that have not begun.
 struct Crew<N: NetworkFunction> {
     workers: Vec<Worker<N>>,
+    /// Where each worker has shards.
+    mover: Option<Mover>,
     shared: Arc<Shared>,
     orders: Orders<N::Command>,
     log: Receiver<Vec<Line>>,
@@ -151,6 +168,7 @@ struct Crew<N: NetworkFunction> {
 /// Workers at work.
 struct AtWork<'s, C> {
     threads: Vec<ScopedJoinHandle<'s, End>>,
+    mover: Option<Mover>,
     shared: Arc<Shared>,
     orders: Orders<C>,
     log: Receiver<Vec<Line>>,
@@ -161,14 +179,21 @@ impl<N: NetworkFunction> Crew<N> {
         states: Vec<State<N>>,
         ports: Vec<LivePort>,
         arrangement: &Arrangement,
+        balancing: Balancing,
         clock: LiveClock,
     ) -> Result<Self, RunError> {
-        let ends = Exchange::between(states.len()).map_err(RunError::Exchange)?;
         let fragments_only = !arrangement.is_sharded();
-        let owners = (!fragments_only || N::LAYER == 4).then(|| Owners {
+        let mover = Mover::new(&arrangement.table, balancing)
+            .filter(|_| !fragments_only && states.len() > 1);
+        let shards = if mover.is_some() { arrangement.table.shards() } else { 0 };
+        let ends = Exchange::between(states.len(), shards).map_err(RunError::Exchange)?;
+        // Where state is shared it matters for fragments alone, whose datagram one worker puts together.
+        let gathers = N::LAYER == 4 && states.len() > 1;
+        let owners = (!fragments_only || gathers).then(|| Owners {
             steering: Arc::clone(&arrangement.steering),
             table: Arc::clone(&arrangement.table),
             fragments_only,
+            counts: mover.is_some(),
         });
         let shared = ends.first().map(|end| Arc::clone(&end.shared));
         let Some(shared) = shared else { unreachable!("there is at least one worker") };
@@ -181,7 +206,7 @@ impl<N: NetworkFunction> Crew<N> {
             let (owners, log) = (owners.clone(), tell.clone());
             Worker { state, opened, exchange, owners, clock, log, orders }
         });
-        Ok(Self { workers: workers.collect(), shared, orders, log })
+        Ok(Self { workers: workers.collect(), mover, shared, orders, log })
     }
 
     /// Works until `watch` says that the run is to end.
@@ -210,7 +235,8 @@ impl<N: NetworkFunction> Crew<N> {
             })
         });
         let threads = threads.collect();
-        AtWork { threads, shared: self.shared, orders: self.orders, log: self.log }
+        let Self { mover, shared, orders, log, .. } = self;
+        AtWork { threads, mover, shared, orders, log }
     }
 }
 
@@ -231,11 +257,13 @@ impl Workplace<'_> {
     ) -> RunReport {
         let started = Instant::now();
         while !crew.shared.is_stopping() && self.look(&crew, started, watch) {
-            match self.requests.recv_timeout(LOOK) {
-                Ok(request) => self.answer::<N>(request, &crew.orders, started),
+            let pace = crew.mover.as_ref().map_or(LOOK, Mover::pace);
+            match self.requests.recv_timeout(pace) {
+                Ok(request) => self.answer::<N>(request, &crew, started),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(pace),
             }
+            crew.mover.iter_mut().for_each(|mover| mover.look(&crew.shared, &crew.orders));
         }
         crew.shared.stop();
         let joined = std::mem::take(&mut crew.threads).into_iter().map(ScopedJoinHandle::join);
@@ -243,20 +271,32 @@ impl Workplace<'_> {
             .map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect();
         self.look(&crew, started, watch);
-        finish(self.account, self.specs, ends, started.elapsed())
+        self.finish(&crew, ends, started)
+    }
+
+    /// The report of workers that ended like this.
+    fn finish<C>(&self, crew: &AtWork<'_, C>, ends: Vec<End>, started: Instant) -> RunReport {
+        let mut account = self.account.clone();
+        note_queues(&mut account.report, self.specs, &ends);
+        if let Some(mover) = &crew.mover {
+            let moved = ends.iter().map(|end| end.finished.passed.entries).sum();
+            account.report.balance = mover.balance(moved);
+            account.report.shards = Some(mover.shards(&crew.shared));
+        }
+        account.finish(ends.into_iter().map(|end| end.finished).collect(), started.elapsed())
     }
 
     fn answer<N: NetworkFunction>(
         &self,
         request: Request,
-        orders: &Orders<N::Command>,
+        crew: &AtWork<'_, N::Command>,
         started: Instant,
     ) {
+        let orders = &crew.orders;
         // Whoever does not wait for the answer has gone.
         match request {
             Request::Report(answer) => {
-                let (account, ends) = (self.account.clone(), orders.tell());
-                let mut report = finish(account, self.specs, ends, started.elapsed());
+                let mut report = self.finish(crew, orders.tell(), started);
                 report.store = self.kept.map(Kept::report);
                 let _ = answer.send(report);
             }
@@ -299,17 +339,6 @@ impl Workplace<'_> {
         self.account.done(done, started.elapsed());
         watch(Moment::Handled(handled))
     }
-}
-
-/// The report of workers that ended like this.
-fn finish(
-    mut account: Account,
-    specs: &[LiveSpec],
-    ends: Vec<End>,
-    elapsed: Duration,
-) -> RunReport {
-    note_queues(&mut account.report, specs, &ends);
-    account.finish(ends.into_iter().map(|end| end.finished).collect(), elapsed)
 }
 
 /// What queues have counted, by port.

@@ -36,7 +36,7 @@ use crossbeam_utils::sync::{ShardedLock, ShardedLockWriteGuard};
 
 use crate::head::Head;
 use crate::instance::{Instance, Release, refused};
-use crate::reassembly::{Reassembly, has_parts};
+use crate::reassembly::{Assembles, Reassembly};
 use crate::schedule::Schedule;
 
 /// An instance that several workers share.
@@ -153,34 +153,8 @@ impl<N: NetworkFunction> Access<N> {
     /// Handles a batch. The packets' times are those at which they were handled, afterwards.
     #[inline(never)]
     pub fn handle(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
-        match has_parts::<N>(frames) {
-            false => self.handle_all(frames, release),
-            true => self.divide(frames, release),
-        }
+        self.assemble(frames, release);
         self.tell_in_time();
-    }
-
-    #[cold]
-    fn divide(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
-        let mut reassembly = std::mem::take(&mut self.own.reassembly);
-        reassembly.divide::<N, _>(frames, release, |some, release| self.handle_all(some, release));
-        self.own.reassembly = reassembly;
-    }
-
-    #[inline(always)]
-    fn handle_all(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
-        let mut rest = frames;
-        loop {
-            let read = self.read(rest, release);
-            let Some((writer, after)) = rest[read..].split_first_mut() else { break };
-            self.write(writer, release);
-            rest = after;
-        }
-    }
-
-    /// Datagrams that are incomplete.
-    pub(crate) fn reassembly(&mut self) -> &mut Reassembly {
-        &mut self.own.reassembly
     }
 
     /// Tells the store that keeps the state what has changed, if it is time: on the writer's side, so
@@ -202,7 +176,7 @@ impl<N: NetworkFunction> Access<N> {
         for (index, frame) in frames.iter_mut().enumerate() {
             let layout = parse(frame.bytes(), frame.meta().wire_len);
             // What leaves in fragments is left to a writer, too: it is rare.
-            if frame.meta().fragment_len != 0 {
+            if N::LAYER == 4 && frame.meta().fragment_len != 0 {
                 return index;
             }
             if let Some(reason) = refused::<N>(layout) {
@@ -303,6 +277,22 @@ impl<N: NetworkFunction> Access<N> {
         let Locked { mut instance, now_ns, last, .. } = locked;
         instance.end_after(Meta { arrival_ns: now_ns.max(last.arrival_ns), ..last });
         Some(instance)
+    }
+}
+
+impl<N: NetworkFunction> Assembles<N> for Access<N> {
+    fn reassembly(&mut self) -> &mut Reassembly {
+        &mut self.own.reassembly
+    }
+
+    fn handle_whole(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
+        let mut rest = frames;
+        loop {
+            let read = self.read(rest, release);
+            let Some((writer, after)) = rest[read..].split_first_mut() else { break };
+            self.write(writer, release);
+            rest = after;
+        }
     }
 }
 

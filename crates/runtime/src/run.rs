@@ -158,7 +158,8 @@ pub(crate) fn run_on<N: NetworkFunction>(
     let keeping = options.store.as_ref();
     let kept = keeping.map(|keeping| keeping.begin(&mut states, &arrangement, &mut warnings));
     let kept = kept.transpose()?;
-    let balancing = arrangement.balancing(&states, options);
+    let commanded = !options.commands.is_empty();
+    let balancing = arrangement.balancing(&states, options.balancing, commanded);
     let states = states.share(&options.making, workers);
     let keep = options.outputs.iter().any(|(_, sink)| *sink != SinkSpec::Null);
     let mut account = Account::new::<N>(&options.making.ports);
@@ -326,24 +327,26 @@ impl Arrangement {
 
 impl Arrangement {
     /// Whether shards move, or why they cannot though they should.
-    fn balancing<N: NetworkFunction>(
+    /// `commanded`: the NF may be told to do something.
+    pub(crate) fn balancing<N: NetworkFunction>(
         &self,
         states: &States<N>,
-        options: &Options,
+        balancing: Balancing,
+        commanded: bool,
     ) -> Result<Balancing, String> {
         let (Some(deployment), States::Owned(instances)) = (self.deployment.as_ref(), states)
         else {
             return Ok(Balancing::Still);
         };
-        if options.balancing == Balancing::Still {
+        if balancing == Balancing::Still {
             return Ok(Balancing::Still);
         }
         if let Some(why) = instances.first().and_then(Instance::immovable) {
             return Err(why);
         }
-        match deployment.leased().filter(|_| !options.commands.is_empty()) {
+        match deployment.leased().filter(|_| commanded) {
             Some(name) => Err(format!("a command may have `{name}` give out what stands in all")),
-            None => Ok(options.balancing),
+            None => Ok(balancing),
         }
     }
 }

@@ -41,7 +41,7 @@ use anabranch_txn::{Counts, Domain, MOST_ITEMS, Transaction, Worker};
 use crate::deployment::Deployment;
 use crate::instance::{Making, Release, set_shape};
 use crate::lock::Commit;
-use crate::reassembly::{Reassembly, has_parts};
+use crate::reassembly::{Assembles, Reassembly};
 use crate::schedule::Schedule;
 use crate::tuner::Pass;
 use crate::worker::InstanceEnd;
@@ -227,34 +227,8 @@ impl<N: NetworkFunction> Member<N> {
     /// Handles a batch.
     #[inline(never)]
     pub fn handle(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
-        match has_parts::<N>(frames) {
-            false => self.handle_all(frames, release),
-            true => self.divide(frames, release),
-        }
+        self.assemble(frames, release);
         self.tell();
-    }
-
-    /// Datagrams that are incomplete.
-    pub(crate) fn reassembly(&mut self) -> &mut Reassembly {
-        &mut self.own.reassembly
-    }
-
-    #[cold]
-    fn divide(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
-        let mut reassembly = std::mem::take(&mut self.own.reassembly);
-        reassembly.divide::<N, _>(frames, release, |some, release| self.handle_all(some, release));
-        self.own.reassembly = reassembly;
-    }
-
-    #[inline(always)]
-    fn handle_all(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
-        for frames in frames.chunks_mut(MOST_ITEMS) {
-            self.look_ahead(frames);
-            let Self { shared, nf, worker, own, .. } = self;
-            let len = frames.len();
-            let work = &mut Work { shared, nf, own, frames, sets: None, release, gone: 0 };
-            worker.handle(work, len);
-        }
     }
 
     /// Fetches the lines that the packets will touch first, where that pays.
@@ -384,5 +358,21 @@ impl<N: NetworkFunction> Member<N> {
             shared.alone().end(Floor { shared, nf: &mut nf, transaction }, release)
         });
         Some(end)
+    }
+}
+
+impl<N: NetworkFunction> Assembles<N> for Member<N> {
+    fn reassembly(&mut self) -> &mut Reassembly {
+        &mut self.own.reassembly
+    }
+
+    fn handle_whole(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
+        for frames in frames.chunks_mut(MOST_ITEMS) {
+            self.look_ahead(frames);
+            let Self { shared, nf, worker, own, .. } = self;
+            let len = frames.len();
+            let work = &mut Work { shared, nf, own, frames, sets: None, release, gone: 0 };
+            worker.handle(work, len);
+        }
     }
 }

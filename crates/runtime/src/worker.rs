@@ -21,7 +21,7 @@ use crate::hardware::{Hardware, HardwareCounts};
 use crate::instance::{Instance, Release};
 use crate::lock::{Access, Commit, Sides};
 use crate::mailbox::{Again, Outbox, Parcel};
-use crate::reassembly::Whole;
+use crate::reassembly::{Assembles as _, Whole};
 use crate::sync::mpsc::{Receiver, Sender};
 use crate::tally::{Counts, Tally};
 use crate::transactions::Member;

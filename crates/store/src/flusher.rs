@@ -24,13 +24,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
+
 use crate::behind::{Action, Change, Policy, Settings, Status, WriteBehind};
 use crate::clock::now_ms;
 use crate::content::Content;
 use crate::driver::{Batch, Driver, Outcome};
 use crate::error::Error;
 use crate::key::{Key, Scope};
-use crate::pauses::Pauses;
 use crate::view;
 
 /// Longest that nobody looks whether it is to end.
@@ -38,6 +39,9 @@ const NAP: Duration = Duration::from_millis(20);
 
 /// From as many changes on that the flusher has not taken in, there is no room for more.
 const FULL: usize = 1 << 16;
+
+/// A pause that is longer counts as one of this length.
+const LONGEST_PAUSE_NS: u64 = 60_000_000_000;
 
 /// Keeps a store up to date with the state of one instance. Dropped, it stops where it is, as if it
 /// were killed; [`close`](Self::close) brings everything to the store first.
@@ -54,7 +58,8 @@ struct Shared {
     /// Nobody takes in what is in the line any more.
     ended: AtomicBool,
     status: Mutex<Status>,
-    pauses: Pauses,
+    /// How long packets waited while workers told what they had changed, in nanoseconds.
+    pauses: Mutex<Option<Histogram<u64>>>,
     refuses_new: AtomicBool,
     stops: AtomicBool,
     /// Everything is to go at once.
@@ -104,7 +109,11 @@ impl Feed {
 
     /// Packets have waited so many nanoseconds while it was told what has changed.
     pub fn note_pause(&self, ns: u64) {
-        self.shared.pauses.note(ns);
+        let mut pauses = lock(&self.shared.pauses);
+        if pauses.is_none() {
+            *pauses = Histogram::new_with_bounds(1, LONGEST_PAUSE_NS, 2).ok();
+        }
+        pauses.iter_mut().for_each(|pauses| pauses.saturating_record(ns));
     }
 
     /// Whether everything has been handed over.
@@ -134,9 +143,11 @@ impl Shared {
     fn status(&self) -> Status {
         let mut status = lock(&self.status).clone();
         status.waiting += self.in_line.load(Ordering::Relaxed) as u64;
-        (status.pause_p50_ns, status.pause_p99_ns) =
-            (self.pauses.percentile(50), self.pauses.percentile(99));
-        status.pause_max_ns = self.pauses.longest_ns();
+        if let Some(pauses) = &*lock(&self.pauses) {
+            status.pause_p50_ns = pauses.value_at_quantile(0.5);
+            status.pause_p99_ns = pauses.value_at_quantile(0.99);
+            status.pause_max_ns = pauses.max();
+        }
         status
     }
 }

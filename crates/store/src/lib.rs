@@ -26,7 +26,6 @@ pub mod key;
 pub mod location;
 pub mod lock;
 pub mod memory;
-mod pauses;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod view;

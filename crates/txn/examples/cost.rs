@@ -48,7 +48,7 @@ fn main() {
     let mut numbers = std::env::args().skip(1).map_while(|text| text.parse::<u32>().ok());
     let mut next = |otherwise| numbers.next().unwrap_or(otherwise);
     let (reads, writes, count) = (next(32), next(0), next(100_000));
-    let domain = Arc::new(Domain::new(2, false));
+    let domain = Arc::new(Domain::new(2, false).with_turns(Some(false)));
     let memory = || domain.memory(Shape { objects: OBJECTS, ..SHAPE });
     let (read, written) = (memory(), memory());
     if std::env::args().any(|word| word == "settled") {

@@ -32,8 +32,7 @@
 //!   would change it: that one runs alone, and from then on the memory is tracked, until nobody has
 //!   changed it for a while ([`Domain::settle`]).
 //! - *Nothing is unwound.* When it is certain that a transaction cannot commit, its reads give nothing
-//!   any more (but for what is settled, which stays as it is while it runs) and its writes are forgotten, until
-//!   whoever works in it comes to the end.
+//!   any more and its writes are forgotten, until whoever works in it comes to the end.
 //! - *Deadlines are raised without a lock*: to refresh an entry is no change.
 //! - *Turns where transactions do not pay*: a batch at a time, with nobody beside it, on the objects themselves,
 //!   where that was measured to be faster (`turns`).

@@ -170,7 +170,7 @@ impl Memory {
 
     /// An object of it was changed, or may soon be beside others.
     #[inline(always)]
-    pub(crate) fn note_change(&self) {
+    pub fn note_change(&self) {
         // Looked at first: it lies beside what all workers read.
         if self.unrest.get() != UNREST {
             self.unrest.set(UNREST);

@@ -483,13 +483,17 @@ impl Transaction {
         change: impl FnOnce(Words<'_>) -> R,
     ) -> Option<R> {
         let words = match self.in_place(memory, (object, shape)) {
-            Some(words) => words,
+            Some(words) => {
+                memory.note_change();
+                words
+            }
             None => Words(&self.copy_of(memory, object)?.0[..shape.used()]),
         };
         Some(change(words))
     }
 
-    /// An object to be changed where it lies, by who is alone; `None`: others are beside.
+    /// An object to be changed where it lies, by who is alone, who says so ([`Memory::note_change`]); `None`:
+    /// others are beside.
     ///
     /// # Panics
     /// If there is no such object.
@@ -502,7 +506,6 @@ impl Transaction {
         if !self.is_alone() {
             return None;
         }
-        memory.note_change();
         Some(memory.object_of(object, shape))
     }
 

@@ -113,8 +113,9 @@ impl Turns {
     }
 
     /// After how many batches a worker is to look whether something has to be done, by this way.
-    pub(crate) fn patience(way: Way) -> u32 {
+    pub(crate) fn patience(&self, way: Way) -> u32 {
         match way {
+            _ if self.choice == Choice::Fixed => u32::MAX,
             _ if way.is_trial() => 1,
             Way(..WHILE) => FIRST,
             _ => LONG,

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use crate::transaction::{Cause, Place, Transaction};
-use crate::turns::{Turns, Way};
+use crate::turns::Way;
 
 /// Items of one transaction at most.
 pub const MOST_ITEMS: usize = 32;
@@ -92,7 +92,8 @@ pub struct Worker {
 impl Worker {
     /// The worker whose transactions these are.
     pub fn new(transaction: Arc<Transaction>) -> Self {
-        let way = transaction.domain().turns.way();
+        let turns = &transaction.domain().turns;
+        let (way, patience) = (turns.way(), turns.patience(turns.way()));
         Self {
             transaction,
             size: MOST_ITEMS,
@@ -100,7 +101,7 @@ impl Worker {
             counts: Counts::default(),
             wrote: false,
             way: [way; 2],
-            patience: Turns::patience(way),
+            patience,
         }
     }
 
@@ -183,8 +184,9 @@ impl Worker {
         if is_over {
             self.alone(|transaction| transaction.domain().go_on(way));
         }
-        let now = self.transaction.domain().turns.way();
-        (self.way, self.patience) = ([now; 2], Turns::patience(now));
+        let turns = &self.transaction.domain().turns;
+        let now = turns.way();
+        (self.way, self.patience) = ([now; 2], turns.patience(now));
     }
 
     /// Runs items of `range` in one transaction, or all up to `len` where workers take turns, and returns which
@@ -197,8 +199,7 @@ impl Worker {
         len: usize,
     ) -> Result<usize, (usize, Cause)> {
         let transaction = &*self.transaction;
-        // A worker that panicked is reported when it is joined; of what is shared it has left nothing half
-        // done.
+        // A worker that panicked is reported when it is joined; beside others it has left nothing half done.
         let gate = &transaction.domain().gate;
         let beside = gate.read().unwrap_or_else(PoisonError::into_inner);
         let way = transaction.domain().turns.way();

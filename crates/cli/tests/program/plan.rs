@@ -29,6 +29,26 @@ fn every_function_has_a_plan_in_one_json_document() {
     assert!(bench.files().is_empty());
 }
 
+/// The table in the documents is what the command prints, but for the times.
+#[test]
+fn all_plans_are_a_table_that_stands_in_the_documents() {
+    let bench = Bench::new();
+    let printed = bench.run("plan --all").expect(0).out;
+    let documents = include_str!("../../../../docs/plan.md");
+    let untimed = |line: &str| line.rsplitn(4, '|').last().unwrap().to_owned();
+    let documented: Vec<_> = documents.lines().filter(|line| line.starts_with('|')).collect();
+    for line in printed.lines().map(untimed) {
+        let is_documented = documented.iter().any(|known| untimed(known) == line);
+        assert!(
+            is_documented,
+            "{line}\n`anabranch plan --all` prints what belongs in docs/plan.md"
+        );
+    }
+    assert_eq!(printed.lines().count(), 2 + 15);
+    bench.run("plan").expect(2);
+    bench.run("plan nop --all").expect(2);
+}
+
 #[test]
 fn without_a_solver_plans_are_made_and_say_so() {
     let bench = Bench::new();

@@ -704,7 +704,7 @@ mod tests {
             let mut allocator = Allocator::new(8);
             allocator.steer(Arc::clone(&loans));
             let here = Arc::clone(environment.here());
-            allocator.divide(&Ward { scope: Scope::Sharded, here });
+            allocator.divide(&Ward { scope: Scope::Sharded, here, workers: 2 });
             environment.begin(0, 0);
             (allocator, environment)
         })

@@ -53,17 +53,18 @@ impl<K: Key, V: Value> Map<K, V> {
         Self { table: Table::new(capacity, seed), notes: None }
     }
 
-    /// From now on it is known which shard each entry belongs to.
+    /// From now on it is known which shard each entry belongs to; of an empty map.
     pub fn divide(&mut self, ward: &Ward) {
         let shards = match ward.scope {
             Scope::PerShard => Shards::PerShard {
                 here: Arc::clone(&ward.here),
                 parts: Table::new(self.capacity(), self.table.seed()),
             },
-            _ => Shards::Sharded {
-                tags: Tags::new(self.table.slots(), &ward.here),
-                removed: Vec::new(),
-            },
+            _ => {
+                self.table = self.table.for_one_of(ward.workers);
+                let tags = Tags::new(self.table.slots(), &ward.here);
+                Shards::Sharded { tags, removed: Vec::new() }
+            }
         };
         self.notes = Some(Box::new(Notes { shards, journal: None }));
     }
@@ -420,7 +421,7 @@ mod tests {
 
     /// A map of room for 8, divided, with `keys` stored by the shard that each is modulo 4.
     fn divided(scope: &Scope, keys: impl Iterator<Item = u32>) -> (Map<u32, u32>, Arc<Here>) {
-        let ward = Ward { scope: scope.clone(), here: Arc::default() };
+        let ward = Ward { scope: scope.clone(), here: Arc::default(), workers: 2 };
         let mut map = Map::new(8, 1);
         map.divide(&ward);
         for key in keys {

@@ -73,6 +73,8 @@ pub struct Ward {
     pub scope: Scope,
     /// Which one is being worked for.
     pub here: Arc<Here>,
+    /// How many workers have objects like this one.
+    pub workers: u32,
 }
 
 /// Whose an entry is.

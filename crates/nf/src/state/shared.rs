@@ -286,19 +286,24 @@ impl Commons {
 /// The step in which state is written now, of all the objects of who writes it. What is written in one,
 /// as by the packets of a batch, is stored together.
 #[derive(Clone, Debug, Default)]
-pub struct Steps(Arc<AtomicU32>);
+pub struct Steps(Arc<Alone<AtomicU32>>);
+
+/// On cache lines of its own (pairs of them are fetched together), since others' steps are other workers'.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Alone<T>(T);
 
 impl Steps {
     /// What is written from now on is written in a later step. Numbers begin again after 2^32.
     #[inline]
     pub fn next(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The number of this one.
     #[inline]
     pub fn now(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
+        self.0.0.load(Ordering::Relaxed)
     }
 }
 

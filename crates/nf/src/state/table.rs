@@ -12,6 +12,11 @@
 //! a look-up goes on only where that count is not zero, removal needs no tombstone, and **no entry
 //! ever moves**, so that timers and the prefetch pass may hold slot ids.
 //!
+//! **One of several workers** has its share of the entries, mostly, and must have room for all of them.
+//! Its buckets are two ranges: the *near* ones, as many as its share needs, where every look-up begins;
+//! and *far* ones, for entries that come when the near ones are full, which cost no memory as long as none
+//! is there. Then, and only then, what is not near is looked for there as well.
+//!
 //! A shard's entries lie among the others, not in a segment of their own: the steering hash that
 //! picks the shard may be as skewed as the traffic, and a segment that overflows would cost every
 //! look-up in it.
@@ -69,7 +74,12 @@ impl Place {
 pub struct Table<K, V> {
     lines: Zeroed<Line>,
     buckets: u32,
+    /// Of them, near ones: all, or those of the share of one of several workers.
+    near: u32,
     len: u32,
+    /// Entries in near buckets; and how many go there at most.
+    near_len: u32,
+    near_most: u32,
     capacity: u32,
     seed: u64,
     entry: PhantomData<Slot<K, V>>,
@@ -93,6 +103,14 @@ impl<K: Key, V: Stored> Table<K, V> {
         if room > 7 { 7 } else { room }
     };
     const TAGS: u64 = u64::MAX >> (64 - 8 * Self::SLOTS);
+    /// How full in sixteenths at most: the fewer slots a bucket has, the more room keeps entries in the
+    /// bucket they belong to, and a look-up in vain short even in a full table.
+    const FULL: u64 = match Self::SLOTS {
+        1 => 8,
+        2 => 10,
+        3 => 11,
+        _ => 12,
+    };
 
     /// A table with room for `capacity` entries. `seed` makes its hash function.
     pub fn new(capacity: u32, seed: u64) -> Self {
@@ -100,23 +118,58 @@ impl<K: Key, V: Stored> Table<K, V> {
     }
 
     fn with(capacity: u32, seed: u64) -> Self {
+        let buckets = Self::buckets_for(capacity);
+        let capacity = capacity.min(buckets * Self::SLOTS as u32);
+        Self::laid_out(buckets, 0, capacity, seed)
+    }
+
+    /// Of the same capacity, empty, for one of `workers` workers among which entries are divided.
+    pub fn for_one_of(&self, workers: u32) -> Self {
+        // What fits a huge page is left whole.
+        const SMALL: usize = 2 << 20;
+        if workers < 2 || self.lines.len() * size_of::<Line>() <= SMALL {
+            return Self::with(self.capacity, self.seed);
+        }
+        self.with_share(self.capacity.div_ceil(workers))
+    }
+
+    /// The same, expecting `share` of the entries, or somewhat more.
+    fn with_share(&self, share: u32) -> Self {
+        let share = share.saturating_add(share / 16);
+        if share >= self.capacity {
+            return Self::with(self.capacity, self.seed);
+        }
+        let near = Self::buckets_for(share);
+        let most = u32::MAX / Self::SLOTS as u32 - near;
+        let far = Self::buckets_for(self.capacity.saturating_sub(Self::entries_in(near))).min(most);
+        // Of fewer slots the eighth that is left free could be none.
+        if near.min(far) * (Self::SLOTS as u32) < 64 {
+            return Self::with(self.capacity, self.seed);
+        }
+        Self::laid_out(near, far, self.capacity, self.seed)
+    }
+
+    /// Entries that so many buckets are for.
+    fn entries_in(buckets: u32) -> u32 {
+        (u64::from(buckets) * Self::SLOTS as u64 * Self::FULL / 16) as u32
+    }
+
+    fn laid_out(near: u32, far: u32, capacity: u32, seed: u64) -> Self {
+        let buckets = near + far;
+        let near_most = if far == 0 { u32::MAX } else { Self::entries_in(near) };
+        let lines = Zeroed::new(buckets as usize * Self::LINES);
+        let (len, near_len, entry) = (0, 0, PhantomData);
+        Self { lines, buckets, near, len, near_len, near_most, capacity, seed, entry }
+    }
+
+    /// Buckets for so many entries.
+    fn buckets_for(entries: u32) -> u32 {
         const { assert!(align_of::<Slot<K, V>>() <= 64 && !std::mem::needs_drop::<V>()) }
-        // How full in sixteenths at most: the fewer slots a bucket has, the more room keeps entries
-        // in the bucket they belong to, and a look-up in vain short even in a full table.
-        let full = match Self::SLOTS {
-            1 => 8,
-            2 => 10,
-            3 => 11,
-            _ => 12,
-        };
-        let wanted = (u64::from(capacity) * 16).div_ceil(full * Self::SLOTS as u64).max(1);
+        let wanted = (u64::from(entries) * 16).div_ceil(Self::FULL * Self::SLOTS as u64).max(1);
         // Slot ids have 32 bits; a table never holds more than it has slots, so that one is free
         // for every insertion.
         let most = u32::MAX / Self::SLOTS as u32;
-        let buckets = u32::try_from(wanted).map_or(most, |wanted| wanted.min(most));
-        let capacity = capacity.min(buckets * Self::SLOTS as u32);
-        let lines = Zeroed::new(buckets as usize * Self::LINES);
-        Self { lines, buckets, len: 0, capacity, seed, entry: PhantomData }
+        u32::try_from(wanted).map_or(most, |wanted| wanted.min(most))
     }
 
     /// Entries stored.
@@ -134,9 +187,10 @@ impl<K: Key, V: Stored> Table<K, V> {
         self.buckets * Self::SLOTS as u32
     }
 
-    /// Bytes of memory when every line has been touched.
+    /// Bytes of memory when every line has been touched; of far buckets only when some are used.
     pub fn bytes(&self) -> usize {
-        self.lines.len() * size_of::<Line>()
+        let buckets = if self.len == self.near_len { self.near } else { self.buckets };
+        buckets as usize * Self::LINES * size_of::<Line>()
     }
 
     /// The hash of `key` in this table.
@@ -157,12 +211,23 @@ impl<K: Key, V: Stored> Table<K, V> {
 
     #[inline(always)]
     fn home(&self, hash: Hash) -> u32 {
-        ((u64::from(hash.position()) * u64::from(self.buckets)) >> 32) as u32
+        ((u64::from(hash.position()) * u64::from(self.near)) >> 32) as u32
     }
 
+    /// Where a key of this hash goes when the near buckets are full.
+    fn far_home(&self, hash: Hash) -> u32 {
+        let far = self.buckets - self.near;
+        self.near + ((u64::from(hash.position()) * u64::from(far)) >> 32) as u32
+    }
+
+    /// The next bucket of those that `bucket` is one of, near or far.
     #[inline(always)]
     fn next(&self, bucket: u32) -> u32 {
-        if bucket + 1 == self.buckets { 0 } else { bucket + 1 }
+        match bucket + 1 {
+            after if after == self.near => 0,
+            after if after == self.buckets => self.near,
+            after => after,
+        }
     }
 
     #[inline(always)]
@@ -242,7 +307,7 @@ impl<K: Key, V: Stored> Table<K, V> {
         let header = self.header(home);
         let slot = match self.locate_in(home, header, hash.tag(), key) {
             Some(place) => self.slot(home, place.slot),
-            None if header >> OVERFLOW_SHIFT == 0 => return None,
+            None if self.is_all_there(header) => return None,
             None => {
                 let place = self.locate_beyond(home, hash, *key)?;
                 self.slot(place.bucket, place.slot)
@@ -258,9 +323,15 @@ impl<K: Key, V: Stored> Table<K, V> {
         let header = self.header(home);
         match self.locate_in(home, header, hash.tag(), key) {
             Some(place) => Some(place),
-            None if header >> OVERFLOW_SHIFT == 0 => None,
+            None if self.is_all_there(header) => None,
             None => self.locate_beyond(home, hash, *key),
         }
+    }
+
+    /// Whether all that is at home in a near bucket with this header lies there.
+    #[inline(always)]
+    fn is_all_there(&self, header: u64) -> bool {
+        header >> OVERFLOW_SHIFT == 0 && self.len == self.near_len
     }
 
     #[inline(always)]
@@ -283,18 +354,22 @@ impl<K: Key, V: Stored> Table<K, V> {
     #[cold]
     #[inline(never)]
     fn locate_beyond(&self, home: u32, hash: Hash, key: K) -> Option<Place> {
-        let mut bucket = self.next(home);
-        while bucket != home {
+        let far = || self.locate_from(self.far_home(hash), hash, &key);
+        self.locate_from(home, hash, &key).or_else(|| (self.len > self.near_len).then(far)?)
+    }
+
+    /// Looks into the buckets from `home` on, up to one that nobody passed.
+    #[inline(always)]
+    fn locate_from(&self, home: u32, hash: Hash, key: &K) -> Option<Place> {
+        let mut bucket = home;
+        loop {
             let header = self.header(bucket);
-            if let Some(place) = self.locate_in(bucket, header, hash.tag(), &key) {
-                return Some(place);
-            }
-            if header >> OVERFLOW_SHIFT == 0 {
-                return None;
-            }
+            let found = self.locate_in(bucket, header, hash.tag(), key);
             bucket = self.next(bucket);
+            if found.is_some() || header >> OVERFLOW_SHIFT == 0 || bucket == home {
+                return found;
+            }
         }
-        None
     }
 
     /// Stores `value` under `key`, which must not be in the table. `None`: the table is full.
@@ -308,7 +383,8 @@ impl<K: Key, V: Stored> Table<K, V> {
     /// If every slot is taken: [`make_room`](Self::make_room) before.
     pub fn place(&mut self, hash: Hash, key: K, value: V) -> SlotId {
         assert!(self.len < self.slots(), "no room was made");
-        let mut bucket = self.home(hash);
+        let is_near = self.near_len < self.near_most || self.is_far_full();
+        let mut bucket = if is_near { self.home(hash) } else { self.far_home(hash) };
         loop {
             let header = self.header(bucket);
             let free = !header & (EVERY_BYTE << 7) & Self::TAGS;
@@ -319,11 +395,18 @@ impl<K: Key, V: Stored> Table<K, V> {
                 // SAFETY: the slot lies in our block and is free.
                 unsafe { at.write(Slot { key, value }) };
                 self.len += 1;
+                self.near_len += u32::from(is_near);
                 return SlotId(bucket * Self::SLOTS as u32 + slot as u32);
             }
             self.count_overflow(bucket, true);
             bucket = self.next(bucket);
         }
+    }
+
+    /// Whether far buckets are so full that near ones take what is left beyond the capacity.
+    fn is_far_full(&self) -> bool {
+        let far = (self.buckets - self.near) * Self::SLOTS as u32;
+        self.len - self.near_len >= far / 8 * 7
     }
 
     /// Whether there are no slots for `more` entries beside those that are there, some left free so
@@ -374,7 +457,9 @@ impl<K: Key, V: Stored> Table<K, V> {
         // again.
         let Slot { key, value } =
             self.occupied(id).then(|| unsafe { self.slot(at, slot).read() })?;
-        let mut bucket = self.home(hash);
+        let is_near = at < self.near;
+        let mut bucket = if is_near { self.home(hash) } else { self.far_home(hash) };
+        self.near_len -= u32::from(is_near);
         while bucket != at {
             self.count_overflow(bucket, false);
             bucket = self.next(bucket);
@@ -457,7 +542,17 @@ mod tests {
     }
 
     fn agrees<V: Value + PartialEq + std::fmt::Debug>(steps: &[Step], of: impl Fn(u32) -> V) {
-        let mut table = Table::<(u16, u32), V>::new(200, 3);
+        let whole = Table::<(u16, u32), V>::new(200, 3);
+        agrees_in(whole.with_share(60), steps, &of);
+        agrees_in(whole.with_share(100), steps, &of);
+        agrees_in(whole, steps, &of);
+    }
+
+    fn agrees_in<V: Value + PartialEq + std::fmt::Debug>(
+        mut table: Table<(u16, u32), V>,
+        steps: &[Step],
+        of: &impl Fn(u32) -> V,
+    ) {
         let mut oracle = BTreeMap::new();
         for &step in steps {
             let (Step::Insert(key, _) | Step::Remove(key) | Step::Find(key)) = step;
@@ -549,8 +644,14 @@ mod tests {
 
     #[test]
     fn a_table_at_capacity_still_answers() {
-        const COUNT: u32 = if cfg!(miri) { 300 } else { 5_000 };
-        let mut table = Table::<u32, u32>::new(COUNT, 1);
+        let whole = Table::<u32, u32>::new(COUNT, 1);
+        answers_at_capacity(whole.with_share(COUNT / 8));
+        answers_at_capacity(whole);
+    }
+
+    const COUNT: u32 = if cfg!(miri) { 300 } else { 5_000 };
+
+    fn answers_at_capacity(mut table: Table<u32, u32>) {
         for key in 0..COUNT {
             assert!(table.insert(table.hash(&key), key, key).is_some());
         }
@@ -566,10 +667,35 @@ mod tests {
         assert!(table.is_unmarked());
     }
 
+    /// Of two and of eight workers: what they take together beside what one does, and that nothing is far
+    /// while a worker has little more than its share.
+    #[test]
+    fn shares_take_little_more_than_the_whole() {
+        let whole = Table::<u64, u64>::new(1 << 18, 1);
+        for workers in [2, 8] {
+            let mut one = whole.for_one_of(workers);
+            assert!(one.bytes() * workers as usize <= whole.bytes() * 107 / 100);
+            assert!(one.slots() <= whole.slots() && one.capacity() == whole.capacity());
+            for key in 0..u64::from((1 << 18) / workers * 21 / 20) {
+                one.insert(one.hash(&key), key, key).unwrap();
+            }
+            assert_eq!(one.len(), one.near_len);
+            for key in 1 << 20..1 << 21 {
+                if one.insert(one.hash(&key), key, key).is_none() {
+                    break;
+                }
+            }
+            assert!(one.len() == one.capacity() && one.len() > one.near_len);
+        }
+        let small = Table::<u64, u64>::new(50_000, 1);
+        assert_eq!(small.for_one_of(8).bytes(), small.bytes());
+    }
+
     /// Buckets that a look-up of an absent key reads in a table that is as full as it gets: the
     /// mean of many, and the most.
-    fn steps_of_a_miss<const SIZE: usize>() -> (f64, u32) {
-        let mut table = Table::<u32, [u8; SIZE]>::new(50_000, 9);
+    fn steps_of_a_miss<const SIZE: usize>(workers: u32) -> (f64, u32) {
+        let whole = Table::<u32, [u8; SIZE]>::new(50_000, 9);
+        let mut table = whole.with_share(50_000 / workers);
         // Replaced several times over, as flows come and go.
         for key in 0..200_000 {
             if let Some(old) = u32::checked_sub(key, 50_000) {
@@ -587,29 +713,38 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "many look-ups")]
     fn a_miss_in_a_full_table_reads_few_buckets() {
-        let cases = [
-            steps_of_a_miss::<4>(),
-            steps_of_a_miss::<8>(),
-            steps_of_a_miss::<12>(),
-            steps_of_a_miss::<20>(),
-            steps_of_a_miss::<24>(),
-            steps_of_a_miss::<34>(),
-            steps_of_a_miss::<52>(),
-            steps_of_a_miss::<100>(),
-        ];
-        for (mean, most) in cases {
-            assert!(mean < 6.0 && most < 60, "{mean} on average, {most} at most");
+        for workers in [1, 2, 8, 64] {
+            let cases = [
+                steps_of_a_miss::<4>(workers),
+                steps_of_a_miss::<8>(workers),
+                steps_of_a_miss::<12>(workers),
+                steps_of_a_miss::<20>(workers),
+                steps_of_a_miss::<24>(workers),
+                steps_of_a_miss::<34>(workers),
+                steps_of_a_miss::<52>(workers),
+                steps_of_a_miss::<100>(workers),
+            ];
+            // Of one of several workers both ranges are looked into.
+            let (mean_bound, most_bound) = if workers == 1 { (6.0, 60) } else { (12.0, 120) };
+            for (mean, most) in cases {
+                let fits = mean < mean_bound && most < most_bound;
+                assert!(fits, "{workers} workers: {mean} on average, {most} at most");
+            }
         }
     }
 
     impl<K: Key, V: Value> Table<K, V> {
         /// Buckets that `locate` reads when it does not find a key of this hash.
         fn steps(&self, hash: Hash) -> u32 {
-            let (mut bucket, mut steps) = (self.home(hash), 1);
-            while self.header(bucket) >> OVERFLOW_SHIFT != 0 && steps < self.buckets {
-                (bucket, steps) = (self.next(bucket), steps + 1);
-            }
-            steps
+            let from = |mut bucket: u32| {
+                let mut steps = 1;
+                while self.header(bucket) >> OVERFLOW_SHIFT != 0 && steps < self.buckets {
+                    (bucket, steps) = (self.next(bucket), steps + 1);
+                }
+                steps
+            };
+            let far = if self.len > self.near_len { from(self.far_home(hash)) } else { 0 };
+            from(self.home(hash)) + far
         }
 
         /// No tag and, unless one got stuck, no overflow count is left.

@@ -138,7 +138,8 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         seed: u64,
     ) -> Result<(Vec<Self>, Arc<Ages>), BuildError> {
         let workers = domain.workers() as u32;
-        let table = || Table::<K, Entry<S>>::new(shape.capacity, seed);
+        let whole = Table::<K, Entry<S>>::new(shape.capacity, seed);
+        let table = || whole.for_one_of(workers);
         let slots = table().slots();
         let all = slots.checked_mul(workers).filter(|&all| all <= Wheel::MOST).ok_or_else(|| {
             let SetShape { capacity, .. } = shape;
@@ -182,53 +183,9 @@ impl<K: Key, S: Value> DividedSets<K, S> {
     }
 
     #[inline(always)]
-    fn find(&self, transaction: &Transaction, (hash, key): (Hash, &K), now: Tick) -> Found<S> {
-        let Some((id, entry)) = self.table.find_value(hash, key) else { return Found::None };
-        Found::at(transaction, Self::open_set(id, entry), now)
-    }
-
-    #[inline(always)]
     fn open_set(id: SlotId, entry: &Entry<S>) -> OpenSet<S> {
         let deadline = Deadline { generation: 0, tick: entry.deadline().tick() };
         OpenSet { number: id.0, deadline, lifetime: entry.lifetime(), state: entry.state }
-    }
-
-    #[inline(always)]
-    fn keep(&mut self, (set, state): (&OpenSet<S>, &S), now: Tick, lifetime: u32) {
-        let lifetime = if lifetime == 0 { set.lifetime } else { lifetime };
-        let is_same = lifetime == set.lifetime && *state == set.state;
-        if is_same && now.saturating_add(lifetime) <= set.deadline.tick {
-            return;
-        }
-        let id = SlotId(set.number);
-        self.wrote |= !is_same;
-        if let Some(Kept { journal, .. }) = &self.kept {
-            journal.touch(id.0, !is_same);
-        }
-        let entry = self.table.value_mut(id);
-        self.changes.push(Change::Kept(id, entry.copied()));
-        entry.state = *state;
-        entry.refresh(now, lifetime);
-    }
-
-    fn open(
-        &mut self,
-        transaction: &Transaction,
-        (hash, key): (Hash, &K),
-        state: S,
-        now: Tick,
-        shard: u16,
-    ) -> Option<OpenSet<S>> {
-        let tick = now.saturating_add(self.lifetime);
-        let set = Entry::new(tick, self.lifetime, state);
-        let id = self.insert(transaction, (hash, key), set)?;
-        if let Some(kept) = &mut self.kept {
-            kept.journal.note(id.0);
-            kept.belongs(id.0, shard);
-        }
-        self.changes.push(Change::Opened(hash, id));
-        self.wrote = true;
-        Some(Self::open_set(id, self.table.value(id)))
     }
 
     fn insert(
@@ -246,16 +203,6 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         len.add(transaction, 1);
         wheel.queue(transaction, self.first + id.0, tick);
         Some(id)
-    }
-
-    fn close(&mut self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>) {
-        let Ages { len, wheel, .. } = &*self.ages;
-        if let Some((key, _)) = self.table.remove(hash, SlotId(set.number)) {
-            self.kept.iter_mut().for_each(|kept| kept.closed(set.number, key));
-            self.wrote = true;
-            wheel.turn(transaction).dequeue(self.first + set.number);
-            len.add(transaction, -1);
-        }
     }
 
     /// The transaction has committed. True: it did more than move deadlines forward.
@@ -431,30 +378,64 @@ impl<K: Key, S: Value> PacketSets<K, S> for &mut DividedSets<K, S> {
     fn number(&self) -> u16 {
         self.number
     }
+
     #[inline(always)]
     fn hash(&self, key: &K) -> Hash {
         DividedSets::hash(self, key)
     }
+
     #[inline(always)]
-    fn find(&mut self, transaction: &Transaction, key: (Hash, &K), now: Tick) -> Found<S> {
-        DividedSets::find(self, transaction, key, now)
+    fn find(&mut self, transaction: &Transaction, (hash, key): (Hash, &K), now: Tick) -> Found<S> {
+        let Some((id, entry)) = self.table.find_value(hash, key) else { return Found::None };
+        Found::at(transaction, DividedSets::<K, S>::open_set(id, entry), now)
     }
+
     fn open(
         &mut self,
         transaction: &Transaction,
-        key: (Hash, &K),
+        (hash, key): (Hash, &K),
         state: S,
         now: Tick,
         shard: u16,
     ) -> Option<OpenSet<S>> {
-        DividedSets::open(self, transaction, key, state, now, shard)
+        let tick = now.saturating_add(self.lifetime);
+        let set = Entry::new(tick, self.lifetime, state);
+        let id = self.insert(transaction, (hash, key), set)?;
+        if let Some(kept) = &mut self.kept {
+            kept.journal.note(id.0);
+            kept.belongs(id.0, shard);
+        }
+        self.changes.push(Change::Opened(hash, id));
+        self.wrote = true;
+        Some(DividedSets::<K, S>::open_set(id, self.table.value(id)))
     }
+
     #[inline(always)]
-    fn keep(&mut self, _: &Transaction, set: (&OpenSet<S>, &S), now: Tick, lifetime: u32) {
-        DividedSets::keep(self, set, now, lifetime);
+    fn keep(&mut self, _: &Transaction, (set, state): (&OpenSet<S>, &S), now: Tick, lifetime: u32) {
+        let lifetime = if lifetime == 0 { set.lifetime } else { lifetime };
+        let is_same = lifetime == set.lifetime && *state == set.state;
+        if is_same && now.saturating_add(lifetime) <= set.deadline.tick {
+            return;
+        }
+        let id = SlotId(set.number);
+        self.wrote |= !is_same;
+        if let Some(Kept { journal, .. }) = &self.kept {
+            journal.touch(id.0, !is_same);
+        }
+        let entry = self.table.value_mut(id);
+        self.changes.push(Change::Kept(id, entry.copied()));
+        entry.state = *state;
+        entry.refresh(now, lifetime);
     }
+
     fn close(&mut self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>) {
-        DividedSets::close(self, transaction, hash, set);
+        let Ages { len, wheel, .. } = &*self.ages;
+        if let Some((key, _)) = self.table.remove(hash, SlotId(set.number)) {
+            self.kept.iter_mut().for_each(|kept| kept.closed(set.number, key));
+            self.wrote = true;
+            wheel.turn(transaction).dequeue(self.first + set.number);
+            len.add(transaction, -1);
+        }
     }
 }
 
@@ -486,13 +467,13 @@ mod tests {
 
     /// A packet of `host` as the runtime handles it: finds or opens the set, and counts in it.
     fn packet(
-        sets: &mut DividedSets<SetKey4, u64>,
+        mut sets: &mut DividedSets<SetKey4, u64>,
         transaction: &Transaction,
         (host, now, lifetime): (u8, u32, u32),
         closes: bool,
     ) {
         let key = (sets.hash(&key(host)), &key(host));
-        let set = match DividedSets::find(sets, transaction, key, now) {
+        let set = match sets.find(transaction, key, now) {
             Found::Alive(set) => set,
             Found::Over(set) if closes => return sets.close(transaction, key.0, &set),
             // Beside others it would run again alone.
@@ -503,7 +484,7 @@ mod tests {
             },
         };
         let state = set.state + u64::from(now % 3);
-        sets.keep((&set, &state), now, lifetime);
+        sets.keep(transaction, (&set, &state), now, lifetime);
     }
 
     /// Packets of hosts, in a worker's batches. Some ask for being alone once they have been handled.

@@ -68,6 +68,7 @@ impl<T: Value> SharedVector<T> {
         }
         match own {
             Some(into) => {
+                self.elements.note_change();
                 // Which words `change` leaves alone is mostly known when this is compiled.
                 for at in (0..words(T::BITS).min(N)).filter(|&at| old[at] != new[at]) {
                     into.set(at, new[at]);

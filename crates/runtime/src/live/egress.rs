@@ -47,6 +47,16 @@ impl Egress {
         Self { taps: Taps::new(words), ..Self::default() }
     }
 
+    /// Where what leaves goes, until it is sent.
+    #[inline(always)]
+    pub(super) fn departures<'t>(
+        &'t mut self,
+        counts: &'t mut Counts,
+        outbox: &'t mut Outbox,
+    ) -> Departures<'t> {
+        Departures { egress: self, counts, outbox }
+    }
+
     /// Sends what leaves `batch`, whose frames are lent by one of `queues`, through the queues of its ports at
     /// `at_ns`, and counts it. Frames may be gone or empty then.
     #[inline]
@@ -172,11 +182,11 @@ fn note(sent: Sent, port: usize, counts: &mut Counts) {
 /// Takes the packets that leave a worker's NF, each of a batch in its turn.
 pub(super) struct Departures<'t> {
     /// Where outcomes are kept until the batch is done.
-    pub(super) egress: &'t mut Egress,
+    egress: &'t mut Egress,
     /// The worker's counts.
     pub(super) counts: &'t mut Counts,
     /// Where packets wait that other workers own.
-    pub(super) outbox: &'t mut Outbox,
+    outbox: &'t mut Outbox,
 }
 
 impl Departures<'_> {

@@ -1,7 +1,7 @@
 //! Between the workers of a live run: mailboxes, being woken, and the end.
 //!
 //! ```text
-//!  worker a ──Parcel──▶ bounded ring a→b ──▶ worker b
+//!  worker a ───Mail───▶ bounded ring a→b ──▶ worker b
 //!           ◀─emptied── bounded ring b→a ◀──
 //! ```
 //!
@@ -16,8 +16,11 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
+
+use anabranch_nf::state::Bundle;
 
 use crate::mailbox::Parcel;
 use crate::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -25,10 +28,25 @@ use crate::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 /// Parcels that may wait between two workers; each holds a batch at most.
 const MAILBOX: usize = 512;
 
+/// What workers send each other.
+pub(super) enum Mail {
+    /// Packets.
+    Parcel(Parcel),
+    /// The sender has come to the next reassignment, at this time: no parcel behind this is of the table
+    /// before.
+    Fence(Instant),
+    /// The state of shards that are the receiver's from now on.
+    Bundle(Box<Bundle>),
+}
+
 /// What all workers and who started them see.
 pub(super) struct Shared {
     /// Packets that each worker has handled so far.
     pub(super) handled: Vec<CachePadded<AtomicU64>>,
+    /// Packets that each worker has received of each shard so far, where somebody watches.
+    load: Vec<Box<[AtomicU64]>>,
+    /// How often a worker has come to the end of a reassignment.
+    changed: AtomicU64,
     /// Workers that are to look for orders.
     pub(super) ordered: Vec<CachePadded<AtomicBool>>,
     asleep: Vec<CachePadded<AtomicBool>>,
@@ -38,7 +56,7 @@ pub(super) struct Shared {
     failed: AtomicBool,
     /// Workers that receive no more and have handed over what they had to.
     quiet: AtomicUsize,
-    /// Parcels sent and not yet done with.
+    /// Mail sent and not yet done with, and workers that are about to change hands.
     under_way: AtomicUsize,
 }
 
@@ -60,6 +78,50 @@ impl Shared {
     /// Packets handled by all workers.
     pub(super) fn handled(&self) -> u64 {
         self.handled.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// A worker has panicked: nobody waits for it.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::SeqCst)
+    }
+
+    /// Where `worker` counts packets by shard.
+    #[inline(always)]
+    pub(super) fn load_of(&self, worker: usize) -> &[AtomicU64] {
+        self.load.get(worker).map_or(&[], |load| load)
+    }
+
+    /// Packets of each shard so far.
+    pub(super) fn load(&self) -> Vec<u64> {
+        let shards = self.load.first().map_or(0, |load| load.len());
+        let sum = |shard: usize| {
+            let each = self.load.iter().filter_map(|load| load.get(shard));
+            each.map(|count| count.load(Ordering::Relaxed)).sum()
+        };
+        (0..shards).map(sum).collect()
+    }
+
+    /// All workers are about to be told that shards change hands: the run does not end before they have.
+    pub(super) fn begin_change_of_hands(&self) {
+        self.under_way.fetch_add(self.asleep.len(), Ordering::SeqCst);
+    }
+
+    /// Whether all workers have come to the end of the first `epoch` reassignments.
+    pub(super) fn have_changed_hands(&self, epoch: u64) -> bool {
+        self.changed.load(Ordering::SeqCst) >= epoch * self.asleep.len() as u64
+    }
+
+    /// A worker has come to the end of one.
+    pub(super) fn has_changed_hands(&self) {
+        self.changed.fetch_add(1, Ordering::SeqCst);
+        self.done();
+    }
+
+    /// Something that was under way is done with.
+    fn done(&self) {
+        if self.under_way.fetch_sub(1, Ordering::SeqCst) == 1 && self.is_stopping() {
+            self.stop();
+        }
     }
 
     /// Wakes a worker that is asleep.
@@ -101,19 +163,19 @@ pub(super) struct Exchange {
 
 /// Rings to and from another worker.
 struct Line {
-    send: SyncSender<Parcel>,
+    send: SyncSender<Mail>,
     /// Parcels of ours that it has emptied.
     emptied: Receiver<Parcel>,
-    receive: Receiver<Parcel>,
+    receive: Receiver<Mail>,
     give_back: SyncSender<Parcel>,
 }
 
 impl Exchange {
-    /// The ends for `workers` workers.
+    /// The ends for `workers` workers, who count the packets of each of `shards` shards.
     ///
     /// # Errors
     /// The system has no more file descriptors.
-    pub(super) fn between(workers: usize) -> std::io::Result<Vec<Self>> {
+    pub(super) fn between(workers: usize, shards: usize) -> std::io::Result<Vec<Self>> {
         let mut wakers = Vec::new();
         let mut woken = Vec::new();
         for _ in 0..workers {
@@ -125,6 +187,8 @@ impl Exchange {
         }
         let shared = Arc::new(Shared {
             handled: (0..workers).map(|_| CachePadded::default()).collect(),
+            load: (0..workers).map(|_| (0..shards).map(|_| AtomicU64::new(0)).collect()).collect(),
+            changed: AtomicU64::new(0),
             ordered: (0..workers).map(|_| CachePadded::default()).collect(),
             asleep: (0..workers).map(|_| CachePadded::default()).collect(),
             wakers,
@@ -141,40 +205,53 @@ impl Exchange {
         Ok(ends.collect())
     }
 
-    /// Sends a parcel to `worker`. `Err`: its mailbox is full.
-    pub(super) fn send(&self, worker: usize, parcel: Parcel) -> Result<(), Parcel> {
-        let Some(Some(line)) = self.lines.get(worker) else { return Err(parcel) };
+    /// How many workers there are.
+    pub(super) fn workers(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Sends something to `worker`. `Err`: its mailbox is full.
+    pub(super) fn send(&self, worker: usize, mail: Mail) -> Result<(), Mail> {
+        let Some(Some(line)) = self.lines.get(worker) else { return Err(mail) };
         self.shared.under_way.fetch_add(1, Ordering::SeqCst);
-        match line.send.try_send(parcel) {
+        match line.send.try_send(mail) {
             Ok(()) => {
                 self.shared.wake(worker);
                 Ok(())
             }
             Err(refused) => {
                 self.shared.under_way.fetch_sub(1, Ordering::SeqCst);
-                let (TrySendError::Full(parcel) | TrySendError::Disconnected(parcel)) = refused;
-                Err(parcel)
+                let (TrySendError::Full(mail) | TrySendError::Disconnected(mail)) = refused;
+                Err(mail)
             }
         }
     }
 
-    /// The next parcel, and who sent it.
-    pub(super) fn receive(&self) -> Option<(usize, Parcel)> {
+    /// A parcel of this worker's to itself is under way: it is done with as others' are.
+    pub(super) fn keep(&self) {
+        self.shared.under_way.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The next mail, and who sent it.
+    pub(super) fn receive(&self) -> Option<(usize, Mail)> {
         let lines = self.lines.iter().enumerate();
         lines
             .filter_map(|(worker, line)| Some((worker, line.as_ref()?)))
             .find_map(|(worker, line)| Some((worker, line.receive.try_recv().ok()?)))
     }
 
-    /// What `receive` gave is done with, and goes back to its sender to be filled again.
+    /// What `receive` gave is done with.
+    pub(super) fn done(&self) {
+        self.shared.done();
+    }
+
+    /// The same of a parcel, which goes back to its sender to be filled again.
     pub(super) fn settle(&self, sender: usize, parcel: Parcel) {
         if let Some(Some(line)) = self.lines.get(sender) {
             // Where there is no room, it is dropped.
             let _ = line.give_back.try_send(parcel);
         }
-        if self.shared.under_way.fetch_sub(1, Ordering::SeqCst) == 1 && self.shared.is_stopping() {
-            self.shared.stop();
-        }
+        self.done();
     }
 
     /// A parcel of this worker's that has been emptied.
@@ -202,6 +279,11 @@ impl Exchange {
         }
         let mut bytes = [0; 64];
         while { &self.woken }.read(&mut bytes).is_ok_and(|count| count == bytes.len()) {}
+    }
+
+    /// Whether this worker receives no more.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_quiet
     }
 
     /// Receives no more, and has handed over all it had. True: so has everybody, and nothing is under way.
@@ -244,24 +326,31 @@ mod tests {
     use super::*;
     use anabranch_packet::{Frame, Meta};
 
-    fn parcel(number: u64) -> Parcel {
+    fn parcel(number: u64) -> Mail {
         let mut bytes = [0; 60];
         let mut parcel = Parcel::default();
         parcel.push(&Frame::new(&mut bytes, 0, 60, 0, Meta { number, ..Meta::default() }), None);
-        parcel
+        Mail::Parcel(parcel)
+    }
+
+    fn received(end: &Exchange) -> Option<(usize, Parcel)> {
+        match end.receive()? {
+            (sender, Mail::Parcel(parcel)) => Some((sender, parcel)),
+            _ => unreachable!("only parcels are sent here"),
+        }
     }
 
     #[test]
     fn parcels_stay_in_order_and_a_full_mailbox_refuses() {
-        let ends = Exchange::between(3).unwrap();
+        let ends = Exchange::between(3, 0).unwrap();
         for number in 0..MAILBOX as u64 {
-            ends[2].send(0, parcel(number)).unwrap();
+            assert!(ends[2].send(0, parcel(number)).is_ok());
         }
         assert!(ends[2].send(0, parcel(0)).is_err(), "the mailbox is full");
         assert!(ends[1].send(0, parcel(7)).is_ok(), "each sender has a ring of its own");
         assert!(ends[1].send(1, parcel(7)).is_err(), "nobody sends to itself");
         let mut from_2 = Vec::new();
-        while let Some((sender, mut parcel)) = ends[0].receive() {
+        while let Some((sender, mut parcel)) = received(&ends[0]) {
             if sender == 2 {
                 from_2.extend(parcel.last_number());
             }
@@ -275,28 +364,28 @@ mod tests {
 
     #[test]
     fn the_run_ends_when_nothing_is_under_way() {
-        let mut ends = Exchange::between(2).unwrap();
-        ends[0].send(1, parcel(1)).unwrap();
+        let mut ends = Exchange::between(2, 0).unwrap();
+        assert!(ends[0].send(1, parcel(1)).is_ok());
         ends[0].shared.stop();
         assert!(!ends[0].is_over() && !ends[1].is_over(), "a parcel is under way");
-        let (sender, parcel) = ends[1].receive().unwrap();
+        let (sender, parcel) = received(&ends[1]).unwrap();
         ends[1].settle(sender, parcel);
         assert!(ends[0].is_over() && ends[1].is_over());
     }
 
     #[test]
     fn who_sleeps_is_woken() {
-        let ends = Exchange::between(2).unwrap();
+        let ends = Exchange::between(2, 0).unwrap();
         ends[1].lie_down();
         assert!(ends[1].receive().is_none());
         let waiting = std::time::Duration::from_secs(20);
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         std::thread::scope(|threads| {
             let fd = ends[1].fd();
             threads
                 .spawn(move || anabranch_io::live::wait(&[fd], waiting, &mut Vec::new()).unwrap());
             std::thread::sleep(waiting / 400);
-            ends[0].send(1, parcel(1)).map_err(|_| "full").unwrap();
+            assert!(ends[0].send(1, parcel(1)).is_ok());
         });
         assert!(started.elapsed() < waiting / 2);
         ends[1].get_up();

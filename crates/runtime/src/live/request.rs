@@ -17,6 +17,7 @@ use super::exchange::Shared;
 use super::tap::{Copies, Tap};
 use super::worker::End;
 use crate::report::RunReport;
+use crate::worker::Reassignment;
 
 /// Longest time that workers may take for an answer: they look for orders between batches.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -50,6 +51,8 @@ pub(super) enum Order<C> {
     CarryOut(C, Sender<Result<(), &'static str>>),
     /// Copies packets.
     Copy(Tap),
+    /// Has shards change hands, as all others do.
+    Reassign(Reassignment),
 }
 
 /// What watches the workers gives them their orders by.
@@ -97,6 +100,11 @@ impl<C: Clone> Orders<C> {
     /// Has every worker copy packets.
     pub(super) fn copy(&self, tap: &Tap) {
         self.give(self.workers.len(), || Order::Copy(tap.clone()));
+    }
+
+    /// Has all workers have shards change hands.
+    pub(super) fn reassign(&self, step: &Reassignment) {
+        self.give(self.workers.len(), || Order::Reassign(step.clone()));
     }
 
     /// Gives the first `count` workers an order each, and returns how many took it.

@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -37,25 +39,51 @@ struct Listed {
     pool: Pool,
     /// Packets that there is room to send.
     room: u64,
+    /// Time from one batch to the next.
+    pace: Duration,
+    late: Late,
+}
+
+/// Packets that come when the run is told to end, every other time that the queue is looked at.
+#[derive(Default)]
+struct Late {
+    ending: Arc<AtomicBool>,
+    packets: VecDeque<Vec<u8>>,
+    looks: usize,
 }
 
 struct ListedQueue<'m> {
     port: Port,
+    late: &'m mut Late,
     packets: &'m mut VecDeque<Vec<u8>>,
     left: &'m Left,
     free: FreeBuffers<'m>,
     room: u64,
+    pace: Duration,
+    last: Instant,
 }
 
 impl Opened for Listed {
     fn queue(&mut self) -> Box<dyn Queue<'_> + '_> {
-        let Self { port, packets, left, pool, room } = self;
-        Box::new(ListedQueue { port: *port, packets, left, free: pool.buffers(), room: *room })
+        let Self { port, packets, left, pool, room, pace, late } = self;
+        let (free, last) = (pool.buffers(), Instant::now());
+        let (port, room, pace) = (*port, *room, *pace);
+        Box::new(ListedQueue { port, late, packets, left, free, room, pace, last })
     }
 }
 
 impl<'m> Queue<'m> for ListedQueue<'m> {
     fn receive(&mut self, batch: &mut Vec<Frame<'m>>, max: usize) -> usize {
+        if self.late.ending.load(Ordering::SeqCst) {
+            self.late.looks += 1;
+            if self.late.looks.is_multiple_of(2) {
+                self.packets.extend(self.late.packets.pop_front());
+            }
+        }
+        if self.last.elapsed() < self.pace {
+            return 0;
+        }
+        self.last = Instant::now();
         let count = self.packets.len().min(max);
         for packet in self.packets.drain(..count) {
             let buffer = self.free.take().expect("every buffer comes back");
@@ -90,6 +118,10 @@ impl<'m> Queue<'m> for ListedQueue<'m> {
 
     fn fds(&self, _: &mut Vec<RawFd>) {}
 
+    fn is_polled(&self) -> bool {
+        !self.late.packets.is_empty() || !self.pace.is_zero()
+    }
+
     fn statistics(&mut self) -> QueueStatistics {
         QueueStatistics::default()
     }
@@ -114,41 +146,82 @@ fn label(packet: &[u8]) -> (u32, u32) {
     (word(42), word(46))
 }
 
-/// Two ports; a flow comes by one queue of the first, as the kernel spreads them, whoever owns it.
-fn ports(workers: usize, room: u64) -> (Vec<LivePort>, Left) {
-    let left = Left::default();
+/// Packets by queue; a flow comes by one, as the kernel spreads them, whoever owns it.
+fn packets(workers: usize, numbers: Range<usize>) -> Vec<VecDeque<Vec<u8>>> {
     let mut packets = vec![VecDeque::new(); workers];
-    for number in 0..PACKETS {
+    for number in numbers {
         let flow = number * 7 % FLOWS;
         packets[flow % workers].push_back(datagram(flow, number));
     }
-    let port = |number, packets: Vec<VecDeque<Vec<u8>>>| {
-        let queue = |packets| {
+    packets
+}
+
+/// Two ports; what comes comes by the first.
+fn ports(
+    packets: Vec<VecDeque<Vec<u8>>>,
+    late: Vec<Late>,
+    room: u64,
+    pace: Duration,
+) -> (Vec<LivePort>, Left) {
+    let (workers, left) = (packets.len(), Left::default());
+    let port = |number, packets: Vec<VecDeque<Vec<u8>>>, late: Vec<Late>| {
+        let queue = |(packets, late)| {
             let (port, left, pool) = (Port::new(number), Arc::clone(&left), Pool::new(64, 128));
-            Box::new(Listed { port, packets, left, pool, room }) as Box<dyn Opened>
+            Box::new(Listed { port, packets, left, pool, room, pace, late }) as Box<dyn Opened>
         };
         LivePort {
-            queues: packets.into_iter().map(queue).collect(),
+            queues: packets.into_iter().zip(late).map(queue).collect(),
             about: String::new(),
             driver: None,
         }
     };
-    let ports = vec![port(0, packets), port(1, vec![VecDeque::new(); workers])];
+    let nothing = vec![VecDeque::new(); workers];
+    let ports = vec![port(0, packets, late), port(1, nothing, never(workers))];
     (ports, left)
 }
 
+/// Nothing that is late.
+fn never(workers: usize) -> Vec<Late> {
+    (0..workers).map(|_| Late::default()).collect()
+}
+
+/// All packets, over queues with so much room.
 fn run<N: NetworkFunction>(
     settings: &str,
     planned: bool,
     workers: usize,
     room: u64,
 ) -> (RunReport, Vec<Vec<u8>>) {
+    run_at::<N>(settings, planned, workers, room, (Duration::ZERO, Balancing::Still))
+}
+
+/// As above, each queue with a batch after so long, and shards that move.
+fn run_at<N: NetworkFunction>(
+    settings: &str,
+    planned: bool,
+    workers: usize,
+    room: u64,
+    (pace, balancing): (Duration, Balancing),
+) -> (RunReport, Vec<Vec<u8>>) {
+    let ports = ports(packets(workers, 0..PACKETS), never(workers), room, pace);
+    run_until::<N>(settings, planned, balancing, ports, PACKETS, &AtomicBool::new(false))
+}
+
+/// Until so many packets are handled, or those that are not are dropped.
+fn run_until<N: NetworkFunction>(
+    settings: &str,
+    planned: bool,
+    balancing: Balancing,
+    (ports, left): (Vec<LivePort>, Left),
+    enough: usize,
+    ending: &AtomicBool,
+) -> (RunReport, Vec<Vec<u8>>) {
+    let workers = ports.first().map_or(0, |port| port.queues.len());
     let plan = planned.then(|| plan_of::<N>(&Planning::new(Nic::named("e810").unwrap())).unwrap());
     let names = N::PORTS.iter().map(|name| name.to_string()).collect();
     let making =
         Making { seed: 3, settings: settings.parse().unwrap(), ports: names, ..Making::default() };
     let (inputs, outputs, commands) = (Vec::new(), Vec::new(), Vec::new());
-    let balancing = Balancing::Still;
     let options =
         Options { making, inputs, outputs, workers, plan, balancing, commands, store: None };
     let arrangement = Arrangement::of::<N>(&options);
@@ -156,19 +229,19 @@ fn run<N: NetworkFunction>(
     let clock = LiveClock::start();
     states.start(clock.origin_ns(), &[]);
     let account = Account::new::<N>(&options.making.ports);
-    let (ports, left) = ports(workers, room);
     let states = states.share(&options.making, workers);
-    let crew = Crew::new(states, ports, &arrangement, clock).unwrap();
+    let crew = Crew::new(states, ports, &arrangement, balancing, clock).unwrap();
     let specs: [LiveSpec; 0] = [];
     let (_, requests) = std::sync::mpsc::channel();
-    // Until all are handled, or those that are not are dropped.
     let mut last = (0, Instant::now());
     let mut watch = |moment: Moment<'_>| match moment {
         Moment::Handled(packets) => {
             if packets > last.0 {
                 last = (packets, Instant::now());
             }
-            packets < PACKETS as u64 && last.1.elapsed() < Duration::from_secs(3)
+            let goes_on = packets < enough as u64 && last.1.elapsed() < Duration::from_secs(3);
+            ending.store(!goes_on, Ordering::SeqCst);
+            goes_on
         }
         _ => true,
     };
@@ -234,12 +307,60 @@ fn translations_do_not_depend_on_who_received() {
     assert_eq!(report.strategy, "shared-nothing");
     assert_accounted(&report, left.len());
     assert_in_order(&left);
+    assert_translated_alike(&left);
+}
+
+/// All packets of a flow have one public endpoint.
+fn assert_translated_alike(left: &[Vec<u8>]) {
     let mut public: BTreeMap<u32, &[u8]> = BTreeMap::new();
-    for packet in &left {
+    for packet in left {
         let endpoint = *public.entry(label(packet).0).or_insert(&packet[26..36]);
         // Address and port; between them stands the destination.
         assert_eq!((&endpoint[..4], &endpoint[8..]), (&packet[26..30], &packet[34..36]));
     }
+}
+
+/// Runs during which shards move, until they have often enough: how often depends on who else is at work
+/// on this machine. `check` is told of each.
+fn restless<N: NetworkFunction>(
+    settings: &str,
+    workers: usize,
+    check: impl Fn(&RunReport, &[Vec<u8>]),
+) {
+    let restless = (Duration::from_micros(200), Balancing::Restless(20));
+    let (mut steps, mut entries) = (0, 0);
+    for _ in 0..200 {
+        let (report, left) = run_at::<N>(settings, true, workers, u64::MAX, restless);
+        assert_eq!(report.strategy, "shared-nothing");
+        assert_accounted(&report, left.len());
+        assert!(left.len() == PACKETS || report.drops.keys().eq(["mailbox-full"]));
+        assert_in_order(&left);
+        check(&report, &left);
+        let balance = report.balance.unwrap_or_default();
+        steps += balance.steps;
+        entries += balance.entries_moved;
+        if steps > 40 && entries > 400 {
+            return;
+        }
+    }
+    panic!("{steps} steps, {entries} entries moved");
+}
+
+/// Each packet comes to the state that the ones before it made, wherever that is just then.
+#[test]
+fn shards_that_move_lose_and_reorder_nothing() {
+    for workers in [2, 3, 5] {
+        restless::<firewall::Function>("", workers, |report, _| {
+            let table = report.tables.iter().find(|table| table.used > 0).unwrap();
+            assert_eq!(table.used, FLOWS as u64, "no connection is there twice");
+        });
+    }
+}
+
+#[test]
+fn translations_move_with_their_shards() {
+    let settings = "public = ['203.0.113.1']";
+    restless::<nat::Function>(settings, 4, |_, left| assert_translated_alike(left));
 }
 
 #[test]
@@ -248,4 +369,35 @@ fn a_full_transmit_queue_is_a_drop() {
     assert_accounted(&report, left.len());
     assert_eq!(left.len(), 2_000);
     assert!(report.drops["transmit-full"] > 0);
+}
+
+/// Who has nothing to do when the run is to end receives no more: another that ends meanwhile would never open what it
+/// is handed, and nobody else would end.
+#[test]
+fn what_comes_while_workers_end_does_not_keep_them() {
+    const WORKERS: usize = 2;
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for _ in 0..10 {
+            let ending = Arc::new(AtomicBool::new(false));
+            let late = packets(WORKERS, 100..800).into_iter();
+            let late = late.map(|packets| Late { ending: Arc::clone(&ending), packets, looks: 0 });
+            let ports = ports(packets(WORKERS, 0..100), late.collect(), u64::MAX, Duration::ZERO);
+            done.send(run_until::<firewall::Function>(
+                "",
+                true,
+                Balancing::Still,
+                ports,
+                100,
+                &ending,
+            ))
+            .unwrap();
+        }
+    });
+    for _ in 0..10 {
+        let (report, left) = is_done.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!(report.packets_out, left.len() as u64);
+        // There is room in mailboxes for all of them.
+        assert_eq!(report.drops, BTreeMap::new());
+    }
 }

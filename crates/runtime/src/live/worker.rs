@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,9 @@ use anabranch_packet::{Frame, Meta};
 use anabranch_rss::IndirectionTable;
 
 use super::clock::LiveClock;
-use super::egress::{Departures, Egress};
-use super::exchange::{Alarm, Exchange};
+use super::egress::Egress;
+use super::exchange::{Alarm, Exchange, Mail};
+use super::handover::Hands;
 use super::request::Order;
 use super::tap::Taps;
 use crate::mailbox::{Again, Outbox, Parcel};
@@ -23,11 +24,11 @@ use crate::reassembly::has_parts;
 use crate::steer::{Steering, is_gathered, worker_of};
 use crate::sync::mpsc::Sender;
 use crate::tally::{Counts, Tally};
-use crate::worker::{Finished, Meter, Passed, State};
+use crate::worker::{Finished, Meter, State};
 
 /// Time between two looks at interfaces, and longest sleep.
 const ATTENTION: Duration = Duration::from_millis(100);
-/// Time for what has arrived when the run is to end.
+/// Time, at most, for what has arrived when the run is to end.
 const DRAIN: Duration = Duration::from_millis(50);
 /// Sleep of a worker whose queues are polled: a shorter one is none, a longer one would let their rings run full.
 const SHORTEST_NAP: Duration = Duration::from_micros(5);
@@ -40,6 +41,8 @@ pub(super) struct Owners {
     pub(super) table: Arc<IndirectionTable>,
     /// All but fragments are at home wherever they are received.
     pub(super) fragments_only: bool,
+    /// Somebody watches how many packets each shard has.
+    pub(super) counts: bool,
 }
 
 /// One worker of a live run.
@@ -82,6 +85,7 @@ impl<N: NetworkFunction> Worker<N> {
             theirs: Vec::with_capacity(BATCH),
             mail: Vec::with_capacity(BATCH),
             again: Vec::with_capacity(BATCH),
+            hands: Hands::default(),
             meter: Meter::new(),
             number: exchange.worker as u64,
             step: workers as u64,
@@ -104,23 +108,24 @@ impl<N: NetworkFunction> Worker<N> {
 }
 
 /// A worker at work.
-struct Shift<'m, N: NetworkFunction> {
-    state: State<N>,
+pub(super) struct Shift<'m, N: NetworkFunction> {
+    pub(super) state: State<N>,
     queues: Vec<Box<dyn Queue<'m> + 'm>>,
-    exchange: Exchange,
-    owners: Option<Owners>,
+    pub(super) exchange: Exchange,
+    pub(super) owners: Option<Owners>,
     clock: LiveClock,
     log: Sender<Vec<Line>>,
     orders: Receiver<Order<N::Command>>,
-    counts: Counts,
-    egress: Egress,
-    outbox: Outbox,
+    pub(super) counts: Counts,
+    pub(super) egress: Egress,
+    pub(super) outbox: Outbox,
     batch: Vec<Frame<'m>>,
     /// Of a batch, what other workers own.
     theirs: Vec<Frame<'m>>,
     /// Room for what others hand over, with how often it has re-entered.
     mail: Vec<Frame<'m>>,
     again: Vec<Option<Again>>,
+    pub(super) hands: Hands,
     meter: Meter,
     /// Number of the next packet: all that are its own modulo the number of workers.
     number: u64,
@@ -130,7 +135,7 @@ struct Shift<'m, N: NetworkFunction> {
     /// Whether there is a queue that has to be looked at.
     polls: bool,
     /// The time of this turn.
-    now: Instant,
+    pub(super) now: Instant,
     /// When there was a packet last.
     busy_at: Instant,
     fds: Vec<RawFd>,
@@ -142,7 +147,9 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let mut drained: Option<Instant> = None;
         loop {
             let stopping = self.exchange.shared.is_stopping();
-            let receives = !stopping || self.now < *drained.get_or_insert(self.now + DRAIN);
+            // Who is quiet stays so: another may have ended, who would not open what it is handed.
+            let receives = !stopping
+                || !self.exchange.is_quiet() && self.now < *drained.get_or_insert(self.now + DRAIN);
             let packets = if receives { self.receive_all() } else { 0 } + self.collect_mail();
             self.run_due();
             self.take_orders();
@@ -183,11 +190,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
         self.divide();
         self.counts.received(&self.batch);
         let mine = self.batch.len();
-        let mut departures = Departures {
-            egress: &mut self.egress,
-            counts: &mut self.counts,
-            outbox: &mut self.outbox,
-        };
+        let mut departures = self.egress.departures(&mut self.counts, &mut self.outbox);
         self.state.handle(&mut self.batch, &mut departures);
         self.egress.send(&mut self.batch, &mut self.queues, &mut self.counts, now_ns);
         self.meter.end(timed, mine);
@@ -202,11 +205,15 @@ impl<N: NetworkFunction> Shift<'_, N> {
 
     /// Takes what other workers own out of the batch, into their parcels.
     fn divide(&mut self) {
-        let Some(Owners { steering, table, fragments_only }) = &self.owners else { return };
+        let Some(owners) = &self.owners else { return };
+        let Owners { steering, table, fragments_only, counts } = owners;
         if *fragments_only && !has_parts::<N>(&self.batch) {
             return;
         }
         steering.hash_batch(&mut self.batch);
+        if *counts {
+            note_load(&self.batch, self.exchange.shared.load_of(self.exchange.worker));
+        }
         let me = self.exchange.worker;
         let owner = |frame: &Frame<'_>| worker_of(frame.meta().steering_hash, table);
         let leaves = |frame: &Frame<'_>| {
@@ -226,14 +233,21 @@ impl<N: NetworkFunction> Shift<'_, N> {
     }
 
     /// Sends what has been put into the outbox.
-    fn hand_over(&mut self) {
+    pub(super) fn hand_over(&mut self) {
         if self.outbox.is_empty() {
             return;
         }
-        let Self { outbox, exchange, counts, egress, .. } = self;
+        let Self { outbox, exchange, counts, egress, hands, .. } = self;
         let mut refused = None;
-        outbox.flush(|worker, parcel| {
-            if let Err(mut parcel) = exchange.send(worker, parcel) {
+        outbox.flush(|worker, mut parcel| {
+            parcel.epoch = hands.sends;
+            if worker == exchange.worker {
+                // What re-enters in a shard that is its own, but whose state has not arrived.
+                exchange.keep();
+                hands.held.push_back((worker, parcel));
+            } else if let Err(Mail::Parcel(mut parcel)) =
+                exchange.send(worker, Mail::Parcel(parcel))
+            {
                 drop_all(&mut parcel, counts, &egress.taps);
                 refused = Some(parcel);
             }
@@ -244,21 +258,41 @@ impl<N: NetworkFunction> Shift<'_, N> {
         }
     }
 
-    /// Handles what others have handed over.
-    fn collect_mail(&mut self) -> usize {
+    /// Takes what others have sent, and handles the packets. How many they were.
+    pub(super) fn collect_mail(&mut self) -> usize {
         let mut packets = 0;
-        while let Some((sender, mut parcel)) = self.exchange.receive() {
-            packets += parcel.len();
-            self.open(&mut parcel);
-            parcel.clear();
-            // Before the parcel is settled, so that the run does not end in between.
-            self.hand_over();
-            self.exchange.settle(sender, parcel);
+        while let Some((sender, mail)) = self.exchange.receive() {
+            match mail {
+                Mail::Parcel(parcel) if parcel.epoch > self.hands.epoch => {
+                    self.hands.held.push_back((sender, parcel));
+                    continue;
+                }
+                Mail::Parcel(parcel) => {
+                    packets += parcel.len();
+                    self.open(sender, parcel);
+                    continue;
+                }
+                Mail::Fence(at) => {
+                    self.hands.fences += 1;
+                    self.now = self.now.max(at);
+                }
+                Mail::Bundle(bundle) => self.hands.bundles.push(*bundle),
+            }
+            self.exchange.done();
         }
         packets
     }
 
-    fn open(&mut self, parcel: &mut Parcel) {
+    /// Handles what `sender` has handed over.
+    pub(super) fn open(&mut self, sender: usize, mut parcel: Parcel) {
+        self.handle_parcel(&mut parcel);
+        parcel.clear();
+        // Before the parcel is settled, so that the run does not end in between.
+        self.hand_over();
+        self.exchange.settle(sender, parcel);
+    }
+
+    fn handle_parcel(&mut self, parcel: &mut Parcel) {
         let now_ns = self.clock.at(self.now);
         let mut frames = emptied(std::mem::take(&mut self.mail));
         self.again.clear();
@@ -267,11 +301,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             frames.push(frame);
             self.again.push(again);
         }
-        let mut departures = Departures {
-            egress: &mut self.egress,
-            counts: &mut self.counts,
-            outbox: &mut self.outbox,
-        };
+        let mut departures = self.egress.departures(&mut self.counts, &mut self.outbox);
         let mut from = 0;
         // What re-enters was counted where it was received.
         for run in self.again.chunk_by(|a, b| a.is_none() && b.is_none()) {
@@ -297,17 +327,18 @@ impl<N: NetworkFunction> Shift<'_, N> {
     /// Does what is due without a packet.
     fn run_due(&mut self) {
         let cause = self.cause();
-        let mut departures = Departures {
-            egress: &mut self.egress,
-            counts: &mut self.counts,
-            outbox: &mut self.outbox,
-        };
+        let mut departures = self.egress.departures(&mut self.counts, &mut self.outbox);
         self.state.run_due(&cause, &mut departures);
+        self.send_made(&cause);
+    }
+
+    /// Sends what the NF has made without a packet.
+    pub(super) fn send_made(&mut self, cause: &Meta) {
         self.egress.send_copies(&[], &mut self.queues, &mut self.counts, cause.arrival_ns);
     }
 
     /// The time, as the cause of what happens without a packet.
-    fn cause(&self) -> Meta {
+    pub(super) fn cause(&self) -> Meta {
         let arrival_ns = self.clock.at(self.now);
         Meta { arrival_ns, number: self.number, ..Meta::default() }
     }
@@ -335,15 +366,12 @@ impl<N: NetworkFunction> Shift<'_, N> {
             Order::Copy(tap) => self.egress.taps.add(tap),
             Order::CarryOut(command, answer) => {
                 let cause = self.cause();
-                let mut departures = Departures {
-                    egress: &mut self.egress,
-                    counts: &mut self.counts,
-                    outbox: &mut self.outbox,
-                };
+                let mut departures = self.egress.departures(&mut self.counts, &mut self.outbox);
                 let done = self.state.carry_out(&cause, command, &mut departures);
-                self.egress.send_copies(&[], &mut self.queues, &mut self.counts, cause.arrival_ns);
+                self.send_made(&cause);
                 let _ = answer.send(done);
             }
+            Order::Reassign(step) => self.change_hands(&step),
         }
     }
 
@@ -426,7 +454,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             sides: self.state.sides(),
             transactions: self.state.transactions(),
             hardware: None,
-            passed: Passed::default(),
+            passed: self.hands.passed,
             instance: self.state.so_far(self.exchange.worker == 0),
             faults: elements::faults(),
             outputs: Outputs::default(),
@@ -450,6 +478,18 @@ impl<N: NetworkFunction> Shift<'_, N> {
         }
         finished.faults = elements::faults();
         End { finished, queues }
+    }
+}
+
+/// Counts the packets of each shard.
+#[inline(always)]
+fn note_load(batch: &[Frame<'_>], load: &[AtomicU64]) {
+    for frame in batch {
+        // What belongs to no shard has a number past them.
+        if let Some(count) = load.get(frame.meta().steering_hash as usize) {
+            // Nobody else writes it.
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
     }
 }
 

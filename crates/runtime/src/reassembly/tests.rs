@@ -1,10 +1,12 @@
 //! Fragments in, datagrams out.
 
+use super::pool::UNDER_WAY;
 use super::*;
 use crate::mailbox::Again;
-use anabranch_nf::DropReason;
-use anabranch_packet::MacAddr;
+use anabranch_packet::checksum::Sum;
 use anabranch_packet::craft::{Link, udp};
+use anabranch_packet::fragment::cut;
+use anabranch_packet::{MacAddr, Port};
 
 /// What became of fragments.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -82,6 +84,14 @@ fn give(
     Some(bytes)
 }
 
+/// What the worker keeps itself.
+fn pool(reassembly: &Reassembly) -> &Pool {
+    match reassembly {
+        Reassembly::Here(pool) => pool,
+        Reassembly::Before(_) => unreachable!("nobody gives it datagrams"),
+    }
+}
+
 #[test]
 fn any_order_makes_the_packet_that_was_cut() {
     let mut chance = 7_u64;
@@ -113,7 +123,7 @@ fn any_order_makes_the_packet_that_was_cut() {
             assert_eq!(give(&mut reassembly, &mut account, 0, &one), None);
         }
     }
-    let left: u64 = reassembly.under_way.iter().map(|datagram| datagram.held).sum();
+    let left: u64 = pool(&reassembly).under_way.iter().map(|datagram| datagram.held).sum();
     reassembly.end(&mut account);
     assert_eq!(account.incomplete, left);
     // Each fragment but those that completed something was held, and all have been settled.
@@ -157,10 +167,10 @@ fn what_contradicts_itself_is_dropped_with_all_that_came() {
     // Two ends.
     assert_eq!(give(&mut reassembly, &mut account, 0, &fragments[2]), None);
     assert_eq!(give(&mut reassembly, &mut account, 0, &place(2, 0x0200)), None);
-    assert_eq!((reassembly.under_way.len(), account.discarded), (0, 5));
+    assert_eq!((pool(&reassembly).under_way.len(), account.discarded), (0, 5));
     // Not a multiple of eight bytes, with more to come.
     assert_eq!(give(&mut reassembly, &mut account, 0, &place(2, 0x2200)), None);
-    assert_eq!((reassembly.under_way.len(), account.discarded), (0, 6));
+    assert_eq!((pool(&reassembly).under_way.len(), account.discarded), (0, 6));
 }
 
 #[test]
@@ -169,8 +179,8 @@ fn a_flood_of_fragments_takes_bounded_memory_and_spares_the_latest() {
     for id in 0..10_000 {
         give(&mut reassembly, &mut account, 0, &pieces(&packet(id, 2_000), 1_280)[0]);
     }
-    assert_eq!(reassembly.under_way.len(), UNDER_WAY);
-    assert!(reassembly.spare.len() <= 2 * UNDER_WAY);
+    assert_eq!(pool(&reassembly).under_way.len(), UNDER_WAY);
+    assert!(pool(&reassembly).spare.len() <= 2 * UNDER_WAY);
     let last = packet(9_999, 2_000);
     let rest = &pieces(&last, 1_280)[1];
     assert_eq!(give(&mut reassembly, &mut account, 1, rest), Some(last));

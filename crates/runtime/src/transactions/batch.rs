@@ -153,8 +153,12 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
             head.save(packet.bytes(), M::COMMON);
         }
         let Meta { arrival_ns: now_ns, number, fragment_len, .. } = *packet.meta();
-        let is_whole = N::LAYER == 4 && fragment_len != 0;
-        if now_ns >= self.times.due_ns || is_whole {
+        if N::LAYER == 4 && fragment_len != 0 {
+            // A datagram that was put together: it is rare, and so is what it leaves as.
+            self.require_alone(|| of_runtime(Operation::Reenter));
+            return Verdict::Flood;
+        }
+        if now_ns >= self.times.due_ns {
             self.require_alone(|| of_runtime(Operation::Due));
             return Verdict::Flood;
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anabranch_runtime::report::RunReport;
 
-/// Programs that the hosts run, from the packages that `.ci/install tests` installs.
+/// Programs that hosts of every laboratory may run, from the packages that `.ci/install tests` installs.
 const TOOLS: [&str; 10] =
     ["ip", "curl", "nginx", "iperf3", "nmap", "ping", "traceroute", "dnsmasq", "dig", "nft"];
 
@@ -70,7 +70,12 @@ impl Lab {
     /// A laboratory whose function has ports of `kind`. `None`, with the reason printed: this machine has
     /// no namespaces for us, or lacks a program.
     pub fn open(kind: Kind) -> Option<Self> {
-        for tool in TOOLS {
+        Self::open_with(kind, &[])
+    }
+
+    /// The same, for hosts that run these programs too.
+    pub fn open_with(kind: Kind, more: &[&str]) -> Option<Self> {
+        for tool in TOOLS.iter().chain(more) {
             let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).output();
             if !found.is_ok_and(|found| found.status.success()) {
                 println!("skipped: there is no `{tool}` (`.ci/install tests` installs it)");
@@ -86,7 +91,8 @@ impl Lab {
             println!("skipped: no network namespaces may be made here (that takes CAP_SYS_ADMIN)");
             return None;
         }
-        if kind == Kind::Tap && File::open("/dev/net/tun").is_err() {
+        let needs_tun = kind == Kind::Tap || more.contains(&"iodine");
+        if needs_tun && File::open("/dev/net/tun").is_err() {
             println!("skipped: there is no /dev/net/tun");
             return None;
         }
@@ -167,7 +173,15 @@ impl Lab {
         Process(command.spawn().unwrap())
     }
 
-    /// A web server at `host`, with the files of the laboratory's directory; below `/slowly` at 200 kB/s.
+    /// A command line that has a file or folder of the laboratory's directory in another's place, for itself only:
+    /// `ip netns exec` gives every command mounts of its own.
+    pub fn with(&self, name: &str, place: &str, line: &str) -> String {
+        let name = self.path(name);
+        format!("sh -c 'mount --bind {} {place} && exec {line}'", name.display())
+    }
+
+    /// A web server at `host`, with the files of the laboratory's directory; below `/slowly` at 200 kB/s. Who is at
+    /// `/login` is given a session, without which there is nothing below `/inside`.
     pub fn web(&self, host: &str, port: u16) -> Process {
         let root = self.directory.path().display();
         let lines = format!(
@@ -176,7 +190,10 @@ impl Lab {
              add_header X-Host {host}; \
              client_body_temp_path {root}/t1; proxy_temp_path {root}/t2; fastcgi_temp_path {root}/t3; \
              uwsgi_temp_path {root}/t4; scgi_temp_path {root}/t5; server {{ listen {port}; root {root}; \
-             location /slowly/ {{ alias {root}/; limit_rate 200k; }} }} }}"
+             location /slowly/ {{ alias {root}/; limit_rate 200k; }} \
+             location /login {{ add_header Set-Cookie lang=en; \
+             add_header Set-Cookie PHPSESSID=$request_id; return 204; }} \
+             location /inside/ {{ if ($cookie_phpsessid = '') {{ return 403; }} alias {root}/; }} }} }}"
         );
         let file = self.path(&format!("{host}.conf"));
         fs::write(&file, lines).unwrap();
@@ -203,11 +220,10 @@ impl Lab {
         server
     }
 
-    fn until_it_listens(&self, host: &str, port: u16) {
-        let listening = format!(
-            "sh -c 'grep -qi \":{port:04X} 00000000:0000 0A\\|:{port:04X} .*:0000 0A\" \
-                                 /proc/net/tcp /proc/net/tcp6'"
-        );
+    /// Waits until a server at `host` has opened its port, of TCP or UDP.
+    pub fn until_it_listens(&self, host: &str, port: u16) {
+        let files = "/proc/net/tcp /proc/net/tcp6 /proc/net/udp";
+        let listening = format!("grep -qi ':{port:04X} 0*:0000 0[7A]' {files}");
         wait_for("a server", || self.run(host, &listening).status.success());
     }
 
@@ -361,6 +377,11 @@ impl Function<'_> {
 
 fn read(file: &Path) -> RunReport {
     serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+}
+
+/// What the function has logged.
+pub fn log(report: &RunReport) -> Vec<&str> {
+    report.log.iter().map(|line| &line.text[..]).collect()
 }
 
 /// What a command line came to.

@@ -41,8 +41,13 @@ pub fn stream(lab: &Lab, client: &str, server: &str) {
     }
 }
 
-/// Echo requests of this size; every one must be answered.
+/// Echo requests of this size; every one must be answered. For the last answer `ping` waits no longer than from one
+/// request to the next, if others came: where that was too short for a busy machine, it has to be so with more time.
 pub fn ping(lab: &Lab, from: &str, to: &str, bytes: usize) {
-    let said = lab.run(from, &format!("ping -c 5 -i 0.05 -W 5 -s {bytes} {to}")).expect();
-    assert!(said.contains(" 0% packet loss"), "{bytes}: {said}");
+    let answered = |interval| {
+        let said = lab.run(from, &format!("ping -c 5 -i {interval} -W 5 -s {bytes} {to}")).text;
+        if said.contains(" 0% packet loss") { Ok(()) } else { Err(said) }
+    };
+    let in_time = answered("0.05").or_else(|_| answered("1"));
+    assert_eq!(in_time, Ok(()), "{bytes}");
 }
