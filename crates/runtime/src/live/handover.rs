@@ -50,9 +50,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
     #[cold]
     pub(super) fn change_hands(&mut self, step: &Reassignment) {
         let me = self.exchange.worker as u16;
-        let arriving = step.departures.iter().filter(|departure| departure.to == me);
-        let expected = arriving.clone().count();
-        let arriving: ShardSet = arriving.flat_map(|departure| departure.shards.iter()).collect();
+        let (expected, arriving) = step.arriving(me);
         self.take_table(step, arriving);
         let others = self.exchange.workers() - 1;
         for worker in (0..=others).filter(|&worker| worker != usize::from(me)) {

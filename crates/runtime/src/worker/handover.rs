@@ -39,6 +39,15 @@ pub struct Reassignment {
     pub first: Meta,
 }
 
+impl Reassignment {
+    /// How many workers pass shards on to `worker`, and which shards these are.
+    pub(crate) fn arriving(&self, worker: u16) -> (usize, ShardSet) {
+        let arriving = self.departures.iter().filter(|departure| departure.to == worker);
+        let shards = arriving.clone().flat_map(|departure| departure.shards.iter()).collect();
+        (arriving.count(), shards)
+    }
+}
+
 /// What came of changing hands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
@@ -49,9 +58,7 @@ pub struct Passed {
 impl<N: NetworkFunction> Shift<'_, N> {
     pub(super) fn change_hands(&mut self, step: &Reassignment) {
         let me = self.worker.number as u16;
-        let arriving = step.departures.iter().filter(|departure| departure.to == me);
-        let expected = arriving.clone().count();
-        let arriving: ShardSet = arriving.flat_map(|departure| departure.shards.iter()).collect();
+        let (expected, arriving) = step.arriving(me);
         self.take_table(step, arriving);
         self.tell_peers(step.epoch);
         let peers = self.worker.peers.len() - 1;

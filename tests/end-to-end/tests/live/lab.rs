@@ -65,6 +65,8 @@ impl Drop for Process {
 
 /// Where the function runs.
 const MIDDLE: &str = "nf";
+/// Seconds after which a function ends by itself, where its test has gone: longer than any soak.
+const LONGEST_S: u64 = 900;
 
 impl Lab {
     /// A laboratory whose function has ports of `kind`. `None`, with the reason printed: this machine has
@@ -283,7 +285,8 @@ impl Lab {
         for (port, _) in ports {
             line += &format!(" --port {port}={}:p-{port}", kind.word());
         }
-        line += " --for 300 --listen nf.sock --json report.json --report report.html";
+        line += &format!(" --for {LONGEST_S} --listen nf.sock --json report.json");
+        line += " --report report.html";
         let errors = self.path("errors");
         let mut command = self.command(MIDDLE, &line);
         command.stdout(Stdio::null()).stderr(File::create(&errors).unwrap());
