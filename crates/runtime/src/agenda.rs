@@ -17,7 +17,7 @@ const EXPIRY_BUDGET: u32 = 2;
 /// Steps of collecting what has expired at one go; more is left to the next call.
 const STEPS: usize = 64;
 /// How long collecting may wait where no packet comes: an entry that is over is found so in any case.
-const COLLECTION_NS: u64 = 20_000_000;
+pub(crate) const COLLECTION_NS: u64 = 20_000_000;
 
 /// Packet sets that expire.
 pub(crate) trait Expiring<S> {

@@ -27,7 +27,7 @@ mod sets;
 mod turn;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use anabranch_nf::settings::Settings as _;
 use anabranch_nf::state::TableUse;
@@ -38,6 +38,7 @@ use anabranch_packet::{
 };
 use anabranch_txn::{Counts, Domain, MOST_ITEMS, Transaction, Worker};
 
+use crate::agenda::COLLECTION_NS;
 use crate::deployment::Deployment;
 use crate::instance::{Making, Release, set_shape};
 use crate::lock::Commit;
@@ -324,7 +325,13 @@ impl<N: NetworkFunction> Member<N> {
     /// When something is to be done without a packet, as seen at `now_ns`.
     pub(crate) fn next_due_ns(&self, now_ns: u64) -> u64 {
         let left_ns = self.telling().map_or(u64::MAX, Schedule::left_ns);
-        self.shared.alone().next_due_ns(now_ns).min(now_ns.saturating_add(left_ns))
+        let due_ns = match self.shared.alone.try_lock() {
+            Ok(alone) => alone.next_due_ns(now_ns),
+            Err(TryLockError::Poisoned(alone)) => alone.into_inner().next_due_ns(now_ns),
+            // Somebody is at work, and sees to it himself: who has nothing to do is in nobody's way.
+            Err(TryLockError::WouldBlock) => now_ns.saturating_add(COLLECTION_NS),
+        };
+        due_ns.min(now_ns.saturating_add(left_ns))
     }
 
     /// The lines that it logged since the last call.

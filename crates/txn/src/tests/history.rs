@@ -219,13 +219,11 @@ fn nothing_starves() {
         assert!(counts.alone <= 1, "{counts:?}");
         let ended = counts.items + counts.irrevocable + counts.alone + counts.turn_items;
         assert_eq!(ended, items as u64);
-        // Each end, of a transaction or alone, comes after less than that many attempts in vain, or
-        // exactly that many.
+        // Each end, of a transaction, a turn or alone, comes after less than that many attempts in vain,
+        // or exactly that many.
         let most = u64::from(crate::PATIENCE);
-        assert!(
-            counts.conflicts <= most * counts.irrevocable + (most - 1) * counts.commits,
-            "{counts:?}"
-        );
+        let ends = counts.commits + counts.turns + counts.alone;
+        assert!(counts.conflicts <= most * counts.irrevocable + (most - 1) * ends, "{counts:?}");
     }
 }
 
