@@ -148,12 +148,29 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", default_value = "1", requires = "store",
           value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub(crate) flush_ms: u64,
+    /// What to do when the store is behind, as one that is slow or gone.
+    #[arg(long, value_name = "WORD", default_value = "keep-on", requires = "store")]
+    pub(crate) when_behind: WhenBehind,
+    /// Milliseconds that the oldest change may wait until the store is behind.
+    #[arg(long, value_name = "N", default_value = "1000", requires = "store",
+          value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub(crate) behind_ms: u64,
     /// Write the report as JSON; `-` is standard output, which then holds nothing else.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Write the report as an HTML page with charts.
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
+}
+
+/// What to do when a store is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum WhenBehind {
+    /// Go on; what waits is shown, and bounded by the state.
+    KeepOn,
+    /// Take no new flows until it has caught up: what needs room in a table is answered as if there were
+    /// none.
+    RefuseNew,
 }
 
 /// `anabranch state`.

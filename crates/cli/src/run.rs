@@ -15,8 +15,9 @@ use anabranch_runtime::deployment::plan_of;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::report::RunReport;
 use anabranch_runtime::run::{self as runtime, Keeping, Options, RunError};
+use anabranch_store::Policy;
 
-use crate::arguments::RunArguments;
+use crate::arguments::{RunArguments, WhenBehind};
 use crate::error::Error;
 use crate::file::{
     check_writable, deliver, identity, is_special, is_standard_output, print, write_whole,
@@ -122,7 +123,13 @@ fn keeping(store: &str, arguments: &RunArguments) -> Result<Keeping, Error> {
     let by_default = anabranch_store::Settings::default();
     let period_ns = arguments.flush_ms * 1_000_000;
     let refresh_ns = by_default.refresh_ns.max(period_ns);
-    let settings = anabranch_store::Settings { period_ns, refresh_ns, ..by_default };
+    let policy = match arguments.when_behind {
+        WhenBehind::KeepOn => Policy::KeepOn,
+        WhenBehind::RefuseNew => Policy::RefuseNew,
+    };
+    let slow_ns = arguments.behind_ms * 1_000_000;
+    let settings =
+        anabranch_store::Settings { period_ns, refresh_ns, policy, slow_ns, ..by_default };
     Ok(Keeping { location, instance: arguments.instance.clone(), settings })
 }
 

@@ -346,8 +346,11 @@ impl<K: Key, S: Value> SetTable<K, S> {
         self.table.value_mut(id)
     }
 
-    /// Opens a set; `None` when the table is full.
+    /// Opens a set; `None` when the table is full, or the store that keeps it takes nothing new.
     pub fn open(&mut self, hash: Hash, key: K, state: S, now: Tick) -> Option<SlotId> {
+        if self.journal.as_deref().is_some_and(Journal::refuses_new) {
+            return None;
+        }
         let lifetime = self.lifetime;
         let deadline = now.saturating_add(lifetime);
         let entry = Entry::new(deadline, lifetime, state);

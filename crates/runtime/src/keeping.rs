@@ -232,6 +232,13 @@ impl Kept {
             let why = done.trouble.as_deref().unwrap_or("it is too slow");
             report.warnings.push(format!("{} changes are not in the store: {why}", done.waiting));
         }
+        if done.refused_ns > 0 {
+            report.warnings.push(format!(
+                "for {} ms the store was so far behind that no new flows were taken: what needs room in a table \
+                 was answered as if there were none",
+                done.refused_ns / 1_000_000
+            ));
+        }
         report.store = Some(done);
     }
 }
@@ -255,5 +262,7 @@ fn report_of(store: String, status: Status) -> StoreReport {
         trouble,
         pause_ns,
         ended,
+        refuses_new: !status.accepts_new,
+        refused_ns: status.refused_ns,
     }
 }

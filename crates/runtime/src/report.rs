@@ -245,6 +245,12 @@ pub struct StoreReport {
     /// The thread that writes to it has ended: nothing is stored any more.
     #[serde(default)]
     pub ended: bool,
+    /// It is so far behind that no new flows are taken: tables answer as if they were full.
+    #[serde(default)]
+    pub refuses_new: bool,
+    /// For how long none were, nanoseconds.
+    #[serde(default)]
+    pub refused_ns: u64,
 }
 
 /// Percentiles of what has to do with a store, in nanoseconds.

@@ -58,8 +58,8 @@ fn set(flag: &AtomicBool) {
 }
 
 impl Schedule {
-    /// Changes are told every `period_ns` nanoseconds, refreshes every `refresh_ns`.
-    pub(crate) fn new(period_ns: u64, refresh_ns: u64) -> Self {
+    /// Changes are told every `period_ns` nanoseconds, refreshes every `refresh_ns`, in these steps.
+    pub(crate) fn new(period_ns: u64, refresh_ns: u64, steps: Steps) -> Self {
         Self {
             began: Instant::now(),
             period_ns,
@@ -69,7 +69,7 @@ impl Schedule {
             owes: AtomicBool::new(false),
             owes_refreshes: AtomicBool::new(false),
             claimed: AtomicBool::new(false),
-            steps: Steps::default(),
+            steps,
         }
     }
 

@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anabranch_nf::prelude::network_function;
 use anabranch_nf::{DropReason, NetworkFunction};
@@ -18,8 +19,8 @@ use anabranch_runtime::transactions::Members;
 use anabranch_runtime::worker::State;
 use anabranch_store::conformance::Random;
 use anabranch_store::{
-    Answer, Batch, Call, Content, Driver, Error, Flusher, Key, Memory, Outcome, Place, Scope,
-    Settings, view,
+    Answer, Batch, Call, Content, Driver, Error, Flusher, Key, Memory, Outcome, Place, Policy,
+    Scope, Settings, Status, view,
 };
 
 const START_NS: u64 = 1_767_225_600_123_456_789;
@@ -534,4 +535,93 @@ impl Release for Nowhere {
     fn discard(&mut self, _: &Frame<'_>, _: DropReason) {}
     fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: Again) {}
     fn emit(&mut self, _: &Meta, _: Port, _: &[u8]) {}
+}
+
+/// A store that can be made not to answer.
+struct Gate {
+    store: Memory,
+    is_open: Arc<AtomicBool>,
+}
+
+impl Gate {
+    fn ask<T>(&mut self, ask: impl FnOnce(&mut Memory) -> Result<T, Error>) -> Result<T, Error> {
+        match self.is_open.load(Ordering::Relaxed) {
+            true => ask(&mut self.store),
+            false => Err(Error::unavailable("gate", "it is shut")),
+        }
+    }
+}
+
+impl Driver for Gate {
+    fn name(&self) -> &str {
+        "gate"
+    }
+    fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
+        self.ask(|store| store.run(calls))
+    }
+    fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
+        self.ask(|store| store.commit(batches))
+    }
+    fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
+        self.ask(|store| store.keys(prefix))
+    }
+}
+
+/// While the store is gone flows go on, and none begins; when it is back they begin. `is_taken` sends what makes
+/// the function remember a host, and says whether it does.
+fn refuses_new<N: NetworkFunction>(
+    settings: &str,
+    policy: Policy,
+    mut is_taken: impl FnMut(&mut Node<N>, u8) -> bool,
+) {
+    for held in [Held::Alone, Held::Locked, Held::Tracked] {
+        let is_open = Arc::new(AtomicBool::new(true));
+        let gate = Gate { store: Memory::default(), is_open: Arc::clone(&is_open) };
+        let store = Settings { policy, slow_ns: 20_000_000, ..Settings::default() };
+        let opened = Some(Flusher::open(gate, N::NAME, "a", store).unwrap());
+        let mut node = Node::<N>::kept_by(settings, START_NS, held, (opened, 0)).unwrap();
+        let refuses = policy == Policy::RefuseNew;
+        let wait = |node: &Node<N>, until: fn(&Status) -> bool| {
+            let began = Instant::now();
+            while !until(&node.flusher.as_ref().unwrap().status()) {
+                assert!(began.elapsed() < Duration::from_secs(20), "{}, {held:?}", N::NAME);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        assert!(is_taken(&mut node, 1), "{}, {held:?}", N::NAME);
+        is_open.store(false, Ordering::Relaxed);
+        assert!(is_taken(&mut node, 2), "{}, {held:?}: it is not behind yet", N::NAME);
+        wait(&node, |status| status.lag_ns > 60_000_000);
+        assert_eq!(is_taken(&mut node, 3), !refuses, "{}, {held:?}", N::NAME);
+        assert!(is_taken(&mut node, 1) && is_taken(&mut node, 2), "{}, {held:?}", N::NAME);
+        is_open.store(true, Ordering::Relaxed);
+        wait(&node, |status| status.accepts_new && status.waiting == 0);
+        assert!(is_taken(&mut node, 3), "{}, {held:?}", N::NAME);
+        let refused_ns = node.flusher.as_ref().unwrap().status().refused_ns;
+        assert_eq!(refused_ns > 0, refuses, "{}, {held:?}", N::NAME);
+        node.stop();
+    }
+}
+
+#[test]
+fn no_flow_begins_while_the_store_is_behind_where_that_is_asked_for() {
+    /// A packet of host `number` inside to one outside, or one back.
+    fn packet(number: u8, is_reply: bool) -> Packet {
+        let ends = [(Ipv4Addr::new(10, 0, 0, number), 5_000), (Ipv4Addr::new(9, 9, 9, 9), 53)];
+        let [src, dst] = if is_reply { [ends[1], ends[0]] } else { ends };
+        Packet { port: is_reply.into(), at_ns: START_NS, bytes: udp(src, dst) }
+    }
+    fn leaves<N: NetworkFunction>(node: &mut Node<N>, number: u8) -> bool {
+        matches!(node.send(&packet(number, false), 0).0[..], [(1, _)])
+    }
+    fn is_learnt<N: NetworkFunction>(node: &mut Node<N>, number: u8) -> bool {
+        node.send(&packet(number, false), 0);
+        matches!(node.send(&packet(number, true), 1).0[..], [(0, _)])
+    }
+    for policy in [Policy::RefuseNew, Policy::KeepOn] {
+        refuses_new::<anabranch_nfs::firewall::Function>("", policy, leaves);
+        let nat = "public = [\"203.0.113.1\"]";
+        refuses_new::<anabranch_nfs::nat::Function>(nat, policy, leaves);
+        refuses_new::<anabranch_nfs::bridge::Function>("", policy, is_learnt);
+    }
 }

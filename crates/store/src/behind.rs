@@ -173,6 +173,8 @@ pub struct Status {
     pub lag_max_ns: u64,
     /// Whether new flows should be taken.
     pub accepts_new: bool,
+    /// For how long they were not, nanoseconds.
+    pub refused_ns: u64,
     /// Why the store did not take the last message; none if it did.
     pub trouble: Option<String>,
     /// Nothing is stored any more, whatever becomes of the store.

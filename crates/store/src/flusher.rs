@@ -60,7 +60,7 @@ struct Shared {
     status: Mutex<Status>,
     /// How long packets waited while workers told what they had changed, in nanoseconds.
     pauses: Mutex<Option<Histogram<u64>>>,
-    refuses_new: AtomicBool,
+    refuses_new: Arc<AtomicBool>,
     stops: AtomicBool,
     /// Everything is to go at once.
     settles: AtomicBool,
@@ -109,11 +109,7 @@ impl Feed {
 
     /// Packets have waited so many nanoseconds while it was told what has changed.
     pub fn note_pause(&self, ns: u64) {
-        let mut pauses = lock(&self.shared.pauses);
-        if pauses.is_none() {
-            *pauses = Histogram::new_with_bounds(1, LONGEST_PAUSE_NS, 2).ok();
-        }
-        pauses.iter_mut().for_each(|pauses| pauses.saturating_record(ns));
+        lock(&self.shared.pauses).iter_mut().for_each(|pauses| pauses.saturating_record(ns));
     }
 
     /// Whether everything has been handed over.
@@ -125,6 +121,12 @@ impl Feed {
     /// [`Policy::RefuseNew`] is configured.
     pub fn accepts_new(&self) -> bool {
         !self.shared.refuses_new.load(Ordering::Relaxed)
+    }
+
+    /// Set as long as no new flows should be taken: for state objects, to look at when an entry is to come
+    /// into being.
+    pub fn refusal(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.shared.refuses_new)
     }
 }
 
@@ -143,7 +145,9 @@ impl Shared {
     fn status(&self) -> Status {
         let mut status = lock(&self.status).clone();
         status.waiting += self.in_line.load(Ordering::Relaxed) as u64;
-        if let Some(pauses) = &*lock(&self.pauses) {
+        if let Some(pauses) = &*lock(&self.pauses)
+            && !pauses.is_empty()
+        {
             status.pause_p50_ns = pauses.value_at_quantile(0.5);
             status.pause_p99_ns = pauses.value_at_quantile(0.99);
             status.pause_max_ns = pauses.max();
@@ -171,13 +175,18 @@ impl Flusher {
         let (epoch, claimed) = view::claim(&mut driver, nf, instance, now_ms())?;
         let state = claimed.iter().flat_map(|one| one.content.clone()).collect();
         let behind = WriteBehind::new(settings, epoch, claimed)?;
-        let shared = Arc::new(Shared::default());
-        *lock(&shared.status) = behind.status(0);
+        let shared = Arc::new(Shared {
+            status: Mutex::new(behind.status(0)),
+            pauses: Mutex::new(Histogram::new_with_bounds(1, LONGEST_PAUSE_NS, 2).ok()),
+            ..Shared::default()
+        });
         let worker = Worker {
             behind,
             shared: Arc::clone(&shared),
             began: Instant::now(),
             period: Duration::from_nanos(settings.period_ns.max(10_000)),
+            refused: Duration::ZERO,
+            looked: Instant::now(),
         };
         let policy = settings.policy;
         let work = move || {
@@ -289,6 +298,9 @@ struct Worker {
     shared: Arc<Shared>,
     began: Instant,
     period: Duration,
+    /// For how long no new flows were to be taken, until the last look.
+    refused: Duration,
+    looked: Instant,
 }
 
 impl Worker {
@@ -386,9 +398,14 @@ impl Worker {
         taken
     }
 
-    fn show(&self, change_refused: Option<&String>) {
+    fn show(&mut self, change_refused: Option<&String>) {
         let mut status = self.behind.status(self.now_ns());
-        self.shared.refuses_new.store(!status.accepts_new, Ordering::Relaxed);
+        let now = Instant::now();
+        if self.shared.refuses_new.swap(!status.accepts_new, Ordering::Relaxed) {
+            self.refused += now - self.looked;
+        }
+        self.looked = now;
+        status.refused_ns = u64::try_from(self.refused.as_nanos()).unwrap_or(u64::MAX);
         status.trouble = status.trouble.or(change_refused.cloned());
         *lock(&self.shared.status) = status;
     }

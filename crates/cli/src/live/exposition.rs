@@ -171,6 +171,8 @@ fn store(text: &mut Exposition<'_>, report: &RunReport) {
         ("store_rebuilds", Counter, "Times that lost state was written again", store.rebuilds),
         ("store_waiting", Gauge, "Changes that wait for the store", store.waiting),
         ("store_oldest_ns", Gauge, "Age of the oldest change that waits", store.oldest_ns),
+        ("store_refuses_new", Gauge, "1 where no new flows are taken", store.refuses_new.into()),
+        ("store_refused_ns", Counter, "Time that no new flows were taken", store.refused_ns),
         ("store_ended", Gauge, "1 where nothing is stored any more", store.ended.into()),
     ] {
         text.metric(name, kind, help, vec![(which(), value as f64)]);

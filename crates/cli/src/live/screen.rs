@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use anabranch_runtime::report::RunReport;
+use anabranch_runtime::report::{RunReport, StoreReport};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -180,12 +180,19 @@ impl View {
                 thousands(store.waiting),
                 nanoseconds(store.oldest_ns),
                 nanoseconds(store.lag_ns.p99),
-                store.trouble.clone().unwrap_or_default(),
+                trouble(store),
             ]
         });
         let headings = ["store", "stored/s", "waiting", "oldest", "99 % within", "trouble"];
         Part::new(STORE, &headings, store.collect())
     }
+}
+
+/// What is wrong with a store, and what comes of it.
+fn trouble(store: &StoreReport) -> String {
+    let refuses = store.refuses_new.then_some("takes no new flows");
+    let parts = refuses.into_iter().chain(store.trouble.as_deref());
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 /// A part of the screen.

@@ -190,7 +190,15 @@ impl<T: Value> Allocator<T> {
         Some(index)
     }
 
+    /// Whether the store that keeps the objects takes nothing new.
+    fn refuses_new(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.refuses_new())
+    }
+
     fn take_for(&mut self, index: u32, whereabouts: Whereabouts) -> bool {
+        if self.refuses_new() {
+            return false;
+        }
         let Some(loans) = &self.loans else { return self.take(index) };
         let len = self.indices.len();
         match whereabouts {
@@ -220,6 +228,9 @@ impl<T: Value> Allocator<T> {
     }
 
     fn take_within(&mut self, within: Within, env: &Environment) -> Option<u32> {
+        if self.refuses_new() {
+            return None;
+        }
         match (&self.loans, env.whereabouts()) {
             (None, _) => self.take_any_within(within),
             (_, Whereabouts::NoShard) => None,

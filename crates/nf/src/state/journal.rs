@@ -132,6 +132,13 @@ impl<K: Value> Journal<K> {
         Self { changed, refreshed, gone: Mutex::default() }
     }
 
+    /// Whether the store takes nothing new for the time being: an entry that is not there is to be
+    /// answered as if there were no room for it.
+    #[inline]
+    pub(crate) fn refuses_new(&self) -> bool {
+        self.changed.refuses_new()
+    }
+
     /// What is at `place` was written.
     #[inline]
     pub(crate) fn note(&self, place: u32) {

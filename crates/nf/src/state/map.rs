@@ -143,6 +143,7 @@ impl<K: Key, V: Value> Map<K, V> {
     fn insert_noted(&mut self, hash: Hash, key: K, value: V) -> bool {
         let (id, before) = match self.table.find(hash, &key) {
             Some(id) => (id, std::mem::replace(self.table.value_mut(id), value)),
+            None if self.refuses_new() => return false,
             None => match self.table.insert(hash, key, value) {
                 Some(id) => (id, V::zero()),
                 None => return false,
@@ -152,6 +153,11 @@ impl<K: Key, V: Value> Map<K, V> {
             notes.changed(id, key, before, value);
         }
         true
+    }
+
+    fn refuses_new(&self) -> bool {
+        let journal = self.notes.as_ref().and_then(|notes| notes.journal.as_ref());
+        journal.is_some_and(Journal::refuses_new)
     }
 
     /// Fetches the line where `key` would lie.

@@ -3,7 +3,7 @@
 //! places were written.
 //! Everything else has one owner, or does not change.
 
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::memory::Zeroed;
@@ -284,9 +284,15 @@ impl Commons {
 }
 
 /// The step in which state is written now, of all the objects of who writes it. What is written in one,
-/// as by the packets of a batch, is stored together.
+/// as by the packets of a batch, is stored together. And whether its store takes what is new.
 #[derive(Clone, Debug, Default)]
-pub struct Steps(Arc<Alone<AtomicU32>>);
+pub struct Steps(Arc<Alone<Step>>);
+
+#[derive(Debug, Default)]
+struct Step {
+    number: AtomicU32,
+    refuses_new: Arc<AtomicBool>,
+}
 
 /// On cache lines of its own (pairs of them are fetched together), since others' steps are other workers'.
 #[derive(Debug, Default)]
@@ -294,16 +300,27 @@ pub struct Steps(Arc<Alone<AtomicU32>>);
 struct Alone<T>(T);
 
 impl Steps {
+    /// Of objects that answer as if they were full as long as `refuses_new` is set.
+    pub fn refusing(refuses_new: Arc<AtomicBool>) -> Self {
+        Self(Arc::new(Alone(Step { number: AtomicU32::new(0), refuses_new })))
+    }
+
+    /// Whether no entry is to come into being.
+    #[inline]
+    pub fn refuses_new(&self) -> bool {
+        self.0.0.refuses_new.load(Ordering::Relaxed)
+    }
+
     /// What is written from now on is written in a later step. Numbers begin again after 2^32.
     #[inline]
     pub fn next(&self) {
-        self.0.0.fetch_add(1, Ordering::Relaxed);
+        self.0.0.number.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The number of this one.
     #[inline]
     pub fn now(&self) -> u32 {
-        self.0.0.load(Ordering::Relaxed)
+        self.0.0.number.load(Ordering::Relaxed)
     }
 }
 
@@ -436,6 +453,12 @@ impl Written {
     #[inline]
     pub(crate) fn step(&self) -> u32 {
         self.steps.now()
+    }
+
+    /// Whether no entry is to come into being.
+    #[inline]
+    pub(crate) fn refuses_new(&self) -> bool {
+        self.steps.refuses_new()
     }
 
     pub(crate) fn renumber(&mut self, places: u32, moved: &[(SlotId, SlotId)]) {

@@ -110,6 +110,10 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
         }
     }
 
+    fn refuses_new(&self) -> bool {
+        self.object.journal.get().is_some_and(|journal| journal.refuses_new())
+    }
+
     /// Stores an object's lifetime, value and deadline.
     fn store(&self, index: u32, stored: Stored<T>, tick: Tick) {
         let at = SharedAllocator::<T>::DEADLINE;
@@ -190,6 +194,9 @@ impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> Option<u32> {
+        if self.refuses_new() {
+            return None;
+        }
         let index = self.object.indices.take_any(&self.transaction)?;
         self.start(index, value, lifetime_ns, cx.environment());
         Some(index)
@@ -201,7 +208,7 @@ impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> bool {
-        let taken = self.object.indices.take(&self.transaction, index);
+        let taken = !self.refuses_new() && self.object.indices.take(&self.transaction, index);
         if taken {
             self.start(index, value, lifetime_ns, cx.environment());
         }
@@ -217,6 +224,9 @@ impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> Option<u32> {
+        if self.refuses_new() {
+            return None;
+        }
         let within = Within { first, count, step, start };
         let index = self.object.indices.take_within(&self.transaction, within)?;
         self.start(index, value, lifetime_ns, cx.environment());

@@ -398,6 +398,9 @@ impl<K: Key, S: Value> PacketSets<K, S> for &mut DividedSets<K, S> {
         now: Tick,
         shard: u16,
     ) -> Option<OpenSet<S>> {
+        if self.kept.as_ref().is_some_and(|kept| kept.journal.refuses_new()) {
+            return None;
+        }
         let tick = now.saturating_add(self.lifetime);
         let set = Entry::new(tick, self.lifetime, state);
         let id = self.insert(transaction, (hash, key), set)?;

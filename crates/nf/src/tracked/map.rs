@@ -57,6 +57,9 @@ impl<K: Key, V: Value> Tracked<SharedMap<K, V>> {
 
     #[inline(never)]
     fn add(&self, key: &K, value: &V) -> bool {
+        if self.object.journal.get().is_some_and(|journal| journal.refuses_new()) {
+            return false;
+        }
         let hash = key.hash(self.object.seed).0;
         let added = with_words(key, |key| {
             let add =

@@ -149,7 +149,8 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         }
     }
 
-    /// Opens a set; `None`: the table is full, or the transaction doomed.
+    /// Opens a set; `None`: the table is full, or the store that keeps it takes nothing new, or the transaction
+    /// is doomed.
     pub fn open(
         &self,
         transaction: &Transaction,
@@ -157,6 +158,9 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         state: S,
         now: Tick,
     ) -> Option<OpenSet<S>> {
+        if self.journal.get().is_some_and(|journal| journal.refuses_new()) {
+            return None;
+        }
         let lifetime = self.lifetime;
         let tick = now.saturating_add(lifetime);
         let stored = (state, lifetime);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anabranch_nf::packet_set::{SetKey4, SetKey6};
 use anabranch_nf::state::MOST_SHARDS;
-use anabranch_nf::state::journal::{self, Journaled as _, Moment, Sink};
+use anabranch_nf::state::journal::{self, Journaled as _, Moment, Sink, Steps};
 use anabranch_nf::{Environment, NetworkFunction, to_ns};
 use anabranch_store::{Bytes, Change, Content, Entry, Error, Feed, Key, Kind, Place, Scope};
 
@@ -81,7 +81,8 @@ impl Storing {
     /// Tells `feed` what `owner` changes, every `period_ns` nanoseconds; deadlines that were only
     /// moved, every `refresh_ns`.
     pub fn new(feed: Feed, owner: Owner, period_ns: u64, refresh_ns: u64) -> Self {
-        let schedule = Arc::new(Schedule::new(period_ns, refresh_ns));
+        let steps = Steps::refusing(feed.refusal());
+        let schedule = Arc::new(Schedule::new(period_ns, refresh_ns, steps));
         Self { feed, owner, keys: BTreeMap::new(), step: 0, schedule }
     }
 
