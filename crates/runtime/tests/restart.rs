@@ -615,8 +615,9 @@ fn no_flow_begins_while_the_store_is_behind_where_that_is_asked_for() {
         matches!(node.send(&packet(number, false), 0).0[..], [(1, _)])
     }
     fn is_learnt<N: NetworkFunction>(node: &mut Node<N>, number: u8) -> bool {
-        node.send(&packet(number, false), 0);
-        matches!(node.send(&packet(number, true), 1).0[..], [(0, _)])
+        // A frame's destination says the host that its packet comes from.
+        node.send(&packet(number, true), 0);
+        matches!(node.send(&packet(number, false), 1).0[..], [(1, _)])
     }
     for policy in [Policy::RefuseNew, Policy::KeepOn] {
         refuses_new::<anabranch_nfs::firewall::Function>("", policy, leaves);
