@@ -1,5 +1,7 @@
 //! Homogeneous equations over GF(2), most of which say that two unknowns are equal.
 
+use std::ops::Range;
+
 use crate::random::Random;
 use crate::solve::space::KeyBits;
 
@@ -9,12 +11,15 @@ use crate::solve::space::KeyBits;
 pub(crate) struct System {
     /// Unknown to representative; the last one stands for zero.
     parent: Vec<u32>,
+    /// Unknowns that are zero, a bit each.
+    zeros: Vec<u64>,
     rows: Vec<Vec<u32>>,
 }
 
 impl System {
     pub(crate) fn new(unknowns: usize) -> Self {
-        Self { parent: (0..=unknowns as u32).collect(), rows: Vec::new() }
+        let zeros = vec![0; unknowns.div_ceil(64)];
+        Self { parent: (0..=unknowns as u32).collect(), zeros, rows: Vec::new() }
     }
 
     fn zero(&self) -> u32 {
@@ -37,11 +42,21 @@ impl System {
         self.parent[low as usize] = high;
     }
 
+    /// Each of `unknowns` is zero.
+    pub(crate) fn are_zero(&mut self, unknowns: Range<u32>) {
+        let mut at = unknowns.start;
+        while at < unknowns.end {
+            let end = unknowns.end.min((at / 64 + 1) * 64);
+            self.zeros[at as usize / 64] |= u64::MAX >> (64 - (end - at)) << (at % 64);
+            at = end;
+        }
+    }
+
     /// The sum of `unknowns` is zero.
     pub(crate) fn sum_is_zero(&mut self, unknowns: &[u32]) {
         match *unknowns {
             [] => {}
-            [one] => self.unite(one, self.zero()),
+            [one] => self.are_zero(one..one + 1),
             [first, second] => self.unite(first, second),
             _ => self.rows.push(unknowns.to_vec()),
         }
@@ -51,6 +66,10 @@ impl System {
     pub(crate) fn solve(mut self) -> Space {
         let unknowns = self.parent.len() - 1;
         let zero = self.zero();
+        let zeros = std::mem::take(&mut self.zeros);
+        for unknown in (0..zero).filter(|at| zeros[*at as usize / 64] >> (at % 64) & 1 == 1) {
+            self.unite(unknown, zero);
+        }
         let mut number = vec![u32::MAX; unknowns + 1];
         let mut columns = 0;
         let column_of: Vec<Option<u32>> = (0..unknowns as u32)
