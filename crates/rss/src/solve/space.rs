@@ -154,15 +154,12 @@ fn cancel_pairs(places: &mut Vec<u32>) {
     places.truncate(kept);
 }
 
-/// The key of one port: its bits of `unknowns`, those that nothing determines at random too.
-fn key(unknowns: &[bool]) -> Option<Key> {
-    let byte = |bits: &[bool]| bits.iter().fold(0, |byte, bit| byte << 1 | u8::from(*bit));
-    let bytes: Vec<u8> = unknowns.chunks(8).map(byte).collect();
-    Key::try_from(&bytes[..]).ok()
-}
-
-/// The keys of all ports, when the free columns of `space` are as `choice` says.
+/// The keys of all ports, when the free columns of `space` are as `choice` says: the bits that
+/// nothing determines are at random too.
 pub(crate) fn keys(bits: &KeyBits, space: &Space, choice: &[bool]) -> Vec<Key> {
     let unknowns = space.assign(choice);
-    (0..bits.ports()).filter_map(|port| key(&unknowns[bits.of_port(port)])).collect()
+    let byte = |bits: &[bool]| bits.iter().fold(0, |byte, bit| byte << 1 | u8::from(*bit));
+    let bytes: Vec<u8> = unknowns.chunks(8).map(byte).collect();
+    let of_port = |port| bits.of_port(port).start / 8..bits.of_port(port).end / 8;
+    (0..bits.ports()).filter_map(|port| Key::try_from(&bytes[of_port(port)]).ok()).collect()
 }

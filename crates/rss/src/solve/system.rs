@@ -186,10 +186,27 @@ impl Space {
         };
         match &self.rows[column] {
             None => vec![column],
-            Some(row) => (0..self.rows.len())
-                .filter(|other| *other != column && row[other / 64] >> (other % 64) & 1 == 1)
-                .collect(),
+            Some(row) => ones(row).filter(|other| *other != column).collect(),
         }
+    }
+
+    /// The free columns that any of `unknowns` depends on, in order.
+    pub(crate) fn depend_on(&self, unknowns: impl Iterator<Item = usize>) -> Vec<usize> {
+        let mut found = vec![false; self.rows.len()];
+        for column in unknowns.filter_map(|unknown| self.column_of[unknown]) {
+            found[column as usize] = true;
+        }
+        for (column, row) in self.determined() {
+            if std::mem::take(&mut found[column]) {
+                ones(row).filter(|other| *other != column).for_each(|other| found[other] = true);
+            }
+        }
+        self.free().filter(|column| found[*column]).collect()
+    }
+
+    /// The columns that depend on others, with their rows.
+    fn determined(&self) -> impl Iterator<Item = (usize, &Vec<u64>)> {
+        self.rows.iter().enumerate().filter_map(|(column, row)| Some((column, row.as_ref()?)))
     }
 
     /// Number of free columns among those of the unknowns that `counts` selects.
@@ -209,15 +226,26 @@ impl Space {
 
     /// The unknowns when the free columns are as `choice` says.
     pub(crate) fn assign(&self, choice: &[bool]) -> Vec<bool> {
-        let value = |column: usize| match &self.rows[column] {
-            None => choice[column],
-            Some(row) => (0..choice.len())
-                .filter(|other| *other != column && row[other / 64] >> (other % 64) & 1 == 1)
-                .fold(false, |sum, other| sum ^ choice[other]),
-        };
-        let values: Vec<bool> = (0..self.rows.len()).map(value).collect();
+        let mut values = choice.to_vec();
+        for (column, row) in self.determined() {
+            let others = ones(row).filter(|other| *other != column);
+            values[column] = others.fold(false, |sum, other| sum ^ choice[other]);
+        }
         self.column_of.iter().map(|column| column.is_some_and(|at| values[at as usize])).collect()
     }
+}
+
+/// The columns of a row.
+fn ones(row: &[u64]) -> impl Iterator<Item = usize> {
+    let of = |(at, word): (usize, &u64)| {
+        let mut left = *word;
+        std::iter::from_fn(move || {
+            let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(at * 64 + bit)
+        })
+    };
+    row.iter().enumerate().flat_map(of)
 }
 
 #[cfg(test)]
