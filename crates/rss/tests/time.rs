@@ -15,7 +15,7 @@ const ASKED: [(&str, &str); 4] = [
         "firewall",
         "p0.src = p1.dst && p0.dst = p1.src && p0.sport = p1.dport && p0.dport = p1.sport",
     ),
-    ("hosts of two ports", "p0.src = p0.src || p0.src = p1.dst || p1.dst = p1.dst"),
+    ("hosts both ways", "p0.src = p0.src || p0.src = p1.dst || p1.dst = p1.dst"),
     ("port of the reply", "p0.ipv4.src = p0.ipv4.src || p1.tcp.dst = p1.tcp.dst"),
 ];
 
