@@ -323,12 +323,11 @@ impl Decision<'_> {
     }
 
     fn keys(&self, options: &Options) -> Result<Keys, PlanError> {
-        let constraints: Vec<Constraint> = self.constraints.all.keys().cloned().collect();
         let wanted = Wanted {
             nic: options.nic,
             seed: options.seed,
             ports: &self.ports,
-            constraints: &constraints,
+            constraints: self.constraints.all.keys().collect(),
             deciding: &self.deciding,
             fields: &self.touches.fields,
             fragments: self.touches.paths.fragments,

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anabranch_rss::{
-    Class as NicClass, ClassSolution, Field, Key, Malformed, Need, Nic, Problem, Side as NicSide,
-    Solution, Which, solve_most,
+    Class as NicClass, ClassSolution, Equality, Field, Key, Malformed, Need, Nic, Problem,
+    Side as NicSide, Solution, Which, solve_most,
 };
 
 use crate::class::Class;
@@ -34,7 +34,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) nic: &'static Nic,
     pub(crate) seed: u64,
     pub(crate) ports: &'a [String],
-    pub(crate) constraints: &'a [Constraint],
+    pub(crate) constraints: Vec<&'a Constraint>,
     pub(crate) deciding: &'a Deciding,
     pub(crate) fields: &'a Fields,
     /// Whether there are fragments.
@@ -59,6 +59,10 @@ const fn seen(class: Class) -> &'static [NicClass] {
 }
 
 impl Lane {
+    fn of_nic(self) -> NicSide {
+        NicSide { port: self.side.0, class: self.nic }
+    }
+
     fn is_fragment(self) -> bool {
         matches!(self.nic, NicClass::Ipv4Fragment | NicClass::Ipv6Fragment)
     }
@@ -173,19 +177,27 @@ impl Wanted<'_> {
         !deciding.is_empty() && !deciding.iter().any(can)
     }
 
+    /// Each need once: classes that the NIC treats alike have the same.
     fn problem(&self, nic: &'static Nic, lanes: &[Lane], software: &BTreeSet<Lane>) -> Problem {
         let nics = vec![nic; self.ports.len()];
         let mut problem = Problem::new(&nics).seed(self.seed);
-        let mut needs: BTreeSet<(usize, [(usize, NicClass); 2])> = BTreeSet::new();
-        for (number, constraint) in self.constraints.iter().enumerate() {
-            let lanes_of = |side: Side| {
-                lanes.iter().filter(move |lane| lane.side == side && !software.contains(lane))
+        let mut distinct: Vec<Vec<Equality>> = Vec::new();
+        let mut needs: BTreeSet<(usize, [NicSide; 2])> = BTreeSet::new();
+        for constraint in &self.constraints {
+            let equalities = self.equalities(constraint);
+            let number = distinct.iter().position(|known| *known == equalities);
+            let number = number.unwrap_or(distinct.len());
+            if number == distinct.len() {
+                distinct.push(equalities);
+            }
+            let sides_of = |side: Side| {
+                let own = lanes.iter().filter(move |lane| lane.side == side);
+                own.filter(|lane| !software.contains(lane)).map(|lane| lane.of_nic())
             };
-            for a in lanes_of(constraint.sides[0]) {
-                for b in lanes_of(constraint.sides[1]) {
-                    let sides = [(a.side.0, a.nic), (b.side.0, b.nic)];
-                    if needs.insert((number, sides)) {
-                        problem.needs.push(self.need(constraint, sides));
+            for first in sides_of(constraint.sides[0]) {
+                for second in sides_of(constraint.sides[1]) {
+                    if needs.insert((number, [first, second])) {
+                        problem.needs.push(Need::new(first, second, distinct[number].clone()));
                     }
                 }
             }
@@ -193,10 +205,9 @@ impl Wanted<'_> {
         problem
     }
 
-    fn need(&self, constraint: &Constraint, sides: [(usize, NicClass); 2]) -> Need {
-        let [first, second] = sides.map(|(port, class)| NicSide { port, class });
+    fn equalities(&self, constraint: &Constraint) -> Vec<Equality> {
         let ranges = ranges(&constraint.equations);
-        Need::new(first, second, ranges.iter().map(|range| range.equality(self.fields)).collect())
+        ranges.iter().map(|range| range.equality(self.fields)).collect()
     }
 }
 
@@ -235,7 +246,7 @@ impl<'a> Placing<'a> {
     }
 
     fn of_nic(&self, lane: Lane) -> Option<&'a ClassSolution> {
-        self.solution.class(NicSide { port: lane.side.0, class: lane.nic })
+        self.solution.class(lane.of_nic())
     }
 
     fn class(&mut self, lane: Lane) -> PortClass {

@@ -7,7 +7,7 @@
 #![allow(clippy::print_stdout)]
 
 use anabranch_rss::{
-    Bits, Class, Equality, Field, Need, Nic, Problem, Side, Solution, solve, solve_most,
+    Bits, Class, Equality, Field, Need, Nic, Problem, Side, Solution, needs_of, solve, solve_most,
 };
 use std::hint::black_box;
 use std::time::Instant;
@@ -84,6 +84,7 @@ fn functions(nic: &'static Nic) -> Vec<(&'static str, Problem)> {
             all(one(), |c, ips, ports| vec![Need::same(at(0, c), &[ips[0], ports[0]])]),
         ),
         ("source /24 or /64", all(one(), prefix)),
+        ("hosts both ways", hosts_both_ways(nic)),
         ("bridge", one().need(Need::same(at(0, Class::Ipv4Tcp), &[Field::EthernetSrc]))),
     ]
 }
@@ -109,6 +110,14 @@ fn firewall(class: Class, ips: [Field; 2], ports: [Field; 2]) -> Vec<Need> {
 fn nat_of_the_thesis(class: Class, ips: [Field; 2], ports: [Field; 2]) -> Vec<Need> {
     let swapped = |field: Field| Equality::between(field.bits(), field.swapped().bits());
     vec![Need::new(at(0, class), at(1, class), vec![swapped(ips[1]), swapped(ports[1])])]
+}
+
+/// What counts all traffic of a host needs: of every class, and both ways.
+fn hosts_both_ways(nic: &'static Nic) -> Problem {
+    let text = "p0.src = p0.src || p0.src = p1.dst || p1.dst = p1.dst";
+    let nics = [nic, nic];
+    let needs = needs_of(text, &nics).expect("every model hashes addresses");
+    Problem { needs, ..Problem::new(&nics) }
 }
 
 fn prefix(class: Class, ips: [Field; 2], _: [Field; 2]) -> Vec<Need> {

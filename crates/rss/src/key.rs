@@ -68,10 +68,24 @@ impl Key {
 
     /// The 32 key bits that start `bit` bits into the key; bits past its end are zero.
     pub(crate) fn window(&self, bit: usize) -> u32 {
+        (self.five_bytes(bit / 8) >> (8 - bit % 8)) as u32
+    }
+
+    /// The [`window`](Self::window) of each key bit, in order.
+    pub(crate) fn windows(&self) -> impl Iterator<Item = u32> {
+        let mut five = 0;
+        (0..self.as_bytes().len() * 8).map(move |bit| {
+            if bit % 8 == 0 {
+                five = self.five_bytes(bit / 8);
+            }
+            (five >> (8 - bit % 8)) as u32
+        })
+    }
+
+    /// The 40 key bits from the byte `first` on.
+    fn five_bytes(&self, first: usize) -> u64 {
         let byte = |at: usize| u64::from(self.as_bytes().get(at).copied().unwrap_or(0));
-        let first = bit / 8;
-        let five = (0..5).fold(0, |bits, at| bits << 8 | byte(first + at));
-        (five >> (8 - bit % 8)) as u32
+        (first..first + 5).fold(0, |bits, at| bits << 8 | byte(at))
     }
 }
 
@@ -139,6 +153,8 @@ mod tests {
         assert_eq!(Key::MICROSOFT.window(8), 0x5a56_da25);
         assert_eq!(Key::MICROSOFT.window(1), 0xdab4_adb4);
         assert_eq!(Key::MICROSOFT.window(40 * 8 - 8), 0xfa00_0000);
+        let windows: Vec<u32> = (0..40 * 8).map(|bit| Key::MICROSOFT.window(bit)).collect();
+        assert!(Key::MICROSOFT.windows().eq(windows));
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(crate) struct Columns {
 impl Columns {
     pub(crate) fn new(key: &Key, index_bits: u32) -> Self {
         let mask = index_mask(index_bits);
-        let columns = (0..key.as_bytes().len() * 8).map(|at| key.window(at) & mask).collect();
+        let columns = key.windows().map(|window| window & mask).collect();
         Self { columns, index_bits }
     }
 

@@ -4,7 +4,6 @@ use crate::field::Field;
 use crate::need::{PacketPair, Side};
 use crate::nic::{HashInput, Hashing};
 use crate::problem::PortSpec;
-use crate::score::Columns;
 use crate::solution::{Cause, ClassSolution, PortSolution, Solution, Unsteerable};
 use crate::solve::draw::{Draw, Score, Scoring, Spread};
 use crate::solve::setting::Setting;
@@ -263,9 +262,8 @@ impl<'a> Search<'a> {
 
     fn class(&self, best: &Attempt, class: &Choice, input: &HashInput) -> ClassSolution {
         let Side { port, class: name } = class.side;
-        let columns = Columns::new(&best.draw.keys[port], self.setting.index_bits);
         let may = |at| best.space.may_mix(&self.bits, port, at, self.setting.index_bits);
-        let solution = ClassSolution::new(name, input, &columns, may);
+        let solution = ClassSolution::new(name, input, &best.draw.columns[port], may);
         ClassSolution { constrained: class.constrained, ..solution }
     }
 

@@ -42,8 +42,8 @@ pub(crate) struct Score {
 pub(crate) struct Draw {
     pub(crate) keys: Vec<Key>,
     pub(crate) score: Score,
+    pub(crate) columns: Vec<Columns>,
     choice: Vec<bool>,
-    columns: Vec<Columns>,
 }
 
 impl Draw {
@@ -208,15 +208,11 @@ impl<'a> Scoring<'a> {
         if ranks(&draw.score) < ranks(&self.ideal) {
             return self.space.free().collect();
         }
-        let mut suspects = Vec::new();
-        for Group { spread, .. } in &self.groups {
-            for position in draw.columns[spread.port].silent(spread.input) {
-                suspects.extend(self.columns_at(spread.port, position));
-            }
-        }
-        suspects.sort_unstable();
-        suspects.dedup();
-        suspects
+        let silent = self.groups.iter().flat_map(|Group { spread, .. }| {
+            let positions = draw.columns[spread.port].silent(spread.input);
+            positions.flat_map(|at| self.bits.windows(spread.port, at, self.index_bits))
+        });
+        self.space.depend_on(silent)
     }
 
     fn judge(&self, choice: Vec<bool>) -> Draw {

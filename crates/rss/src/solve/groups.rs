@@ -14,6 +14,16 @@ struct Group {
     needs: Vec<usize>,
 }
 
+impl Group {
+    /// All of `groups` as one.
+    fn all<'a>(groups: impl Iterator<Item = &'a Self> + Clone) -> Self {
+        Self {
+            sides: groups.clone().flat_map(|group| group.sides.iter().copied()).collect(),
+            needs: groups.flat_map(|group| group.needs.iter().copied()).collect(),
+        }
+    }
+}
+
 fn groups(setting: &Setting) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (need, demand) in setting.demands.iter().enumerate() {
@@ -33,25 +43,31 @@ fn groups(setting: &Setting) -> Vec<Group> {
     groups
 }
 
-/// Serves the groups one after the other, those with the most traffic first, and leaves out those
-/// that cannot be served along with the ones before.
+/// Serves all groups where that can be done; else one after the other, those with the most traffic
+/// first, and leaves out those that cannot be served along with the ones before.
 pub(crate) fn serve_most(setting: &Setting) -> Partial {
     let mut groups = groups(setting);
-    groups.sort_by_key(|group| std::cmp::Reverse(weight(setting, group)));
-    let mut served = Group { sides: Vec::new(), needs: Vec::new() };
+    let mut served = Group::all(groups.iter());
     let mut left_out = Vec::new();
-    for group in &groups {
-        let with = Group {
-            sides: [&served.sides[..], &group.sides].concat(),
-            needs: [&served.needs[..], &group.needs].concat(),
-        };
-        match stuck(setting, &with.needs, &with.sides) {
-            None => served = with,
-            Some(stuck) => left_out.extend(leave_out(setting, &groups, &served, group, stuck)),
-        }
+    if stuck(setting, &served.needs, &served.sides).is_some() {
+        groups.sort_by_key(|group| std::cmp::Reverse(weight(setting, group)));
+        (served, left_out) = serve_one_by_one(setting, &groups);
     }
     let (solution, _) = choose(setting, &served.needs, &[], &setting.usable(&served.needs));
     Partial { solution, left_out }
+}
+
+fn serve_one_by_one(setting: &Setting, groups: &[Group]) -> (Group, Vec<Unsteerable>) {
+    let mut served = Group::all([].into_iter());
+    let mut left_out = Vec::new();
+    for group in groups {
+        let with = Group::all([&served, group].into_iter());
+        match stuck(setting, &with.needs, &with.sides) {
+            None => served = with,
+            Some(stuck) => left_out.extend(leave_out(setting, groups, &served, group, stuck)),
+        }
+    }
+    (served, left_out)
 }
 
 /// The classes of `sides` that cannot be spread under `needs`, as far as they are known one by one;

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use crate::key::Key;
-use crate::need::{PacketPair, Side, Which};
+use crate::need::{FieldValues, PacketPair, Side};
 use crate::nic::HashInput;
-use crate::solve::pairs::{Generators, PairBit};
+use crate::solve::pairs::{Generators, PairBits};
 use crate::solve::system::{Space, System};
 
 /// A need with its generators.
@@ -64,25 +64,23 @@ pub(crate) fn space<'a>(
     pairs: &[PacketPair],
     input: impl Fn(Side) -> &'a HashInput,
 ) -> Space {
-    let mut system = System::new(bits.count());
-    let mut equations = Equations::new(&mut system, index_bits);
+    let mut equations = Equations::new(bits, index_bits);
     for demand in demands {
         let places = demand.sides.map(|side| Places::new(bits, side, input(side)));
-        equations.previous.clear();
-        for members in demand.generators.sets() {
-            equations.add(members.filter_map(|bit| places[bit.which.index()].of(bit)));
+        let of = |bits: PairBits| places[bits.which.index()].of(bits);
+        for run in demand.generators.runs() {
+            equations.add(run.bits().filter_map(of), run.len());
         }
+        let fixed = demand.generators.fixed();
+        let all = fixed.filter_map(|bits| Some(of(bits)?..of(bits)? + u32::from(bits.len)));
+        equations.add(all.flatten(), 1);
     }
     for pair in pairs {
-        let places = pair.sides.map(|side| Places::new(bits, side, input(side)));
-        let of = |which: Which| {
-            let values = &pair.packets[which.index()];
-            places[which.index()].set_bits(values)
-        };
-        equations.previous.clear();
-        equations.add(of(Which::First).into_iter().chain(of(Which::Second)));
+        let [first, second] = pair.sides.map(|side| Places::new(bits, side, input(side)));
+        let [own, other] = &pair.packets;
+        equations.add(first.set_bits(own).chain(second.set_bits(other)), 1);
     }
-    system.solve()
+    equations.system.solve()
 }
 
 /// Where the bits of one side's packets meet the key.
@@ -96,49 +94,49 @@ impl<'a> Places<'a> {
         Self { start: bits.of_port(side.port).start, input }
     }
 
-    fn of(&self, bit: PairBit) -> Option<u32> {
-        Some((self.start + self.input.offset(bit.field)? + usize::from(bit.bit)) as u32)
+    /// The place of the first of `bits`.
+    fn of(&self, bits: PairBits) -> Option<u32> {
+        Some((self.start + self.input.offset(bits.field)? + usize::from(bits.first)) as u32)
     }
 
     /// The places of the bits that are set in a packet with these values.
-    fn set_bits(&self, values: &crate::need::FieldValues) -> Vec<u32> {
-        let fields = self.input.fields().iter();
-        let bits = fields.flat_map(|&field| (0..field.width()).map(move |bit| (field, bit)));
-        let set = bits.filter(|(field, bit)| values.bit(*field, *bit));
-        set.filter_map(|(field, bit)| self.of(PairBit { which: Which::First, field, bit }))
-            .collect()
+    fn set_bits(&self, values: &'a FieldValues) -> impl Iterator<Item = u32> {
+        let bits = self.input.places().flat_map(move |(field, positions)| {
+            positions.zip(0..).filter(move |(_, bit)| values.bit(field, *bit))
+        });
+        bits.map(|(position, _)| (self.start + position) as u32)
     }
 }
 
-struct Equations<'a> {
-    system: &'a mut System,
+struct Equations {
+    system: System,
     index_bits: u32,
     places: Vec<u32>,
-    /// The generator before: one that lies a bit further repeats all its equations but one.
-    previous: Vec<u32>,
     unknowns: Vec<u32>,
 }
 
-impl<'a> Equations<'a> {
-    fn new(system: &'a mut System, index_bits: u32) -> Self {
-        Self { system, index_bits, places: Vec::new(), previous: Vec::new(), unknowns: Vec::new() }
+impl Equations {
+    fn new(bits: &KeyBits, index_bits: u32) -> Self {
+        let system = System::new(bits.count());
+        Self { system, index_bits, places: Vec::new(), unknowns: Vec::new() }
     }
 
-    /// The key bits at `places`, shifted to each index bit, sum to zero.
-    fn add(&mut self, places: impl Iterator<Item = u32>) {
+    /// The key bits at `places`, shifted to each index bit, sum to zero, and so do those one
+    /// further, up to `len` in all.
+    fn add(&mut self, places: impl Iterator<Item = u32>, len: u16) {
         self.places.clear();
         self.places.extend(places);
         self.places.sort_unstable();
         cancel_pairs(&mut self.places);
-        let follows = self.places.len() == self.previous.len()
-            && self.places.iter().zip(&self.previous).all(|(now, before)| *now == before + 1);
-        let first = if follows { 31 } else { 32 - self.index_bits };
-        for shift in first..32 {
+        let shifts = 32 - self.index_bits..32 + u32::from(len) - 1;
+        if let [one] = self.places[..] {
+            return self.system.are_zero(one + shifts.start..one + shifts.end);
+        }
+        for shift in shifts {
             self.unknowns.clear();
             self.unknowns.extend(self.places.iter().map(|place| place + shift));
             self.system.sum_is_zero(&self.unknowns);
         }
-        std::mem::swap(&mut self.places, &mut self.previous);
     }
 }
 
@@ -156,15 +154,12 @@ fn cancel_pairs(places: &mut Vec<u32>) {
     places.truncate(kept);
 }
 
-/// The key of one port: its bits of `unknowns`, those that nothing determines at random too.
-fn key(unknowns: &[bool]) -> Option<Key> {
-    let byte = |bits: &[bool]| bits.iter().fold(0, |byte, bit| byte << 1 | u8::from(*bit));
-    let bytes: Vec<u8> = unknowns.chunks(8).map(byte).collect();
-    Key::try_from(&bytes[..]).ok()
-}
-
-/// The keys of all ports, when the free columns of `space` are as `choice` says.
+/// The keys of all ports, when the free columns of `space` are as `choice` says: the bits that
+/// nothing determines are at random too.
 pub(crate) fn keys(bits: &KeyBits, space: &Space, choice: &[bool]) -> Vec<Key> {
     let unknowns = space.assign(choice);
-    (0..bits.ports()).filter_map(|port| key(&unknowns[bits.of_port(port)])).collect()
+    let byte = |bits: &[bool]| bits.iter().fold(0, |byte, bit| byte << 1 | u8::from(*bit));
+    let bytes: Vec<u8> = unknowns.chunks(8).map(byte).collect();
+    let of_port = |port| bits.of_port(port).start / 8..bits.of_port(port).end / 8;
+    (0..bits.ports()).filter_map(|port| Key::try_from(&bytes[of_port(port)]).ok()).collect()
 }

@@ -1,5 +1,7 @@
 //! Homogeneous equations over GF(2), most of which say that two unknowns are equal.
 
+use std::ops::Range;
+
 use crate::random::Random;
 use crate::solve::space::KeyBits;
 
@@ -9,12 +11,15 @@ use crate::solve::space::KeyBits;
 pub(crate) struct System {
     /// Unknown to representative; the last one stands for zero.
     parent: Vec<u32>,
+    /// Unknowns that are zero, a bit each.
+    zeros: Vec<u64>,
     rows: Vec<Vec<u32>>,
 }
 
 impl System {
     pub(crate) fn new(unknowns: usize) -> Self {
-        Self { parent: (0..=unknowns as u32).collect(), rows: Vec::new() }
+        let zeros = vec![0; unknowns.div_ceil(64)];
+        Self { parent: (0..=unknowns as u32).collect(), zeros, rows: Vec::new() }
     }
 
     fn zero(&self) -> u32 {
@@ -37,11 +42,21 @@ impl System {
         self.parent[low as usize] = high;
     }
 
+    /// Each of `unknowns` is zero.
+    pub(crate) fn are_zero(&mut self, unknowns: Range<u32>) {
+        let mut at = unknowns.start;
+        while at < unknowns.end {
+            let end = unknowns.end.min((at / 64 + 1) * 64);
+            self.zeros[at as usize / 64] |= u64::MAX >> (64 - (end - at)) << (at % 64);
+            at = end;
+        }
+    }
+
     /// The sum of `unknowns` is zero.
     pub(crate) fn sum_is_zero(&mut self, unknowns: &[u32]) {
         match *unknowns {
             [] => {}
-            [one] => self.unite(one, self.zero()),
+            [one] => self.are_zero(one..one + 1),
             [first, second] => self.unite(first, second),
             _ => self.rows.push(unknowns.to_vec()),
         }
@@ -51,6 +66,10 @@ impl System {
     pub(crate) fn solve(mut self) -> Space {
         let unknowns = self.parent.len() - 1;
         let zero = self.zero();
+        let zeros = std::mem::take(&mut self.zeros);
+        for unknown in (0..zero).filter(|at| zeros[*at as usize / 64] >> (at % 64) & 1 == 1) {
+            self.unite(unknown, zero);
+        }
         let mut number = vec![u32::MAX; unknowns + 1];
         let mut columns = 0;
         let column_of: Vec<Option<u32>> = (0..unknowns as u32)
@@ -167,10 +186,27 @@ impl Space {
         };
         match &self.rows[column] {
             None => vec![column],
-            Some(row) => (0..self.rows.len())
-                .filter(|other| *other != column && row[other / 64] >> (other % 64) & 1 == 1)
-                .collect(),
+            Some(row) => ones(row).filter(|other| *other != column).collect(),
         }
+    }
+
+    /// The free columns that any of `unknowns` depends on, in order.
+    pub(crate) fn depend_on(&self, unknowns: impl Iterator<Item = usize>) -> Vec<usize> {
+        let mut found = vec![false; self.rows.len()];
+        for column in unknowns.filter_map(|unknown| self.column_of[unknown]) {
+            found[column as usize] = true;
+        }
+        for (column, row) in self.determined() {
+            if std::mem::take(&mut found[column]) {
+                ones(row).filter(|other| *other != column).for_each(|other| found[other] = true);
+            }
+        }
+        self.free().filter(|column| found[*column]).collect()
+    }
+
+    /// The columns that depend on others, with their rows.
+    fn determined(&self) -> impl Iterator<Item = (usize, &Vec<u64>)> {
+        self.rows.iter().enumerate().filter_map(|(column, row)| Some((column, row.as_ref()?)))
     }
 
     /// Number of free columns among those of the unknowns that `counts` selects.
@@ -190,15 +226,26 @@ impl Space {
 
     /// The unknowns when the free columns are as `choice` says.
     pub(crate) fn assign(&self, choice: &[bool]) -> Vec<bool> {
-        let value = |column: usize| match &self.rows[column] {
-            None => choice[column],
-            Some(row) => (0..choice.len())
-                .filter(|other| *other != column && row[other / 64] >> (other % 64) & 1 == 1)
-                .fold(false, |sum, other| sum ^ choice[other]),
-        };
-        let values: Vec<bool> = (0..self.rows.len()).map(value).collect();
+        let mut values = choice.to_vec();
+        for (column, row) in self.determined() {
+            let others = ones(row).filter(|other| *other != column);
+            values[column] = others.fold(false, |sum, other| sum ^ choice[other]);
+        }
         self.column_of.iter().map(|column| column.is_some_and(|at| values[at as usize])).collect()
     }
+}
+
+/// The columns of a row.
+fn ones(row: &[u64]) -> impl Iterator<Item = usize> {
+    let of = |(at, word): (usize, &u64)| {
+        let mut left = *word;
+        std::iter::from_fn(move || {
+            let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+            left &= left - 1;
+            Some(at * 64 + bit)
+        })
+    };
+    row.iter().enumerate().flat_map(of)
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Whether given keys meet given needs, with two packets as the proof where they do not.
 
+use crate::field::Field;
 use crate::need::{FieldValues, PacketPair, Which};
-use crate::nic::{HashInput, Hashing};
+use crate::nic::Hashing;
 use crate::problem::Problem;
 use crate::score::Columns;
 use crate::solution::{Malformed, Solution};
-use crate::solve::pairs::PairBit;
+use crate::solve::pairs::PairBits;
 use crate::solve::setting::Setting;
 
 /// A need that keys do not meet.
@@ -41,29 +42,36 @@ fn broken(setting: &Setting, need: usize, solution: &Solution) -> Option<Broken>
     });
     let [Some(first), Some(second)] = hashes else { return None };
     let added = |bit: PairBit| {
-        let (columns, input): &(Columns, &HashInput) = match bit.which {
-            Which::First => &first,
-            Which::Second => &second,
-        };
-        input.offset(bit.field).map_or(0, |start| columns.at(start + usize::from(bit.bit)))
+        let (columns, input) = if bit.0 == Which::First { &first } else { &second };
+        input.offset(bit.1).map_or(0, |start| columns.at(start + usize::from(bit.2)))
     };
     let differs = |bits: &[PairBit]| bits.iter().fold(0, |entry, bit| entry ^ added(*bit)) != 0;
     let generators = &setting.demands[need].generators;
-    let fixed: Vec<PairBit> = generators.fixed().collect();
-    let with_fixed = generators.free().map(|set| {
-        let set: Vec<PairBit> = set.collect();
-        fixed.iter().copied().chain(set).collect()
+    let fixed: Vec<PairBit> = generators.fixed().flat_map(each).collect();
+    let with_fixed = generators.runs().flat_map(|run| {
+        let fixed = &fixed;
+        (0..run.len()).map(move |set| {
+            let of_set = run.bits().map(move |bits| (bits.which, bits.field, bits.first + set));
+            fixed.iter().copied().chain(of_set).collect()
+        })
     });
     let packets =
         std::iter::once(fixed.clone()).chain(with_fixed).find(|bits: &Vec<_>| differs(bits));
     Some(Broken { need, pair: PacketPair { sides, packets: values(&packets?) } })
 }
 
+/// A bit of a field of one of the two packets.
+type PairBit = (Which, Field, u16);
+
+fn each(bits: PairBits) -> impl Iterator<Item = PairBit> {
+    (bits.first..bits.first + bits.len).map(move |bit| (bits.which, bits.field, bit))
+}
+
 /// The packets in which exactly these bits are set; a bit named twice is not.
 fn values(bits: &[PairBit]) -> [FieldValues; 2] {
     let mut packets = [FieldValues::default(), FieldValues::default()];
-    for bit in bits {
-        packets[bit.which.index()].flip(bit.field, bit.bit);
+    for (which, field, bit) in bits {
+        packets[which.index()].flip(*field, *bit);
     }
     packets
 }
