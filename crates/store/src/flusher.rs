@@ -506,7 +506,8 @@ mod tests {
         assert!(other.is_empty(), "more is taken nevertheless");
         let behind = WriteBehind::new(Settings::default(), 1, []).unwrap();
         let (began, period) = (Instant::now(), Duration::ZERO);
-        let mut worker = Worker { behind, shared: Arc::clone(&shared), began, period };
+        let (refused, looked, shares) = (Duration::ZERO, began, Arc::clone(&shared));
+        let mut worker = Worker { behind, shared: shares, began, period, refused, looked };
         worker.show(None);
         assert_eq!(shared.status().waiting, FULL as u64 + 1);
         worker.take_changes().unwrap();
