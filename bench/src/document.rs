@@ -43,6 +43,8 @@ pub struct Row {
     pub flows: usize,
     /// Flows that the trace really had.
     pub distinct_flows: usize,
+    /// Microseconds that it took to find the keys of the function's plan, the choice among them included.
+    pub solve_us: u64,
     /// The Prefetch pass: `auto` (what a run does), `one`, `two`, `off`; `on` in loops written by
     /// hand that look something up.
     pub prefetch: &'static str,
@@ -154,6 +156,7 @@ mod tests {
             "ratio_to_one_worker",
             "repetitions",
             "resident_bytes_per_flow",
+            "solve_us",
             "spread",
             "steering_hash",
             "strategy",

@@ -10,6 +10,7 @@ use crate::crew::{crews, pin};
 use crate::document::{Document, Machine, Row};
 use crate::hand::BATCH;
 use crate::measure::{exercise, one_worker};
+use crate::planned::plan;
 use crate::scenario::{Load, Subject};
 
 /// What to measure.
@@ -98,6 +99,7 @@ impl<N: Subject> Contender for Of<N> {
             load: (!self.load.is_empty()).then_some(self.load),
             flows,
             distinct_flows: scenario.distinct,
+            solve_us: plan::<N>()?.solve_us,
             batch: BATCH,
             ..Row::default()
         };

@@ -35,6 +35,8 @@ fn group(rows: &[Value]) -> String {
     }
     let memory = rows.iter().find_map(|row| row["bytes_per_flow"].as_f64());
     headline.extend(memory.map(|each| format!(", {} a flow", bytes(each.round() as u64))));
+    let keys = first["solve_us"].as_u64();
+    headline.extend(keys.map(|us| format!(", keys in {} µs", thousands(us))));
     let mut table = Table::new(&[
         "",
         ">Mpps",
@@ -134,6 +136,7 @@ mod tests {
                 "cycles_per_packet": null, "tsc_per_packet": 1021.25,
                 "instructions_per_packet": null, "mpps": 48.31, "ratio_to_handwritten": 1.0815,
                 "ratio_to_one_worker": null, "spread": 0.0121, "bytes_per_flow": 72.2,
+                "solve_us": 1234,
             })
         };
         let mut by_two = row("transactional", 65536, "auto");
@@ -152,7 +155,7 @@ mod tests {
         });
         let text = render(&document);
         for part in [
-            "firewall with 1,000 flows (997 in the trace), 72 B a flow",
+            "firewall with 1,000 flows (997 in the trace), 72 B a flow, keys in 1,234 µs",
             "firewall with 65,536 flows",
             "this NF, no prefetch",
             "this NF, two pass",
