@@ -443,3 +443,25 @@ fn json_says_what_the_text_says() {
     assert_eq!(access["mode"], "read");
     assert_eq!(access["key"][0]["value"], "ipv4.src");
 }
+
+/// What is refused once is refused again, unless something has been freed meanwhile or it is not the same.
+#[test]
+fn an_allocator_that_was_full_is_full() {
+    let state = "#[capacity(64)] slots: Allocator<u32>,";
+    let twice = |between: &str, step: &str| {
+        count(
+            "",
+            state,
+            &format!(
+                "let step = if pkt.len() > 100 {{ 2 }} else {{ 1 }};\n\
+                 if self.slots.allocate_within(0, 32, step, 5, 7, 1_000, cx).is_some() {{\n\
+                 return Forward(WAN);\n}}\n{between}\n\
+                 if self.slots.allocate_within(0, 32, {step}, 5, 7, 1_000, cx).is_some() {{\n\
+                 return Forward(LAN);\n}}\nForward(WAN)"
+            ),
+        )
+    };
+    assert_eq!(twice("", "step"), 4, "either step, stored or full");
+    assert_eq!(twice("", "1"), 5, "where the first step was two");
+    assert_eq!(twice("self.slots.free(3);", "step"), 6);
+}

@@ -4,6 +4,7 @@
 //! did: where it is not, the analysis and the function disagree.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use anabranch_analysis::expr::{SymbolId, Term};
 use anabranch_analysis::{Access, CallPath, Models, Paths, Verdict};
@@ -12,7 +13,7 @@ use anabranch_nf::{NetworkFunction, Verdict as Made, Word};
 
 use crate::configured::Configured;
 use crate::field::{Parsed, Property};
-use crate::guide::{Changes, Guide, is_editable};
+use crate::guide::{Changes, Guide, Sent, Way, is_editable};
 use crate::pairs::Pairs;
 use crate::passage::{Passage, passages};
 use crate::program::{Act, Program};
@@ -34,7 +35,7 @@ pub struct Coverage<'p> {
     is_cut_off: bool,
     configured: Configured,
     /// The setup whose settings are known to `valuation`.
-    setup: Option<toml::Table>,
+    setup: Option<Arc<Setup>>,
     valuation: Valuation<'p>,
     set: Option<&'static str>,
     reasons: &'static [Word],
@@ -134,13 +135,13 @@ impl<'p> Coverage<'p> {
     pub fn begin(&mut self, setup: &Setup) {
         self.pairs.forget();
         self.searches = SEARCHES;
-        if self.setup.as_ref() == Some(&setup.settings) {
+        if self.setup.as_deref() == Some(setup) {
             return;
         }
         let (configured, settings) = (&self.configured, &setup.settings);
         self.valuation.set(|name| configured.value(name, settings));
         self.valuation.set_elements(|name, at| configured.element(name, at, settings));
-        self.setup = Some(setup.settings.clone());
+        self.setup = Some(Arc::new(setup.clone()));
     }
 
     /// The traced run has to do what the other did.
@@ -163,10 +164,11 @@ impl<'p> Coverage<'p> {
             is_new |= found.is_new;
             let is_first = passage.packet.is_some() && !has_arrived;
             has_arrived |= is_first;
-            if let (Some(seen), true) = (&passage.packet, is_first) {
-                for changes in self.leads(&found, &passage) {
-                    guide.lead(program, at, seen, &changes);
-                }
+            self.nodes_passed(&found, guide);
+            if let (Some(seen), Some(setup), true) = (&passage.packet, self.setup.clone(), is_first)
+            {
+                let sent = Sent { setup: &setup, program, at, seen };
+                self.lead_on(&found, &passage, &sent, guide);
             }
         }
         if is_new {
@@ -220,17 +222,35 @@ impl<'p> Coverage<'p> {
         found
     }
 
-    /// Changes to a packet under which it would go ways that lead to paths not taken.
-    fn leads(&mut self, found: &Found, passage: &Passage) -> Vec<Changes> {
-        let Some(tree) = self.trees.all.get(found.tree) else { return Vec::new() };
+    /// Nothing is to be tried any more for the ways that have just been taken.
+    fn nodes_passed(&self, found: &Found, guide: &mut Guide) {
+        if found.is_new {
+            found.nodes.iter().for_each(|node| guide.opened((found.tree, *node)));
+        }
+    }
+
+    /// Notes what leads to paths not taken: changes to the packet or to settings under which it would go
+    /// there, else that other state is wanted.
+    fn lead_on(&mut self, found: &Found, passage: &Passage, sent: &Sent<'_>, guide: &mut Guide) {
+        let Some(tree) = self.trees.all.get(found.tree) else { return };
+        let open = tree.open_ways(&found.nodes);
+        if open.is_empty() {
+            return;
+        }
         let held = tree.held(&found.nodes);
-        let mut leads = Vec::new();
-        for (depth, term, way) in tree.open_ways(&found.nodes) {
+        let behind = |way: usize| self.trees.all.get(found.tree).map_or(0, |tree| tree.left(way));
+        let stuck: Vec<(Way, usize)> = open
+            .iter()
+            .filter(|(_, term, _)| self.asks_state(*term))
+            .map(|(_, _, way)| ((found.tree, *way), behind(*way)))
+            .collect();
+        guide.probe(sent, &stuck);
+        for (depth, term, way) in open {
             if self.searches == 0 {
                 break;
             }
-            let is_free = |id: &SymbolId| is_editable(&self.paths.terms.symbol_of(*id).name);
-            if !self.paths.terms.unknowns(term).iter().any(is_free) {
+            let (fields, settings) = self.free(term, sent.setup);
+            if !fields && !settings {
                 continue;
             }
             let tried = self.tried.entry((found.tree, way)).or_default();
@@ -241,29 +261,82 @@ impl<'p> Coverage<'p> {
             self.searches -= 1;
             let mut conditions: Vec<Term> = held.iter().take(depth).copied().collect();
             conditions.push(term);
-            let scene =
-                Scene { now_ns: passage.now_ns, packet: passage.packet.as_ref().map(Parsed::of) };
-            let (valuation, terms) = (&self.valuation, &self.paths.terms);
-            let start = |id: SymbolId| valuation.symbol(id, &scene).unwrap_or(0);
-            let is_free = |id: SymbolId| {
-                is_editable(&terms.symbol_of(id).name) && valuation.symbol(id, &scene).is_some()
-            };
-            let model = self.models.find(&conditions, terms, &start, &is_free);
-            let changed = model.into_iter().flatten().filter(|(id, value)| start(*id) != *value);
-            let changes: Changes = changed
-                .filter_map(|(id, value)| match terms.symbol_of(id).name.as_str() {
+            let mut changes = if fields { self.model(&conditions, passage, None) } else { None };
+            if changes.is_none() && settings {
+                changes = self.model(&conditions, passage, Some(sent.setup));
+            }
+            let Some(changes) = changes.filter(|changes| !changes.is_empty()) else { continue };
+            let Some(setup) = self.changed(sent.setup, &changes) else { continue };
+            guide.lead(sent, &changes, setup);
+        }
+    }
+
+    /// Whether what state objects answer decides about `term`.
+    fn asks_state(&self, term: Term) -> bool {
+        let terms = &self.paths.terms;
+        let mut names = terms.unknowns(term).iter().map(|id| terms.symbol_of(*id).name.as_str());
+        names.any(|name| name.contains('#') || self.set.is_some_and(|set| name.starts_with(set)))
+    }
+
+    /// Whether fields of packets, or settings that `setup` leaves open, decide about `term`.
+    fn free(&self, term: Term, setup: &Setup) -> (bool, bool) {
+        let terms = &self.paths.terms;
+        let names = || terms.unknowns(term).iter().map(|id| terms.symbol_of(*id).name.as_str());
+        (names().any(is_editable), names().any(|name| self.is_open(name, setup)))
+    }
+
+    fn is_open(&self, name: &str, setup: &Setup) -> bool {
+        let setting = name.strip_prefix("settings.");
+        setting.is_some_and(|name| self.configured.is_scalar(name) && setup.is_open(name))
+    }
+
+    /// Changes to a packet, and to settings that `setup` leaves open, under which `conditions` hold.
+    fn model(
+        &mut self,
+        conditions: &[Term],
+        passage: &Passage,
+        setup: Option<&Setup>,
+    ) -> Option<Changes> {
+        let scene =
+            Scene { now_ns: passage.now_ns, packet: passage.packet.as_ref().map(Parsed::of) };
+        let mut models = std::mem::take(&mut self.models);
+        let (valuation, terms) = (&self.valuation, &self.paths.terms);
+        let start = |id: SymbolId| valuation.symbol(id, &scene).unwrap_or(0);
+        let is_free = |id: SymbolId| {
+            let name = &terms.symbol_of(id).name;
+            let is_open = setup.is_some_and(|setup| self.is_open(name, setup));
+            (is_editable(name) || is_open) && valuation.symbol(id, &scene).is_some()
+        };
+        let model = models.find(conditions, terms, &start, &is_free);
+        let changed = model.map(|all| all.into_iter().filter(|(id, value)| start(*id) != *value));
+        let changes = changed.map(|changed| {
+            let changes =
+                changed.filter_map(|(id, value)| match terms.symbol_of(id).name.as_str() {
                     "now" => {
                         let pause = value.checked_sub(passage.now_ns.into())?;
                         Some(("pause".to_owned(), pause))
                     }
                     name => Some((name.to_owned(), value)),
-                })
-                .collect();
-            if !changes.is_empty() {
-                leads.push(changes);
-            }
+                });
+            changes.collect()
+        });
+        self.models = models;
+        changes
+    }
+
+    /// `setup` with the settings among `changes`, or none where there are none; `None`: one of them takes
+    /// no such value.
+    fn changed(&self, setup: &Setup, changes: &Changes) -> Option<Option<Setup>> {
+        let settings = changes
+            .iter()
+            .filter_map(|(name, value)| Some((name.strip_prefix("settings.")?, *value)));
+        let mut changed = None;
+        for (name, value) in settings {
+            let written = self.configured.written(name, value)?;
+            let changed = changed.get_or_insert_with(|| setup.clone());
+            changed.settings.insert(name.to_owned(), written);
         }
-        leads
+        Some(changed)
     }
 
     /// The class and the port by which the paths of a packet are known.

@@ -1,13 +1,14 @@
 //! Random traffic: conversations between few hosts, so that state is met again, full of what hosts
 //! seldom do.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anabranch_packet::craft::{self, Echo, IcmpError, Link, Segment, tcp_flags};
 use anabranch_packet::fuzzing::{Seeds, samples};
 
 use crate::edit::Edit;
-use crate::guide::{Guide, Lead};
+use crate::guide::{Guide, Lead, Probe};
 use crate::program::{Act, FIRST_ALLOCATED, Origin, Program, Step, Template};
 use crate::setup::Setup;
 
@@ -15,6 +16,13 @@ use crate::setup::Setup;
 pub(crate) const HOSTS: usize = 6;
 /// Steps back that a packet may depend on.
 const REACH: usize = 96;
+
+/// Packets at most between sequences.
+const FILLING: usize = 16;
+/// The longest pause: settings may allow years.
+const MOST_NS: u64 = 20_000_000_000_000;
+/// Steps at most between a packet and its repetition, where other state is wanted.
+const BETWEEN: usize = 4;
 
 /// Third byte of the addresses of routers on the way.
 const ROUTERS: u8 = 200;
@@ -31,13 +39,17 @@ pub struct Generator<'s> {
     /// Packets so far, by name of the step.
     sent: Vec<u32>,
     next: u32,
+    /// Commands in a thousand steps.
+    commands: usize,
+    /// Packets in a hundred that are IPv4 where they could be IPv6.
+    ipv4: usize,
 }
 
 impl<'s> Generator<'s> {
     /// A generator of the programs of `seed`.
     pub fn new(setup: &'s Setup, seed: u64) -> Self {
         let (chance, shapes) = (Seeds::new(seed), samples());
-        Self { setup, chance, shapes, sent: Vec::new(), next: 0 }
+        Self { setup, chance, shapes, sent: Vec::new(), next: 0, commands: 4, ipv4: 85 }
     }
 
     /// A program of `packets` packets, pauses and commands apart.
@@ -54,15 +66,23 @@ impl<'s> Generator<'s> {
     /// what comes of them.
     pub fn guided(mut self, packets: usize, guide: &mut Guide) -> Program {
         let mut steps = Vec::with_capacity(2 * packets);
+        self.commands = self.pick(&[4, 4, 40, 120]).unwrap_or(4);
+        self.ipv4 = self.pick(&[85, 85, 50, 15]).unwrap_or(85);
         while self.sent.len() < packets && !guide.is_empty() {
-            match guide.take_lead() {
-                Some(lead) if self.is(60) => self.follow(&lead, &mut steps),
-                _ => {
+            let lead = if self.is(50) { guide.take_lead(self.setup) } else { None };
+            let probe = match lead {
+                None if self.is(70) => guide.take_probe(self.setup, &mut self.chance),
+                _ => None,
+            };
+            match (lead, probe) {
+                (Some(lead), _) => self.follow(&lead, &mut steps),
+                (None, Some(probe)) => self.probe(&probe, &mut steps),
+                (None, None) => {
                     let sequence = guide.sequence(&mut self.chance).cloned().unwrap_or_default();
                     self.paste(&sequence, true, &mut steps);
                 }
             }
-            for _ in 0..self.chance.below(40) {
+            for _ in 0..self.chance.below(FILLING) {
                 let act = self.act();
                 self.push_whole_or_cut(act, &mut steps);
             }
@@ -110,9 +130,59 @@ impl<'s> Generator<'s> {
         self.push(Act::Packet(template), steps);
     }
 
-    /// Adds the sequence under names of its own; with `changes` here and there.
-    fn paste(&mut self, sequence: &[Step], changes: bool, steps: &mut Vec<Step>) {
-        let mut names = std::collections::HashMap::new();
+    /// The sequence, something that may change state, and its last packet once more.
+    fn probe(&mut self, probe: &Probe, steps: &mut Vec<Step>) {
+        let Some((last, before)) = probe.sequence.split_last() else { return };
+        let is_sent_before = self.is(70);
+        let sequence = if is_sent_before { &probe.sequence[..] } else { before };
+        let names = self.paste(sequence, false, steps);
+        for _ in 0..1 + self.chance.below(BETWEEN) {
+            let act = self.between(last, &names);
+            self.push(act, steps);
+        }
+        self.paste_step(last, &names, steps);
+    }
+
+    /// Something that may change what a packet finds: a command, a lifetime that passes, the same packet
+    /// with a change, its answer, anything.
+    fn between(&mut self, last: &Step, names: &HashMap<u32, u32>) -> Act {
+        let again = names.get(&last.name).copied().or_else(|| self.sent.last().copied());
+        match (self.chance.below(8), again) {
+            (0 | 1, _) if !self.setup.commands.is_empty() => Act::Command(self.command()),
+            (0..=2, _) => Act::Pause(self.lifetime()),
+            (3 | 4, Some(name)) => {
+                let mut template =
+                    Template { origin: Origin::Again(name), port: None, edits: Vec::new() };
+                self.change(&mut template);
+                Act::Packet(template)
+            }
+            (5 | 6, Some(name)) => {
+                let edits = if self.is(50) { vec![Edit::Flags(self.flags())] } else { Vec::new() };
+                Act::Packet(Template { origin: Origin::Answer(name, 0), port: None, edits })
+            }
+            _ => self.act(),
+        }
+    }
+
+    /// A time that the settings name, or about half of it.
+    fn lifetime(&mut self) -> u64 {
+        let Some(seconds) = self.pick(&self.setup.lifetimes_s) else { return self.pause() };
+        let whole = seconds.saturating_mul(1_000_000_000).min(MOST_NS);
+        match self.chance.below(4) {
+            0 => whole / 2 + self.chance.draw() % (whole / 4).max(1),
+            1 => whole.saturating_sub(2_000_000),
+            _ => whole + self.chance.draw() % 2_000_000_000,
+        }
+    }
+
+    /// Adds the sequence under names of its own, which it returns; with `changes` here and there.
+    fn paste(
+        &mut self,
+        sequence: &[Step],
+        changes: bool,
+        steps: &mut Vec<Step>,
+    ) -> HashMap<u32, u32> {
+        let mut names = HashMap::new();
         for step in sequence {
             let mut act = step.act.clone();
             if let Act::Packet(template) = &mut act {
@@ -139,6 +209,20 @@ impl<'s> Generator<'s> {
                 self.push(act, steps);
             }
         }
+        names
+    }
+
+    /// Adds one step, made from those that have these names now.
+    fn paste_step(&mut self, step: &Step, names: &HashMap<u32, u32>, steps: &mut Vec<Step>) {
+        let mut act = step.act.clone();
+        if let Act::Packet(template) = &mut act {
+            let renamed = template.origin.cause().and_then(|cause| names.get(&cause).copied());
+            if renamed.is_none() && template.origin.cause().is_some() {
+                return;
+            }
+            template.origin.rename(renamed);
+        }
+        self.push(act, steps);
     }
 
     fn change(&mut self, template: &mut Template) {
@@ -153,16 +237,17 @@ impl<'s> Generator<'s> {
     }
 
     fn act(&mut self) -> Act {
+        let has_commands = !self.setup.commands.is_empty();
         match self.chance.below(1_000) {
             0..30 => Act::Pause(self.pause()),
-            30..34 if !self.setup.commands.is_empty() => Act::Command(self.command()),
+            drawn if has_commands && drawn < 30 + self.commands => Act::Command(self.command()),
             34..50 => Act::Packet(self.oddity()),
             50..270 => Act::Packet(self.opening()),
             270..480 => self.depending(|name, _| Origin::Again(name)),
             480..900 => self.depending(Origin::Answer),
             900..930 => self.hairpin(),
             _ => {
-                let (error, ipv4) = (self.error(), self.is(85));
+                let (error, ipv4) = (self.error(), self.is(self.ipv4));
                 let router = self.is(50).then(|| address(ROUTERS, 1, ipv4));
                 self.depending(|name, output| Origin::Quote(name, output, error, router))
             }
@@ -330,7 +415,7 @@ impl<'s> Generator<'s> {
     /// A packet of its own, mostly the first of a conversation.
     fn opening(&mut self) -> Template {
         let port = self.port();
-        let ipv4 = self.is(85);
+        let ipv4 = self.is(self.ipv4);
         let (src, dst) = (self.host(port, ipv4), self.destination(port, ipv4));
         let (src, dst) = if self.is(10) && self.setup.ports.len() > 1 {
             let known = self.pick(&self.setup.known_addresses).filter(|one| one.is_ipv4() == ipv4);

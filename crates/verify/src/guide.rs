@@ -1,20 +1,26 @@
-//! What traffic is steered by: sequences that went where none had gone, and packets that a solver found
-//! for ways not yet taken.
+//! What traffic is steered by: sequences that went where none had gone, packets that a solver found
+//! for ways not yet taken, and sequences that end before a way which only other state opens.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use anabranch_nf::trace::Seen;
 use anabranch_packet::fuzzing::Seeds;
 
 use crate::edit::Edit;
 use crate::program::{Program, Step};
+use crate::setup::Setup;
 
 /// Sequences that are kept.
 const KEPT: usize = 256;
 
 /// Leads that are kept.
 const LEADS: usize = 512;
+
+/// Ways of which probes are kept, and how many of each.
+const PROBED: usize = 1_024;
+const PROBES: usize = 3;
 
 /// Steps before the one that matters that are kept with it, besides its causes.
 const BEFORE: usize = 24;
@@ -25,23 +31,50 @@ const LONGEST: usize = 120;
 /// Values of fields under which a packet would have gone another way, by the names of symbols.
 pub(crate) type Changes = Vec<(String, u128)>;
 
-/// Sequences and leads of one seed.
+/// Sequences, leads and probes of one seed.
 #[derive(Clone, Debug, Default)]
 pub struct Guide {
     sequences: Vec<Vec<Step>>,
     leads: Vec<Lead>,
+    probes: Vec<Probe>,
+    probed: HashMap<Way, usize>,
     replaced: usize,
 }
+
+/// A tree of decisions, and a node of it.
+pub(crate) type Way = (usize, usize);
 
 /// A sequence, and what its last packet is to be like when it is sent once more.
 #[derive(Clone, Debug)]
 pub(crate) struct Lead {
-    pub(crate) sequence: Vec<Step>,
+    /// The settings under which it is to be sent.
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) sequence: Arc<Vec<Step>>,
     pub(crate) edits: Vec<Edit>,
     /// Nanoseconds that pass before.
     pub(crate) pause: Option<u64>,
     /// Port at which it arrives.
     pub(crate) port: Option<u8>,
+}
+
+/// A sequence whose last packet came by a way that has not been taken: state was not what it takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Probe {
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) sequence: Arc<Vec<Step>>,
+    way: Way,
+    /// Paths not taken that lie behind.
+    behind: usize,
+    tried: usize,
+}
+
+/// A packet that has been handled: of which program, where in it, and what arrived.
+#[derive(Clone, Copy)]
+pub(crate) struct Sent<'a> {
+    pub(crate) setup: &'a Arc<Setup>,
+    pub(crate) program: &'a Program,
+    pub(crate) at: usize,
+    pub(crate) seen: &'a Seen,
 }
 
 impl Guide {
@@ -64,26 +97,81 @@ impl Guide {
         }
     }
 
-    /// Keeps what the packet `seen` of the step at `at` is to be changed to.
-    pub(crate) fn lead(&mut self, program: &Program, at: usize, seen: &Seen, changes: &Changes) {
+    /// Keeps what the packet of `sent` is to be changed to; `setup` is what it is sent under then.
+    pub(crate) fn lead(&mut self, sent: &Sent<'_>, changes: &Changes, setup: Option<Setup>) {
         if self.leads.len() >= LEADS {
             return;
         }
-        let mut lead =
-            Lead { sequence: sequence(program, at), edits: Vec::new(), pause: None, port: None };
+        let mut lead = Lead {
+            setup: setup.map_or_else(|| sent.setup.clone(), Arc::new),
+            sequence: Arc::new(sequence(sent.program, sent.at)),
+            edits: Vec::new(),
+            pause: None,
+            port: None,
+        };
         let fields: HashMap<&str, u128> =
             changes.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         lead.port = fields.get("port").map(|port| *port as u8);
         lead.pause = fields.get("pause").map(|pause| *pause as u64);
-        lead.edits.extend(flags(&fields, seen).map(Edit::Flags));
+        lead.edits.extend(flags(&fields, sent.seen).map(Edit::Flags));
         lead.edits.extend(fragment(&fields));
         lead.edits.extend(fields.iter().filter_map(|(name, value)| edit(name, *value)));
         self.leads.push(lead);
     }
 
-    /// A lead, each once.
-    pub(crate) fn take_lead(&mut self) -> Option<Lead> {
-        self.leads.pop()
+    /// Keeps the sequence up to the packet of `sent`, which came by these ways, each with the paths not
+    /// taken behind it.
+    pub(crate) fn probe(&mut self, sent: &Sent<'_>, ways: &[(Way, usize)]) {
+        let mut sequence_to = None;
+        for (way, behind) in ways {
+            let is_full = self.probed.len() >= PROBED && !self.probed.contains_key(way);
+            let kept = self.probed.get(way).copied().unwrap_or(0);
+            if is_full || kept >= PROBES {
+                continue;
+            }
+            self.probed.insert(*way, kept + 1);
+            let sequence =
+                sequence_to.get_or_insert_with(|| Arc::new(sequence(sent.program, sent.at)));
+            let (setup, sequence) = (sent.setup.clone(), sequence.clone());
+            self.probes.push(Probe { setup, sequence, way: *way, behind: *behind, tried: 0 });
+        }
+    }
+
+    /// The way has been taken: nothing is to be tried for it.
+    pub(crate) fn opened(&mut self, way: Way) {
+        if self.probed.remove(&way).is_some() {
+            self.probes.retain(|probe| probe.way != way);
+        }
+    }
+
+    /// A setup under which there is something to follow.
+    pub(crate) fn setup(&self, chance: &mut Seeds) -> Option<&Arc<Setup>> {
+        let lead = self.leads.last().map(|lead| &lead.setup);
+        let probe = self.probes.get(chance.below(self.probes.len())).map(|probe| &probe.setup);
+        if chance.below(2) == 0 { lead.or(probe) } else { probe.or(lead) }
+    }
+
+    /// A lead under `setup`, each once.
+    pub(crate) fn take_lead(&mut self, setup: &Setup) -> Option<Lead> {
+        let at = self.leads.iter().rposition(|lead| lead.setup.settings == setup.settings)?;
+        Some(self.leads.swap_remove(at))
+    }
+
+    /// A probe under `setup`: of some the one with most behind it that has been tried least.
+    pub(crate) fn take_probe(&mut self, setup: &Setup, chance: &mut Seeds) -> Option<Probe> {
+        let mine = (0..self.probes.len()).filter(|at| {
+            let probe = self.probes.get(*at);
+            probe.is_some_and(|probe| probe.setup.settings == setup.settings)
+        });
+        let mine: Vec<usize> = mine.collect();
+        let drawn = (0..4).filter_map(|_| mine.get(chance.below(mine.len())).copied());
+        let worth = |at: &usize| {
+            self.probes.get(*at).map_or(0, |probe| 1_000 * probe.behind / (1 + probe.tried))
+        };
+        let best = drawn.max_by_key(worth)?;
+        let probe = self.probes.get_mut(best)?;
+        probe.tried += 1;
+        Some(probe.clone())
     }
 
     /// Some sequence, of the later ones rather.
@@ -165,4 +253,72 @@ fn edit(name: &str, value: u128) -> Option<Edit> {
         "ethernet.dst" => Edit::ToStation(mac()),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Act, Template};
+
+    fn setup(name: &str) -> Arc<Setup> {
+        Arc::new(Setup {
+            settings: toml::Table::from_iter([(name.to_owned(), true.into())]),
+            ports: vec!["a".to_owned(), "b".to_owned()],
+            known_addresses: Vec::new(),
+            known_ports: Vec::new(),
+            lifetimes_s: vec![30],
+            known_payloads: Vec::new(),
+            commands: Vec::new(),
+            allocated: None,
+            exemplary: Vec::new(),
+            made: Vec::new(),
+            routes: false,
+        })
+    }
+
+    fn program() -> Program {
+        let steps = (0..3).map(|name| {
+            let act = Act::Packet(Template::literal(0, vec![name as u8; 60]));
+            Step { name, act }
+        });
+        Program { steps: steps.collect(), avoid: None }
+    }
+
+    /// Probes are followed under the settings that they were found under, until their way is open.
+    #[test]
+    fn probes_last_until_their_way_has_been_taken() {
+        let (mine, others, program) = (setup("mine"), setup("others"), program());
+        let seen = Seen { port: 0, bytes: vec![2; 60], wire_len: 60 };
+        let sent = Sent { setup: &mine, program: &program, at: 2, seen: &seen };
+        let (mut guide, mut chance) = (Guide::default(), Seeds::new(1));
+        for _ in 0..10 {
+            guide.probe(&sent, &[((0, 1), 5), ((0, 2), 1)]);
+        }
+        assert_eq!(guide.probes.len(), 2 * PROBES);
+        assert!(guide.take_probe(&others, &mut chance).is_none());
+        let probe = guide.take_probe(&mine, &mut chance).expect("there is one");
+        assert_eq!(probe.sequence.last(), program.steps.last());
+        guide.opened((0, 1));
+        let mut left = guide.probes.iter();
+        assert!(left.len() == PROBES && left.all(|probe| probe.way == (0, 2)));
+    }
+
+    /// The packet of a probe is sent again after something else, under names of its own.
+    #[test]
+    fn what_lies_between_comes_before_the_packet_again() {
+        let (setup, program) = (setup("mine"), program());
+        let seen = Seen { port: 0, bytes: vec![2; 60], wire_len: 60 };
+        let sent = Sent { setup: &setup, program: &program, at: 2, seen: &seen };
+        let mut guide = Guide::default();
+        guide.keep(&program, 2);
+        guide.probe(&sent, &[((0, 1), 5)]);
+        let made = crate::generate::Generator::new(&setup, 7).guided(400, &mut guide);
+        let last = program.steps.last().map(|step| step.act.clone());
+        let is_last = |step: &&Step| Some(&step.act) == last.as_ref();
+        let again = made.steps.iter().filter(is_last).count();
+        assert!(again > 20, "{again}");
+        let names: BTreeSet<u32> = made.steps.iter().map(|step| step.name).collect();
+        assert_eq!(names.len(), made.steps.len());
+        assert!(made.steps.iter().any(|step| matches!(step.act, Act::Pause(ns) if ns > 1 << 33)));
+    }
 }

@@ -147,6 +147,11 @@ impl Tree {
         }
     }
 
+    /// Paths behind the node `at` that have not been taken.
+    pub(crate) fn left(&self, at: usize) -> usize {
+        self.left.get(at).copied().unwrap_or(0)
+    }
+
     /// Ways off these nodes that lead to paths not taken: the number of nodes passed before, what has
     /// to hold instead, and where it leads.
     pub(crate) fn open_ways(&self, passed: &[usize]) -> Vec<(usize, Term, usize)> {

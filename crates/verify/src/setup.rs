@@ -25,6 +25,8 @@ pub struct Setup {
     pub known_addresses: Vec<IpAddr>,
     /// Small numbers in the settings that may be ports.
     pub known_ports: Vec<u16>,
+    /// Seconds after which something ends, as settings have them.
+    pub lifetimes_s: Vec<u64>,
     /// Payloads that the function looks into.
     pub known_payloads: Vec<&'static [u8]>,
     /// Commands that can be given.
@@ -33,6 +35,8 @@ pub struct Setup {
     pub allocated: Option<Arc<Allocated>>,
     /// Settings that nobody has made: others will do.
     pub exemplary: Vec<String>,
+    /// Settings that the operator has made.
+    pub made: Vec<String>,
     /// Whether it can route, where it has interfaces.
     pub routes: bool,
 }
@@ -59,6 +63,8 @@ impl Setup {
         known_ports.extend(ports_of_interest);
         let commands = N::Command::schema().into_iter().map(Command::of).collect();
         Self {
+            made: settings.keys().cloned().collect(),
+            lifetimes_s: lifetimes_s(&settings, &N::Settings::schema()),
             settings,
             ports,
             known_addresses,
@@ -81,7 +87,9 @@ impl Setup {
                 settings.insert(name, value);
             }
         }
-        Self { exemplary, ..Self::new::<N>(settings) }
+        let mut setup = Self::new::<N>(settings);
+        setup.made.retain(|name| !exemplary.contains(name));
+        Self { exemplary, ..setup }
     }
 
     /// As before, with what `plan` says of allocators.
@@ -113,8 +121,8 @@ impl Setup {
         for setting in &schema {
             let value = drawn(setting, any_size, &schema, &mut chance);
             let is_number = matches!(value, Some(toml::Value::Integer(_)));
-            let is_open = is_number && self.exemplary.iter().any(|name| name == setting.name);
-            let is_made = self.settings.contains_key(setting.name) && !is_open;
+            let is_exemplary = self.exemplary.iter().any(|name| name == setting.name);
+            let is_made = !self.is_open(setting.name) || is_exemplary && !is_number;
             if let (Some(value), false) = (value, is_made) {
                 varied.settings.insert(setting.name.to_owned(), value);
                 made.push(setting.name);
@@ -122,21 +130,19 @@ impl Setup {
         }
         for name in self.exemplary.iter().filter(|_| any_size) {
             let list = varied.settings.get_mut(name).and_then(toml::Value::as_array_mut);
-            if let (Some(list), 0) = (list, chance.below(3)) {
+            if let (Some(list), 0) = (list, chance.below(2)) {
                 list.truncate(chance.below(list.len() + 1));
                 made.push(name);
             }
         }
-        let fits = |setup: &Self| {
-            anabranch_runtime::instance::Instance::<N>::new(&setup.making(1)).is_ok()
-        };
-        while !fits(&varied) && !made.is_empty() {
+        while !varied.fits::<N>() && !made.is_empty() {
             let name = made.swap_remove(chance.below(made.len()));
             match self.settings.get(name) {
                 Some(before) => varied.settings.insert(name.to_owned(), before.clone()),
                 None => varied.settings.remove(name),
             };
         }
+        varied.lifetimes_s = lifetimes_s(&varied.settings, &schema);
         varied
     }
 
@@ -145,6 +151,16 @@ impl Setup {
     #[must_use]
     pub fn under_lock<N: NetworkFunction>(&self, seed: u64) -> Self {
         Self { allocated: None, ..self.varied::<N>(seed | 2, true) }
+    }
+
+    /// Whether the operator leaves the setting `name` open.
+    pub(crate) fn is_open(&self, name: &str) -> bool {
+        !self.made.iter().any(|made| made == name)
+    }
+
+    /// Whether instances can be made with it.
+    pub(crate) fn fits<N: NetworkFunction>(&self) -> bool {
+        anabranch_runtime::instance::Instance::<N>::new(&self.making(1)).is_ok()
     }
 
     /// The same, where it can route half of the time with interfaces. With `all_known` no neighbour is asked
@@ -159,8 +175,7 @@ impl Setup {
             self.interfaces(&mut chance, all_known).parse().unwrap_or_default();
         let mut routed = self.clone();
         routed.settings.extend(table);
-        let made = anabranch_runtime::instance::Instance::<N>::new(&routed.making(1));
-        if made.is_ok() { routed } else { self }
+        if routed.fits::<N>() { routed } else { self }
     }
 
     /// An interface for each port: its hosts on the link, some of them known.
@@ -226,6 +241,16 @@ fn drawn(
     let range = if chance.below(2) == 0 { 4 } else { 48 };
     let value = from.saturating_add(chance.below(range) as i64).clamp(least, most);
     is_number.then_some(toml::Value::Integer(value))
+}
+
+/// What settings whose names end in `_s` come to.
+fn lifetimes_s(settings: &toml::Table, schema: &[Setting]) -> Vec<u64> {
+    let timed = schema.iter().filter(|setting| setting.name.ends_with("_s"));
+    let seconds = timed.filter_map(|setting| match settings.get(setting.name) {
+        Some(value) => value.as_integer()?.try_into().ok(),
+        None => setting.default.as_ref()?.replace('_', "").parse().ok(),
+    });
+    seconds.collect()
 }
 
 /// Collects addresses and numbers that may be ports.

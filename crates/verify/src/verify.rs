@@ -2,6 +2,7 @@
 
 use anabranch_analysis::Paths;
 use anabranch_nf::{NetworkFunction, trace};
+use anabranch_packet::fuzzing::Seeds;
 use anabranch_plan::Plan;
 use anabranch_runtime::deployment::why_not_sharded;
 
@@ -22,8 +23,12 @@ use crate::threads::Threaded;
 /// Packets of one program: instances are made anew for each.
 const OF_A_PROGRAM: usize = 5_000;
 
+/// Programs of a turn: one as the plan has it, the others under a lock and with settings of their own,
+/// as many packets together.
+const OF_A_TURN: usize = 5;
+
 /// Programs of a seed of which call paths are followed; of later ones only those that may follow a guide.
-const FOLLOWED: usize = 4;
+const FOLLOWED: usize = 2 * OF_A_TURN;
 
 /// What is verified.
 #[derive(Clone, Copy, Debug)]
@@ -164,11 +169,11 @@ impl Trial {
         Ok(Self { setup, parallel, seed, own: seed })
     }
 
-    /// As it is, or, but for planted bugs, every second program under a lock.
+    /// As it is, or, but for planted bugs, all but the first program of a turn under a lock.
     fn of_part<N: NetworkFunction>(&self, subject: &Subject<'_>, part: usize) -> Self {
         let own = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ part as u64;
         let mut trial = Self { own, ..self.clone() };
-        if subject.mutation.is_none() && part % 2 == 1 {
+        if subject.mutation.is_none() && !part.is_multiple_of(OF_A_TURN) {
             trial.setup = trial.setup.under_lock::<N>(own);
             trial.parallel = Parallel::locked(subject.workers);
         }
@@ -193,18 +198,25 @@ impl Trial {
         let mut part = 0;
         while part < programs.len() || handled < packets {
             let mut trial = self.of_part::<N>(subject, part);
+            // Where allocated endpoints are renamed, what is sent over and over finds by chance which of
+            // them have been given out twice.
+            let is_exact = trial.setup.allocated.is_none();
+            let follows = part % OF_A_TURN > 1 || part % (2 * OF_A_TURN) == OF_A_TURN;
+            let is_guided = is_exact && follows && !guide.is_empty();
+            if is_guided && trial.parallel.deployment.is_none() {
+                trial.setup = trial.under_guide::<N>(&guide);
+            }
             let program = match programs.get(part) {
                 Some(program) => {
                     trial = Self { own: trial.own, ..self.clone() };
                     program.clone()
                 }
                 None => {
-                    let length = OF_A_PROGRAM.min(2 * (packets - handled));
+                    let is_whole = subject.mutation.is_some() || part.is_multiple_of(OF_A_TURN);
+                    let most = OF_A_PROGRAM / if is_whole { 1 } else { OF_A_TURN - 1 };
+                    let length = most.min(2 * (packets - handled));
                     let generator = Generator::new(&trial.setup, trial.own);
-                    // Where allocated endpoints are renamed, what is sent over and over finds by chance
-                    // which of them have been given out twice.
-                    let is_exact = trial.setup.allocated.is_none();
-                    match is_exact && part % 4 != 0 && !guide.is_empty() {
+                    match is_guided {
                         true => generator.guided(length, &mut guide),
                         false => generator.program(length),
                     }
@@ -229,6 +241,17 @@ impl Trial {
             }
         }
         Ok(None)
+    }
+
+    /// Half of the time settings under which there is something to follow.
+    fn under_guide<N: NetworkFunction>(&self, guide: &Guide) -> Setup {
+        let mut chance = Seeds::new(self.own);
+        let known = guide.setup(&mut chance);
+        let known = known.filter(|_| chance.below(2) == 0);
+        match known.filter(|known| known.fits::<N>()) {
+            Some(known) => Setup { allocated: None, ..Setup::clone(known) },
+            None => self.setup.clone(),
+        }
     }
 
     /// The same with shards that stay with their workers, for the `deal`th time dealt out otherwise.

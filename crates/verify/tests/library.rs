@@ -104,15 +104,15 @@ pass! {
     nop: 2 0,
     policer: 10 5,
     firewall: 92 5,
-    bridge: 45 15,
+    bridge: 52 16,
     bridge_static: 4 0,
-    nat: 400 95,
-    lb: 120 70,
+    nat: 560 108,
+    lb: 180 100,
     router: 3 0,
-    anti_ddos: 20 15,
-    trojan: 15 3,
+    anti_ddos: 28 18,
+    trojan: 34 7,
     sidejacking: 3 0,
-    prads: 60 4,
+    prads: 140 6,
 }
 
 /// Following these call paths takes too long for a test: many of them, or loops whose end is open.

@@ -130,6 +130,9 @@ impl Terms {
         if a == b {
             return Some(self.bool(!strict));
         }
+        if let Some(known) = self.order_of_remainder(strict, a, b) {
+            return Some(known);
+        }
         let ones = mask(self.width(a));
         match (self.constant_of(a), self.constant_of(b)) {
             (_, Some(0)) if strict => Some(self.bool(false)),
@@ -151,6 +154,34 @@ impl Terms {
     fn equal_number(&mut self, a: Term, value: u128) -> Option<Term> {
         let value = self.constant(value, self.width(a));
         Some(self.equal(a, value))
+    }
+
+    /// A remainder is below its divisor, unless that is 0, which leaves 0.
+    fn order_of_remainder(&mut self, strict: bool, a: Term, b: Term) -> Option<Term> {
+        if self.divisor(a).is_some_and(|by| by == self.unwidened(b)) {
+            let zero = self.equal_number(self.unwidened(b), 0)?;
+            return Some(if strict { self.not(zero) } else { self.bool(true) });
+        }
+        if self.divisor(b).is_some_and(|by| by == self.unwidened(a)) {
+            let zero = self.equal_number(self.unwidened(a), 0)?;
+            return Some(if strict { self.bool(false) } else { zero });
+        }
+        None
+    }
+
+    /// What `term` is the remainder of a division by, or some low bits of one.
+    fn divisor(&self, term: Term) -> Option<Term> {
+        match *self.node(term) {
+            Node::Extend { of, signed: false, .. } | Node::Extract { of, low: 0, .. } => {
+                self.divisor(of)
+            }
+            Node::Binary(Binary::RemUnsigned, _, by) => Some(by),
+            _ => None,
+        }
+    }
+
+    fn unwidened(&self, term: Term) -> Term {
+        self.widened(term).unwrap_or(term)
     }
 
     fn widened(&self, term: Term) -> Option<Term> {
@@ -183,5 +214,37 @@ impl Terms {
         }
         let n = self.constant(n, width);
         Some(self.binary(operator, n, inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::{Kind, Sort};
+
+    /// Of all numbers of four bits; low bits of a remainder, widened, count as it.
+    #[test]
+    fn a_remainder_is_below_its_divisor_unless_that_is_zero() {
+        for (a, by) in (0..16).flat_map(|a| (0..16).map(move |by| (a, by))) {
+            let rest = Binary::RemUnsigned.of(a, by, 4);
+            assert_eq!((rest < by, by <= rest), (by != 0, by == 0));
+            assert!(rest <= by);
+        }
+        let mut terms = Terms::new();
+        let [a, by] = ["a", "by"].map(|name| terms.symbol(name, Sort::Bits(32), Kind::Number));
+        let rest = terms.binary(Binary::RemUnsigned, a, by);
+        let low = terms.extract(rest, 15, 0);
+        let (rest, divisor) = (terms.extend(low, 64, false), terms.extend(by, 64, false));
+        let nothing = terms.constant(0, 32);
+        let zero = terms.equal(by, nothing);
+        let other = terms.not(zero);
+        let mut order = |operator, a, b| terms.binary(operator, a, b);
+        assert_eq!(order(Binary::LessUnsigned, rest, divisor), other);
+        assert_eq!(order(Binary::LessEqualUnsigned, divisor, rest), zero);
+        let strictly_above = order(Binary::LessUnsigned, divisor, rest);
+        assert_eq!(terms.bool_of(strictly_above), Some(false));
+        let high = terms.extract(a, 31, 16);
+        let order = terms.binary(Binary::LessUnsigned, high, a);
+        assert_eq!(terms.bool_of(order), None, "no remainder");
     }
 }

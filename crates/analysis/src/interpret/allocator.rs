@@ -11,6 +11,10 @@ use super::{Eval, Interpreter};
 use crate::access::{Mode, Part};
 use crate::expr::{Binary, Kind, Node, Sort, Term};
 
+fn terms_of(parts: &[Part]) -> Vec<Term> {
+    parts.iter().map(|part| part.term).collect()
+}
+
 /// How the name ends of a verdict that no path has asked for.
 const UNSETTLED: &str = ".verdict";
 
@@ -116,6 +120,7 @@ impl<'p> Interpreter<'p> {
             key.push(Part { name: name.to_owned(), term, kind: Kind::Number });
         }
         let (first, count) = (key[0].term, key[1].term);
+        let is_full = self.was_full(operation.object, &key)?;
         let access = self.record(operation.object, "allocate_within", Mode::Write, key);
         let value = self.stored_argument(operation, 4)?;
         let result = self.allocated(operation, access, value)?;
@@ -130,7 +135,37 @@ impl<'p> Interpreter<'p> {
         let failed = self.not_allocated(access);
         let rule = self.terms.either(failed, within);
         self.assume(rule)?;
+        if is_full {
+            self.assume(failed)?;
+        }
         Ok(result)
+    }
+
+    /// Whether the same was asked for in vain before on this path, and nothing has been freed since.
+    fn was_full(&mut self, object: usize, key: &[Part]) -> Eval<bool> {
+        if !self.explorer.budget.routed_apart {
+            return Ok(false);
+        }
+        let name = &self.program.module.nf.fields[object].ident;
+        let before = self.run.accesses.iter().rev().filter(|access| *name == access.object);
+        let before: Vec<(Term, Vec<Term>)> = before
+            .take_while(|access| access.operation != "free")
+            .filter(|access| access.operation == "allocate_within")
+            .filter_map(|access| Some((access.outcome?, terms_of(&access.key))))
+            .collect();
+        for (allocated, asked) in before {
+            let failed = self.terms.not(allocated);
+            let mut same = self.terms.bool(true);
+            for (part, term) in key.iter().zip(asked) {
+                let equal = self.terms.equal(part.term, term);
+                same = self.terms.both(same, equal);
+            }
+            let other = self.terms.not(same);
+            if self.holds(failed) && !self.possible(other)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn index_of(&mut self, access: usize) -> Term {
