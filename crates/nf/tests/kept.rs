@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anabranch_nf::Environment;
 use anabranch_nf::packet_set::{SetKey4, SetShape, SetTable};
@@ -314,4 +315,39 @@ proptest! {
     fn packet_sets(steps in steps()) {
         is_kept::<Kept<SetTable<SetKey4, u32>>>(&steps);
     }
+}
+
+/// While a store is behind, what is there is changed, refreshed and removed, and no packet adds to it; an event does:
+/// what it makes belongs to what is there.
+#[test]
+fn what_is_new_is_refused_while_the_store_is_behind() {
+    let refuses = Arc::new(AtomicBool::new(false));
+    let steps = Steps::refusing(Arc::clone(&refuses));
+    let mut environment = Environment::new(1);
+    environment.set_origin(0);
+    environment.begin(1, 1);
+    let mut map = Map::<u32, u32>::new(8, 1);
+    map.keep(&steps);
+    let mut objects = Allocator::<u32>::new(8);
+    objects.keep(&steps);
+    let shape = SetShape { capacity: 8, lifetime_ns: 1 << 40 };
+    let mut sets = SetTable::<SetKey4, u32>::new(shape, 1);
+    sets.keep(&steps);
+    let key = |n: u8| SetKey4::new([10, 0, 0, n].into(), [9; 4].into(), 1, 2, 0);
+    let mut open = |n: u8| sets.open(sets.hash(&key(n)), key(n), 7, environment.tick()).is_some();
+
+    assert!(map.insert(1, 1) && open(1));
+    let first = objects.allocate(5, 1 << 40, &environment).unwrap();
+    refuses.store(true, Ordering::Relaxed);
+    assert!(!map.insert(2, 2) && map.insert(1, 3) && map.remove(&1) == Some(3));
+    assert!(!map.insert(1, 1), "it is new again");
+    assert!(!open(2));
+    assert_eq!(objects.allocate(5, 1 << 40, &environment), None);
+    assert!(!objects.allocate_at(first + 1, 5, 1 << 40, &environment));
+    assert!(objects.refresh(first, 1 << 41, &environment) && objects.set(first, 6));
+    environment.begin_event(2);
+    assert!(objects.allocate_at(first + 1, 5, 1 << 40, &environment));
+    environment.begin(3, 2);
+    refuses.store(false, Ordering::Relaxed);
+    assert!(map.insert(2, 2) && objects.allocate(5, 1 << 40, &environment).is_some());
 }

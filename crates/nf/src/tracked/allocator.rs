@@ -110,8 +110,10 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
         }
     }
 
-    fn refuses_new(&self) -> bool {
-        self.object.journal.get().is_some_and(|journal| journal.refuses_new())
+    /// Whether the store that keeps the objects takes nothing new. What an event makes is no new flow.
+    fn refuses_new(&self, env: &Environment) -> bool {
+        let journal = self.object.journal.get();
+        journal.is_some_and(|journal| journal.refuses_new()) && env.is_of_packet()
     }
 
     /// Stores an object's lifetime, value and deadline.
@@ -194,7 +196,7 @@ impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> Option<u32> {
-        if self.refuses_new() {
+        if self.refuses_new(cx.environment()) {
             return None;
         }
         let index = self.object.indices.take_any(&self.transaction)?;
@@ -208,7 +210,8 @@ impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> bool {
-        let taken = !self.refuses_new() && self.object.indices.take(&self.transaction, index);
+        let taken = !self.refuses_new(cx.environment())
+            && self.object.indices.take(&self.transaction, index);
         if taken {
             self.start(index, value, lifetime_ns, cx.environment());
         }
@@ -224,7 +227,7 @@ impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> Option<u32> {
-        if self.refuses_new() {
+        if self.refuses_new(cx.environment()) {
             return None;
         }
         let within = Within { first, count, step, start };
