@@ -667,9 +667,13 @@ pub mod lb {
                 Method::Maglev => self.pick(service, source_of(pkt)?)?,
                 Method::LeastConnections => self.least_connected(service)?,
             };
-            self.backends.update(u32::from(slot), |backend| backend.connections += 1);
             let generation = self.backends.read(u32::from(slot)).generation;
             Some(Connection { backend: slot, generation, progress: Progress::New })
+        }
+
+        /// Counted when there is room for the connection, not before.
+        fn count(&mut self, connection: &Connection) {
+            self.backends.update(u32::from(connection.backend), |backend| backend.connections += 1);
         }
 
         /// Finds another backend for a connection whose own is gone.
@@ -681,6 +685,7 @@ pub mod lb {
             self.disconnect(connection);
             connection.backend = found.backend;
             connection.generation = found.generation;
+            self.count(connection);
             true
         }
 
@@ -733,6 +738,9 @@ pub mod lb {
             protocol: u8,
             cx: &mut Context,
         ) {
+            if connection.progress == Progress::New {
+                self.count(connection);
+            }
             if protocol != TCP {
                 connection.progress = Progress::Open;
                 return;

@@ -152,7 +152,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "WORD", default_value = "keep-on", requires = "store")]
     pub(crate) when_behind: WhenBehind,
     /// Milliseconds that the oldest change may wait until the store is behind.
-    #[arg(long, value_name = "N", default_value = "1000", requires = "store",
+    #[arg(long, value_name = "N", default_value = "1000", requires = "when_behind",
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(crate) behind_ms: u64,
     /// Write the report as JSON; `-` is standard output, which then holds nothing else.

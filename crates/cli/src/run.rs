@@ -127,6 +127,13 @@ fn keeping(store: &str, arguments: &RunArguments) -> Result<Keeping, Error> {
         WhenBehind::KeepOn => Policy::KeepOn,
         WhenBehind::RefuseNew => Policy::RefuseNew,
     };
+    if policy == Policy::RefuseNew && arguments.behind_ms <= 2 * arguments.flush_ms {
+        return Err(Error::Usage(format!(
+            "--behind-ms {}: a change that waits for its flush is not behind: say more than twice --flush-ms, \
+             which is {}",
+            arguments.behind_ms, arguments.flush_ms
+        )));
+    }
     let slow_ns = arguments.behind_ms * 1_000_000;
     let settings =
         anabranch_store::Settings { period_ns, refresh_ns, policy, slow_ns, ..by_default };

@@ -201,11 +201,6 @@ impl Environment {
         self.here.leave();
     }
 
-    /// Whether a packet is handled: no event, and nothing that expires.
-    pub(crate) fn is_of_packet(&self) -> bool {
-        self.number & (EVENT | EXPIRY) == 0
-    }
-
     /// A packet begins: number `number`, arrived at `now_ns`.
     #[inline(always)]
     pub fn begin(&mut self, now_ns: u64, number: u64) {

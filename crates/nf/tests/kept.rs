@@ -345,9 +345,10 @@ fn what_is_new_is_refused_while_the_store_is_behind() {
     assert_eq!(objects.allocate(5, 1 << 40, &environment), None);
     assert!(!objects.allocate_at(first + 1, 5, 1 << 40, &environment));
     assert!(objects.refresh(first, 1 << 41, &environment) && objects.set(first, 6));
-    environment.begin_event(2);
-    assert!(objects.allocate_at(first + 1, 5, 1 << 40, &environment));
-    environment.begin(3, 2);
+    steps.set_event(true);
+    assert!(objects.allocate_at(first + 1, 5, 1 << 40, &environment) && map.insert(3, 3));
+    steps.set_event(false);
+    assert!(!objects.allocate_at(first + 2, 5, 1 << 40, &environment) && !map.insert(4, 4));
     refuses.store(false, Ordering::Relaxed);
     assert!(map.insert(2, 2) && objects.allocate(5, 1 << 40, &environment).is_some());
 }

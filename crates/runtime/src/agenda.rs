@@ -4,6 +4,7 @@
 //! moment keeps the agenda. What is due is done when the first packet at or after its time is about to
 //! be handled, or when no packet comes.
 
+use anabranch_nf::state::journal::Steps;
 use anabranch_nf::state::wheel::Tick;
 use anabranch_nf::{Context, Environment, NetworkFunction};
 use anabranch_packet::Meta;
@@ -34,12 +35,14 @@ pub(crate) struct Agenda<N: NetworkFunction> {
     pub(crate) events: Events<N>,
     /// When something may have expired.
     collects_ns: u64,
+    steps: Option<Steps>,
 }
 
 impl<N: NetworkFunction> Agenda<N> {
     /// Of an NF whose chance is drawn from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { environment: Environment::new(seed), events: Events::default(), collects_ns: 0 }
+        let (environment, events) = (Environment::new(seed), Events::default());
+        Self { environment, events, collects_ns: 0, steps: None }
     }
 
     /// Starts the clock at `now_ns` and runs `init`.
@@ -70,7 +73,19 @@ impl<N: NetworkFunction> Agenda<N> {
         self.keep_in_reach(nf, sets, now_ns);
         self.environment.begin_event(now_ns);
         self.environment.enter_every_shard();
-        nf.control(command, &mut Context::new(&mut self.environment))
+        self.set_event(true);
+        let done = nf.control(command, &mut Context::new(&mut self.environment));
+        self.set_event(false);
+        done
+    }
+
+    /// The steps in which state is written that a store keeps.
+    pub(crate) fn keep(&mut self, steps: &Steps) {
+        self.steps = Some(steps.clone());
+    }
+
+    fn set_event(&self, is_event: bool) {
+        self.steps.iter().for_each(|steps| steps.set_event(is_event));
     }
 
     /// Carries out `command` now, at the time of `cause`, after all that is due.
@@ -127,6 +142,7 @@ impl<N: NetworkFunction> Agenda<N> {
         release: &mut impl Release,
     ) {
         let now_ns = cause.arrival_ns;
+        self.set_event(true);
         while let Some((at_ns, event)) = self.events.take(&mut self.environment, now_ns) {
             self.keep_in_reach(nf, sets, at_ns);
             self.environment.begin_event(at_ns);
@@ -145,6 +161,7 @@ impl<N: NetworkFunction> Agenda<N> {
         }
         self.keep_in_reach(nf, sets, now_ns);
         self.collect(nf, sets, cause, release);
+        self.set_event(false);
         self.plan();
     }
 

@@ -232,7 +232,7 @@ impl Kept {
             let why = done.trouble.as_deref().unwrap_or("it is too slow");
             report.warnings.push(format!("{} changes are not in the store: {why}", done.waiting));
         }
-        if done.refused_ns > 0 {
+        if done.refused_ns > 0 || done.refuses_new {
             report.warnings.push(format!(
                 "for {} ms the store was so far behind that no new flows were taken: what needs room in a table \
                  was answered as if there were none",

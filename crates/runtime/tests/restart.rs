@@ -567,6 +567,54 @@ impl Driver for Gate {
     }
 }
 
+/// Whoever has the state, kept in a store that can be shut.
+struct Shut<N: NetworkFunction> {
+    node: Node<N>,
+    store: Memory,
+    is_open: Arc<AtomicBool>,
+}
+
+impl<N: NetworkFunction> Shut<N> {
+    fn start(settings: &str, held: Held, policy: Policy) -> Self {
+        let (store, is_open) = (Memory::default(), Arc::new(AtomicBool::new(true)));
+        let gate = Gate { store: store.clone(), is_open: Arc::clone(&is_open) };
+        let slow = Settings { policy, slow_ns: 100_000_000, ..Settings::default() };
+        let opened = Some(Flusher::open(gate, N::NAME, "a", slow).unwrap());
+        let node = Node::kept_by(settings, START_NS, held, (opened, 0)).unwrap();
+        Self { node, store, is_open }
+    }
+
+    fn status(&self) -> Status {
+        self.node.flusher.as_ref().unwrap().status()
+    }
+
+    fn wait(&self, until: fn(&Status) -> bool) {
+        let began = Instant::now();
+        while !until(&self.status()) {
+            assert!(began.elapsed() < Duration::from_secs(20), "{}: {:?}", N::NAME, self.status());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn shut(&self) {
+        self.wait(|status| status.waiting == 0);
+        self.is_open.store(false, Ordering::Relaxed);
+    }
+
+    fn open(&self) {
+        self.is_open.store(true, Ordering::Relaxed);
+        self.wait(|status| status.accepts_new && status.waiting == 0);
+    }
+}
+
+/// A packet of host `number` inside to one outside, or one back.
+fn of_host(number: u8, is_reply: bool, after_ms: u64) -> Packet {
+    let ends = [(Ipv4Addr::new(10, 0, 0, number), 5_000), (Ipv4Addr::new(9, 9, 9, 9), 53)];
+    let [src, dst] = if is_reply { [ends[1], ends[0]] } else { ends };
+    let at_ns = START_NS + after_ms * 1_000_000;
+    Packet { port: is_reply.into(), at_ns, bytes: udp(src, dst) }
+}
+
 /// While the store is gone flows go on, and none begins; when it is back they begin. `is_taken` sends what makes
 /// the function remember a host, and says whether it does.
 fn refuses_new<N: NetworkFunction>(
@@ -574,55 +622,66 @@ fn refuses_new<N: NetworkFunction>(
     policy: Policy,
     mut is_taken: impl FnMut(&mut Node<N>, u8) -> bool,
 ) {
+    let refuses = policy == Policy::RefuseNew;
     for held in [Held::Alone, Held::Locked, Held::Tracked] {
-        let is_open = Arc::new(AtomicBool::new(true));
-        let gate = Gate { store: Memory::default(), is_open: Arc::clone(&is_open) };
-        let store = Settings { policy, slow_ns: 20_000_000, ..Settings::default() };
-        let opened = Some(Flusher::open(gate, N::NAME, "a", store).unwrap());
-        let mut node = Node::<N>::kept_by(settings, START_NS, held, (opened, 0)).unwrap();
-        let refuses = policy == Policy::RefuseNew;
-        let wait = |node: &Node<N>, until: fn(&Status) -> bool| {
-            let began = Instant::now();
-            while !until(&node.flusher.as_ref().unwrap().status()) {
-                assert!(began.elapsed() < Duration::from_secs(20), "{}, {held:?}", N::NAME);
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        };
-        assert!(is_taken(&mut node, 1), "{}, {held:?}", N::NAME);
-        is_open.store(false, Ordering::Relaxed);
-        assert!(is_taken(&mut node, 2), "{}, {held:?}: it is not behind yet", N::NAME);
-        wait(&node, |status| status.lag_ns > 60_000_000);
-        assert_eq!(is_taken(&mut node, 3), !refuses, "{}, {held:?}", N::NAME);
-        assert!(is_taken(&mut node, 1) && is_taken(&mut node, 2), "{}, {held:?}", N::NAME);
-        is_open.store(true, Ordering::Relaxed);
-        wait(&node, |status| status.accepts_new && status.waiting == 0);
-        assert!(is_taken(&mut node, 3), "{}, {held:?}", N::NAME);
-        let refused_ns = node.flusher.as_ref().unwrap().status().refused_ns;
-        assert_eq!(refused_ns > 0, refuses, "{}, {held:?}", N::NAME);
-        node.stop();
+        let mut run = Shut::<N>::start(settings, held, policy);
+        assert!(is_taken(&mut run.node, 1), "{}, {held:?}", N::NAME);
+        run.shut();
+        assert!(is_taken(&mut run.node, 2), "{}, {held:?}: it is not behind yet", N::NAME);
+        run.wait(|status| status.lag_ns > 200_000_000);
+        assert_eq!(is_taken(&mut run.node, 3), !refuses, "{}, {held:?}", N::NAME);
+        assert!(is_taken(&mut run.node, 1) && is_taken(&mut run.node, 2), "{}, {held:?}", N::NAME);
+        run.open();
+        assert!(is_taken(&mut run.node, 3), "{}, {held:?}", N::NAME);
+        assert_eq!(run.status().refused_ns > 0, refuses, "{}, {held:?}", N::NAME);
+        run.node.stop();
     }
 }
 
 #[test]
 fn no_flow_begins_while_the_store_is_behind_where_that_is_asked_for() {
-    /// A packet of host `number` inside to one outside, or one back.
-    fn packet(number: u8, is_reply: bool) -> Packet {
-        let ends = [(Ipv4Addr::new(10, 0, 0, number), 5_000), (Ipv4Addr::new(9, 9, 9, 9), 53)];
-        let [src, dst] = if is_reply { [ends[1], ends[0]] } else { ends };
-        Packet { port: is_reply.into(), at_ns: START_NS, bytes: udp(src, dst) }
-    }
     fn leaves<N: NetworkFunction>(node: &mut Node<N>, number: u8) -> bool {
-        matches!(node.send(&packet(number, false), 0).0[..], [(1, _)])
+        matches!(node.send(&of_host(number, false, 0), 0).0[..], [(1, _)])
     }
     fn is_learnt<N: NetworkFunction>(node: &mut Node<N>, number: u8) -> bool {
         // A frame's destination says the host that its packet comes from.
-        node.send(&packet(number, true), 0);
-        matches!(node.send(&packet(number, false), 1).0[..], [(1, _)])
+        node.send(&of_host(number, true, 0), 0);
+        matches!(node.send(&of_host(number, false, 0), 1).0[..], [(1, _)])
     }
     for policy in [Policy::RefuseNew, Policy::KeepOn] {
         refuses_new::<anabranch_nfs::firewall::Function>("", policy, leaves);
         let nat = "public = [\"203.0.113.1\"]";
         refuses_new::<anabranch_nfs::nat::Function>(nat, policy, leaves);
         refuses_new::<anabranch_nfs::bridge::Function>("", policy, is_learnt);
+    }
+}
+
+/// What is done when something expires is no new flow: a bridge looks at a station again by allocating anew.
+#[test]
+fn a_station_ages_also_where_it_was_looked_at_while_the_store_was_behind() {
+    for held in [Held::Alone, Held::Locked, Held::Tracked] {
+        let bridge = "ageing_s = 2";
+        let mut run =
+            Shut::<anabranch_nfs::bridge::Function>::start(bridge, held, Policy::RefuseNew);
+        let mut number = 0;
+        let mut hear = |node: &mut Node<_>, host: u8, after_ms: u64| {
+            number += 1;
+            node.send(&of_host(host, true, after_ms), number);
+        };
+        hear(&mut run.node, 1, 0);
+        run.shut();
+        hear(&mut run.node, 1, 1_500);
+        run.wait(|status| status.lag_ns > 200_000_000);
+        (0..4).for_each(|more| hear(&mut run.node, 1, 2_600 + more));
+        run.open();
+        (0..8).for_each(|more| hear(&mut run.node, 2, 20_000 + more));
+        let mut store = run.store;
+        run.node.stop();
+        let state = view::state(&mut store, "bridge", Some("a")).unwrap();
+        let entries = |id: &str| {
+            let of = |(key, content): (&Key, &Content)| (key.id() == id).then(|| content.len());
+            state.iter().find_map(of)
+        };
+        assert_eq!((entries("stations"), entries("looks")), (Some(1), Some(1)), "{held:?}");
     }
 }

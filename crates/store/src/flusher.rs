@@ -328,7 +328,7 @@ impl Worker {
                 (is_asking, until) = self.act(&questions);
             }
             // Percentiles take longer than a flush.
-            if closes || settles || shown.elapsed() >= self.period * 8 {
+            if closes || settles || shown.elapsed() >= (self.period * 8).min(NAP) {
                 self.show(change_refused.as_ref());
                 shown = Instant::now();
             }

@@ -156,7 +156,7 @@ impl<T: Value> Allocator<T> {
     /// again.
     pub fn allocate(&mut self, value: T, lifetime_ns: u64, env: &Environment) -> Option<u32> {
         let within = Within { first: 0, count: self.capacity(), step: 1, start: self.cursor };
-        let index = (!self.refuses_new(env)).then(|| self.take_within(within, env))??;
+        let index = self.take_within(within, env)?;
         self.cursor = index + 1;
         self.start(index, value, lifetime_ns, env);
         Some(index)
@@ -170,17 +170,11 @@ impl<T: Value> Allocator<T> {
         lifetime_ns: u64,
         env: &Environment,
     ) -> bool {
-        let taken = !self.refuses_new(env) && self.take_for(index, env.whereabouts());
+        let taken = self.take_for(index, env.whereabouts());
         if taken {
             self.start(index, value, lifetime_ns, env);
         }
         taken
-    }
-
-    /// Whether the store that keeps the objects takes nothing new. What an event makes is no new flow, but
-    /// belongs to one, or to a command.
-    fn refuses_new(&self, env: &Environment) -> bool {
-        self.journal.as_ref().is_some_and(|journal| journal.refuses_new()) && env.is_of_packet()
     }
 
     /// Takes the first free index of a range.
@@ -191,12 +185,20 @@ impl<T: Value> Allocator<T> {
         lifetime_ns: u64,
         env: &Environment,
     ) -> Option<u32> {
-        let index = (!self.refuses_new(env)).then(|| self.take_within(within, env))??;
+        let index = self.take_within(within, env)?;
         self.start(index, value, lifetime_ns, env);
         Some(index)
     }
 
+    /// Whether the store that keeps the objects takes nothing new.
+    fn refuses_new(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.refuses_new())
+    }
+
     fn take_for(&mut self, index: u32, whereabouts: Whereabouts) -> bool {
+        if self.refuses_new() {
+            return false;
+        }
         let Some(loans) = &self.loans else { return self.take(index) };
         let len = self.indices.len();
         match whereabouts {
@@ -226,6 +228,9 @@ impl<T: Value> Allocator<T> {
     }
 
     fn take_within(&mut self, within: Within, env: &Environment) -> Option<u32> {
+        if self.refuses_new() {
+            return None;
+        }
         match (&self.loans, env.whereabouts()) {
             (None, _) => self.take_any_within(within),
             (_, Whereabouts::NoShard) => None,

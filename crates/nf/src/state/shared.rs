@@ -292,6 +292,7 @@ pub struct Steps(Arc<Alone<Step>>);
 struct Step {
     number: AtomicU32,
     refuses_new: Arc<AtomicBool>,
+    is_event: AtomicBool,
 }
 
 /// On cache lines of its own (pairs of them are fetched together), since others' steps are other workers'.
@@ -302,13 +303,20 @@ struct Alone<T>(T);
 impl Steps {
     /// Of objects that answer as if they were full as long as `refuses_new` is set.
     pub fn refusing(refuses_new: Arc<AtomicBool>) -> Self {
-        Self(Arc::new(Alone(Step { number: AtomicU32::new(0), refuses_new })))
+        Self(Arc::new(Alone(Step { refuses_new, ..Step::default() })))
     }
 
     /// Whether no entry is to come into being.
     #[inline]
     pub fn refuses_new(&self) -> bool {
-        self.0.0.refuses_new.load(Ordering::Relaxed)
+        let Step { refuses_new, is_event, .. } = &self.0.0;
+        refuses_new.load(Ordering::Relaxed) && !is_event.load(Ordering::Relaxed)
+    }
+
+    /// What follows is done by an event, or no more: what that makes is no new flow, but belongs to one that
+    /// is there, or to a command. For who is alone with the objects.
+    pub fn set_event(&self, is_event: bool) {
+        self.0.0.is_event.store(is_event, Ordering::Relaxed);
     }
 
     /// What is written from now on is written in a later step. Numbers begin again after 2^32.

@@ -110,10 +110,8 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
         }
     }
 
-    /// Whether the store that keeps the objects takes nothing new. What an event makes is no new flow.
-    fn refuses_new(&self, env: &Environment) -> bool {
-        let journal = self.object.journal.get();
-        journal.is_some_and(|journal| journal.refuses_new()) && env.is_of_packet()
+    fn refuses_new(&self) -> bool {
+        self.object.journal.get().is_some_and(|journal| journal.refuses_new())
     }
 
     /// Stores an object's lifetime, value and deadline.
@@ -196,7 +194,7 @@ impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> Option<u32> {
-        if self.refuses_new(cx.environment()) {
+        if self.refuses_new() {
             return None;
         }
         let index = self.object.indices.take_any(&self.transaction)?;
@@ -210,8 +208,7 @@ impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> bool {
-        let taken = !self.refuses_new(cx.environment())
-            && self.object.indices.take(&self.transaction, index);
+        let taken = !self.refuses_new() && self.object.indices.take(&self.transaction, index);
         if taken {
             self.start(index, value, lifetime_ns, cx.environment());
         }
@@ -227,7 +224,7 @@ impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> Option<u32> {
-        if self.refuses_new(cx.environment()) {
+        if self.refuses_new() {
             return None;
         }
         let within = Within { first, count, step, start };

@@ -278,6 +278,7 @@ impl<N: NetworkFunction> Instance<N> {
     pub fn keep(&mut self, mut storing: Storing) {
         storing.begin(self.layouts());
         let steps = storing.schedule.steps();
+        self.agenda.keep(steps);
         self.nf.keep(steps);
         if N::SET.is_some() {
             self.sets.v4.keep(steps);

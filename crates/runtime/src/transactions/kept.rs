@@ -89,6 +89,7 @@ impl<N: NetworkFunction> Alone<N> {
     fn keep(&mut self, floor: &mut Floor<'_, N>, mut storing: Storing) {
         storing.begin(floor.layouts());
         let steps = storing.schedule.steps();
+        self.agenda.keep(steps);
         floor.nf.keep(steps);
         floor.shared.sets.remember(steps);
         self.storing = Some(Box::new(storing));
