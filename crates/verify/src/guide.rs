@@ -1,7 +1,7 @@
 //! What traffic is steered by: sequences that went where none had gone, packets that a solver found
 //! for ways not yet taken, and sequences that end before a way which only other state opens.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ impl Guide {
             pause: None,
             port: None,
         };
-        let fields: HashMap<&str, u128> =
+        let fields: BTreeMap<&str, u128> =
             changes.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         lead.port = fields.get("port").map(|port| *port as u8);
         lead.pause = fields.get("pause").map(|pause| *pause as u64);
@@ -207,7 +207,7 @@ pub(crate) fn is_editable(name: &str) -> bool {
 const FLAGS: [&str; 6] = ["tcp.fin", "tcp.syn", "tcp.rst", "tcp.psh", "tcp.ack", "tcp.urg"];
 const FRAGMENTS: [&str; 2] = ["ipv4.fragment_offset", "ipv4.more_fragments"];
 
-fn flags(fields: &HashMap<&str, u128>, seen: &Seen) -> Option<u8> {
+fn flags(fields: &BTreeMap<&str, u128>, seen: &Seen) -> Option<u8> {
     let before = anabranch_packet::Field::named("tcp.flags")?;
     let layout = anabranch_packet::parse(&seen.bytes, seen.wire_len);
     let mut flags = before.value(&seen.bytes, layout) as u8;
@@ -224,7 +224,7 @@ fn flags(fields: &HashMap<&str, u128>, seen: &Seen) -> Option<u8> {
     is_changed.then_some(flags)
 }
 
-fn fragment(fields: &HashMap<&str, u128>) -> Option<Edit> {
+fn fragment(fields: &BTreeMap<&str, u128>) -> Option<Edit> {
     let [offset, more] = FRAGMENTS.map(|name| fields.get(name).copied());
     (offset.is_some() || more.is_some()).then(|| {
         Edit::Fragment((more.unwrap_or(0) as u16) << 13 | offset.unwrap_or(0) as u16 & 0x1fff)
