@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::{Domain, Memory, Shape, Transaction};
 
 /// `objects` objects of one word.
+#[cfg(not(loom))]
 fn numbers(domain: &Domain, objects: u32) -> Arc<Memory> {
     domain.memory(Shape { objects, tracked: 1, deadlines: 0, apart: true })
 }
