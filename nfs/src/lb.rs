@@ -505,7 +505,7 @@ pub mod lb {
             let Some(service) = self.services.get(&to) else {
                 return Err(Drop(Reason::NotAService));
             };
-            match self.connect(service, pkt) {
+            match self.choose(service, pkt) {
                 Some(connection) => Ok(connection),
                 None => Err(Drop(Reason::NoBackend)),
             }
@@ -662,7 +662,8 @@ pub mod lb {
             }
         }
 
-        fn connect(&mut self, service: u32, pkt: &Packet) -> Option<Connection> {
+        /// Where a new connection goes.
+        fn choose(&self, service: u32, pkt: &Packet) -> Option<Connection> {
             let slot = match self.settings.method {
                 Method::Maglev => self.pick(service, source_of(pkt)?)?,
                 Method::LeastConnections => self.least_connected(service)?,
@@ -681,7 +682,7 @@ pub mod lb {
         fn reconnect(&mut self, connection: &mut Connection, pkt: &Packet) -> bool {
             let Some(to) = destination_of(pkt) else { return false };
             let Some(service) = self.services.get(&to) else { return false };
-            let Some(found) = self.connect(service, pkt) else { return false };
+            let Some(found) = self.choose(service, pkt) else { return false };
             self.disconnect(connection);
             connection.backend = found.backend;
             connection.generation = found.generation;

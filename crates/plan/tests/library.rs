@@ -168,7 +168,7 @@ fn lb_shards_connections_and_shares_backends() {
     assert_eq!(object(&found, "replies").mode, ObjectMode::Replicated);
     let backends = object(&found, "backends");
     assert_eq!(backends.mode, ObjectMode::Shared, "{}", backends.why);
-    assert!(backends.lines.contains(&line::<lb::Function>("fn connect", "backends.update")));
+    assert!(backends.lines.contains(&line::<lb::Function>("fn count", "backends.update")));
 }
 
 #[test]

@@ -145,9 +145,7 @@ impl Shared {
     fn status(&self) -> Status {
         let mut status = lock(&self.status).clone();
         status.waiting += self.in_line.load(Ordering::Relaxed) as u64;
-        if let Some(pauses) = &*lock(&self.pauses)
-            && !pauses.is_empty()
-        {
+        if let Some(pauses) = &*lock(&self.pauses) {
             status.pause_p50_ns = pauses.value_at_quantile(0.5);
             status.pause_p99_ns = pauses.value_at_quantile(0.99);
             status.pause_max_ns = pauses.max();
@@ -186,7 +184,7 @@ impl Flusher {
             began: Instant::now(),
             period: Duration::from_nanos(settings.period_ns.max(10_000)),
             refused: Duration::ZERO,
-            looked: Instant::now(),
+            shown: Instant::now(),
         };
         let policy = settings.policy;
         let work = move || {
@@ -298,9 +296,9 @@ struct Worker {
     shared: Arc<Shared>,
     began: Instant,
     period: Duration,
-    /// For how long no new flows were to be taken, until the last look.
+    /// For how long no new flows were to be taken, until it was `shown` last how it goes.
     refused: Duration,
-    looked: Instant,
+    shown: Instant,
 }
 
 impl Worker {
@@ -311,7 +309,6 @@ impl Worker {
         let connection = thread::spawn(move || connection(driver, &asked, &answers));
         let mut is_asking = false;
         let mut change_refused = None;
-        let mut shown = self.began;
         let mut is_meant = true;
         while !self.shared.stops.load(Ordering::Relaxed) {
             let closes = self.shared.closes.load(Ordering::Relaxed);
@@ -328,9 +325,8 @@ impl Worker {
                 (is_asking, until) = self.act(&questions);
             }
             // Percentiles take longer than a flush.
-            if closes || settles || shown.elapsed() >= (self.period * 8).min(NAP) {
+            if closes || settles || self.shown.elapsed() >= (self.period * 8).min(NAP) {
                 self.show(change_refused.as_ref());
-                shown = Instant::now();
             }
             let is_done = !is_asking && (self.behind.is_settled() || self.behind.is_fenced());
             if settles && is_done {
@@ -402,9 +398,9 @@ impl Worker {
         let mut status = self.behind.status(self.now_ns());
         let now = Instant::now();
         if self.shared.refuses_new.swap(!status.accepts_new, Ordering::Relaxed) {
-            self.refused += now - self.looked;
+            self.refused += now - self.shown;
         }
-        self.looked = now;
+        self.shown = now;
         status.refused_ns = u64::try_from(self.refused.as_nanos()).unwrap_or(u64::MAX);
         status.trouble = status.trouble.or(change_refused.cloned());
         *lock(&self.shared.status) = status;
@@ -506,8 +502,8 @@ mod tests {
         assert!(other.is_empty(), "more is taken nevertheless");
         let behind = WriteBehind::new(Settings::default(), 1, []).unwrap();
         let (began, period) = (Instant::now(), Duration::ZERO);
-        let (refused, looked, shares) = (Duration::ZERO, began, Arc::clone(&shared));
-        let mut worker = Worker { behind, shared: shares, began, period, refused, looked };
+        let (refused, shares) = (Duration::ZERO, Arc::clone(&shared));
+        let mut worker = Worker { behind, shared: shares, began, period, refused, shown: began };
         worker.show(None);
         assert_eq!(shared.status().waiting, FULL as u64 + 1);
         worker.take_changes().unwrap();
