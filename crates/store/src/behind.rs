@@ -25,6 +25,7 @@
 //! past a limit even the names are forgotten, and all of the lane is written again instead.
 
 mod backlog;
+mod copy;
 mod lane;
 mod mark;
 
@@ -56,7 +57,7 @@ pub enum Policy {
 pub struct Settings {
     /// From one flush to the next.
     pub period_ns: u64,
-    /// The same for refreshes of timestamps, coarser.
+    /// The same for deadlines that were only moved, coarser: of who tells of them.
     pub refresh_ns: u64,
     /// After how long without a change it is looked whether the store still has everything.
     pub check_ns: u64,
@@ -89,7 +90,6 @@ impl Default for Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     call: Call,
-    is_refresh: bool,
     step: u32,
 }
 
@@ -115,14 +115,7 @@ impl Change {
     }
 
     fn of(key: &Key, operation: Operation) -> Self {
-        Self { call: Call::new(key, operation), is_refresh: false, step: 0 }
-    }
-
-    /// The same, of a timestamp: it may wait for the coarser period.
-    #[must_use]
-    pub fn refresh(mut self) -> Self {
-        self.is_refresh = true;
-        self
+        Self { call: Call::new(key, operation), step: 0 }
     }
 
     /// The same, made in this step of all that are handed over together. Numbers of steps start again
@@ -211,7 +204,6 @@ pub struct WriteBehind {
     /// Steps so far, of all who hand over.
     steps: u64,
     flush_ns: u64,
-    refresh_ns: u64,
     lags: Option<Histogram<u64>>,
     trouble: Option<Error>,
     fenced: bool,
@@ -246,7 +238,6 @@ impl WriteBehind {
             turns: VecDeque::new(),
             steps: 0,
             flush_ns: 0,
-            refresh_ns: 0,
             // Up to an hour, to two digits: these bounds are within what it can do.
             lags: Histogram::new_with_bounds(1, 3_600_000_000, 2).ok(),
             trouble: None,
@@ -287,7 +278,7 @@ impl WriteBehind {
             self.lanes.insert(scope.clone(), Lane::new(&scope)?);
         }
         let Some(lane) = self.lanes.get_mut(change.call.key.scope_str()) else { return Ok(()) };
-        lane.change(change.call, change.is_refresh, since);
+        lane.change(change.call, since);
         lane.bound(self.settings.most_waiting, since.ns);
         Ok(())
     }
@@ -304,12 +295,6 @@ impl WriteBehind {
             lane.begin_listing();
             self.listing = Some(scope.clone());
             return Action::List(scope.clone());
-        }
-        if now_ns >= self.refresh_ns {
-            self.refresh_ns = now_ns + self.settings.refresh_ns;
-            self.steps += 1;
-            let since = Since { ns: now_ns, step: self.steps };
-            self.lanes.values_mut().for_each(|lane| lane.refreshes_are_due(since));
         }
         self.line_up(now_ns);
         let batches = self.batches(now_ns);
@@ -447,13 +432,13 @@ impl WriteBehind {
             && self.lanes.values().all(|lane| lane.waiting() == 0 && !lane.is_lost())
     }
 
-    /// Everything that waits goes now, refreshes too.
+    /// Everything that waits goes now.
     pub fn hurry(&mut self) {
-        (self.flush_ns, self.refresh_ns) = (0, 0);
+        self.flush_ns = 0;
     }
 
     /// All state, as it is here.
-    pub fn copy(&self) -> impl Iterator<Item = (&Key, &Content)> {
+    pub fn copy(&self) -> impl Iterator<Item = (Key, Content)> + '_ {
         self.lanes.values().flat_map(Lane::copy)
     }
 }

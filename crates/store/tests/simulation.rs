@@ -149,13 +149,12 @@ fn change(random: &mut Random, lanes: u64) -> Change {
     let key = key(random, lanes);
     let kind = key.kind();
     let keyed = matches!(kind, Kind::Set | Kind::Map | Kind::CounterMap);
-    let change = match random.below(8) {
+    match random.below(8) {
         0 => Change::delete(&key),
         1..5 if keyed => Change::insert(&key, entry(random, kind)),
         5 | 6 if keyed => Change::erase(&key, vec![random.below(6) as u8]),
         _ => Change::put(&key, content(random, kind)),
-    };
-    if random.one_in(4) { change.refresh() } else { change }
+    }
 }
 
 /// What the store should hold, by the plainest means: the same calls, at once.
@@ -197,7 +196,6 @@ fn settings(random: &mut Random) -> Settings {
     Settings {
         message_changes: 1 + random.below(30) as usize,
         most_waiting: if random.one_in(2) { 1 << 20 } else { 1 + random.below(12) as usize },
-        refresh_ns: 5 * MS,
         check_ns: 20 * MS,
         ..Settings::default()
     }
@@ -234,7 +232,7 @@ fn whatever_happens_to_the_store_it_ends_with_the_right_values() {
         // The last fault may not have been noticed yet.
         settle(&mut writer, &mut store);
         let expected = truth(&mut oracle);
-        let copy: State = writer.copy().map(|(key, one)| (key.clone(), one.clone())).collect();
+        let copy: State = writer.copy().collect();
         assert_eq!(copy, expected, "what is here; ANABRANCH_SEED={seed}");
         assert_eq!(truth(&mut store.store), expected, "what is stored; ANABRANCH_SEED={seed}");
         let status = writer.status(store.now_ns);
@@ -257,7 +255,7 @@ fn a_restart_finds_what_was_true_when_a_batch_was_made_and_goes_on() {
         let mut random = Random::new(seed);
         let mut store = Faulty::new(seed, 0, false);
         // Messages large enough to hold whatever changes between two of them.
-        let settings = Settings { message_changes: 10_000, refresh_ns: MS, ..Settings::default() };
+        let settings = Settings { message_changes: 10_000, ..Settings::default() };
         let mut writer = fresh(settings, 100);
         let mut oracle = Memory::default();
         let mut history: Vec<State> = vec![State::new()];
@@ -376,26 +374,22 @@ fn what_waits_is_bounded_and_lag_is_shown() {
 }
 
 #[test]
-fn many_changes_of_one_entry_are_one_and_refreshes_are_fewer() {
+fn many_changes_of_one_entry_are_one() {
     let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Map, "x").unwrap();
     let touch =
         |n: u64| Change::insert(&key, Entry::Pair(b"flow".to_vec(), n.to_be_bytes().into()));
-    for (refresh, most, least) in [(false, 110, 90), (true, 12, 9)] {
-        let mut store = Faulty::new(1, 0, false);
-        let settings = Settings { refresh_ns: 100 * MS, period_ns: 10 * MS, ..Settings::default() };
-        let mut writer = fresh(settings, 100);
-        for step in 0..100_000u64 {
-            let change = if refresh { touch(step).refresh() } else { touch(step) };
-            store.now_ns = step * MS / 100;
-            writer.change(change, store.now_ns).unwrap();
-            if let Action::Commit(batches) = writer.next(store.now_ns) {
-                let outcomes = store.store.commit(&batches);
-                writer.committed(outcomes, store.now_ns);
-            }
+    let mut store = Faulty::new(1, 0, false);
+    let mut writer = fresh(Settings { period_ns: 10 * MS, ..Settings::default() }, 100);
+    for step in 0..100_000u64 {
+        store.now_ns = step * MS / 100;
+        writer.change(touch(step), store.now_ns).unwrap();
+        if let Action::Commit(batches) = writer.next(store.now_ns) {
+            let outcomes = store.store.commit(&batches);
+            writer.committed(outcomes, store.now_ns);
         }
-        let stored = writer.status(store.now_ns).stored;
-        assert!((least..=most).contains(&stored), "{stored} of 100000, refreshes: {refresh}");
     }
+    let stored = writer.status(store.now_ns).stored;
+    assert!((90..=110).contains(&stored), "{stored} of 100000");
 }
 
 /// Flows of three objects that come, change and go, up to 30 in a step. Killed between any two messages,

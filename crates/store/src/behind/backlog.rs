@@ -1,130 +1,111 @@
 //! What of a scope the store lacks, in the order in which it is sent: as it was written.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use crate::content::{Bytes, Content, Kind};
-use crate::key::Key;
-
-use super::lane::name;
+use std::collections::BTreeMap;
 
 /// Since when the store lacks something.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Since {
     pub(super) ns: u64,
     /// The step in which it was written. What was written in one goes in one message.
     pub(super) step: u64,
 }
 
-/// What of an object the store lacks.
+/// An object as a whole, or an entry, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Whole(u32),
+    Entry(u32),
+}
+
+/// What was written in a step.
 #[derive(Default)]
-pub(super) struct Dirty {
-    /// All of it: what the store has is to be removed first, and then all `entries` there are.
-    pub(super) whole: Option<Since>,
-    pub(super) entries: BTreeMap<Bytes, Since>,
+struct Written {
+    /// When the first of it was.
+    ns: u64,
+    /// Goes before its entries.
+    wholes: Vec<u32>,
+    entries: Vec<u32>,
 }
 
-impl Dirty {
-    pub(super) fn len(&self) -> usize {
-        self.entries.len() + usize::from(self.whole.is_some())
+impl Written {
+    fn take(&mut self) -> Option<Part> {
+        self.wholes.pop().map(Part::Whole).or_else(|| self.entries.pop().map(Part::Entry))
     }
 
-    pub(super) fn times(&self) -> impl Iterator<Item = u64> + '_ {
-        self.whole.iter().chain(self.entries.values()).map(|since| since.ns)
-    }
-
-    /// An object as a whole, or its entry of that name.
-    pub(super) fn get(&self, name: Option<&Bytes>) -> Option<Since> {
-        match name {
-            None => self.whole,
-            Some(name) => self.entries.get(name).copied(),
-        }
-    }
-
-    pub(super) fn set(&mut self, name: Option<Bytes>, since: Since) {
-        match name {
-            None => self.whole = Some(since),
-            Some(name) => drop(self.entries.insert(name, since)),
-        }
-    }
-
-    fn take(&mut self, name: Option<&Bytes>) -> Option<Since> {
-        match name {
-            None => self.whole.take(),
-            Some(name) => self.entries.remove(name),
-        }
+    fn len(&self) -> usize {
+        self.wholes.len() + self.entries.len()
     }
 }
 
-/// A step, and what was written in it: an object as a whole, before its entries, or an entry.
-type Row = (u64, Key, Option<Bytes>);
-
-/// **Invariant**: an object that is to be written as a whole comes before its entries.
+/// Parts in the order of their steps, each perhaps in several: the step that it is noted with is the one
+/// that counts, and who has the parts says which that is. So nothing is looked for to be taken out.
 #[derive(Default)]
 pub(super) struct Backlog {
-    objects: BTreeMap<Key, Dirty>,
-    order: BTreeSet<Row>,
+    steps: BTreeMap<u64, Written>,
+    /// Places in all steps, those that do not count too.
+    places: usize,
 }
 
+/// So many places may be in vain before they are looked for.
+const IN_VAIN: usize = 4_096;
+
 impl Backlog {
-    pub(super) fn get(&self, key: &Key, name: Option<&Bytes>) -> Option<Since> {
-        self.objects.get(key)?.get(name)
+    pub(super) fn push(&mut self, part: Part, since: Since) {
+        let fresh = || Written { ns: since.ns, ..Written::default() };
+        let written = self.steps.entry(since.step).or_insert_with(fresh);
+        written.ns = written.ns.min(since.ns);
+        match part {
+            Part::Whole(object) => written.wholes.push(object),
+            Part::Entry(entry) => written.entries.push(entry),
+        }
+        self.places += 1;
     }
 
-    /// The store lacks this since then, whatever was known of it.
-    pub(super) fn set(&mut self, key: &Key, name: Option<Bytes>, since: Since) {
-        if let Some(earlier) = self.get(key, name.as_ref()) {
-            if earlier.step == since.step && earlier.ns == since.ns {
-                return;
+    /// The next part that counts, taken out if it is in this step or `step` is `None`, and its step.
+    pub(super) fn pop(
+        &mut self,
+        step: Option<u64>,
+        counts: impl Fn(Part, u64) -> bool,
+    ) -> Option<(Part, u64)> {
+        while let Some(mut first) = self.steps.first_entry() {
+            let at = *first.key();
+            while let Some(part) = first.get_mut().take() {
+                self.places -= 1;
+                if !counts(part, at) {
+                    continue;
+                }
+                if step.is_some_and(|step| step != at) {
+                    let ns = first.get().ns;
+                    self.push(part, Since { ns, step: at });
+                    return None;
+                }
+                return Some((part, at));
             }
-            self.order.remove(&(earlier.step, key.clone(), name.clone()));
+            first.remove();
         }
-        self.order.insert((since.step, key.clone(), name.clone()));
-        self.objects.entry(key.clone()).or_default().set(name, since);
+        None
     }
 
-    /// The store lacks all of an object that holds `content`, since then or since it lacked some of it.
-    pub(super) fn set_all(&mut self, key: &Key, content: Option<&Content>, since: Since) {
-        let earlier = self.objects.remove(key).unwrap_or_default();
-        for (name, since) in &earlier.entries {
-            self.order.remove(&(since.step, key.clone(), Some(name.clone())));
+    /// Forgets what does not count, if it has become much: `len` parts do.
+    pub(super) fn tidy(&mut self, len: usize, counts: impl Fn(Part, u64) -> bool) {
+        if self.places <= 2 * len + IN_VAIN {
+            return;
         }
-        if let Some(since) = earlier.whole {
-            self.order.remove(&(since.step, key.clone(), None));
+        for (&step, written) in &mut self.steps {
+            written.wholes.retain(|&object| counts(Part::Whole(object), step));
+            written.entries.retain(|&entry| counts(Part::Entry(entry), step));
         }
-        let since = Since { ns: earlier.times().min().unwrap_or(since.ns), ..since };
-        self.set(key, None, since);
-        let keyed = content.filter(|content| content.kind() != Kind::List);
-        for entry in keyed.map(Content::entries).unwrap_or_default() {
-            self.set(key, Some(name(&entry)), since);
-        }
-    }
-
-    /// The step of what is to be sent next.
-    pub(super) fn first_step(&self) -> Option<u64> {
-        self.order.first().map(|(step, ..)| *step)
-    }
-
-    /// What is to be sent next, taken out.
-    pub(super) fn pop(&mut self) -> Option<(Key, Option<Bytes>, Since)> {
-        let (_, key, name) = self.order.pop_first()?;
-        let dirty = self.objects.get_mut(&key)?;
-        let since = dirty.take(name.as_ref())?;
-        if dirty.len() == 0 {
-            self.objects.remove(&key);
-        }
-        Some((key, name, since))
+        self.steps.retain(|_, written| written.len() > 0);
+        self.places = self.steps.values().map(Written::len).sum();
     }
 
     pub(super) fn clear(&mut self) {
-        self.objects.clear();
-        self.order.clear();
+        self.steps.clear();
+        self.places = 0;
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.order.len()
-    }
-
-    pub(super) fn times(&self) -> impl Iterator<Item = u64> + '_ {
-        self.objects.values().flat_map(Dirty::times)
+    /// When the first of what is here was written, nanoseconds.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.steps.values().map(|written| written.ns).min()
     }
 }

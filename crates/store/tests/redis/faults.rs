@@ -96,7 +96,7 @@ fn work(
                 let value = packets.to_be_bytes().to_vec();
                 flows.insert(flow.clone(), value.clone());
                 let insert = Change::insert(&map, Entry::Pair(flow, value));
-                feed.change(if random.one_in(2) { insert.refresh() } else { insert });
+                feed.change(insert);
             }
             feed.change(Change::put(&counter, Content::Counter(packets)));
         }

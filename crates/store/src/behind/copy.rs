@@ -1,0 +1,414 @@
+//! What a scope holds as it is here, and what of it the store lacks.
+//!
+//! Objects and entries have numbers, so that what is written again is found once and nothing is ordered by
+//! name. An entry that is no more keeps its number until the store knows.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::backlog::{Backlog, Part, Since};
+use crate::call::{Call, Operation};
+use crate::content::{Bytes, Content, Entry, Kind};
+use crate::key::Key;
+
+struct Object {
+    key: Key,
+    /// Of a value, a counter or a list, which are written whole.
+    content: Option<Content>,
+    /// Of the others, by the hash of their names.
+    entries: HashTable<u32>,
+    /// Entries that there are.
+    len: usize,
+    /// Since when the store lacks all of it: what it has is to be removed first, and then all entries that
+    /// there are. None of them goes before.
+    since: Option<Since>,
+}
+
+struct Row {
+    object: u32,
+    name: Bytes,
+    held: Held,
+    since: Option<Since>,
+    under_way: bool,
+}
+
+/// What is under a name.
+enum Held {
+    Nothing,
+    Member,
+    Value(Bytes),
+    Count(i64),
+}
+
+/// A scope's state.
+#[derive(Default)]
+pub(super) struct Copy {
+    objects: Vec<Object>,
+    numbers: HashMap<Key, u32>,
+    rows: Vec<Row>,
+    /// Numbers of rows that are none any more.
+    free: Vec<u32>,
+    hasher: DefaultHashBuilder,
+    backlog: Backlog,
+    /// Parts that the store lacks.
+    dirty: usize,
+}
+
+impl Copy {
+    /// The number of the object under `key`.
+    fn object(&mut self, key: &Key) -> u32 {
+        if let Some(&number) = self.numbers.get(key) {
+            return number;
+        }
+        let number = self.objects.len() as u32;
+        let (content, entries) = (None, HashTable::new());
+        self.objects.push(Object { key: key.clone(), content, entries, len: 0, since: None });
+        self.numbers.insert(key.clone(), number);
+        number
+    }
+
+    /// What the store has, too.
+    pub(super) fn load(&mut self, state: BTreeMap<Key, Content>) {
+        for (key, content) in state {
+            let object = self.object(&key);
+            self.hold(object, content);
+        }
+    }
+
+    /// Puts `content` in place of what the object holds; whether there was something.
+    fn hold(&mut self, object: u32, content: Content) -> bool {
+        let was_there = self.drop_all(object);
+        if content.kind() == Kind::List || !content.kind().is_collection() {
+            let whole = Some(content).filter(|content| !content.is_empty());
+            self.objects[object as usize].content = whole;
+        } else {
+            for entry in content.entries() {
+                self.insert(object, entry);
+            }
+        }
+        was_there
+    }
+
+    /// The object holds nothing any more; whether it did.
+    fn drop_all(&mut self, object: u32) -> bool {
+        let one = &mut self.objects[object as usize];
+        let had = one.content.take().is_some() | (one.len > 0);
+        if one.len > 0 {
+            one.len = 0;
+            for &row in &one.entries {
+                self.rows[row as usize].held = Held::Nothing;
+            }
+        }
+        had
+    }
+
+    fn hash(&self, name: &[u8]) -> u64 {
+        self.hasher.hash_one(name)
+    }
+
+    /// The row of an entry, a new one if need be.
+    fn row(&mut self, object: u32, name: Bytes) -> u32 {
+        let hash = self.hash(&name);
+        let Self { objects, rows, free, hasher, .. } = self;
+        let entries = &mut objects[object as usize].entries;
+        if let Some(&row) = entries.find(hash, |&row| rows[row as usize].name == name) {
+            return row;
+        }
+        let fresh = Row { object, name, held: Held::Nothing, since: None, under_way: false };
+        let number = match free.pop() {
+            Some(number) => {
+                rows[number as usize] = fresh;
+                number
+            }
+            None => {
+                rows.push(fresh);
+                rows.len() as u32 - 1
+            }
+        };
+        entries.insert_unique(hash, number, |&row| hasher.hash_one(&rows[row as usize].name[..]));
+        number
+    }
+
+    /// Puts in an entry; its row, and whether there was one of that name.
+    fn insert(&mut self, object: u32, entry: Entry) -> (u32, bool) {
+        let (name, held) = match entry {
+            Entry::Member(name) => (name, Held::Member),
+            Entry::Pair(name, value) => (name, Held::Value(value)),
+            Entry::Count(name, count) => (name, Held::Count(count)),
+        };
+        let number = self.row(object, name);
+        let row = &mut self.rows[number as usize];
+        let was_there = !matches!(row.held, Held::Nothing);
+        row.held = held;
+        self.objects[object as usize].len += usize::from(!was_there);
+        (number, was_there)
+    }
+
+    fn erase(&mut self, object: u32, name: Bytes) -> u32 {
+        let number = self.row(object, name);
+        let row = &mut self.rows[number as usize];
+        let was_there = !matches!(row.held, Held::Nothing);
+        row.held = Held::Nothing;
+        self.objects[object as usize].len -= usize::from(was_there);
+        number
+    }
+
+    /// Carries out a call. What waits already keeps its place in the order where it stays what it is, with
+    /// another value: nothing that changes all the time waits for ever, and what came into being with it
+    /// finds it there. What is removed, or comes into being again, goes with what it does so with. Without
+    /// `since` all is written again later, as it is then.
+    pub(super) fn change(&mut self, call: Call, since: Option<Since>) {
+        let Call { key, operation } = call;
+        let object = self.object(&key);
+        let (part, stays) = match operation {
+            Operation::Put(content) => {
+                let was_there = self.hold(object, content);
+                (Part::Whole(object), was_there && !key.kind().is_collection())
+            }
+            Operation::Delete => {
+                self.drop_all(object);
+                (Part::Whole(object), false)
+            }
+            Operation::Insert(entry) => {
+                let (row, was_there) = self.insert(object, entry);
+                (Part::Entry(row), was_there)
+            }
+            Operation::Erase(name) => (Part::Entry(self.erase(object, name)), false),
+            _ => return,
+        };
+        match (since, part) {
+            (Some(since), part) => self.note(part, stays, since),
+            (None, Part::Entry(row)) => self.release(row),
+            (None, Part::Whole(object)) => self.release_all(object),
+        }
+    }
+
+    fn note(&mut self, part: Part, stays: bool, since: Since) {
+        let since = self.since(part).map_or(since, |earlier| Since {
+            ns: earlier.ns,
+            step: if stays { earlier.step } else { since.step.max(earlier.step) },
+        });
+        match part {
+            Part::Whole(object) => self.lack_all(object, since),
+            Part::Entry(_) => self.lack(part, since),
+        }
+    }
+
+    fn since(&self, part: Part) -> Option<Since> {
+        match part {
+            Part::Whole(object) => self.objects[object as usize].since,
+            Part::Entry(row) => self.rows[row as usize].since,
+        }
+    }
+
+    fn since_mut(&mut self, part: Part) -> &mut Option<Since> {
+        match part {
+            Part::Whole(object) => &mut self.objects[object as usize].since,
+            Part::Entry(row) => &mut self.rows[row as usize].since,
+        }
+    }
+
+    /// The store lacks this since then, whatever was known of it.
+    fn lack(&mut self, part: Part, mut since: Since) {
+        if let Part::Entry(row) = part {
+            let object = self.rows[row as usize].object;
+            let whole = self.objects[object as usize].since;
+            since.step = whole.map_or(since.step, |whole| since.step.max(whole.step));
+        }
+        let earlier = self.since_mut(part).replace(since);
+        self.dirty += usize::from(earlier.is_none());
+        if earlier.is_some_and(|earlier| earlier.step == since.step && earlier.ns <= since.ns) {
+            return;
+        }
+        self.backlog.push(part, since);
+        let Self { objects, rows, backlog, dirty, .. } = self;
+        backlog.tidy(*dirty, |part, step| counts(objects, rows, part, step));
+    }
+
+    /// The store lacks all of an object since then, or since it lacked some of it.
+    fn lack_all(&mut self, object: u32, since: Since) {
+        let mut ns = since.ns;
+        if let Some(earlier) = self.objects[object as usize].since.take() {
+            self.dirty -= 1;
+            ns = ns.min(earlier.ns);
+        }
+        let rows: Vec<u32> = self.objects[object as usize].entries.iter().copied().collect();
+        for &row in &rows {
+            if let Some(earlier) = self.rows[row as usize].since.take() {
+                self.dirty -= 1;
+                ns = ns.min(earlier.ns);
+            }
+        }
+        let since = Since { ns, ..since };
+        self.lack(Part::Whole(object), since);
+        for row in rows {
+            match self.rows[row as usize].held {
+                Held::Nothing => self.release(row),
+                _ => self.lack(Part::Entry(row), since),
+            }
+        }
+    }
+
+    /// The store lacks everything since then, and has these objects.
+    pub(super) fn lack_everything<'a>(
+        &mut self,
+        found: impl Iterator<Item = &'a Key>,
+        now_ns: u64,
+        since: Since,
+    ) {
+        self.forget();
+        for key in found {
+            let object = self.object(key);
+            self.lack(Part::Whole(object), Since { ns: now_ns, step: 0 });
+        }
+        for object in 0..self.objects.len() as u32 {
+            if self.len_of(object) > 0 {
+                self.lack_all(object, since);
+            }
+        }
+    }
+
+    /// It is not known any more what the store lacks.
+    pub(super) fn forget(&mut self) {
+        self.objects.iter_mut().for_each(|object| object.since = None);
+        self.rows.iter_mut().for_each(|row| row.since = None);
+        self.dirty = 0;
+        self.backlog.clear();
+        (0..self.objects.len() as u32).for_each(|object| self.release_all(object));
+    }
+
+    /// Gives back the rows of an object's entries that are no more.
+    fn release_all(&mut self, object: u32) {
+        let rows: Vec<u32> = self.objects[object as usize].entries.iter().copied().collect();
+        rows.into_iter().for_each(|row| self.release(row));
+    }
+
+    /// Gives back a row that nobody needs any more.
+    fn release(&mut self, number: u32) {
+        let row = &self.rows[number as usize];
+        if !matches!(row.held, Held::Nothing) || row.since.is_some() || row.under_way {
+            return;
+        }
+        let hash = self.hash(&row.name);
+        let entries = &mut self.objects[row.object as usize].entries;
+        if let Ok(found) = entries.find_entry(hash, |&row| row == number) {
+            found.remove();
+            self.rows[number as usize].name = Bytes::new();
+            self.free.push(number);
+        }
+    }
+
+    /// What is to be sent next, taken out: of any step, or of this one only.
+    pub(super) fn pop(&mut self, step: Option<u64>) -> Option<(Part, Since)> {
+        let Self { objects, rows, backlog, .. } = self;
+        let (part, _) = backlog.pop(step, |part, step| counts(objects, rows, part, step))?;
+        let since = self.since_mut(part).take()?;
+        self.dirty -= 1;
+        if self.dirty == 0 {
+            self.backlog.clear();
+        }
+        if let Part::Entry(row) = part {
+            self.rows[row as usize].under_way = true;
+        }
+        Some((part, since))
+    }
+
+    /// The store has what was sent of `part`, or it is not known to be under way any more.
+    pub(super) fn arrived(&mut self, part: Part) {
+        if let Part::Entry(row) = part {
+            self.rows[row as usize].under_way = false;
+            self.release(row);
+        }
+    }
+
+    /// What was sent has perhaps not arrived: it is lacked as before.
+    pub(super) fn put_back(&mut self, part: Part, since: Since) {
+        let step = match (part, self.since(part)) {
+            (Part::Entry(row), Some(removed)) if matches!(self.held(row), Held::Nothing) => {
+                removed.step
+            }
+            // What is put whole later comes before all of its entries, also before these.
+            (Part::Whole(_), Some(later)) => later.step,
+            _ => since.step,
+        };
+        if let Part::Entry(row) = part {
+            self.rows[row as usize].under_way = false;
+        }
+        self.lack(part, Since { step, ..since });
+    }
+
+    fn held(&self, row: u32) -> &Held {
+        &self.rows[row as usize].held
+    }
+
+    /// The call by which the store holds of `part` what is here; of a whole collection with entries of their
+    /// own, nothing yet.
+    pub(super) fn call(&self, part: Part) -> Call {
+        match part {
+            Part::Whole(object) => {
+                let Object { key, content, .. } = &self.objects[object as usize];
+                let put = content.clone().map(Operation::Put);
+                Call::new(key, put.unwrap_or(Operation::Delete))
+            }
+            Part::Entry(row) => {
+                let row = &self.rows[row as usize];
+                let name = row.name.clone();
+                let operation = match &row.held {
+                    Held::Nothing => Operation::Erase(name),
+                    Held::Member => Operation::Insert(Entry::Member(name)),
+                    Held::Value(value) => Operation::Insert(Entry::Pair(name, value.clone())),
+                    Held::Count(count) => Operation::Insert(Entry::Count(name, *count)),
+                };
+                Call::new(&self.objects[row.object as usize].key, operation)
+            }
+        }
+    }
+
+    /// Parts that the store lacks, without what is under way.
+    pub(super) fn lacking(&self) -> usize {
+        self.dirty
+    }
+
+    /// When the first of them was written, nanoseconds.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.backlog.oldest()
+    }
+
+    /// Entries of all objects; 1 for a value or counter.
+    pub(super) fn len(&self) -> u64 {
+        (0..self.objects.len() as u32).map(|object| self.len_of(object) as u64).sum()
+    }
+
+    fn len_of(&self, object: u32) -> usize {
+        let Object { content, len, .. } = &self.objects[object as usize];
+        content.as_ref().map_or(*len, Content::len)
+    }
+
+    /// All of it, as it is here.
+    pub(super) fn all(&self) -> impl Iterator<Item = (Key, Content)> + '_ {
+        self.objects.iter().filter_map(|object| {
+            let entries = || {
+                let mut content = Content::empty(object.key.kind())?;
+                for &row in &object.entries {
+                    let operation = self.call(Part::Entry(row)).operation;
+                    if let Operation::Insert(entry) = operation {
+                        content.insert(entry);
+                    }
+                }
+                Some(content).filter(|content| !content.is_empty())
+            };
+            Some((object.key.clone(), object.content.clone().or_else(entries)?))
+        })
+    }
+}
+
+/// Whether it is in this step that `part` is sent.
+fn counts(objects: &[Object], rows: &[Row], part: Part, step: u64) -> bool {
+    let since = match part {
+        Part::Whole(object) => objects[object as usize].since,
+        Part::Entry(row) => rows[row as usize].since,
+    };
+    since.is_some_and(|since| since.step == step)
+}
