@@ -29,15 +29,16 @@ mod copy;
 mod lane;
 mod mark;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use hdrhistogram::Histogram;
 
-use crate::call::{Call, Operation};
-use crate::content::{Bytes, Content, Entry};
+use crate::call::{Call, Operation, check_entry};
+use crate::content::{Bytes, Content, Entry, Kind};
 use crate::driver::{Batch, Outcome};
 use crate::error::Error;
 use crate::key::{Key, Place, Scope};
+use crate::parcel::{Parcel, Told, What};
 use backlog::Since;
 use lane::Lane;
 pub use mark::Mark;
@@ -126,6 +127,11 @@ impl Change {
         self
     }
 
+    /// The call that it is, and its step.
+    pub(crate) fn into_parts(self) -> (Call, u32) {
+        (self.call, self.step)
+    }
+
     /// The call that it is.
     pub fn call(&self) -> &Call {
         &self.call
@@ -195,12 +201,14 @@ pub struct Claimed {
 pub struct WriteBehind {
     settings: Settings,
     epoch: u64,
-    lanes: BTreeMap<Scope, Lane>,
+    lanes: Vec<Lane>,
+    /// Which lane is whose.
+    numbers: HashMap<Scope, usize>,
     /// The lanes with an answer to come, in the order of their batches.
-    asked: Vec<Scope>,
-    listing: Option<Scope>,
+    asked: Vec<usize>,
+    listing: Option<usize>,
     /// Lanes that wait for a message, the one that waits longest first.
-    turns: VecDeque<Scope>,
+    turns: VecDeque<usize>,
     /// Steps so far, of all who hand over.
     steps: u64,
     flush_ns: u64,
@@ -208,6 +216,21 @@ pub struct WriteBehind {
     trouble: Option<Error>,
     fenced: bool,
     counts: Counts,
+}
+
+/// An object of a lane.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    lane: usize,
+    object: u32,
+}
+
+/// Steps that are handed over together: one of them, how far the first is from it, and what it is counted
+/// as.
+struct Steps {
+    some: u32,
+    first: i64,
+    before: u64,
 }
 
 #[derive(Default)]
@@ -225,14 +248,16 @@ impl WriteBehind {
         epoch: u64,
         claimed: impl IntoIterator<Item = Claimed>,
     ) -> Result<Self, Error> {
-        let lane = |Claimed { scope, mark, content }| {
-            let lane = Lane::claimed(&scope, mark, content)?;
-            Ok((scope, lane))
-        };
+        let (mut lanes, mut numbers) = (Vec::new(), HashMap::new());
+        for Claimed { scope, mark, content } in claimed {
+            lanes.push(Lane::claimed(&scope, mark, content)?);
+            numbers.insert(scope, lanes.len() - 1);
+        }
         Ok(Self {
             settings,
             epoch,
-            lanes: claimed.into_iter().map(lane).collect::<Result<_, Error>>()?,
+            lanes,
+            numbers,
             asked: Vec::new(),
             listing: None,
             turns: VecDeque::new(),
@@ -255,30 +280,99 @@ impl WriteBehind {
     /// The same of what is handed over together, each in its step, all after what was handed over before.
     /// What cannot be taken does not stop the rest; the first error is returned.
     pub fn changes(&mut self, changes: Vec<Change>, now_ns: u64) -> Result<(), Error> {
-        let Some(some) = changes.first().map(|change| change.step) else { return Ok(()) };
-        let of = |change: &Change| i64::from(change.step.wrapping_sub(some).cast_signed());
-        let first = changes.iter().map(of).min().unwrap_or(0);
-        let (before, mut taken) = (self.steps + 1, Ok(()));
-        for change in changes {
-            let step = before + of(&change).abs_diff(first);
-            self.steps = self.steps.max(step);
-            taken = taken.and(self.take(change, Since { ns: now_ns, step }));
+        let steps = self.begin(changes.iter().map(|change| change.step));
+        let take = |change: Change| {
+            let since = self.since(&steps, change.step, now_ns);
+            self.take(change.call, since)
+        };
+        // All of them are taken.
+        changes.into_iter().map(take).fold(Ok(()), Result::and)
+    }
+
+    /// As [`changes`](Self::changes), packed; `maps` are those that parcels have numbered so far.
+    pub(crate) fn parcels(
+        &mut self,
+        parcels: &mut [Parcel],
+        maps: &mut Vec<Result<Target, Error>>,
+        now_ns: u64,
+    ) -> Result<(), Error> {
+        let steps = self.begin(parcels.iter().flat_map(Parcel::steps));
+        let mut taken = Ok(());
+        for parcel in parcels {
+            for key in parcel.named() {
+                maps.push(self.target(&key));
+            }
+            for Told { step, what } in parcel.told() {
+                let since = self.since(&steps, step, now_ns);
+                taken = taken.and(match what {
+                    What::Entry { map, key, value } => match maps.get(map as usize) {
+                        Some(Ok(target)) => self.take_entry(*target, key, value, since),
+                        Some(Err(error)) => Err(error.clone()),
+                        None => Ok(()),
+                    },
+                    What::Other(call) => self.take(call, since),
+                });
+            }
         }
         taken
     }
 
-    fn take(&mut self, change: Change, since: Since) -> Result<(), Error> {
-        change.call.check()?;
-        if !self.lanes.contains_key(change.call.key.scope_str()) {
-            let scope = change.call.key.scope();
-            if scope.place() == Place::Instance {
-                let (text, why) = (scope.to_string(), "write a core's or a shard's scope behind");
-                return Err(Error::BadKey { text, why });
-            }
-            self.lanes.insert(scope.clone(), Lane::new(&scope)?);
+    /// How the steps of what is handed over together are counted on.
+    fn begin(&self, steps: impl Iterator<Item = u32> + Clone) -> Steps {
+        let some = steps.clone().next().unwrap_or(0);
+        let offset = |step: u32| i64::from(step.wrapping_sub(some).cast_signed());
+        Steps { some, first: steps.map(offset).min().unwrap_or(0), before: self.steps + 1 }
+    }
+
+    fn since(&mut self, steps: &Steps, step: u32, now_ns: u64) -> Since {
+        let offset = i64::from(step.wrapping_sub(steps.some).cast_signed());
+        let step = steps.before + offset.abs_diff(steps.first);
+        self.steps = self.steps.max(step);
+        Since { ns: now_ns, step }
+    }
+
+    /// The lane of a key, a new one if need be.
+    fn lane(&mut self, key: &Key) -> Result<usize, Error> {
+        if let Some(lane) = self.numbers.get(key.scope_str()) {
+            return Ok(*lane);
         }
-        let Some(lane) = self.lanes.get_mut(change.call.key.scope_str()) else { return Ok(()) };
-        lane.change(change.call, since);
+        let scope = key.scope();
+        if scope.place() == Place::Instance {
+            let (text, why) = (scope.to_string(), "write a core's or a shard's scope behind");
+            return Err(Error::BadKey { text, why });
+        }
+        self.lanes.push(Lane::new(&scope)?);
+        self.numbers.insert(scope, self.lanes.len() - 1);
+        Ok(self.lanes.len() - 1)
+    }
+
+    fn target(&mut self, key: &Key) -> Result<Target, Error> {
+        if key.kind() != Kind::Map {
+            return Err(Error::NotOfKind { operation: "insert", kind: key.kind() });
+        }
+        let lane = self.lane(key)?;
+        Ok(Target { lane, object: self.lanes[lane].object(key) })
+    }
+
+    fn take(&mut self, call: Call, since: Since) -> Result<(), Error> {
+        call.check()?;
+        let lane = self.lane(&call.key)?;
+        let lane = &mut self.lanes[lane];
+        lane.change(call, since);
+        lane.bound(self.settings.most_waiting, since.ns);
+        Ok(())
+    }
+
+    fn take_entry(
+        &mut self,
+        target: Target,
+        key: &[u8],
+        value: Option<&[u8]>,
+        since: Since,
+    ) -> Result<(), Error> {
+        check_entry(key, value.unwrap_or_default())?;
+        let lane = &mut self.lanes[target.lane];
+        lane.change_entry(target.object, key, value, since);
         lane.bound(self.settings.most_waiting, since.ns);
         Ok(())
     }
@@ -291,10 +385,9 @@ impl WriteBehind {
         if now_ns < self.flush_ns {
             return Action::Wait(self.flush_ns);
         }
-        if let Some((scope, lane)) = self.lanes.iter_mut().find(|(_, lane)| lane.is_lost()) {
-            lane.begin_listing();
-            self.listing = Some(scope.clone());
-            return Action::List(scope.clone());
+        if let Some(number) = self.lanes.iter().position(Lane::is_lost) {
+            self.listing = Some(number);
+            return Action::List(self.lanes[number].begin_listing());
         }
         self.line_up(now_ns);
         let batches = self.batches(now_ns);
@@ -308,10 +401,10 @@ impl WriteBehind {
     /// Every lane with something to send waits for its turn.
     fn line_up(&mut self, now_ns: u64) {
         let check_ns = self.settings.check_ns;
-        for (scope, lane) in &mut self.lanes {
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
             if !lane.in_line && lane.wants(now_ns, check_ns) {
                 lane.in_line = true;
-                self.turns.push_back(scope.clone());
+                self.turns.push_back(number);
             }
         }
     }
@@ -321,14 +414,14 @@ impl WriteBehind {
         let mut room = most;
         let mut batches = Vec::new();
         while room > 0
-            && let Some(scope) = self.turns.pop_front()
+            && let Some(number) = self.turns.pop_front()
         {
-            let Some(lane) = self.lanes.get_mut(&scope) else { continue };
+            let lane = &mut self.lanes[number];
             lane.in_line = false;
             let batch = lane.batch(self.epoch, room, most, now_ns);
             room = room.saturating_sub(batch.calls.len().max(1));
             batches.push(batch);
-            self.asked.push(scope);
+            self.asked.push(number);
         }
         batches
     }
@@ -346,8 +439,8 @@ impl WriteBehind {
         };
         self.trouble = None;
         self.counts.messages += 1;
-        for (scope, outcome) in asked.into_iter().zip(outcomes) {
-            let Some(lane) = self.lanes.get_mut(&scope) else { continue };
+        for (number, outcome) in asked.into_iter().zip(outcomes) {
+            let lane = &mut self.lanes[number];
             match lane.answered(outcome, self.epoch, now_ns) {
                 lane::Answered::Stored(since) => {
                     self.counts.stored += since.len() as u64;
@@ -361,7 +454,7 @@ impl WriteBehind {
                 lane::Answered::Lost => self.counts.rebuilds += 1,
                 lane::Answered::Fenced => {
                     self.fenced = true;
-                    self.trouble = Some(Error::Fenced(scope.to_string()));
+                    self.trouble = Some(Error::Fenced(lane.scope().to_string()));
                 }
             }
         }
@@ -371,20 +464,16 @@ impl WriteBehind {
         }
     }
 
-    fn failed(&mut self, asked: Vec<Scope>, error: Error) {
+    fn failed(&mut self, asked: Vec<usize>, error: Error) {
         self.counts.failures += 1;
-        for scope in asked {
-            if let Some(lane) = self.lanes.get_mut(&scope) {
-                lane.failed();
-            }
-        }
+        asked.into_iter().for_each(|number| self.lanes[number].failed());
         self.trouble = Some(error);
     }
 
     /// The keys of the scope of the last [`Action::List`].
     pub fn listed(&mut self, keys: Result<Vec<Key>, Error>, now_ns: u64) {
-        let Some(scope) = self.listing.take() else { return };
-        let Some(lane) = self.lanes.get_mut(&scope) else { return };
+        let Some(number) = self.listing.take() else { return };
+        let lane = &mut self.lanes[number];
         match keys {
             Ok(keys) => lane.rebuild(&keys, now_ns),
             Err(error) => {
@@ -398,14 +487,14 @@ impl WriteBehind {
 
     /// How it goes at `now_ns`.
     pub fn status(&self, now_ns: u64) -> Status {
-        let oldest = self.lanes.values().filter_map(Lane::oldest).min();
+        let oldest = self.lanes.iter().filter_map(Lane::oldest).min();
         let lag_ns = oldest.map_or(0, |since| now_ns.saturating_sub(since));
         let slow = lag_ns > self.settings.slow_ns || self.fenced;
         let lag = |quantile| {
             self.lags.as_ref().map_or(0, |lags| lags.value_at_quantile(quantile) * 1_000)
         };
         Status {
-            waiting: self.lanes.values().map(Lane::waiting).sum(),
+            waiting: self.lanes.iter().map(Lane::waiting).sum(),
             lag_ns,
             stored: self.counts.stored,
             messages: self.counts.messages,
@@ -429,7 +518,7 @@ impl WriteBehind {
     pub fn is_settled(&self) -> bool {
         self.asked.is_empty()
             && self.listing.is_none()
-            && self.lanes.values().all(|lane| lane.waiting() == 0 && !lane.is_lost())
+            && self.lanes.iter().all(|lane| lane.waiting() == 0 && !lane.is_lost())
     }
 
     /// Everything that waits goes now.
@@ -439,6 +528,6 @@ impl WriteBehind {
 
     /// All state, as it is here.
     pub fn copy(&self) -> impl Iterator<Item = (Key, Content)> + '_ {
-        self.lanes.values().flat_map(Lane::copy)
+        self.lanes.iter().flat_map(Lane::copy)
     }
 }

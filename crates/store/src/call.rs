@@ -200,11 +200,17 @@ impl Operation {
     }
 }
 
-fn within(what: &'static str, bytes: &Bytes, limit: usize) -> Result<(), Error> {
+fn within(what: &'static str, bytes: &[u8], limit: usize) -> Result<(), Error> {
     match bytes.len() {
         bytes if bytes > limit => Err(Error::TooLong { what, bytes, limit }),
         _ => Ok(()),
     }
+}
+
+/// Whether a key and a value of a map are within the limits.
+pub(crate) fn check_entry(key: &[u8], value: &[u8]) -> Result<(), Error> {
+    within("a key", key, LIMITS.key_bytes)?;
+    within("a value", value, LIMITS.value_bytes)
 }
 
 /// An operation on an object.

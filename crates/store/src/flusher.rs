@@ -26,12 +26,13 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::behind::{Action, Change, Policy, Settings, Status, WriteBehind};
+use crate::behind::{Action, Change, Policy, Settings, Status, Target, WriteBehind};
 use crate::clock::now_ms;
 use crate::content::Content;
 use crate::driver::{Batch, Driver, Outcome};
 use crate::error::Error;
 use crate::key::{Key, Scope};
+use crate::parcel::{MapNumber, Parcel};
 use crate::view;
 
 /// Longest that nobody looks whether it is to end.
@@ -52,7 +53,11 @@ pub struct Flusher {
 
 #[derive(Default)]
 struct Shared {
-    line: Mutex<Vec<Vec<Change>>>,
+    line: Mutex<Vec<Handed>>,
+    /// Parcels that were unpacked, for workers to pack in again.
+    spare: Mutex<Vec<Parcel>>,
+    /// Feeds so far.
+    feeds: AtomicUsize,
     /// Changes in the line, those that the flusher is just taking in, and those that nobody will.
     in_line: AtomicUsize,
     /// Nobody takes in what is in the line any more.
@@ -68,27 +73,72 @@ struct Shared {
     closes: AtomicBool,
 }
 
+/// What one worker hands over at once, all in steps that are told together.
+struct Handed {
+    feed: usize,
+    parcels: Vec<Parcel>,
+}
+
+/// Parcels that are kept to pack in again, and the bytes that each may have room for.
+const MOST_SPARE: usize = 64;
+const MOST_SPARE_BYTES: usize = 1 << 18;
+
+/// From as many changes on a parcel is full.
+const PARCEL: usize = 1_024;
+
 /// Where one worker tells what it changed.
 pub struct Feed {
+    number: usize,
+    /// Maps that have numbers.
+    maps: u32,
     /// Not in the line yet.
-    changes: Vec<Change>,
+    parcels: Vec<Parcel>,
     shared: Arc<Shared>,
 }
 
 impl Feed {
+    fn new(shared: &Arc<Shared>) -> Self {
+        let number = shared.feeds.fetch_add(1, Ordering::Relaxed);
+        Self { number, maps: 0, parcels: Vec::new(), shared: Arc::clone(shared) }
+    }
+
     /// Something has changed. Goes to the store some time after the next
     /// [`hand_over`](Self::hand_over).
     pub fn change(&mut self, change: Change) {
-        self.changes.push(change);
+        self.parcel().other(change);
+    }
+
+    /// A number for a map of which entries will be told.
+    pub fn map(&mut self, key: &Key) -> MapNumber {
+        self.parcel().name(key.clone());
+        self.maps += 1;
+        MapNumber(self.maps - 1)
+    }
+
+    /// As [`change`](Self::change), in `step`: the entry of a map under `key` holds `value` now, or is no
+    /// more. Takes memory only as long as there are more changes at once than before.
+    pub fn entry(&mut self, map: MapNumber, step: u32, key: &[u8], value: Option<&[u8]>) {
+        self.parcel().entry(map, step, key, value);
+    }
+
+    /// The parcel that is being packed.
+    fn parcel(&mut self) -> &mut Parcel {
+        if self.parcels.last().is_none_or(|last| last.len() >= PARCEL) {
+            let spare = self.shared.spare.try_lock().ok().and_then(|mut spare| spare.pop());
+            self.parcels.push(spare.unwrap_or_default());
+        }
+        let last = self.parcels.len() - 1;
+        &mut self.parcels[last]
     }
 
     /// Hands over what has changed: called between two batches of packets. Never waits.
     pub fn hand_over(&mut self) {
-        if self.changes.is_empty() {
+        if self.is_empty() {
             return;
         }
         if let Ok(mut line) = self.shared.line.try_lock() {
-            self.shared.put(&mut line, std::mem::take(&mut self.changes));
+            let (feed, parcels) = (self.number, std::mem::take(&mut self.parcels));
+            self.shared.put(&mut line, Handed { feed, parcels });
         }
     }
 
@@ -101,9 +151,10 @@ impl Feed {
     /// As [`hand_over`](Self::hand_over), but waits for its turn, some instructions of whoever is
     /// handing over just then: before another worker goes on with what was changed here.
     pub fn hand_over_surely(&mut self) {
-        if !self.changes.is_empty() {
+        if !self.is_empty() {
             let mut line = lock(&self.shared.line);
-            self.shared.put(&mut line, std::mem::take(&mut self.changes));
+            let (feed, parcels) = (self.number, std::mem::take(&mut self.parcels));
+            self.shared.put(&mut line, Handed { feed, parcels });
         }
     }
 
@@ -114,7 +165,7 @@ impl Feed {
 
     /// Whether everything has been handed over.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.parcels.iter().all(Parcel::is_empty)
     }
 
     /// Whether new flows should be taken: false when the store is behind and
@@ -131,10 +182,11 @@ impl Feed {
 }
 
 impl Shared {
-    fn put(&self, line: &mut Vec<Vec<Change>>, changes: Vec<Change>) {
-        self.in_line.fetch_add(changes.len(), Ordering::Relaxed);
+    fn put(&self, line: &mut Vec<Handed>, handed: Handed) {
+        let changes: usize = handed.parcels.iter().map(Parcel::len).sum();
+        self.in_line.fetch_add(changes, Ordering::Relaxed);
         if !self.has_ended() {
-            line.push(changes);
+            line.push(handed);
         }
     }
 
@@ -180,6 +232,7 @@ impl Flusher {
         });
         let worker = Worker {
             behind,
+            maps: Vec::new(),
             shared: Arc::clone(&shared),
             began: Instant::now(),
             period: Duration::from_nanos(settings.period_ns.max(10_000)),
@@ -197,7 +250,7 @@ impl Flusher {
 
     /// A feed for one more worker.
     pub fn feed(&self) -> Feed {
-        Feed { changes: Vec::new(), shared: Arc::clone(&self.shared) }
+        Feed::new(&self.shared)
     }
 
     /// How it goes, about ten periods old.
@@ -293,6 +346,8 @@ enum Answer {
 
 struct Worker {
     behind: WriteBehind,
+    /// The maps that each feed has numbered.
+    maps: Vec<Vec<Result<Target, Error>>>,
     shared: Arc<Shared>,
     began: Instant,
     period: Duration,
@@ -386,10 +441,17 @@ impl Worker {
         let line = std::mem::take(&mut *lock(&self.shared.line));
         let now_ns = self.now_ns();
         let mut taken = Ok(());
-        for changes in line {
-            let len = changes.len();
-            taken = taken.and(self.behind.changes(changes, now_ns));
-            self.shared.in_line.fetch_sub(len, Ordering::Relaxed);
+        for Handed { feed, mut parcels } in line {
+            if self.maps.len() <= feed {
+                self.maps.resize_with(feed + 1, Vec::new);
+            }
+            let changes: usize = parcels.iter().map(Parcel::len).sum();
+            taken = taken.and(self.behind.parcels(&mut parcels, &mut self.maps[feed], now_ns));
+            self.shared.in_line.fetch_sub(changes, Ordering::Relaxed);
+            let mut spare = lock(&self.shared.spare);
+            let small = parcels.into_iter().filter(|parcel| parcel.room() <= MOST_SPARE_BYTES);
+            let room = MOST_SPARE.saturating_sub(spare.len());
+            spare.extend(small.map(Parcel::emptied).take(room));
         }
         taken
     }
@@ -450,8 +512,13 @@ mod tests {
             for core in 0..4 {
                 let mut feed = flusher.feed();
                 threads.spawn(move || {
+                    let map = feed.map(&key(core));
                     for step in 0..20_000u32 {
-                        feed.change(insert(core, step % 500, (step / 500) as u8));
+                        let (flow, value) = (step % 500, (step / 500) as u8);
+                        match core % 2 {
+                            0 => feed.change(insert(core, flow, value)),
+                            _ => feed.entry(map, 0, &flow.to_be_bytes(), Some(&[value])),
+                        }
                         if step % 32 == 0 {
                             feed.hand_over();
                         }
@@ -489,8 +556,7 @@ mod tests {
     #[test]
     fn the_line_is_full_until_the_flusher_has_taken_in_what_is_in_it() {
         let shared = Arc::new(Shared::default());
-        let feed = || Feed { changes: Vec::new(), shared: Arc::clone(&shared) };
-        let (mut one, mut other) = (feed(), feed());
+        let (mut one, mut other) = (Feed::new(&shared), Feed::new(&shared));
         for flow in 0..FULL as u32 {
             one.change(insert(0, flow % 10, 1));
         }
@@ -503,7 +569,9 @@ mod tests {
         let behind = WriteBehind::new(Settings::default(), 1, []).unwrap();
         let (began, period) = (Instant::now(), Duration::ZERO);
         let (refused, shares) = (Duration::ZERO, Arc::clone(&shared));
-        let mut worker = Worker { behind, shared: shares, began, period, refused, shown: began };
+        let maps = Vec::new();
+        let mut worker =
+            Worker { behind, maps, shared: shares, began, period, refused, shown: began };
         worker.show(None);
         assert_eq!(shared.status().waiting, FULL as u64 + 1);
         worker.take_changes().unwrap();

@@ -26,6 +26,7 @@ pub mod key;
 pub mod location;
 pub mod lock;
 pub mod memory;
+mod parcel;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod view;
@@ -40,3 +41,4 @@ pub use flusher::{Feed, Flusher};
 pub use key::{Key, Place, Scope};
 pub use location::Location;
 pub use memory::{Durability, Memory};
+pub use parcel::MapNumber;

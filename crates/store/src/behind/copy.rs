@@ -58,7 +58,7 @@ pub(super) struct Copy {
 
 impl Copy {
     /// The number of the object under `key`.
-    fn object(&mut self, key: &Key) -> u32 {
+    pub(super) fn object(&mut self, key: &Key) -> u32 {
         if let Some(&number) = self.numbers.get(key) {
             return number;
         }
@@ -109,13 +109,14 @@ impl Copy {
     }
 
     /// The row of an entry, a new one if need be.
-    fn row(&mut self, object: u32, name: Bytes) -> u32 {
-        let hash = self.hash(&name);
+    fn row(&mut self, object: u32, name: &[u8]) -> u32 {
+        let hash = self.hash(name);
         let Self { objects, rows, free, hasher, .. } = self;
         let entries = &mut objects[object as usize].entries;
         if let Some(&row) = entries.find(hash, |&row| rows[row as usize].name == name) {
             return row;
         }
+        let name = name.to_vec();
         let fresh = Row { object, name, held: Held::Nothing, since: None, under_way: false };
         let number = match free.pop() {
             Some(number) => {
@@ -138,7 +139,7 @@ impl Copy {
             Entry::Pair(name, value) => (name, Held::Value(value)),
             Entry::Count(name, count) => (name, Held::Count(count)),
         };
-        let number = self.row(object, name);
+        let number = self.row(object, &name);
         let row = &mut self.rows[number as usize];
         let was_there = !matches!(row.held, Held::Nothing);
         row.held = held;
@@ -146,7 +147,21 @@ impl Copy {
         (number, was_there)
     }
 
-    fn erase(&mut self, object: u32, name: Bytes) -> u32 {
+    /// Puts in a map's entry: as [`insert`](Self::insert), and what was there is written over.
+    fn insert_pair(&mut self, object: u32, name: &[u8], value: &[u8]) -> (u32, bool) {
+        let number = self.row(object, name);
+        let row = &mut self.rows[number as usize];
+        if let Held::Value(held) = &mut row.held {
+            held.clear();
+            held.extend_from_slice(value);
+            return (number, true);
+        }
+        row.held = Held::Value(value.to_vec());
+        self.objects[object as usize].len += 1;
+        (number, false)
+    }
+
+    fn erase(&mut self, object: u32, name: &[u8]) -> u32 {
         let number = self.row(object, name);
         let row = &mut self.rows[number as usize];
         let was_there = !matches!(row.held, Held::Nothing);
@@ -175,9 +190,28 @@ impl Copy {
                 let (row, was_there) = self.insert(object, entry);
                 (Part::Entry(row), was_there)
             }
-            Operation::Erase(name) => (Part::Entry(self.erase(object, name)), false),
+            Operation::Erase(name) => (Part::Entry(self.erase(object, &name)), false),
             _ => return,
         };
+        self.changed(part, stays, since);
+    }
+
+    /// The same of a map's entry: it holds `value`, or is no more.
+    pub(super) fn change_entry(
+        &mut self,
+        object: u32,
+        name: &[u8],
+        value: Option<&[u8]>,
+        since: Option<Since>,
+    ) {
+        let (row, was_there) = match value {
+            Some(value) => self.insert_pair(object, name, value),
+            None => (self.erase(object, name), false),
+        };
+        self.changed(Part::Entry(row), was_there, since);
+    }
+
+    fn changed(&mut self, part: Part, stays: bool, since: Option<Since>) {
         match (since, part) {
             (Some(since), part) => self.note(part, stays, since),
             (None, Part::Entry(row)) => self.release(row),

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::key::{Key, Scope};
 
 pub(super) struct Lane {
+    scope: Scope,
     mark: Key,
     copy: Copy,
     /// What the batch under way holds.
@@ -54,6 +55,7 @@ impl Lane {
     /// A lane that the store has nothing of.
     pub(super) fn new(scope: &Scope) -> Result<Self, Error> {
         Ok(Self {
+            scope: scope.clone(),
             mark: Mark::key(scope)?,
             copy: Copy::default(),
             under_way: Vec::new(),
@@ -88,6 +90,22 @@ impl Lane {
         self.copy.change(call, (!self.is_lost()).then_some(since));
     }
 
+    /// The number of an object.
+    pub(super) fn object(&mut self, key: &Key) -> u32 {
+        self.copy.object(key)
+    }
+
+    /// A map's entry holds `value` now, or is no more.
+    pub(super) fn change_entry(
+        &mut self,
+        object: u32,
+        name: &[u8],
+        value: Option<&[u8]>,
+        since: Since,
+    ) {
+        self.copy.change_entry(object, name, value, (!self.is_lost()).then_some(since));
+    }
+
     /// With more than `most` waiting by name, the names are forgotten: all is to be written again.
     pub(super) fn bound(&mut self, most: usize, now_ns: u64) {
         if self.state == State::Following && self.copy.lacking() > most {
@@ -105,8 +123,13 @@ impl Lane {
         self.state == State::Lost
     }
 
-    pub(super) fn begin_listing(&mut self) {
+    pub(super) fn begin_listing(&mut self) -> Scope {
         self.state = State::Listing;
+        self.scope.clone()
+    }
+
+    pub(super) fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     pub(super) fn listing_failed(&mut self) {
