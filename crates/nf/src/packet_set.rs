@@ -210,7 +210,17 @@ pub struct Entry<S> {
     pub state: S,
 }
 
+/// Where a set lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot(usize);
+
 impl<S> Entry<S> {
+    /// Where it lies, as long as it stays in its table.
+    #[inline(always)]
+    pub fn spot(&self) -> Spot {
+        Spot(std::ptr::from_ref(self).addr())
+    }
+
     /// Whether the set exists at `now`.
     #[inline(always)]
     pub fn is_alive(&self, now: Tick) -> bool {
@@ -256,11 +266,11 @@ impl<S> Entry<S> {
     }
 
     /// As a store has it.
-    pub(crate) fn told(&self, moment: &Moment) -> Vec<u8>
+    pub(crate) fn told(&self, moment: &Moment) -> (u64, u32, S)
     where
-        S: Value,
+        S: Copy,
     {
-        journal::stored(&(moment.absolute(self.deadline.tick()), self.lifetime, self.state))
+        (moment.absolute(self.deadline.tick()), self.lifetime, self.state)
     }
 
     /// The set that a store has so; `None`: it is none.
@@ -270,6 +280,12 @@ impl<S> Entry<S> {
     {
         let (absolute, lifetime, state) = journal::loaded(told)?;
         Some(Self::new(moment.deadline(absolute), lifetime, state))
+    }
+
+    /// When the set ends, and its lifetime from each packet on, in ticks.
+    #[inline(always)]
+    pub fn ends(&self) -> (Tick, u32) {
+        (self.deadline.tick(), self.lifetime)
     }
 
     /// When the set ends.
@@ -376,12 +392,11 @@ impl<K: Key, S: Value> SetTable<K, S> {
         Some(entry.state)
     }
 
-    /// The set of `key` was refreshed, and its state perhaps changed: told to the store that keeps it.
+    /// The set there was refreshed, and its state perhaps changed: told to the store that keeps it.
     #[inline(never)]
-    pub fn touched(&mut self, hash: Hash, key: &K, changed: bool) {
-        let Some(SlotId(place)) = self.find(hash, key) else { return };
+    pub fn touched(&mut self, spot: Spot, changed: bool) {
         let Some(journal) = self.journal.as_deref_mut() else { return };
-        journal.touch(place, changed);
+        journal.touch(self.table.place_at(spot.0).0, changed);
     }
 
     /// Where it is noted, for a store, that the set of `key` was refreshed.
@@ -462,7 +477,7 @@ impl<K: Key, S: Value> Journaled for SetTable<K, S> {
             let Some(key) = self.table.key(SlotId(place)) else { continue };
             let set = self.table.value(SlotId(place)).told(moment);
             let shard = self.tags.as_ref().and_then(|tags| tags.get(place).shard());
-            sink.put(name, shard, journal::stored(&key), set);
+            moment.put(sink, (name, shard), &key, &set);
         }
     }
 

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anabranch_nf::Environment;
 use anabranch_nf::packet_set::{SetKey4, SetShape, SetTable};
-use anabranch_nf::state::journal::{Journaled, Moment, Sink, Steps};
+use anabranch_nf::state::journal::{Journaled, Moment, Sink, Steps, stored};
 use anabranch_nf::state::{Allocator, Bundle, Cell, Here, Map, Movable, Scope, Vector, Ward};
 use proptest::prelude::*;
 
 const SHARDS: u16 = 4;
 
 fn now() -> Moment {
-    Moment { origin: 1_000, refreshes: usize::MAX, has_more: std::cell::Cell::new(false) }
+    Moment::new(1_000)
 }
 
 /// A store: entries by shard and key.
@@ -23,11 +23,11 @@ fn now() -> Moment {
 struct Store(BTreeMap<(u16, Vec<u8>), Vec<u8>>);
 
 impl Sink for Store {
-    fn put(&mut self, _: &'static str, shard: Option<u16>, key: Vec<u8>, value: Vec<u8>) {
-        self.0.insert((shard.unwrap(), key), value);
+    fn put(&mut self, _: &'static str, shard: Option<u16>, key: &[u8], value: &[u8]) {
+        self.0.insert((shard.unwrap(), key.to_vec()), value.to_vec());
     }
-    fn remove(&mut self, _: &'static str, shard: Option<u16>, key: Vec<u8>) {
-        self.0.remove(&(shard.unwrap(), key));
+    fn remove(&mut self, _: &'static str, shard: Option<u16>, key: &[u8]) {
+        self.0.remove(&(shard.unwrap(), key.to_vec()));
     }
     fn count(&mut self, _: &'static str, _: u64) {
         panic!("no counter");
@@ -182,7 +182,8 @@ impl Object for Kept<SetTable<SetKey4, u32>> {
             (Some(id), 0..80) => drop(sets.close(hash, id)),
             (Some(id), _) => {
                 sets.entry_mut(id).state = value.into();
-                sets.touched(hash, &key, true);
+                let spot = sets.entry_mut(id).spot();
+                sets.touched(spot, true);
             }
             (None, _) => drop(sets.open(hash, key, value.into(), 1)),
         }
@@ -268,9 +269,9 @@ fn elements_are_kept(steps: &[(u16, u8, u8)]) {
         // Packets of any shard: the last one has it.
         let index = u32::from(key % 16);
         worker.0.0.write(index, value.into());
-        let key = anabranch_nf::state::journal::stored(&index);
+        let key = stored(&index);
         expected.retain(|(_, other), _| *other != key);
-        let value = anabranch_nf::state::journal::stored(&u32::from(value));
+        let value = stored(&u32::from(value));
         expected.insert((shard, key), value);
         if shard == 0 {
             worker.0.drain("x", &now(), &mut store);
@@ -315,6 +316,154 @@ proptest! {
     fn packet_sets(steps in steps()) {
         is_kept::<Kept<SetTable<SetKey4, u32>>>(&steps);
     }
+}
+
+/// What several objects have told.
+#[derive(Default)]
+struct Told(BTreeMap<(&'static str, Vec<u8>), Vec<u8>>);
+
+impl Sink for Told {
+    fn put(&mut self, object: &'static str, _: Option<u16>, key: &[u8], value: &[u8]) {
+        self.0.insert((object, key.to_vec()), value.to_vec());
+    }
+    fn remove(&mut self, object: &'static str, _: Option<u16>, key: &[u8]) {
+        self.0.remove(&(object, key.to_vec()));
+    }
+    fn count(&mut self, _: &'static str, _: u64) {}
+}
+
+/// Flows that come into being and end in three objects at once, each in one step.
+struct Flows {
+    inside: Map<u32, u32>,
+    mappings: Allocator<u32>,
+    sets: SetTable<SetKey4, u32>,
+    environment: Environment,
+    steps: Steps,
+}
+
+impl Flows {
+    fn new() -> Self {
+        let mut environment = Environment::new(1);
+        environment.set_origin(0);
+        environment.begin(1, 1);
+        let shape = SetShape { capacity: 256, lifetime_ns: 1 << 40 };
+        let (mappings, sets) = (Allocator::new(256), SetTable::new(shape, 1));
+        let (inside, steps) = (Map::new(256, 1), Steps::default());
+        let mut flows = Self { inside, mappings, sets, environment, steps };
+        flows.inside.keep(&flows.steps);
+        flows.mappings.keep(&flows.steps);
+        flows.sets.keep(&flows.steps);
+        flows
+    }
+
+    fn key(flow: u32) -> SetKey4 {
+        SetKey4::new(flow.into(), 1.into(), 1, 2, 1)
+    }
+
+    /// What there is of each flow, as it is told, but for when it ends.
+    fn state(&self) -> BTreeMap<(&'static str, u32), u32> {
+        let mut state = BTreeMap::new();
+        for flow in 0..256 {
+            let key = Self::key(flow);
+            let inside = self.inside.get(&flow).map(|value| ("inside", value));
+            let mapping =
+                self.mappings.get(flow, &self.environment).map(|value| ("mappings", value));
+            let set = self.sets.get(self.sets.hash(&key), &key).map(|set| ("sets", set.state));
+            let found = inside.into_iter().chain(mapping).chain(set);
+            state.extend(found.map(|(name, value)| ((name, flow), value)));
+        }
+        state
+    }
+
+    /// The flow comes, or something becomes of it.
+    fn meet(&mut self, flow: u32, what: u32) {
+        let key = Self::key(flow);
+        let hash = self.sets.hash(&key);
+        match (self.sets.find(hash, &key), what) {
+            (None, _) => {
+                self.inside.insert(flow, what);
+                self.mappings.allocate_at(flow, what, 1 << 40, &self.environment);
+                self.sets.open(hash, key, what, 1);
+            }
+            (Some(id), 0..3) => {
+                self.mappings.set(flow, what);
+                self.mappings.refresh(flow, 1 << 41, &self.environment);
+                let spot = self.sets.entry_mut(id).spot();
+                self.sets.touched(spot, false);
+            }
+            // Another one, in the same place.
+            (Some(_), 3) => {
+                self.mappings.free(flow);
+                self.mappings.allocate_at(flow, 7, 1 << 40, &self.environment);
+                self.inside.remove(&flow);
+                self.inside.insert(flow, 7);
+            }
+            (Some(id), _) => {
+                self.sets.close(hash, id);
+                self.mappings.free(flow);
+                self.inside.remove(&flow);
+            }
+        }
+    }
+
+    /// Tells about `most` changes; whether nothing is left.
+    fn tell(&mut self, most: usize, told: &mut Told) -> bool {
+        let moment = Moment::new(1_000).of_changes(most).of_refreshes(3);
+        self.inside.drain("inside", &moment, told);
+        self.mappings.drain("mappings", &moment, told);
+        self.sets.drain("sets", &moment, told);
+        moment.left() == 0
+    }
+}
+
+impl Told {
+    fn state(&self) -> BTreeMap<(&'static str, u32), u32> {
+        let last = |bytes: &[u8]| u32::from_le_bytes(bytes[bytes.len() - 4..].try_into().unwrap());
+        let flow = |name: &str, key: &[u8]| match name {
+            "sets" => (0..256).find(|flow| stored(&Flows::key(*flow)) == key).unwrap(),
+            _ => last(key),
+        };
+        let entry = |((name, key), value): (&(&'static str, Vec<u8>), &Vec<u8>)| {
+            ((*name, flow(name, key)), last(value))
+        };
+        self.0.iter().map(entry).collect()
+    }
+}
+
+/// However little is told at a time, what has been told when nothing is left is what there is.
+#[test]
+fn what_is_told_in_several_turns_is_what_there_is_when_nothing_is_left() {
+    let mut rounds = [0; 2];
+    for seed in 0..100u64 {
+        let mut number = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut random = |below: u32| {
+            number ^= number << 13;
+            number ^= number >> 7;
+            number ^= number << 17;
+            (number >> 33) as u32 % below
+        };
+        let (mut flows, mut told) = (Flows::new(), Told::default());
+        let (most, live) = (1 + random(60) as usize, 1 + random(256));
+        let mut turns = 0;
+        for _ in 0..600 {
+            flows.steps.next();
+            for _ in 0..random(8) {
+                flows.meet(random(live), random(6));
+            }
+            if random(4) > 0 {
+                continue;
+            }
+            turns += 1;
+            if flows.tell(most, &mut told) {
+                rounds[usize::from(turns > 1)] += 1;
+                turns = 0;
+                assert_eq!(told.state(), flows.state(), "seed {seed}");
+            }
+        }
+        while !flows.tell(most, &mut told) {}
+        assert_eq!(told.state(), flows.state(), "seed {seed}");
+    }
+    assert!(rounds.iter().all(|rounds| *rounds > 500), "in one turn, in several: {rounds:?}");
 }
 
 /// While a store is behind, what is there is changed, refreshed and removed, and no packet adds to it; an event does:

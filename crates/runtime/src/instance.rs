@@ -7,13 +7,13 @@ pub(crate) mod storing;
 
 use anabranch_nf::elements;
 use anabranch_nf::l3::Arrival;
-use anabranch_nf::packet_set::{Entry, SetKey, SetKey4, SetKey6, SetShape, SetTable};
+use anabranch_nf::packet_set::{Entry, SetKey, SetKey4, SetKey6, SetShape, SetTable, Spot};
 use anabranch_nf::settings::Settings as _;
 use anabranch_nf::state::wheel::Tick;
 use anabranch_nf::state::{Scope, TableUse, Ward};
 use anabranch_nf::{
-    BuildError, Builder, Builtin, Context, Drop, DropReason, Environment, Hash, Key,
-    NetworkFunction, Value, Verdict,
+    BuildError, Builder, Builtin, Context, Drop, DropReason, Environment, Key, NetworkFunction,
+    Value, Verdict,
 };
 use anabranch_packet::{
     Common, Frame, Hollow, Layout, Malformed, Meta, Mode, Packet, Port, Real, parse, parse_any,
@@ -508,35 +508,29 @@ impl<N: NetworkFunction> Instance<N> {
         };
         let now = self.agenda.environment.tick();
         let set = set.and_then(|set| set.if_alive(now))?;
-        // The handler may rewrite what the key is made of.
-        let before =
-            self.storing.is_some().then(|| (set.state, key_of_v6::<N, M>(finding.kind, packet)));
+        let before = self.storing.is_some().then(|| (set.state, set.ends()));
         let cx = &mut Context::new(&mut self.agenda.environment);
         let verdict = self.nf.packet(&mut set.state, packet, cx);
         set.refresh(now, self.agenda.environment.expiry());
-        if let Some((before, key)) = before {
-            let changed = before != set.state;
-            match key {
-                None => self.touched(finding.hash, finding.key, changed),
-                Some(key) => self.touched_v6(key, changed),
+        if let Some((state, ends)) = before {
+            let changed = state != set.state;
+            if changed || ends != set.ends() {
+                let spot = set.spot();
+                self.touched(finding.kind, spot, changed);
             }
         }
         Some(verdict)
     }
 
-    /// Remembers that an IPv4 packet's set was touched, for the store that keeps it. All by value: a
-    /// reference into the finding would have it lie in memory for every packet, store or not.
+    /// Remembers that a packet's set was touched, for the store that keeps it. All by value: a reference into
+    /// the finding would have it lie in memory for every packet, store or not.
     #[cold]
     #[inline(never)]
-    fn touched(&mut self, hash: Hash, key: SetKey4, changed: bool) {
-        self.sets.v4.touched(hash, &key, changed);
-    }
-
-    /// The same for IPv6.
-    #[cold]
-    #[inline(never)]
-    fn touched_v6(&mut self, key: SetKey6, changed: bool) {
-        self.sets.v6.touched(self.sets.v6.hash(&key), &key, changed);
+    fn touched(&mut self, kind: Kind, spot: Spot, changed: bool) {
+        match kind {
+            Kind::V4 => self.sets.v4.touched(spot, changed),
+            _ => self.sets.v6.touched(spot, changed),
+        }
     }
 
     /// Opens the packet's set, in place of one that has expired there, and handles its first
@@ -636,24 +630,13 @@ fn open<N: NetworkFunction, K: Key>(
     verdict
 }
 
-/// The key of an IPv6 packet's set; `None`: it is another packet.
-fn key_of_v6<N: NetworkFunction, M: Mode>(kind: Kind, packet: &Packet<'_, M>) -> Option<SetKey6> {
-    if M::COMMON || !matches!(kind, Kind::V6) {
-        return None;
-    }
-    match N::set_key(packet) {
-        SetKey::V6(key) => Some(key),
-        _ => None,
-    }
-}
-
 impl<S: Value> OwnSets<S> {
     #[inline(never)]
     fn find_v6<N: NetworkFunction<Set = S>, M: Mode>(
         &mut self,
         packet: &Packet<'_, M>,
     ) -> Option<&mut Entry<S>> {
-        let key = key_of_v6::<N, M>(Kind::V6, packet)?;
+        let SetKey::V6(key) = N::set_key(packet) else { return None };
         self.v6.get_mut(self.v6.hash(&key), &key)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use anabranch_nf::state::journal::Steps;
+use anabranch_nf::state::journal::{Moment, Steps};
 
 /// Between which batches workers tell a store what has changed: once a period, and what was only
 /// refreshed once in a longer one. Workers that share state share it too.
@@ -38,6 +38,9 @@ pub(crate) struct Turn {
 
 /// So many refreshed entries of an object are told in one turn, about: what they cost is spread over turns.
 const REFRESHES: usize = 1_024;
+
+/// What one turn leaves of the changes is told so many nanoseconds later.
+const SOON_NS: u64 = 1_000_000;
 
 impl Turn {
     /// How many entries of an object that were only refreshed are told.
@@ -125,13 +128,16 @@ impl Schedule {
         Turn { now_ns: self.now_ns(), refreshes: true, must: true }
     }
 
-    /// It has been, by who has the state to himself; `is_handed_over`: the store's flusher has it;
-    /// `has_more`: refreshes are left, to be told a period later.
-    pub(crate) fn told(&self, turn: Turn, is_handed_over: bool, has_more: bool) {
+    /// It has been, by who has the state to himself; `is_handed_over`: the store's flusher has it. What
+    /// `moment` leaves of changes is told soon, what it leaves of refreshes a period later.
+    pub(crate) fn told(&self, turn: Turn, is_handed_over: bool, moment: &Moment) {
         let Turn { now_ns, refreshes, .. } = turn;
-        self.next_ns.store(now_ns.saturating_add(self.period_ns), Ordering::Relaxed);
-        self.owes.store(!is_handed_over, Ordering::Relaxed);
+        let soon_ns = if moment.left() > 0 { SOON_NS } else { u64::MAX };
+        let next_ns = now_ns.saturating_add(self.period_ns.min(soon_ns));
+        self.next_ns.store(next_ns, Ordering::Relaxed);
+        self.owes.store(!is_handed_over || moment.left() > 0, Ordering::Relaxed);
         if refreshes {
+            let has_more = moment.leaves_refreshes();
             let after_ns = if has_more { self.period_ns } else { self.refresh_ns };
             self.next_refresh_ns.store(now_ns.saturating_add(after_ns), Ordering::Relaxed);
             self.owes_refreshes.store(has_more, Ordering::Relaxed);

@@ -38,7 +38,7 @@ use crate::content::{Bytes, Content, Entry, Kind};
 use crate::driver::{Batch, Outcome};
 use crate::error::Error;
 use crate::key::{Key, Place, Scope};
-use crate::parcel::{Parcel, Told, What};
+use crate::sheet::{Sheet, Told, What};
 use backlog::Since;
 use lane::Lane;
 pub use mark::Mark;
@@ -289,20 +289,20 @@ impl WriteBehind {
         changes.into_iter().map(take).fold(Ok(()), Result::and)
     }
 
-    /// As [`changes`](Self::changes), packed; `maps` are those that parcels have numbered so far.
-    pub(crate) fn parcels(
+    /// As [`changes`](Self::changes), packed; `maps` are those that sheets have numbered so far.
+    pub(crate) fn sheets(
         &mut self,
-        parcels: &mut [Parcel],
+        sheets: &mut [Sheet],
         maps: &mut Vec<Result<Target, Error>>,
         now_ns: u64,
     ) -> Result<(), Error> {
-        let steps = self.begin(parcels.iter().flat_map(Parcel::steps));
+        let steps = self.begin(sheets.iter().flat_map(Sheet::steps));
         let mut taken = Ok(());
-        for parcel in parcels {
-            for key in parcel.named() {
+        for sheet in sheets {
+            for key in sheet.named() {
                 maps.push(self.target(&key));
             }
-            for Told { step, what } in parcel.told() {
+            for Told { step, what } in sheet.told() {
                 let since = self.since(&steps, step, now_ns);
                 taken = taken.and(match what {
                     What::Entry { map, key, value } => match maps.get(map as usize) {
@@ -487,7 +487,12 @@ impl WriteBehind {
 
     /// How it goes at `now_ns`.
     pub fn status(&self, now_ns: u64) -> Status {
-        let oldest = self.lanes.iter().filter_map(Lane::oldest).min();
+        self.status_with(now_ns, None)
+    }
+
+    /// The same where something has waited since `untold` that was not told here yet.
+    pub(crate) fn status_with(&self, now_ns: u64, untold: Option<u64>) -> Status {
+        let oldest = self.lanes.iter().filter_map(Lane::oldest).chain(untold).min();
         let lag_ns = oldest.map_or(0, |since| now_ns.saturating_sub(since));
         let slow = lag_ns > self.settings.slow_ns || self.fenced;
         let lag = |quantile| {

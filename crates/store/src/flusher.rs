@@ -18,7 +18,7 @@
 //! **The line is bounded** by who asks first whether it [has room](Feed::has_room): where it has none, what
 //! changes is told later, and once however often it changes until then.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -32,7 +32,7 @@ use crate::content::Content;
 use crate::driver::{Batch, Driver, Outcome};
 use crate::error::Error;
 use crate::key::{Key, Scope};
-use crate::parcel::{MapNumber, Parcel};
+use crate::sheet::{MapNumber, Sheet};
 use crate::view;
 
 /// Longest that nobody looks whether it is to end.
@@ -51,13 +51,15 @@ pub struct Flusher {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-#[derive(Default)]
 struct Shared {
+    began: Instant,
     line: Mutex<Vec<Handed>>,
-    /// Parcels that were unpacked, for workers to pack in again.
-    spare: Mutex<Vec<Parcel>>,
+    /// Sheets that were unpacked, for workers to pack in again.
+    spare: Mutex<Vec<Sheet>>,
     /// Feeds so far.
     feeds: AtomicUsize,
+    /// Of each of them.
+    untold_since: Mutex<Vec<Arc<AtomicU64>>>,
     /// Changes in the line, those that the flusher is just taking in, and those that nobody will.
     in_line: AtomicUsize,
     /// Nobody takes in what is in the line any more.
@@ -76,15 +78,15 @@ struct Shared {
 /// What one worker hands over at once, all in steps that are told together.
 struct Handed {
     feed: usize,
-    parcels: Vec<Parcel>,
+    sheets: Vec<Sheet>,
 }
 
-/// Parcels that are kept to pack in again, and the bytes that each may have room for.
+/// Sheets that are kept to pack in again, and the bytes that each may have room for.
 const MOST_SPARE: usize = 64;
 const MOST_SPARE_BYTES: usize = 1 << 18;
 
-/// From as many changes on a parcel is full.
-const PARCEL: usize = 1_024;
+/// From as many changes on a sheet is full.
+const SHEET: usize = 1_024;
 
 /// Where one worker tells what it changed.
 pub struct Feed {
@@ -92,25 +94,34 @@ pub struct Feed {
     /// Maps that have numbers.
     maps: u32,
     /// Not in the line yet.
-    parcels: Vec<Parcel>,
+    sheets: Vec<Sheet>,
+    /// From this one on they are handed over together.
+    held: Option<usize>,
+    /// Since when something has changed that was not told, nanoseconds, or [`NEVER`].
+    untold_since: Arc<AtomicU64>,
     shared: Arc<Shared>,
 }
+
+const NEVER: u64 = u64::MAX;
 
 impl Feed {
     fn new(shared: &Arc<Shared>) -> Self {
         let number = shared.feeds.fetch_add(1, Ordering::Relaxed);
-        Self { number, maps: 0, parcels: Vec::new(), shared: Arc::clone(shared) }
+        let untold_since = Arc::new(AtomicU64::new(NEVER));
+        lock(&shared.untold_since).push(Arc::clone(&untold_since));
+        let (sheets, shared) = (Vec::new(), Arc::clone(shared));
+        Self { number, maps: 0, sheets, held: None, untold_since, shared }
     }
 
     /// Something has changed. Goes to the store some time after the next
     /// [`hand_over`](Self::hand_over).
     pub fn change(&mut self, change: Change) {
-        self.parcel().other(change);
+        self.sheet().other(change);
     }
 
     /// A number for a map of which entries will be told.
     pub fn map(&mut self, key: &Key) -> MapNumber {
-        self.parcel().name(key.clone());
+        self.sheet().name(key.clone());
         self.maps += 1;
         MapNumber(self.maps - 1)
     }
@@ -118,27 +129,29 @@ impl Feed {
     /// As [`change`](Self::change), in `step`: the entry of a map under `key` holds `value` now, or is no
     /// more. Takes memory only as long as there are more changes at once than before.
     pub fn entry(&mut self, map: MapNumber, step: u32, key: &[u8], value: Option<&[u8]>) {
-        self.parcel().entry(map, step, key, value);
+        self.sheet().entry(map, step, key, value);
     }
 
-    /// The parcel that is being packed.
-    fn parcel(&mut self) -> &mut Parcel {
-        if self.parcels.last().is_none_or(|last| last.len() >= PARCEL) {
+    /// The sheet that is being packed.
+    fn sheet(&mut self) -> &mut Sheet {
+        let is_held = self.held == Some(self.sheets.len());
+        if is_held || self.sheets.last().is_none_or(|last| last.len() >= SHEET) {
             let spare = self.shared.spare.try_lock().ok().and_then(|mut spare| spare.pop());
-            self.parcels.push(spare.unwrap_or_default());
+            self.sheets.push(spare.unwrap_or_default());
         }
-        let last = self.parcels.len() - 1;
-        &mut self.parcels[last]
+        let last = self.sheets.len() - 1;
+        &mut self.sheets[last]
     }
 
-    /// Hands over what has changed: called between two batches of packets. Never waits.
+    /// Hands over what has changed: called between two batches of packets. Never waits. While something is
+    /// [held](Self::hold), nothing is handed over.
     pub fn hand_over(&mut self) {
-        if self.is_empty() {
+        if self.is_empty() || self.held.is_some() {
             return;
         }
         if let Ok(mut line) = self.shared.line.try_lock() {
-            let (feed, parcels) = (self.number, std::mem::take(&mut self.parcels));
-            self.shared.put(&mut line, Handed { feed, parcels });
+            let (feed, sheets) = (self.number, std::mem::take(&mut self.sheets));
+            self.shared.put(&mut line, Handed { feed, sheets });
         }
     }
 
@@ -153,9 +166,30 @@ impl Feed {
     pub fn hand_over_surely(&mut self) {
         if !self.is_empty() {
             let mut line = lock(&self.shared.line);
-            let (feed, parcels) = (self.number, std::mem::take(&mut self.parcels));
-            self.shared.put(&mut line, Handed { feed, parcels });
+            let (feed, sheets) = (self.number, std::mem::take(&mut self.sheets));
+            self.shared.put(&mut line, Handed { feed, sheets });
         }
+    }
+
+    /// What is told from now on is handed over together, after the [`release`](Self::release): dropped
+    /// before, the feed forgets it.
+    pub fn hold(&mut self) {
+        self.held.get_or_insert(self.sheets.len());
+    }
+
+    /// What was held may be handed over.
+    pub fn release(&mut self) {
+        self.held = None;
+    }
+
+    /// Whether there is something that has changed and is not told yet: it is as old then as what waits here.
+    pub fn note_untold(&self, is_some: bool) {
+        let since = match (is_some, self.untold_since.load(Ordering::Relaxed)) {
+            (true, NEVER) => self.shared.now_ns(),
+            (true, since) => since,
+            (false, _) => NEVER,
+        };
+        self.untold_since.store(since, Ordering::Relaxed);
     }
 
     /// Packets have waited so many nanoseconds while it was told what has changed.
@@ -165,7 +199,7 @@ impl Feed {
 
     /// Whether everything has been handed over.
     pub fn is_empty(&self) -> bool {
-        self.parcels.iter().all(Parcel::is_empty)
+        self.sheets.iter().all(Sheet::is_empty)
     }
 
     /// Whether new flows should be taken: false when the store is behind and
@@ -182,8 +216,36 @@ impl Feed {
 }
 
 impl Shared {
+    fn new(status: Status) -> Self {
+        Self {
+            began: Instant::now(),
+            line: Mutex::default(),
+            spare: Mutex::default(),
+            feeds: AtomicUsize::new(0),
+            untold_since: Mutex::default(),
+            in_line: AtomicUsize::new(0),
+            ended: AtomicBool::new(false),
+            status: Mutex::new(status),
+            pauses: Mutex::new(Histogram::new_with_bounds(1, LONGEST_PAUSE_NS, 2).ok()),
+            refuses_new: Arc::default(),
+            stops: AtomicBool::new(false),
+            settles: AtomicBool::new(false),
+            closes: AtomicBool::new(false),
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Since when something has changed that no worker has told, nanoseconds.
+    fn untold_since(&self) -> Option<u64> {
+        let all = lock(&self.untold_since);
+        all.iter().map(|since| since.load(Ordering::Relaxed)).filter(|&since| since < NEVER).min()
+    }
+
     fn put(&self, line: &mut Vec<Handed>, handed: Handed) {
-        let changes: usize = handed.parcels.iter().map(Parcel::len).sum();
+        let changes: usize = handed.sheets.iter().map(Sheet::len).sum();
         self.in_line.fetch_add(changes, Ordering::Relaxed);
         if !self.has_ended() {
             line.push(handed);
@@ -208,6 +270,9 @@ impl Shared {
 
 impl Drop for Feed {
     fn drop(&mut self) {
+        self.note_untold(false);
+        let held = self.held.take().and_then(|from| self.sheets.get_mut(from..));
+        held.into_iter().flatten().for_each(Sheet::forget);
         self.hand_over_surely();
     }
 }
@@ -225,16 +290,11 @@ impl Flusher {
         let (epoch, claimed) = view::claim(&mut driver, nf, instance, now_ms())?;
         let state = claimed.iter().flat_map(|one| one.content.clone()).collect();
         let behind = WriteBehind::new(settings, epoch, claimed)?;
-        let shared = Arc::new(Shared {
-            status: Mutex::new(behind.status(0)),
-            pauses: Mutex::new(Histogram::new_with_bounds(1, LONGEST_PAUSE_NS, 2).ok()),
-            ..Shared::default()
-        });
+        let shared = Arc::new(Shared::new(behind.status(0)));
         let worker = Worker {
             behind,
             maps: Vec::new(),
             shared: Arc::clone(&shared),
-            began: Instant::now(),
             period: Duration::from_nanos(settings.period_ns.max(10_000)),
             refused: Duration::ZERO,
             shown: Instant::now(),
@@ -349,7 +409,6 @@ struct Worker {
     /// The maps that each feed has numbered.
     maps: Vec<Vec<Result<Target, Error>>>,
     shared: Arc<Shared>,
-    began: Instant,
     period: Duration,
     /// For how long no new flows were to be taken, until it was `shown` last how it goes.
     refused: Duration,
@@ -411,7 +470,7 @@ impl Worker {
     }
 
     fn now_ns(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        self.shared.now_ns()
     }
 
     /// Asks the store what is due; whether something is, and if not, how long nothing will be.
@@ -441,23 +500,23 @@ impl Worker {
         let line = std::mem::take(&mut *lock(&self.shared.line));
         let now_ns = self.now_ns();
         let mut taken = Ok(());
-        for Handed { feed, mut parcels } in line {
+        for Handed { feed, mut sheets } in line {
             if self.maps.len() <= feed {
                 self.maps.resize_with(feed + 1, Vec::new);
             }
-            let changes: usize = parcels.iter().map(Parcel::len).sum();
-            taken = taken.and(self.behind.parcels(&mut parcels, &mut self.maps[feed], now_ns));
+            let changes: usize = sheets.iter().map(Sheet::len).sum();
+            taken = taken.and(self.behind.sheets(&mut sheets, &mut self.maps[feed], now_ns));
             self.shared.in_line.fetch_sub(changes, Ordering::Relaxed);
             let mut spare = lock(&self.shared.spare);
-            let small = parcels.into_iter().filter(|parcel| parcel.room() <= MOST_SPARE_BYTES);
+            let small = sheets.into_iter().filter(|sheet| sheet.room() <= MOST_SPARE_BYTES);
             let room = MOST_SPARE.saturating_sub(spare.len());
-            spare.extend(small.map(Parcel::emptied).take(room));
+            spare.extend(small.map(Sheet::emptied).take(room));
         }
         taken
     }
 
     fn show(&mut self, change_refused: Option<&String>) {
-        let mut status = self.behind.status(self.now_ns());
+        let mut status = self.behind.status_with(self.now_ns(), self.shared.untold_since());
         let now = Instant::now();
         if self.shared.refuses_new.swap(!status.accepts_new, Ordering::Relaxed) {
             self.refused += now - self.shown;
@@ -555,7 +614,7 @@ mod tests {
 
     #[test]
     fn the_line_is_full_until_the_flusher_has_taken_in_what_is_in_it() {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new(Status::default()));
         let (mut one, mut other) = (Feed::new(&shared), Feed::new(&shared));
         for flow in 0..FULL as u32 {
             one.change(insert(0, flow % 10, 1));
@@ -567,17 +626,56 @@ mod tests {
         other.hand_over();
         assert!(other.is_empty(), "more is taken nevertheless");
         let behind = WriteBehind::new(Settings::default(), 1, []).unwrap();
-        let (began, period) = (Instant::now(), Duration::ZERO);
+        let (shown, period) = (Instant::now(), Duration::ZERO);
         let (refused, shares) = (Duration::ZERO, Arc::clone(&shared));
         let maps = Vec::new();
-        let mut worker =
-            Worker { behind, maps, shared: shares, began, period, refused, shown: began };
+        let mut worker = Worker { behind, maps, shared: shares, period, refused, shown };
         worker.show(None);
         assert_eq!(shared.status().waiting, FULL as u64 + 1);
         worker.take_changes().unwrap();
         assert!(one.has_room());
         worker.show(None);
         assert_eq!(shared.status().waiting, 10);
+    }
+
+    #[test]
+    fn what_is_held_is_handed_over_whole_or_not_at_all() {
+        for is_released in [false, true] {
+            let store = Memory::default();
+            let (flusher, _) =
+                Flusher::open(store.clone(), "nat", "a", Settings::default()).unwrap();
+            let mut feed = flusher.feed();
+            let map = feed.map(&key(0));
+            feed.change(insert(0, 1, 1));
+            feed.hold();
+            feed.entry(map, 0, b"one", Some(b"1"));
+            feed.hand_over();
+            assert!(!feed.is_empty(), "nothing is, while something is held");
+            feed.entry(map, 0, b"other", Some(b"1"));
+            if is_released {
+                feed.release();
+            }
+            drop(feed);
+            flusher.close(Duration::from_secs(20));
+            let found = view::state(&mut store.clone(), "nat", Some("a")).unwrap();
+            let len = found.get(&key(0)).map(Content::len);
+            assert_eq!(len, Some(if is_released { 3 } else { 1 }));
+        }
+    }
+
+    #[test]
+    fn what_workers_have_not_told_is_late_too() {
+        let settings =
+            Settings { policy: Policy::RefuseNew, slow_ns: 50_000_000, ..Settings::default() };
+        let (flusher, _) = Flusher::open(Memory::default(), "nat", "a", settings).unwrap();
+        let (feed, began) = (flusher.feed(), Instant::now());
+        for is_untold in [true, false] {
+            feed.note_untold(is_untold);
+            while feed.accepts_new() == is_untold && began.elapsed() < Duration::from_secs(20) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(feed.accepts_new(), !is_untold, "{:?}", flusher.status());
+        }
     }
 
     /// A store whose driver panics at its first message.

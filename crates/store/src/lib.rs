@@ -26,9 +26,9 @@ pub mod key;
 pub mod location;
 pub mod lock;
 pub mod memory;
-mod parcel;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod sheet;
 pub mod view;
 
 pub use behind::{Change, Policy, Settings, Status, WriteBehind};
@@ -41,4 +41,4 @@ pub use flusher::{Feed, Flusher};
 pub use key::{Key, Place, Scope};
 pub use location::Location;
 pub use memory::{Durability, Memory};
-pub use parcel::MapNumber;
+pub use sheet::MapNumber;

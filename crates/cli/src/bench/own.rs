@@ -38,7 +38,7 @@ const STRATEGIES: [Strategy; 4] =
 pub(super) fn measure(entry: &dyn Entry, arguments: &BenchArguments) -> Result<Vec<Value>, Error> {
     let mut rows = Vec::new();
     for &flows in &arguments.flows {
-        let capture = Capture::of(flows)?;
+        let capture = Capture::of(flows, TrafficSpec::default())?;
         for (workers, strategy) in ways(arguments) {
             let runs = (0..REPETITIONS).map(|_| {
                 let mut order = order(entry, &capture, workers)?;
@@ -145,15 +145,15 @@ pub(super) fn strategy(run: &RunReport) -> &str {
 pub(super) struct Capture([PathBuf; 2]);
 
 impl Capture {
-    /// Of so many flows.
+    /// Of so many flows, and else as `spec` has it.
     ///
     /// # Errors
     /// The temporary directory cannot hold it.
-    pub(super) fn of(flows: usize) -> Result<Capture, Error> {
+    pub(super) fn of(flows: usize, spec: TrafficSpec) -> Result<Capture, Error> {
         let spec = TrafficSpec {
             flows: u32::try_from(flows).unwrap_or(u32::MAX),
             packets: Some(PACKETS_PER_FLOW * flows as u64),
-            ..TrafficSpec::default()
+            ..spec
         };
         let name = |side: &str| {
             let name = format!("anabranch-bench-{}-{flows}-{side}.pcap", std::process::id());

@@ -5,7 +5,8 @@
 //! is remembered: the places in which an object looks whether it is divided among shards are those in
 //! which it looks for its journal. Where it is divided, what is told is told of a shard.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::key::Value;
@@ -21,9 +22,9 @@ use crate::trace::Parts;
 /// belongs to, `None` where state is not divided, or the entry is what all workers have alike.
 pub trait Sink {
     /// The entry under `key` holds `value` now.
-    fn put(&mut self, object: &'static str, shard: Option<u16>, key: Vec<u8>, value: Vec<u8>);
+    fn put(&mut self, object: &'static str, shard: Option<u16>, key: &[u8], value: &[u8]);
     /// There is none under `key` any more.
-    fn remove(&mut self, object: &'static str, shard: Option<u16>, key: Vec<u8>);
+    fn remove(&mut self, object: &'static str, shard: Option<u16>, key: &[u8]);
     /// What follows was written in this step of [`Steps`]; `None`: just now.
     fn at(&mut self, _step: Option<u32>) {}
     /// This worker's count is this now.
@@ -34,18 +35,98 @@ pub trait Sink {
 /// more have counted: it is read with its own count and told by nobody.
 pub const COUNTED_BY_OTHERS: &[u8] = b"others";
 
-/// What [`Journaled::drain`] and [`Journaled::restore`] need to know.
-#[derive(Clone, Debug)]
+/// What [`Journaled::drain`] and [`Journaled::restore`] need to know, and what is left to tell.
+#[derive(Debug)]
 pub struct Moment {
     /// Ticks from the Unix epoch to those that deadlines are counted from.
-    pub origin: u64,
+    origin: u64,
     /// Of how many entries of an object that were only refreshed the deadlines are wanted too, about.
-    pub refreshes: usize,
-    /// Some object has more of them, for the next time.
-    pub has_more: Cell<bool>,
+    refreshes: usize,
+    refreshes_left: Cell<bool>,
+    /// Of how many more changes it is told, about.
+    changes: Cell<usize>,
+    /// So many more there are.
+    left: Cell<usize>,
+    packed: RefCell<Packed>,
 }
 
 impl Moment {
+    /// Ticks are counted from one that is `origin` ticks after the Unix epoch. Everything is told.
+    pub fn new(origin: u64) -> Self {
+        Self {
+            origin,
+            refreshes: usize::MAX,
+            refreshes_left: Cell::new(false),
+            changes: Cell::new(usize::MAX),
+            left: Cell::new(0),
+            packed: RefCell::default(),
+        }
+    }
+
+    /// The same, of about so many changes of all objects together, so that packets do not wait long. What was
+    /// told, this time and before, is what there is when nothing [is left](Self::left).
+    #[must_use]
+    pub fn of_changes(mut self, most: usize) -> Self {
+        self.changes = Cell::new(most);
+        self
+    }
+
+    /// The same, of about so many entries of each object that were only refreshed.
+    #[must_use]
+    pub fn of_refreshes(mut self, most: usize) -> Self {
+        self.refreshes = most;
+        self
+    }
+
+    /// How many changes there are that were not told, for the next time.
+    pub fn left(&self) -> usize {
+        self.left.get()
+    }
+
+    /// How many more changes might have been told.
+    pub fn room(&self) -> usize {
+        self.changes.get()
+    }
+
+    /// Whether some object had more refreshes, for the next time.
+    pub fn leaves_refreshes(&self) -> bool {
+        self.refreshes_left.get()
+    }
+
+    fn spend(&self, changes: usize) {
+        self.changes.set(self.changes.get().saturating_sub(changes));
+    }
+
+    fn leave(&self, changes: usize) {
+        self.left.set(self.left.get() + changes);
+    }
+
+    /// Tells that the entry of an object, and perhaps a shard, under `key` holds `value` now.
+    pub(crate) fn put<K: Value, V: Value>(
+        &self,
+        sink: &mut dyn Sink,
+        (object, shard): (&'static str, Option<u16>),
+        key: &K,
+        value: &V,
+    ) {
+        let Packed { words, key: key_bytes, value: value_bytes } = &mut *self.packed.borrow_mut();
+        pack(key, words, key_bytes);
+        pack(value, words, value_bytes);
+        sink.put(object, shard, key_bytes, value_bytes);
+    }
+
+    /// Tells that there is no entry under `key` any more.
+    pub(crate) fn remove<K: Value>(
+        &self,
+        sink: &mut dyn Sink,
+        (object, shard): (&'static str, Option<u16>),
+        key: &K,
+    ) {
+        let Packed { words, key: bytes, .. } = &mut *self.packed.borrow_mut();
+        pack(key, words, bytes);
+        sink.remove(object, shard, bytes);
+    }
+
     /// A deadline, counted from the Unix epoch.
     pub(crate) fn absolute(&self, deadline: Tick) -> u64 {
         self.origin.saturating_add(deadline.into())
@@ -56,6 +137,24 @@ impl Moment {
         let ticks = absolute.saturating_sub(self.origin);
         ticks.clamp(1, Tick::MAX.into()) as Tick
     }
+}
+
+/// A key and a value as bytes, in memory that is used again.
+#[derive(Debug, Default)]
+struct Packed {
+    words: Vec<u64>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// `value` as bytes: its bits, the lowest first.
+fn pack<V: Value>(value: &V, bits: &mut Vec<u64>, bytes: &mut Vec<u8>) {
+    bits.clear();
+    bits.resize(words(V::BITS), 0);
+    value.pack(&mut Pack::new(bits));
+    bytes.clear();
+    bits.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+    bytes.truncate(V::BITS.div_ceil(8) as usize);
 }
 
 /// A state object whose entries can be kept in a store.
@@ -82,12 +181,10 @@ fn described<V: Value>() -> String {
     format!("{} ({} bytes)", names.join(" "), stored(&V::zero()).len())
 }
 
-/// `value` as bytes: its bits, the lowest first.
+/// `value` as bytes, as it is told.
 pub fn stored<V: Value>(value: &V) -> Vec<u8> {
-    let mut bits = vec![0; words(V::BITS)];
-    value.pack(&mut Pack::new(&mut bits));
-    let mut bytes: Vec<u8> = bits.iter().flat_map(|word| word.to_le_bytes()).collect();
-    bytes.truncate(V::BITS.div_ceil(8) as usize);
+    let (mut words, mut bytes) = (Vec::new(), Vec::new());
+    pack(value, &mut words, &mut bytes);
     bytes
 }
 
@@ -123,7 +220,7 @@ pub(crate) struct Journal<K> {
     /// Places whose deadline was moved, and perhaps nothing else.
     refreshed: Marks,
     /// Entries that are no more, or belong to another shard now, since which step.
-    gone: Mutex<Vec<(Option<u16>, K, u32)>>,
+    gone: Mutex<VecDeque<(Option<u16>, K, u32)>>,
 }
 
 impl<K: Value> Journal<K> {
@@ -172,7 +269,7 @@ impl<K: Value> Journal<K> {
     /// The entry under `key` is no more, or not in `shard`.
     pub(crate) fn remove(&mut self, shard: Option<u16>, key: K) {
         let step = self.changed.step();
-        self.gone.get_mut().unwrap_or_else(PoisonError::into_inner).push((shard, key, step));
+        self.gone.get_mut().unwrap_or_else(PoisonError::into_inner).push_back((shard, key, step));
     }
 
     /// The entry under `key` is no more, and nothing is at its `place`: what comes there next is
@@ -185,11 +282,11 @@ impl<K: Value> Journal<K> {
     /// The same, by a worker that shares the object, which no shards divide.
     pub(crate) fn remove_beside(&self, key: K) {
         let step = self.changed.step();
-        self.gone().push((None, key, step));
+        self.gone().push_back((None, key, step));
     }
 
     /// Nobody who holds it panics.
-    fn gone(&self) -> MutexGuard<'_, Vec<(Option<u16>, K, u32)>> {
+    fn gone(&self) -> MutexGuard<'_, VecDeque<(Option<u16>, K, u32)>> {
         self.gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -207,18 +304,37 @@ impl<K: Value> Journal<K> {
         moment: &Moment,
         sink: &mut dyn Sink,
     ) -> Vec<(u32, u32)> {
-        for (shard, key, step) in self.gone().drain(..) {
-            sink.at(Some(step));
-            sink.remove(name, shard, stored(&key));
+        let gone_left = self.take_gone(name, moment, sink);
+        // What has come back is told after what went.
+        let most = if gone_left > 0 { 0 } else { moment.changes.get() };
+        let (mut places, left) = self.changed.take(most);
+        moment.spend(places.len());
+        moment.leave(gone_left + left);
+        if moment.refreshes == 0 {
+            return places;
         }
-        let mut places = self.changed.take();
-        if moment.refreshes > 0 {
-            let (refreshed, has_more) = self.refreshed.take(moment.refreshes);
-            let now = self.changed.step();
-            places.extend(refreshed.into_iter().map(|place| (place, now)));
-            moment.has_more.set(moment.has_more.get() | has_more);
+        if gone_left + left > 0 {
+            moment.refreshes_left.set(true);
+            return places;
         }
+        let (refreshed, has_more) = self.refreshed.take_in_turn(moment.refreshes);
+        let now = self.changed.step();
+        places.extend(refreshed.into_iter().map(|place| (place, now)));
+        moment.refreshes_left.set(moment.refreshes_left.get() | has_more);
         places
+    }
+
+    /// Tells of what is gone, as much as may be told, and returns how much is left.
+    fn take_gone(&self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) -> usize {
+        let mut gone = self.gone();
+        while moment.changes.get() > 0
+            && let Some((shard, key, step)) = gone.pop_front()
+        {
+            sink.at(Some(step));
+            moment.remove(sink, (name, shard), &key);
+            moment.spend(1);
+        }
+        gone.len()
     }
 }
 

@@ -361,7 +361,7 @@ impl<K: Key, V: Value> Journaled for Map<K, V> {
                 Shards::Whole => self.table.key(id).map(|key| (None, key, self.table.value(id))),
             };
             if let Some((shard, key, value)) = found {
-                sink.put(name, shard, journal::stored(&key), journal::stored(value));
+                moment.put(sink, (name, shard), &key, value);
             }
         }
     }

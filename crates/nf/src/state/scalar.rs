@@ -126,13 +126,13 @@ impl<T: Value> Parts<T> {
         }
     }
 
-    fn tell(&mut self, name: &'static str, sink: &mut dyn Sink) {
+    fn tell(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let Some(told) = &mut self.told else { return };
         for ((shard, part), told) in (0..).zip(&self.parts).zip(told.iter_mut()) {
             if *told != *part {
                 *told = *part;
                 sink.at(None);
-                sink.put(name, Some(shard), Vec::new(), journal::stored(part));
+                moment.put(sink, (name, Some(shard)), &(), part);
             }
         }
     }
@@ -226,11 +226,16 @@ impl Journaled for Counter {
 }
 
 /// Tells the value of the one entry of an object, if it is not the one that was told last.
-fn tell<T: Value>(told: &mut Option<T>, value: T, name: &'static str, sink: &mut dyn Sink) {
+fn tell<T: Value>(
+    told: &mut Option<T>,
+    value: T,
+    (name, moment): (&'static str, &Moment),
+    sink: &mut dyn Sink,
+) {
     if told.is_some_and(|told| told != value) {
         *told = Some(value);
         sink.at(None);
-        sink.put(name, None, Vec::new(), journal::stored(&value));
+        moment.put(sink, (name, None), &(), &value);
     }
 }
 
@@ -246,10 +251,10 @@ impl<T: Value> Journaled for Cell<T> {
         }
     }
 
-    fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
+    fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         match &mut self.shards {
-            None => tell(&mut self.told, self.value, name, sink),
-            Some(shards) => shards.tell(name, sink),
+            None => tell(&mut self.told, self.value, (name, moment), sink),
+            Some(shards) => shards.tell(name, moment, sink),
         }
     }
 
@@ -271,8 +276,8 @@ impl<T: Value> Journaled for Distributed<T> {
         self.told = Some(self.part);
     }
 
-    fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
-        tell(&mut self.told, self.part, name, sink);
+    fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
+        tell(&mut self.told, self.part, (name, moment), sink);
     }
 
     fn restore(&mut self, _: &[u8], value: &[u8], _: &Moment) -> bool {

@@ -359,8 +359,12 @@ fn set(bits: &[AtomicU64], at: usize) -> bool {
 /// The bits that are set, none of them any more.
 fn take_bits(bits: &[AtomicU64], at: usize) -> impl Iterator<Item = usize> {
     let word = bits.get(at).filter(|word| word.load(Ordering::Relaxed) != 0);
-    let word = word.map_or(0, |word| word.swap(0, Ordering::Relaxed));
-    (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| at * 64 + bit)
+    let mut word = word.map_or(0, |word| word.swap(0, Ordering::Relaxed));
+    std::iter::from_fn(move || {
+        let bit = (word != 0).then(|| word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        Some(at * 64 + bit)
+    })
 }
 
 impl Marks {
@@ -401,10 +405,26 @@ impl Marks {
         }
     }
 
-    /// Places written since they were taken last, in ascending order from where the last call ended: all
-    /// as far as the end, or up to the block of 4,096 places in which the `most`th is, and whether there may
-    /// be more after these. Without a limit, all there are.
-    pub(crate) fn take(&self, most: usize) -> (Vec<u32>, bool) {
+    /// Places written since they were taken last, in ascending order: all, or as far as the block of 64 in
+    /// which the `most`th is, and how many more there are.
+    pub(crate) fn take(&self, most: usize) -> (Vec<u32>, usize) {
+        let (mut taken, mut left) = (Vec::new(), 0);
+        for at in 0..self.words.len() {
+            for word in take_bits(&self.words, at) {
+                if taken.len() < most {
+                    taken.extend(take_bits(&self.places, word).map(|place| place as u32));
+                } else if let Some(places) = self.places.get(word) {
+                    left += places.load(Ordering::Relaxed).count_ones() as usize;
+                    set(&self.words, word);
+                }
+            }
+        }
+        (taken, left)
+    }
+
+    /// The same, beginning where the last call ended, and whether there may be more after these: what is
+    /// written again and again keeps nothing from its turn. In blocks of 4,096 places.
+    pub(crate) fn take_in_turn(&self, most: usize) -> (Vec<u32>, bool) {
         let mut taken = Vec::new();
         let next = self.next.swap(0, Ordering::Relaxed) as usize;
         let mut at = if most == usize::MAX { 0 } else { next };
@@ -481,10 +501,11 @@ impl Written {
         self.in_step.get(place as usize).map_or(0, |step| step.load(Ordering::Relaxed))
     }
 
-    /// All places written since they were taken last, each with its step.
-    pub(crate) fn take(&self) -> Vec<(u32, u32)> {
-        let (places, _) = self.places.take(usize::MAX);
-        places.into_iter().map(|place| (place, self.in_step(place))).collect()
+    /// Places written since they were taken last, each with its step, and how many are left; as
+    /// [`Marks::take`].
+    pub(crate) fn take(&self, most: usize) -> (Vec<(u32, u32)>, usize) {
+        let (places, left) = self.places.take(most);
+        (places.into_iter().map(|place| (place, self.in_step(place))).collect(), left)
     }
 }
 
@@ -534,11 +555,13 @@ mod tests {
         for place in [3, 99, 3, 64, 8_999, 9_100] {
             marks.note(place);
         }
-        assert_eq!(marks.take(usize::MAX), (vec![3, 64, 99, 8_999], false));
-        assert_eq!(marks.take(usize::MAX), (vec![], false));
+        assert_eq!(marks.take(2), (vec![3, 64, 99], 1), "a block of 64 at a time");
+        assert_eq!(marks.take(0), (vec![], 1));
+        assert_eq!(marks.take(usize::MAX), (vec![8_999], 0));
+        assert_eq!(marks.take(usize::MAX), (vec![], 0));
         assert!(marks.note(99) && marks.note(100) && !marks.note(99));
         marks.forget(100);
-        assert_eq!(marks.take(usize::MAX), (vec![99], false));
+        assert_eq!(marks.take(usize::MAX), (vec![99], 0));
     }
 
     #[test]
@@ -550,7 +573,7 @@ mod tests {
             written.note(7);
             written.note(place);
         }
-        assert_eq!(written.take(), [(7, 1), (8, 2), (9, 3)]);
+        assert_eq!(written.take(usize::MAX).0, [(7, 1), (8, 2), (9, 3)]);
         written.note(8);
         written.note(9);
         steps.next();
@@ -560,7 +583,11 @@ mod tests {
             200,
             &[(SlotId(8), SlotId(150)), (SlotId(9), SlotId(3)), (SlotId(7), SlotId(7))],
         );
-        assert_eq!(written.take(), [(3, 4), (150, 3)], "what comes there anew is written anew");
+        assert_eq!(
+            written.take(usize::MAX).0,
+            [(3, 4), (150, 3)],
+            "what comes there anew is written anew"
+        );
     }
 
     #[test]
@@ -572,13 +599,18 @@ mod tests {
             }
         };
         note(&[5, 6, 5_000, 8_999]);
-        assert_eq!(marks.take(2), (vec![5, 6], true));
+        assert_eq!(marks.take_in_turn(2), (vec![5, 6], true));
         note(&[5, 4_096]);
-        assert_eq!(marks.take(2), (vec![4_096, 5_000], true), "what is behind has its turn first");
-        assert_eq!(marks.take(2), (vec![8_999], false));
+        assert_eq!(
+            marks.take_in_turn(2),
+            (vec![4_096, 5_000], true),
+            "what is behind has its turn first"
+        );
+        assert_eq!(marks.take_in_turn(2), (vec![8_999], false));
         note(&[8_998]);
-        assert_eq!(marks.take(1), (vec![5], true));
+        assert_eq!(marks.take_in_turn(1), (vec![5], true));
         note(&[7]);
-        assert_eq!(marks.take(usize::MAX), (vec![7, 8_998], false), "all there are");
+        let all = marks.take_in_turn(usize::MAX);
+        assert_eq!(all, (vec![7, 8_998], false), "all there are");
     }
 }

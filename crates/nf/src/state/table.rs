@@ -70,6 +70,10 @@ impl Place {
     }
 }
 
+const fn max(one: usize, other: usize) -> usize {
+    if one > other { one } else { other }
+}
+
 /// A table from `K` to `V` of fixed capacity; see the module's page.
 pub struct Table<K, V> {
     lines: Zeroed<Line>,
@@ -290,6 +294,16 @@ impl<K: Key, V: Stored> Table<K, V> {
         let slot = self.locate_slot(hash, key)?;
         // SAFETY: `locate_slot` names occupied slots only, and these are initialised.
         Some(unsafe { &(*slot.as_ptr()).value })
+    }
+
+    /// The place of a value of this table that lies at `address`.
+    #[inline]
+    pub fn place_at(&self, address: usize) -> SlotId {
+        let start = self.lines.start().addr() + std::mem::offset_of!(Slot<K, V>, value);
+        let offset = address.wrapping_sub(start);
+        let (bucket, within) = (offset / (Self::LINES * 64), offset % (Self::LINES * 64));
+        let slot = within.saturating_sub(Self::FIRST) / const { max(Self::SLOT, 1) };
+        Place { bucket: bucket as u32, slot }.id::<K, V>()
     }
 
     /// As [`get`](Self::get), to change it.
@@ -560,6 +574,8 @@ mod tests {
             let hash = table.hash(&key);
             let found = table.find(hash, &key);
             assert_eq!(found.map(|id| *table.value(id)), oracle.get(&key).copied());
+            let at = found.map(|id| table.place_at(std::ptr::from_ref(table.value(id)).addr()));
+            assert_eq!(at, found);
             match (step, found) {
                 (Step::Insert(_, value), None) => {
                     let stored = table.insert(hash, key, of(value));

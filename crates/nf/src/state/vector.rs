@@ -159,7 +159,7 @@ impl<T: Value> Journaled for Vector<T> {
             // SAFETY: it is `written`.
             let value = unsafe { element.value.assume_init() };
             let shard = notes.tags.as_ref().and_then(|tags| tags.get(index).shard());
-            sink.put(name, shard, journal::stored(&index), journal::stored(&value));
+            moment.put(sink, (name, shard), &index, &value);
         }
     }
 

@@ -295,12 +295,11 @@ impl<T: Value> Journaled for Tracked<SharedAllocator<T>> {
         let Some(journal) = self.object.journal.get() else { return };
         for (index, step) in journal.take(name, moment, sink) {
             sink.at(Some(step));
-            let key = journal::stored(&index);
             match self.kept(index) {
-                None => sink.remove(name, None, key),
+                None => moment.remove(sink, (name, None), &index),
                 Some(Kept { deadline, lifetime, value }) => {
                     let object = (moment.absolute(deadline.tick), lifetime, value);
-                    sink.put(name, None, key, journal::stored(&object));
+                    moment.put(sink, (name, None), &index, &object);
                 }
             }
         }

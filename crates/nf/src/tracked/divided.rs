@@ -256,7 +256,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
             sink.at(Some(step));
             let Some(key) = self.table.key(SlotId(slot)) else { continue };
             let set = self.table.value(SlotId(slot)).told(moment);
-            sink.put(name, kept.shard(slot), journal::stored(&key), set);
+            moment.put(sink, (name, kept.shard(slot)), &key, &set);
         }
     }
 

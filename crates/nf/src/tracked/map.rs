@@ -126,13 +126,12 @@ impl<K: Key, V: Value> Journaled for Tracked<SharedMap<K, V>> {
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let SharedMap { entries, journal, .. } = &*self.object;
         let Some(journal) = journal.get() else { return };
-        let look = |key: Words<'_>, value: Words<'_>, _| {
-            (journal::stored(&from_words::<K>(key)), journal::stored(&from_words::<V>(value)))
-        };
+        let look =
+            |key: Words<'_>, value: Words<'_>, _| (from_words::<K>(key), from_words::<V>(value));
         for (number, step) in journal.take(name, moment, sink) {
             sink.at(Some(step));
             let entry = entries.entry(&self.transaction, entries.slot(number), look);
-            entry.into_iter().for_each(|(key, value)| sink.put(name, None, key, value));
+            entry.into_iter().for_each(|(key, value)| moment.put(sink, (name, None), &key, &value));
         }
     }
 

@@ -247,7 +247,7 @@ impl<T: Value> Journaled for Tracked<SharedDistributed<T>> {
         let Some(journal) = self.object.journal.get() else { return };
         if !journal.take(name, moment, sink).is_empty() {
             sink.at(None);
-            sink.put(name, None, Vec::new(), journal::stored(&self.read()));
+            moment.put(sink, (name, None), &(), &self.read());
         }
     }
 

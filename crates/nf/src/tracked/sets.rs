@@ -239,12 +239,12 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let look = |key: Words<'_>, value: Words<'_>, deadline: Deadline| {
             let (state, lifetime) = from_words::<Stored<S>>(value);
             let set = (moment.absolute(deadline.tick), lifetime, state);
-            (journal::stored(&from_words::<K>(key)), journal::stored(&set))
+            (from_words::<K>(key), set)
         };
         for (number, step) in journal.take(name, moment, sink) {
             sink.at(Some(step));
             let set = self.sets.entry(transaction, self.sets.slot(number), look);
-            set.into_iter().for_each(|(key, set)| sink.put(name, None, key, set));
+            set.into_iter().for_each(|(key, set)| moment.put(sink, (name, None), &key, &set));
         }
     }
 

@@ -94,19 +94,19 @@ impl<T: Value> SharedVector<T> {
         self.journal.get_or_init(|| Box::new(Journal::new(self.elements.shape().objects, steps)));
     }
 
-    /// Tells the elements that were written, by the bytes that `key` makes of an index.
-    fn drain(
+    /// Tells the elements that were written, under what `key` makes of an index.
+    fn drain<K: Value>(
         &self,
         transaction: &Transaction,
         (name, moment): (&'static str, &Moment),
-        key: impl Fn(u32) -> Vec<u8>,
+        key: impl Fn(u32) -> K,
         sink: &mut dyn Sink,
     ) {
         let Some(journal) = self.journal.get() else { return };
         for (index, step) in journal.take(name, moment, sink) {
             sink.at(Some(step));
             if let Some(value) = transaction.read(&self.elements, index, from_words::<T>) {
-                sink.put(name, None, key(index), journal::stored(&value));
+                moment.put(sink, (name, None), &key(index), &value);
             }
         }
     }
@@ -218,7 +218,7 @@ impl<T: Value> Journaled for Tracked<SharedVector<T>> {
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
-        self.object.drain(&self.transaction, (name, moment), |index| journal::stored(&index), sink);
+        self.object.drain(&self.transaction, (name, moment), |index| index, sink);
     }
 
     fn restore(&mut self, key: &[u8], value: &[u8], _: &Moment) -> bool {
@@ -242,7 +242,7 @@ impl<T: Value> Journaled for Tracked<SharedCell<T>> {
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
-        self.object.0.drain(&self.transaction, (name, moment), |_| Vec::new(), sink);
+        self.object.0.drain(&self.transaction, (name, moment), |_| (), sink);
     }
 
     fn restore(&mut self, _: &[u8], value: &[u8], _: &Moment) -> bool {

@@ -1,14 +1,12 @@
 //! State that a store keeps: put in at the start, told behind the packets' back from then on.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anabranch_nf::packet_set::{SetKey4, SetKey6};
 use anabranch_nf::state::MOST_SHARDS;
 use anabranch_nf::state::journal::{self, Journaled as _, Moment, Sink, Steps};
 use anabranch_nf::{Environment, NetworkFunction, to_ns};
-use anabranch_store::{Bytes, Change, Content, Entry, Error, Feed, Key, Kind, Place, Scope};
+use anabranch_store::{Bytes, Change, Content, Error, Feed, Key, Kind, MapNumber, Place, Scope};
 
 use super::Instance;
 use crate::schedule::{Schedule, Turn};
@@ -66,14 +64,52 @@ pub(crate) fn counted(count: i64) -> Vec<u8> {
     journal::stored(&count.cast_unsigned())
 }
 
+/// How many changes are told in one turn: few, so that packets do not wait long, and so many that what is
+/// left becomes less from turn to turn, whatever changes meanwhile.
+#[derive(Debug)]
+struct Pace {
+    changes: usize,
+    /// So many were left after the last turn.
+    left: usize,
+}
+
+/// Changes that are told in one turn at least.
+const FEW: usize = 1_024;
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { changes: FEW, left: 0 }
+    }
+}
+
+impl Pace {
+    fn changes(&self) -> usize {
+        self.changes
+    }
+
+    /// After a turn that has `left` so many, or would have told `room` more.
+    fn adapt(&mut self, left: usize, room: usize) {
+        let done = self.left.saturating_sub(left);
+        if left == 0 && room > self.changes * 3 / 4 {
+            self.changes = (self.changes / 2).max(FEW);
+        } else if left > 0 && self.left > 0 && done < self.changes / 2 {
+            self.changes = self.changes.saturating_mul(2);
+        }
+        self.left = left;
+    }
+}
+
 /// What becomes of what an instance changes.
 pub struct Storing {
     feed: Feed,
     owner: Owner,
-    /// The keys of an object, by shard; the last one is for what is in none.
-    keys: BTreeMap<&'static str, Vec<Option<Key>>>,
+    /// The maps of each object, by shard; the last one is for what is in none.
+    maps: Vec<(&'static str, Vec<Option<MapNumber>>)>,
+    /// Which object of these is told just now.
+    object: usize,
     /// The step of what is told just now.
     step: u32,
+    pace: Pace,
     pub(crate) schedule: Arc<Schedule>,
 }
 
@@ -83,18 +119,26 @@ impl Storing {
     pub fn new(feed: Feed, owner: Owner, period_ns: u64, refresh_ns: u64) -> Self {
         let steps = Steps::refusing(feed.refusal());
         let schedule = Arc::new(Schedule::new(period_ns, refresh_ns, steps));
-        Self { feed, owner, keys: BTreeMap::new(), step: 0, schedule }
+        Self { feed, owner, maps: Vec::new(), object: 0, step: 0, pace: Pace::default(), schedule }
     }
 
-    /// The key of an object's part; an NF's fields are always names that keys can have. `None`: it is
+    /// The map of an object's part; an NF's fields are always names that keys can have. `None`: it is
     /// not told from here.
-    fn key(&mut self, object: &'static str, shard: Option<u16>) -> Option<&Key> {
-        let keys = self.keys.entry(object).or_insert_with(|| vec![None; MOST_SHARDS + 1]);
-        let key = keys.get_mut(shard.map_or(MOST_SHARDS, usize::from))?;
-        if key.is_none() {
-            *key = Some(self.owner.scope(shard)?.key(Kind::Map, object).ok()?);
+    fn map(&mut self, object: &'static str, shard: Option<u16>) -> Option<MapNumber> {
+        if self.maps.get(self.object).is_none_or(|(name, _)| *name != object) {
+            self.object =
+                self.maps.iter().position(|(name, _)| *name == object).unwrap_or_else(|| {
+                    self.maps.push((object, vec![None; MOST_SHARDS + 1]));
+                    self.maps.len() - 1
+                });
         }
-        key.as_ref()
+        let (_, parts) = self.maps.get_mut(self.object)?;
+        let map = parts.get_mut(shard.map_or(MOST_SHARDS, usize::from))?;
+        if map.is_none() {
+            let key = self.owner.scope(shard)?.key(Kind::Map, object).ok()?;
+            *map = Some(self.feed.map(&key));
+        }
+        *map
     }
 
     /// Says what the entries of each object are made of, before any is told.
@@ -106,19 +150,35 @@ impl Storing {
     }
 
     /// Tells what `drain` gives, between two batches; later, while the flusher is behind: objects remember
-    /// what they have to tell in less room than the line to it takes.
-    pub(crate) fn tell(&mut self, turn: Turn, moment: &Moment, drain: impl FnOnce(&mut dyn Sink)) {
+    /// what they have to tell in less room than the line to it takes. What takes long is told in several
+    /// turns, and handed over with what has changed meanwhile once nothing is left: what is stored was there
+    /// together.
+    pub(crate) fn tell(
+        &mut self,
+        turn: Turn,
+        environment: &Environment,
+        drain: impl FnOnce(&Moment, &mut dyn Sink),
+    ) {
         if !turn.must && !self.feed.has_room() {
+            self.feed.note_untold(true);
             return self.schedule.put_off(turn);
         }
+        let moment = moment(environment).of_refreshes(turn.refreshes());
+        let moment = if turn.must { moment } else { moment.of_changes(self.pace.changes()) };
         self.at(None);
-        drain(self);
-        self.feed.hand_over();
+        self.feed.hold();
+        drain(&moment, self);
+        if moment.left() == 0 {
+            self.feed.release();
+            self.feed.hand_over();
+        }
+        self.feed.note_untold(moment.left() > 0);
         if !turn.must {
+            self.pace.adapt(moment.left(), moment.room());
             // Also the time until nobody was beside: others waited for it too.
             self.feed.note_pause(self.schedule.since_ns(turn));
         }
-        self.schedule.told(turn, self.feed.is_empty(), moment.has_more.get());
+        self.schedule.told(turn, self.feed.is_empty(), &moment);
     }
 
     /// Says something about all of the state, in the scope of what all have alike.
@@ -132,17 +192,15 @@ impl Storing {
 }
 
 impl Sink for Storing {
-    fn put(&mut self, object: &'static str, shard: Option<u16>, key: Vec<u8>, value: Vec<u8>) {
-        if let Some(map) = self.key(object, shard) {
-            let change = Change::insert(map, Entry::Pair(key, value));
-            self.feed.change(change.in_step(self.step));
+    fn put(&mut self, object: &'static str, shard: Option<u16>, key: &[u8], value: &[u8]) {
+        if let Some(map) = self.map(object, shard) {
+            self.feed.entry(map, self.step, key, Some(value));
         }
     }
 
-    fn remove(&mut self, object: &'static str, shard: Option<u16>, key: Vec<u8>) {
-        if let Some(map) = self.key(object, shard) {
-            let change = Change::erase(map, key);
-            self.feed.change(change.in_step(self.step));
+    fn remove(&mut self, object: &'static str, shard: Option<u16>, key: &[u8]) {
+        if let Some(map) = self.map(object, shard) {
+            self.feed.entry(map, self.step, key, None);
         }
     }
 
@@ -234,8 +292,8 @@ pub(crate) fn layouts<N: NetworkFunction>(nf: &N) -> Vec<(&'static str, String)>
 }
 
 /// Now, as entries are told: ticks are counted from the origin of `environment`.
-pub(crate) fn moment(environment: &Environment, refreshes: usize) -> Moment {
-    Moment { origin: environment.origin() / to_ns(1), refreshes, has_more: Cell::new(false) }
+pub(crate) fn moment(environment: &Environment) -> Moment {
+    Moment::new(environment.origin() / to_ns(1))
 }
 
 impl<N: NetworkFunction> Kept for Instance<N> {
@@ -266,7 +324,7 @@ impl<N: NetworkFunction> Instance<N> {
     /// [`Error::Foreign`]: the entries of an object are made of other fields than here: another
     /// version of the function has written them.
     pub fn restore(&mut self, state: &[(Key, Content)]) -> Result<Restored, Error> {
-        let moment = moment(&self.agenda.environment, 0);
+        let moment = moment(&self.agenda.environment);
         let restored = self.put_all(state, &moment)?;
         self.agenda.environment.leave();
         // Something of it may have to be collected.
@@ -335,14 +393,50 @@ impl<N: NetworkFunction> Instance<N> {
     /// Tells everything that has changed; refreshes too, where it is their turn.
     pub(crate) fn tell_now(&mut self, turn: Turn) {
         let Some(mut storing) = self.storing.take() else { return };
-        let moment = moment(&self.agenda.environment, turn.refreshes());
-        storing.tell(turn, &moment, |sink| {
-            self.nf.drain(&moment, sink);
+        let Self { nf, sets, agenda, .. } = self;
+        storing.tell(turn, &agenda.environment, |moment, sink| {
+            nf.drain(moment, sink);
             if N::SET.is_some() {
-                self.sets.v4.drain(V4, &moment, sink);
-                self.sets.v6.drain(V6, &moment, sink);
+                sets.v4.drain(V4, moment, sink);
+                sets.v6.drain(V6, moment, sink);
             }
         });
         self.storing = Some(storing);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Turns until nothing is left where there are so many changes and `more` with each turn, and how many the
+    /// largest of them tells.
+    fn turns(pace: &mut Pace, changes: usize, more: usize) -> (usize, usize) {
+        let (mut left, mut most) = (changes, 0);
+        for turn in 1.. {
+            let told = left.min(pace.changes());
+            (left, most) = (left - told, most.max(told));
+            pace.adapt(left, pace.changes() - told);
+            if left == 0 {
+                return (turn, most);
+            }
+            left += more;
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn turns_are_as_short_as_gets_to_the_end() {
+        let mut pace = Pace::default();
+        assert_eq!(turns(&mut pace, 100_000, 0), (98, FEW), "what waits is told in small turns");
+        assert_eq!(turns(&mut pace, 100_000, 100).1, FEW);
+        for more in [600, 2_000, 30_000] {
+            let (turns, most) = turns(&mut pace, 100_000, more);
+            assert!(turns < 100 && most <= 4 * more.max(FEW), "{more}: {turns} {most}");
+        }
+        for _ in 0..10 {
+            turns(&mut pace, 10, 0);
+        }
+        assert_eq!(pace.changes(), FEW);
     }
 }

@@ -78,7 +78,7 @@ impl<N: NetworkFunction> Alone<N> {
         floor: &mut Floor<'_, N>,
         state: &[(Key, Content)],
     ) -> Result<Restored, Error> {
-        let moment = moment(&self.agenda.environment, 0);
+        let moment = moment(&self.agenda.environment);
         let restored = floor.put_all(state, &moment)?;
         // Something of it may have to be collected.
         self.agenda.collect_soon();
@@ -107,11 +107,10 @@ impl<N: NetworkFunction> Alone<N> {
         if floor.shared.is_half_done() {
             return storing.schedule.put_off(turn);
         }
-        let moment = moment(&self.agenda.environment, turn.refreshes());
-        storing.tell(turn, &moment, |sink| {
-            floor.nf.drain(&moment, sink);
+        storing.tell(turn, &self.agenda.environment, |moment, sink| {
+            floor.nf.drain(moment, sink);
             if N::SET.is_some() {
-                floor.shared.sets.drain(floor.transaction, &moment, sink);
+                floor.shared.sets.drain(floor.transaction, moment, sink);
             }
         });
     }

@@ -99,6 +99,12 @@ impl Backlog {
         self.places = self.steps.values().map(Written::len).sum();
     }
 
+    /// Places, with those that do not count.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.places
+    }
+
     pub(super) fn clear(&mut self) {
         self.steps.clear();
         self.places = 0;

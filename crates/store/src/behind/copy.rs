@@ -264,8 +264,7 @@ impl Copy {
     /// The store lacks all of an object since then, or since it lacked some of it.
     fn lack_all(&mut self, object: u32, since: Since) {
         let mut ns = since.ns;
-        if let Some(earlier) = self.objects[object as usize].since.take() {
-            self.dirty -= 1;
+        if let Some(earlier) = self.objects[object as usize].since {
             ns = ns.min(earlier.ns);
         }
         let rows: Vec<u32> = self.objects[object as usize].entries.iter().copied().collect();
@@ -445,4 +444,33 @@ fn counts(objects: &[Object], rows: &[Row], part: Part, step: u64) -> bool {
         Part::Entry(row) => rows[row as usize].since,
     };
     since.is_some_and(|since| since.step == step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{Place, Scope};
+
+    /// A store that does not answer: counters and entries are written again and again, and entries come and go.
+    #[test]
+    fn what_waits_takes_no_more_room_however_often_it_is_written() {
+        let scope = Scope::new("nat", "a", Place::Core(0)).unwrap();
+        let (counter, map) = (scope.key(Kind::Counter, "n").unwrap(), scope.key(Kind::Map, "x"));
+        let (map, mut copy) = (map.unwrap(), Copy::default());
+        let object = copy.object(&map);
+        for step in 0..100_000u64 {
+            let since = Some(Since { ns: step, step });
+            let put = Operation::Put(Content::Counter(step as i64));
+            copy.change(Call::new(&counter, put), since);
+            let name = (step % 10).to_le_bytes();
+            let value = (step % 3 > 0).then_some(&name[..]);
+            copy.change_entry(object, &name, value, since);
+            assert!(copy.backlog.len() < 5_000 && copy.rows.len() <= 10, "step {step}");
+        }
+        let mut sent = 0;
+        while copy.pop(None).is_some() {
+            sent += 1;
+        }
+        assert_eq!((sent, copy.lacking(), copy.backlog.len()), (11, 0, 0));
+    }
 }

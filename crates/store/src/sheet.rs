@@ -10,7 +10,7 @@ pub struct MapNumber(pub(crate) u32);
 
 /// Changes in the order in which they were told.
 #[derive(Default)]
-pub(crate) struct Parcel {
+pub(crate) struct Sheet {
     /// Maps that are told of here first; their numbers go on from those before.
     names: Vec<Key>,
     records: Vec<Record>,
@@ -48,7 +48,7 @@ pub(crate) enum What<'a> {
     Other(Call),
 }
 
-impl Parcel {
+impl Sheet {
     /// From now on there is one more map.
     pub(crate) fn name(&mut self, map: Key) {
         self.names.push(map);
@@ -110,12 +110,17 @@ impl Parcel {
         })
     }
 
-    /// Empty, with the room that it has.
-    pub(crate) fn emptied(mut self) -> Self {
-        self.names.clear();
+    /// Nothing was told of its maps.
+    pub(crate) fn forget(&mut self) {
         self.records.clear();
         self.bytes.clear();
         self.others.clear();
+    }
+
+    /// Empty, with the room that it has.
+    pub(crate) fn emptied(mut self) -> Self {
+        self.names.clear();
+        self.forget();
         self
     }
 }
@@ -130,18 +135,18 @@ mod tests {
     fn what_was_told_is_read_in_its_order() {
         let scope = Scope::new("nat", "a", Place::Core(0)).unwrap();
         let key = scope.key(Kind::Counter, "n").unwrap();
-        let mut parcel = Parcel::default();
+        let mut sheet = Sheet::default();
         for _ in 0..2 {
-            parcel.name(scope.key(Kind::Map, "x").unwrap());
-            parcel.entry(MapNumber(0), 7, b"ab", Some(b"cde"));
-            parcel.other(Change::put(&key, Content::Counter(3)).in_step(8));
-            parcel.entry(MapNumber(1), 9, b"", None);
-            parcel.entry(MapNumber(0), 9, b"f", Some(b""));
-            assert_eq!(parcel.named().count(), 1);
-            let text: Vec<String> = parcel.told().map(|told| text(&told)).collect();
+            sheet.name(scope.key(Kind::Map, "x").unwrap());
+            sheet.entry(MapNumber(0), 7, b"ab", Some(b"cde"));
+            sheet.other(Change::put(&key, Content::Counter(3)).in_step(8));
+            sheet.entry(MapNumber(1), 9, b"", None);
+            sheet.entry(MapNumber(0), 9, b"f", Some(b""));
+            assert_eq!(sheet.named().count(), 1);
+            let text: Vec<String> = sheet.told().map(|told| text(&told)).collect();
             assert_eq!(text, ["7 0 ab=cde", "8 nat@a@0@counter@n", "9 1 gone ", "9 0 f="]);
-            parcel = parcel.emptied();
-            assert!(parcel.is_empty() && parcel.room() > 0);
+            sheet = sheet.emptied();
+            assert!(sheet.is_empty() && sheet.room() > 0);
         }
     }
 
