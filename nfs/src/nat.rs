@@ -809,7 +809,9 @@ pub mod nat {
                 if self.permissions.refresh(index, lifetime, cx) {
                     return;
                 }
+                // Where there is no room for it now, the index may be another's later.
                 self.permissions.free(index);
+                self.peers.remove(&permission);
             }
             if let Some(index) = self.permissions.allocate(permission, lifetime, cx)
                 && !self.peers.insert(permission, index)

@@ -95,6 +95,11 @@ impl Explorer {
         self.known.clear();
     }
 
+    /// Leaves an exploration that has not come to its end.
+    pub(crate) fn abandon(&mut self) {
+        self.decisions.clear();
+    }
+
     /// Moves on to the next prefix; false when all have been taken.
     pub(crate) fn advance(&mut self) -> bool {
         while let Some(last) = self.decisions.last_mut() {

@@ -17,9 +17,9 @@
 //!
 //! What the list of paths leaves out, it says: loops whose number of iterations is unknown are
 //! unrolled a few times ([`Budget::unrolled`]), `#[opaque]` functions and `L3` are unknown
-//! functions, and `init` is not explored. Nothing else is approximated but by listing a path that
-//! cannot happen: results of look-ups under keys that are equal without being the same expression
-//! are unrelated.
+//! functions, and the paths of `init` are not among them. Nothing else is approximated but by listing a
+//! path that cannot happen: results of look-ups under keys that are equal without being the same
+//! expression are unrelated, but for what is proved of state ([`Link`]).
 //!
 //! Used by the planner and the command line; depends on `anabranch-language`, and on `anabranch-packet` for
 //! its table of header fields.
@@ -34,6 +34,7 @@ mod follow;
 mod handlers;
 mod hash;
 mod interpret;
+mod links;
 mod models;
 mod objects;
 mod path;
@@ -46,6 +47,7 @@ pub use error::AnalysisError;
 pub use evaluate::{evaluate, evaluate_all};
 pub use explore::Budget;
 pub use follow::{Given, follow_all};
+pub use links::Link;
 pub use models::Models;
 pub use objects::{Site, StateObject};
 pub use path::{CallPath, Condition, Effect, Rewrite, Verdict, Warning};

@@ -145,6 +145,8 @@ impl Warning {
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) accesses: Vec<Access>,
+    /// How many of them were made before a loop had its turn, after which state may be any.
+    pub(crate) cut: usize,
     pub(crate) effects: Vec<Effect>,
     pub(crate) fields: BTreeMap<(&'static str, &'static str), (Term, u32)>,
     pub(crate) memory: Vec<Memory>,

@@ -11,6 +11,7 @@ use crate::expr::{Term, Terms, Words};
 use crate::handlers::{Entry, entries};
 use crate::interpret::program::Program;
 use crate::interpret::{Interpreter, Stop};
+use crate::links::{self, Link};
 use crate::objects::{StateObject, objects};
 use crate::path::{CallPath, Verdict, Warning};
 use crate::solver::Absence;
@@ -52,6 +53,8 @@ pub struct Paths {
     pub left_by_init: Vec<Left>,
     /// Its state objects, and where the text touches them.
     pub objects: Vec<StateObject>,
+    /// What is proved of its state objects, and known on every path.
+    pub links: Vec<Link>,
     /// What it took.
     pub statistics: Statistics,
     /// The arena the paths' terms live in.
@@ -79,6 +82,8 @@ const OF_INIT: usize = 256;
 pub struct Statistics {
     /// Call paths found.
     pub paths: usize,
+    /// Call paths that there would be without what is proved of state objects.
+    pub unlinked: usize,
     /// Branches that no packet takes.
     pub pruned: u64,
     /// Questions put to the solver.
@@ -142,6 +147,10 @@ struct Search<'p> {
     paths: Vec<CallPath>,
     warnings: BTreeSet<Warning>,
     given_up: bool,
+    /// Ways in with a loop that was cut off.
+    cut_off: Vec<Entry>,
+    /// Paths found before links were known.
+    unlinked: usize,
 }
 
 impl<'p> Search<'p> {
@@ -151,16 +160,71 @@ impl<'p> Search<'p> {
             paths: Vec::new(),
             warnings: BTreeSet::new(),
             given_up: false,
+            cut_off: Vec::new(),
+            unlinked: 0,
         }
     }
 
     fn all(mut self) -> Result<Paths, AnalysisError> {
         self.validate_settings()?;
-        for entry in entries(&self.interpreter.program.module) {
-            self.explore(&entry)?;
+        self.explore_all()?;
+        self.unlinked = self.paths.len();
+        self.interpreter.links = self.links()?;
+        if !self.interpreter.links.is_empty() {
+            self.forget();
+            self.explore_all()?;
         }
         let left = self.left_by_init();
         Ok(Paths { left_by_init: left, ..self.finish() })
+    }
+
+    fn explore_all(&mut self) -> Result<(), AnalysisError> {
+        let mut entries = entries(&self.interpreter.program.module).into_iter();
+        entries.try_for_each(|entry| self.explore(&entry))
+    }
+
+    /// Forgets what has been found.
+    fn forget(&mut self) {
+        self.paths.clear();
+        self.warnings.clear();
+        (self.given_up, self.interpreter.explorer.pruned) = (false, 0);
+    }
+
+    /// What is proved of state objects, where all is looked at closely: on the paths found, with `init` and
+    /// what has loops that were cut off followed once more, one turn at a time. None where that cannot be
+    /// followed.
+    fn links(&mut self) -> Result<Vec<Link>, AnalysisError> {
+        let module = &self.interpreter.program.module;
+        let fields = module.nf.fields.iter().filter(|field| field.expired.is_some());
+        let told: Vec<String> = fields.map(|field| field.ident.to_string()).collect();
+        let is_close = self.interpreter.explorer.budget.routed_apart;
+        if !is_close || links::candidates(&self.paths, &told, &self.interpreter.terms).is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(mut all) = self.turn_by_turn() else { return Ok(Vec::new()) };
+        all.extend(self.paths.iter().cloned());
+        let mut proved = Vec::new();
+        let Interpreter { terms, explorer, .. } = &mut self.interpreter;
+        for link in links::candidates(&all, &told, terms) {
+            let holds = links::holds(&link, &all, terms, &mut explorer.solver);
+            proved.extend(holds.map_err(AnalysisError::Solver)?.then_some(link));
+        }
+        Ok(proved)
+    }
+
+    /// Paths of `init` and of what was cut off, in which any turn of a loop is a path of its own.
+    fn turn_by_turn(&mut self) -> Option<Vec<CallPath>> {
+        let mut entries = self.cut_off.clone();
+        entries.extend(self.interpreter.program.module.handlers.init.then_some(Entry::Init));
+        let before = self.paths.len();
+        let (warnings, given_up) = (self.warnings.clone(), self.given_up);
+        self.interpreter.loops_apart = true;
+        let followed = entries.iter().try_for_each(|entry| self.explore(entry));
+        self.interpreter.loops_apart = false;
+        self.interpreter.explorer.abandon();
+        (self.warnings, self.given_up) = (warnings, given_up);
+        let paths = self.paths.split_off(before);
+        followed.is_ok().then_some(paths)
     }
 
     /// Follows `init` last of all, with loops cut off after one turn; nothing is known of what it
@@ -206,10 +270,13 @@ impl<'p> Search<'p> {
             let end = self.interpreter.run_entry(entry);
             let cut_off = self.interpreter.run.warnings.iter().any(Warning::is_cut_off);
             self.given_up |= cut_off && matches!(end, Err(Stop::Infeasible));
+            if cut_off && !self.cut_off.contains(entry) {
+                self.cut_off.push(entry.clone());
+            }
             self.warnings.append(&mut self.interpreter.run.warnings);
             match end {
                 Ok(path) => self.add(path)?,
-                Err(Stop::Infeasible | Stop::Impure) => {}
+                Err(Stop::Infeasible | Stop::Impure | Stop::Cut) => {}
                 Err(Stop::Solver(message)) => return Err(AnalysisError::Solver(message)),
                 Err(Stop::Error(line, message)) => return Err(self.error(line, message)),
             }
@@ -246,6 +313,7 @@ impl<'p> Search<'p> {
             file: program.file.clone(),
             statistics: Statistics {
                 paths: self.paths.len(),
+                unlinked: self.unlinked,
                 pruned: explorer.pruned,
                 solver_calls: explorer.solver.calls,
                 undecided: explorer.solver.undecided,
@@ -259,6 +327,7 @@ impl<'p> Search<'p> {
             objects: objects(&program.module),
             given_up: self.given_up,
             left_by_init: Vec::new(),
+            links: self.interpreter.links,
             words: program.words(),
             terms: self.interpreter.terms,
         }

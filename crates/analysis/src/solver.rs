@@ -97,6 +97,29 @@ impl Solver {
         answer
     }
 
+    /// Whether `conditions` cannot hold together, for certain.
+    pub(crate) fn refutes(
+        &mut self,
+        mut conditions: Vec<Term>,
+        terms: &Terms,
+    ) -> Result<bool, String> {
+        if conditions.iter().any(|one| terms.bool_of(*one) == Some(false)) {
+            return Ok(true);
+        }
+        conditions.retain(|one| terms.bool_of(*one).is_none());
+        conditions.sort_unstable();
+        conditions.dedup();
+        if let Some(answer) = self.answers.get(&conditions) {
+            return Ok(*answer == Answer::No);
+        }
+        let undecided = self.undecided;
+        let answer = self.ask(&conditions, terms)?;
+        // Of paths alone it is told what could not be decided.
+        self.undecided = undecided;
+        self.answers.insert(conditions, answer);
+        Ok(answer == Answer::No)
+    }
+
     /// Whether the system has a solver.
     #[cfg(test)]
     pub(crate) fn is_there(&mut self) -> bool {

@@ -54,6 +54,8 @@ pub struct Verified {
     pairs_known: usize,
     /// Calls of handlers of which the path is known.
     followed: usize,
+    /// What is proved of state objects, which rules out other paths.
+    proved: Vec<String>,
     /// Calls of handlers by ways that are not listed, since a loop goes round more often.
     unlisted: usize,
     /// Calls of handlers of which the path cannot be told.
@@ -222,6 +224,7 @@ impl Verified {
             paths_known: paths.paths.len(),
             pairs_reached: taken.pairs.0,
             pairs_known: taken.pairs.1,
+            proved: paths.links.iter().map(ToString::to_string).collect(),
             followed: taken.followed,
             unlisted: taken.unlisted,
             undecided: taken.unknown.values().sum(),
@@ -248,6 +251,9 @@ impl Verified {
             self.pairs_reached,
             self.pairs_known,
         );
+        for proved in &self.proved {
+            text.push_str(&format!("proved of state: {proved}\n"));
+        }
         for disagreement in &self.disagreements {
             text.push_str(&format!("the analysis and what runs disagree: {disagreement}\n"));
         }

@@ -14,6 +14,7 @@ use anabranch_nf::{NetworkFunction, Verdict as Made, Word};
 use crate::configured::Configured;
 use crate::field::{Parsed, Property};
 use crate::guide::{Changes, Guide, Sent, Way, is_editable};
+use crate::links::broken;
 use crate::pairs::Pairs;
 use crate::passage::{Passage, passages};
 use crate::program::{Act, Program};
@@ -189,6 +190,7 @@ impl<'p> Coverage<'p> {
     }
 
     fn follow(&mut self, step: usize, passage: &Passage) -> Found {
+        self.check_links(passage);
         let packet = passage.packet.as_ref().map(Parsed::of);
         let scene = Scene { now_ns: passage.now_ns, packet };
         let (class, port) = match &scene.packet {
@@ -203,8 +205,8 @@ impl<'p> Coverage<'p> {
         self.valuation.begin(passage.symbols());
         let valuation = &mut self.valuation;
         let (nodes, end) = tree.walk(|term| valuation.value(term, &scene).map(|value| value != 0));
-        self.tally.followed += 1;
         found.is_new = tree.pass(&nodes);
+        self.tally.followed += 1;
         found.nodes = nodes;
         match end {
             _ if passage.calls.len() >= CALLS => self.tally.unlisted += 1,
@@ -212,7 +214,13 @@ impl<'p> Coverage<'p> {
                 found.path = Some(position);
                 self.took(step, position, &found, passage, &scene);
             }
-            End::Unlisted => self.tally.unlisted += 1,
+            End::Unlisted => {
+                self.tally.unlisted += 1;
+                if !self.is_cut_off {
+                    let handler = &passage.handler;
+                    self.disagreed(format!("{handler}: the way that was gone is no path"));
+                }
+            }
             End::Unknown(_) if self.is_cut_off => self.tally.unlisted += 1,
             End::Unknown(term) => {
                 let text = self.paths.terms.print(term, &self.paths.words);
@@ -386,10 +394,25 @@ impl<'p> Coverage<'p> {
     fn disagree(&mut self, path: &CallPath, passage: &Passage, why: String) {
         if self.is_cut_off && own_accesses(path).count() < passage.calls.len() {
             self.tally.unlisted += 1;
-        } else if self.tally.disagreements.len() < KEPT {
-            let text =
-                format!("path {} ({}, line {}): {why}", path.number, path.handler, path.line);
+        } else {
+            let (number, handler, line) = (path.number, &path.handler, path.line);
+            self.disagreed(format!("path {number} ({handler}, line {line}): {why}"));
+        }
+    }
+
+    fn disagreed(&mut self, text: String) {
+        if self.tally.disagreements.len() < KEPT {
             self.tally.disagreements.push(text);
+        }
+    }
+
+    /// What is proved of state has to be so.
+    fn check_links(&mut self, passage: &Passage) {
+        let paths: &'p Paths = self.paths;
+        for link in &paths.links {
+            if let Some(why) = broken(link, &passage.calls) {
+                self.disagreed(format!("{}: {link}; but {why}", passage.handler));
+            }
         }
     }
 
@@ -410,6 +433,13 @@ impl<'p> Coverage<'p> {
             {
                 let (object, operation) = (call.object, call.operation);
                 return Some(format!("{}, not {object}.{operation}", access.operation));
+            }
+            let outcome = access.outcome.and_then(|outcome| self.valuation.value(outcome, scene));
+            if let (Some(said), Some(made)) = (outcome, call.outcome)
+                && said != u128::from(made)
+            {
+                let (object, operation) = (call.object, call.operation);
+                return Some(format!("{object}.{operation} ends otherwise: {made}"));
             }
             let told = [(&access.key, &call.key), (&access.value, &call.stored)];
             for (said, made) in told {
@@ -538,7 +568,7 @@ fn classes(paths: &Paths) -> HashMap<Option<usize>, Vec<Class>> {
 }
 
 /// What the trace calls a part of a key or of a value.
-fn symbol_name(part: &str) -> String {
+pub(crate) fn symbol_name(part: &str) -> String {
     let name = part.strip_suffix("variant").map_or(part, |of| of.trim_end_matches('.'));
     let name = name.replace("some.0", "value");
     if name.is_empty() { name } else { format!(".{name}") }

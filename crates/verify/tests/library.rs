@@ -149,6 +149,27 @@ fn call_paths_that_are_wrong_are_noticed() {
     assert_eq!(found.differences, 0, "the runs themselves agree");
 }
 
+/// What is proved of state rules out paths; here it is not so, and here paths have been ruled out that are
+/// taken.
+#[test]
+fn state_that_is_wrongly_known_is_noticed() {
+    type N = anabranch_nfs::nat::Function;
+    let setup = Setup::exemplified::<N>(toml::Table::new(), example("nat"));
+    let effort = Effort { packets: 4_000, seeds: 1, first_seed: 1 };
+    let disagree = |paths: &Paths| {
+        tried::<N>(&setup, &planned::<N>(), Some(paths), effort).taken.disagreements
+    };
+    let mut paths = paths_of(&N::SOURCE, budget()).unwrap();
+    assert_eq!(disagree(&paths), Vec::<String>::new());
+    let all = paths.links.clone();
+    let link = paths.links.iter_mut().find(|link| link.map == "inside").unwrap();
+    link.equal = vec![("peer.address".to_owned(), "address".to_owned())];
+    assert!(disagree(&paths).iter().any(|why| why.contains("finds `peer.address`")));
+    paths.links = all;
+    paths.paths.retain(|path| path.line % 2 == 0);
+    assert!(disagree(&paths).iter().any(|why| why.contains("is no path")));
+}
+
 /// A seed does the same whatever ran before it, so that a difference can be repeated alone.
 #[test]
 fn seeds_do_not_depend_on_each_other() {

@@ -11,6 +11,7 @@ mod compare;
 mod fold;
 mod print;
 mod slice;
+mod soften;
 
 use std::sync::Arc;
 
@@ -288,15 +289,7 @@ impl Terms {
     }
 
     fn hard_node(&self, node: &Node) -> bool {
-        use Binary::{DivSigned, DivUnsigned, Mul, RemSigned, RemUnsigned};
-        let divides =
-            |operator| matches!(operator, Mul | DivUnsigned | DivSigned | RemUnsigned | RemSigned);
-        let itself = match *node {
-            Node::Binary(operator, _, b) if divides(operator) => {
-                self.constant_of(b).is_none_or(|constant| !constant.is_power_of_two())
-            }
-            _ => false,
-        };
+        let itself = matches!(*node, Node::Binary(operator, _, b) if self.is_product(operator, b));
         itself || operands(node).into_iter().any(|operand| self.is_hard(operand))
     }
 

@@ -14,10 +14,12 @@ use crate::path::{CallPath, Condition, Rewrite, Verdict, Warning};
 impl<'p> Interpreter<'p> {
     /// Runs an entry with the decisions so far.
     pub(crate) fn run_entry(&mut self, entry: &Entry) -> Result<CallPath, Stop> {
-        let verdict = self.enter(entry).map_err(|exit| match *exit {
-            Exit::Stop(stop) => stop,
-            _ => Stop::Error(self.line, "this leaves no function".to_owned()),
-        })?;
+        let verdict = match self.enter(entry).map_err(|exit| *exit) {
+            Ok(verdict) => verdict,
+            Err(Exit::Stop(Stop::Cut)) => Verdict::Done,
+            Err(Exit::Stop(stop)) => return Err(stop),
+            Err(_) => return Err(Stop::Error(self.line, "this leaves no function".to_owned())),
+        };
         Ok(self.finish(entry, verdict))
     }
 
@@ -349,7 +351,7 @@ impl<'p> Interpreter<'p> {
                 .map(|(term, line)| Condition { term, line })
                 .collect(),
             rewrites: self.rewrites(),
-            accesses: std::mem::take(&mut self.run.accesses),
+            accesses: std::mem::take(&mut self.run.accesses).split_off(self.run.cut),
             effects: std::mem::take(&mut self.run.effects),
             verdict,
             line: self.run.verdict_line,

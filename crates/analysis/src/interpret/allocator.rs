@@ -186,7 +186,11 @@ impl<'p> Interpreter<'p> {
         self.run.accesses[access].value = self.parts(&value, "")?;
         let name = self.result_name(access);
         let kind = Kind::Outcome("allocated", "full");
-        let allocated = self.terms.symbol(&name, Sort::Bool, kind);
+        let is_any = self.run.accesses[access].operation == "allocate";
+        let allocated = match is_any && self.has_freed(operation.object) {
+            true => self.terms.bool(true),
+            false => self.terms.symbol(&name, Sort::Bool, kind),
+        };
         self.run.accesses[access].outcome = Some(allocated);
         let index = self.index_of(access);
         self.run.accesses[access].result = Part::whole(index);

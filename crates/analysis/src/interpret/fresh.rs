@@ -14,10 +14,10 @@ impl<'p> Interpreter<'p> {
     pub(crate) fn unknown(&mut self, name: &str, of: &Type, arguments: &[Term]) -> Eval {
         Ok(match of {
             Type::Unit => Value::Unit,
-            Type::Bool => Value::Bool(self.terms.apply(name, Sort::Bool, Kind::Number, arguments)),
+            Type::Bool => Value::Bool(self.leaf(name, Sort::Bool, Kind::Number, arguments)),
             Type::Scalar(scalar) => {
                 let sort = Sort::Bits(scalar.width());
-                Value::Scalar(*scalar, self.terms.apply(name, sort, scalar.kind(), arguments))
+                Value::Scalar(*scalar, self.leaf(name, sort, scalar.kind(), arguments))
             }
             Type::Tuple(types) => Value::tuple(self.unknown_fields(name, types, arguments)?),
             Type::Array(element, length) => {
@@ -50,6 +50,14 @@ impl<'p> Interpreter<'p> {
         })
     }
 
+    /// A part of an unknown value: what it is known to be, else a symbol or an unknown function.
+    fn leaf(&mut self, name: &str, sort: Sort, kind: Kind, arguments: &[Term]) -> Term {
+        match self.aliases.iter().find(|(alias, _)| alias == name) {
+            Some((_, term)) if self.terms.sort(*term) == sort => *term,
+            _ => self.terms.apply(name, sort, kind, arguments),
+        }
+    }
+
     fn unknown_fields(
         &mut self,
         name: &str,
@@ -65,7 +73,7 @@ impl<'p> Interpreter<'p> {
 
     fn unknown_variant(&mut self, name: &str, shape: &Rc<EnumShape>, arguments: &[Term]) -> Eval {
         let kind = variants_kind(shape);
-        let number = self.terms.apply(name, Sort::Bits(8), kind, arguments);
+        let number = self.leaf(name, Sort::Bits(8), kind, arguments);
         let count = self.terms.constant(shape.variants.len() as u128, 8);
         let exists = self.terms.binary(Binary::LessUnsigned, number, count);
         self.assume(exists)?;

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use super::types::{Scalar, Type};
-use super::value::{List, Place, Range, Step, Value, Window};
+use super::value::{List, Place, Range, Slot, Step, Value, Window};
 use super::{Eval, Exit, Interpreter, Stop};
-use crate::expr::Term;
+use crate::expr::{Kind, Sort, Term};
 
 /// How an iteration ended.
 enum Turn {
@@ -57,6 +57,9 @@ impl<'p> Interpreter<'p> {
         let over = self.value(&each.expr)?;
         self.at(each.for_token.span);
         let sequence = self.sequence(over)?;
+        if self.loops_apart && !matches!(sequence, Sequence::Known(_)) {
+            return self.any_turn(each, &sequence);
+        }
         let mut unknown = 0;
         for position in 0..=self.explorer.budget.iterations {
             let line = self.line;
@@ -74,6 +77,77 @@ impl<'p> Interpreter<'p> {
             }
         }
         self.too_long()
+    }
+
+    /// Paths up to a loop, of any one turn of it, and of what comes after it, each from whatever state the
+    /// turns before have left; refused where a turn leaves more than state.
+    fn any_turn(&mut self, each: &'p syn::ExprForLoop, sequence: &Sequence) -> Eval {
+        self.effect()?;
+        if self.chosen("begins")? {
+            return super::stop(Stop::Cut);
+        }
+        self.run.memory.clear();
+        self.run.cut = self.run.accesses.len();
+        if !self.chosen("goes round")? {
+            return Ok(Value::Unit);
+        }
+        let frames = self.frames.iter();
+        let slots = frames
+            .flat_map(|frame| frame.locals.iter().map(|(_, slot)| slot).chain(&frame.receiver));
+        let slots: Vec<Slot> = slots.cloned().collect();
+        let lines: Vec<u32> = slots.iter().map(|slot| slot.written_at.replace(0)).collect();
+        let fields = self.run.fields.clone();
+        let item = self.any_item(sequence)?;
+        let turn = self.scoped(|this| {
+            let matched = this.match_value(&each.pat, item)?;
+            this.implied(matched)?;
+            this.turn(&each.body, each.label.as_ref())
+        })?;
+        let is_written = slots.iter().any(|slot| slot.written_at.get() != 0);
+        for (slot, line) in slots.iter().zip(lines).filter(|(_, line)| *line != 0) {
+            slot.written_at.set(line);
+        }
+        match turn {
+            Turn::Left(value) => Ok(value),
+            Turn::Next if is_written || fields != self.run.fields => {
+                self.error("a turn of this loop changes what the next one begins with")
+            }
+            Turn::Next => super::stop(Stop::Cut),
+        }
+    }
+
+    /// Whether this path is the one that stops where the loop `does` so.
+    fn chosen(&mut self, does: &str) -> Eval<bool> {
+        let name = format!("loop {} {does} at {}", self.line, self.run.accesses.len());
+        let chosen = self.terms.symbol(&name, Sort::Bool, Kind::Number);
+        self.decide(chosen)
+    }
+
+    /// Any element of a sequence.
+    fn any_item(&mut self, sequence: &Sequence) -> Eval {
+        let name = format!("turn {} at {}", self.line, self.run.accesses.len());
+        let mut any = |width| self.terms.symbol(&name, Sort::Bits(width), Kind::Number);
+        match sequence {
+            Sequence::Range { start, end, scalar: Some(scalar), inclusive, .. } => {
+                let here = any(scalar.width());
+                let inside = self.less_terms(!inclusive, scalar.is_signed(), here, *end);
+                let begun = self.less_terms(false, scalar.is_signed(), *start, here);
+                self.assume(inside)?;
+                self.assume(begun)?;
+                Ok(Value::Scalar(*scalar, here))
+            }
+            Sequence::List(list) => {
+                let index = any(32);
+                let inside = self.less_terms(true, false, index, list.length);
+                self.assume(inside)?;
+                self.list_element(list, index)
+            }
+            Sequence::Payload(window) => {
+                let index = any(64);
+                Ok(self.payload_byte(*window, index))
+            }
+            _ => self.error("the elements of this loop are not of one kind"),
+        }
     }
 
     fn too_long(&self) -> Eval {
@@ -101,6 +175,9 @@ impl<'p> Interpreter<'p> {
     /// the output says so.
     fn goes_on(&mut self, condition: Term, unknown: &mut usize) -> Eval<bool> {
         if self.known(condition).is_none() {
+            if self.loops_apart {
+                return self.error("it is not known how often this loop goes round");
+            }
             if *unknown >= self.explorer.budget.unrolled {
                 return self.cut_off(condition);
             }

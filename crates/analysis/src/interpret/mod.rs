@@ -17,6 +17,7 @@ mod convert;
 mod expression;
 mod fresh;
 mod integer;
+mod linked;
 mod loops;
 mod memory;
 mod merge;
@@ -40,6 +41,7 @@ use syn::Ident;
 use crate::explore::Explorer;
 use crate::expr::{Term, Terms};
 use crate::hash::FastMap;
+use crate::links::Link;
 use crate::path::Run;
 use crate::solver::Answer;
 use program::Program;
@@ -69,6 +71,8 @@ pub(crate) enum Stop {
     Impure,
     /// The solver cannot be run.
     Solver(String),
+    /// A loop begins or goes round: what comes then is a path of its own.
+    Cut,
 }
 
 /// The value of an expression, or why there is none.
@@ -139,6 +143,12 @@ pub(crate) struct Interpreter<'p> {
     enums: HashMap<String, Rc<EnumShape>>,
     /// What is true of all settings that `check` of the module accepts.
     pub(crate) accepted: Vec<Term>,
+    /// What is proved of state objects.
+    pub(crate) links: Vec<Link>,
+    /// Whether any turn of a loop whose end is unknown is a path of its own, and what comes after it.
+    pub(crate) loops_apart: bool,
+    /// What parts of the next unknown value are known to be, by the names that they would have.
+    aliases: Vec<(String, Term)>,
     /// Line being executed.
     pub(crate) line: u32,
     /// Whether the expression is evaluated ahead of the condition that guards it.
@@ -165,6 +175,9 @@ impl<'p> Interpreter<'p> {
             structs: HashMap::new(),
             enums: HashMap::new(),
             accepted: Vec::new(),
+            links: Vec::new(),
+            loops_apart: false,
+            aliases: Vec::new(),
             line: 0,
             ahead: false,
             faults: HashMap::new(),

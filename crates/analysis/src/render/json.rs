@@ -14,6 +14,7 @@ struct Document<'a> {
     statistics: Statistics,
     warnings: Vec<LineJson>,
     opaque: &'a [String],
+    proved: Vec<String>,
     paths: Vec<PathJson>,
 }
 
@@ -84,6 +85,7 @@ impl Serialize for Paths {
                 .map(|warning| LineJson { text: warning.message.clone(), line: warning.line })
                 .collect(),
             opaque: &self.opaque,
+            proved: self.links.iter().map(ToString::to_string).collect(),
             paths: self.paths.iter().map(|path| self.path_json(path)).collect(),
         };
         document.serialize(serializer)

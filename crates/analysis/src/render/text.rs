@@ -104,6 +104,12 @@ impl Paths {
         for warning in &self.warnings {
             let _ = writeln!(text, "  {}:{}: {}", self.file, warning.line, warning.message);
         }
+        if !self.links.is_empty() {
+            text.push_str("\nproved of state\n");
+        }
+        for link in &self.links {
+            let _ = writeln!(text, "  {link}");
+        }
         if !self.opaque.is_empty() {
             let _ = write!(text, "\ntaken as unknown functions: {}\n", self.opaque.join(", "));
         }
@@ -113,6 +119,13 @@ impl Paths {
             "\n{} call paths, {} branches pruned, {} solver calls, {} ms\n",
             made.paths, made.pruned, made.solver_calls, made.time_ms
         );
+        if made.unlinked > made.paths {
+            let _ = writeln!(
+                text,
+                "{} more without what is proved of state",
+                made.unlinked - made.paths
+            );
+        }
         if made.undecided > 0 {
             let _ = writeln!(
                 text,

@@ -1,0 +1,93 @@
+//! Where a map is given the index of an object that the same path has stored.
+
+use std::collections::BTreeMap;
+
+use super::Link;
+use crate::access::{Access, Part};
+use crate::expr::{Node, Term, Terms};
+use crate::path::CallPath;
+
+/// Links that every path which stores both at once would have, of objects whose end is told; each is to
+/// be proved.
+pub(crate) fn candidates(paths: &[CallPath], told: &[String], terms: &Terms) -> Vec<Link> {
+    let mut found: BTreeMap<(&str, &str), Link> = BTreeMap::new();
+    for path in paths {
+        for (at, insert) in path.accesses.iter().enumerate() {
+            let ("Map", "insert", [index]) = (insert.kind, &*insert.operation, &*insert.value)
+            else {
+                continue;
+            };
+            for allocator in told {
+                let Some(stored) = stored(path, allocator, index.term, at) else { continue };
+                let pair = (insert.object.as_str(), allocator.as_str());
+                let here = link(pair, insert, stored, terms);
+                match found.get_mut(&pair) {
+                    Some(known) => known.equal.retain(|equal| here.equal.contains(equal)),
+                    None => {
+                        found.insert(pair, here);
+                    }
+                }
+            }
+        }
+    }
+    let keys = |link: &Link| {
+        let inserts = paths.iter().flat_map(|path| &path.accesses);
+        let mut keys = inserts.filter(|access| access.object == link.map && !access.key.is_empty());
+        keys.next().map_or(&[][..], |access| &access.key)
+    };
+    let links = found.into_values().filter(|link| !link.equal.is_empty()).map(|link| {
+        let is_equal = |part: &Part| link.equal.iter().any(|(_, of)| *of == part.name);
+        Link { is_whole: keys(&link).iter().all(is_equal), ..link }
+    });
+    links.collect()
+}
+
+/// What the path has stored at last under `index`, where it has taken that before its access `before`.
+fn stored<'p>(
+    path: &'p CallPath,
+    allocator: &str,
+    index: Term,
+    before: usize,
+) -> Option<&'p [Part]> {
+    let taken = path.accesses.get(..before)?.iter().any(|access| {
+        access.object == allocator
+            && access.operation.starts_with("allocate")
+            && place(access) == Some(index)
+    });
+    let of_it = |access: &&Access| {
+        access.object == allocator && place(access) == Some(index) && !access.value.is_empty()
+    };
+    let last = path.accesses.iter().rev().find(of_it);
+    last.filter(|_| taken).map(|access| &*access.value)
+}
+
+/// The index under which an access of an allocator stores.
+pub(super) fn place(access: &Access) -> Option<Term> {
+    let parts = match access.operation.as_str() {
+        "allocate" | "allocate_within" => &access.result,
+        _ => &access.key,
+    };
+    match parts.as_slice() {
+        [index] => Some(index.term),
+        _ => None,
+    }
+}
+
+/// Whether a term is `wanted`, or is that where a condition holds: keys are no choices.
+fn may_be(term: Term, wanted: Term, terms: &Terms) -> bool {
+    term == wanted
+        || match *terms.node(term) {
+            Node::Ite(_, a, b) => may_be(a, wanted, terms) || may_be(b, wanted, terms),
+            _ => false,
+        }
+}
+
+fn link((map, allocator): (&str, &str), insert: &Access, stored: &[Part], terms: &Terms) -> Link {
+    let mut equal = Vec::new();
+    for part in stored {
+        let same = insert.key.iter().filter(|of| may_be(part.term, of.term, terms));
+        equal.extend(same.map(|of| (part.name.clone(), of.name.clone())));
+    }
+    let (map, allocator) = (map.to_owned(), allocator.to_owned());
+    Link { map, allocator, equal, is_whole: false }
+}

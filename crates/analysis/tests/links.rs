@@ -1,0 +1,142 @@
+//! What is proved of two state objects, and what is refused though it looks the same.
+
+use anabranch_analysis::{Paths, Source, Verdict, paths};
+
+const SMALL: &str = r"#[network_function(ports(lan, wan))]
+pub mod small {
+    pub struct Settings {
+        #[setting(default = [])]
+        pub known: List<Ipv4Addr>,
+    }
+    pub enum Reason { Full, Other, Gone }
+    pub struct Session { host: Ipv4Addr, packets: u32 }
+    pub struct Small {
+        settings: Settings,
+        #[capacity(8)]
+        by_host: Map<Ipv4Addr, u32>,
+        #[capacity(8)]
+        #[expired(gone)]
+        sessions: Allocator<Session>,
+    }
+    impl Small {
+        fn init(&mut self, cx: &mut Context) {
+            for one in &self.settings.known {
+                if let Some(index) = self.sessions.allocate(Session { host: one, packets: 0 }, 9, cx) {
+                    self.by_host.insert(one, index);
+                }
+            }
+        }
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let Some(ip) = pkt.ipv4() else { return Forward(WAN) };
+            let (host, other) = (ip.src(), ip.dst());
+            if let Some(index) = self.by_host.get(&host) {
+                if let Some(session) = self.sessions.touch(index, cx) {
+                    let packets = session.packets + 1;
+                    self.sessions.set(index, Session { host: session.host, packets });
+                    return if session.host == host { Forward(WAN) } else { Drop(Reason::Other) };
+                }
+                if !self.sessions.free(index) {
+                    return Drop(Reason::Gone);
+                }
+                self.by_host.remove(&host);
+            }
+            let Some(index) = self.sessions.allocate(Session { host, packets: 1 }, 9, cx) else {
+                return Flood;
+            };
+            if !self.by_host.insert(host, index) {
+                self.sessions.free(index);
+                return Drop(Reason::Full);
+            }
+            Forward(WAN)
+        }
+        fn gone(&mut self, index: u32, session: Session, cx: &mut Context) {
+            self.by_host.remove(&session.host);
+        }
+    }
+}
+";
+
+fn explored(text: &str) -> Paths {
+    let found = paths(&Source { text, file: "small.rs", line: 1 });
+    found.unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn drops(found: &Paths) -> Vec<&str> {
+    let mut words: Vec<&str> = found
+        .paths
+        .iter()
+        .filter_map(|path| match &path.verdict {
+            Verdict::Drop(word) => Some(word.as_str()),
+            _ => None,
+        })
+        .collect();
+    words.sort_unstable();
+    words.dedup();
+    words
+}
+
+#[test]
+fn what_is_proved_rules_out_paths() {
+    let found = explored(SMALL);
+    let proved: Vec<String> = found.links.iter().map(ToString::to_string).collect();
+    assert_eq!(proved, ["`by_host[key] = i`: `sessions[i]` is there, `it.host = key`"]);
+    assert!(found.links[0].is_whole);
+    assert_eq!(drops(&found), Vec::<&str>::new(), "{}", found.to_text());
+    assert!(found.statistics.unlinked > found.statistics.paths, "{:?}", found.statistics);
+    assert!(found.to_text().contains(&proved[0]));
+}
+
+/// Each of these breaks the link, in one place, of some key.
+#[test]
+fn what_is_broken_anywhere_is_refused() {
+    let wrong = [
+        ("an end that is not told", "self.by_host.remove(&session.host);", ""),
+        ("freed and still named", "                self.by_host.remove(&host);\n", ""),
+        ("another's object", "host: session.host, packets }", "host: other, packets }"),
+        ("given to another key", "insert(host, index)", "insert(other, index)"),
+        (
+            "freed after all",
+            "Forward(WAN)\n        }\n        fn gone",
+            "self.sessions.free(index); Forward(WAN)\n        }\n        fn gone",
+        ),
+        (
+            "in any turn of a loop",
+            "self.by_host.insert(one, index);",
+            "self.by_host.insert(one, index + 1);",
+        ),
+        (
+            "before a loop",
+            "for one in",
+            "if let Some(one) = self.settings.known.get(0) { self.by_host.insert(one, 3); }\n            for one in",
+        ),
+        (
+            "after a loop",
+            "insert(one, index);\n                }\n            }",
+            "insert(one, index);\n                }\n            }\n            self.sessions.free(7);",
+        ),
+        ("freed by its number", "return Flood;", "self.sessions.free(3); return Flood;"),
+    ];
+    for (what, right, instead) in wrong {
+        let text = SMALL.replace(right, instead);
+        assert_ne!(text, SMALL, "{what}");
+        let found = explored(&text);
+        assert!(found.links.is_empty(), "{what}: {:?}", found.links);
+        assert!(drops(&found).contains(&"other"), "{what}: {}", found.to_text());
+        assert_eq!(found.statistics.unlinked, found.statistics.paths, "{what}");
+    }
+}
+
+/// Without a handler for their end objects go and nobody hears of it.
+#[test]
+fn objects_whose_end_is_not_told_are_not_relied_on() {
+    let text = SMALL.replace("        #[expired(gone)]\n", "");
+    assert!(explored(&text).links.is_empty());
+}
+
+/// A turn that leaves more than state behind cannot be followed by itself.
+#[test]
+fn loops_that_carry_something_are_not_followed() {
+    let text = SMALL.replace("for one in", "let mut count = 0;\n            for one in");
+    let text = text.replace("insert(one, index);", "insert(one, index);\n count += 1;");
+    assert!(explored(&text).links.is_empty());
+}

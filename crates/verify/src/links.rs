@@ -1,0 +1,57 @@
+//! What is proved of state objects, looked at all the same: paths that it rules out are not listed, so that
+//! nothing else would show that it is wrong.
+
+use anabranch_analysis::Link;
+use anabranch_nf::trace::{Call, Parts};
+
+use crate::coverage::symbol_name;
+
+/// What the calls of one handler found that goes against a link.
+pub(crate) fn broken(link: &Link, calls: &[(usize, Call)]) -> Option<String> {
+    let mut named: Vec<(u128, &Parts)> = Vec::new();
+    let mut is_changed = false;
+    for (_, call) in calls {
+        if call.object == link.allocator {
+            let key = named.iter().find(|(index, _)| whole(&call.key) == Some(*index));
+            if let Some((_, key)) = key
+                && let Some(why) = breaks(link, call, key)
+            {
+                return Some(why);
+            }
+            if Link::is_changed_by(call.operation) {
+                return None;
+            }
+        }
+        if call.object == link.map && !is_changed {
+            is_changed = Link::is_changed_by(call.operation);
+            let found = call.outcome == Some(true) && call.operation == "get";
+            named.extend(whole(&call.result).filter(|_| found).map(|index| (index, &call.key)));
+        }
+    }
+    None
+}
+
+/// The number of a value that is one.
+fn whole(parts: &Parts) -> Option<u128> {
+    match parts.all() {
+        [(_, number)] => Some(*number),
+        _ => None,
+    }
+}
+
+/// How a call breaks the link of an object that the map names under `key`.
+fn breaks(link: &Link, call: &Call, key: &Parts) -> Option<String> {
+    let (object, operation) = (call.object, call.operation);
+    // Asked without the time.
+    if call.outcome == Some(false) && matches!(operation, "set" | "update" | "free") {
+        return Some(format!("{object}.{operation} finds nothing"));
+    }
+    let part = |parts: &Parts, name: &str| {
+        let name = symbol_name(name);
+        parts.all().iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+    };
+    link.equal.iter().find_map(|(ours, of)| {
+        let (made, said) = (part(&call.result, ours)?, part(key, of)?);
+        (made != said).then(|| format!("{object}.{operation} finds `{ours}` {made}, not {said}"))
+    })
+}
