@@ -234,15 +234,19 @@ impl<S> Entry<S> {
     }
 
     /// Restarts the lifetime at `now`, with a new length when `lifetime` is not 0. Of the same length it
-    /// never ends sooner than before, whichever of two packets comes first.
+    /// never ends sooner than before, whichever of two packets comes first. False: it is as it was.
     #[inline(always)]
-    pub fn refresh(&mut self, now: Tick, lifetime: u32) {
+    pub fn refresh(&mut self, now: Tick, lifetime: u32) -> bool {
         // Both are at most 2^31: the clock is set anew before, and no lifetime is longer.
         if lifetime == 0 || lifetime == self.lifetime {
-            self.deadline.prolong(now.wrapping_add(self.lifetime));
+            let (ends, deadline) = (now.wrapping_add(self.lifetime), self.deadline.tick_mut());
+            let is_later = ends > *deadline;
+            *deadline = ends.max(*deadline);
+            is_later
         } else {
             self.lifetime = lifetime;
             *self.deadline.tick_mut() = now.wrapping_add(lifetime);
+            true
         }
     }
 
@@ -280,12 +284,6 @@ impl<S> Entry<S> {
     {
         let (absolute, lifetime, state) = journal::loaded(told)?;
         Some(Self::new(moment.deadline(absolute), lifetime, state))
-    }
-
-    /// When the set ends, and its lifetime from each packet on, in ticks.
-    #[inline(always)]
-    pub fn ends(&self) -> (Tick, u32) {
-        (self.deadline.tick(), self.lifetime)
     }
 
     /// When the set ends.

@@ -508,13 +508,13 @@ impl<N: NetworkFunction> Instance<N> {
         };
         let now = self.agenda.environment.tick();
         let set = set.and_then(|set| set.if_alive(now))?;
-        let before = self.storing.is_some().then(|| (set.state, set.ends()));
+        let before = self.storing.is_some().then_some(set.state);
         let cx = &mut Context::new(&mut self.agenda.environment);
         let verdict = self.nf.packet(&mut set.state, packet, cx);
-        set.refresh(now, self.agenda.environment.expiry());
-        if let Some((state, ends)) = before {
-            let changed = state != set.state;
-            if changed || ends != set.ends() {
+        let is_refreshed = set.refresh(now, self.agenda.environment.expiry());
+        if let Some(before) = before {
+            let changed = before != set.state;
+            if changed || is_refreshed {
                 let spot = set.spot();
                 self.touched(finding.kind, spot, changed);
             }
