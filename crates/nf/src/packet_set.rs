@@ -234,19 +234,15 @@ impl<S> Entry<S> {
     }
 
     /// Restarts the lifetime at `now`, with a new length when `lifetime` is not 0. Of the same length it
-    /// never ends sooner than before, whichever of two packets comes first. False: it is as it was.
+    /// never ends sooner than before, whichever of two packets comes first.
     #[inline(always)]
-    pub fn refresh(&mut self, now: Tick, lifetime: u32) -> bool {
+    pub fn refresh(&mut self, now: Tick, lifetime: u32) {
         // Both are at most 2^31: the clock is set anew before, and no lifetime is longer.
         if lifetime == 0 || lifetime == self.lifetime {
-            let (ends, deadline) = (now.wrapping_add(self.lifetime), self.deadline.tick_mut());
-            let is_later = ends > *deadline;
-            *deadline = ends.max(*deadline);
-            is_later
+            self.deadline.prolong(now.wrapping_add(self.lifetime));
         } else {
             self.lifetime = lifetime;
             *self.deadline.tick_mut() = now.wrapping_add(lifetime);
-            true
         }
     }
 
@@ -390,8 +386,9 @@ impl<K: Key, S: Value> SetTable<K, S> {
         Some(entry.state)
     }
 
-    /// The set there was refreshed, and its state perhaps changed: told to the store that keeps it.
-    #[inline(never)]
+    /// The set there was refreshed, and its state perhaps changed: told to the store that keeps it. Nearly
+    /// always it is noted already; whether its deadline was moved nobody asks, since that cannot be foreseen.
+    #[inline(always)]
     pub fn touched(&mut self, spot: Spot, changed: bool) {
         let Some(journal) = self.journal.as_deref_mut() else { return };
         journal.touch(self.table.place_at(spot.0).0, changed);

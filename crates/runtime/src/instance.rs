@@ -511,20 +511,16 @@ impl<N: NetworkFunction> Instance<N> {
         let before = self.storing.is_some().then_some(set.state);
         let cx = &mut Context::new(&mut self.agenda.environment);
         let verdict = self.nf.packet(&mut set.state, packet, cx);
-        let is_refreshed = set.refresh(now, self.agenda.environment.expiry());
+        set.refresh(now, self.agenda.environment.expiry());
         if let Some(before) = before {
-            let changed = before != set.state;
-            if changed || is_refreshed {
-                let spot = set.spot();
-                self.touched(finding.kind, spot, changed);
-            }
+            let (spot, changed) = (set.spot(), before != set.state);
+            self.touched(finding.kind, spot, changed);
         }
         Some(verdict)
     }
 
     /// Remembers that a packet's set was touched, for the store that keeps it. All by value: a reference into
     /// the finding would have it lie in memory for every packet, store or not.
-    #[cold]
     #[inline(never)]
     fn touched(&mut self, kind: Kind, spot: Spot, changed: bool) {
         match kind {

@@ -328,23 +328,18 @@ impl<T: Value> Allocator<T> {
         }
     }
 
-    /// An object is touched at `now` that is to be noted: a store keeps it, or it was given out in all
-    /// shards alike. False: another shard has borrowed the index, and to this one there is nothing under it.
+    /// An object is touched that is to be noted: a store keeps it, or it was given out in all shards
+    /// alike. False: another shard has borrowed the index, and to this one there is nothing under it.
     #[cold]
     #[inline(never)]
-    fn note_touch(&mut self, index: u32, now: Tick) -> bool {
+    fn note_touch(&mut self, index: u32) -> bool {
         if self.is_anothers(index) {
             return false;
         }
-        let common = self.shards.as_mut().filter(|shards| shards.tags.get(index).is_common());
-        // Refreshed in this tick before, it ends when it ended then.
-        let ends =
-            |object: &Object<T>| object.deadline.tick() == now.saturating_add(object.lifetime);
-        let is_told = common.is_none() && self.objects.get(index as usize).is_some_and(ends);
-        if let Some(journal) = self.journal.as_mut().filter(|_| !is_told) {
+        if let Some(journal) = &mut self.journal {
             journal.touch(index, false);
         }
-        if let Some(shards) = common {
+        if let Some(shards) = self.shards.as_mut().filter(|s| s.tags.get(index).is_common()) {
             shards.tags.note(index);
         }
         true
@@ -394,14 +389,6 @@ impl<T: Value> Allocator<T> {
         is_free || is_common
     }
 
-    #[cold]
-    #[inline(never)]
-    fn note_refresh(&mut self, index: u32) {
-        if let Some(journal) = &mut self.journal {
-            journal.touch(index, false);
-        }
-    }
-
     fn note_change(&mut self, index: u32) {
         if let Some(journal) = &mut self.journal {
             journal.note(index);
@@ -425,7 +412,7 @@ impl<T: Value> Allocator<T> {
 
     #[inline(always)]
     fn find_mut(&mut self, index: u32, now: Tick) -> Option<&mut Object<T>> {
-        let is_here = !self.notes || self.note_touch(index, now);
+        let is_here = !self.notes || self.note_touch(index);
         if !is_here || self.alive(index, now).is_none() {
             self.missed(index);
             return None;
@@ -444,9 +431,6 @@ impl<T: Value> Allocator<T> {
         } else {
             object.lifetime = lifetime;
             *object.deadline.tick_mut() = now.saturating_add(lifetime);
-            if self.notes {
-                self.note_refresh(index);
-            }
         }
         true
     }
