@@ -147,6 +147,10 @@ pub(crate) struct Run {
     pub(crate) accesses: Vec<Access>,
     /// How many of them were made before a loop had its turn, after which state may be any.
     pub(crate) cut: usize,
+    /// Loops of which a turn was asked for.
+    pub(crate) loops: usize,
+    /// Values that are being changed and that no local holds: a packet set's, an entry's in `update`.
+    pub(crate) open: usize,
     pub(crate) effects: Vec<Effect>,
     pub(crate) fields: BTreeMap<(&'static str, &'static str), (Term, u32)>,
     pub(crate) memory: Vec<Memory>,

@@ -187,6 +187,7 @@ impl<'p> Search<'p> {
     fn forget(&mut self) {
         self.paths.clear();
         self.warnings.clear();
+        self.interpreter.faults.clear();
         (self.given_up, self.interpreter.explorer.pruned) = (false, 0);
     }
 

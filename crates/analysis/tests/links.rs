@@ -140,3 +140,33 @@ fn loops_that_carry_something_are_not_followed() {
     let text = text.replace("insert(one, index);", "insert(one, index);\n count += 1;");
     assert!(explored(&text).links.is_empty());
 }
+
+/// The second time round the loop is another one.
+#[test]
+fn a_loop_that_is_come_to_twice_is_followed_twice() {
+    let text = SMALL.replace(
+        "fn init(&mut self, cx: &mut Context) {",
+        "fn init(&mut self, cx: &mut Context) { self.add(0, cx); self.add(1, cx); }
+        fn add(&mut self, more: u32, cx: &mut Context) {",
+    );
+    assert_eq!(explored(&text).links.len(), 1);
+    let text = text.replace("insert(one, index);", "insert(one, index + more);");
+    assert!(explored(&text).links.is_empty());
+}
+
+/// What a loop within an update leaves is not seen at its end.
+#[test]
+fn a_loop_within_an_update_is_not_followed() {
+    let text = SMALL.replace(
+        "self.by_host.insert(one, index);",
+        "self.by_host.insert(one, index);
+        self.sessions.update(index, |session| {
+            for other in &self.settings.known {
+                if other == one { break; }
+            }
+            session.host = Ipv4Addr::UNSPECIFIED;
+        });",
+    );
+    assert_ne!(text, SMALL);
+    assert!(explored(&text).links.is_empty());
+}

@@ -21,8 +21,8 @@
 //! **Invariant: what a batch holds are values, not differences.** Sent twice, or sent again after
 //! something newer, it does no harm.
 //!
-//! **Invariant: what waits is bounded by the state.** Entries that changed are remembered by name;
-//! past a limit even the names are forgotten, and all of the lane is written again instead.
+//! **Invariant: what waits is bounded by the state.** Entries that changed are remembered one by one;
+//! past a limit even that is forgotten, and all of the lane is written again instead.
 
 mod backlog;
 mod copy;
@@ -64,7 +64,7 @@ pub struct Settings {
     pub check_ns: u64,
     /// Changes in one message to the store, about: it ends where a step does.
     pub message_changes: usize,
-    /// Changes of one lane that may wait by name.
+    /// Changes of one lane that may wait, one by one.
     pub most_waiting: usize,
     /// What to do when the store is slow or gone.
     pub policy: Policy,

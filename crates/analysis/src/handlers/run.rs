@@ -107,6 +107,7 @@ impl<'p> Interpreter<'p> {
 
     fn enter_set(&mut self, class: Class, opened: bool) -> Eval<Verdict> {
         let set = self.packet_set()?;
+        self.run.open += 1;
         self.assume_class(set, class)?;
         let key = self.class_key(set, class);
         self.line = set.line;

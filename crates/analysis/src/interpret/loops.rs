@@ -83,6 +83,10 @@ impl<'p> Interpreter<'p> {
     /// turns before have left; refused where a turn leaves more than state.
     fn any_turn(&mut self, each: &'p syn::ExprForLoop, sequence: &Sequence) -> Eval {
         self.effect()?;
+        if self.run.open > 0 {
+            return self.error("what a turn of this loop writes is perhaps not seen");
+        }
+        self.run.loops += 1;
         if self.chosen("begins")? {
             return super::stop(Stop::Cut);
         }
@@ -118,14 +122,14 @@ impl<'p> Interpreter<'p> {
 
     /// Whether this path is the one that stops where the loop `does` so.
     fn chosen(&mut self, does: &str) -> Eval<bool> {
-        let name = format!("loop {} {does} at {}", self.line, self.run.accesses.len());
+        let name = format!("loop {} {does}, the {}th", self.line, self.run.loops);
         let chosen = self.terms.symbol(&name, Sort::Bool, Kind::Number);
         self.decide(chosen)
     }
 
     /// Any element of a sequence.
     fn any_item(&mut self, sequence: &Sequence) -> Eval {
-        let name = format!("turn {} at {}", self.line, self.run.accesses.len());
+        let name = format!("turn {}, of the {}th loop", self.line, self.run.loops);
         let mut any = |width| self.terms.symbol(&name, Sort::Bits(width), Kind::Number);
         match sequence {
             Sequence::Range { start, end, scalar: Some(scalar), inclusive, .. } => {

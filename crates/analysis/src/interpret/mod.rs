@@ -154,7 +154,7 @@ pub(crate) struct Interpreter<'p> {
     /// Whether the expression is evaluated ahead of the condition that guards it.
     ahead: bool,
     /// How often each line has been asked for faults.
-    faults: HashMap<u32, u32>,
+    pub(crate) faults: HashMap<u32, u32>,
     /// Computations in progress whose outcomes will be joined.
     layers: Vec<merge::Layer>,
     purity: purity::Purity,

@@ -287,7 +287,9 @@ impl<'p> Interpreter<'p> {
     ) -> Eval {
         let change = self.argument_at(operation, closure)?;
         let slot = LocalCell::new(value);
+        self.run.open += 1;
         self.invoke(&change, vec![Value::Reference(Place::of(slot.clone()))])?;
+        self.run.open -= 1;
         let new = slot.value.borrow().clone();
         self.settled(new)
     }
