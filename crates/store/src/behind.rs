@@ -25,9 +25,9 @@
 //! past a limit even that is forgotten, and all of the lane is written again instead.
 
 mod backlog;
-mod copy;
 mod lane;
 mod mark;
+mod mirror;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

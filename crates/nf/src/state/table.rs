@@ -70,10 +70,6 @@ impl Place {
     }
 }
 
-const fn max(one: usize, other: usize) -> usize {
-    if one > other { one } else { other }
-}
-
 /// A table from `K` to `V` of fixed capacity; see the module's page.
 pub struct Table<K, V> {
     lines: Zeroed<Line>,
@@ -302,7 +298,8 @@ impl<K: Key, V: Stored> Table<K, V> {
         let start = self.lines.start().addr() + std::mem::offset_of!(Slot<K, V>, value);
         let offset = address.wrapping_sub(start);
         let (bucket, within) = (offset / (Self::LINES * 64), offset % (Self::LINES * 64));
-        let slot = within.saturating_sub(Self::FIRST) / const { max(Self::SLOT, 1) };
+        let slot = within.saturating_sub(Self::FIRST)
+            / const { if Self::SLOT == 0 { 1 } else { Self::SLOT } };
         Place { bucket: bucket as u32, slot }.id::<K, V>()
     }
 

@@ -61,12 +61,12 @@ impl Backlog {
         self.places += 1;
     }
 
-    /// The next part that counts, taken out if it is in this step or `step` is `None`, and its step.
+    /// The next part that counts, taken out if it is in this step or `step` is `None`.
     pub(super) fn pop(
         &mut self,
         step: Option<u64>,
         counts: impl Fn(Part, u64) -> bool,
-    ) -> Option<(Part, u64)> {
+    ) -> Option<Part> {
         while let Some(mut first) = self.steps.first_entry() {
             let at = *first.key();
             while let Some(part) = first.get_mut().take() {
@@ -79,7 +79,7 @@ impl Backlog {
                     self.push(part, Since { ns, step: at });
                     return None;
                 }
-                return Some((part, at));
+                return Some(part);
             }
             first.remove();
         }

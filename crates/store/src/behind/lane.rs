@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Mark;
 use super::backlog::{Part, Since};
-use super::copy::Copy;
+use super::mirror::Mirror;
 use crate::call::Call;
 use crate::content::Content;
 use crate::driver::{Batch, Outcome};
@@ -14,7 +14,7 @@ use crate::key::{Key, Scope};
 pub(super) struct Lane {
     scope: Scope,
     mark: Key,
-    copy: Copy,
+    mirror: Mirror,
     /// What the batch under way holds.
     under_way: Vec<(Part, Since)>,
     /// The mark that the store is known to have.
@@ -57,7 +57,7 @@ impl Lane {
         Ok(Self {
             scope: scope.clone(),
             mark: Mark::key(scope)?,
-            copy: Copy::default(),
+            mirror: Mirror::default(),
             under_way: Vec::new(),
             known: None,
             sent: 0,
@@ -76,23 +76,23 @@ impl Lane {
         copy: BTreeMap<Key, Content>,
     ) -> Result<Self, Error> {
         let mut lane = Self::new(scope)?;
-        lane.copy.load(copy);
+        lane.mirror.load(copy);
         let (sent, settled) = (mark.batch, mark.batch);
         Ok(Self { known: Some(mark), sent, settled, ..lane })
     }
 
     pub(super) fn copy(&self) -> impl Iterator<Item = (Key, Content)> + '_ {
-        self.copy.all()
+        self.mirror.all()
     }
 
     pub(super) fn change(&mut self, call: Call, since: Since) {
-        // Where it is lost, all is to be written again, as it is in the copy then.
-        self.copy.change(call, (!self.is_lost()).then_some(since));
+        // Where it is lost, all is to be written again, as it is here then.
+        self.mirror.change(call, (!self.is_lost()).then_some(since));
     }
 
     /// The number of an object.
     pub(super) fn object(&mut self, key: &Key) -> u32 {
-        self.copy.object(key)
+        self.mirror.object(key)
     }
 
     /// A map's entry holds `value` now, or is no more.
@@ -103,12 +103,12 @@ impl Lane {
         value: Option<&[u8]>,
         since: Since,
     ) {
-        self.copy.change_entry(object, name, value, (!self.is_lost()).then_some(since));
+        self.mirror.change_entry(object, name, value, (!self.is_lost()).then_some(since));
     }
 
     /// With more than `most` waiting by name, the names are forgotten: all is to be written again.
     pub(super) fn bound(&mut self, most: usize, now_ns: u64) {
-        if self.state == State::Following && self.copy.lacking() > most {
+        if self.state == State::Following && self.mirror.lacking() > most {
             self.lose(now_ns);
         }
     }
@@ -116,7 +116,7 @@ impl Lane {
     fn lose(&mut self, now_ns: u64) {
         self.lost_ns = self.oldest().unwrap_or(now_ns);
         self.state = State::Lost;
-        self.copy.forget();
+        self.mirror.forget();
     }
 
     pub(super) fn is_lost(&self) -> bool {
@@ -142,13 +142,13 @@ impl Lane {
         self.state = State::Following;
         let found = keys.iter().filter(|key| **key != self.mark);
         let since = Since { ns: self.lost_ns.min(now_ns), step: 0 };
-        self.copy.lack_everything(found, now_ns, since);
+        self.mirror.lack_everything(found, now_ns, since);
     }
 
     /// Whether there is something to send, or it is time to look whether all is still there.
     pub(super) fn wants(&self, now_ns: u64, check_ns: u64) -> bool {
         self.state == State::Following
-            && (self.copy.lacking() > 0 || now_ns >= self.answered_ns.saturating_add(check_ns))
+            && (self.mirror.lacking() > 0 || now_ns >= self.answered_ns.saturating_add(check_ns))
     }
 
     /// A batch of about `room` changes: it ends where a step does, if that is not more than `most` later.
@@ -157,10 +157,10 @@ impl Lane {
         let mut step = None;
         while calls.len() < room + most
             && let only = step.filter(|_| calls.len() >= room)
-            && let Some((part, since)) = self.copy.pop(only)
+            && let Some((part, since)) = self.mirror.pop(only)
         {
             step = Some(since.step);
-            calls.push(self.copy.call(part));
+            calls.push(self.mirror.call(part));
             self.under_way.push((part, since));
         }
         self.sent += 1;
@@ -177,7 +177,7 @@ impl Lane {
                 (self.known, self.settled) = (Some(sent), self.sent);
                 self.answered_ns = now_ns;
                 let stored = std::mem::take(&mut self.under_way);
-                stored.iter().for_each(|(part, _)| self.copy.arrived(*part));
+                stored.iter().for_each(|(part, _)| self.mirror.arrived(*part));
                 return Answered::Stored(stored.into_iter().map(|(_, since)| since.ns).collect());
             }
             Outcome::Found(found) => found.map(|bytes| Mark::decode(&self.mark, &bytes)),
@@ -202,9 +202,9 @@ impl Lane {
     pub(super) fn failed(&mut self) {
         for (part, since) in std::mem::take(&mut self.under_way) {
             if self.state == State::Following {
-                self.copy.put_back(part, since);
+                self.mirror.put_back(part, since);
             } else {
-                self.copy.arrived(part);
+                self.mirror.arrived(part);
             }
         }
     }
@@ -212,9 +212,9 @@ impl Lane {
     /// Changes that wait, with those under way.
     pub(super) fn waiting(&self) -> u64 {
         if self.state != State::Following {
-            return self.copy.len().max(1);
+            return self.mirror.len().max(1);
         }
-        (self.copy.lacking() + self.under_way.len()) as u64
+        (self.mirror.lacking() + self.under_way.len()) as u64
     }
 
     /// Since when the oldest of them waits.
@@ -223,6 +223,6 @@ impl Lane {
             return Some(self.lost_ns);
         }
         let under_way = self.under_way.iter().map(|(_, since)| since.ns);
-        self.copy.oldest().into_iter().chain(under_way).min()
+        self.mirror.oldest().into_iter().chain(under_way).min()
     }
 }

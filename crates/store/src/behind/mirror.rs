@@ -44,7 +44,7 @@ enum Held {
 
 /// A scope's state.
 #[derive(Default)]
-pub(super) struct Copy {
+pub(super) struct Mirror {
     objects: Vec<Object>,
     numbers: HashMap<Key, u32>,
     rows: Vec<Row>,
@@ -56,7 +56,7 @@ pub(super) struct Copy {
     dirty: usize,
 }
 
-impl Copy {
+impl Mirror {
     /// The number of the object under `key`.
     pub(super) fn object(&mut self, key: &Key) -> u32 {
         if let Some(&number) = self.numbers.get(key) {
@@ -263,10 +263,8 @@ impl Copy {
 
     /// The store lacks all of an object since then, or since it lacked some of it.
     fn lack_all(&mut self, object: u32, since: Since) {
-        let mut ns = since.ns;
-        if let Some(earlier) = self.objects[object as usize].since {
-            ns = ns.min(earlier.ns);
-        }
+        let whole = self.objects[object as usize].since;
+        let mut ns = whole.map_or(since.ns, |earlier| since.ns.min(earlier.ns));
         let rows: Vec<u32> = self.objects[object as usize].entries.iter().copied().collect();
         for &row in &rows {
             if let Some(earlier) = self.rows[row as usize].since.take() {
@@ -336,7 +334,7 @@ impl Copy {
     /// What is to be sent next, taken out: of any step, or of this one only.
     pub(super) fn pop(&mut self, step: Option<u64>) -> Option<(Part, Since)> {
         let Self { objects, rows, backlog, .. } = self;
-        let (part, _) = backlog.pop(step, |part, step| counts(objects, rows, part, step))?;
+        let part = backlog.pop(step, |part, step| counts(objects, rows, part, step))?;
         let since = self.since_mut(part).take()?;
         self.dirty -= 1;
         if self.dirty == 0 {
@@ -456,21 +454,21 @@ mod tests {
     fn what_waits_takes_no_more_room_however_often_it_is_written() {
         let scope = Scope::new("nat", "a", Place::Core(0)).unwrap();
         let (counter, map) = (scope.key(Kind::Counter, "n").unwrap(), scope.key(Kind::Map, "x"));
-        let (map, mut copy) = (map.unwrap(), Copy::default());
-        let object = copy.object(&map);
+        let (map, mut mirror) = (map.unwrap(), Mirror::default());
+        let object = mirror.object(&map);
         for step in 0..100_000u64 {
             let since = Some(Since { ns: step, step });
             let put = Operation::Put(Content::Counter(step as i64));
-            copy.change(Call::new(&counter, put), since);
+            mirror.change(Call::new(&counter, put), since);
             let name = (step % 10).to_le_bytes();
             let value = (step % 3 > 0).then_some(&name[..]);
-            copy.change_entry(object, &name, value, since);
-            assert!(copy.backlog.len() < 5_000 && copy.rows.len() <= 10, "step {step}");
+            mirror.change_entry(object, &name, value, since);
+            assert!(mirror.backlog.len() < 5_000 && mirror.rows.len() <= 10, "step {step}");
         }
         let mut sent = 0;
-        while copy.pop(None).is_some() {
+        while mirror.pop(None).is_some() {
             sent += 1;
         }
-        assert_eq!((sent, copy.lacking(), copy.backlog.len()), (11, 0, 0));
+        assert_eq!((sent, mirror.lacking(), mirror.backlog.len()), (11, 0, 0));
     }
 }
