@@ -15,6 +15,7 @@ mod commands;
 mod elsewhere;
 mod function;
 mod indices;
+mod lending;
 mod loops;
 mod module;
 mod packet_set;
@@ -23,7 +24,6 @@ mod settings;
 mod signature;
 mod source;
 mod state;
-
 mod values;
 
 use anabranch_language::Module;

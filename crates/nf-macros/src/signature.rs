@@ -10,7 +10,7 @@ use syn::{
     Signature, TypeParamBound, TypePath, parse_quote,
 };
 
-use crate::arithmetic;
+use crate::{arithmetic, lending};
 
 /// The module's free functions.
 pub(crate) fn functions(module: &Module) -> TokenStream {
@@ -85,6 +85,7 @@ impl Visit<'_> for Loops {
 /// Rewrites one function; `of_nf`: it is in an `impl` block of the NF, which knows the world.
 fn emit(module: &Module, function: &mut ItemFn, of_nf: bool) {
     kept(&mut function.attrs);
+    lending::rewrite(module, &function.sig, &mut function.block);
     plain_bounds(&mut function.sig.generics);
     let mut needs = Needs::of(module, &function.sig);
     let parameters = &mut function.sig.generics.params;

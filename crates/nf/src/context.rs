@@ -27,6 +27,8 @@ const REENTRY_SHIFT: u32 = 16;
 /// Marks the numbers that chance is drawn by outside packets.
 const EVENT: u64 = 1 << 63;
 const EXPIRY: u64 = 1 << 62;
+/// The clock stands nowhere.
+const NEVER: u64 = u64::MAX;
 
 /// A lifetime in ticks of 2^20 ns, rounded up; 26 days at most.
 #[inline(always)]
@@ -44,6 +46,8 @@ pub fn to_ns(ticks: u64) -> u64 {
 pub struct Environment {
     now: u64,
     tick: Tick,
+    /// The time at which the last packet began, with nothing due; [`NEVER`]: the clock may stand anywhere.
+    stands_at: u64,
     origin: u64,
     seed: u64,
     number: u64,
@@ -124,6 +128,7 @@ impl Environment {
         Self {
             now: 0,
             tick: 1,
+            stands_at: NEVER,
             origin: 0,
             seed,
             number: 0,
@@ -154,6 +159,7 @@ impl Environment {
     /// Fixes the time, in nanoseconds since the Unix epoch, from which ticks are counted. All
     /// workers of a run are given the same. Packets that are older happen at it.
     pub fn set_origin(&mut self, now_ns: u64) {
+        self.stands_at = NEVER;
         self.origin = now_ns;
     }
 
@@ -167,6 +173,7 @@ impl Environment {
     pub fn rebase(&mut self, now_ns: u64) -> Tick {
         let ticks = now_ns.saturating_sub(self.origin) >> TICK_BITS;
         let by = ticks.saturating_sub(REBASED.into()) / u64::from(REBASED) * u64::from(REBASED);
+        self.stands_at = NEVER;
         self.origin += by << TICK_BITS;
         // What lies further back than ticks reach has expired, however far that is.
         u32::try_from(by).unwrap_or(u32::MAX / REBASED * REBASED)
@@ -204,12 +211,40 @@ impl Environment {
     /// A packet begins: number `number`, arrived at `now_ns`.
     #[inline(always)]
     pub fn begin(&mut self, now_ns: u64, number: u64) {
+        self.set_clock(now_ns);
+        self.begin_at_once(number);
+    }
+
+    /// Whether the clock stands at `now_ns` and nothing is due: whoever arrives then can
+    /// [`begin_at_once`](Self::begin_at_once).
+    #[inline(always)]
+    pub fn stands_at(&self, now_ns: u64) -> bool {
+        self.stands_at == now_ns && now_ns != NEVER
+    }
+
+    /// The clock comes to `now_ns`, by when all has been done that was to be done.
+    #[inline(always)]
+    pub fn advance(&mut self, now_ns: u64) {
+        self.set_clock(now_ns);
+        if now_ns < self.due {
+            self.stands_at = now_ns;
+        }
+    }
+
+    #[inline(always)]
+    fn set_clock(&mut self, now_ns: u64) {
         let ticks = now_ns.checked_sub(self.origin).unwrap_or_else(|| {
             cold_path();
             0
         });
+        self.stands_at = NEVER;
         self.now = now_ns;
         self.tick = ((ticks >> TICK_BITS) as u32).wrapping_add(1);
+    }
+
+    /// Packet `number` begins, now.
+    #[inline(always)]
+    pub fn begin_at_once(&mut self, number: u64) {
         self.number = number;
         self.draws = 0;
         self.expiry = 0;
@@ -304,6 +339,7 @@ impl Environment {
 
     /// The runtime has something to do at `at_ns`.
     pub fn set_next_event(&mut self, at_ns: u64) {
+        self.stands_at = NEVER;
         self.next_event = at_ns;
         self.due = self.next_timer.min(at_ns);
     }
@@ -327,6 +363,7 @@ impl Environment {
     /// Takes the time from which ticks are counted from `other`, whose state is worked on.
     #[inline(always)]
     pub fn follow(&mut self, other: &Self) {
+        self.stands_at = NEVER;
         self.origin = other.origin;
     }
 
@@ -469,6 +506,12 @@ impl<'a, W: World> Context<'a, W> {
             let now = self.environment.now;
             self.environment.log.write(now, level, line, text);
         }
+    }
+
+    /// The same for somebody else: where its own address would otherwise be taken.
+    #[inline(always)]
+    pub fn lent(&mut self) -> Context<'_, W> {
+        Context::new(self.environment)
     }
 
     /// The same in another world.

@@ -98,8 +98,20 @@ impl<'a, M: Mode> Packet<'a, M> {
     pub fn new(frame: &'a mut Frame<'_>, layout: Layout) -> Self {
         debug_assert!(!M::COMMON || layout.is_common());
         let (bytes, meta) = frame.split_mut();
+        Self::of_parts(bytes, meta, layout)
+    }
+
+    /// As [`new`](Self::new), of a packet in [`parts`](Self::parts).
+    #[inline(always)]
+    pub fn of_parts(bytes: &'a mut [u8], meta: &'a Meta, layout: Layout) -> Self {
         let layout = if M::COMMON { layout.essence() } else { layout };
         Self { bytes, meta, layout, mode: PhantomData }
+    }
+
+    /// The same for somebody else: where its own address would otherwise be taken.
+    #[inline(always)]
+    pub fn lent(&mut self) -> Packet<'_, M> {
+        Packet { bytes: self.bytes, meta: self.meta, layout: self.layout, mode: PhantomData }
     }
 
     /// The port of arrival.
@@ -131,6 +143,12 @@ impl<'a, M: Mode> Packet<'a, M> {
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
         self.bytes
+    }
+
+    /// The captured bytes, and what is known besides: for who parses it anew.
+    #[inline(always)]
+    pub fn parts(&mut self) -> (&mut [u8], &Meta) {
+        (self.bytes, self.meta)
     }
 
     /// The captured bytes for the framework to write; checksums are the writer's business.

@@ -4,7 +4,7 @@ use anabranch_nf::packet_set::{SetKey, SetKey4, SetKey6, SetTable};
 use anabranch_nf::state::TableUse;
 use anabranch_nf::tracked::{DividedSets, SharedSets};
 use anabranch_nf::{Hash, Key, NetworkFunction, Value};
-use anabranch_packet::{Frame, Layout, Mode, Packet};
+use anabranch_packet::{Layout, Mode, Packet};
 
 /// The packet sets of both address families.
 pub(crate) struct Sets<V4, V6> {
@@ -81,7 +81,7 @@ pub(crate) enum Kind {
 impl Default for Finding {
     fn default() -> Self {
         let layout = Layout::default();
-        Self { layout, key: SetKey4::NONE, hash: Hash(0), kind: Kind::Orphan }
+        Self { layout, key: SetKey4::NONE, hash: Hash::NONE, kind: Kind::Orphan }
     }
 }
 
@@ -90,15 +90,14 @@ impl Finding {
     #[inline(always)]
     pub(crate) fn new<N: NetworkFunction, M: Mode>(
         sets: &Sets<impl Places<SetKey4>, impl Places<SetKey6>>,
-        frame: &mut Frame<'_>,
-        layout: Layout,
+        packet: &Packet<'_, M>,
         fetch: bool,
     ) -> Self {
-        let mut finding = Self { layout, ..Self::default() };
+        let mut finding = Self { layout: packet.layout(), ..Self::default() };
         if N::SET.is_none() {
             return finding;
         }
-        match N::set_key(&Packet::<M>::new(frame, layout)) {
+        match N::set_key(packet) {
             SetKey::V4(key) => {
                 finding.kind = Kind::V4;
                 finding.key = key;

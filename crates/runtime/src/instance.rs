@@ -214,10 +214,7 @@ impl<N: NetworkFunction> Instance<N> {
     #[inline(always)]
     fn handle_at_once(&mut self, frame: &mut Frame<'_>, release: &mut impl Release) {
         match parse_common(frame.bytes(), frame.meta().wire_len) {
-            Some(layout) => {
-                let finding = Finding::new::<N, Common<Real>>(&self.sets, frame, layout, false);
-                self.step::<Common<Real>>(frame, &finding, release);
-            }
+            Some(layout) => self.step::<Common<Real>>(frame, layout, None, release),
             None => self.handle_at_once_other(frame, release),
         }
     }
@@ -227,10 +224,7 @@ impl<N: NetworkFunction> Instance<N> {
     fn handle_at_once_other(&mut self, frame: &mut Frame<'_>, release: &mut impl Release) {
         let other = if N::LAYER == 2 { parse_other(frame.bytes()) } else { None };
         match other {
-            Some(layout) => {
-                let finding = Finding::new::<N, Real>(&self.sets, frame, layout, false);
-                self.step::<Real>(frame, &finding, release);
-            }
+            Some(layout) => self.step::<Real>(frame, layout, None, release),
             None => self.handle_at_once_any(frame, release),
         }
     }
@@ -238,8 +232,7 @@ impl<N: NetworkFunction> Instance<N> {
     #[inline(never)]
     fn handle_at_once_any(&mut self, frame: &mut Frame<'_>, release: &mut impl Release) {
         let layout = parse_any(frame.bytes(), frame.meta().wire_len);
-        let finding = Finding::new::<N, Real>(&self.sets, frame, layout, false);
-        self.step_any(frame, &finding, release);
+        self.step_any(frame, layout, release);
     }
 
     /// Handles a batch after a pass that fetches the lines its packets will touch.
@@ -248,10 +241,10 @@ impl<N: NetworkFunction> Instance<N> {
         let mut findings = [Finding::default(); BATCH];
         for (frame, finding) in frames.iter_mut().zip(&mut findings) {
             *finding = match parse_common(frame.bytes(), frame.meta().wire_len) {
-                Some(layout) => Finding::new::<N, Common<Real>>(&self.sets, frame, layout, true),
+                Some(layout) => self.find::<Common<Real>>(frame, layout),
                 None => {
                     let layout = parse_any(frame.bytes(), frame.meta().wire_len);
-                    Finding::new::<N, Real>(&self.sets, frame, layout, true)
+                    self.find::<Real>(frame, layout)
                 }
             };
         }
@@ -260,10 +253,16 @@ impl<N: NetworkFunction> Instance<N> {
         }
         for (frame, finding) in frames.iter_mut().zip(&findings) {
             match finding.layout.is_common() {
-                true => self.step::<Common<Real>>(frame, finding, release),
-                false => self.step_any(frame, finding, release),
+                true => self.step::<Common<Real>>(frame, finding.layout, Some(finding), release),
+                false => self.step_any(frame, finding.layout, release),
             }
         }
+    }
+
+    /// Finds the place of the packet's set, and fetches the line there.
+    #[inline(always)]
+    fn find<M: Mode>(&self, frame: &mut Frame<'_>, layout: Layout) -> Finding {
+        Finding::new::<N, M>(&self.sets, &Packet::<M>::new(frame, layout), true)
     }
 
     /// Runs the handlers where nothing has an effect.
@@ -301,24 +300,25 @@ impl<N: NetworkFunction> Instance<N> {
     fn step<M: Mode>(
         &mut self,
         frame: &mut Frame<'_>,
-        finding: &Finding,
+        layout: Layout,
+        finding: Option<&Finding>,
         release: &mut impl Release,
     ) {
-        match self.enter::<M>(frame, finding, 0, release) {
+        match self.enter::<M>(frame, layout, finding, 0, release) {
             Verdict::Forward(port) => release.forward(frame, port),
             other => self.leave(frame, other, Entrance::default(), release),
         }
     }
 
     #[inline(never)]
-    fn step_any(&mut self, frame: &mut Frame<'_>, finding: &Finding, release: &mut impl Release) {
-        if let Some(reason) = refused::<N>(finding.layout) {
+    fn step_any(&mut self, frame: &mut Frame<'_>, layout: Layout, release: &mut impl Release) {
+        if let Some(reason) = refused::<N>(layout) {
             return release.discard(frame, reason.into());
         }
-        if N::LAYER == 4 && is_part(finding.layout) {
-            return self.gather(frame, finding.layout, release);
+        if N::LAYER == 4 && is_part(layout) {
+            return self.gather(frame, layout, release);
         }
-        let verdict = self.enter_any(frame, finding, 0, release);
+        let verdict = self.enter_any(frame, layout, 0, release);
         self.leave(frame, verdict, Entrance::default(), release);
     }
 
@@ -419,8 +419,7 @@ impl<N: NetworkFunction> Instance<N> {
         let mut entrance = from;
         for turn in from.turn..=RECIRCULATIONS {
             let layout = parse(frame.bytes(), frame.meta().wire_len);
-            let finding = Finding::new::<N, Real>(&self.sets, frame, layout, false);
-            let port = match self.enter_any(frame, &finding, turn, release) {
+            let port = match self.enter_any(frame, layout, turn, release) {
                 Verdict::Recirculate(port) => port,
                 last => return self.leave(frame, last, entrance, release),
             };
@@ -453,70 +452,85 @@ impl<N: NetworkFunction> Instance<N> {
     fn enter_any(
         &mut self,
         frame: &mut Frame<'_>,
-        finding: &Finding,
+        layout: Layout,
         turn: u32,
         release: &mut impl Release,
     ) -> Verdict {
-        self.enter::<Real>(frame, finding, turn, release)
+        self.enter::<Real>(frame, layout, None, turn, release)
     }
 
+    /// `finding`: where the packet's set is, if that is known.
     #[inline(always)]
     fn enter<M: Mode>(
         &mut self,
         frame: &mut Frame<'_>,
-        finding: &Finding,
+        layout: Layout,
+        finding: Option<&Finding>,
         turn: u32,
         release: &mut impl Release,
     ) -> Verdict {
         // First of all, while what parsing has learnt of the frame's length is known.
-        let packet = &mut Packet::<M>::new(frame, finding.layout);
-        let now_ns = packet.meta().arrival_ns;
-        if now_ns >= self.agenda.environment.due() {
-            let Self { nf, sets, agenda, .. } = self;
-            agenda.run_events(nf, sets, packet.meta(), release);
-        }
-        self.agenda.environment.begin(now_ns, packet.meta().number);
-        self.agenda.environment.enter_shard(packet.meta().steering_hash);
+        let packet = &mut Packet::<M>::new(frame, layout);
+        self.begin(packet.meta(), release);
         if turn > 0 {
             self.agenda.environment.reenter(turn);
         }
-        let verdict = self.handler(packet, finding).unwrap_or_else(|| self.open(frame));
+        let verdict = match finding {
+            Some(finding) => self.handler(packet, finding),
+            None => self.handler(packet, &Finding::new::<N, M>(&self.sets, packet, false)),
+        };
         if !self.agenda.environment.emitted().is_empty() {
             self.agenda.emit(frame.meta(), release);
         }
         verdict
     }
 
-    /// `None`: the packet's set is to be opened.
+    /// Does what is due before the packet of `meta`, and brings the clock to it: once for all that arrive
+    /// together, as what a poll returns does.
     #[inline(always)]
-    fn handler<M: Mode>(
-        &mut self,
-        packet: &mut Packet<'_, M>,
-        finding: &Finding,
-    ) -> Option<Verdict> {
+    fn begin(&mut self, meta: &Meta, release: &mut impl Release) {
+        let now_ns = meta.arrival_ns;
+        if !self.agenda.environment.stands_at(now_ns) {
+            if now_ns >= self.agenda.environment.due() {
+                let Self { nf, sets, agenda, .. } = self;
+                agenda.run_events(nf, sets, meta, release);
+            }
+            self.agenda.environment.advance(now_ns);
+        }
+        self.agenda.environment.begin_at_once(meta.number);
+        self.agenda.environment.enter_shard(meta.steering_hash);
+    }
+
+    #[inline(always)]
+    fn handler<M: Mode>(&mut self, packet: &mut Packet<'_, M>, finding: &Finding) -> Verdict {
         if N::SET.is_none() {
             let cx = &mut Context::new(&mut self.agenda.environment);
-            return Some(self.nf.packet(&mut N::Set::zero(), packet, cx));
+            return self.nf.packet(&mut N::Set::zero(), packet, cx);
         }
         let set = match finding.kind {
             Kind::V4 => self.sets.v4.get_mut(finding.hash, &finding.key),
             Kind::V6 if !M::COMMON => self.sets.find_v6::<N, M>(packet),
             _ => {
                 let cx = &mut Context::new(&mut self.agenda.environment);
-                return Some(self.nf.orphan(packet, cx));
+                return self.nf.orphan(packet, cx);
             }
         };
         let now = self.agenda.environment.tick();
-        let set = set.and_then(|set| set.if_alive(now))?;
-        let before = self.storing.is_some().then_some(set.state);
+        let Some(set) = set.and_then(|set| set.if_alive(now)) else {
+            let (bytes, meta) = packet.parts();
+            return self.open(bytes, meta);
+        };
+        // Of little state the copy costs less than the question whether it is needed.
+        let is_copied = size_of::<N::Set>() <= 16 || self.storing.is_some();
+        let before = is_copied.then_some(set.state);
         let cx = &mut Context::new(&mut self.agenda.environment);
         let verdict = self.nf.packet(&mut set.state, packet, cx);
         set.refresh(now, self.agenda.environment.expiry());
-        if let Some(before) = before {
+        if let (Some(_), Some(before)) = (&self.storing, before) {
             let (spot, changed) = (set.spot(), before != set.state);
             self.touched(finding.kind, spot, changed);
         }
-        Some(verdict)
+        verdict
     }
 
     /// Remembers that a packet's set was touched, for the store that keeps it. All by value: a reference into
@@ -533,9 +547,9 @@ impl<N: NetworkFunction> Instance<N> {
     /// packet. It is parsed once more: to hand its layout over would cost every packet.
     #[cold]
     #[inline(never)]
-    fn open(&mut self, frame: &mut Frame<'_>) -> Verdict {
-        let layout = parse(frame.bytes(), frame.meta().wire_len);
-        let packet = &mut Packet::<Real>::new(frame, layout);
+    fn open(&mut self, bytes: &mut [u8], meta: &Meta) -> Verdict {
+        let layout = parse(bytes, meta.wire_len);
+        let packet = &mut Packet::<Real>::of_parts(bytes, meta, layout);
         let (nf, environment) = (&mut self.nf, &mut self.agenda.environment);
         match N::set_key(packet) {
             SetKey::V4(key) => open(nf, &mut self.sets.v4, environment, key, packet),

@@ -53,21 +53,28 @@ impl Counts {
         Self { read: none.clone(), out: none, emitted: 0, dropped: vec![0; REASONS] }
     }
 
-    /// These packets were received. Summed up as long as the port stays the same: a count in
-    /// memory would have each packet wait for the one before.
+    /// These packets were received, mostly on one port: then they are summed up first. A count in memory
+    /// would have each packet wait for the one before.
     #[inline(always)]
     pub fn received(&mut self, batch: &[Frame<'_>]) {
         let Some(first) = batch.first() else { return };
-        let (mut port, mut sum) = (first.meta().port, Flowed::default());
+        let (port, packets) = (first.meta().port, batch.len() as u64);
+        let (mut bytes, mut others) = (0, 0);
         for frame in batch {
-            let meta = frame.meta();
-            if meta.port != port {
-                self.add_received(port, sum);
-                (port, sum) = (meta.port, Flowed::default());
-            }
-            sum.count(meta.wire_len);
+            bytes += u64::from(frame.meta().wire_len);
+            others |= frame.meta().port.index() ^ port.index();
         }
-        self.add_received(port, sum);
+        match others {
+            0 => self.add_received(port, Flowed { packets, bytes }),
+            _ => self.received_on_many(batch),
+        }
+    }
+
+    #[inline(never)]
+    fn received_on_many(&mut self, batch: &[Frame<'_>]) {
+        for meta in batch.iter().map(Frame::meta) {
+            self.add_received(meta.port, Flowed { packets: 1, bytes: meta.wire_len.into() });
+        }
     }
 
     fn add_received(&mut self, port: Port, sum: Flowed) {

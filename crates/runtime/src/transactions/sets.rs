@@ -8,7 +8,7 @@ use anabranch_nf::state::journal::{Moment, Sink, Steps};
 use anabranch_nf::state::wheel::Tick;
 use anabranch_nf::tracked::{Ages, DividedSets, PacketSets, Profile, SharedSets};
 use anabranch_nf::{BuildError, NetworkFunction, Value};
-use anabranch_packet::{Frame, Layout, Mode};
+use anabranch_packet::{Frame, Layout, Mode, Packet};
 use anabranch_rss::IndirectionTable;
 use anabranch_store::Place;
 use anabranch_txn::{Domain, Transaction};
@@ -260,9 +260,10 @@ impl<S: Value> Held<'_, S> {
         frame: &mut Frame<'_>,
         layout: Layout,
     ) {
+        let packet = &Packet::<M>::new(frame, layout);
         match self {
-            Self::Common(sets) => _ = Finding::new::<N, M>(sets, frame, layout, true),
-            Self::Part(part) => _ = Finding::new::<N, M>(&**part, frame, layout, true),
+            Self::Common(sets) => _ = Finding::new::<N, M>(sets, packet, true),
+            Self::Part(part) => _ = Finding::new::<N, M>(&**part, packet, true),
         }
     }
 }

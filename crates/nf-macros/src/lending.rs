@@ -1,0 +1,140 @@
+//! Packet and context are lent to cold functions, not handed on.
+//!
+//! What is handed on by reference has an address, and whoever has one may be written through: from then on the
+//! handler would read the headers' places and the clock's from memory for every packet, for the sake of a
+//! function that hardly ever runs. A copy, made where the call is, has that address instead:
+//!
+//! ```text
+//! self.arrive(pkt, cx)   becomes   self.arrive(&mut pkt.lent(), &mut cx.lent())
+//! ```
+//!
+//! That is done where nothing could show it: with parameters of the caller that are not shadowed, and
+//! functions that return values, nothing that borrows.
+
+use anabranch_language::Module;
+use syn::visit::Visit;
+use syn::visit_mut::{self, VisitMut};
+use syn::{Attribute, Block, Expr, FnArg, Ident, Pat, ReturnType, Signature, Type, parse_quote};
+
+/// Rewrites the calls in `block`, the body of a function of this signature.
+pub(crate) fn rewrite(module: &Module, signature: &Signature, block: &mut Block) {
+    let mut own: Vec<Ident> =
+        signature.inputs.iter().filter_map(|input| lendable(input).cloned()).collect();
+    let mut bound = Bound(Vec::new());
+    bound.visit_block(block);
+    own.retain(|name| !bound.0.contains(name));
+    if !own.is_empty() {
+        Calls { module, own }.visit_block_mut(block);
+    }
+}
+
+/// The name of a parameter that is a packet or a context to be changed.
+fn lendable(input: &FnArg) -> Option<&Ident> {
+    let FnArg::Typed(typed) = input else { return None };
+    let (Pat::Ident(pattern), Type::Reference(reference)) = (&*typed.pat, &*typed.ty) else {
+        return None;
+    };
+    let Type::Path(path) = &*reference.elem else { return None };
+    let is_lendable = ["Packet", "Context"].iter().any(|name| path.path.is_ident(name));
+    (reference.mutability.is_some() && is_lendable).then_some(&pattern.ident)
+}
+
+/// Names bound in a body.
+struct Bound(Vec<Ident>);
+
+impl Visit<'_> for Bound {
+    fn visit_pat_ident(&mut self, pattern: &syn::PatIdent) {
+        self.0.push(pattern.ident.clone());
+        syn::visit::visit_pat_ident(self, pattern);
+    }
+}
+
+struct Calls<'a> {
+    module: &'a Module,
+    /// Parameters of the caller that can be lent.
+    own: Vec<Ident>,
+}
+
+impl VisitMut for Calls<'_> {
+    fn visit_expr_method_call_mut(&mut self, call: &mut syn::ExprMethodCall) {
+        visit_mut::visit_expr_method_call_mut(self, call);
+        let is_self = matches!(&*call.receiver, Expr::Path(path) if path.path.is_ident("self"));
+        let functions = self.module.methods().map(|method| method.function);
+        let mut named = functions.filter(|function| is_self && function.sig.ident == call.method);
+        // Of one name: whose type it is cannot be told here.
+        let (Some(callee), None) = (named.next(), named.next()) else { return };
+        if self.suits(&callee.sig, &callee.attrs) {
+            // The receiver is none of the arguments.
+            self.lend(callee.sig.inputs.iter().skip(1), call.args.iter_mut());
+        }
+    }
+
+    fn visit_expr_call_mut(&mut self, call: &mut syn::ExprCall) {
+        visit_mut::visit_expr_call_mut(self, call);
+        let Expr::Path(path) = &*call.func else { return };
+        let Some(name) = path.path.get_ident() else { return };
+        let callee = self.module.fns.iter().find(|function| function.sig.ident == *name);
+        if let Some(callee) = callee.filter(|callee| self.suits(&callee.sig, &callee.attrs)) {
+            self.lend(callee.sig.inputs.iter(), call.args.iter_mut());
+        }
+    }
+}
+
+impl Calls<'_> {
+    /// Whether the callee is cold and returns nothing that could borrow.
+    fn suits(&self, callee: &Signature, attrs: &[Attribute]) -> bool {
+        let is_cold = attrs.iter().any(|attr| attr.path().is_ident("cold"));
+        let returns_value = match &callee.output {
+            ReturnType::Default => true,
+            ReturnType::Type(_, returned) => self.is_value(returned),
+        };
+        is_cold && returns_value
+    }
+
+    fn is_value(&self, returned: &Type) -> bool {
+        const PLAIN: [&str; 11] = [
+            "Verdict", "Option", "Result", "bool", "u8", "u16", "u32", "u64", "Port", "Ipv4Addr",
+            "Ipv6Addr",
+        ];
+        let mut names = Names(Vec::new());
+        names.visit_type(returned);
+        let (structs, enums) = (&self.module.structs, &self.module.enums);
+        let is_own = |name: &Ident| {
+            structs.iter().any(|own| own.ident == *name)
+                || enums.iter().any(|own| own.ident == *name)
+        };
+        names.0.iter().all(|name| PLAIN.iter().any(|plain| name == plain) || is_own(name))
+    }
+
+    fn lend<'c, 'e>(
+        &self,
+        parameters: impl Iterator<Item = &'c FnArg>,
+        arguments: impl Iterator<Item = &'e mut Expr>,
+    ) {
+        for (parameter, argument) in parameters.zip(arguments) {
+            let Expr::Path(path) = &*argument else { continue };
+            let Some(name) = path.path.get_ident() else { continue };
+            if lendable(parameter).is_some() && self.own.contains(name) {
+                let lent = name.clone();
+                *argument = parse_quote!(&mut #lent.lent());
+            }
+        }
+    }
+}
+
+/// Every name in a type; one that is not a path counts as its own kind, which is no value.
+struct Names(Vec<Ident>);
+
+impl Visit<'_> for Names {
+    fn visit_type(&mut self, kind: &Type) {
+        match kind {
+            Type::Path(_) | Type::Tuple(_) => syn::visit::visit_type(self, kind),
+            _ => self.0.push(Ident::new("other", proc_macro2::Span::call_site())),
+        }
+    }
+
+    fn visit_path_segment(&mut self, segment: &syn::PathSegment) {
+        self.0.push(segment.ident.clone());
+        syn::visit::visit_path_segment(self, segment);
+    }
+}
