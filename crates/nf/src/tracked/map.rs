@@ -34,7 +34,7 @@ impl<K: Key, V: Value> SharedMap<K, V> {
 impl<K: Key, V: Value> Tracked<SharedMap<K, V>> {
     #[inline(always)]
     fn find(&self, key: &K) -> Option<(SlotId, V)> {
-        let hash = key.hash(self.object.seed).0;
+        let hash = key.hash(self.object.seed).word();
         let value = |value: Words<'_>, _| from_words(value);
         of_words!(key as K, |key| self.object.entries.look(&self.transaction, hash, key, value))
     }
@@ -60,7 +60,7 @@ impl<K: Key, V: Value> Tracked<SharedMap<K, V>> {
         if self.object.journal.get().is_some_and(|journal| journal.refuses_new()) {
             return false;
         }
-        let hash = key.hash(self.object.seed).0;
+        let hash = key.hash(self.object.seed).word();
         let added = with_words(key, |key| {
             let add =
                 |value: &[u64]| self.object.entries.insert(&self.transaction, hash, key, value, 0);
@@ -91,7 +91,7 @@ impl<K: Key, V: Value> MapOperations<K, V> for Tracked<SharedMap<K, V>> {
     #[inline]
     fn remove(&mut self, key: &K) -> Option<V> {
         let (id, old) = self.find(key)?;
-        self.object.entries.remove(&self.transaction, key.hash(self.object.seed).0, id);
+        self.object.entries.remove(&self.transaction, key.hash(self.object.seed).word(), id);
         if let Some(journal) = self.object.journal.get() {
             // It is told again if the transaction is given up.
             journal.remove_beside(*key);
@@ -146,7 +146,7 @@ impl<K: Key, V: Value> Journaled for Tracked<SharedMap<K, V>> {
 impl<K: Key, V: Value> FetchKey<K> for Tracked<SharedMap<K, V>> {
     #[inline(always)]
     fn fetch(&self, key: &K) {
-        self.object.entries.prefetch(key.hash(self.object.seed).0);
+        self.object.entries.prefetch(key.hash(self.object.seed).word());
     }
 }
 

@@ -87,7 +87,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     /// Fetches the bucket of this hash.
     #[inline(always)]
     pub fn prefetch(&self, hash: Hash) {
-        self.sets.prefetch(hash.0);
+        self.sets.prefetch(hash.word());
     }
 
     /// It is known under this number in a profile.
@@ -104,7 +104,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     #[inline(always)]
     pub fn find(&self, transaction: &Transaction, (hash, key): (Hash, &K), now: Tick) -> Found<S> {
         let look = |value: Words<'_>, deadline| (from_words::<Stored<S>>(value), deadline);
-        let found = of_words!(key as K, |key| self.sets.look(transaction, hash.0, key, look));
+        let found = of_words!(key as K, |key| self.sets.look(transaction, hash.word(), key, look));
         let Some((id, ((state, lifetime), deadline))) = found else { return Found::None };
         let set = OpenSet { number: self.sets.number(id), deadline, lifetime, state };
         Found::at(transaction, set, now)
@@ -164,8 +164,9 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let lifetime = self.lifetime;
         let tick = now.saturating_add(lifetime);
         let stored = (state, lifetime);
-        let insert =
-            |key: &[u64], stored: &[u64]| self.sets.insert(transaction, hash.0, key, stored, tick);
+        let insert = |key: &[u64], stored: &[u64]| {
+            self.sets.insert(transaction, hash.word(), key, stored, tick)
+        };
         let id = with_words(key, |key| with_words(&stored, |stored| insert(key, stored)))?;
         let number = self.sets.number(id);
         self.wheel.queue(transaction, number, tick);
@@ -184,7 +185,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
             let key = self.sets.entry(transaction, id, |key, _, _| from_words::<K>(key));
             key.into_iter().for_each(|key| journal.remove_beside(key));
         }
-        self.sets.remove(transaction, hash.0, id);
+        self.sets.remove(transaction, hash.word(), id);
     }
 
     /// The state of the next set whose time has run out at `now`, removed. `budget` counts down the
@@ -204,7 +205,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
                 wheel.queue(self.sets.number(id), deadline.tick);
                 continue;
             }
-            self.sets.remove(transaction, self.hash(&key).0, id);
+            self.sets.remove(transaction, self.hash(&key).word(), id);
             self.journal.get().into_iter().for_each(|journal| journal.remove_beside(key));
             return Some(state);
         }
@@ -262,8 +263,9 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let (absolute, lifetime, state): (u64, u32, S) = set;
         let (hash, tick) = (self.hash(&key), moment.deadline(absolute));
         let stored: Stored<S> = (state, lifetime);
-        let insert =
-            |key: &[u64], stored: &[u64]| self.sets.insert(transaction, hash.0, key, stored, tick);
+        let insert = |key: &[u64], stored: &[u64]| {
+            self.sets.insert(transaction, hash.word(), key, stored, tick)
+        };
         let id = with_words(&key, |key| with_words(&stored, |stored| insert(key, stored)));
         id.iter().for_each(|&id| self.wheel.queue(transaction, self.sets.number(id), tick));
         id.is_some()
