@@ -142,6 +142,9 @@ fn packet_idioms_read_and_rewrite() {
     assert_eq!(run("idiom_208").0, 8080);
     assert_eq!(run("idiom_209").0, 1);
     assert_eq!(run("idiom_219").0, 8080);
+    let (sum, bytes) = run("idiom_227");
+    assert_eq!((sum, bytes[22]), (61 * 4 + 2, 61));
+    assert_eq!(run("idiom_228").0, 101);
 }
 
 #[test]

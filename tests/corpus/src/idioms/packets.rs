@@ -238,4 +238,44 @@ pub mod packets {
         counts[payload.len() - 1] = 9;
         u64::from(u16::from_be_bytes([payload[6], payload[7]])) + sum(&counts) * 65_536
     }
+
+    /// What a cold function writes is there for who called it, however it was handed the packet.
+    pub fn idiom_227(pkt: &mut Packet) -> u64 {
+        let lost = hop(pkt);
+        let (ttl, is_left) = rare(pkt, 3);
+        let again = rare(pkt, u64::from(ttl)).0;
+        u64::from(again) * 4 + u64::from(is_left) * 2 + u64::from(lost.is_some())
+    }
+
+    /// A name of its own, which is no packet.
+    pub fn idiom_228(pkt: &mut Packet) -> u64 {
+        let seen = hop(pkt).is_none();
+        let pkt = pkt.len();
+        counted(pkt) + u64::from(seen)
+    }
+
+    #[cold]
+    fn hop(pkt: &mut Packet) -> Option<Verdict> {
+        let Some(mut ip) = pkt.ipv4_mut() else { return Some(Drop(Reason::Odd)) };
+        let ttl = ip.ttl();
+        ip.set_ttl(ttl - 1);
+        None
+    }
+
+    #[cold]
+    fn rare(pkt: &mut Packet, by: u64) -> (u8, bool) {
+        let is_left = pkt.port() == LEFT;
+        if hop(pkt).is_some() {
+            return (by as u8, is_left);
+        }
+        match pkt.ipv4() {
+            Some(ip) => (ip.ttl(), is_left),
+            None => (0, is_left),
+        }
+    }
+
+    #[cold]
+    fn counted(pkt: u32) -> u64 {
+        u64::from(pkt) * 2
+    }
 }
