@@ -466,13 +466,13 @@ impl<K: Key, S: Value> Journaled for SetTable<K, S> {
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
-        let Some(journal) = self.journal.as_deref_mut() else { return };
-        for (place, step) in journal.take(name, moment, sink) {
+        let Some(journal) = self.journal.as_deref() else { return };
+        let shard_of = |place| self.tags.as_ref().and_then(|tags| tags.get(place).shard());
+        for (place, step) in journal.take_divided(name, moment, shard_of, sink) {
             sink.at(Some(step));
             let Some(key) = self.table.key(SlotId(place)) else { continue };
             let set = self.table.value(SlotId(place)).told(moment);
-            let shard = self.tags.as_ref().and_then(|tags| tags.get(place).shard());
-            moment.put(sink, (name, shard), &key, &set);
+            moment.put(sink, (name, shard_of(place)), &key, &set);
         }
     }
 
@@ -501,6 +501,8 @@ struct MovedSet<K, S> {
     key: K,
     deadline: Tick,
     lifetime: u32,
+    /// Since it was told to a store.
+    is_refreshed: bool,
     state: S,
 }
 
@@ -509,11 +511,13 @@ impl<K: Key, S: Value> Movable for SetTable<K, S> {
         let places = self.tags.as_ref().map_or_else(Vec::new, |tags| tags.places(bundle.shards()));
         let mut moved = Vec::with_capacity(places.len());
         // What leaves is not gone.
-        let journal = self.journal.take();
+        let mut journal = self.journal.take();
         for (slot, tag) in places {
             let Some(key) = self.table.key(SlotId(slot)) else { continue };
             let &Entry { ref deadline, lifetime, state } = self.table.value(SlotId(slot));
-            moved.push(MovedSet { tag, key, deadline: deadline.tick(), lifetime, state });
+            let is_refreshed = journal.as_mut().is_some_and(|journal| journal.leave(slot));
+            let deadline = deadline.tick();
+            moved.push(MovedSet { tag, key, deadline, lifetime, is_refreshed, state });
             self.close(self.hash(&key), SlotId(slot));
         }
         self.journal = journal;
@@ -523,13 +527,16 @@ impl<K: Key, S: Value> Movable for SetTable<K, S> {
     fn put_shards(&mut self, bundle: &mut Bundle, shift: Shift) {
         let moved: Vec<MovedSet<K, S>> = bundle.unpack();
         self.make_room(moved.len() as u32);
-        for MovedSet { tag, key, deadline, lifetime, state } in moved {
+        for MovedSet { tag, key, deadline, lifetime, is_refreshed, state } in moved {
             let (hash, deadline) = (self.hash(&key), shift.of(deadline));
             let entry = Entry::new(deadline, lifetime, state);
             let id = self.table.place(hash, key, entry);
             self.wheel.queue(id.0, deadline);
             if let Some(tags) = &mut self.tags {
                 tags.set(id.0, tag);
+            }
+            if let Some(journal) = self.journal.as_deref().filter(|_| is_refreshed) {
+                journal.touch(id.0, false);
             }
         }
     }

@@ -18,16 +18,23 @@ fn now() -> Moment {
     Moment::new(1_000)
 }
 
-/// A store: entries by shard and key.
+/// A store: entries by shard and key. Of another shard than this one nothing is to be told.
 #[derive(Default)]
-struct Store(BTreeMap<(u16, Vec<u8>), Vec<u8>>);
+struct Store(BTreeMap<(u16, Vec<u8>), Vec<u8>>, Option<u16>);
+
+impl Store {
+    fn key(&self, shard: Option<u16>, key: &[u8]) -> (u16, Vec<u8>) {
+        assert!(self.1.is_none() || self.1 == shard, "{shard:?} instead of {:?}", self.1);
+        (shard.unwrap(), key.to_vec())
+    }
+}
 
 impl Sink for Store {
     fn put(&mut self, _: &'static str, shard: Option<u16>, key: &[u8], value: &[u8]) {
-        self.0.insert((shard.unwrap(), key.to_vec()), value.to_vec());
+        self.0.insert(self.key(shard, key), value.to_vec());
     }
     fn remove(&mut self, _: &'static str, shard: Option<u16>, key: &[u8]) {
-        self.0.remove(&(shard.unwrap(), key.to_vec()));
+        self.0.remove(&self.key(shard, key));
     }
     fn count(&mut self, _: &'static str, _: u64) {
         panic!("no counter");
@@ -236,7 +243,9 @@ fn is_kept<O: Object>(steps: &[(u16, u8, u8)]) {
         }
         if value % 11 == 0 {
             let mut bundle = Bundle::new([shard].into_iter().collect(), 0);
-            workers[owner].0.drain("x", &now(), &mut store);
+            store.1 = Some(shard);
+            workers[owner].0.drain("x", &now().of_shards(bundle.shards()), &mut store);
+            store.1 = None;
             workers[owner].0.take_shards(&mut bundle);
             let shift = bundle.shift(0);
             workers[1 - owner].1.leave();
@@ -316,6 +325,43 @@ proptest! {
     fn packet_sets(steps in steps()) {
         is_kept::<Kept<SetTable<SetKey4, u32>>>(&steps);
     }
+}
+
+/// That an entry was refreshed is told by the worker that it has come to, and by nobody else.
+fn refreshes_move<O: Object>(refresh: impl Fn(&mut O)) {
+    let mut workers = [Worker::<O>::new(), Worker::new()];
+    workers.iter_mut().for_each(|worker| worker.0.keep(&Steps::default()));
+    let told = |worker: &mut Worker<O>, moment: &Moment| {
+        let mut store = Store::default();
+        worker.0.drain("x", moment, &mut store);
+        store.0.len()
+    };
+    let [from, to] = &mut workers;
+    for shard in 0..SHARDS {
+        from.1.enter(shard.into());
+        from.0.step(shard, 0, 200);
+    }
+    assert_eq!(told(from, &now()), usize::from(SHARDS));
+    from.1.enter(2);
+    refresh(&mut from.0);
+    let mut bundle = Bundle::new([2].into_iter().collect(), 0);
+    assert_eq!(told(from, &now().of_shards(bundle.shards())), 0);
+    from.0.take_shards(&mut bundle);
+    let shift = bundle.shift(0);
+    to.0.put_shards(&mut bundle, shift);
+    assert_eq!((told(from, &now()), told(to, &now())), (0, 1));
+    assert_eq!((told(from, &now()), told(to, &now())), (0, 0));
+}
+
+#[test]
+fn refreshes_that_were_not_told_move_with_their_entries() {
+    refreshes_move::<Kept<Allocator<u32>>>(|objects| objects.step(2, 0, 100));
+    refreshes_move::<Kept<SetTable<SetKey4, u32>>>(|sets| {
+        let key = SetKey4::new(of(2, 0).into(), 1.into(), 1, 2, 1);
+        let id = sets.0.find(sets.0.hash(&key), &key).unwrap();
+        let spot = sets.0.entry_mut(id).spot();
+        sets.0.touched(spot, false);
+    });
 }
 
 /// What several objects have told.

@@ -110,11 +110,7 @@ pub fn run<N: NetworkFunction>(
     account.report.faults = elements::faults() - faults_before;
     account.warn_of_fewer(workers, options.workers);
     let commanded = !N::Command::schema().is_empty();
-    let balancing = match arrangement.balancing(&states, options.balancing, commanded) {
-        // Before shards move all that has changed is told: too long for packets to wait.
-        Ok(Balancing::Even) if options.store.is_some() => Err("a store keeps the state".to_owned()),
-        balancing => balancing,
-    };
+    let balancing = arrangement.balancing(&states, options.balancing, commanded);
     let states = states.share(&options.making, workers);
     let planned = scaling.iter().all(Scaling::is_planned);
     let mut about = steering(&arrangement, planned);

@@ -165,10 +165,30 @@ impl Feed {
     /// handing over just then: before another worker goes on with what was changed here.
     pub fn hand_over_surely(&mut self) {
         if !self.is_empty() {
-            let mut line = lock(&self.shared.line);
-            let (feed, sheets) = (self.number, std::mem::take(&mut self.sheets));
-            self.shared.put(&mut line, Handed { feed, sheets });
+            let sheets = std::mem::take(&mut self.sheets);
+            self.put_surely(sheets);
         }
+    }
+
+    fn put_surely(&self, sheets: Vec<Sheet>) {
+        let mut line = lock(&self.shared.line);
+        self.shared.put(&mut line, Handed { feed: self.number, sheets });
+    }
+
+    /// As [`hand_over_surely`](Self::hand_over_surely), while something is [held](Self::hold): of what is, only
+    /// what was told of these maps, of which another worker tells from now on.
+    pub fn hand_over_of(&mut self, maps: &[MapNumber]) {
+        let Some(held) = self.held else { return self.hand_over_surely() };
+        let mut leave = vec![false; self.maps as usize];
+        maps.iter().for_each(|map| leave[map.0 as usize] = true);
+        let (mut theirs, mut stay) = (Sheet::default(), self.sheets.split_off(held));
+        for sheet in &mut stay {
+            sheet.part(|map| leave[map.0 as usize], &mut theirs);
+        }
+        self.sheets.push(theirs);
+        let sheets = std::mem::replace(&mut self.sheets, stay);
+        self.put_surely(sheets);
+        self.held = Some(0);
     }
 
     /// What is told from now on is handed over together, after the [`release`](Self::release): dropped
@@ -660,6 +680,45 @@ mod tests {
             let found = view::state(&mut store.clone(), "nat", Some("a")).unwrap();
             let len = found.get(&key(0)).map(Content::len);
             assert_eq!(len, Some(if is_released { 3 } else { 1 }));
+        }
+    }
+
+    /// A map leaves for another worker while something of it is held.
+    #[test]
+    fn what_is_held_of_a_map_that_leaves_goes_before_what_another_worker_tells_of_it() {
+        for is_released in [false, true] {
+            let store = Memory::default();
+            let (flusher, _) =
+                Flusher::open(store.clone(), "nat", "a", Settings::default()).unwrap();
+            let (mut feed, mut other) = (flusher.feed(), flusher.feed());
+            feed.change(insert(2, 1, 1));
+            feed.hold();
+            let [stays, leaves] = [0, 1].map(|core| feed.map(&key(core)));
+            for map in [stays, leaves] {
+                feed.entry(map, 0, b"one", Some(b"1"));
+                feed.entry(map, 0, b"other", Some(b"1"));
+            }
+            feed.hand_over_of(&[leaves]);
+            let theirs = other.map(&key(1));
+            other.entry(theirs, 0, b"one", None);
+            other.entry(theirs, 0, b"other", Some(b"2"));
+            other.hand_over_surely();
+            feed.entry(stays, 0, b"one", None);
+            if is_released {
+                feed.release();
+            }
+            feed.hand_over();
+            drop(feed);
+            flusher.close(Duration::from_secs(20));
+            let found = view::state(&mut store.clone(), "nat", Some("a")).unwrap();
+            let of = |map, value: &[u8]| {
+                let entries = [(b"other".to_vec(), value.to_vec())];
+                (key(map), Content::Map(BTreeMap::from(entries)))
+            };
+            let mut expected: BTreeMap<_, _> = [of(1, b"2")].into();
+            expected.extend(is_released.then(|| of(0, b"1")));
+            expected.insert(key(2), found[&key(2)].clone());
+            assert_eq!(found, expected);
         }
     }
 

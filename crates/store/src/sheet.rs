@@ -21,7 +21,7 @@ pub(crate) struct Sheet {
 }
 
 struct Record {
-    /// Number of the map, or [`OTHER`].
+    /// Number of the map, [`OTHER`], or [`ELSEWHERE`].
     map: u32,
     step: u32,
     key: u32,
@@ -29,7 +29,17 @@ struct Record {
     value: u32,
 }
 
+impl Record {
+    /// Bytes of key and value.
+    fn bytes(&self) -> usize {
+        let value = if self.value == GONE { 0 } else { self.value };
+        self.key as usize + value as usize
+    }
+}
+
 const OTHER: u32 = u32::MAX;
+/// Of a change that is on another sheet now.
+const ELSEWHERE: u32 = u32::MAX - 1;
 const GONE: u32 = u32::MAX;
 
 /// A change.
@@ -66,6 +76,22 @@ impl Sheet {
         let (call, step) = change.into_parts();
         self.records.push(Record { map: OTHER, step, key: 0, value: 0 });
         self.others.push(call);
+    }
+
+    /// Puts what is told of maps that are `theirs` on another sheet, which is read before this one. That takes a
+    /// look at each change, and moves nothing else.
+    pub(crate) fn part(&mut self, is_theirs: impl Fn(MapNumber) -> bool, theirs: &mut Self) {
+        theirs.names.append(&mut self.names);
+        let mut rest = &self.bytes[..];
+        for record in &mut self.records {
+            let Some((bytes, after)) = rest.split_at_checked(record.bytes()) else { return };
+            rest = after;
+            if record.map < ELSEWHERE && is_theirs(MapNumber(record.map)) {
+                theirs.bytes.extend_from_slice(bytes);
+                theirs.records.push(Record { ..*record });
+                record.map = ELSEWHERE;
+            }
+        }
     }
 
     /// Changes.
@@ -106,6 +132,9 @@ impl Sheet {
             };
             let key = next(key)?;
             let value = if value == GONE { None } else { Some(next(value)?) };
+            if map == ELSEWHERE {
+                return None;
+            }
             Some(Told { step, what: What::Entry { map, key, value } })
         })
     }
@@ -148,6 +177,28 @@ mod tests {
             sheet = sheet.emptied();
             assert!(sheet.is_empty() && sheet.room() > 0);
         }
+    }
+
+    #[test]
+    fn what_is_theirs_is_read_from_another_sheet_and_nothing_else() {
+        let scope = Scope::new("nat", "a", Place::Core(0)).unwrap();
+        let key = scope.key(Kind::Counter, "n").unwrap();
+        let (mut sheet, mut theirs) = (Sheet::default(), Sheet::default());
+        for map in [0, 1, 0, 2] {
+            sheet.name(scope.key(Kind::Map, "x").unwrap());
+            sheet.entry(MapNumber(map), map, b"ab", (map < 2).then_some(b"cde"));
+            sheet.other(Change::put(&key, Content::Counter(3)).in_step(8));
+        }
+        for _ in 0..2 {
+            sheet.part(|map| map == MapNumber(0), &mut theirs);
+        }
+        sheet.part(|map| map == MapNumber(2), &mut theirs);
+        let read =
+            |sheet: &mut Sheet| -> Vec<String> { sheet.told().map(|told| text(&told)).collect() };
+        assert_eq!((sheet.named().count(), theirs.named().count()), (0, 4));
+        assert_eq!(read(&mut theirs), ["0 0 ab=cde", "0 0 ab=cde", "2 2 gone ab"]);
+        let counter = "8 nat@a@0@counter@n";
+        assert_eq!(read(&mut sheet), [counter, "1 1 ab=cde", counter, counter, counter]);
     }
 
     fn text(told: &Told<'_>) -> String {

@@ -86,6 +86,8 @@ enum Moved<T> {
         index: u32,
         deadline: Tick,
         lifetime: u32,
+        /// Since it was told to a store.
+        is_refreshed: bool,
         value: T,
     },
     /// One that every worker had, and which is to be freed there too.
@@ -586,14 +588,16 @@ impl<T: Value> journal::Journaled for Allocator<T> {
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
-        let Some(journal) = &mut self.journal else { return };
+        let Some(journal) = &self.journal else { return };
+        let shards = self.shards.as_ref();
+        let shard_of = |index| shards.and_then(|shards| shards.tags.get(index).shard());
         // Of a stock of all workers none has what they have alike.
-        let leases = self.shards.as_ref().is_some_and(|shards| shards.leases.is_some());
-        for (index, step) in journal.take(name, moment, sink) {
+        let leases = shards.is_some_and(|shards| shards.leases.is_some());
+        for (index, step) in journal.take_divided(name, moment, shard_of, sink) {
             sink.at(Some(step));
             let Some(Kept { deadline, lifetime, value }) = self.kept(index) else { continue };
             let entry = (moment.absolute(deadline.tick()), lifetime, value);
-            let shard = self.shards.as_ref().and_then(|shards| shards.tags.get(index).shard());
+            let shard = shard_of(index);
             if leases && shard.is_none() {
                 continue;
             }
@@ -640,7 +644,8 @@ impl<T: Value> Movable for Allocator<T> {
             let deadline = object.deadline.tick();
             // SAFETY: a tag marks an object that has been given out, and `start` has initialised it.
             let (lifetime, value) = (object.lifetime, unsafe { object.value.assume_init() });
-            moved.push(Moved::Object { tag, index, deadline, lifetime, value });
+            let is_refreshed = self.journal.as_mut().is_some_and(|journal| journal.leave(index));
+            moved.push(Moved::Object { tag, index, deadline, lifetime, is_refreshed, value });
             self.borrowed -= u32::from(is_borrowed(self.loans.as_deref(), index, tag));
             if shards.tags.release(index) {
                 continue;
@@ -661,7 +666,10 @@ impl<T: Value> Movable for Allocator<T> {
         let Some(shards) = &mut self.shards else { return };
         for one in bundle.unpack() {
             match one {
-                Moved::Object { tag, index, deadline, lifetime, value } => {
+                Moved::Object { tag, index, deadline, lifetime, is_refreshed, value } => {
+                    if let Some(journal) = self.journal.as_deref().filter(|_| is_refreshed) {
+                        journal.touch(index, false);
+                    }
                     let deadline = shift.of(deadline);
                     let value = std::mem::MaybeUninit::new(value);
                     let object = Object { deadline: Deadline::new(deadline), lifetime, value };

@@ -13,6 +13,7 @@ use crate::key::Value;
 use crate::pack::{Pack, Unpack, words};
 pub use crate::state::shared::Steps;
 
+use crate::state::shards::ShardSet;
 use crate::state::shared::{Marks, Written};
 use crate::state::table::SlotId;
 use crate::state::wheel::Tick;
@@ -47,6 +48,8 @@ pub struct Moment {
     changes: Cell<usize>,
     /// So many more there are.
     left: Cell<usize>,
+    /// Of which shards it is told; `None`: of all there is.
+    shards: Option<ShardSet>,
     packed: RefCell<Packed>,
 }
 
@@ -59,6 +62,7 @@ impl Moment {
             refreshes_left: Cell::new(false),
             changes: Cell::new(usize::MAX),
             left: Cell::new(0),
+            shards: None,
             packed: RefCell::default(),
         }
     }
@@ -76,6 +80,20 @@ impl Moment {
     pub fn of_refreshes(mut self, most: usize) -> Self {
         self.refreshes = most;
         self
+    }
+
+    /// The same, of what belongs to these shards and of nothing else: whatever has changed of them. Deadlines
+    /// that were only moved stay noted: they leave with their entries.
+    #[must_use]
+    pub fn of_shards(mut self, shards: &ShardSet) -> Self {
+        self.shards = Some(shards.clone());
+        self
+    }
+
+    /// Whether what belongs to `shard` is told.
+    pub(crate) fn is_of(&self, shard: Option<u16>) -> bool {
+        let Some(shards) = &self.shards else { return true };
+        shard.is_some_and(|shard| shards.contains(shard))
     }
 
     /// How many changes there are that were not told, for the next time.
@@ -164,7 +182,7 @@ pub trait Journaled {
     fn layout(&self) -> String;
     /// From now on changes are remembered, each with its step.
     fn keep(&mut self, steps: &Steps);
-    /// Tells what has changed since the last time.
+    /// Tells what has changed since the last time, of whatever shards `moment` is of.
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink);
     /// Puts in an entry as it was told; false when it does not fit or cannot be read.
     fn restore(&mut self, key: &[u8], value: &[u8], moment: &Moment) -> bool;
@@ -322,6 +340,35 @@ impl<K: Value> Journal<K> {
         places.extend(refreshed.into_iter().map(|place| (place, now)));
         moment.refreshes_left.set(moment.refreshes_left.get() | has_more);
         places
+    }
+
+    /// The same of an object that shards divide, which may have to tell of some of them only: of whom it is that
+    /// is at a place, `shard_of` knows. That takes a look at each place that is noted, and none at others.
+    pub(crate) fn take_divided(
+        &self,
+        name: &'static str,
+        moment: &Moment,
+        shard_of: impl Fn(u32) -> Option<u16>,
+        sink: &mut dyn Sink,
+    ) -> Vec<(u32, u32)> {
+        if moment.shards.is_none() {
+            return self.take(name, moment, sink);
+        }
+        self.gone().retain(|(shard, key, step)| {
+            let stays = !moment.is_of(*shard);
+            if !stays {
+                sink.at(Some(*step));
+                moment.remove(sink, (name, *shard), key);
+            }
+            stays
+        });
+        self.changed.take_those(|place| moment.is_of(shard_of(place)))
+    }
+
+    /// The entry at `place`, of which all changes have been told, leaves with its shard; whether it was
+    /// refreshed since that was told.
+    pub(crate) fn leave(&mut self, place: u32) -> bool {
+        self.refreshed.forget(place)
     }
 
     /// Tells of what is gone, as much as may be told, and returns how much is left.

@@ -177,6 +177,15 @@ impl<K: Key, V: Value> Notes<K, V> {
         !matches!(self.shards, Shards::Whole)
     }
 
+    /// Whose the entry at `place` is, or the part of one.
+    fn shard(&self, place: u32) -> Option<u16> {
+        match &self.shards {
+            Shards::Whole => None,
+            Shards::Sharded { tags, .. } => tags.get(place).shard(),
+            Shards::PerShard { parts, .. } => parts.key(SlotId(place)).map(|(shard, _)| shard),
+        }
+    }
+
     /// The entry at `id` was `before`, or was not there if that is zero, and is `after`.
     fn changed(&mut self, id: SlotId, key: K, before: V, after: V) {
         let mut lost = None;
@@ -189,8 +198,11 @@ impl<K: Key, V: Value> Notes<K, V> {
                 }
             }
             Shards::PerShard { here, .. } => {
-                if let (true, Some(shard)) = (V::NUMBER, here.shard()) {
-                    self.add((shard, key), after.minus(before));
+                if let (true, Some(shard)) = (V::NUMBER, here.shard())
+                    && let Some(id) = self.add((shard, key), after.minus(before))
+                    && let Some(journal) = &self.journal
+                {
+                    journal.note(id.0);
                 }
                 return;
             }
@@ -219,9 +231,10 @@ impl<K: Key, V: Value> Notes<K, V> {
         }
     }
 
-    /// Adds `more` to a shard's part, where there are parts. Those that come to zero are forgotten.
-    fn add(&mut self, key: (u16, K), more: V) {
-        let Shards::PerShard { parts, .. } = &mut self.shards else { return };
+    /// Adds `more` to a shard's part, where there are parts, and returns where it is. Those that come to zero are
+    /// forgotten.
+    fn add(&mut self, key: (u16, K), more: V) -> Option<SlotId> {
+        let Shards::PerShard { parts, .. } = &mut self.shards else { return None };
         let hash = parts.hash(&key);
         let found = parts.find(hash, &key);
         let sum = found.map_or_else(V::zero, |id| *parts.value(id)).plus(more);
@@ -231,9 +244,9 @@ impl<K: Key, V: Value> Notes<K, V> {
                 if let Some(journal) = &mut self.journal {
                     journal.clear(id.0, Some(key.0), key.1);
                 }
-                return;
+                return None;
             }
-            None if sum == V::zero() => return,
+            None if sum == V::zero() => return None,
             Some(id) => id,
             None => {
                 let moved = parts.make_room(1);
@@ -244,9 +257,7 @@ impl<K: Key, V: Value> Notes<K, V> {
             }
         };
         *parts.value_mut(id) = sum;
-        if let Some(journal) = &mut self.journal {
-            journal.note(id.0);
-        }
+        Some(id)
     }
 }
 
@@ -345,22 +356,18 @@ impl<K: Key, V: Value> Journaled for Map<K, V> {
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
-        let Some(notes) = self.notes.as_deref_mut() else { return };
-        let Some(journal) = &mut notes.journal else { return };
-        for (slot, step) in journal.take(name, moment, sink) {
+        let Some(notes) = self.notes.as_deref() else { return };
+        let Some(journal) = &notes.journal else { return };
+        for (slot, step) in journal.take_divided(name, moment, |slot| notes.shard(slot), sink) {
             sink.at(Some(step));
-            let id = SlotId(slot);
+            let (id, shard) = (SlotId(slot), notes.shard(slot));
             let found = match &notes.shards {
                 Shards::PerShard { parts, .. } => {
-                    parts.key(id).map(|(shard, key)| (Some(shard), key, parts.value(id)))
+                    parts.key(id).map(|(_, key)| (key, parts.value(id)))
                 }
-                Shards::Sharded { tags, .. } => {
-                    let shard = tags.get(id.0).shard();
-                    self.table.key(id).map(|key| (shard, key, self.table.value(id)))
-                }
-                Shards::Whole => self.table.key(id).map(|key| (None, key, self.table.value(id))),
+                _ => self.table.key(id).map(|key| (key, self.table.value(id))),
             };
-            if let Some((shard, key, value)) = found {
+            if let Some((key, value)) = found {
                 moment.put(sink, (name, shard), &key, value);
             }
         }

@@ -129,7 +129,7 @@ impl<T: Value> Parts<T> {
     fn tell(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let Some(told) = &mut self.told else { return };
         for ((shard, part), told) in (0..).zip(&self.parts).zip(told.iter_mut()) {
-            if *told != *part {
+            if *told != *part && moment.is_of(Some(shard)) {
                 *told = *part;
                 sink.at(None);
                 moment.put(sink, (name, Some(shard)), &(), part);
@@ -207,9 +207,9 @@ impl Journaled for Counter {
         self.told = Some(self.own());
     }
 
-    fn drain(&mut self, name: &'static str, _: &Moment, sink: &mut dyn Sink) {
+    fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let count = self.own();
-        if self.told.is_some_and(|told| told != count) {
+        if self.told.is_some_and(|told| told != count) && moment.is_of(None) {
             self.told = Some(count);
             sink.count(name, count);
         }
@@ -232,7 +232,7 @@ fn tell<T: Value>(
     (name, moment): (&'static str, &Moment),
     sink: &mut dyn Sink,
 ) {
-    if told.is_some_and(|told| told != value) {
+    if told.is_some_and(|told| told != value) && moment.is_of(None) {
         *told = Some(value);
         sink.at(None);
         moment.put(sink, (name, None), &(), &value);

@@ -359,7 +359,16 @@ fn set(bits: &[AtomicU64], at: usize) -> bool {
 /// The bits that are set, none of them any more.
 fn take_bits(bits: &[AtomicU64], at: usize) -> impl Iterator<Item = usize> {
     let word = bits.get(at).filter(|word| word.load(Ordering::Relaxed) != 0);
-    let mut word = word.map_or(0, |word| word.swap(0, Ordering::Relaxed));
+    bits_of(at, word.map_or(0, |word| word.swap(0, Ordering::Relaxed)))
+}
+
+/// The bits that are set.
+fn set_bits(bits: &[AtomicU64], at: usize) -> impl Iterator<Item = usize> {
+    bits_of(at, bits.get(at).map_or(0, |word| word.load(Ordering::Relaxed)))
+}
+
+/// The bits of `word`, the one at `at`.
+fn bits_of(at: usize, mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = (word != 0).then(|| word.trailing_zeros() as usize)?;
         word &= word - 1;
@@ -384,12 +393,14 @@ impl Marks {
         is_new
     }
 
-    /// `place` was not written after all.
+    /// `place` was not written after all; whether it was noted.
     #[inline]
-    pub(crate) fn forget(&mut self, place: u32) {
-        if let Some(word) = self.places.get_mut(place as usize / 64) {
-            *word.get_mut() &= !(1 << (place % 64));
-        }
+    pub(crate) fn forget(&mut self, place: u32) -> bool {
+        let Some(word) = self.places.get_mut(place as usize / 64) else { return false };
+        let (word, bit) = (word.get_mut(), 1 << (place % 64));
+        let was_noted = *word & bit != 0;
+        *word &= !bit;
+        was_noted
     }
 
     fn is_noted(&self, place: u32) -> bool {
@@ -422,7 +433,24 @@ impl Marks {
         (taken, left)
     }
 
-    /// The same, beginning where the last call ended, and whether there may be more after these: what is
+    /// Of the places written since they were taken last those that are `wanted`, in ascending order.
+    pub(crate) fn take_those(&self, wanted: impl Fn(u32) -> bool) -> Vec<u32> {
+        let mut taken = Vec::new();
+        for at in 0..self.words.len() {
+            for word in set_bits(&self.words, at) {
+                let those = set_bits(&self.places, word).filter(|&place| wanted(place as u32));
+                let before = taken.len();
+                taken.extend(those.map(|place| place as u32));
+                let mask = taken[before..].iter().fold(0, |mask, place| mask | 1 << (place % 64));
+                if let Some(word) = self.places.get(word).filter(|_| mask != 0) {
+                    word.fetch_and(!mask, Ordering::Relaxed);
+                }
+            }
+        }
+        taken
+    }
+
+    /// The same as [`take`](Self::take), beginning where the last call ended, and whether there may be more after these: what is
     /// written again and again keeps nothing from its turn. In blocks of 4,096 places.
     pub(crate) fn take_in_turn(&self, most: usize) -> (Vec<u32>, bool) {
         let mut taken = Vec::new();
@@ -505,7 +533,16 @@ impl Written {
     /// [`Marks::take`].
     pub(crate) fn take(&self, most: usize) -> (Vec<(u32, u32)>, usize) {
         let (places, left) = self.places.take(most);
-        (places.into_iter().map(|place| (place, self.in_step(place))).collect(), left)
+        (self.with_steps(places), left)
+    }
+
+    /// The same of those that are `wanted`.
+    pub(crate) fn take_those(&self, wanted: impl Fn(u32) -> bool) -> Vec<(u32, u32)> {
+        self.with_steps(self.places.take_those(wanted))
+    }
+
+    fn with_steps(&self, places: Vec<u32>) -> Vec<(u32, u32)> {
+        places.into_iter().map(|place| (place, self.in_step(place))).collect()
     }
 }
 
@@ -562,6 +599,18 @@ mod tests {
         assert!(marks.note(99) && marks.note(100) && !marks.note(99));
         marks.forget(100);
         assert_eq!(marks.take(usize::MAX), (vec![99], 0));
+    }
+
+    #[test]
+    fn of_some_places_the_others_stay_noted() {
+        let marks = Marks::new(9_000);
+        for place in [3, 99, 64, 70, 8_999, 4_100] {
+            marks.note(place);
+        }
+        assert_eq!(marks.take_those(|place| place % 2 == 1), vec![3, 99, 8_999]);
+        assert_eq!(marks.take_those(|place| place % 2 == 1), vec![]);
+        assert!(marks.note(99) && !marks.note(64));
+        assert_eq!(marks.take(usize::MAX), (vec![64, 70, 99, 4_100], 0));
     }
 
     #[test]

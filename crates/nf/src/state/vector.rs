@@ -100,6 +100,11 @@ impl<T: Value> Vector<T> {
     #[inline(always)]
     pub fn write(&mut self, index: u32, value: T) {
         self.note(index);
+        self.put(index, value);
+    }
+
+    #[inline(always)]
+    fn put(&mut self, index: u32, value: T) {
         match self.elements.get_mut(index as usize) {
             Some(element) => *element = Element { value: MaybeUninit::new(value), written: true },
             None => self.fault(),
@@ -149,17 +154,17 @@ impl<T: Value> Journaled for Vector<T> {
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
-        let Some(notes) = self.notes.as_deref_mut() else { return };
-        let Some(journal) = &mut notes.journal else { return };
-        for (index, step) in journal.take(name, moment, sink) {
+        let Some(notes) = self.notes.as_deref() else { return };
+        let Some(journal) = &notes.journal else { return };
+        let shard_of = |index| notes.tags.as_ref().and_then(|tags| tags.get(index).shard());
+        for (index, step) in journal.take_divided(name, moment, shard_of, sink) {
             sink.at(Some(step));
             let Some(element) = self.elements.get(index as usize).filter(|one| one.written) else {
                 continue;
             };
             // SAFETY: it is `written`.
             let value = unsafe { element.value.assume_init() };
-            let shard = notes.tags.as_ref().and_then(|tags| tags.get(index).shard());
-            moment.put(sink, (name, shard), &index, &value);
+            moment.put(sink, (name, shard_of(index)), &index, &value);
         }
     }
 
@@ -189,7 +194,8 @@ impl<T: Value> Movable for Vector<T> {
             return;
         }
         for (index, tag, value) in bundle.unpack::<(u32, Tag, T)>() {
-            self.write(index, value);
+            // It is told already.
+            self.put(index, value);
             if let Some(tags) = self.notes.as_mut().and_then(|notes| notes.tags.as_mut()) {
                 tags.set(index, tag);
             }

@@ -34,7 +34,7 @@ impl<N: NetworkFunction> Instance<N> {
     /// Takes the state of `shards` out of every object. No packet of them may be handled here from now
     /// on.
     pub fn take_shards(&mut self, shards: ShardSet) -> Bundle {
-        self.tell_before_moving();
+        self.tell_before_moving(&shards);
         let mut bundle = Bundle::new(shards, self.agenda.environment.origin());
         self.sets.v4.take_shards(&mut bundle);
         self.sets.v6.take_shards(&mut bundle);
@@ -48,6 +48,8 @@ impl<N: NetworkFunction> Instance<N> {
         self.sets.v4.put_shards(&mut bundle, shift);
         self.sets.v6.put_shards(&mut bundle, shift);
         self.nf.put_shards(&mut bundle, shift);
+        // Where the last worker had not told yet how long entries last, this one does.
+        self.telling().iter().for_each(|schedule| schedule.owe_refreshes());
         // Something of it may have to be collected.
         self.agenda.collect_soon();
     }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use anabranch_nf::packet_set::{SetKey4, SetKey6};
-use anabranch_nf::state::MOST_SHARDS;
 use anabranch_nf::state::journal::{self, Journaled as _, Moment, Sink, Steps};
+use anabranch_nf::state::{MOST_SHARDS, ShardSet};
 use anabranch_nf::{Environment, NetworkFunction, to_ns};
 use anabranch_store::{Bytes, Change, Content, Error, Feed, Key, Kind, MapNumber, Place, Scope};
 
-use super::Instance;
+use super::{Instance, OwnSets};
 use crate::schedule::{Schedule, Turn};
 
 /// Names of the tables of packet sets; no field is named so.
@@ -179,6 +179,26 @@ impl Storing {
             self.feed.note_pause(self.schedule.since_ns(turn));
         }
         self.schedule.told(turn, self.feed.is_empty(), &moment);
+    }
+
+    /// Tells what `drain` gives of shards that are about to leave for another worker, and hands it over with what
+    /// was told of them before: whatever this worker has done to them is in the line before what the other will
+    /// do, and complete, wherever the turns of the others are.
+    fn tell_of(
+        &mut self,
+        shards: &ShardSet,
+        environment: &Environment,
+        drain: impl FnOnce(&Moment, &mut dyn Sink),
+    ) {
+        let turn = self.schedule.whole();
+        self.at(None);
+        drain(&moment(environment).of_shards(shards), self);
+        let of_object = |maps: &Vec<Option<MapNumber>>| -> Vec<MapNumber> {
+            shards.iter().filter_map(|shard| *maps.get(usize::from(shard))?).collect()
+        };
+        let theirs: Vec<_> = self.maps.iter().flat_map(|(_, maps)| of_object(maps)).collect();
+        self.feed.hand_over_of(&theirs);
+        self.feed.note_pause(self.schedule.since_ns(turn));
     }
 
     /// Says something about all of the state, in the scope of what all have alike.
@@ -374,13 +394,13 @@ impl<N: NetworkFunction> Instance<N> {
         self.telling().map_or(u64::MAX, |schedule| schedule.left_ns())
     }
 
-    /// Tells everything, before shards leave for another worker: what this one has done to them is in
-    /// the line before what the other will do.
-    pub(super) fn tell_before_moving(&mut self) {
-        self.tell_whole();
-        if let Some(storing) = self.storing.as_deref_mut() {
-            storing.feed.hand_over_surely();
-        }
+    /// Tells what has changed of `shards`, before they leave for another worker.
+    pub(super) fn tell_before_moving(&mut self, shards: &ShardSet) {
+        let Some(mut storing) = self.storing.take() else { return };
+        storing.tell_of(shards, &self.agenda.environment, |moment, sink| {
+            drain(&mut self.nf, &mut self.sets, moment, sink);
+        });
+        self.storing = Some(storing);
     }
 
     /// Tells everything.
@@ -393,15 +413,24 @@ impl<N: NetworkFunction> Instance<N> {
     /// Tells everything that has changed; refreshes too, where it is their turn.
     pub(crate) fn tell_now(&mut self, turn: Turn) {
         let Some(mut storing) = self.storing.take() else { return };
-        let Self { nf, sets, agenda, .. } = self;
-        storing.tell(turn, &agenda.environment, |moment, sink| {
-            nf.drain(moment, sink);
-            if N::SET.is_some() {
-                sets.v4.drain(V4, moment, sink);
-                sets.v6.drain(V6, moment, sink);
-            }
+        storing.tell(turn, &self.agenda.environment, |moment, sink| {
+            drain(&mut self.nf, &mut self.sets, moment, sink);
         });
         self.storing = Some(storing);
+    }
+}
+
+/// What has changed of a function's objects and packet sets.
+fn drain<N: NetworkFunction>(
+    nf: &mut N,
+    sets: &mut OwnSets<N::Set>,
+    moment: &Moment,
+    sink: &mut dyn Sink,
+) {
+    nf.drain(moment, sink);
+    if N::SET.is_some() {
+        sets.v4.drain(V4, moment, sink);
+        sets.v6.drain(V6, moment, sink);
     }
 }
 

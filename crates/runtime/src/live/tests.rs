@@ -18,6 +18,7 @@ use anabranch_packet::craft::{Link, udp};
 use anabranch_packet::{Frame, Meta, Port};
 use anabranch_plan::Options as Planning;
 use anabranch_rss::Nic;
+use anabranch_store::{Location, Settings};
 
 use super::clock::LiveClock;
 use super::{Crew, Moment, Workplace};
@@ -25,6 +26,7 @@ use crate::account::Account;
 use crate::balance::Balancing;
 use crate::deployment::plan_of;
 use crate::instance::Making;
+use crate::keeping::Keeping;
 use crate::report::RunReport;
 use crate::run::{Arrangement, Options};
 
@@ -192,26 +194,28 @@ fn run<N: NetworkFunction>(
     workers: usize,
     room: u64,
 ) -> (RunReport, Vec<Vec<u8>>) {
-    run_at::<N>(settings, planned, workers, room, (Duration::ZERO, Balancing::Still))
+    run_at::<N>(settings, planned, workers, room, (Duration::ZERO, Balancing::Still), None)
 }
 
-/// As above, each queue with a batch after so long, and shards that move.
+/// As above, each queue with a batch after so long, shards that move, and a store that keeps the state.
 fn run_at<N: NetworkFunction>(
     settings: &str,
     planned: bool,
     workers: usize,
     room: u64,
     (pace, balancing): (Duration, Balancing),
+    store: Option<&Keeping>,
 ) -> (RunReport, Vec<Vec<u8>>) {
     let ports = ports(packets(workers, 0..PACKETS), never(workers), room, pace);
-    run_until::<N>(settings, planned, balancing, ports, PACKETS, &AtomicBool::new(false))
+    let never = AtomicBool::new(false);
+    run_until::<N>(settings, planned, (balancing, store), ports, PACKETS, &never)
 }
 
 /// Until so many packets are handled, or those that are not are dropped.
 fn run_until<N: NetworkFunction>(
     settings: &str,
     planned: bool,
-    balancing: Balancing,
+    (balancing, store): (Balancing, Option<&Keeping>),
     (ports, left): (Vec<LivePort>, Left),
     enough: usize,
     ending: &AtomicBool,
@@ -222,12 +226,16 @@ fn run_until<N: NetworkFunction>(
     let making =
         Making { seed: 3, settings: settings.parse().unwrap(), ports: names, ..Making::default() };
     let (inputs, outputs, commands) = (Vec::new(), Vec::new(), Vec::new());
-    let options =
-        Options { making, inputs, outputs, workers, plan, balancing, commands, store: None };
+    let store = store.cloned();
+    let options = Options { making, inputs, outputs, workers, plan, balancing, commands, store };
     let arrangement = Arrangement::of::<N>(&options);
     let mut states = arrangement.states::<N>(&options.making).unwrap();
     let clock = LiveClock::start();
     states.start(clock.origin_ns(), &[]);
+    let mut warnings = Vec::new();
+    let keeping = options.store.as_ref();
+    let kept = keeping.map(|one| one.begin(&mut states, &arrangement, &mut warnings).unwrap());
+    assert_eq!(warnings, Vec::<String>::new());
     let account = Account::new::<N>(&options.making.ports);
     let states = states.share(&options.making, workers);
     let crew = Crew::new(states, ports, &arrangement, balancing, clock).unwrap();
@@ -245,11 +253,9 @@ fn run_until<N: NetworkFunction>(
         }
         _ => true,
     };
-    let report = crew.work(
-        Workplace { specs: &specs, requests: &requests, account, kept: None },
-        &arrangement,
-        &mut watch,
-    );
+    let workplace = Workplace { specs: &specs, requests: &requests, account, kept: kept.as_ref() };
+    let mut report = crew.work(workplace, &arrangement, &mut watch);
+    kept.into_iter().for_each(|kept| kept.close(&mut report));
     let left = std::mem::take(&mut *left.lock().unwrap());
     (report, left)
 }
@@ -330,7 +336,7 @@ fn restless<N: NetworkFunction>(
     let restless = (Duration::from_micros(200), Balancing::Restless(20));
     let (mut steps, mut entries) = (0, 0);
     for _ in 0..200 {
-        let (report, left) = run_at::<N>(settings, true, workers, u64::MAX, restless);
+        let (report, left) = run_at::<N>(settings, true, workers, u64::MAX, restless, None);
         assert_eq!(report.strategy, "shared-nothing");
         assert_accounted(&report, left.len());
         assert!(left.len() == PACKETS || report.drops.keys().eq(["mailbox-full"]));
@@ -363,6 +369,38 @@ fn translations_move_with_their_shards() {
     restless::<nat::Function>(settings, 4, |_, left| assert_translated_alike(left));
 }
 
+/// Stopped again and again while a store keeps the state of shards that move, and gone on with by another number
+/// of workers, flows keep their translations.
+#[test]
+fn translations_outlive_runs_while_shards_move() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Keeping {
+        location: Location::Durable(folder.path().join("state")),
+        instance: "a".to_owned(),
+        settings: Settings::default(),
+    };
+    let restless = (Duration::from_micros(200), Balancing::Restless(20));
+    let settings = "public = ['203.0.113.1']";
+    let (mut all, mut entries) = (Vec::new(), 0);
+    for (runs, workers) in [4, 2, 3, 5].into_iter().cycle().enumerate().take(200) {
+        let (report, left) =
+            run_at::<nat::Function>(settings, true, workers, u64::MAX, restless, Some(&store));
+        assert_eq!((report.strategy.as_str(), report.workers.len()), ("shared-nothing", workers));
+        assert_eq!(report.warnings, Vec::<String>::new());
+        assert_accounted(&report, left.len());
+        assert_in_order(&left);
+        let kept = report.store.unwrap();
+        assert!(kept.waiting == 0 && kept.trouble.is_none(), "{kept:?}");
+        entries += report.balance.map_or(0, |balance| balance.entries_moved);
+        all.extend(left);
+        assert_translated_alike(&all);
+        if runs >= 4 && entries > 400 {
+            return;
+        }
+    }
+    panic!("{entries} entries moved");
+}
+
 #[test]
 fn a_full_transmit_queue_is_a_drop() {
     let (report, left) = run::<firewall::Function>("", true, 2, 1_000);
@@ -386,7 +424,7 @@ fn what_comes_while_workers_end_does_not_keep_them() {
             done.send(run_until::<firewall::Function>(
                 "",
                 true,
-                Balancing::Still,
+                (Balancing::Still, None),
                 ports,
                 100,
                 &ending,

@@ -3,5 +3,6 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod case;
+mod moving;
 mod shards;
 mod shared;
