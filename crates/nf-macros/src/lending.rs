@@ -8,18 +8,24 @@
 //! self.arrive(pkt, cx)   becomes   self.arrive(&mut pkt.lent(), &mut cx.lent())
 //! ```
 //!
-//! That is done where nothing could show it: with parameters of the caller that are not shadowed, and
-//! functions that return values, nothing that borrows.
+//! That is done where nothing could show it: with parameters of the caller that are not shadowed, that no
+//! other argument mentions (what is handed on may still be read there, what is lent may not), and to functions
+//! that return values, nothing that borrows.
 
 use anabranch_language::Module;
+use proc_macro2::TokenTree;
+use quote::ToTokens;
 use syn::visit::Visit;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Attribute, Block, Expr, FnArg, Ident, Pat, ReturnType, Signature, Type, parse_quote};
 
-/// Rewrites the calls in `block`, the body of a function of this signature.
-pub(crate) fn rewrite(module: &Module, signature: &Signature, block: &mut Block) {
-    let mut own: Vec<Ident> =
-        signature.inputs.iter().filter_map(|input| lendable(input).cloned()).collect();
+/// The parameters of a function of this signature that it may lend: its packet and its context.
+pub(crate) fn lendables(signature: &Signature) -> Vec<Ident> {
+    signature.inputs.iter().filter_map(|input| lendable(input).cloned()).collect()
+}
+
+/// Rewrites the calls in `block`, the body of a function with these parameters.
+pub(crate) fn rewrite(module: &Module, mut own: Vec<Ident>, block: &mut Block) {
     let mut bound = Bound(Vec::new());
     bound.visit_block(block);
     own.retain(|name| !bound.0.contains(name));
@@ -65,7 +71,7 @@ impl VisitMut for Calls<'_> {
         let (Some(callee), None) = (named.next(), named.next()) else { return };
         if self.suits(&callee.sig, &callee.attrs) {
             // The receiver is none of the arguments.
-            self.lend(callee.sig.inputs.iter().skip(1), call.args.iter_mut());
+            self.lend(callee.sig.inputs.iter().skip(1), &mut call.args);
         }
     }
 
@@ -75,7 +81,7 @@ impl VisitMut for Calls<'_> {
         let Some(name) = path.path.get_ident() else { return };
         let callee = self.module.fns.iter().find(|function| function.sig.ident == *name);
         if let Some(callee) = callee.filter(|callee| self.suits(&callee.sig, &callee.attrs)) {
-            self.lend(callee.sig.inputs.iter(), call.args.iter_mut());
+            self.lend(callee.sig.inputs.iter(), &mut call.args);
         }
     }
 }
@@ -92,9 +98,10 @@ impl Calls<'_> {
     }
 
     fn is_value(&self, returned: &Type) -> bool {
-        const PLAIN: [&str; 11] = [
-            "Verdict", "Option", "Result", "bool", "u8", "u16", "u32", "u64", "Port", "Ipv4Addr",
-            "Ipv6Addr",
+        const PLAIN: [&str; 20] = [
+            "Verdict", "Option", "Result", "Reason", "Builtin", "Port", "MacAddr", "Ipv4Addr",
+            "Ipv6Addr", "bool", "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32",
+            "i64",
         ];
         let mut names = Names(Vec::new());
         names.visit_type(returned);
@@ -106,18 +113,31 @@ impl Calls<'_> {
         names.0.iter().all(|name| PLAIN.iter().any(|plain| name == plain) || is_own(name))
     }
 
-    fn lend<'c, 'e>(
+    fn lend<'c>(
         &self,
         parameters: impl Iterator<Item = &'c FnArg>,
-        arguments: impl Iterator<Item = &'e mut Expr>,
+        arguments: &mut syn::punctuated::Punctuated<Expr, syn::Token![,]>,
     ) {
+        let mut mentioned = Vec::new();
+        identifiers(arguments.to_token_stream(), &mut mentioned);
         for (parameter, argument) in parameters.zip(arguments) {
             let Expr::Path(path) = &*argument else { continue };
             let Some(name) = path.path.get_ident() else { continue };
-            if lendable(parameter).is_some() && self.own.contains(name) {
+            let is_alone = mentioned.iter().filter(|mentioned| *mentioned == name).count() == 1;
+            if lendable(parameter).is_some() && self.own.contains(name) && is_alone {
                 let lent = name.clone();
                 *argument = parse_quote!(&mut #lent.lent());
             }
+        }
+    }
+}
+
+fn identifiers(tokens: proc_macro2::TokenStream, found: &mut Vec<Ident>) {
+    for token in tokens {
+        match token {
+            TokenTree::Ident(ident) => found.push(ident),
+            TokenTree::Group(group) => identifiers(group.stream(), found),
+            _ => {}
         }
     }
 }
@@ -128,7 +148,7 @@ struct Names(Vec<Ident>);
 impl Visit<'_> for Names {
     fn visit_type(&mut self, kind: &Type) {
         match kind {
-            Type::Path(_) | Type::Tuple(_) => syn::visit::visit_type(self, kind),
+            Type::Path(_) | Type::Tuple(_) | Type::Array(_) => syn::visit::visit_type(self, kind),
             _ => self.0.push(Ident::new("other", proc_macro2::Span::call_site())),
         }
     }

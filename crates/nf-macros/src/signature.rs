@@ -85,7 +85,7 @@ impl Visit<'_> for Loops {
 /// Rewrites one function; `of_nf`: it is in an `impl` block of the NF, which knows the world.
 fn emit(module: &Module, function: &mut ItemFn, of_nf: bool) {
     kept(&mut function.attrs);
-    lending::rewrite(module, &function.sig, &mut function.block);
+    let lendables = lending::lendables(&function.sig);
     plain_bounds(&mut function.sig.generics);
     let mut needs = Needs::of(module, &function.sig);
     let parameters = &mut function.sig.generics.params;
@@ -100,6 +100,8 @@ fn emit(module: &Module, function: &mut ItemFn, of_nf: bool) {
     worlds.visit_signature_mut(&mut function.sig);
     worlds.visit_block_mut(&mut function.block);
     arithmetic::rewrite(module, needs.hollow(), &mut function.block);
+    // Of what is written out, too.
+    lending::rewrite(module, lendables, &mut function.block);
 }
 
 /// What a function knows of where it runs.

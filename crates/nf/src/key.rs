@@ -584,11 +584,15 @@ mod tests {
         let server = 0x0002_0050_0100_12c6;
         let ports: fn(u32) -> u64 = |n| 0x0100_000a | u64::from(1_024 + n) << 32;
         let hosts: fn(u32) -> u64 = |n| u64::from((0x0a00_0001 + n).to_be()) | 40_000 << 32;
+        let pairs = [ports, hosts].map(|key| move |n, seed| Hash::of_pair([server, key(n)], seed));
+        let endpoint = |n: u32, seed| (0x0a00_0001u32, 1_024 + n as u16).hash(seed);
+        let number = |n: u32, seed| n.hash(seed);
+        let hashes: [&dyn Fn(u32, u64) -> Hash; 4] = [&pairs[0], &pairs[1], &endpoint, &number];
         for seed in (0..300).map(spread) {
-            for key in [ports, hosts] {
+            for hash in hashes {
                 let mut taken = [0u32; KEYS as usize];
                 for n in 0..KEYS {
-                    let position = u64::from(Hash::of_pair([server, key(n)], seed).position());
+                    let position = u64::from(hash(n, seed).position());
                     taken[((position * u64::from(KEYS)) >> 32) as usize] += 1;
                 }
                 let without: u32 = taken.iter().map(|taken| taken.saturating_sub(2)).sum();

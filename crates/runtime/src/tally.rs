@@ -53,8 +53,8 @@ impl Counts {
         Self { read: none.clone(), out: none, emitted: 0, dropped: vec![0; REASONS] }
     }
 
-    /// These packets were received, mostly on one port: then they are summed up first. A count in memory
-    /// would have each packet wait for the one before.
+    /// These packets were received. Those of a port are summed up first: a count in memory would have each
+    /// packet wait for the one before.
     #[inline(always)]
     pub fn received(&mut self, batch: &[Frame<'_>]) {
         let Some(first) = batch.first() else { return };
@@ -70,10 +70,12 @@ impl Counts {
         }
     }
 
+    /// Of several ports: as long as it stays the same.
     #[inline(never)]
     fn received_on_many(&mut self, batch: &[Frame<'_>]) {
-        for meta in batch.iter().map(Frame::meta) {
-            self.add_received(meta.port, Flowed { packets: 1, bytes: meta.wire_len.into() });
+        for run in batch.chunk_by(|a, b| a.meta().port == b.meta().port) {
+            let bytes = run.iter().map(|frame| u64::from(frame.meta().wire_len)).sum();
+            self.add_received(run[0].meta().port, Flowed { packets: run.len() as u64, bytes });
         }
     }
 

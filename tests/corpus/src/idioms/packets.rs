@@ -242,8 +242,8 @@ pub mod packets {
     /// What a cold function writes is there for who called it, however it was handed the packet.
     pub fn idiom_227(pkt: &mut Packet) -> u64 {
         let lost = hop(pkt);
-        let (ttl, is_left) = rare(pkt, 3);
-        let again = rare(pkt, u64::from(ttl)).0;
+        let (ttl, is_left) = rare(pkt, u64::from(pkt.len()));
+        let again = if matches!(rare(pkt, u64::from(ttl)), (0, false)) { 0 } else { left_of(pkt) };
         u64::from(again) * 4 + u64::from(is_left) * 2 + u64::from(lost.is_some())
     }
 
@@ -271,6 +271,14 @@ pub mod packets {
         match pkt.ipv4() {
             Some(ip) => (ip.ttl(), is_left),
             None => (0, is_left),
+        }
+    }
+
+    #[cold]
+    fn left_of(pkt: &mut Packet) -> u8 {
+        match pkt.ipv4() {
+            Some(ip) => ip.ttl(),
+            None => 0,
         }
     }
 
