@@ -167,6 +167,7 @@ impl Feed {
         if !self.is_empty() {
             let sheets = std::mem::take(&mut self.sheets);
             self.put_surely(sheets);
+            self.held = self.held.map(|_| 0);
         }
     }
 

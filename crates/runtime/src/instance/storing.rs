@@ -198,6 +198,8 @@ impl Storing {
         };
         let theirs: Vec<_> = self.maps.iter().flat_map(|(_, maps)| of_object(maps)).collect();
         self.feed.hand_over_of(&theirs);
+        // What was due before the packet at which they leave may have changed the others.
+        self.schedule.owe();
         self.feed.note_pause(self.schedule.since_ns(turn));
     }
 
