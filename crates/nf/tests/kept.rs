@@ -134,7 +134,7 @@ impl Object for Kept<Vector<u32>> {
     fn step(&mut self, shard: u16, key: u8, value: u8) {
         self.0.update(of(shard, key), |old| *old = old.wrapping_add(value.into()));
     }
-    /// Nothing says which worker's element is the latest: what is stored is looked at.
+    /// Nothing says which worker's element is the latest: what is stored is looked at, apart.
     fn contents(&self) -> BTreeMap<u64, u64> {
         BTreeMap::new()
     }
@@ -230,7 +230,11 @@ fn together<O: Object>(workers: &[Worker<O>]) -> BTreeMap<u64, u64> {
     all
 }
 
-fn is_kept<O: Object>(steps: &[(u16, u8, u8)]) {
+/// Does the steps at two workers between whom shards go back and forth. `note` sees the object after each.
+fn while_shards_move<O: Object>(
+    steps: &[(u16, u8, u8)],
+    mut note: impl FnMut(u16, u8, &O),
+) -> ([Worker<O>; 2], Store) {
     let mut workers = [Worker::<O>::new(), Worker::new()];
     workers.iter_mut().for_each(|worker| worker.0.keep(&Steps::default()));
     let (mut owners, mut store) = ([0, 1, 0, 1], Store::default());
@@ -238,6 +242,7 @@ fn is_kept<O: Object>(steps: &[(u16, u8, u8)]) {
         let owner = owners[usize::from(shard)];
         workers[owner].1.enter(shard.into());
         workers[owner].0.step(shard, key, value);
+        note(shard, key, &workers[owner].0);
         if value % 5 == 0 {
             workers[owner].0.drain("x", &now(), &mut store);
         }
@@ -254,6 +259,11 @@ fn is_kept<O: Object>(steps: &[(u16, u8, u8)]) {
         }
     }
     workers.iter_mut().for_each(|worker| worker.0.drain("x", &now(), &mut store));
+    (workers, store)
+}
+
+fn is_kept<O: Object>(steps: &[(u16, u8, u8)]) {
+    let (workers, store) = while_shards_move::<O>(steps, |_, _, _| ());
     let mut again = [Worker::<O>::new(), Worker::new(), Worker::new()];
     for ((shard, key), value) in &store.0 {
         let Worker(object, here) = &mut again[usize::from(shard % 3)];
@@ -290,6 +300,16 @@ fn elements_are_kept(steps: &[(u16, u8, u8)]) {
     assert_eq!(store.0, expected);
 }
 
+/// Of each element, its last value, wherever its shard was then.
+fn elements_that_move_are_kept(steps: &[(u16, u8, u8)]) {
+    let mut expected: BTreeMap<(u16, Vec<u8>), Vec<u8>> = BTreeMap::new();
+    let (_, store) = while_shards_move(steps, |shard, key, vector: &Kept<Vector<u32>>| {
+        let index = of(shard, key);
+        expected.insert((shard, stored(&index)), stored(&vector.0.read(index)));
+    });
+    assert_eq!(store.0, expected);
+}
+
 fn steps() -> impl Strategy<Value = Vec<(u16, u8, u8)>> {
     prop::collection::vec((0..SHARDS, any::<u8>(), any::<u8>()), 0..200)
 }
@@ -309,6 +329,7 @@ proptest! {
     fn elements_of_vectors(steps in steps()) {
         is_kept::<Kept<Vector<u32>>>(&steps);
         elements_are_kept(&steps);
+        elements_that_move_are_kept(&steps);
     }
 
     #[test]
