@@ -511,7 +511,7 @@ impl<'a, W: World> Context<'a, W> {
     /// The same for somebody else: where its own address would otherwise be taken.
     #[inline(always)]
     pub fn lent(&mut self) -> Context<'_, W> {
-        Context::new(self.environment)
+        self.elsewhere()
     }
 
     /// The same in another world.

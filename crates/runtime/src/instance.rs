@@ -232,7 +232,7 @@ impl<N: NetworkFunction> Instance<N> {
     #[inline(never)]
     fn handle_at_once_any(&mut self, frame: &mut Frame<'_>, release: &mut impl Release) {
         let layout = parse_any(frame.bytes(), frame.meta().wire_len);
-        self.step_any(frame, layout, release);
+        self.step_any(frame, layout, None, release);
     }
 
     /// Handles a batch after a pass that fetches the lines its packets will touch.
@@ -254,7 +254,7 @@ impl<N: NetworkFunction> Instance<N> {
         for (frame, finding) in frames.iter_mut().zip(&findings) {
             match finding.layout.is_common() {
                 true => self.step::<Common<Real>>(frame, finding.layout, Some(finding), release),
-                false => self.step_any(frame, finding.layout, release),
+                false => self.step_any(frame, finding.layout, Some(finding), release),
             }
         }
     }
@@ -311,14 +311,20 @@ impl<N: NetworkFunction> Instance<N> {
     }
 
     #[inline(never)]
-    fn step_any(&mut self, frame: &mut Frame<'_>, layout: Layout, release: &mut impl Release) {
+    fn step_any(
+        &mut self,
+        frame: &mut Frame<'_>,
+        layout: Layout,
+        finding: Option<&Finding>,
+        release: &mut impl Release,
+    ) {
         if let Some(reason) = refused::<N>(layout) {
             return release.discard(frame, reason.into());
         }
         if N::LAYER == 4 && is_part(layout) {
             return self.gather(frame, layout, release);
         }
-        let verdict = self.enter_any(frame, layout, 0, release);
+        let verdict = self.enter_any(frame, layout, finding, 0, release);
         self.leave(frame, verdict, Entrance::default(), release);
     }
 
@@ -419,7 +425,7 @@ impl<N: NetworkFunction> Instance<N> {
         let mut entrance = from;
         for turn in from.turn..=RECIRCULATIONS {
             let layout = parse(frame.bytes(), frame.meta().wire_len);
-            let port = match self.enter_any(frame, layout, turn, release) {
+            let port = match self.enter_any(frame, layout, None, turn, release) {
                 Verdict::Recirculate(port) => port,
                 last => return self.leave(frame, last, entrance, release),
             };
@@ -453,10 +459,15 @@ impl<N: NetworkFunction> Instance<N> {
         &mut self,
         frame: &mut Frame<'_>,
         layout: Layout,
+        finding: Option<&Finding>,
         turn: u32,
         release: &mut impl Release,
     ) -> Verdict {
-        self.enter::<Real>(frame, layout, None, turn, release)
+        // Known in any case, so that there is one handler.
+        let finding = finding.copied().unwrap_or_else(|| {
+            Finding::new::<N, Real>(&self.sets, &Packet::<Real>::new(frame, layout), false)
+        });
+        self.enter::<Real>(frame, layout, Some(&finding), turn, release)
     }
 
     /// `finding`: where the packet's set is, if that is known.
