@@ -103,13 +103,13 @@ impl<K: Key, V: Stored> Table<K, V> {
         if room > 7 { 7 } else { room }
     };
     const TAGS: u64 = u64::MAX >> (64 - 8 * Self::SLOTS);
-    /// How full in sixteenths at most: the fewer slots a bucket has, the more room keeps entries in the
+    /// How full in ninety-sixths at most: the fewer slots a bucket has, the more room keeps entries in the
     /// bucket they belong to, and a look-up in vain short even in a full table.
     const FULL: u64 = match Self::SLOTS {
-        1 | 2 => 8,
-        3 => 9,
-        4 => 10,
-        _ => 11,
+        1 | 2 => 48,
+        3 => 54,
+        4 => 65,
+        _ => 66,
     };
 
     /// A table with room for `capacity` entries. `seed` makes its hash function.
@@ -151,7 +151,7 @@ impl<K: Key, V: Stored> Table<K, V> {
 
     /// Entries that so many buckets are for.
     fn entries_in(buckets: u32) -> u32 {
-        (u64::from(buckets) * Self::SLOTS as u64 * Self::FULL / 16) as u32
+        (u64::from(buckets) * Self::SLOTS as u64 * Self::FULL / 96) as u32
     }
 
     fn laid_out(near: u32, far: u32, capacity: u32, seed: u64) -> Self {
@@ -165,7 +165,7 @@ impl<K: Key, V: Stored> Table<K, V> {
     /// Buckets for so many entries.
     fn buckets_for(entries: u32) -> u32 {
         const { assert!(align_of::<Slot<K, V>>() <= 64 && !std::mem::needs_drop::<V>()) }
-        let wanted = (u64::from(entries) * 16).div_ceil(Self::FULL * Self::SLOTS as u64).max(1);
+        let wanted = (u64::from(entries) * 96).div_ceil(Self::FULL * Self::SLOTS as u64).max(1);
         // Slot ids have 32 bits; a table never holds more than it has slots, so that one is free
         // for every insertion.
         let most = u32::MAX / Self::SLOTS as u32;
@@ -749,7 +749,7 @@ mod tests {
                 steps_of_a_miss::<100>(workers),
             ];
             // Of one of several workers both ranges are looked into.
-            let (mean_bound, most_bound) = if workers == 1 { (4.0, 60) } else { (8.0, 120) };
+            let (mean_bound, most_bound) = if workers == 1 { (6.0, 60) } else { (12.0, 120) };
             for (mean, most) in cases {
                 let fits = mean < mean_bound && most < most_bound;
                 assert!(fits, "{workers} workers: {mean} on average, {most} at most");
