@@ -43,6 +43,7 @@
 
 mod count;
 mod domain;
+mod floor;
 mod indices;
 mod log;
 mod map;

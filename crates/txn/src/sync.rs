@@ -7,17 +7,20 @@ pub(crate) use loom::{
     hint::spin_loop,
     sync::RwLock as Gate,
     sync::atomic::{AtomicU64, Ordering, fence},
+    sync::{Mutex, MutexGuard},
 };
 #[cfg(shuttle)]
 pub(crate) use shuttle::{
     hint::spin_loop,
     sync::RwLock as Gate,
     sync::atomic::{AtomicU64, Ordering, fence},
+    sync::{Mutex, MutexGuard},
 };
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use {
     anabranch_memory::Zeroed,
     crossbeam_utils::sync::ShardedLock as Gate,
+    parking_lot::{Mutex, MutexGuard},
     std::hint::spin_loop,
     std::sync::atomic::{AtomicU64, Ordering, fence},
 };
@@ -46,30 +49,6 @@ impl<T> std::ops::Deref for Zeroed<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
         &self.0
-    }
-}
-
-#[cfg(loom)]
-use loom::sync::{Mutex, MutexGuard};
-#[cfg(not(any(loom, shuttle)))]
-use parking_lot::{Mutex, MutexGuard};
-#[cfg(shuttle)]
-use shuttle::sync::{Mutex, MutexGuard};
-
-/// Held by one worker at a time. Nobody waits for ever: whoever lets go of it hands it on now and then,
-/// instead of taking it again before those who sleep are awake.
-#[derive(Debug, Default)]
-pub(crate) struct Floor(Mutex<()>);
-
-impl Floor {
-    #[cfg(not(any(loom, shuttle)))]
-    pub(crate) fn take(&self) -> MutexGuard<'_, ()> {
-        self.0.lock()
-    }
-
-    #[cfg(any(loom, shuttle))]
-    pub(crate) fn take(&self) -> MutexGuard<'_, ()> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

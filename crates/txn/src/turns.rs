@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{AtomicU64, Floor, Ordering};
+use crate::floor::Floor;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Batches of a worker by one way until the other is tried: a trial then costs well under 1 %, whatever it
 /// finds.

@@ -199,6 +199,11 @@ impl Worker {
         len: usize,
     ) -> Result<usize, (usize, Cause)> {
         let transaction = &*self.transaction;
+        if self.way[1].takes_turns() {
+            // As it was a batch ago, and before the gate: who waits is in nobody's way.
+            let domain = transaction.domain();
+            domain.turns.floor.be_polite(transaction.worker(), domain.workers());
+        }
         // A worker that panicked is reported when it is joined; beside others it has left nothing half done.
         let gate = &transaction.domain().gate;
         let beside = gate.read().unwrap_or_else(PoisonError::into_inner);
@@ -266,7 +271,7 @@ impl Worker {
 /// Runs items with nobody beside them, while workers take turns, and returns their place. Items are let go of
 /// later: who waits for the turn need not wait for that.
 fn take_turn(batch: &mut impl Batch, range: Range<usize>, transaction: &Transaction) -> Place {
-    let _floor = transaction.domain().turns.floor.take();
+    let _floor = transaction.domain().turns.floor.take(transaction.worker());
     transaction.begin_alone();
     batch.run_alone(range, transaction);
     transaction.place()
