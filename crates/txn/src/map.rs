@@ -102,8 +102,8 @@ impl<E: Entry> Map<E> {
 
     /// A map with room for `capacity` entries.
     pub fn new(domain: &Domain, capacity: u32) -> Self {
-        // The fewer slots a bucket has, the more room keeps entries in the bucket they belong to.
-        let full = [8, 8, 10, 11, 12][Self::SLOTS.min(4)];
+        // In sixteenths. The fewer slots a bucket has, the more room keeps entries in the bucket they belong to.
+        let full = [8, 8, 8, 9, 10, 11][Self::SLOTS.min(5)];
         let wanted = (u64::from(capacity) * 16).div_ceil(full * Self::SLOTS as u64).max(1);
         let number = wanted.min(u64::from(u32::MAX) / Self::SLOTS as u64) as u32;
         let buckets = domain.memory(Shape { objects: number, ..Self::SHAPE });

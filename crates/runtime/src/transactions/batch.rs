@@ -158,12 +158,16 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
             self.require_alone(|| of_runtime(Operation::Reenter));
             return Verdict::Flood;
         }
-        if now_ns >= self.times.due_ns {
-            self.require_alone(|| of_runtime(Operation::Due));
-            return Verdict::Flood;
+        // Packets that arrive together find the clock where it is to be, and nothing due.
+        if !self.environment.stands_at(now_ns) {
+            if now_ns >= self.times.due_ns {
+                self.require_alone(|| of_runtime(Operation::Due));
+                return Verdict::Flood;
+            }
+            self.environment.advance(now_ns);
+            self.seat.visit.transaction.set_time(now_ns);
         }
-        self.environment.begin(now_ns, number);
-        self.seat.visit.transaction.set_time(now_ns);
+        self.environment.begin_at_once(number);
         let handled = self.seat.handle(packet, self.environment);
         handled.unwrap_or_else(|| self.seat.open(frame, self.environment))
     }

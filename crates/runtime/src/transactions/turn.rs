@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering;
 
 use anabranch_nf::{Environment, Line, NetworkFunction, Verdict};
-use anabranch_packet::{Common, Frame, Meta, Packet, Real, parse_any, parse_common};
+use anabranch_packet::{Common, Frame, Packet, Real, parse_any, parse_common};
 
 use super::alone::{Alone, Floor};
 use super::batch::{Slot, let_go};
@@ -145,12 +145,17 @@ impl<N: NetworkFunction, F: Families<N::Set>> Course<'_, N, F> {
     fn packets(mut self, frames: &mut [Frame<'_>], slots: &mut [Slot]) -> (usize, Halt) {
         for (at, (frame, slot)) in frames.iter_mut().zip(slots).enumerate() {
             let now_ns = frame.meta().arrival_ns.max(*self.now_ns);
-            let is_whole = N::LAYER == 4 && frame.meta().fragment_len != 0;
-            if now_ns >= self.environment.due() || is_whole {
+            if N::LAYER == 4 && frame.meta().fragment_len != 0 {
                 return (at, Halt::Before);
             }
+            if !self.environment.stands_at(now_ns) {
+                if now_ns >= self.environment.due() {
+                    return (at, Halt::Before);
+                }
+                self.environment.advance(now_ns);
+                *self.now_ns = now_ns;
+            }
             frame.meta_mut().arrival_ns = now_ns;
-            *self.now_ns = now_ns;
             slot.verdict = self.packet(frame);
             let reenters = matches!(slot.verdict, Verdict::Recirculate(_));
             if reenters || !self.environment.emitted().is_empty() {
@@ -165,8 +170,7 @@ impl<N: NetworkFunction, F: Families<N::Set>> Course<'_, N, F> {
         match parse_common(frame.bytes(), frame.meta().wire_len) {
             Some(layout) => {
                 let packet = &mut Packet::<Common<Real>>::new(frame, layout);
-                let Meta { arrival_ns: now_ns, number, .. } = *packet.meta();
-                self.environment.begin(now_ns, number);
+                self.environment.begin_at_once(packet.meta().number);
                 let handled = self.seat.handle(packet, self.environment);
                 handled.unwrap_or_else(|| self.seat.open(frame, self.environment))
             }
@@ -179,7 +183,7 @@ impl<N: NetworkFunction, F: Families<N::Set>> Course<'_, N, F> {
         if let Some(reason) = refused::<N>(parse_any(frame.bytes(), frame.meta().wire_len)) {
             return Verdict::Discard(reason.into());
         }
-        self.environment.begin(frame.meta().arrival_ns, frame.meta().number);
+        self.environment.begin_at_once(frame.meta().number);
         self.seat.handle_any(frame, self.environment)
     }
 }
