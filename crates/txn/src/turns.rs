@@ -70,7 +70,8 @@ enum Choice {
 /// The way that all workers go.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    way: AtomicU64,
+    /// Looked at by who waits while others count in the trial.
+    way: CachePadded<AtomicU64>,
     choice: Choice,
     trial: Mutex<Trial>,
     /// Held by who has the turn.
@@ -104,7 +105,7 @@ impl Turns {
             None => (0, Choice::Measured),
         };
         let (floor, trial) = (CachePadded::new(Floor::default()), Mutex::new(Trial::new(Way(way))));
-        Self { way: AtomicU64::new(way), choice, trial, floor }
+        Self { way: CachePadded::new(AtomicU64::new(way)), choice, trial, floor }
     }
 
     /// It changes only while nobody is at work: the gate publishes it.

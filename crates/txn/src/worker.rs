@@ -201,8 +201,8 @@ impl Worker {
         let transaction = &*self.transaction;
         if self.way[1].takes_turns() {
             // As it was a batch ago, and before the gate: who waits is in nobody's way.
-            let domain = transaction.domain();
-            domain.turns.floor.be_polite(transaction.worker(), domain.workers());
+            let (turns, workers) = (&transaction.domain().turns, transaction.domain().workers());
+            turns.floor.be_polite(self.number(), workers, || !turns.way().takes_turns());
         }
         // A worker that panicked is reported when it is joined; beside others it has left nothing half done.
         let gate = &transaction.domain().gate;
