@@ -217,7 +217,7 @@ fn a_full_table_says_so_and_recovers() {
     mapped(&mut nat, "10.0.0.20:2000", SERVER);
 }
 
-/// At most 128 bytes a session, both directions, when all of it is in use.
+/// At most 64 bytes a session, both directions, when all of it is in use: half of what is aimed at.
 #[test]
 fn a_session_takes_little_memory() {
     let nat = nat(&["sessions=64512", "hosts=1024"]);
