@@ -2,6 +2,8 @@
 //! synchronisation at all, no allocation after they are made.
 
 mod allocator;
+#[allow(unsafe_code)]
+mod bucket;
 mod homes;
 mod indices;
 pub mod journal;

@@ -217,12 +217,14 @@ fn a_full_table_says_so_and_recovers() {
     mapped(&mut nat, "10.0.0.20:2000", SERVER);
 }
 
-/// At most 64 bytes a session, both directions, when all of it is in use: half of what is aimed at.
+/// At most 60 bytes a session, both directions, when all of it is in use: less than half of
+/// what is aimed at.
 #[test]
 fn a_session_takes_little_memory() {
     let nat = nat(&["sessions=64512", "hosts=1024"]);
     let per = |name: &str| nat.table(name).bytes as f64 / nat.table(name).capacity as f64;
     let hosts = nat.table("hosts").bytes as f64 / 64_512.0;
     let session = per("inside") + per("mappings") + hosts;
-    assert!(session <= 64.0, "{session} bytes");
+    println!("{session:.2} bytes");
+    assert!(session <= 60.0, "{session} bytes");
 }
