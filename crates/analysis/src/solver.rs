@@ -149,7 +149,11 @@ impl Solver {
         terms: &Terms,
     ) -> Option<Vec<u128>> {
         let process = self.process().ok().flatten()?;
-        process.model(conditions, fixed, wanted, terms).ok().flatten()
+        let found = process.model(conditions, fixed, wanted, terms);
+        if found.is_err() {
+            self.process = None;
+        }
+        found.ok().flatten()
     }
 
     fn ask(&mut self, conditions: &[Term], terms: &Terms) -> Result<Answer, String> {
@@ -157,14 +161,19 @@ impl Solver {
             self.undecided += 1;
             return Ok(Answer::Unknown);
         };
-        Ok(match process.check(conditions, terms).map_err(broken)? {
-            Response::Sat => Answer::Yes,
-            Response::Unsat => Answer::No,
-            Response::Unknown => {
+        match process.check(conditions, terms) {
+            Ok(Response::Sat) => Ok(Answer::Yes),
+            Ok(Response::Unsat) => Ok(Answer::No),
+            Ok(Response::Unknown) => {
                 self.undecided += 1;
-                Answer::Unknown
+                Ok(Answer::Unknown)
             }
-        })
+            Err(error) => {
+                // What it still has to say would be taken for the next answer.
+                self.process = None;
+                Err(broken(error))
+            }
+        }
     }
 }
 
@@ -201,19 +210,38 @@ impl Process {
         let effort = context.numeral(EFFORT);
         context.set_option(":rlimit", effort).map_err(missing)?;
         let question = question(&context);
-        Ok(Self { context, encoded: FastMap::default(), declared: FastSet::default(), question })
+        let (encoded, declared) = (FastMap::default(), FastSet::default());
+        let mut process = Self { context, encoded, declared, question };
+        let no = process.context.false_();
+        process
+            .tell("set-option", [process.context.atom(":print-success"), no])
+            .map_err(missing)?;
+        Ok(process)
+    }
+
+    /// Sends a command that is not answered. There are some forty to a question, and a `success` waited for
+    /// after each took as long as all the rest; what it says against one is read in place of the next answer.
+    fn tell<const N: usize>(&mut self, command: &str, operands: [SExpr; N]) -> io::Result<()> {
+        let command = std::iter::once(self.context.atom(command)).chain(operands).collect();
+        self.context.raw_send(self.context.list(command))
+    }
+
+    /// Asserts conditions until [`retract`](Self::retract).
+    fn assert(&mut self, conditions: impl IntoIterator<Item = SExpr>) -> io::Result<()> {
+        self.tell("push", [self.context.numeral(1)])?;
+        conditions.into_iter().try_for_each(|condition| self.tell("assert", [condition]))
+    }
+
+    fn retract(&mut self) -> io::Result<()> {
+        self.tell("pop", [self.context.numeral(1)])
     }
 
     fn check(&mut self, conditions: &[Term], terms: &Terms) -> io::Result<Response> {
         let encoded: io::Result<Vec<SExpr>> =
             conditions.iter().map(|condition| self.encode(*condition, terms)).collect();
-        let encoded = encoded?;
-        self.context.push()?;
-        for condition in encoded {
-            self.context.assert(condition)?;
-        }
+        self.assert(encoded?)?;
         let answer = self.answer()?;
-        self.context.pop()?;
+        self.retract()?;
         Ok(answer)
     }
 
@@ -241,15 +269,12 @@ impl Process {
             };
             known.push(self.context.eq(encoded, value));
         }
-        self.context.push()?;
-        for condition in conditions.into_iter().chain(known) {
-            self.context.assert(condition)?;
-        }
+        self.assert(conditions.into_iter().chain(known))?;
         let values = match self.answer()? {
             Response::Sat => Some(self.context.get_value(wanted)?),
             _ => None,
         };
-        self.context.pop()?;
+        self.retract()?;
         let number = |value: SExpr| number(&self.context.display(value).to_string());
         Ok(values.and_then(|values| values.into_iter().map(|(_, value)| number(value)).collect()))
     }
@@ -280,8 +305,9 @@ impl Process {
             Node::Bool(_) | Node::Constant { .. } | Node::Symbol(_) => body,
             _ => {
                 let sort = self.sort(terms.sort(term));
-                let name = format!("t{}", self.encoded.len());
-                self.context.define_const(name, sort, body)?
+                let name = self.context.atom(format!("t{}", self.encoded.len()));
+                self.tell("define-fun", [name, self.context.list(Vec::new()), sort, body])?;
+                name
             }
         };
         self.encoded.insert(term, encoded);
@@ -331,14 +357,14 @@ impl Process {
     }
 
     fn declare(&mut self, id: SymbolId, arguments: &[Term], terms: &Terms) -> io::Result<SExpr> {
-        let name = format!("|{}.{id:?}|", terms.symbol_of(id).name);
+        let name = self.context.atom(format!("|{}.{id:?}|", terms.symbol_of(id).name));
         if self.declared.insert(id) {
             let sorts: Vec<SExpr> =
                 arguments.iter().map(|argument| self.sort(terms.sort(*argument))).collect();
             let sort = self.sort(terms.symbol_of(id).sort);
-            self.context.declare_fun(name.clone(), sorts, sort)?;
+            self.tell("declare-fun", [name, self.context.list(sorts), sort])?;
         }
-        Ok(self.context.atom(name))
+        Ok(name)
     }
 
     fn extend(&self, signed: bool, by: u8, a: SExpr) -> SExpr {
@@ -418,4 +444,46 @@ fn missing(error: io::Error) -> String {
         "the solver z3 cannot be run ({error}): install it, `apt-get install z3` on Debian or \
          Ubuntu, `dnf install z3` on Fedora, `brew install z3` on macOS"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::Kind;
+
+    #[test]
+    fn what_is_said_against_a_command_is_an_error_and_no_answer_to_another_question() {
+        let mut solver = Solver::new(Absence::Allowed);
+        if !solver.is_there() {
+            eprintln!("skipped: the system has no z3");
+            return;
+        }
+        let mut terms = Terms::new();
+        let a = terms.symbol("a", Sort::Bits(8), Kind::Number);
+        let three = terms.constant(3, 8);
+        let below = terms.binary(Binary::LessUnsigned, a, three);
+        let not_below = terms.not(below);
+        assert_eq!(solver.ask(&[below], &terms), Ok(Answer::Yes));
+        assert_eq!(solver.ask(&[below, not_below], &terms), Ok(Answer::No));
+
+        let say_nonsense = |solver: &mut Solver| {
+            let process = solver.process.as_mut().expect("a process that has been asked");
+            process.tell("assert", [process.context.atom("nobody")]).expect("it is written");
+        };
+        say_nonsense(&mut solver);
+        let why = solver.ask(&[below], &terms).expect_err("an error in place of the answer");
+        assert!(why.contains("nobody"), "{why}");
+
+        solver.process = None;
+        assert_eq!(
+            solver.model(&[below], &[], &[a], &terms).map(|values| values[0] < 3),
+            Some(true)
+        );
+        say_nonsense(&mut solver);
+        assert_eq!(solver.model(&[below], &[], &[a], &terms), None);
+        assert_eq!(
+            solver.model(&[not_below], &[], &[a], &terms).map(|values| values[0] < 3),
+            Some(false)
+        );
+    }
 }

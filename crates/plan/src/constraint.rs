@@ -254,7 +254,10 @@ pub(crate) fn key_fields(keyed: &Keyed<'_>) -> BTreeSet<FieldId> {
         Part::Word(word) | Part::Shifted { base: word, .. } => Some(word),
         _ => None,
     });
-    words.flatten().flat_map(|sum| sum.bits.iter().map(|(field, _)| *field)).collect()
+    words
+        .flat_map(|word| word.iter())
+        .flat_map(|sum| sum.bits.iter().map(|(field, _)| *field))
+        .collect()
 }
 
 /// The classes of a keyed packet: those that have every field of its key.

@@ -193,7 +193,7 @@ fn constraints_of(
 }
 
 fn equal(stored: &Word, word: &Word) -> Vec<Equation> {
-    let pairs = stored.iter().zip(word);
+    let pairs = stored.iter().zip(word.iter());
     let equation = |(a, b): (&crate::word::Sum, &crate::word::Sum)| Equation {
         terms: {
             let first = a.bits.iter().map(|bit| (Which::First, *bit));

@@ -93,8 +93,7 @@ fn says_something(keyed: &Keyed<'_>) -> bool {
 }
 
 fn is_same(a: &Keyed<'_>, b: &Keyed<'_>) -> bool {
-    let key = |keyed: &Keyed<'_>| (keyed.context, keyed.line, keyed.writes, keyed.parts.clone());
-    key(a) == key(b)
+    (a.context, a.line, a.writes, &a.parts) == (b.context, b.line, b.writes, &b.parts)
 }
 
 fn note_unused(object: usize, keys: &[Keyed<'_>], found: &mut Sharding) {

@@ -1,7 +1,7 @@
 //! What call paths touch: each access to a state object with its key, in the words of the fields
 //! of the packet that made it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anabranch_analysis::expr::{Binary, Node, SymbolId, Term, Terms};
 use anabranch_analysis::{Access, CallPath, Mode, Paths, Site};
@@ -189,7 +189,7 @@ impl<'p> Touches<'p> {
     }
 
     fn collect(&mut self) {
-        let mut known: HashMap<Signature, usize> = HashMap::new();
+        let mut known: HashSet<Signature> = HashSet::new();
         let mut stored: BTreeSet<StoredAs> = BTreeSet::new();
         for (number, path) in self.paths.paths.iter().enumerate() {
             if !matches!(caller(path), Caller::Packet | Caller::Timer | Caller::Periodic) {
@@ -214,10 +214,9 @@ impl<'p> Touches<'p> {
                 let writes = access.mode == Mode::Write || access.kind == "PacketSet";
                 let used = used(&certain, &key);
                 let signature = (object, access.line, writes, context, key.clone(), used.clone());
-                if known.contains_key(&signature) {
+                if !known.insert(signature) {
                     continue;
                 }
-                known.insert(signature, self.touches.len());
                 self.touches.push(Touch {
                     object,
                     writes,

@@ -74,12 +74,12 @@ mod tests {
             ("port", Part::Rigid),
             ("host.variant", other.clone()),
             ("host.v4.0", Part::Rigid),
-            ("peer.variant", Part::Word(Vec::new())),
+            ("peer.variant", Part::Word([].into())),
             ("peer.v4.0", Part::Rigid),
         ]);
         hide_unknown(&mut parts);
         let parts: Vec<Part> = parts.into_iter().map(|(_, part)| part).collect();
-        let known = Part::Word(Vec::new());
+        let known = Part::Word([].into());
         assert_eq!(parts, [Part::Rigid, other, UNKNOWN, known, Part::Rigid]);
     }
 }

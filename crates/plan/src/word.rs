@@ -2,6 +2,7 @@
 //! follow. Masks, prefixes, shifts, concatenations and exclusive ors stay linear; sums do not.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use anabranch_analysis::expr::{Binary, Node, Symbol, SymbolId, Term, Terms};
 
@@ -93,29 +94,33 @@ impl Sum {
     }
 }
 
-/// A value, its most significant bit first.
-pub(crate) type Word = Vec<Sum>;
+/// A value, its most significant bit first; shared, since keys are copied far more often than made.
+pub(crate) type Word = Rc<[Sum]>;
 
 /// The word of a term, where it is linear in bits of packet fields.
 pub(crate) fn word(term: Term, terms: &Terms, fields: &mut Fields) -> Option<Word> {
+    sums(term, terms, fields).map(Word::from)
+}
+
+fn sums(term: Term, terms: &Terms, fields: &mut Fields) -> Option<Vec<Sum>> {
     let width = usize::from(terms.width(term));
     match *terms.node(term) {
         Node::Bool(value) => Some(vec![Sum::known(value)]),
         Node::Constant { value, .. } => Some(constant(value, width)),
         Node::Symbol(id) => of_field(id, terms, fields),
-        Node::Not(a) => word(a, terms, fields).map(complement),
+        Node::Not(a) => sums(a, terms, fields).map(complement),
         Node::Concat(a, b) => {
-            let mut high = word(a, terms, fields)?;
-            high.extend(word(b, terms, fields)?);
+            let mut high = sums(a, terms, fields)?;
+            high.extend(sums(b, terms, fields)?);
             Some(high)
         }
         Node::Extract { low, of, .. } => {
-            let whole = word(of, terms, fields)?;
+            let whole = sums(of, terms, fields)?;
             let end = whole.len().checked_sub(usize::from(low))?;
             Some(whole.get(end.checked_sub(width)?..end)?.to_vec())
         }
         Node::Extend { signed, of, .. } => {
-            let low = word(of, terms, fields)?;
+            let low = sums(of, terms, fields)?;
             let fill = if signed { low.first()?.clone() } else { Sum::default() };
             let mut all = vec![fill; width.checked_sub(low.len())?];
             all.extend(low);
@@ -126,26 +131,32 @@ pub(crate) fn word(term: Term, terms: &Terms, fields: &mut Fields) -> Option<Wor
     }
 }
 
-fn constant(value: u128, width: usize) -> Word {
+fn constant(value: u128, width: usize) -> Vec<Sum> {
     (0..width).rev().map(|bit| Sum::known(value >> bit & 1 == 1)).collect()
 }
 
-fn of_field(id: SymbolId, terms: &Terms, fields: &mut Fields) -> Option<Word> {
+fn of_field(id: SymbolId, terms: &Terms, fields: &mut Fields) -> Option<Vec<Sum>> {
     let field = fields.of_symbol(terms.symbol_of(id))?;
     let bits = 0..fields.width(field);
     Some(bits.map(|bit| Sum { bits: vec![(field, bit)], constant: false }).collect())
 }
 
-fn complement(word: Word) -> Word {
+fn complement(word: Vec<Sum>) -> Vec<Sum> {
     word.into_iter().map(|sum| Sum { constant: !sum.constant, ..sum }).collect()
 }
 
-fn binary(operator: Binary, a: Term, b: Term, terms: &Terms, fields: &mut Fields) -> Option<Word> {
-    let left = word(a, terms, fields)?;
+fn binary(
+    operator: Binary,
+    a: Term,
+    b: Term,
+    terms: &Terms,
+    fields: &mut Fields,
+) -> Option<Vec<Sum>> {
+    let left = sums(a, terms, fields)?;
     if let Some(value) = terms.constant_of(b) {
         return with_constant(operator, left, value);
     }
-    let right = word(b, terms, fields)?;
+    let right = sums(b, terms, fields)?;
     let pairs = left.iter().zip(&right);
     let disjoint = pairs.clone().all(|(x, y)| x.is_zero() || y.is_zero());
     match operator {
@@ -156,7 +167,7 @@ fn binary(operator: Binary, a: Term, b: Term, terms: &Terms, fields: &mut Fields
     }
 }
 
-fn with_constant(operator: Binary, left: Word, value: u128) -> Option<Word> {
+fn with_constant(operator: Binary, left: Vec<Sum>, value: u128) -> Option<Vec<Sum>> {
     let width = left.len();
     let bits = constant(value, width);
     let power = value.is_power_of_two().then(|| value.trailing_zeros() as usize);
@@ -183,16 +194,16 @@ fn with_constant(operator: Binary, left: Word, value: u128) -> Option<Word> {
     }
 }
 
-fn choose(word: Word, bits: &[Sum], pick: impl Fn(Sum, bool) -> Sum) -> Word {
+fn choose(word: Vec<Sum>, bits: &[Sum], pick: impl Fn(Sum, bool) -> Sum) -> Vec<Sum> {
     word.into_iter().zip(bits).map(|(sum, bit)| pick(sum, bit.constant)).collect()
 }
 
-fn shifted_left(word: Word, by: usize) -> Word {
+fn shifted_left(word: Vec<Sum>, by: usize) -> Vec<Sum> {
     let width = word.len();
     word.into_iter().skip(by).chain(constant(0, by.min(width))).collect()
 }
 
-fn shifted_right(word: Word, by: usize) -> Word {
+fn shifted_right(word: Vec<Sum>, by: usize) -> Vec<Sum> {
     let width = word.len();
     let kept = width.saturating_sub(by);
     constant(0, by.min(width)).into_iter().chain(word.into_iter().take(kept)).collect()
