@@ -141,6 +141,10 @@ fn tables(report: &RunReport) -> String {
     let live = report.ports.iter().filter_map(|port| port.live.as_ref());
     let live = live.map(|live| summary::interface(live).to_vec());
     let store = report.store.iter().map(|store| summary::store_figures(store).to_vec());
+    let restart = summary::read_back(report)
+        .into_iter()
+        .map(|restart| summary::restart_figures(restart).to_vec());
+    let restart_headings = summary::RESTART.map(|heading| heading.trim_start_matches('>'));
     let store_headings = summary::STORE.map(|heading| heading.trim_start_matches('>'));
     let interfaces = [
         "interface",
@@ -157,6 +161,7 @@ fn tables(report: &RunReport) -> String {
         + &table(&interfaces, live.collect())
         + &table(&["state", "used", "capacity", "memory"], state.collect())
         + &table(&store_headings, store.collect())
+        + &table(&restart_headings, restart.collect())
         + &table(&["counter", "value"], counters.collect())
 }
 

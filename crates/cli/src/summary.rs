@@ -1,6 +1,6 @@
 //! A run's report as tables on a terminal of 80 columns.
 
-use anabranch_runtime::report::{LivePortReport, RunReport, StoreReport};
+use anabranch_runtime::report::{LivePortReport, RestartReport, RunReport, StoreReport};
 
 use crate::figures::{bytes, nanoseconds, percent, rate, ratio, seconds, thousands};
 use crate::table::{Table, wrap};
@@ -17,6 +17,7 @@ pub(crate) fn render(report: &RunReport) -> String {
         drops(report),
         state(report),
         store(report),
+        restart(report),
         counters(report),
     ];
     let mut text = headline(report);
@@ -267,6 +268,35 @@ pub(crate) fn store_figures(store: &StoreReport) -> [String; 9] {
         nanoseconds(store.lag_ns.max),
         nanoseconds(store.pause_ns.p99),
         nanoseconds(store.pause_ns.max),
+    ]
+}
+
+/// What was read back at the start, where anything was.
+fn restart(report: &RunReport) -> Table {
+    let mut table = Table::new(&RESTART);
+    if let Some(restart) = read_back(report) {
+        table.row(restart_figures(restart));
+    }
+    table
+}
+
+/// How a run took up the state of an earlier one, where there was any.
+pub(crate) fn read_back(report: &RunReport) -> Option<&RestartReport> {
+    report.store.as_ref().map(|store| &store.restart).filter(|restart| restart.entries > 0)
+}
+
+/// Headings of what [`restart_figures`] returns.
+pub(crate) const RESTART: [&str; 5] =
+    ["restart", ">entries read back", ">read after", ">in place after", ">first packet after"];
+
+/// The figures of a restart, each in its column.
+pub(crate) fn restart_figures(restart: &RestartReport) -> [String; 5] {
+    [
+        String::new(),
+        thousands(restart.entries),
+        nanoseconds(restart.read_ns),
+        nanoseconds(restart.warm_ns),
+        nanoseconds(restart.ready_ns),
     ]
 }
 

@@ -4,7 +4,7 @@
 //! worked for: another number of workers goes on with it. What all workers have alike stands in the
 //! scope of the first; counts of each are in its own.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::state::journal::COUNTED_BY_OTHERS;
@@ -14,7 +14,7 @@ use anabranch_store::{
 
 use crate::deployment::Deployment;
 use crate::instance::{Instance, Owner, Restored, Storing, counted};
-use crate::report::{LagReport, RunReport, StoreReport};
+use crate::report::{LagReport, RestartReport, RunReport, StoreReport};
 use crate::run::{Arrangement, RunError, States};
 
 /// How a division ends where only packet sets are divided.
@@ -40,6 +40,7 @@ pub(crate) struct Kept {
     flusher: Flusher,
     /// Which one, without passwords.
     store: String,
+    restart: RestartReport,
 }
 
 impl Keeping {
@@ -55,9 +56,12 @@ impl Keeping {
         {
             return Err(RunError::StoreOfParts(why));
         }
+        let began = Instant::now();
+        let since = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let driver = self.location.open()?;
         let store = driver.name().to_owned();
         let (flusher, state) = Flusher::open(driver, N::NAME, &self.instance, self.settings)?;
+        let read_ns = since();
         // What describes nothing binds nobody: of a run that ended before its first packet.
         let (described, state) = match state.iter().all(|(key, _)| key.id().starts_with('.')) {
             true => (state, Vec::new()),
@@ -65,7 +69,8 @@ impl Keeping {
         };
         let division = arrangement.division();
         self.check_division(&state, division.as_deref())?;
-        restore(states, &state, arrangement.deployment(), warnings)?;
+        let entries = restore(states, &state, arrangement.deployment(), warnings)?;
+        let warm_ns = since();
         let mut feed = flusher.feed();
         described.iter().for_each(|(key, _)| feed.change(Change::delete(key)));
         feed.hand_over_surely();
@@ -86,7 +91,8 @@ impl Keeping {
                 "the store does not know yet how state is divided: until then no other run goes on with it: {why}"
             ));
         }
-        Ok(Kept { flusher, store })
+        let restart = RestartReport { entries, read_ns, warm_ns, ready_ns: since() };
+        Ok(Kept { flusher, store, restart })
     }
 
     fn storing<N: NetworkFunction>(
@@ -152,13 +158,13 @@ impl Keeping {
     }
 }
 
-/// Puts in what the store has.
+/// Puts in what the store has; how many entries.
 fn restore<N: NetworkFunction>(
     states: &mut States<N>,
     state: &[(Key, Content)],
     deployment: Option<&Deployment>,
     warnings: &mut Vec<String>,
-) -> Result<(), RunError> {
+) -> Result<u64, RunError> {
     let mut sum = Restored::default();
     let mut add = |restored: Restored| {
         sum.entries += restored.entries;
@@ -185,7 +191,7 @@ fn restore<N: NetworkFunction>(
             entries + refused
         ));
     }
-    Ok(())
+    Ok(entries)
 }
 
 /// What worker `number` of `workers` gets: what is its shards', what all have alike, what a worker of
@@ -221,13 +227,13 @@ fn share(
 impl Kept {
     /// How it goes.
     pub(crate) fn report(&self) -> StoreReport {
-        report_of(self.store.clone(), self.flusher.status())
+        report_of(self.store.clone(), self.restart, self.flusher.status())
     }
 
     /// Waits until the store has everything, and reports; with a warning if it has not.
     pub(crate) fn close(self, report: &mut RunReport) {
         let status = self.flusher.close(PATIENCE);
-        let done = report_of(self.store, status);
+        let done = report_of(self.store, self.restart, status);
         if done.waiting > 0 {
             let why = done.trouble.as_deref().unwrap_or("it is too slow");
             report.warnings.push(format!("{} changes are not in the store: {why}", done.waiting));
@@ -243,7 +249,7 @@ impl Kept {
     }
 }
 
-fn report_of(store: String, status: Status) -> StoreReport {
+fn report_of(store: String, restart: RestartReport, status: Status) -> StoreReport {
     let Status { stored, messages, failures, rebuilds, waiting, .. } = status;
     let Status { lag_ns: oldest_ns, lag_p50_ns, lag_p99_ns, lag_max_ns, trouble, ended, .. } =
         status;
@@ -264,5 +270,6 @@ fn report_of(store: String, status: Status) -> StoreReport {
         ended,
         refuses_new: !status.accepts_new,
         refused_ns: status.refused_ns,
+        restart,
     }
 }

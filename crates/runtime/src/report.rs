@@ -251,6 +251,23 @@ pub struct StoreReport {
     /// For how long none were, nanoseconds.
     #[serde(default)]
     pub refused_ns: u64,
+    /// What it had from an earlier run of the instance.
+    #[serde(default)]
+    pub restart: RestartReport,
+}
+
+/// How a run took up what an earlier one of the same instance had left in the store, in nanoseconds since it
+/// opened the store. No packet is handled before all of it is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestartReport {
+    /// Entries put into tables and packet sets.
+    pub entries: u64,
+    /// Until the store had given them.
+    pub read_ns: u64,
+    /// Until all were in place: from then on the function has the state of before.
+    pub warm_ns: u64,
+    /// Until the first packet could be handled.
+    pub ready_ns: u64,
 }
 
 /// Percentiles of what has to do with a store, in nanoseconds.

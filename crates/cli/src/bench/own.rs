@@ -23,7 +23,7 @@ use crate::traffic;
 /// Runs of each measurement; the fastest is quoted.
 const REPETITIONS: usize = 3;
 /// Length of a run.
-const RUN: Duration = Duration::from_secs(1);
+pub(super) const RUN: Duration = Duration::from_secs(1);
 /// Packets per flow that the traffic holds.
 const PACKETS_PER_FLOW: u64 = 4;
 /// How several workers may share state in a run.
@@ -41,7 +41,7 @@ pub(super) fn measure(entry: &dyn Entry, arguments: &BenchArguments) -> Result<V
         let capture = Capture::of(flows, TrafficSpec::default())?;
         for (workers, strategy) in ways(arguments) {
             let runs = (0..REPETITIONS).map(|_| {
-                let mut order = order(entry, &capture, workers)?;
+                let mut order = order(entry, &capture, workers, Repeat::For(RUN))?;
                 order.settings = settings(None, &arguments.settings)?;
                 order.planning.strategy = strategy;
                 entry.run(order)
@@ -71,18 +71,22 @@ fn ways(arguments: &BenchArguments) -> Vec<(usize, Option<Strategy>)> {
     std::iter::once((1, None)).chain(ways).collect()
 }
 
-/// A run of a second over a capture, with the settings that are there by default.
+/// A run over a capture, with the settings that are there by default.
 ///
 /// # Errors
 /// [`Error::Usage`]: there is no planning for the NIC that plans are made for by default.
-pub(super) fn order(entry: &dyn Entry, capture: &Capture, workers: usize) -> Result<Order, Error> {
+pub(super) fn order(
+    entry: &dyn Entry,
+    capture: &Capture,
+    workers: usize,
+    repeat: Repeat,
+) -> Result<Order, Error> {
     let ports = entry.description().ports;
     let port = |index: usize| match ports.get(index) {
         Some(name) => Some(name.to_string()),
         None => ports.is_empty().then(|| format!("port{index}")),
     };
     let sides = capture.0.iter().enumerate().filter_map(|(index, file)| Some((port(index)?, file)));
-    let repeat = Repeat::For(RUN);
     let inputs = sides.map(|(port, file)| PortBinding {
         port: Some(port),
         spec: SourceSpec::Memory { file: file.clone(), repeat },

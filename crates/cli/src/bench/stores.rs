@@ -1,13 +1,15 @@
-//! What a store costs: functions with none and with each store, in turn, over the same traffic.
+//! What a store costs: functions with none and with each store, in turn, over the same traffic; and how long a
+//! restart takes.
 
+use anabranch_io::source::Repeat;
 use anabranch_io::traffic::TrafficSpec;
-use anabranch_runtime::report::RunReport;
+use anabranch_runtime::report::{RestartReport, RunReport};
 use anabranch_runtime::run::Keeping;
 use anabranch_store::key::prefix;
 use anabranch_store::{Call, Driver as _, Location, Operation};
 use serde_json::{Value, json};
 
-use super::own::{Capture, order, rounded, strategy};
+use super::own::{Capture, RUN, order, rounded, strategy};
 use crate::arguments::BenchArguments;
 use crate::error::Error;
 use crate::figures::{nanoseconds, rate, thousands};
@@ -15,10 +17,13 @@ use crate::library::{Entry, Library};
 use crate::run::without_password;
 use crate::settings::settings;
 use crate::state::{configuration, input};
+use crate::summary::{RESTART, restart_figures};
 use crate::table::{Table, wrap};
 
 /// Rounds, in each of which every store has its turn; the fastest run counts.
 const ROUNDS: usize = 3;
+/// Runs over all flows, one after the other, by which a store has them: a run ends before a slow one has all.
+const FILLINGS: usize = 8;
 /// What is measured where no function is named.
 const FUNCTIONS: [&str; 2] = ["nat", "firewall"];
 /// Public addresses of the NAT, for a million flows.
@@ -30,6 +35,15 @@ struct Candidate {
     name: String,
     location: Option<Location>,
     fastest: Option<RunReport>,
+    restart: Option<RestartReport>,
+}
+
+/// What is run, and over what.
+struct Measurement<'a> {
+    entry: &'a dyn Entry,
+    capture: Capture,
+    workers: usize,
+    settings: &'a [String],
 }
 
 /// Rows for each function, number of flows and of workers, and store.
@@ -46,11 +60,14 @@ pub(super) fn measure(library: &Library, arguments: &BenchArguments) -> Result<V
         let entry = library.find(name)?;
         for &flows in &arguments.flows {
             let capture = Capture::of(flows, traffic(name))?;
+            let settings = &arguments.settings;
+            let mut measured = Measurement { entry, capture, workers: 1, settings };
             for &workers in &arguments.workers {
                 eprintln!(
                     "bench: {name}, {flows} flows, {workers} workers, with and without stores"
                 );
-                let candidates = take_turns(entry, &capture, workers, arguments)?;
+                measured.workers = workers;
+                let candidates = take_turns(&measured, arguments)?;
                 rows.extend(candidates.iter().map(|one| row(one, &candidates, flows, workers)));
             }
         }
@@ -66,25 +83,25 @@ fn traffic(nf: &str) -> TrafficSpec {
 }
 
 fn take_turns(
-    entry: &dyn Entry,
-    capture: &Capture,
-    workers: usize,
+    measured: &Measurement<'_>,
     arguments: &BenchArguments,
 ) -> Result<Vec<Candidate>, Error> {
     let folder = std::env::temp_dir().join(format!("anabranch-bench-{}", std::process::id()));
-    let mut candidates = vec![Candidate { name: "none".to_owned(), location: None, fastest: None }];
+    let candidate =
+        |name: String, location| Candidate { name, location, fastest: None, restart: None };
+    let mut candidates = vec![candidate("none".to_owned(), None)];
     for name in arguments.stores.iter().flatten() {
         let word = match name.as_str() {
             "durable" => format!("memory:{}", folder.display()),
             other => other.to_owned(),
         };
         let location = Some(word.parse::<Location>().map_err(configuration)?);
-        let name = without_password(name);
-        candidates.push(Candidate { name, location, fastest: None });
+        candidates.push(candidate(without_password(name), location));
     }
     for _ in 0..ROUNDS {
         for one in &mut candidates {
-            let report = one.run(entry, capture, workers, arguments)?;
+            let report = one.run(measured, Repeat::For(RUN))?;
+            one.empty(measured)?;
             if report.packets_out < report.packets_read {
                 let (out, read) = (report.packets_out, report.packets_read);
                 eprintln!("bench: {}: {out} of {read} packets came through", one.name);
@@ -94,37 +111,59 @@ fn take_turns(
             }
         }
     }
+    for one in &mut candidates {
+        one.restart = one.restart(measured)?;
+    }
     // What is not there needs not go.
     let _ = std::fs::remove_dir_all(folder);
     Ok(candidates)
 }
 
 impl Candidate {
-    fn run(
-        &self,
-        entry: &dyn Entry,
-        capture: &Capture,
-        workers: usize,
-        arguments: &BenchArguments,
-    ) -> Result<RunReport, Error> {
-        let mut order = order(entry, capture, workers)?;
-        let own = match (arguments.settings.is_empty(), entry.description().name) {
+    fn run(&self, measured: &Measurement<'_>, repeat: Repeat) -> Result<RunReport, Error> {
+        let Measurement { entry, capture, workers, settings: given } = measured;
+        let mut order = order(*entry, capture, *workers, repeat)?;
+        let own = match (given.is_empty(), entry.description().name) {
             (true, "nat") => vec![nat()],
-            _ => arguments.settings.clone(),
+            _ => given.to_vec(),
         };
         order.settings = settings(None, &own)?;
-        let instance = format!("bench-{}", std::process::id());
         order.store = self.location.clone().map(|location| Keeping {
             location,
-            instance: instance.clone(),
+            instance: instance(),
             settings: anabranch_store::Settings::default(),
         });
-        let report = entry.run(order)?;
-        if let Some(location) = &self.location {
-            empty(location, entry.description().name, &instance).map_err(input)?;
-        }
-        Ok(report)
+        entry.run(order)
     }
+
+    /// Has the store filled with all flows, and goes on with them. None where what is stored ends with a run.
+    fn restart(&self, measured: &Measurement<'_>) -> Result<Option<RestartReport>, Error> {
+        if self.location.as_ref().is_none_or(|location| *location == Location::Memory) {
+            return Ok(None);
+        }
+        let waits = |report: &RunReport| report.store.as_ref().is_some_and(|one| one.waiting > 0);
+        let mut fillings = 0;
+        while fillings < FILLINGS && waits(&self.run(measured, Repeat::Times(1))?) {
+            fillings += 1;
+        }
+        if fillings == FILLINGS {
+            eprintln!("bench: {}: it was restarted before it had everything", self.name);
+        }
+        let restarted = self.run(measured, Repeat::Times(1))?;
+        self.empty(measured)?;
+        Ok(restarted.store.map(|store| store.restart))
+    }
+
+    /// Takes out of the store what runs have left there.
+    fn empty(&self, measured: &Measurement<'_>) -> Result<(), Error> {
+        let Some(location) = &self.location else { return Ok(()) };
+        empty(location, measured.entry.description().name, &instance()).map_err(input)
+    }
+}
+
+/// The instance by whose name the state of a measurement is stored.
+fn instance() -> String {
+    format!("bench-{}", std::process::id())
 }
 
 fn nat() -> String {
@@ -132,7 +171,6 @@ fn nat() -> String {
     format!("public=[{}]", addresses.join(","))
 }
 
-/// Takes out of the store what a run has left there.
 fn empty(location: &Location, nf: &str, instance: &str) -> Result<(), anabranch_store::Error> {
     let mut driver = location.open()?;
     let keys = driver.keys(&prefix(nf, Some(instance))?)?;
@@ -160,6 +198,7 @@ fn row(one: &Candidate, all: &[Candidate], flows: usize, workers: usize) -> Valu
         "stored_per_s": a_second,
         "lag_ns": store.map(|store| store.lag_ns),
         "pause_ns": store.map(|store| store.pause_ns),
+        "restart": one.restart,
     })
 }
 
@@ -203,7 +242,26 @@ fn group(rows: &[Value]) -> String {
             time(&row["pause_ns"]["max"]),
         ]);
     }
-    format!("\n{}{}", wrap("", &headline, 0), table.render())
+    let mut text = format!("\n{}{}", wrap("", &headline, 0), table.render());
+    let restarts = restarts(rows);
+    if !restarts.is_empty() {
+        text += &format!("\n{}", restarts.render());
+    }
+    text
+}
+
+/// How long it took to go on with what each store had.
+fn restarts(rows: &[Value]) -> Table {
+    let mut table = Table::new(&RESTART);
+    for row in rows {
+        let restart = serde_json::from_value::<Option<RestartReport>>(row["restart"].clone());
+        if let Ok(Some(restart)) = restart {
+            let mut figures = restart_figures(&restart);
+            figures[0] = row["store"].as_str().unwrap_or_default().to_owned();
+            table.row(figures);
+        }
+    }
+    table
 }
 
 #[cfg(test)]

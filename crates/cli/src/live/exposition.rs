@@ -164,6 +164,7 @@ fn state(text: &mut Exposition<'_>, report: &RunReport) {
 fn store(text: &mut Exposition<'_>, report: &RunReport) {
     let Some(store) = &report.store else { return };
     let which = || vec![("store", store.store.clone())];
+    let restart = &store.restart;
     for (name, kind, help, value) in [
         ("store_stored", Counter, "Changes of state stored", store.stored),
         ("store_messages", Counter, "Messages that the store answered", store.messages),
@@ -174,6 +175,10 @@ fn store(text: &mut Exposition<'_>, report: &RunReport) {
         ("store_refuses_new", Gauge, "1 where no new flows are taken", store.refuses_new.into()),
         ("store_refused_ns", Counter, "Time that no new flows were taken", store.refused_ns),
         ("store_ended", Gauge, "1 where nothing is stored any more", store.ended.into()),
+        ("store_restart_entries", Gauge, "Entries read back at the start", restart.entries),
+        ("store_restart_read_ns", Gauge, "Time until the store had given them", restart.read_ns),
+        ("store_restart_warm_ns", Gauge, "Time until they were in place", restart.warm_ns),
+        ("store_restart_ready_ns", Gauge, "Time until the first packet", restart.ready_ns),
     ] {
         text.metric(name, kind, help, vec![(which(), value as f64)]);
     }
@@ -261,7 +266,10 @@ mod tests {
             let found = match (table, worker, name.strip_prefix("store_")) {
                 (Some(name), ..) => &json["tables"][0][name],
                 (_, Some(name), _) => &json["workers"][0][name],
-                (.., Some(name)) => &json["store"][name],
+                (.., Some(name)) => match name.strip_prefix("restart_") {
+                    Some(name) => &json["store"]["restart"][name],
+                    None => &json["store"][name],
+                },
                 _ if !of_port[name].is_null() => &of_port[name],
                 _ if !of_port["live"][name].is_null() => &of_port["live"][name],
                 _ => &json[name],

@@ -70,6 +70,7 @@ fn any_number_of_workers_goes_on_with_state_in_shards() {
     for time in ["lag_ns", "pause_ns"] {
         assert!(kept[time]["max"].as_u64().unwrap() > 0, "{time}");
     }
+    assert_eq!(kept["restart"]["entries"], 0);
     let (_, b) = run("b.pcap", &format!("{store} 3"));
     for workers in ["2", "1 --strategy shared-nothing", "4"] {
         assert!(run("a.pcap", &format!("{store} {workers}")).1 == a, "the same mappings");
@@ -148,6 +149,7 @@ fn is_gone_on_with(killed: &str, next: &str, calm: bool) {
     assert_eq!(report["warnings"], serde_json::json!([]));
     let after = inside();
     assert!(before.len() >= 500 && after.len() >= before.len());
+    assert!(report["store"]["restart"]["entries"].as_u64().unwrap() >= before.len() as u64);
     for (flow, port) in &before {
         assert_eq!(after.get(flow), Some(port), "the flow {flow} has another port");
     }
@@ -171,5 +173,20 @@ fn what_a_store_costs_is_measured_against_none() {
     for name in rows[1].as_object().unwrap().keys() {
         assert!(page.contains(&format!("`{name}`")), "{name} is not in docs/bench.md");
     }
+    assert_eq!(rows[1]["restart"], serde_json::Value::Null, "it is gone with the run");
     bench.run("bench firewall --stores=disk --flows 10").expect(3).says("memory:DIRECTORY");
+}
+
+#[test]
+fn how_long_a_restart_takes_is_measured_with_what_a_store_has() {
+    let bench = Bench::new();
+    let line = "bench nat --stores=durable --flows 300";
+    let measured = bench.run(&format!("{line} --json -")).expect(0).json();
+    let restart = &measured["results"][1]["restart"];
+    let figure = |name: &str| restart[name].as_u64().unwrap();
+    // Some flows of the traffic are drawn by no packet; each of the others is more than one entry.
+    assert!(figure("entries") > 300, "{restart}");
+    let times = ["read_ns", "warm_ns", "ready_ns"].map(figure);
+    assert!(times[0] > 0 && times.is_sorted(), "{restart}");
+    bench.run(line).expect(0).shows("first packet after");
 }
