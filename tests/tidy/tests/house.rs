@@ -20,6 +20,7 @@ const UNSAFE: &[&str] = &[
     "crates/io/src/live/xdp/umem.rs",
     "crates/memory/src/lib.rs",
     "crates/nf/src/state/allocator.rs",
+    "crates/nf/src/state/bucket.rs",
     "crates/nf/src/state/table.rs",
     "crates/nf/src/state/vector.rs",
 ];
