@@ -474,7 +474,6 @@ mod tests {
         let why = solver.ask(&[below], &terms).expect_err("an error in place of the answer");
         assert!(why.contains("nobody"), "{why}");
 
-        solver.process = None;
         assert_eq!(
             solver.model(&[below], &[], &[a], &terms).map(|values| values[0] < 3),
             Some(true)
