@@ -9,11 +9,18 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, Connection, FromRedisValue};
 
-/// Whether there is a server to test with; says so if not.
+/// The server's program: `ANABRANCH_REDIS_SERVER`, a path to `valkey-server` for one, or Redis.
+fn program() -> String {
+    std::env::var("ANABRANCH_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into())
+}
+
+/// Whether there is a server to test with; says so if not. One that was asked for has to be there.
 #[allow(clippy::print_stdout)] // a test that is skipped says why
 pub fn available() -> bool {
-    let there = Command::new("redis-server").arg("--version").output().is_ok();
+    let there = Command::new(program()).arg("--version").output().is_ok();
     if !there {
+        let asked = std::env::var_os("ANABRANCH_REDIS_SERVER").is_some();
+        assert!(!asked, "ANABRANCH_REDIS_SERVER: cannot run {}", program());
         println!("skipped: redis-server is not installed (.ci/install tests)");
     }
     there
@@ -50,7 +57,7 @@ impl Server {
     pub fn restart(&mut self) {
         self.kill();
         let path = self.directory.path();
-        let mut command = Command::new("redis-server");
+        let mut command = Command::new(program());
         if self.arguments.iter().any(|argument| argument == "--sentinel") {
             command.arg(path.join("sentinel.conf"));
         }
