@@ -465,8 +465,9 @@ pub(crate) struct BenchArguments {
     /// `nop` over its null device, against `dpdk-testpmd`.
     #[arg(long, conflicts_with_all = ["flows", "workers", "settings"])]
     pub(crate) ports: bool,
-    /// Measure functions (`nat` and `firewall` when none is named) without a store and with each of these,
-    /// in turn: memory, durable (memory with files in the temporary directory), redis://HOST:PORT, …
+    /// Measure functions (`nat`, `lb`, `firewall` and `counting` when none is named) without a store and with each of these,
+    /// in turn: memory, durable (memory with files in the temporary directory), redis://HOST:PORT, … and how long a
+    /// restart takes with what it has. `counting` is a counter of packets, which is also made to wait for the store.
     #[arg(long, value_name = "STORE,STORE", value_delimiter = ',', num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "memory,durable", conflicts_with = "ports")]
     pub(crate) stores: Option<Vec<String>>,

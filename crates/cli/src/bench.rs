@@ -4,6 +4,7 @@
 //! compared with. A function without such a loop (an author's own) is run over generated traffic
 //! in memory. Both give rows of one document, whose names `docs/bench.md` describes.
 
+mod counters;
 mod own;
 mod ports;
 mod rows;

@@ -1,19 +1,22 @@
-//! What a store costs: functions with none and with each store, in turn, over the same traffic; and how long a
-//! restart takes.
+//! What a store costs: functions with none and with each store, in turn, over the same traffic; how long a
+//! restart takes; and what a counter costs that waits for the store.
+
+use std::net::Ipv4Addr;
 
 use anabranch_io::source::Repeat;
-use anabranch_io::traffic::TrafficSpec;
+use anabranch_io::traffic::{Prefix, TrafficSpec};
 use anabranch_runtime::report::{RestartReport, RunReport};
 use anabranch_runtime::run::Keeping;
 use anabranch_store::key::prefix;
 use anabranch_store::{Call, Driver as _, Location, Operation};
 use serde_json::{Value, json};
 
+use super::counters;
 use super::own::{Capture, RUN, order, rounded, strategy};
 use crate::arguments::BenchArguments;
 use crate::error::Error;
 use crate::figures::{nanoseconds, rate, thousands};
-use crate::library::{Entry, Library};
+use crate::library::{Entry, Library, entry};
 use crate::run::without_password;
 use crate::settings::settings;
 use crate::state::{configuration, input};
@@ -25,9 +28,13 @@ const ROUNDS: usize = 3;
 /// Runs over all flows, one after the other, by which a store has them: a run ends before a slow one has all.
 const FILLINGS: usize = 8;
 /// What is measured where no function is named.
-const FUNCTIONS: [&str; 2] = ["nat", "firewall"];
+const FUNCTIONS: [&str; 4] = ["nat", "lb", "firewall", counters::NAME];
 /// Public addresses of the NAT, for a million flows.
 const PUBLIC: std::ops::Range<u8> = 1..25;
+/// How the counter is run that waits for its store.
+const WAITING: &str = "waiting";
+/// The one service of the load balancer.
+const SERVICE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 
 /// A store, or none.
 struct Candidate {
@@ -43,7 +50,7 @@ struct Measurement<'a> {
     entry: &'a dyn Entry,
     capture: Capture,
     workers: usize,
-    settings: &'a [String],
+    settings: Vec<String>,
 }
 
 /// Rows for each function, number of flows and of workers, and store.
@@ -51,16 +58,24 @@ struct Measurement<'a> {
 /// # Errors
 /// A store that cannot be had, or a function that refuses its settings.
 pub(super) fn measure(library: &Library, arguments: &BenchArguments) -> Result<Vec<Value>, Error> {
-    let known = |name: &&str| library.find(name).is_ok();
+    let counting = entry::<counters::Function>();
+    let find = |name: &str| match name {
+        counters::NAME => Ok(&*counting),
+        _ => library.find(name),
+    };
+    let known = |name: &&str| find(name).is_ok();
     let by_default = || FUNCTIONS.into_iter().filter(known).map(str::to_owned).collect();
     let names: Vec<String> =
         if arguments.nfs.is_empty() { by_default() } else { arguments.nfs.clone() };
     let mut rows = Vec::new();
     for name in &names {
-        let entry = library.find(name)?;
+        let entry = find(name)?;
         for &flows in &arguments.flows {
             let capture = Capture::of(flows, traffic(name))?;
-            let settings = &arguments.settings;
+            let settings = match arguments.settings.is_empty() {
+                true => settings_of(name, flows),
+                false => arguments.settings.clone(),
+            };
             let mut measured = Measurement { entry, capture, workers: 1, settings };
             for &workers in &arguments.workers {
                 eprintln!(
@@ -69,6 +84,9 @@ pub(super) fn measure(library: &Library, arguments: &BenchArguments) -> Result<V
                 measured.workers = workers;
                 let candidates = take_turns(&measured, arguments)?;
                 rows.extend(candidates.iter().map(|one| row(one, &candidates, flows, workers)));
+                if name == counters::NAME && workers == 1 {
+                    rows.extend(waiting(&candidates, flows)?);
+                }
             }
         }
     }
@@ -76,10 +94,30 @@ pub(super) fn measure(library: &Library, arguments: &BenchArguments) -> Result<V
 }
 
 /// UDP, so that each flow is open from its first packet on. What answers a NAT is addressed to what it gives
-/// out, which no capture knows: it gets what comes from within.
+/// out, which no capture knows, and what answers a load balancer comes from its backends: they get what comes
+/// from the one side.
 fn traffic(nf: &str) -> TrafficSpec {
     let spec = TrafficSpec { tcp: 0.0, ..TrafficSpec::default() };
-    if nf == "nat" { TrafficSpec { reply: 0.0, ..spec } } else { spec }
+    let one_sided = TrafficSpec { reply: 0.0, ..spec.clone() };
+    match nf {
+        "nat" => one_sided,
+        "lb" => TrafficSpec {
+            outside: Prefix::v4(SERVICE, 32),
+            servers: Some(1),
+            port: Some(53),
+            ..one_sided
+        },
+        _ => spec,
+    }
+}
+
+/// What a function is set to where nothing else is asked for.
+fn settings_of(nf: &str, flows: usize) -> Vec<String> {
+    match nf {
+        "nat" => vec![nat()],
+        "lb" => lb(flows),
+        _ => Vec::new(),
+    }
 }
 
 fn take_turns(
@@ -121,13 +159,9 @@ fn take_turns(
 
 impl Candidate {
     fn run(&self, measured: &Measurement<'_>, repeat: Repeat) -> Result<RunReport, Error> {
-        let Measurement { entry, capture, workers, settings: given } = measured;
+        let Measurement { entry, capture, workers, settings: own } = measured;
         let mut order = order(*entry, capture, *workers, repeat)?;
-        let own = match (given.is_empty(), entry.description().name) {
-            (true, "nat") => vec![nat()],
-            _ => given.to_vec(),
-        };
-        order.settings = settings(None, &own)?;
+        order.settings = settings(None, own)?;
         order.store = self.location.clone().map(|location| Keeping {
             location,
             instance: instance(),
@@ -171,6 +205,17 @@ fn nat() -> String {
     format!("public=[{}]", addresses.join(","))
 }
 
+/// One service of eight backends.
+fn lb(flows: usize) -> Vec<String> {
+    let backends: Vec<String> =
+        (1..9).map(|last| format!("{{address=\"192.0.2.{last}\",port=53}}")).collect();
+    vec![
+        format!("services=[{{address=\"{SERVICE}\",port=53,protocol=\"udp\"}}]"),
+        format!("backends=[{}]", backends.join(",")),
+        format!("connections={flows}"),
+    ]
+}
+
 fn empty(location: &Location, nf: &str, instance: &str) -> Result<(), anabranch_store::Error> {
     let mut driver = location.open()?;
     let keys = driver.keys(&prefix(nf, Some(instance))?)?;
@@ -178,10 +223,40 @@ fn empty(location: &Location, nf: &str, instance: &str) -> Result<(), anabranch_
     driver.run(&calls).map(drop)
 }
 
+/// Rows for the counter that waits for each store.
+fn waiting(all: &[Candidate], flows: usize) -> Result<Vec<Value>, Error> {
+    let mut rows = Vec::new();
+    for one in all {
+        let Some(location) = &one.location else { continue };
+        let mpps = counters::waiting(location, &instance()).map_err(input)?;
+        empty(location, counters::NAME, &instance()).map_err(input)?;
+        rows.push(json!({
+            "nf": counters::NAME,
+            "strategy": WAITING,
+            "workers": 1,
+            "flows": flows,
+            "store": one.name,
+            "mpps": mpps,
+            "ratio_to_none": without(all).map(|none| mpps / none),
+            "latency_ns": null,
+            "stored_per_s": (mpps * 1e6).round() as u64,
+            "lag_ns": null,
+            "pause_ns": null,
+            "restart": null,
+        }));
+    }
+    Ok(rows)
+}
+
+/// Million packets a second without a store.
+fn without(all: &[Candidate]) -> Option<f64> {
+    let none = all.first()?.fastest.as_ref()?.mpps;
+    (none > 0.0).then_some(none)
+}
+
 fn row(one: &Candidate, all: &[Candidate], flows: usize, workers: usize) -> Value {
-    let mpps = |one: &Candidate| one.fastest.as_ref().map(|report| report.mpps);
-    let none = all.first().and_then(mpps).filter(|mpps| *mpps > 0.0);
     let report = one.fastest.as_ref();
+    let mpps = report.map(|report| report.mpps);
     let store = report.and_then(|report| report.store.as_ref());
     let a_second = report
         .zip(store)
@@ -192,8 +267,8 @@ fn row(one: &Candidate, all: &[Candidate], flows: usize, workers: usize) -> Valu
         "workers": workers,
         "flows": flows,
         "store": one.name,
-        "mpps": mpps(one).map(rounded),
-        "ratio_to_none": mpps(one).zip(none).map(|(mpps, none)| rounded(mpps / none)),
+        "mpps": mpps.map(rounded),
+        "ratio_to_none": mpps.zip(without(all)).map(|(mpps, none)| rounded(mpps / none)),
         "latency_ns": report.and_then(|report| report.latency_ns),
         "stored_per_s": a_second,
         "lag_ns": store.map(|store| store.lag_ns),
@@ -230,10 +305,15 @@ fn group(rows: &[Value]) -> String {
     ]);
     for row in rows {
         let time = |value: &Value| value.as_u64().map_or(String::new(), nanoseconds);
+        let store = row["store"].as_str().unwrap_or_default();
         table.row([
-            row["store"].as_str().unwrap_or_default().to_owned(),
+            if row["strategy"] == WAITING {
+                format!("{store}, {WAITING}")
+            } else {
+                store.to_owned()
+            },
             row["mpps"].as_f64().map_or(String::new(), rate),
-            row["ratio_to_none"].as_f64().map_or(String::new(), |ratio| format!("{ratio:.2}")),
+            row["ratio_to_none"].as_f64().map_or(String::new(), share),
             time(&row["latency_ns"]["p99"]),
             number(&row["stored_per_s"]),
             time(&row["lag_ns"]["p50"]),
@@ -248,6 +328,12 @@ fn group(rows: &[Value]) -> String {
         text += &format!("\n{}", restarts.render());
     }
     text
+}
+
+/// To two digits behind the point, or two that are not 0.
+fn share(ratio: f64) -> String {
+    let digits = if ratio < 0.01 { 5 } else { 2 };
+    format!("{ratio:.digits$}")
 }
 
 /// How long it took to go on with what each store had.

@@ -177,6 +177,23 @@ fn what_a_store_costs_is_measured_against_none() {
     bench.run("bench firewall --stores=disk --flows 10").expect(3).says("memory:DIRECTORY");
 }
 
+/// Figure 6 of the FlexState paper; and the service of the load balancer takes all that is sent to it.
+#[test]
+fn a_counter_that_waits_is_measured_against_one_that_does_not() {
+    let bench = Bench::new();
+    let line = "bench lb counting --stores=memory --flows 10";
+    let run = bench.run(&format!("{line} --json -")).expect(0);
+    assert!(!run.err.contains("came through"), "{}", run.err);
+    let measured = run.json();
+    let rows: Vec<_> = measured["results"].as_array().unwrap().iter().collect();
+    let names = |name: &str| rows.iter().map(|row| row[name].as_str().unwrap()).collect::<Vec<_>>();
+    assert_eq!(names("nf"), ["lb", "lb", "counting", "counting", "counting"]);
+    assert_eq!(names("store"), ["none", "memory", "none", "memory", "memory"]);
+    assert_eq!(rows[4]["strategy"], "waiting");
+    assert!(rows[3]["stored_per_s"].as_u64().unwrap() < rows[4]["stored_per_s"].as_u64().unwrap());
+    assert!(rows[4]["mpps"].as_f64().unwrap() > 0.0);
+}
+
 #[test]
 fn how_long_a_restart_takes_is_measured_with_what_a_store_has() {
     let bench = Bench::new();
