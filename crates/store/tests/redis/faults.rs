@@ -203,44 +203,6 @@ fn a_cluster_that_fails_over_ends_with_the_last_writes() {
     assert!(outcome.status.failures > 0, "{:?}", outcome.status);
 }
 
-/// The paper's counter (figure 6): each packet asks the store and waits, or none does.
-/// `cargo test --release -p anabranch-store --features redis --test redis -- --ignored --nocapture`
-#[test]
-#[ignore = "measures"]
-fn a_counter_that_waits_against_one_that_does_not() {
-    if !available() {
-        return;
-    }
-    let server = Server::start(&[]);
-    let scope = Scope::new("counter", "a", Place::Core(0)).unwrap();
-    let client = anabranch_store::Client::new(driver(&by_socket(&server)), scope.clone(), 8);
-    let run = Duration::from_secs(1);
-    let (began, mut waiting) = (Instant::now(), 0u64);
-    let counter = client.counter("sync").unwrap();
-    while began.elapsed() < run {
-        counter.add(1).unwrap();
-        waiting += 1;
-    }
-    let (flusher, _) =
-        Flusher::open(driver(&by_socket(&server)), "counter", "a", Settings::default()).unwrap();
-    let (mut feed, key) = (flusher.feed(), scope.key(Kind::Counter, "async").unwrap());
-    let (began, mut count) = (Instant::now(), 0i64);
-    let mut told = began;
-    while began.elapsed() < run {
-        count += 32;
-        if told.elapsed() >= Duration::from_millis(1) {
-            feed.change(Change::put(&key, Content::Counter(count)));
-            feed.hand_over();
-            told = Instant::now();
-        }
-    }
-    feed.change(Change::put(&key, Content::Counter(count)));
-    drop(feed);
-    let status = flusher.close(Duration::from_secs(5));
-    assert_eq!(server.ask::<i64>(&["GET", "counter@a@0@counter@async"]), count);
-    println!("waiting {waiting}/s, not waiting {count}/s; {status:?}");
-}
-
 /// How late changes are stored when they are many or few, of one scope or of 512 shards: printed, not
 /// asserted, since it depends on the machine.
 /// `cargo test -p anabranch-store --features redis --test redis -- --ignored --nocapture lag`
