@@ -2,6 +2,7 @@
 //! restart takes; and what a counter costs that waits for the store.
 
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 use anabranch_io::source::Repeat;
 use anabranch_io::traffic::{Prefix, TrafficSpec};
@@ -51,6 +52,23 @@ struct Measurement<'a> {
     capture: Capture,
     workers: usize,
     settings: Vec<String>,
+    folder: Folder,
+}
+
+/// Where the durable store has its files while a measurement takes; they go away with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        Folder(std::env::temp_dir().join(format!("anabranch-bench-{}", std::process::id())))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is not there needs not go.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Rows for each function, number of flows and of workers, and store.
@@ -76,7 +94,8 @@ pub(super) fn measure(library: &Library, arguments: &BenchArguments) -> Result<V
                 true => settings_of(name, flows),
                 false => arguments.settings.clone(),
             };
-            let mut measured = Measurement { entry, capture, workers: 1, settings };
+            let folder = Folder::new();
+            let mut measured = Measurement { entry, capture, workers: 1, settings, folder };
             for &workers in &arguments.workers {
                 eprintln!(
                     "bench: {name}, {flows} flows, {workers} workers, with and without stores"
@@ -124,13 +143,12 @@ fn take_turns(
     measured: &Measurement<'_>,
     arguments: &BenchArguments,
 ) -> Result<Vec<Candidate>, Error> {
-    let folder = std::env::temp_dir().join(format!("anabranch-bench-{}", std::process::id()));
     let candidate =
         |name: String, location| Candidate { name, location, fastest: None, restart: None };
     let mut candidates = vec![candidate("none".to_owned(), None)];
     for name in arguments.stores.iter().flatten() {
         let word = match name.as_str() {
-            "durable" => format!("memory:{}", folder.display()),
+            "durable" => format!("memory:{}", measured.folder.0.display()),
             other => other.to_owned(),
         };
         let location = Some(word.parse::<Location>().map_err(configuration)?);
@@ -152,14 +170,12 @@ fn take_turns(
     for one in &mut candidates {
         one.restart = one.restart(measured)?;
     }
-    // What is not there needs not go.
-    let _ = std::fs::remove_dir_all(folder);
     Ok(candidates)
 }
 
 impl Candidate {
     fn run(&self, measured: &Measurement<'_>, repeat: Repeat) -> Result<RunReport, Error> {
-        let Measurement { entry, capture, workers, settings: own } = measured;
+        let Measurement { entry, capture, workers, settings: own, .. } = measured;
         let mut order = order(*entry, capture, *workers, repeat)?;
         order.settings = settings(None, own)?;
         order.store = self.location.clone().map(|location| Keeping {
