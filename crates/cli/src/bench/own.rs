@@ -25,7 +25,7 @@ const REPETITIONS: usize = 3;
 /// Length of a run.
 pub(super) const RUN: Duration = Duration::from_secs(1);
 /// Packets per flow that the traffic holds.
-const PACKETS_PER_FLOW: u64 = 4;
+pub(super) const PACKETS_PER_FLOW: u64 = 4;
 /// How several workers may share state in a run.
 const STRATEGIES: [Strategy; 4] =
     [Strategy::SharedNothing, Strategy::Mixed, Strategy::Transactional, Strategy::Lock];

@@ -3,6 +3,7 @@
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anabranch_io::source::Repeat;
 use anabranch_io::traffic::{Prefix, TrafficSpec};
@@ -13,7 +14,7 @@ use anabranch_store::{Call, Driver as _, Location, Operation};
 use serde_json::{Value, json};
 
 use super::counters;
-use super::own::{Capture, RUN, order, rounded, strategy};
+use super::own::{Capture, PACKETS_PER_FLOW, RUN, order, rounded, strategy};
 use crate::arguments::BenchArguments;
 use crate::error::Error;
 use crate::figures::{nanoseconds, rate, thousands};
@@ -26,12 +27,16 @@ use crate::table::{Table, wrap};
 
 /// Rounds, in each of which every store has its turn; the fastest run counts.
 const ROUNDS: usize = 3;
+/// How much longer a run is for each flow: so that most of it goes on with flows that are open.
+const OPENING: Duration = Duration::from_micros(5);
 /// Runs over all flows, one after the other, by which a store has them: a run ends before a slow one has all.
 const FILLINGS: usize = 8;
 /// What is measured where no function is named.
 const FUNCTIONS: [&str; 4] = ["nat", "lb", "firewall", counters::NAME];
 /// Public addresses of the NAT, for a million flows.
 const PUBLIC: std::ops::Range<u8> = 1..25;
+/// Flows that a function has room for, however few are measured.
+const AT_LEAST: usize = 65_536;
 /// How the counter is run that waits for its store.
 const WAITING: &str = "waiting";
 /// The one service of the load balancer.
@@ -50,6 +55,7 @@ struct Candidate {
 struct Measurement<'a> {
     entry: &'a dyn Entry,
     capture: Capture,
+    flows: usize,
     workers: usize,
     settings: Vec<String>,
     folder: Folder,
@@ -95,11 +101,10 @@ pub(super) fn measure(library: &Library, arguments: &BenchArguments) -> Result<V
                 false => arguments.settings.clone(),
             };
             let folder = Folder::new();
-            let mut measured = Measurement { entry, capture, workers: 1, settings, folder };
+            let mut measured = Measurement { entry, capture, flows, workers: 1, settings, folder };
             for &workers in &arguments.workers {
-                eprintln!(
-                    "bench: {name}, {flows} flows, {workers} workers, with and without stores"
-                );
+                let crew = crew(workers as u64);
+                eprintln!("bench: {name}, {flows} flows, {crew}, with and without stores");
                 measured.workers = workers;
                 let candidates = take_turns(&measured, arguments)?;
                 rows.extend(candidates.iter().map(|one| row(one, &candidates, flows, workers)));
@@ -133,8 +138,9 @@ fn traffic(nf: &str) -> TrafficSpec {
 /// What a function is set to where nothing else is asked for.
 fn settings_of(nf: &str, flows: usize) -> Vec<String> {
     match nf {
-        "nat" => vec![nat()],
+        "nat" => nat(flows),
         "lb" => lb(flows),
+        "firewall" => vec![format!("flows={}", flows.max(AT_LEAST))],
         _ => Vec::new(),
     }
 }
@@ -156,7 +162,7 @@ fn take_turns(
     }
     for _ in 0..ROUNDS {
         for one in &mut candidates {
-            let report = one.run(measured, Repeat::For(RUN))?;
+            let report = one.run(measured, Repeat::For(length(measured.flows)))?;
             one.empty(measured)?;
             if report.packets_out < report.packets_read {
                 let (out, read) = (report.packets_out, report.packets_read);
@@ -216,9 +222,21 @@ fn instance() -> String {
     format!("bench-{}", std::process::id())
 }
 
-fn nat() -> String {
+/// How long a run takes.
+fn length(flows: usize) -> Duration {
+    RUN + OPENING * u32::try_from(flows).unwrap_or(u32::MAX)
+}
+
+/// Ports and room for all flows, of however few hosts.
+fn nat(flows: usize) -> Vec<String> {
     let addresses: Vec<String> = PUBLIC.map(|last| format!("\"203.0.113.{last}\"")).collect();
-    format!("public=[{}]", addresses.join(","))
+    let room = flows.max(AT_LEAST);
+    vec![
+        format!("public=[{}]", addresses.join(",")),
+        format!("sessions={room}"),
+        format!("hosts={room}"),
+        "sessions_per_host=65_534".to_owned(),
+    ]
 }
 
 /// One service of eight backends.
@@ -254,6 +272,8 @@ fn waiting(all: &[Candidate], flows: usize) -> Result<Vec<Value>, Error> {
             "store": one.name,
             "mpps": mpps,
             "ratio_to_none": without(all).map(|none| mpps / none),
+            "mpps_open": null,
+            "ratio_open": null,
             "latency_ns": null,
             "stored_per_s": (mpps * 1e6).round() as u64,
             "lag_ns": null,
@@ -270,9 +290,26 @@ fn without(all: &[Candidate]) -> Option<f64> {
     (none > 0.0).then_some(none)
 }
 
+/// Million packets a second once all flows are open: after the first round through the traffic.
+fn once_open(one: &Candidate, flows: usize) -> Option<f64> {
+    let round = (PACKETS_PER_FLOW * flows as u64) as f64 / 1e6;
+    let (mut before_s, mut handled, mut open_s, mut open) = (0.0, 0.0, 0.0, 0.0);
+    for sample in &one.fastest.as_ref()?.samples {
+        let time_s = sample.t_s - before_s;
+        let packets = sample.mpps * time_s;
+        if handled >= round {
+            (open_s, open) = (open_s + time_s, open + packets);
+        }
+        (before_s, handled) = (sample.t_s, handled + packets);
+    }
+    (open > 0.0).then(|| open / open_s)
+}
+
 fn row(one: &Candidate, all: &[Candidate], flows: usize, workers: usize) -> Value {
     let report = one.fastest.as_ref();
     let mpps = report.map(|report| report.mpps);
+    let open = once_open(one, flows);
+    let none_open = all.first().and_then(|none| once_open(none, flows));
     let store = report.and_then(|report| report.store.as_ref());
     let a_second = report
         .zip(store)
@@ -285,6 +322,8 @@ fn row(one: &Candidate, all: &[Candidate], flows: usize, workers: usize) -> Valu
         "store": one.name,
         "mpps": mpps.map(rounded),
         "ratio_to_none": mpps.zip(without(all)).map(|(mpps, none)| rounded(mpps / none)),
+        "mpps_open": open.map(rounded),
+        "ratio_open": open.zip(none_open).map(|(open, none)| rounded(open / none)),
         "latency_ns": report.and_then(|report| report.latency_ns),
         "stored_per_s": a_second,
         "lag_ns": store.map(|store| store.lag_ns),
@@ -303,15 +342,16 @@ fn group(rows: &[Value]) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let number = |value: &Value| value.as_u64().map_or(String::new(), thousands);
     let headline = format!(
-        "{} with {} flows on {} workers",
+        "{} with {} flows on {}",
         first["nf"].as_str().unwrap_or_default(),
         number(&first["flows"]),
-        number(&first["workers"])
+        crew(first["workers"].as_u64().unwrap_or_default())
     );
     let mut table = Table::new(&[
         "store",
         ">Mpps",
         ">/none",
+        ">open",
         ">p99",
         ">stored/s",
         ">lag p50",
@@ -330,6 +370,7 @@ fn group(rows: &[Value]) -> String {
             },
             row["mpps"].as_f64().map_or(String::new(), rate),
             row["ratio_to_none"].as_f64().map_or(String::new(), share),
+            row["ratio_open"].as_f64().map_or(String::new(), share),
             time(&row["latency_ns"]["p99"]),
             number(&row["stored_per_s"]),
             time(&row["lag_ns"]["p50"]),
@@ -344,6 +385,11 @@ fn group(rows: &[Value]) -> String {
         text += &format!("\n{}", restarts.render());
     }
     text
+}
+
+fn crew(workers: u64) -> String {
+    let plural = if workers == 1 { "" } else { "s" };
+    format!("{} worker{plural}", thousands(workers))
 }
 
 /// To two digits behind the point, or two that are not 0.
@@ -368,11 +414,31 @@ fn restarts(rows: &[Value]) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use anabranch_runtime::report::Sample;
+
     use super::*;
 
     #[test]
     fn the_nat_has_ports_for_a_million_flows() {
         assert!(PUBLIC.len() * 64_512 > 1_000_000);
-        assert!(nat().starts_with("public=[\"203.0.113.1\","));
+        assert!(nat(10)[0].starts_with("public=[\"203.0.113.1\","));
+        assert_eq!(nat(1_000_000)[1], "sessions=1000000");
+    }
+
+    #[test]
+    fn packets_of_the_first_round_do_not_count_once_flows_are_open() {
+        let mut report = RunReport::new("nat");
+        let mut one = |samples: &[(f64, f64)]| {
+            let samples = samples.iter().map(|&(t_s, mpps)| Sample { t_s, mpps }).collect();
+            report.samples = samples;
+            let fastest = Some(report.clone());
+            once_open(
+                &Candidate { name: String::new(), location: None, fastest, restart: None },
+                1_000_000,
+            )
+        };
+        // Four packets a flow: 4 million in four seconds, then 2 million in half a second.
+        assert_eq!(one(&[(2.0, 1.0), (4.0, 1.0), (4.25, 4.0), (4.5, 4.0)]), Some(4.0));
+        assert_eq!(one(&[(2.0, 1.0), (4.0, 1.0)]), None, "it ended before");
     }
 }

@@ -8,6 +8,8 @@
 //! | set | set | `SADD`, `SREM`, `SISMEMBER`, `SCARD`, `SSCAN` |
 //! | map, counter map | hash | `HSET`, `HDEL`, `HGET`, `HEXISTS`, `HLEN`, `HSCAN`, `HINCRBY` |
 //!
+//! What goes away goes by `UNLINK`, so that the server answers others while it frees a large one.
+//!
 //! What looks before it writes is a script of these commands, which the server runs as one.
 
 use redis::{Cmd, Value};
@@ -121,7 +123,7 @@ pub(super) fn of_call(call: &Call, spelling: Spelling) -> Cmd {
             Kind::Set => command("SMEMBERS", key),
             Kind::Map | Kind::CounterMap => command("HGETALL", key),
         },
-        Operation::Delete => command("DEL", key),
+        Operation::Delete => command("UNLINK", key),
         Operation::CompareAndUpdate { from, to, ttl_ms } => {
             let set = set(key, to, *ttl_ms);
             guarded(("value", found_text(from.as_deref()), b""), &[key], &[set])
@@ -197,7 +199,7 @@ fn write_of(key: &Bytes, call: &Call, commands: &mut Vec<Vec<Bytes>>) {
     match &call.operation {
         Operation::Put(content) => commands.extend(replaces(key, content)),
         Operation::Arm(value, ttl_ms) => commands.push(set(key, value, Some(*ttl_ms))),
-        Operation::Delete => commands.push(vec![b"DEL".to_vec(), key.clone()]),
+        Operation::Delete => commands.push(vec![b"UNLINK".to_vec(), key.clone()]),
         Operation::Insert(entry) => commands.push(inserts(key, std::slice::from_ref(entry))),
         Operation::Erase(entry) => commands.push(vec![erase.into(), key.clone(), entry.clone()]),
         _ => {}
@@ -251,7 +253,7 @@ fn simple(content: &Content) -> Option<Bytes> {
 }
 
 fn replaces(key: &Bytes, content: &Content) -> Vec<Vec<Bytes>> {
-    let delete = vec![b"DEL".to_vec(), key.clone()];
+    let delete = vec![b"UNLINK".to_vec(), key.clone()];
     [delete].into_iter().chain(writes(key, content)).collect()
 }
 
