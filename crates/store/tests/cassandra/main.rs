@@ -1,5 +1,5 @@
-//! The driver `cassandra` against a real server: right, and right again after the server was killed.
-//! One test, since a server takes a gigabyte and some seconds to start.
+//! The driver `cassandra` against real servers: right, and right again after the server was killed.
+//! One test for each release after the other, since a server takes a gigabyte and some seconds to start.
 #![allow(clippy::unwrap_used)]
 
 mod server;
@@ -23,11 +23,17 @@ fn key(kind: Kind, shard: u16) -> Key {
 }
 
 #[test]
-#[allow(clippy::print_stdout)] // how long parts took
 fn it_is_right_and_right_again_after_its_server_was_killed() {
+    for release in ["5.0.3", "4.1.8"] {
+        is_right_and_right_again(release);
+    }
+}
+
+#[allow(clippy::print_stdout)] // how long parts took
+fn is_right_and_right_again(release: &str) {
     let began = Instant::now();
-    let Some(mut server) = Server::start() else { return };
-    println!("started after {:?}", began.elapsed());
+    let Some(mut server) = Server::start(release) else { return };
+    println!("Cassandra {release} started after {:?}", began.elapsed());
     // A server that compiles its own code while it answers is slow now and then.
     let address = server.address("consistency=one&timeout_ms=30000");
     // The first connection makes the table.

@@ -13,28 +13,30 @@ const START: Duration = Duration::from_secs(120);
 /// Longest that its libraries may take to come.
 const FETCH: Duration = Duration::from_secs(300);
 
-/// The libraries that it is, fetched when they are not there. `None`, with the reason printed: they
+/// The libraries that a release is, fetched when they are not there. `None`, with the reason printed: they
 /// cannot be had.
 #[allow(clippy::print_stdout)] // a test that is skipped says why
-fn libraries() -> Option<PathBuf> {
+fn libraries(release: &str) -> Option<PathBuf> {
     for (program, package) in [("java", "openjdk-17-jre-headless"), ("mvn", "maven")] {
         if Command::new(program).arg("-version").output().is_err() {
             println!("skipped: there is no `{program}` (`.ci/install tests` installs {package})");
             return None;
         }
     }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cassandra-5.0.3");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cassandra-{release}"));
     let complete = folder.join("complete");
     if !complete.is_file() {
         let fetched = Command::new("mvn")
             .args(["-q", "-B", "-f", &format!("{RECIPE}/pom.xml"), "dependency:copy-dependencies"])
-            .args(["-DincludeScope=runtime"])
+            .args(["-DincludeScope=runtime", &format!("-Dcassandra={release}")])
             .arg(format!("-DoutputDirectory={}", folder.display()))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
         if !fetched.is_ok_and(|mut fetching| succeeds_within(&mut fetching, FETCH)) {
-            println!("skipped: Cassandra's libraries cannot be fetched from a Maven repository");
+            println!(
+                "skipped: Cassandra {release}'s libraries cannot be fetched from a Maven repository"
+            );
             return None;
         }
         File::create(complete).unwrap();
@@ -65,9 +67,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server, unless none can be had.
-    pub fn start() -> Option<Self> {
-        let libraries = libraries()?;
+    /// A server of this release, unless none can be had.
+    pub fn start(release: &str) -> Option<Self> {
+        let libraries = libraries(release)?;
         let directory = tempfile::tempdir().unwrap();
         // Below those that the system gives to clients: one would find itself at the other end.
         let mut free = (10_000 + (std::process::id() % 5_000) as u16..)
