@@ -7,9 +7,10 @@ use crate::key::{Fold, Hash, Key, Value};
 use crate::pack::{Pack, Unpack};
 use crate::state::journal::{self, Journal, Journaled, Moment, Refreshing, Sink, Steps};
 use crate::state::shards::{Tag, Tags};
+
 use crate::state::table::{SlotId, Table};
 use crate::state::wheel::{Tick, Wheel, rebased};
-use crate::state::{Bundle, Deadline, Movable, Shift, TableUse, Ward};
+use crate::state::{Bundle, Deadline, Lifetime, Movable, Shift, TableUse, Ward};
 
 /// What an IPv4 packet set is keyed by: both ends, and the number of the key list, so that lists do
 /// not mix. Fields that the declaration does not name are zero.
@@ -205,7 +206,7 @@ pub struct SetShape {
 #[derive(Debug)]
 pub struct Entry<S> {
     deadline: Deadline,
-    lifetime: u32,
+    lifetime: Lifetime,
     /// The NF's state.
     pub state: S,
 }
@@ -238,17 +239,18 @@ impl<S> Entry<S> {
     #[inline(always)]
     pub fn refresh(&mut self, now: Tick, lifetime: u32) {
         // Both are at most 2^31: the clock is set anew before, and no lifetime is longer.
-        if lifetime == 0 || lifetime == self.lifetime {
-            self.deadline.prolong(now.wrapping_add(self.lifetime));
+        let last = self.lifetime.ticks();
+        if lifetime == 0 || lifetime == last {
+            self.deadline.prolong(now.wrapping_add(last));
         } else {
-            self.lifetime = lifetime;
+            self.lifetime.set(lifetime);
             *self.deadline.tick_mut() = now.wrapping_add(lifetime);
         }
     }
 
     /// A set that ends at `tick`, and lives so long from each packet on.
     pub(crate) fn new(tick: Tick, lifetime: u32, state: S) -> Self {
-        Self { deadline: Deadline::new(tick), lifetime, state }
+        Self { deadline: Deadline::new(tick), lifetime: Lifetime::new(lifetime), state }
     }
 
     /// Ticks are counted from an origin `by` later.
@@ -262,7 +264,7 @@ impl<S> Entry<S> {
     where
         S: Copy,
     {
-        Self::new(self.deadline.tick(), self.lifetime, self.state)
+        Self::new(self.deadline.tick(), self.lifetime(), self.state)
     }
 
     /// As a store has it.
@@ -270,7 +272,7 @@ impl<S> Entry<S> {
     where
         S: Copy,
     {
-        (moment.absolute(self.deadline.tick()), self.lifetime, self.state)
+        (moment.absolute(self.deadline.tick()), self.lifetime(), self.state)
     }
 
     /// The set that a store has so; `None`: it is none.
@@ -289,7 +291,13 @@ impl<S> Entry<S> {
 
     /// Its lifetime from each packet on, in ticks.
     pub fn lifetime(&self) -> u32 {
-        self.lifetime
+        self.lifetime.ticks()
+    }
+
+    /// Whether it is noted for a store that the set was refreshed.
+    #[inline(always)]
+    pub fn is_noted(&self) -> bool {
+        self.lifetime.is_noted()
     }
 }
 
@@ -386,12 +394,15 @@ impl<K: Key, S: Value> SetTable<K, S> {
         Some(entry.state)
     }
 
-    /// The set there was refreshed, and its state perhaps changed: told to the store that keeps it. Nearly
-    /// always it is noted already; whether its deadline was moved nobody asks, since that cannot be foreseen.
-    #[inline(always)]
+    /// The set there was refreshed, and its state perhaps `changed`: told to the store that keeps it. Nothing is
+    /// to be told of a set that [is noted](Entry::is_noted) and has not changed.
     pub fn touched(&mut self, spot: Spot, changed: bool) {
         let Some(journal) = self.journal.as_deref_mut() else { return };
-        journal.touch(self.table.place_at(spot.0).0, changed);
+        let place = self.table.place_at(spot.0);
+        journal.touch(place.0, changed);
+        if !changed {
+            self.table.value_mut(place).lifetime.note(true);
+        }
     }
 
     /// Where it is noted, for a store, that the set of `key` was refreshed.
@@ -471,8 +482,9 @@ impl<K: Key, S: Value> Journaled for SetTable<K, S> {
         for (place, step) in journal.take_divided(name, moment, shard_of, sink) {
             sink.at(Some(step));
             let Some(key) = self.table.key(SlotId(place)) else { continue };
-            let set = self.table.value(SlotId(place)).told(moment);
-            moment.put(sink, (name, shard_of(place)), &key, &set);
+            let set = self.table.value_mut(SlotId(place));
+            set.lifetime.note(false);
+            moment.put(sink, (name, shard_of(place)), &key, &set.told(moment));
         }
     }
 
@@ -514,7 +526,8 @@ impl<K: Key, S: Value> Movable for SetTable<K, S> {
         let mut journal = self.journal.take();
         for (slot, tag) in places {
             let Some(key) = self.table.key(SlotId(slot)) else { continue };
-            let &Entry { ref deadline, lifetime, state } = self.table.value(SlotId(slot));
+            let Entry { deadline, lifetime, state } = self.table.value(SlotId(slot));
+            let (lifetime, state) = (lifetime.ticks(), *state);
             let is_refreshed = journal.as_mut().is_some_and(|journal| journal.leave(slot));
             let deadline = deadline.tick();
             moved.push(MovedSet { tag, key, deadline, lifetime, is_refreshed, state });
@@ -529,7 +542,8 @@ impl<K: Key, S: Value> Movable for SetTable<K, S> {
         self.make_room(moved.len() as u32);
         for MovedSet { tag, key, deadline, lifetime, is_refreshed, state } in moved {
             let (hash, deadline) = (self.hash(&key), shift.of(deadline));
-            let entry = Entry::new(deadline, lifetime, state);
+            let mut entry = Entry::new(deadline, lifetime, state);
+            entry.lifetime.note(is_refreshed && self.journal.is_some());
             let id = self.table.place(hash, key, entry);
             self.wheel.queue(id.0, deadline);
             if let Some(tags) = &mut self.tags {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anabranch_nf::Environment;
 use anabranch_nf::packet_set::{SetKey4, SetShape, SetTable};
-use anabranch_nf::state::journal::{Journaled, Moment, Sink, Steps, stored};
+use anabranch_nf::state::journal::{Journaled, Moment, Round, Sink, Steps, stored};
 use anabranch_nf::state::{Allocator, Bundle, Cell, Here, Map, Movable, Scope, Vector, Ward};
 use proptest::prelude::*;
 
@@ -372,6 +372,9 @@ fn refreshes_move<O: Object>(refresh: impl Fn(&mut O)) {
     to.0.put_shards(&mut bundle, shift);
     assert_eq!((told(from, &now()), told(to, &now())), (0, 1));
     assert_eq!((told(from, &now()), told(to, &now())), (0, 0));
+    to.1.enter(2);
+    refresh(&mut to.0);
+    assert_eq!((told(from, &now()), told(to, &now())), (0, 1), "and once more where it is now");
 }
 
 #[test]
@@ -410,12 +413,17 @@ struct Flows {
 
 impl Flows {
     fn new() -> Self {
+        Self::of(256)
+    }
+
+    /// With room for so many.
+    fn of(capacity: u32) -> Self {
         let mut environment = Environment::new(1);
         environment.set_origin(0);
         environment.begin(1, 1);
-        let shape = SetShape { capacity: 256, lifetime_ns: 1 << 40 };
-        let (mappings, sets) = (Allocator::new(256), SetTable::new(shape, 1));
-        let (inside, steps) = (Map::new(256, 1), Steps::default());
+        let shape = SetShape { capacity, lifetime_ns: 1 << 40 };
+        let (mappings, sets) = (Allocator::new(capacity), SetTable::new(shape, 1));
+        let (inside, steps) = (Map::new(capacity, 1), Steps::default());
         let mut flows = Self { inside, mappings, sets, environment, steps };
         flows.inside.keep(&flows.steps);
         flows.mappings.keep(&flows.steps);
@@ -475,7 +483,8 @@ impl Flows {
 
     /// Tells about `most` changes; whether nothing is left.
     fn tell(&mut self, most: usize, told: &mut Told) -> bool {
-        let moment = Moment::new(1_000).of_changes(most).of_refreshes(3);
+        let moment =
+            Moment::new(1_000).of_changes(most).of_refreshes(Some(Round { number: 1, turns: 4 }));
         self.inside.drain("inside", &moment, told);
         self.mappings.drain("mappings", &moment, told);
         self.sets.drain("sets", &moment, told);
@@ -531,6 +540,87 @@ fn what_is_told_in_several_turns_is_what_there_is_when_nothing_is_left() {
         assert_eq!(told.state(), flows.state(), "seed {seed}");
     }
     assert!(rounds.iter().all(|rounds| *rounds > 500), "in one turn, in several: {rounds:?}");
+}
+
+impl Flows {
+    /// The flow's packet comes, after which it lives so many ticks: noted as a packet's handler has it noted.
+    fn refresh(&mut self, flow: u32, ticks: u32) {
+        self.mappings.refresh(flow, anabranch_nf::to_ns(ticks.into()), &self.environment);
+        let key = Self::key(flow);
+        let Some(id) = self.sets.find(self.sets.hash(&key), &key) else { return };
+        let set = self.sets.entry_mut(id);
+        set.refresh(1, ticks);
+        if !set.is_noted() {
+            let spot = set.spot();
+            self.sets.touched(spot, false);
+        }
+    }
+
+    /// When each flow ends, in both objects that know, as it is told.
+    fn ends(&self) -> BTreeMap<(&'static str, Vec<u8>), u64> {
+        let mut ends = BTreeMap::new();
+        for flow in 0..MANY {
+            let key = Self::key(flow);
+            let mapping = self.mappings.kept(flow).map(|one| one.deadline.tick());
+            let set = self.sets.get(self.sets.hash(&key), &key).map(|set| set.deadline().tick());
+            ends.extend(mapping.map(|tick| (("mappings", stored(&flow)), 1_000 + u64::from(tick))));
+            ends.extend(set.map(|tick| (("sets", stored(&key)), 1_000 + u64::from(tick))));
+        }
+        ends
+    }
+}
+
+const MANY: u32 = 2_000;
+
+/// However refreshes are spread over turns, once a round is over the store has every deadline as it is.
+#[test]
+fn deadlines_are_told_as_they_are_however_many_turns_it_takes() {
+    let mut random = {
+        let mut number = 0x9e37_79b9_7f4a_7c15u64;
+        move |below: u32| {
+            number ^= number << 13;
+            number ^= number >> 7;
+            number ^= number << 17;
+            (number >> 33) as u32 % below
+        }
+    };
+    let mut rounds = [0; 2];
+    let mut spread = 0;
+    for _ in 0..4 {
+        let (mut flows, mut told) = (Flows::of(MANY), Told::default());
+        (0..MANY).for_each(|flow| flows.meet(flow, 5));
+        let (mut turns, mut number) = (0, 1);
+        for _ in 0..400 {
+            for _ in 0..random(800) {
+                flows.refresh(random(MANY), 1 + random(1_000_000));
+            }
+            for _ in 0..random(4) {
+                // Closed, and perhaps another one in its place.
+                let flow = random(MANY);
+                flows.meet(flow, 5);
+                (0..random(2)).for_each(|_| flows.meet(flow, 5));
+            }
+            let most = if random(5) == 0 { 1 } else { 8 };
+            let moment = Moment::new(1_000).of_refreshes(Some(Round { number, turns: most }));
+            flows.inside.drain("inside", &moment, &mut told);
+            flows.mappings.drain("mappings", &moment, &mut told);
+            flows.sets.drain("sets", &moment, &mut told);
+            turns += 1;
+            spread += u32::from(moment.leaves_refreshes());
+            number += u32::from(!moment.leaves_refreshes());
+            if most > 1 {
+                continue;
+            }
+            let end = |value: &[u8]| u64::from_le_bytes(value[..8].try_into().unwrap());
+            let ends = told.0.iter().filter(|((object, _), _)| *object != "inside");
+            let ends: BTreeMap<_, _> = ends.map(|(at, value)| (at.clone(), end(value))).collect();
+            assert_eq!(ends, flows.ends());
+            rounds[usize::from(turns > 1)] += 1;
+            turns = 0;
+        }
+    }
+    assert!(rounds.iter().all(|rounds| *rounds > 40), "in one turn, in several: {rounds:?}");
+    assert!(spread > 500, "{spread} turns left something to others");
 }
 
 /// While a store is behind, what is there is changed, refreshed and removed, and no packet adds to it; an event does:

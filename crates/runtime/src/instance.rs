@@ -206,7 +206,7 @@ impl<N: NetworkFunction> Instance<N> {
         }
         self.last = frames.last().map_or(self.last, |frame| *frame.meta());
         if self.storing.is_some() {
-            self.tell();
+            self.tell_after(count);
         }
         count
     }
@@ -538,14 +538,18 @@ impl<N: NetworkFunction> Instance<N> {
         let verdict = self.nf.packet(&mut set.state, packet, cx);
         set.refresh(now, self.agenda.environment.expiry());
         if let (Some(_), Some(before)) = (&self.storing, before) {
-            let (spot, changed) = (set.spot(), before != set.state);
-            self.touched(finding.kind, spot, changed);
+            let changed = before != set.state;
+            if changed || !set.is_noted() {
+                let spot = set.spot();
+                self.touched(finding.kind, spot, changed);
+            }
         }
         verdict
     }
 
     /// Remembers that a packet's set was touched, for the store that keeps it. All by value: a reference into
     /// the finding would have it lie in memory for every packet, store or not.
+    #[cold]
     #[inline(never)]
     fn touched(&mut self, kind: Kind, spot: Spot, changed: bool) {
         match kind {

@@ -256,6 +256,8 @@ fn report_of(store: String, restart: RestartReport, status: Status) -> StoreRepo
     let Status { pause_p50_ns, pause_p99_ns, pause_max_ns, .. } = status;
     let pause_ns = LagReport { p50: pause_p50_ns, p99: pause_p99_ns, max: pause_max_ns };
     let lag_ns = LagReport { p50: lag_p50_ns, p99: lag_p99_ns, max: lag_max_ns };
+    let [p50, p99, max] = status.recent_lag_ns;
+    let recent_lag_ns = LagReport { p50, p99, max };
     StoreReport {
         store,
         stored,
@@ -265,6 +267,8 @@ fn report_of(store: String, restart: RestartReport, status: Status) -> StoreRepo
         waiting,
         oldest_ns,
         lag_ns,
+        recent_lag_ns,
+        refresh_round_ns: status.refresh_round_ns,
         trouble,
         pause_ns,
         ended,

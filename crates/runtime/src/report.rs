@@ -236,6 +236,12 @@ pub struct StoreReport {
     pub oldest_ns: u64,
     /// How late changes were stored.
     pub lag_ns: LagReport,
+    /// The same of what was stored in the last whole second.
+    #[serde(default)]
+    pub recent_lag_ns: LagReport,
+    /// How long it took, the last time, to tell it of all entries that were only refreshed.
+    #[serde(default)]
+    pub refresh_round_ns: u64,
     /// Why it did not take the last message; none if it did.
     pub trouble: Option<String>,
     /// How long packets waited each time that it was told what has changed: those of a worker, or where

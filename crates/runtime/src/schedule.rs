@@ -1,9 +1,9 @@
 //! When a store is told what has changed.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-use anabranch_nf::state::journal::{Moment, Steps};
+use anabranch_nf::state::journal::{Moment, Round, Steps};
 
 /// Between which batches workers tell a store what has changed: once a period, and what was only
 /// refreshed once in a longer one. Workers that share state share it too.
@@ -16,6 +16,10 @@ pub(crate) struct Schedule {
     next_ns: AtomicU64,
     /// The same for refreshes.
     next_refresh_ns: AtomicU64,
+    /// When the round of refreshes began that is under way, or [`NEVER`].
+    round_ns: AtomicU64,
+    /// Its number, or the next one's.
+    round: AtomicU32,
     /// Something may have changed since changes were told.
     owes: AtomicBool,
     /// The same of refreshes.
@@ -30,28 +34,20 @@ pub(crate) struct Schedule {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     now_ns: u64,
-    /// Refreshes too.
-    refreshes: bool,
+    /// Refreshes too, of this round.
+    pub(crate) refreshes: Option<Round>,
+    /// What refreshes are not told in this turn are not asked for until so many turns later.
+    pub(crate) later: u32,
     /// Nothing of it can be put off.
     pub(crate) must: bool,
 }
 
-/// So many refreshed entries of an object are told in one turn, about: what they cost is spread over turns.
-const REFRESHES: usize = 1_024;
-
 /// What one turn leaves of the changes is told so many nanoseconds later.
 const SOON_NS: u64 = 1_000_000;
+/// And not sooner than this.
+const AT_ONCE_NS: u64 = 10_000;
 
-impl Turn {
-    /// How many entries of an object that were only refreshed are told.
-    pub(crate) fn refreshes(self) -> usize {
-        match (self.refreshes, self.must) {
-            (false, _) => 0,
-            (true, false) => REFRESHES,
-            (true, true) => usize::MAX,
-        }
-    }
-}
+const NEVER: u64 = u64::MAX;
 
 /// What is written every time goes from core to core.
 fn set(flag: &AtomicBool) {
@@ -69,6 +65,8 @@ impl Schedule {
             refresh_ns,
             next_ns: AtomicU64::new(0),
             next_refresh_ns: AtomicU64::new(refresh_ns),
+            round_ns: AtomicU64::new(NEVER),
+            round: AtomicU32::new(1),
             owes: AtomicBool::new(false),
             owes_refreshes: AtomicBool::new(false),
             claimed: AtomicBool::new(false),
@@ -92,6 +90,13 @@ impl Schedule {
         set(&self.owes_refreshes);
     }
 
+    /// The same where nobody else writes just now.
+    pub(crate) fn owe_alone(&self) {
+        self.steps.next_alone();
+        set(&self.owes);
+        set(&self.owes_refreshes);
+    }
+
     /// Something may have been refreshed, and nothing else.
     pub(crate) fn owe_refreshes(&self) {
         set(&self.owes_refreshes);
@@ -99,21 +104,20 @@ impl Schedule {
 
     /// When something is to be told.
     fn due_ns(&self) -> Option<u64> {
-        if self.owes.load(Ordering::Relaxed) {
-            Some(self.next_ns.load(Ordering::Relaxed))
-        } else if self.owes_refreshes.load(Ordering::Relaxed) {
-            Some(self.next_refresh_ns.load(Ordering::Relaxed))
-        } else {
-            None
-        }
+        let due = |owes: &AtomicBool, next_ns: &AtomicU64| {
+            owes.load(Ordering::Relaxed).then(|| next_ns.load(Ordering::Relaxed))
+        };
+        let changes = due(&self.owes, &self.next_ns);
+        changes.into_iter().chain(due(&self.owes_refreshes, &self.next_refresh_ns)).min()
     }
 
     /// Whether something is to be told now.
     pub(crate) fn turn(&self) -> Option<Turn> {
         let due_ns = self.due_ns()?;
         let now_ns = self.now_ns();
-        let refreshes = now_ns >= self.next_refresh_ns.load(Ordering::Relaxed);
-        (now_ns >= due_ns).then_some(Turn { now_ns, refreshes, must: false })
+        let is_time = now_ns >= self.next_refresh_ns.load(Ordering::Relaxed);
+        let refreshes = is_time.then(|| self.next_round());
+        (now_ns >= due_ns).then_some(Turn { now_ns, refreshes, later: 1, must: false })
     }
 
     /// The same for one of several workers: nobody else's until it is told or put off.
@@ -125,24 +129,59 @@ impl Schedule {
 
     /// Everything is to be told now.
     pub(crate) fn whole(&self) -> Turn {
-        Turn { now_ns: self.now_ns(), refreshes: true, must: true }
+        let all = Round { number: 0, turns: 1 };
+        Turn { now_ns: self.now_ns(), refreshes: Some(all), later: 1, must: true }
+    }
+
+    /// From one turn to the next of what takes several.
+    fn soon_ns(&self) -> u64 {
+        self.period_ns.clamp(AT_ONCE_NS, SOON_NS)
+    }
+
+    /// A round of refreshes takes three quarters of the time that it has: what they cost is spread over it, and
+    /// the store is never told more of them at once than it has to be.
+    fn next_round(&self) -> Round {
+        let turns = self.refresh_ns / self.soon_ns() * 3 / 4;
+        let turns = usize::try_from(turns).unwrap_or(usize::MAX).max(1);
+        Round { number: self.round.load(Ordering::Relaxed), turns }
     }
 
     /// It has been, by who has the state to himself; `is_handed_over`: the store's flusher has it. What
-    /// `moment` leaves of changes is told soon, what it leaves of refreshes a period later.
-    pub(crate) fn told(&self, turn: Turn, is_handed_over: bool, moment: &Moment) {
-        let Turn { now_ns, refreshes, .. } = turn;
-        let soon_ns = if moment.left() > 0 { SOON_NS } else { u64::MAX };
-        let next_ns = now_ns.saturating_add(self.period_ns.min(soon_ns));
+    /// `moment` leaves of either is told soon. Where that was the end of a round of refreshes, how long it took.
+    pub(crate) fn told(&self, turn: Turn, is_handed_over: bool, moment: &Moment) -> Option<u64> {
+        let Turn { now_ns, refreshes, later, .. } = turn;
+        let soon_ns = now_ns.saturating_add(self.soon_ns());
+        let is_left = moment.left() > 0;
+        let next_ns = if is_left { soon_ns } else { now_ns.saturating_add(self.period_ns) };
         self.next_ns.store(next_ns, Ordering::Relaxed);
-        self.owes.store(!is_handed_over || moment.left() > 0, Ordering::Relaxed);
-        if refreshes {
-            let has_more = moment.leaves_refreshes();
-            let after_ns = if has_more { self.period_ns } else { self.refresh_ns };
-            self.next_refresh_ns.store(now_ns.saturating_add(after_ns), Ordering::Relaxed);
-            self.owes_refreshes.store(has_more, Ordering::Relaxed);
-        }
+        self.owes.store(!is_handed_over || is_left, Ordering::Relaxed);
+        let round = match refreshes {
+            Some(_) => self.told_refreshes(now_ns, moment.leaves_refreshes()),
+            None => {
+                let later_ns = now_ns.saturating_add(self.soon_ns() * u64::from(later));
+                self.next_refresh_ns.fetch_max(later_ns, Ordering::Relaxed);
+                None
+            }
+        };
         self.claimed.store(false, Ordering::Relaxed);
+        round
+    }
+
+    fn told_refreshes(&self, now_ns: u64, has_more: bool) -> Option<u64> {
+        let began_ns = self.round_ns.load(Ordering::Relaxed).min(now_ns);
+        let soon_ns = now_ns.saturating_add(self.soon_ns());
+        let next_ns = if has_more { soon_ns } else { began_ns.saturating_add(self.refresh_ns) };
+        self.next_refresh_ns.store(next_ns, Ordering::Relaxed);
+        self.round_ns.store(if has_more { began_ns } else { NEVER }, Ordering::Relaxed);
+        if !has_more {
+            // One after 2^32 - 1 is none.
+            let next = |number: u32| Some(number.wrapping_add(1).max(1));
+            let _ = self.round.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        }
+        // What was refreshed while it went on may have been behind: one that took one turn ends it.
+        let may_have_more = has_more || began_ns < now_ns;
+        self.owes_refreshes.store(may_have_more, Ordering::Relaxed);
+        (!has_more).then(|| now_ns - began_ns)
     }
 
     /// How long it has been this turn, in nanoseconds.

@@ -170,6 +170,8 @@ pub struct Status {
     pub lag_p99_ns: u64,
     /// All were.
     pub lag_max_ns: u64,
+    /// The same three of the last whole second.
+    pub recent_lag_ns: [u64; 3],
     /// Whether new flows should be taken.
     pub accepts_new: bool,
     /// For how long they were not, nanoseconds.
@@ -184,6 +186,8 @@ pub struct Status {
     pub pause_p99_ns: u64,
     /// None did.
     pub pause_max_ns: u64,
+    /// How long it took to tell of all that was only refreshed, the last time.
+    pub refresh_round_ns: u64,
 }
 
 /// A scope that a writer has claimed: nobody of an earlier epoch writes there any more.
@@ -212,7 +216,7 @@ pub struct WriteBehind {
     /// Steps so far, of all who hand over.
     steps: u64,
     flush_ns: u64,
-    lags: Option<Histogram<u64>>,
+    lags: Lags,
     trouble: Option<Error>,
     fenced: bool,
     counts: Counts,
@@ -241,6 +245,53 @@ struct Counts {
     rebuilds: u64,
 }
 
+/// How late changes were stored, in microseconds.
+struct Lags {
+    all: Option<Histogram<u64>>,
+    /// Of the second that has begun then, nanoseconds.
+    now: Option<Histogram<u64>>,
+    began_ns: u64,
+    /// Of the one before.
+    recent_ns: [u64; 3],
+    has_ended: bool,
+}
+
+/// What counts as recent, nanoseconds.
+const RECENT_NS: u64 = 1_000_000_000;
+
+impl Lags {
+    fn new() -> Self {
+        // Up to an hour, to two digits: these bounds are within what it can do.
+        let histogram = || Histogram::new_with_bounds(1, 3_600_000_000, 2).ok();
+        let (all, now) = (histogram(), histogram());
+        Self { all, now, began_ns: 0, recent_ns: [0; 3], has_ended: false }
+    }
+
+    fn roll(&mut self, now_ns: u64) {
+        if !self.has_ended && now_ns.saturating_sub(self.began_ns) >= RECENT_NS {
+            self.recent_ns = quantiles_ns(&self.now);
+            self.now.iter_mut().for_each(Histogram::reset);
+            self.began_ns = now_ns;
+        }
+    }
+
+    /// At `now_ns` is stored what has changed since these times.
+    fn note(&mut self, since: Vec<u64>, now_ns: u64) {
+        self.roll(now_ns);
+        for since_ns in since {
+            let lag_us = now_ns.saturating_sub(since_ns) / 1_000;
+            let both = self.all.iter_mut().chain(&mut self.now);
+            both.for_each(|lags| lags.saturating_record(lag_us));
+        }
+    }
+}
+
+/// The middle one, that of 99 in a hundred, and the longest.
+fn quantiles_ns(lags: &Option<Histogram<u64>>) -> [u64; 3] {
+    let of = |quantile| lags.as_ref().map_or(0, |lags| lags.value_at_quantile(quantile) * 1_000);
+    [of(0.5), of(0.99), of(1.0)]
+}
+
 impl WriteBehind {
     /// A writer of epoch `epoch`, in a store where it has claimed `claimed`.
     pub fn new(
@@ -263,8 +314,7 @@ impl WriteBehind {
             turns: VecDeque::new(),
             steps: 0,
             flush_ns: 0,
-            // Up to an hour, to two digits: these bounds are within what it can do.
-            lags: Histogram::new_with_bounds(1, 3_600_000_000, 2).ok(),
+            lags: Lags::new(),
             trouble: None,
             fenced: false,
             counts: Counts::default(),
@@ -444,11 +494,7 @@ impl WriteBehind {
             match lane.answered(outcome, self.epoch, now_ns) {
                 lane::Answered::Stored(since) => {
                     self.counts.stored += since.len() as u64;
-                    for since_ns in since {
-                        if let Some(lags) = &mut self.lags {
-                            lags.saturating_record(now_ns.saturating_sub(since_ns) / 1_000);
-                        }
-                    }
+                    self.lags.note(since, now_ns);
                 }
                 lane::Answered::Ours => {}
                 lane::Answered::Lost => self.counts.rebuilds += 1,
@@ -495,23 +541,53 @@ impl WriteBehind {
         let oldest = self.lanes.iter().filter_map(Lane::oldest).chain(untold).min();
         let lag_ns = oldest.map_or(0, |since| now_ns.saturating_sub(since));
         let slow = lag_ns > self.settings.slow_ns || self.fenced;
-        let lag = |quantile| {
-            self.lags.as_ref().map_or(0, |lags| lags.value_at_quantile(quantile) * 1_000)
-        };
+        let [lag_p50_ns, lag_p99_ns, lag_max_ns] = quantiles_ns(&self.lags.all);
         Status {
-            waiting: self.lanes.iter().map(Lane::waiting).sum(),
+            waiting: self.waiting(),
             lag_ns,
             stored: self.counts.stored,
             messages: self.counts.messages,
             failures: self.counts.failures,
             rebuilds: self.counts.rebuilds,
-            lag_p50_ns: lag(0.5),
-            lag_p99_ns: lag(0.99),
-            lag_max_ns: lag(1.0),
+            lag_p50_ns,
+            lag_p99_ns,
+            lag_max_ns,
+            recent_lag_ns: self.lags.recent_ns,
             accepts_new: !(slow && self.settings.policy == Policy::RefuseNew),
             trouble: self.trouble.as_ref().map(ToString::to_string),
             ..Status::default()
         }
+    }
+
+    /// Changes that wait, with those under way.
+    pub fn waiting(&self) -> u64 {
+        self.lanes.iter().map(Lane::waiting).sum()
+    }
+
+    /// Whether all that waits has been sent.
+    pub(crate) fn is_all_under_way(&self) -> bool {
+        self.lanes.iter().all(Lane::is_all_under_way)
+    }
+
+    /// What is recent begins anew, if it is time.
+    pub(crate) fn roll(&mut self, now_ns: u64) {
+        self.lags.roll(now_ns);
+    }
+
+    /// It is to be looked once more whether the store has everything that it was given.
+    pub(crate) fn doubt(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::doubt);
+        self.hurry();
+    }
+
+    /// Whether that has been seen.
+    pub(crate) fn is_certain(&self) -> bool {
+        !self.lanes.iter().any(Lane::is_in_doubt)
+    }
+
+    /// Nothing changes any more: what is recent stays what it was until now.
+    pub(crate) fn end(&mut self) {
+        self.lags.has_ended = true;
     }
 
     /// Whether another instance has taken over; nothing is written any more.

@@ -18,6 +18,8 @@
 //! **The line is bounded** by who asks first whether it [has room](Feed::has_room): where it has none, what
 //! changes is told later, and once however often it changes until then.
 
+mod feed;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,20 +28,22 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::behind::{Action, Change, Policy, Settings, Status, Target, WriteBehind};
+use crate::behind::{Action, Policy, Settings, Status, Target, WriteBehind};
 use crate::clock::now_ms;
 use crate::content::Content;
 use crate::driver::{Batch, Driver, Outcome};
 use crate::error::Error;
 use crate::key::{Key, Scope};
-use crate::sheet::{MapNumber, Sheet};
+use crate::sheet::Sheet;
 use crate::view;
+pub use feed::Feed;
+use feed::NEVER;
 
 /// Longest that nobody looks whether it is to end.
 const NAP: Duration = Duration::from_millis(20);
 
-/// From as many changes on that the flusher has not taken in, there is no room for more.
-const FULL: usize = 1 << 16;
+/// For so long it is asked at the end whether the store still has everything.
+const DOUBT: Duration = Duration::from_secs(1);
 
 /// A pause that is longer counts as one of this length.
 const LONGEST_PAUSE_NS: u64 = 60_000_000_000;
@@ -62,6 +66,13 @@ struct Shared {
     untold_since: Mutex<Vec<Arc<AtomicU64>>>,
     /// Changes in the line, those that the flusher is just taking in, and those that nobody will.
     in_line: AtomicUsize,
+    /// What was told until then is stored, nanoseconds.
+    stored_until_ns: AtomicU64,
+    /// How long the store took for the message that it answered soonest; 0: for none yet.
+    round_trip_ns: AtomicU64,
+    period_ns: u64,
+    /// How long each feed's last round of refreshes took.
+    rounds_ns: Mutex<Vec<Arc<AtomicU64>>>,
     /// Nobody takes in what is in the line any more.
     ended: AtomicBool,
     status: Mutex<Status>,
@@ -85,159 +96,8 @@ struct Handed {
 const MOST_SPARE: usize = 64;
 const MOST_SPARE_BYTES: usize = 1 << 18;
 
-/// From as many changes on a sheet is full.
-const SHEET: usize = 1_024;
-
-/// Where one worker tells what it changed.
-pub struct Feed {
-    number: usize,
-    /// Maps that have numbers.
-    maps: u32,
-    /// Not in the line yet.
-    sheets: Vec<Sheet>,
-    /// From this one on they are handed over together.
-    held: Option<usize>,
-    /// Since when something has changed that was not told, nanoseconds, or [`NEVER`].
-    untold_since: Arc<AtomicU64>,
-    shared: Arc<Shared>,
-}
-
-const NEVER: u64 = u64::MAX;
-
-impl Feed {
-    fn new(shared: &Arc<Shared>) -> Self {
-        let number = shared.feeds.fetch_add(1, Ordering::Relaxed);
-        let untold_since = Arc::new(AtomicU64::new(NEVER));
-        lock(&shared.untold_since).push(Arc::clone(&untold_since));
-        let (sheets, shared) = (Vec::new(), Arc::clone(shared));
-        Self { number, maps: 0, sheets, held: None, untold_since, shared }
-    }
-
-    /// Something has changed. Goes to the store some time after the next
-    /// [`hand_over`](Self::hand_over).
-    pub fn change(&mut self, change: Change) {
-        self.sheet().other(change);
-    }
-
-    /// A number for a map of which entries will be told.
-    pub fn map(&mut self, key: &Key) -> MapNumber {
-        self.sheet().name(key.clone());
-        self.maps += 1;
-        MapNumber(self.maps - 1)
-    }
-
-    /// As [`change`](Self::change), in `step`: the entry of a map under `key` holds `value` now, or is no
-    /// more. Takes memory only as long as there are more changes at once than before.
-    pub fn entry(&mut self, map: MapNumber, step: u32, key: &[u8], value: Option<&[u8]>) {
-        self.sheet().entry(map, step, key, value);
-    }
-
-    /// The sheet that is being packed.
-    fn sheet(&mut self) -> &mut Sheet {
-        let is_held = self.held == Some(self.sheets.len());
-        if is_held || self.sheets.last().is_none_or(|last| last.len() >= SHEET) {
-            let spare = self.shared.spare.try_lock().ok().and_then(|mut spare| spare.pop());
-            self.sheets.push(spare.unwrap_or_default());
-        }
-        let last = self.sheets.len() - 1;
-        &mut self.sheets[last]
-    }
-
-    /// Hands over what has changed: called between two batches of packets. Never waits. While something is
-    /// [held](Self::hold), nothing is handed over.
-    pub fn hand_over(&mut self) {
-        if self.is_empty() || self.held.is_some() {
-            return;
-        }
-        if let Ok(mut line) = self.shared.line.try_lock() {
-            let (feed, sheets) = (self.number, std::mem::take(&mut self.sheets));
-            self.shared.put(&mut line, Handed { feed, sheets });
-        }
-    }
-
-    /// Whether there is room for more: false while the flusher is behind with what workers told it.
-    /// More is taken nevertheless.
-    pub fn has_room(&self) -> bool {
-        self.shared.has_ended() || self.shared.in_line.load(Ordering::Relaxed) < FULL
-    }
-
-    /// As [`hand_over`](Self::hand_over), but waits for its turn, some instructions of whoever is
-    /// handing over just then: before another worker goes on with what was changed here.
-    pub fn hand_over_surely(&mut self) {
-        if !self.is_empty() {
-            let sheets = std::mem::take(&mut self.sheets);
-            self.put_surely(sheets);
-            self.held = self.held.map(|_| 0);
-        }
-    }
-
-    fn put_surely(&self, sheets: Vec<Sheet>) {
-        let mut line = lock(&self.shared.line);
-        self.shared.put(&mut line, Handed { feed: self.number, sheets });
-    }
-
-    /// As [`hand_over_surely`](Self::hand_over_surely), while something is [held](Self::hold): of what is, only
-    /// what was told of these maps, of which another worker tells from now on.
-    pub fn hand_over_of(&mut self, maps: &[MapNumber]) {
-        let Some(held) = self.held else { return self.hand_over_surely() };
-        let mut leave = vec![false; self.maps as usize];
-        maps.iter().for_each(|map| leave[map.0 as usize] = true);
-        let (mut theirs, mut stay) = (Sheet::default(), self.sheets.split_off(held));
-        for sheet in &mut stay {
-            sheet.part(|map| leave[map.0 as usize], &mut theirs);
-        }
-        self.sheets.push(theirs);
-        let sheets = std::mem::replace(&mut self.sheets, stay);
-        self.put_surely(sheets);
-        self.held = Some(0);
-    }
-
-    /// What is told from now on is handed over together, after the [`release`](Self::release): dropped
-    /// before, the feed forgets it.
-    pub fn hold(&mut self) {
-        self.held.get_or_insert(self.sheets.len());
-    }
-
-    /// What was held may be handed over.
-    pub fn release(&mut self) {
-        self.held = None;
-    }
-
-    /// Whether there is something that has changed and is not told yet: it is as old then as what waits here.
-    pub fn note_untold(&self, is_some: bool) {
-        let since = match (is_some, self.untold_since.load(Ordering::Relaxed)) {
-            (true, NEVER) => self.shared.now_ns(),
-            (true, since) => since,
-            (false, _) => NEVER,
-        };
-        self.untold_since.store(since, Ordering::Relaxed);
-    }
-
-    /// Packets have waited so many nanoseconds while it was told what has changed.
-    pub fn note_pause(&self, ns: u64) {
-        lock(&self.shared.pauses).iter_mut().for_each(|pauses| pauses.saturating_record(ns));
-    }
-
-    /// Whether everything has been handed over.
-    pub fn is_empty(&self) -> bool {
-        self.sheets.iter().all(Sheet::is_empty)
-    }
-
-    /// Whether new flows should be taken: false when the store is behind and
-    /// [`Policy::RefuseNew`] is configured.
-    pub fn accepts_new(&self) -> bool {
-        !self.shared.refuses_new.load(Ordering::Relaxed)
-    }
-
-    /// Set as long as no new flows should be taken: for state objects, to look at when an entry is to come
-    /// into being.
-    pub fn refusal(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.shared.refuses_new)
-    }
-}
-
 impl Shared {
-    fn new(status: Status) -> Self {
+    fn new(status: Status, period_ns: u64) -> Self {
         Self {
             began: Instant::now(),
             line: Mutex::default(),
@@ -245,6 +105,10 @@ impl Shared {
             feeds: AtomicUsize::new(0),
             untold_since: Mutex::default(),
             in_line: AtomicUsize::new(0),
+            stored_until_ns: AtomicU64::new(0),
+            round_trip_ns: AtomicU64::new(0),
+            period_ns,
+            rounds_ns: Mutex::default(),
             ended: AtomicBool::new(false),
             status: Mutex::new(status),
             pauses: Mutex::new(Histogram::new_with_bounds(1, LONGEST_PAUSE_NS, 2).ok()),
@@ -280,21 +144,15 @@ impl Shared {
     fn status(&self) -> Status {
         let mut status = lock(&self.status).clone();
         status.waiting += self.in_line.load(Ordering::Relaxed) as u64;
+        let rounds = lock(&self.rounds_ns);
+        let longest = rounds.iter().map(|round| round.load(Ordering::Relaxed)).max();
+        status.refresh_round_ns = longest.unwrap_or(0);
         if let Some(pauses) = &*lock(&self.pauses) {
             status.pause_p50_ns = pauses.value_at_quantile(0.5);
             status.pause_p99_ns = pauses.value_at_quantile(0.99);
             status.pause_max_ns = pauses.max();
         }
         status
-    }
-}
-
-impl Drop for Feed {
-    fn drop(&mut self) {
-        self.note_untold(false);
-        let held = self.held.take().and_then(|from| self.sheets.get_mut(from..));
-        held.into_iter().flatten().for_each(Sheet::forget);
-        self.hand_over_surely();
     }
 }
 
@@ -311,12 +169,15 @@ impl Flusher {
         let (epoch, claimed) = view::claim(&mut driver, nf, instance, now_ms())?;
         let state = claimed.iter().flat_map(|one| one.content.clone()).collect();
         let behind = WriteBehind::new(settings, epoch, claimed)?;
-        let shared = Arc::new(Shared::new(behind.status(0)));
+        let shared = Arc::new(Shared::new(behind.status(0), settings.period_ns));
         let worker = Worker {
             behind,
             maps: Vec::new(),
             shared: Arc::clone(&shared),
             period: Duration::from_nanos(settings.period_ns.max(10_000)),
+            taken_ns: 0,
+            asked_ns: 0,
+            asked_all: None,
             refused: Duration::ZERO,
             shown: Instant::now(),
         };
@@ -354,8 +215,8 @@ impl Flusher {
         self.status()
     }
 
-    /// Brings everything that was handed over to the store, for at most `patience`, and stops; how
-    /// it ended. `waiting` is not 0 if the store did not take everything.
+    /// Brings everything that was handed over to the store, for at most `patience`, looks whether it still has
+    /// what it was given, and stops; how it ended. `waiting` is not 0 if the store did not take everything.
     pub fn close(mut self, patience: Duration) -> Status {
         self.shared.closes.store(true, Ordering::Relaxed);
         let began = Instant::now();
@@ -431,6 +292,11 @@ struct Worker {
     maps: Vec<Vec<Result<Target, Error>>>,
     shared: Arc<Shared>,
     period: Duration,
+    /// When it was looked last what workers have told, nanoseconds; and the store was asked.
+    taken_ns: u64,
+    asked_ns: u64,
+    /// What was told until then it has when it answers.
+    asked_all: Option<u64>,
     /// For how long no new flows were to be taken, until it was `shown` last how it goes.
     refused: Duration,
     shown: Instant,
@@ -445,12 +311,16 @@ impl Worker {
         let mut is_asking = false;
         let mut change_refused = None;
         let mut is_meant = true;
+        let mut doubts_since = None;
         while !self.shared.stops.load(Ordering::Relaxed) {
             let closes = self.shared.closes.load(Ordering::Relaxed);
             // Before what was handed over is taken: all of that is meant.
             let settles = self.shared.settles.load(Ordering::Acquire);
             if let Err(error) = self.take_changes() {
                 change_refused = Some(error.to_string());
+            }
+            if closes {
+                self.behind.end();
             }
             let mut until = self.period;
             if !is_asking {
@@ -468,7 +338,14 @@ impl Worker {
                 self.shared.settles.store(false, Ordering::Release);
             }
             if closes && is_done {
-                break;
+                let now = Instant::now();
+                let since = *doubts_since.get_or_insert_with(|| {
+                    self.behind.doubt();
+                    now
+                });
+                if self.behind.is_fenced() || self.behind.is_certain() || now - since > DOUBT {
+                    break;
+                }
             }
             match answered.recv_timeout(until.min(self.period).min(NAP)) {
                 Ok(answer) => {
@@ -499,11 +376,16 @@ impl Worker {
         let now_ns = self.now_ns();
         let question = match self.behind.next(now_ns) {
             Action::Wait(until) => {
+                if self.behind.waiting() == 0 {
+                    self.note_stored(self.taken_ns);
+                }
                 return (false, Duration::from_nanos(until.saturating_sub(now_ns)));
             }
             Action::Commit(batches) => Question::Commit(batches),
             Action::List(scope) => Question::List(scope),
         };
+        self.asked_ns = now_ns;
+        self.asked_all = self.behind.is_all_under_way().then_some(self.taken_ns);
         // The thread at the other end is gone only if the driver panicked; `recv` tells.
         let _ = questions.send(question);
         (true, self.period)
@@ -512,12 +394,32 @@ impl Worker {
     fn take_answer(&mut self, answer: Answer) {
         let now_ns = self.now_ns();
         match answer {
-            Answer::Committed(outcomes) => self.behind.committed(outcomes, now_ns),
+            Answer::Committed(outcomes) => {
+                let is_answered = outcomes.is_ok();
+                self.behind.committed(outcomes, now_ns);
+                if is_answered {
+                    self.note_round_trip(now_ns - self.asked_ns);
+                    self.asked_all.iter().for_each(|until_ns| self.note_stored(*until_ns));
+                }
+            }
             Answer::Listed(keys) => self.behind.listed(keys, now_ns),
         }
     }
 
+    /// What was told until then is stored, nearly always: it decides how much is told, and nothing else.
+    fn note_stored(&self, until_ns: u64) {
+        self.shared.stored_until_ns.store(until_ns, Ordering::Relaxed);
+    }
+
+    fn note_round_trip(&self, ns: u64) {
+        let soonest = &self.shared.round_trip_ns;
+        if soonest.load(Ordering::Relaxed) == 0 || soonest.load(Ordering::Relaxed) > ns {
+            soonest.store(ns, Ordering::Relaxed);
+        }
+    }
+
     fn take_changes(&mut self) -> Result<(), Error> {
+        self.taken_ns = self.now_ns();
         let line = std::mem::take(&mut *lock(&self.shared.line));
         let now_ns = self.now_ns();
         let mut taken = Ok(());
@@ -537,6 +439,7 @@ impl Worker {
     }
 
     fn show(&mut self, change_refused: Option<&String>) {
+        self.behind.roll(self.now_ns());
         let mut status = self.behind.status_with(self.now_ns(), self.shared.untold_since());
         let now = Instant::now();
         if self.shared.refuses_new.swap(!status.accepts_new, Ordering::Relaxed) {
@@ -568,7 +471,9 @@ fn connection(
 
 #[cfg(test)]
 mod tests {
+    use super::feed::FULL;
     use super::*;
+    use crate::behind::Change;
     use crate::content::{Entry, Kind};
     use crate::key::Place;
     use crate::memory::Memory;
@@ -633,9 +538,29 @@ mod tests {
         }
     }
 
+    /// A server that was started again, empty, since the last message.
+    #[test]
+    fn what_a_store_has_lost_just_before_the_end_is_written_again() {
+        let mut store = Memory::default();
+        let (flusher, _) = Flusher::open(store.clone(), "nat", "a", Settings::default()).unwrap();
+        let mut feed = flusher.feed();
+        for core in 0..3 {
+            feed.change(insert(core, 1, 1));
+        }
+        drop(feed);
+        assert_eq!(flusher.settle(Duration::from_secs(20)).waiting, 0);
+        let keys = store.keys("nat@a@").unwrap();
+        let delete = |key| crate::Call::new(key, crate::Operation::Delete);
+        store.run(&keys.iter().map(delete).collect::<Vec<_>>()).unwrap();
+        let status = flusher.close(Duration::from_secs(20));
+        assert_eq!((status.waiting, status.rebuilds), (0, 3));
+        let found = view::state(&mut store, "nat", Some("a")).unwrap();
+        assert!((0..3).all(|core| found.get(&key(core)).is_some_and(|flows| flows.len() == 1)));
+    }
+
     #[test]
     fn the_line_is_full_until_the_flusher_has_taken_in_what_is_in_it() {
-        let shared = Arc::new(Shared::new(Status::default()));
+        let shared = Arc::new(Shared::new(Status::default(), 1_000_000));
         let (mut one, mut other) = (Feed::new(&shared), Feed::new(&shared));
         for flow in 0..FULL as u32 {
             one.change(insert(0, flow % 10, 1));
@@ -649,8 +574,18 @@ mod tests {
         let behind = WriteBehind::new(Settings::default(), 1, []).unwrap();
         let (shown, period) = (Instant::now(), Duration::ZERO);
         let (refused, shares) = (Duration::ZERO, Arc::clone(&shared));
-        let maps = Vec::new();
-        let mut worker = Worker { behind, maps, shared: shares, period, refused, shown };
+        let (maps, taken_ns, asked_ns, asked_all) = (Vec::new(), 0, 0, None);
+        let mut worker = Worker {
+            behind,
+            maps,
+            shared: shares,
+            period,
+            taken_ns,
+            asked_ns,
+            asked_all,
+            refused,
+            shown,
+        };
         worker.show(None);
         assert_eq!(shared.status().waiting, FULL as u64 + 1);
         worker.take_changes().unwrap();
@@ -735,6 +670,47 @@ mod tests {
                 thread::sleep(Duration::from_millis(1));
             }
             assert_eq!(feed.accepts_new(), !is_untold, "{:?}", flusher.status());
+        }
+    }
+
+    /// A store that takes its time.
+    struct Slow(Memory, Duration);
+
+    impl Driver for Slow {
+        fn name(&self) -> &str {
+            "slow"
+        }
+        fn run(&mut self, calls: &[crate::Call]) -> Result<Vec<crate::Answer>, Error> {
+            self.0.run(calls)
+        }
+        fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
+            thread::sleep(self.1);
+            self.0.commit(batches)
+        }
+        fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
+            self.0.keys(prefix)
+        }
+    }
+
+    /// While something changes all the time, and there is always something that waits.
+    #[test]
+    fn who_is_far_away_is_not_behind_and_who_does_not_answer_is() {
+        for (ms, is_stuck) in [(5, false), (20, false), (3_000, true)] {
+            let slow = Slow(Memory::default(), Duration::from_millis(ms));
+            let (flusher, _) = Flusher::open(slow, "nat", "a", Settings::default()).unwrap();
+            let mut feed = flusher.feed();
+            let (mut behind, mut turns) = (0, 0);
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_millis(600) {
+                feed.change(insert(0, turns, 1));
+                feed.hand_over();
+                thread::sleep(Duration::from_millis(1));
+                turns += 1;
+                // At first nothing is known of it.
+                behind += u32::from(feed.is_behind() && began.elapsed().as_millis() > 100);
+            }
+            let share = f64::from(behind) / f64::from(turns);
+            assert_eq!(share > 0.5, is_stuck, "{ms} ms: {behind} of {turns} turns");
         }
     }
 

@@ -256,3 +256,25 @@ fn checkpoints_are_written_while_it_runs_and_keep_everything() {
     assert!(!names.contains(&"log-00000000".to_string()));
     assert_eq!(state(&mut Memory::open(directory.path(), durability).unwrap()), truth);
 }
+
+#[test]
+fn what_is_written_is_half_checkpoints_at_most_however_much_state_there_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let durability = Durability { sync: Sync::Never, checkpoint_bytes: 1_000 };
+    let mut store = Memory::open(directory.path(), durability).unwrap();
+    let map = key(Kind::Map);
+    for round in 0..3u8 {
+        for entry in 0..1_000u32 {
+            let pair = Entry::Pair(entry.to_be_bytes().to_vec(), vec![round; 100]);
+            store.run(&[Call::new(&map, Operation::Insert(pair))]).unwrap();
+        }
+        // Opened anew it goes on as before.
+        drop(store);
+        store = Memory::open(directory.path(), durability).unwrap();
+    }
+    let names = fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().file_name());
+    let generation = names.filter_map(|name| name.to_str()?.strip_prefix("log-")?.parse().ok());
+    let checkpoints: Vec<u32> = generation.collect();
+    // Doubling from 1 kB to the 110 kB of all entries, then as often as these are written.
+    assert!((7..16).contains(&checkpoints[0]), "{checkpoints:?}");
+}

@@ -14,7 +14,7 @@ use anabranch_store::{Call, Driver as _, Location, Operation};
 use serde_json::{Value, json};
 
 use super::counters;
-use super::own::{Capture, PACKETS_PER_FLOW, RUN, order, rounded, strategy};
+use super::own::{Capture, PACKETS_PER_FLOW, order, rounded, strategy};
 use crate::arguments::BenchArguments;
 use crate::error::Error;
 use crate::figures::{nanoseconds, rate, thousands};
@@ -27,6 +27,8 @@ use crate::table::{Table, wrap};
 
 /// Rounds, in each of which every store has its turn; the fastest run counts.
 const ROUNDS: usize = 3;
+/// How long a run takes: of its last whole second flows are open.
+const RUN: Duration = Duration::from_secs(3);
 /// How much longer a run is for each flow: so that most of it goes on with flows that are open.
 const OPENING: Duration = Duration::from_micros(5);
 /// Runs over all flows, one after the other, by which a store has them: a run ends before a slow one has all.
@@ -277,6 +279,8 @@ fn waiting(all: &[Candidate], flows: usize) -> Result<Vec<Value>, Error> {
             "latency_ns": null,
             "stored_per_s": (mpps * 1e6).round() as u64,
             "lag_ns": null,
+            "recent_lag_ns": null,
+            "refresh_round_ns": null,
             "pause_ns": null,
             "restart": null,
         }));
@@ -327,6 +331,8 @@ fn row(one: &Candidate, all: &[Candidate], flows: usize, workers: usize) -> Valu
         "latency_ns": report.and_then(|report| report.latency_ns),
         "stored_per_s": a_second,
         "lag_ns": store.map(|store| store.lag_ns),
+        "recent_lag_ns": store.map(|store| store.recent_lag_ns),
+        "refresh_round_ns": store.map(|store| store.refresh_round_ns),
         "pause_ns": store.map(|store| store.pause_ns),
         "restart": one.restart,
     })
@@ -356,6 +362,8 @@ fn group(rows: &[Value]) -> String {
         ">stored/s",
         ">lag p50",
         ">p99",
+        ">open p50",
+        ">p99",
         ">pause p99",
         ">max",
     ]);
@@ -375,6 +383,8 @@ fn group(rows: &[Value]) -> String {
             number(&row["stored_per_s"]),
             time(&row["lag_ns"]["p50"]),
             time(&row["lag_ns"]["p99"]),
+            time(&row["recent_lag_ns"]["p50"]),
+            time(&row["recent_lag_ns"]["p99"]),
             time(&row["pause_ns"]["p99"]),
             time(&row["pause_ns"]["max"]),
         ]);

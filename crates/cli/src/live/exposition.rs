@@ -175,6 +175,12 @@ fn store(text: &mut Exposition<'_>, report: &RunReport) {
         ("store_refuses_new", Gauge, "1 where no new flows are taken", store.refuses_new.into()),
         ("store_refused_ns", Counter, "Time that no new flows were taken", store.refused_ns),
         ("store_ended", Gauge, "1 where nothing is stored any more", store.ended.into()),
+        (
+            "store_refresh_round_ns",
+            Gauge,
+            "Time that it took to tell of all entries that were only refreshed",
+            store.refresh_round_ns,
+        ),
         ("store_restart_entries", Gauge, "Entries read back at the start", restart.entries),
         ("store_restart_read_ns", Gauge, "Time until the store had given them", restart.read_ns),
         ("store_restart_warm_ns", Gauge, "Time until they were in place", restart.warm_ns),
@@ -184,9 +190,12 @@ fn store(text: &mut Exposition<'_>, report: &RunReport) {
     }
     let lag = "Time from a change of state to when it was known to be stored";
     let pause = "Time that packets waited while it was told what has changed";
-    for (name, help, of) in
-        [("store_lag_ns", lag, store.lag_ns), ("store_pause_ns", pause, store.pause_ns)]
-    {
+    let recent = "The same of what was stored in the last whole second";
+    for (name, help, of) in [
+        ("store_lag_ns", lag, store.lag_ns),
+        ("store_recent_lag_ns", recent, store.recent_lag_ns),
+        ("store_pause_ns", pause, store.pause_ns),
+    ] {
         let parts = [("0.5", of.p50), ("0.99", of.p99), ("1", of.max)];
         let part = |(part, ns): (&str, u64)| {
             let quantile = ("quantile", part.to_owned());

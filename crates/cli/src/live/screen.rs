@@ -179,7 +179,7 @@ impl View {
                 thousands(a_second as u64),
                 thousands(store.waiting),
                 nanoseconds(store.oldest_ns),
-                nanoseconds(store.lag_ns.p99),
+                nanoseconds(store.recent_lag_ns.p99),
                 trouble(store),
             ]
         });

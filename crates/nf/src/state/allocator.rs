@@ -9,14 +9,14 @@ use crate::state::indices::{Indices, Within};
 use crate::state::journal::{self, Journal, Moment, Refreshing, Sink, Steps};
 use crate::state::loans::Loans;
 use crate::state::shards::{Bundle, Movable, Scope, Shift, Tag, Tags, Ward};
-use crate::state::shared::{Commons, Deadline, Whereabouts};
+use crate::state::shared::{Commons, Deadline, Lifetime, Whereabouts};
 use crate::state::wheel::{Tick, Wheel, rebased};
 
 /// An object: alive while `deadline` lies ahead. A deadline of zero marks a free one.
 #[repr(C)]
 struct Object<T: Value> {
     deadline: Deadline,
-    lifetime: u32,
+    lifetime: Lifetime,
     value: std::mem::MaybeUninit<T>,
 }
 
@@ -53,8 +53,9 @@ pub struct Allocator<T: Value> {
     shards: Option<Box<Shards>>,
     /// Some objects were given out in all shards alike: whose they are shows when they are touched.
     has_common: bool,
-    /// Objects that are touched are looked at more closely: some are common or under borrowed
-    /// indices, or a store keeps them.
+    /// Objects that are touched are looked at more closely: some are common or under borrowed indices.
+    watches: bool,
+    /// The same, or a store keeps them.
     notes: bool,
     /// Which objects were written, where a store keeps them.
     journal: Option<Box<Journal<u32>>>,
@@ -113,6 +114,7 @@ impl<T: Value> Allocator<T> {
             borrowed: 0,
             shards: None,
             has_common: false,
+            watches: false,
             notes: false,
             journal: None,
         }
@@ -269,7 +271,7 @@ impl<T: Value> Allocator<T> {
         let deadline = env.tick().saturating_add(lifetime);
         self.objects[index as usize] = Object {
             deadline: Deadline::new(deadline),
-            lifetime,
+            lifetime: Lifetime::new(lifetime),
             value: std::mem::MaybeUninit::new(value),
         };
         self.wheel.queue(index, deadline);
@@ -293,7 +295,8 @@ impl<T: Value> Allocator<T> {
 
     /// What is touched is looked at more closely from now on, or no more.
     fn look_closely(&mut self) {
-        self.notes = self.borrowed > 0 || self.has_common || self.journal.is_some();
+        self.watches = self.borrowed > 0 || self.has_common;
+        self.notes = self.watches || self.journal.is_some();
     }
 
     /// Gives `index` back before its time; false when it was free.
@@ -330,16 +333,39 @@ impl<T: Value> Allocator<T> {
         }
     }
 
-    /// An object is touched that is to be noted: a store keeps it, or it was given out in all shards
-    /// alike. False: another shard has borrowed the index, and to this one there is nothing under it.
-    #[cold]
-    #[inline(never)]
+    /// An object is touched while something may be to be noted. False: another shard has borrowed the index, and
+    /// to this one there is nothing under it.
+    #[inline(always)]
     fn note_touch(&mut self, index: u32) -> bool {
-        if self.is_anothers(index) {
+        if self.watches && !self.watch(index) {
             return false;
         }
-        if let Some(journal) = &mut self.journal {
-            journal.touch(index, false);
+        let object = self.objects.get(index as usize);
+        if object.is_some_and(|object| !object.lifetime.is_noted()) {
+            self.note_refresh(index);
+        }
+        true
+    }
+
+    /// What a store keeps was refreshed for the first time since it was told of it.
+    #[cold]
+    #[inline(never)]
+    fn note_refresh(&mut self, index: u32) {
+        let (Some(journal), Some(object)) =
+            (&mut self.journal, self.objects.get_mut(index as usize))
+        else {
+            return;
+        };
+        journal.touch(index, false);
+        object.lifetime.note(true);
+    }
+
+    /// An object is touched that may have been given out in all shards alike, or be another's; false: it is.
+    #[cold]
+    #[inline(never)]
+    fn watch(&mut self, index: u32) -> bool {
+        if self.is_anothers(index) {
+            return false;
         }
         if let Some(shards) = self.shards.as_mut().filter(|s| s.tags.get(index).is_common()) {
             shards.tags.note(index);
@@ -428,10 +454,10 @@ impl<T: Value> Allocator<T> {
         let now = env.tick();
         let Some(object) = self.find_mut(index, now) else { return false };
         let lifetime = to_ticks(lifetime_ns);
-        if lifetime == object.lifetime {
+        if lifetime == object.lifetime.ticks() {
             object.deadline.prolong(now.saturating_add(lifetime));
         } else {
-            object.lifetime = lifetime;
+            object.lifetime.set(lifetime);
             *object.deadline.tick_mut() = now.saturating_add(lifetime);
         }
         true
@@ -444,7 +470,7 @@ impl<T: Value> Allocator<T> {
     pub fn touch(&mut self, index: u32, env: &Environment) -> Option<T> {
         let now = env.tick();
         let object = self.find_mut(index, now)?;
-        object.deadline.prolong(now.saturating_add(object.lifetime));
+        object.deadline.prolong(now.saturating_add(object.lifetime.ticks()));
         // SAFETY: as in `get`.
         Some(unsafe { object.value.assume_init() })
     }
@@ -485,7 +511,7 @@ impl<T: Value> Allocator<T> {
     pub fn kept(&self, index: u32) -> Option<Kept<'_, T>> {
         let Object { deadline, lifetime, value } = self.alive(index, 0)?;
         // SAFETY: as in `get`.
-        Some(Kept { deadline, lifetime: *lifetime, value: unsafe { value.assume_init() } })
+        Some(Kept { deadline, lifetime: lifetime.ticks(), value: unsafe { value.assume_init() } })
     }
 
     /// Where it is noted, for a store, that the object under `index` was refreshed.
@@ -595,6 +621,9 @@ impl<T: Value> journal::Journaled for Allocator<T> {
         let leases = shards.is_some_and(|shards| shards.leases.is_some());
         for (index, step) in journal.take_divided(name, moment, shard_of, sink) {
             sink.at(Some(step));
+            if let Some(object) = self.objects.get_mut(index as usize) {
+                object.lifetime.note(false);
+            }
             let Some(Kept { deadline, lifetime, value }) = self.kept(index) else { continue };
             let entry = (moment.absolute(deadline.tick()), lifetime, value);
             let shard = shard_of(index);
@@ -615,7 +644,7 @@ impl<T: Value> journal::Journaled for Allocator<T> {
             return false;
         }
         let deadline = moment.deadline(absolute);
-        let value = std::mem::MaybeUninit::new(value);
+        let (lifetime, value) = (Lifetime::new(lifetime), std::mem::MaybeUninit::new(value));
         let object = Object { deadline: Deadline::new(deadline), lifetime, value };
         self.objects[index as usize] = object;
         self.wheel.queue(index, deadline);
@@ -643,7 +672,9 @@ impl<T: Value> Movable for Allocator<T> {
             let object = &mut self.objects[index as usize];
             let deadline = object.deadline.tick();
             // SAFETY: a tag marks an object that has been given out, and `start` has initialised it.
-            let (lifetime, value) = (object.lifetime, unsafe { object.value.assume_init() });
+            let value = unsafe { object.value.assume_init() };
+            let lifetime = object.lifetime.ticks();
+            object.lifetime.note(false);
             let is_refreshed = self.journal.as_mut().is_some_and(|journal| journal.leave(index));
             moved.push(Moved::Object { tag, index, deadline, lifetime, is_refreshed, value });
             self.borrowed -= u32::from(is_borrowed(self.loans.as_deref(), index, tag));
@@ -667,8 +698,10 @@ impl<T: Value> Movable for Allocator<T> {
         for one in bundle.unpack() {
             match one {
                 Moved::Object { tag, index, deadline, lifetime, is_refreshed, value } => {
+                    let mut lifetime = Lifetime::new(lifetime);
                     if let Some(journal) = self.journal.as_deref().filter(|_| is_refreshed) {
                         journal.touch(index, false);
+                        lifetime.note(true);
                     }
                     let deadline = shift.of(deadline);
                     let value = std::mem::MaybeUninit::new(value);

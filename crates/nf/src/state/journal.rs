@@ -11,13 +11,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::key::Value;
 use crate::pack::{Pack, Unpack, words};
-pub use crate::state::shared::Steps;
+pub use crate::state::shared::{Round, Steps};
 
 use crate::state::shards::ShardSet;
 use crate::state::shared::{Marks, Written};
 use crate::state::table::SlotId;
 use crate::state::wheel::Tick;
 use crate::trace::Parts;
+
+/// So many refreshed entries of an object are told in one turn at least, where there are as many, and not many
+/// more than the other.
+const REFRESHES: (usize, usize) = (128, 4_096);
 
 /// Takes what has changed. Objects are named by their fields; `shard` is the shard that an entry
 /// belongs to, `None` where state is not divided, or the entry is what all workers have alike.
@@ -41,8 +45,8 @@ pub const COUNTED_BY_OTHERS: &[u8] = b"others";
 pub struct Moment {
     /// Ticks from the Unix epoch to those that deadlines are counted from.
     origin: u64,
-    /// Of how many entries of an object that were only refreshed the deadlines are wanted too, about.
-    refreshes: usize,
+    /// In which round the deadlines of entries that were only refreshed are told.
+    refreshes: Option<Round>,
     refreshes_left: Cell<bool>,
     /// Of how many more changes it is told, about.
     changes: Cell<usize>,
@@ -58,7 +62,7 @@ impl Moment {
     pub fn new(origin: u64) -> Self {
         Self {
             origin,
-            refreshes: usize::MAX,
+            refreshes: Some(Round { number: 0, turns: 1 }),
             refreshes_left: Cell::new(false),
             changes: Cell::new(usize::MAX),
             left: Cell::new(0),
@@ -75,10 +79,10 @@ impl Moment {
         self
     }
 
-    /// The same, of about so many entries of each object that were only refreshed.
+    /// The same, of entries that were only refreshed those that are next in this round; `None`: of none.
     #[must_use]
-    pub fn of_refreshes(mut self, most: usize) -> Self {
-        self.refreshes = most;
+    pub fn of_refreshes(mut self, round: Option<Round>) -> Self {
+        self.refreshes = round;
         self
     }
 
@@ -106,7 +110,7 @@ impl Moment {
         self.changes.get()
     }
 
-    /// Whether some object had more refreshes, for the next time.
+    /// Whether some object may have more refreshes in this round, for the next time.
     pub fn leaves_refreshes(&self) -> bool {
         self.refreshes_left.get()
     }
@@ -328,14 +332,12 @@ impl<K: Value> Journal<K> {
         let (mut places, left) = self.changed.take(most);
         moment.spend(places.len());
         moment.leave(gone_left + left);
-        if moment.refreshes == 0 {
-            return places;
-        }
+        let Some(round) = moment.refreshes else { return places };
         if gone_left + left > 0 {
             moment.refreshes_left.set(true);
             return places;
         }
-        let (refreshed, has_more) = self.refreshed.take_in_turn(moment.refreshes);
+        let (refreshed, has_more) = self.refreshed.take_in_turn(round, REFRESHES);
         let now = self.changed.step();
         places.extend(refreshed.into_iter().map(|place| (place, now)));
         moment.refreshes_left.set(moment.refreshes_left.get() | has_more);

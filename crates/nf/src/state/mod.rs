@@ -24,7 +24,7 @@ pub use loans::Loans;
 pub use map::Map;
 pub use scalar::{Cell, Counter, Distributed};
 pub use shards::{Bundle, MOST_SHARDS, Movable, Scope, ShardSet, Shift, Ward};
-pub use shared::{Commons, Count, Deadline, Here, Whereabouts};
+pub use shared::{Commons, Count, Deadline, Here, Lifetime, Whereabouts};
 pub use vector::Vector;
 
 /// How full a state object is, for the final table.

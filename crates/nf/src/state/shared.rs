@@ -56,6 +56,46 @@ impl Deadline {
     }
 }
 
+/// How long an entry lives from when it is refreshed, in ticks. And whether it is noted for a store that it was
+/// since the store was told of it: who refreshes it has this at hand, and not what notes are kept in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Lifetime(u32);
+
+impl Lifetime {
+    /// No lifetime has it.
+    const NOTED: u32 = 1 << 31;
+
+    /// So many ticks, below 2^31; not noted.
+    #[inline(always)]
+    pub fn new(ticks: Tick) -> Self {
+        Self(ticks & !Self::NOTED)
+    }
+
+    /// The ticks.
+    #[inline(always)]
+    pub fn ticks(self) -> Tick {
+        self.0 & !Self::NOTED
+    }
+
+    /// It is so many ticks now.
+    #[inline(always)]
+    pub fn set(&mut self, ticks: Tick) {
+        self.0 = self.0 & Self::NOTED | ticks & !Self::NOTED;
+    }
+
+    /// Whether it is noted that the entry was refreshed.
+    #[inline(always)]
+    pub(crate) fn is_noted(self) -> bool {
+        self.0 & Self::NOTED != 0
+    }
+
+    /// It is, or no more. **Only what is in its [`Journal`](crate::state::journal) is noted here.**
+    pub(crate) fn note(&mut self, is_noted: bool) {
+        self.0 = self.ticks() | if is_noted { Self::NOTED } else { 0 };
+    }
+}
+
 /// A count that one worker adds to and others may read.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
@@ -325,6 +365,12 @@ impl Steps {
         self.0.0.number.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The same, of who alone goes on to the next.
+    #[inline]
+    pub fn next_alone(&self) {
+        self.0.0.number.store(self.now().wrapping_add(1), Ordering::Relaxed);
+    }
+
     /// The number of this one.
     #[inline]
     pub fn now(&self) -> u32 {
@@ -339,8 +385,10 @@ pub(crate) struct Marks {
     places: Zeroed<AtomicU64>,
     /// A bit per word of those.
     words: Zeroed<AtomicU64>,
-    /// The word of these bits at which taking goes on.
+    /// The word of places at which taking in turn goes on.
     next: AtomicU32,
+    /// The round in which all of them had their turn.
+    done: AtomicU32,
 }
 
 /// Sets a bit; false: it was set.
@@ -380,7 +428,12 @@ impl Marks {
     pub(crate) fn new(places: u32) -> Self {
         let words = (places as usize).div_ceil(64);
         let summary = Zeroed::new(words.div_ceil(64));
-        Self { places: Zeroed::new(words), words: summary, next: AtomicU32::new(0) }
+        Self {
+            places: Zeroed::new(words),
+            words: summary,
+            next: AtomicU32::new(0),
+            done: AtomicU32::new(0),
+        }
     }
 
     /// `place` was written; false: it was noted before.
@@ -450,24 +503,46 @@ impl Marks {
         taken
     }
 
-    /// The same as [`take`](Self::take), beginning where the last call ended, and whether there may be more after these: what is
-    /// written again and again keeps nothing from its turn. In blocks of 4,096 places.
-    pub(crate) fn take_in_turn(&self, most: usize) -> (Vec<u32>, bool) {
+    /// Some of the places written since they were taken last, in ascending order, going on where the last call
+    /// ended, and whether there may be more after these in this round. As many as makes `turns` calls a round
+    /// through all places, but at least `some` and not many more than the other. What is written again and again keeps nothing from
+    /// its turn, nor does it have another one in the same round. In one turn: all there are.
+    pub(crate) fn take_in_turn(&self, round: Round, some: (usize, usize)) -> (Vec<u32>, bool) {
+        let Round { number, turns } = round;
         let mut taken = Vec::new();
+        if turns > 1 && self.done.load(Ordering::Relaxed) == number {
+            return (taken, false);
+        }
         let next = self.next.swap(0, Ordering::Relaxed) as usize;
-        let mut at = if most == usize::MAX { 0 } else { next };
-        while at < self.words.len() && taken.len() < most {
-            let words = take_bits(&self.words, at);
-            let places = words.flat_map(|word| take_bits(&self.places, word));
-            taken.extend(places.map(|place| place as u32));
-            at += 1;
+        let from = if turns > 1 { next } else { 0 };
+        let to = from + self.places.len().div_ceil(turns.max(1));
+        let mut after = from;
+        for at in from / 64..self.words.len() {
+            for word in set_bits(&self.words, at).filter(|&word| word >= from) {
+                if word >= to && taken.len() >= some.0 || turns > 1 && taken.len() >= some.1 {
+                    let next = after.max(to.min(word));
+                    self.next.store(next as u32, Ordering::Relaxed);
+                    return (taken, true);
+                }
+                after = word + 1;
+                if let Some(words) = self.words.get(at) {
+                    words.fetch_and(!(1 << (word % 64)), Ordering::Relaxed);
+                }
+                taken.extend(take_bits(&self.places, word).map(|place| place as u32));
+            }
         }
-        let has_more = at < self.words.len();
-        if has_more {
-            self.next.store(at as u32, Ordering::Relaxed);
-        }
-        (taken, has_more)
+        self.done.store(number, Ordering::Relaxed);
+        (taken, false)
     }
+}
+
+/// A round in which all that was only refreshed is told, each once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// From 1 on, another one than the last.
+    pub number: u32,
+    /// So many turns, about.
+    pub turns: usize,
 }
 
 /// Places of an object that were written, and the step in which each was written first since it was told.
@@ -648,18 +723,32 @@ mod tests {
             }
         };
         note(&[5, 6, 5_000, 8_999]);
-        assert_eq!(marks.take_in_turn(2), (vec![5, 6], true));
+        let take =
+            |number, turns, few, most| marks.take_in_turn(Round { number, turns }, (few, most));
+        assert_eq!(take(1, 100, 2, 9), (vec![5, 6], true));
         note(&[5, 4_096]);
         assert_eq!(
-            marks.take_in_turn(2),
+            take(1, 100, 2, 9),
             (vec![4_096, 5_000], true),
             "what is behind has its turn first"
         );
-        assert_eq!(marks.take_in_turn(2), (vec![8_999], false));
-        note(&[8_998]);
-        assert_eq!(marks.take_in_turn(1), (vec![5], true));
+        assert_eq!(take(1, 100, 2, 9), (vec![8_999], false));
+        note(&[200, 8_998]);
+        assert_eq!(take(1, 100, 1, 9), (vec![], false), "this round is over");
+        assert_eq!(take(2, 100, 1, 9), (vec![5], true));
         note(&[7]);
-        let all = marks.take_in_turn(usize::MAX);
-        assert_eq!(all, (vec![7, 8_998], false), "all there are");
+        assert_eq!(take(2, 1, 1, 9), (vec![7, 200, 8_998], false), "all there are");
+        note(&(0..9_000).collect::<Vec<_>>());
+        let lengths = |number, most| {
+            let mut lengths = vec![];
+            while let (taken, true) = take(number, 10, 100, most) {
+                lengths.push(taken.len());
+            }
+            lengths
+        };
+        assert_eq!(lengths(3, 2_000), [15 * 64; 9], "ten turns, however many there are");
+        assert_eq!(take(4, 10, 100, 2_000), (vec![], false));
+        note(&(0..9_000).collect::<Vec<_>>());
+        assert_eq!(lengths(5, 300), [320; 28], "not too many in one turn");
     }
 }

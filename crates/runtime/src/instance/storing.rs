@@ -8,7 +8,8 @@ use anabranch_nf::state::{MOST_SHARDS, ShardSet};
 use anabranch_nf::{Environment, NetworkFunction, to_ns};
 use anabranch_store::{Bytes, Change, Content, Error, Feed, Key, Kind, MapNumber, Place, Scope};
 
-use super::{Instance, OwnSets};
+use super::{BATCH, Instance, OwnSets};
+
 use crate::schedule::{Schedule, Turn};
 
 /// Names of the tables of packet sets; no field is named so.
@@ -99,6 +100,55 @@ impl Pace {
     }
 }
 
+/// How many of the entries that were only refreshed are told in one turn: so many that a round through them
+/// takes as long as it should, or fewer where the flusher does not keep up with those.
+#[derive(Debug)]
+struct RefreshPace {
+    /// A round takes so many times as many turns.
+    slower: usize,
+    /// Turns since the flusher was behind.
+    in_time: u32,
+    /// Turns left out since then.
+    left_out: u32,
+}
+
+/// A round takes at most so many times as many turns.
+const SLOWEST: usize = 64;
+/// After so many turns in time a round is told in half as many.
+const STEADY: u32 = 64;
+/// From turn to turn that is left out the next comes later, up to so many times.
+const LATEST: u32 = 20;
+/// So many turns are left out one after the other at most: whatever becomes of the flusher, some are told.
+const PATIENT: u32 = 24;
+
+impl RefreshPace {
+    fn new() -> Self {
+        Self { slower: 1, in_time: 0, left_out: 0 }
+    }
+
+    /// In how many turns, of which this is one, all of them are told where it should be `turns`; or in this turn
+    /// none, and how many turns later they are to be asked for again.
+    fn turns(&mut self, turns: usize, is_behind: bool) -> Result<usize, u32> {
+        if is_behind && self.left_out < PATIENT {
+            if self.left_out == 0 {
+                self.slower = (self.slower * 2).min(SLOWEST);
+            }
+            self.left_out += 1;
+            self.in_time = 0;
+            return Err(self.left_out.min(LATEST));
+        }
+        self.left_out = 0;
+        self.in_time += 1;
+        if self.in_time.is_multiple_of(STEADY) {
+            self.slower = (self.slower / 2).max(1);
+        }
+        Ok(turns.saturating_mul(self.slower))
+    }
+}
+
+/// After so many full batches the clock is looked at.
+const LOOKS_EVERY: u32 = 4;
+
 /// What becomes of what an instance changes.
 pub struct Storing {
     feed: Feed,
@@ -110,6 +160,9 @@ pub struct Storing {
     /// The step of what is told just now.
     step: u32,
     pace: Pace,
+    refresh_pace: RefreshPace,
+    /// Full batches since the clock was looked at.
+    full_batches: u32,
     pub(crate) schedule: Arc<Schedule>,
 }
 
@@ -119,7 +172,18 @@ impl Storing {
     pub fn new(feed: Feed, owner: Owner, period_ns: u64, refresh_ns: u64) -> Self {
         let steps = Steps::refusing(feed.refusal());
         let schedule = Arc::new(Schedule::new(period_ns, refresh_ns, steps));
-        Self { feed, owner, maps: Vec::new(), object: 0, step: 0, pace: Pace::default(), schedule }
+        let (pace, refresh_pace) = (Pace::default(), RefreshPace::new());
+        Self {
+            feed,
+            owner,
+            maps: Vec::new(),
+            object: 0,
+            step: 0,
+            pace,
+            refresh_pace,
+            full_batches: 0,
+            schedule,
+        }
     }
 
     /// The map of an object's part; an NF's fields are always names that keys can have. `None`: it is
@@ -155,7 +219,7 @@ impl Storing {
     /// together.
     pub(crate) fn tell(
         &mut self,
-        turn: Turn,
+        mut turn: Turn,
         environment: &Environment,
         drain: impl FnOnce(&Moment, &mut dyn Sink),
     ) {
@@ -163,7 +227,10 @@ impl Storing {
             self.feed.note_untold(true);
             return self.schedule.put_off(turn);
         }
-        let moment = moment(environment).of_refreshes(turn.refreshes());
+        if !turn.must {
+            self.pace_refreshes(&mut turn);
+        }
+        let moment = moment(environment).of_refreshes(turn.refreshes);
         let moment = if turn.must { moment } else { moment.of_changes(self.pace.changes()) };
         self.at(None);
         self.feed.hold();
@@ -178,7 +245,17 @@ impl Storing {
             // Also the time until nobody was beside: others waited for it too.
             self.feed.note_pause(self.schedule.since_ns(turn));
         }
-        self.schedule.told(turn, self.feed.is_empty(), &moment);
+        let round = self.schedule.told(turn, self.feed.is_empty(), &moment);
+        round.iter().for_each(|ns| self.feed.note_round(*ns));
+    }
+
+    /// Has as many refreshes be told as the flusher keeps up with, where they have a longer period than changes.
+    fn pace_refreshes(&mut self, turn: &mut Turn) {
+        let Some(round) = turn.refreshes.as_mut().filter(|round| round.turns > 1) else { return };
+        match self.refresh_pace.turns(round.turns, self.feed.is_behind()) {
+            Ok(turns) => round.turns = turns,
+            Err(later) => (turn.refreshes, turn.later) = (None, later),
+        }
     }
 
     /// Tells what `drain` gives of shards that are about to leave for another worker, and hands it over with what
@@ -377,7 +454,21 @@ impl<N: NetworkFunction> Instance<N> {
         self.storing.as_deref().map(|storing| &storing.schedule)
     }
 
-    /// Packets have been handled, or something was due: what has changed is told, if it is time.
+    /// So many packets have been handled, in one step: what has changed is told, if it is time. After full batches
+    /// the clock is looked at every fourth time only: the next one comes so soon that nothing is late for it, and
+    /// whoever has nothing more to handle looks too.
+    #[inline(never)]
+    pub(super) fn tell_after(&mut self, packets: usize) {
+        let Some(storing) = &mut self.storing else { return };
+        storing.schedule.owe_alone();
+        let is_full = packets == BATCH;
+        storing.full_batches = if is_full { (storing.full_batches + 1) % LOOKS_EVERY } else { 0 };
+        if storing.full_batches == 0 {
+            self.tell_in_time();
+        }
+    }
+
+    /// Something was due, or there is nothing more to handle: what has changed is told, if it is time.
     #[inline(never)]
     pub(super) fn tell(&mut self) {
         self.telling().iter().for_each(|schedule| schedule.owe());
@@ -469,5 +560,22 @@ mod tests {
             turns(&mut pace, 10, 0);
         }
         assert_eq!(pace.changes(), FEW);
+    }
+
+    #[test]
+    fn refreshes_are_told_as_fast_as_they_are_stored() {
+        // What a turn has told of 100,000, in 100 turns or more, is stored at so many a turn.
+        for stored in [50, 400, 900, 5_000] {
+            let (mut pace, mut waiting, mut most, mut told) = (RefreshPace::new(), 0, 0, 0);
+            for turn in 0..10_000 {
+                let share =
+                    pace.turns(100, waiting > 3 * stored).map_or(0, |turns| 100_000 / turns);
+                waiting = (waiting + share).saturating_sub(stored);
+                (told, most) = (told + share, if turn > 100 { most.max(waiting) } else { most });
+            }
+            let all = 10_000 * stored.min(1_000);
+            assert!(told <= all + 5_000 && told > all * 6 / 10, "{stored}: {told}");
+            assert!(most <= 5 * stored, "{stored}: {most}");
+        }
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Lane {
     lost_ns: u64,
     /// When the last batch was answered.
     answered_ns: u64,
+    /// It is to be looked whether the store still has everything, however short ago it had.
+    is_in_doubt: bool,
     pub(super) in_line: bool,
 }
 
@@ -65,6 +67,7 @@ impl Lane {
             state: State::Following,
             lost_ns: 0,
             answered_ns: 0,
+            is_in_doubt: false,
             in_line: false,
         })
     }
@@ -148,7 +151,18 @@ impl Lane {
     /// Whether there is something to send, or it is time to look whether all is still there.
     pub(super) fn wants(&self, now_ns: u64, check_ns: u64) -> bool {
         self.state == State::Following
-            && (self.mirror.lacking() > 0 || now_ns >= self.answered_ns.saturating_add(check_ns))
+            && (self.mirror.lacking() > 0
+                || self.is_in_doubt
+                || now_ns >= self.answered_ns.saturating_add(check_ns))
+    }
+
+    /// It is to be looked whether the store has what it was given.
+    pub(super) fn doubt(&mut self) {
+        self.is_in_doubt = self.known.is_some();
+    }
+
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt
     }
 
     /// A batch of about `room` changes: it ends where a step does, if that is not more than `most` later.
@@ -176,6 +190,7 @@ impl Lane {
             Outcome::Committed => {
                 (self.known, self.settled) = (Some(sent), self.sent);
                 self.answered_ns = now_ns;
+                self.is_in_doubt = false;
                 let stored = std::mem::take(&mut self.under_way);
                 stored.iter().for_each(|(part, _)| self.mirror.arrived(*part));
                 return Answered::Stored(stored.into_iter().map(|(_, since)| since.ns).collect());
@@ -215,6 +230,11 @@ impl Lane {
             return self.mirror.len().max(1);
         }
         (self.mirror.lacking() + self.under_way.len()) as u64
+    }
+
+    /// Whether all of them have been sent.
+    pub(super) fn is_all_under_way(&self) -> bool {
+        self.state == State::Following && self.mirror.lacking() == 0
     }
 
     /// Since when the oldest of them waits.

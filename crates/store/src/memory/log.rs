@@ -49,7 +49,8 @@ pub enum Sync {
 pub struct Durability {
     /// When to bring it to the disk.
     pub sync: Sync,
-    /// Bytes of log after which a checkpoint is written.
+    /// Bytes of log after which a checkpoint is written; as many as the last one has, where these are more, so
+    /// that what is written is not mostly checkpoints, however much state there is.
     pub checkpoint_bytes: u64,
 }
 
@@ -79,6 +80,8 @@ pub(super) struct Log {
     file: File,
     /// Bytes of it that are whole frames.
     len: u64,
+    /// Bytes of the checkpoint before it.
+    checkpoint_len: u64,
     durability: Durability,
     synced: Instant,
     /// A write failed and could not be taken back: nothing may be appended any more.
@@ -111,12 +114,15 @@ impl Log {
         }
         file.sync_all().and_then(|()| sync_directory(directory)).map_err(failed)?;
         let (directory, len) = (directory.to_path_buf(), len.max(HEADER));
+        let checkpoint = fs::metadata(checkpoint_path(&directory, generation));
+        let checkpoint_len = checkpoint.map_or(0, |checkpoint| checkpoint.len());
         let synced = Instant::now();
         let log = Self {
             directory,
             generation,
             file,
             len,
+            checkpoint_len,
             durability,
             synced,
             broken: false,
@@ -158,22 +164,25 @@ impl Log {
 
     /// Whether it is time for a checkpoint.
     pub(super) fn is_long(&self) -> bool {
-        self.len >= self.durability.checkpoint_bytes.max(HEADER + 1)
+        let at_least = self.durability.checkpoint_bytes.max(self.checkpoint_len);
+        self.len >= at_least.max(HEADER + 1)
     }
 
     /// Writes a checkpoint of `objects` and goes on with an empty log.
     pub(super) fn checkpoint(&mut self, objects: &Objects) -> Result<(), Error> {
         let next = self.generation + 1;
-        let switched = write_checkpoint(&self.directory, next, objects).and_then(|()| {
+        let switched = write_checkpoint(&self.directory, next, objects).and_then(|len| {
             let mut file = File::create_new(log_path(&self.directory, next))?;
             file.write_all(&header(LOG))?;
             file.sync_all()?;
             sync_directory(&self.directory)?;
-            Ok(file)
+            Ok((file, len))
         });
         // The new checkpoint may be there already: what goes to the old log would be lost.
         self.broken |= switched.is_err();
-        self.file = switched.map_err(|error| unavailable(&self.directory, &error))?;
+        let (file, checkpoint_len) =
+            switched.map_err(|error| unavailable(&self.directory, &error))?;
+        (self.file, self.checkpoint_len) = (file, checkpoint_len);
         (self.generation, self.len) = (next, HEADER);
         forget_others(&self.directory, next).map_err(|error| unavailable(&self.directory, &error))
     }
@@ -238,7 +247,8 @@ fn read_checkpoint(path: &Path, objects: &mut Objects) -> Result<(), Error> {
     }
 }
 
-fn write_checkpoint(directory: &Path, generation: u32, objects: &Objects) -> io::Result<()> {
+/// Returns its bytes.
+fn write_checkpoint(directory: &Path, generation: u32, objects: &Objects) -> io::Result<u64> {
     let unfinished = directory.join("checkpoint.unfinished");
     let mut file = File::create(&unfinished)?;
     file.write_all(&header(CHECKPOINT))?;
@@ -249,8 +259,9 @@ fn write_checkpoint(directory: &Path, generation: u32, objects: &Objects) -> io:
         file.write_all(&bytes)?;
     }
     file.sync_all()?;
+    let len = file.metadata()?.len();
     fs::rename(&unfinished, checkpoint_path(directory, generation))?;
-    sync_directory(directory)
+    sync_directory(directory).map(|()| len)
 }
 
 /// The rest after a header. `None`: it is cut off.

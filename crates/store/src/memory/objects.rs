@@ -68,7 +68,10 @@ impl Objects {
         if operation.is_read() {
             return Ok(read_entries(self.0.get(key).map_or(&empty, |one| &one.content), operation));
         }
-        let object = self.0.entry(key.clone()).or_insert(Object { content: empty, ends_ms: None });
+        let object = match self.0.get_mut(key) {
+            Some(object) => object,
+            None => self.0.entry(key.clone()).or_insert(Object { content: empty, ends_ms: None }),
+        };
         let answer = change_entries(key, &mut object.content, operation);
         if object.content.is_empty() {
             self.0.remove(key);
@@ -149,6 +152,16 @@ fn change_entries(key: &Key, content: &mut Content, operation: &Operation) -> An
             End::Front => Some(Entry::Member(elements.remove(0))),
             End::Back => elements.pop().map(Entry::Member),
         }),
+        (Content::Map(entries), Operation::Insert(Entry::Pair(key, value))) => {
+            let held = entries.get_mut(key);
+            let was_there = held.is_some();
+            match held {
+                // In its memory: nearly always it is as long.
+                Some(held) => held.clone_from(value),
+                None => drop(entries.insert(key.clone(), value.clone())),
+            }
+            Reply::Was(was_there)
+        }
         (content, Operation::Insert(entry)) => Reply::Was(content.insert(entry.clone())),
         (Content::Set(members), Operation::Erase(member)) => Reply::Was(members.remove(member)),
         (Content::Map(entries), Operation::Erase(key)) => Reply::Was(entries.remove(key).is_some()),
