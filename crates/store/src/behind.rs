@@ -64,7 +64,7 @@ pub struct Settings {
     pub check_ns: u64,
     /// Changes in one message to the store, about: it ends where a step does.
     pub message_changes: usize,
-    /// Changes of one lane that may wait, one by one.
+    /// Changes of one lane that may wait, one by one; where there is more, twice as many as there are entries.
     pub most_waiting: usize,
     /// What to do when the store is slow or gone.
     pub policy: Policy,

@@ -373,6 +373,32 @@ fn what_waits_is_bounded_and_lag_is_shown() {
     assert_eq!(truth(&mut store.store).values().next().unwrap().len(), 20);
 }
 
+/// More entries come at once than may wait one by one, and while they are stored something changes all the time.
+#[test]
+fn a_large_state_is_stored_while_it_changes() {
+    let mut store = Faulty::new(3, 0, false);
+    let settings = Settings { most_waiting: 50, message_changes: 20, ..Settings::default() };
+    let mut writer = fresh(settings, 100);
+    let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Map, "x").unwrap();
+    let insert = |name: u32, value| {
+        Change::insert(&key, Entry::Pair(name.to_be_bytes().into(), vec![value]))
+    };
+    writer.changes((0..1_000).map(|name| insert(name, 1)).collect(), 0).unwrap();
+    for ms in 1..=100u64 {
+        store.now_ns = ms * MS;
+        writer.change(insert(ms as u32, 2), store.now_ns).unwrap();
+        match writer.next(store.now_ns) {
+            Action::Commit(batches) => {
+                let outcomes = store.store.commit(&batches);
+                writer.committed(outcomes, store.now_ns);
+            }
+            other => panic!("{other:?}: it was begun anew"),
+        }
+    }
+    assert!(writer.status(store.now_ns).waiting < 10);
+    assert_eq!(truth(&mut store.store).values().next().unwrap().len(), 1_000);
+}
+
 #[test]
 fn many_changes_of_one_entry_are_one() {
     let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Map, "x").unwrap();

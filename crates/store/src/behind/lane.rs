@@ -109,9 +109,12 @@ impl Lane {
         self.mirror.change_entry(object, name, value, (!self.is_lost()).then_some(since));
     }
 
-    /// With more than `most` waiting by name, the names are forgotten: all is to be written again.
+    /// With more than `most` waiting by name, and twice as many as there is, the names are forgotten: all is to be
+    /// written again. (Of a large state much waits while it is stored: to begin anew for it would never end.)
     pub(super) fn bound(&mut self, most: usize, now_ns: u64) {
-        if self.state == State::Following && self.mirror.lacking() > most {
+        let lacking = self.mirror.lacking();
+        let is_much = lacking > most && lacking as u64 > 2 * self.mirror.len();
+        if self.state == State::Following && is_much {
             self.lose(now_ns);
         }
     }
