@@ -174,9 +174,9 @@ impl Schedule {
         self.next_refresh_ns.store(next_ns, Ordering::Relaxed);
         self.round_ns.store(if has_more { began_ns } else { NEVER }, Ordering::Relaxed);
         if !has_more {
-            // One after 2^32 - 1 is none.
-            let next = |number: u32| Some(number.wrapping_add(1).max(1));
-            let _ = self.round.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+            // After 2^32 - 1 comes 1; nobody else tells at once.
+            let number = self.round.load(Ordering::Relaxed).wrapping_add(1).max(1);
+            self.round.store(number, Ordering::Relaxed);
         }
         // What was refreshed while it went on may have been behind: one that took one turn ends it.
         let may_have_more = has_more || began_ns < now_ns;

@@ -567,9 +567,12 @@ mod tests {
         // What a turn has told of 100,000, in 100 turns or more, is stored at so many a turn.
         for stored in [50, 400, 900, 5_000] {
             let (mut pace, mut waiting, mut most, mut told) = (RefreshPace::new(), 0, 0, 0);
+            let mut next = 0;
             for turn in 0..10_000 {
-                let share =
-                    pace.turns(100, waiting > 3 * stored).map_or(0, |turns| 100_000 / turns);
+                let turns =
+                    if turn < next { Err(0) } else { pace.turns(100, waiting > 3 * stored) };
+                next = next.max(turn + turns.err().unwrap_or(0));
+                let share = turns.map_or(0, |turns| 100_000 / turns);
                 waiting = (waiting + share).saturating_sub(stored);
                 (told, most) = (told + share, if turn > 100 { most.max(waiting) } else { most });
             }
