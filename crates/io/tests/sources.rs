@@ -119,16 +119,24 @@ fn memory_is_repeated_without_copies_and_time_goes_on() {
 
 #[test]
 fn memory_can_be_repeated_for_a_time_and_an_empty_trace_ends_at_once() {
-    let mut trace = Trace::new();
-    trace.push(Port::new(0), &Record { timestamp_ns: 1, wire_len: 60, bytes: &[1; 60] });
+    let one = || {
+        let mut trace = Trace::new();
+        trace.push(Port::new(0), &Record { timestamp_ns: 1, wire_len: 60, bytes: &[1; 60] });
+        trace
+    };
     let time = Duration::from_millis(50);
-    let mut source = MemorySource::new(trace, Repeat::For(time));
+    let mut source = MemorySource::new(one(), Repeat::For(time));
     assert_eq!(source.progress().done, 0);
     let started = Instant::now();
     let (packets, _) = drain(&mut source);
     assert!(started.elapsed() >= time && packets.len() > 10);
     assert_eq!(source.progress().unit, ProgressUnit::Nanoseconds);
     assert_eq!(source.progress().fraction(), Some(1.0));
+    let mut late = MemorySource::new(one(), Repeat::For(time));
+    late.next_chunk().unwrap().unwrap();
+    std::thread::sleep(2 * time);
+    let (packets, _) = drain(&mut late);
+    assert!(packets.len() > 10, "what is done with the first chunk takes none of the time");
     let hour = Repeat::For(Duration::from_secs(3_600));
     assert!(drain(&mut MemorySource::new(Trace::new(), hour)).0.is_empty());
 }

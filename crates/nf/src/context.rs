@@ -1,7 +1,5 @@
 //! What a handler may ask of the world around it: time, chance, packets of its own, a log.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -11,8 +9,10 @@ use anabranch_packet::{Mode, Packet, Port};
 
 use crate::l3::Arrival;
 use crate::log::{Level, Log};
+use crate::state::journal::{Moment, Sink, Steps};
+use crate::state::timers::{Setter, Timer, Timers};
 use crate::state::wheel::{Tick, next_step};
-use crate::state::{Count, Here, Whereabouts};
+use crate::state::{Bundle, Count, Here, Whereabouts};
 use crate::tracked::causes::{Operation, Site};
 use crate::world::World;
 
@@ -55,7 +55,11 @@ pub struct Environment {
     events: u64,
     expiry: u32,
     emitted: Emitted,
-    timers: BinaryHeap<Reverse<(u64, u64)>>,
+    timers: Timers,
+    /// `init` runs, or a timer that it has set.
+    initial: bool,
+    /// State is divided among shards.
+    divided: bool,
     next_timer: u64,
     next_event: u64,
     /// The earlier of the two.
@@ -136,7 +140,9 @@ impl Environment {
             events: 0,
             expiry: 0,
             emitted: Emitted::default(),
-            timers: BinaryHeap::new(),
+            timers: Timers::default(),
+            initial: false,
+            divided: false,
             next_timer: u64::MAX,
             next_event: u64::MAX,
             due: u64::MAX,
@@ -344,15 +350,80 @@ impl Environment {
         self.due = self.next_timer.min(at_ns);
     }
 
-    /// Takes the next timer, if it is due at `now_ns`, and returns its token.
-    pub fn take_timer(&mut self, now_ns: u64) -> Option<u64> {
-        if self.next_timer > now_ns {
-            return None;
-        }
-        let timer = self.timers.pop();
-        self.next_timer = self.timers.peek().map_or(u64::MAX, |&Reverse((due, _))| due);
+    /// Takes the next timer, if it is due at `now_ns`.
+    pub fn take_timer(&mut self, now_ns: u64) -> Option<Timer> {
+        let timer = self.timers.take(now_ns)?;
+        self.look_at_timers();
+        Some(timer)
+    }
+
+    fn look_at_timers(&mut self) {
+        self.next_timer = self.timers.next_ns();
         self.due = self.next_timer.min(self.next_event);
-        timer.map(|Reverse((_, token))| token)
+        self.stands_at = NEVER;
+    }
+
+    /// The event that has begun is over.
+    pub fn end_event(&mut self) {
+        self.initial = false;
+    }
+
+    /// The event that has begun is a timer of `setter`, who sets what it sets in turn.
+    pub fn go_off_for(&mut self, setter: Setter) {
+        self.initial = setter == Setter::Init;
+        if let Setter::Shard(shard) = setter {
+            self.enter_shard(shard.into());
+        }
+    }
+
+    /// The event that has begun is `init`.
+    pub fn begin_init(&mut self) {
+        self.enter_every_shard();
+        self.initial = true;
+    }
+
+    /// From now on a timer belongs to the shard that has set it.
+    pub fn divide_timers(&mut self) {
+        self.divided = true;
+    }
+
+    /// Remembers from now on which timers change, for a store that has those that are set.
+    pub fn keep_timers(&mut self, steps: &Steps) {
+        self.timers.keep(steps);
+    }
+
+    /// Tells which timers have changed.
+    pub fn drain_timers(&mut self, moment: &Moment, sink: &mut dyn Sink) {
+        self.timers.drain(moment, sink);
+    }
+
+    /// Sets timers that a store has kept, of a shard or of all; false when they cannot be read. What should
+    /// have gone off meanwhile does so first of all.
+    pub fn restore_timers(&mut self, key: &[u8], value: &[u8], shard: Option<u16>) -> bool {
+        let shard = shard.filter(|_| self.divided);
+        let is_set = self.timers.restore(key, value, shard.map_or(Setter::All, Setter::Shard));
+        self.look_at_timers();
+        is_set
+    }
+
+    /// Takes out the timers of the shards that leave.
+    pub fn take_timers(&mut self, bundle: &mut Bundle) {
+        self.timers.take_shards(bundle);
+        self.look_at_timers();
+    }
+
+    /// Puts in those that have come with their shards.
+    pub fn put_timers(&mut self, bundle: &mut Bundle) {
+        self.timers.put_shards(bundle);
+        self.look_at_timers();
+    }
+
+    fn setter(&self) -> Setter {
+        match self.here.shard().filter(|_| self.divided) {
+            _ if self.initial => Setter::Init,
+            Some(shard) => Setter::Shard(shard),
+            None => Setter::All,
+        }
     }
 
     /// The log of this worker.
@@ -478,10 +549,11 @@ impl<'a, W: World> Context<'a, W> {
             self.environment.asked = true;
         } else if !W::HOLLOW {
             // A timer that set itself for now would never let the packets go on.
-            let due = self.environment.now.saturating_add(delay_ns.max(1));
-            self.environment.timers.push(Reverse((due, token)));
-            self.environment.next_timer = self.environment.next_timer.min(due);
-            self.environment.due = self.environment.due.min(due);
+            let due_ns = self.environment.now.saturating_add(delay_ns.max(1));
+            let setter = self.environment.setter();
+            self.environment.timers.set(Timer { due_ns, token, setter });
+            self.environment.next_timer = self.environment.next_timer.min(due_ns);
+            self.environment.due = self.environment.due.min(due_ns);
         }
     }
 

@@ -549,8 +549,8 @@ impl<K: Key, S: Value> Movable for SetTable<K, S> {
             if let Some(tags) = &mut self.tags {
                 tags.set(id.0, tag);
             }
-            if let Some(journal) = self.journal.as_deref().filter(|_| is_refreshed) {
-                journal.touch(id.0, false);
+            if let Some(journal) = self.journal.as_deref() {
+                journal.arrive(id.0, is_refreshed);
             }
         }
     }

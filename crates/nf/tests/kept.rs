@@ -658,3 +658,51 @@ fn what_is_new_is_refused_while_the_store_is_behind() {
     refuses.store(false, Ordering::Relaxed);
     assert!(map.insert(2, 2) && objects.allocate(5, 1 << 40, &environment).is_some());
 }
+
+/// What a store is told, by key.
+#[derive(Default)]
+struct Heard {
+    removed: Vec<u32>,
+    put: Vec<u32>,
+}
+
+impl Sink for Heard {
+    fn put(&mut self, _: &'static str, _: Option<u16>, key: &[u8], _: &[u8]) {
+        self.put.push(u32::from_le_bytes(key.try_into().unwrap()));
+    }
+    fn remove(&mut self, _: &'static str, _: Option<u16>, key: &[u8]) {
+        self.removed.push(u32::from_le_bytes(key.try_into().unwrap()));
+    }
+    fn count(&mut self, _: &'static str, _: u64) {
+        panic!("no counter");
+    }
+}
+
+#[test]
+fn a_store_never_hears_of_what_comes_and_goes_while_it_is_told_nothing() {
+    let mut map: Map<u32, u32> = Map::new(64, 1);
+    map.keep(&Steps::default());
+    let tell = |map: &mut Map<u32, u32>| {
+        let mut heard = Heard::default();
+        map.drain("map", &now(), &mut heard);
+        heard
+    };
+    (0..40).for_each(|key| assert!(map.insert(key, 1)));
+    assert_eq!(tell(&mut map).put.len(), 40);
+    let come_and_go = |map: &mut Map<u32, u32>, from: u32| {
+        for key in from..from + 10_000 {
+            assert!(map.insert(key, 2) && map.remove(&key).is_some());
+        }
+    };
+    come_and_go(&mut map, 1_000);
+    (0..40).for_each(|key| assert!(map.remove(&key).is_some()));
+    come_and_go(&mut map, 20_000);
+    map.insert(7, 3);
+    let heard = tell(&mut map);
+    assert!((0..40).all(|key| heard.removed.contains(&key)), "of what it has");
+    assert!(heard.removed.len() < 200, "{} keys waited", heard.removed.len());
+    assert_eq!(heard.put, [7]);
+    come_and_go(&mut map, 40_000);
+    map.remove(&7);
+    assert_eq!(tell(&mut map).removed, [7], "each place had its turn");
+}

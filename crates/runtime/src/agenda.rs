@@ -52,8 +52,9 @@ impl<N: NetworkFunction> Agenda<N> {
         self.events.start(now_ns);
         self.plan();
         self.environment.begin_event(now_ns);
-        self.environment.enter_every_shard();
+        self.environment.begin_init();
         nf.init(&mut Context::new(&mut self.environment));
+        self.environment.end_event();
     }
 
     /// Has `command` carried out when the clock reaches `at_ns`.
@@ -81,6 +82,7 @@ impl<N: NetworkFunction> Agenda<N> {
 
     /// The steps in which state is written that a store keeps.
     pub(crate) fn keep(&mut self, steps: &Steps) {
+        self.environment.keep_timers(steps);
         self.steps = Some(steps.clone());
     }
 
@@ -144,19 +146,24 @@ impl<N: NetworkFunction> Agenda<N> {
         let now_ns = cause.arrival_ns;
         self.set_event(true);
         while let Some((at_ns, event)) = self.events.take(&mut self.environment, now_ns) {
+            // A timer of an earlier run may be due before this one began.
+            let at_ns = at_ns.max(self.environment.origin());
             self.keep_in_reach(nf, sets, at_ns);
             self.environment.begin_event(at_ns);
-            if matches!(event, Event::Command(_)) {
-                self.environment.enter_every_shard();
+            match event {
+                Event::Command(_) => self.environment.enter_every_shard(),
+                Event::Timer(timer) => self.environment.go_off_for(timer.setter),
+                Event::Period => {}
             }
             let cx = &mut Context::new(&mut self.environment);
             match event {
-                Event::Timer(token) => nf.timer(token, cx),
+                Event::Timer(timer) => nf.timer(timer.token, cx),
                 Event::Period => nf.periodic(cx),
                 Event::Command(command) => {
                     nf.control(command, cx).unwrap_or_else(|why| self.events.refuse(why));
                 }
             }
+            self.environment.end_event();
             self.emit(cause, release);
         }
         self.keep_in_reach(nf, sets, now_ns);

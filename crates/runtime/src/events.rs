@@ -1,5 +1,6 @@
 //! What happens to an NF besides packets: commands, timers, periods.
 
+use anabranch_nf::state::timers::Timer;
 use anabranch_nf::{Environment, NetworkFunction};
 use std::collections::VecDeque;
 
@@ -18,8 +19,8 @@ pub struct Events<N: NetworkFunction> {
 
 /// What is due.
 pub enum Event<C> {
-    /// The timer of this token.
-    Timer(u64),
+    /// A timer.
+    Timer(Timer),
     /// A period has passed.
     Period,
     /// A command from outside.
@@ -89,8 +90,8 @@ impl<N: NetworkFunction> Events<N> {
         if at > now_ns || at == NEVER {
             return None;
         }
-        let event = if let Some(token) = environment.take_timer(at) {
-            Event::Timer(token)
+        let event = if let Some(timer) = environment.take_timer(at) {
+            Event::Timer(timer)
         } else if self.next_period == at {
             self.next_period = at.saturating_add(Self::PERIOD_NS);
             Event::Period

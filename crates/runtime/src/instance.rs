@@ -146,7 +146,10 @@ impl<N: NetworkFunction> Instance<N> {
         let own = making.own_settings();
         let settings = N::Settings::read(&own).map_err(|errors| BuildError(errors.to_string()))?;
         let mut builder = making.builder();
-        let agenda = Agenda::new(making.seed);
+        let mut agenda = Agenda::new(making.seed);
+        if post.is_some() {
+            agenda.environment.divide_timers();
+        }
         let here = agenda.environment.here();
         for (name, loans) in post.iter().flat_map(|post| &post.loans) {
             builder.steer(name, loans.clone());

@@ -166,16 +166,12 @@ fn restore<N: NetworkFunction>(
     warnings: &mut Vec<String>,
 ) -> Result<u64, RunError> {
     let mut sum = Restored::default();
-    let mut add = |restored: Restored| {
-        sum.entries += restored.entries;
-        sum.refused += restored.refused;
-    };
     match states {
-        States::Tracked(members) => add(members.restore(state)?),
+        States::Tracked(members) => sum.add(members.restore(state)?),
         States::Owned(instances) => {
             let workers = instances.len();
             for (number, instance) in instances.iter_mut().enumerate() {
-                add(match deployment {
+                sum.add(match deployment {
                     None => instance.restore(state)?,
                     Some(deployment) => {
                         instance.restore(&share(state, deployment, number, workers))?

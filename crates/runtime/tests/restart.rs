@@ -267,6 +267,34 @@ fn a_bridge_keeps_what_it_has_learnt() {
     goes_on::<anabranch_nfs::bridge::Function>("", 20);
 }
 
+/// Has a timer go off some time after each packet; what it leaves decides what becomes of later ones.
+#[network_function(ports(inside, outside))]
+pub mod reminding {
+    pub struct Reminding {
+        gone_off: Cell<u64>,
+    }
+    impl Reminding {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            cx.set_timer(cx.now() % 20_000_000_000, cx.now() % 5);
+            match self.gone_off.get() % 3 {
+                0 => Forward(pkt.port()),
+                _ => Forward(pkt.port().other()),
+            }
+        }
+        fn timer(&mut self, token: u64, cx: &mut Context) {
+            self.gone_off.update(|sum| *sum = *sum * 3 + token + 1);
+            if token == 4 {
+                cx.set_timer(1_000_000_000, 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn timers_go_off_that_were_set_before_a_stop() {
+    goes_on::<reminding::Function>("", 10);
+}
+
 /// What a packet sends there, its own destination, is half of its set's key.
 #[test]
 fn a_balancer_keeps_connections_whose_packets_it_rewrites() {

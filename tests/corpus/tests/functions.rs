@@ -246,7 +246,8 @@ fn timers_periods_and_emitted_packets() {
     let mut environment = Environment::new(1);
     environment.begin(0, 0);
     nf.init(&mut Context::new(&mut environment));
-    assert_eq!(environment.take_timer(1_000_000_000), Some(7));
+    let timer = environment.take_timer(1_000_000_000);
+    assert_eq!(timer.map(|timer| timer.token), Some(7));
     nf.timer(7, &mut Context::new(&mut environment));
     let mut sent = Vec::new();
     environment.emitted().drain(|port, bytes| sent.push((port, bytes.len())));

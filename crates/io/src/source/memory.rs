@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 pub enum Repeat {
     /// That many times; 0 yields nothing.
     Times(u64),
-    /// Until that much time has passed since the first chunk.
+    /// Until that much time has passed since the second chunk was asked for: who has the first may have much to do
+    /// before the run begins, as reading back its state.
     For(Duration),
 }
 
@@ -24,6 +25,7 @@ pub struct MemorySource {
     /// The turn that is being yielded, and the next packet in it.
     turn: u64,
     next: usize,
+    /// When the second chunk was asked for.
     started: Option<Instant>,
     error: Option<SourceError>,
 }
@@ -55,10 +57,12 @@ impl MemorySource {
 
 impl Source for MemorySource {
     fn next_chunk(&mut self) -> Result<Option<Chunk>, SourceError> {
+        if (self.turn, self.next) != (0, 0) {
+            self.started.get_or_insert_with(Instant::now);
+        }
         if self.is_over() {
             return self.error.take().map_or(Ok(None), Err);
         }
-        self.started.get_or_insert_with(Instant::now);
         let (trace, turn, start) = (Arc::clone(&self.trace), self.turn, self.next);
         let number = turn * trace.len() as u64 + start as u64;
         let end = (start + CHUNK_PACKETS).min(trace.len());

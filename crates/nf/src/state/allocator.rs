@@ -699,9 +699,9 @@ impl<T: Value> Movable for Allocator<T> {
             match one {
                 Moved::Object { tag, index, deadline, lifetime, is_refreshed, value } => {
                     let mut lifetime = Lifetime::new(lifetime);
-                    if let Some(journal) = self.journal.as_deref().filter(|_| is_refreshed) {
-                        journal.touch(index, false);
-                        lifetime.note(true);
+                    if let Some(journal) = self.journal.as_deref() {
+                        journal.arrive(index, is_refreshed);
+                        lifetime.note(is_refreshed);
                     }
                     let deadline = shift.of(deadline);
                     let value = std::mem::MaybeUninit::new(value);

@@ -115,11 +115,11 @@ impl Moment {
         self.refreshes_left.get()
     }
 
-    fn spend(&self, changes: usize) {
+    pub(crate) fn spend(&self, changes: usize) {
         self.changes.set(self.changes.get().saturating_sub(changes));
     }
 
-    fn leave(&self, changes: usize) {
+    pub(crate) fn leave(&self, changes: usize) {
         self.left.set(self.left.get() + changes);
     }
 
@@ -243,12 +243,15 @@ pub(crate) struct Journal<K> {
     refreshed: Marks,
     /// Entries that are no more, or belong to another shard now, since which step.
     gone: Mutex<VecDeque<(Option<u16>, K, u32)>>,
+    /// Places of which nothing has been told since what was there before was gone: of what comes and goes there
+    /// meanwhile the store never hears. So of each place one key waits at most.
+    untold: Marks,
 }
 
 impl<K: Value> Journal<K> {
     pub(crate) fn new(places: u32, steps: &Steps) -> Self {
         let (changed, refreshed) = (Written::new(places, steps), Marks::new(places));
-        Self { changed, refreshed, gone: Mutex::default() }
+        Self { changed, refreshed, gone: Mutex::default(), untold: Marks::new(places) }
     }
 
     /// Whether the store takes nothing new for the time being: an entry that is not there is to be
@@ -284,27 +287,41 @@ impl<K: Value> Journal<K> {
     pub(crate) fn change(&mut self, place: u32, lost: Option<u16>, key: impl FnOnce() -> K) {
         self.note(place);
         if lost.is_some() {
-            self.remove(lost, key());
+            self.remove(place, lost, key());
         }
     }
 
-    /// The entry under `key` is no more, or not in `shard`.
-    pub(crate) fn remove(&mut self, shard: Option<u16>, key: K) {
-        let step = self.changed.step();
-        self.gone.get_mut().unwrap_or_else(PoisonError::into_inner).push_back((shard, key, step));
+    /// The entry under `key`, at `place`, is no more, or not in `shard`.
+    pub(crate) fn remove(&mut self, place: u32, shard: Option<u16>, key: K) {
+        if self.untold.note(place) {
+            let gone = (shard, key, self.changed.step());
+            self.gone.get_mut().unwrap_or_else(PoisonError::into_inner).push_back(gone);
+        }
     }
 
     /// The entry under `key` is no more, and nothing is at its `place`: what comes there next is
     /// another one, written when it comes.
     pub(crate) fn clear(&mut self, place: u32, shard: Option<u16>, key: K) {
         self.changed.forget(place);
-        self.remove(shard, key);
+        self.remove(place, shard, key);
     }
 
-    /// The same, by a worker that shares the object, which no shards divide.
-    pub(crate) fn remove_beside(&self, key: K) {
-        let step = self.changed.step();
-        self.gone().push_back((None, key, step));
+    /// As [`remove`](Self::remove), by a worker that shares the object, which no shards divide. Where its
+    /// transaction is given up, what is at `place` is to be noted again.
+    pub(crate) fn remove_beside(&self, place: u32, key: K) {
+        if self.untold.note(place) {
+            let step = self.changed.step();
+            self.gone().push_back((None, key, step));
+        }
+    }
+
+    /// An entry that another worker has told, except perhaps that it was refreshed, has come to `place` with its
+    /// shard.
+    pub(crate) fn arrive(&self, place: u32, is_refreshed: bool) {
+        self.untold.forget(place);
+        if is_refreshed {
+            self.touch(place, false);
+        }
     }
 
     /// Nobody who holds it panics.
@@ -316,6 +333,7 @@ impl<K: Value> Journal<K> {
     pub(crate) fn renumber(&mut self, places: u32, moved: &[(SlotId, SlotId)]) {
         self.changed.renumber(places, moved);
         self.refreshed.renumber(places, moved);
+        self.untold.renumber(places, moved);
     }
 
     /// Tells of what is gone, and returns the places that are to be told after that, each with its step:
@@ -330,6 +348,7 @@ impl<K: Value> Journal<K> {
         // What has come back is told after what went.
         let most = if gone_left > 0 { 0 } else { moment.changes.get() };
         let (mut places, left) = self.changed.take(most);
+        self.are_told(&places);
         moment.spend(places.len());
         moment.leave(gone_left + left);
         let Some(round) = moment.refreshes else { return places };
@@ -364,7 +383,15 @@ impl<K: Value> Journal<K> {
             }
             stays
         });
-        self.changed.take_those(|place| moment.is_of(shard_of(place)))
+        let places = self.changed.take_those(|place| moment.is_of(shard_of(place)));
+        self.are_told(&places);
+        places
+    }
+
+    fn are_told(&self, places: &[(u32, u32)]) {
+        for (place, _) in places {
+            self.untold.forget(*place);
+        }
     }
 
     /// The entry at `place`, of which all changes have been told, leaves with its shard; whether it was

@@ -231,6 +231,11 @@ impl<K: Key, V: Value> Notes<K, V> {
         }
     }
 
+    /// What is at `id` has come with its shard: the store has it.
+    fn arrived(&self, id: SlotId) {
+        self.journal.iter().for_each(|journal| journal.arrive(id.0, false));
+    }
+
     /// Adds `more` to a shard's part, where there are parts, and returns where it is. Those that come to zero are
     /// forgotten.
     fn add(&mut self, key: (u16, K), more: V) -> Option<SlotId> {
@@ -310,6 +315,7 @@ impl<K: Key, V: Value> Movable for Map<K, V> {
                     };
                     *self.table.value_mut(id) = value;
                     tags.set(id.0, tag);
+                    notes.arrived(id);
                 }
                 (Moved::Removed(shard, key), Shards::Sharded { tags, removed }) => {
                     let hash = self.hash(&key);
@@ -320,7 +326,8 @@ impl<K: Key, V: Value> Movable for Map<K, V> {
                     removed.push((shard, key));
                 }
                 (Moved::Part(shard, key, part), Shards::PerShard { .. }) => {
-                    notes.add((shard, key), part);
+                    let id = notes.add((shard, key), part);
+                    id.iter().for_each(|id| notes.arrived(*id));
                     self.add(key, part);
                 }
                 // The object of the same name on another worker is of the same kind.

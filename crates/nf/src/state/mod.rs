@@ -14,6 +14,7 @@ pub(crate) mod shards;
 mod shared;
 #[allow(unsafe_code)]
 pub mod table;
+pub mod timers;
 mod vector;
 pub mod wheel;
 

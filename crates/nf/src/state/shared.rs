@@ -448,11 +448,11 @@ impl Marks {
 
     /// `place` was not written after all; whether it was noted.
     #[inline]
-    pub(crate) fn forget(&mut self, place: u32) -> bool {
-        let Some(word) = self.places.get_mut(place as usize / 64) else { return false };
-        let (word, bit) = (word.get_mut(), 1 << (place % 64));
-        let was_noted = *word & bit != 0;
-        *word &= !bit;
+    pub(crate) fn forget(&self, place: u32) -> bool {
+        let was_noted = self.is_noted(place);
+        if let Some(word) = self.places.get(place as usize / 64).filter(|_| was_noted) {
+            word.fetch_and(!(1 << (place % 64)), Ordering::Relaxed);
+        }
         was_noted
     }
 
@@ -576,7 +576,7 @@ impl Written {
 
     /// `place` was not written after all.
     #[inline]
-    pub(crate) fn forget(&mut self, place: u32) {
+    pub(crate) fn forget(&self, place: u32) {
         self.places.forget(place);
     }
 
@@ -663,7 +663,7 @@ mod tests {
 
     #[test]
     fn a_place_is_told_once_and_again_when_it_changes_again() {
-        let mut marks = Marks::new(9_000);
+        let marks = Marks::new(9_000);
         for place in [3, 99, 3, 64, 8_999, 9_100] {
             marks.note(place);
         }

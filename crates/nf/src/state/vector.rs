@@ -196,9 +196,9 @@ impl<T: Value> Movable for Vector<T> {
         for (index, tag, value) in bundle.unpack::<(u32, Tag, T)>() {
             // It is told already.
             self.put(index, value);
-            if let Some(tags) = self.notes.as_mut().and_then(|notes| notes.tags.as_mut()) {
-                tags.set(index, tag);
-            }
+            let Some(notes) = self.notes.as_mut() else { continue };
+            notes.tags.iter_mut().for_each(|tags| tags.set(index, tag));
+            notes.journal.iter().for_each(|journal| journal.arrive(index, false));
         }
     }
 

@@ -60,7 +60,7 @@ impl<K: Value> Kept<K> {
 
     fn closed(&mut self, slot: u32, key: K) {
         let shard = self.shard(slot);
-        self.journal.remove(shard, key);
+        self.journal.remove(slot, shard, key);
     }
 }
 

@@ -94,7 +94,7 @@ impl<K: Key, V: Value> MapOperations<K, V> for Tracked<SharedMap<K, V>> {
         self.object.entries.remove(&self.transaction, key.hash(self.object.seed).word(), id);
         if let Some(journal) = self.object.journal.get() {
             // It is told again if the transaction is given up.
-            journal.remove_beside(*key);
+            journal.remove_beside(self.object.entries.number(id), *key);
             self.note(id);
         }
         Some(old)

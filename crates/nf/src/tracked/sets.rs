@@ -183,7 +183,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let id = self.sets.slot(set.number);
         if let Some(journal) = self.journal.get() {
             let key = self.sets.entry(transaction, id, |key, _, _| from_words::<K>(key));
-            key.into_iter().for_each(|key| journal.remove_beside(key));
+            key.into_iter().for_each(|key| journal.remove_beside(set.number, key));
         }
         self.sets.remove(transaction, hash.word(), id);
     }
@@ -206,7 +206,8 @@ impl<K: Key, S: Value> SharedSets<K, S> {
                 continue;
             }
             self.sets.remove(transaction, self.hash(&key).word(), id);
-            self.journal.get().into_iter().for_each(|journal| journal.remove_beside(key));
+            let number = self.sets.number(id);
+            self.journal.get().iter().for_each(|journal| journal.remove_beside(number, key));
             return Some(state);
         }
         None

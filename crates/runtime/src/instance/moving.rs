@@ -39,6 +39,7 @@ impl<N: NetworkFunction> Instance<N> {
         self.sets.v4.take_shards(&mut bundle);
         self.sets.v6.take_shards(&mut bundle);
         self.nf.take_shards(&mut bundle);
+        self.agenda.environment.take_timers(&mut bundle);
         bundle
     }
 
@@ -48,6 +49,7 @@ impl<N: NetworkFunction> Instance<N> {
         self.sets.v4.put_shards(&mut bundle, shift);
         self.sets.v6.put_shards(&mut bundle, shift);
         self.nf.put_shards(&mut bundle, shift);
+        self.agenda.environment.put_timers(&mut bundle);
         // Where the last worker had not told yet how long entries last, this one does.
         self.telling().iter().for_each(|schedule| schedule.owe_refreshes());
         // Something of it may have to be collected.

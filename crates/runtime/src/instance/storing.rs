@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use anabranch_nf::packet_set::{SetKey4, SetKey6};
 use anabranch_nf::state::journal::{self, Journaled as _, Moment, Sink, Steps};
+use anabranch_nf::state::timers::TIMERS;
 use anabranch_nf::state::{MOST_SHARDS, ShardSet};
 use anabranch_nf::{Environment, NetworkFunction, to_ns};
 use anabranch_store::{Bytes, Change, Content, Error, Feed, Key, Kind, MapNumber, Place, Scope};
 
 use super::{BATCH, Instance, OwnSets};
 
+use crate::agenda::Agenda;
 use crate::schedule::{Schedule, Turn};
 
 /// Names of the tables of packet sets; no field is named so.
@@ -220,7 +222,7 @@ impl Storing {
     pub(crate) fn tell(
         &mut self,
         mut turn: Turn,
-        environment: &Environment,
+        moment: Moment,
         drain: impl FnOnce(&Moment, &mut dyn Sink),
     ) {
         if !turn.must && !self.feed.has_room() {
@@ -230,7 +232,7 @@ impl Storing {
         if !turn.must {
             self.pace_refreshes(&mut turn);
         }
-        let moment = moment(environment).of_refreshes(turn.refreshes);
+        let moment = moment.of_refreshes(turn.refreshes);
         let moment = if turn.must { moment } else { moment.of_changes(self.pace.changes()) };
         self.at(None);
         self.feed.hold();
@@ -264,12 +266,12 @@ impl Storing {
     fn tell_of(
         &mut self,
         shards: &ShardSet,
-        environment: &Environment,
+        moment: Moment,
         drain: impl FnOnce(&Moment, &mut dyn Sink),
     ) {
         let turn = self.schedule.whole();
         self.at(None);
-        drain(&moment(environment).of_shards(shards), self);
+        drain(&moment.of_shards(shards), self);
         let of_object = |maps: &Vec<Option<MapNumber>>| -> Vec<MapNumber> {
             shards.iter().filter_map(|shard| *maps.get(usize::from(shard))?).collect()
         };
@@ -327,6 +329,32 @@ pub struct Restored {
     pub refused: u64,
 }
 
+impl Restored {
+    /// And these.
+    pub(crate) fn add(&mut self, more: Self) {
+        self.entries += more.entries;
+        self.refused += more.refused;
+    }
+}
+
+/// Sets the timers that a store has kept.
+pub(crate) fn restore_timers(environment: &mut Environment, state: &[(Key, Content)]) -> Restored {
+    let mut restored = Restored::default();
+    for (key, content) in state.iter().filter(|(key, _)| key.id() == TIMERS) {
+        let Content::Map(timers) = content else { continue };
+        let shard = match key.place() {
+            Place::Shard(shard) => Some(shard),
+            Place::Core(_) | Place::Instance => None,
+        };
+        for (key, value) in timers {
+            let is_set = environment.restore_timers(key, value, shard);
+            restored.entries += u64::from(is_set);
+            restored.refused += u64::from(!is_set);
+        }
+    }
+    restored
+}
+
 /// State that a store can keep: the objects and packet sets of one worker, or of all.
 pub(crate) trait Kept {
     /// What the entries of each object are made of.
@@ -342,7 +370,7 @@ pub(crate) trait Kept {
     fn put_all(&mut self, state: &[(Key, Content)], moment: &Moment) -> Result<Restored, Error> {
         check_layouts(&self.layouts(), state)?;
         let mut restored = Restored::default();
-        for (key, content) in state {
+        for (key, content) in state.iter().filter(|(key, _)| key.id() != TIMERS) {
             let (place, object) = (key.place(), key.id());
             let mut put = |key: &[u8], value: &[u8]| {
                 let fits = self.put(place, &object, (key, value), moment);
@@ -424,7 +452,8 @@ impl<N: NetworkFunction> Instance<N> {
     /// version of the function has written them.
     pub fn restore(&mut self, state: &[(Key, Content)]) -> Result<Restored, Error> {
         let moment = moment(&self.agenda.environment);
-        let restored = self.put_all(state, &moment)?;
+        let mut restored = self.put_all(state, &moment)?;
+        restored.add(restore_timers(&mut self.agenda.environment, state));
         self.agenda.environment.leave();
         // Something of it may have to be collected.
         self.agenda.collect_soon();
@@ -490,8 +519,10 @@ impl<N: NetworkFunction> Instance<N> {
     /// Tells what has changed of `shards`, before they leave for another worker.
     pub(super) fn tell_before_moving(&mut self, shards: &ShardSet) {
         let Some(mut storing) = self.storing.take() else { return };
-        storing.tell_of(shards, &self.agenda.environment, |moment, sink| {
-            drain(&mut self.nf, &mut self.sets, moment, sink);
+        let Self { nf, sets, agenda: Agenda { environment, .. }, .. } = self;
+        storing.tell_of(shards, moment(environment), |moment, sink| {
+            drain(nf, sets, moment, sink);
+            environment.drain_timers(moment, sink);
         });
         self.storing = Some(storing);
     }
@@ -506,8 +537,10 @@ impl<N: NetworkFunction> Instance<N> {
     /// Tells everything that has changed; refreshes too, where it is their turn.
     pub(crate) fn tell_now(&mut self, turn: Turn) {
         let Some(mut storing) = self.storing.take() else { return };
-        storing.tell(turn, &self.agenda.environment, |moment, sink| {
-            drain(&mut self.nf, &mut self.sets, moment, sink);
+        let Self { nf, sets, agenda: Agenda { environment, .. }, .. } = self;
+        storing.tell(turn, moment(environment), |moment, sink| {
+            drain(nf, sets, moment, sink);
+            environment.drain_timers(moment, sink);
         });
         self.storing = Some(storing);
     }

@@ -9,7 +9,8 @@ use anabranch_store::{Content, Error, Key, Place};
 
 use super::alone::{Alone, Floor};
 use super::{Member, Members};
-use crate::instance::storing::{Kept, V4, V6, layouts, moment};
+use crate::agenda::Agenda;
+use crate::instance::storing::{Kept, V4, V6, layouts, moment, restore_timers};
 use crate::instance::{Restored, Storing};
 use crate::schedule::{Schedule, Turn};
 
@@ -79,7 +80,8 @@ impl<N: NetworkFunction> Alone<N> {
         state: &[(Key, Content)],
     ) -> Result<Restored, Error> {
         let moment = moment(&self.agenda.environment);
-        let restored = floor.put_all(state, &moment)?;
+        let mut restored = floor.put_all(state, &moment)?;
+        restored.add(restore_timers(&mut self.agenda.environment, state));
         // Something of it may have to be collected.
         self.agenda.collect_soon();
         floor.shared.publish(&self.agenda.environment);
@@ -103,15 +105,17 @@ impl<N: NetworkFunction> Alone<N> {
     }
 
     fn tell(&mut self, floor: &mut Floor<'_, N>, turn: Turn) {
-        let Some(storing) = &mut self.storing else { return };
+        let Self { storing, agenda: Agenda { environment, .. }, .. } = self;
+        let Some(storing) = storing else { return };
         if floor.shared.is_half_done() {
             return storing.schedule.put_off(turn);
         }
-        storing.tell(turn, &self.agenda.environment, |moment, sink| {
+        storing.tell(turn, moment(environment), |moment, sink| {
             floor.nf.drain(moment, sink);
             if N::SET.is_some() {
                 floor.shared.sets.drain(floor.transaction, moment, sink);
             }
+            environment.drain_timers(moment, sink);
         });
     }
 }

@@ -1,7 +1,10 @@
 //! State that a store keeps by shards: stopped and started anew with any number of workers, while shards
 //! move, a function sends what it sends without a stop.
 
+use std::collections::BTreeMap;
+
 use anabranch_nf::NetworkFunction;
+use anabranch_nf::prelude::network_function;
 use anabranch_nfs::{firewall, nat, policer};
 use anabranch_runtime::run::{RunError, run};
 use anabranch_store::view;
@@ -21,7 +24,7 @@ fn goes_on<N: NetworkFunction>(
     case.write::<N>(traffic, crews.len());
     let (_, mut expected) = case.run::<N>(0, alone, false);
     let mut sent = Vec::new();
-    let (mut moved, mut counters) = (0, std::collections::BTreeMap::new());
+    let (mut moved, mut counters) = (0, BTreeMap::new());
     for (part, workers) in crews.into_iter().enumerate() {
         let (report, now) = case.run::<N>(part + 1, workers, true);
         assert_eq!((report.strategy.as_str(), report.workers.len()), ("shared-nothing", workers));
@@ -64,6 +67,53 @@ fn a_nat_goes_on_with_its_mappings() {
     let traffic = "gen:flows=2000,packets=60000,zipf=1.1,tcp=0.5,churn=20000,seed=9";
     let settings = "public = ['203.0.113.1', '203.0.113.2']\nudp_s = 1_000_000";
     goes_on::<nat::Function>(settings, traffic, 2, 2_000);
+}
+
+/// Says some time after each packet when it came.
+#[network_function(ports(inside, outside))]
+pub mod echoing {
+    #[packet_set(ipv4(ipv4.src, ipv4.dst), capacity = 4096, expires_s = 60, bidirectional)]
+    pub struct Pair {
+        packets: u64,
+    }
+    pub struct Echoing {}
+    impl Echoing {
+        fn packet(&mut self, pair: &mut Pair, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            pair.packets += 1;
+            cx.set_timer(50_000, cx.now());
+            Forward(pkt.port().other())
+        }
+        fn timer(&mut self, token: u64, cx: &mut Context) {
+            let bytes = token.to_be_bytes();
+            cx.emit(OUTSIDE, &bytes);
+        }
+    }
+}
+
+/// A timer goes off once, wherever its shard is and whoever has set it.
+#[test]
+fn timers_go_off_in_the_shards_that_have_set_them() {
+    let crews = [2, 3, 1, 7, 2];
+    let case = Case::of::<echoing::Function>("");
+    case.write::<echoing::Function>("gen:flows=500,packets=20000,tcp=0,seed=5", crews.len());
+    let (mut came, mut gone_off, mut restored) = (BTreeMap::new(), BTreeMap::new(), 0);
+    for (part, workers) in crews.into_iter().enumerate() {
+        let (report, sent) = case.run::<echoing::Function>(part + 1, workers, true);
+        assert_eq!(report.strategy, "shared-nothing");
+        restored += report.store.unwrap().restart.entries;
+        for (_, at_ns, bytes) in sent {
+            match <[u8; 8]>::try_from(&bytes[..]) {
+                Ok(token) => *gone_off.entry(u64::from_be_bytes(token)).or_insert(0) += 1,
+                Err(_) => *came.entry(at_ns).or_insert(0) += 1,
+            }
+        }
+    }
+    let last_ns = *came.keys().last().unwrap();
+    // Each worker looks at its timers when a packet comes to it.
+    came.retain(|&at_ns, _| at_ns + 1_000_000 < last_ns);
+    gone_off.retain(|&at_ns, _| at_ns + 1_000_000 < last_ns);
+    assert!(came.len() > 10_000 && restored > 1_000, "{} {restored}", came.len());
+    assert_eq!(came, gone_off);
 }
 
 /// What cannot be gone on with is refused, with what to do instead.
