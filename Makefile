@@ -7,7 +7,7 @@ ifdef CARGO_TARGET_DIR
 ANABRANCH = $(CARGO_TARGET_DIR)/release/anabranch
 endif
 
-.PHONY: help demo test stores dpdk model soak bench plans docs clean
+.PHONY: help demo test stores dpdk model soak bench bench-stores plans docs clean
 
 help:
 	@echo "make demo    build, make traffic, run a NAT and a firewall, write $(OUT)/report.html"
@@ -17,6 +17,7 @@ help:
 	@echo "make model   what workers hand over and transactions, under schedules that model checkers draw"
 	@echo "make soak    hosts around a firewall at full rate for twenty minutes, over each kind of port"
 	@echo "make bench   measure every network function against the same job written by hand"
+	@echo "make bench-stores  what each store costs, Redis and Cassandra among them, which it starts"
 	@echo "make plans   plan every network function: docs/plan.md, and how long that takes"
 	@echo "make docs    the documentation of every crate"
 
@@ -77,6 +78,14 @@ bench:
 	cargo build --release --locked --package anabranch
 	@mkdir -p $(OUT)
 	$(ANABRANCH) bench --json $(OUT)/bench.json
+
+# With servers of its own; ARGUMENTS are those of `anabranch bench`.
+bench-stores:
+	@.ci/install tests
+	cargo build --release --locked --package anabranch --features cassandra
+	@.ci/stores $(ANABRANCH) $(or $(ARGUMENTS),nat lb firewall --flows 1000$(comma)65536)
+
+comma := ,
 
 # Beside it, what compiling the functions takes, which planning does not.
 plans:

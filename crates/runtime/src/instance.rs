@@ -541,10 +541,12 @@ impl<N: NetworkFunction> Instance<N> {
         let verdict = self.nf.packet(&mut set.state, packet, cx);
         set.refresh(now, self.agenda.environment.expiry());
         if let (Some(_), Some(before)) = (&self.storing, before) {
-            let changed = before != set.state;
-            if changed || !set.is_noted() {
-                let spot = set.spot();
-                self.touched(finding.kind, spot, changed);
+            // Two calls: whether it has changed is no value then, only a way.
+            let spot = set.spot();
+            if before != set.state {
+                self.touched(finding.kind, spot, true);
+            } else if !set.is_noted() {
+                self.touched(finding.kind, spot, false);
             }
         }
         verdict

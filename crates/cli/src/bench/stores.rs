@@ -26,7 +26,7 @@ use crate::summary::{RESTART, restart_figures};
 use crate::table::{Table, wrap};
 
 /// Rounds, in each of which every store has its turn; the fastest run counts.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 /// How long a run takes: of its last whole second flows are open.
 const RUN: Duration = Duration::from_secs(3);
 /// How much longer a run is for each flow: so that most of it goes on with flows that are open.
