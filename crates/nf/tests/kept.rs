@@ -679,7 +679,7 @@ impl Sink for Heard {
 }
 
 #[test]
-fn a_store_never_hears_of_what_comes_and_goes_while_it_is_told_nothing() {
+fn of_each_place_one_key_that_is_gone_waits_while_nothing_is_told() {
     let mut map: Map<u32, u32> = Map::new(64, 1);
     map.keep(&Steps::default());
     let tell = |map: &mut Map<u32, u32>| {

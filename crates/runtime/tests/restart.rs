@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anabranch_nf::prelude::network_function;
+use anabranch_nf::settings::Command as _;
 use anabranch_nf::{DropReason, NetworkFunction};
 use anabranch_packet::craft::{self, Link};
 use anabranch_packet::{Frame, Meta, Port};
@@ -293,6 +294,110 @@ pub mod reminding {
 #[test]
 fn timers_go_off_that_were_set_before_a_stop() {
     goes_on::<reminding::Function>("", 10);
+}
+
+/// Counts what goes off of a timer that `init` has set and that sets itself again, and says when that of a packet
+/// does.
+#[network_function(ports(inside, outside))]
+pub mod ticking {
+    pub struct Ticking {
+        ticks: Cell<u64>,
+        reminded_ns: Cell<u64>,
+    }
+    impl Ticking {
+        fn init(&mut self, cx: &mut Context) {
+            cx.set_timer(1_000_000_000, 0);
+        }
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            if pkt.port() == INSIDE {
+                cx.set_timer(5_000_000_000, 1);
+            }
+            Forward(pkt.port().other())
+        }
+        fn timer(&mut self, token: u64, cx: &mut Context) {
+            match token {
+                0 => {
+                    self.ticks.update(|ticks| *ticks += 1);
+                    cx.set_timer(1_000_000_000, 0);
+                }
+                _ => self.reminded_ns.set(cx.now()),
+            }
+        }
+    }
+}
+
+/// What `init` sets it sets again, once; what should have gone off between a stop and a start does so at the start.
+#[test]
+fn timers_of_init_are_its_own_and_others_go_off_late_rather_than_never() {
+    let store = Memory::default();
+    let number = |id: &str| {
+        let state = view::state(&mut store.clone(), "ticking", Some("a")).unwrap();
+        let (_, content) = state.iter().find(|(key, _)| key.id() == id).unwrap();
+        let Content::Map(entries) = content else { panic!("{content:?}") };
+        u64::from_le_bytes(entries.values().next().unwrap()[..].try_into().unwrap())
+    };
+    let bytes = || udp((Ipv4Addr::new(10, 0, 0, 1), 5_000), (Ipv4Addr::new(198, 51, 100, 1), 53));
+    let second = |after: u64| START_NS + after * 1_000_000_000;
+    for (held, start) in [(Held::Alone, 0), (Held::Locked, 100), (Held::Tracked, 200)] {
+        let kept = Some(&store);
+        let start_node = |at| Node::<ticking::Function>::start("", at, held, kept).unwrap();
+        let mut node = start_node(second(start));
+        for after in 0..3 {
+            // The last one from inside sets the timer that is overdue later.
+            let port = u8::from(after != 2);
+            node.send(&Packet { port, at_ns: second(start + after), bytes: bytes() }, after);
+        }
+        node.stop();
+        let ticks = number("ticks");
+        let mut node = start_node(second(start + 60));
+        assert_eq!(node.restored.entries, if start == 0 { 2 } else { 3 }, "{held:?}");
+        for after in [60, 63] {
+            let at_ns = second(start + after);
+            node.send(&Packet { port: 1, at_ns, bytes: bytes() }, after);
+        }
+        node.stop();
+        assert_eq!(number("ticks"), ticks + 3, "{held:?}: `init` counts once a second");
+        assert_eq!(number("reminded_ns"), second(start + 60), "{held:?}");
+    }
+}
+
+/// The table is built by a timer that a command has set.
+#[test]
+fn a_balancer_goes_on_building_its_table() {
+    type Lb = anabranch_nfs::lb::Function;
+    let settings = "services = [{address = '198.18.0.1', port = 53, protocol = 'udp'}]\n\
+                    backends = [{service = 0, address = '192.0.2.1', port = 53}]";
+    let built = |stop: Option<u64>| {
+        let store = Memory::default();
+        let content = || {
+            let state = view::state(&mut store.clone(), "lb", Some("a")).unwrap();
+            state.into_iter().find(|(key, _)| key.id() == "build").unwrap().1
+        };
+        let start = |at_ns| Node::<Lb>::start(settings, at_ns, Held::Alone, Some(&store)).unwrap();
+        let mut node = start(START_NS);
+        let State::Own(instance) = &mut node.workers[0] else { panic!("one worker") };
+        let command = "add-backend service=0 address=192.0.2.2 port=53";
+        let command = <Lb as NetworkFunction>::Command::read(command).unwrap();
+        instance.schedule(START_NS + 1_000_000, command);
+        let mut half = None;
+        for number in 0..200 {
+            let at_ns = START_NS + number * 150_000;
+            let (from, to) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(198, 18, 0, 1));
+            let packet = Packet { port: 0, at_ns, bytes: udp((from, 5_000), (to, 53)) };
+            assert_eq!(node.send(&packet, number).0[0].0, 1, "it is forwarded");
+            if stop == Some(number) {
+                node.stop();
+                half = Some(content());
+                node = start(at_ns);
+            }
+        }
+        node.stop();
+        (half, content())
+    };
+    let (_, whole) = built(None);
+    let (half, resumed) = built(Some(10));
+    assert_ne!(half.unwrap(), whole, "it was stopped before the end");
+    assert_eq!(resumed, whole);
 }
 
 /// What a packet sends there, its own destination, is half of its set's key.

@@ -216,6 +216,9 @@ pub struct WriteBehind {
     /// Steps so far, of all who hand over.
     steps: u64,
     flush_ns: u64,
+    /// Not before that is a store asked again that has not answered, however often in a row.
+    retry_ns: u64,
+    unanswered: u32,
     lags: Lags,
     trouble: Option<Error>,
     fenced: bool,
@@ -255,6 +258,9 @@ struct Lags {
     recent_ns: [u64; 3],
     has_ended: bool,
 }
+
+/// Longest pause until a store is asked again that has not answered, nanoseconds.
+const RETRY_NS: u64 = 100_000_000;
 
 /// What counts as recent, nanoseconds.
 const RECENT_NS: u64 = 1_000_000_000;
@@ -314,6 +320,8 @@ impl WriteBehind {
             turns: VecDeque::new(),
             steps: 0,
             flush_ns: 0,
+            retry_ns: 0,
+            unanswered: 0,
             lags: Lags::new(),
             trouble: None,
             fenced: false,
@@ -432,8 +440,9 @@ impl WriteBehind {
         if self.fenced || !self.asked.is_empty() || self.listing.is_some() {
             return Action::Wait(now_ns + self.settings.period_ns);
         }
-        if now_ns < self.flush_ns {
-            return Action::Wait(self.flush_ns);
+        let due_ns = self.flush_ns.max(self.retry_ns);
+        if now_ns < due_ns {
+            return Action::Wait(due_ns);
         }
         if let Some(number) = self.lanes.iter().position(Lane::is_lost) {
             self.listing = Some(number);
@@ -483,11 +492,13 @@ impl WriteBehind {
         let outcomes = match outcomes {
             Ok(outcomes) if outcomes.len() == asked.len() => outcomes,
             Ok(_) => {
-                return self.failed(asked, Error::unavailable("driver", "answers are missing"));
+                let error = Error::unavailable("driver", "answers are missing");
+                return self.failed(asked, error, now_ns);
             }
-            Err(error) => return self.failed(asked, error),
+            Err(error) => return self.failed(asked, error, now_ns),
         };
         self.trouble = None;
+        self.unanswered = 0;
         self.counts.messages += 1;
         for (number, outcome) in asked.into_iter().zip(outcomes) {
             let lane = &mut self.lanes[number];
@@ -510,9 +521,17 @@ impl WriteBehind {
         }
     }
 
-    fn failed(&mut self, asked: Vec<usize>, error: Error) {
-        self.counts.failures += 1;
+    fn failed(&mut self, asked: Vec<usize>, error: Error, now_ns: u64) {
         asked.into_iter().for_each(|number| self.lanes[number].failed());
+        self.retry_later(error, now_ns);
+    }
+
+    /// A message is made anew each time: one that refuses at once is asked less and less often.
+    fn retry_later(&mut self, error: Error, now_ns: u64) {
+        self.counts.failures += 1;
+        let pause_ns = self.settings.period_ns.saturating_mul(1 << self.unanswered.min(20));
+        self.retry_ns = now_ns.saturating_add(pause_ns.min(RETRY_NS));
+        self.unanswered += 1;
         self.trouble = Some(error);
     }
 
@@ -524,9 +543,7 @@ impl WriteBehind {
             Ok(keys) => lane.rebuild(&keys, now_ns),
             Err(error) => {
                 lane.listing_failed();
-                self.counts.failures += 1;
-                self.flush_ns = now_ns + self.settings.period_ns;
-                self.trouble = Some(error);
+                self.retry_later(error, now_ns);
             }
         }
     }

@@ -87,8 +87,8 @@ pub enum Operation {
     /// Collections: answers `Size`, the number of entries.
     Size,
     /// Collections: some entries, beginning at a cursor (the first is empty). Answers `Page`.
-    /// Entries that are there from the first page to the last come at least once; while others
-    /// write, one can come twice.
+    /// Entries that are there from the first page to the last come at least once, unless the whole object is put
+    /// meanwhile; while others write, one can come twice.
     Iterate {
         /// Where the page before ended.
         cursor: Bytes,

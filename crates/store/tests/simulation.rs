@@ -400,6 +400,33 @@ fn a_large_state_is_stored_while_it_changes() {
 }
 
 #[test]
+fn a_store_that_is_gone_is_asked_less_and_less_often() {
+    let mut writer = fresh(Settings::default(), 7);
+    let mut random = Random::new(1);
+    writer.change(change(&mut random, 1), 0).unwrap();
+    let (mut now_ns, mut asked) = (0, Vec::new());
+    while now_ns < 2_000_000_000 {
+        match writer.next(now_ns) {
+            Action::Wait(until_ns) => now_ns = until_ns.max(now_ns + 1),
+            Action::Commit(_) => {
+                asked.push(now_ns);
+                writer.committed(Err(Error::unavailable("store", "gone")), now_ns);
+            }
+            Action::List(_) => panic!("nothing is known to be lost"),
+        }
+        // As at the end of a run.
+        writer.hurry();
+    }
+    assert!(asked[2] < 10_000_000, "at first soon: {asked:?}");
+    assert!((20..40).contains(&asked.len()), "ten times a second in the end: {asked:?}");
+    let Action::Commit(batches) = writer.next(now_ns + 200_000_000) else {
+        panic!("nothing to send")
+    };
+    writer.committed(Ok(vec![Outcome::Committed; batches.len()]), now_ns + 200_000_000);
+    assert_eq!((writer.waiting(), writer.status(now_ns).trouble), (0, None));
+}
+
+#[test]
 fn many_changes_of_one_entry_are_one() {
     let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Map, "x").unwrap();
     let touch =

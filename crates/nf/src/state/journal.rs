@@ -243,8 +243,9 @@ pub(crate) struct Journal<K> {
     refreshed: Marks,
     /// Entries that are no more, or belong to another shard now, since which step.
     gone: Mutex<VecDeque<(Option<u16>, K, u32)>>,
-    /// Places of which nothing has been told since what was there before was gone: of what comes and goes there
-    /// meanwhile the store never hears. So of each place one key waits at most.
+    /// Places of which nothing has been told since the key of what was there was noted as gone: of what comes and
+    /// goes there meanwhile the store never hears. So of each place one key waits, and one more for each time that
+    /// what was there left with its shard.
     untold: Marks,
 }
 
@@ -293,6 +294,7 @@ impl<K: Value> Journal<K> {
 
     /// The entry under `key`, at `place`, is no more, or not in `shard`.
     pub(crate) fn remove(&mut self, place: u32, shard: Option<u16>, key: K) {
+        debug_assert!(self.untold.has(place), "of {place} nothing can be noted");
         if self.untold.note(place) {
             let gone = (shard, key, self.changed.step());
             self.gone.get_mut().unwrap_or_else(PoisonError::into_inner).push_back(gone);
@@ -309,6 +311,7 @@ impl<K: Value> Journal<K> {
     /// As [`remove`](Self::remove), by a worker that shares the object, which no shards divide. Where its
     /// transaction is given up, what is at `place` is to be noted again.
     pub(crate) fn remove_beside(&self, place: u32, key: K) {
+        debug_assert!(self.untold.has(place), "of {place} nothing can be noted");
         if self.untold.note(place) {
             let step = self.changed.step();
             self.gone().push_back((None, key, step));

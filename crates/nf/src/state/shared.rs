@@ -123,7 +123,7 @@ pub enum Whereabouts {
     Everywhere,
     /// In this one.
     Shard(u16),
-    /// In none, as timers and periods.
+    /// In none, as periods, and timers that commands have set.
     NoShard,
 }
 
@@ -454,6 +454,11 @@ impl Marks {
             word.fetch_and(!(1 << (place % 64)), Ordering::Relaxed);
         }
         was_noted
+    }
+
+    /// Whether there is such a place.
+    pub(crate) fn has(&self, place: u32) -> bool {
+        (place as usize) < 64 * self.places.len()
     }
 
     fn is_noted(&self, place: u32) -> bool {

@@ -12,6 +12,9 @@ use crate::state::shards::Bundle;
 /// The name by which timers are stored; no field is named so.
 pub const TIMERS: &str = "cx.timers";
 
+/// Timers of one time, token and setter that are read back: more are none that any function has set.
+const MOST_ALIKE: u32 = 1 << 20;
+
 /// Who has set a timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Setter {
@@ -117,33 +120,18 @@ impl Timers {
     pub(crate) fn drain(&mut self, moment: &Moment, sink: &mut dyn Sink) {
         let Some(kept) = self.kept.as_deref_mut() else { return };
         let Kept { standing, changed, .. } = kept;
-        let (mut room, mut left) = (moment.room(), 0);
-        changed.retain(|timer, step| {
-            let shard = timer.shard();
-            if !moment.is_of(shard) {
-                return true;
-            }
-            if room == 0 {
-                left += 1;
-                return true;
-            }
-            room -= 1;
-            sink.at(Some(*step));
-            let key = (timer.due_ns, timer.token);
-            match standing.get_mut(timer).filter(|one| one.count > 0) {
-                Some(one) => {
-                    one.is_told = true;
-                    moment.put(sink, (TIMERS, shard), &key, &one.count);
-                }
-                None => {
-                    standing.remove(timer);
-                    moment.remove(sink, (TIMERS, shard), &key);
-                }
-            }
-            false
-        });
-        moment.spend(moment.room() - room);
-        moment.leave(left);
+        let mut told = changed.extract_if(.., |timer, _| moment.is_of(timer.shard()));
+        while moment.room() > 0
+            && let Some((timer, step)) = told.next()
+        {
+            moment.spend(1);
+            sink.at(Some(step));
+            tell(standing, timer, moment, sink);
+        }
+        drop(told);
+        if moment.room() == 0 {
+            moment.leave(changed.len());
+        }
     }
 
     /// Sets what was told, for `setter`; false when it cannot be read.
@@ -153,6 +141,9 @@ impl Timers {
         else {
             return false;
         };
+        if count > MOST_ALIKE {
+            return false;
+        }
         let timer = Timer { due_ns, token, setter };
         (0..count).for_each(|_| self.set(timer));
         true
@@ -183,6 +174,25 @@ impl Timers {
                 let one = kept.standing.entry(timer).or_default();
                 (one.count, one.is_told) = (one.count + 1, true);
             }
+        }
+    }
+}
+
+fn tell(
+    standing: &mut BTreeMap<Timer, Standing>,
+    timer: Timer,
+    moment: &Moment,
+    sink: &mut dyn Sink,
+) {
+    let (part, key) = ((TIMERS, timer.shard()), (timer.due_ns, timer.token));
+    match standing.get_mut(&timer).filter(|one| one.count > 0) {
+        Some(one) => {
+            one.is_told = true;
+            moment.put(sink, part, &key, &one.count);
+        }
+        None => {
+            standing.remove(&timer);
+            moment.remove(sink, part, &key);
         }
     }
 }

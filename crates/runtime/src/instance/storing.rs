@@ -148,8 +148,8 @@ impl RefreshPace {
     }
 }
 
-/// After so many full batches the clock is looked at.
-const LOOKS_EVERY: u32 = 4;
+/// After so many full batches the clock is looked at: some tens of microseconds later.
+const LOOKS_EVERY: u32 = 16;
 
 /// What becomes of what an instance changes.
 pub struct Storing {
@@ -484,7 +484,7 @@ impl<N: NetworkFunction> Instance<N> {
     }
 
     /// So many packets have been handled, in one step: what has changed is told, if it is time. After full batches
-    /// the clock is looked at every fourth time only: the next one comes so soon that nothing is late for it, and
+    /// the clock is looked at now and then only: the next one comes so soon that nothing is late for it, and
     /// whoever has nothing more to handle looks too.
     #[inline(never)]
     pub(super) fn tell_after(&mut self, packets: usize) {

@@ -2,14 +2,21 @@
 //! move, a function sends what it sends without a stop.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
-use anabranch_nf::NetworkFunction;
 use anabranch_nf::prelude::network_function;
+use anabranch_nf::state::ShardSet;
+use anabranch_nf::{DropReason, NetworkFunction};
 use anabranch_nfs::{firewall, nat, policer};
+use anabranch_packet::craft::{Link, udp};
+use anabranch_packet::{Frame, Meta, Port};
+use anabranch_runtime::deployment::Deployment;
+use anabranch_runtime::instance::{Making, Release};
+use anabranch_runtime::mailbox::Again;
 use anabranch_runtime::run::{RunError, run};
 use anabranch_store::view;
 
-use crate::case::{Case, capture};
+use crate::case::{Case, capture, planned};
 
 /// Stopped after each part and gone on with by another number of workers, it sends what `alone` workers
 /// send that are never stopped.
@@ -96,11 +103,16 @@ fn timers_go_off_in_the_shards_that_have_set_them() {
     let crews = [2, 3, 1, 7, 2];
     let case = Case::of::<echoing::Function>("");
     case.write::<echoing::Function>("gen:flows=500,packets=20000,tcp=0,seed=5", crews.len());
-    let (mut came, mut gone_off, mut restored) = (BTreeMap::new(), BTreeMap::new(), 0);
+    let (mut came, mut gone_off, mut moved) = (BTreeMap::new(), BTreeMap::new(), 0);
+    let mut stored = 0;
     for (part, workers) in crews.into_iter().enumerate() {
         let (report, sent) = case.run::<echoing::Function>(part + 1, workers, true);
         assert_eq!(report.strategy, "shared-nothing");
-        restored += report.store.unwrap().restart.entries;
+        moved += report.balance.map_or(0, |balance| balance.entries_moved);
+        let mut store = case.location().look().unwrap();
+        let state = view::state(&mut *store, "echoing", Some("a")).unwrap();
+        let timers = state.iter().filter(|(key, _)| key.id() == "cx.timers");
+        stored += timers.map(|(_, timers)| timers.len()).sum::<usize>();
         for (_, at_ns, bytes) in sent {
             match <[u8; 8]>::try_from(&bytes[..]) {
                 Ok(token) => *gone_off.entry(u64::from_be_bytes(token)).or_insert(0) += 1,
@@ -112,8 +124,62 @@ fn timers_go_off_in_the_shards_that_have_set_them() {
     // Each worker looks at its timers when a packet comes to it.
     came.retain(|&at_ns, _| at_ns + 1_000_000 < last_ns);
     gone_off.retain(|&at_ns, _| at_ns + 1_000_000 < last_ns);
-    assert!(came.len() > 10_000 && restored > 1_000, "{} {restored}", came.len());
+    assert!(came.len() > 10_000 && moved > 500, "{} {moved}", came.len());
+    assert!(stored > 10, "{stored} timers went on");
     assert_eq!(came, gone_off);
+}
+
+/// Packets that timers send.
+#[derive(Default)]
+struct Emitted(usize);
+
+impl Release for Emitted {
+    fn forward(&mut self, _: &Frame<'_>, _: Port) {}
+    fn flood(&mut self, _: &Frame<'_>) {}
+    fn discard(&mut self, _: &Frame<'_>, reason: DropReason) {
+        panic!("{reason:?}");
+    }
+    fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: Again) {
+        panic!("it is where it belongs");
+    }
+    fn emit(&mut self, _: &Meta, _: Port, _: &[u8]) {
+        self.0 += 1;
+    }
+}
+
+#[test]
+fn timers_leave_with_their_shards() {
+    let ports = vec!["inside".to_owned(), "outside".to_owned()];
+    let making = Making { ports, ..Making::default() };
+    let plan = planned::<echoing::Function>(None);
+    let deployment =
+        Deployment::new::<echoing::Function>(&plan, &making.settings, &making.ports, 2).unwrap();
+    let instances = deployment.instances::<echoing::Function>(&making).unwrap();
+    let [mut one, mut other] = instances.try_into().ok().unwrap();
+    let (mut emitted, mut leave, mut set) = (Emitted::default(), ShardSet::default(), [0; 2]);
+    one.start(0);
+    other.start(0);
+    for host in 0..100u8 {
+        let mut bytes = [0; 256];
+        let ends: [SocketAddr; 2] = [([10, 0, 0, host], 5_000).into(), ([10, 1, 0, 1], 53).into()];
+        let len = udp(&mut bytes[64..], &Link::default(), ends[0], ends[1], b"echo").unwrap();
+        let shard = deployment.steering.shard(Port::new(0), &bytes[64..64 + len], len as u32);
+        let meta = Meta { wire_len: len as u32, steering_hash: shard, ..Meta::default() };
+        one.handle(&mut [Frame::new(&mut bytes, 64, len, 0, meta)], &mut emitted);
+        let leaves = shard.is_multiple_of(2);
+        set[usize::from(leaves)] += 1;
+        if leaves {
+            leave.insert(shard as u16);
+        }
+    }
+    other.put_shards(one.take_shards(leave));
+    let late = Meta { arrival_ns: 1_000_000, ..Meta::default() };
+    for (instance, set) in [(&mut one, set[0]), (&mut other, set[1])] {
+        let mut emitted = Emitted::default();
+        instance.advance(&late, &mut emitted);
+        assert!(set > 10);
+        assert_eq!(emitted.0, set);
+    }
 }
 
 /// What cannot be gone on with is refused, with what to do instead.

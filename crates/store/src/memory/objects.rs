@@ -24,6 +24,9 @@ pub(super) struct Object {
     ends_ms: Option<u64>,
 }
 
+/// Entries for which a map may have room that it does not use.
+const SPARE: usize = 1024;
+
 /// What an object holds; encoded as [`Content`] is.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "Content")]
@@ -57,7 +60,10 @@ impl Serialize for Held {
 impl Held {
     fn content(&self) -> Content {
         match self {
-            Self::Map(entries) => Content::Map(entries.clone().into_iter().collect()),
+            Self::Map(entries) => {
+                let entry = |(key, value): (&Bytes, &Bytes)| (key.clone(), value.clone());
+                Content::Map(entries.iter().map(entry).collect())
+            }
             Self::Other(content) => content.clone(),
         }
     }
@@ -230,7 +236,13 @@ fn change_map(
             }
             Reply::Was(was_there)
         }
-        Operation::Erase(key) => Reply::Was(entries.swap_remove(key).is_some()),
+        Operation::Erase(key) => {
+            let was_there = entries.swap_remove(key).is_some();
+            if entries.capacity() > SPARE && entries.len() < entries.capacity() / 8 {
+                entries.shrink_to(2 * entries.len());
+            }
+            Reply::Was(was_there)
+        }
         Operation::CompareAndInsert { key, from, to } => {
             let same = entries.get(key) == from.as_ref();
             if same {

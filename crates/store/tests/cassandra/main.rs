@@ -2,6 +2,8 @@
 //! One test for each release after the other, since a server takes a gigabyte and some seconds to start.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../failing/mod.rs"]
+mod failing;
 mod server;
 
 use std::collections::BTreeMap;
@@ -12,6 +14,7 @@ use anabranch_store::conformance::{self, Settings};
 use anabranch_store::{
     Call, Change, Content, Driver, Entry, Flusher, Key, Kind, Operation, Place, Reply, Scope, view,
 };
+use failing::{Outcome, run};
 use server::Server;
 
 fn driver(address: &str) -> Cassandra {
@@ -27,6 +30,7 @@ fn it_is_right_and_right_again_after_its_server_was_killed() {
     for release in ["5.0.3", "4.1.8"] {
         is_right_and_right_again(release);
     }
+    whatever_happens_to_it_nobody_waits_and_nothing_is_lost("5.0.3");
 }
 
 #[allow(clippy::print_stdout)] // how long parts took
@@ -113,4 +117,40 @@ fn state_is_kept_while_the_server_is_killed(server: &mut Server, address: &str) 
     let (again, found) = Flusher::open(driver(address), "nat", "edge", settings).unwrap();
     assert!(found.into_iter().collect::<BTreeMap<_, _>>() == expected, "what a restart finds");
     drop(again);
+}
+
+/// The same while transactions are under way, of which nobody is told what became of them.
+#[allow(clippy::print_stdout)] // how long parts took
+fn whatever_happens_to_it_nobody_waits_and_nothing_is_lost(release: &str) {
+    let settings = failing::settings();
+    let failed = |what: &str, fault: &dyn Fn(&mut Server)| {
+        let mut server = Server::start(release)?;
+        let address = server.address("consistency=one&timeout_ms=2000");
+        let began = Instant::now();
+        let Outcome { status, worst, slowest } = run(
+            || driver(&address),
+            settings,
+            || {
+                // Until it has stored something.
+                std::thread::sleep(Duration::from_secs(2));
+                fault(&mut server);
+            },
+        );
+        println!("{what}, {:?}, slowest batch {slowest:?}: {status:?}", began.elapsed());
+        assert!(worst.lag_ns > 500_000_000 && worst.waiting > 0, "{what}: {worst:?}");
+        Some(status)
+    };
+    let killed = failed("killed", &|server| server.restart());
+    assert!(
+        killed.is_none_or(|status| status.failures > 0 && status.rebuilds == 0),
+        "it has its log"
+    );
+    let stopped = failed("stopped", &|server| {
+        server.signal("STOP");
+        std::thread::sleep(Duration::from_secs(5));
+        server.signal("CONT");
+    });
+    assert!(stopped.is_none_or(|status| status.failures > 0 && status.rebuilds == 0));
+    let emptied = failed("empty", &|server| server.restart_empty());
+    assert!(emptied.is_none_or(|status| status.failures > 0 && status.rebuilds >= 2));
 }

@@ -104,6 +104,22 @@ impl Server {
         }
     }
 
+    /// Starts it again with nothing.
+    pub fn restart_empty(&mut self) {
+        self.kill();
+        for kept in ["data", "commitlog", "hints", "caches", "cdc"] {
+            // What was never made is not there.
+            let _ = std::fs::remove_dir_all(self.directory.path().join(kept));
+        }
+        self.restart();
+    }
+
+    pub fn signal(&self, signal: &str) {
+        let process = self.child.as_ref().unwrap().id().to_string();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &process]).status().unwrap();
+        assert!(sent.success());
+    }
+
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();

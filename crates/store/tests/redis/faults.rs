@@ -1,116 +1,13 @@
 //! Write-behind to real servers that fail: no worker waits, and the store ends with the right values.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anabranch_store::conformance::Random;
-use anabranch_store::{
-    Bytes, Change, Content, Entry, Flusher, Key, Kind, Place, Policy, Scope, Settings, Status, view,
-};
+use anabranch_store::{Change, Entry, Flusher, Key, Kind, Place, Policy, Scope, Settings, Status};
 
+use crate::failing::{Outcome, run, settings};
 use crate::server::{Cluster, Server, available, until};
 use crate::{by_socket, driver};
-
-/// Longest that a worker may take for a batch: far below any fault, far above any scheduling.
-const SLOW: Duration = Duration::from_millis(250);
-
-struct Outcome {
-    status: Status,
-    /// The worst seen while it ran.
-    worst: Status,
-    slowest: Duration,
-}
-
-/// Flows come, change and go on two workers while `fault` happens; then the store must hold what they
-/// ended with, and a restart find it.
-fn run(address: &str, settings: Settings, fault: impl FnOnce()) -> Outcome {
-    let (flusher, found) = Flusher::open(driver(address), "nat", "edge", settings).unwrap();
-    assert_eq!(found, [], "a fresh store");
-    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
-    let mut worst = Status::default();
-    let ended = thread::scope(|threads| {
-        let workers: Vec<_> = (0..2u16)
-            .map(|core| {
-                let (feed, stop) = (flusher.feed(), &stop);
-                threads.spawn(move || work(core, feed, stop))
-            })
-            .collect();
-        thread::sleep(Duration::from_millis(50));
-        let watch = threads.spawn({
-            let (flusher, done) = (&flusher, &done);
-            move || {
-                let mut worst = Status { accepts_new: true, ..Status::default() };
-                while !done.load(Ordering::Relaxed) {
-                    let status = flusher.status();
-                    worst.lag_ns = worst.lag_ns.max(status.lag_ns);
-                    worst.waiting = worst.waiting.max(status.waiting);
-                    worst.accepts_new &= status.accepts_new;
-                    worst.trouble = worst.trouble.or(status.trouble);
-                    thread::sleep(Duration::from_millis(1));
-                }
-                worst
-            }
-        });
-        fault();
-        thread::sleep(Duration::from_millis(1_300));
-        stop.store(true, Ordering::Relaxed);
-        done.store(true, Ordering::Relaxed);
-        worst = watch.join().unwrap();
-        workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
-    });
-    let status = flusher.close(Duration::from_secs(20));
-    assert_eq!((status.waiting, &status.trouble), (0, &None), "{status:?}");
-    let slowest = ended.iter().map(|(_, slowest)| *slowest).max().unwrap();
-    let expected: BTreeMap<Key, Content> = ended.into_iter().flat_map(|(state, _)| state).collect();
-    let mut beside = driver(address);
-    assert!(expected == view::state(&mut beside, "nat", Some("edge")).unwrap(), "what is stored");
-    let (again, found) = Flusher::open(beside, "nat", "edge", settings).unwrap();
-    assert!(found.into_iter().collect::<BTreeMap<_, _>>() == expected, "what a restart finds");
-    drop(again);
-    assert!(slowest < SLOW, "a worker waited for {slowest:?}");
-    Outcome { status, worst, slowest }
-}
-
-fn work(
-    core: u16,
-    mut feed: anabranch_store::Feed,
-    stop: &AtomicBool,
-) -> (BTreeMap<Key, Content>, Duration) {
-    let scope = Scope::new("nat", "edge", Place::Core(core)).unwrap();
-    let (map, counter) =
-        (scope.key(Kind::Map, "flows").unwrap(), scope.key(Kind::Counter, "packets").unwrap());
-    let mut random = Random::new(u64::from(core));
-    let mut flows: BTreeMap<Bytes, Bytes> = BTreeMap::new();
-    let (mut packets, mut slowest) = (0i64, Duration::ZERO);
-    while !stop.load(Ordering::Relaxed) {
-        let began = Instant::now();
-        for _ in 0..32 {
-            let flow = random.below(3_000).to_be_bytes().to_vec();
-            packets += 1;
-            if random.one_in(4) {
-                flows.remove(&flow);
-                feed.change(Change::erase(&map, flow));
-            } else {
-                let value = packets.to_be_bytes().to_vec();
-                flows.insert(flow.clone(), value.clone());
-                let insert = Change::insert(&map, Entry::Pair(flow, value));
-                feed.change(insert);
-            }
-            feed.change(Change::put(&counter, Content::Counter(packets)));
-        }
-        feed.hand_over();
-        slowest = slowest.max(began.elapsed());
-        thread::sleep(Duration::from_micros(300));
-    }
-    drop(feed);
-    ([(map, Content::Map(flows)), (counter, Content::Counter(packets))].into(), slowest)
-}
-
-fn settings() -> Settings {
-    Settings { refresh_ns: 100_000_000, check_ns: 200_000_000, ..Settings::default() }
-}
 
 #[test]
 fn without_a_fault_nothing_is_late() {
@@ -118,7 +15,8 @@ fn without_a_fault_nothing_is_late() {
         return;
     }
     let server = Server::start(&[]);
-    let outcome = run(&by_socket(&server), settings(), || {});
+    let address = by_socket(&server);
+    let outcome = run(|| driver(&address), settings(), || {});
     let Outcome { status, worst, slowest } = outcome;
     assert_eq!((status.failures, status.rebuilds), (0, 0));
     assert!(status.stored > 5_000, "{status:?}");
@@ -132,12 +30,17 @@ fn a_server_that_is_killed_and_comes_back_empty_gets_everything_again() {
         return;
     }
     let mut server = Server::start(&[]);
+    let address = by_socket(&server);
     let refuse = Settings { policy: Policy::RefuseNew, slow_ns: 200_000_000, ..settings() };
-    let outcome = run(&by_socket(&server), refuse, || {
-        server.kill();
-        thread::sleep(Duration::from_millis(600));
-        server.restart();
-    });
+    let outcome = run(
+        || driver(&address),
+        refuse,
+        || {
+            server.kill();
+            thread::sleep(Duration::from_millis(600));
+            server.restart();
+        },
+    );
     let Outcome { status, worst, .. } = outcome;
     assert!(status.failures > 0 && status.rebuilds >= 2, "{status:?}");
     assert!(worst.lag_ns > 400_000_000 && !worst.accepts_new, "{worst:?}");
@@ -150,11 +53,16 @@ fn a_server_that_is_stopped_delays_nobody() {
         return;
     }
     let server = Server::start(&[]);
-    let outcome = run(&by_socket(&server), settings(), || {
-        server.signal("STOP");
-        thread::sleep(Duration::from_millis(1_200));
-        server.signal("CONT");
-    });
+    let address = by_socket(&server);
+    let outcome = run(
+        || driver(&address),
+        settings(),
+        || {
+            server.signal("STOP");
+            thread::sleep(Duration::from_millis(1_200));
+            server.signal("CONT");
+        },
+    );
     let Outcome { status, worst, .. } = outcome;
     assert!(status.failures > 0 && status.rebuilds == 0, "{status:?}");
     assert!(worst.lag_ns > 800_000_000 && worst.accepts_new, "{worst:?}");
@@ -167,13 +75,17 @@ fn a_slow_server_and_connections_that_break_lose_nothing() {
     }
     let server = Server::start(&[]);
     let address = format!("redis://{}?timeout_ms=2000", server.node());
-    let Outcome { status, worst, .. } = run(&address, settings(), || {
-        for _ in 0..3 {
-            server.ask::<()>(&["CLIENT", "PAUSE", "250", "ALL"]);
-            thread::sleep(Duration::from_millis(300));
-            server.ask::<()>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-        }
-    });
+    let Outcome { status, worst, .. } = run(
+        || driver(&address),
+        settings(),
+        || {
+            for _ in 0..3 {
+                server.ask::<()>(&["CLIENT", "PAUSE", "250", "ALL"]);
+                thread::sleep(Duration::from_millis(300));
+                server.ask::<()>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+            }
+        },
+    );
     assert!(status.failures > 0 && status.rebuilds == 0, "{status:?}");
     assert!(worst.lag_ns > 150_000_000, "{worst:?}");
 }
@@ -187,19 +99,23 @@ fn a_cluster_that_fails_over_ends_with_the_last_writes() {
     let address = cluster.address();
     let replica = cluster.replica.take().unwrap();
     let mut masters = std::mem::take(&mut cluster.masters);
-    let outcome = run(&address, settings(), || {
-        // Writes that the replica does not get before it takes over.
-        replica.signal("STOP");
-        thread::sleep(Duration::from_millis(200));
-        masters[0].kill();
-        replica.signal("CONT");
-        until("the replica has taken over", || {
-            replica.ask::<String>(&["INFO", "replication"]).contains("role:master")
-        });
-        until("the cluster works", || {
-            replica.ask::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
-        });
-    });
+    let outcome = run(
+        || driver(&address),
+        settings(),
+        || {
+            // Writes that the replica does not get before it takes over.
+            replica.signal("STOP");
+            thread::sleep(Duration::from_millis(200));
+            masters[0].kill();
+            replica.signal("CONT");
+            until("the replica has taken over", || {
+                replica.ask::<String>(&["INFO", "replication"]).contains("role:master")
+            });
+            until("the cluster works", || {
+                replica.ask::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+            });
+        },
+    );
     assert!(outcome.status.failures > 0, "{:?}", outcome.status);
 }
 

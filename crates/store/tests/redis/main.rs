@@ -1,6 +1,8 @@
 //! The driver `redis` against real servers: right, and right again after each fault.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../failing/mod.rs"]
+mod failing;
 mod faults;
 mod server;
 

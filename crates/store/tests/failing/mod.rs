@@ -1,0 +1,114 @@
+//! Write-behind to a store that fails: no worker waits, and the store ends with the right values. The tests of each
+//! driver have this as a module.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anabranch_store::conformance::Random;
+use anabranch_store::{
+    Bytes, Change, Content, Driver, Entry, Feed, Flusher, Key, Kind, Place, Scope, Settings,
+    Status, view,
+};
+
+/// Longest that the store may take for all that waits at the end.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Longest that a worker may take for a batch: far below any fault, far above any scheduling.
+const SLOW: Duration = Duration::from_millis(250);
+
+pub struct Outcome {
+    pub status: Status,
+    /// The worst seen while it ran.
+    pub worst: Status,
+    pub slowest: Duration,
+}
+
+/// Flows come, change and go on two workers while `fault` happens; then the store must hold what they
+/// ended with, and a restart find it.
+pub fn run<D: Driver + 'static>(
+    open: impl Fn() -> D,
+    settings: Settings,
+    fault: impl FnOnce(),
+) -> Outcome {
+    let (flusher, found) = Flusher::open(open(), "nat", "edge", settings).unwrap();
+    assert_eq!(found, [], "a fresh store");
+    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut worst = Status::default();
+    let ended = thread::scope(|threads| {
+        let workers: Vec<_> = (0..2u16)
+            .map(|core| {
+                let (feed, stop) = (flusher.feed(), &stop);
+                threads.spawn(move || work(core, feed, stop))
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(50));
+        let watch = threads.spawn({
+            let (flusher, done) = (&flusher, &done);
+            move || {
+                let mut worst = Status { accepts_new: true, ..Status::default() };
+                while !done.load(Ordering::Relaxed) {
+                    let status = flusher.status();
+                    worst.lag_ns = worst.lag_ns.max(status.lag_ns);
+                    worst.waiting = worst.waiting.max(status.waiting);
+                    worst.accepts_new &= status.accepts_new;
+                    worst.trouble = worst.trouble.or(status.trouble);
+                    thread::sleep(Duration::from_millis(1));
+                }
+                worst
+            }
+        });
+        fault();
+        thread::sleep(Duration::from_millis(1_300));
+        stop.store(true, Ordering::Relaxed);
+        done.store(true, Ordering::Relaxed);
+        worst = watch.join().unwrap();
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
+    });
+    let status = flusher.close(PATIENCE);
+    assert_eq!((status.waiting, &status.trouble), (0, &None), "{status:?}");
+    let slowest = ended.iter().map(|(_, slowest)| *slowest).max().unwrap();
+    let expected: BTreeMap<Key, Content> = ended.into_iter().flat_map(|(state, _)| state).collect();
+    let mut beside = open();
+    assert!(expected == view::state(&mut beside, "nat", Some("edge")).unwrap(), "what is stored");
+    let (again, found) = Flusher::open(beside, "nat", "edge", settings).unwrap();
+    assert!(found.into_iter().collect::<BTreeMap<_, _>>() == expected, "what a restart finds");
+    drop(again);
+    assert!(slowest < SLOW, "a worker waited for {slowest:?}");
+    Outcome { status, worst, slowest }
+}
+
+fn work(core: u16, mut feed: Feed, stop: &AtomicBool) -> (BTreeMap<Key, Content>, Duration) {
+    let scope = Scope::new("nat", "edge", Place::Core(core)).unwrap();
+    let (map, counter) =
+        (scope.key(Kind::Map, "flows").unwrap(), scope.key(Kind::Counter, "packets").unwrap());
+    let mut random = Random::new(u64::from(core));
+    let mut flows: BTreeMap<Bytes, Bytes> = BTreeMap::new();
+    let (mut packets, mut slowest) = (0i64, Duration::ZERO);
+    while !stop.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        for _ in 0..32 {
+            let flow = random.below(3_000).to_be_bytes().to_vec();
+            packets += 1;
+            if random.one_in(4) {
+                flows.remove(&flow);
+                feed.change(Change::erase(&map, flow));
+            } else {
+                let value = packets.to_be_bytes().to_vec();
+                flows.insert(flow.clone(), value.clone());
+                let insert = Change::insert(&map, Entry::Pair(flow, value));
+                feed.change(insert);
+            }
+            feed.change(Change::put(&counter, Content::Counter(packets)));
+        }
+        feed.hand_over();
+        slowest = slowest.max(began.elapsed());
+        thread::sleep(Duration::from_micros(300));
+    }
+    drop(feed);
+    ([(map, Content::Map(flows)), (counter, Content::Counter(packets))].into(), slowest)
+}
+
+pub fn settings() -> Settings {
+    Settings { refresh_ns: 100_000_000, check_ns: 200_000_000, ..Settings::default() }
+}
