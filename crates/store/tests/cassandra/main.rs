@@ -129,7 +129,7 @@ fn whatever_happens_to_it_nobody_waits_and_nothing_is_lost(release: &str) {
         let began = Instant::now();
         let Outcome { status, worst, slowest } = run(
             || driver(&address),
-            settings,
+            (settings, Duration::from_secs(120)),
             || {
                 // Until it has stored something.
                 std::thread::sleep(Duration::from_secs(2));

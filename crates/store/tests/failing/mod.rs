@@ -12,8 +12,6 @@ use anabranch_store::{
     Status, view,
 };
 
-/// Longest that the store may take for all that waits at the end.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// Longest that a worker may take for a batch: far below any fault, far above any scheduling.
 const SLOW: Duration = Duration::from_millis(250);
 
@@ -25,10 +23,10 @@ pub struct Outcome {
 }
 
 /// Flows come, change and go on two workers while `fault` happens; then the store must hold what they
-/// ended with, and a restart find it.
+/// ended with, for which it has `patience` at the end, and a restart find it.
 pub fn run<D: Driver + 'static>(
     open: impl Fn() -> D,
-    settings: Settings,
+    (settings, patience): (Settings, Duration),
     fault: impl FnOnce(),
 ) -> Outcome {
     let (flusher, found) = Flusher::open(open(), "nat", "edge", settings).unwrap();
@@ -65,7 +63,7 @@ pub fn run<D: Driver + 'static>(
         worst = watch.join().unwrap();
         workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
     });
-    let status = flusher.close(PATIENCE);
+    let status = flusher.close(patience);
     assert_eq!((status.waiting, &status.trouble), (0, &None), "{status:?}");
     let slowest = ended.iter().map(|(_, slowest)| *slowest).max().unwrap();
     let expected: BTreeMap<Key, Content> = ended.into_iter().flat_map(|(state, _)| state).collect();

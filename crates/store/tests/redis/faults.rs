@@ -9,6 +9,9 @@ use crate::failing::{Outcome, run, settings};
 use crate::server::{Cluster, Server, available, until};
 use crate::{by_socket, driver};
 
+/// Longest that a server may take for all that waits at the end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 #[test]
 fn without_a_fault_nothing_is_late() {
     if !available() {
@@ -16,7 +19,7 @@ fn without_a_fault_nothing_is_late() {
     }
     let server = Server::start(&[]);
     let address = by_socket(&server);
-    let outcome = run(|| driver(&address), settings(), || {});
+    let outcome = run(|| driver(&address), (settings(), PATIENCE), || {});
     let Outcome { status, worst, slowest } = outcome;
     assert_eq!((status.failures, status.rebuilds), (0, 0));
     assert!(status.stored > 5_000, "{status:?}");
@@ -34,7 +37,7 @@ fn a_server_that_is_killed_and_comes_back_empty_gets_everything_again() {
     let refuse = Settings { policy: Policy::RefuseNew, slow_ns: 200_000_000, ..settings() };
     let outcome = run(
         || driver(&address),
-        refuse,
+        (refuse, PATIENCE),
         || {
             server.kill();
             thread::sleep(Duration::from_millis(600));
@@ -56,7 +59,7 @@ fn a_server_that_is_stopped_delays_nobody() {
     let address = by_socket(&server);
     let outcome = run(
         || driver(&address),
-        settings(),
+        (settings(), PATIENCE),
         || {
             server.signal("STOP");
             thread::sleep(Duration::from_millis(1_200));
@@ -77,7 +80,7 @@ fn a_slow_server_and_connections_that_break_lose_nothing() {
     let address = format!("redis://{}?timeout_ms=2000", server.node());
     let Outcome { status, worst, .. } = run(
         || driver(&address),
-        settings(),
+        (settings(), PATIENCE),
         || {
             for _ in 0..3 {
                 server.ask::<()>(&["CLIENT", "PAUSE", "250", "ALL"]);
@@ -101,7 +104,7 @@ fn a_cluster_that_fails_over_ends_with_the_last_writes() {
     let mut masters = std::mem::take(&mut cluster.masters);
     let outcome = run(
         || driver(&address),
-        settings(),
+        (settings(), PATIENCE),
         || {
             // Writes that the replica does not get before it takes over.
             replica.signal("STOP");
