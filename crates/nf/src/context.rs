@@ -60,9 +60,8 @@ pub struct Environment {
     initial: bool,
     /// State is divided among shards.
     divided: bool,
-    next_timer: u64,
     next_event: u64,
-    /// The earlier of the two.
+    /// When that is, or the next timer is due.
     due: u64,
     log: Log,
     here: Arc<Here>,
@@ -143,7 +142,6 @@ impl Environment {
             timers: Timers::default(),
             initial: false,
             divided: false,
-            next_timer: u64::MAX,
             next_event: u64::MAX,
             due: u64::MAX,
             log: Log::default(),
@@ -340,14 +338,14 @@ impl Environment {
 
     /// When the next timer is due; `u64::MAX`: there is none.
     pub fn next_timer(&self) -> u64 {
-        self.next_timer
+        self.timers.next_ns()
     }
 
     /// The runtime has something to do at `at_ns`.
     pub fn set_next_event(&mut self, at_ns: u64) {
         self.stands_at = NEVER;
         self.next_event = at_ns;
-        self.due = self.next_timer.min(at_ns);
+        self.due = self.next_timer().min(at_ns);
     }
 
     /// Takes the next timer, if it is due at `now_ns`.
@@ -358,8 +356,7 @@ impl Environment {
     }
 
     fn look_at_timers(&mut self) {
-        self.next_timer = self.timers.next_ns();
-        self.due = self.next_timer.min(self.next_event);
+        self.due = self.next_timer().min(self.next_event);
         self.stands_at = NEVER;
     }
 
@@ -552,7 +549,6 @@ impl<'a, W: World> Context<'a, W> {
             let due_ns = self.environment.now.saturating_add(delay_ns.max(1));
             let setter = self.environment.setter();
             self.environment.timers.set(Timer { due_ns, token, setter });
-            self.environment.next_timer = self.environment.next_timer.min(due_ns);
             self.environment.due = self.environment.due.min(due_ns);
         }
     }

@@ -16,12 +16,11 @@ pub const TIMERS: &str = "cx.timers";
 const MOST_ALIKE: u32 = 1 << 20;
 
 /// Who has set a timer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Setter {
     /// `init`, or a timer that it has set.
     Init,
     /// No shard: a command or a period, all workers alike, or state is not divided.
-    #[default]
     All,
     /// A packet of this shard, or what expired there.
     Shard(u16),
