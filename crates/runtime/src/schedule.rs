@@ -36,7 +36,7 @@ pub(crate) struct Turn {
     now_ns: u64,
     /// Refreshes too, of this round.
     pub(crate) refreshes: Option<Round>,
-    /// What refreshes are not told in this turn are not asked for until so many turns later.
+    /// What refreshes are not told in this turn are not asked for until so many turns later, one or more.
     pub(crate) later: u32,
     /// Nothing of it can be put off.
     pub(crate) must: bool,
@@ -134,7 +134,7 @@ impl Schedule {
     }
 
     /// From one turn to the next of what takes several.
-    fn soon_ns(&self) -> u64 {
+    pub(crate) fn soon_ns(&self) -> u64 {
         self.period_ns.clamp(AT_ONCE_NS, SOON_NS)
     }
 
@@ -155,10 +155,10 @@ impl Schedule {
         let next_ns = if is_left { soon_ns } else { now_ns.saturating_add(self.period_ns) };
         self.next_ns.store(next_ns, Ordering::Relaxed);
         self.owes.store(!is_handed_over || is_left, Ordering::Relaxed);
+        let later_ns = now_ns.saturating_add(self.soon_ns() * u64::from(later));
         let round = match refreshes {
-            Some(_) => self.told_refreshes(now_ns, moment.leaves_refreshes()),
+            Some(_) => self.told_refreshes(now_ns, later_ns, moment.leaves_refreshes()),
             None => {
-                let later_ns = now_ns.saturating_add(self.soon_ns() * u64::from(later));
                 self.next_refresh_ns.fetch_max(later_ns, Ordering::Relaxed);
                 None
             }
@@ -167,10 +167,9 @@ impl Schedule {
         round
     }
 
-    fn told_refreshes(&self, now_ns: u64, has_more: bool) -> Option<u64> {
+    fn told_refreshes(&self, now_ns: u64, later_ns: u64, has_more: bool) -> Option<u64> {
         let began_ns = self.round_ns.load(Ordering::Relaxed).min(now_ns);
-        let soon_ns = now_ns.saturating_add(self.soon_ns());
-        let next_ns = if has_more { soon_ns } else { began_ns.saturating_add(self.refresh_ns) };
+        let next_ns = if has_more { later_ns } else { began_ns.saturating_add(self.refresh_ns) };
         self.next_refresh_ns.store(next_ns, Ordering::Relaxed);
         self.round_ns.store(if has_more { began_ns } else { NEVER }, Ordering::Relaxed);
         if !has_more {

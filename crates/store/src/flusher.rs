@@ -70,6 +70,8 @@ struct Shared {
     stored_until_ns: AtomicU64,
     /// How long the store took for the message that it answered soonest; 0: for none yet.
     round_trip_ns: AtomicU64,
+    /// The same for the last one.
+    last_trip_ns: AtomicU64,
     period_ns: u64,
     /// How long each feed's last round of refreshes took.
     rounds_ns: Mutex<Vec<Arc<AtomicU64>>>,
@@ -107,6 +109,7 @@ impl Shared {
             in_line: AtomicUsize::new(0),
             stored_until_ns: AtomicU64::new(0),
             round_trip_ns: AtomicU64::new(0),
+            last_trip_ns: AtomicU64::new(0),
             period_ns,
             rounds_ns: Mutex::default(),
             ended: AtomicBool::new(false),
@@ -412,6 +415,7 @@ impl Worker {
     }
 
     fn note_round_trip(&self, ns: u64) {
+        self.shared.last_trip_ns.store(ns, Ordering::Relaxed);
         let soonest = &self.shared.round_trip_ns;
         if soonest.load(Ordering::Relaxed) == 0 || soonest.load(Ordering::Relaxed) > ns {
             soonest.store(ns, Ordering::Relaxed);

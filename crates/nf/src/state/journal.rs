@@ -21,7 +21,7 @@ use crate::trace::Parts;
 
 /// So many refreshed entries of an object are told in one turn at least, where there are as many, and not many
 /// more than the other.
-const REFRESHES: (usize, usize) = (128, 4_096);
+const REFRESHES: (usize, usize) = (16, 4_096);
 
 /// Takes what has changed. Objects are named by their fields; `shard` is the shard that an entry
 /// belongs to, `None` where state is not divided, or the entry is what all workers have alike.

@@ -387,6 +387,9 @@ pub(crate) struct Marks {
     words: Zeroed<AtomicU64>,
     /// The word of places at which taking in turn goes on.
     next: AtomicU32,
+    /// The round in which some had their turn last, and the most blocks of 64 with any that were seen in it.
+    begun: AtomicU32,
+    blocks: AtomicU32,
     /// The round in which all of them had their turn.
     done: AtomicU32,
 }
@@ -432,6 +435,8 @@ impl Marks {
             places: Zeroed::new(words),
             words: summary,
             next: AtomicU32::new(0),
+            begun: AtomicU32::new(0),
+            blocks: AtomicU32::new(0),
             done: AtomicU32::new(0),
         }
     }
@@ -510,8 +515,8 @@ impl Marks {
 
     /// Some of the places written since they were taken last, in ascending order, going on where the last call
     /// ended, and whether there may be more after these in this round. As many as makes `turns` calls a round
-    /// through all places, but at least `some` and not many more than the other. What is written again and again keeps nothing from
-    /// its turn, nor does it have another one in the same round. In one turn: all there are.
+    /// through all of them, but at least `some` and not many more than the other. What is written again and again
+    /// keeps nothing from its turn, nor does it have another one in the same round. In one turn: all there are.
     pub(crate) fn take_in_turn(&self, round: Round, some: (usize, usize)) -> (Vec<u32>, bool) {
         let Round { number, turns } = round;
         let mut taken = Vec::new();
@@ -520,16 +525,15 @@ impl Marks {
         }
         let next = self.next.swap(0, Ordering::Relaxed) as usize;
         let from = if turns > 1 { next } else { 0 };
-        let to = from + self.places.len().div_ceil(turns.max(1));
+        let (blocks, mut told) = (self.blocks_of(number).div_ceil(turns.max(1)), 0);
         let mut after = from;
         for at in from / 64..self.words.len() {
             for word in set_bits(&self.words, at).filter(|&word| word >= from) {
-                if word >= to && taken.len() >= some.0 || turns > 1 && taken.len() >= some.1 {
-                    let next = after.max(to.min(word));
-                    self.next.store(next as u32, Ordering::Relaxed);
+                if told >= blocks && taken.len() >= some.0 || turns > 1 && taken.len() >= some.1 {
+                    self.next.store(after as u32, Ordering::Relaxed);
                     return (taken, true);
                 }
-                after = word + 1;
+                (told, after) = (told + 1, word + 1);
                 if let Some(words) = self.words.get(at) {
                     words.fetch_and(!(1 << (word % 64)), Ordering::Relaxed);
                 }
@@ -538,6 +542,16 @@ impl Marks {
         }
         self.done.store(number, Ordering::Relaxed);
         (taken, false)
+    }
+
+    /// How many blocks there are to tell of in a round: those that had their turn are noted again, or were seen
+    /// when it began.
+    fn blocks_of(&self, round: u32) -> usize {
+        let now = self.words.iter().map(|words| words.load(Ordering::Relaxed).count_ones()).sum();
+        let is_same = self.begun.swap(round, Ordering::Relaxed) == round;
+        let most = if is_same { self.blocks.load(Ordering::Relaxed).max(now) } else { now };
+        self.blocks.store(most, Ordering::Relaxed);
+        most as usize
     }
 }
 
@@ -755,5 +769,8 @@ mod tests {
         assert_eq!(take(4, 10, 100, 2_000), (vec![], false));
         note(&(0..9_000).collect::<Vec<_>>());
         assert_eq!(lengths(5, 300), [320; 28], "not too many in one turn");
+        take(5, 1, 0, 0);
+        note(&(0..640).collect::<Vec<_>>());
+        assert_eq!(lengths(6, 300), [128, 128, 128, 128], "as many of some as of all");
     }
 }

@@ -102,8 +102,10 @@ impl Pace {
     }
 }
 
-/// How many of the entries that were only refreshed are told in one turn: so many that a round through them
-/// takes as long as it should, or fewer where the flusher does not keep up with those.
+/// How many of the entries that were only refreshed are told in one turn, and in which turns: so many that a
+/// round through them takes as long as it should, or fewer where the flusher does not keep up with those; and
+/// where a message keeps the store for long, so seldom that it is idle for as long in between. It has
+/// room for what is new then, and packets have the machine that it may share.
 #[derive(Debug)]
 struct RefreshPace {
     /// A round takes so many times as many turns.
@@ -126,6 +128,13 @@ const PATIENT: u32 = 24;
 impl RefreshPace {
     fn new() -> Self {
         Self { slower: 1, in_time: 0, left_out: 0 }
+    }
+
+    /// How many turns later more of them are told, where there is one every `turn_ns` nanoseconds, and a message
+    /// takes the store `message_ns`.
+    fn later(turn_ns: u64, message_ns: u64) -> u32 {
+        let turns = message_ns.saturating_mul(2).div_ceil(turn_ns.max(1));
+        turns.clamp(1, u64::from(LATEST)) as u32
     }
 
     /// In how many turns, of which this is one, all of them are told where it should be `turns`; or in this turn
@@ -255,7 +264,10 @@ impl Storing {
     fn pace_refreshes(&mut self, turn: &mut Turn) {
         let Some(round) = turn.refreshes.as_mut().filter(|round| round.turns > 1) else { return };
         match self.refresh_pace.turns(round.turns, self.feed.is_behind()) {
-            Ok(turns) => round.turns = turns,
+            Ok(turns) => {
+                let later = RefreshPace::later(self.schedule.soon_ns(), self.feed.message_ns());
+                (round.turns, turn.later) = (turns, later);
+            }
             Err(later) => (turn.refreshes, turn.later) = (None, later),
         }
     }
@@ -593,6 +605,14 @@ mod tests {
             turns(&mut pace, 10, 0);
         }
         assert_eq!(pace.changes(), FEW);
+    }
+
+    #[test]
+    fn a_store_is_idle_for_as_long_as_a_message_of_refreshes_takes() {
+        let later = |message_us: u64| RefreshPace::later(1_000_000, message_us * 1_000);
+        assert_eq!([0, 200, 500].map(later), [1; 3], "each turn, where it is for half of the time");
+        assert_eq!([501, 1_500, 2_000].map(later), [2, 3, 4]);
+        assert_eq!(later(u64::MAX / 1_000), LATEST, "however long one took");
     }
 
     #[test]

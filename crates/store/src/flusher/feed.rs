@@ -106,6 +106,11 @@ impl Feed {
         behind_ns > in_time_ns && !self.shared.has_ended()
     }
 
+    /// How long the store took for the last message that it answered, nanoseconds; 0: it has answered none.
+    pub fn message_ns(&self) -> u64 {
+        self.shared.last_trip_ns.load(Ordering::Relaxed)
+    }
+
     /// It took so many nanoseconds to tell of all that was only refreshed.
     pub fn note_round(&self, ns: u64) {
         self.round_ns.store(ns, Ordering::Relaxed);
