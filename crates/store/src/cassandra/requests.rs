@@ -104,6 +104,7 @@ impl Requests {
         name: &str,
         serial: SerialConsistency,
     ) -> Result<Self, Error> {
+        const FROM_THE_END: &str = "ORDER BY kind DESC, id DESC, entry DESC";
         const OBJECT: &str = "WHERE scope = ? AND kind = ? AND id = ?";
         const CELL: &str = "SELECT entry, value, number, ends FROM anabranch_state";
         let read = async |text: String| {
@@ -121,7 +122,9 @@ impl Requests {
             session.prepare(text).await.map_err(|why| Error::unavailable(name, why))
         };
         let scopes = "SELECT DISTINCT scope FROM anabranch_state";
-        let objects = "SELECT kind, id FROM anabranch_state WHERE scope = ? GROUP BY kind, id";
+        // One after the other: a list of them all would go through all of their rows.
+        let objects = "SELECT kind, id FROM anabranch_state WHERE scope = ? AND (kind, id) > (?, ?) \
+                       LIMIT 1";
         let put = "INSERT INTO anabranch_state (scope, kind, id, entry, value, number, ends) \
                    VALUES (?, ?, ?, ?, ?, ?, ?) USING TTL ?";
         // A column that is written as null would be an erased one, for readers to step over.
@@ -138,17 +141,17 @@ impl Requests {
         let renew = "UPDATE anabranch_state SET version = ? WHERE scope = ?";
         let of_object = |columns: &str| format!("SELECT {columns} FROM anabranch_state {OBJECT}");
         Ok(Self {
-            version: read(
-                "SELECT version FROM anabranch_state WHERE scope = ? LIMIT 1".to_string(),
-            )
+            // From the end, where the mark is: a reader from the begin wades through what was erased of maps.
+            version: read(format!(
+                "SELECT version FROM anabranch_state WHERE scope = ? {FROM_THE_END} LIMIT 1"
+            ))
             .await?,
             all: read(format!("{CELL} {OBJECT}")).await?,
             names: read(of_object("entry")).await?,
             one: read(format!("{CELL} {OBJECT} AND entry = ?")).await?,
             from: read(format!("{CELL} {OBJECT} LIMIT ?")).await?,
             after: read(format!("{CELL} {OBJECT} AND entry > ? LIMIT ?")).await?,
-            last: read(format!("{CELL} {OBJECT} ORDER BY kind DESC, id DESC, entry DESC LIMIT 1"))
-                .await?,
+            last: read(format!("{CELL} {OBJECT} {FROM_THE_END} LIMIT 1")).await?,
             count: read(of_object("COUNT(*)")).await?,
             // Of many partitions: no transaction covers them.
             scopes: write(scopes).await?,
@@ -514,15 +517,16 @@ impl Requests {
     }
 
     async fn keys_of(&self, scope: String) -> Result<Vec<Key>, Error> {
-        let rows = self.ask(&self.objects, vec![text(&scope)]).await?;
-        let key = |row: Row| {
-            let mut columns = row.columns.into_iter();
+        let (mut keys, mut last) = (Vec::new(), (String::new(), String::new()));
+        loop {
+            let after = vec![text(&scope), text(&last.0), text(&last.1)];
+            let found = self.ask(&self.objects, after).await?.into_iter().next();
+            let mut columns = found.into_iter().flat_map(|row| row.columns);
             let mut next = || columns.next().flatten().and_then(CqlValue::into_string);
-            // A partition whose rows are gone has its version left, and no key.
-            let (kind, id) = (next()?, next()?);
-            format!("{scope}@{kind}@{id}").parse::<Key>().ok()
-        };
-        Ok(rows.into_iter().filter_map(key).collect())
+            let (Some(kind), Some(id)) = (next(), next()) else { return Ok(keys) };
+            keys.extend(format!("{scope}@{kind}@{id}").parse::<Key>());
+            last = (kind, id);
+        }
     }
 }
 

@@ -44,6 +44,8 @@ fn is_right_and_right_again(release: &str) {
     assert_eq!(driver(&address).keys("").unwrap(), []);
     counts_are_not_doubled(&address);
     println!("counted after {:?}", began.elapsed());
+    keys_are_listed_without_what_they_hold(&address);
+    println!("listed after {:?}", began.elapsed());
     state_is_kept_while_the_server_is_killed(&mut server, &address);
     println!("killed and restarted after {:?}", began.elapsed());
     // Values end late enough for some dozen transactions on a busy machine.
@@ -71,6 +73,30 @@ fn counts_are_not_doubled(address: &str) {
         driver.run(&[Call::new(&key(Kind::Counter, 0), Operation::Delete)]).unwrap().len(),
         1
     );
+    assert_eq!(driver.keys("nat@").unwrap(), []);
+}
+
+/// A restart begins with a list of keys, of a state of millions of rows too.
+fn keys_are_listed_without_what_they_hold(address: &str) {
+    let mut driver = driver(address);
+    let (large, small) = (key(Kind::Map, 0), key(Kind::Value, 0));
+    let entries = (0..50_000u32).map(|flow| (flow.to_be_bytes().to_vec(), vec![1]));
+    let change = |key: &Key, operation| Call::new(key, operation);
+    driver
+        .run(&[
+            change(&large, Operation::Put(Content::Map(entries.collect()))),
+            change(&small, Operation::Put(Content::Value(vec![1]))),
+        ])
+        .unwrap();
+    let soonest = (0..5).map(|_| {
+        let began = Instant::now();
+        assert_eq!(driver.keys("nat@edge@s0@").unwrap(), [large.clone(), small.clone()]);
+        began.elapsed()
+    });
+    // Gone through row by row it takes some seconds.
+    let soonest = soonest.min().unwrap();
+    assert!(soonest < Duration::from_millis(500), "{soonest:?}");
+    driver.run(&[change(&large, Operation::Delete), change(&small, Operation::Delete)]).unwrap();
     assert_eq!(driver.keys("nat@").unwrap(), []);
 }
 
