@@ -52,7 +52,7 @@ fn run(
         _ => {
             let message =
                 warned(interpreter).unwrap_or_else(|| format!("`{name}` does not run to its end"));
-            AnalysisError::At { file, line: interpreter.line, message }
+            AnalysisError::At { file, line: interpreter.line(), message }
         }
     })
 }

@@ -62,26 +62,23 @@ impl Examples {
     /// Guesses until all conditions are met, changing one unknown of an unmet one at a time: of each
     /// condition those at `places`.
     fn search(&mut self, circuit: &mut Circuit, places: &[Vec<usize>]) -> bool {
-        let mut unmet = circuit.unmet();
+        let (mut unmet, mut before) = (Vec::new(), Vec::new());
+        circuit.evaluate(&mut unmet);
         for _ in 0..GUESSES.min(WORK / circuit.size().max(1)) {
             let Some(wrong) = unmet.get(self.below(unmet.len())) else { return true };
             let choices = &places[*wrong];
             let Some(place) = choices.get(self.below(choices.len())) else { return false };
-            unmet = self.step(circuit, *place, unmet);
+            std::mem::swap(&mut unmet, &mut before);
+            let old = circuit.guess[*place];
+            circuit.guess[*place] = self.candidate(circuit, *place);
+            circuit.evaluate(&mut unmet);
+            // What makes things worse is taken back, mostly.
+            if unmet.len() > before.len() && self.below(16) != 0 {
+                circuit.guess[*place] = old;
+                std::mem::swap(&mut unmet, &mut before);
+            }
         }
         false
-    }
-
-    /// Changes one unknown, unless that makes things worse.
-    fn step(&mut self, circuit: &mut Circuit, place: usize, before: Vec<usize>) -> Vec<usize> {
-        let old = circuit.guess[place];
-        circuit.guess[place] = self.candidate(circuit, place);
-        let after = circuit.unmet();
-        if after.len() <= before.len() || self.below(16) == 0 {
-            return after;
-        }
-        circuit.guess[place] = old;
-        before
     }
 
     fn keep(&mut self, circuit: &Circuit) {

@@ -54,7 +54,7 @@ pub fn follow_all(
                 [] if cut_off => Ok(None),
                 ref taken => Err(AnalysisError::At {
                     file: program.file.clone(),
-                    line: interpreter.line,
+                    line: interpreter.line(),
                     message: format!("`{name}`: {} paths for {given:?}", taken.len()),
                 }),
             }
@@ -71,7 +71,9 @@ fn result(way: &mut Circuit, given: &Given, interpreter: &Interpreter<'_>) -> Op
     }
     way.payload.clone_from(&given.payload);
     let last = way.roots() - 1;
-    way.unmet().into_iter().all(|unmet| unmet == last).then(|| way.root(last))
+    let mut unmet = Vec::new();
+    way.evaluate(&mut unmet);
+    unmet.into_iter().all(|unmet| unmet == last).then(|| way.root(last))
 }
 
 /// Every way through the function, and whether some were cut off.

@@ -146,13 +146,14 @@ impl Circuit {
         Gate::Unknown(self.unknowns.len() - 1)
     }
 
-    /// Evaluates the guess; returns the positions of the conditions it does not meet.
-    pub(crate) fn unmet(&mut self) -> Vec<usize> {
+    /// Evaluates the guess; `unmet` are the positions of the conditions it does not meet then.
+    pub(crate) fn evaluate(&mut self, unmet: &mut Vec<usize>) {
         for position in 0..self.gates.len() {
             self.values[position] = self.value(&self.gates[position]);
         }
         let roots = self.roots.iter().enumerate();
-        roots.filter(|(_, root)| self.values[**root] == 0).map(|(place, _)| place).collect()
+        unmet.clear();
+        unmet.extend(roots.filter(|(_, root)| self.values[**root] == 0).map(|(place, _)| place));
     }
 
     fn value(&self, gate: &Gate) -> u128 {

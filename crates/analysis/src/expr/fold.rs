@@ -11,24 +11,24 @@ pub(crate) fn signed(value: u128, width: u8) -> i128 {
 /// The result of `operator` on two known bit-vectors of `width` bits.
 pub(super) fn bits(operator: Binary, a: u128, b: u128, width: u8) -> u128 {
     use Binary::*;
-    let shift = (b % u128::from(width)) as u32;
-    let (x, y) = (signed(a, width), signed(b, width));
+    // Only where they are needed: this is the inner loop of the search for examples.
+    let shift = || (b % u128::from(width)) as u32;
+    let [x, y] = [a, b].map(|value| move || signed(value, width));
     let value = match operator {
         Add => a.wrapping_add(b),
         Sub => a.wrapping_sub(b),
         Mul => a.wrapping_mul(b),
         DivUnsigned => a.checked_div(b).unwrap_or(0),
         RemUnsigned => a.checked_rem(b).unwrap_or(0),
-        DivSigned if y == 0 => 0,
-        DivSigned => x.wrapping_div(y) as u128,
-        RemSigned if y == 0 => 0,
-        RemSigned => x.wrapping_rem(y) as u128,
+        DivSigned | RemSigned if b == 0 => 0,
+        DivSigned => x().wrapping_div(y()) as u128,
+        RemSigned => x().wrapping_rem(y()) as u128,
         And => a & b,
         Or => a | b,
         Xor => a ^ b,
-        ShiftLeft => a << shift,
-        ShiftRight => a >> shift,
-        ShiftRightSigned => (x >> shift) as u128,
+        ShiftLeft => a << shift(),
+        ShiftRight => a >> shift(),
+        ShiftRightSigned => (x() >> shift()) as u128,
         Equal | LessUnsigned | LessEqualUnsigned | LessSigned | LessEqualSigned | Both | Either => {
             u128::from(truth(operator, a, b, width))
         }

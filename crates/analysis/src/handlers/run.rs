@@ -8,7 +8,7 @@ use crate::access::{Access, Mode, Part};
 use crate::expr::{Binary, Kind, Sort, Term};
 use crate::interpret::types::{Scalar, Type};
 use crate::interpret::value::{LocalCell, Place, Slot, Value};
-use crate::interpret::{Eval, Exit, Interpreter, Stop, VERDICTS, stop};
+use crate::interpret::{Eval, Exit, Here, Interpreter, Stop, VERDICTS, stop};
 use crate::path::{CallPath, Condition, Rewrite, Verdict, Warning};
 
 impl<'p> Interpreter<'p> {
@@ -18,7 +18,7 @@ impl<'p> Interpreter<'p> {
             Ok(verdict) => verdict,
             Err(Exit::Stop(Stop::Cut)) => Verdict::Done,
             Err(Exit::Stop(stop)) => return Err(stop),
-            Err(_) => return Err(Stop::Error(self.line, "this leaves no function".to_owned())),
+            Err(_) => return Err(Stop::Error(self.line(), "this leaves no function".to_owned())),
         };
         Ok(self.finish(entry, verdict))
     }
@@ -67,7 +67,7 @@ impl<'p> Interpreter<'p> {
             return self.error(format!("`{nf}` has no method `{name}`"));
         };
         self.at(function.signature.ident.span());
-        self.run.verdict_line = self.line;
+        self.run.verdict_line = self.line();
         self.run_body(function, name, Some((Value::Nf, Type::Unknown)), &arguments, Vec::new())
     }
 
@@ -110,7 +110,7 @@ impl<'p> Interpreter<'p> {
         self.run.open += 1;
         self.assume_class(set, class)?;
         let key = self.class_key(set, class);
-        self.line = set.line;
+        self.here = Here::Line(set.line);
         let find = self.record_set(set, "find", Mode::Read, key.clone());
         let found = self.terms.bool(!opened);
         self.run.accesses[find].outcome = Some(found);
@@ -155,7 +155,7 @@ impl<'p> Interpreter<'p> {
                 }
             }
         };
-        self.line = set.line;
+        self.here = Here::Line(set.line);
         let insert = self.record_set(set, "insert", Mode::Write, key);
         self.run.accesses[insert].value = self.parts(&state, "")?;
         let name = format!("{}.insert", set.ident);
@@ -200,7 +200,7 @@ impl<'p> Interpreter<'p> {
             result: Vec::new(),
             outcome: None,
             number: self.run.accesses.len() + 1,
-            line: self.line,
+            line: self.line(),
         });
         self.run.accesses.len() - 1
     }
@@ -217,7 +217,7 @@ impl<'p> Interpreter<'p> {
         let after = self.parts(&after, "")?;
         let changed: Vec<Part> = after.into_iter().filter(|part| !before.contains(part)).collect();
         if !changed.is_empty() {
-            self.line = slot.written_at.get().max(1);
+            self.here = Here::Line(slot.written_at.get().max(1));
             let access = self.record_set(set, "update", Mode::Write, key);
             self.run.accesses[access].value = changed;
         }
@@ -226,7 +226,7 @@ impl<'p> Interpreter<'p> {
 
     fn enter_set_expired(&mut self) -> Eval<Verdict> {
         let set = self.packet_set()?;
-        self.line = set.line;
+        self.here = Here::Line(set.line);
         let access = self.record_set(set, "expire", Mode::Write, Vec::new());
         let state = self.set_state(set)?;
         self.run.accesses[access].result = self.parts(&state, "")?;
@@ -272,7 +272,7 @@ impl<'p> Interpreter<'p> {
             return self.error("only objects of an allocator expire");
         };
         let index = self.terms.symbol("index", Sort::Bits(32), Kind::Number);
-        self.line = field.line;
+        self.here = Here::Line(field.line);
         let access = self.record(object, "expire", Mode::Write, Part::whole(index));
         let of = self.resolve(of)?;
         let value = self.unknown("object", &of, &[])?;

@@ -256,7 +256,7 @@ impl<'p> Interpreter<'p> {
         ] {
             let unknown = format!("{name}.{header}.{field}");
             let unknown = self.terms.symbol(&unknown, Sort::Bits(width), Kind::Number);
-            self.run.fields.insert((header, field), (unknown, self.line));
+            self.run.fields.insert((header, field), (unknown, self.line()));
         }
         let number = self.terms.symbol(&format!("{name}{UNSETTLED}"), Sort::Bits(8), Kind::Number);
         let port = self.terms.symbol(&format!("{name}.port"), Sort::Bits(8), Kind::Port);
@@ -305,14 +305,14 @@ impl<'p> Interpreter<'p> {
                 let one = self.terms.constant(1, 8);
                 let now = self.field_now((header, field));
                 let less = self.terms.binary(Binary::Sub, now, one);
-                self.run.fields.insert((header, field), (less, self.line));
+                self.run.fields.insert((header, field), (less, self.line()));
             }
         }
         let name = self.result_name(access);
         for field in ["dst", "src"] {
             let name = format!("{name}.{field}");
             let address = self.terms.symbol(&name, Sort::Bits(48), Kind::Mac);
-            self.run.fields.insert(("ethernet", field), (address, self.line));
+            self.run.fields.insert(("ethernet", field), (address, self.line()));
         }
         let port = self.terms.symbol(&format!("{name}.port"), Sort::Bits(8), Kind::Port);
         self.run.accesses[access].result = Part::whole(port);

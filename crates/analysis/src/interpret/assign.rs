@@ -4,7 +4,7 @@ use syn::{BinOp, Expr};
 
 use super::types::Type;
 use super::value::Value;
-use super::{Eval, Interpreter};
+use super::{Eval, Here, Interpreter};
 use crate::interpret::operators::arithmetic_of;
 
 impl<'p> Interpreter<'p> {
@@ -66,7 +66,7 @@ impl<'p> Interpreter<'p> {
         };
         let right = self.expression(&binary.right, &want)?;
         let right = self.settled(right)?;
-        self.at(syn::spanned::Spanned::span(&binary.op));
+        self.here = Here::Operator(&binary.op);
         let Some(mut place) = self.place_of(&binary.left)? else {
             return self.error("this can't be assigned to: write `let mut` and assign to that");
         };

@@ -143,13 +143,13 @@ impl<'p> Interpreter<'p> {
 
     /// Warns where a fault is possible. Each line is asked about a few times and warned of once.
     pub(crate) fn warn_if(&mut self, fault: Term, message: impl FnOnce() -> String) -> Eval<()> {
-        let asked = self.faults.get(&self.line).copied().unwrap_or(0);
+        let asked = self.faults.get(&self.line()).copied().unwrap_or(0);
         if asked >= FAULT_QUESTIONS || self.known(fault) == Some(false) {
             return Ok(());
         }
         let possible = self.certainly_possible(fault)?;
         let asked = if possible { FAULT_QUESTIONS } else { asked + 1 };
-        self.faults.insert(self.line, asked);
+        self.faults.insert(self.line(), asked);
         if possible {
             self.warn(message());
         }
@@ -158,6 +158,6 @@ impl<'p> Interpreter<'p> {
 
     /// Reports something that can go wrong on the line being executed.
     pub(crate) fn warn(&mut self, message: String) {
-        self.run.warnings.insert(Warning { line: self.line, message });
+        self.run.warnings.insert(Warning { line: self.line(), message });
     }
 }

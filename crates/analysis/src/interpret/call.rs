@@ -100,7 +100,7 @@ impl<'p> Interpreter<'p> {
         arguments: Vec<Value>,
         given: Vec<Type>,
     ) -> Eval {
-        let line = self.line;
+        let here = self.here;
         let run = |this: &mut Self| {
             this.run_body(function, name, receiver.clone(), &arguments, given.clone())
         };
@@ -112,7 +112,7 @@ impl<'p> Interpreter<'p> {
             Some(value) => value,
             None => run(self)?,
         };
-        self.line = line;
+        self.here = here;
         Ok(value)
     }
 

@@ -168,7 +168,7 @@ impl<'p> Interpreter<'p> {
 
     fn variant(&mut self, shape: &Rc<EnumShape>, variant: usize, fields: Vec<Value>) -> Value {
         if shape.name == "Verdict" {
-            self.run.verdict_line = self.line;
+            self.run.verdict_line = self.line();
         }
         Value::variant(shape, variant, fields)
     }

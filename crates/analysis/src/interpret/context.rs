@@ -20,7 +20,7 @@ impl<'p> Interpreter<'p> {
             return Ok(Value::Scalar(Scalar::Unsigned(64), self.now()));
         }
         self.effect()?;
-        let line = self.line;
+        let line = self.line();
         let mut next = arguments.into_iter();
         let mut number = |this: &mut Self, scalar: Scalar| match next.next() {
             Some(value) => this.scalar(value, scalar),
@@ -116,11 +116,11 @@ impl<'p> Interpreter<'p> {
             Some(_) => self.settings()?,
             None => Value::Unit,
         };
-        let line = self.line;
+        let here = self.here;
         let mut frame = Frame::empty();
         frame.locals.push((&program.settings, LocalCell::new(settings)));
         let value = self.in_frame(frame, |this| this.expression(expression, want));
-        self.line = line;
+        self.here = here;
         value
     }
 

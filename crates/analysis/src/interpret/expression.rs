@@ -71,7 +71,7 @@ impl<'p> Interpreter<'p> {
     pub(crate) fn write(&mut self, place: &Place, value: Value) -> Eval<()> {
         self.guarded()?;
         self.note_write(&target_slot(place));
-        match place::write(place, value, self.line, &mut self.terms) {
+        match place::write(place, value, self.line(), &mut self.terms) {
             Some(()) => Ok(()),
             None => self.error("this place can't be written: write to a local and store that"),
         }
@@ -231,7 +231,11 @@ impl<'p> Interpreter<'p> {
 
     fn field(&mut self, field: &'p syn::ExprField) -> Eval {
         let base = self.settled_value(&field.base)?;
-        self.at(field.member.span());
+        // Not the span of a `Member`, which is printed to tokens for it.
+        self.at(match &field.member {
+            syn::Member::Named(name) => name.span(),
+            syn::Member::Unnamed(index) => index.span,
+        });
         if matches!(base, Value::Nf)
             && let syn::Member::Named(name) = &field.member
         {
@@ -300,7 +304,7 @@ impl<'p> Interpreter<'p> {
     /// Evaluates ahead of the condition that guards it; `None` where that could be noticed.
     pub(crate) fn ahead<T>(&mut self, body: impl FnOnce(&mut Self) -> Eval<T>) -> Eval<Option<T>> {
         let before = std::mem::replace(&mut self.ahead, true);
-        let line = self.line;
+        let here = self.here;
         let frames = self.frames.len();
         let result = body(self);
         self.ahead = before;
@@ -309,7 +313,7 @@ impl<'p> Interpreter<'p> {
             Ok(value) => Ok(Some(value)),
             Err(exit) if matches!(*exit, Exit::Stop(super::Stop::Solver(_))) => Err(exit),
             Err(_) => {
-                self.line = line;
+                self.here = here;
                 Ok(None)
             }
         }

@@ -62,7 +62,7 @@ impl<'p> Interpreter<'p> {
         }
         let mut unknown = 0;
         for position in 0..=self.explorer.budget.iterations {
-            let line = self.line;
+            let here = self.here;
             let Some(item) = self.item(&sequence, position, &mut unknown)? else {
                 return Ok(Value::Unit);
             };
@@ -71,7 +71,7 @@ impl<'p> Interpreter<'p> {
                 this.implied(matched)?;
                 this.turn(&each.body, each.label.as_ref())
             })?;
-            self.line = line;
+            self.here = here;
             if let Turn::Left(value) = turn {
                 return Ok(value);
             }
@@ -122,14 +122,14 @@ impl<'p> Interpreter<'p> {
 
     /// Whether this path is the one that stops where the loop `does` so.
     fn chosen(&mut self, does: &str) -> Eval<bool> {
-        let name = format!("loop {} {does}, the {}th", self.line, self.run.loops);
+        let name = format!("loop {} {does}, the {}th", self.line(), self.run.loops);
         let chosen = self.terms.symbol(&name, Sort::Bool, Kind::Number);
         self.decide(chosen)
     }
 
     /// Any element of a sequence.
     fn any_item(&mut self, sequence: &Sequence) -> Eval {
-        let name = format!("turn {}, of the {}th loop", self.line, self.run.loops);
+        let name = format!("turn {}, of the {}th loop", self.line(), self.run.loops);
         let mut any = |width| self.terms.symbol(&name, Sort::Bits(width), Kind::Number);
         match sequence {
             Sequence::Range { start, end, scalar: Some(scalar), inclusive, .. } => {

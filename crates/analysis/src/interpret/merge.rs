@@ -56,7 +56,7 @@ impl<'p> Interpreter<'p> {
             return Ok(None);
         }
         let ahead = std::mem::replace(&mut self.ahead, false);
-        let (line, verdict_line) = (self.line, self.run.verdict_line);
+        let (here, verdict_line) = (self.here, self.run.verdict_line);
         self.layers.push(Layer::default());
         let outcomes = self.outcomes(&body);
         self.layers.pop();
@@ -72,7 +72,7 @@ impl<'p> Interpreter<'p> {
             Outcomes::Impure => None,
         };
         if joined.is_none() {
-            (self.line, self.run.verdict_line) = (line, verdict_line);
+            (self.here, self.run.verdict_line) = (here, verdict_line);
         }
         Ok(joined)
     }

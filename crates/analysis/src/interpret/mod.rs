@@ -37,6 +37,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use syn::Ident;
+use syn::spanned::Spanned;
 
 use crate::explore::Explorer;
 use crate::expr::{Term, Terms};
@@ -128,6 +129,15 @@ impl Prelude {
 pub(crate) const VERDICTS: [(&str, usize); 4] =
     [("Forward", 1), ("Drop", 1), ("Flood", 0), ("Recirculate", 1)];
 
+/// Where execution is. Most of it is never asked which line that is: looking it up waits until then.
+#[derive(Clone, Copy)]
+pub(crate) enum Here<'p> {
+    Line(u32),
+    Span(proc_macro2::Span),
+    /// Its span is made by printing it to tokens.
+    Operator(&'p syn::BinOp),
+}
+
 /// Runs functions of one program.
 pub(crate) struct Interpreter<'p> {
     pub(crate) program: &'p Program,
@@ -149,8 +159,8 @@ pub(crate) struct Interpreter<'p> {
     pub(crate) loops_apart: bool,
     /// What parts of the next unknown value are known to be, by the names that they would have.
     aliases: Vec<(String, Term)>,
-    /// Line being executed.
-    pub(crate) line: u32,
+    /// What is being executed.
+    pub(crate) here: Here<'p>,
     /// Whether the expression is evaluated ahead of the condition that guards it.
     ahead: bool,
     /// How often each line has been asked for faults.
@@ -178,7 +188,7 @@ impl<'p> Interpreter<'p> {
             links: Vec::new(),
             loops_apart: false,
             aliases: Vec::new(),
-            line: 0,
+            here: Here::Line(0),
             ahead: false,
             faults: HashMap::new(),
             layers: Vec::new(),
@@ -200,12 +210,28 @@ impl<'p> Interpreter<'p> {
 
     /// Notes the line being executed.
     pub(crate) fn at(&mut self, span: proc_macro2::Span) {
-        self.line = self.program.module.line(span);
+        self.here = Here::Span(span);
+    }
+
+    /// The same of a name's first part: the span of a whole node is made by printing it to tokens.
+    pub(crate) fn at_path(&mut self, path: &syn::Path) {
+        if let Some(first) = path.segments.first() {
+            self.at(first.ident.span());
+        }
+    }
+
+    /// The line being executed.
+    pub(crate) fn line(&self) -> u32 {
+        match self.here {
+            Here::Line(line) => line,
+            Here::Span(span) => self.program.module.line(span),
+            Here::Operator(operator) => self.program.module.line(operator.span()),
+        }
     }
 
     /// An error on the line being executed.
     pub(crate) fn error<T>(&self, message: impl Into<String>) -> Eval<T> {
-        stop(Stop::Error(self.line, message.into()))
+        stop(Stop::Error(self.line(), message.into()))
     }
 
     /// Refuses what is more than computing, where only that may happen.
@@ -231,7 +257,7 @@ impl<'p> Interpreter<'p> {
         if let Some(known) = self.known(condition) {
             return Ok(known);
         }
-        let line = self.line;
+        let line = self.line();
         let holds = self.explorer.decide(condition, line, &mut self.terms).map_err(exit)?;
         if holds {
             self.learn_absent(condition);

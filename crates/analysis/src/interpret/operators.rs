@@ -6,7 +6,7 @@ use syn::{BinOp, UnOp};
 use super::place;
 use super::types::{Scalar, Type};
 use super::value::Value;
-use super::{Eval, Interpreter};
+use super::{Eval, Here, Interpreter};
 use crate::expr::{Binary, Term};
 
 impl<'p> Interpreter<'p> {
@@ -50,7 +50,7 @@ impl<'p> Interpreter<'p> {
         };
         let right = self.expression(&binary.right, &want)?;
         let right = self.settled(right)?;
-        self.at(binary.op.span());
+        self.here = Here::Operator(&binary.op);
         self.operate(&binary.op, left, right)
     }
 

@@ -57,7 +57,7 @@ impl<'p> Interpreter<'p> {
             }
             _ => term,
         };
-        self.run.fields.insert(field, (term, self.line));
+        self.run.fields.insert(field, (term, self.line()));
         Ok(())
     }
 

@@ -247,7 +247,7 @@ impl<'p> Interpreter<'p> {
         pattern: &'p syn::PatTupleStruct,
         subject: &Subject,
     ) -> Eval<Term> {
-        self.at(pattern.span());
+        self.at_path(&pattern.path);
         if let Value::Struct(_, fields) = &subject.value {
             let parts = Value::Tuple(fields.clone());
             return self.match_tuple(&pattern.elems, &Subject { value: parts, ..subject.clone() });
@@ -311,7 +311,7 @@ impl<'p> Interpreter<'p> {
     }
 
     fn match_struct(&mut self, pattern: &'p syn::PatStruct, subject: &Subject) -> Eval<Term> {
-        self.at(pattern.span());
+        self.at_path(&pattern.path);
         if let Value::Struct(shape, _) = &subject.value {
             let shape = shape.clone();
             let mut all = self.terms.bool(true);

@@ -84,7 +84,7 @@ impl<'p> Interpreter<'p> {
             result: Vec::new(),
             outcome: None,
             number: self.run.accesses.len() + 1,
-            line: self.line,
+            line: self.line(),
         });
         self.run.accesses.len() - 1
     }
