@@ -36,7 +36,7 @@ pub(crate) struct Turn {
     now_ns: u64,
     /// Refreshes too, of this round.
     pub(crate) refreshes: Option<Round>,
-    /// What refreshes are not told in this turn are not asked for until so many turns later, one or more.
+    /// Refreshes that are not told in this turn are asked for so many turns later: one, or more.
     pub(crate) later: u32,
     /// Nothing of it can be put off.
     pub(crate) must: bool,

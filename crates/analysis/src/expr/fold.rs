@@ -20,7 +20,7 @@ pub(super) fn bits(operator: Binary, a: u128, b: u128, width: u8) -> u128 {
         Mul => a.wrapping_mul(b),
         DivUnsigned => a.checked_div(b).unwrap_or(0),
         RemUnsigned => a.checked_rem(b).unwrap_or(0),
-        DivSigned | RemSigned if b == 0 => 0,
+        DivSigned | RemSigned if y() == 0 => 0,
         DivSigned => x().wrapping_div(y()) as u128,
         RemSigned => x().wrapping_rem(y()) as u128,
         And => a & b,

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use syn::spanned::Spanned;
 use syn::{Expr, Ident};
 
 use super::types::{EnumShape, Scalar, Type};
@@ -344,7 +343,7 @@ impl<'p> Interpreter<'p> {
 
     /// `Point { x: 1, ..base }` or `Shape::Box { w, h }`.
     pub(crate) fn struct_literal(&mut self, literal: &'p syn::ExprStruct, want: &Type) -> Eval {
-        self.at(literal.path.span());
+        self.at_path(&literal.path);
         let segments = &literal.path.segments;
         let (Some(first), Some(last)) = (segments.first(), segments.last()) else {
             return self.error("a path without a name");

@@ -219,7 +219,7 @@ impl<'p> Interpreter<'p> {
     }
 
     fn invocation_statement(&mut self, mac: &'p syn::Macro) -> Eval<()> {
-        self.at(mac.path.span());
+        self.at_path(&mac.path);
         match self.program.invocation(mac) {
             Some(super::program::Invocation::Log(log)) => {
                 self.effect()?;

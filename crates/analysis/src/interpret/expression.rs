@@ -1,6 +1,5 @@
 //! Expressions.
 
-use syn::spanned::Spanned;
 use syn::{Expr, Lit};
 
 use super::place;
@@ -283,7 +282,7 @@ impl<'p> Interpreter<'p> {
         let program = self.program;
         match program.invocation(mac) {
             Some(Invocation::Matches(matches)) => {
-                self.at(mac.path.span());
+                self.at_path(&mac.path);
                 let condition = self.matches(matches)?;
                 Ok(Value::Bool(condition))
             }
@@ -295,7 +294,7 @@ impl<'p> Interpreter<'p> {
                 Ok(Value::Unit)
             }
             None => {
-                self.at(mac.path.span());
+                self.at_path(&mac.path);
                 self.error("this macro isn't in the language: write `matches!` or `log!`")
             }
         }

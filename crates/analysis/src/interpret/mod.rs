@@ -208,12 +208,12 @@ impl<'p> Interpreter<'p> {
         self.explorer.restart();
     }
 
-    /// Notes the line being executed.
+    /// Notes what is being executed.
     pub(crate) fn at(&mut self, span: proc_macro2::Span) {
         self.here = Here::Span(span);
     }
 
-    /// The same of a name's first part: the span of a whole node is made by printing it to tokens.
+    /// The same of a node that begins with this path, whose own span would be made by printing it to tokens.
     pub(crate) fn at_path(&mut self, path: &syn::Path) {
         if let Some(first) = path.segments.first() {
             self.at(first.ident.span());

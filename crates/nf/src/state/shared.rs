@@ -387,8 +387,7 @@ pub(crate) struct Marks {
     words: Zeroed<AtomicU64>,
     /// The word of places at which taking in turn goes on.
     next: AtomicU32,
-    /// The round in which some had their turn last, and the most blocks of 64 with any that were seen in it.
-    begun: AtomicU32,
+    /// The most blocks of 64 places, with any noted, that were seen in the round that is under way.
     blocks: AtomicU32,
     /// The round in which all of them had their turn.
     done: AtomicU32,
@@ -435,7 +434,6 @@ impl Marks {
             places: Zeroed::new(words),
             words: summary,
             next: AtomicU32::new(0),
-            begun: AtomicU32::new(0),
             blocks: AtomicU32::new(0),
             done: AtomicU32::new(0),
         }
@@ -525,7 +523,7 @@ impl Marks {
         }
         let next = self.next.swap(0, Ordering::Relaxed) as usize;
         let from = if turns > 1 { next } else { 0 };
-        let (blocks, mut told) = (self.blocks_of(number).div_ceil(turns.max(1)), 0);
+        let (blocks, mut told) = (self.blocks(from > 0).div_ceil(turns.max(1)), 0);
         let mut after = from;
         for at in from / 64..self.words.len() {
             for word in set_bits(&self.words, at).filter(|&word| word >= from) {
@@ -544,12 +542,11 @@ impl Marks {
         (taken, false)
     }
 
-    /// How many blocks there are to tell of in a round: those that had their turn are noted again, or were seen
-    /// when it began.
-    fn blocks_of(&self, round: u32) -> usize {
+    /// How many blocks of 64 places there are to tell of in a round: those that had their turn are noted again, or
+    /// were seen when it began.
+    fn blocks(&self, has_begun: bool) -> usize {
         let now = self.words.iter().map(|words| words.load(Ordering::Relaxed).count_ones()).sum();
-        let is_same = self.begun.swap(round, Ordering::Relaxed) == round;
-        let most = if is_same { self.blocks.load(Ordering::Relaxed).max(now) } else { now };
+        let most = if has_begun { self.blocks.load(Ordering::Relaxed).max(now) } else { now };
         self.blocks.store(most, Ordering::Relaxed);
         most as usize
     }
