@@ -50,7 +50,7 @@ pub mod firewall {
         #[setting(default = 240, min = 1, max = 86_400)]
         pub half_open_timeout_s: u64,
         /// Seconds that an established TCP connection may be idle.
-        #[setting(default = 7_440, min = 1, max = 2_592_000)]
+        #[setting(default = 7_440, min = 1, max = 2_246_400)]
         pub established_timeout_s: u64,
         /// Seconds that a TCP connection is remembered once both sides have closed it, or one has
         /// reset it.

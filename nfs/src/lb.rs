@@ -66,16 +66,16 @@ pub mod lb {
         #[setting(default = 65_536, min = 1, max = 67_108_864)]
         pub connections: u32,
         /// Seconds of the client's silence after which a UDP flow ends.
-        #[setting(default = 300, min = 1, max = 31_536_000)]
+        #[setting(default = 300, min = 1, max = 2_246_400)]
         pub udp_s: u64,
         /// Seconds that a TCP connection may take to open.
-        #[setting(default = 60, min = 1, max = 31_536_000)]
+        #[setting(default = 60, min = 1, max = 2_246_400)]
         pub opening_s: u64,
         /// Seconds of the client's silence after which an established TCP connection ends.
-        #[setting(default = 7_440, min = 1, max = 31_536_000)]
+        #[setting(default = 7_440, min = 1, max = 2_246_400)]
         pub established_s: u64,
         /// Seconds that a TCP connection is kept after FIN or RST.
-        #[setting(default = 60, min = 1, max = 31_536_000)]
+        #[setting(default = 60, min = 1, max = 2_246_400)]
         pub closing_s: u64,
     }
 

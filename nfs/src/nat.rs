@@ -75,19 +75,19 @@ pub mod nat {
         #[setting(default = 25, min = 1, max = 100)]
         pub half_open_percent: u32,
         /// Seconds that a TCP connection may wait for its first answer.
-        #[setting(default = 30, min = 6, max = 31_536_000)]
+        #[setting(default = 30, min = 6, max = 2_246_400)]
         pub half_open_s: u64,
         /// Seconds of silence after which a TCP connection ends that opens or closes.
-        #[setting(default = 240, min = 60, max = 31_536_000)]
+        #[setting(default = 240, min = 60, max = 2_246_400)]
         pub transitory_s: u64,
         /// Seconds of silence after which an established TCP connection ends.
-        #[setting(default = 7_440, min = 7_440, max = 31_536_000)]
+        #[setting(default = 7_440, min = 7_440, max = 2_246_400)]
         pub established_s: u64,
         /// Seconds of silence after which a UDP mapping ends.
-        #[setting(default = 300, min = 120, max = 31_536_000)]
+        #[setting(default = 300, min = 120, max = 2_246_400)]
         pub udp_s: u64,
         /// Seconds of silence after which a mapping of ICMP queries ends.
-        #[setting(default = 60, min = 60, max = 31_536_000)]
+        #[setting(default = 60, min = 60, max = 2_246_400)]
         pub icmp_s: u64,
         /// Whether packets from outside refresh UDP and ICMP mappings too.
         #[setting(default = true)]

@@ -36,7 +36,7 @@ pub mod prads {
         #[setting(default = Side::Lan)]
         pub side: Side,
         /// Seconds after which an asset that is not seen is forgotten.
-        #[setting(default = 86_400, min = 1, max = 31_536_000)]
+        #[setting(default = 86_400, min = 1, max = 2_246_400)]
         pub forget_s: u64,
         /// Assets remembered at once; others are not announced.
         #[setting(default = 65_536, min = 1, max = 16_777_216)]

@@ -11,7 +11,7 @@ use crate::l3::Arrival;
 use crate::log::{Level, Log};
 use crate::state::journal::{Moment, Sink, Steps};
 use crate::state::timers::{Setter, Timer, Timers};
-use crate::state::wheel::{Tick, next_step};
+use crate::state::wheel::{self, Tick, next_step};
 use crate::state::{Bundle, Count, Here, Whereabouts};
 use crate::tracked::causes::{Operation, Site};
 use crate::world::World;
@@ -30,11 +30,22 @@ const EXPIRY: u64 = 1 << 62;
 /// The clock stands nowhere.
 const NEVER: u64 = u64::MAX;
 
-/// A lifetime in ticks of 2^20 ns, rounded up; 26 days at most.
+/// The lifetime, in ticks, of what does not end: of all that would be longer than 26 days.
+pub(crate) const FOREVER: u32 = LONGEST - 1;
+
+/// A lifetime in ticks of 2^20 ns, rounded up; from 26 days on it is for ever ([`ends`]).
 #[inline(always)]
 pub fn to_ticks(ns: u64) -> u32 {
     let ticks = (ns >> TICK_BITS) + u64::from(ns & ((1 << TICK_BITS) - 1) != 0);
-    if ticks >= u64::from(LONGEST) { LONGEST - 1 } else { ticks as u32 }
+    if ticks >= u64::from(FOREVER) { FOREVER } else { ticks as u32 }
+}
+
+/// When an entry ends that begins to live so long. Later refreshes may add the two numbers: what never
+/// ends ends later than that.
+#[inline(always)]
+pub(crate) fn ends(now: Tick, lifetime: u32) -> Tick {
+    // Both are at most 2^31: the clock is set anew before, and no lifetime is longer.
+    if lifetime == FOREVER { wheel::NEVER } else { now.wrapping_add(lifetime) }
 }
 
 /// The nanoseconds of so many ticks.

@@ -9,6 +9,7 @@ use crate::state::journal::{self, Journal, Journaled, Moment, Refreshing, Sink, 
 use crate::state::shards::{Tag, Tags};
 
 use crate::state::table::{SlotId, Table};
+use crate::context::ends;
 use crate::state::wheel::{Tick, Wheel, rebased};
 use crate::state::{Bundle, Deadline, Lifetime, Movable, Shift, TableUse, Ward};
 
@@ -238,13 +239,12 @@ impl<S> Entry<S> {
     /// never ends sooner than before, whichever of two packets comes first.
     #[inline(always)]
     pub fn refresh(&mut self, now: Tick, lifetime: u32) {
-        // Both are at most 2^31: the clock is set anew before, and no lifetime is longer.
         let last = self.lifetime.ticks();
         if lifetime == 0 || lifetime == last {
             self.deadline.prolong(now.wrapping_add(last));
         } else {
             self.lifetime.set(lifetime);
-            *self.deadline.tick_mut() = now.wrapping_add(lifetime);
+            *self.deadline.tick_mut() = ends(now, lifetime);
         }
     }
 
@@ -370,7 +370,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
             return None;
         }
         let lifetime = self.lifetime;
-        let deadline = now.saturating_add(lifetime);
+        let deadline = ends(now, lifetime);
         let entry = Entry::new(deadline, lifetime, state);
         let id = self.table.insert(hash, key, entry)?;
         if let Some(tags) = &mut self.tags {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::context::{Environment, to_ticks};
+use crate::context::{Environment, ends, to_ticks};
 use crate::key::Value;
 use crate::memory::{ZeroValid, Zeroed, prefetch};
 use crate::state::indices::{Indices, Within};
@@ -268,7 +268,7 @@ impl<T: Value> Allocator<T> {
     fn start(&mut self, index: u32, value: T, lifetime_ns: u64, env: &Environment) {
         env.count_allocation();
         let lifetime = to_ticks(lifetime_ns);
-        let deadline = env.tick().saturating_add(lifetime);
+        let deadline = ends(env.tick(), lifetime);
         self.objects[index as usize] = Object {
             deadline: Deadline::new(deadline),
             lifetime: Lifetime::new(lifetime),
@@ -458,7 +458,7 @@ impl<T: Value> Allocator<T> {
             object.deadline.prolong(now.saturating_add(lifetime));
         } else {
             object.lifetime.set(lifetime);
-            *object.deadline.tick_mut() = now.saturating_add(lifetime);
+            *object.deadline.tick_mut() = ends(now, lifetime);
         }
         true
     }

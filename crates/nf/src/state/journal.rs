@@ -16,7 +16,7 @@ pub use crate::state::shared::{Round, Steps};
 use crate::state::shards::ShardSet;
 use crate::state::shared::{Marks, Written};
 use crate::state::table::SlotId;
-use crate::state::wheel::Tick;
+use crate::state::wheel::{NEVER, Tick};
 use crate::trace::Parts;
 
 /// So many refreshed entries of an object are told in one turn at least, where there are as many, and not many
@@ -149,15 +149,18 @@ impl Moment {
         sink.remove(object, shard, bytes);
     }
 
-    /// A deadline, counted from the Unix epoch.
+    /// A deadline, counted from the Unix epoch; [`u64::MAX`] of what does not end.
     pub(crate) fn absolute(&self, deadline: Tick) -> u64 {
-        self.origin.saturating_add(deadline.into())
+        if deadline == NEVER { u64::MAX } else { self.origin.saturating_add(deadline.into()) }
     }
 
     /// The deadline that was counted from the Unix epoch. What has passed stays passed.
     pub(crate) fn deadline(&self, absolute: u64) -> Tick {
+        if absolute == u64::MAX {
+            return NEVER;
+        }
         let ticks = absolute.saturating_sub(self.origin);
-        ticks.clamp(1, Tick::MAX.into()) as Tick
+        ticks.clamp(1, (NEVER - 1).into()) as Tick
     }
 }
 

@@ -14,7 +14,7 @@ use crate::l3::Learned;
 use crate::memory::Zeroed;
 use crate::state::shared::{Commons, Here, Whereabouts};
 use crate::state::table::SlotId;
-use crate::state::wheel::Tick;
+use crate::state::wheel::{NEVER, Tick};
 
 /// Most shards that there are.
 pub const MOST_SHARDS: usize = 512;
@@ -239,8 +239,11 @@ pub struct Shift(i64);
 impl Shift {
     /// `deadline` as the new origin has it; what has passed stays passed.
     pub fn of(self, deadline: Tick) -> Tick {
+        if deadline == NEVER {
+            return NEVER;
+        }
         let moved = i64::from(deadline).saturating_add(self.0);
-        moved.clamp(1, i64::from(Tick::MAX)) as Tick
+        moved.clamp(1, i64::from(NEVER - 1)) as Tick
     }
 }
 

@@ -19,9 +19,12 @@ const END: u32 = u32::MAX;
 /// Of the list of entries that are due.
 const DUE: u32 = HEADS;
 
+/// The tick that does not come: what lives for ever ends then, from whatever origin ticks are counted.
+pub(crate) const NEVER: Tick = Tick::MAX;
+
 /// A deadline as a later origin has it, `by` ticks on; what has passed stays passed.
 pub(crate) fn rebased(deadline: Tick, by: Tick) -> Tick {
-    if deadline == 0 { 0 } else { deadline.saturating_sub(by).max(1) }
+    if matches!(deadline, 0 | NEVER) { deadline } else { deadline.saturating_sub(by).max(1) }
 }
 
 /// The tick at which wheels take their next step.
@@ -161,6 +164,26 @@ mod tests {
         let mut visited: Vec<u32> = std::iter::from_fn(|| wheel.pop(now)).collect();
         visited.sort_unstable();
         visited
+    }
+
+    /// Whatever ticks are counted from: later, in another worker, in a store.
+    #[test]
+    fn what_never_ends_stays_so() {
+        use crate::context::{FOREVER, ends, to_ticks};
+        use crate::state::journal::Moment;
+        use crate::state::shards::{Bundle, ShardSet};
+        const DAY_NS: u64 = 86_400_000_000_000;
+        assert_eq!((to_ticks(u64::MAX), to_ticks(27 * DAY_NS)), (FOREVER, FOREVER));
+        assert!(to_ticks(26 * DAY_NS) < FOREVER);
+        assert_eq!(ends(5, FOREVER), NEVER);
+        assert_eq!(ends(1 << 31, FOREVER - 1), NEVER - 1, "what ends does so before");
+        assert_eq!(rebased(NEVER, 1 << 31), NEVER);
+        let bundle = |origin_ns| Bundle::new(ShardSet::default(), origin_ns);
+        assert_eq!(bundle(0).shift(DAY_NS).of(NEVER), NEVER);
+        assert_eq!(bundle(1 << 60).shift(0).of(7), NEVER - 1, "what ends does so in the end");
+        let told = Moment::new(9).absolute(NEVER);
+        assert_eq!(Moment::new(1 << 40).deadline(told), NEVER);
+        assert_eq!(Moment::new(0).deadline(1 << 40), NEVER - 1);
     }
 
     #[test]

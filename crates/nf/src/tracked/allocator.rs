@@ -11,7 +11,7 @@ use super::causes::{
 };
 use super::wheel::SharedWheel;
 use super::{Tracked, from_words, with_words};
-use crate::context::{Context, Environment, to_ticks};
+use crate::context::{Context, Environment, ends, to_ticks};
 use crate::function::Occupancy;
 use crate::key::Value;
 use crate::pack::words;
@@ -129,7 +129,7 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
     fn start(&self, index: u32, value: T, lifetime_ns: u64, env: &Environment) {
         env.count_allocation();
         let lifetime = to_ticks(lifetime_ns);
-        let deadline = env.tick().saturating_add(lifetime);
+        let deadline = ends(env.tick(), lifetime);
         self.store(index, (value, lifetime), deadline);
         self.object.wheel.queue(&self.transaction, index, deadline);
     }
@@ -247,7 +247,7 @@ impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
         if lifetime == kept.lifetime {
             self.prolong(index, &kept, now);
         } else {
-            self.store(index, (kept.value, lifetime), now.saturating_add(lifetime));
+            self.store(index, (kept.value, lifetime), ends(now, lifetime));
         }
         true
     }

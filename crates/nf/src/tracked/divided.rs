@@ -8,7 +8,7 @@ use super::causes::{Contended, Operation, Site, Structure};
 use super::sets::{Found, OpenSet, SharedSets};
 use super::wheel::SharedWheel;
 use super::with_words;
-use crate::context::to_ticks;
+use crate::context::{ends, to_ticks};
 use crate::function::BuildError;
 use crate::key::{Hash, Key, Value};
 use crate::memory::Zeroed;
@@ -401,7 +401,7 @@ impl<K: Key, S: Value> PacketSets<K, S> for &mut DividedSets<K, S> {
         if self.kept.as_ref().is_some_and(|kept| kept.journal.refuses_new()) {
             return None;
         }
-        let tick = now.saturating_add(self.lifetime);
+        let tick = ends(now, self.lifetime);
         let set = Entry::new(tick, self.lifetime, state);
         let id = self.insert(transaction, (hash, key), set)?;
         if let Some(kept) = &mut self.kept {

@@ -9,7 +9,7 @@ use super::causes::{
 };
 use super::wheel::SharedWheel;
 use super::{EntryOf, from_words, with_words};
-use crate::context::to_ticks;
+use crate::context::{ends, to_ticks};
 use crate::key::{Hash, Key, Value, spread};
 use crate::packet_set::SetShape;
 use crate::state::TableUse;
@@ -121,7 +121,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         lifetime: u32,
     ) {
         let lifetime = if lifetime == 0 { set.lifetime } else { lifetime };
-        let tick = now.saturating_add(lifetime);
+        let tick = ends(now, lifetime);
         let id = self.sets.slot(set.number);
         if lifetime != set.lifetime || *state != set.state {
             self.store(transaction, id, &(*state, lifetime));
@@ -162,7 +162,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
             return None;
         }
         let lifetime = self.lifetime;
-        let tick = now.saturating_add(lifetime);
+        let tick = ends(now, lifetime);
         let stored = (state, lifetime);
         let insert = |key: &[u64], stored: &[u64]| {
             self.sets.insert(transaction, hash.word(), key, stored, tick)
