@@ -293,10 +293,10 @@ pub mod nat {
         }
     }
 
-    /// Source and destination port; of an echo, its identifier as both.
-    fn ports_of(pkt: &Packet) -> Option<(u16, u16)> {
+    /// The port of our endpoint and of its peer; of an echo its identifier, and none.
+    fn ports_of(pkt: &Packet, from_inside: bool) -> Option<(u16, u16)> {
         if let (Some(src), Some(dst)) = (pkt.src_port(), pkt.dst_port()) {
-            return Some((src, dst));
+            return Some(if from_inside { (src, dst) } else { (dst, src) });
         }
         identifier_of(pkt)
     }
@@ -304,7 +304,7 @@ pub mod nat {
     #[cold]
     fn identifier_of(pkt: &Packet) -> Option<(u16, u16)> {
         let icmp = pkt.icmpv4()?;
-        if icmp.is_echo() { Some((icmp.id(), icmp.id())) } else { None }
+        if icmp.is_echo() { Some((icmp.id(), 0)) } else { None }
     }
 
     /// What becomes of a packet that has no ports and is no error about a known mapping.
@@ -493,7 +493,7 @@ pub mod nat {
             if is_for_many(dst) {
                 return Drop(Builtin::NotForwardable);
             }
-            let Some((src_port, dst_port)) = ports_of(pkt) else {
+            let Some((src_port, dst_port)) = ports_of(pkt, true) else {
                 return self.outbound_error(pkt, cx).unwrap_or(without_ports(pkt));
             };
             let inside = Endpoint { address: src, port: src_port, protocol };
@@ -531,7 +531,7 @@ pub mod nat {
         fn inbound(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
             let Some(ip) = pkt.ipv4() else { return self.not_ipv4(pkt) };
             let (src, dst, protocol) = (ip.src(), ip.dst(), ip.protocol());
-            let Some((src_port, dst_port)) = ports_of(pkt) else {
+            let Some((dst_port, src_port)) = ports_of(pkt, false) else {
                 return self.inbound_error(pkt, cx).unwrap_or(without_ports(pkt));
             };
             let public = Endpoint { address: dst, port: dst_port, protocol };
@@ -585,7 +585,7 @@ pub mod nat {
             if let Some(index) = known
                 && let Some(mapping) = self.mappings.touch(index, cx)
             {
-                if flags != 0 || mapping.state != State::Open {
+                if inside.protocol == TCP && (flags != 0 || mapping.state != State::Open) {
                     self.follow(index, mapping, peer, flags, true, cx);
                 }
                 if self.settings.filtering != Filtering::EndpointIndependent {
@@ -623,7 +623,7 @@ pub mod nat {
                 false => self.mappings.get(index, cx),
             };
             let Some(mapping) = found else { return Err(Drop(Reason::Unsolicited)) };
-            if flags != 0 || mapping.state != State::Open {
+            if public.protocol == TCP && (flags != 0 || mapping.state != State::Open) {
                 self.follow(index, mapping, peer, flags, false, cx);
             }
             Ok(mapping)
@@ -766,8 +766,11 @@ pub mod nat {
             from_inside: bool,
             cx: &mut Context,
         ) {
+            if before.inside.protocol != TCP || before.state == State::Static {
+                return;
+            }
             let after = before.after(peer, flags, from_inside);
-            if before.state == State::Static || after == before {
+            if after == before {
                 return;
             }
             self.mappings.set(index, after);
@@ -777,17 +780,16 @@ pub mod nat {
             self.half_open.update(|count| *count = (*count + more).saturating_sub(fewer));
         }
 
-        /// The part of a peer that the filtering looks at; echoes have no port.
-        fn filtered(&self, mapping: Mapping, peer: Peer) -> Peer {
+        /// The part of a peer that the filtering looks at.
+        fn filtered(&self, peer: Peer) -> Peer {
             let by_port = self.settings.filtering == Filtering::AddressAndPortDependent;
-            let port = if by_port && mapping.inside.protocol != ICMP { peer.port } else { 0 };
-            Peer { address: peer.address, port }
+            Peer { address: peer.address, port: if by_port { peer.port } else { 0 } }
         }
 
         #[cold]
         fn is_permitted(&self, mapping: Mapping, peer: Peer, cx: &mut Context) -> bool {
-            let peer = self.filtered(mapping, peer);
-            if mapping.state == State::Static || peer == self.filtered(mapping, mapping.peer) {
+            let peer = self.filtered(peer);
+            if mapping.state == State::Static || peer == self.filtered(mapping.peer) {
                 return true;
             }
             match self.peers.get(&Permission { inside: mapping.inside, peer }) {
@@ -799,8 +801,8 @@ pub mod nat {
         /// Lets `peer` answer. Where there is no room it cannot, until the next packet to it.
         #[cold]
         fn permit(&mut self, mapping: Mapping, peer: Peer, cx: &mut Context) {
-            let peer = self.filtered(mapping, peer);
-            if mapping.state == State::Static || peer == self.filtered(mapping, mapping.peer) {
+            let peer = self.filtered(peer);
+            if mapping.state == State::Static || peer == self.filtered(mapping.peer) {
                 return;
             }
             let permission = Permission { inside: mapping.inside, peer };

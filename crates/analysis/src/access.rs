@@ -43,6 +43,8 @@ pub struct Access {
     pub value: Vec<Part>,
     /// What the operation returned on this path.
     pub result: Vec<Part>,
+    /// For how long an object lives from now on, in nanoseconds, where the operation says.
+    pub lifetime: Option<Term>,
     /// Outcome in a word: `found`, `absent`, `full`, or nothing.
     pub outcome: Option<Term>,
     /// Number of the access on its path, from 1; results are named after it.

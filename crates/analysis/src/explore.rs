@@ -128,12 +128,8 @@ impl Explorer {
         if let Some(known) = self.already(condition, negated) {
             return Ok(known);
         }
-        let decision = match self.decisions.get(self.next) {
-            Some(decision) if decision.condition == condition => *decision,
-            Some(_) => {
-                let message = "a run differs from the one before it: a fault of the analysis";
-                return Err(Stop::Error(line, message.to_owned()));
-            }
+        let decision = match self.decided(condition, line)? {
+            Some(decision) => decision,
             None => self.decide_anew(condition, negated, line, terms)?,
         };
         self.next += 1;
@@ -143,6 +139,40 @@ impl Explorer {
             self.assertions.push(outcome);
         }
         Ok(decision.taken)
+    }
+
+    /// What was decided on the run before, as long as this one follows it.
+    fn decided(&self, condition: Term, line: u32) -> Result<Option<Decision>, Stop> {
+        match self.decisions.get(self.next) {
+            Some(decision) if decision.condition == condition => Ok(Some(*decision)),
+            Some(_) => {
+                let message = "a run differs from the one before it: a fault of the analysis";
+                Err(Stop::Error(line, message.to_owned()))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Has `condition` not hold on this run, though it could, and nothing explored where it does. The caller
+    /// knows that it need not hold.
+    pub(crate) fn rule_out(
+        &mut self,
+        condition: Term,
+        line: u32,
+        terms: &mut Terms,
+    ) -> Result<(), Stop> {
+        let negated = terms.not(condition);
+        if self.already(condition, negated) == Some(false) {
+            return Ok(());
+        }
+        if self.decided(condition, line)?.is_none() {
+            let (taken, open, forced) = (false, false, false);
+            self.decisions.push(Decision { condition, taken, open, forced, line });
+        }
+        self.next += 1;
+        self.learn_parts(negated, terms);
+        self.assertions.push(negated);
+        Ok(())
     }
 
     fn decide_anew(

@@ -48,7 +48,7 @@ pub use error::AnalysisError;
 pub use evaluate::{evaluate, evaluate_all};
 pub use explore::Budget;
 pub use follow::{Given, follow_all};
-pub use links::Link;
+pub use links::{Fixed, Link, Values};
 pub use models::Models;
 pub use objects::{Site, StateObject};
 pub use path::{CallPath, Condition, Effect, Rewrite, Verdict, Warning};

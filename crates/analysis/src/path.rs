@@ -90,6 +90,9 @@ pub struct CallPath {
     pub class: Option<String>,
     /// Conditions in the order in which they were asked.
     pub conditions: Vec<Condition>,
+    /// All that holds on it: conditions, and what is given (what ties fields of a packet to each other, settings
+    /// that were accepted).
+    pub(crate) holds: Vec<Term>,
     /// State accesses in order.
     pub accesses: Vec<Access>,
     /// Header fields rewritten.

@@ -11,7 +11,7 @@ use crate::expr::{Term, Terms, Words};
 use crate::handlers::{Entry, entries};
 use crate::interpret::program::Program;
 use crate::interpret::{Interpreter, Stop};
-use crate::links::{self, Link};
+use crate::links::{self, Link, Values};
 use crate::objects::{StateObject, objects};
 use crate::path::{CallPath, Verdict, Warning};
 use crate::solver::Absence;
@@ -55,6 +55,8 @@ pub struct Paths {
     pub objects: Vec<StateObject>,
     /// What is proved of its state objects, and known on every path.
     pub links: Vec<Link>,
+    /// Which values its state objects can hold, where that is not any, and known on every path.
+    pub values: Vec<Values>,
     /// What it took.
     pub statistics: Statistics,
     /// The arena the paths' terms live in.
@@ -169,8 +171,8 @@ impl<'p> Search<'p> {
         self.validate_settings()?;
         self.explore_all()?;
         self.unlinked = self.paths.len();
-        self.interpreter.links = self.links()?;
-        if !self.interpreter.links.is_empty() {
+        self.prove()?;
+        if !self.interpreter.links.is_empty() || !self.interpreter.values.is_empty() {
             self.forget();
             self.explore_all()?;
         }
@@ -191,26 +193,30 @@ impl<'p> Search<'p> {
         (self.given_up, self.interpreter.explorer.pruned) = (false, 0);
     }
 
-    /// What is proved of state objects, where all is looked at closely: on the paths found, with `init` and
-    /// what has loops that were cut off followed once more, one turn at a time. None where that cannot be
+    /// Proves what it can of state objects, where all is looked at closely: on the paths found, with `init` and
+    /// what has loops that were cut off followed once more, one turn at a time. Nothing where that cannot be
     /// followed.
-    fn links(&mut self) -> Result<Vec<Link>, AnalysisError> {
-        let module = &self.interpreter.program.module;
-        let fields = module.nf.fields.iter().filter(|field| field.expired.is_some());
-        let told: Vec<String> = fields.map(|field| field.ident.to_string()).collect();
-        let is_close = self.interpreter.explorer.budget.routed_apart;
-        if !is_close || links::candidates(&self.paths, &told, &self.interpreter.terms).is_empty() {
-            return Ok(Vec::new());
+    fn prove(&mut self) -> Result<(), AnalysisError> {
+        if !self.interpreter.explorer.budget.routed_apart {
+            return Ok(());
         }
-        let Some(mut all) = self.turn_by_turn() else { return Ok(Vec::new()) };
+        let Some(mut all) = self.turn_by_turn() else { return Ok(()) };
         all.extend(self.paths.iter().cloned());
-        let mut proved = Vec::new();
-        let Interpreter { terms, explorer, .. } = &mut self.interpreter;
-        for link in links::candidates(&all, &told, terms) {
-            let holds = links::holds(&link, &all, terms, &mut explorer.solver);
-            proved.extend(holds.map_err(AnalysisError::Solver)?.then_some(link));
+        let Interpreter { program, terms, explorer, links, values, .. } = &mut self.interpreter;
+        let fields = &program.module.nf.fields;
+        let solver = &mut explorer.solver;
+        for field in fields {
+            let found = links::reached(&field.ident.to_string(), &all, terms, solver);
+            values.extend(found.map_err(AnalysisError::Solver)?);
         }
-        Ok(proved)
+        let told = fields.iter().filter(|field| field.expired.is_some());
+        let told: Vec<String> = told.map(|field| field.ident.to_string()).collect();
+        for link in links::candidates(&all, &told, terms) {
+            let of = values.iter().find(|values| values.object == link.allocator);
+            let proved = links::proved(link, of, &all, terms, solver);
+            links.extend(proved.map_err(AnalysisError::Solver)?);
+        }
+        Ok(())
     }
 
     /// Paths of `init` and of what was cut off, in which any turn of a loop is a path of its own.
@@ -329,6 +335,7 @@ impl<'p> Search<'p> {
             given_up: self.given_up,
             left_by_init: Vec::new(),
             links: self.interpreter.links,
+            values: self.interpreter.values,
             words: program.words(),
             terms: self.interpreter.terms,
         }
@@ -368,6 +375,12 @@ fn left(paths: &[CallPath], terms: &Terms) -> Vec<Left> {
 }
 
 impl Paths {
+    /// What is proved of state, in words.
+    pub fn proved(&self) -> Vec<String> {
+        let values = self.values.iter().map(ToString::to_string);
+        values.chain(self.links.iter().map(ToString::to_string)).collect()
+    }
+
     /// Lines of the loops that were cut off: paths with more iterations are not listed.
     pub fn cut_off(&self) -> impl Iterator<Item = u32> {
         let cut = self.warnings.iter().filter(|warning| warning.is_cut_off());

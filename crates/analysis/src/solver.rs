@@ -12,6 +12,9 @@ use crate::hash::{FastMap, FastSet};
 /// the same paths on every machine. Some 10 ms of a bit-vector problem.
 const EFFORT: u64 = 20_000;
 
+/// Of what is to be proved, or to be given values, of which there is less.
+const THOROUGH: u64 = 50 * EFFORT;
+
 /// Whether conditions can hold together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -51,6 +54,8 @@ struct Process {
     context: Context,
     encoded: FastMap<Term, SExpr>,
     declared: FastSet<SymbolId>,
+    /// Resource units that a question may use.
+    effort: u64,
     /// `(check-sat-using …)`: unconstrained parts go first, which the plain command leaves out.
     question: SExpr,
 }
@@ -77,7 +82,7 @@ impl Solver {
         }
         let answer = match self.examples.find(&conditions, terms) {
             true => Answer::Yes,
-            false => self.ask(&conditions, terms)?,
+            false => self.ask(&conditions, terms, EFFORT)?,
         };
         self.answers.insert(conditions, answer);
         Ok(answer)
@@ -113,7 +118,7 @@ impl Solver {
             return Ok(*answer == Answer::No);
         }
         let undecided = self.undecided;
-        let answer = self.ask(&conditions, terms)?;
+        let answer = self.ask(&conditions, terms, THOROUGH)?;
         // Of paths alone it is told what could not be decided.
         self.undecided = undecided;
         self.answers.insert(conditions, answer);
@@ -156,12 +161,12 @@ impl Solver {
         found.ok().flatten()
     }
 
-    fn ask(&mut self, conditions: &[Term], terms: &Terms) -> Result<Answer, String> {
+    fn ask(&mut self, conditions: &[Term], terms: &Terms, effort: u64) -> Result<Answer, String> {
         let Some(process) = self.process()? else {
             self.undecided += 1;
             return Ok(Answer::Unknown);
         };
-        match process.check(conditions, terms) {
+        match process.check(conditions, terms, effort) {
             Ok(Response::Sat) => Ok(Answer::Yes),
             Ok(Response::Unsat) => Ok(Answer::No),
             Ok(Response::Unknown) => {
@@ -206,12 +211,10 @@ impl Process {
     fn start() -> Result<Self, String> {
         let mut builder = ContextBuilder::new();
         builder.with_z3_defaults();
-        let mut context = builder.build().map_err(missing)?;
-        let effort = context.numeral(EFFORT);
-        context.set_option(":rlimit", effort).map_err(missing)?;
+        let context = builder.build().map_err(missing)?;
         let question = question(&context);
         let (encoded, declared) = (FastMap::default(), FastSet::default());
-        let mut process = Self { context, encoded, declared, question };
+        let mut process = Self { context, encoded, declared, effort: 0, question };
         let no = process.context.false_();
         process
             .tell("set-option", [process.context.atom(":print-success"), no])
@@ -236,11 +239,11 @@ impl Process {
         self.tell("pop", [self.context.numeral(1)])
     }
 
-    fn check(&mut self, conditions: &[Term], terms: &Terms) -> io::Result<Response> {
+    fn check(&mut self, conditions: &[Term], terms: &Terms, effort: u64) -> io::Result<Response> {
         let encoded: io::Result<Vec<SExpr>> =
             conditions.iter().map(|condition| self.encode(*condition, terms)).collect();
         self.assert(encoded?)?;
-        let answer = self.answer()?;
+        let answer = self.answer(effort)?;
         self.retract()?;
         Ok(answer)
     }
@@ -270,16 +273,40 @@ impl Process {
             known.push(self.context.eq(encoded, value));
         }
         self.assert(conditions.into_iter().chain(known))?;
-        let values = match self.answer()? {
-            Response::Sat => Some(self.context.get_value(wanted)?),
+        let mut answer = self.answer(THOROUGH)?;
+        if answer == Response::Sat {
+            // Values that are cut short have no end, and would be waited for: they are given out of what the
+            // question has left, so that it is put once more with plenty.
+            answer = self.answer(10 * THOROUGH)?;
+        }
+        let values = match answer {
+            Response::Sat => self.values(wanted)?,
             _ => None,
         };
         self.retract()?;
-        let number = |value: SExpr| number(&self.context.display(value).to_string());
-        Ok(values.and_then(|values| values.into_iter().map(|(_, value)| number(value)).collect()))
+        Ok(values)
     }
 
-    fn answer(&mut self) -> io::Result<Response> {
+    /// What terms are in the model that has been found; `None`: one has no number.
+    fn values(&mut self, wanted: Vec<SExpr>) -> io::Result<Option<Vec<u128>>> {
+        let context = &mut self.context;
+        let (command, wanted) = (context.atom("get-value"), context.list(wanted));
+        context.raw_send(context.list(vec![command, wanted]))?;
+        let answer = context.raw_recv()?;
+        let broken = || io::Error::other(context.display(answer).to_string());
+        let pairs = context.get_list(answer).ok_or_else(broken)?;
+        let value = |pair: &SExpr| match context.get_list(*pair) {
+            Some([_, value]) => Ok(number(&context.display(*value).to_string())),
+            _ => Err(broken()),
+        };
+        pairs.iter().map(value).collect()
+    }
+
+    fn answer(&mut self, effort: u64) -> io::Result<Response> {
+        if std::mem::replace(&mut self.effort, effort) != effort {
+            let effort = self.context.numeral(effort);
+            self.tell("set-option", [self.context.atom(":rlimit"), effort])?;
+        }
         self.context.raw_send(self.question)?;
         let answer = self.context.raw_recv()?;
         match self.context.get_atom(answer) {
@@ -463,15 +490,16 @@ mod tests {
         let three = terms.constant(3, 8);
         let below = terms.binary(Binary::LessUnsigned, a, three);
         let not_below = terms.not(below);
-        assert_eq!(solver.ask(&[below], &terms), Ok(Answer::Yes));
-        assert_eq!(solver.ask(&[below, not_below], &terms), Ok(Answer::No));
+        assert_eq!(solver.ask(&[below], &terms, EFFORT), Ok(Answer::Yes));
+        assert_eq!(solver.ask(&[below, not_below], &terms, EFFORT), Ok(Answer::No));
 
         let say_nonsense = |solver: &mut Solver| {
             let process = solver.process.as_mut().expect("a process that has been asked");
             process.tell("assert", [process.context.atom("nobody")]).expect("it is written");
         };
         say_nonsense(&mut solver);
-        let why = solver.ask(&[below], &terms).expect_err("an error in place of the answer");
+        let why =
+            solver.ask(&[below], &terms, EFFORT).expect_err("an error in place of the answer");
         assert!(why.contains("nobody"), "{why}");
 
         assert_eq!(

@@ -196,6 +196,9 @@ fn loops_of_known_length_are_run_and_of_unknown_length_cut_off() {
     let found = explored("", TABLE, unknown);
     assert!(found.warnings.iter().any(|warning| warning.message.contains("at most 3")));
     assert_eq!(found.paths.len(), 2 * 4);
+    // That it goes round no more is a condition too, where more is not listed.
+    let conditions = found.paths.iter().map(|path| (path.accesses.len(), path.conditions.len()));
+    assert!(conditions.clone().all(|(inserted, asked)| asked > inserted), "{}", found.to_text());
 }
 
 #[test]

@@ -224,7 +224,7 @@ impl Verified {
             paths_known: paths.paths.len(),
             pairs_reached: taken.pairs.0,
             pairs_known: taken.pairs.1,
-            proved: paths.links.iter().map(ToString::to_string).collect(),
+            proved: paths.proved(),
             followed: taken.followed,
             unlisted: taken.unlisted,
             undecided: taken.unknown.values().sum(),

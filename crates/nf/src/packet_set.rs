@@ -8,8 +8,8 @@ use crate::pack::{Pack, Unpack};
 use crate::state::journal::{self, Journal, Journaled, Moment, Refreshing, Sink, Steps};
 use crate::state::shards::{Tag, Tags};
 
-use crate::state::table::{SlotId, Table};
 use crate::context::ends;
+use crate::state::table::{SlotId, Table};
 use crate::state::wheel::{Tick, Wheel, rebased};
 use crate::state::{Bundle, Deadline, Lifetime, Movable, Shift, TableUse, Ward};
 

@@ -14,7 +14,7 @@ use anabranch_nf::{NetworkFunction, Verdict as Made, Word};
 use crate::configured::Configured;
 use crate::field::{Parsed, Property};
 use crate::guide::{Changes, Guide, Sent, Way, is_editable};
-use crate::links::broken;
+use crate::links::{broken, impossible};
 use crate::pairs::Pairs;
 use crate::passage::{Passage, passages};
 use crate::program::{Act, Program};
@@ -190,7 +190,7 @@ impl<'p> Coverage<'p> {
     }
 
     fn follow(&mut self, step: usize, passage: &Passage) -> Found {
-        self.check_links(passage);
+        self.check_proved(passage);
         let packet = passage.packet.as_ref().map(Parsed::of);
         let scene = Scene { now_ns: passage.now_ns, packet };
         let (class, port) = match &scene.packet {
@@ -407,11 +407,16 @@ impl<'p> Coverage<'p> {
     }
 
     /// What is proved of state has to be so.
-    fn check_links(&mut self, passage: &Passage) {
+    fn check_proved(&mut self, passage: &Passage) {
         let paths: &'p Paths = self.paths;
         for link in &paths.links {
             if let Some(why) = broken(link, &passage.calls) {
                 self.disagreed(format!("{}: {link}; but {why}", passage.handler));
+            }
+        }
+        for values in &paths.values {
+            if let Some(why) = impossible(values, &passage.calls) {
+                self.disagreed(format!("{}: {values}; but {why}", passage.handler));
             }
         }
     }

@@ -55,8 +55,8 @@ const REQUESTS: &[&[u8]] = &[
     b"GET / HTTP/1.1\r\n\r\n",
 ];
 
-/// Three public addresses, two of them side by side, and two services open to all, one of them at an
-/// address of its own.
+/// Three public addresses, two of them side by side, and four services open to all, two of them at an
+/// address of their own.
 const NAT: &str = r#"
 public = ["203.0.113.1", "203.0.113.2", "198.51.100.9"]
 
@@ -73,6 +73,20 @@ inside = "10.0.0.2"
 inside_port = 6
 public = "192.0.2.7"
 public_port = 6
+
+[[static_mappings]]
+protocol = "udp"
+inside = "10.0.0.3"
+inside_port = 7
+public = "203.0.113.2"
+public_port = 7
+
+[[static_mappings]]
+protocol = "tcp"
+inside = "10.0.0.4"
+inside_port = 8
+public = "192.0.2.7"
+public_port = 8
 "#;
 
 /// Stations behind the ports that they mostly send from.

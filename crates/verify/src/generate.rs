@@ -136,11 +136,32 @@ impl<'s> Generator<'s> {
         let is_sent_before = self.is(70);
         let sequence = if is_sent_before { &probe.sequence[..] } else { before };
         let names = self.paste(sequence, false, steps);
-        for _ in 0..1 + self.chance.below(BETWEEN) {
-            let act = self.between(last, &names);
-            self.push(act, steps);
+        match self.chance.below(4) {
+            0 => self.refresh_some(&names, steps),
+            _ => {
+                for _ in 0..1 + self.chance.below(BETWEEN) {
+                    let act = self.between(last, &names);
+                    self.push(act, steps);
+                }
+            }
         }
         self.paste_step(last, &names, steps);
+    }
+
+    /// A lifetime that passes, in the middle of which one packet is sent again: what it refreshes is there in the
+    /// end, what is as old otherwise has just ended.
+    fn refresh_some(&mut self, names: &HashMap<u32, u32>, steps: &mut Vec<Step>) {
+        let Some(seconds) = self.pick(&self.setup.lifetimes_s) else { return };
+        let half = seconds.saturating_mul(500_000_000).min(MOST_NS / 2);
+        let mut all: Vec<u32> = names.values().copied().collect();
+        all.sort_unstable();
+        self.push(Act::Pause(half), steps);
+        if let Some(name) = self.pick(&all) {
+            let again = Template { origin: Origin::Again(name), port: None, edits: Vec::new() };
+            self.push(Act::Packet(again), steps);
+        }
+        let rest = half + 2_000_000 + self.chance.draw() % 30_000_000;
+        self.push(Act::Pause(rest), steps);
     }
 
     /// Something that may change what a packet finds: a command, a lifetime that passes, the same packet
@@ -164,13 +185,16 @@ impl<'s> Generator<'s> {
         }
     }
 
-    /// A time that the settings name, or about half of it.
+    /// A time that the settings name, so that what has ended is still there or is collected, or half of it, which
+    /// twice makes a whole.
     fn lifetime(&mut self) -> u64 {
         let Some(seconds) = self.pick(&self.setup.lifetimes_s) else { return self.pause() };
         let whole = seconds.saturating_mul(1_000_000_000).min(MOST_NS);
-        match self.chance.below(4) {
-            0 => whole / 2 + self.chance.draw() % (whole / 4).max(1),
-            1 => whole.saturating_sub(2_000_000),
+        match self.chance.below(6) {
+            0 => whole / 2,
+            1 => whole / 2 + self.chance.draw() % (whole / 4).max(1),
+            2 => whole.saturating_sub(2_000_000),
+            3 => whole + self.chance.draw() % 40_000_000,
             _ => whole + self.chance.draw() % 2_000_000_000,
         }
     }

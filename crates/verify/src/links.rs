@@ -1,7 +1,7 @@
 //! What is proved of state objects, looked at all the same: paths that it rules out are not listed, so that
 //! nothing else would show that it is wrong.
 
-use anabranch_analysis::Link;
+use anabranch_analysis::{Link, Values};
 use anabranch_nf::trace::{Call, Parts};
 
 use crate::coverage::symbol_name;
@@ -31,6 +31,30 @@ pub(crate) fn broken(link: &Link, calls: &[(usize, Call)]) -> Option<String> {
     None
 }
 
+/// What the calls of one handler found or stored that the object cannot hold.
+pub(crate) fn impossible(values: &Values, calls: &[(usize, Call)]) -> Option<String> {
+    let of_object = calls.iter().map(|(_, call)| call).filter(|call| call.object == values.object);
+    of_object.filter(|call| call.outcome != Some(false)).find_map(|call| {
+        let held = [(&call.result, "finds"), (&call.stored, "stores")];
+        let mut held = held.into_iter().filter(|(parts, _)| !parts.all().is_empty());
+        held.find_map(|(parts, does)| {
+            let known = |name: &str| match name.split_once('.')? {
+                ("key", name) => part(&call.key, name),
+                (_, name) => part(parts, name),
+            };
+            let Call { object, operation, .. } = call;
+            let wrong = !values.allows(&known);
+            wrong.then(|| format!("{object}.{operation} {does} {:?}", parts.all()))
+        })
+    })
+}
+
+/// The part of this name.
+fn part(parts: &Parts, name: &str) -> Option<u128> {
+    let name = symbol_name(name);
+    parts.all().iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+}
+
 /// The number of a value that is one.
 fn whole(parts: &Parts) -> Option<u128> {
     match parts.all() {
@@ -46,12 +70,10 @@ fn breaks(link: &Link, call: &Call, key: &Parts) -> Option<String> {
     if call.outcome == Some(false) && matches!(operation, "set" | "update" | "free") {
         return Some(format!("{object}.{operation} finds nothing"));
     }
-    let part = |parts: &Parts, name: &str| {
-        let name = symbol_name(name);
-        parts.all().iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
-    };
-    link.equal.iter().find_map(|(ours, of)| {
-        let (made, said) = (part(&call.result, ours)?, part(key, of)?);
+    let equal = link.equal.iter().map(|(ours, of)| (ours, part(key, of)));
+    let mut all = equal.chain(link.fixed.iter().map(|fixed| (&fixed.part, Some(fixed.value))));
+    all.find_map(|(ours, said)| {
+        let (made, said) = (part(&call.result, ours)?, said?);
         (made != said).then(|| format!("{object}.{operation} finds `{ours}` {made}, not {said}"))
     })
 }

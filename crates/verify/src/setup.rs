@@ -118,8 +118,11 @@ impl Setup {
         let mut chance = Seeds::new(seed);
         let mut made: Vec<&str> = Vec::new();
         let schema = N::Settings::schema();
+        // Of three numbers so many are drawn: few, so that others matter, or all, so that what needs several
+        // small tables at once comes about.
+        let numbers = if any_size { [1, 1, 2, 3][chance.below(4)] } else { 0 };
         for setting in &schema {
-            let value = drawn(setting, any_size, &schema, &mut chance);
+            let value = drawn(setting, numbers, &schema, &mut chance);
             let is_number = matches!(value, Some(toml::Value::Integer(_)));
             let is_exemplary = self.exemplary.iter().any(|name| name == setting.name);
             let is_made = !self.is_open(setting.name) || is_exemplary && !is_number;
@@ -128,15 +131,26 @@ impl Setup {
                 made.push(setting.name);
             }
         }
-        for name in self.exemplary.iter().filter(|_| any_size) {
+        // Lists as they are, each shorter or not, or none longer than one.
+        let lists = chance.below(3);
+        for name in self.exemplary.iter().filter(|_| any_size && lists > 0) {
             let list = varied.settings.get_mut(name).and_then(toml::Value::as_array_mut);
-            if let (Some(list), 0) = (list, chance.below(2)) {
-                list.truncate(chance.below(list.len() + 1));
-                made.push(name);
-            }
+            let Some(list) = list else { continue };
+            let all = if lists == 1 { list.len() } else { list.len().min(1) };
+            list.truncate(chance.below(all + 1).max(usize::from(lists == 2)));
+            made.push(name);
         }
+        let mut again = made.len();
         while !varied.fits::<N>() && !made.is_empty() {
-            let name = made.swap_remove(chance.below(made.len()));
+            let at = chance.below(made.len());
+            let setting = schema.iter().find(|setting| setting.name == made[at]);
+            let value = setting.and_then(|setting| drawn(setting, 3, &schema, &mut chance));
+            if let (Some(value), 1..) = (value, again) {
+                again -= 1;
+                varied.settings.insert(made[at].to_owned(), value);
+                continue;
+            }
+            let name = made.swap_remove(at);
             match self.settings.get(name) {
                 Some(before) => varied.settings.insert(name.to_owned(), before.clone()),
                 None => varied.settings.remove(name),
@@ -213,10 +227,10 @@ impl Setup {
     }
 }
 
-/// A value for a setting that is a choice, or now and then a small number.
+/// A value for a setting that is a choice, or with chance `numbers` in three a small number.
 fn drawn(
     setting: &Setting,
-    any_size: bool,
+    numbers: usize,
     schema: &[Setting],
     chance: &mut Seeds,
 ) -> Option<toml::Value> {
@@ -228,7 +242,7 @@ fn drawn(
         let choice = choices.get(chance.below(choices.len()))?;
         return Some(toml::Value::String((*choice).to_owned()));
     }
-    let is_number = setting.kind == "integer" && any_size && chance.below(3) == 0;
+    let is_number = setting.kind == "integer" && chance.below(3) < numbers;
     let number = |text: &str| text.replace('_', "").parse::<i64>().ok();
     let least = setting.min.as_deref().map_or(Some(0), number)?;
     let most = setting.max.as_deref().and_then(number).unwrap_or(i64::MAX);

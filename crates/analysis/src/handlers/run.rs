@@ -198,6 +198,7 @@ impl<'p> Interpreter<'p> {
             symmetric: set.bidirectional,
             value: Vec::new(),
             result: Vec::new(),
+            lifetime: None,
             outcome: None,
             number: self.run.accesses.len() + 1,
             line: self.line(),
@@ -281,6 +282,8 @@ impl<'p> Interpreter<'p> {
         let wide = self.terms.extend(index, 64, false);
         let inside = self.terms.binary(Binary::LessUnsigned, wide, capacity);
         self.assume(inside)?;
+        let always = self.terms.bool(true);
+        self.assume_values(access, always, &value, true)?;
         let free = self.terms.bool(false);
         self.remember(object, vec![index], free, None);
         let index = Value::Scalar(Scalar::Unsigned(32), index);
@@ -351,6 +354,7 @@ impl<'p> Interpreter<'p> {
                 .into_iter()
                 .map(|(term, line)| Condition { term, line })
                 .collect(),
+            holds: self.explorer.assertions().to_vec(),
             rewrites: self.rewrites(),
             accesses: std::mem::take(&mut self.run.accesses).split_off(self.run.cut),
             effects: std::mem::take(&mut self.run.effects),

@@ -41,7 +41,12 @@ impl<'p> Interpreter<'p> {
         let key = vec![index];
         match operation.name.as_str() {
             "get" | "touch" => self.get_entry(&operation, access, &key),
-            "is_allocated" | "refresh" => {
+            "refresh" => {
+                self.note_lifetime(&operation, access, 1)?;
+                let (present, _) = self.look_up(&operation, access, &key, FOUND)?;
+                Ok(Value::Bool(present))
+            }
+            "is_allocated" => {
                 let (present, _) = self.look_up(&operation, access, &key, FOUND)?;
                 Ok(Value::Bool(present))
             }
@@ -90,6 +95,7 @@ impl<'p> Interpreter<'p> {
     fn allocate_at(&mut self, operation: &Operation<'p>, access: usize, key: Vec<Term>) -> Eval {
         let value = self.stored_argument(operation, 1)?;
         self.run.accesses[access].value = self.parts(&value, "")?;
+        self.note_lifetime(operation, access, 2)?;
         let known = self.recall(operation.object, &key).map(|known| known.present);
         let allocated = match known {
             Some(present) if self.holds(present) => self.terms.bool(false),
@@ -109,6 +115,7 @@ impl<'p> Interpreter<'p> {
     fn allocate(&mut self, operation: &Operation<'p>) -> Eval {
         let access = self.record(operation.object, "allocate", Mode::Write, Vec::new());
         let value = self.stored_argument(operation, 0)?;
+        self.note_lifetime(operation, access, 1)?;
         self.allocated(operation, access, value)
     }
 
@@ -123,6 +130,7 @@ impl<'p> Interpreter<'p> {
         let is_full = self.was_full(operation.object, &key)?;
         let access = self.record(operation.object, "allocate_within", Mode::Write, key);
         let value = self.stored_argument(operation, 4)?;
+        self.note_lifetime(operation, access, 5)?;
         let result = self.allocated(operation, access, value)?;
         let index = self.index_of(access);
         let (first, count) =
@@ -139,6 +147,13 @@ impl<'p> Interpreter<'p> {
             self.assume(failed)?;
         }
         Ok(result)
+    }
+
+    fn note_lifetime(&mut self, operation: &Operation<'p>, access: usize, at: usize) -> Eval<()> {
+        let lifetime = self.argument_at(operation, at)?;
+        let lifetime = self.scalar(lifetime, Scalar::Unsigned(64))?;
+        self.run.accesses[access].lifetime = Some(lifetime);
+        Ok(())
     }
 
     /// Whether the same was asked for in vain before on this path, and nothing has been freed since.
@@ -290,19 +305,30 @@ impl<'p> Interpreter<'p> {
         name.split('.').next().map(str::to_owned)
     }
 
-    /// A routed packet has its addresses rewritten and its lifetime decremented.
+    /// A routed packet has a hop left, its addresses rewritten and its lifetime decremented.
     fn l3_forward(&mut self, object: usize) -> Eval {
         let (access, routed) =
             self.l3_outcome(object, "forward", Kind::Outcome("routed", "not routed"));
         if !self.explorer.budget.routed_apart {
             return self.unsettled_verdict(object, access);
         }
+        let hops = [("ipv4", "ttl"), ("ipv6", "hop_limit")];
+        let one = self.terms.constant(1, 8);
+        for field in hops {
+            if self.has(field.0) != Some(true) {
+                continue;
+            }
+            let now = self.field_now(field);
+            let lives = self.less_terms(true, false, one, now);
+            let not = self.terms.not(routed);
+            let rule = self.terms.either(not, lives);
+            self.assume(rule)?;
+        }
         if !self.decide(routed)? {
             return self.own_verdict(object);
         }
-        for (header, field) in [("ipv4", "ttl"), ("ipv6", "hop_limit")] {
+        for (header, field) in hops {
             if self.has(header) == Some(true) {
-                let one = self.terms.constant(1, 8);
                 let now = self.field_now((header, field));
                 let less = self.terms.binary(Binary::Sub, now, one);
                 self.run.fields.insert((header, field), (less, self.line()));

@@ -1,9 +1,17 @@
-//! What links of state objects say of the accesses of a path.
+//! What is proved of state objects, and what that says of the accesses of a path.
 
-use super::{Eval, Interpreter};
+use super::value::Value;
+use super::{Eval, Interpreter, Stop, stop};
 use crate::access::Access;
-use crate::expr::Term;
-use crate::links::Link;
+use crate::expr::{Term, Terms};
+use crate::links::{ENDLESS, Link};
+
+/// What a part of the unknown value of the access `name` is called.
+fn symbol(name: &str, part: &str) -> String {
+    let part = part.strip_suffix("variant").map_or(part, |of| of.trim_end_matches('.'));
+    let dot = if part.is_empty() { "" } else { "." };
+    format!("{name}.value{dot}{part}")
+}
 
 impl<'p> Interpreter<'p> {
     /// Whether a linked map has named the object under `key`, before the path has changed either of them;
@@ -39,18 +47,75 @@ impl<'p> Interpreter<'p> {
             return None;
         }
         let key = &self.run.accesses[named].key;
-        let aliases = link.equal.iter().filter_map(|(part, of)| {
-            let known = key.iter().find(|part| part.name == *of)?;
-            let part = part.strip_suffix("variant").map_or(&**part, |of| of.trim_end_matches('.'));
-            let dot = if part.is_empty() { "" } else { "." };
-            Some((format!("{name}.value{dot}{part}"), known.term))
-        });
-        Some(aliases.collect())
+        let known = |of: &String| key.iter().find(|part| part.name == *of).map(|part| part.term);
+        let equal =
+            link.equal.iter().filter_map(|(part, of)| Some((symbol(name, part), known(of)?)));
+        let mut aliases: Vec<(String, Term)> = equal.collect();
+        let fixed = link.fixed.iter();
+        aliases.extend(fixed.map(|it| (symbol(name, &it.part), it.term(&mut self.terms))));
+        Some(aliases)
     }
 
-    /// Whether a map has room for certain, since the path has taken an object for the new entry: it has no
-    /// more entries than there are objects, and they fit.
+    /// Whether an object of which the next unknown value's parts are known so far never ends.
+    pub(crate) fn never_ends(&self, object: usize, name: &str) -> bool {
+        let ident = &self.program.module.nf.fields[object].ident;
+        let known = |part: &str| {
+            let symbol = symbol(name, part.strip_prefix("it.")?);
+            let (_, term) = self.aliases.iter().find(|(alias, _)| *alias == symbol)?;
+            self.terms.known_value(*term)
+        };
+        let mut values = self.values.iter();
+        values
+            .find(|values| *ident == values.object)
+            .is_some_and(|values| values.never_ends(&known))
+    }
+
+    /// Whether the path knows that the time of an object is over, which it asks for without the time.
+    pub(crate) fn has_ended(&mut self, object: usize, key: &[Term]) -> bool {
+        let Some(present) = self.recall(object, key).map(|known| known.present) else {
+            return false;
+        };
+        let absent = self.terms.not(present);
+        self.holds(absent)
+    }
+
+    /// Takes it as given that what an access has found is one of the values that there can be; of an object
+    /// whose time is over, that has an end.
+    pub(crate) fn assume_values(
+        &mut self,
+        access: usize,
+        present: Term,
+        value: &Value,
+        has_ended: bool,
+    ) -> Eval<()> {
+        let object = self.run.accesses[access].object.clone();
+        let Some(at) = self.values.iter().position(|values| values.object == object) else {
+            return Ok(());
+        };
+        let parts = self.parts(value, "")?;
+        let key = &self.run.accesses[access].key;
+        let mut part = |name: &str, terms: &mut Terms| match name.split_once('.')? {
+            ("it", ENDLESS) => has_ended.then(|| terms.bool(false)),
+            (of, name) => {
+                let all = if of == "key" { key } else { &parts };
+                all.iter().find(|part| part.name == name).map(|part| part.term)
+            }
+        };
+        let holds = self.values[at].holds(&mut part, &mut self.terms);
+        let absent = self.terms.not(present);
+        let rule = self.terms.either(absent, holds);
+        match self.possible(rule)? {
+            true => self.assume(rule),
+            false => stop(Stop::Infeasible),
+        }
+    }
+
+    /// Whether a map has room for certain, since the path has taken something out of it, or an object for the new
+    /// entry: it has no more entries than there are objects, and they fit.
     pub(crate) fn has_room(&mut self, map: usize) -> Eval<bool> {
+        if self.has_freed(map) {
+            return Ok(true);
+        }
         let fields = &self.program.module.nf.fields;
         let mut links = self.links.iter().filter(|link| link.is_whole);
         let Some(link) = links.find(|link| fields[map].ident == link.map).cloned() else {
@@ -65,11 +130,12 @@ impl<'p> Interpreter<'p> {
         Ok(self.change_of(&link.allocator, true) + self.change_of(&link.map, false) > 0)
     }
 
-    /// Whether an allocator has an index left for certain, since the path has freed more than it has taken.
-    /// Nothing is proved by that: a store may take nothing new all the same.
-    pub(crate) fn has_freed(&mut self, allocator: usize) -> bool {
-        let name = self.program.module.nf.fields[allocator].ident.to_string();
-        !self.links.is_empty() && self.change_of(&name, false) > 0
+    /// Whether an allocator has an index left for certain, or a map a place, since the path has freed more than it
+    /// has taken. Nothing is proved by that: a store may take nothing new all the same.
+    pub(crate) fn has_freed(&mut self, object: usize) -> bool {
+        let name = self.program.module.nf.fields[object].ident.to_string();
+        let is_proved = !self.links.is_empty() || !self.values.is_empty();
+        is_proved && self.change_of(&name, false) > 0
     }
 
     /// By how many entries the path has made an object larger so far, or smaller, at least.

@@ -202,7 +202,12 @@ impl<'p> Interpreter<'p> {
             if !self.possible(leaves)? {
                 return super::stop(Stop::Infeasible);
             }
-            self.assume(leaves)?;
+            // Whoever follows a packet along the paths has to know that it goes round no more. To what is
+            // touched it says nothing: those that do touch the same.
+            match self.explorer.budget.routed_apart {
+                true => self.rule_out(condition)?,
+                false => self.assume(leaves)?,
+            }
         }
         Ok(false)
     }

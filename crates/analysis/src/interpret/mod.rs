@@ -42,7 +42,7 @@ use syn::spanned::Spanned;
 use crate::explore::Explorer;
 use crate::expr::{Term, Terms};
 use crate::hash::FastMap;
-use crate::links::Link;
+use crate::links::{Link, Values};
 use crate::path::Run;
 use crate::solver::Answer;
 use program::Program;
@@ -155,6 +155,7 @@ pub(crate) struct Interpreter<'p> {
     pub(crate) accepted: Vec<Term>,
     /// What is proved of state objects.
     pub(crate) links: Vec<Link>,
+    pub(crate) values: Vec<Values>,
     /// Whether any turn of a loop whose end is unknown is a path of its own, and what comes after it.
     pub(crate) loops_apart: bool,
     /// What parts of the next unknown value are known to be, by the names that they would have.
@@ -186,6 +187,7 @@ impl<'p> Interpreter<'p> {
             enums: HashMap::new(),
             accepted: Vec::new(),
             links: Vec::new(),
+            values: Vec::new(),
             loops_apart: false,
             aliases: Vec::new(),
             here: Here::Line(0),
@@ -277,6 +279,12 @@ impl<'p> Interpreter<'p> {
     /// Takes a fact as given for the rest of the path.
     pub(crate) fn assume(&mut self, condition: Term) -> Eval<()> {
         self.explorer.assume(condition, &mut self.terms).map_err(exit)
+    }
+
+    /// Has a condition not hold on this path, and none listed where it does.
+    pub(crate) fn rule_out(&mut self, condition: Term) -> Eval<()> {
+        let line = self.line();
+        self.explorer.rule_out(condition, line, &mut self.terms).map_err(exit)
     }
 
     /// Takes as given what the branch taken implies: the last arm of a `match` matches.

@@ -82,6 +82,7 @@ impl<'p> Interpreter<'p> {
             symmetric: false,
             value: Vec::new(),
             result: Vec::new(),
+            lifetime: None,
             outcome: None,
             number: self.run.accesses.len() + 1,
             line: self.line(),
@@ -146,7 +147,8 @@ impl<'p> Interpreter<'p> {
         let kind = Kind::Outcome(outcomes.0, outcomes.1);
         let is_named = self.follow_link(operation.object, key, &name);
         // Held under a number of its own: asked for without the time, so that it is there.
-        let present = match is_named && object != operation.object {
+        let is_held = object != operation.object;
+        let present = match is_named && (is_held || self.never_ends(operation.object, &name)) {
             true => self.terms.bool(true),
             false => self.terms.symbol(&name, Sort::Bool, kind),
         };
@@ -158,6 +160,10 @@ impl<'p> Interpreter<'p> {
             None => None,
         };
         self.aliases.clear();
+        if let Some(value) = &value {
+            let has_ended = is_held && self.has_ended(operation.object, key);
+            self.assume_values(access, present, value, has_ended)?;
+        }
         self.run.accesses[access].outcome = Some(present);
         self.remember(object, key.to_vec(), present, value.clone());
         Ok((present, value))
@@ -402,6 +408,7 @@ impl<'p> Interpreter<'p> {
         };
         let value = self.unknown(&self.result_name(access), &of, &[])?;
         let present = self.terms.bool(true);
+        self.assume_values(access, present, &value, false)?;
         self.remember(operation.object, key.to_vec(), present, Some(value.clone()));
         Ok(value)
     }

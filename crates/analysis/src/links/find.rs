@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Link;
+use super::values::Small;
+use super::{Fixed, Link};
 use crate::access::{Access, Part};
 use crate::expr::{Node, Term, Terms};
 use crate::path::CallPath;
@@ -22,7 +23,10 @@ pub(crate) fn candidates(paths: &[CallPath], told: &[String], terms: &Terms) -> 
                 let pair = (insert.object.as_str(), allocator.as_str());
                 let here = link(pair, insert, stored, terms);
                 match found.get_mut(&pair) {
-                    Some(known) => known.equal.retain(|equal| here.equal.contains(equal)),
+                    Some(known) => {
+                        known.equal.retain(|equal| here.equal.contains(equal));
+                        known.fixed.retain(|fixed| here.fixed.contains(fixed));
+                    }
                     None => {
                         found.insert(pair, here);
                     }
@@ -35,7 +39,8 @@ pub(crate) fn candidates(paths: &[CallPath], told: &[String], terms: &Terms) -> 
         let mut keys = inserts.filter(|access| access.object == link.map && !access.key.is_empty());
         keys.next().map_or(&[][..], |access| &access.key)
     };
-    let links = found.into_values().filter(|link| !link.equal.is_empty()).map(|link| {
+    let says = |link: &Link| !link.equal.is_empty() || !link.fixed.is_empty();
+    let links = found.into_values().filter(says).map(|link| {
         let is_equal = |part: &Part| link.equal.iter().any(|(_, of)| *of == part.name);
         Link { is_whole: keys(&link).iter().all(is_equal), ..link }
     });
@@ -88,6 +93,11 @@ fn link((map, allocator): (&str, &str), insert: &Access, stored: &[Part], terms:
         let same = insert.key.iter().filter(|of| may_be(part.term, of.term, terms));
         equal.extend(same.map(|of| (part.name.clone(), of.name.clone())));
     }
-    let (map, allocator) = (map.to_owned(), allocator.to_owned());
-    Link { map, allocator, equal, is_whole: false }
+    let fixed = stored.iter().filter(|part| Small::is(part, terms)).filter_map(|part| {
+        let value = terms.known_value(part.term)?;
+        let sort = terms.sort(part.term);
+        Some(Fixed { part: part.name.clone(), value, sort, kind: part.kind.clone() })
+    });
+    let (map, allocator, fixed) = (map.to_owned(), allocator.to_owned(), fixed.collect());
+    Link { map, allocator, equal, fixed, is_whole: false }
 }

@@ -1,20 +1,26 @@
-//! What look-ups in two state objects have to do with each other: a map whose values name objects of an
-//! allocator (`inside[key] = i`, and `mappings[i].inside` is that key again).
+//! What is proved of state: which values an object can hold ([`values`]), and what look-ups in two of them have
+//! to do with each other: a map whose values name objects of an allocator (`inside[key] = i`, and
+//! `mappings[i].inside` is that key again).
 //!
 //! Such a link is found where handlers store both, and is one only if it is proved: it holds of empty
 //! state, and every path of every handler, `init` and expiry included, keeps it, whatever else is stored
-//! ([`prove`]). What it says is then known on every path ([`crate::interpret`]), which rules out many.
+//! ([`prove`]). What is proved is then known on every path ([`crate::interpret`]), which rules out many.
 
 mod find;
 mod prove;
 mod state;
+mod values;
 
 use std::fmt;
 
 use crate::access::Access;
+use crate::expr::{Kind, Sort, Term, Terms};
 
 pub(crate) use find::candidates;
-pub(crate) use prove::holds;
+pub(crate) use prove::proved;
+pub(crate) use state::ENDLESS;
+pub use values::Values;
+pub(crate) use values::reached;
 
 /// Of all keys: what the map has under a key is the index of an object that is there, and these parts of
 /// the object equal these parts of the key.
@@ -26,16 +32,57 @@ pub struct Link {
     pub allocator: String,
     /// Parts of the object, each with the part of the key that it equals.
     pub equal: Vec<(String, String)>,
+    /// Parts of the object that are the same of all keys.
+    pub fixed: Vec<Fixed>,
     /// Whether they are the whole key, so that no two keys name one object.
     pub is_whole: bool,
+}
+
+/// A small part of an object that has one value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fixed {
+    /// The part.
+    pub part: String,
+    /// Its value; of a boolean 0 or 1.
+    pub value: u128,
+    sort: Sort,
+    /// How that is written.
+    pub kind: Kind,
+}
+
+impl Fixed {
+    /// The value.
+    pub(crate) fn term(&self, terms: &mut Terms) -> Term {
+        match self.sort {
+            Sort::Bool => terms.bool(self.value != 0),
+            Sort::Bits(width) => terms.constant(self.value, width),
+        }
+    }
+}
+
+impl fmt::Display for Fixed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = self.part.trim_end_matches("variant").trim_end_matches('.');
+        match &self.kind {
+            Kind::Variants(names) => {
+                let name = usize::try_from(self.value).ok().and_then(|at| names.get(at));
+                write!(f, "`it.{part} = {}`", name.map_or("?", |name| name))
+            }
+            _ if self.sort == Sort::Bool => {
+                write!(f, "`{}it.{part}`", if self.value == 0 { "!" } else { "" })
+            }
+            _ => write!(f, "`it.{part} = {}`", self.value),
+        }
+    }
 }
 
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { map, allocator, .. } = self;
         write!(f, "`{map}[key] = i`: `{allocator}[i]` is there, ")?;
-        let equal: Vec<String> = self.equal.iter().map(|(part, of)| equality(part, of)).collect();
-        f.write_str(&equal.join(", "))
+        let equal = self.equal.iter().map(|(part, of)| equality(part, of));
+        let all: Vec<String> = equal.chain(self.fixed.iter().map(ToString::to_string)).collect();
+        f.write_str(&all.join(", "))
     }
 }
 

@@ -1,7 +1,79 @@
 //! A state object at one point of a path, as a function of the key: what it was at the beginning, which
 //! may be anything, and what the path has written since.
 
-use crate::expr::{Kind, Sort, Term, Terms};
+use super::find::place;
+use crate::access::{Access, Part};
+use crate::expr::{Kind, Sort, SymbolId, Term, Terms};
+use crate::hash::FastSet;
+use crate::path::CallPath;
+
+/// What the part of an object is called that says whether it never ends: its lifetime was given as
+/// [`u64::MAX`] nanoseconds.
+pub(crate) const ENDLESS: &str = "endless";
+
+/// How entries come and go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entries {
+    /// Of a map.
+    Stored,
+    /// Of an allocator: until they are freed, or collected some time after they have ended.
+    Lasting,
+    /// Of a vector, or the one of a cell: there from the start, all zero.
+    Fixed,
+}
+
+/// Of what parts keys and values of an object are.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    pub(super) entries: Entries,
+    pub(super) key: Vec<(String, Sort)>,
+    pub(super) parts: Vec<(String, Sort)>,
+}
+
+impl Layout {
+    /// That of `object`, as `paths` store it; of values the parts that are `wanted`, and of an allocator's
+    /// objects whether they never end. `None`: nothing is stored, or it is stored otherwise.
+    pub(super) fn of(
+        object: &str,
+        paths: &[CallPath],
+        terms: &Terms,
+        wanted: impl Fn(&Part) -> bool,
+    ) -> Option<Self> {
+        let all =
+            || paths.iter().flat_map(|path| &path.accesses).filter(|one| one.object == object);
+        let stores = all().find(|one| !one.value.is_empty())?;
+        let named = |part: &Part| (part.name.clone(), terms.sort(part.term));
+        let mut parts: Vec<(String, Sort)> =
+            stores.value.iter().filter(|part| wanted(part)).map(named).collect();
+        let number = || vec![(String::new(), Sort::Bits(32))];
+        let (entries, key) = match stores.kind {
+            "Map" => {
+                let insert = all().find(|one| one.operation == "insert")?;
+                (Entries::Stored, insert.key.iter().map(named).collect())
+            }
+            "Allocator" => {
+                parts.push((ENDLESS.to_owned(), Sort::Bool));
+                (Entries::Lasting, number())
+            }
+            "Vector" => (Entries::Fixed, number()),
+            "Cell" => (Entries::Fixed, Vec::new()),
+            _ => return None,
+        };
+        Some(Self { entries, key, parts })
+    }
+
+    /// The key of an access; `None`: it has other parts, as one of a known variant has.
+    fn key_of(&self, access: &Access, terms: &Terms) -> Option<Vec<Term>> {
+        match self.entries {
+            Entries::Lasting => Some(vec![place(access)?]),
+            _ => {
+                let parts = access.key.iter().map(|part| (&part.name, terms.sort(part.term)));
+                let fits = parts.eq(self.key.iter().map(|(name, sort)| (name, *sort)));
+                fits.then(|| access.key.iter().map(|part| part.term).collect())
+            }
+        }
+    }
+}
 
 /// Whether an entry is there, and the parts of its value that matter.
 pub(super) struct Entry {
@@ -17,15 +89,22 @@ pub(super) struct Write {
     pub(super) value: Option<Vec<Term>>,
 }
 
-/// An object and what the path has written to it so far.
+/// An object, what a path has written to it so far, and what it has found out.
 pub(super) struct Object<'l> {
     pub(super) name: &'l str,
-    /// Sorts of the parts of its values that matter.
-    pub(super) parts: Vec<Sort>,
+    pub(super) layout: &'l Layout,
     pub(super) writes: Vec<Write>,
+    /// What was asked for.
+    pub(super) keys: Vec<Vec<Term>>,
+    /// What is so, as the answers say.
+    pub(super) facts: Vec<Term>,
 }
 
-impl Object<'_> {
+impl<'l> Object<'l> {
+    pub(super) fn new(name: &'l str, layout: &'l Layout) -> Self {
+        Self { name, layout, writes: Vec::new(), keys: Vec::new(), facts: Vec::new() }
+    }
+
     /// What is under `key` now.
     pub(super) fn at(&self, key: &[Term], terms: &mut Terms) -> Entry {
         let mut entry = self.at_first(key, terms);
@@ -46,11 +125,190 @@ impl Object<'_> {
 
     /// What was under `key` at the beginning.
     pub(super) fn at_first(&self, key: &[Term], terms: &mut Terms) -> Entry {
-        let name = self.name;
-        let present = terms.apply(&format!("{name} has"), Sort::Bool, Kind::Number, key);
-        let parts = self.parts.iter().enumerate();
+        let Self { name, layout, .. } = self;
+        let present = match layout.entries {
+            Entries::Fixed => terms.bool(true),
+            _ => terms.apply(&format!("{name} has"), Sort::Bool, Kind::Number, key),
+        };
+        let parts = layout.parts.iter();
         let value = parts
-            .map(|(at, sort)| terms.apply(&format!("{name} part {at}"), *sort, Kind::Number, key));
+            .map(|(part, sort)| terms.apply(&format!("{name} {part}"), *sort, Kind::Number, key));
         Entry { present, value: value.collect() }
+    }
+
+    /// Notes what an access says and writes; `None`: it does something that is not understood.
+    pub(super) fn access(&mut self, access: &Access, terms: &mut Terms) -> Option<()> {
+        if access.operation == "len" {
+            return Some(());
+        }
+        let key = self.layout.key_of(access, terms)?;
+        self.keys.push(key.clone());
+        let now = self.at(&key, terms);
+        let always = terms.bool(true);
+        let outcome = access.outcome.unwrap_or(always);
+        let written = match self.layout.entries {
+            Entries::Stored => self.stored(access, (outcome, &now), terms)?,
+            Entries::Lasting => self.lasting(access, (outcome, &now), terms)?,
+            Entries::Fixed => {
+                self.told(outcome, &access.result, &now.value, terms);
+                match access.operation.as_str() {
+                    "read" | "get" => None,
+                    "write" | "set" | "update" => {
+                        Some((outcome, Some(self.renewed(access, &now)?)))
+                    }
+                    _ => return None,
+                }
+            }
+        };
+        self.writes.extend(written.map(|(when, value)| Write { key, when, value }));
+        Some(())
+    }
+
+    fn stored(
+        &mut self,
+        access: &Access,
+        (outcome, now): (Term, &Entry),
+        terms: &mut Terms,
+    ) -> Option<Option<(Term, Option<Vec<Term>>)>> {
+        access.outcome?;
+        if access.operation != "insert" {
+            let same = terms.equal(outcome, now.present);
+            self.facts.push(same);
+            self.told(outcome, &access.result, &now.value, terms);
+        }
+        Some(match access.operation.as_str() {
+            "get" | "contains" => None,
+            "update" if access.value.is_empty() => None,
+            "insert" | "update" => Some((outcome, Some(self.renewed(access, now)?))),
+            "remove" => Some((outcome, None)),
+            _ => return None,
+        })
+    }
+
+    /// An object that has ended is there until it is collected: what is not found may be there, unless it
+    /// never ends.
+    fn lasting(
+        &mut self,
+        access: &Access,
+        (outcome, now): (Term, &Entry),
+        terms: &mut Terms,
+    ) -> Option<Option<(Term, Option<Vec<Term>>)>> {
+        let endless = *now.value.last()?;
+        let ends = terms.not(endless);
+        let is_new = access.operation.starts_with("alloc");
+        match access.operation.as_str() {
+            _ if is_new => {
+                let free = terms.not(now.present);
+                self.implied(outcome, free, terms);
+            }
+            "set" | "update" | "free" | "expire" => {
+                let same = terms.equal(outcome, now.present);
+                self.facts.push(same);
+                self.facts.extend((access.operation == "expire").then_some(ends));
+            }
+            _ => {
+                self.implied(outcome, now.present, terms);
+                let stays = terms.both(now.present, endless);
+                self.implied(stays, outcome, terms);
+            }
+        }
+        if !is_new {
+            self.told(outcome, &access.result, &now.value, terms);
+        }
+        let always = terms.bool(true);
+        Some(match access.operation.as_str() {
+            "get" | "touch" | "is_allocated" => None,
+            "refresh" => {
+                let mut value = now.value.clone();
+                *value.last_mut()? = is_endless(access, terms)?;
+                Some((outcome, Some(value)))
+            }
+            "allocate" | "allocate_within" | "allocate_at" => {
+                let mut value = self.renewed(access, now)?;
+                *value.last_mut()? = is_endless(access, terms)?;
+                Some((outcome, Some(value)))
+            }
+            "update" if access.value.is_empty() => None,
+            "set" | "update" => Some((outcome, Some(self.renewed(access, now)?))),
+            "free" | "expire" => Some((always, None)),
+            _ => return None,
+        })
+    }
+
+    /// The parts of what is stored; whether it ends is left as it was.
+    fn renewed(&self, access: &Access, now: &Entry) -> Option<Vec<Term>> {
+        let named = |name: &String| access.value.iter().find(|part| part.name == *name);
+        let parts = self.layout.parts.iter().zip(&now.value);
+        parts
+            .map(|((name, _), now)| match named(name) {
+                Some(part) => Some(part.term),
+                None => (name == ENDLESS).then_some(*now),
+            })
+            .collect()
+    }
+
+    fn implied(&mut self, condition: Term, fact: Term, terms: &mut Terms) {
+        let not = terms.not(condition);
+        let implied = terms.either(not, fact);
+        self.facts.push(implied);
+    }
+
+    /// Where the access found something, its result is what was there.
+    fn told(&mut self, outcome: Term, result: &[Part], there: &[Term], terms: &mut Terms) {
+        for ((name, sort), there) in self.layout.parts.iter().zip(there) {
+            let told = result.iter().find(|part| part.name == *name);
+            if let Some(told) = told.filter(|told| terms.sort(told.term) == *sort) {
+                let same = terms.equal(told.term, *there);
+                let not = terms.not(outcome);
+                let implied = terms.either(not, same);
+                self.facts.push(implied);
+            }
+        }
+    }
+}
+
+/// Whether the lifetime that an access gives has no end.
+fn is_endless(access: &Access, terms: &mut Terms) -> Option<Term> {
+    let longest = terms.constant(u64::MAX.into(), 64);
+    Some(terms.equal(access.lifetime?, longest))
+}
+
+/// What holds on `path` and has to do with the unknowns of `about`: of what state has answered what is directly
+/// about them, of the packet all. The whole would be too much to ask.
+pub(super) fn relevant(about: &[Term], path: &CallPath, terms: &Terms) -> Vec<Term> {
+    let mut unknowns = FastSet::default();
+    unknowns.extend(about.iter().flat_map(|term| terms.unknowns(*term).iter().copied()));
+    let is_of_state = |id: &SymbolId| terms.symbol_of(*id).name.contains('#');
+    let mut is_first = true;
+    loop {
+        let before = unknowns.len();
+        let shares = |one: &Term| terms.unknowns(*one).iter().any(|id| unknowns.contains(id));
+        let of_packet = |one: &Term| !terms.unknowns(*one).iter().any(is_of_state);
+        let near = path.holds.iter().filter(|one| shares(one) && (is_first || of_packet(one)));
+        let near: Vec<Term> = near.copied().collect();
+        unknowns.extend(near.iter().flat_map(|term| terms.unknowns(*term).iter().copied()));
+        is_first = false;
+        if unknowns.len() == before {
+            break;
+        }
+    }
+    let within = |one: &&Term| terms.unknowns(**one).iter().all(|id| unknowns.contains(id));
+    let mut chosen: Vec<Term> = path.holds.iter().filter(within).copied().collect();
+    chosen.sort_unstable();
+    chosen.dedup();
+    chosen
+}
+
+/// Products of unknowns are any numbers: what is proved so is proved.
+pub(super) fn softened(all: &[Term], terms: &mut Terms) -> Vec<Term> {
+    all.iter().map(|term| terms.softened(*term)).collect()
+}
+
+/// What the path has found out by asking how an access ended.
+pub(super) fn outcome(access: &Access, path: &CallPath, terms: &mut Terms) -> Option<Term> {
+    let outcome = access.outcome?;
+    match path.outcome(access, terms)? {
+        true => Some(outcome),
+        false => Some(terms.not(outcome)),
     }
 }

@@ -85,7 +85,7 @@ impl Serialize for Paths {
                 .map(|warning| LineJson { text: warning.message.clone(), line: warning.line })
                 .collect(),
             opaque: &self.opaque,
-            proved: self.links.iter().map(ToString::to_string).collect(),
+            proved: self.proved(),
             paths: self.paths.iter().map(|path| self.path_json(path)).collect(),
         };
         document.serialize(serializer)

@@ -104,11 +104,12 @@ impl Paths {
         for warning in &self.warnings {
             let _ = writeln!(text, "  {}:{}: {}", self.file, warning.line, warning.message);
         }
-        if !self.links.is_empty() {
+        let proved = self.proved();
+        if !proved.is_empty() {
             text.push_str("\nproved of state\n");
         }
-        for link in &self.links {
-            let _ = writeln!(text, "  {link}");
+        for proved in &proved {
+            let _ = writeln!(text, "  {proved}");
         }
         if !self.opaque.is_empty() {
             let _ = write!(text, "\ntaken as unknown functions: {}\n", self.opaque.join(", "));

@@ -1,0 +1,449 @@
+//! Which values a state object can hold: of the parts that are one of few (variants, booleans, bytes), the
+//! combinations that come about.
+//!
+//! They are found as what can be reached: from empty state, whatever a path stores is added, as long as a path
+//! that finds nothing but what has been added can store something else. What is left then is kept by every
+//! path, and is the smallest such set of combinations.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
+
+use super::state::{ENDLESS, Entries, Layout, Object, Write, outcome, relevant, softened};
+use crate::access::Part;
+use crate::expr::{Kind, Sort, Term, Terms};
+use crate::hash::{FastMap, FastSet};
+use crate::path::CallPath;
+use crate::solver::Solver;
+
+/// Combinations that are looked for at most; a part that makes for more is left out.
+const MOST: usize = 64;
+/// Of a byte so many values.
+const BYTES: usize = 8;
+
+/// The combinations of small parts that entries of a state object can have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Values {
+    /// The object.
+    pub object: String,
+    /// The parts: of the key (`key.protocol`) and of the value (`it.state`).
+    parts: Vec<Small>,
+    /// Each row allows one of some for each part.
+    rows: Vec<Vec<BTreeSet<u128>>>,
+}
+
+/// A part that is one of few.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Small {
+    name: String,
+    sort: Sort,
+    kind: Kind,
+}
+
+impl Small {
+    pub(super) fn is(part: &Part, terms: &Terms) -> bool {
+        let sort = terms.sort(part.term);
+        sort == Sort::Bool || matches!(part.kind, Kind::Variants(_)) || is_byte(part, sort)
+    }
+
+    /// How many there are.
+    fn room(&self) -> usize {
+        match (&self.kind, self.sort) {
+            (Kind::Variants(names), _) => names.len(),
+            (_, sort) => 1 << sort.width(),
+        }
+    }
+}
+
+fn is_byte(part: &Part, sort: Sort) -> bool {
+    part.kind == Kind::Number && matches!(sort, Sort::Bits(width) if width <= 8)
+}
+
+/// What entries of `object` can hold, as all `paths` keep it. `None`: nothing that would rule anything out, or
+/// something is done with it that is not understood.
+pub(crate) fn reached(
+    object: &str,
+    paths: &[CallPath],
+    terms: &mut Terms,
+    solver: &mut Solver,
+) -> Result<Option<Values>, String> {
+    let wanted = |part: &Part, terms: &Terms| Small::is(part, terms);
+    let Some(layout) = Layout::of(object, paths, terms, |part| wanted(part, terms)) else {
+        return Ok(None);
+    };
+    let mut small = smalls(object, &layout, paths, terms);
+    let Some(steps) = steps(object, &layout, paths, terms) else { return Ok(None) };
+    while !small.is_empty() {
+        match (Search { object, layout: &layout, small: &small, steps: &steps })
+            .run(terms, solver)?
+        {
+            Found::All(all) => return Ok(Values::of(object, small, all)),
+            Found::TooMany(part) => drop(small.remove(part)),
+            Found::Undecided => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+/// The small parts of keys and values.
+fn smalls(object: &str, layout: &Layout, paths: &[CallPath], terms: &Terms) -> Vec<Small> {
+    let all = || paths.iter().flat_map(|path| &path.accesses).filter(|one| one.object == object);
+    let named = |of: &str, part: &Part| {
+        let (name, kind) = (format!("{of}.{}", part.name), part.kind.clone());
+        Small { name, sort: terms.sort(part.term), kind }
+    };
+    let of_key = all().find(|one| one.operation == "insert" && one.kind == "Map");
+    let of_key = of_key.iter().flat_map(|one| &one.key).filter(|part| Small::is(part, terms));
+    let stores = all().find(|one| !one.value.is_empty());
+    let of_value = stores.iter().flat_map(|one| &one.value).filter(|part| Small::is(part, terms));
+    let mut small: Vec<Small> = of_key.map(|part| named("key", part)).collect();
+    small.extend(of_value.map(|part| named("it", part)));
+    if layout.entries == Entries::Lasting {
+        let name = format!("it.{ENDLESS}");
+        small.push(Small { name, sort: Sort::Bool, kind: Kind::Number });
+    }
+    small
+}
+
+/// What one access stores, and what its path has asked by then.
+#[derive(PartialEq, Eq, Hash)]
+struct Step {
+    when: Term,
+    key: Vec<Term>,
+    value: Vec<Term>,
+    /// Keys that were asked for.
+    keys: Vec<Vec<Term>>,
+    /// What the answers say.
+    facts: Vec<Term>,
+}
+
+/// Steps, with what else holds, of what has to do with each, on the paths that take it.
+type Steps = FastMap<Step, FastSet<Vec<Term>>>;
+
+fn steps(name: &str, layout: &Layout, paths: &[CallPath], terms: &mut Terms) -> Option<Steps> {
+    let mut steps = Steps::default();
+    for path in paths {
+        let accesses = path.accesses.iter().filter(|access| access.object == name);
+        if accesses.clone().all(|access| access.value.is_empty() && access.lifetime.is_none()) {
+            continue;
+        }
+        let mut object = Object::new(name, layout);
+        for access in accesses {
+            let before = object.writes.len();
+            object.access(access, terms)?;
+            object.facts.extend(outcome(access, path, terms));
+            if let Some(step) =
+                object.writes.get(before).and_then(|last| step(&object, last, terms))
+            {
+                let about = step.value.iter().chain(&step.key).chain(&step.facts);
+                let about: Vec<Term> = about.copied().collect();
+                let conditions = relevant(&about, path, terms);
+                let conditions = softened(&conditions, terms);
+                steps.entry(step).or_default().insert(conditions);
+            }
+        }
+    }
+    Some(steps)
+}
+
+/// The last write of an object as a step; `None`: it only takes something away.
+fn step(object: &Object<'_>, last: &Write, terms: &mut Terms) -> Option<Step> {
+    let value = softened(last.value.as_ref()?, terms);
+    let mut facts = softened(&object.facts, terms);
+    facts.sort_unstable();
+    let (key, when) = (softened(&last.key, terms), terms.softened(last.when));
+    let keys = object.keys.iter().map(|key| softened(key, terms)).collect();
+    Some(Step { when, key, value, keys, facts })
+}
+
+enum Found {
+    All(BTreeSet<Vec<u128>>),
+    /// Most of all by the part at this place.
+    TooMany(usize),
+    Undecided,
+}
+
+struct Search<'l> {
+    object: &'l str,
+    layout: &'l Layout,
+    small: &'l [Small],
+    steps: &'l Steps,
+}
+
+impl Search<'_> {
+    fn run(&self, terms: &mut Terms, solver: &mut Solver) -> Result<Found, String> {
+        let mut all: BTreeSet<Vec<u128>> = BTreeSet::new();
+        if self.layout.entries == Entries::Fixed {
+            all.insert(vec![0; self.small.len()]);
+        }
+        let mut open: Vec<(&Step, Vec<Term>)> = Vec::new();
+        for (step, each) in self.steps {
+            // What they have in common often does for all of them.
+            let mut all = each.iter();
+            let first = all.next().cloned().unwrap_or_default();
+            let common = all.fold(first, |common, other| {
+                common.into_iter().filter(|one| other.contains(one)).collect()
+            });
+            open.push((step, common));
+        }
+        open.sort_unstable_by_key(|(step, _)| (step.when, &step.value, &step.facts));
+        loop {
+            let before = all.len();
+            let mut left = Vec::new();
+            for (step, common) in open {
+                if self.cannot(step, &common, &all, terms, solver)? {
+                    left.push((step, common));
+                    continue;
+                }
+                let mut each: Vec<&Vec<Term>> = self.steps[step].iter().collect();
+                each.sort_unstable();
+                for conditions in each {
+                    if let Some(end) = self.follow(step, conditions, &mut all, terms, solver)? {
+                        return Ok(end);
+                    }
+                }
+                left.push((step, common));
+            }
+            if all.len() == before {
+                return Ok(Found::All(all));
+            }
+            open = left;
+        }
+    }
+
+    /// Whether the step stores nothing else under `conditions`.
+    fn cannot(
+        &self,
+        step: &Step,
+        conditions: &[Term],
+        all: &BTreeSet<Vec<u128>>,
+        terms: &mut Terms,
+        solver: &mut Solver,
+    ) -> Result<bool, String> {
+        let asked = self.question(step, conditions, all, terms);
+        solver.refutes(asked, terms)
+    }
+
+    /// What would hold if the step stored something else.
+    fn question(
+        &self,
+        step: &Step,
+        conditions: &[Term],
+        all: &BTreeSet<Vec<u128>>,
+        terms: &mut Terms,
+    ) -> Vec<Term> {
+        let mut asked = step.facts.clone();
+        asked.push(step.when);
+        asked.extend(conditions);
+        for key in &step.keys {
+            let entry = Object::new(self.object, self.layout).at_first(key, terms);
+            let holds = self.combination(key, &entry.value, terms);
+            let known = self.is_one_of(all, &holds, terms);
+            let absent = terms.not(entry.present);
+            asked.push(terms.either(absent, known));
+        }
+        let stored = self.combination(&step.key, &step.value, terms);
+        let known = self.is_one_of(all, &stored, terms);
+        asked.push(terms.not(known));
+        asked
+    }
+
+    /// Adds what the step can store; how the search ends, if it does.
+    fn follow(
+        &self,
+        step: &Step,
+        conditions: &[Term],
+        all: &mut BTreeSet<Vec<u128>>,
+        terms: &mut Terms,
+        solver: &mut Solver,
+    ) -> Result<Option<Found>, String> {
+        let stored = self.combination(&step.key, &step.value, terms);
+        loop {
+            let asked = self.question(step, conditions, all, terms);
+            if solver.refutes(asked.clone(), terms)? {
+                return Ok(None);
+            }
+            let Some(new) = solver.model(&asked, &[], &stored, terms) else {
+                return Ok(Some(Found::Undecided));
+            };
+            all.insert(new);
+            if let Some(part) = self.too_many(all) {
+                return Ok(Some(Found::TooMany(part)));
+            }
+        }
+    }
+
+    /// The part with most values, where there are more combinations than are looked for.
+    fn too_many(&self, all: &BTreeSet<Vec<u128>>) -> Option<usize> {
+        let values = |at: usize| all.iter().map(|one| one[at]).collect::<BTreeSet<_>>().len();
+        let widest = (0..self.small.len()).max_by_key(|at| (values(*at), *at))?;
+        let is_byte = matches!(self.small[widest].kind, Kind::Number);
+        (all.len() > MOST || is_byte && values(widest) > BYTES).then_some(widest)
+    }
+
+    /// The small parts of an entry.
+    fn combination(&self, key: &[Term], value: &[Term], terms: &mut Terms) -> Vec<Term> {
+        let Layout { key: of_key, parts, .. } = self.layout;
+        let small = self.small.iter().map(|small| {
+            let (of, name) = small.name.split_once('.').unwrap_or_default();
+            let (names, all) = if of == "key" { (of_key, key) } else { (parts, value) };
+            let found = names.iter().zip(all).find(|((known, _), _)| known == name);
+            found.map(|(_, term)| *term)
+        });
+        let no = terms.bool(false);
+        small.map(|term| term.unwrap_or(no)).collect()
+    }
+
+    fn is_one_of(&self, all: &BTreeSet<Vec<u128>>, parts: &[Term], terms: &mut Terms) -> Term {
+        let rows: Vec<Term> = merged(all)
+            .iter()
+            .map(|row| {
+                let all: Vec<Term> = row
+                    .iter()
+                    .zip(parts)
+                    .zip(self.small)
+                    .map(|((values, part), small)| is_among(*part, values, small, terms))
+                    .collect();
+                terms.all(&all)
+            })
+            .collect();
+        terms.any(&rows)
+    }
+}
+
+fn is_among(part: Term, values: &BTreeSet<u128>, small: &Small, terms: &mut Terms) -> Term {
+    if values.len() >= small.room() {
+        return terms.bool(true);
+    }
+    if small.sort == Sort::Bool {
+        return if values.contains(&1) { part } else { terms.not(part) };
+    }
+    let each: Vec<Term> = values
+        .iter()
+        .map(|value| {
+            let value = terms.constant(*value, small.sort.width());
+            terms.equal(part, value)
+        })
+        .collect();
+    terms.any(&each)
+}
+
+/// Rows that differ in one part only are one.
+fn merged(all: &BTreeSet<Vec<u128>>) -> Vec<Vec<BTreeSet<u128>>> {
+    let one = |values: &Vec<u128>| values.iter().map(|value| BTreeSet::from([*value])).collect();
+    let mut rows: Vec<Vec<BTreeSet<u128>>> = all.iter().map(one).collect();
+    loop {
+        let pair = (0..rows.len()).find_map(|a| {
+            let other = (a + 1..rows.len()).find(|b| differing(&rows[a], &rows[*b]).is_some());
+            other.map(|b| (a, b))
+        });
+        let Some((a, b)) = pair else { return rows };
+        let other = rows.remove(b);
+        if let Some(at) = differing(&rows[a], &other) {
+            rows[a][at].extend(&other[at]);
+        }
+    }
+}
+
+/// The one part in which two rows differ.
+fn differing(a: &[BTreeSet<u128>], b: &[BTreeSet<u128>]) -> Option<usize> {
+    let mut all = (0..a.len()).filter(|at| a[*at] != b[*at]);
+    all.next().filter(|_| all.next().is_none())
+}
+
+impl Values {
+    /// `None`: each part may be anything. That all objects have an end is no news.
+    fn of(object: &str, parts: Vec<Small>, all: BTreeSet<Vec<u128>>) -> Option<Self> {
+        let rows = merged(&all);
+        let mut limits = rows.iter().flat_map(|row| row.iter().zip(&parts));
+        let rules_out = limits
+            .any(|(values, small)| values.len() < small.room() && !small.name.ends_with(ENDLESS));
+        (rules_out && !rows.is_empty()).then(|| Self { object: object.to_owned(), parts, rows })
+    }
+
+    /// That an entry is one that can be, whose parts are those that `part` knows.
+    pub(crate) fn holds(
+        &self,
+        part: &mut dyn FnMut(&str, &mut Terms) -> Option<Term>,
+        terms: &mut Terms,
+    ) -> Term {
+        let known: Vec<Option<Term>> =
+            self.parts.iter().map(|small| part(&small.name, terms)).collect();
+        let rows = self.rows.iter().map(|row| {
+            let parts = row.iter().zip(&known).zip(&self.parts);
+            let parts = parts.filter_map(|((values, part), small)| {
+                let part = (*part).filter(|part| terms.sort(*part) == small.sort)?;
+                Some(is_among(part, values, small, terms))
+            });
+            let parts: Vec<Term> = parts.collect();
+            terms.all(&parts)
+        });
+        let rows: Vec<Term> = rows.collect();
+        terms.any(&rows)
+    }
+
+    /// Whether entries with these parts never end.
+    pub(crate) fn never_ends(&self, known: &dyn Fn(&str) -> Option<u128>) -> bool {
+        let Some(endless) = self.parts.iter().position(|small| small.name == "it.endless") else {
+            return false;
+        };
+        let fits = |row: &&Vec<BTreeSet<u128>>| {
+            let mut parts = row.iter().zip(&self.parts);
+            parts.all(|(values, small)| known(&small.name).is_none_or(|one| values.contains(&one)))
+        };
+        self.rows.iter().filter(fits).all(|row| !row[endless].contains(&0))
+    }
+
+    /// Whether an entry can have the parts that `part` knows.
+    pub fn allows(&self, part: &dyn Fn(&str) -> Option<u128>) -> bool {
+        self.rows.iter().any(|row| {
+            let mut parts = row.iter().zip(&self.parts);
+            parts.all(|(values, small)| part(&small.name).is_none_or(|one| values.contains(&one)))
+        })
+    }
+
+    /// The parts of values, as they are called there, that it is about.
+    pub(super) fn is_about(&self, part: &str) -> bool {
+        self.parts.iter().any(|small| small.name.strip_prefix("it.") == Some(part))
+    }
+}
+
+impl fmt::Display for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: ", self.object)?;
+        for (at, row) in self.rows.iter().enumerate() {
+            if at > 0 {
+                f.write_str(" or ")?;
+            }
+            f.write_char('`')?;
+            let limits = row.iter().zip(&self.parts);
+            let limits = limits.filter(|(values, small)| values.len() < small.room());
+            for (nth, (values, small)) in limits.enumerate() {
+                f.write_str(if nth > 0 { " && " } else { "" })?;
+                small.write(values, f)?;
+            }
+            f.write_char('`')?;
+        }
+        Ok(())
+    }
+}
+
+impl Small {
+    fn write(&self, values: &BTreeSet<u128>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.trim_end_matches(".variant").trim_end_matches('.');
+        if self.sort == Sort::Bool && self.kind == Kind::Number {
+            return write!(f, "{}{name}", if values.contains(&0) { "!" } else { "" });
+        }
+        write!(f, "{name} = ")?;
+        for (at, value) in values.iter().enumerate() {
+            f.write_str(if at > 0 { " | " } else { "" })?;
+            match &self.kind {
+                Kind::Variants(names) => {
+                    let name = usize::try_from(*value).ok().and_then(|at| names.get(at));
+                    f.write_str(name.map_or("?", |name| name))?;
+                }
+                _ => write!(f, "{value}")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! Which values a state object can hold, as what comes about: nothing that does is left out.
+
+use anabranch_analysis::{Paths, Source, Verdict, paths};
+
+const SMALL: &str = r"#[network_function(ports(lan, wan))]
+pub mod small {
+    pub struct Settings {
+        #[setting(default = [])]
+        pub known: List<Ipv4Addr>,
+    }
+    pub enum Reason { Wrong, Gone }
+    pub enum Stage { Opening, Open, Closed, Fixed }
+    pub struct Session { protocol: u8, stage: Stage }
+    pub struct Small {
+        settings: Settings,
+        #[capacity(8)]
+        by_host: Map<Ipv4Addr, u32>,
+        #[capacity(8)]
+        #[expired(gone)]
+        sessions: Allocator<Session>,
+        #[capacity(8)]
+        fixed: Map<Ipv4Addr, u32>,
+    }
+    const FOREVER_NS: u64 = u64::MAX;
+    impl Small {
+        fn init(&mut self, cx: &mut Context) {
+            for one in &self.settings.known {
+                let session = Session { protocol: 17, stage: Stage::Fixed };
+                if let Some(index) = self.sessions.allocate(session, FOREVER_NS, cx) {
+                    self.fixed.insert(one, index);
+                }
+            }
+        }
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let Some(ip) = pkt.ipv4() else { return Forward(WAN) };
+            let host = ip.src();
+            if let Some(index) = self.fixed.get(&host) {
+                return match self.sessions.get(index, cx) {
+                    Some(session) if session.stage == Stage::Fixed => Forward(WAN),
+                    Some(_) => Drop(Reason::Wrong),
+                    None => Drop(Reason::Gone),
+                };
+            }
+            let (Some(tcp), Some(port)) = (pkt.tcp(), pkt.src_port()) else { return Forward(WAN) };
+            let index = u32::from(port);
+            if let Some(session) = self.sessions.touch(index, cx) {
+                if session.protocol != 6 {
+                    return Flood;
+                }
+                let stage = match session.stage {
+                    Stage::Opening => Stage::Open,
+                    Stage::Open if tcp.flags() == 1 => Stage::Closed,
+                    same => same,
+                };
+                if session.stage == Stage::Fixed {
+                    return Drop(Reason::Wrong);
+                }
+                self.sessions.set(index, Session { protocol: session.protocol, stage });
+                return Forward(LAN);
+            }
+            let session = Session { protocol: ip.protocol(), stage: Stage::Opening };
+            self.sessions.allocate(session, 1_000_000, cx);
+            Forward(WAN)
+        }
+        fn gone(&mut self, index: u32, session: Session, cx: &mut Context) {}
+    }
+}
+";
+
+fn explored(text: &str) -> Paths {
+    let found = paths(&Source { text, file: "small.rs", line: 1 });
+    found.unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn drops(found: &Paths, word: &str) -> bool {
+    found.paths.iter().any(|path| path.verdict == Verdict::Drop(word.to_owned()))
+}
+
+#[test]
+fn what_comes_about_is_found_and_rules_out_paths() {
+    let found = explored(SMALL);
+    assert_eq!(
+        found.proved(),
+        [
+            "`sessions`: `it.protocol = 6 && it.stage = opening | open | closed && !it.endless` or \
+             `it.protocol = 17 && it.stage = fixed && it.endless`",
+            "`fixed[key] = i`: `sessions[i]` is there, `it.protocol = 17`, `it.stage = fixed`",
+        ]
+    );
+    assert!(!drops(&found, "wrong"), "{}", found.to_text());
+    assert!(!drops(&found, "gone"), "what never ends is there: {}", found.to_text());
+}
+
+/// Each of these brings about more, in one place.
+#[test]
+fn what_is_stored_anywhere_counts() {
+    let wrong = [
+        (
+            "at the start",
+            "protocol: 17, stage: Stage::Fixed",
+            "protocol: 6, stage: Stage::Fixed",
+            "wrong",
+        ),
+        ("another kind", "if session.protocol != 6", "if session.stage == Stage::Closed", "wrong"),
+        (
+            "in a set",
+            "session.protocol, stage }",
+            "session.protocol, stage: Stage::Fixed }",
+            "wrong",
+        ),
+        ("an end", "allocate(session, FOREVER_NS, cx)", "allocate(session, 9, cx)", "gone"),
+        (
+            "a refresh",
+            "if session.protocol != 6 {",
+            "if session.protocol != 6 { self.sessions.refresh(index, 9, cx);",
+            "gone",
+        ),
+        ("freed", "return Flood;", "self.sessions.free(index); return Flood;", "gone"),
+    ];
+    for (what, right, instead, word) in wrong {
+        let text = SMALL.replace(right, instead);
+        assert_ne!(text, SMALL, "{what}");
+        let found = explored(&text);
+        assert!(drops(&found, word), "{what}: {:?}", found.proved());
+    }
+}
+
+/// A byte from the packet may be anything: it is left out, and the rest is kept.
+#[test]
+fn parts_with_many_values_are_left_out() {
+    let text = SMALL.replace("protocol: ip.protocol(), stage", "protocol: ip.ttl(), stage");
+    let found = explored(&text);
+    assert_eq!(
+        found.proved()[0],
+        "`sessions`: `it.stage = opening | open | closed && !it.endless` or `it.stage = fixed && it.endless`"
+    );
+}
