@@ -33,7 +33,7 @@ const NEVER: u64 = u64::MAX;
 /// The lifetime, in ticks, of what does not end: of all that would be longer than 26 days.
 pub(crate) const FOREVER: u32 = LONGEST - 1;
 
-/// A lifetime in ticks of 2^20 ns, rounded up; from 26 days on it is for ever ([`ends`]).
+/// A lifetime in ticks of 2^20 ns, rounded up; from 26 days on it is for ever.
 #[inline(always)]
 pub fn to_ticks(ns: u64) -> u32 {
     let ticks = (ns >> TICK_BITS) + u64::from(ns & ((1 << TICK_BITS) - 1) != 0);
