@@ -135,3 +135,43 @@ fn parts_with_many_values_are_left_out() {
         "`sessions`: `it.stage = opening | open | closed && !it.endless` or `it.stage = fixed && it.endless`"
     );
 }
+
+/// Fields that are called what the proof has names for.
+#[test]
+fn what_fields_are_called_means_nothing() {
+    for name in ["endless", "has", "inside"] {
+        let field = |text: &str, right: &str, value: &str| {
+            let with = text.replace(right, &right.replace(" }", &format!(", {name}: {value} }}")));
+            assert_ne!(with, text, "{right}");
+            with
+        };
+        let text = field(SMALL, "stage: Stage }", "bool");
+        let text = field(&text, "stage: Stage::Fixed }", "true");
+        let text = field(&text, "stage: Stage::Opening }", "false");
+        let text = field(&text, "session.protocol, stage }", &format!("session.{name}"));
+        let ends = text.replace("allocate(session, FOREVER_NS, cx)", "allocate(session, 9, cx)");
+        let found = explored(&ends);
+        assert!(drops(&found, "gone"), "{name}: {:?}", found.proved());
+        assert!(!drops(&explored(&text), "gone"), "{name}");
+    }
+}
+
+/// It is zero there, whatever was written.
+#[test]
+fn what_is_written_past_the_end_is_not_there() {
+    let stages = "fixed: Map<Ipv4Addr, u32>,\n#[capacity(4)]\nstages: Vector<Stage>,";
+    let text = SMALL.replace("fixed: Map<Ipv4Addr, u32>,", stages);
+    let text = text.replace(
+        "let index = u32::from(port);",
+        "let index = u32::from(port);
+            self.stages.write(index, Stage::Open);
+            if self.stages.read(index) == Stage::Opening {
+                self.stages.write(0, Stage::Closed);
+            }
+            if self.stages.read(1) == Stage::Closed { return Drop(Reason::Wrong); }
+            if self.stages.read(2) == Stage::Fixed { return Drop(Reason::Gone); }",
+    );
+    let found = explored(&text);
+    assert!(drops(&found, "wrong"), "{:?}", found.proved());
+    assert!(!drops(&found, "gone"), "{:?}", found.proved());
+}

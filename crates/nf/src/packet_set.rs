@@ -281,7 +281,7 @@ impl<S> Entry<S> {
         S: Value,
     {
         let (absolute, lifetime, state) = journal::loaded(told)?;
-        Some(Self::new(moment.deadline(absolute), lifetime, state))
+        Some(Self::new(moment.deadline(absolute, lifetime), lifetime, state))
     }
 
     /// When the set ends.

@@ -162,7 +162,9 @@ impl<'p> Interpreter<'p> {
             return Ok(false);
         }
         let name = &self.program.module.nf.fields[object].ident;
-        let before = self.run.accesses.iter().rev().filter(|access| *name == access.object);
+        // What a loop has done before its turn is not known.
+        let known = self.run.accesses.get(self.run.cut..).unwrap_or_default();
+        let before = known.iter().rev().filter(|access| *name == access.object);
         let before: Vec<(Term, Vec<Term>)> = before
             .take_while(|access| access.operation != "free")
             .filter(|access| access.operation == "allocate_within")

@@ -8,8 +8,8 @@ use crate::hash::FastSet;
 use crate::path::CallPath;
 
 /// What the part of an object is called that says whether it never ends: its lifetime was given as
-/// [`u64::MAX`] nanoseconds.
-pub(crate) const ENDLESS: &str = "endless";
+/// [`u64::MAX`] nanoseconds. No part of the author's has such a name.
+pub(crate) const ENDLESS: &str = "#endless";
 
 /// How entries come and go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,11 +128,11 @@ impl<'l> Object<'l> {
         let Self { name, layout, .. } = self;
         let present = match layout.entries {
             Entries::Fixed => terms.bool(true),
-            _ => terms.apply(&format!("{name} has"), Sort::Bool, Kind::Number, key),
+            _ => terms.apply(&format!("{name}#has"), Sort::Bool, Kind::Number, key),
         };
         let parts = layout.parts.iter();
         let value = parts
-            .map(|(part, sort)| terms.apply(&format!("{name} {part}"), *sort, Kind::Number, key));
+            .map(|(part, sort)| terms.apply(&format!("{name}#.{part}"), *sort, Kind::Number, key));
         Entry { present, value: value.collect() }
     }
 
@@ -154,7 +154,8 @@ impl<'l> Object<'l> {
                 match access.operation.as_str() {
                     "read" | "get" => None,
                     "write" | "set" | "update" => {
-                        Some((outcome, Some(self.renewed(access, &now)?)))
+                        let when = self.is_inside(&key, outcome, terms);
+                        Some((when, Some(self.renewed(access, &now)?)))
                     }
                     _ => return None,
                 }
@@ -162,6 +163,14 @@ impl<'l> Object<'l> {
         };
         self.writes.extend(written.map(|(when, value)| Write { key, when, value }));
         Some(())
+    }
+
+    /// Whether an element is written: past the end of a vector nothing is, and zero is read.
+    fn is_inside(&self, key: &[Term], outcome: Term, terms: &mut Terms) -> Term {
+        match key {
+            [] => outcome,
+            _ => terms.apply(&format!("{}#inside", self.name), Sort::Bool, Kind::Number, key),
+        }
     }
 
     fn stored(

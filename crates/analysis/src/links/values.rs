@@ -265,7 +265,9 @@ impl Search<'_> {
             let Some(new) = solver.model(&asked, &[], &stored, terms) else {
                 return Ok(Some(Found::Undecided));
             };
-            all.insert(new);
+            if !all.insert(new) {
+                return Ok(Some(Found::Undecided));
+            }
             if let Some(part) = self.too_many(all) {
                 return Ok(Some(Found::TooMany(part)));
             }
@@ -383,7 +385,8 @@ impl Values {
 
     /// Whether entries with these parts never end.
     pub(crate) fn never_ends(&self, known: &dyn Fn(&str) -> Option<u128>) -> bool {
-        let Some(endless) = self.parts.iter().position(|small| small.name == "it.endless") else {
+        let is_that = |small: &Small| small.name.strip_prefix("it.") == Some(ENDLESS);
+        let Some(endless) = self.parts.iter().position(is_that) else {
             return false;
         };
         let fits = |row: &&Vec<BTreeSet<u128>>| {
@@ -429,7 +432,7 @@ impl fmt::Display for Values {
 
 impl Small {
     fn write(&self, values: &BTreeSet<u128>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.name.trim_end_matches(".variant").trim_end_matches('.');
+        let name = self.name.trim_end_matches(".variant").trim_end_matches('.').replace('#', "");
         if self.sort == Sort::Bool && self.kind == Kind::Number {
             return write!(f, "{}{name}", if values.contains(&0) { "!" } else { "" });
         }

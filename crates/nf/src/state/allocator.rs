@@ -643,7 +643,7 @@ impl<T: Value> journal::Journaled for Allocator<T> {
         if !self.take_restored(index) {
             return false;
         }
-        let deadline = moment.deadline(absolute);
+        let deadline = moment.deadline(absolute, lifetime);
         let (lifetime, value) = (Lifetime::new(lifetime), std::mem::MaybeUninit::new(value));
         let object = Object { deadline: Deadline::new(deadline), lifetime, value };
         self.objects[index as usize] = object;

@@ -13,6 +13,7 @@ use crate::key::Value;
 use crate::pack::{Pack, Unpack, words};
 pub use crate::state::shared::{Round, Steps};
 
+use crate::context::FOREVER;
 use crate::state::shards::ShardSet;
 use crate::state::shared::{Marks, Written};
 use crate::state::table::SlotId;
@@ -154,9 +155,10 @@ impl Moment {
         if deadline == NEVER { u64::MAX } else { self.origin.saturating_add(deadline.into()) }
     }
 
-    /// The deadline that was counted from the Unix epoch. What has passed stays passed.
-    pub(crate) fn deadline(&self, absolute: u64) -> Tick {
-        if absolute == u64::MAX {
+    /// The deadline, counted from the Unix epoch, of what lives so many ticks from each refresh. What has passed
+    /// stays passed; what lives for ever has no end, whatever an older release has stored.
+    pub(crate) fn deadline(&self, absolute: u64, lifetime: u32) -> Tick {
+        if absolute == u64::MAX || lifetime == FOREVER {
             return NEVER;
         }
         let ticks = absolute.saturating_sub(self.origin);

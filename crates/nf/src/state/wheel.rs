@@ -182,8 +182,9 @@ mod tests {
         assert_eq!(bundle(0).shift(DAY_NS).of(NEVER), NEVER);
         assert_eq!(bundle(1 << 60).shift(0).of(7), NEVER - 1, "what ends does so in the end");
         let told = Moment::new(9).absolute(NEVER);
-        assert_eq!(Moment::new(1 << 40).deadline(told), NEVER);
-        assert_eq!(Moment::new(0).deadline(1 << 40), NEVER - 1);
+        assert_eq!(Moment::new(1 << 40).deadline(told, 7), NEVER);
+        assert_eq!(Moment::new(0).deadline(1 << 40, 7), NEVER - 1);
+        assert_eq!(Moment::new(0).deadline(9, FOREVER), NEVER, "an older release had cut it");
     }
 
     #[test]

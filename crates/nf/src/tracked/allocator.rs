@@ -312,7 +312,7 @@ impl<T: Value> Journaled for Tracked<SharedAllocator<T>> {
             return false;
         };
         let (absolute, lifetime, value) = entry;
-        let tick = moment.deadline(absolute);
+        let tick = moment.deadline(absolute, lifetime);
         // One that `init` has given out is in use already.
         object.indices.take(&self.transaction, index);
         self.store(index, (value, lifetime), tick);

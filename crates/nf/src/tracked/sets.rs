@@ -262,7 +262,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
             return false;
         };
         let (absolute, lifetime, state): (u64, u32, S) = set;
-        let (hash, tick) = (self.hash(&key), moment.deadline(absolute));
+        let (hash, tick) = (self.hash(&key), moment.deadline(absolute, lifetime));
         let stored: Stored<S> = (state, lifetime);
         let insert = |key: &[u64], stored: &[u64]| {
             self.sets.insert(transaction, hash.word(), key, stored, tick)
