@@ -766,6 +766,7 @@ pub mod nat {
             from_inside: bool,
             cx: &mut Context,
         ) {
+            // That it is of the packet's protocol follows from its index, which the analysis cannot know.
             if before.inside.protocol != TCP || before.state == State::Static {
                 return;
             }

@@ -132,13 +132,18 @@ impl Explorer {
             Some(decision) => decision,
             None => self.decide_anew(condition, negated, line, terms)?,
         };
+        self.take(decision, terms);
+        Ok(decision.taken)
+    }
+
+    fn take(&mut self, decision: Decision, terms: &mut Terms) {
         self.next += 1;
-        let outcome = if decision.taken { condition } else { negated };
+        let Decision { condition, taken, forced, .. } = decision;
+        let outcome = if taken { condition } else { terms.not(condition) };
         self.learn_parts(outcome, terms);
-        if !decision.forced {
+        if !forced {
             self.assertions.push(outcome);
         }
-        Ok(decision.taken)
     }
 
     /// What was decided on the run before, as long as this one follows it.
@@ -165,13 +170,11 @@ impl Explorer {
         if self.already(condition, negated) == Some(false) {
             return Ok(());
         }
+        let left = Decision { condition, taken: false, open: false, forced: false, line };
         if self.decided(condition, line)?.is_none() {
-            let (taken, open, forced) = (false, false, false);
-            self.decisions.push(Decision { condition, taken, open, forced, line });
+            self.decisions.push(left);
         }
-        self.next += 1;
-        self.learn_parts(negated, terms);
-        self.assertions.push(negated);
+        self.take(left, terms);
         Ok(())
     }
 

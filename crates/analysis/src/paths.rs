@@ -11,9 +11,9 @@ use crate::expr::{Term, Terms, Words};
 use crate::handlers::{Entry, entries};
 use crate::interpret::program::Program;
 use crate::interpret::{Interpreter, Stop};
-use crate::links::{self, Link, Values};
 use crate::objects::{StateObject, objects};
 use crate::path::{CallPath, Verdict, Warning};
+use crate::proofs::{self, Link, Values};
 use crate::solver::Absence;
 
 /// Stack of the thread that interprets: nested expressions nest calls.
@@ -206,14 +206,14 @@ impl<'p> Search<'p> {
         let fields = &program.module.nf.fields;
         let solver = &mut explorer.solver;
         for field in fields {
-            let found = links::reached(&field.ident.to_string(), &all, terms, solver);
+            let found = proofs::reached(&field.ident.to_string(), &all, terms, solver);
             values.extend(found.map_err(AnalysisError::Solver)?);
         }
         let told = fields.iter().filter(|field| field.expired.is_some());
         let told: Vec<String> = told.map(|field| field.ident.to_string()).collect();
-        for link in links::candidates(&all, &told, terms) {
+        for link in proofs::candidates(&all, &told, terms) {
             let of = values.iter().find(|values| values.object == link.allocator);
-            let proved = links::proved(link, of, &all, terms, solver);
+            let proved = proofs::prove(link, of, &all, terms, solver);
             links.extend(proved.map_err(AnalysisError::Solver)?);
         }
         Ok(())

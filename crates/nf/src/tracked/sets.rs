@@ -121,13 +121,13 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         lifetime: u32,
     ) {
         let lifetime = if lifetime == 0 { set.lifetime } else { lifetime };
-        let tick = ends(now, lifetime);
+        let tick = now.saturating_add(lifetime);
         let id = self.sets.slot(set.number);
         if lifetime != set.lifetime || *state != set.state {
             self.store(transaction, id, &(*state, lifetime));
         }
         if lifetime != set.lifetime {
-            self.sets.set_deadline(transaction, id, tick);
+            self.sets.set_deadline(transaction, id, ends(now, lifetime));
         } else if tick > set.deadline.tick {
             self.sets.raise(transaction, id, Deadline { tick, ..set.deadline });
             if let Some(journal) = self.journal.get() {

@@ -14,10 +14,10 @@ mod values;
 use std::fmt;
 
 use crate::access::Access;
-use crate::expr::{Kind, Sort, Term, Terms};
+use crate::expr::{Kind, Sort, Term, Terms, Words};
 
 pub(crate) use find::candidates;
-pub(crate) use prove::proved;
+pub(crate) use prove::prove;
 pub(crate) use state::ENDLESS;
 pub use values::Values;
 pub(crate) use values::reached;
@@ -64,14 +64,10 @@ impl fmt::Display for Fixed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = self.part.trim_end_matches("variant").trim_end_matches('.');
         match &self.kind {
-            Kind::Variants(names) => {
-                let name = usize::try_from(self.value).ok().and_then(|at| names.get(at));
-                write!(f, "`it.{part} = {}`", name.map_or("?", |name| name))
-            }
-            _ if self.sort == Sort::Bool => {
+            Kind::Number if self.sort == Sort::Bool => {
                 write!(f, "`{}it.{part}`", if self.value == 0 { "!" } else { "" })
             }
-            _ => write!(f, "`it.{part} = {}`", self.value),
+            kind => write!(f, "`it.{part} = {}`", Words::default().constant(self.value, kind)),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::value::Value;
 use super::{Eval, Interpreter, Stop, stop};
 use crate::access::Access;
 use crate::expr::{Term, Terms};
-use crate::links::{ENDLESS, Link};
+use crate::proofs::{ENDLESS, Link};
 
 /// What a part of the unknown value of the access `name` is called.
 fn symbol(name: &str, part: &str) -> String {

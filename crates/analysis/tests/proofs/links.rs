@@ -1,6 +1,6 @@
-//! What is proved of two state objects, and what is refused though it looks the same.
+//! What look-ups in two state objects have to do with each other.
 
-use anabranch_analysis::{Paths, Source, Verdict, paths};
+use crate::{drops, explored};
 
 const SMALL: &str = r"#[network_function(ports(lan, wan))]
 pub mod small {
@@ -55,25 +55,6 @@ pub mod small {
     }
 }
 ";
-
-fn explored(text: &str) -> Paths {
-    let found = paths(&Source { text, file: "small.rs", line: 1 });
-    found.unwrap_or_else(|error| panic!("{error}\n{text}"))
-}
-
-fn drops(found: &Paths) -> Vec<&str> {
-    let mut words: Vec<&str> = found
-        .paths
-        .iter()
-        .filter_map(|path| match &path.verdict {
-            Verdict::Drop(word) => Some(word.as_str()),
-            _ => None,
-        })
-        .collect();
-    words.sort_unstable();
-    words.dedup();
-    words
-}
 
 #[test]
 fn what_is_proved_rules_out_paths() {

@@ -8,9 +8,10 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 
-use super::state::{ENDLESS, Entries, Layout, Object, Write, outcome, relevant, softened};
-use crate::access::Part;
-use crate::expr::{Kind, Sort, Term, Terms};
+use super::state::{
+    ENDLESS, Entries, Layout, Object, PartType, Write, outcome, relevant, softened,
+};
+use crate::expr::{Kind, Sort, Term, Terms, Words};
 use crate::hash::{FastMap, FastSet};
 use crate::path::CallPath;
 use crate::solver::Solver;
@@ -26,36 +27,9 @@ pub struct Values {
     /// The object.
     pub object: String,
     /// The parts: of the key (`key.protocol`) and of the value (`it.state`).
-    parts: Vec<Small>,
+    parts: Vec<PartType>,
     /// Each row allows one of some for each part.
-    rows: Vec<Vec<BTreeSet<u128>>>,
-}
-
-/// A part that is one of few.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Small {
-    name: String,
-    sort: Sort,
-    kind: Kind,
-}
-
-impl Small {
-    pub(super) fn is(part: &Part, terms: &Terms) -> bool {
-        let sort = terms.sort(part.term);
-        sort == Sort::Bool || matches!(part.kind, Kind::Variants(_)) || is_byte(part, sort)
-    }
-
-    /// How many there are.
-    fn room(&self) -> usize {
-        match (&self.kind, self.sort) {
-            (Kind::Variants(names), _) => names.len(),
-            (_, sort) => 1 << sort.width(),
-        }
-    }
-}
-
-fn is_byte(part: &Part, sort: Sort) -> bool {
-    part.kind == Kind::Number && matches!(sort, Sort::Bits(width) if width <= 8)
+    rows: Vec<Row>,
 }
 
 /// What entries of `object` can hold, as all `paths` keep it. `None`: nothing that would rule anything out, or
@@ -66,12 +40,11 @@ pub(crate) fn reached(
     terms: &mut Terms,
     solver: &mut Solver,
 ) -> Result<Option<Values>, String> {
-    let wanted = |part: &Part, terms: &Terms| Small::is(part, terms);
-    let Some(layout) = Layout::of(object, paths, terms, |part| wanted(part, terms)) else {
+    let Some(layout) = Layout::of(object, paths, terms, PartType::is_small) else {
         return Ok(None);
     };
-    let mut small = smalls(object, &layout, paths, terms);
     let Some(steps) = steps(object, &layout, paths, terms) else { return Ok(None) };
+    let mut small = smalls(&layout);
     while !small.is_empty() {
         match (Search { object, layout: &layout, small: &small, steps: &steps })
             .run(terms, solver)?
@@ -84,24 +57,14 @@ pub(crate) fn reached(
     Ok(None)
 }
 
-/// The small parts of keys and values.
-fn smalls(object: &str, layout: &Layout, paths: &[CallPath], terms: &Terms) -> Vec<Small> {
-    let all = || paths.iter().flat_map(|path| &path.accesses).filter(|one| one.object == object);
-    let named = |of: &str, part: &Part| {
-        let (name, kind) = (format!("{of}.{}", part.name), part.kind.clone());
-        Small { name, sort: terms.sort(part.term), kind }
+/// The small parts of keys and values, with what each is a part of before its name.
+fn smalls(layout: &Layout) -> Vec<PartType> {
+    let named = |of: &str, part: &PartType| {
+        let name = format!("{of}.{}", part.name);
+        PartType { name, ..part.clone() }
     };
-    let of_key = all().find(|one| one.operation == "insert" && one.kind == "Map");
-    let of_key = of_key.iter().flat_map(|one| &one.key).filter(|part| Small::is(part, terms));
-    let stores = all().find(|one| !one.value.is_empty());
-    let of_value = stores.iter().flat_map(|one| &one.value).filter(|part| Small::is(part, terms));
-    let mut small: Vec<Small> = of_key.map(|part| named("key", part)).collect();
-    small.extend(of_value.map(|part| named("it", part)));
-    if layout.entries == Entries::Lasting {
-        let name = format!("it.{ENDLESS}");
-        small.push(Small { name, sort: Sort::Bool, kind: Kind::Number });
-    }
-    small
+    let of_key = layout.key.iter().filter(|part| part.is_small()).map(|part| named("key", part));
+    of_key.chain(layout.parts.iter().map(|part| named("it", part))).collect()
 }
 
 /// What one access stores, and what its path has asked by then.
@@ -165,7 +128,7 @@ enum Found {
 struct Search<'l> {
     object: &'l str,
     layout: &'l Layout,
-    small: &'l [Small],
+    small: &'l [PartType],
     steps: &'l Steps,
 }
 
@@ -188,39 +151,23 @@ impl Search<'_> {
         open.sort_unstable_by_key(|(step, _)| (step.when, &step.value, &step.facts));
         loop {
             let before = all.len();
-            let mut left = Vec::new();
-            for (step, common) in open {
-                if self.cannot(step, &common, &all, terms, solver)? {
-                    left.push((step, common));
+            for (step, common) in &open {
+                let asked = self.question(step, common, &all, terms);
+                if solver.refutes(asked, terms)? {
                     continue;
                 }
-                let mut each: Vec<&Vec<Term>> = self.steps[step].iter().collect();
+                let mut each: Vec<&Vec<Term>> = self.steps[*step].iter().collect();
                 each.sort_unstable();
                 for conditions in each {
                     if let Some(end) = self.follow(step, conditions, &mut all, terms, solver)? {
                         return Ok(end);
                     }
                 }
-                left.push((step, common));
             }
             if all.len() == before {
                 return Ok(Found::All(all));
             }
-            open = left;
         }
-    }
-
-    /// Whether the step stores nothing else under `conditions`.
-    fn cannot(
-        &self,
-        step: &Step,
-        conditions: &[Term],
-        all: &BTreeSet<Vec<u128>>,
-        terms: &mut Terms,
-        solver: &mut Solver,
-    ) -> Result<bool, String> {
-        let asked = self.question(step, conditions, all, terms);
-        solver.refutes(asked, terms)
     }
 
     /// What would hold if the step stored something else.
@@ -236,12 +183,12 @@ impl Search<'_> {
         asked.extend(conditions);
         for key in &step.keys {
             let entry = Object::new(self.object, self.layout).at_first(key, terms);
-            let holds = self.combination(key, &entry.value, terms);
+            let holds = self.combination(key, &entry.value);
             let known = self.is_one_of(all, &holds, terms);
             let absent = terms.not(entry.present);
             asked.push(terms.either(absent, known));
         }
-        let stored = self.combination(&step.key, &step.value, terms);
+        let stored = self.combination(&step.key, &step.value);
         let known = self.is_one_of(all, &stored, terms);
         asked.push(terms.not(known));
         asked
@@ -256,7 +203,7 @@ impl Search<'_> {
         terms: &mut Terms,
         solver: &mut Solver,
     ) -> Result<Option<Found>, String> {
-        let stored = self.combination(&step.key, &step.value, terms);
+        let stored = self.combination(&step.key, &step.value);
         loop {
             let asked = self.question(step, conditions, all, terms);
             if solver.refutes(asked.clone(), terms)? {
@@ -283,36 +230,40 @@ impl Search<'_> {
     }
 
     /// The small parts of an entry.
-    fn combination(&self, key: &[Term], value: &[Term], terms: &mut Terms) -> Vec<Term> {
+    fn combination(&self, key: &[Term], value: &[Term]) -> Vec<Term> {
         let Layout { key: of_key, parts, .. } = self.layout;
-        let small = self.small.iter().map(|small| {
-            let (of, name) = small.name.split_once('.').unwrap_or_default();
-            let (names, all) = if of == "key" { (of_key, key) } else { (parts, value) };
-            let found = names.iter().zip(all).find(|((known, _), _)| known == name);
+        let part = |small: &PartType| {
+            let (of, name) = small.name.split_once('.')?;
+            let (types, all) = if of == "key" { (of_key, key) } else { (parts, value) };
+            let found = types.iter().zip(all).find(|(part, _)| part.name == name);
             found.map(|(_, term)| *term)
-        });
-        let no = terms.bool(false);
-        small.map(|term| term.unwrap_or(no)).collect()
+        };
+        self.small.iter().filter_map(part).collect()
     }
 
     fn is_one_of(&self, all: &BTreeSet<Vec<u128>>, parts: &[Term], terms: &mut Terms) -> Term {
-        let rows: Vec<Term> = merged(all)
-            .iter()
-            .map(|row| {
-                let all: Vec<Term> = row
-                    .iter()
-                    .zip(parts)
-                    .zip(self.small)
-                    .map(|((values, part), small)| is_among(*part, values, small, terms))
-                    .collect();
-                terms.all(&all)
-            })
-            .collect();
-        terms.any(&rows)
+        let known: Vec<Option<Term>> = parts.iter().copied().map(Some).collect();
+        in_a_row(&merged(all), &known, self.small, terms)
     }
 }
 
-fn is_among(part: Term, values: &BTreeSet<u128>, small: &Small, terms: &mut Terms) -> Term {
+/// What each part may be, given the others of its row.
+type Row = Vec<BTreeSet<u128>>;
+
+/// That the parts that are known are those of one of the rows.
+fn in_a_row(rows: &[Row], parts: &[Option<Term>], small: &[PartType], terms: &mut Terms) -> Term {
+    let rows = rows.iter().map(|row| {
+        let known = row.iter().zip(parts).zip(small);
+        let known = known
+            .filter_map(|((values, part), small)| Some(is_among((*part)?, values, small, terms)));
+        let known: Vec<Term> = known.collect();
+        terms.all(&known)
+    });
+    let rows: Vec<Term> = rows.collect();
+    terms.any(&rows)
+}
+
+fn is_among(part: Term, values: &BTreeSet<u128>, small: &PartType, terms: &mut Terms) -> Term {
     if values.len() >= small.room() {
         return terms.bool(true);
     }
@@ -330,9 +281,9 @@ fn is_among(part: Term, values: &BTreeSet<u128>, small: &Small, terms: &mut Term
 }
 
 /// Rows that differ in one part only are one.
-fn merged(all: &BTreeSet<Vec<u128>>) -> Vec<Vec<BTreeSet<u128>>> {
+fn merged(all: &BTreeSet<Vec<u128>>) -> Vec<Row> {
     let one = |values: &Vec<u128>| values.iter().map(|value| BTreeSet::from([*value])).collect();
-    let mut rows: Vec<Vec<BTreeSet<u128>>> = all.iter().map(one).collect();
+    let mut rows: Vec<Row> = all.iter().map(one).collect();
     loop {
         let pair = (0..rows.len()).find_map(|a| {
             let other = (a + 1..rows.len()).find(|b| differing(&rows[a], &rows[*b]).is_some());
@@ -354,7 +305,7 @@ fn differing(a: &[BTreeSet<u128>], b: &[BTreeSet<u128>]) -> Option<usize> {
 
 impl Values {
     /// `None`: each part may be anything. That all objects have an end is no news.
-    fn of(object: &str, parts: Vec<Small>, all: BTreeSet<Vec<u128>>) -> Option<Self> {
+    fn of(object: &str, parts: Vec<PartType>, all: BTreeSet<Vec<u128>>) -> Option<Self> {
         let rows = merged(&all);
         let mut limits = rows.iter().flat_map(|row| row.iter().zip(&parts));
         let rules_out = limits
@@ -368,32 +319,19 @@ impl Values {
         part: &mut dyn FnMut(&str, &mut Terms) -> Option<Term>,
         terms: &mut Terms,
     ) -> Term {
-        let known: Vec<Option<Term>> =
-            self.parts.iter().map(|small| part(&small.name, terms)).collect();
-        let rows = self.rows.iter().map(|row| {
-            let parts = row.iter().zip(&known).zip(&self.parts);
-            let parts = parts.filter_map(|((values, part), small)| {
-                let part = (*part).filter(|part| terms.sort(*part) == small.sort)?;
-                Some(is_among(part, values, small, terms))
-            });
-            let parts: Vec<Term> = parts.collect();
-            terms.all(&parts)
-        });
-        let rows: Vec<Term> = rows.collect();
-        terms.any(&rows)
+        let known = self
+            .parts
+            .iter()
+            .map(|small| part(&small.name, terms).filter(|part| terms.sort(*part) == small.sort));
+        let known: Vec<Option<Term>> = known.collect();
+        in_a_row(&self.rows, &known, &self.parts, terms)
     }
 
     /// Whether entries with these parts never end.
     pub(crate) fn never_ends(&self, known: &dyn Fn(&str) -> Option<u128>) -> bool {
-        let is_that = |small: &Small| small.name.strip_prefix("it.") == Some(ENDLESS);
-        let Some(endless) = self.parts.iter().position(is_that) else {
-            return false;
-        };
-        let fits = |row: &&Vec<BTreeSet<u128>>| {
-            let mut parts = row.iter().zip(&self.parts);
-            parts.all(|(values, small)| known(&small.name).is_none_or(|one| values.contains(&one)))
-        };
-        self.rows.iter().filter(fits).all(|row| !row[endless].contains(&0))
+        let is_endless = |name: &str| name.strip_prefix("it.") == Some(ENDLESS);
+        let ending = |name: &str| if is_endless(name) { Some(0) } else { known(name) };
+        self.parts.iter().any(|small| is_endless(&small.name)) && !self.allows(&ending)
     }
 
     /// Whether an entry can have the parts that `part` knows.
@@ -430,23 +368,23 @@ impl fmt::Display for Values {
     }
 }
 
-impl Small {
+impl PartType {
+    /// How many values it can have, of a small one.
+    fn room(&self) -> usize {
+        match &self.kind {
+            Kind::Variants(names) => names.len(),
+            _ => 1 << self.sort.width(),
+        }
+    }
+
     fn write(&self, values: &BTreeSet<u128>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name.trim_end_matches(".variant").trim_end_matches('.').replace('#', "");
         if self.sort == Sort::Bool && self.kind == Kind::Number {
             return write!(f, "{}{name}", if values.contains(&0) { "!" } else { "" });
         }
-        write!(f, "{name} = ")?;
-        for (at, value) in values.iter().enumerate() {
-            f.write_str(if at > 0 { " | " } else { "" })?;
-            match &self.kind {
-                Kind::Variants(names) => {
-                    let name = usize::try_from(*value).ok().and_then(|at| names.get(at));
-                    f.write_str(name.map_or("?", |name| name))?;
-                }
-                _ => write!(f, "{value}")?,
-            }
-        }
-        Ok(())
+        let words = Words::default();
+        let values: Vec<String> =
+            values.iter().map(|value| words.constant(*value, &self.kind)).collect();
+        write!(f, "{name} = {}", values.join(" | "))
     }
 }

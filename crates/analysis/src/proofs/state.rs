@@ -11,6 +11,31 @@ use crate::path::CallPath;
 /// [`u64::MAX`] nanoseconds. No part of the author's has such a name.
 pub(crate) const ENDLESS: &str = "#endless";
 
+/// A part of a key or of a value, whatever it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PartType {
+    pub(super) name: String,
+    pub(super) sort: Sort,
+    /// How it is written.
+    pub(super) kind: Kind,
+}
+
+impl PartType {
+    pub(super) fn of(part: &Part, terms: &Terms) -> Self {
+        let (name, sort) = (part.name.clone(), terms.sort(part.term));
+        Self { name, sort, kind: part.kind.clone() }
+    }
+
+    /// Whether it is one of few: a boolean, a variant, a byte.
+    pub(super) fn is_small(&self) -> bool {
+        match self.kind {
+            Kind::Variants(_) => true,
+            Kind::Number => self.sort.width() <= 8,
+            _ => self.sort == Sort::Bool,
+        }
+    }
+}
+
 /// How entries come and go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entries {
@@ -26,8 +51,8 @@ pub(super) enum Entries {
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub(super) entries: Entries,
-    pub(super) key: Vec<(String, Sort)>,
-    pub(super) parts: Vec<(String, Sort)>,
+    pub(super) key: Vec<PartType>,
+    pub(super) parts: Vec<PartType>,
 }
 
 impl Layout {
@@ -37,22 +62,24 @@ impl Layout {
         object: &str,
         paths: &[CallPath],
         terms: &Terms,
-        wanted: impl Fn(&Part) -> bool,
+        wanted: impl Fn(&PartType) -> bool,
     ) -> Option<Self> {
         let all =
             || paths.iter().flat_map(|path| &path.accesses).filter(|one| one.object == object);
         let stores = all().find(|one| !one.value.is_empty())?;
-        let named = |part: &Part| (part.name.clone(), terms.sort(part.term));
-        let mut parts: Vec<(String, Sort)> =
-            stores.value.iter().filter(|part| wanted(part)).map(named).collect();
-        let number = || vec![(String::new(), Sort::Bits(32))];
+        let typed = |part: &Part| PartType::of(part, terms);
+        let mut parts: Vec<PartType> = stores.value.iter().map(typed).collect();
+        parts.retain(wanted);
+        let number =
+            || vec![PartType { name: String::new(), sort: Sort::Bits(32), kind: Kind::Number }];
         let (entries, key) = match stores.kind {
             "Map" => {
                 let insert = all().find(|one| one.operation == "insert")?;
-                (Entries::Stored, insert.key.iter().map(named).collect())
+                (Entries::Stored, insert.key.iter().map(typed).collect())
             }
             "Allocator" => {
-                parts.push((ENDLESS.to_owned(), Sort::Bool));
+                let (name, kind) = (ENDLESS.to_owned(), Kind::Number);
+                parts.push(PartType { name, sort: Sort::Bool, kind });
                 (Entries::Lasting, number())
             }
             "Vector" => (Entries::Fixed, number()),
@@ -68,7 +95,7 @@ impl Layout {
             Entries::Lasting => Some(vec![place(access)?]),
             _ => {
                 let parts = access.key.iter().map(|part| (&part.name, terms.sort(part.term)));
-                let fits = parts.eq(self.key.iter().map(|(name, sort)| (name, *sort)));
+                let fits = parts.eq(self.key.iter().map(|part| (&part.name, part.sort)));
                 fits.then(|| access.key.iter().map(|part| part.term).collect())
             }
         }
@@ -88,6 +115,9 @@ pub(super) struct Write {
     /// Its new value; `None`: it is there no more.
     pub(super) value: Option<Vec<Term>>,
 }
+
+/// When an access writes, and what, as in [`Write`]; `None`: it does not.
+type Written = Option<(Term, Option<Vec<Term>>)>;
 
 /// An object, what a path has written to it so far, and what it has found out.
 pub(super) struct Object<'l> {
@@ -131,8 +161,9 @@ impl<'l> Object<'l> {
             _ => terms.apply(&format!("{name}#has"), Sort::Bool, Kind::Number, key),
         };
         let parts = layout.parts.iter();
-        let value = parts
-            .map(|(part, sort)| terms.apply(&format!("{name}#.{part}"), *sort, Kind::Number, key));
+        let value = parts.map(|part| {
+            terms.apply(&format!("{name}#.{}", part.name), part.sort, Kind::Number, key)
+        });
         Entry { present, value: value.collect() }
     }
 
@@ -178,7 +209,7 @@ impl<'l> Object<'l> {
         access: &Access,
         (outcome, now): (Term, &Entry),
         terms: &mut Terms,
-    ) -> Option<Option<(Term, Option<Vec<Term>>)>> {
+    ) -> Option<Written> {
         access.outcome?;
         if access.operation != "insert" {
             let same = terms.equal(outcome, now.present);
@@ -201,7 +232,7 @@ impl<'l> Object<'l> {
         access: &Access,
         (outcome, now): (Term, &Entry),
         terms: &mut Terms,
-    ) -> Option<Option<(Term, Option<Vec<Term>>)>> {
+    ) -> Option<Written> {
         let endless = *now.value.last()?;
         let ends = terms.not(endless);
         let is_new = access.operation.starts_with("alloc");
@@ -249,9 +280,9 @@ impl<'l> Object<'l> {
         let named = |name: &String| access.value.iter().find(|part| part.name == *name);
         let parts = self.layout.parts.iter().zip(&now.value);
         parts
-            .map(|((name, _), now)| match named(name) {
-                Some(part) => Some(part.term),
-                None => (name == ENDLESS).then_some(*now),
+            .map(|(part, now)| match named(&part.name) {
+                Some(new) => Some(new.term),
+                None => (part.name == ENDLESS).then_some(*now),
             })
             .collect()
     }
@@ -264,13 +295,11 @@ impl<'l> Object<'l> {
 
     /// Where the access found something, its result is what was there.
     fn told(&mut self, outcome: Term, result: &[Part], there: &[Term], terms: &mut Terms) {
-        for ((name, sort), there) in self.layout.parts.iter().zip(there) {
-            let told = result.iter().find(|part| part.name == *name);
-            if let Some(told) = told.filter(|told| terms.sort(told.term) == *sort) {
+        for (part, there) in self.layout.parts.iter().zip(there) {
+            let told = result.iter().find(|told| told.name == part.name);
+            if let Some(told) = told.filter(|told| terms.sort(told.term) == part.sort) {
                 let same = terms.equal(told.term, *there);
-                let not = terms.not(outcome);
-                let implied = terms.either(not, same);
-                self.facts.push(implied);
+                self.implied(outcome, same, terms);
             }
         }
     }

@@ -1,8 +1,7 @@
 //! Whether every path keeps a link: from any state in which it holds, of whatever key is asked for.
 
-use super::state::{Entry, Layout, Object, outcome, relevant, softened};
+use super::state::{Entry, Layout, Object, PartType, outcome, relevant, softened};
 use super::{Link, Values};
-use crate::access::Part;
 use crate::expr::{Kind, Sort, Term, Terms};
 use crate::hash::FastSet;
 use crate::path::CallPath;
@@ -10,7 +9,7 @@ use crate::solver::Solver;
 
 /// The link, if all `paths` keep it, with as much of what is fixed as they do; each begins in any state in which
 /// it holds, and objects are what `values` says. A question that is not decided counts as no.
-pub(crate) fn proved(
+pub(crate) fn prove(
     link: Link,
     values: Option<&Values>,
     paths: &[CallPath],
@@ -85,14 +84,14 @@ impl<'l> Shape<'l> {
         paths: &[CallPath],
         terms: &Terms,
     ) -> Option<Self> {
-        let matters = |part: &Part| {
+        let matters = |part: &PartType| {
             let is_equal = link.equal.iter().any(|(name, _)| *name == part.name);
             let is_fixed = link.fixed.iter().any(|fixed| fixed.part == part.name);
             is_equal || is_fixed || values.is_some_and(|values| values.is_about(&part.name))
         };
         let map = Layout::of(&link.map, paths, terms, |_| true)?;
         let objects = Layout::of(&link.allocator, paths, terms, matters)?;
-        let is_index = matches!(&*map.parts, [(_, Sort::Bits(32))]);
+        let is_index = matches!(&*map.parts, [index] if index.sort == Sort::Bits(32));
         is_index.then_some(Self { map, objects, values })
     }
 }
@@ -118,7 +117,10 @@ impl<'l, 't> Trial<'l, 't> {
     fn breaks(mut self, path: &CallPath) -> Option<Vec<Term>> {
         let key = self.shape.map.key.iter();
         let any: Vec<Term> = key
-            .map(|(name, sort)| self.terms.symbol(&format!("any {name}"), *sort, Kind::Number))
+            .map(|part| {
+                let name = format!("any {}", part.name);
+                self.terms.symbol(&name, part.sort, Kind::Number)
+            })
             .collect();
         for access in path.accesses.iter().filter(|access| self.link.concerns(access)) {
             let object = match access.object == self.link.map {
@@ -152,10 +154,10 @@ impl<'l, 't> Trial<'l, 't> {
             false => self.allocator.at_first(&entry.value, self.terms),
         };
         let Shape { map, objects, .. } = self.shape;
-        let part = |wanted: &str| objects.parts.iter().position(|(name, _)| name == wanted);
+        let part = |wanted: &str| objects.parts.iter().position(|part| part.name == wanted);
         let mut holds = object.present;
         for (ours, of) in &self.link.equal {
-            let at = map.key.iter().position(|(name, _)| name == of)?;
+            let at = map.key.iter().position(|part| part.name == *of)?;
             let same = self.terms.equal(*object.value.get(part(ours)?)?, *key.get(at)?);
             holds = self.terms.both(holds, same);
         }
@@ -174,7 +176,7 @@ impl<'l, 't> Trial<'l, 't> {
         let values = self.shape.values?;
         let object = self.allocator.at_first(index, self.terms);
         let parts = self.shape.objects.parts.iter().zip(&object.value);
-        let parts: Vec<(&String, Term)> = parts.map(|((name, _), term)| (name, *term)).collect();
+        let parts: Vec<(&String, Term)> = parts.map(|(part, term)| (&part.name, *term)).collect();
         let mut part = |name: &str, _: &mut Terms| {
             let name = name.strip_prefix("it.")?;
             parts.iter().find(|(known, _)| *known == name).map(|(_, term)| *term)

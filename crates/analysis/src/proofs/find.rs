@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::values::Small;
+use super::state::PartType;
 use super::{Fixed, Link};
 use crate::access::{Access, Part};
 use crate::expr::{Node, Term, Terms};
@@ -93,7 +93,8 @@ fn link((map, allocator): (&str, &str), insert: &Access, stored: &[Part], terms:
         let same = insert.key.iter().filter(|of| may_be(part.term, of.term, terms));
         equal.extend(same.map(|of| (part.name.clone(), of.name.clone())));
     }
-    let fixed = stored.iter().filter(|part| Small::is(part, terms)).filter_map(|part| {
+    let small = stored.iter().filter(|part| PartType::of(part, terms).is_small());
+    let fixed = small.filter_map(|part| {
         let value = terms.known_value(part.term)?;
         let sort = terms.sort(part.term);
         Some(Fixed { part: part.name.clone(), value, sort, kind: part.kind.clone() })
