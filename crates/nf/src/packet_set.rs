@@ -236,16 +236,18 @@ impl<S> Entry<S> {
     }
 
     /// Restarts the lifetime at `now`, with a new length when `lifetime` is not 0. Of the same length it
-    /// never ends sooner than before, whichever of two packets comes first.
+    /// never ends sooner than before, whichever of two packets comes first. Whether the length is a new one.
     #[inline(always)]
-    pub fn refresh(&mut self, now: Tick, lifetime: u32) {
+    pub fn refresh(&mut self, now: Tick, lifetime: u32) -> bool {
         let last = self.lifetime.ticks();
-        if lifetime == 0 || lifetime == last {
-            self.deadline.prolong(now.wrapping_add(last));
-        } else {
+        let is_new = lifetime != 0 && lifetime != last;
+        if is_new {
             self.lifetime.set(lifetime);
             *self.deadline.tick_mut() = ends(now, lifetime);
+        } else {
+            self.deadline.prolong(now.wrapping_add(last));
         }
+        is_new
     }
 
     /// A set that ends at `tick`, and lives so long from each packet on.
@@ -467,6 +469,12 @@ impl<K: Key, S: Value> SetTable<K, S> {
     }
 }
 
+/// When the set in a slot ends; 0: there is none.
+pub(crate) fn ends_at<K: Key, S: Value>(table: &Table<K, Entry<S>>, slot: u32) -> Tick {
+    let id = SlotId(slot);
+    table.key(id).map_or(0, |_| table.value(id).deadline.tick())
+}
+
 impl<K: Key, S: Value> Journaled for SetTable<K, S> {
     fn layout(&self) -> String {
         journal::layout::<K, (u64, u32, S)>()
@@ -479,7 +487,8 @@ impl<K: Key, S: Value> Journaled for SetTable<K, S> {
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let Some(journal) = self.journal.as_deref() else { return };
         let shard_of = |place| self.tags.as_ref().and_then(|tags| tags.get(place).shard());
-        for (place, step) in journal.take_divided(name, moment, shard_of, sink) {
+        let ends = |place| ends_at(&self.table, place);
+        for (place, step) in journal.take_divided(name, moment, shard_of, ends, sink) {
             sink.at(Some(step));
             let Some(key) = self.table.key(SlotId(place)) else { continue };
             let set = self.table.value_mut(SlotId(place));

@@ -483,8 +483,11 @@ impl Flows {
 
     /// Tells about `most` changes; whether nothing is left.
     fn tell(&mut self, most: usize, told: &mut Told) -> bool {
-        let moment =
-            Moment::new(1_000).of_changes(most).of_refreshes(Some(Round { number: 1, turns: 4 }));
+        let moment = Moment::new(1_000).of_changes(most).of_refreshes(Some(Round {
+            number: 1,
+            turns: 4,
+            every: 0,
+        }));
         self.inside.drain("inside", &moment, told);
         self.mappings.drain("mappings", &moment, told);
         self.sets.drain("sets", &moment, told);
@@ -570,7 +573,77 @@ impl Flows {
     }
 }
 
+impl Flows {
+    /// Everything that is due at the tick `now`; whether more is in this round, and in later ones.
+    fn tell_refreshes(&mut self, now: u32, round: Round, told: &mut Told) -> (bool, bool) {
+        let moment = Moment::new(1_000).at(now).of_refreshes(Some(round));
+        self.inside.drain("inside", &moment, told);
+        self.mappings.drain("mappings", &moment, told);
+        self.sets.drain("sets", &moment, told);
+        (moment.leaves_refreshes(), moment.has_refreshes_wait())
+    }
+}
+
+impl Told {
+    /// As [`Flows::ends`].
+    fn ends(&self) -> BTreeMap<(&'static str, Vec<u8>), u64> {
+        let end = |value: &[u8]| u64::from_le_bytes(value[..8].try_into().unwrap());
+        let ends = self.0.iter().filter(|((object, _), _)| *object != "inside");
+        ends.map(|(at, value)| (at.clone(), end(value))).collect()
+    }
+}
+
 const MANY: u32 = 2_000;
+
+/// Of what lives long a store hears more seldom: what it has of a deadline is at most a sixteenth of the time that is
+/// left behind, and two rounds. What is refreshed no more is told in the end, without a packet.
+#[test]
+fn deadlines_that_are_far_away_are_told_more_seldom() {
+    const EVERY: u32 = 1_000;
+    // A flow lives for a fifth of a round, four fifths … 13,000 rounds.
+    let lifetime = |flow: u32| (EVERY / 5) << (2 * (flow % 9));
+    let (mut flows, mut told) = (Flows::of(MANY), Told::default());
+    (0..MANY).for_each(|flow| flows.meet(flow, 5));
+    let (mut behind_most, mut told_of) = (0, [0; 9]);
+    let mut tell = |flows: &mut Flows, now: u32, number: u32| {
+        let round = Round { number, turns: 4, every: EVERY };
+        let before = told.ends();
+        loop {
+            if let (false, waits) = flows.tell_refreshes(now, round, &mut told) {
+                return (before, told.ends(), waits);
+            }
+        }
+    };
+    for number in 1..=200 {
+        let now = number * EVERY;
+        (0..MANY).for_each(|flow| flows.refresh(flow, now - 1 + lifetime(flow)));
+        let (before, after, waits) = tell(&mut flows, now, number);
+        assert!(waits);
+        let ends = flows.ends();
+        for flow in 0..MANY {
+            for at in [("mappings", stored(&flow)), ("sets", stored(&Flows::key(flow)))] {
+                let behind = ends[&at] - after[&at];
+                if number > 64 {
+                    assert!(
+                        behind <= u64::from(lifetime(flow) / 16 + 2 * EVERY),
+                        "{flow}: {behind}"
+                    );
+                    told_of[flow as usize % 9] += u32::from(after.get(&at) != before.get(&at));
+                }
+                behind_most = behind.max(behind_most);
+            }
+        }
+    }
+    assert_eq!(behind_most, 63 * u64::from(EVERY));
+    let of_each = 2 * MANY / 9 * 136;
+    for (at, rounds) in [1, 1, 1, 1, 2, 8, 32, 64, 64].into_iter().enumerate() {
+        let share = f64::from(told_of[at]) * f64::from(rounds) / f64::from(of_each);
+        assert!((0.8..1.2).contains(&share), "{at}: {}", told_of[at]);
+    }
+    let mut rounds = (201..).map(|number| tell(&mut flows, 200 * EVERY, number));
+    let (_, after, _) = rounds.find(|(_, _, waits)| !waits).unwrap();
+    assert_eq!(after, flows.ends());
+}
 
 /// However refreshes are spread over turns, once a round is over the store has every deadline as it is.
 #[test]
@@ -601,20 +674,15 @@ fn deadlines_are_told_as_they_are_however_many_turns_it_takes() {
                 (0..random(2)).for_each(|_| flows.meet(flow, 5));
             }
             let most = if random(5) == 0 { 1 } else { 8 };
-            let moment = Moment::new(1_000).of_refreshes(Some(Round { number, turns: most }));
-            flows.inside.drain("inside", &moment, &mut told);
-            flows.mappings.drain("mappings", &moment, &mut told);
-            flows.sets.drain("sets", &moment, &mut told);
+            let leaves =
+                flows.tell_refreshes(1, Round { number, turns: most, every: 0 }, &mut told).0;
             turns += 1;
-            spread += u32::from(moment.leaves_refreshes());
-            number += u32::from(!moment.leaves_refreshes());
+            spread += u32::from(leaves);
+            number += u32::from(!leaves);
             if most > 1 {
                 continue;
             }
-            let end = |value: &[u8]| u64::from_le_bytes(value[..8].try_into().unwrap());
-            let ends = told.0.iter().filter(|((object, _), _)| *object != "inside");
-            let ends: BTreeMap<_, _> = ends.map(|(at, value)| (at.clone(), end(value))).collect();
-            assert_eq!(ends, flows.ends());
+            assert_eq!(told.ends(), flows.ends());
             rounds[usize::from(turns > 1)] += 1;
             turns = 0;
         }

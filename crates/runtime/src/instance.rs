@@ -539,11 +539,11 @@ impl<N: NetworkFunction> Instance<N> {
         let before = is_copied.then_some(set.state);
         let cx = &mut Context::new(&mut self.agenda.environment);
         let verdict = self.nf.packet(&mut set.state, packet, cx);
-        set.refresh(now, self.agenda.environment.expiry());
+        let is_resized = set.refresh(now, self.agenda.environment.expiry());
         if let (Some(_), Some(before)) = (&self.storing, before) {
             // Two calls: whether it has changed is no value then, only a way.
             let spot = set.spot();
-            if before != set.state {
+            if before != set.state || is_resized {
                 self.touched(finding.kind, spot, true);
             } else if !set.is_noted() {
                 self.touched(finding.kind, spot, false);

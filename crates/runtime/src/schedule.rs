@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use anabranch_nf::state::journal::{Moment, Round, Steps};
+use anabranch_nf::to_ticks;
 
 /// Between which batches workers tell a store what has changed: once a period, and what was only
 /// refreshed once in a longer one. Workers that share state share it too.
@@ -20,6 +21,10 @@ pub(crate) struct Schedule {
     round_ns: AtomicU64,
     /// Its number, or the next one's.
     round: AtomicU32,
+    /// When the last one ended, or something was told first, by the clock of the function, and how long after the one
+    /// before: in ticks.
+    round_end: AtomicU64,
+    round_every: AtomicU32,
     /// Something may have changed since changes were told.
     owes: AtomicBool,
     /// The same of refreshes.
@@ -67,6 +72,8 @@ impl Schedule {
             next_refresh_ns: AtomicU64::new(refresh_ns),
             round_ns: AtomicU64::new(NEVER),
             round: AtomicU32::new(1),
+            round_end: AtomicU64::new(0),
+            round_every: AtomicU32::new(to_ticks(refresh_ns)),
             owes: AtomicBool::new(false),
             owes_refreshes: AtomicBool::new(false),
             claimed: AtomicBool::new(false),
@@ -129,7 +136,7 @@ impl Schedule {
 
     /// Everything is to be told now.
     pub(crate) fn whole(&self) -> Turn {
-        let all = Round { number: 0, turns: 1 };
+        let all = Round { turns: 1, ..Round::default() };
         Turn { now_ns: self.now_ns(), refreshes: Some(all), later: 1, must: true }
     }
 
@@ -143,13 +150,26 @@ impl Schedule {
     fn next_round(&self) -> Round {
         let turns = self.refresh_ns / self.soon_ns() * 3 / 4;
         let turns = usize::try_from(turns).unwrap_or(usize::MAX).max(1);
-        Round { number: self.round.load(Ordering::Relaxed), turns }
+        let [number, every] = [&self.round, &self.round_every].map(|n| n.load(Ordering::Relaxed));
+        Round { number, turns, every }
+    }
+
+    /// Ticks since the last round ended.
+    pub(crate) fn since_round(&self, moment: &Moment) -> u32 {
+        let since = match self.round_end.load(Ordering::Relaxed) {
+            0 => 0,
+            end => moment.now().saturating_sub(end),
+        };
+        u32::try_from(since).unwrap_or(u32::MAX)
     }
 
     /// It has been, by who has the state to himself; `is_handed_over`: the store's flusher has it. What
     /// `moment` leaves of either is told soon. Where that was the end of a round of refreshes, how long it took.
     pub(crate) fn told(&self, turn: Turn, is_handed_over: bool, moment: &Moment) -> Option<u64> {
         let Turn { now_ns, refreshes, later, .. } = turn;
+        if self.round_end.load(Ordering::Relaxed) == 0 {
+            self.round_end.store(moment.now(), Ordering::Relaxed);
+        }
         let soon_ns = now_ns.saturating_add(self.soon_ns());
         let is_left = moment.left() > 0;
         let next_ns = if is_left { soon_ns } else { now_ns.saturating_add(self.period_ns) };
@@ -157,7 +177,7 @@ impl Schedule {
         self.owes.store(!is_handed_over || is_left, Ordering::Relaxed);
         let later_ns = now_ns.saturating_add(self.soon_ns() * u64::from(later));
         let round = match refreshes {
-            Some(_) => self.told_refreshes(now_ns, later_ns, moment.leaves_refreshes()),
+            Some(_) => self.told_refreshes(now_ns, later_ns, moment),
             None => {
                 self.next_refresh_ns.fetch_max(later_ns, Ordering::Relaxed);
                 None
@@ -167,7 +187,8 @@ impl Schedule {
         round
     }
 
-    fn told_refreshes(&self, now_ns: u64, later_ns: u64, has_more: bool) -> Option<u64> {
+    fn told_refreshes(&self, now_ns: u64, later_ns: u64, moment: &Moment) -> Option<u64> {
+        let has_more = moment.leaves_refreshes();
         let began_ns = self.round_ns.load(Ordering::Relaxed).min(now_ns);
         let next_ns = if has_more { later_ns } else { began_ns.saturating_add(self.refresh_ns) };
         self.next_refresh_ns.store(next_ns, Ordering::Relaxed);
@@ -176,9 +197,13 @@ impl Schedule {
             // After 2^32 - 1 comes 1; nobody else tells at once.
             let number = self.round.load(Ordering::Relaxed).wrapping_add(1).max(1);
             self.round.store(number, Ordering::Relaxed);
+            let every = self.since_round(moment).max(to_ticks(self.refresh_ns));
+            self.round_every.store(every, Ordering::Relaxed);
+            self.round_end.store(moment.now(), Ordering::Relaxed);
         }
-        // What was refreshed while it went on may have been behind: one that took one turn ends it.
-        let may_have_more = has_more || began_ns < now_ns;
+        // What was refreshed while it went on may have been behind: one that took one turn ends it, and leaves none
+        // for later ones.
+        let may_have_more = has_more || began_ns < now_ns || moment.has_refreshes_wait();
         self.owes_refreshes.store(may_have_more, Ordering::Relaxed);
         (!has_more).then(|| now_ns - began_ns)
     }

@@ -35,6 +35,8 @@ const OPENING: Duration = Duration::from_micros(5);
 const FILLINGS: usize = 8;
 /// What is measured where no function is named.
 const FUNCTIONS: [&str; 4] = ["nat", "lb", "firewall", counters::NAME];
+/// By their times, packets come about as fast as a worker handles them: deadlines move as they do on the wire.
+const PACKETS_PER_S: u64 = 20_000_000;
 /// Public addresses of the NAT, for a million flows.
 const PUBLIC: std::ops::Range<u8> = 1..25;
 /// Flows that a function has room for, however few are measured.
@@ -123,7 +125,7 @@ pub(super) fn measure(library: &Library, arguments: &BenchArguments) -> Result<V
 /// out, which no capture knows, and what answers a load balancer comes from its backends: they get what comes
 /// from the one side.
 fn traffic(nf: &str) -> TrafficSpec {
-    let spec = TrafficSpec { tcp: 0.0, ..TrafficSpec::default() };
+    let spec = TrafficSpec { tcp: 0.0, rate: PACKETS_PER_S, ..TrafficSpec::default() };
     let one_sided = TrafficSpec { reply: 0.0, ..spec.clone() };
     match nf {
         "nat" => one_sided,

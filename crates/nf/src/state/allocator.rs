@@ -619,7 +619,10 @@ impl<T: Value> journal::Journaled for Allocator<T> {
         let shard_of = |index| shards.and_then(|shards| shards.tags.get(index).shard());
         // Of a stock of all workers none has what they have alike.
         let leases = shards.is_some_and(|shards| shards.leases.is_some());
-        for (index, step) in journal.take_divided(name, moment, shard_of, sink) {
+        let ends = |index| {
+            self.objects.get(index as usize).map_or(0, |object: &Object<T>| object.deadline.tick())
+        };
+        for (index, step) in journal.take_divided(name, moment, shard_of, ends, sink) {
             sink.at(Some(step));
             if let Some(object) = self.objects.get_mut(index as usize) {
                 object.lifetime.note(false);

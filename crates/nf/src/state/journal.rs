@@ -21,7 +21,7 @@ use crate::state::wheel::{NEVER, Tick};
 use crate::trace::Parts;
 
 /// So many refreshed entries of an object are told in one turn at least, where there are as many, and not many
-/// more than the other.
+/// more than the other looked at.
 const REFRESHES: (usize, usize) = (16, 4_096);
 
 /// Takes what has changed. Objects are named by their fields; `shard` is the shard that an entry
@@ -46,9 +46,12 @@ pub const COUNTED_BY_OTHERS: &[u8] = b"others";
 pub struct Moment {
     /// Ticks from the Unix epoch to those that deadlines are counted from.
     origin: u64,
+    /// When it is.
+    now: Tick,
     /// In which round the deadlines of entries that were only refreshed are told.
     refreshes: Option<Round>,
     refreshes_left: Cell<bool>,
+    refreshes_wait: Cell<bool>,
     /// Of how many more changes it is told, about.
     changes: Cell<usize>,
     /// So many more there are.
@@ -63,13 +66,27 @@ impl Moment {
     pub fn new(origin: u64) -> Self {
         Self {
             origin,
-            refreshes: Some(Round { number: 0, turns: 1 }),
+            now: 0,
+            refreshes: Some(Round { turns: 1, ..Round::default() }),
             refreshes_left: Cell::new(false),
+            refreshes_wait: Cell::new(false),
             changes: Cell::new(usize::MAX),
             left: Cell::new(0),
             shards: None,
             packed: RefCell::default(),
         }
+    }
+
+    /// The same, at the tick `now`.
+    #[must_use]
+    pub fn at(mut self, now: Tick) -> Self {
+        self.now = now;
+        self
+    }
+
+    /// When it is, in ticks after the Unix epoch.
+    pub fn now(&self) -> u64 {
+        self.origin.saturating_add(self.now.into())
     }
 
     /// The same, of about so many changes of all objects together, so that packets do not wait long. What was
@@ -114,6 +131,11 @@ impl Moment {
     /// Whether some object may have more refreshes in this round, for the next time.
     pub fn leaves_refreshes(&self) -> bool {
         self.refreshes_left.get()
+    }
+
+    /// Whether some object has refreshes that wait for a later round.
+    pub fn has_refreshes_wait(&self) -> bool {
+        self.refreshes_wait.get()
     }
 
     pub(crate) fn spend(&self, changes: usize) {
@@ -241,6 +263,11 @@ impl Refreshing<'_> {
     }
 }
 
+/// When what is at a place ends, where nothing is that may be told later.
+pub(crate) fn at_once(_: u32) -> Tick {
+    0
+}
+
 /// What is remembered of an object whose entries have keys `K`.
 pub(crate) struct Journal<K> {
     changed: Written,
@@ -345,11 +372,12 @@ impl<K: Value> Journal<K> {
     }
 
     /// Tells of what is gone, and returns the places that are to be told after that, each with its step:
-    /// what has come back since is among them.
+    /// what has come back since is among them. Of what was only refreshed, `ends` knows when it does.
     pub(crate) fn take(
         &self,
         name: &'static str,
         moment: &Moment,
+        ends: impl Fn(u32) -> Tick,
         sink: &mut dyn Sink,
     ) -> Vec<(u32, u32)> {
         let gone_left = self.take_gone(name, moment, sink);
@@ -364,10 +392,12 @@ impl<K: Value> Journal<K> {
             moment.refreshes_left.set(true);
             return places;
         }
-        let (refreshed, has_more) = self.refreshed.take_in_turn(round, REFRESHES);
+        let left = |place| ends(place).saturating_sub(moment.now);
+        let refreshed = self.refreshed.take_in_turn(round, left, REFRESHES);
         let now = self.changed.step();
-        places.extend(refreshed.into_iter().map(|place| (place, now)));
-        moment.refreshes_left.set(moment.refreshes_left.get() | has_more);
+        places.extend(refreshed.places.into_iter().map(|place| (place, now)));
+        moment.refreshes_left.set(moment.refreshes_left.get() | refreshed.has_more);
+        moment.refreshes_wait.set(moment.refreshes_wait.get() | refreshed.has_others);
         places
     }
 
@@ -378,10 +408,11 @@ impl<K: Value> Journal<K> {
         name: &'static str,
         moment: &Moment,
         shard_of: impl Fn(u32) -> Option<u16>,
+        ends: impl Fn(u32) -> Tick,
         sink: &mut dyn Sink,
     ) -> Vec<(u32, u32)> {
         if moment.shards.is_none() {
-            return self.take(name, moment, sink);
+            return self.take(name, moment, ends, sink);
         }
         self.gone().retain(|(shard, key, step)| {
             let stays = !moment.is_of(*shard);

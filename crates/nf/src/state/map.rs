@@ -365,7 +365,9 @@ impl<K: Key, V: Value> Journaled for Map<K, V> {
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let Some(notes) = self.notes.as_deref() else { return };
         let Some(journal) = &notes.journal else { return };
-        for (slot, step) in journal.take_divided(name, moment, |slot| notes.shard(slot), sink) {
+        for (slot, step) in
+            journal.take_divided(name, moment, |slot| notes.shard(slot), journal::at_once, sink)
+        {
             sink.at(Some(step));
             let (id, shard) = (SlotId(slot), notes.shard(slot));
             let found = match &notes.shards {

@@ -499,47 +499,71 @@ impl Marks {
         let mut taken = Vec::new();
         for at in 0..self.words.len() {
             for word in set_bits(&self.words, at) {
-                let those = set_bits(&self.places, word).filter(|&place| wanted(place as u32));
-                let before = taken.len();
-                taken.extend(those.map(|place| place as u32));
-                let mask = taken[before..].iter().fold(0, |mask, place| mask | 1 << (place % 64));
-                if let Some(word) = self.places.get(word).filter(|_| mask != 0) {
-                    word.fetch_and(!mask, Ordering::Relaxed);
-                }
+                self.take_of(word, &wanted, &mut taken);
             }
         }
         taken
     }
 
+    /// The same of the 64 places of one word; how many are still noted there.
+    fn take_of(&self, word: usize, wanted: impl Fn(u32) -> bool, taken: &mut Vec<u32>) -> usize {
+        let (mut mask, mut left) = (0u64, 0);
+        for place in set_bits(&self.places, word) {
+            if wanted(place as u32) {
+                mask |= 1 << (place % 64);
+                taken.push(place as u32);
+            } else {
+                left += 1;
+            }
+        }
+        if let Some(word) = self.places.get(word).filter(|_| mask != 0) {
+            word.fetch_and(!mask, Ordering::Relaxed);
+        }
+        left
+    }
+
     /// Some of the places written since they were taken last, in ascending order, going on where the last call
     /// ended, and whether there may be more after these in this round. As many as makes `turns` calls a round
-    /// through all of them, but at least `some` and not many more than the other. What is written again and again
-    /// keeps nothing from its turn, nor does it have another one in the same round. In one turn: all there are.
-    pub(crate) fn take_in_turn(&self, round: Round, some: (usize, usize)) -> (Vec<u32>, bool) {
-        let Round { number, turns } = round;
-        let mut taken = Vec::new();
+    /// through all of them, but at least `some`, where not many more than the other are looked at for it. What is written again and again
+    /// keeps nothing from its turn, nor does it have another one in the same round. What has many ticks
+    /// `left` is in [some rounds](Round::is_of) only. In one turn: all there are.
+    pub(crate) fn take_in_turn(
+        &self,
+        round: Round,
+        left: impl Fn(u32) -> Tick,
+        some: (usize, usize),
+    ) -> Taken {
+        let Round { number, turns, .. } = round;
+        let mut taken = Taken::default();
         if turns > 1 && self.done.load(Ordering::Relaxed) == number {
-            return (taken, false);
+            return taken;
         }
         let next = self.next.swap(0, Ordering::Relaxed) as usize;
         let from = if turns > 1 { next } else { 0 };
-        let (blocks, mut told) = (self.blocks(from > 0).div_ceil(turns.max(1)), 0);
-        let mut after = from;
+        let blocks = self.blocks(from > 0).div_ceil(turns.max(1));
+        let (mut blocks_seen, mut seen, mut after) = (0, 0, from);
         for at in from / 64..self.words.len() {
             for word in set_bits(&self.words, at).filter(|&word| word >= from) {
-                if told >= blocks && taken.len() >= some.0 || turns > 1 && taken.len() >= some.1 {
+                if blocks_seen >= blocks && taken.places.len() >= some.0
+                    || turns > 1 && seen >= some.1
+                {
                     self.next.store(after as u32, Ordering::Relaxed);
-                    return (taken, true);
+                    taken.has_more = true;
+                    return taken;
                 }
-                (told, after) = (told + 1, word + 1);
-                if let Some(words) = self.words.get(at) {
+                (blocks_seen, after) = (blocks_seen + 1, word + 1);
+                let before = taken.places.len();
+                let is_due = |place| turns <= 1 || round.is_of(place, left(place));
+                let others = self.take_of(word, is_due, &mut taken.places);
+                seen += others + taken.places.len() - before;
+                taken.has_others |= others > 0;
+                if let Some(words) = self.words.get(at).filter(|_| others == 0) {
                     words.fetch_and(!(1 << (word % 64)), Ordering::Relaxed);
                 }
-                taken.extend(take_bits(&self.places, word).map(|place| place as u32));
             }
         }
         self.done.store(number, Ordering::Relaxed);
-        (taken, false)
+        taken
     }
 
     /// How many blocks of 64 places there are to tell of in a round: those that had their turn are noted again, or
@@ -552,13 +576,40 @@ impl Marks {
     }
 }
 
-/// A round in which all that was only refreshed is told, each once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Places whose turn it is.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) places: Vec<u32>,
+    /// There may be more in this round.
+    pub(crate) has_more: bool,
+    /// Some wait for a later round.
+    pub(crate) has_others: bool,
+}
+
+/// A round in which what was only refreshed is told, each once at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// From 1 on, another one than the last.
+    /// From 1 on, one more than that of the last.
     pub number: u32,
-    /// So many turns, about.
+    /// So many turns, about. In one turn everything is told.
     pub turns: usize,
+    /// From one round to the next, in ticks; 0: everything is told in each.
+    pub every: Tick,
+}
+
+/// A deadline is told again after such a part of the time that is left until then.
+const PART: Tick = 16;
+/// Or after so many rounds, a power of two.
+const MOST_ROUNDS: Tick = 64;
+
+impl Round {
+    /// Whether the entry at `place`, which has so many ticks left, is told in this round: once in as many rounds as
+    /// take a sixteenth of that, or half as many. Neighbours have their turn in different ones.
+    fn is_of(&self, place: u32, left: Tick) -> bool {
+        let rounds = left.checked_div(self.every.saturating_mul(PART)).unwrap_or(1);
+        let mask = (1 << rounds.clamp(1, MOST_ROUNDS).ilog2()) - 1;
+        (self.number ^ place) & mask == 0
+    }
 }
 
 /// Places of an object that were written, and the step in which each was written first since it was told.
@@ -739,8 +790,13 @@ mod tests {
             }
         };
         note(&[5, 6, 5_000, 8_999]);
-        let take =
-            |number, turns, few, most| marks.take_in_turn(Round { number, turns }, (few, most));
+        let take = |number, turns, few, most| {
+            let round = Round { number, turns, ..Round::default() };
+            let Taken { places, has_more, has_others } =
+                marks.take_in_turn(round, |_| Tick::MAX, (few, most));
+            assert!(!has_others);
+            (places, has_more)
+        };
         assert_eq!(take(1, 100, 2, 9), (vec![5, 6], true));
         note(&[5, 4_096]);
         assert_eq!(

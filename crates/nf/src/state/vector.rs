@@ -157,7 +157,7 @@ impl<T: Value> Journaled for Vector<T> {
         let Some(notes) = self.notes.as_deref() else { return };
         let Some(journal) = &notes.journal else { return };
         let shard_of = |index| notes.tags.as_ref().and_then(|tags| tags.get(index).shard());
-        for (index, step) in journal.take_divided(name, moment, shard_of, sink) {
+        for (index, step) in journal.take_divided(name, moment, shard_of, journal::at_once, sink) {
             sink.at(Some(step));
             let Some(element) = self.elements.get(index as usize).filter(|one| one.written) else {
                 continue;

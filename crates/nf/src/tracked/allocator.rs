@@ -293,7 +293,8 @@ impl<T: Value> Journaled for Tracked<SharedAllocator<T>> {
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let Some(journal) = self.object.journal.get() else { return };
-        for (index, step) in journal.take(name, moment, sink) {
+        let ends = |index| self.kept(index).map_or(0, |kept| kept.deadline.tick);
+        for (index, step) in journal.take(name, moment, ends, sink) {
             sink.at(Some(step));
             match self.kept(index) {
                 None => moment.remove(sink, (name, None), &index),

@@ -12,7 +12,7 @@ use crate::context::{ends, to_ticks};
 use crate::function::BuildError;
 use crate::key::{Hash, Key, Value};
 use crate::memory::Zeroed;
-use crate::packet_set::{Entry, SetShape};
+use crate::packet_set::{Entry, SetShape, ends_at};
 use crate::state::TableUse;
 use crate::state::journal::{self, Journal, Moment, Sink, Steps};
 use crate::state::table::{SlotId, Table};
@@ -252,7 +252,8 @@ impl<K: Key, S: Value> DividedSets<K, S> {
     /// For who is alone.
     pub fn drain(&self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let Some(kept) = &self.kept else { return };
-        for (slot, step) in kept.journal.take(name, moment, sink) {
+        let ends = |slot| ends_at(&self.table, slot);
+        for (slot, step) in kept.journal.take(name, moment, ends, sink) {
             sink.at(Some(step));
             let Some(key) = self.table.key(SlotId(slot)) else { continue };
             let set = self.table.value(SlotId(slot)).told(moment);

@@ -128,7 +128,7 @@ impl<K: Key, V: Value> Journaled for Tracked<SharedMap<K, V>> {
         let Some(journal) = journal.get() else { return };
         let look =
             |key: Words<'_>, value: Words<'_>, _| (from_words::<K>(key), from_words::<V>(value));
-        for (number, step) in journal.take(name, moment, sink) {
+        for (number, step) in journal.take(name, moment, journal::at_once, sink) {
             sink.at(Some(step));
             let entry = entries.entry(&self.transaction, entries.slot(number), look);
             entry.into_iter().for_each(|(key, value)| moment.put(sink, (name, None), &key, &value));

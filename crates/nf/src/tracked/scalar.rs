@@ -245,7 +245,7 @@ impl<T: Value> Journaled for Tracked<SharedDistributed<T>> {
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {
         let Some(journal) = self.object.journal.get() else { return };
-        if !journal.take(name, moment, sink).is_empty() {
+        if !journal.take(name, moment, journal::at_once, sink).is_empty() {
             sink.at(None);
             moment.put(sink, (name, None), &(), &self.read());
         }

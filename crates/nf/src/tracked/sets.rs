@@ -243,7 +243,11 @@ impl<K: Key, S: Value> SharedSets<K, S> {
             let set = (moment.absolute(deadline.tick), lifetime, state);
             (from_words::<K>(key), set)
         };
-        for (number, step) in journal.take(name, moment, sink) {
+        let ends = |number| {
+            let deadline = |_: Words<'_>, _: Words<'_>, deadline: Deadline| deadline.tick;
+            self.sets.entry(transaction, self.sets.slot(number), deadline).unwrap_or(0)
+        };
+        for (number, step) in journal.take(name, moment, ends, sink) {
             sink.at(Some(step));
             let set = self.sets.entry(transaction, self.sets.slot(number), look);
             set.into_iter().for_each(|(key, set)| moment.put(sink, (name, None), &key, &set));

@@ -103,7 +103,7 @@ impl<T: Value> SharedVector<T> {
         sink: &mut dyn Sink,
     ) {
         let Some(journal) = self.journal.get() else { return };
-        for (index, step) in journal.take(name, moment, sink) {
+        for (index, step) in journal.take(name, moment, journal::at_once, sink) {
             sink.at(Some(step));
             if let Some(value) = transaction.read(&self.elements, index, from_words::<T>) {
                 moment.put(sink, (name, None), &key(index), &value);

@@ -239,7 +239,7 @@ impl Storing {
             return self.schedule.put_off(turn);
         }
         if !turn.must {
-            self.pace_refreshes(&mut turn);
+            self.pace_refreshes(&mut turn, &moment);
         }
         let moment = moment.of_refreshes(turn.refreshes);
         let moment = if turn.must { moment } else { moment.of_changes(self.pace.changes()) };
@@ -261,8 +261,9 @@ impl Storing {
     }
 
     /// Has as many refreshes be told as the flusher keeps up with, where they have a longer period than changes.
-    fn pace_refreshes(&mut self, turn: &mut Turn) {
+    fn pace_refreshes(&mut self, turn: &mut Turn, moment: &Moment) {
         let Some(round) = turn.refreshes.as_mut().filter(|round| round.turns > 1) else { return };
+        round.every = round.every.max(self.schedule.since_round(moment));
         match self.refresh_pace.turns(round.turns, self.feed.is_behind()) {
             Ok(turns) => {
                 let later = RefreshPace::later(self.schedule.soon_ns(), self.feed.message_ns());
@@ -432,7 +433,7 @@ pub(crate) fn layouts<N: NetworkFunction>(nf: &N) -> Vec<(&'static str, String)>
 
 /// Now, as entries are told: ticks are counted from the origin of `environment`.
 pub(crate) fn moment(environment: &Environment) -> Moment {
-    Moment::new(environment.origin() / to_ns(1))
+    Moment::new(environment.origin() / to_ns(1)).at(environment.tick())
 }
 
 impl<N: NetworkFunction> Kept for Instance<N> {
