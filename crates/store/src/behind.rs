@@ -216,6 +216,8 @@ pub struct WriteBehind {
     /// Steps so far, of all who hand over.
     steps: u64,
     flush_ns: u64,
+    /// When the last message was sent.
+    asked_ns: u64,
     /// Not before that is a store asked again that has not answered, however often in a row.
     retry_ns: u64,
     unanswered: u32,
@@ -320,6 +322,7 @@ impl WriteBehind {
             turns: VecDeque::new(),
             steps: 0,
             flush_ns: 0,
+            asked_ns: 0,
             retry_ns: 0,
             unanswered: 0,
             lags: Lags::new(),
@@ -451,9 +454,10 @@ impl WriteBehind {
         self.line_up(now_ns);
         let batches = self.batches(now_ns);
         if batches.is_empty() {
-            self.flush_ns = now_ns + self.settings.period_ns;
-            return Action::Wait(self.flush_ns);
+            // What changes next goes at once.
+            return Action::Wait(now_ns + self.settings.period_ns);
         }
+        self.asked_ns = now_ns;
         Action::Commit(batches)
     }
 
@@ -488,7 +492,9 @@ impl WriteBehind {
     /// What the store says to the batches of the last [`Action::Commit`].
     pub fn committed(&mut self, outcomes: Result<Vec<Outcome>, Error>, now_ns: u64) {
         let asked = std::mem::take(&mut self.asked);
-        self.flush_ns = now_ns + self.settings.period_ns;
+        // One message a period, and a store that is slow is idle for as long as it was at work, a period at most.
+        let (period_ns, took_ns) = (self.settings.period_ns, now_ns.saturating_sub(self.asked_ns));
+        self.flush_ns = (self.asked_ns + period_ns).max(now_ns + took_ns.min(period_ns));
         let outcomes = match outcomes {
             Ok(outcomes) if outcomes.len() == asked.len() => outcomes,
             Ok(_) => {

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! **Invariant: a worker waits for nothing.** It puts its changes into the line, all of them in one
-//! step, if that is free just then, and keeps them for the next time if not.
+//! step, if that is free just then, and keeps them for the next time if not. It wakes the flusher, if that sleeps: one
+//! system call, once a period.
 //!
 //! **Invariant: what was handed over later takes effect later**, whoever handed it over: a shard that
 //! moves from one worker to another has its changes in order.
@@ -21,7 +22,7 @@
 mod feed;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -66,7 +67,7 @@ struct Shared {
     untold_since: Mutex<Vec<Arc<AtomicU64>>>,
     /// Changes in the line, those that the flusher is just taking in, and those that nobody will.
     in_line: AtomicUsize,
-    /// What was told until then is stored, nanoseconds.
+    /// What was told until then is stored, nanoseconds; [`NEVER`]: everything.
     stored_until_ns: AtomicU64,
     /// How long the store took for the message that it answered soonest; 0: for none yet.
     round_trip_ns: AtomicU64,
@@ -77,6 +78,8 @@ struct Shared {
     rounds_ns: Mutex<Vec<Arc<AtomicU64>>>,
     /// Nobody takes in what is in the line any more.
     ended: AtomicBool,
+    /// Wakes the flusher.
+    news: SyncSender<News>,
     status: Mutex<Status>,
     /// How long packets waited while workers told what they had changed, in nanoseconds.
     pauses: Mutex<Option<Histogram<u64>>>,
@@ -99,7 +102,7 @@ const MOST_SPARE: usize = 64;
 const MOST_SPARE_BYTES: usize = 1 << 18;
 
 impl Shared {
-    fn new(status: Status, period_ns: u64) -> Self {
+    fn new(status: Status, period_ns: u64, news: SyncSender<News>) -> Self {
         Self {
             began: Instant::now(),
             line: Mutex::default(),
@@ -107,12 +110,13 @@ impl Shared {
             feeds: AtomicUsize::new(0),
             untold_since: Mutex::default(),
             in_line: AtomicUsize::new(0),
-            stored_until_ns: AtomicU64::new(0),
+            stored_until_ns: AtomicU64::new(NEVER),
             round_trip_ns: AtomicU64::new(0),
             last_trip_ns: AtomicU64::new(0),
             period_ns,
             rounds_ns: Mutex::default(),
             ended: AtomicBool::new(false),
+            news,
             status: Mutex::new(status),
             pauses: Mutex::new(Histogram::new_with_bounds(1, LONGEST_PAUSE_NS, 2).ok()),
             refuses_new: Arc::default(),
@@ -144,6 +148,11 @@ impl Shared {
         self.ended.load(Ordering::Relaxed)
     }
 
+    /// There is something for the flusher to do. It is awake where it has not heard the last news yet.
+    fn wake(&self) {
+        let _ = self.news.try_send(News::Told);
+    }
+
     fn status(&self) -> Status {
         let mut status = lock(&self.status).clone();
         status.waiting += self.in_line.load(Ordering::Relaxed) as u64;
@@ -172,7 +181,8 @@ impl Flusher {
         let (epoch, claimed) = view::claim(&mut driver, nf, instance, now_ms())?;
         let state = claimed.iter().flat_map(|one| one.content.clone()).collect();
         let behind = WriteBehind::new(settings, epoch, claimed)?;
-        let shared = Arc::new(Shared::new(behind.status(0), settings.period_ns));
+        let (news, heard) = sync_channel(2);
+        let shared = Arc::new(Shared::new(behind.status(0), settings.period_ns, news));
         let worker = Worker {
             behind,
             maps: Vec::new(),
@@ -187,7 +197,7 @@ impl Flusher {
         let policy = settings.policy;
         let work = move || {
             let mut ending = Ending { shared: Arc::clone(&worker.shared), policy, is_meant: false };
-            ending.is_meant = worker.work(driver);
+            ending.is_meant = worker.work(driver, &heard);
         };
         let thread = Some(thread::spawn(work));
         Ok((Self { shared, thread }, state))
@@ -207,6 +217,7 @@ impl Flusher {
     /// is not 0 if the store did not take everything.
     pub fn settle(&self, patience: Duration) -> Status {
         self.shared.settles.store(true, Ordering::Release);
+        self.shared.wake();
         let began = Instant::now();
         let is_over = || self.thread.as_ref().is_none_or(thread::JoinHandle::is_finished);
         while began.elapsed() < patience
@@ -222,6 +233,7 @@ impl Flusher {
     /// what it was given, and stops; how it ended. `waiting` is not 0 if the store did not take everything.
     pub fn close(mut self, patience: Duration) -> Status {
         self.shared.closes.store(true, Ordering::Relaxed);
+        self.shared.wake();
         let began = Instant::now();
         let is_over = |thread: &thread::JoinHandle<()>| thread.is_finished();
         while began.elapsed() < patience && !self.thread.as_ref().is_none_or(is_over) {
@@ -233,6 +245,7 @@ impl Flusher {
 
     fn stop(&mut self) {
         self.shared.stops.store(true, Ordering::Relaxed);
+        self.shared.wake();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so.
             let _ = thread.join();
@@ -284,9 +297,42 @@ enum Question {
     List(Scope),
 }
 
-enum Answer {
+/// What the flusher waits for.
+enum News {
+    /// The store's answer to a question.
     Committed(Result<Vec<Outcome>, Error>),
     Listed(Result<Vec<Key>, Error>),
+    /// Workers have changed something, or it is to end.
+    Told,
+    /// The driver has panicked.
+    Gone,
+}
+
+/// What the connection has to tell, and if it is that it panics.
+struct Connection(SyncSender<News>);
+
+impl Connection {
+    /// Asks the store, one question after the other.
+    fn answer(self, mut driver: impl Driver, questions: &Receiver<Question>) {
+        while let Ok(question) = questions.recv() {
+            let answer = match question {
+                Question::Commit(batches) => News::Committed(driver.commit(&batches)),
+                Question::List(scope) => News::Listed(driver.keys(&format!("{scope}@"))),
+            };
+            if self.0.send(answer).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            // Where nobody hears it, it does not matter.
+            let _ = self.0.send(News::Gone);
+        }
+    }
 }
 
 struct Worker {
@@ -307,10 +353,10 @@ struct Worker {
 
 impl Worker {
     /// Until it is told to stop; false: the driver has panicked.
-    fn work(mut self, driver: impl Driver + 'static) -> bool {
+    fn work(mut self, driver: impl Driver + 'static, heard: &Receiver<News>) -> bool {
         let (questions, asked) = sync_channel(1);
-        let (answers, answered) = sync_channel(1);
-        let connection = thread::spawn(move || connection(driver, &asked, &answers));
+        let answers = Connection(self.shared.news.clone());
+        let connection = thread::spawn(move || answers.answer(driver, &asked));
         let mut is_asking = false;
         let mut change_refused = None;
         let mut is_meant = true;
@@ -325,7 +371,7 @@ impl Worker {
             if closes {
                 self.behind.end();
             }
-            let mut until = self.period;
+            let mut until = NAP;
             if !is_asking {
                 if closes || settles {
                     self.behind.hurry();
@@ -350,15 +396,15 @@ impl Worker {
                     break;
                 }
             }
-            match answered.recv_timeout(until.min(self.period).min(NAP)) {
+            match heard.recv_timeout(until.min(NAP)) {
+                Ok(News::Told) | Err(_) => {}
+                Ok(News::Gone) => {
+                    is_meant = false;
+                    break;
+                }
                 Ok(answer) => {
                     is_asking = false;
                     self.take_answer(answer);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    is_meant = false;
-                    break;
                 }
             }
         }
@@ -378,26 +424,30 @@ impl Worker {
     fn act(&mut self, questions: &SyncSender<Question>) -> (bool, Duration) {
         let now_ns = self.now_ns();
         let question = match self.behind.next(now_ns) {
+            Action::Wait(_) if self.behind.waiting() == 0 => {
+                self.note_stored(NEVER);
+                return (false, NAP);
+            }
             Action::Wait(until) => {
-                if self.behind.waiting() == 0 {
-                    self.note_stored(self.taken_ns);
-                }
                 return (false, Duration::from_nanos(until.saturating_sub(now_ns)));
             }
             Action::Commit(batches) => Question::Commit(batches),
             Action::List(scope) => Question::List(scope),
         };
+        if self.shared.stored_until_ns.load(Ordering::Relaxed) == NEVER {
+            self.note_stored(self.taken_ns);
+        }
         self.asked_ns = now_ns;
         self.asked_all = self.behind.is_all_under_way().then_some(self.taken_ns);
-        // The thread at the other end is gone only if the driver panicked; `recv` tells.
+        // The thread at the other end is gone only if the driver panicked, which is told.
         let _ = questions.send(question);
-        (true, self.period)
+        (true, NAP)
     }
 
-    fn take_answer(&mut self, answer: Answer) {
+    fn take_answer(&mut self, answer: News) {
         let now_ns = self.now_ns();
         match answer {
-            Answer::Committed(outcomes) => {
+            News::Committed(outcomes) => {
                 let is_answered = outcomes.is_ok();
                 self.behind.committed(outcomes, now_ns);
                 if is_answered {
@@ -405,7 +455,8 @@ impl Worker {
                     self.asked_all.iter().for_each(|until_ns| self.note_stored(*until_ns));
                 }
             }
-            Answer::Listed(keys) => self.behind.listed(keys, now_ns),
+            News::Listed(keys) => self.behind.listed(keys, now_ns),
+            News::Told | News::Gone => {}
         }
     }
 
@@ -453,23 +504,6 @@ impl Worker {
         status.refused_ns = u64::try_from(self.refused.as_nanos()).unwrap_or(u64::MAX);
         status.trouble = status.trouble.or(change_refused.cloned());
         *lock(&self.shared.status) = status;
-    }
-}
-
-/// Asks the store, one question after the other.
-fn connection(
-    mut driver: impl Driver,
-    questions: &Receiver<Question>,
-    answers: &SyncSender<Answer>,
-) {
-    while let Ok(question) = questions.recv() {
-        let answer = match question {
-            Question::Commit(batches) => Answer::Committed(driver.commit(&batches)),
-            Question::List(scope) => Answer::Listed(driver.keys(&format!("{scope}@"))),
-        };
-        if answers.send(answer).is_err() {
-            return;
-        }
     }
 }
 
@@ -542,6 +576,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_changes_after_a_pause_is_stored_at_once() {
+        let mut store = Memory::default();
+        let settings = Settings { period_ns: 3_600_000_000_000, ..Settings::default() };
+        let (flusher, _) = Flusher::open(store.clone(), "nat", "a", settings).unwrap();
+        let mut feed = flusher.feed();
+        // So long that the flusher has looked, and found nothing.
+        thread::sleep(3 * NAP);
+        feed.change(insert(0, 1, 1));
+        feed.hand_over();
+        let began = Instant::now();
+        while view::state(&mut store, "nat", Some("a")).unwrap().is_empty() {
+            assert!(began.elapsed() < Duration::from_secs(20));
+            thread::yield_now();
+        }
+    }
+
     /// A server that was started again, empty, since the last message.
     #[test]
     fn what_a_store_has_lost_just_before_the_end_is_written_again() {
@@ -564,7 +615,7 @@ mod tests {
 
     #[test]
     fn the_line_is_full_until_the_flusher_has_taken_in_what_is_in_it() {
-        let shared = Arc::new(Shared::new(Status::default(), 1_000_000));
+        let shared = Arc::new(Shared::new(Status::default(), 1_000_000, sync_channel(1).0));
         let (mut one, mut other) = (Feed::new(&shared), Feed::new(&shared));
         for flow in 0..FULL as u32 {
             one.change(insert(0, flow % 10, 1));

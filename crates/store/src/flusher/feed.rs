@@ -86,6 +86,8 @@ impl Feed {
         if let Ok(mut line) = self.shared.line.try_lock() {
             let (feed, sheets) = (self.number, std::mem::take(&mut self.sheets));
             self.shared.put(&mut line, Handed { feed, sheets });
+            drop(line);
+            self.shared.wake();
         }
     }
 
@@ -127,8 +129,8 @@ impl Feed {
     }
 
     fn put_surely(&self, sheets: Vec<Sheet>) {
-        let mut line = lock(&self.shared.line);
-        self.shared.put(&mut line, Handed { feed: self.number, sheets });
+        self.shared.put(&mut lock(&self.shared.line), Handed { feed: self.number, sheets });
+        self.shared.wake();
     }
 
     /// As [`hand_over_surely`](Self::hand_over_surely), while something is [held](Self::hold): of what is, only
