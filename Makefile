@@ -42,6 +42,8 @@ test:
 stores:
 	cargo clippy --package anabranch-store --all-features --all-targets --locked -- -D warnings
 	cargo test --package anabranch-store --all-features --locked
+	@[ -n "$$ANABRANCH_CASSANDRA" ] || \
+	    echo "skipped: ScyllaDB, which the registries lack (ANABRANCH_CASSANDRA=cassandra://HOST:PORT/KEYSPACE names one)"
 	@valkey=$$(command -v valkey-server || ls "$$PWD"/target/valkey/usr/bin/valkey-server 2>/dev/null); \
 	if [ -z "$$valkey" ]; then \
 	    echo "skipped: valkey-server is not installed (.ci/install tests)"; \

@@ -11,7 +11,8 @@ use super::address::Address;
 use super::requests::Requests;
 use crate::error::Error;
 
-/// Longest that a question of many requests may take, in timeouts.
+/// Longest that a question of many requests may take, in timeouts; and a read, which may have to go through a
+/// million rows that were erased.
 const PATIENCE: u32 = 10;
 
 pub(super) struct Link {
@@ -45,7 +46,8 @@ impl Link {
             let connected = runtime.block_on(within(address.timeout * PATIENCE, name, async {
                 let session =
                     connect(address).await.map_err(|why| Error::unavailable(name, why))?;
-                Requests::prepare(session, name, address.serial()).await
+                let patience = address.timeout * PATIENCE;
+                Requests::prepare(session, name, address.serial(), patience).await
             }));
             self.requests = Some(connected?);
         }

@@ -98,25 +98,35 @@ fn with(key: &Key, more: impl IntoIterator<Item = Option<CqlValue>>) -> Values {
     object(key).into_iter().chain(more).collect()
 }
 
+/// Reads see every transaction that was answered, and end those that were not.
+fn that_reads(
+    mut statement: PreparedStatement,
+    serial: SerialConsistency,
+    patience: Duration,
+) -> PreparedStatement {
+    statement.set_is_idempotent(true);
+    statement.set_request_timeout(Some(patience));
+    statement.set_consistency(match serial {
+        SerialConsistency::LocalSerial => Consistency::LocalSerial,
+        SerialConsistency::Serial => Consistency::Serial,
+    });
+    statement
+}
+
 impl Requests {
     pub(super) async fn prepare(
         session: Session,
         name: &str,
         serial: SerialConsistency,
+        patience: Duration,
     ) -> Result<Self, Error> {
         const FROM_THE_END: &str = "ORDER BY kind DESC, id DESC, entry DESC";
         const OBJECT: &str = "WHERE scope = ? AND kind = ? AND id = ?";
         const CELL: &str = "SELECT entry, value, number, ends FROM anabranch_state";
         let read = async |text: String| {
             let statement = session.prepare(text).await;
-            let mut statement = statement.map_err(|why| Error::unavailable(name, why))?;
-            statement.set_is_idempotent(true);
-            // Reads see every transaction that was answered, and end those that were not.
-            statement.set_consistency(match serial {
-                SerialConsistency::LocalSerial => Consistency::LocalSerial,
-                SerialConsistency::Serial => Consistency::Serial,
-            });
-            Ok::<_, Error>(statement)
+            let statement = statement.map_err(|why| Error::unavailable(name, why))?;
+            Ok::<_, Error>(that_reads(statement, serial, patience))
         };
         let write = async |text: &str| {
             session.prepare(text).await.map_err(|why| Error::unavailable(name, why))

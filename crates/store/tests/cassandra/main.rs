@@ -48,6 +48,12 @@ fn is_right_and_right_again(release: &str) {
     println!("listed after {:?}", began.elapsed());
     state_is_kept_while_the_server_is_killed(&mut server, &address);
     println!("killed and restarted after {:?}", began.elapsed());
+    let calls = conforms(&address);
+    println!("conforms after {:?}: {calls} calls", began.elapsed());
+}
+
+/// The suite for drivers; how many calls it made.
+fn conforms(address: &str) -> u64 {
     // Values end late enough for some dozen transactions on a busy machine.
     let settings = Settings {
         sequences: 5,
@@ -56,9 +62,24 @@ fn is_right_and_right_again(release: &str) {
         ends_ms: 10_000,
         ..Settings::default()
     };
-    let report = conformance::check(|| Ok(Box::new(driver(&address))), &settings).unwrap();
+    let report = conformance::check(|| Ok(Box::new(driver(address))), &settings).unwrap();
     assert!(report.calls > 500, "{report:?}");
-    println!("conforms after {:?}: {report:?}", began.elapsed());
+    report.calls
+}
+
+/// For what speaks Cassandra's protocol and cannot be installed from a registry, as ScyllaDB:
+/// `ANABRANCH_CASSANDRA=cassandra://HOST:PORT/KEYSPACE` names a server, whose key space the test may fill and empty.
+#[test]
+#[allow(clippy::print_stdout)]
+fn a_server_that_is_named_is_right_too() {
+    let Ok(named) = std::env::var("ANABRANCH_CASSANDRA") else {
+        println!("skipped: ANABRANCH_CASSANDRA names no server");
+        return;
+    };
+    let address = format!("{named}?timeout_ms=30000");
+    counts_are_not_doubled(&address);
+    keys_are_listed_without_what_they_hold(&address);
+    println!("conforms: {} calls", conforms(&address));
 }
 
 /// An addition is a transaction: what was answered is done, once.
