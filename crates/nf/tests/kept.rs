@@ -546,16 +546,17 @@ fn what_is_told_in_several_turns_is_what_there_is_when_nothing_is_left() {
 }
 
 impl Flows {
-    /// The flow's packet comes, after which it lives so many ticks: noted as a packet's handler has it noted.
-    fn refresh(&mut self, flow: u32, ticks: u32) {
+    /// The flow's packet comes at `now`, after which it lives so many ticks: noted as a packet's handler has it noted.
+    fn refresh(&mut self, flow: u32, now: u32, ticks: u32) {
+        self.environment.begin(anabranch_nf::to_ns((now - 1).into()), 1);
         self.mappings.refresh(flow, anabranch_nf::to_ns(ticks.into()), &self.environment);
         let key = Self::key(flow);
         let Some(id) = self.sets.find(self.sets.hash(&key), &key) else { return };
         let set = self.sets.entry_mut(id);
-        set.refresh(1, ticks);
-        if !set.is_noted() {
+        let is_resized = set.refresh(now, ticks);
+        if is_resized || !set.is_noted() {
             let spot = set.spot();
-            self.sets.touched(spot, false);
+            self.sets.touched(spot, is_resized);
         }
     }
 
@@ -600,11 +601,11 @@ const MANY: u32 = 2_000;
 #[test]
 fn deadlines_that_are_far_away_are_told_more_seldom() {
     const EVERY: u32 = 1_000;
-    // A flow lives for a fifth of a round, four fifths … 13,000 rounds.
-    let lifetime = |flow: u32| (EVERY / 5) << (2 * (flow % 9));
+    // A flow lives for two rounds, eight, 32 … 33,000.
+    let lifetime = |flow: u32| (2 * EVERY) << (2 * (flow % 8));
     let (mut flows, mut told) = (Flows::of(MANY), Told::default());
     (0..MANY).for_each(|flow| flows.meet(flow, 5));
-    let (mut behind_most, mut told_of) = (0, [0; 9]);
+    let (mut behind_most, mut told_of) = (0, [0; 8]);
     let mut tell = |flows: &mut Flows, now: u32, number: u32| {
         let round = Round { number, turns: 4, every: EVERY };
         let before = told.ends();
@@ -616,7 +617,7 @@ fn deadlines_that_are_far_away_are_told_more_seldom() {
     };
     for number in 1..=200 {
         let now = number * EVERY;
-        (0..MANY).for_each(|flow| flows.refresh(flow, now - 1 + lifetime(flow)));
+        (0..MANY).for_each(|flow| flows.refresh(flow, now, lifetime(flow)));
         let (before, after, waits) = tell(&mut flows, now, number);
         assert!(waits);
         let ends = flows.ends();
@@ -628,19 +629,25 @@ fn deadlines_that_are_far_away_are_told_more_seldom() {
                         behind <= u64::from(lifetime(flow) / 16 + 2 * EVERY),
                         "{flow}: {behind}"
                     );
-                    told_of[flow as usize % 9] += u32::from(after.get(&at) != before.get(&at));
+                    told_of[flow as usize % 8] += u32::from(after.get(&at) != before.get(&at));
                 }
                 behind_most = behind.max(behind_most);
             }
         }
     }
     assert_eq!(behind_most, 63 * u64::from(EVERY));
-    let of_each = 2 * MANY / 9 * 136;
-    for (at, rounds) in [1, 1, 1, 1, 2, 8, 32, 64, 64].into_iter().enumerate() {
+    let of_each = 2 * MANY / 8 * 136;
+    for (at, rounds) in [1, 1, 2, 8, 32, 64, 64, 64].into_iter().enumerate() {
         let share = f64::from(told_of[at]) * f64::from(rounds) / f64::from(of_each);
         assert!((0.8..1.2).contains(&share), "{at}: {}", told_of[at]);
     }
-    let mut rounds = (201..).map(|number| tell(&mut flows, 200 * EVERY, number));
+    // A lifetime of its own is told at once.
+    flows.refresh(8, 200 * EVERY, 7);
+    let (_, after, _) = tell(&mut flows, 200 * EVERY, 201);
+    for at in [("mappings", stored(&8u32)), ("sets", stored(&Flows::key(8)))] {
+        assert_eq!(after[&at], 1_000 + 200 * u64::from(EVERY) + 7);
+    }
+    let mut rounds = (202..).map(|number| tell(&mut flows, 200 * EVERY, number));
     let (_, after, _) = rounds.find(|(_, _, waits)| !waits).unwrap();
     assert_eq!(after, flows.ends());
 }
@@ -662,10 +669,11 @@ fn deadlines_are_told_as_they_are_however_many_turns_it_takes() {
     for _ in 0..4 {
         let (mut flows, mut told) = (Flows::of(MANY), Told::default());
         (0..MANY).for_each(|flow| flows.meet(flow, 5));
-        let (mut turns, mut number) = (0, 1);
+        let (mut turns, mut number, mut now) = (0, 1, 1);
         for _ in 0..400 {
             for _ in 0..random(800) {
-                flows.refresh(random(MANY), 1 + random(1_000_000));
+                now += random(3);
+                flows.refresh(random(MANY), now, 1_000_000);
             }
             for _ in 0..random(4) {
                 // Closed, and perhaps another one in its place.

@@ -197,7 +197,9 @@ impl Schedule {
             // After 2^32 - 1 comes 1; nobody else tells at once.
             let number = self.round.load(Ordering::Relaxed).wrapping_add(1).max(1);
             self.round.store(number, Ordering::Relaxed);
-            let every = self.since_round(moment).max(to_ticks(self.refresh_ns));
+            // Not at once much shorter: what waits since a longer one had fewer of them to wait for.
+            let least = self.round_every.load(Ordering::Relaxed) / 2;
+            let every = self.since_round(moment).max(to_ticks(self.refresh_ns)).max(least);
             self.round_every.store(every, Ordering::Relaxed);
             self.round_end.store(moment.now(), Ordering::Relaxed);
         }
@@ -224,5 +226,48 @@ impl Schedule {
     /// How long, in nanoseconds, nothing is to be told without a packet.
     pub(crate) fn left_ns(&self) -> u64 {
         self.due_ns().map_or(u64::MAX, |due_ns| due_ns.saturating_sub(self.now_ns()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFRESH_NS: u64 = 50_000_000;
+
+    fn schedule() -> Schedule {
+        Schedule::new(1_000, REFRESH_NS, Steps::default())
+    }
+
+    #[test]
+    fn rounds_are_as_long_as_the_clock_of_the_function_says() {
+        let (schedule, every) = (schedule(), to_ticks(REFRESH_NS));
+        let told = |tick| {
+            schedule.told(schedule.whole(), true, &Moment::new(7).at(tick));
+            schedule.next_round().every
+        };
+        assert_eq!(told(100), every, "nothing is known of it yet");
+        assert_eq!(told(100 + 40 * every), 40 * every, "a capture that is played fast");
+        assert_eq!(schedule.since_round(&Moment::new(9).at(100 + 41 * every)), every + 2);
+        let last = [20, 10, 5, 2, 1, 1].map(|times| times * every);
+        assert_eq!([1, 2, 3, 4, 5, 6].map(|more| told(101 + 40 * every + more)), last);
+    }
+
+    /// What waits for a later round is told without a packet.
+    #[test]
+    fn a_round_that_leaves_others_is_followed_by_another() {
+        let left = |waits: bool| {
+            let (schedule, moment) = (schedule(), Moment::new(0));
+            schedule.owe_refreshes();
+            if waits {
+                moment.leave_to_later_rounds();
+            }
+            let turn = schedule.whole();
+            schedule.round_ns.store(turn.now_ns, Ordering::Relaxed);
+            schedule.told(turn, true, &moment);
+            schedule.left_ns()
+        };
+        assert!(left(true) <= REFRESH_NS);
+        assert_eq!(left(false), u64::MAX);
     }
 }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! **Invariant: a worker waits for nothing.** It puts its changes into the line, all of them in one
-//! step, if that is free just then, and keeps them for the next time if not. It wakes the flusher, if that sleeps: one
-//! system call, once a period.
+//! step, if that is free just then, and keeps them for the next time if not. It wakes the flusher, if that sleeps: some
+//! instructions of the two may meet there, and a system call, once a period.
 //!
 //! **Invariant: what was handed over later takes effect later**, whoever handed it over: a shard that
 //! moves from one worker to another has its changes in order.
@@ -197,7 +197,7 @@ impl Flusher {
         let policy = settings.policy;
         let work = move || {
             let mut ending = Ending { shared: Arc::clone(&worker.shared), policy, is_meant: false };
-            ending.is_meant = worker.work(driver, &heard);
+            ending.is_meant = worker.work(driver, heard);
         };
         let thread = Some(thread::spawn(work));
         Ok((Self { shared, thread }, state))
@@ -353,7 +353,7 @@ struct Worker {
 
 impl Worker {
     /// Until it is told to stop; false: the driver has panicked.
-    fn work(mut self, driver: impl Driver + 'static, heard: &Receiver<News>) -> bool {
+    fn work(mut self, driver: impl Driver + 'static, heard: Receiver<News>) -> bool {
         let (questions, asked) = sync_channel(1);
         let answers = Connection(self.shared.news.clone());
         let connection = thread::spawn(move || answers.answer(driver, &asked));
@@ -390,6 +390,7 @@ impl Worker {
                 let now = Instant::now();
                 let since = *doubts_since.get_or_insert_with(|| {
                     self.behind.doubt();
+                    until = Duration::ZERO;
                     now
                 });
                 if self.behind.is_fenced() || self.behind.is_certain() || now - since > DOUBT {
@@ -409,6 +410,8 @@ impl Worker {
             }
         }
         drop(questions);
+        // Whatever the connection still has to tell, it waits for nobody.
+        drop(heard);
         if !is_asking {
             // It ends at once, and with it whatever the driver has open.
             let _ = connection.join();
@@ -585,7 +588,7 @@ mod tests {
         // So long that the flusher has looked, and found nothing.
         thread::sleep(3 * NAP);
         feed.change(insert(0, 1, 1));
-        feed.hand_over();
+        feed.hand_over_surely();
         let began = Instant::now();
         while view::state(&mut store, "nat", Some("a")).unwrap().is_empty() {
             assert!(began.elapsed() < Duration::from_secs(20));

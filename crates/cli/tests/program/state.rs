@@ -168,7 +168,8 @@ fn what_a_store_costs_is_measured_against_none() {
     assert_eq!((&rows[0]["ratio_to_none"], &rows[0]["lag_ns"]), (&1.0.into(), &().into()));
     assert!(rows[1]["pause_ns"]["max"].as_u64().unwrap() > 0);
     assert!(rows[1]["ratio_to_none"].as_f64().unwrap() > 0.0);
-    assert!(rows[1]["stored_per_s"].as_u64().unwrap() >= 10);
+    // Each flow once, in three seconds.
+    assert!(rows[1]["stored_per_s"].as_u64().unwrap() >= 3);
     let page = include_str!("../../../../docs/bench.md");
     for name in rows[1].as_object().unwrap().keys() {
         assert!(page.contains(&format!("`{name}`")), "{name} is not in docs/bench.md");

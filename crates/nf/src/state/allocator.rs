@@ -459,6 +459,9 @@ impl<T: Value> Allocator<T> {
         } else {
             object.lifetime.set(lifetime);
             *object.deadline.tick_mut() = ends(now, lifetime);
+            if self.notes {
+                self.note_change(index);
+            }
         }
         true
     }

@@ -20,9 +20,9 @@ use crate::state::table::SlotId;
 use crate::state::wheel::{NEVER, Tick};
 use crate::trace::Parts;
 
-/// So many refreshed entries of an object are told in one turn at least, where there are as many, and not many
-/// more than the other looked at.
-const REFRESHES: (usize, usize) = (16, 4_096);
+/// So many refreshed entries of an object are told in one turn at least, or so many looked at for it, where there are
+/// as many; and not many more than the third told.
+const REFRESHES: [usize; 3] = [16, 256, 4_096];
 
 /// Takes what has changed. Objects are named by their fields; `shard` is the shard that an entry
 /// belongs to, `None` where state is not divided, or the entry is what all workers have alike.
@@ -136,6 +136,11 @@ impl Moment {
     /// Whether some object has refreshes that wait for a later round.
     pub fn has_refreshes_wait(&self) -> bool {
         self.refreshes_wait.get()
+    }
+
+    /// Some object has refreshes that wait for a later round.
+    pub fn leave_to_later_rounds(&self) {
+        self.refreshes_wait.set(true);
     }
 
     pub(crate) fn spend(&self, changes: usize) {
@@ -351,11 +356,11 @@ impl<K: Value> Journal<K> {
     }
 
     /// An entry that another worker has told, except perhaps that it was refreshed, has come to `place` with its
-    /// shard.
+    /// shard. Where it was, it is told with what changes: its turn would begin anew with each move.
     pub(crate) fn arrive(&self, place: u32, is_refreshed: bool) {
         self.untold.forget(place);
         if is_refreshed {
-            self.touch(place, false);
+            self.note(place);
         }
     }
 
@@ -397,7 +402,9 @@ impl<K: Value> Journal<K> {
         let now = self.changed.step();
         places.extend(refreshed.places.into_iter().map(|place| (place, now)));
         moment.refreshes_left.set(moment.refreshes_left.get() | refreshed.has_more);
-        moment.refreshes_wait.set(moment.refreshes_wait.get() | refreshed.has_others);
+        if refreshed.has_others {
+            moment.leave_to_later_rounds();
+        }
         places
     }
 

@@ -524,14 +524,14 @@ impl Marks {
 
     /// Some of the places written since they were taken last, in ascending order, going on where the last call
     /// ended, and whether there may be more after these in this round. As many as makes `turns` calls a round
-    /// through all of them, but at least `some`, where not many more than the other are looked at for it. What is written again and again
+    /// through all of them, but at least `few`, where `looks` are looked at for it, and not many more than `most`. What is written again and again
     /// keeps nothing from its turn, nor does it have another one in the same round. What has many ticks
     /// `left` is in [some rounds](Round::is_of) only. In one turn: all there are.
     pub(crate) fn take_in_turn(
         &self,
         round: Round,
         left: impl Fn(u32) -> Tick,
-        some: (usize, usize),
+        [few, looks, most]: [usize; 3],
     ) -> Taken {
         let Round { number, turns, .. } = round;
         let mut taken = Taken::default();
@@ -544,9 +544,9 @@ impl Marks {
         let (mut blocks_seen, mut seen, mut after) = (0, 0, from);
         for at in from / 64..self.words.len() {
             for word in set_bits(&self.words, at).filter(|&word| word >= from) {
-                if blocks_seen >= blocks && taken.places.len() >= some.0
-                    || turns > 1 && seen >= some.1
-                {
+                let (told, is_share) = (taken.places.len(), blocks_seen >= blocks);
+                let is_enough = is_share && (told >= few || seen >= looks);
+                if is_enough || turns > 1 && told >= most {
                     self.next.store(after as u32, Ordering::Relaxed);
                     taken.has_more = true;
                     return taken;
@@ -793,7 +793,7 @@ mod tests {
         let take = |number, turns, few, most| {
             let round = Round { number, turns, ..Round::default() };
             let Taken { places, has_more, has_others } =
-                marks.take_in_turn(round, |_| Tick::MAX, (few, most));
+                marks.take_in_turn(round, |_| Tick::MAX, [few, usize::MAX, most]);
             assert!(!has_others);
             (places, has_more)
         };

@@ -76,7 +76,8 @@ fn a_server_that_is_named_is_right_too() {
         println!("skipped: ANABRANCH_CASSANDRA names no server");
         return;
     };
-    let address = format!("{named}?timeout_ms=30000");
+    let joint = if named.contains('?') { '&' } else { '?' };
+    let address = format!("{named}{joint}timeout_ms=30000");
     counts_are_not_doubled(&address);
     keys_are_listed_without_what_they_hold(&address);
     println!("conforms: {} calls", conforms(&address));
