@@ -249,8 +249,9 @@ mod tests {
         assert_eq!(told(100), every, "nothing is known of it yet");
         assert_eq!(told(100 + 40 * every), 40 * every, "a capture that is played fast");
         assert_eq!(schedule.since_round(&Moment::new(9).at(100 + 41 * every)), every + 2);
-        let last = [20, 10, 5, 2, 1, 1].map(|times| times * every);
-        assert_eq!([1, 2, 3, 4, 5, 6].map(|more| told(101 + 40 * every + more)), last);
+        for (more, halved) in (1..).zip([20 * every, 10 * every, 5 * every, 5 * every / 2]) {
+            assert_eq!(told(101 + 40 * every + more), halved);
+        }
     }
 
     /// What waits for a later round is told without a packet.
