@@ -161,15 +161,15 @@ fn is_gone_on_with(killed: &str, next: &str, calm: bool) {
 #[test]
 fn what_a_store_costs_is_measured_against_none() {
     let bench = Bench::new();
-    let measured = bench.run("bench firewall --stores=memory --flows 10 --json -").expect(0).json();
+    let measured =
+        bench.run("bench firewall --stores=memory --flows 100 --json -").expect(0).json();
     let rows = measured["results"].as_array().unwrap();
     let stores: Vec<_> = rows.iter().map(|row| row["store"].as_str().unwrap()).collect();
     assert_eq!(stores, ["none", "memory"]);
     assert_eq!((&rows[0]["ratio_to_none"], &rows[0]["lag_ns"]), (&1.0.into(), &().into()));
     assert!(rows[1]["pause_ns"]["max"].as_u64().unwrap() > 0);
     assert!(rows[1]["ratio_to_none"].as_f64().unwrap() > 0.0);
-    // Each flow once, in three seconds.
-    assert!(rows[1]["stored_per_s"].as_u64().unwrap() >= 3);
+    assert!(rows[1]["stored_per_s"].as_u64().unwrap() >= 10);
     let page = include_str!("../../../../docs/bench.md");
     for name in rows[1].as_object().unwrap().keys() {
         assert!(page.contains(&format!("`{name}`")), "{name} is not in docs/bench.md");
