@@ -18,6 +18,7 @@
 mod address;
 mod link;
 mod requests;
+mod retry;
 mod rows;
 
 pub use address::Address;

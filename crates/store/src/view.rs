@@ -16,7 +16,7 @@ use crate::key::{Key, Place, Scope, prefix};
 const PAGE: u32 = 4096;
 /// Objects that are asked for at once.
 const TOGETHER: usize = 64;
-/// How often a claim that somebody else got ahead of is tried again.
+/// How often a claim is tried that somebody else got ahead of, or of which nobody knows what became.
 const CLAIMS: u32 = 8;
 
 /// Everything that an object holds, in pages where it is large; `None`: there is nothing.
@@ -90,7 +90,7 @@ pub fn claim(
     now_ms: u64,
 ) -> Result<(u64, Vec<Claimed>), Error> {
     let mut epoch = now_ms;
-    for _ in 0..CLAIMS {
+    for tried in 1..=CLAIMS {
         let keys = driver.keys(&prefix(nf, Some(instance))?)?;
         let mut scopes: Vec<Scope> = keys.iter().map(Key::scope).collect();
         scopes.retain(|scope| scope.place() != Place::Instance);
@@ -110,8 +110,14 @@ pub fn claim(
         let mut state = state(driver, nf, Some(instance))?;
         let mark = Mark { epoch, batch: 1 };
         batches.iter_mut().for_each(|batch| batch.next = mark.encode());
-        let outcomes = driver.commit(&batches)?;
-        if outcomes.iter().all(|outcome| *outcome == Outcome::Committed) {
+        let outcomes = match driver.commit(&batches) {
+            // It has just answered: a long pause of the store, or one of its nodes is gone.
+            Err(late) if late.is_unavailable() && tried < CLAIMS => Vec::new(),
+            outcomes => outcomes?,
+        };
+        if outcomes.len() == batches.len()
+            && outcomes.iter().all(|outcome| *outcome == Outcome::Committed)
+        {
             let claimed = scopes.into_iter().map(|scope| {
                 let content = state.extract_if(.., |key, _| key.scope_str() == scope.as_str());
                 let content = content.collect();
@@ -235,6 +241,42 @@ mod tests {
         assert!(claimed.iter().all(|one| one.content.len() == 4));
         let (second, again) = claim(&mut store, "nat", "a", 7).unwrap();
         assert_eq!((second, again[0].content.clone()), (501, claimed[0].content.clone()));
+    }
+
+    /// A store that forgets to answer some commits that it has carried out.
+    struct Silent(Memory, u32);
+
+    impl Driver for Silent {
+        fn name(&self) -> &str {
+            "silent"
+        }
+
+        fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
+            self.0.run(calls)
+        }
+
+        fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
+            let outcomes = self.0.commit(batches)?;
+            match self.1.checked_sub(1) {
+                None => Ok(outcomes),
+                Some(left) => {
+                    self.1 = left;
+                    Err(Error::unavailable("silent", "it takes too long to answer"))
+                }
+            }
+        }
+
+        fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
+            self.0.keys(prefix)
+        }
+    }
+
+    #[test]
+    fn a_claim_that_is_not_answered_is_made_again() {
+        let (epoch, claimed) = claim(&mut Silent(store(), 3), "nat", "a", 500).unwrap();
+        assert_eq!((epoch, claimed.len()), (503, 2));
+        let never = claim(&mut Silent(store(), CLAIMS), "nat", "a", 500);
+        assert!(never.unwrap_err().is_unavailable());
     }
 
     #[test]

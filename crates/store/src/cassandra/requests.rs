@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -11,6 +12,7 @@ use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
 use scylla::value::{CqlValue, Row};
 
+use super::retry::ReadAgain;
 use super::rows::{Cell, End as Ending, Rows, content_of, entry_of, position, row_of, rows_of};
 use crate::call::{Call, End, Operation, Reply};
 use crate::content::{Bytes, Entry, Kind};
@@ -98,19 +100,20 @@ fn with(key: &Key, more: impl IntoIterator<Item = Option<CqlValue>>) -> Values {
     object(key).into_iter().chain(more).collect()
 }
 
-/// Reads see every transaction that was answered, and end those that were not.
-fn that_reads(
-    mut statement: PreparedStatement,
-    serial: SerialConsistency,
-    patience: Duration,
-) -> PreparedStatement {
+/// What may be asked again, and takes as long as it takes.
+fn that_reads(mut statement: PreparedStatement, patience: Duration) -> PreparedStatement {
     statement.set_is_idempotent(true);
+    statement.set_retry_policy(Some(Arc::new(ReadAgain)));
     statement.set_request_timeout(Some(patience));
-    statement.set_consistency(match serial {
+    statement
+}
+
+/// Such reads see every transaction that was answered, and end those that were not.
+fn seen_by_all(serial: SerialConsistency) -> Consistency {
+    match serial {
         SerialConsistency::LocalSerial => Consistency::LocalSerial,
         SerialConsistency::Serial => Consistency::Serial,
-    });
-    statement
+    }
 }
 
 impl Requests {
@@ -123,13 +126,13 @@ impl Requests {
         const FROM_THE_END: &str = "ORDER BY kind DESC, id DESC, entry DESC";
         const OBJECT: &str = "WHERE scope = ? AND kind = ? AND id = ?";
         const CELL: &str = "SELECT entry, value, number, ends FROM anabranch_state";
-        let read = async |text: String| {
-            let statement = session.prepare(text).await;
-            let statement = statement.map_err(|why| Error::unavailable(name, why))?;
-            Ok::<_, Error>(that_reads(statement, serial, patience))
-        };
         let write = async |text: &str| {
             session.prepare(text).await.map_err(|why| Error::unavailable(name, why))
+        };
+        let read = async |text: String| {
+            let mut statement = that_reads(write(&text).await?, patience);
+            statement.set_consistency(seen_by_all(serial));
+            Ok::<_, Error>(statement)
         };
         let scopes = "SELECT DISTINCT scope FROM anabranch_state";
         // One after the other: a list of them all would go through all of their rows.
@@ -164,7 +167,7 @@ impl Requests {
             last: read(format!("{CELL} {OBJECT} {FROM_THE_END} LIMIT 1")).await?,
             count: read(of_object("COUNT(*)")).await?,
             // Of many partitions: no transaction covers them.
-            scopes: write(scopes).await?,
+            scopes: that_reads(write(scopes).await?, patience),
             objects: read(objects.to_string()).await?,
             put: write(put).await?,
             put_value: write(&put_one("value")).await?,

@@ -31,6 +31,7 @@ fn it_is_right_and_right_again_after_its_server_was_killed() {
         is_right_and_right_again(release);
     }
     whatever_happens_to_it_nobody_waits_and_nothing_is_lost("5.0.3");
+    nodes_of_a_cluster_may_fail_one_at_a_time("5.0.3");
 }
 
 #[allow(clippy::print_stdout)] // how long parts took
@@ -201,4 +202,62 @@ fn whatever_happens_to_it_nobody_waits_and_nothing_is_lost(release: &str) {
     assert!(stopped.is_none_or(|status| status.failures > 0 && status.rebuilds == 0));
     let emptied = failed("empty", &|server| server.restart_empty());
     assert!(emptied.is_none_or(|status| status.failures > 0 && status.rebuilds >= 2));
+}
+
+/// Three copies on three nodes: with any one of them gone, writes and reads go on, and find what was answered before,
+/// by whichever two; with two gone nothing is answered that might be wrong.
+#[allow(clippy::print_stdout)] // how long parts took
+fn nodes_of_a_cluster_may_fail_one_at_a_time(release: &str) {
+    let began = Instant::now();
+    let Some(mut nodes) = Server::cluster(release, 3) else { return };
+    println!("three nodes started after {:?}", began.elapsed());
+    let address = Server::address_of(&nodes, "replication=3&consistency=quorum&timeout_ms=5000");
+    let until = |what: &str, holds: &mut dyn FnMut() -> bool| {
+        let began = Instant::now();
+        while !holds() {
+            assert!(began.elapsed() < Duration::from_secs(120), "in vain until {what}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    // Nodes that have not met yet refuse to make three copies.
+    until("they have met", &mut || driver(&address).keys("").is_ok());
+    println!("met after {:?}", began.elapsed());
+    let packets = key_of_packets();
+    let stored = || view::read(&mut driver(&address), &packets).ok().flatten();
+    let goes_on = |what: &str| {
+        let before = stored();
+        until(what, &mut || stored().is_some_and(|now| before.as_ref() != Some(&now)));
+        println!("{what} after {:?}", began.elapsed());
+    };
+    let Outcome { status, slowest, .. } = run(
+        || driver(&address),
+        (failing::settings(), Duration::from_secs(120)),
+        || {
+            goes_on("stored by three nodes");
+            nodes[0].kill();
+            goes_on("stored without the first");
+            nodes[0].restart();
+            goes_on("stored with the first again");
+            nodes[1].kill();
+            goes_on("stored without the second");
+        },
+    );
+    println!("{:?}, slowest batch {slowest:?}: {status:?}", began.elapsed());
+    assert_eq!(status.rebuilds, 0, "what was answered was there");
+    let by_first_and_third = view::state(&mut driver(&address), "nat", None).unwrap();
+    nodes[1].restart();
+    nodes[2].kill();
+    let by_first_and_second = &mut None;
+    until("the second answers", &mut || {
+        *by_first_and_second = view::state(&mut driver(&address), "nat", None).ok();
+        by_first_and_second.is_some()
+    });
+    assert!(by_first_and_second.as_ref() == Some(&by_first_and_third), "the same by any two");
+    nodes[1].kill();
+    let alone = driver(&address).run(&[Call::new(&packets, Operation::Read)]);
+    assert!(alone.is_err_and(|why| why.is_unavailable()), "one of three is no majority");
+}
+
+fn key_of_packets() -> Key {
+    Scope::new("nat", "edge", Place::Core(0)).unwrap().key(Kind::Counter, "packets").unwrap()
 }

@@ -58,47 +58,86 @@ fn succeeds_within(child: &mut Child, time: Duration) -> bool {
     false
 }
 
-/// A running server.
+/// A running server, alone or a node of a cluster.
 pub struct Server {
     child: Option<Child>,
     libraries: PathBuf,
     directory: tempfile::TempDir,
+    node: u8,
+    /// For clients and for other nodes, the same of all nodes, and for its management.
     ports: [u16; 3],
 }
 
 impl Server {
     /// A server of this release, unless none can be had.
     pub fn start(release: &str) -> Option<Self> {
+        Self::cluster(release, 1)?.pop()
+    }
+
+    /// So many nodes of one cluster, unless none can be had.
+    pub fn cluster(release: &str, nodes: u8) -> Option<Vec<Self>> {
         let libraries = libraries(release)?;
-        let directory = tempfile::tempdir().unwrap();
         // Below those that the system gives to clients: one would find itself at the other end.
         let mut free = (10_000 + (std::process::id() % 5_000) as u16..)
             .filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-        let ports = [(); 3].map(|()| free.next().unwrap());
-        let mut server = Self { child: None, libraries, directory, ports };
-        server.restart();
-        Some(server)
+        let [port, storage] = [(); 2].map(|()| free.next().unwrap());
+        let servers = (1..=nodes).map(|node| Self {
+            child: None,
+            libraries: libraries.clone(),
+            directory: tempfile::tempdir().unwrap(),
+            node,
+            ports: [port, storage, free.next().unwrap()],
+        });
+        let mut servers: Vec<Self> = servers.collect();
+        // Others ask the first how they join.
+        let (first, others) = servers.split_at_mut(1);
+        for some in [first, others] {
+            some.iter_mut().for_each(Self::spawn);
+            some.iter_mut().for_each(Self::await_start);
+        }
+        Some(servers)
+    }
+
+    fn host(&self) -> String {
+        format!("127.0.0.{}:{}", self.node, self.ports[0])
     }
 
     pub fn address(&self, options: &str) -> String {
-        format!("cassandra://127.0.0.1:{}/anabranch?{options}", self.ports[0])
+        format!("cassandra://{}/anabranch?{options}", self.host())
+    }
+
+    /// The address of them all.
+    pub fn address_of(nodes: &[Self], options: &str) -> String {
+        let hosts: Vec<String> = nodes.iter().map(Self::host).collect();
+        format!("cassandra://{}/anabranch?{options}", hosts.join(","))
     }
 
     /// Starts it again with what is in its directory.
     pub fn restart(&mut self) {
         self.kill();
-        let log = self.directory.path().join("log");
-        let output = File::create(&log).unwrap();
+        self.spawn();
+        self.await_start();
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    fn spawn(&mut self) {
+        let output = File::create(self.log()).unwrap();
         let mut command = Command::new(format!("{RECIPE}/start"));
         command.arg(&self.libraries).arg(self.directory.path());
-        command.args(self.ports.map(|port| port.to_string()));
+        command.args(self.ports.map(|port| port.to_string())).arg(self.node.to_string());
         command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
         self.child = Some(command.spawn().unwrap());
+    }
+
+    fn await_start(&mut self) {
         let began = Instant::now();
-        while TcpStream::connect(("127.0.0.1", self.ports[0])).is_err() {
+        while TcpStream::connect(self.host()).is_err() {
             let ended = self.child.as_mut().unwrap().try_wait().unwrap();
             if ended.is_some() || began.elapsed() > START {
-                panic!("it does not start: {}", std::fs::read_to_string(&log).unwrap());
+                panic!("it does not start: {}", std::fs::read_to_string(self.log()).unwrap());
             }
             std::thread::sleep(Duration::from_millis(100));
         }
