@@ -18,7 +18,7 @@ use crate::redis::{Address, Redis};
 /// | `memory` | in this process; ends with it |
 /// | `memory:DIRECTORY` | in this process, durable |
 /// | `redis://…` | Redis or Valkey, as docs/stores.md lists them (feature `redis`) |
-/// | `cassandra://…` | Apache Cassandra (feature `cassandra`) |
+/// | `cassandra://…`, `cassandra+tls://…` | Apache Cassandra (feature `cassandra`, with TLS `cassandra-tls`) |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// In this process.
@@ -51,9 +51,11 @@ impl FromStr for Location {
                 Err(bad("this program was built without Redis: build it with the feature `redis`"))
             }
             #[cfg(feature = "cassandra")]
-            Some(("cassandra", _)) => cassandra::Address::parse(text).map(Self::Cassandra),
+            Some((scheme, _)) if scheme.starts_with("cassandra") => {
+                cassandra::Address::parse(text).map(Self::Cassandra)
+            }
             #[cfg(not(feature = "cassandra"))]
-            Some(("cassandra", _)) => Err(bad(
+            Some((scheme, _)) if scheme.starts_with("cassandra") => Err(bad(
                 "this program was built without Cassandra: build it with the feature `cassandra`",
             )),
             _ => Err(bad(

@@ -1,5 +1,6 @@
 //! Where the servers are: what stands behind `cassandra` in a configuration.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use scylla::statement::{Consistency, SerialConsistency};
@@ -22,6 +23,8 @@ const LEVELS: [(&str, Consistency); 7] = [
 pub struct Address {
     pub(super) nodes: Vec<String>,
     pub(super) keyspace: String,
+    /// Whether connections are encrypted.
+    pub(super) is_secure: bool,
     /// User and password.
     pub(super) credentials: Option<(String, String)>,
     /// How many replicas have a write before it is answered.
@@ -30,23 +33,38 @@ pub struct Address {
     pub replication: u8,
     /// How long to wait for a connection or an answer.
     pub timeout: Duration,
+    /// With TLS, the file of the only authorities that are trusted (PEM); else those of the system.
+    pub authority: Option<PathBuf>,
 }
 
 impl Address {
     /// Reads an address: `cassandra://USER:PASSWORD@HOST:PORT,…/KEYSPACE`, the port 9042 where none is
-    /// said. After `?`, with `&` between them: `consistency` (`quorum`; also `one`, `two`, `three`,
-    /// `all`, `local-quorum`, `local-one`), `replication` (1), `timeout_ms` (2000).
+    /// said; `cassandra+tls` for TLS. After `?`, with `&` between them: `consistency` (`quorum`; also `one`, `two`,
+    /// `three`, `all`, `local-quorum`, `local-one`), `replication` (1), `timeout_ms` (2000), with TLS `ca`.
     ///
     /// # Errors
     /// [`Error::Configuration`]: it is no such address.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let shown = || {
-            let hosts = text.rsplit_once('@').map_or("", |(_, hosts)| hosts);
-            if hosts.is_empty() { text.to_string() } else { format!("cassandra://…@{hosts}") }
+        let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+        let shown = || match rest.rsplit_once('@') {
+            Some((_, hosts)) if !hosts.is_empty() => format!("{scheme}://…@{hosts}"),
+            _ => text.to_string(),
         };
         let bad = |why: &str| Error::Configuration { text: shown(), why: why.to_string() };
-        let rest = text.strip_prefix("cassandra://");
-        let rest = rest.ok_or_else(|| bad("write cassandra://HOST:PORT/KEYSPACE"))?;
+        let is_secure = match scheme {
+            "cassandra" => false,
+            "cassandra+tls" if cfg!(feature = "cassandra-tls") => true,
+            "cassandra+tls" => {
+                return Err(bad(
+                    "this program was built without TLS: build it with `cassandra-tls`",
+                ));
+            }
+            _ => {
+                return Err(bad(
+                    "write cassandra://HOST:PORT/KEYSPACE, with TLS cassandra+tls://…",
+                ));
+            }
+        };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (credentials, rest) = match rest.rsplit_once('@') {
             Some((both, rest)) => {
@@ -75,12 +93,14 @@ impl Address {
         let address = Self {
             nodes: hosts.split(',').map(with_port).collect(),
             keyspace: keyspace.to_string(),
+            is_secure,
             credentials,
             consistency: Consistency::Quorum,
             replication: 1,
             timeout: Duration::from_secs(2),
+            authority: None,
         };
-        let known = "after `?` there are consistency=LEVEL, replication=N and timeout_ms=N";
+        let known = "after `?` there are consistency=LEVEL, replication=N, timeout_ms=N and with TLS ca=FILE";
         let address = address.with(query).ok_or_else(|| bad(known))?;
         // Who lists what there is must ask one of those that were written to.
         let asked = match address.consistency {
@@ -110,6 +130,9 @@ impl Address {
                     let ms = ms.parse().ok().filter(|ms| (1..=60_000).contains(ms))?;
                     self.timeout = Duration::from_millis(ms);
                 }
+                ("ca", file) if self.is_secure && !file.is_empty() => {
+                    self.authority = Some(file.into());
+                }
                 _ => return None,
             }
         }
@@ -128,7 +151,8 @@ impl Address {
 impl std::fmt::Display for Address {
     /// Without user and password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "cassandra://{}/{}", self.nodes.join(","), self.keyspace)
+        let scheme = if self.is_secure { "cassandra+tls" } else { "cassandra" };
+        write!(f, "{scheme}://{}/{}", self.nodes.join(","), self.keyspace)
     }
 }
 
@@ -156,6 +180,19 @@ mod tests {
     }
 
     #[test]
+    fn tls_is_asked_for_by_its_word() {
+        let parsed = Address::parse("cassandra+tls://me:s3cret@a/k?ca=/etc/ca.pem");
+        if !cfg!(feature = "cassandra-tls") {
+            let error = parsed.unwrap_err().to_string();
+            assert!(error.contains("cassandra-tls") && !error.contains("s3cret"), "{error}");
+            return;
+        }
+        let address = parsed.unwrap();
+        assert_eq!(address.authority, Some("/etc/ca.pem".into()));
+        assert_eq!(address.to_string(), "cassandra+tls://a:9042/k");
+    }
+
+    #[test]
     fn what_is_none_is_refused_without_its_password() {
         for (text, hint) in [
             ("cassandra:a", "cassandra://HOST"),
@@ -167,6 +204,8 @@ mod tests {
             ("cassandra://me:s3cret@a/k?consistency=most", "consistency=LEVEL"),
             ("cassandra://a/k?replication=0", "replication=N"),
             ("cassandra://a/k?timeout_ms=0", "timeout_ms=N"),
+            ("cassandra://a/k?ca=/x", "ca=FILE"),
+            ("cassandra+ssl://me:s3cret@a/k", "cassandra+tls"),
         ] {
             let error = Address::parse(text).unwrap_err().to_string();
             assert!(error.contains(hint) && !error.contains("s3cret"), "{text}: {error}");

@@ -1,12 +1,16 @@
 //! The driver `cassandra` against real servers: right, and right again after the server was killed.
-//! One test for each release after the other, since a server takes a gigabyte and some seconds to start.
+//! One test after the other, since a server takes a gigabyte and some seconds to start.
 #![allow(clippy::unwrap_used)]
 
+#[cfg(feature = "cassandra-tls")]
+#[path = "../authority/mod.rs"]
+mod authority;
 #[path = "../failing/mod.rs"]
 mod failing;
 mod server;
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anabranch_store::cassandra::{Address, Cassandra};
@@ -17,6 +21,9 @@ use anabranch_store::{
 use failing::{Outcome, run};
 use server::Server;
 
+/// What is tested where both releases would do the same.
+const RELEASE: &str = "5.0.3";
+
 fn driver(address: &str) -> Cassandra {
     Cassandra::new(Address::parse(address).unwrap())
 }
@@ -25,13 +32,18 @@ fn key(kind: Kind, shard: u16) -> Key {
     Scope::new("nat", "edge", Place::Shard(shard)).unwrap().key(kind, "x").unwrap()
 }
 
+/// Held while a test has servers.
+fn alone() -> MutexGuard<'static, ()> {
+    static SERVERS: Mutex<()> = Mutex::new(());
+    SERVERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn it_is_right_and_right_again_after_its_server_was_killed() {
+    let _alone = alone();
     for release in ["5.0.3", "4.1.8"] {
         is_right_and_right_again(release);
     }
-    whatever_happens_to_it_nobody_waits_and_nothing_is_lost("5.0.3");
-    nodes_of_a_cluster_may_fail_one_at_a_time("5.0.3");
 }
 
 #[allow(clippy::print_stdout)] // how long parts took
@@ -169,11 +181,13 @@ fn state_is_kept_while_the_server_is_killed(server: &mut Server, address: &str) 
 }
 
 /// The same while transactions are under way, of which nobody is told what became of them.
+#[test]
 #[allow(clippy::print_stdout)] // how long parts took
-fn whatever_happens_to_it_nobody_waits_and_nothing_is_lost(release: &str) {
+fn whatever_happens_to_it_nobody_waits_and_nothing_is_lost() {
+    let _alone = alone();
     let settings = failing::settings();
     let failed = |what: &str, fault: &dyn Fn(&mut Server)| {
-        let mut server = Server::start(release)?;
+        let mut server = Server::start(RELEASE)?;
         let address = server.address("consistency=one&timeout_ms=2000");
         let began = Instant::now();
         let Outcome { status, worst, slowest } = run(
@@ -206,10 +220,12 @@ fn whatever_happens_to_it_nobody_waits_and_nothing_is_lost(release: &str) {
 
 /// Three copies on three nodes: with any one of them gone, writes and reads go on, and find what was answered before,
 /// by whichever two; with two gone nothing is answered that might be wrong.
+#[test]
 #[allow(clippy::print_stdout)] // how long parts took
-fn nodes_of_a_cluster_may_fail_one_at_a_time(release: &str) {
+fn nodes_of_a_cluster_may_fail_one_at_a_time() {
+    let _alone = alone();
     let began = Instant::now();
-    let Some(mut nodes) = Server::cluster(release, 3) else { return };
+    let Some(mut nodes) = Server::cluster(RELEASE, 3) else { return };
     println!("three nodes started after {:?}", began.elapsed());
     let address = Server::address_of(&nodes, "replication=3&consistency=quorum&timeout_ms=5000");
     let until = |what: &str, holds: &mut dyn FnMut() -> bool| {
@@ -260,4 +276,34 @@ fn nodes_of_a_cluster_may_fail_one_at_a_time(release: &str) {
 
 fn key_of_packets() -> Key {
     Scope::new("nat", "edge", Place::Core(0)).unwrap().key(Kind::Counter, "packets").unwrap()
+}
+
+#[cfg(feature = "cassandra-tls")]
+#[test]
+fn connections_are_encrypted_and_only_the_right_authority_is_trusted() {
+    let _alone = alone();
+    let made = authority::Certificates::make();
+    let (key, cert, both) = (made.path("s.key"), made.path("s.crt"), made.path("s.p12"));
+    authority::openssl(&format!(
+        "pkcs12 -export -inkey {key} -in {cert} -out {both} -passout pass:unlocked"
+    ));
+    let settings = format!(
+        "client_encryption_options:\n  {{enabled: true, optional: false, require_client_auth: false, \
+         keystore: {both}, keystore_password: unlocked, store_type: PKCS12}}\n"
+    );
+    let Some(server) = Server::start_set(RELEASE, &settings) else { return };
+    let trusting = |authority: &str| {
+        let options = format!("timeout_ms=30000&ca={}", made.path(authority));
+        server.address_by("cassandra+tls", &options)
+    };
+    counts_are_not_doubled(&trusting("ca.crt"));
+    for address in [
+        trusting("other.crt"),
+        trusting("none.crt"),
+        server.address_by("cassandra+tls", "timeout_ms=5000"),
+        server.address("timeout_ms=5000"),
+    ] {
+        let refused = driver(&address).keys("");
+        assert!(refused.is_err_and(|why| why.is_unavailable()), "{address}");
+    }
 }

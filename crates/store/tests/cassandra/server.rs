@@ -71,31 +71,44 @@ pub struct Server {
 impl Server {
     /// A server of this release, unless none can be had.
     pub fn start(release: &str) -> Option<Self> {
-        Self::cluster(release, 1)?.pop()
+        Self::start_set(release, "")
+    }
+
+    /// The same with more settings.
+    pub fn start_set(release: &str, more: &str) -> Option<Self> {
+        let mut nodes = Self::nodes(release, 1)?;
+        std::fs::write(nodes[0].directory.path().join("more.yaml"), more).unwrap();
+        nodes[0].restart();
+        nodes.pop()
     }
 
     /// So many nodes of one cluster, unless none can be had.
     pub fn cluster(release: &str, nodes: u8) -> Option<Vec<Self>> {
+        let mut nodes = Self::nodes(release, nodes)?;
+        // Others ask the first how they join.
+        let (first, others) = nodes.split_at_mut(1);
+        for some in [first, others] {
+            some.iter_mut().for_each(Self::spawn);
+            some.iter_mut().for_each(Self::await_start);
+        }
+        Some(nodes)
+    }
+
+    /// Nodes that are not started yet.
+    fn nodes(release: &str, nodes: u8) -> Option<Vec<Self>> {
         let libraries = libraries(release)?;
         // Below those that the system gives to clients: one would find itself at the other end.
         let mut free = (10_000 + (std::process::id() % 5_000) as u16..)
             .filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
         let [port, storage] = [(); 2].map(|()| free.next().unwrap());
-        let servers = (1..=nodes).map(|node| Self {
+        let node = |node| Self {
             child: None,
             libraries: libraries.clone(),
             directory: tempfile::tempdir().unwrap(),
             node,
             ports: [port, storage, free.next().unwrap()],
-        });
-        let mut servers: Vec<Self> = servers.collect();
-        // Others ask the first how they join.
-        let (first, others) = servers.split_at_mut(1);
-        for some in [first, others] {
-            some.iter_mut().for_each(Self::spawn);
-            some.iter_mut().for_each(Self::await_start);
-        }
-        Some(servers)
+        };
+        Some((1..=nodes).map(node).collect())
     }
 
     fn host(&self) -> String {
@@ -103,7 +116,12 @@ impl Server {
     }
 
     pub fn address(&self, options: &str) -> String {
-        format!("cassandra://{}/anabranch?{options}", self.host())
+        self.address_by("cassandra", options)
+    }
+
+    /// `cassandra`, or with TLS `cassandra+tls`.
+    pub fn address_by(&self, scheme: &str, options: &str) -> String {
+        format!("{scheme}://{}/anabranch?{options}", self.host())
     }
 
     /// The address of them all.

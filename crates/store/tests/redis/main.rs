@@ -1,6 +1,9 @@
 //! The driver `redis` against real servers: right, and right again after each fault.
 #![allow(clippy::unwrap_used)]
 
+#[cfg(feature = "redis-tls")]
+#[path = "../authority/mod.rs"]
+mod authority;
 #[path = "../failing/mod.rs"]
 mod failing;
 mod faults;
@@ -243,45 +246,25 @@ fn connections_are_encrypted_and_only_the_right_authority_is_trusted() {
     if !available() {
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let openssl = |line: &str| {
-        let made = std::process::Command::new("openssl").args(line.split(' ')).output();
-        assert!(made.unwrap().status.success(), "openssl {line}");
-    };
-    for name in ["ca", "other"] {
-        let (key, cert) = (path(&format!("{name}.key")), path(&format!("{name}.crt")));
-        openssl(&format!(
-            "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} -keyout {key} -out {cert}"
-        ));
-    }
-    std::fs::write(directory.path().join("names"), "subjectAltName=IP:127.0.0.1").unwrap();
-    let (key, request, cert) = (path("s.key"), path("s.csr"), path("s.crt"));
-    openssl(&format!("req -newkey rsa:2048 -nodes -subj /CN=s -keyout {key} -out {request}"));
-    openssl(&format!(
-        "x509 -req -days 2 -in {request} -CA {} -CAkey {} -extfile {} -out {cert}",
-        path("ca.crt"),
-        path("ca.key"),
-        path("names"),
-    ));
+    let made = authority::Certificates::make();
     let port = server::free_port().to_string();
     let arguments = [
         "--tls-port",
         &port,
         "--tls-cert-file",
-        &cert,
+        &made.path("s.crt"),
         "--tls-key-file",
-        &key,
+        &made.path("s.key"),
         "--tls-ca-cert-file",
-        &path("ca.crt"),
+        &made.path("ca.crt"),
         "--tls-auth-clients",
         "no",
     ];
     let _server = Server::start(&arguments);
-    let nothing = self::key(Kind::Value, 0);
-    conforms(&format!("rediss://127.0.0.1:{port}?ca={}", path("ca.crt")), 5);
+    let nothing = key(Kind::Value, 0);
+    conforms(&format!("rediss://127.0.0.1:{port}?ca={}", made.path("ca.crt")), 5);
     for address in [
-        format!("rediss://127.0.0.1:{port}?ca={}", path("other.crt")),
+        format!("rediss://127.0.0.1:{port}?ca={}", made.path("other.crt")),
         format!("rediss://127.0.0.1:{port}"),
         format!("redis://127.0.0.1:{port}?timeout_ms=300"),
     ] {
