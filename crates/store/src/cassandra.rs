@@ -3,8 +3,8 @@
 //! A [scope](crate::Scope) is one partition of one table, an entry one row:
 //!
 //! ```text
-//! anabranch_state   scope ─▶ version (one for the partition)
-//!                   scope, kind, id, entry ─▶ value, number, ends
+//! anabranch_state   scope, kind, id, entry ─▶ value, number, ends
+//!                   scope, '', '', ''      ─▶ number: the partition's version
 //! ```
 //!
 //! FlexState has a key space for each core and a table for each type (§4.2); maps are rows there as

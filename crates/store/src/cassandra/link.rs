@@ -145,9 +145,9 @@ async fn connect(address: &Address) -> Result<Session, Box<dyn std::error::Error
         );
         session.query_unpaged(make, ()).await?;
         let make = format!(
-            "CREATE TABLE IF NOT EXISTS {keyspace}.anabranch_state (scope text, version bigint static, \
-             kind text, id text, entry blob, value blob, number bigint, ends bigint, \
-             PRIMARY KEY ((scope), kind, id, entry)) WITH gc_grace_seconds = {kept_s}"
+            "CREATE TABLE IF NOT EXISTS {keyspace}.anabranch_state (scope text, kind text, id text, \
+             entry blob, value blob, number bigint, ends bigint, PRIMARY KEY ((scope), kind, id, entry)) \
+             WITH gc_grace_seconds = {kept_s}"
         );
         session.query_unpaged(make, ()).await?;
     }

@@ -151,14 +151,13 @@ impl Requests {
                           VALUES (?, ?, ?, ?, ?) IF NOT EXISTS";
         let mark_next =
             format!("UPDATE anabranch_state SET value = ? {OBJECT} AND entry = ? IF value = ?");
-        let renew = "UPDATE anabranch_state SET version = ? WHERE scope = ?";
+        // A row before all others, by its name: a static column would be read with the first row that lives, behind all
+        // that were erased.
+        const VERSION: &str = "WHERE scope = ? AND kind = '' AND id = '' AND entry = 0x";
+        let renew = format!("UPDATE anabranch_state SET number = ? {VERSION}");
         let of_object = |columns: &str| format!("SELECT {columns} FROM anabranch_state {OBJECT}");
         Ok(Self {
-            // From the end, where the mark is: a reader from the begin wades through what was erased of maps.
-            version: read(format!(
-                "SELECT version FROM anabranch_state WHERE scope = ? {FROM_THE_END} LIMIT 1"
-            ))
-            .await?,
+            version: read(format!("SELECT number FROM anabranch_state {VERSION}")).await?,
             all: read(format!("{CELL} {OBJECT}")).await?,
             names: read(of_object("entry")).await?,
             one: read(format!("{CELL} {OBJECT} AND entry = ?")).await?,
@@ -174,8 +173,8 @@ impl Requests {
             put_number: write(&put_one("number")).await?,
             remove: write(&format!("DELETE FROM anabranch_state {OBJECT} AND entry = ?")).await?,
             clear: write(&format!("DELETE FROM anabranch_state {OBJECT}")).await?,
-            renew: write(renew).await?,
-            renew_if: write(&format!("{renew} IF version = ?")).await?,
+            renew: write(&renew).await?,
+            renew_if: write(&format!("{renew} IF number = ?")).await?,
             mark_first: write(mark_first).await?,
             mark_next: write(&mark_next).await?,
             session,
