@@ -357,6 +357,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
     /// The same, to be changed.
     #[inline(always)]
     pub fn get_mut(&mut self, hash: Hash, key: &K) -> Option<&mut Entry<S>> {
+        self.table.prefetch_rest(hash);
         self.table.get_mut(hash, key)
     }
 

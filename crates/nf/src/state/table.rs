@@ -180,6 +180,15 @@ impl<K: Key, V: Stored> Table<K, V> {
         }
     }
 
+    /// Fetches what of such a bucket is not in the line of its header, of who reads that at once: else it is waited for
+    /// after the header.
+    #[inline(always)]
+    pub fn prefetch_rest(&self, hash: Hash) {
+        if Self::LINES > 1 {
+            prefetch(self.lines.start().wrapping_add(self.home(hash) as usize * Self::LINES + 1));
+        }
+    }
+
     #[inline(always)]
     fn home(&self, hash: Hash) -> u32 {
         ((u64::from(hash.position()) * u64::from(self.near)) >> 32) as u32
