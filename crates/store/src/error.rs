@@ -109,6 +109,16 @@ impl Error {
         Self::Unavailable { store: store.to_string(), why: why.to_string() }
     }
 
+    /// The error of an address that is not right, which is shown without user and password.
+    pub(crate) fn configuration(address: &str, why: &str) -> Self {
+        let text = match (address.split_once("://"), address.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, hosts))) => format!("{scheme}://…@{hosts}"),
+            (None, Some((_, hosts))) => format!("…@{hosts}"),
+            _ => address.to_string(),
+        };
+        Self::Configuration { text, why: why.to_string() }
+    }
+
     /// Whether the store may have done what was asked all the same, or may do it when asked again.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })

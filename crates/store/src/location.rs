@@ -37,7 +37,7 @@ impl FromStr for Location {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let bad = |why: &str| Error::Configuration { text: text.to_string(), why: why.to_string() };
+        let bad = |why: &str| Error::configuration(text, why);
         match text.split_once(':') {
             None if text == "memory" => Ok(Self::Memory),
             Some(("memory", "")) => Err(bad("name a directory after the colon")),
@@ -100,6 +100,17 @@ mod tests {
         {
             let error = word.parse::<Location>().unwrap_err().to_string();
             assert!(error.contains(hint), "{error}");
+        }
+        // Whatever was built in, and whatever is wrong.
+        for word in [
+            "cassandra://me:s3cret@",
+            "cassandra+tls://me:s3cret@",
+            "rediss://me:s3cret@",
+            "casandra://me:s3cret@h/k",
+            "me:s3cret@h",
+        ] {
+            let error = word.parse::<Location>().unwrap_err().to_string();
+            assert!(!error.contains("s3cret"), "{error}");
         }
         assert_eq!("redis://h".parse::<Location>().is_ok(), cfg!(feature = "redis"));
         assert_eq!("cassandra://h/k".parse::<Location>().is_ok(), cfg!(feature = "cassandra"));

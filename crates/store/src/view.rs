@@ -2,6 +2,8 @@
 //! and claimed by the one who goes on writing it.
 
 use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Map as Object, Value as Json, json};
 
@@ -18,6 +20,8 @@ const PAGE: u32 = 4096;
 const TOGETHER: usize = 64;
 /// How often a claim is tried that somebody else got ahead of, or of which nobody knows what became.
 const CLAIMS: u32 = 8;
+/// How long to wait after the first claim that is not answered; after others longer.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Everything that an object holds, in pages where it is large; `None`: there is nothing.
 pub fn read(driver: &mut (impl Driver + ?Sized), key: &Key) -> Result<Option<Content>, Error> {
@@ -112,12 +116,14 @@ pub fn claim(
         batches.iter_mut().for_each(|batch| batch.next = mark.encode());
         let outcomes = match driver.commit(&batches) {
             // It has just answered: a long pause of the store, or one of its nodes is gone.
-            Err(late) if late.is_unavailable() && tried < CLAIMS => Vec::new(),
-            outcomes => outcomes?,
+            Err(late) if late.is_unavailable() && tried < CLAIMS => {
+                thread::sleep(PAUSE * tried);
+                None
+            }
+            outcomes => Some(outcomes?),
         };
-        if outcomes.len() == batches.len()
-            && outcomes.iter().all(|outcome| *outcome == Outcome::Committed)
-        {
+        let is_committed = |outcome: &Outcome| *outcome == Outcome::Committed;
+        if outcomes.is_some_and(|outcomes| outcomes.iter().all(is_committed)) {
             let claimed = scopes.into_iter().map(|scope| {
                 let content = state.extract_if(.., |key, _| key.scope_str() == scope.as_str());
                 let content = content.collect();
@@ -243,7 +249,7 @@ mod tests {
         assert_eq!((second, again[0].content.clone()), (501, claimed[0].content.clone()));
     }
 
-    /// A store that forgets to answer some commits that it has carried out.
+    /// A store that does not answer some commits, all or half of which it has carried out.
     struct Silent(Memory, u32);
 
     impl Driver for Silent {
@@ -256,14 +262,10 @@ mod tests {
         }
 
         fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
-            let outcomes = self.0.commit(batches)?;
-            match self.1.checked_sub(1) {
-                None => Ok(outcomes),
-                Some(left) => {
-                    self.1 = left;
-                    Err(Error::unavailable("silent", "it takes too long to answer"))
-                }
-            }
+            let Some(left) = self.1.checked_sub(1) else { return self.0.commit(batches) };
+            self.1 = left;
+            self.0.commit(if left % 2 == 0 { &batches[..1] } else { batches })?;
+            Err(Error::unavailable("silent", "it takes too long to answer"))
         }
 
         fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {

@@ -46,11 +46,7 @@ impl Address {
     /// [`Error::Configuration`]: it is no such address.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
-        let shown = || match rest.rsplit_once('@') {
-            Some((_, hosts)) if !hosts.is_empty() => format!("{scheme}://…@{hosts}"),
-            _ => text.to_string(),
-        };
-        let bad = |why: &str| Error::Configuration { text: shown(), why: why.to_string() };
+        let bad = |why: &str| Error::configuration(text, why);
         let is_secure = match scheme {
             "cassandra" => false,
             "cassandra+tls" if cfg!(feature = "cassandra-tls") => true,

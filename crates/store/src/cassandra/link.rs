@@ -104,6 +104,11 @@ fn trust(address: &Address) -> Result<Arc<ClientConfig>, Box<dyn std::error::Err
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
     }
+    if roots.is_empty() {
+        let file = address.authority.as_ref().map(|file| file.display().to_string());
+        let place = file.unwrap_or_else(|| "the system (Debian: ca-certificates)".to_string());
+        return Err(format!("no authority to trust in {place}").into());
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let trusting =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;

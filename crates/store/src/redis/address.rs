@@ -46,8 +46,7 @@ impl Address {
     /// `rediss` in place of `redis` is TLS, `?ca=FILE` at the end the authority that is trusted;
     /// `?timeout_ms=250` sets the timeout; `&` stands between several.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let bad =
-            |why: &str| Error::Configuration { text: without_password(text), why: why.to_string() };
+        let bad = |why: &str| Error::configuration(text, why);
         let (scheme, rest) =
             text.split_once("://").ok_or_else(|| bad("write redis://host:port"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -149,13 +148,6 @@ fn with_port(host: &str) -> String {
     match host.rsplit_once(':') {
         Some((_, port)) if !port.contains(']') => host.to_string(),
         _ => format!("{host}:6379"),
-    }
-}
-
-fn without_password(text: &str) -> String {
-    match (text.split_once("://"), text.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
-        _ => text.to_string(),
     }
 }
 
