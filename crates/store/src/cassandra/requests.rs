@@ -387,6 +387,10 @@ impl Requests {
 
     /// `rows` and nothing else: what is there besides is to go.
     async fn instead(&self, key: &Key, mut rows: Rows) -> Result<Rows, Error> {
+        if !key.kind().is_collection() {
+            // Its only row is among them.
+            return Ok(rows);
+        }
         for row in self.ask(&self.names, object(key)).await? {
             let name = row.columns.into_iter().next().flatten().and_then(CqlValue::into_blob);
             if let Some(name) = name {
