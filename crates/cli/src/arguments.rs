@@ -137,8 +137,9 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "COMMAND")]
     pub(crate) control: Vec<String>,
     /// Keep the state in a store: memory:DIRECTORY, redis://HOST:PORT or cassandra://HOST/KEYSPACE, with TLS
-    /// rediss or cassandra+tls. A later run of the same instance goes on with it, by one worker or several; where each is to own its
-    /// part, one worker whose state several are to go on with is given --strategy shared-nothing.
+    /// rediss or cassandra+tls. A later run of the same instance goes on with it, by one worker or several;
+    /// where each is to own its part, one worker whose state several are to go on with is given --strategy
+    /// shared-nothing.
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<String>,
     /// Name of the instance in the store; two that run at once have different names.

@@ -18,6 +18,8 @@ const CANDIDATES: [Pass; 3] = [Pass::One, Pass::Two, Pass::Off];
 const TRIAL: u32 = 16;
 /// How often each is timed, in turn: what else the machine does meanwhile meets all of them.
 const ROUNDS: usize = 4;
+/// What is timed in all.
+const TRIALS: usize = ROUNDS * CANDIDATES.len();
 /// Batches between trials: they then cost well under 1 %, whatever they find.
 const INTERVAL: u32 = 16_384;
 
@@ -63,7 +65,7 @@ impl Tuner {
             None => Trial { number: 0, started: now, times: Default::default() },
             Some(Trial { number, started, mut times }) => {
                 times[number % CANDIDATES.len()][number / CANDIDATES.len()] = now - started;
-                if number + 1 == ROUNDS * CANDIDATES.len() {
+                if number + 1 == TRIALS {
                     return self.decide(times);
                 }
                 Trial { number: number + 1, started: now, times }
@@ -93,7 +95,7 @@ mod tests {
     fn tries_every_pass_and_keeps_the_fastest() {
         let mut tuner = Tuner::new(None);
         let mut seen = Vec::new();
-        for _ in 0..INTERVAL / 64 + CANDIDATES.len() as u32 * ROUNDS as u32 * TRIAL {
+        for _ in 0..INTERVAL / 64 + TRIALS as u32 * TRIAL {
             let pass = tuner.begin_batch();
             if pass != Pass::Two {
                 std::thread::sleep(Duration::from_micros(5));
@@ -102,7 +104,7 @@ mod tests {
                 seen.push(pass);
             }
         }
-        assert_eq!(seen[..CANDIDATES.len() * ROUNDS], CANDIDATES.repeat(ROUNDS));
+        assert_eq!(seen[..TRIALS], CANDIDATES.repeat(ROUNDS));
         assert_eq!(tuner.begin_batch(), Pass::Two);
     }
 

@@ -1,13 +1,7 @@
 //! The connection: made when first used, made again after a failure, never waited for without end.
 
-#[cfg(feature = "cassandra-tls")]
-use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "cassandra-tls")]
-use rustls::pki_types::{CertificateDer, pem::PemObject as _};
-#[cfg(feature = "cassandra-tls")]
-use rustls::{ClientConfig, RootCertStore};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -88,33 +82,6 @@ fn late(name: &str) -> Error {
     Error::unavailable(name, "it takes too long to answer")
 }
 
-/// Who is trusted to say that a server is what its address says.
-#[cfg(feature = "cassandra-tls")]
-fn trust(address: &Address) -> Result<Arc<ClientConfig>, Box<dyn std::error::Error + Send + Sync>> {
-    let mut roots = RootCertStore::empty();
-    match &address.authority {
-        Some(file) => {
-            let failed = |why| format!("the authorities in {}: {why}", file.display());
-            let certificates = CertificateDer::pem_file_iter(file).map_err(failed)?;
-            for certificate in certificates {
-                roots.add(certificate.map_err(failed)?)?;
-            }
-        }
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    if roots.is_empty() {
-        let file = address.authority.as_ref().map(|file| file.display().to_string());
-        let place = file.unwrap_or_else(|| "the system (Debian: ca-certificates)".to_string());
-        return Err(format!("no authority to trust in {place}").into());
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let trusting =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(Arc::new(trusting.with_root_certificates(roots).with_no_client_auth()))
-}
-
 /// A session in the key space, which is made with its table if they are not there.
 async fn connect(address: &Address) -> Result<Session, Box<dyn std::error::Error + Send + Sync>> {
     let profile = ExecutionProfile::builder()
@@ -131,7 +98,7 @@ async fn connect(address: &Address) -> Result<Session, Box<dyn std::error::Error
     }
     #[cfg(feature = "cassandra-tls")]
     if address.is_secure {
-        session = session.tls_context(Some(trust(address)?));
+        session = session.tls_context(Some(super::trust::trusting(address.authority.as_deref())?));
     }
     let session = session.build().await?;
     let keyspace = &address.keyspace;

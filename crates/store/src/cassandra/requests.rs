@@ -123,7 +123,6 @@ impl Requests {
         serial: SerialConsistency,
         patience: Duration,
     ) -> Result<Self, Error> {
-        const FROM_THE_END: &str = "ORDER BY kind DESC, id DESC, entry DESC";
         const OBJECT: &str = "WHERE scope = ? AND kind = ? AND id = ?";
         const CELL: &str = "SELECT entry, value, number, ends FROM anabranch_state";
         let write = async |text: &str| {
@@ -163,7 +162,8 @@ impl Requests {
             one: read(format!("{CELL} {OBJECT} AND entry = ?")).await?,
             from: read(format!("{CELL} {OBJECT} LIMIT ?")).await?,
             after: read(format!("{CELL} {OBJECT} AND entry > ? LIMIT ?")).await?,
-            last: read(format!("{CELL} {OBJECT} {FROM_THE_END} LIMIT 1")).await?,
+            last: read(format!("{CELL} {OBJECT} ORDER BY kind DESC, id DESC, entry DESC LIMIT 1"))
+                .await?,
             count: read(of_object("COUNT(*)")).await?,
             // Of many partitions: no transaction covers them.
             scopes: that_reads(write(scopes).await?, patience),

@@ -238,7 +238,8 @@ fn nodes_of_a_cluster_may_fail_one_at_a_time() {
     // Nodes that have not met yet refuse to make three copies.
     until("they have met", &mut || driver(&address).keys("").is_ok());
     println!("met after {:?}", began.elapsed());
-    let packets = key_of_packets();
+    let scope = Scope::new("nat", "edge", Place::Core(0)).unwrap();
+    let packets = scope.key(Kind::Counter, "packets").unwrap();
     let stored = || view::read(&mut driver(&address), &packets).ok().flatten();
     let goes_on = |what: &str| {
         let mut before = None;
@@ -279,10 +280,6 @@ fn nodes_of_a_cluster_may_fail_one_at_a_time() {
     assert!(alone.is_err_and(|why| why.is_unavailable()), "one of three is no majority");
 }
 
-fn key_of_packets() -> Key {
-    Scope::new("nat", "edge", Place::Core(0)).unwrap().key(Kind::Counter, "packets").unwrap()
-}
-
 #[cfg(feature = "cassandra-tls")]
 #[test]
 fn connections_are_encrypted_and_only_the_right_authority_is_trusted() {
@@ -296,7 +293,7 @@ fn connections_are_encrypted_and_only_the_right_authority_is_trusted() {
         "client_encryption_options:\n  {{enabled: true, optional: false, require_client_auth: false, \
          keystore: {both}, keystore_password: unlocked, store_type: PKCS12}}\n"
     );
-    let Some(server) = Server::start_set(RELEASE, &settings) else { return };
+    let Some(server) = Server::start_with(RELEASE, &settings) else { return };
     let trusting = |authority: &str| {
         let options = format!("timeout_ms=30000&ca={}", made.path(authority));
         server.address_by("cassandra+tls", &options)

@@ -71,11 +71,11 @@ pub struct Server {
 impl Server {
     /// A server of this release, unless none can be had.
     pub fn start(release: &str) -> Option<Self> {
-        Self::start_set(release, "")
+        Self::start_with(release, "")
     }
 
     /// The same with more settings.
-    pub fn start_set(release: &str, more: &str) -> Option<Self> {
+    pub fn start_with(release: &str, more: &str) -> Option<Self> {
         let mut nodes = Self::nodes(release, 1)?;
         std::fs::write(nodes[0].directory.path().join("more.yaml"), more).unwrap();
         nodes[0].restart();
