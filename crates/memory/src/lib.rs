@@ -16,7 +16,8 @@ const HUGE_PAGE: usize = 2 << 20;
 ///
 /// A table sized for a million flows costs memory only where flows have been: the kernel maps
 /// zeroed pages on first touch. Blocks of 2 MiB and more ask for huge pages, since at that size the
-/// look-up in the page tables costs as much as the look-up in the table.
+/// look-up in the page tables costs as much as the look-up in the table; but not where they are used here
+/// and there only, since a huge page is there as a whole or not at all.
 pub struct Zeroed<T> {
     start: NonNull<T>,
     len: usize,
@@ -53,10 +54,22 @@ unsafe impl<T: Copy> ZeroValid for std::mem::MaybeUninit<T> {}
 impl<T: ZeroValid> Zeroed<T> {
     /// An array of `len` elements. Aborts as `Vec` does when there is no memory.
     pub fn new(len: usize) -> Self {
+        Self::mapped_huge(len, usize::MAX)
+    }
+
+    /// The same, of which the first `dense` elements will be used throughout and the rest here and there: huge
+    /// pages are asked for where they lie within the former.
+    pub fn sparse(len: usize, dense: usize) -> Self {
+        let whole = dense.saturating_mul(size_of::<T>()) / HUGE_PAGE * HUGE_PAGE;
+        Self::mapped_huge(len, whole)
+    }
+
+    /// An array of `len` elements, with huge pages for the first `huge` bytes.
+    fn mapped_huge(len: usize, huge: usize) -> Self {
         let layout = Self::layout(len);
         let block = match layout.size() {
             0 => NonNull::<T>::dangling().as_ptr().cast(),
-            size if mapped(size) => map_huge(size),
+            size if mapped(size) => map(size, huge),
             // SAFETY: the layout's size is not zero.
             _ => unsafe { alloc_zeroed(layout) },
         };
@@ -89,8 +102,9 @@ fn mapped(size: usize) -> bool {
     size >= HUGE_PAGE && !cfg!(miri)
 }
 
-/// Maps `size` bytes of zeroes at a multiple of 2 MiB; null when there is no memory.
-fn map_huge(size: usize) -> *mut u8 {
+/// Maps `size` bytes of zeroes at a multiple of 2 MiB, the first `huge` of them with huge pages; null when
+/// there is no memory.
+fn map(size: usize, huge: usize) -> *mut u8 {
     let length = size.next_multiple_of(HUGE_PAGE);
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -102,15 +116,21 @@ fn map_huge(size: usize) -> *mut u8 {
     }
     let start = start.cast::<u8>();
     let before = start.align_offset(HUGE_PAGE);
-    // SAFETY: `before` is below `HUGE_PAGE`, so both cut-off ends lie inside the mapping just made;
-    // the advice is advice only.
+    let huge = huge.min(length);
+    // SAFETY: `before` is below `HUGE_PAGE`, so both cut-off ends lie inside the mapping just made, and
+    // `huge` is at most `length`; the advice is advice only.
     unsafe {
         let aligned = start.add(before);
         if before > 0 {
             libc::munmap(start.cast(), before);
         }
         libc::munmap(aligned.add(length).cast(), HUGE_PAGE - before);
-        libc::madvise(aligned.cast(), length, libc::MADV_HUGEPAGE);
+        if huge > 0 {
+            libc::madvise(aligned.cast(), huge, libc::MADV_HUGEPAGE);
+        }
+        if huge < length {
+            libc::madvise(aligned.add(huge).cast(), length - huge, libc::MADV_NOHUGEPAGE);
+        }
         aligned
     }
 }
@@ -121,7 +141,7 @@ impl<T> Drop for Zeroed<T> {
         let block = self.start.as_ptr();
         match layout.size() {
             0 => {}
-            // SAFETY: mapped in `map_huge` with this very length.
+            // SAFETY: mapped in `map` with this very length.
             size if mapped(size) => unsafe {
                 libc::munmap(block.cast(), size.next_multiple_of(HUGE_PAGE));
             },
@@ -177,5 +197,33 @@ mod tests {
         let last = large.len() - 1;
         large[last] = 1;
         assert_eq!(large.iter().sum::<u64>(), 1);
+    }
+
+    /// Bytes of `block` that are there.
+    #[cfg(target_os = "linux")]
+    fn resident<T>(block: &Zeroed<T>) -> usize {
+        let page = 4_096;
+        let bytes = size_of_val(&**block);
+        let mut there = vec![0u8; bytes.div_ceil(page)];
+        // SAFETY: `block` starts at a page, and `there` has a byte for each page of it.
+        let rc = unsafe { libc::mincore(block.start().cast(), bytes, there.as_mut_ptr()) };
+        assert_eq!(rc, 0);
+        there.iter().filter(|page| **page & 1 != 0).count() * page
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
+    fn what_is_used_here_and_there_takes_a_small_page_each() {
+        const WORDS: usize = HUGE_PAGE / size_of::<u64>();
+        let mut scattered = Zeroed::<u64>::sparse(4 * WORDS, 0);
+        for at in (0..4 * WORDS).step_by(WORDS / 2) {
+            scattered[at] = 1;
+        }
+        assert_eq!(resident(&scattered), 8 * 4_096);
+        let mut mixed = Zeroed::<u64>::sparse(4 * WORDS, WORDS + WORDS / 2);
+        mixed[WORDS] = 1;
+        mixed[3 * WORDS] = 1;
+        assert_eq!(resident(&mixed), 2 * 4_096, "no huge page that is not dense as a whole");
     }
 }

@@ -326,8 +326,9 @@ impl<K: Key, S: Value> SetTable<K, S> {
     /// From now on it is known which shard each set belongs to; of an empty table.
     pub fn divide(&mut self, ward: &Ward) {
         self.table = self.table.for_one_of(ward.workers);
-        self.wheel = Wheel::new(self.table.slots());
-        self.tags = Some(Tags::new(self.table.slots(), &ward.here));
+        let (slots, near) = (self.table.slots(), self.table.near_slots());
+        self.wheel = Wheel::sparse(slots, near);
+        self.tags = Some(Tags::new(slots, near, &ward.here));
     }
 
     /// The hash of `key`.

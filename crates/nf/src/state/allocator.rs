@@ -120,9 +120,14 @@ impl<T: Value> Allocator<T> {
         }
     }
 
-    /// From now on it is known which shard each object belongs to.
+    /// From now on it is known which shard each object belongs to. Nothing has been given out yet.
     pub fn divide(&mut self, ward: &Ward) {
         let len = self.capacity();
+        // One of several workers has objects under indices here and there.
+        if ward.workers > 1 {
+            self.objects = Zeroed::sparse(len as usize, 0);
+            self.wheel = Wheel::sparse(len, 0);
+        }
         let leases = match &ward.scope {
             Scope::Leased(commons) => Some(Leases::new(commons, len)),
             _ => None,
@@ -130,7 +135,7 @@ impl<T: Value> Allocator<T> {
         if leases.is_some() {
             self.indices = Indices::all_used(len);
         }
-        let (tags, parts) = (Tags::new(len, &ward.here), matches!(ward.scope, Scope::PerShard));
+        let (tags, parts) = (Tags::new(len, 0, &ward.here), matches!(ward.scope, Scope::PerShard));
         self.shards = Some(Box::new(Shards { tags, leases, freed: Vec::new(), parts }));
     }
 

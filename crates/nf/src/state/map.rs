@@ -62,7 +62,7 @@ impl<K: Key, V: Value> Map<K, V> {
             },
             _ => {
                 self.table = self.table.for_one_of(ward.workers);
-                let tags = Tags::new(self.table.slots(), &ward.here);
+                let tags = Tags::new(self.table.slots(), self.table.near_slots(), &ward.here);
                 Shards::Sharded { tags, removed: Vec::new() }
             }
         };

@@ -104,8 +104,9 @@ pub(crate) struct Tags {
 }
 
 impl Tags {
-    pub(crate) fn new(len: u32, here: &Arc<Here>) -> Self {
-        Self { here: Arc::clone(here), tags: Zeroed::new(len as usize) }
+    /// For places `0 .. len`, of which the first `dense` are used throughout and the rest here and there.
+    pub(crate) fn new(len: u32, dense: u32, here: &Arc<Here>) -> Self {
+        Self { here: Arc::clone(here), tags: Zeroed::sparse(len as usize, dense as usize) }
     }
 
     /// Something is stored at `place`, by the shard that is being worked for or for all. Returns the

@@ -43,10 +43,14 @@ impl<T: Value> Vector<T> {
         Self { elements: Zeroed::new(len as usize), faults: Count::default(), notes: None }
     }
 
-    /// From now on it is known which shard each element belongs to.
+    /// From now on it is known which shard each element belongs to. Nothing has been written yet.
     pub fn divide(&mut self, ward: &Ward) {
         let parts = matches!(ward.scope, Scope::PerShard);
-        let tags = (!parts).then(|| Tags::new(self.len(), &ward.here));
+        // One of several workers has elements here and there, unless it has its part of all.
+        if ward.workers > 1 && !parts {
+            self.elements = Zeroed::sparse(self.elements.len(), 0);
+        }
+        let tags = (!parts).then(|| Tags::new(self.len(), 0, &ward.here));
         self.notes = Some(Box::new(Notes { tags, parts, journal: None }));
     }
 

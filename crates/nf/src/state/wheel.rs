@@ -83,11 +83,16 @@ impl Wheel {
 
     /// A wheel for entries `0 .. len`.
     pub fn new(len: u32) -> Self {
-        Self {
-            heads: Box::new([END; HEADS as usize + 1]),
-            links: Zeroed::new(len as usize),
-            step: 0,
-        }
+        Self::with(Zeroed::new(len as usize))
+    }
+
+    /// The same, where of entries from `dense` on few are queued, or those that are lie far apart.
+    pub fn sparse(len: u32, dense: u32) -> Self {
+        Self::with(Zeroed::sparse(len as usize, dense as usize))
+    }
+
+    fn with(links: Zeroed<[u32; 2]>) -> Self {
+        Self { heads: Box::new([END; HEADS as usize + 1]), links, step: 0 }
     }
 
     /// One that has turned as far, for entries `0 .. len`, none of them queued.
