@@ -330,9 +330,19 @@ impl Decision<'_> {
             constraints: self.constraints.all.keys().collect(),
             deciding: &self.deciding,
             fields: &self.touches.fields,
+            brought: self.brought(),
             fragments: self.touches.paths.fragments,
         };
         keys(&wanted).map_err(|malformed| PlanError::Keys(malformed.to_string()))
+    }
+
+    /// Fields that bring back what an allocator that steers gave out.
+    fn brought(&self) -> BTreeSet<(Side, FieldId)> {
+        let replies = self.sharding.steered.iter().flat_map(|one| &one.replies);
+        let sides = replies.flat_map(|(context, field)| {
+            context.classes.iter().map(move |class| ((context.port, class), *field))
+        });
+        sides.collect()
     }
 
     /// Lines that send a packet back in.

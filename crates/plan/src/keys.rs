@@ -10,7 +10,7 @@ use anabranch_rss::{
 use crate::class::Class;
 use crate::constraint::{Constraint, Side};
 use crate::model::{Input, Port, PortClass, Steerer};
-use crate::ranges::{hashed, ranges};
+use crate::ranges::{Range, hashed, ranges};
 use crate::space::Deciding;
 use crate::word::{FieldId, Fields};
 
@@ -37,9 +37,17 @@ pub(crate) struct Wanted<'a> {
     pub(crate) constraints: Vec<&'a Constraint>,
     pub(crate) deciding: &'a Deciding,
     pub(crate) fields: &'a Fields,
+    /// Fields that bring back what an allocator gave out.
+    pub(crate) brought: BTreeSet<(Side, FieldId)>,
     /// Whether there are fragments.
     pub(crate) fragments: bool,
 }
+
+/// Of a value that an allocator gives out so many bits are hashed beside those that tell the shards apart.
+/// A shard then has its values in 16 runs, all over the range: a range that does not begin at zero is
+/// divided to within a sixteenth, and what lies in memory under neighbouring values is mostly one
+/// worker's.
+const RUN_BITS: u32 = 4;
 
 /// What the NIC makes of the packets of a class.
 const fn seen(class: Class) -> &'static [NicClass] {
@@ -206,8 +214,15 @@ impl Wanted<'_> {
     }
 
     fn equalities(&self, constraint: &Constraint) -> Vec<Equality> {
+        let brought =
+            |which: Which, field| self.brought.contains(&(constraint.sides[which.index()], field));
+        let near = self.nic.index_bits() + RUN_BITS;
         let ranges = ranges(&constraint.equations);
-        ranges.iter().map(|range| range.equality(self.fields)).collect()
+        let equality = |range: Range| match range.is_of_whole(self.fields, brought) {
+            true => range.first_bits(near as u16).equality(self.fields),
+            false => range.equality(self.fields),
+        };
+        ranges.into_iter().map(equality).collect()
     }
 }
 

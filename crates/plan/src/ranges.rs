@@ -46,6 +46,22 @@ impl Range {
         self.len < 128 && next.eq(equation.terms.iter().copied())
     }
 
+    /// Whether it equates whole fields, all of which are meant.
+    pub(crate) fn is_of_whole(
+        &self,
+        fields: &Fields,
+        is_meant: impl Fn(Which, FieldId) -> bool,
+    ) -> bool {
+        let is_whole = |field: FieldId| self.len == fields.width(field);
+        self.terms.iter().all(|(which, field, _)| is_whole(*field) && is_meant(*which, *field))
+    }
+
+    /// Only its first `bits` equations, which more packets fulfil.
+    pub(crate) fn first_bits(self, bits: u16) -> Self {
+        let len = self.len.min(bits);
+        Self { len, constant: self.constant >> (self.len - len), ..self }
+    }
+
     /// As the solver of keys takes it.
     pub(crate) fn equality(&self, fields: &Fields) -> Equality {
         let bits =

@@ -9,8 +9,10 @@ const MAX_ENTRIES: usize = 512;
 /// Maps a hash to a shard and on to the worker that owns it.
 ///
 /// The entry is the low bits of the hash. Entries belong to shards for good, shards to workers
-/// until they are moved. By default both are dealt out in turn, so that no shard has more than one
-/// entry more than another, and no worker more than one shard more than another.
+/// until they are moved. By default no shard has more than one entry more than another, and no worker
+/// more than one shard more than another. Which worker has a shard follows from the shard's last bits:
+/// with a Toeplitz hash they depend on the first bits of a field alone, where its last ones are not hashed,
+/// so that values near one another go to one worker.
 #[derive(Clone)]
 pub struct IndirectionTable {
     /// Always of the full size, so that a masked index needs no bounds check.
@@ -36,7 +38,8 @@ impl IndirectionTable {
         if workers == 0 || workers > shards {
             return Err(IndirectionError::Workers { workers, shards });
         }
-        let worker_of_shard: Vec<u16> = (0..shards).map(|shard| (shard % workers) as u16).collect();
+        let worker_of_shard: Vec<u16> =
+            (0..shards).map(|shard| (turn(shard, shards) * workers / shards) as u16).collect();
         let shard_of_entry = Box::new(std::array::from_fn(|entry| (entry % shards) as u16));
         let worker_of_entry = Box::new(shard_of_entry.map(|s| worker_of_shard[usize::from(s)]));
         Ok(Self { shard_of_entry, worker_of_entry, worker_of_shard, entries, workers })
@@ -108,6 +111,15 @@ impl IndirectionTable {
     /// The worker of each entry, as a NIC's indirection table takes it.
     pub fn as_queues(&self) -> &[u16] {
         &self.worker_of_entry[..self.entries]
+    }
+}
+
+/// The place of `shard` when `shards` of them are put in order by their last bit first: 0, 4, 2, 6, 1, 5, 3, 7.
+/// As they are numbered where their number is no power of two.
+fn turn(shard: usize, shards: usize) -> usize {
+    match shards.is_power_of_two() && shards > 1 {
+        true => shard.reverse_bits() >> (usize::BITS - shards.ilog2()),
+        false => shard,
     }
 }
 
@@ -192,6 +204,19 @@ mod tests {
         let mut per_shard = [0; 100];
         (0..512).for_each(|hash| per_shard[usize::from(table.shard(hash))] += 1);
         assert!(per_shard.iter().all(|entries| (5..=6).contains(entries)));
+    }
+
+    #[test]
+    fn shards_that_end_alike_are_one_workers() {
+        let workers = |count| {
+            let table = IndirectionTable::new(128, 8, count).unwrap();
+            let worker = |shard| table.worker_of_shard(shard).unwrap();
+            (0..8).map(worker).collect::<Vec<_>>()
+        };
+        assert_eq!(workers(1), [0; 8]);
+        assert_eq!(workers(2), [0, 1, 0, 1, 0, 1, 0, 1]);
+        assert_eq!(workers(4), [0, 2, 1, 3, 0, 2, 1, 3]);
+        assert_eq!(workers(3), [0, 1, 0, 2, 0, 1, 1, 2]);
     }
 
     #[test]
