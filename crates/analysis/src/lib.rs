@@ -52,4 +52,4 @@ pub use models::Models;
 pub use objects::{Site, StateObject};
 pub use path::{CallPath, Condition, Effect, Rewrite, Verdict, Warning};
 pub use paths::{Left, Paths, Source, Statistics, paths, paths_within};
-pub use proofs::{Fixed, Link, Values};
+pub use proofs::{Counted, Fixed, Link, Pairing, Values};

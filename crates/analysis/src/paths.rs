@@ -13,7 +13,7 @@ use crate::interpret::program::Program;
 use crate::interpret::{Interpreter, Stop};
 use crate::objects::{StateObject, objects};
 use crate::path::{CallPath, Verdict, Warning};
-use crate::proofs::{self, Link, Values};
+use crate::proofs::{self, Counted, Link, Pairing, Values};
 use crate::solver::Absence;
 
 /// Stack of the thread that interprets: nested expressions nest calls.
@@ -55,6 +55,10 @@ pub struct Paths {
     pub objects: Vec<StateObject>,
     /// What is proved of its state objects, and known on every path.
     pub links: Vec<Link>,
+    /// Keys and objects that go in pairs.
+    pub pairings: Vec<Pairing>,
+    /// Numbers that count objects.
+    pub counted: Vec<Counted>,
     /// Which values its state objects can hold, where that is not any, and known on every path.
     pub values: Vec<Values>,
     /// What it took.
@@ -172,7 +176,7 @@ impl<'p> Search<'p> {
         self.explore_all()?;
         self.unlinked = self.paths.len();
         self.prove()?;
-        if !self.interpreter.links.is_empty() || !self.interpreter.values.is_empty() {
+        if self.interpreter.knows_of_state() {
             self.forget();
             self.explore_all()?;
         }
@@ -202,7 +206,8 @@ impl<'p> Search<'p> {
         }
         let Some(mut all) = self.turn_by_turn() else { return Ok(()) };
         all.extend(self.paths.iter().cloned());
-        let Interpreter { program, terms, explorer, links, values, .. } = &mut self.interpreter;
+        let Interpreter { program, terms, explorer, links, pairings, counted, values, .. } =
+            &mut self.interpreter;
         let fields = &program.module.nf.fields;
         let solver = &mut explorer.solver;
         for field in fields {
@@ -215,6 +220,18 @@ impl<'p> Search<'p> {
             let of = values.iter().find(|values| values.object == link.allocator);
             let proved = proofs::prove(link, of, &all, terms, solver);
             links.extend(proved.map_err(AnalysisError::Solver)?);
+        }
+        for pairing in proofs::pairings(&all, &told, terms) {
+            let kept = proofs::is_kept(&pairing, &all, terms, solver);
+            pairings.extend(kept.map_err(AnalysisError::Solver)?.then_some(pairing));
+        }
+        for count in proofs::counts(&all, &told, terms) {
+            let of = values.iter().find(|values| values.object == count.allocator);
+            let is_new = !counted.iter().any(|known| known.map == count.map);
+            let kept = is_new
+                && proofs::is_counted(&count, (links, of), &all, terms, solver)
+                    .map_err(AnalysisError::Solver)?;
+            counted.extend(kept.then_some(count));
         }
         Ok(())
     }
@@ -335,6 +352,8 @@ impl<'p> Search<'p> {
             given_up: self.given_up,
             left_by_init: Vec::new(),
             links: self.interpreter.links,
+            pairings: self.interpreter.pairings,
+            counted: self.interpreter.counted,
             values: self.interpreter.values,
             words: program.words(),
             terms: self.interpreter.terms,
@@ -378,7 +397,10 @@ impl Paths {
     /// What is proved of state, in words.
     pub fn proved(&self) -> Vec<String> {
         let values = self.values.iter().map(ToString::to_string);
-        values.chain(self.links.iter().map(ToString::to_string)).collect()
+        let links = self.links.iter().map(ToString::to_string);
+        let pairings = self.pairings.iter().map(ToString::to_string);
+        let counted = self.counted.iter().map(ToString::to_string);
+        values.chain(links).chain(pairings).chain(counted).collect()
     }
 
     /// Lines of the loops that were cut off: paths with more iterations are not listed.

@@ -14,7 +14,7 @@ use anabranch_nf::{NetworkFunction, Verdict as Made, Word};
 use crate::configured::Configured;
 use crate::field::{Parsed, Property};
 use crate::guide::{Changes, Guide, Sent, Way, is_editable};
-use crate::pairs::Pairs;
+use crate::pairs::{Pairs, asks_for_any};
 use crate::passage::{Passage, passages};
 use crate::program::{Act, Program};
 use crate::proofs::{broken, impossible};
@@ -384,9 +384,12 @@ impl<'p> Coverage<'p> {
         }
         for access in &path.accesses {
             let key = access.key.iter().map(|part| self.valuation.value(part.term, scene));
-            if let Some(key) = key.collect::<Option<Vec<u128>>>() {
-                self.pairs.access(step, access, key);
-            }
+            let Some(key) = key.collect::<Option<Vec<u128>>>() else { continue };
+            let given = access.outcome.filter(|_| asks_for_any(access));
+            let given = given.filter(|it| self.valuation.value(*it, scene) == Some(1));
+            let given = given.zip(access.result.first());
+            let given = given.and_then(|(_, it)| self.valuation.value(it.term, scene));
+            self.pairs.access(step, access, key, given);
         }
     }
 

@@ -53,19 +53,29 @@ impl Pairs {
         self.touched.clear();
     }
 
-    /// In step `step` the entry `key` is accessed.
-    pub(crate) fn access(&mut self, step: usize, access: &Access, mut key: Vec<u128>) {
-        if !counts(access) {
-            return;
-        }
-        let Some(site) = self.sites.get(&site(access)).copied() else { return };
+    /// In step `step` the entry `key` is accessed; where an index is asked for, the whole pool and the index
+    /// that was given out, if one was.
+    pub(crate) fn access(
+        &mut self,
+        step: usize,
+        access: &Access,
+        mut key: Vec<u128>,
+        given: Option<u128>,
+    ) {
+        let site = self.sites.get(&site(access)).copied();
+        let Some(site) = site.filter(|_| counts(access)) else { return };
         if access.symmetric {
             key.sort_unstable();
         }
-        if access.operation == "allocate_within" || access.operation == "allocate" {
+        if asks_for_any(access) {
             key.clear();
+            given.iter().for_each(|index| self.touch(step, site, (&access.object, vec![*index])));
         }
-        let touched = self.touched.entry((access.object.clone(), key)).or_default();
+        self.touch(step, site, (&access.object, key));
+    }
+
+    fn touch(&mut self, step: usize, site: usize, (object, key): (&String, Vec<u128>)) {
+        let touched = self.touched.entry((object.clone(), key)).or_default();
         for (other, _) in touched.iter().filter(|(_, first)| *first != step) {
             let writes = |site: usize| self.writes.get(site) == Some(&true);
             if writes(site) || writes(*other) {
@@ -81,6 +91,11 @@ impl Pairs {
     pub(crate) fn count(&self) -> (usize, usize) {
         (self.reached.len(), self.known)
     }
+}
+
+/// Whether an index is asked for, whichever it is.
+pub(crate) fn asks_for_any(access: &Access) -> bool {
+    matches!(access.operation.as_str(), "allocate" | "allocate_within")
 }
 
 fn counts(access: &Access) -> bool {

@@ -166,6 +166,15 @@ fn state_that_is_wrongly_known_is_noticed() {
     link.equal = vec![("peer.address".to_owned(), "address".to_owned())];
     assert!(disagree(&paths).iter().any(|why| why.contains("finds `peer.address`")));
     paths.links = all;
+    // Of a function in which nothing is ever half open.
+    let text = N::SOURCE.text.replace("{ State::HalfOpen }", "{ State::Open }");
+    let text = text.replace("=> State::HalfOpen,", "=> State::Open,");
+    let other = Source { text: &text, file: N::SOURCE.file, line: N::SOURCE.line };
+    let other = paths_within(&other, budget()).unwrap();
+    let values = std::mem::replace(&mut paths.values, other.values);
+    assert_ne!(paths.values, values);
+    assert!(disagree(&paths).iter().any(|why| why.contains("mappings.allocate_within stores")));
+    paths.values = values;
     paths.paths.retain(|path| path.line % 2 == 0);
     assert!(disagree(&paths).iter().any(|why| why.contains("is no path")));
 }

@@ -99,6 +99,7 @@ impl<'p> Interpreter<'p> {
         let known = self.recall(operation.object, &key).map(|known| known.present);
         let allocated = match known {
             Some(present) if self.holds(present) => self.terms.bool(false),
+            _ if self.has_freed_index(operation.object, key[0]) => self.terms.bool(true),
             _ => {
                 let name = self.result_name(access);
                 self.terms.symbol(&name, Sort::Bool, Kind::Outcome("allocated", "taken"))

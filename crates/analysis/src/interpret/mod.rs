@@ -43,7 +43,7 @@ use crate::explore::Explorer;
 use crate::expr::{Term, Terms};
 use crate::hash::FastMap;
 use crate::path::Run;
-use crate::proofs::{Link, Values};
+use crate::proofs::{Counted, Link, Pairing, Values};
 use crate::solver::Answer;
 use program::Program;
 use types::{EnumShape, StructShape, Type};
@@ -155,6 +155,8 @@ pub(crate) struct Interpreter<'p> {
     pub(crate) accepted: Vec<Term>,
     /// What is proved of state objects.
     pub(crate) links: Vec<Link>,
+    pub(crate) pairings: Vec<Pairing>,
+    pub(crate) counted: Vec<Counted>,
     pub(crate) values: Vec<Values>,
     /// Whether any turn of a loop whose end is unknown is a path of its own, and what comes after it.
     pub(crate) loops_apart: bool,
@@ -187,6 +189,8 @@ impl<'p> Interpreter<'p> {
             enums: HashMap::new(),
             accepted: Vec::new(),
             links: Vec::new(),
+            pairings: Vec::new(),
+            counted: Vec::new(),
             values: Vec::new(),
             loops_apart: false,
             aliases: Vec::new(),

@@ -4,7 +4,7 @@ use super::value::Value;
 use super::{Eval, Interpreter, Stop, stop};
 use crate::access::Access;
 use crate::expr::{Term, Terms};
-use crate::proofs::{ENDLESS, Link};
+use crate::proofs::{Counted, ENDLESS, Link, Pairing};
 
 /// What a part of the unknown value of the access `name` is called.
 fn symbol(name: &str, part: &str) -> String {
@@ -110,6 +110,90 @@ impl<'p> Interpreter<'p> {
         }
     }
 
+    /// Whether a map has `key` for certain, since an object that the path has found holds it, and nothing of the two
+    /// has been changed before: an object whose end it is may have gone.
+    pub(crate) fn is_held(&mut self, map: usize, key: &[Term]) -> bool {
+        let ident = &self.program.module.nf.fields[map].ident;
+        let of_map = self.pairings.iter().filter(|pairing| *ident == pairing.map);
+        let found: Vec<Option<Term>> =
+            of_map.filter_map(|pairing| self.holder(pairing, key)).collect();
+        found.into_iter().any(|outcome| outcome.is_none_or(|outcome| self.holds(outcome)))
+    }
+
+    /// How the access ended that has told of an object with `key`; `None` within: it was its end.
+    fn holder(&self, pairing: &Pairing, key: &[Term]) -> Option<Option<Term>> {
+        let (_, before) = self.run.accesses.split_last()?;
+        let changes = |access: &Access| pairing.changed_by(access) && access.operation != "expire";
+        if pairing.equal.len() != key.len() || before.iter().any(changes) {
+            return None;
+        }
+        let holds = |access: &&Access| {
+            let told = |part: &String| access.result.iter().find(|told| told.name == *part);
+            let mut parts = pairing.equal.iter().zip(key);
+            access.object == pairing.allocator
+                && parts.all(|((part, _), key)| told(part).is_some_and(|told| told.term == *key))
+        };
+        before.iter().find(holds).map(|access| access.outcome)
+    }
+
+    /// Whether a map that counts objects has `key` for certain, since the path has met an object with that key before
+    /// it has changed the map, or anything of the objects but that one.
+    pub(crate) fn is_counted(&mut self, map: usize, key: &[Term]) -> Eval<bool> {
+        let ident = &self.program.module.nf.fields[map].ident;
+        let Some(counted) = self.counted.iter().find(|counted| *ident == counted.map).cloned()
+        else {
+            return Ok(false);
+        };
+        let before = self.run.accesses.len().saturating_sub(1);
+        let changes = |access: &Access| Link::is_changed_by(&access.operation);
+        let of_map = |access: &&Access| access.object == counted.map;
+        if self.run.accesses[..before].iter().filter(of_map).any(changes) {
+            return Ok(false);
+        }
+        for at in 0..before {
+            let access = &self.run.accesses[at];
+            let is_last = changes(access);
+            if access.object != counted.allocator {
+                continue;
+            }
+            if self.counts(&counted, at, key)? {
+                return Ok(true);
+            }
+            if is_last {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether an access has met an object that counts as one with `key`.
+    fn counts(&mut self, counted: &Counted, access: usize, key: &[Term]) -> Eval<bool> {
+        let Access { result, outcome, .. } = &self.run.accesses[access];
+        let told = |name: &String| result.iter().find(|told| told.name == *name).map(|it| it.term);
+        let outcome = *outcome;
+        let parts: Option<Vec<Term>> = counted.equal.iter().map(|(part, _)| told(part)).collect();
+        let left_out = counted.but.as_ref().map(|but| told(&but.part));
+        let Some(parts) = parts.filter(|parts| parts.len() == key.len()) else { return Ok(false) };
+        for (part, key) in parts.into_iter().zip(key) {
+            let same = self.terms.equal(part, *key);
+            if !self.holds(same) {
+                return Ok(false);
+            }
+        }
+        if !outcome.is_none_or(|outcome| self.holds(outcome)) {
+            return Ok(false);
+        }
+        match (left_out, &counted.but) {
+            (Some(Some(part)), Some(but)) => {
+                let value = but.term(&mut self.terms);
+                let is_left_out = self.terms.equal(part, value);
+                Ok(!self.possible(is_left_out)?)
+            }
+            (Some(None), _) => Ok(false),
+            _ => Ok(true),
+        }
+    }
+
     /// Whether a map has room for certain, since the path has taken something out of it, or an object for the new
     /// entry: it has no more entries than there are objects, and they fit.
     pub(crate) fn has_room(&mut self, map: usize) -> Eval<bool> {
@@ -117,25 +201,53 @@ impl<'p> Interpreter<'p> {
             return Ok(true);
         }
         let fields = &self.program.module.nf.fields;
-        let mut links = self.links.iter().filter(|link| link.is_whole);
-        let Some(link) = links.find(|link| fields[map].ident == link.map).cloned() else {
-            return Ok(false);
-        };
-        let Some(allocator) = fields.iter().position(|field| field.ident == link.allocator) else {
-            return Ok(false);
-        };
-        if self.capacity(map)? != self.capacity(allocator)? {
-            return Ok(false);
+        let name = fields[map].ident.to_string();
+        let links = self.links.iter().filter(|link| link.is_whole && link.map == name);
+        let links = links.map(|link| link.allocator.clone());
+        let pairings = self.pairings.iter().filter(|pairing| pairing.map == name);
+        let allocators: Vec<String> =
+            links.chain(pairings.map(|pairing| pairing.allocator.clone())).collect();
+        for allocator in allocators {
+            let position = fields.iter().position(|field| field.ident == allocator);
+            let Some(position) = position else { continue };
+            if self.capacity(map)? == self.capacity(position)?
+                && self.change_of(&allocator, true) + self.change_of(&name, false) > 0
+            {
+                return Ok(true);
+            }
         }
-        Ok(self.change_of(&link.allocator, true) + self.change_of(&link.map, false) > 0)
+        Ok(false)
+    }
+
+    /// Whether anything is proved of state.
+    pub(crate) fn knows_of_state(&self) -> bool {
+        let linked = !self.links.is_empty() || !self.pairings.is_empty();
+        linked || !self.counted.is_empty() || !self.values.is_empty()
     }
 
     /// Whether an allocator has an index left for certain, or a map a place, since the path has freed more than it
     /// has taken. Nothing is proved by that: a store may take nothing new all the same.
     pub(crate) fn has_freed(&mut self, object: usize) -> bool {
         let name = self.program.module.nf.fields[object].ident.to_string();
-        let is_proved = !self.links.is_empty() || !self.values.is_empty();
-        is_proved && self.change_of(&name, false) > 0
+        self.knows_of_state() && self.change_of(&name, false) > 0
+    }
+
+    /// Whether an index can be had for certain, since the path itself has freed it, or it is the one whose end it
+    /// is, and nothing has been taken since. Nothing is proved by that either.
+    pub(crate) fn has_freed_index(&mut self, object: usize, index: Term) -> bool {
+        if !self.knows_of_state() {
+            return false;
+        }
+        let name = self.program.module.nf.fields[object].ident.to_string();
+        let made = self.run.accesses.len().saturating_sub(1);
+        let before = self.run.accesses.iter().take(made).filter(|access| access.object == name);
+        let last = before.rev().find(|access| Link::is_changed_by(&access.operation));
+        let frees = last.filter(|access| matches!(&*access.operation, "free" | "expire"));
+        let Some(last) = frees.filter(|one| matches!(&*one.key, [at] if at.term == index)) else {
+            return false;
+        };
+        let outcome = last.outcome;
+        outcome.is_none_or(|outcome| self.holds(outcome))
     }
 
     /// By how many entries the path has made an object larger so far, or smaller, at least.

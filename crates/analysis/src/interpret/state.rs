@@ -148,7 +148,9 @@ impl<'p> Interpreter<'p> {
         let is_named = self.follow_link(operation.object, key, &name);
         // Held under a number of its own: asked for without the time, so that it is there.
         let is_held = object != operation.object;
-        let present = match is_named && (is_held || self.never_ends(operation.object, &name)) {
+        let is_there = is_named && (is_held || self.never_ends(operation.object, &name));
+        let is_counted = self.is_counted(operation.object, key)?;
+        let present = match is_there || is_counted || self.is_held(operation.object, key) {
             true => self.terms.bool(true),
             false => self.terms.symbol(&name, Sort::Bool, kind),
         };
@@ -163,6 +165,12 @@ impl<'p> Interpreter<'p> {
         if let Some(value) = &value {
             let has_ended = is_held && self.has_ended(operation.object, key);
             self.assume_values(access, present, value, has_ended)?;
+        }
+        if let (true, Some(Value::Scalar(_, count))) = (is_counted, &value) {
+            let none = self.terms.constant(0, 32);
+            let is_none = self.terms.equal(*count, none);
+            let some = self.terms.not(is_none);
+            self.assume(some)?;
         }
         self.run.accesses[access].outcome = Some(present);
         self.remember(object, key.to_vec(), present, value.clone());

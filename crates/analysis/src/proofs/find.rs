@@ -79,7 +79,7 @@ pub(super) fn place(access: &Access) -> Option<Term> {
 }
 
 /// Whether a term is `wanted`, or is that where a condition holds: keys are no choices.
-fn may_be(term: Term, wanted: Term, terms: &Terms) -> bool {
+pub(super) fn may_be(term: Term, wanted: Term, terms: &Terms) -> bool {
     term == wanted
         || match *terms.node(term) {
             Node::Ite(_, a, b) => may_be(a, wanted, terms) || may_be(b, wanted, terms),

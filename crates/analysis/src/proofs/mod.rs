@@ -6,7 +6,9 @@
 //! state, and every path of every handler, `init` and expiry included, keeps it, whatever else is stored
 //! ([`prove`]). What is proved is then known on every path ([`crate::interpret`]), which rules out many.
 
+mod counted;
 mod find;
+mod pairing;
 mod prove;
 mod state;
 mod values;
@@ -16,7 +18,11 @@ use std::fmt;
 use crate::access::Access;
 use crate::expr::{Kind, Sort, Term, Terms, Words};
 
+pub use counted::Counted;
+pub(crate) use counted::{counts, is_counted};
 pub(crate) use find::candidates;
+pub use pairing::Pairing;
+pub(crate) use pairing::{is_kept, pairings};
 pub(crate) use prove::prove;
 pub(crate) use state::ENDLESS;
 pub use values::Values;

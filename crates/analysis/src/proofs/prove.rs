@@ -2,6 +2,7 @@
 
 use super::state::{Entry, Layout, Object, PartType, outcome, relevant, softened};
 use super::{Link, Values};
+use crate::access::Access;
 use crate::expr::{Kind, Sort, Term, Terms};
 use crate::hash::FastSet;
 use crate::path::CallPath;
@@ -34,14 +35,29 @@ fn holds(
     solver: &mut Solver,
 ) -> Result<bool, String> {
     let Some(shape) = Shape::of(link, values, paths, terms) else { return Ok(false) };
+    let concerns = |access: &Access| link.concerns(access);
+    let breaks = |path: &CallPath, terms: &mut Terms| Trial::new(link, &shape, terms).breaks(path);
+    all_keep(concerns, breaks, paths, terms, solver)
+}
+
+/// Whether every path leaves true what is so of the objects that `concerns` picks accesses of. `breaks` says what
+/// would hold if a path did not; `None`: it does something that is not understood.
+pub(super) fn all_keep(
+    concerns: impl Fn(&Access) -> bool,
+    mut breaks: impl FnMut(&CallPath, &mut Terms) -> Option<Vec<Term>>,
+    paths: &[CallPath],
+    terms: &mut Terms,
+    solver: &mut Solver,
+) -> Result<bool, String> {
     let mut known = FastSet::default();
-    for path in paths.iter().filter(|path| path.accesses.iter().any(|one| link.changed_by(one))) {
-        // Most paths do the same to these two objects as another does.
-        let done = done(link, path, terms);
+    let changed = |access: &Access| concerns(access) && Link::is_changed_by(&access.operation);
+    for path in paths.iter().filter(|path| path.accesses.iter().any(changed)) {
+        // Most paths do the same to these objects as another does.
+        let done = done(&concerns, path, terms);
         if known.contains(&done) {
             continue;
         }
-        let Some(breaks) = Trial::new(link, &shape, terms).breaks(path) else { return Ok(false) };
+        let Some(breaks) = breaks(path, terms) else { return Ok(false) };
         if solver.refutes(softened(&breaks, terms), terms)? {
             known.insert(done);
             continue;
@@ -55,9 +71,13 @@ fn holds(
     Ok(true)
 }
 
-/// What a path does to the objects of a link, and how that ends.
-fn done(link: &Link, path: &CallPath, terms: &Terms) -> Vec<(String, Vec<Term>, Option<bool>)> {
-    let accesses = path.accesses.iter().filter(|access| link.concerns(access));
+/// What a path does to the objects of these accesses, and how that ends.
+fn done(
+    concerns: impl Fn(&Access) -> bool,
+    path: &CallPath,
+    terms: &Terms,
+) -> Vec<(String, Vec<Term>, Option<bool>)> {
+    let accesses = path.accesses.iter().filter(|access| concerns(access));
     let done = accesses.map(|access| {
         let parts = access.key.iter().chain(&access.value).chain(&access.result);
         let all = parts.map(|part| part.term).chain(access.outcome).chain(access.lifetime);
@@ -154,35 +174,50 @@ impl<'l, 't> Trial<'l, 't> {
             false => self.allocator.at_first(&entry.value, self.terms),
         };
         let Shape { map, objects, .. } = self.shape;
-        let part = |wanted: &str| objects.parts.iter().position(|part| part.name == wanted);
-        let mut holds = object.present;
-        for (ours, of) in &self.link.equal {
-            let at = map.key.iter().position(|part| part.name == *of)?;
-            let same = self.terms.equal(*object.value.get(part(ours)?)?, *key.get(at)?);
-            holds = self.terms.both(holds, same);
-        }
-        for fixed in &self.link.fixed {
-            let is = *object.value.get(part(&fixed.part)?)?;
-            let value = fixed.term(self.terms);
-            let same = self.terms.equal(is, value);
-            holds = self.terms.both(holds, same);
-        }
-        let absent = self.terms.not(entry.present);
-        Some(self.terms.either(absent, holds))
+        is_linked(self.link, (map, key, entry.present), (objects, &object), self.terms)
     }
 
     /// That the object under `index` was one that can be.
     fn can_be(&mut self, index: &[Term]) -> Option<Term> {
-        let values = self.shape.values?;
         let object = self.allocator.at_first(index, self.terms);
-        let parts = self.shape.objects.parts.iter().zip(&object.value);
-        let parts: Vec<(&String, Term)> = parts.map(|(part, term)| (&part.name, *term)).collect();
-        let mut part = |name: &str, _: &mut Terms| {
-            let name = name.strip_prefix("it.")?;
-            parts.iter().find(|(known, _)| *known == name).map(|(_, term)| *term)
-        };
-        let holds = values.holds(&mut part, self.terms);
-        let absent = self.terms.not(object.present);
-        Some(self.terms.either(absent, holds))
+        can_be(self.shape.values?, &self.shape.objects, &object, self.terms).into()
     }
+}
+
+/// That a link holds of `key`, which the map has if `present`, and of the object that is named there. `None`: the
+/// layouts lack parts of it.
+pub(super) fn is_linked(
+    link: &Link,
+    (map, key, present): (&Layout, &[Term], Term),
+    (objects, object): (&Layout, &Entry),
+    terms: &mut Terms,
+) -> Option<Term> {
+    let part = |wanted: &str| objects.parts.iter().position(|part| part.name == wanted);
+    let mut holds = object.present;
+    for (ours, of) in &link.equal {
+        let at = map.key.iter().position(|part| part.name == *of)?;
+        let same = terms.equal(*object.value.get(part(ours)?)?, *key.get(at)?);
+        holds = terms.both(holds, same);
+    }
+    for fixed in &link.fixed {
+        let is = *object.value.get(part(&fixed.part)?)?;
+        let value = fixed.term(terms);
+        let same = terms.equal(is, value);
+        holds = terms.both(holds, same);
+    }
+    let absent = terms.not(present);
+    Some(terms.either(absent, holds))
+}
+
+/// That an object, if it is there, is one that can be.
+pub(super) fn can_be(values: &Values, layout: &Layout, object: &Entry, terms: &mut Terms) -> Term {
+    let parts = layout.parts.iter().zip(&object.value);
+    let parts: Vec<(&String, Term)> = parts.map(|(part, term)| (&part.name, *term)).collect();
+    let mut part = |name: &str, _: &mut Terms| {
+        let name = name.strip_prefix("it.")?;
+        parts.iter().find(|(known, _)| *known == name).map(|(_, term)| *term)
+    };
+    let holds = values.holds(&mut part, terms);
+    let absent = terms.not(object.present);
+    terms.either(absent, holds)
 }

@@ -240,6 +240,13 @@ impl<'l> Object<'l> {
             _ if is_new => {
                 let free = terms.not(now.present);
                 self.implied(outcome, free, terms);
+                if access.operation == "allocate_at" {
+                    // What was there and has just gone can be had again.
+                    let place = self.layout.key_of(access, terms)?;
+                    let was_there = self.at_first(&place, terms).present;
+                    let has_gone = terms.both(was_there, free);
+                    self.implied(has_gone, outcome, terms);
+                }
             }
             "set" | "update" | "free" | "expire" => {
                 let same = terms.equal(outcome, now.present);

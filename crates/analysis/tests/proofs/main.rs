@@ -1,6 +1,8 @@
 //! What is proved of state objects, and what is refused though it looks the same.
 
+mod counts;
 mod links;
+mod pairings;
 mod values;
 
 use anabranch_analysis::{Paths, Source, Verdict, paths};
