@@ -309,36 +309,52 @@ impl Progress<'_> {
 }
 
 /// An order of all steps in which the steps of each shard keep theirs and each comes after its cause,
-/// nearest to that of the program. Where there is none, since packets passed each other twice, the
-/// program's own.
+/// nearest to that of the program. Where packets have passed each other twice there is none: the program's
+/// first of them then waits for nobody.
 fn order(causes: &[Option<usize>], touched: &BTreeMap<u32, Vec<usize>>) -> Vec<usize> {
     let steps = causes.len();
     let mut after: Vec<Vec<usize>> = vec![Vec::new(); steps];
-    let mut before = vec![0; steps];
     let in_shards = touched.values().flat_map(|order| order.windows(2));
     let in_shards = in_shards.filter_map(|pair| Some((*pair.first()?, *pair.get(1)?)));
     let caused = causes.iter().enumerate().filter_map(|(at, cause)| Some(((*cause)?, at)));
-    for (first, second) in in_shards.chain(caused).filter(|(first, second)| first != second) {
-        if let (Some(after), Some(before)) = (after.get_mut(first), before.get_mut(second)) {
-            after.push(second);
-            *before += 1;
+    let edges = in_shards.chain(caused).filter(|(first, second)| first != second);
+    edges.filter(|(first, second)| (*first).max(*second) < steps).for_each(|(first, second)| {
+        after[first].push(second);
+    });
+    loop {
+        let (order, mut stuck) = sorted(&after);
+        // Without those that only wait for who waits for each other.
+        let waits = |at: &usize, stuck: &BTreeSet<usize>| {
+            after[*at].iter().any(|next| stuck.contains(next))
+        };
+        while let Some(last) = stuck.iter().rev().copied().find(|at| !waits(at, &stuck)) {
+            stuck.remove(&last);
         }
+        let Some(first) = stuck.pop_first() else { return order };
+        after.iter_mut().for_each(|after| after.retain(|next| *next != first));
+        causes[first].into_iter().for_each(|cause| after[cause].push(first));
     }
+}
+
+/// The steps, none before one that it is `after`, the smallest first; and those that wait for each other.
+fn sorted(after: &[Vec<usize>]) -> (Vec<usize>, BTreeSet<usize>) {
+    let mut before = vec![0; after.len()];
+    after.iter().flatten().for_each(|next| before[*next] += 1);
     let free = before.iter().enumerate().filter(|(_, count)| **count == 0);
     let mut free: BTreeSet<usize> = free.map(|(at, _)| at).collect();
-    let mut order = Vec::with_capacity(steps);
+    let mut order = Vec::with_capacity(after.len());
+    let mut stuck: BTreeSet<usize> = (0..after.len()).collect();
     while let Some(at) = free.pop_first() {
         order.push(at);
-        for next in after.get(at).into_iter().flatten() {
-            if let Some(count) = before.get_mut(*next) {
-                *count -= 1;
-                if *count == 0 {
-                    free.insert(*next);
-                }
+        stuck.remove(&at);
+        for next in &after[at] {
+            before[*next] -= 1;
+            if before[*next] == 0 {
+                free.insert(*next);
             }
         }
     }
-    if order.len() == steps { order } else { (0..steps).collect() }
+    (order, stuck)
 }
 
 #[cfg(test)]
@@ -354,5 +370,9 @@ mod tests {
         assert_eq!(order(&[None, Some(0), None, None], &late), [2, 0, 1, 3]);
         let crossed = BTreeMap::from([(7, vec![0, 1]), (8, vec![1, 0])]);
         assert_eq!(order(&none[..2], &crossed), [0, 1]);
+        let elsewhere = BTreeMap::from([(9, vec![3, 2]), (7, vec![0, 1]), (8, vec![1, 0])]);
+        assert_eq!(order(&none, &elsewhere), [0, 1, 3, 2], "the others as they were");
+        let behind = BTreeMap::from([(9, vec![3, 0]), (7, vec![2, 3]), (8, vec![3, 2])]);
+        assert_eq!(order(&none, &behind), [1, 2, 3, 0], "who waits for them goes on waiting");
     }
 }
