@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anabranch_rss::{
-    Class as NicClass, ClassSolution, Equality, Field, Key, Malformed, Need, Nic, Problem,
+    Class as NicClass, ClassSolution, Equality, Field, Key, Malformed, Need, Nic, Partial, Problem,
     Side as NicSide, Solution, Which, solve_most,
 };
 
@@ -109,8 +109,17 @@ pub(crate) fn keys(wanted: &Wanted<'_>) -> Result<Keys, Malformed> {
     let lanes = lanes(wanted);
     let mut software: BTreeSet<Lane> =
         lanes.iter().copied().filter(|lane| wanted.is_beyond(*lane)).collect();
-    let mut problem = wanted.problem(wanted.nic, &lanes, &software);
+    let mut runs = !wanted.brought.is_empty();
+    let mut problem = wanted.problem(&lanes, &software, runs);
     let mut partial = solve_most(&problem)?;
+    if runs && quality(&partial) < FULL {
+        // Runs are worth less than a class that the NIC steers, and to more entries.
+        let whole = wanted.problem(&lanes, &software, false);
+        let other = solve_most(&whole)?;
+        if quality(&other) > quality(&partial) {
+            (runs, partial) = (false, other);
+        }
+    }
     while !partial.left_out.is_empty() {
         let before = software.len();
         for left in &partial.left_out {
@@ -124,7 +133,7 @@ pub(crate) fn keys(wanted: &Wanted<'_>) -> Result<Keys, Malformed> {
         if software.len() == before {
             break;
         }
-        problem = wanted.problem(wanted.nic, &lanes, &software);
+        problem = wanted.problem(&lanes, &software, runs);
         partial = solve_most(&problem)?;
     }
     let solution = partial.solution;
@@ -143,6 +152,18 @@ pub(crate) fn keys(wanted: &Wanted<'_>) -> Result<Keys, Malformed> {
         ports.push(port(name, &solution, number, classes));
     }
     Ok(Keys { ports, index_bits: solution.index_bits, together })
+}
+
+/// How good keys are: classes that they leave out, and bits of the entry that no packet of a class reaches, both
+/// below zero.
+type Quality = (i64, i64);
+const FULL: Quality = (0, 0);
+
+fn quality(partial: &Partial) -> Quality {
+    let classes = partial.solution.ports.iter().flat_map(|port| &port.classes);
+    let hashed = classes.filter(|class| !class.input.fields().is_empty());
+    let lacking = hashed.map(|class| i64::from(partial.solution.index_bits - class.rank));
+    (-(partial.left_out.len() as i64), -lacking.sum::<i64>())
 }
 
 fn port(name: &str, solution: &Solution, number: usize, classes: Vec<PortClass>) -> Port {
@@ -185,14 +206,15 @@ impl Wanted<'_> {
         !deciding.is_empty() && !deciding.iter().any(can)
     }
 
-    /// Each need once: classes that the NIC treats alike have the same.
-    fn problem(&self, nic: &'static Nic, lanes: &[Lane], software: &BTreeSet<Lane>) -> Problem {
-        let nics = vec![nic; self.ports.len()];
+    /// Each need once: classes that the NIC treats alike have the same. With `runs` steered values near one
+    /// another meet.
+    fn problem(&self, lanes: &[Lane], software: &BTreeSet<Lane>, runs: bool) -> Problem {
+        let nics = vec![self.nic; self.ports.len()];
         let mut problem = Problem::new(&nics).seed(self.seed);
         let mut distinct: Vec<Vec<Equality>> = Vec::new();
         let mut needs: BTreeSet<(usize, [NicSide; 2])> = BTreeSet::new();
         for constraint in &self.constraints {
-            let equalities = self.equalities(constraint);
+            let equalities = self.equalities(constraint, runs);
             let number = distinct.iter().position(|known| *known == equalities);
             let number = number.unwrap_or(distinct.len());
             if number == distinct.len() {
@@ -213,7 +235,7 @@ impl Wanted<'_> {
         problem
     }
 
-    fn equalities(&self, constraint: &Constraint) -> Vec<Equality> {
+    fn equalities(&self, constraint: &Constraint, runs: bool) -> Vec<Equality> {
         let brought =
             |which: Which, field| self.brought.contains(&(constraint.sides[which.index()], field));
         let near = self.nic.index_bits() + RUN_BITS;

@@ -310,30 +310,62 @@ impl Progress<'_> {
 
 /// An order of all steps in which the steps of each shard keep theirs and each comes after its cause,
 /// nearest to that of the program. Where packets have passed each other twice there is none: the program's
-/// first of them then waits for nobody.
+/// first of them then waits in no shard.
 fn order(causes: &[Option<usize>], touched: &BTreeMap<u32, Vec<usize>>) -> Vec<usize> {
-    let steps = causes.len();
-    let mut after: Vec<Vec<usize>> = vec![Vec::new(); steps];
-    let in_shards = touched.values().flat_map(|order| order.windows(2));
-    let in_shards = in_shards.filter_map(|pair| Some((*pair.first()?, *pair.get(1)?)));
-    let caused = causes.iter().enumerate().filter_map(|(at, cause)| Some(((*cause)?, at)));
-    let edges = in_shards.chain(caused).filter(|(first, second)| first != second);
-    edges.filter(|(first, second)| (*first).max(*second) < steps).for_each(|(first, second)| {
-        after[first].push(second);
-    });
+    let mut released = BTreeSet::new();
     loop {
-        let (order, mut stuck) = sorted(&after);
-        // Without those that only wait for who waits for each other.
-        let waits = |at: &usize, stuck: &BTreeSet<usize>| {
-            after[*at].iter().any(|next| stuck.contains(next))
+        let after = edges(causes, touched, &released);
+        let (order, stuck) = sorted(&after);
+        match stuck.iter().copied().find(|at| waits_for_itself(*at, &after, &stuck)) {
+            Some(first) => released.insert(first),
+            None => return order,
         };
-        while let Some(last) = stuck.iter().rev().copied().find(|at| !waits(at, &stuck)) {
-            stuck.remove(&last);
-        }
-        let Some(first) = stuck.pop_first() else { return order };
-        after.iter_mut().for_each(|after| after.retain(|next| *next != first));
-        causes[first].into_iter().for_each(|cause| after[cause].push(first));
     }
+}
+
+/// Which steps come after each: its answers, and in each shard the next ones, where who is `released` waits for
+/// nobody.
+fn edges(
+    causes: &[Option<usize>],
+    touched: &BTreeMap<u32, Vec<usize>>,
+    released: &BTreeSet<usize>,
+) -> Vec<Vec<usize>> {
+    let mut after: Vec<Vec<usize>> = vec![Vec::new(); causes.len()];
+    let mut comes_after = |first: usize, second: usize| {
+        if first != second && first.max(second) < causes.len() {
+            after[first].push(second);
+        }
+    };
+    for (at, cause) in causes.iter().enumerate() {
+        cause.iter().for_each(|cause| comes_after(*cause, at));
+    }
+    for steps in touched.values() {
+        let (mut before, mut waiting) = (None, None);
+        for &at in steps {
+            if !released.contains(&at) {
+                before.into_iter().chain(waiting).for_each(|before| comes_after(before, at));
+                waiting = Some(at);
+            }
+            before = Some(at);
+        }
+    }
+    after
+}
+
+/// Whether a step is to come after itself, by way of others that are `stuck`.
+fn waits_for_itself(at: usize, after: &[Vec<usize>], stuck: &BTreeSet<usize>) -> bool {
+    let (mut seen, mut next) = (BTreeSet::new(), vec![at]);
+    while let Some(here) = next.pop() {
+        for &there in after[here].iter().filter(|there| stuck.contains(there)) {
+            if there == at {
+                return true;
+            }
+            if seen.insert(there) {
+                next.push(there);
+            }
+        }
+    }
+    false
 }
 
 /// The steps, none before one that it is `after`, the smallest first; and those that wait for each other.
@@ -374,5 +406,16 @@ mod tests {
         assert_eq!(order(&none, &elsewhere), [0, 1, 3, 2], "the others as they were");
         let behind = BTreeMap::from([(9, vec![3, 0]), (7, vec![2, 3]), (8, vec![3, 2])]);
         assert_eq!(order(&none, &behind), [1, 2, 3, 0], "who waits for them goes on waiting");
+        let through = BTreeMap::from([(7, vec![3, 0, 2, 1]), (8, vec![1, 0])]);
+        assert_eq!(order(&none, &through), [0, 3, 2, 1], "3 is before 2, without 0 between them");
+        let between = BTreeMap::from([
+            (7, vec![3, 4]),
+            (8, vec![4, 3]),
+            (9, vec![3, 0]),
+            (10, vec![0, 5]),
+            (11, vec![5, 6]),
+            (12, vec![6, 5]),
+        ]);
+        assert_eq!(order(&[None; 7], &between), [1, 2, 3, 0, 4, 5, 6], "0 has passed nobody");
     }
 }

@@ -156,7 +156,9 @@ impl<'p> Interpreter<'p> {
             if access.object != counted.allocator {
                 continue;
             }
-            if self.counts(&counted, at, key)? {
+            // What has just been given out is not counted yet.
+            let is_new = access.operation.starts_with("alloc");
+            if !is_new && self.counts(&counted, at, key)? {
                 return Ok(true);
             }
             if is_last {

@@ -9,7 +9,7 @@ use std::fmt;
 
 use super::find::{may_be, place};
 use super::prove::{all_keep, can_be, is_linked};
-use super::state::{Entry, Layout, Object, PartType, outcome, relevant};
+use super::state::{Entry, Layout, Object, PartType, outcome};
 use super::{Fixed, Link, Values, equality};
 use crate::access::{Access, Part};
 use crate::expr::{Binary, Kind, Sort, Term, Terms};
@@ -239,8 +239,6 @@ impl Trial<'_, '_> {
         let entry = self.map.at(&key, self.terms);
         let kept = self.is_right(&entry, count);
         facts.push(self.terms.not(kept));
-        // Whether the last one goes is for the handler to ask.
-        facts.extend(relevant(&facts, path, self.terms));
         Some(facts)
     }
 

@@ -41,7 +41,8 @@ fn holds(
 }
 
 /// Whether every path leaves true what is so of the objects that `concerns` picks accesses of. `breaks` says what
-/// would hold if a path did not; `None`: it does something that is not understood.
+/// would hold if a path did not, by what it does to these objects alone; `None`: it does something that is not
+/// understood.
 pub(super) fn all_keep(
     concerns: impl Fn(&Access) -> bool,
     mut breaks: impl FnMut(&CallPath, &mut Terms) -> Option<Vec<Term>>,

@@ -89,10 +89,64 @@ fn what_is_counted_is_there() {
     assert!(drops(&found).contains(&"many"));
 }
 
+const LAST: &str = "if left > 0 {
+                self.hosts.insert(session.host, left);
+            } else {
+                self.hosts.remove(&session.host);
+            }";
+
+/// Two ways that do the same to the map, of which one may.
+const FORGOTTEN: &str = "if left == 0 {
+                cx.set_timer(9, 9);
+            }
+            self.hosts.remove(&session.host);";
+
 const TOUCHED: &str = "let Some(session) = self.sessions.touch(index, cx) else { return Flood };";
 
 fn changed(session: &str) -> String {
     format!("{TOUCHED}\n self.sessions.set(index, {session});")
+}
+
+#[test]
+fn what_has_just_been_given_out_is_not_counted_yet() {
+    let found = explored(
+        r"#[network_function(ports(lan, wan))]
+pub mod small {
+    pub enum Reason { Fresh, Full }
+    pub struct Small {
+        #[capacity(8)]
+        #[expired(gone)]
+        owners: Allocator<u32>,
+        #[capacity(8)]
+        counts: Map<u32, u32>,
+    }
+    impl Small {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let Some(ip) = pkt.ipv4() else { return Forward(WAN) };
+            let mark = u32::from(ip.src());
+            let count = self.counts.get(&mark).unwrap_or(0);
+            let Some(index) = self.owners.allocate(mark, 9_000, cx) else { return Flood };
+            let seen = self.counts.contains(&index);
+            if !self.counts.insert(mark, count + 1) {
+                self.owners.free(index);
+                return Drop(Reason::Full);
+            }
+            if seen { Forward(WAN) } else { Drop(Reason::Fresh) }
+        }
+        fn gone(&mut self, index: u32, mark: u32, cx: &mut Context) {
+            let left = self.counts.get(&mark).unwrap_or(1) - 1;
+            if left > 0 {
+                self.counts.insert(mark, left);
+            } else {
+                self.counts.remove(&mark);
+            }
+        }
+    }
+}
+",
+    );
+    assert_eq!(proved(&found), ["`counts[key]` counts `owners`: `it = key`"]);
+    assert!(drops(&found).contains(&"fresh"), "{}", found.to_text());
 }
 
 /// Each of these makes a count wrong, in one place, of some key.
@@ -112,6 +166,7 @@ fn what_is_broken_anywhere_is_refused() {
         ("what is not counted", "kind: Kind::Common };", "kind: Kind::Private };"),
         ("what is not counted ends", "if session.kind == Kind::Common {", "if false {"),
         ("not counted", "count + 1)", "count)"),
+        ("all forgotten, in two ways", LAST, FORGOTTEN),
         (
             "counted and freed",
             "return Drop(Reason::Full);\n            }\n            Forward",
