@@ -236,8 +236,9 @@ impl Wanted<'_> {
     }
 
     fn equalities(&self, constraint: &Constraint, runs: bool) -> Vec<Equality> {
-        let brought =
-            |which: Which, field| self.brought.contains(&(constraint.sides[which.index()], field));
+        let brought = |which: Which, field| {
+            runs && self.brought.contains(&(constraint.sides[which.index()], field))
+        };
         let near = self.nic.index_bits() + RUN_BITS;
         let ranges = ranges(&constraint.equations);
         let equality = |range: Range| match range.is_of_whole(self.fields, brought) {

@@ -133,15 +133,35 @@ fn what_an_allocator_steers_by_is_not_edited() {
     assert!(edited(|plan| plan.steered.clear()).is_err());
 }
 
+const MISS: &str = "let Some(mapping) = found else { return Err(Drop(Reason::Unsolicited)) };";
+
 /// The NAT's plan where something else is done for a packet without a mapping.
 fn nat_that_misses(act: &str) -> Plan {
-    const MISS: &str = "let Some(mapping) = found else { return Err(Drop(Reason::Unsolicited)) };";
+    nat_where(&[(MISS, &format!("let Some(mapping) = found else {{ {act} }};"))])
+}
+
+/// The NAT's plan with other text in some places.
+fn nat_where(other: &[(&str, &str)]) -> Plan {
     let source = nat::Function::SOURCE;
-    assert!(source.text.contains(MISS));
-    let text = source.text.replace(MISS, &format!("let Some(mapping) = found else {{ {act} }};"));
+    let text = other.iter().fold(source.text.to_owned(), |text, (here, instead)| {
+        assert!(text.contains(here));
+        text.replace(here, instead)
+    });
     let source = Source { text: &text, file: source.file, line: source.line };
     let paths = paths_within(&source, Budget::for_accesses()).unwrap();
     plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap()
+}
+
+/// Packets that have the last bits of a port in common must meet: the first bits alone would tell nothing.
+#[test]
+fn runs_are_given_up_where_they_cost_a_class_its_steering() {
+    let field = "forwarded: Map<Endpoint, u32>,";
+    let marks = format!("{field}\n #[capacity(8)] marks: Vector<u32>,");
+    let marked = format!("self.marks.write(u32::from(public.port & 7), 1);\n {MISS}");
+    let found = nat_where(&[(field, &marks), (MISS, &marked)]);
+    let wan = found.ports.iter().find(|port| port.port == "wan").unwrap();
+    let udp = wan.classes.iter().find(|class| class.class == "ipv4-udp").unwrap();
+    assert_eq!((udp.by, udp.rank), (Steerer::Nic, 3), "{}", found.to_text());
 }
 
 #[test]
