@@ -152,12 +152,14 @@ fn nat_where(other: &[(&str, &str)]) -> Plan {
     plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap()
 }
 
-/// Packets that have the last bits of a port in common must meet: the first bits alone would tell nothing.
+/// Datagrams that have the last bits of a port in common must meet, and segments datagrams to the same port: by
+/// the first bits alone nothing could be told apart.
 #[test]
 fn runs_are_given_up_where_they_cost_a_class_its_steering() {
     let field = "forwarded: Map<Endpoint, u32>,";
     let marks = format!("{field}\n #[capacity(8)] marks: Vector<u32>,");
-    let marked = format!("self.marks.write(u32::from(public.port & 7), 1);\n {MISS}");
+    let mark = "if public.protocol == UDP { self.marks.write(u32::from(public.port & 7), 1); }";
+    let marked = format!("{mark}\n {MISS}");
     let found = nat_where(&[(field, &marks), (MISS, &marked)]);
     let wan = found.ports.iter().find(|port| port.port == "wan").unwrap();
     let udp = wan.classes.iter().find(|class| class.class == "ipv4-udp").unwrap();
