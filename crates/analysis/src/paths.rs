@@ -226,12 +226,12 @@ impl<'p> Search<'p> {
             pairings.extend(kept.map_err(AnalysisError::Solver)?.then_some(pairing));
         }
         for count in proofs::counts(&all, &told, terms) {
+            if counted.iter().any(|known| known.map == count.map) {
+                continue;
+            }
             let of = values.iter().find(|values| values.object == count.allocator);
-            let is_new = !counted.iter().any(|known| known.map == count.map);
-            let kept = is_new
-                && proofs::is_counted(&count, (links, of), &all, terms, solver)
-                    .map_err(AnalysisError::Solver)?;
-            counted.extend(kept.then_some(count));
+            let kept = proofs::is_counted(&count, (links, of), &all, terms, solver);
+            counted.extend(kept.map_err(AnalysisError::Solver)?.then_some(count));
         }
         Ok(())
     }

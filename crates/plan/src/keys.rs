@@ -110,13 +110,11 @@ pub(crate) fn keys(wanted: &Wanted<'_>) -> Result<Keys, Malformed> {
     let mut software: BTreeSet<Lane> =
         lanes.iter().copied().filter(|lane| wanted.is_beyond(*lane)).collect();
     let mut runs = !wanted.brought.is_empty();
-    let mut problem = wanted.problem(&lanes, &software, runs);
-    let mut partial = solve_most(&problem)?;
-    if runs && quality(&partial) < FULL {
+    let mut partial = solve_most(&wanted.problem(&lanes, &software, runs))?;
+    if runs && lacking(&partial) > (0, 0) {
         // Runs are worth less than a class that the NIC steers, and to more entries.
-        let whole = wanted.problem(&lanes, &software, false);
-        let other = solve_most(&whole)?;
-        if quality(&other) > quality(&partial) {
+        let other = solve_most(&wanted.problem(&lanes, &software, false))?;
+        if lacking(&other) < lacking(&partial) {
             (runs, partial) = (false, other);
         }
     }
@@ -133,8 +131,7 @@ pub(crate) fn keys(wanted: &Wanted<'_>) -> Result<Keys, Malformed> {
         if software.len() == before {
             break;
         }
-        problem = wanted.problem(&lanes, &software, runs);
-        partial = solve_most(&problem)?;
+        partial = solve_most(&wanted.problem(&lanes, &software, runs))?;
     }
     let solution = partial.solution;
     let mut placing = Placing::new(wanted, &solution, &lanes, &software);
@@ -154,16 +151,13 @@ pub(crate) fn keys(wanted: &Wanted<'_>) -> Result<Keys, Malformed> {
     Ok(Keys { ports, index_bits: solution.index_bits, together })
 }
 
-/// How good keys are: classes that they leave out, and bits of the entry that no packet of a class reaches, both
-/// below zero.
-type Quality = (i64, i64);
-const FULL: Quality = (0, 0);
-
-fn quality(partial: &Partial) -> Quality {
+/// What keys lack, the less the better: classes that they leave out, then bits of the entry that packets of a class
+/// do not reach, over all classes.
+fn lacking(partial: &Partial) -> (usize, u32) {
     let classes = partial.solution.ports.iter().flat_map(|port| &port.classes);
     let hashed = classes.filter(|class| !class.input.fields().is_empty());
-    let lacking = hashed.map(|class| i64::from(partial.solution.index_bits - class.rank));
-    (-(partial.left_out.len() as i64), -lacking.sum::<i64>())
+    let bits = hashed.map(|class| partial.solution.index_bits - class.rank);
+    (partial.left_out.len(), bits.sum())
 }
 
 fn port(name: &str, solution: &Solution, number: usize, classes: Vec<PortClass>) -> Port {

@@ -4,13 +4,18 @@ use super::value::Value;
 use super::{Eval, Interpreter, Stop, stop};
 use crate::access::Access;
 use crate::expr::{Term, Terms};
-use crate::proofs::{Counted, ENDLESS, Link, Pairing};
+use crate::proofs::{Counted, ENDLESS, Link};
 
 /// What a part of the unknown value of the access `name` is called.
 fn symbol(name: &str, part: &str) -> String {
     let part = part.strip_suffix("variant").map_or(part, |of| of.trim_end_matches('.'));
     let dot = if part.is_empty() { "" } else { "." };
     format!("{name}.value{dot}{part}")
+}
+
+/// What an access has told of a part of what it found.
+fn told(access: &Access, part: &str) -> Option<Term> {
+    access.result.iter().find(|told| told.name == part).map(|told| told.term)
 }
 
 impl<'p> Interpreter<'p> {
@@ -110,55 +115,45 @@ impl<'p> Interpreter<'p> {
         }
     }
 
-    /// Whether a map has `key` for certain, since an object that the path has found holds it, and nothing of the two
+    /// Whether a map has `key` for certain, since an object that the path has met holds it, and nothing of the two
     /// has been changed before: an object whose end it is may have gone.
     pub(crate) fn is_held(&mut self, map: usize, key: &[Term]) -> bool {
         let ident = &self.program.module.nf.fields[map].ident;
-        let of_map = self.pairings.iter().filter(|pairing| *ident == pairing.map);
-        let found: Vec<Option<Term>> =
-            of_map.filter_map(|pairing| self.holder(pairing, key)).collect();
-        found.into_iter().any(|outcome| outcome.is_none_or(|outcome| self.holds(outcome)))
-    }
-
-    /// How the access ended that has told of an object with `key`; `None` within: it was its end.
-    fn holder(&self, pairing: &Pairing, key: &[Term]) -> Option<Option<Term>> {
-        let (_, before) = self.run.accesses.split_last()?;
-        let changes = |access: &Access| pairing.changed_by(access) && access.operation != "expire";
-        if pairing.equal.len() != key.len() || before.iter().any(changes) {
-            return None;
-        }
-        let holds = |access: &&Access| {
-            let told = |part: &String| access.result.iter().find(|told| told.name == *part);
-            let mut parts = pairing.equal.iter().zip(key);
-            access.object == pairing.allocator
-                && parts.all(|((part, _), key)| told(part).is_some_and(|told| told.term == *key))
-        };
-        before.iter().find(holds).map(|access| access.outcome)
+        let before = self.run.accesses.len().saturating_sub(1);
+        let pairings = std::mem::take(&mut self.pairings);
+        let mut of_map = pairings.iter().filter(|pairing| *ident == pairing.map);
+        let is_held = of_map.any(|pairing| {
+            let changes =
+                |access: &Access| pairing.changed_by(access) && access.operation != "expire";
+            !self.run.accesses[..before].iter().any(changes)
+                && (0..before).any(|at| self.has_met(at, (&pairing.allocator, &pairing.equal), key))
+        });
+        self.pairings = pairings;
+        is_held
     }
 
     /// Whether a map that counts objects has `key` for certain, since the path has met an object with that key before
     /// it has changed the map, or anything of the objects but that one.
     pub(crate) fn is_counted(&mut self, map: usize, key: &[Term]) -> Eval<bool> {
         let ident = &self.program.module.nf.fields[map].ident;
-        let Some(counted) = self.counted.iter().find(|counted| *ident == counted.map).cloned()
-        else {
-            return Ok(false);
-        };
+        let counted = self.counted.iter().find(|counted| *ident == counted.map).cloned();
+        let Some(counted) = counted else { return Ok(false) };
         let before = self.run.accesses.len().saturating_sub(1);
-        let changes = |access: &Access| Link::is_changed_by(&access.operation);
-        let of_map = |access: &&Access| access.object == counted.map;
-        if self.run.accesses[..before].iter().filter(of_map).any(changes) {
+        let changes = |access: &Access, object: &str| {
+            access.object == object && Link::is_changed_by(&access.operation)
+        };
+        if self.run.accesses[..before].iter().any(|access| changes(access, &counted.map)) {
             return Ok(false);
         }
         for at in 0..before {
             let access = &self.run.accesses[at];
-            let is_last = changes(access);
-            if access.object != counted.allocator {
-                continue;
-            }
+            let is_last = changes(access, &counted.allocator);
             // What has just been given out is not counted yet.
             let is_new = access.operation.starts_with("alloc");
-            if !is_new && self.counts(&counted, at, key)? {
+            if !is_new
+                && self.has_met(at, (&counted.allocator, &counted.equal), key)
+                && !self.may_be_left_out(&counted, at)?
+            {
                 return Ok(true);
             }
             if is_last {
@@ -168,32 +163,33 @@ impl<'p> Interpreter<'p> {
         Ok(false)
     }
 
-    /// Whether an access has met an object that counts as one with `key`.
-    fn counts(&mut self, counted: &Counted, access: usize, key: &[Term]) -> Eval<bool> {
-        let Access { result, outcome, .. } = &self.run.accesses[access];
-        let told = |name: &String| result.iter().find(|told| told.name == *name).map(|it| it.term);
-        let outcome = *outcome;
-        let parts: Option<Vec<Term>> = counted.equal.iter().map(|(part, _)| told(part)).collect();
-        let left_out = counted.but.as_ref().map(|but| told(&but.part));
-        let Some(parts) = parts.filter(|parts| parts.len() == key.len()) else { return Ok(false) };
-        for (part, key) in parts.into_iter().zip(key) {
-            let same = self.terms.equal(part, *key);
-            if !self.holds(same) {
-                return Ok(false);
-            }
+    /// Whether an access has told of an object of the allocator, of which these parts equal `key`.
+    fn has_met(
+        &mut self,
+        access: usize,
+        (allocator, equal): (&str, &[(String, String)]),
+        key: &[Term],
+    ) -> bool {
+        let access = &self.run.accesses[access];
+        if access.object != allocator || equal.len() != key.len() {
+            return false;
         }
-        if !outcome.is_none_or(|outcome| self.holds(outcome)) {
-            return Ok(false);
-        }
-        match (left_out, &counted.but) {
-            (Some(Some(part)), Some(but)) => {
-                let value = but.term(&mut self.terms);
-                let is_left_out = self.terms.equal(part, value);
-                Ok(!self.possible(is_left_out)?)
-            }
-            (Some(None), _) => Ok(false),
-            _ => Ok(true),
-        }
+        let (outcome, told) = (access.outcome, equal.iter().map(|(part, _)| told(access, part)));
+        let Some(told) = told.collect::<Option<Vec<Term>>>() else { return false };
+        let is_key = told.into_iter().zip(key).all(|(told, key)| {
+            let same = self.terms.equal(told, *key);
+            self.holds(same)
+        });
+        is_key && outcome.is_none_or(|outcome| self.holds(outcome))
+    }
+
+    /// Whether an object that an access has told of may be one that is not counted.
+    fn may_be_left_out(&mut self, counted: &Counted, access: usize) -> Eval<bool> {
+        let Some(but) = &counted.but else { return Ok(false) };
+        let Some(told) = told(&self.run.accesses[access], &but.part) else { return Ok(true) };
+        let value = but.term(&mut self.terms);
+        let is_left_out = self.terms.equal(told, value);
+        self.possible(is_left_out)
     }
 
     /// Whether a map has room for certain, since the path has taken something out of it, or an object for the new

@@ -7,9 +7,9 @@
 
 use std::fmt;
 
-use super::find::{may_be, place};
+use super::find::{Held, distinct, given, held};
 use super::prove::{all_keep, can_be, is_linked};
-use super::state::{Entry, Layout, Object, PartType, outcome};
+use super::state::{Entry, Layout, Object, PartType};
 use super::{Fixed, Link, Values, equality};
 use crate::access::{Access, Part};
 use crate::expr::{Binary, Kind, Sort, Term, Terms};
@@ -38,83 +38,38 @@ impl fmt::Display for Counted {
     }
 }
 
-impl Counted {
-    /// The same, counting every object but those of which this is so, if any are left out.
-    fn but(&self, but: Option<Fixed>) -> Self {
-        Self { but, ..self.clone() }
-    }
-}
-
 /// Counts that would be kept where a path gives out an object and puts a number under a part of it; each is to be
 /// proved, those that leave nothing out first.
 pub(crate) fn counts(paths: &[CallPath], told: &[String], terms: &Terms) -> Vec<Counted> {
-    let mut found: Vec<Counted> = Vec::new();
-    for allocator in told {
-        let own = paths.iter().flat_map(|path| counted(path, allocator, terms));
-        for one in own {
-            if !found.contains(&one) {
-                found.push(one);
-            }
-        }
-    }
-    let with_left_out = |one: &Counted| {
-        let left_out = left_out(paths, one, terms);
-        std::iter::once(None)
-            .chain(left_out.into_iter().map(Some))
-            .map(|but| one.but(but))
-            .collect::<Vec<_>>()
-    };
-    found.iter().flat_map(with_left_out).collect()
-}
-
-fn gives<'p>(accesses: &'p [Access], allocator: &str) -> impl Iterator<Item = &'p Access> {
-    let gives = move |access: &&Access| {
-        access.object == allocator && access.operation.starts_with("allocate")
-    };
-    accesses.iter().filter(gives)
-}
-
-fn counted(path: &CallPath, allocator: &str, terms: &Terms) -> Vec<Counted> {
-    let inserts = path.accesses.iter().enumerate().filter(|(_, access)| {
+    let counts = |held: &Held<'_>| {
         let is_number =
             |part: &Part| part.name.is_empty() && terms.sort(part.term) == Sort::Bits(32);
-        let counts = matches!(&*access.value, [number] if is_number(number));
-        access.kind == "Map" && access.operation == "insert" && counts
-    });
-    let counted = inserts.filter_map(|(at, insert)| {
-        let given = gives(&path.accesses[..at], allocator).last()?;
-        if place(given)? == insert.value[0].term {
-            return None;
-        }
-        let of_key = insert.key.iter().map(|of| {
-            let part = given.value.iter().find(|part| may_be(part.term, of.term, terms))?;
-            Some((part.name.clone(), of.name.clone()))
-        });
-        let equal = of_key.collect::<Option<Vec<_>>>()?;
-        let (map, allocator) = (insert.object.clone(), allocator.to_owned());
-        Some(Counted { map, allocator, equal, but: None })
-    });
-    counted.collect()
+        matches!(&*held.insert.value, [number] if is_number(number))
+    };
+    let all = held(paths, told, terms).filter(counts);
+    let all = distinct(all.map(|Held { insert, allocator, equal }| Counted {
+        map: insert.object.clone(),
+        allocator: allocator.clone(),
+        equal,
+        but: None,
+    }));
+    let with_left_out = |one: Counted| {
+        let left_out = left_out(paths, &one, terms).into_iter().map(Some);
+        let but = std::iter::once(None).chain(left_out);
+        but.map(move |but| Counted { but, ..one.clone() })
+    };
+    all.into_iter().flat_map(with_left_out).collect()
 }
 
-/// What objects may have that are not counted: small parts of those that are given out where the map is left alone.
+/// What objects may have that are not counted: variants of those that are given out where the map is left alone.
 fn left_out(paths: &[CallPath], counted: &Counted, terms: &Terms) -> Vec<Fixed> {
-    let mut found: Vec<Fixed> = Vec::new();
-    for path in paths {
-        if path.accesses.iter().any(|access| access.object == counted.map) {
-            continue;
-        }
-        let given = gives(&path.accesses, &counted.allocator).flat_map(|access| &access.value);
-        for part in given {
-            let Some(value) = terms.known_value(part.term) else { continue };
-            let (name, sort) = (part.name.clone(), terms.sort(part.term));
-            let fixed = Fixed { part: name, value, sort, kind: part.kind.clone() };
-            if matches!(part.kind, Kind::Variants(_)) && !found.contains(&fixed) {
-                found.push(fixed);
-            }
-        }
-    }
-    found
+    let leaves_alone =
+        |path: &&CallPath| path.accesses.iter().all(|access| access.object != counted.map);
+    let paths = paths.iter().filter(leaves_alone);
+    let given = paths.flat_map(|path| given(&path.accesses, &counted.allocator));
+    let parts = given.flat_map(|access| &access.value);
+    let variants = parts.filter(|part| matches!(part.kind, Kind::Variants(_)));
+    distinct(variants.filter_map(|part| Fixed::of(part, terms)))
 }
 
 /// Whether all `paths` keep the count, each from any state in which it is right, `links` hold, and objects are what
@@ -142,15 +97,15 @@ pub(crate) fn is_counted(
     let Some(map) = Layout::of(&counted.map, paths, terms, |_| true) else { return Ok(false) };
     let objects = Layout::of(&counted.allocator, paths, terms, matters);
     let Some(objects) = objects else { return Ok(false) };
-    let part = |name: &String| objects.parts.iter().position(|part| part.name == *name);
-    let parts: Option<Vec<usize>> = counted.equal.iter().map(|(name, _)| part(name)).collect();
-    let but = counted.but.as_ref().map(|but| part(&but.part));
+    let part = |but: &Fixed| objects.parts.iter().position(|part| part.name == but.part);
+    let but = counted.but.as_ref().map(part);
+    let parts = objects.keyed(&counted.equal, &map);
     let (Some(parts), true) = (parts, but != Some(None)) else { return Ok(false) };
     let named = links
         .iter()
         .filter_map(|link| Some((*link, Layout::of(&link.map, paths, terms, |_| true)?)));
     let named: Vec<(&Link, Layout)> = named.collect();
-    if parts.len() != map.key.len() || !matches!(&*map.parts, [it] if it.sort == Sort::Bits(32)) {
+    if !matches!(&*map.parts, [it] if it.sort == Sort::Bits(32)) {
         return Ok(false);
     }
     let concerns = |access: &Access| {
@@ -208,17 +163,12 @@ impl Trial<'_, '_> {
                     None => continue,
                 },
             };
-            object.access(access, self.terms)?;
-            object.facts.extend(outcome(access, path, self.terms));
+            object.follow(access, path, self.terms)?;
         }
         let mut facts = std::mem::take(&mut self.map.facts);
         facts.append(&mut self.objects.facts);
         self.named.iter_mut().for_each(|(_, map)| facts.append(&mut map.facts));
-        let key =
-            self.map.layout.key.iter().map(|part| {
-                self.terms.symbol(&format!("any {}", part.name), part.sort, Kind::Number)
-            });
-        let key: Vec<Term> = key.collect();
+        let key = self.map.layout.any_key(self.terms);
         facts.extend(self.known_at_first()?);
         let mut keys = self.map.keys.clone();
         keys.push(key.clone());

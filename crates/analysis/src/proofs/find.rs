@@ -47,6 +47,63 @@ pub(crate) fn candidates(paths: &[CallPath], told: &[String], terms: &Terms) -> 
     links.collect()
 }
 
+/// An entry that a path puts into a map after it has given out an object that holds the whole key, and whose
+/// index is not what the map is given.
+pub(super) struct Held<'p> {
+    pub(super) insert: &'p Access,
+    pub(super) allocator: &'p String,
+    /// For each part of the key, in order, the part of the object that equals it, and the key's own.
+    pub(super) equal: Vec<(String, String)>,
+}
+
+/// All such entries, of objects whose end is told.
+pub(super) fn held<'p>(
+    paths: &'p [CallPath],
+    told: &'p [String],
+    terms: &'p Terms,
+) -> impl Iterator<Item = Held<'p>> {
+    let inserts = paths.iter().flat_map(|path| {
+        let all = path.accesses.iter().enumerate();
+        let inserts = all.filter(|(_, it)| it.kind == "Map" && it.operation == "insert");
+        inserts.map(|(at, insert)| (&path.accesses[..at], insert))
+    });
+    inserts.flat_map(move |(before, insert)| {
+        told.iter().filter_map(move |allocator| {
+            let given = given(before, allocator).last()?;
+            let index = place(given)?;
+            if insert.value.iter().any(|part| part.term == index) {
+                return None;
+            }
+            let of_key = insert.key.iter().map(|of| {
+                let part = given.value.iter().find(|part| may_be(part.term, of.term, terms))?;
+                Some((part.name.clone(), of.name.clone()))
+            });
+            Some(Held { insert, allocator, equal: of_key.collect::<Option<_>>()? })
+        })
+    })
+}
+
+/// Where objects of an allocator are given out.
+pub(super) fn given<'p>(
+    accesses: &'p [Access],
+    allocator: &str,
+) -> impl Iterator<Item = &'p Access> {
+    let gives = move |access: &&Access| {
+        access.object == allocator && access.operation.starts_with("allocate")
+    };
+    accesses.iter().filter(gives)
+}
+
+/// Each once, in the order in which they come.
+pub(super) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    all.fold(Vec::new(), |mut known, one| {
+        if !known.contains(&one) {
+            known.push(one);
+        }
+        known
+    })
+}
+
 /// What the path has stored at last under `index`, where it has taken that before its access `before`.
 fn stored<'p>(
     path: &'p CallPath,
@@ -54,11 +111,8 @@ fn stored<'p>(
     index: Term,
     before: usize,
 ) -> Option<&'p [Part]> {
-    let taken = path.accesses.get(..before)?.iter().any(|access| {
-        access.object == allocator
-            && access.operation.starts_with("allocate")
-            && place(access) == Some(index)
-    });
+    let mut given = given(path.accesses.get(..before)?, allocator);
+    let taken = given.any(|access| place(access) == Some(index));
     let of_it = |access: &&Access| {
         access.object == allocator && place(access) == Some(index) && !access.value.is_empty()
     };
@@ -79,7 +133,7 @@ pub(super) fn place(access: &Access) -> Option<Term> {
 }
 
 /// Whether a term is `wanted`, or is that where a condition holds: keys are no choices.
-pub(super) fn may_be(term: Term, wanted: Term, terms: &Terms) -> bool {
+fn may_be(term: Term, wanted: Term, terms: &Terms) -> bool {
     term == wanted
         || match *terms.node(term) {
             Node::Ite(_, a, b) => may_be(a, wanted, terms) || may_be(b, wanted, terms),
@@ -94,11 +148,7 @@ fn link((map, allocator): (&str, &str), insert: &Access, stored: &[Part], terms:
         equal.extend(same.map(|of| (part.name.clone(), of.name.clone())));
     }
     let small = stored.iter().filter(|part| PartType::of(part, terms).is_small());
-    let fixed = small.filter_map(|part| {
-        let value = terms.known_value(part.term)?;
-        let sort = terms.sort(part.term);
-        Some(Fixed { part: part.name.clone(), value, sort, kind: part.kind.clone() })
-    });
+    let fixed = small.filter_map(|part| Fixed::of(part, terms));
     let (map, allocator, fixed) = (map.to_owned(), allocator.to_owned(), fixed.collect());
     Link { map, allocator, equal, fixed, is_whole: false }
 }

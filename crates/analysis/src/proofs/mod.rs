@@ -15,7 +15,7 @@ mod values;
 
 use std::fmt;
 
-use crate::access::Access;
+use crate::access::{Access, Part};
 use crate::expr::{Kind, Sort, Term, Terms, Words};
 
 pub use counted::Counted;
@@ -57,6 +57,12 @@ pub struct Fixed {
 }
 
 impl Fixed {
+    /// Of a part that has one value.
+    fn of(part: &Part, terms: &Terms) -> Option<Self> {
+        let (value, sort) = (terms.known_value(part.term)?, terms.sort(part.term));
+        Some(Self { part: part.name.clone(), value, sort, kind: part.kind.clone() })
+    }
+
     /// The value.
     pub(crate) fn term(&self, terms: &mut Terms) -> Term {
         match self.sort {

@@ -6,12 +6,11 @@
 //!     which object holds a key is for the proof to say: the one that was given out last, on a path, to hold it
 //! ```
 
-use std::collections::BTreeMap;
 use std::fmt;
 
-use super::find::{may_be, place};
+use super::find::{Held, distinct, held};
 use super::prove::all_keep;
-use super::state::{Entry, Layout, Object, PartType, outcome};
+use super::state::{Entry, Layout, Object, PartType};
 use super::{Link, equality};
 use crate::access::Access;
 use crate::expr::{Kind, Sort, Term, Terms};
@@ -32,14 +31,13 @@ pub struct Pairing {
 impl fmt::Display for Pairing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { map, allocator, .. } = self;
-        let equal = self.equal.iter().map(|(part, of)| equality(part, of));
-        let equal: Vec<String> = equal.collect();
+        let equal: Vec<String> = self.equal.iter().map(|(part, of)| equality(part, of)).collect();
         write!(f, "`{map}` has a key where `{allocator}` has an object: {}", equal.join(", "))
     }
 }
 
 impl Pairing {
-    pub(crate) fn concerns(&self, access: &Access) -> bool {
+    fn concerns(&self, access: &Access) -> bool {
         access.object == self.map || access.object == self.allocator
     }
 
@@ -48,51 +46,13 @@ impl Pairing {
     }
 }
 
-/// Pairings that every path which stores both a key and an object would make, of objects whose end is told; each
-/// is to be proved.
+/// Pairings that a path would make which stores both a key and an object; each is to be proved.
 pub(crate) fn pairings(paths: &[CallPath], told: &[String], terms: &Terms) -> Vec<Pairing> {
-    let mut found: BTreeMap<(&str, &str), Pairing> = BTreeMap::new();
-    for path in paths {
-        for (at, insert) in path.accesses.iter().enumerate() {
-            if insert.kind != "Map" || insert.operation != "insert" {
-                continue;
-            }
-            for allocator in told {
-                let Some(here) = pairing(&path.accesses[..at], allocator, insert, terms) else {
-                    continue;
-                };
-                let pair = (insert.object.as_str(), allocator.as_str());
-                match found.get_mut(&pair) {
-                    Some(known) => known.equal.retain(|equal| here.equal.contains(equal)),
-                    None => drop(found.insert(pair, here)),
-                }
-            }
-        }
-    }
-    let is_whole = |pairing: &Pairing| {
-        let own = paths.iter().flat_map(|path| &path.accesses);
-        let mut own = own.filter(|one| one.object == pairing.map && !one.key.is_empty());
-        own.next().is_some_and(|one| one.key.len() == pairing.equal.len())
-    };
-    found.into_values().filter(is_whole).collect()
-}
-
-/// The parts of an object that has been given out before, and is not what the map is given, that are the whole
-/// key.
-fn pairing(before: &[Access], allocator: &str, insert: &Access, terms: &Terms) -> Option<Pairing> {
-    let gives =
-        |access: &&Access| access.object == allocator && access.operation.starts_with("allocate");
-    let given = before.iter().rev().find(gives)?;
-    let index = place(given)?;
-    if insert.value.iter().any(|part| part.term == index) {
-        return None;
-    }
-    let of_key = insert.key.iter().map(|of| {
-        let part = given.value.iter().find(|part| may_be(part.term, of.term, terms))?;
-        Some((part.name.clone(), of.name.clone()))
-    });
-    let equal = of_key.collect::<Option<Vec<_>>>()?;
-    Some(Pairing { map: insert.object.clone(), allocator: allocator.to_owned(), equal })
+    distinct(held(paths, told, terms).map(|Held { insert, allocator, equal }| Pairing {
+        map: insert.object.clone(),
+        allocator: allocator.clone(),
+        equal,
+    }))
 }
 
 /// Whether all `paths` keep the pairing, each from any state in which it holds.
@@ -102,20 +62,15 @@ pub(crate) fn is_kept(
     terms: &mut Terms,
     solver: &mut Solver,
 ) -> Result<bool, String> {
-    let matters = |part: &PartType| pairing.equal.iter().any(|(name, _)| *name == part.name);
-    let layouts = Layout::of(&pairing.map, paths, terms, |_| false).zip(Layout::of(
-        &pairing.allocator,
-        paths,
-        terms,
-        matters,
-    ));
-    let Some((map, objects)) = layouts else { return Ok(false) };
-    let part = |(name, _): &(String, String)| objects.parts.iter().position(|p| p.name == *name);
-    let parts: Option<Vec<usize>> = pairing.equal.iter().map(part).collect();
-    let Some(parts) = parts.filter(|parts| parts.len() == map.key.len()) else { return Ok(false) };
+    let Pairing { map: name, allocator, equal } = pairing;
+    let matters = |part: &PartType| equal.iter().any(|(name, _)| *name == part.name);
+    let map = Layout::of(name, paths, terms, |_| false);
+    let Some((map, objects)) = map.zip(Layout::of(allocator, paths, terms, matters)) else {
+        return Ok(false);
+    };
+    let Some(parts) = objects.keyed(equal, &map) else { return Ok(false) };
     let breaks = |path: &CallPath, terms: &mut Terms| {
-        let (map, objects) =
-            (Object::new(&pairing.map, &map), Object::new(&pairing.allocator, &objects));
+        let (map, objects) = (Object::new(name, &map), Object::new(allocator, &objects));
         Trial { pairing, parts: &parts, terms, map, objects }.breaks(path)
     };
     all_keep(|access| pairing.concerns(access), breaks, paths, terms, solver)
@@ -147,17 +102,12 @@ impl Trial<'_, '_> {
                 true => &mut self.map,
                 false => &mut self.objects,
             };
-            object.access(access, self.terms)?;
-            object.facts.extend(outcome(access, path, self.terms));
+            object.follow(access, path, self.terms)?;
         }
         let mut facts = std::mem::take(&mut self.map.facts);
         facts.append(&mut self.objects.facts);
-        let terms = &mut *self.terms;
-        let any = |part: &PartType, terms: &mut Terms| {
-            terms.symbol(&format!("any {}", part.name), part.sort, Kind::Number)
-        };
-        let key: Vec<Term> = self.map.layout.key.iter().map(|part| any(part, terms)).collect();
-        let index = vec![terms.symbol("any index", Sort::Bits(32), Kind::Number)];
+        let key = self.map.layout.any_key(self.terms);
+        let index = vec![self.terms.symbol("any index", Sort::Bits(32), Kind::Number)];
         let mut keys = vec![key.clone()];
         keys.extend(self.map.keys.clone());
         let mut indices = vec![index.clone()];

@@ -1,9 +1,9 @@
 //! Whether every path keeps a link: from any state in which it holds, of whatever key is asked for.
 
-use super::state::{Entry, Layout, Object, PartType, outcome, relevant, softened};
+use super::state::{Entry, Layout, Object, PartType, relevant, softened};
 use super::{Link, Values};
 use crate::access::Access;
-use crate::expr::{Kind, Sort, Term, Terms};
+use crate::expr::{Sort, Term, Terms};
 use crate::hash::FastSet;
 use crate::path::CallPath;
 use crate::solver::Solver;
@@ -136,20 +136,13 @@ impl<'l, 't> Trial<'l, 't> {
     /// What would hold if the path broke the link of some key; `None`: it does something that is not
     /// understood.
     fn breaks(mut self, path: &CallPath) -> Option<Vec<Term>> {
-        let key = self.shape.map.key.iter();
-        let any: Vec<Term> = key
-            .map(|part| {
-                let name = format!("any {}", part.name);
-                self.terms.symbol(&name, part.sort, Kind::Number)
-            })
-            .collect();
+        let any = self.shape.map.any_key(self.terms);
         for access in path.accesses.iter().filter(|access| self.link.concerns(access)) {
             let object = match access.object == self.link.map {
                 true => &mut self.map,
                 false => &mut self.allocator,
             };
-            object.access(access, self.terms)?;
-            object.facts.extend(outcome(access, path, self.terms));
+            object.follow(access, path, self.terms)?;
         }
         let mut facts = std::mem::take(&mut self.map.facts);
         facts.append(&mut self.allocator.facts);

@@ -89,6 +89,21 @@ impl Layout {
         Some(Self { entries, key, parts })
     }
 
+    /// A key that may be any.
+    pub(super) fn any_key(&self, terms: &mut Terms) -> Vec<Term> {
+        let any =
+            |part: &PartType| terms.symbol(&format!("any {}", part.name), part.sort, Kind::Number);
+        self.key.iter().map(any).collect()
+    }
+
+    /// Which parts of its objects are those that equal the parts of `map`'s keys, in their order. `None`: it lacks
+    /// one, or they are not the whole key.
+    pub(super) fn keyed(&self, equal: &[(String, String)], map: &Self) -> Option<Vec<usize>> {
+        let place = |(part, _): &(String, String)| self.parts.iter().position(|p| p.name == *part);
+        let places: Option<Vec<usize>> = equal.iter().map(place).collect();
+        places.filter(|places| places.len() == map.key.len())
+    }
+
     /// The key of an access; `None`: it has other parts, as one of a known variant has.
     fn key_of(&self, access: &Access, terms: &Terms) -> Option<Vec<Term>> {
         match self.entries {
@@ -165,6 +180,18 @@ impl<'l> Object<'l> {
             terms.apply(&format!("{name}#.{}", part.name), part.sort, Kind::Number, key)
         });
         Entry { present, value: value.collect() }
+    }
+
+    /// Notes what an access of `path` says and writes, and how it ended; `None` as [`access`](Self::access).
+    pub(super) fn follow(
+        &mut self,
+        access: &Access,
+        path: &CallPath,
+        terms: &mut Terms,
+    ) -> Option<()> {
+        self.access(access, terms)?;
+        self.facts.extend(outcome(access, path, terms));
+        Some(())
     }
 
     /// Notes what an access says and writes; `None`: it does something that is not understood.

@@ -25,3 +25,12 @@ fn drops(found: &Paths) -> Vec<&str> {
     words.dedup();
     words
 }
+
+/// Each of the `wrong` texts, one place of `right` in other words, leaves nothing `proved`.
+fn refused(right: &str, wrong: &[(&str, &str, &str)], proved: impl Fn(&Paths) -> Vec<String>) {
+    for (what, here, instead) in wrong {
+        let text = right.replacen(here, instead, 1);
+        assert_ne!(text, right, "{what}");
+        assert_eq!(proved(&explored(&text)), Vec::<String>::new(), "{what}");
+    }
+}

@@ -123,11 +123,9 @@ impl<T: Value> Allocator<T> {
     /// From now on it is known which shard each object belongs to. Nothing has been given out yet.
     pub fn divide(&mut self, ward: &Ward) {
         let len = self.capacity();
-        // One of several workers has objects under indices here and there.
-        if ward.workers > 1 {
-            self.objects = Zeroed::sparse(len as usize, 0);
-            self.wheel = Wheel::sparse(len, 0);
-        }
+        let dense = ward.dense(len);
+        self.objects = Zeroed::sparse(len as usize, dense as usize);
+        self.wheel = Wheel::sparse(len, dense);
         let leases = match &ward.scope {
             Scope::Leased(commons) => Some(Leases::new(commons, len)),
             _ => None,
@@ -135,7 +133,8 @@ impl<T: Value> Allocator<T> {
         if leases.is_some() {
             self.indices = Indices::all_used(len);
         }
-        let (tags, parts) = (Tags::new(len, 0, &ward.here), matches!(ward.scope, Scope::PerShard));
+        let (tags, parts) =
+            (Tags::new(len, dense, &ward.here), matches!(ward.scope, Scope::PerShard));
         self.shards = Some(Box::new(Shards { tags, leases, freed: Vec::new(), parts }));
     }
 

@@ -77,6 +77,14 @@ pub struct Ward {
     pub workers: u32,
 }
 
+impl Ward {
+    /// Of `len` places under indices, how many are used throughout: all, or of one of several workers none, since
+    /// it has places here and there.
+    pub(crate) fn dense(&self, len: u32) -> u32 {
+        if self.workers > 1 { 0 } else { len }
+    }
+}
+
 /// Whose an entry is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]

@@ -46,11 +46,12 @@ impl<T: Value> Vector<T> {
     /// From now on it is known which shard each element belongs to. Nothing has been written yet.
     pub fn divide(&mut self, ward: &Ward) {
         let parts = matches!(ward.scope, Scope::PerShard);
-        // One of several workers has elements here and there, unless it has its part of all.
-        if ward.workers > 1 && !parts {
-            self.elements = Zeroed::sparse(self.elements.len(), 0);
+        let (len, dense) = (self.len(), ward.dense(self.len()));
+        let tags = (!parts).then(|| Tags::new(len, dense, &ward.here));
+        // Where each shard has its part of every element, all are used.
+        if !parts {
+            self.elements = Zeroed::sparse(len as usize, dense as usize);
         }
-        let tags = (!parts).then(|| Tags::new(self.len(), 0, &ward.here));
         self.notes = Some(Box::new(Notes { tags, parts, journal: None }));
     }
 
