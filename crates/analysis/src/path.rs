@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::access::{Access, Part};
 use crate::expr::{Kind, Node, Term, Terms};
-use crate::interpret::value::Value;
+use crate::interpret::value::{Slot, Value};
 
 /// A condition of a path, and the line that asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,8 +152,10 @@ pub(crate) struct Run {
     pub(crate) cut: usize,
     /// Loops of which a turn was asked for.
     pub(crate) loops: usize,
-    /// Values that are being changed and that no local holds: a packet set's, an entry's in `update`.
+    /// Values that are being changed and that no local holds: an entry's in `update`.
     pub(crate) open: usize,
+    /// The state of the packet's set.
+    pub(crate) set: Option<Slot>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) fields: BTreeMap<(&'static str, &'static str), (Term, u32)>,
     pub(crate) memory: Vec<Memory>,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::access::Access;
+use crate::access::{Access, Part};
 use crate::error::AnalysisError;
 use crate::explore::{Budget, Explorer};
 use crate::expr::{Term, Terms, Words};
@@ -205,13 +205,21 @@ impl<'p> Search<'p> {
             return Ok(());
         }
         let Some(mut all) = self.turn_by_turn() else { return Ok(()) };
+        let given = self.interpreter.given();
+        if self.prove_locals(&all, &given)? {
+            match self.turn_by_turn() {
+                Some(paths) => all = paths,
+                None => return Ok(()),
+            }
+        }
         all.extend(self.paths.iter().cloned());
         let Interpreter { program, terms, explorer, links, pairings, counted, values, .. } =
             &mut self.interpreter;
         let fields = &program.module.nf.fields;
         let solver = &mut explorer.solver;
-        for field in fields {
-            let found = proofs::reached(&field.ident.to_string(), &all, terms, solver);
+        let set = program.module.packet_set.iter().map(|set| set.ident.to_string());
+        for object in fields.iter().map(|field| field.ident.to_string()).chain(set) {
+            let found = proofs::reached(&object, &all, (&given, values, &[]), terms, solver);
             values.extend(found.map_err(AnalysisError::Solver)?);
         }
         let told = fields.iter().filter(|field| field.expired.is_some());
@@ -236,6 +244,30 @@ impl<'p> Search<'p> {
         Ok(())
     }
 
+    /// Proves what it can of locals that turns of loops leave to the next ones; whether that is anything.
+    fn prove_locals(&mut self, all: &[CallPath], given: &[Term]) -> Result<bool, AnalysisError> {
+        let Interpreter { terms, explorer, carried, .. } = &mut self.interpreter;
+        let accesses = || all.iter().flat_map(|path| &path.accesses);
+        // Those of which something that is stored is made.
+        let stored = accesses().filter(|access| access.kind != proofs::LOCAL);
+        let stored = stored.flat_map(|access| &access.value);
+        let stored: BTreeSet<_> = stored.flat_map(|it| terms.unknowns(it.term).to_vec()).collect();
+        let is_stored =
+            |part: &Part| terms.unknowns(part.term).iter().any(|id| stored.contains(id));
+        let locals = accesses().filter(|access| access.kind == proofs::LOCAL);
+        let locals = locals.filter(|access| access.result.iter().any(is_stored));
+        let locals: BTreeSet<&String> = locals.map(|access| &access.object).collect();
+        let objects = accesses().filter(|access| access.kind != proofs::LOCAL);
+        let objects: BTreeSet<&str> = objects.map(|access| access.object.as_str()).collect();
+        let limits = proofs::limits(objects.into_iter(), all, terms);
+        for local in locals {
+            let found =
+                proofs::reached(local, all, (given, &[], &limits), terms, &mut explorer.solver);
+            carried.values.extend(found.map_err(AnalysisError::Solver)?);
+        }
+        Ok(!carried.values.is_empty())
+    }
+
     /// Paths of `init` and of what was cut off, in which any turn of a loop is a path of its own.
     fn turn_by_turn(&mut self) -> Option<Vec<CallPath>> {
         let mut entries = self.cut_off.clone();
@@ -243,7 +275,13 @@ impl<'p> Search<'p> {
         let before = self.paths.len();
         let (warnings, given_up) = (self.warnings.clone(), self.given_up);
         self.interpreter.loops_apart = true;
-        let followed = entries.iter().try_for_each(|entry| self.explore(entry));
+        let followed = loop {
+            let followed = entries.iter().try_for_each(|entry| self.explore(entry));
+            if followed.is_err() || !self.interpreter.carried.grow() {
+                break followed;
+            }
+            self.paths.truncate(before);
+        };
         self.interpreter.loops_apart = false;
         self.interpreter.explorer.abandon();
         (self.warnings, self.given_up) = (warnings, given_up);

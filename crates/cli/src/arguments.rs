@@ -408,7 +408,8 @@ pub(crate) struct VerifyArguments {
     /// Packets under each seed.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub(crate) packets: usize,
-    /// Seeds of traffic, interleaving and settings.
+    /// Seeds of traffic, interleaving and settings. After more than one, half as many packets again
+    /// are led to call paths that none of them has taken.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) seeds: u64,
     /// The first of them. Seed 1 has the settings as they are; others draw those that are a choice

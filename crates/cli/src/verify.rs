@@ -86,6 +86,9 @@ struct Shown {
     repeat: String,
 }
 
+/// After the seeds, packets of theirs that are led to what none of them has reached, at most: one in so many.
+const REST_OF: usize = 2;
+
 /// Verifies a network function and prints what was found.
 ///
 /// # Errors
@@ -123,8 +126,10 @@ fn trial(source: &anabranch_nf::Source, arguments: &VerifyArguments) -> Result<T
     let own = settings(arguments.config.as_deref(), &arguments.settings)?;
     let all_paths = deployment::paths_of(source, Budget { unsolved: true, ..Budget::default() });
     let all_paths = all_paths.map_err(|cause| Error::Analysis(cause.to_string()))?;
-    let effort =
-        Effort { packets: arguments.packets, seeds: arguments.seeds, first_seed: arguments.seed };
+    let (packets, seeds, first_seed) = (arguments.packets, arguments.seeds, arguments.seed);
+    // One seed alone is what it is among others.
+    let rest = if seeds > 1 { packets.saturating_mul(seeds as usize) / REST_OF } else { 0 };
+    let effort = Effort { packets, seeds, first_seed, rest };
     Ok(Trial {
         settings: own,
         inputs: inputs.collect::<Result<_, _>>()?,
@@ -169,7 +174,8 @@ pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Erro
     };
     let all = effort.packets.saturating_mul(effort.seeds as usize).max(1);
     let found = verify::<N>(&subject, effort, &mut |packets| {
-        progress.update(packets as u64, Some(packets as f64 / all as f64));
+        let done = (packets <= all).then(|| packets as f64 / all as f64);
+        progress.update(packets as u64, done);
     });
     progress.finish();
     let found = found.map_err(|why| match why {
@@ -304,7 +310,10 @@ impl Shown {
             what: found.what.clone(),
             settings: found.setup.settings.clone(),
             sequence: found.to_text(),
-            repeat: format!("verify {nf} --seed {} --seeds 1, with the same options", found.seed),
+            repeat: format!(
+                "verify {nf} --seed {} --seeds {}, with the same options",
+                found.seed, found.seeds
+            ),
         }
     }
 }

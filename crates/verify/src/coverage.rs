@@ -3,20 +3,20 @@
 //! or false. What the path then says of keys, values, rewrites and the verdict has to be what the run
 //! did: where it is not, the analysis and the function disagree.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use anabranch_analysis::expr::{SymbolId, Term};
-use anabranch_analysis::{Access, CallPath, Models, Paths, Verdict};
+use anabranch_analysis::{Access, CallPath, Mode, Models, Paths, Verdict};
 use anabranch_nf::trace::{CALLS, Event};
 use anabranch_nf::{NetworkFunction, Verdict as Made, Word};
 
 use crate::configured::Configured;
 use crate::field::{Parsed, Property};
-use crate::guide::{Changes, Guide, Sent, Way, is_editable};
+use crate::guide::{Changes, Guide, Sent, is_editable, sequence};
 use crate::pairs::{Pairs, asks_for_any};
 use crate::passage::{Passage, passages};
-use crate::program::{Act, Program};
+use crate::program::{Act, Program, Step};
 use crate::proofs::{broken, impossible};
 use crate::routes::{End, Trees};
 use crate::run::Record;
@@ -39,6 +39,8 @@ pub struct Coverage<'p> {
     setup: Option<Arc<Setup>>,
     valuation: Valuation<'p>,
     set: Option<&'static str>,
+    /// State objects that only `init` changes.
+    of_init: HashSet<&'p str>,
     reasons: &'static [Word],
     tally: Taken,
     pairs: Pairs,
@@ -49,7 +51,12 @@ pub struct Coverage<'p> {
     tried: HashMap<(usize, usize), u32>,
     /// Ways that may still be looked for in this program.
     searches: usize,
+    /// Sequences that went where none had gone under any seed.
+    found: Vec<Known>,
 }
+
+/// A sequence, and the settings that it was sent under.
+pub(crate) type Known = (Arc<Setup>, Vec<Step>);
 
 /// How often a way is looked for.
 const TRIES: u32 = 4;
@@ -88,6 +95,7 @@ impl<'p> Coverage<'p> {
             setup: None,
             valuation: Valuation::new(&paths.terms),
             set: N::SET,
+            of_init: of_init(paths),
             reasons: N::REASONS,
             tally: Taken::default(),
             pairs: Pairs::of(paths),
@@ -95,6 +103,7 @@ impl<'p> Coverage<'p> {
             taken: BTreeSet::new(),
             tried: HashMap::new(),
             searches: 0,
+            found: Vec::new(),
         }
     }
 
@@ -132,6 +141,22 @@ impl<'p> Coverage<'p> {
         self.trees.begin_seed();
     }
 
+    /// Begins what is left: nothing leads any more to what has been taken under any seed. Returns the
+    /// sequences that led where none had gone.
+    pub(crate) fn begin_rest(&mut self) -> Vec<Known> {
+        self.tried.clear();
+        self.taken.clone_from(&self.tally.reached);
+        let (paths, reached) = (&self.paths.paths, &self.tally.reached);
+        let is_taken = |at: usize| paths.get(at).is_some_and(|path| reached.contains(&path.number));
+        self.trees.begin_rest(is_taken);
+        std::mem::take(&mut self.found)
+    }
+
+    /// Call paths that have been taken under any seed.
+    pub(crate) fn reached(&self) -> usize {
+        self.tally.reached.len()
+    }
+
     /// Begins a program under `setup`: state is empty.
     pub fn begin(&mut self, setup: &Setup) {
         self.pairs.forget();
@@ -158,11 +183,11 @@ impl<'p> Coverage<'p> {
             Act::Command(text) => Some(text.as_str()),
             _ => None,
         });
-        let mut is_new = false;
+        let mut is_new = [false; 2];
         let mut has_arrived = false;
         for passage in passages(events, self.set, command) {
             let found = self.follow(at, &passage);
-            is_new |= found.is_new;
+            is_new = [is_new[0] | found.is_new[0], is_new[1] | found.is_new[1]];
             let is_first = passage.packet.is_some() && !has_arrived;
             has_arrived |= is_first;
             self.nodes_passed(&found, guide);
@@ -172,8 +197,11 @@ impl<'p> Coverage<'p> {
                 self.lead_on(&found, &passage, &sent, guide);
             }
         }
-        if is_new {
+        if is_new[0] {
             guide.keep(program, at);
+        }
+        if let (Some(setup), true) = (&self.setup, is_new[1]) {
+            self.found.push((setup.clone(), sequence(program, at)));
         }
     }
 
@@ -198,7 +226,7 @@ impl<'p> Coverage<'p> {
             None => (None, None),
         };
         let entry = (passage.handler.clone(), port, class);
-        let mut found = Found { tree: 0, nodes: Vec::new(), is_new: false, path: None };
+        let mut found = Found { tree: 0, nodes: Vec::new(), is_new: [false; 2], path: None };
         let Some(place) = self.trees.place(&entry) else { return found };
         let Some(tree) = self.trees.all.get_mut(place) else { return found };
         found.tree = place;
@@ -232,7 +260,7 @@ impl<'p> Coverage<'p> {
 
     /// Nothing is to be tried any more for the ways that have just been taken.
     fn nodes_passed(&self, found: &Found, guide: &mut Guide) {
-        if found.is_new {
+        if found.is_new[0] {
             found.nodes.iter().for_each(|node| guide.opened((found.tree, *node)));
         }
     }
@@ -247,12 +275,16 @@ impl<'p> Coverage<'p> {
         }
         let held = tree.held(&found.nodes);
         let behind = |way: usize| self.trees.all.get(found.tree).map_or(0, |tree| tree.left(way));
-        let stuck: Vec<(Way, usize)> = open
-            .iter()
-            .filter(|(_, term, _)| self.asks_state(*term))
-            .map(|(_, _, way)| ((found.tree, *way), behind(*way)))
-            .collect();
+        let (mut stuck, mut listed) = (Vec::new(), Vec::new());
+        for (_, term, way) in &open {
+            match self.asked_state(*term) {
+                Some(true) => stuck.push(((found.tree, *way), behind(*way))),
+                Some(false) => listed.push((found.tree, *way)),
+                None => {}
+            }
+        }
         guide.probe(sent, &stuck);
+        guide.relist(sent, &listed);
         for (depth, term, way) in open {
             if self.searches == 0 {
                 break;
@@ -279,11 +311,17 @@ impl<'p> Coverage<'p> {
         }
     }
 
-    /// Whether what state objects answer decides about `term`.
-    fn asks_state(&self, term: Term) -> bool {
+    /// Whether a handler changes what state objects answer of which `term` is; `None`: they are not asked.
+    fn asked_state(&self, term: Term) -> Option<bool> {
         let terms = &self.paths.terms;
-        let mut names = terms.unknowns(term).iter().map(|id| terms.symbol_of(*id).name.as_str());
-        names.any(|name| name.contains('#') || self.set.is_some_and(|set| name.starts_with(set)))
+        let names = terms.unknowns(term).iter().map(|id| terms.symbol_of(*id).name.as_str());
+        let of_state = names
+            .filter(|name| name.contains('#') || self.set.is_some_and(|set| name.starts_with(set)));
+        let is_kept = |name: &str| {
+            let (object, _) = name.split_once('.').unwrap_or((name, ""));
+            self.of_init.contains(object)
+        };
+        of_state.map(|name| !is_kept(name)).reduce(|any, one| any || one)
     }
 
     /// Whether fields of packets, or settings that `setup` leaves open, decide about `term`.
@@ -532,6 +570,18 @@ impl<'p> Coverage<'p> {
     }
 }
 
+/// The state objects that are asked on these paths, and that none of them changes.
+fn of_init(paths: &Paths) -> HashSet<&str> {
+    let all = || paths.paths.iter().flat_map(|path| &path.accesses);
+    let changed: HashSet<&str> = all()
+        .filter(|access| access.mode == Mode::Write)
+        .map(|access| access.object.as_str())
+        .collect();
+    let is_state = |access: &&Access| matches!(access.kind, "Map" | "Vector" | "Cell");
+    let asked = all().filter(is_state).map(|access| access.object.as_str());
+    asked.filter(|object| !changed.contains(object)).collect()
+}
+
 /// Accesses that the handler makes, those of the runtime apart.
 fn own_accesses(path: &CallPath) -> impl Iterator<Item = &Access> {
     let own = |access: &&Access| access.kind != "PacketSet" && access.operation != "expire";
@@ -544,8 +594,8 @@ struct Found {
     tree: usize,
     /// Nodes of it.
     nodes: Vec<usize>,
-    /// Whether no other had passed one of them.
-    is_new: bool,
+    /// Whether no other had passed one of them under this seed, or under any.
+    is_new: [bool; 2],
     /// The path that it took, by its place among all.
     path: Option<usize>,
 }

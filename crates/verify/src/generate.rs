@@ -23,6 +23,14 @@ const FILLING: usize = 16;
 const MOST_NS: u64 = 20_000_000_000_000;
 /// Steps at most between a packet and its repetition, where other state is wanted.
 const BETWEEN: usize = 4;
+/// How many others do the same as a sequence, and the last of its steps that they do.
+const SHADOWS: usize = 4;
+const SHADOWED: usize = 12;
+
+/// The last byte of the function's own addresses, where it has interfaces, and the second of addresses that no
+/// interface leads to.
+pub(crate) const ITSELF: u8 = 254;
+const NOWHERE: u8 = 99;
 
 /// Third byte of the addresses of routers on the way.
 const ROUTERS: u8 = 200;
@@ -49,7 +57,17 @@ impl<'s> Generator<'s> {
     /// A generator of the programs of `seed`.
     pub fn new(setup: &'s Setup, seed: u64) -> Self {
         let (chance, shapes) = (Seeds::new(seed), samples());
-        Self { setup, chance, shapes, sent: Vec::new(), next: 0, commands: 4, ipv4: 85 }
+        let (sent, next, commands, ipv4) = (Vec::new(), 0, 4, 85);
+        Self { setup, chance, shapes, sent, next, commands, ipv4 }
+    }
+
+    /// A program of these sequences.
+    pub(crate) fn replayed(mut self, sequences: &[Vec<Step>]) -> Program {
+        let mut steps = Vec::new();
+        for sequence in sequences {
+            self.paste(sequence, false, &mut steps);
+        }
+        Program { steps, avoid: self.setup.allocated.clone() }
     }
 
     /// A program of `packets` packets, pauses and commands apart.
@@ -135,8 +153,12 @@ impl<'s> Generator<'s> {
         let Some((last, before)) = probe.sequence.split_last() else { return };
         let is_sent_before = self.is(70);
         let sequence = if is_sent_before { &probe.sequence[..] } else { before };
+        let ends = self.is(25);
+        if ends && self.is(60) {
+            self.shadow(sequence, steps);
+        }
         let names = self.paste(sequence, false, steps);
-        match self.chance.below(4) {
+        match if ends { 0 } else { 1 + self.chance.below(3) } {
             0 => self.refresh_some(&names, steps),
             _ => {
                 for _ in 0..1 + self.chance.below(BETWEEN) {
@@ -145,7 +167,33 @@ impl<'s> Generator<'s> {
                 }
             }
         }
-        self.paste_step(last, &names, steps);
+        let mut last = last.clone();
+        if let (Act::Packet(template), true) = (&mut last.act, self.is(35)) {
+            template.edits.extend(self.variation());
+        }
+        self.paste_step(&last, &names, steps);
+    }
+
+    /// Adds the last packets of the sequence for others that do the same, before it: what ends by then ends with
+    /// what they have left, and since little is collected at a time some of it is over and still there.
+    fn shadow(&mut self, sequence: &[Step], steps: &mut Vec<Step>) {
+        let last = &sequence[sequence.len().saturating_sub(SHADOWED)..];
+        for _ in 0..SHADOWS {
+            let edits = [Edit::SrcPort(self.transport_port()), Edit::Id(self.transport_port())];
+            let of_another = |step: &Step| {
+                let mut step = step.clone();
+                match &mut step.act {
+                    Act::Packet(template) if template.origin.cause().is_none() => {
+                        template.edits.extend(edits);
+                        Some(step)
+                    }
+                    Act::Packet(_) => Some(step),
+                    _ => None,
+                }
+            };
+            let steps_of_another: Vec<Step> = last.iter().filter_map(of_another).collect();
+            self.paste(&steps_of_another, false, steps);
+        }
     }
 
     /// A lifetime that passes, in the middle of which one packet is sent again: what it refreshes is there in the
@@ -156,7 +204,8 @@ impl<'s> Generator<'s> {
         let mut all: Vec<u32> = names.values().copied().collect();
         all.sort_unstable();
         self.push(Act::Pause(half), steps);
-        if let Some(name) = self.pick(&all) {
+        for _ in 0..1 + self.chance.below(3) {
+            let Some(name) = self.pick(&all) else { break };
             let again = Template { origin: Origin::Again(name), port: None, edits: Vec::new() };
             self.push(Act::Packet(again), steps);
         }
@@ -407,7 +456,12 @@ impl<'s> Generator<'s> {
         }
         let others = self.setup.ports.len().max(2) - 1;
         let other = (usize::from(port) + 1 + self.chance.below(others)) % (others + 1);
-        self.host(other as u8, ipv4)
+        // Now and then the function itself, or where no route leads.
+        match self.chance.below(40) {
+            0 if self.setup.is_routed() => address(port, ITSELF, ipv4),
+            1 if self.setup.is_routed() => address(NOWHERE, 1, ipv4),
+            _ => self.host(other as u8, ipv4),
+        }
     }
 
     fn link(&mut self, port: u8) -> Link {

@@ -22,6 +22,10 @@ const LEADS: usize = 512;
 const PROBED: usize = 1_024;
 const PROBES: usize = 3;
 
+/// Of a way that other lists may open, sequences that are kept, and how many are sent together.
+const LISTED: usize = 12;
+const TOGETHER: usize = 16;
+
 /// Steps before the one that matters that are kept with it, besides its causes.
 const BEFORE: usize = 24;
 
@@ -38,6 +42,8 @@ pub struct Guide {
     leads: Vec<Lead>,
     probes: Vec<Probe>,
     probed: HashMap<Way, usize>,
+    /// Sequences that end before a way which only other lists in the settings open.
+    listed: Vec<(Arc<Setup>, Arc<Vec<Step>>)>,
     replaced: usize,
 }
 
@@ -137,6 +143,34 @@ impl Guide {
         }
     }
 
+    /// Keeps the sequence up to the packet of `sent`, which came by so many ways that other lists in the settings
+    /// may open.
+    pub(crate) fn relist(&mut self, sent: &Sent<'_>, ways: &[Way]) {
+        let mut is_wanted = false;
+        for way in ways {
+            let kept = self.probed.entry(*way).or_default();
+            is_wanted |= *kept < LISTED;
+            *kept += 1;
+        }
+        if is_wanted {
+            self.listed.push((sent.setup.clone(), Arc::new(sequence(sent.program, sent.at))));
+        }
+    }
+
+    /// Some of the sequences that other lists may lead on, all of one setup, each once.
+    pub(crate) fn take_listed(&mut self) -> Option<(Arc<Setup>, Vec<Vec<Step>>)> {
+        let (setup, _) = self.listed.last()?.clone();
+        let mut sequences = Vec::new();
+        self.listed.retain(|(of, sequence)| {
+            let is_taken = Arc::ptr_eq(of, &setup) && sequences.len() < TOGETHER;
+            if is_taken {
+                sequences.push(Vec::clone(sequence));
+            }
+            !is_taken
+        });
+        Some((setup, sequences))
+    }
+
     /// The way has been taken: nothing is to be tried for it.
     pub(crate) fn opened(&mut self, way: Way) {
         if self.probed.remove(&way).is_some() {
@@ -182,7 +216,7 @@ impl Guide {
 }
 
 /// The step at `at`, those shortly before it, and what these are made from.
-fn sequence(program: &Program, at: usize) -> Vec<Step> {
+pub(crate) fn sequence(program: &Program, at: usize) -> Vec<Step> {
     let places: HashMap<u32, usize> =
         program.steps.iter().enumerate().map(|(at, step)| (step.name, at)).collect();
     let mut wanted: BTreeSet<usize> = BTreeSet::new();

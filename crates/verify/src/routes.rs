@@ -76,6 +76,21 @@ impl Trees {
             tree.passed.iter_mut().for_each(|[here, _]| *here = false);
         }
     }
+
+    /// What is left begins: what has been passed under any seed has been passed, and of all paths those are
+    /// taken of which `is_taken` says so, by position.
+    pub(crate) fn begin_rest(&mut self, is_taken: impl Fn(usize) -> bool) {
+        for tree in &mut self.all {
+            tree.passed.iter_mut().for_each(|[here, ever]| *here = *ever);
+            // Every node comes after the one that leads to it.
+            for at in (0..tree.nodes.len()).rev() {
+                let node = &tree.nodes[at];
+                let own = usize::from(node.path.is_some_and(|path| !is_taken(path)));
+                let behind = node.ways.iter().map(|(_, way)| tree.left[*way]).sum::<usize>();
+                tree.left[at] = own + behind;
+            }
+        }
+    }
 }
 
 impl Tree {
@@ -126,12 +141,12 @@ pub(crate) enum End {
 }
 
 impl Tree {
-    /// Notes that these nodes are passed; whether one of them had not been under this seed.
-    pub(crate) fn pass(&mut self, nodes: &[usize]) -> bool {
-        let mut is_new = false;
+    /// Notes that these nodes are passed; whether one of them had not been under this seed, or under any.
+    pub(crate) fn pass(&mut self, nodes: &[usize]) -> [bool; 2] {
+        let mut is_new = [false; 2];
         for node in nodes {
             if let Some(passed) = self.passed.get_mut(*node) {
-                is_new |= !passed[0];
+                is_new = [is_new[0] | !passed[0], is_new[1] | !passed[1]];
                 *passed = [true; 2];
             }
         }

@@ -11,7 +11,7 @@ use anabranch_plan::Plan;
 use anabranch_runtime::instance::Making;
 
 use crate::examples::conversations;
-use crate::generate::HOSTS;
+use crate::generate::{HOSTS, ITSELF};
 use crate::program::{Allocated, FIRST_ALLOCATED};
 
 /// A function's settings, and what can be read off them.
@@ -131,14 +131,8 @@ impl Setup {
                 made.push(setting.name);
             }
         }
-        // Lists as they are, each shorter or not, or none longer than one.
-        let lists = chance.below(3);
-        for name in self.exemplary.iter().filter(|_| any_size && lists > 0) {
-            let list = varied.settings.get_mut(name).and_then(toml::Value::as_array_mut);
-            let Some(list) = list else { continue };
-            let all = if lists == 1 { list.len() } else { list.len().min(1) };
-            list.truncate(chance.below(all + 1).max(usize::from(lists == 2)));
-            made.push(name);
+        if any_size {
+            made.extend(varied.shorten(self, &mut chance));
         }
         let mut again = made.len();
         while !varied.fits::<N>() && !made.is_empty() {
@@ -160,6 +154,35 @@ impl Setup {
         varied
     }
 
+    /// Lists of the example as `of` has them, each shorter or not, or none longer than one; the names of those
+    /// that may be other than there.
+    fn shorten<'n>(&mut self, of: &'n Self, chance: &mut Seeds) -> Vec<&'n str> {
+        let lists = chance.below(3);
+        let mut made = Vec::new();
+        for name in &of.exemplary {
+            let list = of.settings.get(name).and_then(toml::Value::as_array).cloned();
+            let Some(mut list) = list else { continue };
+            let all = if lists == 1 { list.len() } else { list.len().min(1) };
+            if lists > 0 {
+                list.truncate(chance.below(all + 1).max(usize::from(lists == 2)));
+                made.push(name.as_str());
+            }
+            self.settings.insert(name.clone(), toml::Value::Array(list));
+        }
+        made
+    }
+
+    /// The same with other lists, drawn from those of `of`; `None`: they are refused.
+    pub(crate) fn with_lists<N: NetworkFunction>(
+        &self,
+        of: &Self,
+        chance: &mut Seeds,
+    ) -> Option<Self> {
+        let mut other = self.clone();
+        other.shorten(of, chance);
+        other.fits::<N>().then_some(other)
+    }
+
     /// As before, under a lock, where packets may be sent that sharding makes incomparable: other choices,
     /// small tables, endpoints that have not been given out.
     #[must_use]
@@ -170,6 +193,11 @@ impl Setup {
     /// Whether the operator leaves the setting `name` open.
     pub(crate) fn is_open(&self, name: &str) -> bool {
         !self.made.iter().any(|made| made == name)
+    }
+
+    /// Whether the function has interfaces of its own.
+    pub(crate) fn is_routed(&self) -> bool {
+        self.settings.contains_key("interfaces")
     }
 
     /// Whether instances can be made with it.
@@ -200,7 +228,7 @@ impl Setup {
             let _ = write!(
                 text,
                 "[interfaces.{name}]\nmac = \"02:00:00:00:{port:02x}:00\"\npromiscuous = {all}\n\
-                 addresses = [\"10.{port}.0.254/24\", \"fd00:{port:x}::fe/64\"]\n"
+                 addresses = [\"10.{port}.0.{ITSELF}/24\", \"fd00:{port:x}::{ITSELF:x}/64\"]\n"
             );
             if mtu < 1_280 {
                 text.push_str("mtu = 1400\n");

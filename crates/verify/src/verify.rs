@@ -1,5 +1,7 @@
 //! The verification: programs of many seeds, each run both ways and compared.
 
+use std::sync::Arc;
+
 use anabranch_analysis::Paths;
 use anabranch_nf::{NetworkFunction, trace};
 use anabranch_packet::fuzzing::Seeds;
@@ -7,13 +9,13 @@ use anabranch_plan::Plan;
 use anabranch_runtime::deployment::why_not_sharded;
 
 use crate::compare::Comparison;
-use crate::coverage::{Coverage, Taken};
+use crate::coverage::{Coverage, Known, Taken};
 use crate::error::VerifyError;
 use crate::generate::Generator;
 use crate::guide::Guide;
 use crate::mutate::Mutation;
 use crate::parallel::Parallel;
-use crate::program::Program;
+use crate::program::{Program, Step};
 use crate::run::{Record, Sequential};
 use crate::setup::Setup;
 use crate::shrink::shrink;
@@ -26,6 +28,9 @@ const OF_A_PROGRAM: usize = 5_000;
 /// Programs of a turn: one as the plan has it, the others under a lock and with settings of their own,
 /// as many packets together.
 const OF_A_TURN: usize = 5;
+
+/// Programs after the seeds that may lead nowhere one after the other, before the rest is given up.
+const PATIENCE: usize = 60;
 
 /// Programs of a seed of which call paths are followed; of later ones only those that may follow a guide.
 const FOLLOWED: usize = 2 * OF_A_TURN;
@@ -56,6 +61,8 @@ pub struct Effort {
     pub seeds: u64,
     /// The first of them.
     pub first_seed: u64,
+    /// Packets after all seeds that are led to call paths which none of them has taken, at most.
+    pub rest: usize,
 }
 
 /// What was found.
@@ -80,6 +87,8 @@ pub struct Findings {
 pub struct Difference {
     /// The seed.
     pub seed: u64,
+    /// Seeds that lead to it, from that one: all where it was found after them.
+    pub seeds: u64,
     /// The settings under it.
     pub setup: Setup,
     /// The steps.
@@ -120,6 +129,13 @@ pub fn verify<N: NetworkFunction>(
             findings.difference = shrink::<N>(&trial, program)?;
         }
     }
+    if effort.rest > 0 && findings.differences == 0 && watch.coverage.is_some() {
+        let trial = Trial { seeds: effort.seeds, ..Trial::of::<N>(subject, effort.first_seed)? };
+        if let Some((trial, program)) = trial.rest::<N>(subject, effort.rest, &mut watch)? {
+            findings.differences += 1;
+            findings.difference = shrink::<N>(&trial, program)?;
+        }
+    }
     (findings.packets, findings.threaded) = (watch.packets, watch.threaded);
     if let Some(coverage) = watch.coverage {
         findings.taken = coverage.into_taken();
@@ -135,6 +151,45 @@ struct Watch<'p, 't> {
     tell: &'t mut dyn FnMut(usize),
 }
 
+impl Watch<'_, '_> {
+    /// Call paths that have been taken.
+    fn reached(&self) -> usize {
+        self.coverage.as_ref().map_or(0, Coverage::reached)
+    }
+}
+
+/// Sequences by the setup that they were sent under, in the order in which they were found.
+fn by_setup(known: Vec<Known>) -> Vec<(Arc<Setup>, Vec<Vec<Step>>)> {
+    let mut all: Vec<(Arc<Setup>, Vec<Vec<Step>>)> = Vec::new();
+    for (setup, sequence) in known {
+        match all.last_mut() {
+            Some((last, sequences)) if Arc::ptr_eq(last, &setup) => sequences.push(sequence),
+            _ => all.push((setup, vec![sequence])),
+        }
+    }
+    all
+}
+
+/// What is followed after the seeds: mostly `guide`, now and then sequences under other lists than those they were
+/// found under; `None`: there is nothing to follow.
+fn led_on<N: NetworkFunction>(
+    base: &Setup,
+    own: u64,
+    guide: &mut Guide,
+    chance: &mut Seeds,
+) -> Option<(Setup, Program)> {
+    if chance.below(4) == 0
+        && let Some((known, sequences)) = guide.take_listed()
+        && let Some(setup) = known.with_lists::<N>(base, chance)
+    {
+        let program = Generator::new(&setup, own).replayed(&sequences);
+        return Some((setup, program));
+    }
+    let setup = Setup::clone(guide.setup(chance)?);
+    let program = Generator::new(&setup, own).guided(OF_A_PROGRAM / (OF_A_TURN - 1), guide);
+    Some((setup, program))
+}
+
 /// Packets of a run.
 fn sent(record: &Record) -> usize {
     record.iter().filter(|handled| handled.arrival.is_some()).count()
@@ -146,6 +201,8 @@ pub(crate) struct Trial {
     setup: Setup,
     parallel: Parallel,
     seed: u64,
+    /// How many seeds have to be run, from that one.
+    seeds: u64,
     /// Of hashes, chance and interleaving.
     own: u64,
 }
@@ -166,7 +223,7 @@ impl Trial {
         if let Some(mutation) = subject.mutation {
             mutation.of_runtime(&mut parallel);
         }
-        Ok(Self { setup, parallel, seed, own: seed })
+        Ok(Self { setup, parallel, seed, seeds: 1, own: seed })
     }
 
     /// As it is, or, but for planted bugs, all but the first program of a turn under a lock.
@@ -222,25 +279,83 @@ impl Trial {
                     }
                 }
             };
-            let (one, many) = trial.both::<N>(&program)?;
-            handled += sent(&one);
-            watch.packets += sent(&one);
-            (watch.tell)(watch.packets);
             let is_followed = part < FOLLOWED || trial.setup.allocated.is_none();
-            if let (Some(coverage), true) = (&mut watch.coverage, is_followed) {
-                trial.follow::<N>(&program, &many, &one, coverage, &mut guide)?;
-            }
-            part += 1;
-            if trial.parallel.deployment.is_none() && subject.mutation.is_none() {
-                let (setup, parallel) = (&trial.setup, &trial.parallel);
-                watch.threaded.run::<N>(setup, parallel, &program, &many, self.seed);
-            }
-            let different = trial.first_difference(&program, one, many);
-            if different.is_some() {
+            let guide = is_followed.then_some(&mut guide);
+            let (sent, differs) = trial.tried::<N>(subject, &program, guide, watch)?;
+            if differs {
                 return Ok(Some((trial, program)));
             }
+            handled += sent;
+            part += 1;
         }
         Ok(None)
+    }
+
+    /// After all seeds: programs under a lock that follow all that led to new ways under any of them, to paths
+    /// that have been taken under none, as long as that leads anywhere.
+    fn rest<N: NetworkFunction>(
+        self,
+        subject: &Subject<'_>,
+        packets: usize,
+        watch: &mut Watch<'_, '_>,
+    ) -> Result<Option<(Self, Program)>, VerifyError> {
+        let known = watch.coverage.as_mut().map(Coverage::begin_rest).unwrap_or_default();
+        let mut known = by_setup(known).into_iter();
+        let mut guide = Guide::default();
+        let mut chance = Seeds::new(self.seed);
+        let (mut handled, mut idle) = (0, 0);
+        while handled < packets && idle < PATIENCE {
+            let own = chance.draw();
+            let (setup, program) = match known.next() {
+                Some((setup, sequences)) => {
+                    let setup = Setup { allocated: None, ..Setup::clone(&setup) };
+                    let program = Generator::new(&setup, own).replayed(&sequences);
+                    (setup, program)
+                }
+                None => {
+                    let led = led_on::<N>(subject.setup, own, &mut guide, &mut chance);
+                    let Some(led) = led else { break };
+                    idle += 1;
+                    led
+                }
+            };
+            if !setup.fits::<N>() {
+                continue;
+            }
+            let parallel = Parallel::locked(subject.workers);
+            let trial = Self { own, setup, parallel, ..self };
+            let before = watch.reached();
+            let (sent, differs) = trial.tried::<N>(subject, &program, Some(&mut guide), watch)?;
+            if differs {
+                return Ok(Some((trial, program)));
+            }
+            handled += sent;
+            idle = if watch.reached() == before { idle } else { 0 };
+        }
+        Ok(None)
+    }
+
+    /// Runs `program` both ways, follows it with what `guide` keeps, and has threads run it: its packets, and
+    /// whether anything differs.
+    fn tried<N: NetworkFunction>(
+        &self,
+        subject: &Subject<'_>,
+        program: &Program,
+        guide: Option<&mut Guide>,
+        watch: &mut Watch<'_, '_>,
+    ) -> Result<(usize, bool), VerifyError> {
+        let (one, many) = self.both::<N>(program)?;
+        let sent = sent(&one);
+        watch.packets += sent;
+        (watch.tell)(watch.packets);
+        if let (Some(coverage), Some(guide)) = (&mut watch.coverage, guide) {
+            self.follow::<N>(program, &many, &one, coverage, guide)?;
+        }
+        if self.parallel.deployment.is_none() && subject.mutation.is_none() {
+            let (setup, parallel) = (&self.setup, &self.parallel);
+            watch.threaded.run::<N>(setup, parallel, program, &many, self.seed);
+        }
+        Ok((sent, self.first_difference(program, one, many).is_some()))
     }
 
     /// Half of the time settings under which there is something to follow.
@@ -308,6 +423,7 @@ impl Trial {
         });
         let (at, what) = found?;
         let (program, setup) = (program.clone(), self.setup.clone());
-        Some(Difference { seed: self.seed, setup, program, at, what, one, many: many.record })
+        let (seed, seeds, many) = (self.seed, self.seeds, many.record);
+        Some(Difference { seed, seeds, setup, program, at, what, one, many })
     }
 }

@@ -51,8 +51,21 @@ impl Terms {
                 let symbol = self.symbol_of(function).clone();
                 self.apply(&symbol.name, symbol.sort, symbol.kind, &arguments)
             }
-            _ => self.symbol(&format!("some {}", term.index()), self.sort(term), Kind::Number),
+            Node::Binary(Binary::RemUnsigned, _, by) => {
+                // Less than what it is divided by, or zero.
+                let by = soft(self, by);
+                let any = self.anything(term);
+                let is_less = self.binary(Binary::LessUnsigned, any, by);
+                let zero = self.constant(0, self.width(term));
+                self.ite(is_less, any, zero)
+            }
+            _ => self.anything(term),
         }
+    }
+
+    /// Any value in the place of a term.
+    fn anything(&mut self, term: Term) -> Term {
+        self.symbol(&format!("some {}", term.index()), self.sort(term), Kind::Number)
     }
 
     /// Whether the operator multiplies or divides, by what is no power of two.

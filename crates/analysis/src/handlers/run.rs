@@ -107,7 +107,6 @@ impl<'p> Interpreter<'p> {
 
     fn enter_set(&mut self, class: Class, opened: bool) -> Eval<Verdict> {
         let set = self.packet_set()?;
-        self.run.open += 1;
         self.assume_class(set, class)?;
         let key = self.class_key(set, class);
         self.here = Here::Line(set.line);
@@ -121,12 +120,16 @@ impl<'p> Interpreter<'p> {
             },
             false => {
                 let state = self.set_state(set)?;
-                self.run.accesses[find].result = self.parts(&state, "")?;
+                let parts = self.parts(&state, "")?;
+                let (name, of) = (set.ident.to_string(), class.name(set));
+                self.assume_set(&name, Some(&of), &parts)?;
+                self.run.accesses[find].result = parts;
                 state
             }
         };
         let before = self.parts(&state, "")?;
         let slot = LocalCell::new(state);
+        self.run.set = Some(slot.clone());
         let reference = Value::Reference(Place::of(slot.clone()));
         let value = self.handler("packet", vec![reference, Value::Packet, Value::Context])?;
         self.record_change(set, key, &before, &slot)?;
@@ -230,7 +233,9 @@ impl<'p> Interpreter<'p> {
         self.here = Here::Line(set.line);
         let access = self.record_set(set, "expire", Mode::Write, Vec::new());
         let state = self.set_state(set)?;
-        self.run.accesses[access].result = self.parts(&state, "")?;
+        let parts = self.parts(&state, "")?;
+        self.assume_set(&set.ident.to_string(), None, &parts)?;
+        self.run.accesses[access].result = parts;
         self.without_packet("packet_set_expired", vec![state, Value::Context])
     }
 

@@ -91,6 +91,15 @@ impl<'p> Interpreter<'p> {
         Ok(value)
     }
 
+    /// What is so of all settings.
+    pub(crate) fn given(&mut self) -> Vec<Term> {
+        self.restart();
+        match self.program.module.settings.is_some() && self.settings().is_ok() {
+            true => self.explorer.assertions().to_vec(),
+            false => Vec::new(),
+        }
+    }
+
     pub(crate) fn bound_setting(&mut self, setting: &'p Setting, value: &Value) -> Eval<()> {
         if !matches!(setting.kind, SettingType::Integer { .. }) {
             return Ok(());

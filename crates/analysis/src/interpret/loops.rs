@@ -5,12 +5,50 @@ use std::rc::Rc;
 use super::types::{Scalar, Type};
 use super::value::{List, Place, Range, Slot, Step, Value, Window};
 use super::{Eval, Exit, Interpreter, Stop};
+use crate::access::{Access, Mode};
 use crate::expr::{Kind, Sort, Term};
+use crate::hash::FastMap;
+use crate::proofs::{LOCAL, Values};
 
 /// How an iteration ended.
 enum Turn {
     Next,
     Left(Value),
+}
+
+/// A local: how many calls its frame is from the innermost, its place there, its name.
+type Local = (usize, usize, String);
+
+/// What turns of loops leave to the next ones, where any turn is a path of its own: locals, which may hold anything
+/// of their type when a turn begins.
+#[derive(Default)]
+pub(crate) struct Carried {
+    /// By line of the loop.
+    locals: FastMap<(u32, Local), Type>,
+    /// What is proved of them.
+    pub(crate) values: Vec<Values>,
+    /// More of them, which what has been followed did not know of.
+    found: FastMap<(u32, Local), Type>,
+}
+
+impl Carried {
+    /// Takes in what has been found; whether that is anything.
+    pub(crate) fn grow(&mut self) -> bool {
+        let before = self.locals.len();
+        self.locals.extend(self.found.drain());
+        self.locals.len() > before
+    }
+}
+
+/// What a carried local is called, as if it were a state object.
+fn carried(line: u32, (frame, at, name): &Local) -> String {
+    format!("{name} {frame} {at} on {line}")
+}
+
+/// A loop whose end is unknown.
+enum Endless<'p, 's> {
+    For(&'p syn::ExprForLoop, &'s Sequence),
+    While(&'p syn::ExprWhile),
 }
 
 /// What a `for` goes over.
@@ -40,6 +78,10 @@ impl<'p> Interpreter<'p> {
             let depth = self.frame().locals.len();
             let condition = self.condition(&repeated.cond)?;
             self.at(repeated.while_token.span);
+            if self.loops_apart && self.known(condition).is_none() {
+                self.frame().locals.truncate(depth);
+                return self.any_turn(&Endless::While(repeated));
+            }
             let turn = match self.goes_on(condition, &mut unknown)? {
                 true => self.turn(&repeated.body, repeated.label.as_ref())?,
                 false => Turn::Left(Value::Unit),
@@ -58,7 +100,7 @@ impl<'p> Interpreter<'p> {
         self.at(each.for_token.span);
         let sequence = self.sequence(over)?;
         if self.loops_apart && !matches!(sequence, Sequence::Known(_)) {
-            return self.any_turn(each, &sequence);
+            return self.any_turn(&Endless::For(each, &sequence));
         }
         let mut unknown = 0;
         for position in 0..=self.explorer.budget.iterations {
@@ -79,44 +121,158 @@ impl<'p> Interpreter<'p> {
         self.too_long()
     }
 
-    /// Paths up to a loop, of any one turn of it, and of what comes after it, each from whatever state the
-    /// turns before have left; refused where a turn leaves more than state.
-    fn any_turn(&mut self, each: &'p syn::ExprForLoop, sequence: &Sequence) -> Eval {
+    /// Paths up to a loop, of any one turn of it, and of what comes after it, each from whatever state and locals
+    /// the turns before have left; refused where a turn leaves more.
+    fn any_turn(&mut self, endless: &Endless<'p, '_>) -> Eval {
         self.effect()?;
         if self.run.open > 0 {
             return self.error("what a turn of this loop writes is perhaps not seen");
         }
         self.run.loops += 1;
+        let line = self.line();
+        let slots = self.slots();
         if self.chosen("begins")? {
+            self.leave_to_next(line, &slots)?;
             return super::stop(Stop::Cut);
         }
         self.run.memory.clear();
         self.run.cut = self.run.accesses.len();
-        if !self.chosen("goes round")? {
+        self.carry(line, &slots)?;
+        let goes_round = self.chosen("goes round")?;
+        if let (Endless::While(repeated), false) = (endless, goes_round) {
+            return self.ends(repeated);
+        }
+        if !goes_round {
             return Ok(Value::Unit);
         }
-        let frames = self.frames.iter();
-        let slots = frames
-            .flat_map(|frame| frame.locals.iter().map(|(_, slot)| slot).chain(&frame.receiver));
-        let slots: Vec<Slot> = slots.cloned().collect();
-        let lines: Vec<u32> = slots.iter().map(|slot| slot.written_at.replace(0)).collect();
+        let before: Vec<u32> = slots.iter().map(|(_, slot)| slot.written_at.replace(0)).collect();
         let fields = self.run.fields.clone();
-        let item = self.any_item(sequence)?;
-        let turn = self.scoped(|this| {
-            let matched = this.match_value(&each.pat, item)?;
-            this.implied(matched)?;
-            this.turn(&each.body, each.label.as_ref())
-        })?;
-        let is_written = slots.iter().any(|slot| slot.written_at.get() != 0);
-        for (slot, line) in slots.iter().zip(lines).filter(|(_, line)| *line != 0) {
+        let turn = match *endless {
+            Endless::For(each, sequence) => {
+                let item = self.any_item(sequence)?;
+                self.scoped(|this| {
+                    let matched = this.match_value(&each.pat, item)?;
+                    this.implied(matched)?;
+                    this.turn(&each.body, each.label.as_ref())
+                })?
+            }
+            Endless::While(repeated) => self.scoped(|this| {
+                let condition = this.condition(&repeated.cond)?;
+                this.implied(condition)?;
+                this.turn(&repeated.body, repeated.label.as_ref())
+            })?,
+        };
+        self.carried_by(line, &slots);
+        for ((_, slot), line) in slots.iter().zip(before).filter(|(_, line)| *line != 0) {
             slot.written_at.set(line);
         }
         match turn {
             Turn::Left(value) => Ok(value),
-            Turn::Next if is_written || fields != self.run.fields => {
-                self.error("a turn of this loop changes what the next one begins with")
+            Turn::Next if fields != self.run.fields => {
+                self.error("a turn of this loop changes the packet")
             }
-            Turn::Next => super::stop(Stop::Cut),
+            Turn::Next => {
+                self.leave_to_next(line, &slots)?;
+                super::stop(Stop::Cut)
+            }
+        }
+    }
+
+    /// After the last turn of a `while`.
+    fn ends(&mut self, repeated: &'p syn::ExprWhile) -> Eval {
+        let depth = self.frame().locals.len();
+        let condition = self.condition(&repeated.cond)?;
+        self.frame().locals.truncate(depth);
+        let ends = self.terms.not(condition);
+        self.implied(ends)?;
+        Ok(Value::Unit)
+    }
+
+    /// All that a turn of a loop can change besides state: locals, and the state of the packet's set.
+    fn slots(&self) -> Vec<(Local, Slot)> {
+        let mut all = Vec::new();
+        for (frame, of) in self.frames.iter().rev().enumerate() {
+            let locals = of.locals.iter().map(|(name, slot)| (name.to_string(), slot));
+            let receiver = of.receiver.iter().map(|slot| ("self".to_owned(), slot));
+            let named = locals.chain(receiver).enumerate();
+            all.extend(named.map(|(at, (name, slot))| ((frame, at, name), slot.clone())));
+        }
+        let set = self.run.set.iter();
+        all.extend(set.map(|set| ((usize::MAX, 0, String::new()), set.clone())));
+        all
+    }
+
+    /// What turns of the loop on this line change may be anything.
+    fn carry(&mut self, line: u32, slots: &[(Local, Slot)]) -> Eval<()> {
+        for (local, slot) in slots {
+            let known = self.carried.locals.get(&(line, local.clone()));
+            let Some(of) = known.cloned() else { continue };
+            let before = self.type_of(&slot.value.borrow());
+            if !before.may_be(&of) {
+                return self.error("what a turn of this loop changes is not known");
+            }
+            let object = carried(line, local);
+            let any = self.unknown(&format!("{object}, {}th", self.run.loops), &of, &[])?;
+            let parts = self.parts(&any, "")?;
+            self.assume_set(&object, None, &parts)?;
+            self.record_local(object, line, "get", Mode::Read).result = parts;
+            slot.value.replace(any);
+            if slot.written_at.get() == 0 {
+                slot.written_at.set(line);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what locals hold when the next turn begins, as accesses to state of which there is one.
+    fn leave_to_next(&mut self, line: u32, slots: &[(Local, Slot)]) -> Eval<()> {
+        for (local, slot) in slots {
+            if self.carried.locals.contains_key(&(line, local.clone())) {
+                let value = slot.value.borrow().clone();
+                let parts = self.parts(&value, "")?;
+                let object = carried(line, local);
+                self.record_local(object, line, "set", Mode::Write).value = parts;
+            }
+        }
+        Ok(())
+    }
+
+    fn record_local(
+        &mut self,
+        object: String,
+        line: u32,
+        operation: &str,
+        mode: Mode,
+    ) -> &mut Access {
+        let number = self.run.accesses.len() + 1;
+        let (kind, operation, key) = (LOCAL, operation.to_owned(), Vec::new());
+        let (value, result, lifetime, outcome) = (Vec::new(), Vec::new(), None, None);
+        self.run.accesses.push(Access {
+            object,
+            kind,
+            operation,
+            mode,
+            key,
+            symmetric: false,
+            value,
+            result,
+            lifetime,
+            outcome,
+            number,
+            line,
+        });
+        let last = self.run.accesses.len() - 1;
+        &mut self.run.accesses[last]
+    }
+
+    /// Notes what a turn of the loop on this line has changed.
+    fn carried_by(&mut self, line: u32, slots: &[(Local, Slot)]) {
+        for (local, slot) in slots.iter().filter(|(_, slot)| slot.written_at.get() != 0) {
+            let local = (line, local.clone());
+            if !self.carried.locals.contains_key(&local) {
+                let of = self.type_of(&slot.value.borrow());
+                self.carried.found.insert(local, of);
+            }
         }
     }
 
@@ -179,9 +335,6 @@ impl<'p> Interpreter<'p> {
     /// the output says so.
     fn goes_on(&mut self, condition: Term, unknown: &mut usize) -> Eval<bool> {
         if self.known(condition).is_none() {
-            if self.loops_apart {
-                return self.error("it is not known how often this loop goes round");
-            }
             if *unknown >= self.explorer.budget.unrolled {
                 return self.cut_off(condition);
             }

@@ -160,6 +160,8 @@ pub(crate) struct Interpreter<'p> {
     pub(crate) values: Vec<Values>,
     /// Whether any turn of a loop whose end is unknown is a path of its own, and what comes after it.
     pub(crate) loops_apart: bool,
+    /// What turns of such loops leave to the next ones.
+    pub(crate) carried: loops::Carried,
     /// What parts of the next unknown value are known to be, by the names that they would have.
     aliases: Vec<(String, Term)>,
     /// What is being executed.
@@ -193,6 +195,7 @@ impl<'p> Interpreter<'p> {
             counted: Vec::new(),
             values: Vec::new(),
             loops_apart: false,
+            carried: loops::Carried::default(),
             aliases: Vec::new(),
             here: Here::Line(0),
             ahead: false,

@@ -2,9 +2,9 @@
 
 use super::value::Value;
 use super::{Eval, Interpreter, Stop, stop};
-use crate::access::Access;
+use crate::access::{Access, Part};
 use crate::expr::{Term, Terms};
-use crate::proofs::{Counted, ENDLESS, Link};
+use crate::proofs::{CLASS, Counted, ENDLESS, Link};
 
 /// What a part of the unknown value of the access `name` is called.
 fn symbol(name: &str, part: &str) -> String {
@@ -107,6 +107,31 @@ impl<'p> Interpreter<'p> {
             }
         };
         let holds = self.values[at].holds(&mut part, &mut self.terms);
+        self.is_either_absent_or(present, holds)
+    }
+
+    /// As [`assume_values`](Self::assume_values), of a packet set of this class, where that is known, or of a local.
+    pub(crate) fn assume_set(
+        &mut self,
+        set: &str,
+        class: Option<&str>,
+        state: &[Part],
+    ) -> Eval<()> {
+        let mut known = self.values.iter().chain(&self.carried.values);
+        let Some(values) = known.find(|values| values.object == set).cloned() else {
+            return Ok(());
+        };
+        let number = class.and_then(|class| values.number_of(CLASS, class));
+        let mut part = |name: &str, terms: &mut Terms| match name.split_once('.')? {
+            ("key", _) => Some(terms.constant(number?, 8)),
+            (_, name) => state.iter().find(|part| part.name == name).map(|part| part.term),
+        };
+        let holds = values.holds(&mut part, &mut self.terms);
+        let always = self.terms.bool(true);
+        self.is_either_absent_or(always, holds)
+    }
+
+    fn is_either_absent_or(&mut self, present: Term, holds: Term) -> Eval<()> {
         let absent = self.terms.not(present);
         let rule = self.terms.either(absent, holds);
         match self.possible(rule)? {

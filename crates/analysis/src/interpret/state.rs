@@ -8,7 +8,7 @@ use super::bounds::Reach;
 use super::fresh::zero_like;
 use super::types::{Scalar, Type};
 use super::value::{LocalCell, Place, Value};
-use super::{Eval, Interpreter};
+use super::{Eval, Interpreter, Stop, stop};
 use crate::access::{Access, Mode, Part};
 use crate::expr::{Kind, Sort, Term};
 use crate::path::Memory;
@@ -343,10 +343,30 @@ impl<'p> Interpreter<'p> {
                 let of = self.type_of(&value);
                 return self.zero(&of);
             }
-            // What is unknown may be the zero that is read past the end.
-            (Mode::Read, _) => {}
+            (Mode::Read, Reach::Perhaps(inside)) => self.zero_unless(inside, &value)?,
+            (Mode::Read, Reach::Inside) => {}
         }
         Ok(value)
+    }
+
+    /// Takes it as given that an element is zero unless it is `inside`; its wide parts are left open.
+    fn zero_unless(&mut self, inside: Term, value: &Value) -> Eval<()> {
+        for part in self.parts(value, "")? {
+            let is_zero = match self.terms.sort(part.term) {
+                Sort::Bool => self.terms.not(part.term),
+                Sort::Bits(width) if width <= 8 => {
+                    let zero = self.terms.constant(0, width);
+                    self.terms.equal(part.term, zero)
+                }
+                Sort::Bits(_) => continue,
+            };
+            let rule = self.terms.either(inside, is_zero);
+            if !self.possible(rule)? {
+                return stop(Stop::Infeasible);
+            }
+            self.assume(rule)?;
+        }
+        Ok(())
     }
 
     /// Where an index into an object lies: one past the end reads zero and writes nothing, and is

@@ -110,6 +110,17 @@ pub(crate) enum Type {
     Enum(Rc<EnumShape>),
 }
 
+impl Type {
+    /// Whether a value of this type may be one of the other, as far as both are known.
+    pub(crate) fn may_be(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Type::Unknown, _) | (_, Type::Unknown) => true,
+            (Type::Option(a), Type::Option(b)) => a.may_be(b),
+            _ => self == other,
+        }
+    }
+}
+
 /// Fields of a struct, in order.
 #[derive(Debug, PartialEq)]
 pub(crate) struct StructShape {

@@ -8,6 +8,7 @@
 
 mod counted;
 mod find;
+mod limits;
 mod pairing;
 mod prove;
 mod state;
@@ -21,10 +22,11 @@ use crate::expr::{Kind, Sort, Term, Terms, Words};
 pub use counted::Counted;
 pub(crate) use counted::{counts, is_counted};
 pub(crate) use find::candidates;
+pub(crate) use limits::limits;
 pub use pairing::Pairing;
 pub(crate) use pairing::{is_kept, pairings};
 pub(crate) use prove::prove;
-pub(crate) use state::ENDLESS;
+pub(crate) use state::{CLASS, ENDLESS, LOCAL};
 pub use values::Values;
 pub(crate) use values::reached;
 

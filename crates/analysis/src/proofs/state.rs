@@ -1,7 +1,7 @@
 //! A state object at one point of a path, as a function of the key: what it was at the beginning, which
 //! may be anything, and what the path has written since.
 
-use super::find::place;
+use super::find::{distinct, place};
 use crate::access::{Access, Part};
 use crate::expr::{Kind, Sort, SymbolId, Term, Terms};
 use crate::hash::FastSet;
@@ -45,7 +45,15 @@ pub(super) enum Entries {
     Lasting,
     /// Of a vector, or the one of a cell: there from the start, all zero.
     Fixed,
+    /// Of packet sets: on each path one, the packet's own or the one that ends, known by its class alone.
+    Own,
 }
+
+/// The kind of a local that turns of a loop leave to the next ones: it is gone before anybody else looks.
+pub(crate) const LOCAL: &str = "local";
+
+/// What the class of a packet set is called, as if it were a part of the key.
+pub(crate) const CLASS: &str = "#class";
 
 /// Of what parts keys and values of an object are.
 #[derive(Debug, Clone)]
@@ -66,7 +74,20 @@ impl Layout {
     ) -> Option<Self> {
         let all =
             || paths.iter().flat_map(|path| &path.accesses).filter(|one| one.object == object);
-        let stores = all().find(|one| !one.value.is_empty())?;
+        let mut stores = all().filter(|one| !one.value.is_empty());
+        let first = stores.next()?;
+        // Where some are changed there are fewer, and of another variant of a local.
+        let stores = match first.kind {
+            "PacketSet" | LOCAL => {
+                stores.fold(
+                    first,
+                    |most, one| {
+                        if one.value.len() > most.value.len() { one } else { most }
+                    },
+                )
+            }
+            _ => first,
+        };
         let typed = |part: &Part| PartType::of(part, terms);
         let mut parts: Vec<PartType> = stores.value.iter().map(typed).collect();
         parts.retain(wanted);
@@ -84,6 +105,13 @@ impl Layout {
             }
             "Vector" => (Entries::Fixed, number()),
             "Cell" => (Entries::Fixed, Vec::new()),
+            "PacketSet" => {
+                let names = distinct(paths.iter().filter_map(|path| path.class.clone()));
+                let kind = Kind::Variants(names.into());
+                let (name, sort) = (CLASS.to_owned(), Sort::Bits(8));
+                (Entries::Own, vec![PartType { name, sort, kind }])
+            }
+            LOCAL => (Entries::Own, Vec::new()),
             _ => return None,
         };
         Some(Self { entries, key, parts })
@@ -104,10 +132,20 @@ impl Layout {
         places.filter(|places| places.len() == map.key.len())
     }
 
+    /// That the packet set of `path` is of the class that its packet is of.
+    pub(super) fn is_of_class(&self, path: &CallPath, terms: &mut Terms) -> Option<Term> {
+        let (Entries::Own, [class]) = (self.entries, &*self.key) else { return None };
+        let Kind::Variants(names) = &class.kind else { return None };
+        let number = names.iter().position(|name| Some(name) == path.class.as_ref())?;
+        let (own, number) = (self.any_key(terms), terms.constant(number as u128, 8));
+        Some(terms.equal(*own.first()?, number))
+    }
+
     /// The key of an access; `None`: it has other parts, as one of a known variant has.
-    fn key_of(&self, access: &Access, terms: &Terms) -> Option<Vec<Term>> {
+    fn key_of(&self, access: &Access, terms: &mut Terms) -> Option<Vec<Term>> {
         match self.entries {
             Entries::Lasting => Some(vec![place(access)?]),
+            Entries::Own => Some(self.any_key(terms)),
             _ => {
                 let parts = access.key.iter().map(|part| (&part.name, terms.sort(part.term)));
                 let fits = parts.eq(self.key.iter().map(|part| (&part.name, part.sort)));
@@ -207,6 +245,7 @@ impl<'l> Object<'l> {
         let written = match self.layout.entries {
             Entries::Stored => self.stored(access, (outcome, &now), terms)?,
             Entries::Lasting => self.lasting(access, (outcome, &now), terms)?,
+            Entries::Own => self.own(access, (outcome, &now), terms)?,
             Entries::Fixed => {
                 self.told(outcome, &access.result, &now.value, terms);
                 match access.operation.as_str() {
@@ -229,6 +268,39 @@ impl<'l> Object<'l> {
             [] => outcome,
             _ => terms.apply(&format!("{}#inside", self.name), Sort::Bool, Kind::Number, key),
         }
+    }
+
+    /// A packet set that is changed or ends is there, whether or not the path has looked for it before.
+    fn own(
+        &mut self,
+        access: &Access,
+        (outcome, now): (Term, &Entry),
+        terms: &mut Terms,
+    ) -> Option<Written> {
+        if !matches!(&*access.operation, "insert" | "set") {
+            let same = terms.equal(outcome, now.present);
+            self.facts.push(same);
+            self.told(outcome, &access.result, &now.value, terms);
+        }
+        let is_whole = access.operation != "update";
+        let mut part = |(part, now): (&PartType, &Term)| {
+            let new = access.value.iter().find(|new| new.name == part.name);
+            match (new, part.sort) {
+                (Some(new), sort) => (terms.sort(new.term) == sort).then_some(new.term),
+                (None, _) if !is_whole => Some(*now),
+                // Of another variant than the one that there is: anything will do.
+                (None, Sort::Bool) => Some(terms.bool(false)),
+                (None, Sort::Bits(width)) => Some(terms.constant(0, width)),
+            }
+        };
+        let value = self.layout.parts.iter().zip(&now.value).map(&mut part);
+        let value: Vec<Term> = value.collect::<Option<_>>()?;
+        Some(match access.operation.as_str() {
+            "find" | "get" => None,
+            "insert" | "update" | "set" => Some((outcome, Some(value))),
+            "expire" => Some((outcome, None)),
+            _ => return None,
+        })
     }
 
     fn stored(

@@ -8,10 +8,12 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 
+use super::limits::{self, Limit, Small};
 use super::state::{
     ENDLESS, Entries, Layout, Object, PartType, Write, outcome, relevant, softened,
 };
-use crate::expr::{Kind, Sort, Term, Terms, Words};
+use crate::access::Part;
+use crate::expr::{Kind, Sort, SymbolId, Term, Terms, Words};
 use crate::hash::{FastMap, FastSet};
 use crate::path::CallPath;
 use crate::solver::Solver;
@@ -27,26 +29,41 @@ pub struct Values {
     /// The object.
     pub object: String,
     /// The parts: of the key (`key.protocol`) and of the value (`it.state`).
-    parts: Vec<PartType>,
+    parts: Vec<Small>,
     /// Each row allows one of some for each part.
     rows: Vec<Row>,
 }
 
 /// What entries of `object` can hold, as all `paths` keep it. `None`: nothing that would rule anything out, or
 /// something is done with it that is not understood.
+///
+/// `given` is what is so of all settings, `known` what other objects can hold, `more` what a local is asked
+/// besides.
 pub(crate) fn reached(
     object: &str,
     paths: &[CallPath],
+    (given, known, more): (&[Term], &[Values], &[Limit]),
     terms: &mut Terms,
     solver: &mut Solver,
 ) -> Result<Option<Values>, String> {
-    let Some(layout) = Layout::of(object, paths, terms, PartType::is_small) else {
+    let mut asked = limits::asked(object, paths, terms);
+    let Some(mut layout) = Layout::of(object, paths, terms, |_| true) else { return Ok(None) };
+    asked.extend(limits::of_local(&layout, more));
+    layout.parts.retain(|part| part.is_small() || asked.iter().any(|(name, _)| *name == part.name));
+    let limits: Vec<Term> = asked.iter().filter_map(|(_, limit)| limit.term()).collect();
+    let Some(mut steps) = steps((object, &layout, &limits), known, paths, terms) else {
         return Ok(None);
     };
-    let Some(steps) = steps(object, &layout, paths, terms) else { return Ok(None) };
-    let mut small = smalls(&layout);
+    let mut small = smalls(&layout, &asked, terms);
+    let decided: FastSet<SymbolId> =
+        limits.iter().flat_map(|limit| terms.unknowns(*limit).to_vec()).collect();
+    let is_about = |one: &&Term| terms.unknowns(**one).iter().all(|id| decided.contains(id));
+    let given: Vec<Term> = given.iter().filter(is_about).copied().collect();
+    if layout.entries == Entries::Fixed {
+        steps.insert(at_first(&layout, terms), FastSet::from_iter([Vec::new()]));
+    }
     while !small.is_empty() {
-        match (Search { object, layout: &layout, small: &small, steps: &steps })
+        match (Search { object, layout: &layout, small: &small, steps: &steps, given: &given })
             .run(terms, solver)?
         {
             Found::All(all) => return Ok(Values::of(object, small, all)),
@@ -57,14 +74,31 @@ pub(crate) fn reached(
     Ok(None)
 }
 
-/// The small parts of keys and values, with what each is a part of before its name.
-fn smalls(layout: &Layout) -> Vec<PartType> {
+/// The small parts of keys and values, with what each is a part of before its name, and what is asked of others.
+fn smalls(layout: &Layout, asked: &[(String, Limit)], terms: &Terms) -> Vec<Small> {
     let named = |of: &str, part: &PartType| {
         let name = format!("{of}.{}", part.name);
         PartType { name, ..part.clone() }
     };
     let of_key = layout.key.iter().filter(|part| part.is_small()).map(|part| named("key", part));
-    of_key.chain(layout.parts.iter().map(|part| named("it", part))).collect()
+    let of_value = layout.parts.iter().filter(|part| part.is_small()).map(|part| named("it", part));
+    let mut all: Vec<Small> = of_key.chain(of_value).map(Small::of).collect();
+    for (name, limit) in asked {
+        let part = layout.parts.iter().find(|part| part.name == *name && !part.is_small());
+        all.extend(part.map(|part| Small::asked(&named("it", part), *limit, terms)));
+    }
+    all
+}
+
+/// That elements are all zero before anything is stored.
+fn at_first(layout: &Layout, terms: &mut Terms) -> Step {
+    let zero = |part: &PartType, terms: &mut Terms| match part.sort {
+        Sort::Bool => terms.bool(false),
+        Sort::Bits(width) => terms.constant(0, width),
+    };
+    let value = layout.parts.iter().map(|part| zero(part, terms)).collect();
+    let (when, key) = (terms.bool(true), layout.any_key(terms));
+    Step { when, key, value, keys: Vec::new(), facts: Vec::new() }
 }
 
 /// What one access stores, and what its path has asked by then.
@@ -82,7 +116,12 @@ struct Step {
 /// Steps, with what else holds, of what has to do with each, on the paths that take it.
 type Steps = FastMap<Step, FastSet<Vec<Term>>>;
 
-fn steps(name: &str, layout: &Layout, paths: &[CallPath], terms: &mut Terms) -> Option<Steps> {
+fn steps(
+    (name, layout, limits): (&str, &Layout, &[Term]),
+    known: &[Values],
+    paths: &[CallPath],
+    terms: &mut Terms,
+) -> Option<Steps> {
     let mut steps = Steps::default();
     for path in paths {
         let accesses = path.accesses.iter().filter(|access| access.object == name);
@@ -94,18 +133,46 @@ fn steps(name: &str, layout: &Layout, paths: &[CallPath], terms: &mut Terms) -> 
             let before = object.writes.len();
             object.access(access, terms)?;
             object.facts.extend(outcome(access, path, terms));
+            object.facts.extend(layout.is_of_class(path, terms));
             if let Some(step) =
                 object.writes.get(before).and_then(|last| step(&object, last, terms))
             {
-                let about = step.value.iter().chain(&step.key).chain(&step.facts);
+                let about = step.value.iter().chain(&step.key).chain(&step.facts).chain(limits);
                 let about: Vec<Term> = about.copied().collect();
-                let conditions = relevant(&about, path, terms);
+                let mut conditions = relevant(&about, path, terms);
+                conditions.extend(told(known, &about, path, terms));
                 let conditions = softened(&conditions, terms);
                 steps.entry(step).or_default().insert(conditions);
             }
         }
     }
     Some(steps)
+}
+
+/// What is known of what other objects have answered on `path`, as far as `about` has to do with it.
+fn told(known: &[Values], about: &[Term], path: &CallPath, terms: &mut Terms) -> Vec<Term> {
+    let unknowns: FastSet<SymbolId> =
+        about.iter().flat_map(|term| terms.unknowns(*term).to_vec()).collect();
+    let mut all = Vec::new();
+    for access in &path.accesses {
+        let Some(values) = known.iter().find(|values| values.object == access.object) else {
+            continue;
+        };
+        let is_near =
+            |part: &Part| terms.unknowns(part.term).iter().any(|id| unknowns.contains(id));
+        if !access.result.iter().any(is_near) {
+            continue;
+        }
+        let mut part = |name: &str, _: &mut Terms| match name.split_once('.')? {
+            ("it", name) => access.result.iter().find(|part| part.name == name).map(|it| it.term),
+            _ => None,
+        };
+        let holds = values.holds(&mut part, terms);
+        let always = terms.bool(true);
+        let absent = terms.not(access.outcome.unwrap_or(always));
+        all.push(terms.either(absent, holds));
+    }
+    all
 }
 
 /// The last write of an object as a step; `None`: it only takes something away.
@@ -128,16 +195,14 @@ enum Found {
 struct Search<'l> {
     object: &'l str,
     layout: &'l Layout,
-    small: &'l [PartType],
+    small: &'l [Small],
     steps: &'l Steps,
+    given: &'l [Term],
 }
 
 impl Search<'_> {
     fn run(&self, terms: &mut Terms, solver: &mut Solver) -> Result<Found, String> {
         let mut all: BTreeSet<Vec<u128>> = BTreeSet::new();
-        if self.layout.entries == Entries::Fixed {
-            all.insert(vec![0; self.small.len()]);
-        }
         let mut open: Vec<(&Step, Vec<Term>)> = Vec::new();
         for (step, each) in self.steps {
             // What they have in common often does for all of them.
@@ -180,15 +245,16 @@ impl Search<'_> {
     ) -> Vec<Term> {
         let mut asked = step.facts.clone();
         asked.push(step.when);
+        asked.extend(self.given);
         asked.extend(conditions);
         for key in &step.keys {
             let entry = Object::new(self.object, self.layout).at_first(key, terms);
-            let holds = self.combination(key, &entry.value);
+            let holds = self.combination(key, &entry.value, terms);
             let known = self.is_one_of(all, &holds, terms);
             let absent = terms.not(entry.present);
             asked.push(terms.either(absent, known));
         }
-        let stored = self.combination(&step.key, &step.value);
+        let stored = self.combination(&step.key, &step.value, terms);
         let known = self.is_one_of(all, &stored, terms);
         asked.push(terms.not(known));
         asked
@@ -203,7 +269,7 @@ impl Search<'_> {
         terms: &mut Terms,
         solver: &mut Solver,
     ) -> Result<Option<Found>, String> {
-        let stored = self.combination(&step.key, &step.value);
+        let stored = self.combination(&step.key, &step.value, terms);
         loop {
             let asked = self.question(step, conditions, all, terms);
             if solver.refutes(asked.clone(), terms)? {
@@ -225,18 +291,18 @@ impl Search<'_> {
     fn too_many(&self, all: &BTreeSet<Vec<u128>>) -> Option<usize> {
         let values = |at: usize| all.iter().map(|one| one[at]).collect::<BTreeSet<_>>().len();
         let widest = (0..self.small.len()).max_by_key(|at| (values(*at), *at))?;
-        let is_byte = matches!(self.small[widest].kind, Kind::Number);
+        let is_byte = matches!(self.small[widest].part.kind, Kind::Number);
         (all.len() > MOST || is_byte && values(widest) > BYTES).then_some(widest)
     }
 
     /// The small parts of an entry.
-    fn combination(&self, key: &[Term], value: &[Term]) -> Vec<Term> {
+    fn combination(&self, key: &[Term], value: &[Term], terms: &mut Terms) -> Vec<Term> {
         let Layout { key: of_key, parts, .. } = self.layout;
-        let part = |small: &PartType| {
-            let (of, name) = small.name.split_once('.')?;
+        let part = |small: &Small| {
+            let (of, name) = small.part.name.split_once('.')?;
             let (types, all) = if of == "key" { (of_key, key) } else { (parts, value) };
             let found = types.iter().zip(all).find(|(part, _)| part.name == name);
-            found.map(|(_, term)| *term)
+            found.map(|(_, term)| small.answer(*term, terms))
         };
         self.small.iter().filter_map(part).collect()
     }
@@ -251,7 +317,7 @@ impl Search<'_> {
 type Row = Vec<BTreeSet<u128>>;
 
 /// That the parts that are known are those of one of the rows.
-fn in_a_row(rows: &[Row], parts: &[Option<Term>], small: &[PartType], terms: &mut Terms) -> Term {
+fn in_a_row(rows: &[Row], parts: &[Option<Term>], small: &[Small], terms: &mut Terms) -> Term {
     let rows = rows.iter().map(|row| {
         let known = row.iter().zip(parts).zip(small);
         let known = known
@@ -263,17 +329,17 @@ fn in_a_row(rows: &[Row], parts: &[Option<Term>], small: &[PartType], terms: &mu
     terms.any(&rows)
 }
 
-fn is_among(part: Term, values: &BTreeSet<u128>, small: &PartType, terms: &mut Terms) -> Term {
+fn is_among(part: Term, values: &BTreeSet<u128>, small: &Small, terms: &mut Terms) -> Term {
     if values.len() >= small.room() {
         return terms.bool(true);
     }
-    if small.sort == Sort::Bool {
+    if small.sort() == Sort::Bool {
         return if values.contains(&1) { part } else { terms.not(part) };
     }
     let each: Vec<Term> = values
         .iter()
         .map(|value| {
-            let value = terms.constant(*value, small.sort.width());
+            let value = terms.constant(*value, small.sort().width());
             terms.equal(part, value)
         })
         .collect();
@@ -305,11 +371,12 @@ fn differing(a: &[BTreeSet<u128>], b: &[BTreeSet<u128>]) -> Option<usize> {
 
 impl Values {
     /// `None`: each part may be anything. That all objects have an end is no news.
-    fn of(object: &str, parts: Vec<PartType>, all: BTreeSet<Vec<u128>>) -> Option<Self> {
+    fn of(object: &str, parts: Vec<Small>, all: BTreeSet<Vec<u128>>) -> Option<Self> {
         let rows = merged(&all);
         let mut limits = rows.iter().flat_map(|row| row.iter().zip(&parts));
-        let rules_out = limits
-            .any(|(values, small)| values.len() < small.room() && !small.name.ends_with(ENDLESS));
+        let rules_out = limits.any(|(values, small)| {
+            values.len() < small.room() && !small.part.name.ends_with(ENDLESS)
+        });
         (rules_out && !rows.is_empty()).then(|| Self { object: object.to_owned(), parts, rows })
     }
 
@@ -319,32 +386,43 @@ impl Values {
         part: &mut dyn FnMut(&str, &mut Terms) -> Option<Term>,
         terms: &mut Terms,
     ) -> Term {
-        let known = self
-            .parts
-            .iter()
-            .map(|small| part(&small.name, terms).filter(|part| terms.sort(*part) == small.sort));
-        let known: Vec<Option<Term>> = known.collect();
+        let mut known = |small: &Small| {
+            let known = part(&small.part.name, terms)?;
+            (terms.sort(known) == small.part.sort).then(|| small.answer(known, terms))
+        };
+        let known: Vec<Option<Term>> = self.parts.iter().map(&mut known).collect();
         in_a_row(&self.rows, &known, &self.parts, terms)
+    }
+
+    /// Which number the variant `word` of a part of the key is.
+    pub(crate) fn number_of(&self, part: &str, word: &str) -> Option<u128> {
+        let known = self.parts.iter().map(|small| &small.part);
+        let known = known.clone().find(|known| known.name.strip_prefix("key.") == Some(part));
+        let Kind::Variants(names) = &known?.kind else { return None };
+        names.iter().position(|name| name == word).map(|at| at as u128)
     }
 
     /// Whether entries with these parts never end.
     pub(crate) fn never_ends(&self, known: &dyn Fn(&str) -> Option<u128>) -> bool {
         let is_endless = |name: &str| name.strip_prefix("it.") == Some(ENDLESS);
         let ending = |name: &str| if is_endless(name) { Some(0) } else { known(name) };
-        self.parts.iter().any(|small| is_endless(&small.name)) && !self.allows(&ending)
+        self.parts.iter().any(|small| is_endless(&small.part.name)) && !self.allows(&ending)
     }
 
     /// Whether an entry can have the parts that `part` knows.
     pub fn allows(&self, part: &dyn Fn(&str) -> Option<u128>) -> bool {
         self.rows.iter().any(|row| {
             let mut parts = row.iter().zip(&self.parts);
-            parts.all(|(values, small)| part(&small.name).is_none_or(|one| values.contains(&one)))
+            parts.all(|(values, small)| {
+                let answer = part(&small.part.name).and_then(|part| small.known(part));
+                answer.is_none_or(|answer| values.contains(&answer))
+            })
         })
     }
 
     /// The parts of values, as they are called there, that it is about.
     pub(super) fn is_about(&self, part: &str) -> bool {
-        self.parts.iter().any(|small| small.name.strip_prefix("it.") == Some(part))
+        self.parts.iter().any(|small| small.part.name.strip_prefix("it.") == Some(part))
     }
 }
 
@@ -368,23 +446,27 @@ impl fmt::Display for Values {
     }
 }
 
-impl PartType {
-    /// How many values it can have, of a small one.
+impl Small {
+    /// How many values it can have.
     fn room(&self) -> usize {
-        match &self.kind {
-            Kind::Variants(names) => names.len(),
-            _ => 1 << self.sort.width(),
+        match (&self.limit, &self.part.kind) {
+            (None, Kind::Variants(names)) => names.len(),
+            _ => 1 << self.sort().width(),
         }
     }
 
     fn write(&self, values: &BTreeSet<u128>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.name.trim_end_matches(".variant").trim_end_matches('.').replace('#', "");
-        if self.sort == Sort::Bool && self.kind == Kind::Number {
+        if let Some((_, [no, yes])) = &self.limit {
+            return f.write_str(if values.contains(&0) { no } else { yes });
+        }
+        let Self { part, .. } = self;
+        let name = part.name.trim_end_matches(".variant").trim_end_matches('.').replace('#', "");
+        if part.sort == Sort::Bool && part.kind == Kind::Number {
             return write!(f, "{}{name}", if values.contains(&0) { "!" } else { "" });
         }
         let words = Words::default();
         let values: Vec<String> =
-            values.iter().map(|value| words.constant(*value, &self.kind)).collect();
+            values.iter().map(|value| words.constant(*value, &part.kind)).collect();
         write!(f, "{name} = {}", values.join(" | "))
     }
 }

@@ -1,6 +1,5 @@
 //! Datagrams in fragments, through whole runs: what one worker does, many do, by every strategy, also
 //! while shards move.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! Where steered values are at home: each shard has as many as another, and what lies under values near one
 //! another is one worker's.
-#![cfg(not(shuttle))]
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -13,7 +13,7 @@ use anabranch_plan::Strategy;
 use anabranch_runtime::run as runtime;
 use anabranch_store::{Content, view};
 
-use crate::case::{Case, planned};
+use super::case::{Case, planned};
 
 /// How a part is run: by which strategy, by how many workers, and what the report says of it.
 type Crew = (Option<Strategy>, usize, &'static str);
@@ -28,7 +28,7 @@ fn plan_for<N: NetworkFunction>(case: &mut Case, (strategy, ..): Crew) {
 }
 
 /// Runs a part with its state kept, and returns what was sent.
-fn run<N: NetworkFunction>(case: &mut Case, part: usize, crew: Crew) -> crate::case::Sent {
+fn run<N: NetworkFunction>(case: &mut Case, part: usize, crew: Crew) -> super::case::Sent {
     plan_for::<N>(case, crew);
     let (report, sent) = case.run::<N>(part, crew.1, true);
     assert_eq!((report.strategy.as_str(), report.workers.len()), (crew.2, crew.1));
@@ -234,7 +234,7 @@ const THREE: &str = "services = [{address = '192.0.2.1', port = 53, protocol = '
                 {service = 0, address = '10.0.0.3', port = 53}]";
 
 /// Questions of clients to the service, each client's again and again.
-fn questions(clients: Range<u32>, rounds: u32) -> crate::case::Sent {
+fn questions(clients: Range<u32>, rounds: u32) -> super::case::Sent {
     let mut sent = Vec::new();
     let all = (0..rounds).flat_map(|_| clients.clone());
     for (number, client) in (0u64..).zip(all) {

@@ -1,7 +1,5 @@
 //! Shards that move between workers while packets flow: nothing is lost, doubled or changed, and load
 //! ends as even as shards allow.
-#![cfg(not(shuttle))]
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::Path;
 

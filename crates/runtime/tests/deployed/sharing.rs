@@ -1,7 +1,6 @@
 //! State that all workers share, behind the lock or in transactions: what they do together is what one
 //! would do in the order of their commits; ages are those of all workers together; nothing is erased
 //! that is alive for one of them.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use anabranch_nf::prelude::*;
 use anabranch_packet::Port;

@@ -1,5 +1,4 @@
 //! Every cause that a structure or the runtime declares is provoked, and found named first.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::ops::Range;

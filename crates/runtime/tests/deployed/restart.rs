@@ -1,6 +1,5 @@
 //! A store keeps an instance's state: stopped anywhere and started anew, it does what it would have
 //! done without the stop, whoever has the state then.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -604,7 +603,7 @@ fn a_nat_that_is_killed_in_a_flood_has_no_flow_by_halves() {
 }
 
 /// What it costs per packet that a store keeps a NAT's state: printed, not asserted, since it depends
-/// on the machine. `cargo test --release -p anabranch-runtime --test restart -- --ignored --nocapture`
+/// on the machine. `cargo test --release -p anabranch-runtime --test deployed -- --ignored --nocapture restart`
 #[test]
 #[ignore = "measures"]
 fn cost_of_being_kept() {

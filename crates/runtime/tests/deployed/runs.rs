@@ -1,6 +1,5 @@
 //! Whole runs: one and many workers write the same captures, events fall where they should, and
 //! every packet is accounted for.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,7 +1,5 @@
 //! Planted bugs: every one that breaks a plan is noticed by traffic, with a sequence of a few packets.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 
 use anabranch_analysis::{Budget, Paths, Source, paths_within};
@@ -42,7 +40,7 @@ fn try_out<N: NetworkFunction>(found: &Plan, mutation: &Mutation) -> Option<Find
     let mutation = Some(mutation);
     let subject =
         Subject { setup: &setup, plan: found, workers: 4, mutation, programs: &[], paths: None };
-    let effort = Effort { packets: 20_000, seeds: 3, first_seed: 7 };
+    let effort = Effort { packets: 20_000, seeds: 3, first_seed: 7, rest: 0 };
     verify::<N>(&subject, effort, &mut |_| {}).ok()
 }
 

@@ -16,7 +16,7 @@ use anabranch_runtime::mailbox::Again;
 use anabranch_runtime::run::{RunError, run};
 use anabranch_store::view;
 
-use crate::case::{Case, capture, planned};
+use super::case::{Case, capture, planned};
 
 /// Stopped after each part and gone on with by another number of workers, it sends what `alone` workers
 /// send that are never stopped.

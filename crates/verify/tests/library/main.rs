@@ -1,7 +1,9 @@
 //! Functions of the library on many cores: nothing differs, every call path is what runs, and most of
 //! those that can be taken are.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+mod mutants;
 
 use std::collections::BTreeSet;
 
@@ -35,7 +37,7 @@ fn tried<N: NetworkFunction>(
 
 /// Nothing differs.
 fn agrees<N: NetworkFunction>(setup: &Setup, paths: Option<&Paths>) -> Findings {
-    let effort = Effort { packets: 20_000, seeds: 4, first_seed: 1 };
+    let effort = Effort { packets: 20_000, seeds: 4, first_seed: 1, rest: 0 };
     let found = tried::<N>(setup, &planned::<N>(), paths, effort);
     if let Some(difference) = &found.difference {
         panic!("{} seed {}\n{}", N::NAME, difference.seed, difference.to_text());
@@ -143,7 +145,7 @@ fn call_paths_that_are_wrong_are_noticed() {
     let wrong = Source { text: &text, file: source.file, line: source.line };
     let paths = paths_within(&wrong, budget()).unwrap();
     let setup = Setup::exemplified::<N>(toml::Table::new(), example("policer"));
-    let effort = Effort { packets: 2_000, seeds: 1, first_seed: 1 };
+    let effort = Effort { packets: 2_000, seeds: 1, first_seed: 1, rest: 0 };
     let found = tried::<N>(&setup, &planned::<N>(), Some(&paths), effort);
     assert!(!found.taken.disagreements.is_empty());
     assert_eq!(found.differences, 0, "the runs themselves agree");
@@ -155,7 +157,7 @@ fn call_paths_that_are_wrong_are_noticed() {
 fn state_that_is_wrongly_known_is_noticed() {
     type N = anabranch_nfs::nat::Function;
     let setup = Setup::exemplified::<N>(toml::Table::new(), example("nat"));
-    let effort = Effort { packets: 4_000, seeds: 1, first_seed: 1 };
+    let effort = Effort { packets: 4_000, seeds: 1, first_seed: 1, rest: 0 };
     let disagree = |paths: &Paths| {
         tried::<N>(&setup, &planned::<N>(), Some(paths), effort).taken.disagreements
     };
@@ -186,12 +188,29 @@ fn seeds_do_not_depend_on_each_other() {
     let (plan, setup) = (planned::<N>(), Setup::new::<N>(toml::Table::new()));
     let paths = paths_of(&N::SOURCE, budget()).unwrap();
     let packets = |first_seed, seeds| {
-        let effort = Effort { packets: 12_000, seeds, first_seed };
+        let effort = Effort { packets: 12_000, seeds, first_seed, rest: 0 };
         let found = tried::<N>(&setup, &plan, Some(&paths), effort);
         (found.packets, found.taken.followed)
     };
     let (one, two, both) = (packets(1, 1), packets(2, 1), packets(1, 2));
     assert_eq!((one.0 + two.0, one.1 + two.1), both);
+}
+
+/// Packets that are led to what no seed has reached reach more than as many of the seeds.
+#[test]
+fn the_rest_is_led_to_what_no_seed_has_reached() {
+    type N = anabranch_nfs::nat::Function;
+    let setup = Setup::exemplified::<N>(toml::Table::new(), example("nat"));
+    let paths = paths_of(&N::SOURCE, budget()).unwrap();
+    let reached = |packets, rest| {
+        let effort = Effort { packets, seeds: 2, first_seed: 1, rest };
+        let found = tried::<N>(&setup, &planned::<N>(), Some(&paths), effort);
+        assert_eq!((found.differences, found.taken.disagreements), (0, Vec::new()));
+        assert!(found.packets <= 2 * packets + rest + 10_000, "{}", found.packets);
+        found.taken.reached.len()
+    };
+    let (seeds, all) = (reached(20_000, 0), reached(10_000, 20_000));
+    assert!(all > seeds + 20, "{all} after the seeds, {seeds} by them alone");
 }
 
 /// With fewer ports than shards nearly every mapping is under a port that is at home elsewhere.

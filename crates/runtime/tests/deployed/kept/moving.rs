@@ -22,7 +22,7 @@ use anabranch_store::{
     Status, view,
 };
 
-use crate::case::planned;
+use super::case::planned;
 
 const START_NS: u64 = 1_767_225_600_123_456_789;
 const FLOWS: u32 = 9_000;
@@ -366,7 +366,7 @@ fn a_store_that_fails_while_shards_move_ends_with_what_the_workers_have() {
 
 /// How long a worker's packets wait for what is told of four shards of 512 that leave it, and how much of it is the
 /// telling: printed, not asserted, since it depends on the machine.
-/// `cargo test --release -p anabranch-runtime --test kept -- --ignored --nocapture wait`
+/// `cargo test --release -p anabranch-runtime --test deployed -- --ignored --nocapture wait`
 #[test]
 #[ignore = "measures"]
 fn how_long_packets_wait_for_shards_that_leave() {

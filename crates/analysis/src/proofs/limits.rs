@@ -1,0 +1,250 @@
+//! What is asked of numbers that state objects hold: whether they are within what the settings say, or zero.
+//! The answer is one of two, so that a proof can go through them ([`super::values`]).
+
+use std::fmt;
+
+use super::find::distinct;
+use super::state::{Layout, PartType};
+use crate::expr::{Binary, Node, Sort, Term, Terms, Words};
+use crate::hash::{FastMap, FastSet};
+use crate::path::CallPath;
+
+/// Of an object so many are asked at most.
+const MOST: usize = 6;
+
+/// Something that is asked of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Whether it is zero.
+    IsZero,
+    /// Whether it is less than this, which settings alone decide.
+    Below(Term),
+    /// Whether it is no more than this.
+    AtMost(Term),
+}
+
+impl Limit {
+    /// That it is so of `number`.
+    pub(super) fn of(self, number: Term, terms: &mut Terms) -> Term {
+        let width = terms.width(number);
+        let (operator, limit) = match self {
+            Limit::IsZero => {
+                let zero = terms.constant(0, width);
+                return terms.equal(number, zero);
+            }
+            Limit::Below(limit) => (Binary::LessUnsigned, limit),
+            Limit::AtMost(limit) => (Binary::LessEqualUnsigned, limit),
+        };
+        let width = width.max(terms.width(limit));
+        let (number, limit) =
+            (terms.extend(number, width, false), terms.extend(limit, width, false));
+        terms.binary(operator, number, limit)
+    }
+
+    /// Whether it is so of a known number; `None`: settings decide.
+    pub(super) fn known(self, number: u128) -> Option<bool> {
+        match self {
+            Limit::IsZero => Some(number == 0),
+            _ => None,
+        }
+    }
+
+    /// What settings say.
+    pub(super) fn term(self) -> Option<Term> {
+        match self {
+            Limit::IsZero => None,
+            Limit::Below(limit) | Limit::AtMost(limit) => Some(limit),
+        }
+    }
+
+    /// How it is written of `name`; `is_so`: that it is not so.
+    pub(super) fn written(self, name: &str, terms: &Terms) -> [String; 2] {
+        let print = |limit: Term| terms.print(limit, &Words::default());
+        match self {
+            Limit::IsZero => [format!("{name} != 0"), format!("{name} = 0")],
+            Limit::Below(limit) => {
+                let limit = print(limit);
+                [format!("{name} >= {limit}"), format!("{name} < {limit}")]
+            }
+            Limit::AtMost(limit) => {
+                let limit = print(limit);
+                [format!("{name} > {limit}"), format!("{name} <= {limit}")]
+            }
+        }
+    }
+}
+
+/// What `paths` ask of wide parts of `object`, each with the name of the part.
+pub(super) fn asked(object: &str, paths: &[CallPath], terms: &Terms) -> Vec<(String, Limit)> {
+    let mut parts: FastMap<Term, String> = FastMap::default();
+    for path in paths {
+        let accesses = path.accesses.iter().filter(|access| access.object == object);
+        for part in accesses.flat_map(|access| &access.result) {
+            if !PartType::of(part, terms).is_small() && terms.constant_of(part.term).is_none() {
+                parts.insert(part.term, part.name.clone());
+            }
+        }
+    }
+    let mut all: Vec<(String, Limit)> =
+        atoms(paths, terms).into_iter().filter_map(|term| asked_by(term, &parts, terms)).collect();
+    // One less of none is most of all.
+    let at_most = all.iter().filter(|(_, limit)| matches!(limit, Limit::AtMost(_)));
+    let limited: Vec<String> = at_most.map(|(name, _)| name.clone()).collect();
+    all.extend(limited.into_iter().map(|name| (name, Limit::IsZero)));
+    let mut all = distinct(all.into_iter());
+    all.truncate(MOST);
+    all
+}
+
+/// What settings say that any of these objects is asked about.
+pub(crate) fn limits<'o>(
+    objects: impl Iterator<Item = &'o str>,
+    paths: &[CallPath],
+    terms: &Terms,
+) -> Vec<Limit> {
+    let all = objects.flat_map(|object| asked(object, paths, terms));
+    distinct(all.map(|(_, limit)| limit).filter(|limit| limit.term().is_some()))
+}
+
+/// What else is asked of a local that holds one number: what loops look for is asked about after them, when it
+/// goes by another name.
+pub(super) fn of_local(layout: &Layout, limits: &[Limit]) -> Vec<(String, Limit)> {
+    let wide: Vec<&PartType> = layout.parts.iter().filter(|part| !part.is_small()).collect();
+    let [one] = &*wide else { return Vec::new() };
+    limits.iter().map(|limit| (one.name.clone(), *limit)).collect()
+}
+
+fn asked_by(term: Term, parts: &FastMap<Term, String>, terms: &Terms) -> Option<(String, Limit)> {
+    let (number, limit, strict) = compared(term, terms)?;
+    match parts.get(&number) {
+        Some(part) => Some((part.clone(), limited(limit, strict))),
+        // One less is below where it is not more.
+        None => {
+            let before = one_more(number, terms)?;
+            Some((part_of(before, parts, terms)?.clone(), Limit::AtMost(limit)))
+        }
+    }
+}
+
+/// The part that a number is, or is where something was found.
+fn part_of<'p>(
+    number: Term,
+    parts: &'p FastMap<Term, String>,
+    terms: &Terms,
+) -> Option<&'p String> {
+    match (parts.get(&number), terms.node(number)) {
+        (Some(part), _) => Some(part),
+        (None, Node::Ite(_, a, b)) => {
+            part_of(*a, parts, terms).or_else(|| part_of(*b, parts, terms))
+        }
+        _ => None,
+    }
+}
+
+fn limited(limit: Term, strict: bool) -> Limit {
+    if strict { Limit::Below(limit) } else { Limit::AtMost(limit) }
+}
+
+/// What all that holds on `paths` is made of, each once.
+fn atoms(paths: &[CallPath], terms: &Terms) -> Vec<Term> {
+    let (mut known, mut all) = (FastSet::default(), Vec::new());
+    let mut open: Vec<Term> = paths.iter().flat_map(|path| &path.holds).copied().collect();
+    open.reverse();
+    while let Some(term) = open.pop() {
+        if !known.insert(term) {
+            continue;
+        }
+        match *terms.node(term) {
+            Node::Not(inner) => open.push(inner),
+            Node::Binary(Binary::Both | Binary::Either, a, b) => open.extend([b, a]),
+            _ => all.push(term),
+        }
+    }
+    all
+}
+
+/// A number and what settings say that it is compared with: whether it is less, or else no more.
+fn compared(term: Term, terms: &Terms) -> Option<(Term, Term, bool)> {
+    let (a, b, strict) = match *terms.node(term) {
+        Node::Binary(Binary::LessUnsigned, a, b) => (a, b, true),
+        Node::Binary(Binary::LessEqualUnsigned, a, b) => (a, b, false),
+        _ => return None,
+    };
+    let is_of_settings = |term: Term| {
+        let unknowns = terms.unknowns(term);
+        let mut names = unknowns.iter().map(|id| &terms.symbol_of(*id).name);
+        !unknowns.is_empty() && names.all(|name| name.starts_with("settings."))
+    };
+    match (is_of_settings(a), is_of_settings(b)) {
+        (false, true) => Some((narrow(a, terms), narrow(b, terms), strict)),
+        // That the limit is less is that the number is not no more.
+        (true, false) => Some((narrow(b, terms), narrow(a, terms), !strict)),
+        _ => None,
+    }
+}
+
+fn narrow(term: Term, terms: &Terms) -> Term {
+    match *terms.node(term) {
+        Node::Extend { signed: false, of, .. } => of,
+        _ => term,
+    }
+}
+
+/// What a number is one less than.
+fn one_more(number: Term, terms: &Terms) -> Option<Term> {
+    let Node::Binary(operator, a, b) = *terms.node(number) else { return None };
+    let all_ones = crate::expr::mask(terms.width(number));
+    let (of, by) = if terms.constant_of(a).is_some() { (b, a) } else { (a, b) };
+    let is_one_less = match operator {
+        Binary::Sub => of == a && terms.constant_of(b) == Some(1),
+        Binary::Add => terms.constant_of(by) == Some(all_ones),
+        _ => false,
+    };
+    is_one_less.then_some(of)
+}
+
+/// A part that is one of few, or what is asked of one that is not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Small {
+    /// The part itself, of the key (`key.protocol`) or of the value (`it.state`).
+    pub(super) part: PartType,
+    /// What is asked of it, and how the answers no and yes are written.
+    pub(super) limit: Option<(Limit, [String; 2])>,
+}
+
+impl Small {
+    pub(super) fn of(part: PartType) -> Self {
+        Self { part, limit: None }
+    }
+
+    pub(super) fn asked(part: &PartType, limit: Limit, terms: &Terms) -> Self {
+        let written = limit.written(part.name.trim_end_matches('.'), terms);
+        Self { part: part.clone(), limit: Some((limit, written)) }
+    }
+
+    /// The part, or the answer.
+    pub(super) fn answer(&self, part: Term, terms: &mut Terms) -> Term {
+        match &self.limit {
+            Some((limit, _)) => limit.of(part, terms),
+            None => part,
+        }
+    }
+
+    pub(super) fn sort(&self) -> Sort {
+        if self.limit.is_some() { Sort::Bool } else { self.part.sort }
+    }
+
+    /// The answer of a part that is known; `None`: it depends on settings.
+    pub(super) fn known(&self, part: u128) -> Option<u128> {
+        match &self.limit {
+            Some((limit, _)) => limit.known(part).map(u128::from),
+            None => Some(part),
+        }
+    }
+}
+
+impl fmt::Display for Small {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.part.name)
+    }
+}

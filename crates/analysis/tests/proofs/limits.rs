@@ -1,0 +1,152 @@
+//! Numbers that stay within what settings say, packet sets, and what turns of loops leave to the next ones.
+
+use crate::{drops, explored};
+
+const SLOTS: &str = r"#[network_function(ports(lan, wan))]
+pub mod small {
+    pub struct Settings {
+        #[setting(default = 4, min = 1, max = 64)]
+        pub slots: u32,
+    }
+    pub enum Reason { Wrong, Busy }
+    pub enum Stage { Opening, Open, Never }
+    pub struct Slot { busy: bool, count: u32 }
+    #[packet_set(
+        tcp(ip.src, ip.dst, tcp.src, tcp.dst),
+        udp(ip.src, ip.dst, udp.src, udp.dst),
+        port = lan,
+        capacity = 64,
+        expires_s = 30
+    )]
+    pub struct Flow { slot: u16, stage: Stage }
+    pub struct Small {
+        settings: Settings,
+        #[capacity(settings.slots)]
+        slots: Vector<Slot>,
+        #[capacity(64)]
+        hosts: Map<Ipv4Addr, u32>,
+    }
+    impl Small {
+        fn free_slot(&self) -> Option<u16> {
+            let mut found = None;
+            for slot in 0..self.settings.slots {
+                if !self.slots.read(slot).busy { found = Some(slot as u16); }
+            }
+            found
+        }
+        fn packet_set_opened(&mut self, pkt: &mut Packet, cx: &mut Context) -> Result<Flow, Verdict> {
+            let stage = if pkt.tcp().is_some() { Stage::Opening } else { Stage::Open };
+            match self.free_slot() {
+                Some(slot) => Ok(Flow { slot, stage }),
+                None => Err(Drop(Reason::Busy)),
+            }
+        }
+        fn packet(&mut self, flow: &mut Flow, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            if flow.stage == Stage::Never { return Drop(Reason::Wrong); }
+            if pkt.udp().is_some() && flow.stage == Stage::Opening { return Drop(Reason::Wrong); }
+            if u32::from(flow.slot) >= self.settings.slots { return Drop(Reason::Wrong); }
+            flow.stage = Stage::Open;
+            for slot in 0..self.settings.slots {
+                if !self.slots.read(slot).busy { flow.slot = slot as u16; }
+            }
+            self.counted(pkt)
+        }
+        fn counted(&mut self, pkt: &mut Packet) -> Verdict {
+            let Some(ip) = pkt.ipv4() else { return Forward(WAN) };
+            let host = ip.src();
+            let count = self.hosts.get(&host).unwrap_or(0);
+            if count > self.settings.slots { return Drop(Reason::Wrong); }
+            if count < self.settings.slots { self.hosts.insert(host, count + 1); }
+            Forward(WAN)
+        }
+    }
+}
+";
+
+/// The loop of `free_slot` as one whose end only its body brings about.
+fn with_while() -> String {
+    let text = SLOTS.replacen(
+        "for slot in 0..self.settings.slots {",
+        "let mut slot = 0u32;
+            while slot < self.settings.slots {",
+        1,
+    );
+    text.replacen("found = Some(slot as u16); }", "found = Some(slot as u16); } slot += 1;", 1)
+}
+
+#[test]
+fn what_stays_within_limits_is_known() {
+    for text in [SLOTS.to_owned(), with_while()] {
+        let found = explored(&text);
+        assert_eq!(
+            found.proved(),
+            [
+                "`hosts`: `it <= settings.slots && it != 0`",
+                "`Flow`: `key.class = ipv4 tcp | ipv6 tcp && it.stage = opening | open && it.slot < settings.slots` \
+                 or `key.class = ipv4 udp | ipv6 udp && it.stage = open && it.slot < settings.slots`",
+            ]
+        );
+        assert_eq!(drops(&found), ["busy", "no-packet-set", "packet-sets-full"], "{}", found.to_text());
+    }
+}
+
+/// Each of these stores something else, in one place.
+#[test]
+fn what_goes_past_a_limit_anywhere_counts() {
+    let wrong = [
+        ("a later slot", "found = Some(slot as u16)", "found = Some(slot as u16 + 1)"),
+        (
+            "one turn more",
+            "for slot in 0..self.settings.slots {",
+            "for slot in 0..=self.settings.slots {",
+        ),
+        ("before the loop", "let mut found = None;", "let mut found = Some(64);"),
+        (
+            "after it",
+            "            found\n        }",
+            "            found.map(|slot| slot + 1)\n        }",
+        ),
+        ("a loop in the set", "flow.slot = slot as u16;", "flow.slot = slot as u16 + 1;"),
+        ("another stage", "flow.stage = Stage::Open;", "flow.stage = Stage::Never;"),
+        (
+            "of another class",
+            "Stage::Opening } else { Stage::Open }",
+            "Stage::Open } else { Stage::Opening }",
+        ),
+        ("one too many", "if count < self.settings.slots {", "if count <= self.settings.slots {"),
+        ("two at once", "insert(host, count + 1)", "insert(host, count + 2)"),
+    ];
+    for (what, right, instead) in wrong {
+        let text = SLOTS.replacen(right, instead, 1);
+        assert_ne!(text, SLOTS, "{what}");
+        let found = explored(&text);
+        assert!(drops(&found).contains(&"wrong"), "{what}: {:?}", found.proved());
+    }
+    let right = with_while();
+    let wrong = [
+        ("one turn more", "while slot < self.settings.slots", "while slot <= self.settings.slots"),
+        ("changed twice", "} slot += 1;", "} slot += 1; if slot == 3 { found = Some(77); }"),
+        ("begun later", "let mut slot = 0u32;", "let mut slot = 0u32; let mut found = Some(77);"),
+    ];
+    for (what, here, instead) in wrong {
+        let text = right.replacen(here, instead, 1);
+        assert_ne!(text, right, "{what}");
+        let found = explored(&text);
+        assert!(drops(&found).contains(&"wrong"), "{what}: {:?}", found.proved());
+    }
+}
+
+/// An element past the end is zero: what is not is inside.
+#[test]
+fn an_element_that_is_not_zero_is_inside() {
+    let text = SLOTS.replace(
+        "self.counted(pkt)\n",
+        "let index = u32::from(pkt.dst_port().unwrap_or(0));
+            if self.slots.read(index).busy && index >= self.settings.slots { return Drop(Reason::Wrong); }
+            self.counted(pkt)\n",
+    );
+    assert_ne!(text, SLOTS);
+    assert!(!drops(&explored(&text)).contains(&"wrong"));
+    let either = text.replace(".busy && index >=", ".count < 9 && index >=");
+    assert!(drops(&explored(&either)).contains(&"wrong"));
+}
