@@ -86,7 +86,12 @@ fn what_stays_within_limits_is_known() {
                  or `key.class = ipv4 udp | ipv6 udp && it.stage = open && it.slot < settings.slots`",
             ]
         );
-        assert_eq!(drops(&found), ["busy", "no-packet-set", "packet-sets-full"], "{}", found.to_text());
+        assert_eq!(
+            drops(&found),
+            ["busy", "no-packet-set", "packet-sets-full"],
+            "{}",
+            found.to_text()
+        );
     }
 }
 
