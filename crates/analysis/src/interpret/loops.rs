@@ -154,19 +154,20 @@ impl<'p> Interpreter<'p> {
                     let matched = this.match_value(&each.pat, item)?;
                     this.implied(matched)?;
                     this.turn(&each.body, each.label.as_ref())
-                })?
+                })
             }
             Endless::While(repeated) => self.scoped(|this| {
                 let condition = this.condition(&repeated.cond)?;
                 this.implied(condition)?;
                 this.turn(&repeated.body, repeated.label.as_ref())
-            })?,
+            }),
         };
+        // Also where a turn leaves for a loop around this one, which has to see what has been written.
         self.carried_by(line, &slots);
         for ((_, slot), line) in slots.iter().zip(before).filter(|(_, line)| *line != 0) {
             slot.written_at.set(line);
         }
-        match turn {
+        match turn? {
             Turn::Left(value) => Ok(value),
             Turn::Next if fields != self.run.fields => {
                 self.error("a turn of this loop changes the packet")

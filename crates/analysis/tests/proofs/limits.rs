@@ -155,3 +155,30 @@ fn an_element_that_is_not_zero_is_inside() {
     let either = text.replace(".busy && index >=", ".count < 9 && index >=");
     assert!(drops(&explored(&either)).contains(&"wrong"));
 }
+
+/// What is written before a loop whose turns go on with the one around it is carried there.
+#[test]
+fn a_turn_that_goes_on_outside_leaves_what_was_written_before() {
+    let text = SLOTS.replacen(
+        "let mut found = None;
+            for slot in 0..self.settings.slots {
+                if !self.slots.read(slot).busy { found = Some(slot as u16); }
+            }
+            found",
+        "let mut found: u16 = 0;
+            'around: for slot in 0..self.settings.slots {
+                found += 1;
+                for other in 0..self.settings.slots {
+                    if self.slots.read(other).busy { continue 'around; }
+                    return Some(0);
+                }
+                return Some(0);
+            }
+            Some(found)",
+        1,
+    );
+    assert_ne!(text, SLOTS);
+    let found = explored(&text);
+    assert!(drops(&found).contains(&"wrong"), "{:?}", found.proved());
+    assert_eq!(found.proved().len(), 2, "it is followed: {:?}", found.proved());
+}
