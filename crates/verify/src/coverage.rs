@@ -3,6 +3,7 @@
 //! or false. What the path then says of keys, values, rewrites and the verdict has to be what the run
 //! did: where it is not, the analysis and the function disagree.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::guide::{Changes, Guide, Sent, is_editable, sequence};
 use crate::pairs::{Pairs, asks_for_any};
 use crate::passage::{Passage, passages};
 use crate::program::{Act, Program, Step};
-use crate::proofs::{broken, impossible};
+use crate::proofs::{broken, impossible, impossible_set};
 use crate::routes::{End, Trees};
 use crate::run::Record;
 use crate::setup::Setup;
@@ -218,19 +219,19 @@ impl<'p> Coverage<'p> {
     }
 
     fn follow(&mut self, step: usize, passage: &Passage) -> Found {
-        self.check_proved(passage);
         let packet = passage.packet.as_ref().map(Parsed::of);
         let scene = Scene { now_ns: passage.now_ns, packet };
         let (class, port) = match &scene.packet {
             Some(packet) => self.class(passage, packet),
             None => (None, None),
         };
+        self.valuation.begin(passage.symbols());
+        self.check_proved(passage, class.as_deref());
         let entry = (passage.handler.clone(), port, class);
         let mut found = Found { tree: 0, nodes: Vec::new(), is_new: [false; 2], path: None };
         let Some(place) = self.trees.place(&entry) else { return found };
         let Some(tree) = self.trees.all.get_mut(place) else { return found };
         found.tree = place;
-        self.valuation.begin(passage.symbols());
         let valuation = &mut self.valuation;
         let (nodes, end) = tree.walk(|term| valuation.value(term, &scene).map(|value| value != 0));
         found.is_new = tree.pass(&nodes);
@@ -448,18 +449,25 @@ impl<'p> Coverage<'p> {
     }
 
     /// What is proved of state has to be so.
-    fn check_proved(&mut self, passage: &Passage) {
+    fn check_proved(&mut self, passage: &Passage, class: Option<&str>) {
         let paths: &'p Paths = self.paths;
         for link in &paths.links {
             if let Some(why) = broken(link, &passage.calls) {
                 self.disagreed(format!("{}: {link}; but {why}", passage.handler));
             }
         }
+        let scene = Scene { now_ns: passage.now_ns, packet: None };
+        let valuation = RefCell::new(&mut self.valuation);
+        let settings = |term: Term| valuation.borrow_mut().value(term, &scene);
+        let (mut all, set) = (Vec::new(), self.set);
         for values in &paths.values {
-            if let Some(why) = impossible(values, &passage.calls) {
-                self.disagreed(format!("{}: {values}; but {why}", passage.handler));
-            }
+            let why = match set == Some(values.object.as_str()) {
+                true => impossible_set(values, class, passage, &settings),
+                false => impossible(values, &passage.calls, &settings),
+            };
+            all.extend(why.map(|why| format!("{}: {values}; but {why}", passage.handler)));
         }
+        all.into_iter().for_each(|text| self.disagreed(text));
     }
 
     /// Where a path says something else than what ran.

@@ -42,7 +42,10 @@ pub struct Guide {
     leads: Vec<Lead>,
     probes: Vec<Probe>,
     probed: HashMap<Way, usize>,
-    /// Sequences that end before a way which only other lists in the settings open.
+    /// Whether sequences are kept that end before a way which only other lists in the settings open; these, and how
+    /// many have been kept for each way.
+    relists: bool,
+    relisted: HashMap<Way, usize>,
     listed: Vec<(Arc<Setup>, Arc<Vec<Step>>)>,
     replaced: usize,
 }
@@ -84,6 +87,11 @@ pub(crate) struct Sent<'a> {
 }
 
 impl Guide {
+    /// One of what is left after all seeds: other lists are tried too.
+    pub(crate) fn of_rest() -> Self {
+        Self { relists: true, ..Self::default() }
+    }
+
     /// Whether there is nothing to go by.
     pub(crate) fn is_empty(&self) -> bool {
         self.sequences.is_empty() && self.leads.is_empty()
@@ -147,8 +155,8 @@ impl Guide {
     /// may open.
     pub(crate) fn relist(&mut self, sent: &Sent<'_>, ways: &[Way]) {
         let mut is_wanted = false;
-        for way in ways {
-            let kept = self.probed.entry(*way).or_default();
+        for way in ways.iter().filter(|_| self.relists) {
+            let kept = self.relisted.entry(*way).or_default();
             is_wanted |= *kept < LISTED;
             *kept += 1;
         }
@@ -173,6 +181,9 @@ impl Guide {
 
     /// The way has been taken: nothing is to be tried for it.
     pub(crate) fn opened(&mut self, way: Way) {
+        if self.relists {
+            self.relisted.insert(way, LISTED);
+        }
         if self.probed.remove(&way).is_some() {
             self.probes.retain(|probe| probe.way != way);
         }

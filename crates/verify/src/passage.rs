@@ -16,8 +16,9 @@ pub(crate) struct Passage {
     pub(crate) calls: Vec<(usize, Call)>,
     /// What it is given besides, by the names of symbols.
     pub(crate) given: Vec<(String, u128)>,
-    /// The state in which a new packet set is opened.
+    /// The state in which a new packet set is opened, and that in which a packet leaves its set.
     pub(crate) opened: Option<Parts>,
+    pub(crate) kept: Option<Parts>,
     pub(crate) verdict: Option<Verdict>,
     next: usize,
     randoms: usize,
@@ -62,7 +63,10 @@ pub(crate) fn passages(
                         passage.refused_unless_stored(set);
                         current = Some(passage);
                     }
-                    _ => all.push(passage),
+                    _ => {
+                        passage.kept = Some(state);
+                        all.push(passage);
+                    }
                 }
             }
         }

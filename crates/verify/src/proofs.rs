@@ -1,10 +1,12 @@
 //! What is proved of state objects, looked at all the same: paths that it rules out are not listed, so that
 //! nothing else would show that it is wrong.
 
+use anabranch_analysis::expr::Term;
 use anabranch_analysis::{Link, Values};
 use anabranch_nf::trace::{Call, Parts};
 
 use crate::coverage::symbol_name;
+use crate::passage::Passage;
 
 /// What the calls of one handler found that goes against a link.
 pub(crate) fn broken(link: &Link, calls: &[(usize, Call)]) -> Option<String> {
@@ -32,7 +34,11 @@ pub(crate) fn broken(link: &Link, calls: &[(usize, Call)]) -> Option<String> {
 }
 
 /// What the calls of one handler found or stored that the object cannot hold.
-pub(crate) fn impossible(values: &Values, calls: &[(usize, Call)]) -> Option<String> {
+pub(crate) fn impossible(
+    values: &Values,
+    calls: &[(usize, Call)],
+    settings: &dyn Fn(Term) -> Option<u128>,
+) -> Option<String> {
     let of_object = calls.iter().map(|(_, call)| call).filter(|call| call.object == values.object);
     of_object.filter(|call| call.outcome != Some(false)).find_map(|call| {
         let held = [(&call.result, "finds"), (&call.stored, "stores")];
@@ -43,9 +49,39 @@ pub(crate) fn impossible(values: &Values, calls: &[(usize, Call)]) -> Option<Str
                 (_, name) => part(parts, name),
             };
             let Call { object, operation, .. } = call;
-            let wrong = !values.allows(&known);
+            let wrong = !values.allows(&known, settings);
             wrong.then(|| format!("{object}.{operation} {does} {:?}", parts.all()))
         })
+    })
+}
+
+/// What the packet set of a passage, of this class, was, was opened as or became that none can be.
+pub(crate) fn impossible_set(
+    values: &Values,
+    class: Option<&str>,
+    passage: &Passage,
+    settings: &dyn Fn(Term) -> Option<u128>,
+) -> Option<String> {
+    let class = class.and_then(|class| values.class_number(class));
+    let was = |name: &str| {
+        let name = format!("{}{name}", values.object);
+        passage.given.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+    };
+    let allows = |found: &dyn Fn(&str) -> Option<u128>| {
+        let known = |name: &str| match name.split_once('.')? {
+            ("key", _) => class,
+            (_, name) => found(&symbol_name(name)),
+        };
+        values.allows(&known, settings)
+    };
+    if !allows(&was) {
+        return Some(format!("it was {:?}", passage.given));
+    }
+    let states = [(&passage.opened, "is opened as"), (&passage.kept, "becomes")];
+    states.into_iter().find_map(|(state, does)| {
+        let state = state.as_ref()?.all();
+        let is = |name: &str| state.iter().find(|(known, _)| *known == name).map(|(_, it)| *it);
+        (!allows(&is)).then(|| format!("it {does} {state:?}"))
     })
 }
 

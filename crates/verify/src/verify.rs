@@ -301,7 +301,7 @@ impl Trial {
     ) -> Result<Option<(Self, Program)>, VerifyError> {
         let known = watch.coverage.as_mut().map(Coverage::begin_rest).unwrap_or_default();
         let mut known = by_setup(known).into_iter();
-        let mut guide = Guide::default();
+        let mut guide = Guide::of_rest();
         let mut chance = Seeds::new(self.seed);
         let (mut handled, mut idle) = (0, 0);
         while handled < packets && idle < PATIENCE {

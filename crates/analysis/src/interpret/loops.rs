@@ -45,6 +45,34 @@ fn carried(line: u32, (frame, at, name): &Local) -> String {
     format!("{name} {frame} {at} on {line}")
 }
 
+/// Has no slot be written so far, and returns where they had been.
+fn unmarked(slots: &[(Local, Slot)]) -> Vec<u32> {
+    slots.iter().map(|(_, slot)| slot.written_at.replace(0)).collect()
+}
+
+/// Slots that had been written before are marked as they were.
+fn marked_again(slots: &[(Local, Slot)], marks: &[u32]) {
+    for ((_, slot), line) in slots.iter().zip(marks).filter(|(_, line)| **line != 0) {
+        slot.written_at.set(*line);
+    }
+}
+
+/// The slots that a value refers to.
+fn referred(value: &Value) -> Vec<Slot> {
+    match value {
+        Value::Reference(place) => vec![place.slot.clone()],
+        Value::Tuple(parts)
+        | Value::Array(parts)
+        | Value::Struct(_, parts)
+        | Value::Items(parts) => parts.iter().flat_map(referred).collect(),
+        Value::Enum(value) => {
+            let payloads = value.payloads.iter().flatten();
+            payloads.flatten().flat_map(referred).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// A loop whose end is unknown.
 enum Endless<'p, 's> {
     For(&'p syn::ExprForLoop, &'s Sequence),
@@ -76,7 +104,7 @@ impl<'p> Interpreter<'p> {
         let mut unknown = 0;
         for _ in 0..=self.explorer.budget.iterations {
             let depth = self.frame().locals.len();
-            let condition = self.condition(&repeated.cond)?;
+            let condition = self.condition_of(repeated)?;
             self.at(repeated.while_token.span);
             if self.loops_apart && self.known(condition).is_none() {
                 self.frame().locals.truncate(depth);
@@ -93,6 +121,23 @@ impl<'p> Interpreter<'p> {
         }
         self.at(repeated.while_token.span);
         self.too_long()
+    }
+
+    /// The condition of a turn; where any turn is a path of its own it is asked once more there, so that it must
+    /// not change what it looks at.
+    fn condition_of(&mut self, repeated: &'p syn::ExprWhile) -> Eval<Term> {
+        if !self.loops_apart {
+            return self.condition(&repeated.cond);
+        }
+        let slots = self.slots();
+        let marks = unmarked(&slots);
+        let condition = self.condition(&repeated.cond);
+        let changes = slots.iter().any(|(_, slot)| slot.written_at.get() != 0);
+        marked_again(&slots, &marks);
+        match changes {
+            true => self.error("the condition of this loop changes what it looks at"),
+            false => condition,
+        }
     }
 
     pub(crate) fn for_each(&mut self, each: &'p syn::ExprForLoop) -> Eval {
@@ -145,7 +190,7 @@ impl<'p> Interpreter<'p> {
         if !goes_round {
             return Ok(Value::Unit);
         }
-        let before: Vec<u32> = slots.iter().map(|(_, slot)| slot.written_at.replace(0)).collect();
+        let marks = unmarked(&slots);
         let fields = self.run.fields.clone();
         let turn = match *endless {
             Endless::For(each, sequence) => {
@@ -164,9 +209,7 @@ impl<'p> Interpreter<'p> {
         };
         // Also where a turn leaves for a loop around this one, which has to see what has been written.
         self.carried_by(line, &slots);
-        for ((_, slot), line) in slots.iter().zip(before).filter(|(_, line)| *line != 0) {
-            slot.written_at.set(line);
-        }
+        marked_again(&slots, &marks);
         match turn? {
             Turn::Left(value) => Ok(value),
             Turn::Next if fields != self.run.fields => {
@@ -200,6 +243,17 @@ impl<'p> Interpreter<'p> {
         }
         let set = self.run.set.iter();
         all.extend(set.map(|set| ((usize::MAX, 0, String::new()), set.clone())));
+        // What locals refer to, if it is no local itself.
+        let mut at = 0;
+        while let Some(((frame, place, name), slot)) = all.get(at).cloned() {
+            for target in referred(&slot.value.borrow()) {
+                if !all.iter().any(|(_, known)| Rc::ptr_eq(known, &target)) {
+                    let number = all.len();
+                    all.push(((frame, place, format!("{name}, referred to, {number}")), target));
+                }
+            }
+            at += 1;
+        }
         all
     }
 
@@ -209,7 +263,8 @@ impl<'p> Interpreter<'p> {
             let known = self.carried.locals.get(&(line, local.clone()));
             let Some(of) = known.cloned() else { continue };
             let before = self.type_of(&slot.value.borrow());
-            if !before.may_be(&of) {
+            let refers = !referred(&slot.value.borrow()).is_empty();
+            if refers || !before.may_be(&of) {
                 return self.error("what a turn of this loop changes is not known");
             }
             let object = carried(line, local);

@@ -14,9 +14,6 @@ pub(crate) fn read(place: &Place, terms: &mut Terms) -> Option<Value> {
 
 /// Writes a place; `None` where the place does not exist or choices cannot be joined.
 pub(crate) fn write(place: &Place, new: Value, line: u32, terms: &mut Terms) -> Option<()> {
-    if place.slot.written_at.get() == 0 {
-        place.slot.written_at.set(line);
-    }
     let mut root = place.slot.value.borrow_mut();
     if let Value::Reference(inner) = &*root
         && !place.steps.is_empty()
@@ -26,7 +23,10 @@ pub(crate) fn write(place: &Place, new: Value, line: u32, terms: &mut Terms) -> 
         drop(root);
         return write(&target, new, line, terms);
     }
-    replace(&mut root, &place.steps, new, terms)
+    if place.slot.written_at.get() == 0 {
+        place.slot.written_at.set(line);
+    }
+    replace(&mut root, &place.steps, new, line, terms)
 }
 
 /// A part of a value.
@@ -68,7 +68,13 @@ fn element(items: &[Value], index: Term, otherwise: Value, terms: &mut Terms) ->
     Some(chosen)
 }
 
-fn replace(value: &mut Value, steps: &[Step], new: Value, terms: &mut Terms) -> Option<()> {
+fn replace(
+    value: &mut Value,
+    steps: &[Step],
+    new: Value,
+    line: u32,
+    terms: &mut Terms,
+) -> Option<()> {
     let Some((step, rest)) = steps.split_first() else {
         *value = new;
         return Some(());
@@ -77,21 +83,21 @@ fn replace(value: &mut Value, steps: &[Step], new: Value, terms: &mut Terms) -> 
         (Value::Reference(place), _) => {
             let mut target = place.clone();
             target.steps.extend_from_slice(steps);
-            write(&target, new, 0, terms)
+            write(&target, new, line, terms)
         }
         (Value::Struct(_, fields) | Value::Tuple(fields), Step::Field(n)) => {
-            replace(Rc::make_mut(fields).get_mut(n)?, rest, new, terms)
+            replace(Rc::make_mut(fields).get_mut(n)?, rest, new, line, terms)
         }
         (Value::Array(items), Step::Index(n)) => {
-            replace(Rc::make_mut(items).get_mut(n)?, rest, new, terms)
+            replace(Rc::make_mut(items).get_mut(n)?, rest, new, line, terms)
         }
         (Value::Array(items), Step::Symbolic(index) | Step::Anywhere(index)) => {
-            replace_element(Rc::make_mut(items).as_mut_slice(), index, rest, &new, terms)
+            replace_element(Rc::make_mut(items).as_mut_slice(), index, rest, &new, line, terms)
         }
         (Value::Array(items), Step::Part(from, count)) => {
             let items = Rc::make_mut(items).get_mut(from..from + count)?;
             let mut part = Value::array(items.to_vec());
-            replace(&mut part, rest, new, terms)?;
+            replace(&mut part, rest, new, line, terms)?;
             let Value::Array(part) = part else {
                 return None;
             };
@@ -99,7 +105,7 @@ fn replace(value: &mut Value, steps: &[Step], new: Value, terms: &mut Terms) -> 
         }
         (Value::Enum(value), Step::Payload(variant, n)) => {
             let payload = Rc::make_mut(&mut value.payloads).get_mut(variant)?.as_mut()?;
-            replace(payload.get_mut(n)?, rest, new, terms)
+            replace(payload.get_mut(n)?, rest, new, line, terms)
         }
         _ => None,
     }
@@ -110,6 +116,7 @@ fn replace_element(
     index: Term,
     rest: &[Step],
     new: &Value,
+    line: u32,
     terms: &mut Terms,
 ) -> Option<()> {
     let width = terms.width(index);
@@ -117,7 +124,7 @@ fn replace_element(
         let n = terms.constant(n as u128, width);
         let here = terms.equal(index, n);
         let mut written = item.clone();
-        replace(&mut written, rest, new.clone(), terms)?;
+        replace(&mut written, rest, new.clone(), line, terms)?;
         *item = choose(here, &written, item, terms)?;
     }
     Some(())

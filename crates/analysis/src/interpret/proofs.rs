@@ -4,7 +4,7 @@ use super::value::Value;
 use super::{Eval, Interpreter, Stop, stop};
 use crate::access::{Access, Part};
 use crate::expr::{Term, Terms};
-use crate::proofs::{CLASS, Counted, ENDLESS, Link};
+use crate::proofs::{Counted, ENDLESS, Link};
 
 /// What a part of the unknown value of the access `name` is called.
 fn symbol(name: &str, part: &str) -> String {
@@ -121,7 +121,7 @@ impl<'p> Interpreter<'p> {
         let Some(values) = known.find(|values| values.object == set).cloned() else {
             return Ok(());
         };
-        let number = class.and_then(|class| values.number_of(CLASS, class));
+        let number = class.and_then(|class| values.class_number(class));
         let mut part = |name: &str, terms: &mut Terms| match name.split_once('.')? {
             ("key", _) => Some(terms.constant(number?, 8)),
             (_, name) => state.iter().find(|part| part.name == name).map(|part| part.term),

@@ -41,11 +41,12 @@ impl Limit {
         terms.binary(operator, number, limit)
     }
 
-    /// Whether it is so of a known number; `None`: settings decide.
-    pub(super) fn known(self, number: u128) -> Option<bool> {
+    /// Whether it is so of a known number, where `settings` says what a term over them is.
+    fn known(self, number: u128, settings: &dyn Fn(Term) -> Option<u128>) -> Option<bool> {
         match self {
             Limit::IsZero => Some(number == 0),
-            _ => None,
+            Limit::Below(limit) => Some(number < settings(limit)?),
+            Limit::AtMost(limit) => Some(number <= settings(limit)?),
         }
     }
 
@@ -234,10 +235,14 @@ impl Small {
         if self.limit.is_some() { Sort::Bool } else { self.part.sort }
     }
 
-    /// The answer of a part that is known; `None`: it depends on settings.
-    pub(super) fn known(&self, part: u128) -> Option<u128> {
+    /// The answer of a part that is known; `None`: it depends on settings that are not.
+    pub(super) fn known(
+        &self,
+        part: u128,
+        settings: &dyn Fn(Term) -> Option<u128>,
+    ) -> Option<u128> {
         match &self.limit {
-            Some((limit, _)) => limit.known(part).map(u128::from),
+            Some((limit, _)) => limit.known(part, settings).map(u128::from),
             None => Some(part),
         }
     }

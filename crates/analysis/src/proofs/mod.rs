@@ -26,7 +26,7 @@ pub(crate) use limits::limits;
 pub use pairing::Pairing;
 pub(crate) use pairing::{is_kept, pairings};
 pub(crate) use prove::prove;
-pub(crate) use state::{CLASS, ENDLESS, LOCAL};
+pub(crate) use state::{ENDLESS, LOCAL};
 pub use values::Values;
 pub(crate) use values::reached;
 

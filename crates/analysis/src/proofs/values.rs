@@ -10,7 +10,7 @@ use std::fmt::{self, Write as _};
 
 use super::limits::{self, Limit, Small};
 use super::state::{
-    ENDLESS, Entries, Layout, Object, PartType, Write, outcome, relevant, softened,
+    CLASS, ENDLESS, Entries, Layout, Object, PartType, Write, outcome, relevant, softened,
 };
 use crate::access::Part;
 use crate::expr::{Kind, Sort, SymbolId, Term, Terms, Words};
@@ -158,6 +158,10 @@ fn told(known: &[Values], about: &[Term], path: &CallPath, terms: &mut Terms) ->
         let Some(values) = known.iter().find(|values| values.object == access.object) else {
             continue;
         };
+        // Not what it holds, but how much, or where.
+        if access.operation == "len" || access.operation.starts_with("alloc") {
+            continue;
+        }
         let is_near =
             |part: &Part| terms.unknowns(part.term).iter().any(|id| unknowns.contains(id));
         if !access.result.iter().any(is_near) {
@@ -394,8 +398,13 @@ impl Values {
         in_a_row(&self.rows, &known, &self.parts, terms)
     }
 
+    /// Of packet sets, which number the class `name` has as the part `key.#class`.
+    pub fn class_number(&self, name: &str) -> Option<u128> {
+        self.number_of(CLASS, name)
+    }
+
     /// Which number the variant `word` of a part of the key is.
-    pub(crate) fn number_of(&self, part: &str, word: &str) -> Option<u128> {
+    fn number_of(&self, part: &str, word: &str) -> Option<u128> {
         let known = self.parts.iter().map(|small| &small.part);
         let known = known.clone().find(|known| known.name.strip_prefix("key.") == Some(part));
         let Kind::Variants(names) = &known?.kind else { return None };
@@ -406,15 +415,21 @@ impl Values {
     pub(crate) fn never_ends(&self, known: &dyn Fn(&str) -> Option<u128>) -> bool {
         let is_endless = |name: &str| name.strip_prefix("it.") == Some(ENDLESS);
         let ending = |name: &str| if is_endless(name) { Some(0) } else { known(name) };
-        self.parts.iter().any(|small| is_endless(&small.part.name)) && !self.allows(&ending)
+        self.parts.iter().any(|small| is_endless(&small.part.name))
+            && !self.allows(&ending, &|_| None)
     }
 
-    /// Whether an entry can have the parts that `part` knows.
-    pub fn allows(&self, part: &dyn Fn(&str) -> Option<u128>) -> bool {
+    /// Whether an entry can have the parts that `part` knows, under settings of which `settings` knows what terms
+    /// come to.
+    pub fn allows(
+        &self,
+        part: &dyn Fn(&str) -> Option<u128>,
+        settings: &dyn Fn(Term) -> Option<u128>,
+    ) -> bool {
         self.rows.iter().any(|row| {
             let mut parts = row.iter().zip(&self.parts);
             parts.all(|(values, small)| {
-                let answer = part(&small.part.name).and_then(|part| small.known(part));
+                let answer = part(&small.part.name).and_then(|part| small.known(part, settings));
                 answer.is_none_or(|answer| values.contains(&answer))
             })
         })

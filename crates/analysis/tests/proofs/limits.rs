@@ -99,7 +99,11 @@ fn what_stays_within_limits_is_known() {
 #[test]
 fn what_goes_past_a_limit_anywhere_counts() {
     let wrong = [
-        ("a later slot", "found = Some(slot as u16)", "found = Some(slot as u16 + 1)"),
+        (
+            "a later slot",
+            "found = Some(slot as u16)",
+            "found = Some(slot as u16 + u16::from(slot > 9))",
+        ),
         (
             "one turn more",
             "for slot in 0..self.settings.slots {",
@@ -111,7 +115,11 @@ fn what_goes_past_a_limit_anywhere_counts() {
             "            found\n        }",
             "            found.map(|slot| slot + 1)\n        }",
         ),
-        ("a loop in the set", "flow.slot = slot as u16;", "flow.slot = slot as u16 + 1;"),
+        (
+            "a loop in the set",
+            "flow.slot = slot as u16;",
+            "flow.slot = slot as u16 + u16::from(slot > 9);",
+        ),
         ("another stage", "flow.stage = Stage::Open;", "flow.stage = Stage::Never;"),
         (
             "of another class",
@@ -120,6 +128,13 @@ fn what_goes_past_a_limit_anywhere_counts() {
         ),
         ("one too many", "if count < self.settings.slots {", "if count <= self.settings.slots {"),
         ("two at once", "insert(host, count + 1)", "insert(host, count + 2)"),
+        (
+            "by a reference",
+            "self.counted(pkt)\n",
+            "let mut pair = (&mut flow.slot, 0u32);
+            for slot in 0..self.settings.slots { if slot > 9 { *pair.0 = 64; } }
+            self.counted(pkt)\n",
+        ),
     ];
     for (what, right, instead) in wrong {
         let text = SLOTS.replacen(right, instead, 1);
@@ -130,7 +145,12 @@ fn what_goes_past_a_limit_anywhere_counts() {
     let right = with_while();
     let wrong = [
         ("one turn more", "while slot < self.settings.slots", "while slot <= self.settings.slots"),
-        ("changed twice", "} slot += 1;", "} slot += 1; if slot == 3 { found = Some(77); }"),
+        ("changed twice", "} slot += 1;", "} slot += 1; if slot == 13 { found = Some(77); }"),
+        (
+            "in the condition",
+            "while slot < self.settings.slots {",
+            "while { if slot > 9 { found = Some(77); } slot < self.settings.slots } {",
+        ),
         ("begun later", "let mut slot = 0u32;", "let mut slot = 0u32; let mut found = Some(77);"),
     ];
     for (what, here, instead) in wrong {
@@ -156,29 +176,47 @@ fn an_element_that_is_not_zero_is_inside() {
     assert!(drops(&explored(&either)).contains(&"wrong"));
 }
 
-/// What is written before a loop whose turns go on with the one around it is carried there.
+/// What an inner loop leaves by is no reason to lose what was written before it.
 #[test]
-fn a_turn_that_goes_on_outside_leaves_what_was_written_before() {
-    let text = SLOTS.replacen(
-        "let mut found = None;
+fn what_is_written_before_an_inner_loop_is_carried() {
+    let search = "let mut found = None;
             for slot in 0..self.settings.slots {
                 if !self.slots.read(slot).busy { found = Some(slot as u16); }
             }
-            found",
-        "let mut found: u16 = 0;
-            'around: for slot in 0..self.settings.slots {
-                found += 1;
-                for other in 0..self.settings.slots {
-                    if self.slots.read(other).busy { continue 'around; }
-                    return Some(0);
-                }
-                return Some(0);
+            found";
+    let inner = "let mut last: u16 = 0;
+            for slot in 0..self.settings.slots {
+                if slot > 9 { last = 99; }
+                if !self.any_free() { return None; }
             }
-            Some(found)",
-        1,
-    );
+            Some(last)
+        }
+        fn any_free(&self) -> bool {
+            for slot in 0..self.settings.slots {
+                if !self.slots.read(slot).busy { return true; }
+            }
+            false";
+    let text = SLOTS.replacen(search, inner, 1);
     assert_ne!(text, SLOTS);
     let found = explored(&text);
     assert!(drops(&found).contains(&"wrong"), "{:?}", found.proved());
-    assert_eq!(found.proved().len(), 2, "it is followed: {:?}", found.proved());
+    assert!(found.proved()[0].starts_with("`hosts`"), "it is followed: {:?}", found.proved());
+}
+
+/// How much a map holds is not what it holds.
+#[test]
+fn the_number_of_entries_is_no_value_of_theirs() {
+    let text = SLOTS.replacen(
+        "hosts: Map<Ipv4Addr, u32>,",
+        "hosts: Map<Ipv4Addr, u32>,\n total: Cell<u32>,",
+        1,
+    );
+    let total =
+        "            if self.total.get() > self.settings.slots { return Drop(Reason::Wrong); }
+            self.total.set(self.hosts.len());
+            Forward(WAN)\n        }\n    }";
+    let text = text.replacen("            Forward(WAN)\n        }\n    }", total, 1);
+    assert!(text.contains("total.get()"));
+    let found = explored(&text);
+    assert!(drops(&found).contains(&"wrong"), "{:?}", found.proved());
 }

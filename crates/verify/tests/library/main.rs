@@ -181,6 +181,23 @@ fn state_that_is_wrongly_known_is_noticed() {
     assert!(disagree(&paths).iter().any(|why| why.contains("is no path")));
 }
 
+/// So is what is wrongly known of packet sets: here of a firewall that opens them otherwise.
+#[test]
+fn packet_sets_that_are_wrongly_known_are_noticed() {
+    type N = anabranch_nfs::firewall::Function;
+    let text = N::SOURCE.text.replace("state: State::New, inside", "state: State::Closed, inside");
+    assert_ne!(text, N::SOURCE.text);
+    let other = Source { text: &text, file: N::SOURCE.file, line: N::SOURCE.line };
+    let other = paths_within(&other, budget()).unwrap();
+    let mut paths = paths_of(&N::SOURCE, budget()).unwrap();
+    assert_ne!(paths.values, other.values);
+    paths.values = other.values;
+    let setup = Setup::exemplified::<N>(toml::Table::new(), example("firewall"));
+    let effort = Effort { packets: 4_000, seeds: 1, first_seed: 1, rest: 0 };
+    let found = tried::<N>(&setup, &planned::<N>(), Some(&paths), effort).taken;
+    assert!(found.disagreements.iter().any(|why| why.contains("it is opened as")));
+}
+
 /// A seed does the same whatever ran before it, so that a difference can be repeated alone.
 #[test]
 fn seeds_do_not_depend_on_each_other() {
