@@ -457,9 +457,9 @@ impl<'s> Generator<'s> {
         let others = self.setup.ports.len().max(2) - 1;
         let other = (usize::from(port) + 1 + self.chance.below(others)) % (others + 1);
         // Now and then the function itself, or where no route leads.
-        match self.chance.below(40) {
-            0 if self.setup.is_routed() => address(port, ITSELF, ipv4),
-            1 if self.setup.is_routed() => address(NOWHERE, 1, ipv4),
+        match if self.setup.is_routed() { self.chance.below(40) } else { 2 } {
+            0 => address(port, ITSELF, ipv4),
+            1 => address(NOWHERE, 1, ipv4),
             _ => self.host(other as u8, ipv4),
         }
     }
