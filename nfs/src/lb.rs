@@ -260,8 +260,9 @@ pub mod lb {
     pub struct Build {
         running: bool,
         number: u64,
-        /// Entries of a table, services.
+        /// Entries of a table, slots of backends, services.
         size: u32,
+        slots: u32,
         services: u32,
         /// Which of the two tables is built.
         half: u32,
@@ -431,14 +432,13 @@ pub mod lb {
     }
 
     impl Build {
-        /// After a step of a backend, of so many slots, that takes connections or not, and has filled an entry or
-        /// not.
-        fn after(self, slots: u32, takes: bool, fills: bool) -> Build {
+        /// After a step of a backend that takes connections or not, and has filled an entry or not.
+        fn after(self, takes: bool, fills: bool) -> Build {
             let filled = self.filled + u32::from(fills);
             let idle = if takes { 0 } else { self.idle + 1 };
-            let done = filled == self.size || idle > slots;
+            let done = filled == self.size || idle > self.slots;
             // A backend goes on until it has found an entry; then it is the next one's turn.
-            let next = if self.slot + 1 >= slots { 0 } else { self.slot + 1 };
+            let next = if self.slot + 1 >= self.slots { 0 } else { self.slot + 1 };
             let slot = if takes && !fills { self.slot } else { next };
             let service = self.service + u32::from(done);
             Build {
@@ -450,6 +450,7 @@ pub mod lb {
                 idle: if done { 0 } else { idle },
                 number: self.number,
                 size: self.size,
+                slots: self.slots,
                 services: self.services,
                 half: self.half,
             }
@@ -855,6 +856,7 @@ pub mod lb {
                 running: self.settings.method == Method::Maglev,
                 number: last.number + 1,
                 size: self.settings.table_size.entries(),
+                slots: self.settings.backend_slots,
                 services: self.settings.services.len() + self.settings.services6.len(),
                 half: 1 - self.half.get(),
                 service: 0,
@@ -879,7 +881,7 @@ pub mod lb {
             let next = next + backend.skip;
             let next = if next >= build.size { next - build.size } else { next };
             self.turns.write(build.slot, Turn { round: build.round, next });
-            let after = build.after(self.settings.backend_slots, takes, fills);
+            let after = build.after(takes, fills);
             let half = self.half.get();
             self.half.set(if after.running { half } else { build.half });
             after

@@ -424,11 +424,8 @@ fn left(paths: &[CallPath], terms: &Terms) -> Vec<Left> {
             Some(known) => known.into_iter().filter(|left| own.contains(left)).collect(),
         });
     }
-    let of_settings = |left: &Left| {
-        let mut unknowns = terms.unknowns(left.term).iter();
-        unknowns.all(|id| terms.symbol_of(*id).name.starts_with("settings."))
-    };
-    common.unwrap_or_default().into_iter().filter(of_settings).collect()
+    let common = common.unwrap_or_default().into_iter();
+    common.filter(|left| terms.is_of_settings(left.term)).collect()
 }
 
 impl Paths {

@@ -3,7 +3,6 @@
 //! or false. What the path then says of keys, values, rewrites and the verdict has to be what the run
 //! did: where it is not, the analysis and the function disagree.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -14,10 +13,10 @@ use anabranch_nf::{NetworkFunction, Verdict as Made, Word};
 
 use crate::configured::Configured;
 use crate::field::{Parsed, Property};
-use crate::guide::{Changes, Guide, Sent, is_editable, sequence};
+use crate::guide::{Changes, Guide, Known, Sent, is_editable, sequence};
 use crate::pairs::{Pairs, asks_for_any};
 use crate::passage::{Passage, passages};
-use crate::program::{Act, Program, Step};
+use crate::program::{Act, Program};
 use crate::proofs::{broken, impossible, impossible_set};
 use crate::routes::{End, Trees};
 use crate::run::Record;
@@ -55,9 +54,6 @@ pub struct Coverage<'p> {
     /// Sequences that went where none had gone under any seed.
     found: Vec<Known>,
 }
-
-/// A sequence, and the settings that it was sent under.
-pub(crate) type Known = (Arc<Setup>, Vec<Step>);
 
 /// How often a way is looked for.
 const TRIES: u32 = 4;
@@ -457,17 +453,16 @@ impl<'p> Coverage<'p> {
             }
         }
         let scene = Scene { now_ns: passage.now_ns, packet: None };
-        let valuation = RefCell::new(&mut self.valuation);
-        let settings = |term: Term| valuation.borrow_mut().value(term, &scene);
-        let (mut all, set) = (Vec::new(), self.set);
         for values in &paths.values {
-            let why = match set == Some(values.object.as_str()) {
-                true => impossible_set(values, class, passage, &settings),
-                false => impossible(values, &passage.calls, &settings),
+            let settings = &mut |term: Term| self.valuation.value(term, &scene);
+            let why = match self.set == Some(values.object.as_str()) {
+                true => impossible_set(values, class, passage, settings),
+                false => impossible(values, &passage.calls, settings),
             };
-            all.extend(why.map(|why| format!("{}: {values}; but {why}", passage.handler)));
+            if let Some(why) = why {
+                self.disagreed(format!("{}: {values}; but {why}", passage.handler));
+            }
         }
-        all.into_iter().for_each(|text| self.disagreed(text));
     }
 
     /// Where a path says something else than what ran.

@@ -8,7 +8,7 @@ use anabranch_packet::craft::{self, Echo, IcmpError, Link, Segment, tcp_flags};
 use anabranch_packet::fuzzing::{Seeds, samples};
 
 use crate::edit::Edit;
-use crate::guide::{Guide, Lead, Probe};
+use crate::guide::{Guide, Known, Lead, Probe};
 use crate::program::{Act, FIRST_ALLOCATED, Origin, Program, Step, Template};
 use crate::setup::Setup;
 
@@ -62,9 +62,9 @@ impl<'s> Generator<'s> {
     }
 
     /// A program of these sequences.
-    pub(crate) fn replayed(mut self, sequences: &[Vec<Step>]) -> Program {
+    pub(crate) fn replayed(mut self, sequences: &[Known]) -> Program {
         let mut steps = Vec::new();
-        for sequence in sequences {
+        for (_, sequence) in sequences {
             self.paste(sequence, false, &mut steps);
         }
         Program { steps, avoid: self.setup.allocated.clone() }
@@ -158,13 +158,12 @@ impl<'s> Generator<'s> {
             self.shadow(sequence, steps);
         }
         let names = self.paste(sequence, false, steps);
-        match if ends { 0 } else { 1 + self.chance.below(3) } {
-            0 => self.refresh_some(&names, steps),
-            _ => {
-                for _ in 0..1 + self.chance.below(BETWEEN) {
-                    let act = self.between(last, &names);
-                    self.push(act, steps);
-                }
+        if ends {
+            self.refresh_some(&names, steps);
+        } else {
+            for _ in 0..1 + self.chance.below(BETWEEN) {
+                let act = self.between(last, &names);
+                self.push(act, steps);
             }
         }
         let mut last = last.clone();
@@ -457,9 +456,10 @@ impl<'s> Generator<'s> {
         let others = self.setup.ports.len().max(2) - 1;
         let other = (usize::from(port) + 1 + self.chance.below(others)) % (others + 1);
         // Now and then the function itself, or where no route leads.
-        match if self.setup.is_routed() { self.chance.below(40) } else { 2 } {
-            0 => address(port, ITSELF, ipv4),
-            1 => address(NOWHERE, 1, ipv4),
+        let drawn = self.setup.is_routed().then(|| self.chance.below(40));
+        match drawn {
+            Some(0) => address(port, ITSELF, ipv4),
+            Some(1) => address(NOWHERE, 1, ipv4),
             _ => self.host(other as u8, ipv4),
         }
     }

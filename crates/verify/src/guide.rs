@@ -35,6 +35,9 @@ const LONGEST: usize = 120;
 /// Values of fields under which a packet would have gone another way, by the names of symbols.
 pub(crate) type Changes = Vec<(String, u128)>;
 
+/// A sequence, and the setup that it was sent under.
+pub(crate) type Known = (Arc<Setup>, Vec<Step>);
+
 /// Sequences, leads and probes of one seed.
 #[derive(Clone, Debug, Default)]
 pub struct Guide {
@@ -46,7 +49,7 @@ pub struct Guide {
     /// many have been kept for each way.
     relists: bool,
     relisted: HashMap<Way, usize>,
-    listed: Vec<(Arc<Setup>, Arc<Vec<Step>>)>,
+    listed: Vec<Known>,
     replaced: usize,
 }
 
@@ -161,22 +164,16 @@ impl Guide {
             *kept += 1;
         }
         if is_wanted {
-            self.listed.push((sent.setup.clone(), Arc::new(sequence(sent.program, sent.at))));
+            self.listed.push((sent.setup.clone(), sequence(sent.program, sent.at)));
         }
     }
 
     /// Some of the sequences that other lists may lead on, all of one setup, each once.
-    pub(crate) fn take_listed(&mut self) -> Option<(Arc<Setup>, Vec<Vec<Step>>)> {
-        let (setup, _) = self.listed.last()?.clone();
-        let mut sequences = Vec::new();
-        self.listed.retain(|(of, sequence)| {
-            let is_taken = Arc::ptr_eq(of, &setup) && sequences.len() < TOGETHER;
-            if is_taken {
-                sequences.push(Vec::clone(sequence));
-            }
-            !is_taken
-        });
-        Some((setup, sequences))
+    pub(crate) fn take_listed(&mut self) -> Option<Vec<Known>> {
+        let (setup, _) = self.listed.last()?;
+        let setup = setup.clone();
+        let of_setup = self.listed.extract_if(.., |(of, _)| Arc::ptr_eq(of, &setup));
+        Some(of_setup.take(TOGETHER).collect())
     }
 
     /// The way has been taken: nothing is to be tried for it.

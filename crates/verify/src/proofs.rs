@@ -37,7 +37,7 @@ pub(crate) fn broken(link: &Link, calls: &[(usize, Call)]) -> Option<String> {
 pub(crate) fn impossible(
     values: &Values,
     calls: &[(usize, Call)],
-    settings: &dyn Fn(Term) -> Option<u128>,
+    settings: &mut dyn FnMut(Term) -> Option<u128>,
 ) -> Option<String> {
     let of_object = calls.iter().map(|(_, call)| call).filter(|call| call.object == values.object);
     of_object.filter(|call| call.outcome != Some(false)).find_map(|call| {
@@ -60,14 +60,14 @@ pub(crate) fn impossible_set(
     values: &Values,
     class: Option<&str>,
     passage: &Passage,
-    settings: &dyn Fn(Term) -> Option<u128>,
+    settings: &mut dyn FnMut(Term) -> Option<u128>,
 ) -> Option<String> {
     let class = class.and_then(|class| values.class_number(class));
     let was = |name: &str| {
         let name = format!("{}{name}", values.object);
         passage.given.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
     };
-    let allows = |found: &dyn Fn(&str) -> Option<u128>| {
+    let mut allows = |found: &dyn Fn(&str) -> Option<u128>| {
         let known = |name: &str| match name.split_once('.')? {
             ("key", _) => class,
             (_, name) => found(&symbol_name(name)),

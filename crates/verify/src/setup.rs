@@ -172,15 +172,11 @@ impl Setup {
         made
     }
 
-    /// The same with other lists, drawn from those of `of`; `None`: they are refused.
-    pub(crate) fn with_lists<N: NetworkFunction>(
-        &self,
-        of: &Self,
-        chance: &mut Seeds,
-    ) -> Option<Self> {
+    /// The same with other lists, drawn from those of `of`, which the function may refuse.
+    pub(crate) fn with_lists(&self, of: &Self, chance: &mut Seeds) -> Self {
         let mut other = self.clone();
         other.shorten(of, chance);
-        other.fits::<N>().then_some(other)
+        other
     }
 
     /// As before, under a lock, where packets may be sent that sharding makes incomparable: other choices,

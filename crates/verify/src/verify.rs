@@ -9,13 +9,13 @@ use anabranch_plan::Plan;
 use anabranch_runtime::deployment::why_not_sharded;
 
 use crate::compare::Comparison;
-use crate::coverage::{Coverage, Known, Taken};
+use crate::coverage::{Coverage, Taken};
 use crate::error::VerifyError;
 use crate::generate::Generator;
 use crate::guide::Guide;
 use crate::mutate::Mutation;
 use crate::parallel::Parallel;
-use crate::program::{Program, Step};
+use crate::program::Program;
 use crate::run::{Record, Sequential};
 use crate::setup::Setup;
 use crate::shrink::shrink;
@@ -158,30 +158,19 @@ impl Watch<'_, '_> {
     }
 }
 
-/// Sequences by the setup that they were sent under, in the order in which they were found.
-fn by_setup(known: Vec<Known>) -> Vec<(Arc<Setup>, Vec<Vec<Step>>)> {
-    let mut all: Vec<(Arc<Setup>, Vec<Vec<Step>>)> = Vec::new();
-    for (setup, sequence) in known {
-        match all.last_mut() {
-            Some((last, sequences)) if Arc::ptr_eq(last, &setup) => sequences.push(sequence),
-            _ => all.push((setup, vec![sequence])),
-        }
-    }
-    all
-}
-
 /// What is followed after the seeds: mostly `guide`, now and then sequences under other lists than those they were
 /// found under; `None`: there is nothing to follow.
-fn led_on<N: NetworkFunction>(
+fn led_on(
     base: &Setup,
     own: u64,
     guide: &mut Guide,
     chance: &mut Seeds,
 ) -> Option<(Setup, Program)> {
     if chance.below(4) == 0
-        && let Some((known, sequences)) = guide.take_listed()
-        && let Some(setup) = known.with_lists::<N>(base, chance)
+        && let Some(sequences) = guide.take_listed()
+        && let Some((known, _)) = sequences.first()
     {
+        let setup = known.with_lists(base, chance);
         let program = Generator::new(&setup, own).replayed(&sequences);
         return Some((setup, program));
     }
@@ -300,20 +289,20 @@ impl Trial {
         watch: &mut Watch<'_, '_>,
     ) -> Result<Option<(Self, Program)>, VerifyError> {
         let known = watch.coverage.as_mut().map(Coverage::begin_rest).unwrap_or_default();
-        let mut known = by_setup(known).into_iter();
+        let mut known = known.chunk_by(|a, b| Arc::ptr_eq(&a.0, &b.0));
         let mut guide = Guide::of_rest();
         let mut chance = Seeds::new(self.seed);
         let (mut handled, mut idle) = (0, 0);
         while handled < packets && idle < PATIENCE {
             let own = chance.draw();
             let (setup, program) = match known.next() {
-                Some((setup, sequences)) => {
-                    let setup = Setup { allocated: None, ..Setup::clone(&setup) };
-                    let program = Generator::new(&setup, own).replayed(&sequences);
+                Some(sequences @ [(setup, _), ..]) => {
+                    let setup = Setup { allocated: None, ..Setup::clone(setup) };
+                    let program = Generator::new(&setup, own).replayed(sequences);
                     (setup, program)
                 }
-                None => {
-                    let led = led_on::<N>(subject.setup, own, &mut guide, &mut chance);
+                _ => {
+                    let led = led_on(subject.setup, own, &mut guide, &mut chance);
                     let Some(led) = led else { break };
                     idle += 1;
                     led

@@ -15,6 +15,14 @@ impl Terms {
         self.intern(Node::Constant { value, width }, Sort::Bits(width))
     }
 
+    /// False, or all bits zero.
+    pub fn zero(&mut self, sort: Sort) -> Term {
+        match sort {
+            Sort::Bool => self.bool(false),
+            Sort::Bits(width) => self.constant(0, width),
+        }
+    }
+
     /// The unknown of this name and sort; the same one every time.
     pub fn symbol(&mut self, name: &str, sort: Sort, kind: Kind) -> Term {
         let id = self.symbol_id(name, sort, kind);

@@ -227,6 +227,12 @@ impl Terms {
         &self.unknowns[term.0 as usize]
     }
 
+    /// Whether settings alone decide about a term, or nothing at all.
+    pub(crate) fn is_of_settings(&self, term: Term) -> bool {
+        let mut unknowns = self.unknowns(term).iter();
+        unknowns.all(|id| self.symbol_of(*id).name.starts_with("settings."))
+    }
+
     /// The value of a constant bit-vector.
     pub fn constant_of(&self, term: Term) -> Option<u128> {
         match self.node(term) {

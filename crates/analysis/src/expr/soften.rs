@@ -56,7 +56,7 @@ impl Terms {
                 let by = soft(self, by);
                 let any = self.anything(term);
                 let is_less = self.binary(Binary::LessUnsigned, any, by);
-                let zero = self.constant(0, self.width(term));
+                let zero = self.zero(self.sort(term));
                 self.ite(is_less, any, zero)
             }
             _ => self.anything(term),

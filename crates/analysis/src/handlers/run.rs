@@ -4,7 +4,7 @@ use anabranch_language::{PacketSet, kebab};
 
 use super::class::Class;
 use super::entry::Entry;
-use crate::access::{Access, Mode, Part};
+use crate::access::{Mode, Part};
 use crate::expr::{Binary, Kind, Sort, Term};
 use crate::interpret::types::{Scalar, Type};
 use crate::interpret::value::{LocalCell, Place, Slot, Value};
@@ -122,7 +122,7 @@ impl<'p> Interpreter<'p> {
                 let state = self.set_state(set)?;
                 let parts = self.parts(&state, "")?;
                 let (name, of) = (set.ident.to_string(), class.name(set));
-                self.assume_set(&name, Some(&of), &parts)?;
+                self.assume_own(&name, Some(&of), &parts)?;
                 self.run.accesses[find].result = parts;
                 state
             }
@@ -192,21 +192,9 @@ impl<'p> Interpreter<'p> {
         mode: Mode,
         key: Vec<Part>,
     ) -> usize {
-        self.run.accesses.push(Access {
-            object: set.ident.to_string(),
-            kind: "PacketSet",
-            operation: operation.to_owned(),
-            mode,
-            key,
-            symmetric: set.bidirectional,
-            value: Vec::new(),
-            result: Vec::new(),
-            lifetime: None,
-            outcome: None,
-            number: self.run.accesses.len() + 1,
-            line: self.line(),
-        });
-        self.run.accesses.len() - 1
+        let access = self.record_of((set.ident.to_string(), "PacketSet"), operation, mode, key);
+        self.run.accesses[access].symmetric = set.bidirectional;
+        access
     }
 
     /// The handler's writes to the state of its set, as one access.
@@ -234,7 +222,7 @@ impl<'p> Interpreter<'p> {
         let access = self.record_set(set, "expire", Mode::Write, Vec::new());
         let state = self.set_state(set)?;
         let parts = self.parts(&state, "")?;
-        self.assume_set(&set.ident.to_string(), None, &parts)?;
+        self.assume_own(&set.ident.to_string(), None, &parts)?;
         self.run.accesses[access].result = parts;
         self.without_packet("packet_set_expired", vec![state, Value::Context])
     }

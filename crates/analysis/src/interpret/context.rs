@@ -94,9 +94,9 @@ impl<'p> Interpreter<'p> {
     /// What is so of all settings.
     pub(crate) fn given(&mut self) -> Vec<Term> {
         self.restart();
-        match self.program.module.settings.is_some() && self.settings().is_ok() {
-            true => self.explorer.assertions().to_vec(),
-            false => Vec::new(),
+        match self.settings() {
+            Ok(_) => self.explorer.assertions().to_vec(),
+            Err(_) => Vec::new(),
         }
     }
 

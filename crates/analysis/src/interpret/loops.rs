@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::types::{Scalar, Type};
 use super::value::{List, Place, Range, Slot, Step, Value, Window};
 use super::{Eval, Exit, Interpreter, Stop};
-use crate::access::{Access, Mode};
+use crate::access::Mode;
 use crate::expr::{Kind, Sort, Term};
 use crate::hash::FastMap;
 use crate::proofs::{LOCAL, Values};
@@ -262,16 +262,16 @@ impl<'p> Interpreter<'p> {
         for (local, slot) in slots {
             let known = self.carried.locals.get(&(line, local.clone()));
             let Some(of) = known.cloned() else { continue };
-            let before = self.type_of(&slot.value.borrow());
-            let refers = !referred(&slot.value.borrow()).is_empty();
-            if refers || !before.may_be(&of) {
+            let before = slot.value.borrow().clone();
+            if !referred(&before).is_empty() || !self.type_of(&before).may_be(&of) {
                 return self.error("what a turn of this loop changes is not known");
             }
             let object = carried(line, local);
             let any = self.unknown(&format!("{object}, {}th", self.run.loops), &of, &[])?;
             let parts = self.parts(&any, "")?;
-            self.assume_set(&object, None, &parts)?;
-            self.record_local(object, line, "get", Mode::Read).result = parts;
+            self.assume_own(&object, None, &parts)?;
+            let access = self.record_of((object, LOCAL), "get", Mode::Read, Vec::new());
+            self.run.accesses[access].result = parts;
             slot.value.replace(any);
             if slot.written_at.get() == 0 {
                 slot.written_at.set(line);
@@ -286,39 +286,12 @@ impl<'p> Interpreter<'p> {
             if self.carried.locals.contains_key(&(line, local.clone())) {
                 let value = slot.value.borrow().clone();
                 let parts = self.parts(&value, "")?;
-                let object = carried(line, local);
-                self.record_local(object, line, "set", Mode::Write).value = parts;
+                let of = (carried(line, local), LOCAL);
+                let access = self.record_of(of, "set", Mode::Write, Vec::new());
+                self.run.accesses[access].value = parts;
             }
         }
         Ok(())
-    }
-
-    fn record_local(
-        &mut self,
-        object: String,
-        line: u32,
-        operation: &str,
-        mode: Mode,
-    ) -> &mut Access {
-        let number = self.run.accesses.len() + 1;
-        let (kind, operation, key) = (LOCAL, operation.to_owned(), Vec::new());
-        let (value, result, lifetime, outcome) = (Vec::new(), Vec::new(), None, None);
-        self.run.accesses.push(Access {
-            object,
-            kind,
-            operation,
-            mode,
-            key,
-            symmetric: false,
-            value,
-            result,
-            lifetime,
-            outcome,
-            number,
-            line,
-        });
-        let last = self.run.accesses.len() - 1;
-        &mut self.run.accesses[last]
     }
 
     /// Notes what a turn of the loop on this line has changed.

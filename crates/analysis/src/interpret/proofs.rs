@@ -107,18 +107,19 @@ impl<'p> Interpreter<'p> {
             }
         };
         let holds = self.values[at].holds(&mut part, &mut self.terms);
-        self.is_either_absent_or(present, holds)
+        self.assume_where(present, holds)
     }
 
-    /// As [`assume_values`](Self::assume_values), of a packet set of this class, where that is known, or of a local.
-    pub(crate) fn assume_set(
+    /// As [`assume_values`](Self::assume_values), of that of which a path has one: its packet set, of this class
+    /// where that is known, or a local.
+    pub(crate) fn assume_own(
         &mut self,
-        set: &str,
+        object: &str,
         class: Option<&str>,
         state: &[Part],
     ) -> Eval<()> {
         let mut known = self.values.iter().chain(&self.carried.values);
-        let Some(values) = known.find(|values| values.object == set).cloned() else {
+        let Some(values) = known.find(|values| values.object == object).cloned() else {
             return Ok(());
         };
         let number = class.and_then(|class| values.class_number(class));
@@ -128,12 +129,13 @@ impl<'p> Interpreter<'p> {
         };
         let holds = values.holds(&mut part, &mut self.terms);
         let always = self.terms.bool(true);
-        self.is_either_absent_or(always, holds)
+        self.assume_where(always, holds)
     }
 
-    fn is_either_absent_or(&mut self, present: Term, holds: Term) -> Eval<()> {
-        let absent = self.terms.not(present);
-        let rule = self.terms.either(absent, holds);
+    /// Takes it as given that one holds where the other does.
+    pub(crate) fn assume_where(&mut self, condition: Term, holds: Term) -> Eval<()> {
+        let otherwise = self.terms.not(condition);
+        let rule = self.terms.either(otherwise, holds);
         match self.possible(rule)? {
             true => self.assume(rule),
             false => stop(Stop::Infeasible),

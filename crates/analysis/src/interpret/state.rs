@@ -8,7 +8,7 @@ use super::bounds::Reach;
 use super::fresh::zero_like;
 use super::types::{Scalar, Type};
 use super::value::{LocalCell, Place, Value};
-use super::{Eval, Interpreter, Stop, stop};
+use super::{Eval, Interpreter};
 use crate::access::{Access, Mode, Part};
 use crate::expr::{Kind, Sort, Term};
 use crate::path::Memory;
@@ -73,10 +73,21 @@ impl<'p> Interpreter<'p> {
         key: Vec<Part>,
     ) -> usize {
         let field = &self.program.module.nf.fields[object];
+        self.record_of((field.ident.to_string(), field.kind.name()), name, mode, key)
+    }
+
+    /// As [`record`](Self::record), of an object of this name and kind.
+    pub(crate) fn record_of(
+        &mut self,
+        (object, kind): (String, &'static str),
+        operation: &str,
+        mode: Mode,
+        key: Vec<Part>,
+    ) -> usize {
         self.run.accesses.push(Access {
-            object: field.ident.to_string(),
-            kind: field.kind.name(),
-            operation: name.to_owned(),
+            object,
+            kind,
+            operation: operation.to_owned(),
             mode,
             key,
             symmetric: false,
@@ -351,22 +362,16 @@ impl<'p> Interpreter<'p> {
 
     /// Takes it as given that an element is zero unless it is `inside`; its wide parts are left open.
     fn zero_unless(&mut self, inside: Term, value: &Value) -> Eval<()> {
+        let mut zeros = Vec::new();
         for part in self.parts(value, "")? {
-            let is_zero = match self.terms.sort(part.term) {
-                Sort::Bool => self.terms.not(part.term),
-                Sort::Bits(width) if width <= 8 => {
-                    let zero = self.terms.constant(0, width);
-                    self.terms.equal(part.term, zero)
-                }
-                Sort::Bits(_) => continue,
-            };
-            let rule = self.terms.either(inside, is_zero);
-            if !self.possible(rule)? {
-                return stop(Stop::Infeasible);
+            let sort = self.terms.sort(part.term);
+            if sort.width() <= 8 {
+                let zero = self.terms.zero(sort);
+                zeros.push(self.terms.equal(part.term, zero));
             }
-            self.assume(rule)?;
         }
-        Ok(())
+        let (outside, zero) = (self.terms.not(inside), self.terms.all(&zeros));
+        self.assume_where(outside, zero)
     }
 
     /// Where an index into an object lies: one past the end reads zero and writes nothing, and is

@@ -1,8 +1,6 @@
 //! What is asked of numbers that state objects hold: whether they are within what the settings say, or zero.
 //! The answer is one of two, so that a proof can go through them ([`super::values`]).
 
-use std::fmt;
-
 use super::find::distinct;
 use super::state::{Layout, PartType};
 use crate::expr::{Binary, Node, Sort, Term, Terms, Words};
@@ -29,7 +27,7 @@ impl Limit {
         let width = terms.width(number);
         let (operator, limit) = match self {
             Limit::IsZero => {
-                let zero = terms.constant(0, width);
+                let zero = terms.zero(terms.sort(number));
                 return terms.equal(number, zero);
             }
             Limit::Below(limit) => (Binary::LessUnsigned, limit),
@@ -42,7 +40,7 @@ impl Limit {
     }
 
     /// Whether it is so of a known number, where `settings` says what a term over them is.
-    fn known(self, number: u128, settings: &dyn Fn(Term) -> Option<u128>) -> Option<bool> {
+    fn known(self, number: u128, settings: &mut dyn FnMut(Term) -> Option<u128>) -> Option<bool> {
         match self {
             Limit::IsZero => Some(number == 0),
             Limit::Below(limit) => Some(number < settings(limit)?),
@@ -58,7 +56,7 @@ impl Limit {
         }
     }
 
-    /// How it is written of `name`; `is_so`: that it is not so.
+    /// How it is written of `name` that it is not so, and that it is.
     pub(super) fn written(self, name: &str, terms: &Terms) -> [String; 2] {
         let print = |limit: Term| terms.print(limit, &Words::default());
         match self {
@@ -116,13 +114,13 @@ pub(super) fn of_local(layout: &Layout, limits: &[Limit]) -> Vec<(String, Limit)
 }
 
 fn asked_by(term: Term, parts: &FastMap<Term, String>, terms: &Terms) -> Option<(String, Limit)> {
-    let (number, limit, strict) = compared(term, terms)?;
+    let (number, limit) = compared(term, terms)?;
     match parts.get(&number) {
-        Some(part) => Some((part.clone(), limited(limit, strict))),
+        Some(part) => Some((part.clone(), limit)),
         // One less is below where it is not more.
         None => {
             let before = one_more(number, terms)?;
-            Some((part_of(before, parts, terms)?.clone(), Limit::AtMost(limit)))
+            Some((part_of(before, parts, terms)?.clone(), Limit::AtMost(limit.term()?)))
         }
     }
 }
@@ -140,10 +138,6 @@ fn part_of<'p>(
         }
         _ => None,
     }
-}
-
-fn limited(limit: Term, strict: bool) -> Limit {
-    if strict { Limit::Below(limit) } else { Limit::AtMost(limit) }
 }
 
 /// What all that holds on `paths` is made of, each once.
@@ -164,24 +158,22 @@ fn atoms(paths: &[CallPath], terms: &Terms) -> Vec<Term> {
     all
 }
 
-/// A number and what settings say that it is compared with: whether it is less, or else no more.
-fn compared(term: Term, terms: &Terms) -> Option<(Term, Term, bool)> {
-    let (a, b, strict) = match *terms.node(term) {
+/// A number, and the limit that settings set it.
+fn compared(term: Term, terms: &Terms) -> Option<(Term, Limit)> {
+    let (a, b, is_less) = match *terms.node(term) {
         Node::Binary(Binary::LessUnsigned, a, b) => (a, b, true),
         Node::Binary(Binary::LessEqualUnsigned, a, b) => (a, b, false),
         _ => return None,
     };
-    let is_of_settings = |term: Term| {
-        let unknowns = terms.unknowns(term);
-        let mut names = unknowns.iter().map(|id| &terms.symbol_of(*id).name);
-        !unknowns.is_empty() && names.all(|name| name.starts_with("settings."))
-    };
-    match (is_of_settings(a), is_of_settings(b)) {
-        (false, true) => Some((narrow(a, terms), narrow(b, terms), strict)),
+    let is_limit = |term: Term| !terms.unknowns(term).is_empty() && terms.is_of_settings(term);
+    let (number, limit, is_below) = match (is_limit(a), is_limit(b)) {
+        (false, true) => (a, b, is_less),
         // That the limit is less is that the number is not no more.
-        (true, false) => Some((narrow(b, terms), narrow(a, terms), !strict)),
-        _ => None,
-    }
+        (true, false) => (b, a, !is_less),
+        _ => return None,
+    };
+    let (number, limit) = (narrow(number, terms), narrow(limit, terms));
+    Some((number, if is_below { Limit::Below(limit) } else { Limit::AtMost(limit) }))
 }
 
 fn narrow(term: Term, terms: &Terms) -> Term {
@@ -239,17 +231,11 @@ impl Small {
     pub(super) fn known(
         &self,
         part: u128,
-        settings: &dyn Fn(Term) -> Option<u128>,
+        settings: &mut dyn FnMut(Term) -> Option<u128>,
     ) -> Option<u128> {
         match &self.limit {
             Some((limit, _)) => limit.known(part, settings).map(u128::from),
             None => Some(part),
         }
-    }
-}
-
-impl fmt::Display for Small {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.part.name)
     }
 }

@@ -78,14 +78,10 @@ impl Layout {
         let first = stores.next()?;
         // Where some are changed there are fewer, and of another variant of a local.
         let stores = match first.kind {
-            "PacketSet" | LOCAL => {
-                stores.fold(
-                    first,
-                    |most, one| {
-                        if one.value.len() > most.value.len() { one } else { most }
-                    },
-                )
-            }
+            "PacketSet" | LOCAL => stores.fold(first, |most, one| {
+                let is_more = one.value.len() > most.value.len();
+                if is_more { one } else { most }
+            }),
             _ => first,
         };
         let typed = |part: &Part| PartType::of(part, terms);
@@ -278,19 +274,16 @@ impl<'l> Object<'l> {
         terms: &mut Terms,
     ) -> Option<Written> {
         if !matches!(&*access.operation, "insert" | "set") {
-            let same = terms.equal(outcome, now.present);
-            self.facts.push(same);
-            self.told(outcome, &access.result, &now.value, terms);
+            self.found(access, (outcome, now), terms);
         }
         let is_whole = access.operation != "update";
         let mut part = |(part, now): (&PartType, &Term)| {
             let new = access.value.iter().find(|new| new.name == part.name);
-            match (new, part.sort) {
-                (Some(new), sort) => (terms.sort(new.term) == sort).then_some(new.term),
-                (None, _) if !is_whole => Some(*now),
+            match new {
+                Some(new) => (terms.sort(new.term) == part.sort).then_some(new.term),
+                None if !is_whole => Some(*now),
                 // Of another variant than the one that there is: anything will do.
-                (None, Sort::Bool) => Some(terms.bool(false)),
-                (None, Sort::Bits(width)) => Some(terms.constant(0, width)),
+                None => Some(terms.zero(part.sort)),
             }
         };
         let value = self.layout.parts.iter().zip(&now.value).map(&mut part);
@@ -311,9 +304,7 @@ impl<'l> Object<'l> {
     ) -> Option<Written> {
         access.outcome?;
         if access.operation != "insert" {
-            let same = terms.equal(outcome, now.present);
-            self.facts.push(same);
-            self.told(outcome, &access.result, &now.value, terms);
+            self.found(access, (outcome, now), terms);
         }
         Some(match access.operation.as_str() {
             "get" | "contains" => None,
@@ -397,6 +388,13 @@ impl<'l> Object<'l> {
         let not = terms.not(condition);
         let implied = terms.either(not, fact);
         self.facts.push(implied);
+    }
+
+    /// The access ends as what it asks for is there or not, and tells of it.
+    fn found(&mut self, access: &Access, (outcome, now): (Term, &Entry), terms: &mut Terms) {
+        let same = terms.equal(outcome, now.present);
+        self.facts.push(same);
+        self.told(outcome, &access.result, &now.value, terms);
     }
 
     /// Where the access found something, its result is what was there.

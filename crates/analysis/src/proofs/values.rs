@@ -92,11 +92,7 @@ fn smalls(layout: &Layout, asked: &[(String, Limit)], terms: &Terms) -> Vec<Smal
 
 /// That elements are all zero before anything is stored.
 fn at_first(layout: &Layout, terms: &mut Terms) -> Step {
-    let zero = |part: &PartType, terms: &mut Terms| match part.sort {
-        Sort::Bool => terms.bool(false),
-        Sort::Bits(width) => terms.constant(0, width),
-    };
-    let value = layout.parts.iter().map(|part| zero(part, terms)).collect();
+    let value = layout.parts.iter().map(|part| terms.zero(part.sort)).collect();
     let (when, key) = (terms.bool(true), layout.any_key(terms));
     Step { when, key, value, keys: Vec::new(), facts: Vec::new() }
 }
@@ -400,15 +396,10 @@ impl Values {
 
     /// Of packet sets, which number the class `name` has as the part `key.#class`.
     pub fn class_number(&self, name: &str) -> Option<u128> {
-        self.number_of(CLASS, name)
-    }
-
-    /// Which number the variant `word` of a part of the key is.
-    fn number_of(&self, part: &str, word: &str) -> Option<u128> {
-        let known = self.parts.iter().map(|small| &small.part);
-        let known = known.clone().find(|known| known.name.strip_prefix("key.") == Some(part));
-        let Kind::Variants(names) = &known?.kind else { return None };
-        names.iter().position(|name| name == word).map(|at| at as u128)
+        let mut parts = self.parts.iter().map(|small| &small.part);
+        let class = parts.find(|part| part.name.strip_prefix("key.") == Some(CLASS))?;
+        let Kind::Variants(names) = &class.kind else { return None };
+        names.iter().position(|known| known == name).map(|at| at as u128)
     }
 
     /// Whether entries with these parts never end.
@@ -416,7 +407,7 @@ impl Values {
         let is_endless = |name: &str| name.strip_prefix("it.") == Some(ENDLESS);
         let ending = |name: &str| if is_endless(name) { Some(0) } else { known(name) };
         self.parts.iter().any(|small| is_endless(&small.part.name))
-            && !self.allows(&ending, &|_| None)
+            && !self.allows(&ending, &mut |_| None)
     }
 
     /// Whether an entry can have the parts that `part` knows, under settings of which `settings` knows what terms
@@ -424,7 +415,7 @@ impl Values {
     pub fn allows(
         &self,
         part: &dyn Fn(&str) -> Option<u128>,
-        settings: &dyn Fn(Term) -> Option<u128>,
+        settings: &mut dyn FnMut(Term) -> Option<u128>,
     ) -> bool {
         self.rows.iter().any(|row| {
             let mut parts = row.iter().zip(&self.parts);

@@ -95,6 +95,16 @@ fn what_stays_within_limits_is_known() {
     }
 }
 
+/// Of each of the `wrong` texts, one place of `right` in other words, the way is listed that `right` rules out.
+fn are_taken(right: &str, wrong: &[(&str, &str, &str)]) {
+    for (what, here, instead) in wrong {
+        let text = right.replacen(here, instead, 1);
+        assert_ne!(text, right, "{what}");
+        let found = explored(&text);
+        assert!(drops(&found).contains(&"wrong"), "{what}: {:?}", found.proved());
+    }
+}
+
 /// Each of these stores something else, in one place.
 #[test]
 fn what_goes_past_a_limit_anywhere_counts() {
@@ -136,13 +146,7 @@ fn what_goes_past_a_limit_anywhere_counts() {
             self.counted(pkt)\n",
         ),
     ];
-    for (what, right, instead) in wrong {
-        let text = SLOTS.replacen(right, instead, 1);
-        assert_ne!(text, SLOTS, "{what}");
-        let found = explored(&text);
-        assert!(drops(&found).contains(&"wrong"), "{what}: {:?}", found.proved());
-    }
-    let right = with_while();
+    are_taken(SLOTS, &wrong);
     let wrong = [
         ("one turn more", "while slot < self.settings.slots", "while slot <= self.settings.slots"),
         ("changed twice", "} slot += 1;", "} slot += 1; if slot == 13 { found = Some(77); }"),
@@ -153,12 +157,7 @@ fn what_goes_past_a_limit_anywhere_counts() {
         ),
         ("begun later", "let mut slot = 0u32;", "let mut slot = 0u32; let mut found = Some(77);"),
     ];
-    for (what, here, instead) in wrong {
-        let text = right.replacen(here, instead, 1);
-        assert_ne!(text, right, "{what}");
-        let found = explored(&text);
-        assert!(drops(&found).contains(&"wrong"), "{what}: {:?}", found.proved());
-    }
+    are_taken(&with_while(), &wrong);
 }
 
 /// An element past the end is zero: what is not is inside.
