@@ -1,7 +1,6 @@
 //! What is proved of state: which values an object can hold and within which limits ([`values`]), and what
 //! look-ups in two of them have to do with each other: a map whose values name objects of an allocator
-//! (`inside[key] = i`, and
-//! `mappings[i].inside` is that key again).
+//! (`inside[key] = i`, and `mappings[i].inside` is that key again).
 //!
 //! Such a link is found where handlers store both, and is one only if it is proved: it holds of empty
 //! state, and every path of every handler, `init` and expiry included, keeps it, whatever else is stored
