@@ -122,7 +122,8 @@ impl<N: NetworkFunction> Members<N> {
         deployment: Option<&Deployment>,
         profile: &Arc<Profile>,
     ) -> Result<Self, BuildError> {
-        let domain = Arc::new(Domain::new(workers, false).with_turns(Some(false)));
+        let domain = Domain::new(workers, false).with_turns(Some(false)).with_read_logs();
+        let domain = Arc::new(domain);
         Self::sharing(making, Sharing::new(&domain).watched_by(profile), deployment)
     }
 

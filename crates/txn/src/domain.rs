@@ -7,7 +7,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::log::{Name, Note};
 use crate::memory::{Memory, Shape, Version};
-use crate::sync::{AtomicU64, Gate, Ordering};
+use crate::sync::{AtomicU64, Gate, Ordering, Own};
 use crate::turns::{Turns, Way};
 
 /// Workers at most: as many as a version has room for.
@@ -27,6 +27,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// begins looks at all counts, and has with them the state at that moment: an object that was
 /// changed by a commit beyond them is not yet there for it.
 pub struct Domain {
+    /// How many commits each worker has made, twice, and one more while it makes the next.
     commits: Box<[CachePadded<AtomicU64>]>,
     made: Mutex<Vec<Arc<Memory>>>,
     /// All of them, once transactions have begun.
@@ -39,6 +40,8 @@ pub struct Domain {
     noted: Box<[Mutex<Noted>]>,
     /// The order of commits, where somebody wants to know it: it is a counter for all.
     order: Option<AtomicU64>,
+    /// Whether transactions may go without a log of what they read.
+    unlogged: bool,
     pub(crate) turns: Turns,
 }
 
@@ -64,6 +67,7 @@ impl Domain {
             settles: OnceLock::new(),
             noted: (0..workers).map(|_| Mutex::default()).collect(),
             order: ordered.then(|| AtomicU64::new(0)),
+            unlogged: true,
             turns: Turns::new(None, ordered),
         }
     }
@@ -73,6 +77,18 @@ impl Domain {
     pub fn with_turns(self, fixed: Option<bool>) -> Self {
         let turns = Turns::new(fixed, self.is_ordered());
         Self { turns, ..self }
+    }
+
+    /// The same, whose transactions always have a log of what they have read: for who asks what was in the way
+    /// of one.
+    #[must_use]
+    pub fn with_read_logs(self) -> Self {
+        Self { unlogged: false, ..self }
+    }
+
+    /// Whether transactions may go without a log of what they read.
+    pub(crate) fn may_be_unlogged(&self) -> bool {
+        self.unlogged
     }
 
     /// Whether each commit is told its place in the order of all.
@@ -183,14 +199,32 @@ impl Domain {
     pub(crate) fn versions(&self) -> impl Iterator<Item = Version> + '_ {
         let version = |(worker, count): (usize, &CachePadded<AtomicU64>)| {
             // What a commit stored is seen by whoever sees its number.
-            Version::new(worker, count.load(Ordering::Acquire))
+            Version::new(worker, count.load(Ordering::Acquire) >> 1)
         };
         self.commits.iter().enumerate().map(version)
     }
 
-    /// All that the worker's commit `number` changed has been stored.
+    /// The worker is about to lock what its next commit changes; `number` is that of the last.
+    #[inline(always)]
+    pub(crate) fn announce(&self, worker: usize, number: u64) {
+        self.commits[worker].store(number << 1 | 1, Ordering::Release);
+    }
+
+    /// All that the worker's commit `number` changed has been stored; or it has given the next up, and everything
+    /// back.
+    #[inline(always)]
     pub(crate) fn publish(&self, worker: usize, number: u64) {
-        self.commits[worker].store(number, Ordering::Release);
+        self.commits[worker].store(number << 1, Ordering::Release);
+    }
+
+    /// Whether no other worker than `worker` has committed since it had come as far as `seen`, or is about to.
+    #[inline(always)]
+    pub(crate) fn is_still(&self, worker: usize, seen: &[Own]) -> bool {
+        let mut others = self.commits.iter().zip(seen).enumerate();
+        others.all(|(other, (count, seen))| {
+            let expected = Version(seen.get()).commit() << 1;
+            other == worker || count.load(Ordering::Relaxed) == expected
+        })
     }
 
     /// The next place in the order of all commits.

@@ -7,7 +7,7 @@
 //!    …                      ▼
 //!                        Memory: objects = version + words          Domain: commits of each worker
 //!                           ▲
-//!  commit: lock what is written ▸ what was read is the same? ▸ store ▸ publish ▸ unlock
+//!  commit: announce ▸ lock what is written ▸ what was read is the same? ▸ store ▸ publish ▸ unlock
 //! ```
 //!
 //! A worker handles a batch of packets in one transaction ([`Worker`]). While it runs, what it reads
@@ -23,11 +23,15 @@
 //!   there yet (after Avni and Shavit, "Maintaining Consistent Transactional States Without a Global
 //!   Clock", SIROCCO 2008, who keep such a view up to date lazily). Two workers meet only in what
 //!   both touch, and in the lines of those counts.
-//! - *One version, validated.* Objects are read where they lie, between two looks at the version (a
-//!   sequence lock each); a transaction that meets a later version catches up, by looking whether all
-//!   that it has read is still the same (Felber, Fetzer, Riegel, "Dynamic Performance Tuning of
-//!   Word-Based STM", PPoPP 2008). Nothing is left behind that would have to be collected, so that
-//!   memory does not grow, and no reader holds up a writer.
+//! - *One version, validated.* Objects are read where they lie, and their version after that: if it was
+//!   there when the transaction began, so was what was read. A transaction that meets a later version
+//!   catches up, by looking whether all that it has read is still the same (Felber, Fetzer, Riegel,
+//!   "Dynamic Performance Tuning of Word-Based STM", PPoPP 2008). Nothing is left behind that would have
+//!   to be collected, so that memory does not grow, and no reader holds up a writer.
+//! - *No log where nobody commits meanwhile.* A commit is announced before its locks are taken. Who sees
+//!   that no other worker has committed since it began, or is about to, need not look at what it has
+//!   read, nor remember it: workers try to do without a log, and keep one where that is in vain
+//!   too often (`worker`).
 //! - *What nobody changes costs no version.* Memory is taken to be settled until the first transaction
 //!   would change it: that one runs alone, and from then on the memory is tracked, until nobody has
 //!   changed it for a while ([`Domain::settle`]).

@@ -49,7 +49,8 @@ impl Name {
     }
 }
 
-const READS: usize = 4_096;
+/// They lie on the stack while a transaction is made: few where threads of a model checker have a small one.
+const READS: usize = if cfg!(any(loom, shuttle)) { 128 } else { 4_096 };
 const WRITES: usize = 512;
 const SHADOW_WORDS: usize = 8_192;
 /// Effects of one transaction at most.
@@ -112,28 +113,42 @@ impl<const N: usize> Entries<N> {
     }
 }
 
-/// What was read, and the version that it had.
+/// What was read, and the version that it had. It lies in the transaction itself: each read of what is tracked
+/// adds to it.
 #[derive(Debug)]
-pub(crate) struct Reads(Entries<2>);
+pub(crate) struct Reads {
+    names: [Own; READS],
+    versions: [Own; READS],
+    len: Own,
+}
 
 impl Reads {
     pub(crate) fn new() -> Self {
-        Self(Entries::new(READS))
+        let none = || std::array::from_fn(|_| Own::default());
+        Self { names: none(), versions: none(), len: Own::default() }
     }
 
     #[inline(always)]
     pub(crate) fn clear(&self) {
-        self.0.clear();
+        self.len.set(0);
     }
 
     /// False: there is no room.
     #[inline(always)]
     pub(crate) fn push(&self, name: Name, version: Version) -> bool {
-        self.0.push([name.0, version.0])
+        let at = self.len();
+        if at >= READS {
+            return false;
+        }
+        self.names[at].set(name.0);
+        self.versions[at].set(version.0);
+        self.len.set(at as u64 + 1);
+        true
     }
 
+    #[inline(always)]
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.len.get() as usize
     }
 
     /// Whether there is no room for another.
@@ -143,7 +158,8 @@ impl Reads {
 
     #[inline(always)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Name, Version)> + '_ {
-        self.0.iter().map(|[name, version]| (Name(name), Version(version)))
+        let (names, versions) = (&self.names[..self.len()], &self.versions[..self.len()]);
+        names.iter().zip(versions).map(|(name, version)| (Name(name.get()), Version(version.get())))
     }
 }
 

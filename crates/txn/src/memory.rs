@@ -49,6 +49,12 @@ impl Version {
         (self.0 >> COMMIT_BITS) as usize
     }
 
+    /// The number of the commit that made it, among its worker's.
+    #[inline(always)]
+    pub(crate) fn commit(self) -> u64 {
+        self.0 & ((1 << COMMIT_BITS) - 1)
+    }
+
     /// The worker that made it or, of one that is locked, is making another.
     pub(crate) fn changer(self) -> usize {
         Self(self.0 & !LOCKED).worker()
@@ -223,6 +229,15 @@ impl Memory {
         debug_assert_eq!((stride, shape.used()), (self.stride as usize, self.used));
         let at = object as usize * stride;
         Words(&self.words[at..at + shape.used()])
+    }
+
+    /// The name of an object whose shape is known when this is compiled, as [`object_of`](Self::object_of) has it.
+    #[inline(always)]
+    pub(crate) fn name_of(&self, object: u32, shape: Shape) -> Name {
+        match shape.apart {
+            true => self.first.after(object as usize * shape.stride()),
+            false => self.name(object),
+        }
     }
 
     /// The name of an object, if there is such an object.

@@ -240,6 +240,8 @@ impl Trail {
                     None => return,
                 }
             }
+            // Where there is a profile reads are logged.
+            Cause::Overtaken => return,
             Cause::Settled(_) => (Why::First, self.step(self.blamed.get() as usize)),
             Cause::Alone => (Why::Alone, self.step(self.blamed.get() as usize)),
             Cause::TooLarge => (Why::TooLarge, self.step(self.blamed.get() as usize)),

@@ -13,6 +13,8 @@ pub enum Cause {
     /// What it read or wants to write was changed by another worker meanwhile: the memory's number
     /// and the object.
     Conflict(u16, u32),
+    /// Another worker has committed meanwhile, and there is no log of what was read to see whether that matters.
+    Overtaken,
     /// It does what can be done only while nobody else is at work.
     Alone,
     /// It is the first that changes objects of this memory, of which it was taken that nobody does.
@@ -39,6 +41,13 @@ const TURNS: u32 = 4;
 /// Workers whose versions are looked at at a glance.
 const NEAR: usize = 64;
 
+/// Objects may have to be looked for elsewhere than where they lie: there are copies, or the transaction does
+/// not run beside others.
+const SPECIAL: u64 = 1;
+
+/// What is read is logged.
+const LOGGED: u64 = 2;
+
 /// A worker's transaction: begun, filled by reading and writing objects, and committed or dropped,
 /// again and again.
 ///
@@ -49,10 +58,12 @@ const NEAR: usize = 64;
 ///
 /// **Invariant**: every object that was read has the version that it had when the transaction began
 /// or last caught up, when all that others had committed had been stored.
+///
+/// One that is *unlogged* has no log of what it has read. It reads what was there when it began all the same,
+/// but commits a change only if nobody else has committed since, and never catches up.
 pub struct Transaction {
-    /// Whether objects may have to be looked for elsewhere than where they lie: there are copies, or it
-    /// does not run beside others.
-    special: Own,
+    /// What reads have to mind: [`SPECIAL`], [`LOGGED`].
+    state: Own,
     /// A bit for each copy, by its object's name: what has none of them has no copy. All of them,
     /// unless it runs beside others.
     marks: [Own; 4],
@@ -62,37 +73,17 @@ pub struct Transaction {
     cause: [Own; 2],
     /// The latest version of each worker that is there for this transaction.
     seen: Box<[Own]>,
-    /// The same of the first workers, 0 of others: one look tells of nearly every version.
+    /// The same of the first workers, 0 of others: one look tells of nearly every version. Beyond any version where
+    /// nobody else is at work.
     near: [Own; NEAR],
     commits: Own,
     place: Own,
     time: Own,
-    /// The version of what was [viewed with care](Self::view_with_care) last.
-    glimpse: Own,
     reads: Reads,
     writes: Writes,
     effects: Effects,
     notes: Notes,
 }
-
-/// Where an object is looked at.
-struct View<'a> {
-    words: Words<'a>,
-    /// The version that it had before, or [`STEADY`].
-    version: Version,
-}
-
-impl View<'_> {
-    /// Whether it still has that version: then all that was seen since was there together.
-    #[inline(always)]
-    fn is_same(&self) -> bool {
-        fence(Ordering::Acquire);
-        self.words.version().load(Ordering::Relaxed) == self.version.0
-    }
-}
-
-/// In place of the version of what nobody else changes: no object has it.
-const STEADY: Version = Version(u64::MAX);
 
 impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -104,7 +95,7 @@ impl Transaction {
     /// The transaction of worker `worker`.
     pub fn new(domain: &Arc<Domain>, worker: usize) -> Self {
         Self {
-            special: Own::default(),
+            state: Own::default(),
             marks: Default::default(),
             domain: Arc::clone(domain),
             worker,
@@ -115,7 +106,6 @@ impl Transaction {
             commits: Own::default(),
             place: Own::default(),
             time: Own::default(),
-            glimpse: Own::default(),
             reads: Reads::new(),
             writes: Writes::new(),
             effects: Effects::new(),
@@ -148,8 +138,20 @@ impl Transaction {
     /// Begins, beside others.
     #[inline(always)]
     pub(crate) fn begin(&self) {
+        self.begin_with(LOGGED);
+    }
+
+    /// Begins, beside others, without a log of what it reads.
+    #[inline(always)]
+    pub(crate) fn begin_unlogged(&self) {
+        self.begin_with(0);
+    }
+
+    #[inline(always)]
+    fn begin_with(&self, state: u64) {
         self.forget();
         self.mode.set(RUNNING);
+        self.state.set(state);
         self.mark_all(0);
         self.look();
         self.place.set(self.domain.place());
@@ -165,7 +167,9 @@ impl Transaction {
         }
         self.forget();
         self.mode.set(ALONE);
+        self.state.set(SPECIAL);
         self.mark_all(u64::MAX);
+        self.near.iter().zip(&self.seen).for_each(|(near, _)| near.set(u64::MAX));
         self.place.set(self.domain.place());
     }
 
@@ -178,24 +182,29 @@ impl Transaction {
 
     #[inline(always)]
     fn mark_all(&self, bits: u64) {
-        self.special.set(bits);
         self.marks.iter().for_each(|marks| marks.set(bits));
     }
 
     /// Whether there may be a copy of the object, or it is not to be looked for at all.
     #[inline(always)]
-    fn is_marked(&self, name: Name) -> bool {
-        if self.special.get() == 0 {
+    fn is_marked(&self, name: impl FnOnce() -> Name) -> bool {
+        if self.state.get() & SPECIAL == 0 {
             return false;
         }
-        let (word, bit) = name.mark();
+        let (word, bit) = name().mark();
         self.marks[word].get() & bit != 0
+    }
+
+    /// Whether what is read is logged.
+    #[inline(always)]
+    fn is_logged(&self) -> bool {
+        self.state.get() & LOGGED != 0
     }
 
     #[inline(always)]
     fn mark(&self, name: Name) {
         let (word, bit) = name.mark();
-        self.special.set(1);
+        self.state.set(self.state.get() | SPECIAL);
         self.marks[word].set(self.marks[word].get() | bit);
     }
 
@@ -232,6 +241,7 @@ impl Transaction {
             return;
         }
         self.mode.set(DOOMED);
+        self.state.set(SPECIAL);
         self.mark_all(u64::MAX);
         self.note_cause(cause);
     }
@@ -242,6 +252,7 @@ impl Transaction {
             Cause::Alone => (1, 0),
             Cause::TooLarge => (2, 0),
             Cause::Settled(memory) => (3, memory.into()),
+            Cause::Overtaken => (4, 0),
         };
         self.cause[0].set(kind);
         self.cause[1].set(what);
@@ -254,21 +265,26 @@ impl Transaction {
             0 => Cause::Conflict((what >> 32) as u16, what as u32),
             1 => Cause::Alone,
             2 => Cause::TooLarge,
-            _ => Cause::Settled(what as u16),
+            3 => Cause::Settled(what as u16),
+            _ => Cause::Overtaken,
         }
     }
 
+    /// Whether that was the version of an object when this transaction began or last caught up. What was seen of
+    /// the object before its version was looked at was there at that moment, then: whatever has been committed to
+    /// it since, or is being committed, has left it another version or its lock.
     #[inline(always)]
     fn accepts(&self, version: Version) -> bool {
-        // One that is locked names a worker that there is not.
-        self.seen.get(version.worker()).is_some_and(|seen| version.0 <= seen.get())
+        // One of a worker further on, or one that is locked, is greater than any that is there.
+        version.0 <= self.near[version.worker() % NEAR].get() || self.accepts_far(version)
     }
 
-    /// The same of nearly every version that it accepts, at a glance.
-    #[inline(always)]
-    fn accepts_at_once(&self, version: Version) -> bool {
-        // One of a worker further on, or one that is locked, is greater than any that is there.
-        version.0 <= self.near[version.worker() % NEAR].get()
+    /// The same of workers further on.
+    #[cold]
+    #[inline(never)]
+    fn accepts_far(&self, version: Version) -> bool {
+        // One that is locked names a worker that there is not.
+        self.seen.get(version.worker()).is_some_and(|seen| version.0 <= seen.get())
     }
 
     /// Looks at an object, as this transaction has left it; `None`: the transaction is doomed.
@@ -298,48 +314,44 @@ impl Transaction {
         (object, shape): (u32, Shape),
         mut look: impl FnMut(Words<'_>) -> R,
     ) -> Option<R> {
-        // Names are made where they are needed: what nobody changes is read without.
         let words = memory.object_of(object, shape);
         if memory.is_steady() {
             // Nobody can change it before this transaction has ended. One that is doomed sees nothing: its own
             // writes are dropped, and a loop that waits for one of them would not end.
             return (!self.is_doomed()).then(|| look(words));
         }
-        let mut at_once = self.view_at_once(memory.name(object), words);
+        // Care is called apart, and `look` is not: what it goes by and returns need not lie in memory.
+        let mut words = match self.is_marked(|| memory.name_of(object, shape)) {
+            false => words,
+            true => self.view(memory, (object, shape), 0)?,
+        };
         let mut turn = 0;
         loop {
-            // Care is called apart, and `look` is not: what it goes by and returns need not lie in memory.
-            let view = match at_once.take() {
-                Some(view) => view,
-                None => {
-                    let words = self.view_with_care(memory, object, turn)?;
-                    let version = Version(self.glimpse.get());
-                    View { words: Words(&words.0[..shape.used()]), version }
-                }
-            };
-            let seen = look(view.words);
-            if view.version == STEADY {
-                return Some(seen);
-            }
-            if view.is_same() && self.reads.push(memory.name(object), view.version) {
+            let seen = look(words);
+            fence(Ordering::Acquire);
+            let version = Version(words.version().load(Ordering::Relaxed));
+            let note = || self.reads.push(memory.name_of(object, shape), version);
+            if self.accepts(version) && (!self.is_logged() || note()) {
                 return Some(seen);
             }
             turn += 1;
+            words = self.view(memory, (object, shape), turn)?;
         }
     }
 
-    /// Where to look at an object that is tracked, if there is nothing out of the ordinary.
     #[inline(always)]
-    fn view_at_once<'a>(&self, name: Name, words: Words<'a>) -> Option<View<'a>> {
-        if self.is_marked(name) {
-            return None;
-        }
-        let version = Version(words.version().load(Ordering::Acquire));
-        self.accepts_at_once(version).then_some(View { words, version })
+    fn view<'a>(
+        &'a self,
+        memory: &'a Memory,
+        (object, shape): (u32, Shape),
+        turn: u32,
+    ) -> Option<Words<'a>> {
+        let words = self.view_with_care(memory, object, turn)?;
+        Some(Words(&words.0[..shape.used()]))
     }
 
     /// Where to look at an object that is tracked, for the `turn`th time after the first, whatever there may
-    /// be: a copy, another who is changing it, nobody else, no more room. Its version is left in `glimpse`.
+    /// be: a copy, another who is changing it, nobody else, no more room.
     #[cold]
     #[inline(never)]
     fn view_with_care<'a>(
@@ -354,49 +366,34 @@ impl Transaction {
         } else if turn == TURNS {
             self.doom(self.conflict(name));
         }
-        let View { words, version } = match self.is_marked(name) {
-            true => self.view_marked(name, words)?,
-            false => self.view_beside(name, words)?,
-        };
-        self.glimpse.set(version.0);
-        Some(words)
-    }
-
-    /// Of an object that this transaction has no copy of.
-    #[inline(always)]
-    fn view_beside<'a>(&'a self, name: Name, words: Words<'a>) -> Option<View<'a>> {
-        let version = Version(words.version().load(Ordering::Acquire));
-        if self.accepts(version) {
-            return Some(View { words, version });
+        if self.is_marked(|| name)
+            && let Some(own) = self.own(name, words)?
+        {
+            return Some(own);
         }
-        self.view_later(name, words)
+        self.await_version(name, words).then_some(words)
     }
 
-    /// Of an object that this transaction may have a copy of.
-    fn view_marked<'a>(&'a self, name: Name, words: Words<'a>) -> Option<View<'a>> {
-        match self.own(name, words)? {
-            Some(words) => Some(View { words, version: STEADY }),
-            None => self.view_later(name, words),
-        }
-    }
-
-    /// Of an object that is being changed by another, or was after this transaction began: as soon as
-    /// it has a version that is there for this one.
+    /// Waits while an object is being changed by another, and catches up with it if it was after this transaction
+    /// began: until it has a version that is there for this one. False: the transaction is doomed.
     #[inline(never)]
-    fn view_later<'a>(&'a self, name: Name, words: Words<'a>) -> Option<View<'a>> {
+    fn await_version(&self, name: Name, words: Words<'_>) -> bool {
         for _ in 0..LOOKS {
             let version = Version(words.version().load(Ordering::Acquire));
+            if self.is_doomed() {
+                return false;
+            }
             if self.accepts(version) {
-                return Some(View { words, version });
+                return true;
             }
             if version.is_locked() {
                 spin_loop();
             } else if !self.catch_up() {
-                return None;
+                return false;
             }
         }
         self.doom(self.conflict(name));
-        None
+        false
     }
 
     /// The words that are this transaction's: a copy, or the object itself where nobody else is at
@@ -412,6 +409,10 @@ impl Transaction {
 
     /// Begins at a later moment, if what was read until now is still the same then.
     fn catch_up(&self) -> bool {
+        if !self.is_logged() {
+            self.doom(Cause::Overtaken);
+            return false;
+        }
         self.look();
         self.place.set(self.domain.place());
         let changed = self.changed_reads().or_else(|| self.changed_copies());
@@ -513,7 +514,7 @@ impl Transaction {
     #[inline(never)]
     fn copy_of<'a>(&'a self, memory: &'a Memory, object: u32) -> Option<Words<'a>> {
         let (name, words) = memory.object(object);
-        let own = if self.is_marked(name) { self.own(name, words)? } else { None };
+        let own = if self.is_marked(|| name) { self.own(name, words)? } else { None };
         own.or_else(|| self.copy(name, words, memory))
     }
 
@@ -528,13 +529,17 @@ impl Transaction {
             return None;
         };
         for _ in 0..TURNS {
-            let view = self.view_beside(name, words)?;
             copy_words(words.0, copy.0);
-            if view.is_same() {
-                copy.version().store(view.version.0, Ordering::Relaxed);
+            fence(Ordering::Acquire);
+            let version = Version(words.version().load(Ordering::Relaxed));
+            if self.accepts(version) {
+                copy.version().store(version.0, Ordering::Relaxed);
                 self.writes.keep(name, copy, memory.shape().tracked);
                 self.mark(name);
                 return Some(copy);
+            }
+            if !self.await_version(name, words) {
+                return None;
             }
         }
         self.doom(self.conflict(name));
@@ -558,7 +563,7 @@ impl Transaction {
     #[inline(always)]
     fn take_effect(&self, memory: &Memory, object: u32, index: usize, effect: Effect) {
         let (name, words) = memory.object(object);
-        if !self.is_marked(name) {
+        if !self.is_marked(|| name) {
             return self.remember(name, index, effect);
         }
         match self.own(name, words) {
@@ -610,21 +615,18 @@ impl Transaction {
     }
 
     fn commit_writes(&self) -> Result<(), Cause> {
-        self.lock_all()?;
-        self.place.set(self.domain.place());
-        // Between the locks, taken, and the versions of what was read, looked at: of two that read
-        // what the other writes at least one sees the other's lock.
-        fence(Ordering::SeqCst);
-        if let Some(name) = self.changed_reads() {
-            self.unlock(self.writes.iter());
-            return Err(self.conflict(name));
+        let committed = self.commits.get();
+        self.domain.announce(self.worker, committed);
+        if let Err(cause) = self.lock_all().and_then(|()| self.validate()) {
+            self.domain.publish(self.worker, committed);
+            return Err(cause);
         }
         let memories = self.domain.memories();
         for write in self.writes.iter() {
             let memory = &memories[write.name.memory()];
             store(&write, memory.words_at(write.name.place(), write.words.0.len()));
         }
-        let number = self.commits.get() + 1;
+        let number = committed + 1;
         self.commits.set(number);
         self.domain.publish(self.worker, number);
         let version = Version::new(self.worker, number);
@@ -633,6 +635,25 @@ impl Transaction {
             memories[write.name.memory()].note_change();
         }
         Ok(())
+    }
+
+    /// Whether all that was read is still the same. What is to be changed is locked, and given back if not.
+    #[inline(always)]
+    fn validate(&self) -> Result<(), Cause> {
+        self.place.set(self.domain.place());
+        // Between the commit, announced, with its locks, taken, and what others have announced and locked, looked
+        // at: of two that read what the other writes at least one sees the other.
+        fence(Ordering::SeqCst);
+        if self.domain.is_still(self.worker, &self.seen) {
+            return Ok(());
+        }
+        let changed = match self.is_logged() {
+            false => Some(Cause::Overtaken),
+            true => self.changed_reads().map(|name| self.conflict(name)),
+        };
+        let Some(cause) = changed else { return Ok(()) };
+        self.unlock(self.writes.iter());
+        Err(cause)
     }
 
     fn lock_all(&self) -> Result<(), Cause> {

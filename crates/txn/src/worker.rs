@@ -22,6 +22,56 @@ const CALM: u32 = 4;
 /// find it within milliseconds, and seldom enough that it costs nothing if it is changed then.
 const SETTLING: u64 = if cfg!(test) { 4 } else { 1_024 };
 
+/// Transactions without a log of what they read, one after the other, after which that is presumed to go well, and
+/// most transactions with a log before the next try without.
+const EASE: u32 = 64;
+const MOST_LOGGED: u32 = 4_096;
+
+/// Whether transactions log what they read. Without a log reads cost less, and a transaction that was overtaken runs
+/// again, whatever it has read: worth it where others seldom commit changes meanwhile, which is tried.
+#[derive(Debug)]
+struct Logging {
+    /// Transactions with a log before the next without; never one without if all have one.
+    left: u32,
+    /// How many that will be when next one without was in vain.
+    next: u32,
+    /// How many without a log have committed since.
+    well: u32,
+    always: bool,
+}
+
+impl Logging {
+    fn new(always: bool) -> Self {
+        Self { left: 0, next: 1, well: 0, always }
+    }
+
+    /// Whether the transaction that begins now is to have a log.
+    #[inline(always)]
+    fn is_on(&self) -> bool {
+        self.left > 0 || self.always
+    }
+
+    /// A transaction with a log was committed, or one without.
+    #[inline(always)]
+    fn went_well(&mut self, logged: bool) {
+        if logged {
+            self.left = self.left.saturating_sub(1);
+            return;
+        }
+        self.well += 1;
+        if self.well == EASE {
+            (self.well, self.next) = (0, 1);
+        }
+    }
+
+    /// One without a log was overtaken.
+    fn was_in_vain(&mut self) {
+        self.left = self.next;
+        self.next = (2 * self.next).min(MOST_LOGGED);
+        self.well = 0;
+    }
+}
+
 /// What is to be done in transactions: items, one after the other.
 pub trait Batch {
     /// Runs the items of `range` in order, up to the first at whose end the transaction is doomed,
@@ -80,6 +130,7 @@ pub struct Worker {
     transaction: Arc<Transaction>,
     size: usize,
     calm: u32,
+    logging: Logging,
     counts: Counts,
     /// Something was changed since it was asked.
     wrote: bool,
@@ -94,10 +145,12 @@ impl Worker {
     pub fn new(transaction: Arc<Transaction>) -> Self {
         let turns = &transaction.domain().turns;
         let (way, patience) = (turns.way(), turns.patience(turns.way()));
+        let logging = Logging::new(!transaction.domain().may_be_unlogged());
         Self {
             transaction,
             size: MOST_ITEMS,
             calm: 0,
+            logging,
             counts: Counts::default(),
             wrote: false,
             way: [way; 2],
@@ -149,9 +202,12 @@ impl Worker {
                 Err(why) => why,
             };
             match cause {
-                Cause::Conflict(..) => {
+                Cause::Conflict(..) | Cause::Overtaken => {
                     self.counts.conflicts += 1;
-                    self.size = (ran / 2).max(1);
+                    match cause {
+                        Cause::Overtaken => self.logging.was_in_vain(),
+                        _ => self.size = (ran / 2).max(1),
+                    }
                     aborts += 1;
                     if aborts < PATIENCE {
                         continue;
@@ -219,7 +275,11 @@ impl Worker {
             return Ok(len);
         }
         let range = range.start..range.end.min(range.start + self.size);
-        transaction.begin();
+        let logged = self.logging.is_on();
+        match logged {
+            true => transaction.begin(),
+            false => transaction.begin_unlogged(),
+        }
         let ran = batch.run(range.clone(), transaction);
         let place = match transaction.commit() {
             Ok(place) => place,
@@ -229,6 +289,7 @@ impl Worker {
                 return Err((ran, cause));
             }
         };
+        self.logging.went_well(logged);
         self.wrote |= transaction.writes().len() > 0;
         self.counts.commits += 1;
         self.counts.items += range.len() as u64;

@@ -119,6 +119,35 @@ fn no_lost_update() {
     assert_eq!(scene.end(), (101, 2));
 }
 
+/// Without a log of what was read nobody can catch up: what another has committed meanwhile is not seen, and nothing
+/// is committed beside it. Who only reads what was there is not in its way.
+#[test]
+fn no_change_is_committed_unlogged_beside_another() {
+    let scene = Scene::new();
+    let Scene { a, b, .. } = &scene;
+    b.begin_unlogged();
+    assert_eq!(scene.x(b), Some(1));
+    scene.set_y(a, 10);
+    assert!(a.commit().is_ok());
+    scene.set_x(b, 20);
+    assert_eq!(b.commit(), Err(Cause::Overtaken), "it may have read what has changed");
+    b.begin_unlogged();
+    scene.set_x(b, 20);
+    assert!(b.commit().is_ok(), "nobody has committed since");
+    a.begin_unlogged();
+    b.begin();
+    scene.set_y(b, 21);
+    assert!(b.commit().is_ok());
+    assert_eq!(scene.x(a), Some(20), "as it was when it began");
+    assert!(a.commit().is_ok());
+    a.begin_unlogged();
+    b.begin();
+    scene.set_y(b, 22);
+    assert!(b.commit().is_ok());
+    assert_eq!((scene.y(a), a.commit()), (None, Err(Cause::Overtaken)));
+    assert_eq!(scene.end(), (20, 22));
+}
+
 /// Read skew (G-single): half of a commit is not seen, and who has read the old half gets no more.
 #[test]
 fn no_read_skew() {

@@ -28,21 +28,37 @@ fn explore(
     });
 }
 
+fn skew(transaction: &Transaction, memory: &Memory) -> Option<(u64, u64)> {
+    let own = transaction.worker() as u32;
+    let seen = transaction.get(memory, 1 - own)?;
+    if seen == 0 {
+        transaction.set(memory, own, 1);
+    }
+    transaction.commit().is_ok().then_some((seen, 0))
+}
+
+fn logged_skew(transaction: &Transaction, memory: &Memory) -> Option<(u64, u64)> {
+    transaction.begin();
+    skew(transaction, memory)
+}
+
+fn unlogged_skew(transaction: &Transaction, memory: &Memory) -> Option<(u64, u64)> {
+    transaction.begin_unlogged();
+    skew(transaction, memory)
+}
+
 /// Both read what the other one writes.
 #[test]
 fn no_write_skew() {
-    fn one(transaction: &Transaction, memory: &Memory) -> Option<(u64, u64)> {
-        let own = transaction.worker() as u32;
-        transaction.begin();
-        let seen = transaction.get(memory, 1 - own)?;
-        if seen == 0 {
-            transaction.set(memory, own, 1);
-        }
-        transaction.commit().is_ok().then_some((seen, 0))
+    explore(logged_skew, logged_skew, |returned, end| assert_ne!(end, (1, 1), "{returned:?}"));
+}
+
+/// One of them, or both, without a log of what they read.
+#[test]
+fn no_write_skew_unlogged() {
+    for other in [logged_skew, unlogged_skew] {
+        explore(unlogged_skew, other, |returned, end| assert_ne!(end, (1, 1), "{returned:?}"));
     }
-    explore(one, one, |returned, end| {
-        assert_ne!(end, (1, 1), "{returned:?}");
-    });
 }
 
 /// One changes both, the other reads both.
@@ -55,14 +71,23 @@ fn no_torn_read() {
         transaction.commit().is_ok().then_some((1, 1))
     }
     fn read(transaction: &Transaction, memory: &Memory) -> Option<(u64, u64)> {
-        transaction.begin();
         let seen = (transaction.get(memory, 0)?, transaction.get(memory, 1)?);
         transaction.commit().is_ok().then_some(seen)
     }
-    explore(write, read, |[written, seen], end| {
-        assert!(written.is_some() && end == (1, 1), "readers are in nobody's way");
-        assert!(seen.is_none_or(|(x, y)| x == y), "{seen:?}");
-    });
+    fn logged(transaction: &Transaction, memory: &Memory) -> Option<(u64, u64)> {
+        transaction.begin();
+        read(transaction, memory)
+    }
+    fn unlogged(transaction: &Transaction, memory: &Memory) -> Option<(u64, u64)> {
+        transaction.begin_unlogged();
+        read(transaction, memory)
+    }
+    for reader in [logged, unlogged] {
+        explore(write, reader, |[written, seen], end| {
+            assert!(written.is_some() && end == (1, 1), "readers are in nobody's way");
+            assert!(seen.is_none_or(|(x, y)| x == y), "{seen:?}");
+        });
+    }
 }
 
 /// An object of two words, changed and read.
@@ -74,7 +99,7 @@ fn no_torn_object() {
         transaction.commit().is_ok().then_some((1, 1))
     }
     fn read(transaction: &Transaction, memory: &Memory) -> Option<(u64, u64)> {
-        transaction.begin();
+        transaction.begin_unlogged();
         transaction.read(memory, 0, |words| (words.get(0), words.get(1)))
     }
     explore(write, read, |[_, seen], _| {
