@@ -23,7 +23,9 @@
 //! passes, over IPv4 and IPv6.
 //!
 //! Not done: DNS over TCP, TLS or HTTPS is not read; a name server on `lan` that resolves for others
-//! is taken for a client of many useless answers, and has to stand on the other side. Of answers and
+//! is taken for a client of many useless answers, and has to stand on the other side. A host that asks from one
+//! address and uses the answers from another (it asks over IPv6, or from a unique local address, and is told IPv4
+//! or global ones) is two clients, of whom the first puts nothing to use: raise `threshold`, or report. Of answers and
 //! questions the addresses are matched, not the identifiers: who can forge the address of a server
 //! that a client asks can have the client suspected. A tunnel whose answers all tell an address that
 //! waits already, until it is used or forgotten, is not noticed.

@@ -16,8 +16,9 @@
 //!   RST of either side, in any state ──▶ Reset                          closing_timeout_s
 //! ```
 //!
-//! After a RST packets still pass, but the connection is forgotten after `closing_timeout_s` of
-//! silence: a forged RST costs an idle connection, never a busy one. Segments whose flags no host
+//! After a RST packets still pass, and an ACK or data says that the connection goes on (RFC 6146, section
+//! 3.5.2.2); after `closing_timeout_s` of silence it is forgotten: a forged RST costs an idle connection, never a
+//! busy one. Segments whose flags no host
 //! sends (SYN with FIN, none at all) and segments out of state are dropped with reasons of their own.
 //! A connection that does not begin with a SYN is dropped, unless `loose` is set (after a restart).
 //! The default timeouts are those that RFC 5382 (REQ-5: 2 h 4 min established, 4 min half-open and
@@ -275,7 +276,7 @@ pub mod firewall {
     /// inside will reset it.
     fn after_ack(state: State, from_inside: bool) -> Result<State, Reason> {
         match (state, from_inside) {
-            (State::New, _) | (State::SynReceived, true) => Ok(State::Established),
+            (State::New | State::Reset, _) | (State::SynReceived, true) => Ok(State::Established),
             (State::SynSent, true) => Err(Reason::OutOfState),
             _ => Ok(state),
         }

@@ -40,7 +40,6 @@ pub fn datagram(src: &str, dst: &str, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A TCP segment with this payload, in the middle of a connection.
-#[cfg(feature = "security")]
 pub fn segment(src: &str, dst: &str, payload: &[u8]) -> Vec<u8> {
     let flags = craft::tcp_flags::ACK | craft::tcp_flags::PSH;
     let segment = Segment { flags, window: 1_000, ..Segment::default() };
@@ -57,6 +56,20 @@ pub fn tcp(src: &str, dst: &str, flags: u8) -> Vec<u8> {
 pub fn echo(src: &str, dst: &str, is_reply: bool, id: u16) -> Vec<u8> {
     let echo = Echo { is_reply, id, sequence: 1 };
     written(|out| craft::echo(out, &link(), address(src), address(dst), echo, b"anabranch"))
+}
+
+/// The same with so many hops left.
+pub fn hops(frame: &[u8], hops: u8) -> Vec<u8> {
+    let mut bytes = frame.to_vec();
+    let (len, layout) = (bytes.len(), parse(&bytes, bytes.len() as u32));
+    let mut frame = Frame::new(&mut bytes, 0, len, 0, Meta::default());
+    let mut packet: Packet<'_> = Packet::new(&mut frame, layout);
+    if let Some(mut ip) = packet.ipv4_mut() {
+        ip.set_ttl(hops);
+    } else if let Some(mut ip) = packet.ipv6_mut() {
+        ip.set_hop_limit(hops);
+    }
+    bytes
 }
 
 /// The fragments of an IP packet, each of at most `longest` bytes from the IP header on.

@@ -18,10 +18,11 @@
 //! *removed* one loses them; an unhealthy one too, until it is healthy again. Their connections
 //! then pick anew with their next packet. Health is told from outside by `set-health`.
 //!
-//! A connection lives by its client's packets (`opening_s` from a SYN, `closing_s` from FIN or RST),
-//! since replies need no table beyond the backends': a service that only sends is picked anew by the
-//! same hash. ICMP errors about connections are translated in both directions; one from a client's
-//! side finds its backend by the hash alone, and is dropped with least connections.
+//! A connection lives by its client's packets (`opening_s` from a SYN, or from its first packet where
+//! that was none; `closing_s` from FIN or RST), since replies need no table beyond the backends': a
+//! service that only sends is picked anew by the same hash. ICMP errors about connections are
+//! translated in both directions; one from a client's side finds its backend by the hash alone, and is
+//! dropped with least connections.
 //!
 //! What it does not do: backends of one endpoint in several services, weights, direct server return,
 //! translation between IPv4 and IPv6, pings to virtual addresses, health checks of its own. Without
@@ -149,9 +150,9 @@ pub mod lb {
             #[setting(min = 1)]
             port: u16,
         },
-        /// Gives a backend no further connections.
+        /// Gives the backends of an endpoint, by TCP and UDP, no further connections.
         DrainBackend { address: Ipv4Addr, port: u16 },
-        /// Takes a backend away, with its connections.
+        /// Takes the backends of an endpoint away, with their connections.
         RemoveBackend { address: Ipv4Addr, port: u16 },
         /// Says whether the backends of an address can be used.
         SetHealth { address: Ipv4Addr, healthy: bool },
@@ -256,6 +257,13 @@ pub mod lb {
         next: u32,
     }
 
+    /// A service's slots in the ring, as of the build of this number.
+    pub struct Ends {
+        number: u64,
+        first: u32,
+        last: u32,
+    }
+
     /// A Maglev table under way.
     pub struct Build {
         running: bool,
@@ -272,8 +280,6 @@ pub mod lb {
         filled: u32,
         /// The slot whose turn it is.
         slot: u32,
-        /// Slots in a row that take no connections.
-        idle: u32,
     }
 
     pub struct Lb {
@@ -296,6 +302,11 @@ pub mod lb {
         table: Vector<Entry>,
         #[capacity(settings.backend_slots)]
         turns: Vector<Turn>,
+        /// After each slot that takes connections the next one of its service, in a ring.
+        #[capacity(settings.backend_slots)]
+        ring: Vector<u16>,
+        #[capacity(settings.services.len() + settings.services6.len() + 1)]
+        ends: Vector<Ends>,
         build: Cell<Build>,
         /// Which of the two tables is in use.
         half: Cell<u32>,
@@ -342,6 +353,13 @@ pub mod lb {
         /// Whether connections that it has stay.
         fn keeps(self) -> bool {
             self.standing != Standing::Free && self.healthy
+        }
+
+        /// Whether it is the backend of this endpoint, by TCP or UDP.
+        fn is_at(self, address: Address, port: u16) -> bool {
+            self.standing != Standing::Free
+                && self.endpoint.address == address
+                && self.endpoint.port == port
         }
 
         /// Whether it takes further connections of `service`.
@@ -432,14 +450,12 @@ pub mod lb {
     }
 
     impl Build {
-        /// After a step of a backend that takes connections or not, and has filled an entry or not.
-        fn after(self, takes: bool, fills: bool) -> Build {
+        /// After a step of a backend that has filled an entry or not, before that of `next`; or where the service
+        /// has none.
+        fn after(self, fills: bool, next: u32, is_empty: bool) -> Build {
             let filled = self.filled + u32::from(fills);
-            let idle = if takes { 0 } else { self.idle + 1 };
-            let done = filled == self.size || idle > self.slots;
-            // A backend goes on until it has found an entry; then it is the next one's turn.
-            let next = if self.slot + 1 >= self.slots { 0 } else { self.slot + 1 };
-            let slot = if takes && !fills { self.slot } else { next };
+            let slot = if fills { next } else { self.slot };
+            let done = filled == self.size || is_empty;
             let service = self.service + u32::from(done);
             Build {
                 running: service < self.services,
@@ -447,7 +463,6 @@ pub mod lb {
                 round: self.round + u32::from(done),
                 filled: if done { 0 } else { filled },
                 slot: if done { 0 } else { slot },
-                idle: if done { 0 } else { idle },
                 number: self.number,
                 size: self.size,
                 slots: self.slots,
@@ -494,6 +509,10 @@ pub mod lb {
                 build = self.build_step(build);
             }
             self.build.set(build);
+            // As many tables, as large, as a loop has no turns for.
+            if build.running {
+                cx.set_timer(BUILD_PAUSE_NS, build.number);
+            }
         }
 
         fn packet_set_opened(
@@ -501,6 +520,11 @@ pub mod lb {
             pkt: &mut Packet,
             cx: &mut Context,
         ) -> Result<Connection, Verdict> {
+            if self.l3.enabled()
+                && let Some(verdict) = self.l3.admit(pkt, cx)
+            {
+                return Err(verdict);
+            }
             let Some(to) = destination_of(pkt) else { return Err(Drop(Reason::NotAService)) };
             let Some(service) = self.services.get(&to) else {
                 return Err(Drop(Reason::NotAService));
@@ -517,6 +541,11 @@ pub mod lb {
             pkt: &mut Packet,
             cx: &mut Context,
         ) -> Verdict {
+            // As a router: errors about it quote it as the client knows it.
+            let routes = self.l3.enabled();
+            if routes && let Some(verdict) = self.l3.admit(pkt, cx) {
+                return verdict;
+            }
             // No connection has generation 0: hollow worlds, which hold none, see no more of this.
             if connection.generation == 0 {
                 return Drop(Reason::NoBackend);
@@ -535,24 +564,8 @@ pub mod lb {
             if flags != 0 || connection.progress != Progress::Open {
                 self.follow(connection, flags, pkt.protocol(), cx);
             }
-            if self.l3.enabled() {
-                return self.route(backend, pkt, cx);
-            }
             set_destination(pkt, backend.endpoint);
-            Forward(BACKENDS)
-        }
-
-        /// As a router: what runs out of hops is reported as the client knows it.
-        #[cold]
-        fn route(&mut self, backend: Backend, pkt: &mut Packet, cx: &mut Context) -> Verdict {
-            let hops = match pkt.ipv4() {
-                Some(ip) => ip.ttl(),
-                None => pkt.ipv6().map_or(0, |ip| ip.hop_limit()),
-            };
-            if hops > 1 {
-                set_destination(pkt, backend.endpoint);
-            }
-            self.l3.forward(pkt, cx)
+            if routes { self.l3.forward(pkt, cx) } else { Forward(BACKENDS) }
         }
 
         fn packet_set_expired(&mut self, connection: &Connection, cx: &mut Context) {
@@ -704,7 +717,9 @@ pub mod lb {
             let hash = client.hash(u64::from(service));
             let position = ((hash >> 32) * u64::from(self.settings.table_size.entries())) >> 32;
             let entry = self.table.read(self.row(self.half.get(), service) + position as u32);
-            if self.backends.read(u32::from(entry.backend)).takes(service) {
+            let takes = self.backends.read(u32::from(entry.backend)).takes(service);
+            // One that was never filled stands for no backend.
+            if (entry.round != 0) & takes {
                 return Some(entry.backend);
             }
             let slots = self.settings.backend_slots;
@@ -739,7 +754,8 @@ pub mod lb {
             protocol: u8,
             cx: &mut Context,
         ) {
-            if connection.progress == Progress::New {
+            let is_new = connection.progress == Progress::New;
+            if is_new {
                 self.count(connection);
             }
             if protocol != TCP {
@@ -749,7 +765,8 @@ pub mod lb {
             if flags & (FIN | RST) != 0 {
                 connection.progress = Progress::Closing;
                 cx.set_expiry(self.settings.closing_s * SECOND_NS);
-            } else if flags & SYN != 0 {
+            } else if flags & SYN != 0 || is_new {
+                // Nobody has seen it open: it is not kept for hours because of one packet.
                 connection.progress = Progress::Opening;
                 cx.set_expiry(self.settings.opening_s * SECOND_NS);
             } else if connection.progress != Progress::Closing {
@@ -776,7 +793,7 @@ pub mod lb {
             if self.replies.contains(&endpoint) {
                 return Err("that endpoint is a backend already");
             }
-            let Some(slot) = self.slot_of(None) else {
+            let Some(slot) = self.free_slot() else {
                 return Err("no slot is left: raise `backend_slots`");
             };
             let size = u64::from(self.settings.table_size.entries());
@@ -795,19 +812,9 @@ pub mod lb {
             Ok(())
         }
 
-        /// The slot of a backend, or a free one.
-        fn slot_of(&self, wanted: Option<(Address, u16)>) -> Option<u32> {
+        fn free_slot(&self) -> Option<u32> {
             for slot in 0..self.settings.backend_slots {
-                let backend = self.backends.read(slot);
-                let found = match wanted {
-                    None => backend.standing == Standing::Free,
-                    Some((address, port)) => {
-                        backend.standing != Standing::Free
-                            && backend.endpoint.address == address
-                            && backend.endpoint.port == port
-                    }
-                };
-                if found {
+                if self.backends.read(slot).standing == Standing::Free {
                     return Some(slot);
                 }
             }
@@ -815,20 +822,32 @@ pub mod lb {
         }
 
         fn drain(&mut self, address: Address, port: u16) -> Result<(), &'static str> {
-            let slot = self.slot_of(Some((address, port))).ok_or("no such backend")?;
-            self.backends.update(slot, |backend| backend.standing = Standing::Draining);
-            Ok(())
+            let mut known = false;
+            for slot in 0..self.settings.backend_slots {
+                let mut backend = self.backends.read(slot);
+                if backend.is_at(address, port) {
+                    backend.standing = Standing::Draining;
+                    self.backends.write(slot, backend);
+                    known = true;
+                }
+            }
+            if known { Ok(()) } else { Err("no such backend") }
         }
 
         fn remove(&mut self, address: Address, port: u16) -> Result<(), &'static str> {
-            let slot = self.slot_of(Some((address, port))).ok_or("no such backend")?;
-            self.replies.remove(&self.backends.read(slot).endpoint);
-            self.backends.update(slot, |backend| {
-                backend.standing = Standing::Free;
-                backend.connections = 0;
-                backend.generation = backend.generation.wrapping_add(1);
-            });
-            Ok(())
+            let mut known = false;
+            for slot in 0..self.settings.backend_slots {
+                let mut backend = self.backends.read(slot);
+                if backend.is_at(address, port) {
+                    self.replies.remove(&backend.endpoint);
+                    backend.standing = Standing::Free;
+                    backend.connections = 0;
+                    backend.generation = backend.generation.wrapping_add(1);
+                    self.backends.write(slot, backend);
+                    known = true;
+                }
+            }
+            if known { Ok(()) } else { Err("no such backend") }
         }
 
         fn set_health(&mut self, address: Address, healthy: bool) -> Result<(), &'static str> {
@@ -852,6 +871,7 @@ pub mod lb {
 
         fn begin_build(&mut self) {
             let last = self.build.get();
+            self.link(last.number + 1);
             self.build.set(Build {
                 running: self.settings.method == Method::Maglev,
                 number: last.number + 1,
@@ -863,28 +883,54 @@ pub mod lb {
                 round: last.round + 1,
                 filled: 0,
                 slot: 0,
-                idle: 0,
             });
+        }
+
+        /// Links the slots that take connections, those of each service in a ring.
+        fn link(&mut self, number: u64) {
+            for slot in 0..self.settings.backend_slots {
+                let backend = self.backends.read(slot);
+                let takes = backend.takes(backend.service);
+                let ends = self.ends.read(backend.service);
+                let goes_on = takes && ends.number == number;
+                let first = if goes_on { ends.first } else { slot };
+                let last = if goes_on { ends.last } else { slot };
+                // Others are rings of their own.
+                self.ring.write(last, slot as u16);
+                self.ring.write(slot, first as u16);
+                let further = Ends { number, first, last: slot };
+                self.ends.write(backend.service, if takes { further } else { ends });
+            }
         }
 
         /// Lets the backend whose turn it is try the next entry of its permutation.
         fn build_step(&mut self, build: Build) -> Build {
+            let ends = self.ends.read(build.service);
+            let mut build = build;
+            if build.filled == 0 {
+                build.slot = ends.first;
+            }
+            let is_empty = ends.number != build.number;
+            let after = if is_empty { build.after(false, 0, true) } else { self.try_entry(build) };
+            let half = self.half.get();
+            self.half.set(if after.running { half } else { build.half });
+            after
+        }
+
+        /// A backend goes on until it has found an entry; then it is the next one's turn.
+        fn try_entry(&mut self, build: Build) -> Build {
             let backend = self.backends.read(build.slot);
-            let takes = backend.takes(build.service);
             let turn = self.turns.read(build.slot);
             let next = if turn.round == build.round { turn.next } else { backend.offset };
             let index = (build.half * build.services + build.service) * build.size + next;
             let entry = self.table.read(index);
-            let fills = takes && entry.round != build.round;
+            let fills = entry.round != build.round;
             let filled = Entry { round: build.round, backend: build.slot as u16 };
             self.table.write(index, if fills { filled } else { entry });
             let next = next + backend.skip;
             let next = if next >= build.size { next - build.size } else { next };
             self.turns.write(build.slot, Turn { round: build.round, next });
-            let after = build.after(takes, fills);
-            let half = self.half.get();
-            self.half.set(if after.running { half } else { build.half });
-            after
+            build.after(fills, u32::from(self.ring.read(build.slot)), false)
         }
     }
 }

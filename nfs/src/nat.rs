@@ -15,7 +15,8 @@
 //!   established, 4 minutes while it closes (RFC 5382 REQ-5). A reset closes nothing at once: later
 //!   packets reopen (RFC 7857 §2.2). Connections that nobody has answered yet have a shorter
 //!   lifetime (RFC 7857 §2.1 allows it) and a limit of their own, so that a flood of SYNs cannot
-//!   fill the table; each inside host has a limit too (RFC 4787 §11).
+//!   fill the table; of the last half of those places a host gets none that has more mappings than a
+//!   sixteenth of them. Each inside host has a limit too (RFC 4787 §11).
 //! - **Hairpinning**: packets between inside hosts by way of public addresses, seen with their
 //!   public sources (RFC 4787 REQ-9, RFC 5382 REQ-8, RFC 5508 REQ-7), by `Recirculate`.
 //! - **ICMP**: echo by identifier (RFC 5508 REQ-1). Errors of both directions are translated with
@@ -24,11 +25,13 @@
 //! - **Static mappings** (port forwarding): open to anybody, for ever.
 //! - Unsolicited packets are dropped in silence, SYNs included, for which RFC 5382 REQ-4 asks.
 //!
-//! A TCP mapping follows the connection of its first peer. As soon as a second connection shares
-//! the mapping, FIN and RST shorten its life no more, since they might end the other one.
+//! A TCP mapping follows the connection of its first peer, and lives by its packets: others may send
+//! to it, but do not prolong it. As soon as a second connection shares the mapping, everybody's packets
+//! do, and FIN and RST shorten its life no more, since they might end the other one.
 //!
 //! Without `interfaces` it is a wire between two networks: TTL and Ethernet addresses stay, and what
-//! is not IPv4 passes unchanged (IPv6 as set). With them it is a router, and routes IPv6 untranslated.
+//! is not IPv4 passes unchanged (IPv6 as set). With them it is a router, and routes IPv6 and what stays
+//! inside untranslated.
 //!
 //! Fragments, in any order, are put together first, and what they make leaves in fragments as long
 //! (RFC 4787 REQ-14).
@@ -332,8 +335,13 @@ pub mod nat {
 
     impl State {
         /// Whether a SYN from inside begins a new connection.
+        fn is_ending(self) -> bool {
+            self.is_over() || matches!(self, State::FinInside | State::FinOutside)
+        }
+
+        /// Whether nothing more is expected of the connection.
         fn is_over(self) -> bool {
-            matches!(self, State::Closed | State::Reset | State::FinInside | State::FinOutside)
+            matches!(self, State::Closed | State::Reset)
         }
 
         /// The state after a packet of the followed connection, or of any one where `shared`.
@@ -344,7 +352,14 @@ pub mod nat {
             }
             let fin = flags & FIN != 0 && !shared;
             match (self, from_inside) {
-                _ if flags & SYN != 0 && from_inside && self.is_over() => State::HalfOpen,
+                // One that is half closed goes on beside the new one.
+                _ if flags & SYN != 0 && from_inside && self.is_ending() => {
+                    if shared {
+                        State::Open
+                    } else {
+                        State::HalfOpen
+                    }
+                }
                 (State::HalfOpen, false) => State::Answered,
                 (State::Answered | State::Open, true) if fin => State::FinInside,
                 (State::Answered, true) if flags & SYN == 0 => State::Open,
@@ -453,14 +468,19 @@ pub mod nat {
         /// As a router: what is not to be translated.
         #[cold]
         fn arrive(&mut self, pkt: &mut Packet, cx: &mut Context) -> Option<Verdict> {
-            if !self.is_to_public(pkt)
-                && let Some(verdict) = self.l3.receive(pkt, cx)
-            {
+            if self.is_to_public(pkt) {
+                return self.l3.admit(pkt, cx);
+            }
+            if let Some(verdict) = self.l3.receive(pkt, cx) {
                 return Some(verdict);
             }
             match (pkt.ipv4(), pkt.ipv6()) {
-                // Errors about a packet must quote it as its sender knows it.
+                // What runs out of hops here takes no mapping.
                 (Some(ip), _) if ip.ttl() <= 1 => Some(self.l3.forward(pkt, cx)),
+                // What stays inside, where its addresses are known.
+                (Some(_), _) if pkt.port() == LAN && self.l3.leads_back(pkt) => {
+                    Some(self.l3.forward(pkt, cx))
+                }
                 (Some(_), _) => None,
                 (_, Some(_)) if self.settings.ipv6 == Ipv6::Pass => Some(self.l3.forward(pkt, cx)),
                 (_, Some(_)) => Some(Drop(Reason::Ipv6Refused)),
@@ -617,14 +637,18 @@ pub mod nat {
             {
                 return Err(Drop(Reason::Filtered));
             }
-            let refreshes = self.settings.inbound_refresh || public.protocol == TCP;
+            let refreshes = self.settings.inbound_refresh && public.protocol != TCP;
             let found = match refreshes {
                 true => self.mappings.touch(index, cx),
                 false => self.mappings.get(index, cx),
             };
             let Some(mapping) = found else { return Err(Drop(Reason::Unsolicited)) };
-            if public.protocol == TCP && (flags != 0 || mapping.state != State::Open) {
-                self.follow(index, mapping, peer, flags, false, cx);
+            // A stranger is let through, but keeps no connection alive.
+            if public.protocol == TCP && (peer == mapping.peer || mapping.shared) {
+                self.mappings.touch(index, cx);
+                if flags != 0 || mapping.state != State::Open {
+                    self.follow(index, mapping, peer, flags, false, cx);
+                }
             }
             Ok(mapping)
         }
@@ -724,11 +748,10 @@ pub mod nat {
         fn admit(&mut self, mapping: Mapping, index: u32) -> Result<(), Reason> {
             let inside = mapping.inside;
             let half_open = mapping.state == State::HalfOpen;
-            let limit = self.settings.sessions / 100 * self.settings.half_open_percent;
-            if half_open && self.half_open.get() >= limit.max(1) {
+            let count = self.hosts.get(&inside.address).unwrap_or(0);
+            if half_open && !self.may_open(count) {
                 return Err(Reason::HalfOpenLimit);
             }
-            let count = self.hosts.get(&inside.address).unwrap_or(0);
             if count >= self.settings.sessions_per_host {
                 return Err(Reason::HostLimit);
             }
@@ -741,6 +764,15 @@ pub mod nat {
             }
             self.half_open.update(|count| *count += u32::from(half_open));
             Ok(())
+        }
+
+        /// Whether a host with so many mappings may have one more TCP connection without an answer: of the last
+        /// half of the places hosts that have much else get none, so that one alone cannot take them all.
+        fn may_open(&self, count: u32) -> bool {
+            let (sessions, percent) = (self.settings.sessions, self.settings.half_open_percent);
+            let limit = (u64::from(sessions) * u64::from(percent) / 100).max(1);
+            let used = u64::from(self.half_open.get());
+            used < limit - limit / 2 || (used < limit && u64::from(count) <= limit / 16)
         }
 
         fn lifetime_ns(&self, mapping: Mapping) -> u64 {

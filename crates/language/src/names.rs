@@ -59,8 +59,14 @@ pub const COUNTER: &[Operation] = &[writes("add", 1), reads("read", 0)];
 /// `Cell<T>`.
 pub const CELL: &[Operation] = &[reads("get", 0), writes("set", 1), writes("update", 1)];
 
-/// `L3`: neighbours are learnt and packets wait for them, so both its packet operations write.
-pub const L3: &[Operation] = &[reads("enabled", 0), writes("receive", 2), writes("forward", 2)];
+/// `L3`: neighbours are learnt and packets wait for them, so what answers and what sends on writes.
+pub const L3: &[Operation] = &[
+    reads("enabled", 0),
+    reads("admit", 2),
+    reads("leads_back", 1),
+    writes("receive", 2),
+    writes("forward", 2),
+];
 
 /// The operations of each type of state object.
 pub const STATE_OBJECTS: &[(&str, &[Operation])] = &[

@@ -175,6 +175,14 @@ pub trait CounterOperations {
 pub trait L3Operations {
     /// Whether the operator configured interfaces.
     fn enabled(&self) -> bool;
+    /// Refuses what is not for this station; `None`: the packet may be handled.
+    fn admit<W: World, M: Mode>(
+        &self,
+        packet: &Packet<'_, M>,
+        cx: &mut Context<'_, W>,
+    ) -> Option<Verdict>;
+    /// Whether the packet's destination is behind the port that it came by, or our own.
+    fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool;
     /// Answers what is addressed to the function itself; `None`: the packet is to be forwarded.
     fn receive<W: World, M: Mode>(
         &mut self,
@@ -674,6 +682,18 @@ impl L3Operations for L3 {
         self.enabled()
     }
     #[inline]
+    fn admit<W: World, M: Mode>(
+        &self,
+        packet: &Packet<'_, M>,
+        cx: &mut Context<'_, W>,
+    ) -> Option<Verdict> {
+        self.admit(packet, cx)
+    }
+    #[inline]
+    fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
+        self.leads_back(packet)
+    }
+    #[inline]
     fn receive<W: World, M: Mode>(
         &mut self,
         packet: &mut Packet<'_, M>,
@@ -695,6 +715,18 @@ impl<O: Glance<bool>> L3Operations for Fetched<'_, O> {
     #[inline(always)]
     fn enabled(&self) -> bool {
         self.0.glance()
+    }
+    #[inline(always)]
+    fn admit<W: World, M: Mode>(
+        &self,
+        _: &Packet<'_, M>,
+        _: &mut Context<'_, W>,
+    ) -> Option<Verdict> {
+        None
+    }
+    #[inline(always)]
+    fn leads_back<M: Mode>(&self, _: &Packet<'_, M>) -> bool {
+        false
     }
     #[inline(always)]
     fn receive<W: World, M: Mode>(

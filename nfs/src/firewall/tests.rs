@@ -232,6 +232,9 @@ fn a_forged_reset_does_not_cut_a_busy_connection() {
         firewall.at(minute * 60 * SECOND);
         assert_eq!(out(&mut firewall, ACK), Ok(()));
     }
+    firewall.at((60 * 60 + 7_000) * SECOND);
+    assert_eq!(back(&mut firewall, ACK), Ok(()), "it is established again");
+    assert_eq!(out(&mut firewall, RST), Ok(()));
     assert_eq!(out(&mut firewall, SYN), Ok(()), "and a real one makes way");
     assert_eq!(back(&mut firewall, SYN | ACK), Ok(()));
 }

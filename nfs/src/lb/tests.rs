@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::lb;
-use crate::frames::{arp, echo, error, tcp, udp};
-use anabranch_nf::packet::checksum::verify;
+use crate::frames::{arp, echo, error, hops, segment, tcp, udp};
+use anabranch_nf::packet::checksum::{Sum, verify};
 use anabranch_nf::packet::craft::IcmpError;
 use anabranch_nf::packet::craft::tcp_flags::{ACK, FIN, SYN};
 use anabranch_nf::packet::{Frame, Meta, Packet, parse};
@@ -151,6 +151,47 @@ fn maglev_shares_are_even() {
 }
 
 /// Eisenbud et al. 2016, §5.4: few connections but those of a backend that goes change theirs.
+/// Also where slots are many, backends few and tables large.
+#[test]
+fn large_tables_are_whole_from_the_start() {
+    for settings in [&["table_size=large"][..], &["backend_slots=4096", "table_size=large"]] {
+        let shares = shares(&mut lb(2, settings), 0..2_000);
+        let counts: Vec<u32> = shares.values().copied().collect();
+        assert!(counts.len() == 2 && counts[0].abs_diff(counts[1]) < 150, "{shares:?}");
+    }
+}
+
+/// More tables than are built before the first packet: they are filled soon after, and until then connections
+/// find a backend.
+#[test]
+fn what_is_not_built_at_the_start_is_built_soon() {
+    let services: Vec<String> =
+        (1..=40).map(|n| format!("{{ address = \"192.0.2.{n}\", port = 80 }}")).collect();
+    let backends: Vec<String> = (0..80)
+        .map(|n| format!("{{ service = {}, address = \"10.0.0.{n}\", port = 80 }}", n / 2))
+        .collect();
+    let mut lb = Lb::new(&[
+        &format!("services=[{}]", services.join(", ")),
+        &format!("backends=[{}]", backends.join(", ")),
+        "table_size=large",
+        "backend_slots=80",
+    ]);
+    let share = |lb: &mut Lb, port: u32| {
+        let to_first = (0..1_000).filter(|number| {
+            let client = format!("198.51.{}.{}:{port}", number >> 8, number & 255);
+            let (_, flow) = left(&lb.send(CLIENTS, &tcp(&client, "192.0.2.40:80", SYN)));
+            flow.ends_with("10.0.0.78:80")
+        });
+        to_first.count()
+    };
+    assert!(
+        share(&mut lb, 1).abs_diff(500) > 100,
+        "the table of the last service is not built yet"
+    );
+    lb.at(20 * SECOND);
+    assert!(share(&mut lb, 2).abs_diff(500) < 100);
+}
+
 #[test]
 fn maglev_disrupts_little() {
     let (mut before, mut after) = (lb(10, &[]), lb(9, &[]));
@@ -213,6 +254,23 @@ fn a_drained_backend_keeps_what_it_has() {
         assert_eq!(new, BTreeMap::from([("10.0.0.2:8080".to_owned(), 100)]));
         let back = lb.send(BACKENDS, &tcp("10.0.0.1:8080", CLIENT, ACK));
         assert_eq!(left(&back).0, CLIENTS, "its replies pass");
+    }
+}
+
+/// A name server answers over TCP and UDP; who takes it out of service means both.
+#[test]
+fn commands_mean_both_protocols_of_an_endpoint() {
+    for command in ["drain-backend", "remove-backend"] {
+        let mut lb = Lb::new(&[
+            "services=[{ address = \"192.0.2.53\", port = 53 }, \
+             { address = \"192.0.2.53\", port = 53, protocol = \"udp\" }]",
+            "backends=[{ address = \"10.0.0.1\", port = 53 }, \
+             { service = 1, address = \"10.0.0.1\", port = 53 }]",
+        ]);
+        assert_eq!(left(&lb.send(CLIENTS, &udp(CLIENT, "192.0.2.53:53"))).0, BACKENDS);
+        lb.control(&format!("{command} address=10.0.0.1 port=53")).unwrap();
+        dropped(&lb.send(CLIENTS, &udp("198.51.100.8:5", "192.0.2.53:53")), "no-backend");
+        dropped(&lb.send(CLIENTS, &tcp(CLIENT, "192.0.2.53:53", SYN)), "no-backend");
     }
 }
 
@@ -288,9 +346,17 @@ fn least_connections_fills_the_emptiest() {
     assert_eq!(new, BTreeMap::from([("10.0.0.3:8080".to_owned(), 50)]));
 }
 
+/// One segment of a connection whose opening nobody saw may be a forged one.
 #[test]
 fn connections_end_by_their_state() {
-    for (flags, seconds) in [(&[SYN][..], 60), (&[SYN, ACK], 7_440), (&[SYN, ACK, FIN | ACK], 60)] {
+    let cases = [
+        (&[SYN][..], 60),
+        (&[ACK], 60),
+        (&[ACK, ACK], 7_440),
+        (&[SYN, ACK], 7_440),
+        (&[SYN, ACK, FIN | ACK], 60),
+    ];
+    for (flags, seconds) in cases {
         for (wait_ns, stays) in [(seconds * SECOND - 5_000_000, true), (seconds * SECOND, false)] {
             let mut lb = lb(1, &[]);
             for &flags in flags {
@@ -336,6 +402,55 @@ fn quoted(frame: &[u8]) -> String {
         let (src, dst) = (quote.src_port(), quote.dst_port());
         format!("{}:{src} > {}:{dst}", quote.src(), quote.dst())
     })
+}
+
+/// As a router: what is not for this station opens nothing, and errors quote what the client sent.
+#[test]
+fn a_balancer_that_routes_is_a_router() {
+    let network = r#"
+        services = [{ address = "192.0.2.80", port = 80 }]
+        backends = [{ address = "10.0.0.1", port = 8080 }]
+        [interfaces.clients]
+        mac = "02:00:00:00:00:02"
+        addresses = ["203.0.113.2/24"]
+        answer_for = ["192.0.2.80/32"]
+        [interfaces.backends]
+        mac = "02:00:00:00:00:03"
+        addresses = ["10.0.0.254/24"]
+        mtu = 68
+        [[routes]]
+        to = "198.51.100.0/24"
+        via = "203.0.113.1"
+        [[neighbours]]
+        address = "203.0.113.1"
+        mac = "02:00:00:00:00:09"
+        [[neighbours]]
+        address = "10.0.0.1"
+        mac = "02:00:00:00:00:08"
+    "#;
+    let mut lb = Lb::with_table(network.parse().expect("TOML")).expect("a right configuration");
+    let request = tcp(CLIENT, WEB, SYN);
+    let mut elsewhere = request.clone();
+    elsewhere[5] = 0x77;
+    dropped(&lb.send(CLIENTS, &elsewhere), "not-for-this-interface");
+    assert_eq!(lb.table("Connection (IPv4)").used, 0);
+    assert_eq!(backend(&mut lb, CLIENT, SYN), "10.0.0.1:8080");
+    for (frame, reason) in [(hops(&request, 1), "ttl-expired"), (long(), "packet-too-big")] {
+        let outcome = lb.send(CLIENTS, &frame);
+        dropped(&outcome, reason);
+        let [(CLIENTS, error)] = outcome.emitted() else { panic!("{:?}", outcome.emitted()) };
+        assert_eq!(quoted(error), format!("{CLIENT} > {WEB}"));
+    }
+}
+
+/// A segment that is too long and may not be cut.
+fn long() -> Vec<u8> {
+    let mut frame = segment(CLIENT, WEB, &[7; 40]);
+    frame[20] |= 0x40;
+    frame[24..26].fill(0);
+    let sum = Sum::new().bytes(&frame[14..34]).checksum();
+    frame[24..26].copy_from_slice(&sum);
+    frame
 }
 
 #[test]

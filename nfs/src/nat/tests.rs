@@ -16,6 +16,7 @@ const SERVER: &str = "198.51.100.7:53";
 const HOST: &str = "10.0.0.5:40000";
 
 mod limits;
+mod routing;
 
 type Nat = Harness<nat::Function>;
 

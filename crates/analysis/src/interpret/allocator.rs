@@ -234,14 +234,28 @@ impl<'p> Interpreter<'p> {
                 self.run.accesses[access].outcome = Some(enabled);
                 Ok(Value::Bool(enabled))
             }
-            "receive" => self.l3_receive(object),
+            "leads_back" => {
+                let kind = Kind::Outcome("back", "on");
+                let (_, back) = self.l3_outcome(object, "leads_back", Mode::Read, kind);
+                Ok(Value::Bool(back))
+            }
+            "admit" => {
+                let kind = Kind::Outcome("refused", "admitted");
+                let (_, refused) = self.l3_outcome(object, "admit", Mode::Read, kind);
+                self.l3_handled(object, refused)
+            }
+            "receive" => {
+                let kind = Kind::Outcome("handled", "passed");
+                let (_, handled) = self.l3_outcome(object, "receive", Mode::Write, kind);
+                self.l3_handled(object, handled)
+            }
             "forward" => self.l3_forward(object),
             _ => self.no_operation(&operation),
         }
     }
 
-    fn l3_outcome(&mut self, object: usize, name: &str, kind: Kind) -> (usize, Term) {
-        let access = self.record(object, name, Mode::Write, Vec::new());
+    fn l3_outcome(&mut self, object: usize, name: &str, mode: Mode, kind: Kind) -> (usize, Term) {
+        let access = self.record(object, name, mode, Vec::new());
         let result = self.result_name(access);
         let outcome = self.terms.symbol(&result, Sort::Bool, kind);
         self.run.accesses[access].outcome = Some(outcome);
@@ -249,8 +263,7 @@ impl<'p> Interpreter<'p> {
     }
 
     /// What it handles itself ends there; its verdict and reason are its own.
-    fn l3_receive(&mut self, object: usize) -> Eval {
-        let (_, handled) = self.l3_outcome(object, "receive", Kind::Outcome("handled", "passed"));
+    fn l3_handled(&mut self, object: usize, handled: Term) -> Eval {
         if !self.decide(handled)? {
             return Ok(self.none());
         }
@@ -311,7 +324,7 @@ impl<'p> Interpreter<'p> {
     /// A routed packet has a hop left, its addresses rewritten and its lifetime decremented.
     fn l3_forward(&mut self, object: usize) -> Eval {
         let (access, routed) =
-            self.l3_outcome(object, "forward", Kind::Outcome("routed", "not routed"));
+            self.l3_outcome(object, "forward", Mode::Write, Kind::Outcome("routed", "not routed"));
         if !self.explorer.budget.routed_apart {
             return self.unsettled_verdict(object, access);
         }

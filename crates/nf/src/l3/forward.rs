@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anabranch_packet::craft::IcmpError;
 use anabranch_packet::fragment::cut;
-use anabranch_packet::{Mode, Packet};
+use anabranch_packet::{Mode, Packet, Port};
 
 use crate::context::Context;
 use crate::l3::L3;
@@ -52,6 +52,25 @@ impl L3 {
         let (hops, len) = measure(packet);
         let neighbour = self.neighbours.get(index)?;
         neighbour.takes(hops, len, now).then(|| depart(packet, hops, neighbour))
+    }
+
+    /// Whether the packet's destination is behind the port that it came by, or our own address there.
+    #[inline]
+    pub fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
+        let port = packet.port();
+        match (self.next_hop(packet), packet.ipv4(), packet.ipv6()) {
+            (Some(NextHop::OnLink(out)), ..) => out == port,
+            (Some(NextHop::Neighbour(index)), ..) => {
+                self.neighbours.get(index).is_some_and(|neighbour| neighbour.port == port)
+            }
+            (Some(NextHop::Own), Some(ipv4), _) => self.is_of_port(port, ipv4.dst().into()),
+            (Some(NextHop::Own), _, Some(ipv6)) => self.is_of_port(port, ipv6.dst().into()),
+            _ => false,
+        }
+    }
+
+    fn is_of_port(&self, port: Port, address: IpAddr) -> bool {
+        self.interface(port).is_some_and(|interface| interface.has(address))
     }
 
     /// Where the route leads; `None`: it is no IP packet.

@@ -73,10 +73,38 @@ impl L3 {
             }
         } else if let Some(ipv6) = packet.ipv6()
             && !self.own.has6(ipv6.dst())
+            && !is_discovery(packet)
         {
             return None;
         }
         self.take_in(packet, cx, gate.is_strict)
+    }
+
+    /// Refuses what is not addressed to this station, and damaged headers, as [`receive`](Self::receive) does, and
+    /// answers nothing: for what the function takes to be its own although one of our addresses stands in it.
+    /// `None`: the packet may be handled, and errors about it will quote it as it is now.
+    #[inline]
+    pub fn admit<W: World, M: Mode>(
+        &self,
+        packet: &Packet<'_, M>,
+        cx: &mut Context<'_, W>,
+    ) -> Option<Verdict> {
+        let gate = self.gates.get(usize::from(packet.port().index()));
+        if gate.is_some_and(|gate| gate.admits(packet)) {
+            cx.note_arrival(packet);
+        }
+        self.admit_plain(packet)
+    }
+
+    /// The same, with nothing noted of the packet, so that no error can be sent about it.
+    #[inline]
+    pub fn admit_plain<M: Mode>(&self, packet: &Packet<'_, M>) -> Option<Verdict> {
+        let Some(&gate) = self.gates.get(usize::from(packet.port().index())) else {
+            return self.receive_elsewhere();
+        };
+        let refused = if gate.admits(packet) { None } else { self.refuse_plain(packet) };
+        let is_damaged = || gate.is_strict && !is_intact(packet);
+        refused.or_else(|| is_damaged().then(|| Drop(Builtin::Ipv4Checksum)))
     }
 
     /// What [`receive`](Self::receive) says where nothing is to be answered or learned; `None`: it
@@ -91,6 +119,8 @@ impl L3 {
         }
         let own = match (packet.ipv4(), packet.ipv6()) {
             (Some(ipv4), _) => self.own.has4(ipv4.dst()),
+            // An address that we answer for is asked for again at our station.
+            (_, Some(_)) if is_discovery(packet) => return None,
             (_, Some(ipv6)) => self.own.has6(ipv6.dst()),
             _ if packet.arp().is_some() => return None,
             _ => return Some(Some(Drop(Builtin::UnsupportedProtocol))),
@@ -167,11 +197,11 @@ impl L3 {
         if strict && !is_intact(packet) {
             return Some(Drop(Builtin::Ipv4Checksum));
         }
-        if !own {
-            return None;
-        }
         if is_discovery(packet) {
             return Some(self.resolve_discovery(packet, cx));
+        }
+        if !own {
+            return None;
         }
         let asks4 = packet.icmpv4().is_some_and(|icmp| icmp.kind() == 8);
         let asks6 = packet.icmpv6().is_some_and(|icmp| icmp.kind() == 128);

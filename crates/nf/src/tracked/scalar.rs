@@ -174,6 +174,21 @@ impl L3Operations for TrackedL3 {
         self.l3.enabled()
     }
     #[inline]
+    fn admit<W: World, M: Mode>(
+        &self,
+        packet: &Packet<'_, M>,
+        cx: &mut Context<'_, W>,
+    ) -> Option<Verdict> {
+        match self.transaction.is_alone() {
+            true => self.l3.admit(packet, cx),
+            false => self.l3.admit_plain(packet),
+        }
+    }
+    #[inline]
+    fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
+        self.l3.leads_back(packet)
+    }
+    #[inline]
     fn receive<W: World, M: Mode>(
         &mut self,
         packet: &mut Packet<'_, M>,

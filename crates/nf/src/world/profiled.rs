@@ -307,6 +307,16 @@ impl L3Operations for Watched<TrackedL3> {
     fn enabled(&self) -> bool {
         self.object.enabled()
     }
+    fn admit<W: World, M: Mode>(
+        &self,
+        packet: &Packet<'_, M>,
+        cx: &mut Context<'_, W>,
+    ) -> Option<Verdict> {
+        self.object.admit(packet, cx)
+    }
+    fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
+        self.object.leads_back(packet)
+    }
     #[track_caller]
     fn receive<W: World, M: Mode>(
         &mut self,

@@ -384,6 +384,18 @@ impl L3Operations for Shared<'_, '_, L3> {
         self.object.enabled()
     }
     #[inline(always)]
+    fn admit<W: World, M: Mode>(
+        &self,
+        packet: &Packet<'_, M>,
+        _: &mut Context<'_, W>,
+    ) -> Option<Verdict> {
+        self.object.admit_plain(packet)
+    }
+    #[inline(always)]
+    fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
+        self.object.leads_back(packet)
+    }
+    #[inline(always)]
     fn receive<W: World, M: Mode>(
         &mut self,
         packet: &mut Packet<'_, M>,

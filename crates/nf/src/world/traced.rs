@@ -363,6 +363,20 @@ impl L3Operations for Told<L3> {
         self.call("enabled").outcome(enabled).note();
         enabled
     }
+    fn admit<W: World, M: Mode>(
+        &self,
+        packet: &Packet<'_, M>,
+        cx: &mut Context<'_, W>,
+    ) -> Option<Verdict> {
+        let verdict = self.object.admit(packet, cx);
+        self.call("admit").outcome(verdict.is_some()).note();
+        verdict
+    }
+    fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
+        let back = self.object.leads_back(packet);
+        self.call("leads_back").outcome(back).note();
+        back
+    }
     fn receive<W: World, M: Mode>(
         &mut self,
         packet: &mut Packet<'_, M>,

@@ -106,13 +106,51 @@ fn a_reset_connection_ends_unless_it_goes_on() {
 fn strangers_cannot_prolong_or_reset_a_connection() {
     let mut nat = nat(&["half_open_s=20"]);
     assert_eq!(segment(&mut nat, LAN, SERVER, SYN), None);
-    assert_eq!(segment(&mut nat, WAN, "203.0.113.9:1", SYN | ACK), None);
-    assert_eq!(segment(&mut nat, LAN, SERVER, SYN), None);
+    nat.at(15 * SECOND);
+    for flags in [SYN | ACK, ACK, RST] {
+        assert_eq!(segment(&mut nat, WAN, "203.0.113.9:1", flags), None, "it is let through");
+    }
     lives(&mut nat, 0, 20);
     nat.at(1_000 * SECOND);
     connect(&mut nat);
-    assert_eq!(segment(&mut nat, WAN, "203.0.113.9:1", RST), None);
+    nat.at(2_000 * SECOND);
+    for flags in [RST, ACK] {
+        assert_eq!(segment(&mut nat, WAN, "203.0.113.9:1", flags), None);
+    }
     lives(&mut nat, 1_000, 7_440);
+    nat.at(10_000 * SECOND);
+    connect(&mut nat);
+    for port in [LAN, WAN] {
+        assert_eq!(segment(&mut nat, port, SERVER, FIN | ACK), None);
+    }
+    nat.at(10_200 * SECOND);
+    assert_eq!(segment(&mut nat, WAN, "203.0.113.9:1", ACK), None);
+    lives(&mut nat, 10_000, 240);
+}
+
+/// Once there is a second connection, its peer keeps the mapping as well as the first.
+#[test]
+fn every_connection_of_a_shared_mapping_prolongs_it() {
+    let mut nat = nat(&[]);
+    connect(&mut nat);
+    connect_to(&mut nat, "203.0.113.9:80");
+    nat.at(5_000 * SECOND);
+    assert_eq!(segment(&mut nat, WAN, "203.0.113.9:80", ACK), None);
+    lives(&mut nat, 5_000, 7_440);
+}
+
+/// RFC 5382 REQ-5: a connection that one side has finished lives on beside another.
+#[test]
+fn a_half_closed_connection_is_not_cut_off_by_the_next() {
+    for first in [LAN, WAN] {
+        let mut nat = nat(&["half_open_s=20"]);
+        connect(&mut nat);
+        assert_eq!(segment(&mut nat, first, SERVER, FIN | ACK), None);
+        assert_eq!(segment(&mut nat, LAN, "203.0.113.9:80", SYN), None, "and no answer");
+        nat.at(100 * SECOND);
+        assert_eq!(segment(&mut nat, WAN, SERVER, ACK), None, "the first goes on");
+        lives(&mut nat, 100, 7_440);
+    }
 }
 
 /// The end of one connection does not cut off another that shares the mapping.
@@ -162,6 +200,26 @@ fn a_flood_of_syns_does_not_fill_the_table() {
     assert_eq!(flood(&mut nat, 10_000), 0);
     nat.at(21 * SECOND);
     assert_eq!(flood(&mut nat, 20_000), 200);
+}
+
+/// One host takes half of the places, and what its share is of the rest; others still open.
+#[test]
+fn a_flood_by_one_host_leaves_places_to_others() {
+    let mut nat = nat(&["sessions=2000", "half_open_percent=20"]);
+    let opens = |nat: &mut Nat, host: &str, connections: u32| {
+        let syn = |n| tcp(&format!("{host}:{}", 2_000 + n), SERVER, SYN);
+        (0..connections).filter(|&n| nat.send(LAN, &syn(n)).dropped().is_none()).count()
+    };
+    assert_eq!(opens(&mut nat, "10.0.0.66", 1_000), 200);
+    assert_eq!(opens(&mut nat, "10.0.0.5", 10), 10);
+    assert_eq!(opens(&mut nat, "10.0.0.6", 1_000), 26, "a sixteenth of 400, and one");
+}
+
+#[test]
+fn the_share_of_few_mappings_is_not_rounded_away() {
+    let mut nat = nat(&["sessions=64", "half_open_percent=100"]);
+    let syn = |n| tcp(&format!("10.0.0.{n}:5000"), SERVER, SYN);
+    assert_eq!((1..=70).filter(|&n| nat.send(LAN, &syn(n)).dropped().is_none()).count(), 64);
 }
 
 /// Answers free the places of connections that wait.

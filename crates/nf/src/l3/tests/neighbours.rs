@@ -222,6 +222,27 @@ fn solicitations_of_our_addresses_are_answered() {
     }
 }
 
+/// RFC 4861, 7.3.3: who knows us already asks our station, not the group; also for what we answer for.
+#[test]
+fn solicitations_at_our_station_are_answered() {
+    let text = NETWORK.replacen("addresses", "answer_for = [\"2001:db8:9::80/128\"]\naddresses", 1);
+    for (target, reason) in [
+        ("2001:db8:1::1", Builtin::Answered),
+        ("2001:db8:9::80", Builtin::Answered),
+        ("2001:db8:9::81", Builtin::NotForThisInterface),
+    ] {
+        let mut router = Router::new(&text);
+        let asked = changed(&solicitation(HOST6, target), |packet| {
+            packet.bytes_mut()[..6].copy_from_slice(&LAN_MAC.octets());
+            packet.ipv6_mut().unwrap().set_dst(v6(target));
+        });
+        let outcome = router.send(LAN, &asked);
+        assert_eq!(outcome.received, Some(drop(reason)), "{target}");
+        let answers = usize::from(reason == Builtin::Answered);
+        assert_eq!(outcome.emitted.len(), answers, "{target}");
+    }
+}
+
 #[test]
 fn solicitations_that_are_not_valid_or_not_for_us_are_not_answered() {
     let mut router = Router::new(NETWORK);
