@@ -70,7 +70,7 @@ model:
 # Needs root, for network namespaces.
 soak:
 	@.ci/install tests
-	LIVE_SOAK_S=$(or $(SECONDS),600) cargo test --locked --package anabranch-end-to-end --test live \
+	LIVE_SOAK_S=$(or $(SECONDS),600) cargo test --locked --package anabranch --test live \
 	    -- --nocapture --test-threads 1 soak
 
 bench:

@@ -10,15 +10,16 @@ use clap::{Args, Parser, Subcommand};
 const EXIT_CODES: &str = "\
 Exit codes:
    0  done
-   2  the command line is wrong
-   3  a setting, configuration file or control command is wrong
+   2  the command line is wrong, or an output would overwrite an input
+   3  a setting, configuration file, control command or edited plan is wrong
    4  an input cannot be read, ends early or is not a capture; an interface cannot be opened
    5  an input's link type is not supported
    6  an output cannot be written
    7  there is no such network function
-   8  a network function cannot be analysed or measured
+   8  a network function cannot be analysed, planned as asked or measured, or there is no key
    9  many cores do not do what one core does (`verify`)
-  70  a fault in Anabranch itself";
+  70  a fault in Anabranch itself
+ 130  a run over interfaces was interrupted twice";
 
 /// Runs network functions, written once as sequential code, on one core or many.
 #[derive(Debug, Parser)]
@@ -177,8 +178,8 @@ pub(crate) enum WhenBehind {
 /// `anabranch state`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:  anabranch run nat --in lan=lan.pcap --store memory:state --instance edge-1
-          anabranch state show nat --store memory:state --merged --json")]
+Example:  anabranch run firewall --in inside=in.pcap --store memory:state --instance edge-1
+          anabranch state show firewall --store memory:state --merged --json")]
 pub(crate) struct StateArguments {
     #[command(subcommand)]
     pub(crate) command: StateCommand,

@@ -77,7 +77,10 @@ impl Description {
     pub fn summary(&self) -> String {
         let paragraph = self.docs.trim().split("\n\n").next().unwrap_or_default();
         let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-        let end = line.find(". ").map_or(line.len(), |end| end + 1);
+        // The dot of an abbreviation ends no sentence.
+        let ends = line.match_indices(". ").map(|(at, _)| at);
+        let end = ends.into_iter().find(|&at| !line[..at].ends_with(" al"));
+        let end = end.map_or(line.len(), |at| at + 1);
         line[..end].trim_start_matches("# ").to_string()
     }
 }
@@ -178,7 +181,19 @@ impl Library {
 
 #[cfg(test)]
 mod tests {
-    use super::Library;
+    use super::{Description, Library};
+
+    #[test]
+    fn a_summary_is_the_first_sentence() {
+        let summary = |docs| {
+            let empty = (Vec::new(), Vec::new(), Vec::new());
+            let (settings, reasons, commands) = empty;
+            let (name, ports, file) = ("one", &[][..], "one.rs");
+            Description { name, docs, ports, file, settings, reasons, commands }.summary()
+        };
+        assert_eq!(summary("Counts\n(Jung et al. 2004). And more."), "Counts (Jung et al. 2004).");
+        assert_eq!(summary("# Counts packets\n\nMore."), "Counts packets");
+    }
 
     #[test]
     fn what_is_not_compiled_in_says_which_feature_it_needs() {

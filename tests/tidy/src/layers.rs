@@ -8,7 +8,7 @@ use crate::house::{House, Source};
 /// Our crates and how high each stands: one depends only on those below it.
 ///
 /// `packet ← nf ← analysis ← plan ← runtime ← cli`; what stands side by side does not know of each other.
-const LAYERS: [(&str, u8); 19] = [
+const LAYERS: [(&str, u8); 18] = [
     ("anabranch-rss", 0),
     ("anabranch-language", 0),
     ("anabranch-memory", 0),
@@ -25,7 +25,6 @@ const LAYERS: [(&str, u8); 19] = [
     ("anabranch-bench", 6),
     ("anabranch-verify", 7),
     ("anabranch", 8),
-    ("anabranch-end-to-end", 9),
     ("anabranch-thesis", 9),
     ("anabranch-tidy", 9),
 ];

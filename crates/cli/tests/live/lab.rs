@@ -281,7 +281,7 @@ impl Lab {
     /// Starts the function on interfaces that are there.
     pub fn start_again(&self, nf: &str, options: &str, ports: &[(&str, &str)]) -> Function<'_> {
         let kind = self.kind;
-        let mut line = format!("{} run {nf} {options}", env!("CARGO_BIN_EXE_anabranch-end-to-end"));
+        let mut line = format!("{} run {nf} {options}", env!("CARGO_BIN_EXE_anabranch"));
         for (port, _) in ports {
             line += &format!(" --port {port}={}:p-{port}", kind.word());
         }
@@ -333,7 +333,7 @@ impl Function<'_> {
 
     /// What it has done so far.
     pub fn report(&self) -> RunReport {
-        let program = env!("CARGO_BIN_EXE_anabranch-end-to-end");
+        let program = env!("CARGO_BIN_EXE_anabranch");
         let done = self.lab.run(MIDDLE, &format!("{program} top nf.sock --json"));
         serde_json::from_str(&done.expect()).unwrap()
     }
@@ -347,7 +347,7 @@ impl Function<'_> {
 
     /// Gives it a command.
     pub fn control(&self, command: &str) -> Done {
-        let program = env!("CARGO_BIN_EXE_anabranch-end-to-end");
+        let program = env!("CARGO_BIN_EXE_anabranch");
         self.lab.run(MIDDLE, &format!("{program} control nf.sock {command}"))
     }
 

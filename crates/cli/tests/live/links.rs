@@ -60,7 +60,7 @@ fn what_cannot_be_opened_is_told_with_what_mends_it() {
     let Some(lab) = Lab::open(Kind::AfPacket) else { return };
     lab.ip("nf", "link add here type veth peer name there");
     lab.ip("nf", "link set there up");
-    let program = env!("CARGO_BIN_EXE_anabranch-end-to-end");
+    let program = env!("CARGO_BIN_EXE_anabranch");
     let refused = |bound: &str| {
         let line = format!("{program} run nop --port lan=afpacket:there --port wan={bound}");
         let done = lab.run("nf", &line);
@@ -92,7 +92,7 @@ fn what_is_due_is_done_without_packets() {
     for link in ["here", "there"] {
         lab.ip("nf", &format!("link set {link} up"));
     }
-    let program = env!("CARGO_BIN_EXE_anabranch-end-to-end");
+    let program = env!("CARGO_BIN_EXE_anabranch");
     let service = r#"'services=[{ address = "10.0.0.9", port = 80, protocol = "tcp" }]'"#;
     for workers in ["1", "2", "2 --strategy lock"] {
         let line = format!(
@@ -113,7 +113,7 @@ fn an_interface_has_one_program() {
     lab.host("a");
     lab.host("b");
     let first = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
-    let program = env!("CARGO_BIN_EXE_anabranch-end-to-end");
+    let program = env!("CARGO_BIN_EXE_anabranch");
     let second =
         lab.run("nf", &format!("{program} run nop --port lan=xdp:p-lan --port wan=xdp:p-wan"));
     assert!(second.fails() && second.text.contains("is another one there?"), "{}", second.text);

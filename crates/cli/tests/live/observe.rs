@@ -5,7 +5,7 @@ use anabranch_io::capture::CaptureReader;
 use crate::lab::{Kind, Lab};
 use crate::traffic::ping;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_anabranch-end-to-end");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_anabranch");
 
 /// The value of a metric with these labels.
 fn metric(text: &str, name: &str, label: &str) -> u64 {

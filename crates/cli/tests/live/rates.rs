@@ -5,7 +5,7 @@ use crate::lab::{Kind, Lab};
 #[test]
 fn rates_are_measured_beside_the_kernels() {
     let Some(lab) = Lab::open(Kind::Xdp) else { return };
-    let program = env!("CARGO_BIN_EXE_anabranch-end-to-end");
+    let program = env!("CARGO_BIN_EXE_anabranch");
     let mut bench = lab.serve("nf", &format!("{program} bench --ports nat --json rates.json"));
     assert!(bench.wait().success());
     let document = std::fs::read(lab.path("rates.json")).unwrap();

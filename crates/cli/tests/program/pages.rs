@@ -1,5 +1,8 @@
 //! What the program says of itself.
 
+use anabranch_nf::Builtin;
+use anabranch_packet::Malformed;
+
 use crate::Bench;
 
 #[test]
@@ -18,6 +21,31 @@ fn functions_are_listed_and_described() {
         assert!(lb.contains(part), "{part} in\n{lb}");
     }
     assert!(list.lines().chain(lb.lines()).all(|line| line.chars().count() <= 80), "{list}{lb}");
+}
+
+/// The pages name every drop reason, exit code and key of generated traffic that the program knows.
+#[test]
+fn the_documents_name_what_there_is() {
+    let page =
+        |name: &str| std::fs::read_to_string(crate::checkout().join("docs").join(name)).unwrap();
+    let (report, run) = (page("report.md"), page("run.md"));
+    let reasons = Builtin::ALL.iter().map(|reason| reason.as_str());
+    for word in reasons.chain(Malformed::ALL.iter().map(|reason| reason.as_str())) {
+        assert!(report.contains(&format!("| `{word}` |")), "{word} in docs/report.md");
+    }
+    let bench = Bench::new();
+    let help = bench.run("--help").expect(0).out;
+    let codes = help.lines().skip_while(|line| *line != "Exit codes:").skip(1);
+    for code in codes.filter_map(|line| line.split_whitespace().next()) {
+        assert!(report.contains(&format!("| {code} |")), "exit code {code} in docs/report.md");
+    }
+    let help = bench.run("traffic --help").expect(0).out;
+    let words = help.split_whitespace().filter(|word| !word.contains(','));
+    let keys: Vec<_> = words.filter_map(|word| word.split_once('=')).map(|(key, _)| key).collect();
+    assert!(keys.len() > 15, "{keys:?}");
+    for key in keys.iter().filter(|key| !key.contains('[')) {
+        assert!(run.contains(&format!("`{key}=")), "{key} in docs/run.md");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the whole shows from the outside: real captures through every network function, checked by
 //! `tshark`; one and many workers; plain models of what functions should do; the capture's clock.
 //!
-//! `cargo test --package anabranch-end-to-end -- --nocapture` prints the figures that
+//! `cargo test --package anabranch --test shown -- --nocapture` prints the figures that
 //! `docs/captures.md` quotes. Tests of real captures look for `../shared/traces` beside the workspace
 //! and say so where it is absent.
 

@@ -9,7 +9,7 @@ use crate::files::read;
 use crate::traces;
 
 fn anabranch(folder: &Path, line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch-end-to-end"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
     command.args(line.split_whitespace()).current_dir(folder).output().unwrap()
 }
 
