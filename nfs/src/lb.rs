@@ -9,9 +9,10 @@
 //! - **Maglev** (Eisenbud et al., NSDI 2016, §3.4): the client's address and port hash to an entry
 //!   of a table of prime size, which each backend fills in turn by its own permutation. Shares are
 //!   equal within about `backends / table_size`; when a backend goes, few connections of the others
-//!   would hash elsewhere, and several balancers with the same backends agree. The table is built
-//!   beside the one in use, 4096 entries at a time from a timer, so that no packet waits for it;
-//!   until it is done, connections that hash to a backend that is gone take the next one in order.
+//!   would hash elsewhere, and several balancers to which the same backends were added in the same
+//!   order agree. The table is built beside the one in use, 1024 entries at a time from a timer, so that
+//!   packets do not wait for it; a command begins it anew. Until it is done, connections that hash to a
+//!   backend that is gone take the next one in order.
 //! - **Least connections**: the backend with the fewest connections; the first of equals.
 //!
 //! Backends come and go by commands. A *drained* backend keeps its connections and gets no more; a
@@ -190,8 +191,10 @@ pub mod lb {
     const SYN: u8 = 2;
     const RST: u8 = 4;
     const SECOND_NS: u64 = 1_000_000_000;
-    /// Entries of a Maglev table that are tried at a time, and the pause between.
-    const BUILD_STEPS: u32 = 4_096;
+    /// Entries of Maglev tables that are tried before the first packet.
+    const FIRST_STEPS: u32 = 16_000_000;
+    /// Those that are tried at a time later, and the pause between.
+    const BUILD_STEPS: u32 = 1_024;
     const BUILD_PAUSE_NS: u64 = 100_000;
 
     pub enum Address {
@@ -268,9 +271,8 @@ pub mod lb {
     pub struct Build {
         running: bool,
         number: u64,
-        /// Entries of a table, slots of backends, services.
+        /// Entries of a table, services.
         size: u32,
-        slots: u32,
         services: u32,
         /// Which of the two tables is built.
         half: u32,
@@ -465,7 +467,6 @@ pub mod lb {
                 slot: if done { 0 } else { slot },
                 number: self.number,
                 size: self.size,
-                slots: self.slots,
                 services: self.services,
                 half: self.half,
             }
@@ -505,11 +506,12 @@ pub mod lb {
             }
             self.begin_build();
             let mut build = self.build.get();
-            while build.running {
+            let mut left = FIRST_STEPS;
+            while left > 0 && build.running {
                 build = self.build_step(build);
+                left -= 1;
             }
             self.build.set(build);
-            // As many tables, as large, as a loop has no turns for.
             if build.running {
                 cx.set_timer(BUILD_PAUSE_NS, build.number);
             }
@@ -876,7 +878,6 @@ pub mod lb {
                 running: self.settings.method == Method::Maglev,
                 number: last.number + 1,
                 size: self.settings.table_size.entries(),
-                slots: self.settings.backend_slots,
                 services: self.settings.services.len() + self.settings.services6.len(),
                 half: 1 - self.half.get(),
                 service: 0,

@@ -15,8 +15,8 @@
 //!   established, 4 minutes while it closes (RFC 5382 REQ-5). A reset closes nothing at once: later
 //!   packets reopen (RFC 7857 §2.2). Connections that nobody has answered yet have a shorter
 //!   lifetime (RFC 7857 §2.1 allows it) and a limit of their own, so that a flood of SYNs cannot
-//!   fill the table; of the last half of those places a host gets none that has more mappings than a
-//!   sixteenth of them. Each inside host has a limit too (RFC 4787 §11).
+//!   fill the table; of the last half of those places a host gets none that has more than 64 mappings
+//!   and than a sixteenth of the places. Each inside host has a limit too (RFC 4787 §11).
 //! - **Hairpinning**: packets between inside hosts by way of public addresses, seen with their
 //!   public sources (RFC 4787 REQ-9, RFC 5382 REQ-8, RFC 5508 REQ-7), by `Recirculate`.
 //! - **ICMP**: echo by identifier (RFC 5508 REQ-1). Errors of both directions are translated with
@@ -772,7 +772,7 @@ pub mod nat {
             let (sessions, percent) = (self.settings.sessions, self.settings.half_open_percent);
             let limit = (u64::from(sessions) * u64::from(percent) / 100).max(1);
             let used = u64::from(self.half_open.get());
-            used < limit - limit / 2 || (used < limit && u64::from(count) <= limit / 16)
+            used < limit - limit / 2 || (used < limit && u64::from(count) <= (limit / 16).max(64))
         }
 
         fn lifetime_ns(&self, mapping: Mapping) -> u64 {

@@ -26,6 +26,8 @@ pub mod key;
 pub mod location;
 pub mod lock;
 pub mod memory;
+#[cfg(any(feature = "redis", feature = "cassandra"))]
+mod password;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod sheet;

@@ -279,7 +279,7 @@ impl Words<'_> {
     /// If the object has no such word.
     #[inline(always)]
     pub fn get(self, index: usize) -> u64 {
-        // Whoever reads what others change looks at the version before and after.
+        // Whoever reads what others change looks at the version afterwards.
         self.0[1 + index].load(Ordering::Relaxed)
     }
 

@@ -321,8 +321,8 @@ impl Transaction {
             return (!self.is_doomed()).then(|| look(words));
         }
         // Care is called apart, and `look` is not: what it goes by and returns need not lie in memory.
-        let mut words = match self.is_marked(|| memory.name_of(object, shape)) {
-            false => words,
+        let (mut words, mut is_own) = match self.is_marked(|| memory.name_of(object, shape)) {
+            false => (words, false),
             true => self.view(memory, (object, shape), 0)?,
         };
         let mut turn = 0;
@@ -331,11 +331,12 @@ impl Transaction {
             fence(Ordering::Acquire);
             let version = Version(words.version().load(Ordering::Relaxed));
             let note = || self.reads.push(memory.name_of(object, shape), version);
-            if self.accepts(version) && (!self.is_logged() || note()) {
+            // What it would write anyway is none of what it has read.
+            if self.accepts(version) && (!self.is_logged() || is_own || note()) {
                 return Some(seen);
             }
             turn += 1;
-            words = self.view(memory, (object, shape), turn)?;
+            (words, is_own) = self.view(memory, (object, shape), turn)?;
         }
     }
 
@@ -345,13 +346,13 @@ impl Transaction {
         memory: &'a Memory,
         (object, shape): (u32, Shape),
         turn: u32,
-    ) -> Option<Words<'a>> {
-        let words = self.view_with_care(memory, object, turn)?;
-        Some(Words(&words.0[..shape.used()]))
+    ) -> Option<(Words<'a>, bool)> {
+        let (words, is_own) = self.view_with_care(memory, object, turn)?;
+        Some((Words(&words.0[..shape.used()]), is_own))
     }
 
     /// Where to look at an object that is tracked, for the `turn`th time after the first, whatever there may
-    /// be: a copy, another who is changing it, nobody else, no more room.
+    /// be: a copy, another who is changing it, nobody else, no more room; and whether that is nobody else's.
     #[cold]
     #[inline(never)]
     fn view_with_care<'a>(
@@ -359,7 +360,7 @@ impl Transaction {
         memory: &'a Memory,
         object: u32,
         turn: u32,
-    ) -> Option<Words<'a>> {
+    ) -> Option<(Words<'a>, bool)> {
         let (name, words) = memory.object(object);
         if turn > 0 && self.reads.is_full() {
             self.doom(Cause::TooLarge);
@@ -369,9 +370,9 @@ impl Transaction {
         if self.is_marked(|| name)
             && let Some(own) = self.own(name, words)?
         {
-            return Some(own);
+            return Some((own, true));
         }
-        self.await_version(name, words).then_some(words)
+        self.await_version(name, words).then_some((words, false))
     }
 
     /// Waits while an object is being changed by another, and catches up with it if it was after this transaction

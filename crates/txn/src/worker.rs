@@ -96,7 +96,8 @@ pub struct Counts {
     pub commits: u64,
     /// Items committed beside others.
     pub items: u64,
-    /// Transactions given up because of a conflict.
+    /// Transactions given up because another worker changed what was read or was to be changed, or, where no log
+    /// says what was read, because another has committed.
     pub conflicts: u64,
     /// Transactions given up because an item needed to be alone, or more room than there is.
     pub unfit: u64,
@@ -204,9 +205,11 @@ impl Worker {
             match cause {
                 Cause::Conflict(..) | Cause::Overtaken => {
                     self.counts.conflicts += 1;
-                    match cause {
-                        Cause::Overtaken => self.logging.was_in_vain(),
-                        _ => self.size = (ran / 2).max(1),
+                    if !self.logging.is_on() {
+                        self.logging.was_in_vain();
+                    }
+                    if cause != Cause::Overtaken {
+                        self.size = (ran / 2).max(1);
                     }
                     aborts += 1;
                     if aborts < PATIENCE {
@@ -336,4 +339,31 @@ fn take_turn(batch: &mut impl Batch, range: Range<usize>, transaction: &Transact
     transaction.begin_alone();
     batch.run_alone(range, transaction);
     transaction.place()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_kept_for_longer_each_time_that_going_without_was_in_vain() {
+        let mut logging = Logging::new(false);
+        for expected in [1, 2, 4, 8] {
+            assert!(!logging.is_on());
+            logging.was_in_vain();
+            let mut kept = 0;
+            while logging.is_on() {
+                logging.went_well(true);
+                kept += 1;
+            }
+            assert_eq!(kept, expected);
+        }
+        for _ in 0..EASE {
+            logging.went_well(false);
+        }
+        logging.was_in_vain();
+        logging.went_well(true);
+        assert!(!logging.is_on(), "it went well for long enough");
+        assert!(Logging::new(true).is_on());
+    }
 }

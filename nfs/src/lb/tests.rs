@@ -150,7 +150,6 @@ fn maglev_shares_are_even() {
     }
 }
 
-/// Eisenbud et al. 2016, §5.4: few connections but those of a backend that goes change theirs.
 /// Also where slots are many, backends few and tables large.
 #[test]
 fn large_tables_are_whole_from_the_start() {
@@ -192,6 +191,7 @@ fn what_is_not_built_at_the_start_is_built_soon() {
     assert!(share(&mut lb, 2).abs_diff(500) < 100);
 }
 
+/// Eisenbud et al. 2016, §5.4: few connections but those of a backend that goes change theirs.
 #[test]
 fn maglev_disrupts_little() {
     let (mut before, mut after) = (lb(10, &[]), lb(9, &[]));

@@ -2,9 +2,13 @@
 
 use anabranch_packet::{Mode, Packet, Port};
 
-/// Bytes kept of the start of the frame: as far as a network function rewrites, addresses and
-/// ports, and never more than the shortest frame has.
+/// Bytes kept of the start of nearly every frame: as many as the shortest has, and no fewer than a network
+/// function rewrites of an untagged packet of IPv4 without options.
 const HEAD: usize = 60;
+/// Bytes kept at most, where addresses, ports and checksums lie further on.
+const MOST: usize = 128;
+/// Bytes of a transport header as far as its checksum.
+const TRANSPORT: usize = 18;
 
 /// The start of the packet being handled, from before it was rewritten.
 ///
@@ -17,13 +21,13 @@ pub struct Arrival {
     number: u64,
     port: Port,
     len: usize,
-    head: [u8; HEAD],
+    head: [u8; MOST],
 }
 
 impl Default for Arrival {
     /// Of no packet.
     fn default() -> Self {
-        Self { number: u64::MAX, port: Port::new(0), len: 0, head: [0; HEAD] }
+        Self { number: u64::MAX, port: Port::new(0), len: 0, head: [0; MOST] }
     }
 }
 
@@ -33,18 +37,19 @@ impl Arrival {
     pub(crate) fn note<M: Mode>(&mut self, packet: &Packet<'_, M>) {
         self.number = packet.meta().number;
         self.port = packet.port();
+        let wanted = packet.layout().l4_offset() + TRANSPORT;
         match packet.bytes().first_chunk::<HEAD>() {
-            Some(head) => {
-                self.head = *head;
+            Some(head) if wanted <= HEAD => {
+                self.head[..HEAD].copy_from_slice(head);
                 self.len = HEAD;
             }
-            None => self.note_short(packet.bytes()),
+            _ => self.note_slowly(packet.bytes()),
         }
     }
 
     #[cold]
-    fn note_short(&mut self, bytes: &[u8]) {
-        self.len = bytes.len().min(HEAD);
+    fn note_slowly(&mut self, bytes: &[u8]) {
+        self.len = bytes.len().min(MOST);
         self.head[..self.len].copy_from_slice(&bytes[..self.len]);
     }
 

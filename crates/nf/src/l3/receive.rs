@@ -73,7 +73,7 @@ impl L3 {
             }
         } else if let Some(ipv6) = packet.ipv6()
             && !self.own.has6(ipv6.dst())
-            && !is_discovery(packet)
+            && !is_of_the_link(packet)
         {
             return None;
         }
@@ -102,7 +102,12 @@ impl L3 {
         let Some(&gate) = self.gates.get(usize::from(packet.port().index())) else {
             return self.receive_elsewhere();
         };
-        let refused = if gate.admits(packet) { None } else { self.refuse_plain(packet) };
+        // What a promiscuous interface has taken in may come in again, whoever it was addressed to.
+        let is_lax = || self.interfaces.iter().flatten().any(|other| other.promiscuous);
+        let refused = match gate.admits(packet) || is_lax() {
+            true => None,
+            false => self.refuse_plain(packet),
+        };
         let is_damaged = || gate.is_strict && !is_intact(packet);
         refused.or_else(|| is_damaged().then(|| Drop(Builtin::Ipv4Checksum)))
     }
@@ -120,7 +125,7 @@ impl L3 {
         let own = match (packet.ipv4(), packet.ipv6()) {
             (Some(ipv4), _) => self.own.has4(ipv4.dst()),
             // An address that we answer for is asked for again at our station.
-            (_, Some(_)) if is_discovery(packet) => return None,
+            (_, Some(_)) if is_of_the_link(packet) => return None,
             (_, Some(ipv6)) => self.own.has6(ipv6.dst()),
             _ if packet.arp().is_some() => return None,
             _ => return Some(Some(Drop(Builtin::UnsupportedProtocol))),
@@ -197,11 +202,14 @@ impl L3 {
         if strict && !is_intact(packet) {
             return Some(Drop(Builtin::Ipv4Checksum));
         }
-        if is_discovery(packet) {
+        if is_of_the_link(packet) {
             return Some(self.resolve_discovery(packet, cx));
         }
         if !own {
             return None;
+        }
+        if is_discovery(packet) {
+            return Some(Drop(Builtin::NotForwardable));
         }
         let asks4 = packet.icmpv4().is_some_and(|icmp| icmp.kind() == 8);
         let asks6 = packet.icmpv6().is_some_and(|icmp| icmp.kind() == 128);
@@ -265,6 +273,11 @@ impl L3 {
 
 fn is_discovery<M: Mode>(packet: &Packet<'_, M>) -> bool {
     packet.icmpv6().is_some_and(|icmp| DISCOVERY.contains(&icmp.kind()))
+}
+
+/// Neighbour discovery that no router has forwarded (RFC 4861, 6.1 and 7.1).
+fn is_of_the_link<M: Mode>(packet: &Packet<'_, M>) -> bool {
+    is_discovery(packet) && packet.ipv6().is_some_and(|ipv6| ipv6.hop_limit() == 255)
 }
 
 /// Whether the checksum of the IPv4 header, if there is one, is right (RFC 1812, 5.2.2).

@@ -6,6 +6,7 @@ use std::time::Duration;
 use scylla::statement::{Consistency, SerialConsistency};
 
 use crate::error::Error;
+use crate::password;
 
 /// Consistency levels by their words.
 const LEVELS: [(&str, Consistency); 7] = [
@@ -40,7 +41,8 @@ pub struct Address {
 impl Address {
     /// Reads an address: `cassandra://USER:PASSWORD@HOST:PORT,…/KEYSPACE`, the port 9042 where none is
     /// said; `cassandra+tls` for TLS. After `?`, with `&` between them: `consistency` (`quorum`; also `one`, `two`,
-    /// `three`, `all`, `local-quorum`, `local-one`), `replication` (1), `timeout_ms` (2000), with TLS `ca`.
+    /// `three`, `all`, `local-quorum`, `local-one`), `replication` (1), `timeout_ms` (2000), `password_file`, with
+    /// TLS `ca`.
     ///
     /// # Errors
     /// [`Error::Configuration`]: it is no such address.
@@ -62,12 +64,18 @@ impl Address {
             }
         };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (credentials, rest) = match rest.rsplit_once('@') {
-            Some((both, rest)) => {
+        let (query, file) = password::taken_out(query);
+        let (credentials, rest) = match (rest.rsplit_once('@'), file) {
+            (Some((user, rest)), Some(file)) if !user.contains(':') => {
+                let password = password::of_file(file).map_err(|why| bad(&why))?;
+                (Some((user.to_string(), password)), rest)
+            }
+            (_, Some(_)) => return Err(bad("with `password_file` write USER@ before the hosts")),
+            (Some((both, rest)), None) => {
                 let both = both.split_once(':').ok_or_else(|| bad("write USER:PASSWORD@"))?;
                 (Some((both.0.to_string(), both.1.to_string())), rest)
             }
-            None => (None, rest),
+            (None, None) => (None, rest),
         };
         let (hosts, keyspace) = rest.split_once('/').unwrap_or((rest, ""));
         if hosts.split(',').any(str::is_empty) {
@@ -96,8 +104,9 @@ impl Address {
             timeout: Duration::from_secs(2),
             authority: None,
         };
-        let known = "after `?` there are consistency=LEVEL, replication=N, timeout_ms=N and with TLS ca=FILE";
-        let address = address.with(query).ok_or_else(|| bad(known))?;
+        let known = "after `?` there are consistency=LEVEL, replication=N, timeout_ms=N, password_file=FILE and \
+                     with TLS ca=FILE";
+        let address = address.with(&query).ok_or_else(|| bad(known))?;
         // Who lists what there is must ask one of those that were written to.
         let asked = match address.consistency {
             Consistency::One | Consistency::LocalOne => 1,
@@ -186,6 +195,21 @@ mod tests {
         let address = parsed.unwrap();
         assert_eq!(address.authority, Some("/etc/ca.pem".into()));
         assert_eq!(address.to_string(), "cassandra+tls://a:9042/k");
+    }
+
+    #[test]
+    fn a_password_may_stand_in_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("password");
+        std::fs::write(&file, "s3c@r:et\n").unwrap();
+        let parsed = |user: &str| {
+            Address::parse(&format!("cassandra://{user}h/k?password_file={}", file.display()))
+        };
+        let credentials = parsed("me@").unwrap().credentials;
+        assert_eq!(credentials, Some(("me".to_string(), "s3c@r:et".to_string())));
+        for wrong in ["", "me:other@"] {
+            assert!(parsed(wrong).unwrap_err().to_string().contains("USER@"));
+        }
     }
 
     #[test]

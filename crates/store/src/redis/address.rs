@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::password;
 
 /// Servers, as an address says. Passwords stand in it (`redis://user:password@host:6379/0`, with
 /// `%` and two digits for what has a meaning there); they are in no message.
@@ -44,17 +45,28 @@ impl Address {
     /// | `redis+cluster://host:6379,other:6379` | a cluster |
     ///
     /// `rediss` in place of `redis` is TLS, `?ca=FILE` at the end the authority that is trusted;
-    /// `?timeout_ms=250` sets the timeout; `&` stands between several.
+    /// `?timeout_ms=250` sets the timeout, `?password_file=FILE` has the password in a file; `&` stands between
+    /// several.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let bad = |why: &str| Error::configuration(text, why);
         let (scheme, rest) =
             text.split_once("://").ok_or_else(|| bad("write redis://host:port"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (timeout, authority) = options(query)
-            .ok_or_else(|| bad("after `?` only timeout_ms=N and ca=FILE are known"))?;
-        let (credentials, rest) = match rest.rsplit_once('@') {
-            Some((credentials, rest)) => (format!("{credentials}@"), rest),
-            None => (String::new(), rest),
+        let (query, file) = password::taken_out(query);
+        let (timeout, authority) = options(&query).ok_or_else(|| {
+            bad("after `?` only timeout_ms=N, password_file=FILE and ca=FILE are known")
+        })?;
+        let (credentials, rest) = match (rest.rsplit_once('@'), file) {
+            (Some((credentials, rest)), None) => (format!("{credentials}@"), rest),
+            (None, None) => (String::new(), rest),
+            (Some((user, _)), Some(_)) if user.contains(':') => {
+                return Err(bad("give a password or `password_file`, not both"));
+            }
+            (user, Some(file)) => {
+                let (user, rest) = user.unwrap_or(("", rest));
+                let password = password::of_file(file).map_err(|why| bad(&why))?;
+                (format!("{user}:{}@", escaped(&password)), rest)
+            }
         };
         let (secure, how) = match scheme.split_once('+').unwrap_or((scheme, "")) {
             ("redis", how) => ("redis", how),
@@ -143,6 +155,15 @@ fn options(query: &str) -> Option<(Duration, Option<PathBuf>)> {
     Some((timeout, authority))
 }
 
+/// As it stands in an address.
+fn escaped(password: &str) -> String {
+    let escape = |byte: u8| match byte {
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    password.bytes().map(escape).collect()
+}
+
 fn with_port(host: &str) -> String {
     // A colon inside brackets is of an IPv6 address.
     match host.rsplit_once(':') {
@@ -174,6 +195,26 @@ mod tests {
         assert_eq!(sentinels.of_node("c:3"), "redis://:pw@c:3/");
         let socket = Address::parse("redis+unix://:pw@/run/r.sock").unwrap();
         assert_eq!(socket.of_node(""), "redis+unix:///run/r.sock?pass=pw");
+    }
+
+    #[test]
+    fn a_password_may_stand_in_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("password");
+        std::fs::write(&file, "s3c@ret\n").unwrap();
+        let parsed = |user: &str| {
+            Address::parse(&format!(
+                "redis://{user}h?password_file={}&timeout_ms=9",
+                file.display()
+            ))
+        };
+        let address = parsed("me@").unwrap();
+        assert_eq!(address.of_node("h:1"), "redis://me:s3c%40ret@h:1/");
+        assert_eq!(address.timeout, Duration::from_millis(9));
+        assert_eq!(parsed("").unwrap().of_node("h:1"), "redis://:s3c%40ret@h:1/");
+        assert!(parsed("me:other@").unwrap_err().to_string().contains("not both"));
+        let missing = Address::parse("redis://h?password_file=/nowhere/at/all").unwrap_err();
+        assert!(missing.to_string().contains("cannot be read"), "{missing}");
     }
 
     #[test]

@@ -148,6 +148,29 @@ fn no_change_is_committed_unlogged_beside_another() {
     assert_eq!(scene.end(), (20, 22));
 }
 
+/// Also of workers further on than those whose versions are looked at at a glance.
+#[test]
+fn any_number_of_workers_sees_what_another_commits() {
+    let domain = Arc::new(Domain::new(200, true));
+    let memory = numbers(&domain, 10);
+    let workers: Vec<_> = (0..200).map(|number| Transaction::new(&domain, number)).collect();
+    for (number, worker) in workers.iter().enumerate() {
+        match number % 3 {
+            0 => worker.begin(),
+            1 => worker.begin_unlogged(),
+            _ => worker.begin_alone(),
+        }
+        assert_eq!(worker.get(&memory, X), Some(number as u64));
+        worker.set(&memory, X, number as u64 + 1);
+        assert!(worker.commit().is_ok());
+    }
+    workers[199].begin();
+    workers[130].begin();
+    workers[130].set(&memory, X, 7);
+    assert!(workers[130].commit().is_ok());
+    assert_eq!(workers[199].get(&memory, X), Some(7), "it catches up");
+}
+
 /// Read skew (G-single): half of a commit is not seen, and who has read the old half gets no more.
 #[test]
 fn no_read_skew() {

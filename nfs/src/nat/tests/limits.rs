@@ -212,7 +212,7 @@ fn a_flood_by_one_host_leaves_places_to_others() {
     };
     assert_eq!(opens(&mut nat, "10.0.0.66", 1_000), 200);
     assert_eq!(opens(&mut nat, "10.0.0.5", 10), 10);
-    assert_eq!(opens(&mut nat, "10.0.0.6", 1_000), 26, "a sixteenth of 400, and one");
+    assert_eq!(opens(&mut nat, "10.0.0.6", 1_000), 65, "64 of them, and one");
 }
 
 #[test]

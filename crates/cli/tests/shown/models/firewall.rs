@@ -158,7 +158,7 @@ fn next(state: Tcp, flags: u8, from_inside: bool) -> Result<Tcp, &'static str> {
             _ => Ok(state),
         },
         ACK => match state {
-            Tcp::New => Ok(Tcp::Established),
+            Tcp::New | Tcp::Reset => Ok(Tcp::Established),
             Tcp::SynReceived if from_inside => Ok(Tcp::Established),
             Tcp::SynSent if from_inside => Err("out-of-state"),
             _ => Ok(state),

@@ -107,7 +107,13 @@ fn next(state: State, flags: u8, from_inside: bool, shared: bool) -> State {
             }
         }
         HalfOpen => Answered,
-        Closed | Reset | Finished { .. } if from_inside && flags & SYN != 0 => HalfOpen,
+        Closed | Reset | Finished { .. } if from_inside && flags & SYN != 0 => {
+            if shared {
+                Established
+            } else {
+                HalfOpen
+            }
+        }
         Reset => Established,
         Answered if from_inside && fin => Finished { inside: true },
         Answered if from_inside && flags & SYN == 0 => Established,
@@ -143,12 +149,16 @@ impl Model {
         let mapping = self.mappings.get_mut(&inside).unwrap();
         let before = mapping.state;
         if inside.0 == TCP {
-            let over = !matches!(before, State::HalfOpen | State::Answered | State::Established);
+            let over = matches!(before, State::Closed | State::Reset);
             if peer != mapping.peer && from_inside && flags & SYN != 0 {
                 if over && !mapping.shared { mapping.peer = peer } else { mapping.shared = true }
             }
-            if peer == mapping.peer || mapping.shared {
+            let is_of_it = peer == mapping.peer || mapping.shared;
+            if is_of_it {
                 mapping.state = next(before, flags, from_inside, mapping.shared);
+            } else if !from_inside {
+                // A stranger prolongs nothing.
+                return;
             }
         }
         mapping.lifetime_ns = lifetime_ns(inside.0, mapping.state);
@@ -166,7 +176,9 @@ impl Model {
         }
         let of_host = self.mappings.keys().filter(|(_, end)| end.ip() == inside.1.ip()).count();
         let half_open = self.mappings.values().filter(|one| one.state == State::HalfOpen).count();
-        if inside.0 == TCP && half_open >= self.limits.half_open {
+        let limit = self.limits.half_open;
+        let is_over_share = half_open >= limit - limit / 2 && of_host > (limit / 16).max(64);
+        if inside.0 == TCP && (half_open >= limit || is_over_share) {
             refusals.push("half-open-limit");
         }
         if of_host >= self.limits.per_host {

@@ -85,6 +85,15 @@ fn an_error_quotes_the_packet_as_it_arrived() {
         packet.set_src_port(7);
     });
     assert_eq!(error(&outcome, "10.0.0.1", "10.0.0.7"), (11, 0, 0, frame[14..].to_vec()));
+    // Over IPv6 the checksum lies further on.
+    let frame = with_hops(&outbound("2001:db8:1::7", "2001:db8:2::5", 30), 1);
+    let outcome = router.send_through(LAN, &frame, |packet| {
+        packet.ipv6_mut().unwrap().set_src("2001:db8:2::9".parse().unwrap());
+        packet.set_src_port(7);
+        assert_ne!(packet.bytes()[60..62], frame[60..62]);
+    });
+    let (own, host) = ("2001:db8:1::1", "2001:db8:1::7");
+    assert_eq!(error(&outcome, own, host), (3, 0, 0, frame[14..].to_vec()));
 }
 
 #[test]
