@@ -1,37 +1,33 @@
 //! Load balancer: clients reach a virtual address, and each connection one of the backends behind.
 //!
-//! A *service* is a virtual IPv4 or IPv6 address with a TCP or UDP port. The first packet of a
-//! connection picks a backend of its service, and the connection table keeps it there while that
-//! backend lives, whatever is added or removed meanwhile. The destination of the client's packets
-//! becomes the backend's address and port, the source of its replies the virtual ones; both
-//! directions pass here. Backends are picked as set:
+//! A *service* is a virtual IPv4 or IPv6 address with a TCP or UDP port. The first packet of a connection picks a
+//! backend of its service, and the connection table keeps it there while that backend lives, whatever is added or
+//! removed meanwhile. The destination of the client's packets becomes the backend's address and port, the source
+//! of its replies the virtual ones; both directions pass here. Backends are picked as set:
 //!
-//! - **Maglev** (Eisenbud et al., NSDI 2016, §3.4): the client's address and port hash to an entry
-//!   of a table of prime size, which each backend fills in turn by its own permutation. Shares are
-//!   equal within about `backends / table_size`; when a backend goes, few connections of the others
-//!   would hash elsewhere, and several balancers to which the same backends were added in the same
-//!   order agree. The table is built beside the one in use, 1024 entries at a time from a timer, so that
-//!   packets do not wait for it; a command begins it anew. Until it is done, connections that hash to a
-//!   backend that is gone take the next one in order.
+//! - **Maglev** (Eisenbud et al., NSDI 2016, §3.4): the client's address and port hash to an entry of a table of
+//!   prime size, which each backend fills in turn by its own permutation. Shares are equal within about
+//!   `backends / table_size`; when a backend goes, few connections of the others would hash elsewhere, and
+//!   several balancers to which the same backends were added in the same order agree. The table is built beside
+//!   the one in use, 1024 entries at a time from a timer, so that packets do not wait for it; a command begins it
+//!   anew. Until it is done, connections that hash to a backend that is gone take the next one in order.
 //! - **Least connections**: the backend with the fewest connections; the first of equals.
 //!
-//! Backends come and go by commands. A *drained* backend keeps its connections and gets no more; a
-//! *removed* one loses them; an unhealthy one too, until it is healthy again. Their connections
-//! then pick anew with their next packet. Health is told from outside by `set-health`.
+//! Backends come and go by commands. A *drained* backend keeps its connections and gets no more; a *removed* one
+//! loses them; an unhealthy one too, until it is healthy again. Their connections then pick anew with their next
+//! packet. Health is told from outside by `set-health`.
 //!
-//! A connection lives by its client's packets (`opening_s` from a SYN, or from its first packet where
-//! that was none; `closing_s` from FIN or RST), since replies need no table beyond the backends': a
-//! service that only sends is picked anew by the same hash. ICMP errors about connections are
-//! translated in both directions; one from a client's side finds its backend by the hash alone, and is
-//! dropped with least connections.
+//! A connection lives by its client's packets (`opening_s` from a SYN, or from its first packet where that was
+//! none; `closing_s` from FIN or RST), since replies need no table beyond the backends': a service that only
+//! sends is picked anew by the same hash. ICMP errors about connections are translated in both directions; one
+//! from a client's side finds its backend by the hash alone, and is dropped with least connections.
 //!
-//! What it does not do: backends of one endpoint in several services, weights, direct server return,
-//! translation between IPv4 and IPv6, pings to virtual addresses, health checks of its own. Without
-//! `interfaces`, what is not IP passes unchanged. Fragments are put together first.
+//! What it does not do: backends of one endpoint in several services, weights, direct server return, translation
+//! between IPv4 and IPv6, pings to virtual addresses, health checks of its own. Without `interfaces`, what is not
+//! IP passes unchanged. Fragments are put together first.
 //!
-//! Memory: 62 bytes a connection over IPv4 and 128 over IPv6 in full tables, replies included; a
-//! table for each IP version, of `connections` entries. 12 bytes for each entry of a service's two
-//! Maglev tables.
+//! Memory: 62 bytes a connection over IPv4 and 128 over IPv6 in full tables, replies included; a table for each
+//! IP version, of `connections` entries. 12 bytes for each entry of a service's two Maglev tables.
 
 use anabranch_nf::prelude::*;
 
@@ -191,9 +187,8 @@ pub mod lb {
     const SYN: u8 = 2;
     const RST: u8 = 4;
     const SECOND_NS: u64 = 1_000_000_000;
-    /// Entries of Maglev tables that are tried before the first packet.
+    /// Entries of Maglev tables tried before the first packet; later, at a time; the pause between.
     const FIRST_STEPS: u32 = 16_000_000;
-    /// Those that are tried at a time later, and the pause between.
     const BUILD_STEPS: u32 = 1_024;
     const BUILD_PAUSE_NS: u64 = 100_000;
 
@@ -213,6 +208,13 @@ pub mod lb {
         Free,
         Active,
         Draining,
+    }
+
+    /// What a command makes of a backend.
+    pub enum Change {
+        Drain,
+        Remove,
+        Health(bool),
     }
 
     pub struct Backend {
@@ -304,7 +306,7 @@ pub mod lb {
         table: Vector<Entry>,
         #[capacity(settings.backend_slots)]
         turns: Vector<Turn>,
-        /// After each slot that takes connections the next one of its service, in a ring.
+        /// After each slot the next that takes connections of its service, in a ring.
         #[capacity(settings.backend_slots)]
         ring: Vector<u16>,
         #[capacity(settings.services.len() + settings.services6.len() + 1)]
@@ -357,11 +359,11 @@ pub mod lb {
             self.standing != Standing::Free && self.healthy
         }
 
-        /// Whether it is the backend of this endpoint, by TCP or UDP.
-        fn is_at(self, address: Address, port: u16) -> bool {
+        /// Whether it is a backend at this address and port, or at any.
+        fn is_at(self, address: Address, port: Option<u16>) -> bool {
             self.standing != Standing::Free
                 && self.endpoint.address == address
-                && self.endpoint.port == port
+                && port.unwrap_or(self.endpoint.port) == self.endpoint.port
         }
 
         /// Whether it takes further connections of `service`.
@@ -386,26 +388,15 @@ pub mod lb {
         Some(Endpoint { address, port: pkt.dst_port()?, protocol: pkt.protocol() })
     }
 
-    fn set_source(pkt: &mut Packet, to: Endpoint) {
-        match to.address {
-            Address::V4(address) => pkt.set_source(address, to.port),
-            Address::V6(address) => {
+    fn set_end(pkt: &mut Packet, to: Endpoint, is_source: bool) {
+        match (to.address, is_source) {
+            (Address::V4(address), true) => pkt.set_source(address, to.port),
+            (Address::V4(address), false) => pkt.set_destination(address, to.port),
+            (Address::V6(address), _) => {
                 if let Some(mut ip) = pkt.ipv6_mut() {
-                    ip.set_src(address);
+                    if is_source { ip.set_src(address) } else { ip.set_dst(address) }
                 }
-                pkt.set_src_port(to.port);
-            }
-        }
-    }
-
-    fn set_destination(pkt: &mut Packet, to: Endpoint) {
-        match to.address {
-            Address::V4(address) => pkt.set_destination(address, to.port),
-            Address::V6(address) => {
-                if let Some(mut ip) = pkt.ipv6_mut() {
-                    ip.set_dst(address);
-                }
-                pkt.set_dst_port(to.port);
+                if is_source { pkt.set_src_port(to.port) } else { pkt.set_dst_port(to.port) }
             }
         }
     }
@@ -422,23 +413,15 @@ pub mod lb {
         Some((src, Endpoint { address: dst, port: quote.dst_port(), protocol }))
     }
 
-    fn set_quoted_source(pkt: &mut Packet, to: Endpoint) {
+    fn set_quoted(pkt: &mut Packet, to: Endpoint, is_source: bool) {
         if let Some(mut quote) = pkt.embedded_mut() {
-            match to.address {
-                Address::V4(address) => quote.set_src(address),
-                Address::V6(address) => quote.set_src6(address),
+            match (to.address, is_source) {
+                (Address::V4(address), true) => quote.set_src(address),
+                (Address::V4(address), false) => quote.set_dst(address),
+                (Address::V6(address), true) => quote.set_src6(address),
+                (Address::V6(address), false) => quote.set_dst6(address),
             }
-            quote.set_src_port(to.port);
-        }
-    }
-
-    fn set_quoted_destination(pkt: &mut Packet, to: Endpoint) {
-        if let Some(mut quote) = pkt.embedded_mut() {
-            match to.address {
-                Address::V4(address) => quote.set_dst(address),
-                Address::V6(address) => quote.set_dst6(address),
-            }
-            quote.set_dst_port(to.port);
+            if is_source { quote.set_src_port(to.port) } else { quote.set_dst_port(to.port) }
         }
     }
 
@@ -456,20 +439,14 @@ pub mod lb {
         /// has none.
         fn after(self, fills: bool, next: u32, is_empty: bool) -> Build {
             let filled = self.filled + u32::from(fills);
-            let slot = if fills { next } else { self.slot };
             let done = filled == self.size || is_empty;
-            let service = self.service + u32::from(done);
-            Build {
-                running: service < self.services,
-                service,
-                round: self.round + u32::from(done),
-                filled: if done { 0 } else { filled },
-                slot: if done { 0 } else { slot },
-                number: self.number,
-                size: self.size,
-                services: self.services,
-                half: self.half,
-            }
+            let mut after = self;
+            after.service += u32::from(done);
+            after.running = after.service < self.services;
+            after.round += u32::from(done);
+            after.filled = if done { 0 } else { filled };
+            after.slot = if fills { next } else { self.slot };
+            after
         }
     }
 
@@ -531,10 +508,10 @@ pub mod lb {
             let Some(service) = self.services.get(&to) else {
                 return Err(Drop(Reason::NotAService));
             };
-            match self.choose(service, pkt) {
-                Some(connection) => Ok(connection),
-                None => Err(Drop(Reason::NoBackend)),
-            }
+            let Some(connection) = self.choose(service, pkt) else {
+                return Err(Drop(Reason::NoBackend));
+            };
+            Ok(connection)
         }
 
         fn packet(
@@ -566,7 +543,7 @@ pub mod lb {
             if flags != 0 || connection.progress != Progress::Open {
                 self.follow(connection, flags, pkt.protocol(), cx);
             }
-            set_destination(pkt, backend.endpoint);
+            set_end(pkt, backend.endpoint, false);
             if routes { self.l3.forward(pkt, cx) } else { Forward(BACKENDS) }
         }
 
@@ -575,16 +552,14 @@ pub mod lb {
         }
 
         fn orphan(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
-            if self.l3.enabled() {
-                if let Some(verdict) = self.l3.receive(pkt, cx) {
-                    return verdict;
-                }
-                return match self.orphan_there(pkt) {
-                    Forward(_) => self.l3.forward(pkt, cx),
-                    dropped => dropped,
-                };
+            let routes = self.l3.enabled();
+            if routes && let Some(verdict) = self.l3.receive(pkt, cx) {
+                return verdict;
             }
-            self.orphan_there(pkt)
+            match self.orphan_there(pkt) {
+                Forward(_) if routes => self.l3.forward(pkt, cx),
+                verdict => verdict,
+            }
         }
 
         fn orphan_there(&mut self, pkt: &mut Packet) -> Verdict {
@@ -598,7 +573,7 @@ pub mod lb {
                 let Some(endpoint) = self.replies.get(&from) else {
                     return Drop(Reason::NotABackend);
                 };
-                set_source(pkt, endpoint);
+                set_end(pkt, endpoint, true);
                 return Forward(CLIENTS);
             }
             self.error_from_backend(pkt).unwrap_or(refused(pkt))
@@ -613,8 +588,8 @@ pub mod lb {
                 return None;
             }
             let backend = self.backends.read(u32::from(self.pick(service, to)?)).endpoint;
-            set_quoted_source(pkt, backend);
-            set_destination(pkt, backend);
+            set_quoted(pkt, backend, true);
+            set_end(pkt, backend, false);
             Some(Forward(BACKENDS))
         }
 
@@ -623,8 +598,8 @@ pub mod lb {
         fn error_from_backend(&mut self, pkt: &mut Packet) -> Option<Verdict> {
             let (_, to) = quoted(pkt)?;
             let endpoint = self.replies.get(&to)?;
-            set_quoted_destination(pkt, endpoint);
-            set_source(pkt, endpoint);
+            set_quoted(pkt, endpoint, false);
+            set_end(pkt, endpoint, true);
             Some(Forward(CLIENTS))
         }
 
@@ -637,22 +612,22 @@ pub mod lb {
                     self.add(service, Address::V6(address), port)?;
                 }
                 Command::DrainBackend { address, port } => {
-                    self.drain(Address::V4(address), port)?
+                    self.change(Address::V4(address), Some(port), Change::Drain)?;
                 }
                 Command::DrainBackend6 { address, port } => {
-                    self.drain(Address::V6(address), port)?
+                    self.change(Address::V6(address), Some(port), Change::Drain)?;
                 }
                 Command::RemoveBackend { address, port } => {
-                    self.remove(Address::V4(address), port)?
+                    self.change(Address::V4(address), Some(port), Change::Remove)?;
                 }
                 Command::RemoveBackend6 { address, port } => {
-                    self.remove(Address::V6(address), port)?;
+                    self.change(Address::V6(address), Some(port), Change::Remove)?;
                 }
                 Command::SetHealth { address, healthy } => {
-                    self.set_health(Address::V4(address), healthy)?;
+                    self.change(Address::V4(address), None, Change::Health(healthy))?;
                 }
                 Command::SetHealth6 { address, healthy } => {
-                    self.set_health(Address::V6(address), healthy)?;
+                    self.change(Address::V6(address), None, Change::Health(healthy))?;
                 }
             }
             self.begin_build();
@@ -823,43 +798,29 @@ pub mod lb {
             None
         }
 
-        fn drain(&mut self, address: Address, port: u16) -> Result<(), &'static str> {
+        /// Changes the backends at an address, of one port or of all.
+        fn change(
+            &mut self,
+            address: Address,
+            port: Option<u16>,
+            change: Change,
+        ) -> Result<(), &'static str> {
             let mut known = false;
             for slot in 0..self.settings.backend_slots {
                 let mut backend = self.backends.read(slot);
                 if backend.is_at(address, port) {
-                    backend.standing = Standing::Draining;
-                    self.backends.write(slot, backend);
                     known = true;
-                }
-            }
-            if known { Ok(()) } else { Err("no such backend") }
-        }
-
-        fn remove(&mut self, address: Address, port: u16) -> Result<(), &'static str> {
-            let mut known = false;
-            for slot in 0..self.settings.backend_slots {
-                let mut backend = self.backends.read(slot);
-                if backend.is_at(address, port) {
-                    self.replies.remove(&backend.endpoint);
-                    backend.standing = Standing::Free;
-                    backend.connections = 0;
-                    backend.generation = backend.generation.wrapping_add(1);
+                    match change {
+                        Change::Drain => backend.standing = Standing::Draining,
+                        Change::Health(healthy) => backend.healthy = healthy,
+                        Change::Remove => {
+                            self.replies.remove(&backend.endpoint);
+                            backend.standing = Standing::Free;
+                            backend.connections = 0;
+                            backend.generation = backend.generation.wrapping_add(1);
+                        }
+                    }
                     self.backends.write(slot, backend);
-                    known = true;
-                }
-            }
-            if known { Ok(()) } else { Err("no such backend") }
-        }
-
-        fn set_health(&mut self, address: Address, healthy: bool) -> Result<(), &'static str> {
-            let mut known = false;
-            for slot in 0..self.settings.backend_slots {
-                let mut backend = self.backends.read(slot);
-                if backend.standing != Standing::Free && backend.endpoint.address == address {
-                    backend.healthy = healthy;
-                    self.backends.write(slot, backend);
-                    known = true;
                 }
             }
             if known { Ok(()) } else { Err("no such backend") }
@@ -894,10 +855,9 @@ pub mod lb {
                 let takes = backend.takes(backend.service);
                 let ends = self.ends.read(backend.service);
                 let goes_on = takes && ends.number == number;
-                let first = if goes_on { ends.first } else { slot };
-                let last = if goes_on { ends.last } else { slot };
                 // Others are rings of their own.
-                self.ring.write(last, slot as u16);
+                self.ring.write(if goes_on { ends.last } else { slot }, slot as u16);
+                let first = if goes_on { ends.first } else { slot };
                 self.ring.write(slot, first as u16);
                 let further = Ends { number, first, last: slot };
                 self.ends.write(backend.service, if takes { further } else { ends });
@@ -911,8 +871,8 @@ pub mod lb {
             if build.filled == 0 {
                 build.slot = ends.first;
             }
-            let is_empty = ends.number != build.number;
-            let after = if is_empty { build.after(false, 0, true) } else { self.try_entry(build) };
+            let goes_on = ends.number == build.number;
+            let after = if goes_on { self.try_entry(build) } else { build.after(false, 0, true) };
             let half = self.half.get();
             self.half.set(if after.running { half } else { build.half });
             after

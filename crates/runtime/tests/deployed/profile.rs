@@ -57,7 +57,7 @@ impl<O: Contended> Bed<Watched<O>> {
     /// Two workers with an object `it`.
     fn new(make: impl Fn(&mut Builder) -> O) -> Self {
         let profile = Arc::new(Profile::default());
-        let domain = Arc::new(Domain::new(2, false));
+        let domain = Arc::new(Domain::new(2, false).with_read_logs());
         let own = domain.memory(OWN);
         let mut sharing = Some(Sharing::new(&domain).watched_by(&profile));
         let objects = [(); 2].map(|()| {
@@ -286,7 +286,7 @@ type Sets = Arc<SharedSets<SetKey4, [u64; 3]>>;
 /// Two sets to a bucket.
 fn sets(capacity: u32) -> Bed<Sets> {
     let profile = Arc::new(Profile::default());
-    let domain = Arc::new(Domain::new(2, false));
+    let domain = Arc::new(Domain::new(2, false).with_read_logs());
     let shape = SetShape { capacity, lifetime_ns: 50 * MS };
     let mut sets = SharedSets::new(&domain, shape, 1);
     let number = profile.watch("Flow (IPv4)", &sets);

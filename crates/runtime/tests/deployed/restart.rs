@@ -379,7 +379,7 @@ fn a_balancer_goes_on_building_its_table() {
         let command = <Lb as NetworkFunction>::Command::read(command).unwrap();
         instance.schedule(START_NS + 1_000_000, command);
         let mut half = None;
-        for number in 0..200 {
+        for number in 0..2_000 {
             let at_ns = START_NS + number * 150_000;
             let (from, to) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(198, 18, 0, 1));
             let packet = Packet { port: 0, at_ns, bytes: udp((from, 5_000), (to, 53)) };

@@ -38,6 +38,21 @@ pub struct Address {
     pub authority: Option<PathBuf>,
 }
 
+/// User and password, of what stands before the hosts and the file that has the password.
+fn credentials(user: Option<&str>, file: Option<&str>) -> Result<Option<(String, String)>, String> {
+    Ok(match (user, file) {
+        (None, None) => None,
+        (Some(user), Some(file)) if !user.contains(':') => {
+            Some((user.to_string(), password::of_file(file)?))
+        }
+        (_, Some(_)) => return Err("with `password_file` write USER@ before the hosts".to_string()),
+        (Some(both), None) => {
+            let (user, password) = both.split_once(':').ok_or("write USER:PASSWORD@")?;
+            Some((user.to_string(), password.to_string()))
+        }
+    })
+}
+
 impl Address {
     /// Reads an address: `cassandra://USER:PASSWORD@HOST:PORT,…/KEYSPACE`, the port 9042 where none is
     /// said; `cassandra+tls` for TLS. After `?`, with `&` between them: `consistency` (`quorum`; also `one`, `two`,
@@ -65,18 +80,9 @@ impl Address {
         };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (query, file) = password::taken_out(query);
-        let (credentials, rest) = match (rest.rsplit_once('@'), file) {
-            (Some((user, rest)), Some(file)) if !user.contains(':') => {
-                let password = password::of_file(file).map_err(|why| bad(&why))?;
-                (Some((user.to_string(), password)), rest)
-            }
-            (_, Some(_)) => return Err(bad("with `password_file` write USER@ before the hosts")),
-            (Some((both, rest)), None) => {
-                let both = both.split_once(':').ok_or_else(|| bad("write USER:PASSWORD@"))?;
-                (Some((both.0.to_string(), both.1.to_string())), rest)
-            }
-            (None, None) => (None, rest),
-        };
+        let (user, rest) =
+            rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
+        let credentials = credentials(user, file).map_err(|why| bad(&why))?;
         let (hosts, keyspace) = rest.split_once('/').unwrap_or((rest, ""));
         if hosts.split(',').any(str::is_empty) {
             return Err(bad("a host is missing"));
