@@ -58,7 +58,7 @@ pub fn echo(src: &str, dst: &str, is_reply: bool, id: u16) -> Vec<u8> {
     written(|out| craft::echo(out, &link(), address(src), address(dst), echo, b"anabranch"))
 }
 
-/// The same with so many hops left.
+/// The IP packet with so many hops left.
 pub fn hops(frame: &[u8], hops: u8) -> Vec<u8> {
     let mut bytes = frame.to_vec();
     let (len, layout) = (bytes.len(), parse(&bytes, bytes.len() as u32));

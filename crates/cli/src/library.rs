@@ -78,9 +78,8 @@ impl Description {
         let paragraph = self.docs.trim().split("\n\n").next().unwrap_or_default();
         let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
         // The dot of an abbreviation ends no sentence.
-        let ends = line.match_indices(". ").map(|(at, _)| at);
-        let end = ends.into_iter().find(|&at| !line[..at].ends_with(" al"));
-        let end = end.map_or(line.len(), |at| at + 1);
+        let end = line.match_indices(". ").find(|(at, _)| !line[..*at].ends_with(" al"));
+        let end = end.map_or(line.len(), |(at, _)| at + 1);
         line[..end].trim_start_matches("# ").to_string()
     }
 }
@@ -186,9 +185,8 @@ mod tests {
     #[test]
     fn a_summary_is_the_first_sentence() {
         let summary = |docs| {
-            let empty = (Vec::new(), Vec::new(), Vec::new());
-            let (settings, reasons, commands) = empty;
             let (name, ports, file) = ("one", &[][..], "one.rs");
+            let (settings, reasons, commands) = (Vec::new(), Vec::new(), Vec::new());
             Description { name, docs, ports, file, settings, reasons, commands }.summary()
         };
         assert_eq!(summary("Counts\n(Jung et al. 2004). And more."), "Counts (Jung et al. 2004).");

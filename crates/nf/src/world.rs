@@ -181,7 +181,7 @@ pub trait L3Operations {
         packet: &Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict>;
-    /// Whether the packet's destination is behind the port that it came by, or our own.
+    /// Whether the packet's destination is behind the port that it came by, or our own address there.
     fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool;
     /// Answers what is addressed to the function itself; `None`: the packet is to be forwarded.
     fn receive<W: World, M: Mode>(

@@ -381,9 +381,6 @@ impl Transaction {
     fn await_version(&self, name: Name, words: Words<'_>) -> bool {
         for _ in 0..LOOKS {
             let version = Version(words.version().load(Ordering::Acquire));
-            if self.is_doomed() {
-                return false;
-            }
             if self.accepts(version) {
                 return true;
             }

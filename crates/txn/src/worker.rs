@@ -51,10 +51,10 @@ impl Logging {
         self.left > 0 || self.always
     }
 
-    /// A transaction with a log was committed, or one without.
+    /// The transaction was committed.
     #[inline(always)]
-    fn went_well(&mut self, logged: bool) {
-        if logged {
+    fn went_well(&mut self) {
+        if self.is_on() {
             self.left = self.left.saturating_sub(1);
             return;
         }
@@ -278,8 +278,7 @@ impl Worker {
             return Ok(len);
         }
         let range = range.start..range.end.min(range.start + self.size);
-        let logged = self.logging.is_on();
-        match logged {
+        match self.logging.is_on() {
             true => transaction.begin(),
             false => transaction.begin_unlogged(),
         }
@@ -292,7 +291,7 @@ impl Worker {
                 return Err((ran, cause));
             }
         };
-        self.logging.went_well(logged);
+        self.logging.went_well();
         self.wrote |= transaction.writes().len() > 0;
         self.counts.commits += 1;
         self.counts.items += range.len() as u64;
@@ -353,16 +352,16 @@ mod tests {
             logging.was_in_vain();
             let mut kept = 0;
             while logging.is_on() {
-                logging.went_well(true);
+                logging.went_well();
                 kept += 1;
             }
             assert_eq!(kept, expected);
         }
         for _ in 0..EASE {
-            logging.went_well(false);
+            logging.went_well();
         }
         logging.was_in_vain();
-        logging.went_well(true);
+        logging.went_well();
         assert!(!logging.is_on(), "it went well for long enough");
         assert!(Logging::new(true).is_on());
     }

@@ -202,14 +202,11 @@ impl L3 {
         if strict && !is_intact(packet) {
             return Some(Drop(Builtin::Ipv4Checksum));
         }
-        if is_of_the_link(packet) {
+        if is_of_the_link(packet) || (own && is_discovery(packet)) {
             return Some(self.resolve_discovery(packet, cx));
         }
         if !own {
             return None;
-        }
-        if is_discovery(packet) {
-            return Some(Drop(Builtin::NotForwardable));
         }
         let asks4 = packet.icmpv4().is_some_and(|icmp| icmp.kind() == 8);
         let asks6 = packet.icmpv6().is_some_and(|icmp| icmp.kind() == 128);

@@ -109,7 +109,7 @@ pass! {
     bridge: 52 16,
     bridge_static: 4 0,
     nat: 560 108,
-    lb: 180 85,
+    lb: 180 90,
     router: 3 0,
     anti_ddos: 28 18,
     trojan: 34 7,
