@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
 use crate::error::Error;
 use crate::password;
 
@@ -65,7 +67,7 @@ impl Address {
             (user, Some(file)) => {
                 let (user, rest) = user.unwrap_or(("", rest));
                 let password = password::of_file(file).map_err(|why| bad(&why))?;
-                (format!("{user}:{}@", escaped(&password)), rest)
+                (format!("{user}:{}@", utf8_percent_encode(&password, NON_ALPHANUMERIC)), rest)
             }
         };
         let (secure, how) = match scheme.split_once('+').unwrap_or((scheme, "")) {
@@ -153,15 +155,6 @@ fn options(query: &str) -> Option<(Duration, Option<PathBuf>)> {
         }
     }
     Some((timeout, authority))
-}
-
-/// As it stands in an address.
-fn escaped(password: &str) -> String {
-    let escape = |byte: u8| match byte {
-        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    password.bytes().map(escape).collect()
 }
 
 fn with_port(host: &str) -> String {
