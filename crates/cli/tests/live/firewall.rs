@@ -31,7 +31,7 @@ fn between(kind: Kind) {
     let back = lab.run("out", "curl -sS --max-time 2 --local-port 20 http://10.0.0.1/large");
     assert!(back.fails(), "{}", back.text);
     assert!(open.wait().success(), "the connection that was open goes on");
-    let scan = "nmap -n -Pn -sS -p 1-200 --max-retries 0 --min-rate 200 10.0.0.1";
+    let scan = "nmap -n -Pn --send-ip -sS -p 1-200 --max-retries 0 --min-rate 200 10.0.0.1";
     let seen = lab.run("out", scan).expect();
     assert!(!seen.contains("open") && !seen.contains(" closed"), "{seen}");
     let report = firewall.finish();

@@ -16,8 +16,9 @@ const FILTER: &str = "table inet filter {
 
 /// Ports that `nmap` at `host` tells of, as open, closed and filtered.
 fn scan(lab: &Lab, host: &str, how: &str) -> [usize; 3] {
-    // Asked once, and patiently: that the machine is busy is no filter.
-    let once = "--max-retries 0 --min-rate 200 --min-rtt-timeout 1s --initial-rtt-timeout 1s";
+    // Asked once, and patiently: that the machine is busy is no filter. ARP is the kernel's, which asks again.
+    let once =
+        "--send-ip --max-retries 0 --min-rate 200 --min-rtt-timeout 3s --initial-rtt-timeout 3s";
     let line = format!("nmap -n -Pn {how} {once} {SERVER}");
     let said = lab.run(host, &line).expect();
     let lines = || said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());

@@ -21,7 +21,7 @@ fn holds_back(kind: Kind) {
     assert_eq!(calm.strategy, "mixed", "{}", calm.strategy_why);
     assert!(!calm.drops.contains_key("under-attack"), "{:?}", calm.drops);
     let ports = "-p 1000-9000 --max-retries 0 --min-rate 1500";
-    let mut scan = lab.serve("out", &format!("nmap -n -Pn -sS {ports} 10.0.0.1"));
+    let mut scan = lab.serve("out", &format!("nmap -n -Pn --send-ip -sS {ports} 10.0.0.1"));
     // Whoever tells meanwhile is in nobody's way.
     let started = Instant::now();
     let mut told = 0;
