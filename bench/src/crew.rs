@@ -13,13 +13,13 @@ use anabranch_io::capture::Record;
 use anabranch_nf::NetworkFunction;
 use anabranch_plan::Strategy;
 use anabranch_rss::IndirectionTable;
+use anabranch_runtime::cores::Cores;
 use anabranch_runtime::deployment::Deployment;
 use anabranch_runtime::instance::Instance;
 use anabranch_runtime::lock::Lock;
 use anabranch_runtime::steer::{SHARDS, Steering};
 use anabranch_runtime::tuner::Pass;
 use anabranch_runtime::worker::State;
-use core_affinity::CoreId;
 
 use crate::BenchError;
 use crate::clock::{Cost, tsc};
@@ -40,14 +40,12 @@ const TURNS: usize = if cfg!(test) { 1 } else { 8 };
 /// Packets between two looks at the time: a hundredth of a slot or less.
 const STRETCH: usize = 256;
 
-/// Pins this thread to a core: workers from the last one down.
+/// Pins this thread, worker `worker`, to its core; more workers than cores share them in turn.
 pub fn pin(worker: usize) {
     // Threads of a pinned one see its core alone: the first to ask is not pinned yet.
-    static CORES: OnceLock<Vec<CoreId>> = OnceLock::new();
-    let cores = CORES.get_or_init(|| core_affinity::get_core_ids().unwrap_or_default());
-    if let Some(core) = cores.iter().rev().cycle().nth(worker) {
-        core_affinity::set_for_current(*core);
-    }
+    static CORES: OnceLock<Cores> = OnceLock::new();
+    let cores = CORES.get_or_init(Cores::from_the_last);
+    cores.pin(worker % cores.count().max(1));
 }
 
 /// Measures crews of `workers` workers of `N`, the numbers ascending and the first of them 1: by all

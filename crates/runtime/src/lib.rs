@@ -15,6 +15,7 @@ mod account;
 mod agenda;
 pub mod balance;
 mod clock;
+pub mod cores;
 pub mod deployment;
 mod division;
 pub mod events;

@@ -39,11 +39,11 @@ use anabranch_packet::Port;
 
 use crate::account::Account;
 use crate::balance::Balancing;
+use crate::cores::Cores;
 use crate::keeping::Kept;
 use crate::report::{LivePortReport, RunReport};
 use crate::run::{Arrangement, Options, RunError, read_commands};
 use crate::sync::mpsc::{Receiver, channel};
-use crate::sync::pin;
 use crate::sync::thread::{Scope, ScopedJoinHandle, scope};
 use crate::worker::{Done, State};
 
@@ -221,12 +221,12 @@ impl<N: NetworkFunction> Crew<N> {
     where
         N: 's,
     {
-        let cores = core_affinity::get_core_ids().unwrap_or_default();
+        let cores = Cores::allowed();
         let workers = self.workers.into_iter().enumerate();
         let threads = workers.map(|(number, worker)| {
-            let core = cores.get(number).copied();
+            let cores = cores.clone();
             threads.spawn(move || {
-                pin(core);
+                cores.pin(number);
                 worker.run()
             })
         });

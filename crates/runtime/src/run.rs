@@ -29,6 +29,7 @@ use thiserror::Error;
 use crate::account::Account;
 use crate::balance::{Balancing, Departure};
 use crate::clock::Clock;
+use crate::cores::Cores;
 use crate::deployment::{Deployment, Refusal, strategy_of, why_not_sharded};
 use crate::division::Division;
 use crate::instance::{Instance, Making};
@@ -38,7 +39,6 @@ use crate::lock::Lock;
 use crate::report::{BalanceReport, ErrorKind, RunReport};
 use crate::steer::{SHARDS, Steering};
 use crate::sync::mpsc::{Receiver, Sender, channel};
-use crate::sync::pin;
 use crate::sync::thread::{Scope, ScopedJoinHandle, scope};
 use crate::transactions::Members;
 use crate::worker::{Finished, Job, Late, Message, Notice, Reassignment, State, Worker};
@@ -419,7 +419,7 @@ impl<'s> Crew<'s> {
         ports: usize,
     ) -> Self {
         let (tell, notices) = channel();
-        let cores = core_affinity::get_core_ids().unwrap_or_default();
+        let cores = Cores::allowed();
         let (workers, inboxes): (Vec<_>, Vec<_>) = states.iter().map(|_| channel()).unzip();
         let mut crew = Self { workers, notices, threads: Vec::new() };
         for (number, (state, inbox)) in states.into_iter().zip(inboxes).enumerate() {
@@ -427,9 +427,9 @@ impl<'s> Crew<'s> {
             let alone = !matches!(state, State::Own(_)) || crew.workers.len() == 1;
             let peers = if alone { Vec::new() } else { crew.workers.clone() };
             let worker = Worker { state, keep, longest: LONGEST, number, ports, peers };
-            let (core, tell) = (cores.get(number).copied(), tell.clone());
+            let (cores, tell) = (cores.clone(), tell.clone());
             crew.threads.push(threads.spawn(move || {
-                pin(core);
+                cores.pin(number);
                 worker.run(&inbox, &tell)
             }));
         }
