@@ -54,7 +54,8 @@ pub trait Release {
     fn settle(&mut self, _reason: DropReason, _packets: u64) {}
 }
 
-/// One NF with all its state, owned by one worker (or, where state is shared, behind one lock).
+/// One NF with all its state, owned by one worker (or, where state is shared, behind one lock). On lines of its own.
+#[repr(align(128))]
 pub struct Instance<N: NetworkFunction> {
     nf: N,
     sets: OwnSets<N::Set>,

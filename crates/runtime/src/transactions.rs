@@ -50,7 +50,9 @@ use alone::{Alone, Floor};
 use batch::{Own, Work};
 use sets::AllSets;
 
-/// What the workers share, beside the state objects.
+/// What the workers share, beside the state objects. On lines of its own, as all that several look at or one
+/// writes to: what lies beside on the heap may be another worker's.
+#[repr(align(128))]
 struct Shared<N: NetworkFunction> {
     sets: AllSets<N::Set>,
     /// When there is something to do that has to be done alone, in nanoseconds since the Unix epoch.
@@ -74,6 +76,7 @@ struct Times {
 }
 
 /// One worker.
+#[repr(align(128))]
 pub struct Member<N: NetworkFunction> {
     shared: Arc<Shared<N>>,
     nf: N::Parallel,

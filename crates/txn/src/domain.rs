@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 
+use crate::gate::Gate;
 use crate::log::{Name, Note};
 use crate::memory::{Memory, Shape, Version};
-use crate::sync::{AtomicU64, Gate, Ordering, Own};
+use crate::sync::{AtomicU64, Ordering, Own};
 use crate::turns::{Turns, Way};
 
 /// Workers at most: as many as a version has room for.
@@ -26,6 +27,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// There is no clock and no counter that all commits go through. A worker counts its own; whoever
 /// begins looks at all counts, and has with them the state at that moment: an object that was
 /// changed by a commit beyond them is not yet there for it.
+#[repr(align(128))]
 pub struct Domain {
     /// How many commits each worker has made, twice, and one more while it makes the next.
     commits: Box<[CachePadded<AtomicU64>]>,
@@ -33,11 +35,11 @@ pub struct Domain {
     /// All of them, once transactions have begun.
     memories: OnceLock<Box<[Arc<Memory>]>>,
     /// Held by all who are in a transaction; taken alone by who cannot commit beside others.
-    pub(crate) gate: Gate<()>,
+    pub(crate) gate: Gate,
     /// Whether memories settle, before transactions begin and again.
     settles: OnceLock<()>,
     /// What each worker has noted for who is alone next.
-    noted: Box<[Mutex<Noted>]>,
+    noted: Box<[CachePadded<Mutex<Noted>>]>,
     /// The order of commits, where somebody wants to know it: it is a counter for all.
     order: Option<AtomicU64>,
     /// Whether transactions may go without a log of what they read.
@@ -63,19 +65,19 @@ impl Domain {
             commits: (0..workers).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             made: Mutex::default(),
             memories: OnceLock::new(),
-            gate: Gate::new(()),
+            gate: Gate::new(workers),
             settles: OnceLock::new(),
-            noted: (0..workers).map(|_| Mutex::default()).collect(),
+            noted: (0..workers).map(|_| CachePadded::default()).collect(),
             order: ordered.then(|| AtomicU64::new(0)),
             unlogged: true,
-            turns: Turns::new(None, ordered),
+            turns: Turns::new(workers, None, ordered),
         }
     }
 
     /// The same, whose workers always take turns, or never do, where that is said.
     #[must_use]
     pub fn with_turns(self, fixed: Option<bool>) -> Self {
-        let turns = Turns::new(fixed, self.is_ordered());
+        let turns = Turns::new(self.workers(), fixed, self.is_ordered());
         Self { turns, ..self }
     }
 

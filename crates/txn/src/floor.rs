@@ -1,13 +1,17 @@
 //! Who works on objects while workers take turns: one at a time, and for a while.
 //!
 //! ```text
-//! worker 0: batch batch batch … batch ┐ looks on …    ┌ batch …
-//! worker 1: looks on …                └ batch … batch ┘ looks on …
+//! worker 0: batch batch batch … batch ┐ in line …              ┌ batch …
+//! worker 1: looks on …                └ batch … batch ┐ in line …
+//! worker 2: in line …                   looks on …    └ batch … batch
 //! ```
 //!
 //! Whoever has it finds what it has just used in its own caches; where workers alternate batch by batch,
-//! each finds everything in the other's. So who comes second waits as long as the first is seen at work most of
-//! the time, and for a turn; then the first steps back. This is courtesy: what keeps them apart is the mutex.
+//! each finds everything in the other's. So those who come later stand in line; the first of them looks on as long
+//! as whoever has it is seen at work most of the time, and for a turn, and then has its turn. This is courtesy: what
+//! keeps them apart is the mutex.
+
+use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
@@ -18,7 +22,9 @@ pub(crate) struct Floor {
     /// Who has or had it, and how often in all somebody has taken it: see [`Last`].
     last: AtomicU64,
     /// Not 0: somebody has waited for long enough, and who has it steps back once.
-    wanted: AtomicU64,
+    wanted: CachePadded<AtomicU64>,
+    #[cfg(not(any(loom, shuttle)))]
+    line: CachePadded<waiting::Line>,
 }
 
 /// The worker that took it last, counted from 1 (16 bits), and how often somebody has (48 bits).
@@ -74,13 +80,15 @@ mod waiting {
     use std::hint::spin_loop;
     use std::time::{Duration, Instant};
 
-    use super::{Floor, Last, Ordering};
+    use super::{AtomicU64, Floor, Last, Ordering};
 
     /// How long the turns of all others take together: no longer than a receive queue of a thousand packets holds
     /// out at five million a second.
     const ROUND: Duration = Duration::from_micros(200);
-    /// A turn is no shorter, however many workers there are: some dozen batches.
-    const SHORTEST: Duration = Duration::from_micros(20);
+    /// A turn is no shorter, however many workers there are: some dozen batches. All of them together are no faster
+    /// than one alone, so that the more they are, the longer their queues hold out: a thousand packets each at twenty
+    /// million a second in all.
+    const SHORTEST: Duration = Duration::from_micros(50);
     /// Looks are so far apart: each takes the line from who is at work. A batch takes about a microsecond.
     const GLANCE: Duration = Duration::from_micros(3);
     /// After so many looks at which nobody had it, and twice as many as those at which somebody had, there is
@@ -89,14 +97,36 @@ mod waiting {
     /// Who is in the same batch at so many looks has lost its core, or takes its time: the mutex lets others sleep.
     const STUCK: u32 = 8;
 
-    /// Somebody who waits.
+    /// Those who wait. Its numbers change when a turn does: to look at them is in nobody's way.
+    #[derive(Debug, Default)]
+    pub(super) struct Line {
+        /// How many have joined it.
+        joined: AtomicU64,
+        /// The number of who is first: what all before have left.
+        first: AtomicU64,
+    }
+
+    impl Line {
+        /// Joins it, and returns the number.
+        fn join(&self) -> u64 {
+            self.joined.fetch_add(1, Ordering::Relaxed)
+        }
+
+        /// How many are before who has this number.
+        fn before(&self, number: u64) -> u64 {
+            number.saturating_sub(self.first.load(Ordering::Relaxed))
+        }
+
+        /// Who has this number leaves, and whoever is before it is passed over.
+        fn leave(&self, number: u64) {
+            self.first.fetch_max(number + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Somebody who waits, and is first in line.
     struct Onlooker {
         /// Who had it at the last look.
         last: Last,
-        /// Since when that worker has had it, as far as was seen.
-        since: Instant,
-        arrival: Instant,
-        workers: u32,
         /// Looks, those of them at which nobody had it, and the last ones in the same batch.
         looks: u32,
         free: u32,
@@ -104,51 +134,63 @@ mod waiting {
     }
 
     impl Onlooker {
-        fn new(last: Last, arrival: Instant, workers: usize) -> Self {
-            let workers = workers as u32;
-            Self { last, since: arrival, arrival, workers, looks: 0, free: 0, stuck: 0 }
+        fn new(last: Last) -> Self {
+            Self { last, looks: 0, free: 0, stuck: 0 }
         }
 
         /// Whether the wait is over, now that `seen` has it or had it last.
-        fn sees(&mut self, seen: Last, is_held: bool, now: Instant) -> bool {
+        fn sees(&mut self, seen: Last, is_held: bool) -> bool {
             let is_same = seen == self.last;
-            if seen.worker() != self.last.worker() {
-                self.since = now;
-            }
             self.last = seen;
             self.looks += 1;
             self.free += u32::from(!is_held);
             self.stuck = if is_same { self.stuck + 1 } else { 0 };
-            let others = (self.workers - 1).max(1);
-            let turn = (ROUND / others).max(SHORTEST);
             let has_room = self.free >= FREE && self.free * 3 > self.looks * 2;
-            // Several may wait, and it is not said who is next: nobody lets others go first for longer than all
-            // their turns.
-            let is_late = now - self.since >= turn || now - self.arrival >= turn * others;
-            is_same && !is_held || self.stuck == STUCK || has_room || is_late
+            is_same && !is_held || self.stuck == STUCK || has_room
         }
     }
 
-    /// Waits as long as others are at work, and until its turn has come at most.
+    /// How long a turn is of so many workers.
+    fn turn(workers: usize) -> Duration {
+        (ROUND / (workers as u32 - 1).max(1)).max(SHORTEST)
+    }
+
+    /// How long who has so many before it waits after the last change: for a turn; and where those before do not
+    /// take theirs, having left or lost their cores, for two looks of each.
+    fn patience(workers: usize, before: u64) -> Duration {
+        turn(workers) + 2 * GLANCE * u32::try_from(before).unwrap_or(u32::MAX >> 8)
+    }
+
+    /// Waits as long as others are at work or before it, and until its turn has come at most.
     #[cold]
     #[inline(never)]
     pub(super) fn look_on(floor: &Floor, last: Last, workers: usize, is_over: impl Fn() -> bool) {
+        let number = floor.line.join();
         let mut now = Instant::now();
-        let mut onlooker = Onlooker::new(last, now, workers);
+        let (mut since, mut next) = (now, now + GLANCE);
+        let (mut before, mut onlooker) = (floor.line.before(number), Onlooker::new(last));
         loop {
-            let next = now + GLANCE;
-            while now < next {
-                if is_over() {
-                    return;
-                }
-                spin_loop();
-                now = Instant::now();
+            if is_over() {
+                return floor.line.leave(number);
             }
-            let seen = Last(floor.last.load(Ordering::Relaxed));
-            if onlooker.sees(seen, floor.held.is_locked(), now) {
+            let are_before = floor.line.before(number);
+            if are_before != before {
+                // Somebody's turn has begun.
+                (before, since) = (are_before, now);
+            }
+            let is_late = now - since >= patience(workers, before);
+            let mut is_free = false;
+            if before == 0 && now >= next {
+                let seen = Last(floor.last.load(Ordering::Relaxed));
+                is_free = onlooker.sees(seen, floor.held.is_locked());
+                next = now + GLANCE;
+            }
+            if is_late || is_free {
                 floor.wanted.store(1, Ordering::Relaxed);
-                return;
+                return floor.line.leave(number);
             }
+            spin_loop();
+            now = Instant::now();
         }
     }
 
@@ -159,15 +201,14 @@ mod waiting {
 
         use super::*;
 
-        /// Looks on while at each look one of `workers` is at work, and returns after how many looks it is over.
-        fn looks(workers: usize, mut at_work: impl FnMut(u32) -> (Last, bool)) -> u32 {
-            let start = Instant::now();
-            let mut onlooker = Onlooker::new(at_work(0).0, start, workers);
+        /// Looks on while at each look somebody is at work or not, and returns after how many looks it is over.
+        fn looks(mut at_work: impl FnMut(u32) -> (Last, bool)) -> Option<u32> {
+            let mut onlooker = Onlooker::new(at_work(0).0);
             let mut sees = |look| {
                 let (seen, is_held) = at_work(look);
-                onlooker.sees(seen, is_held, start + GLANCE * look)
+                onlooker.sees(seen, is_held)
             };
-            (1..1_000).find(|&look| sees(look)).unwrap()
+            (1..1_000).find(|&look| sees(look))
         }
 
         /// The floor after `worker` has taken it at look `look`, again and again.
@@ -175,35 +216,59 @@ mod waiting {
             Last(u64::from(look)).next(worker)
         }
 
-        fn in_looks(time: Duration) -> u32 {
-            time.as_nanos().div_ceil(GLANCE.as_nanos()) as u32
-        }
-
         #[test]
         fn who_is_not_at_work_is_not_waited_for() {
-            assert_eq!(looks(2, |_| (taken(1, 7), false)), 1);
-            assert_eq!(looks(2, |look| (taken(1, look.min(5)), look < 5)), 6);
-            assert_eq!(looks(2, |_| (taken(1, 7), true)), STUCK, "it has lost its core");
+            assert_eq!(looks(|_| (taken(1, 7), false)), Some(1));
+            assert_eq!(looks(|look| (taken(1, look.min(5)), look < 5)), Some(6));
+            assert_eq!(looks(|_| (taken(1, 7), true)), Some(STUCK), "it has lost its core");
+            let room = looks(|look| (taken(1, look), look.is_multiple_of(5)));
+            assert_eq!(room, Some(FREE), "there is room");
         }
 
         #[test]
         fn who_is_at_work_most_of_the_time_has_a_turn() {
-            let busy = |look: u32| (taken(1, look), !look.is_multiple_of(3));
-            assert_eq!(looks(2, busy), in_looks(ROUND));
-            assert_eq!(looks(5, busy), in_looks(ROUND / 4));
-            assert_eq!(looks(60, busy), in_looks(SHORTEST));
-            assert_eq!(
-                looks(2, |look| (taken(1, look), look.is_multiple_of(5))),
-                FREE,
-                "there is room"
-            );
+            assert_eq!(looks(|look| (taken(1, look), !look.is_multiple_of(3))), None);
+            assert_eq!([2, 3, 60].map(turn), [ROUND, ROUND / 2, SHORTEST]);
+            assert_eq!(patience(60, 0), SHORTEST);
+            assert!(patience(60, 1) > SHORTEST && patience(60, 59) < 60 * SHORTEST);
         }
 
-        /// Of three, the other two have it by turns before this one has noticed.
         #[test]
-        fn nobody_lets_others_go_first_for_longer_than_a_round() {
-            let by_turns = |look: u32| (taken((look / 2 % 2) as usize, look), true);
-            assert_eq!(looks(3, by_turns), in_looks(ROUND));
+        fn those_in_line_are_passed_over_when_one_behind_has_left() {
+            let line = Line::default();
+            let [one, two, three] = [(); 3].map(|()| line.join());
+            assert_eq!([one, two, three].map(|number| line.before(number)), [0, 1, 2]);
+            line.leave(two);
+            assert_eq!([one, two, three].map(|number| line.before(number)), [0, 0, 0]);
+            line.leave(one);
+            assert_eq!(line.before(line.join()), 1);
+        }
+
+        /// All are busy: each has its turn, in the order of the line, and turns last.
+        #[test]
+        fn each_of_many_gets_its_turn() {
+            const WORKERS: usize = 4;
+            let (floor, is_done) = (Floor::default(), AtomicBool::new(false));
+            let taken = std::sync::Mutex::new(Vec::new());
+            thread::scope(|threads| {
+                for worker in 0..WORKERS {
+                    let (floor, taken, is_done) = (&floor, &taken, &is_done);
+                    threads.spawn(move || {
+                        while !is_done.load(Ordering::Relaxed) {
+                            floor.be_polite(worker, WORKERS, || is_done.load(Ordering::Relaxed));
+                            let held = floor.take(worker);
+                            let mut taken = taken.lock().unwrap();
+                            taken.push(worker);
+                            let is_enough = |worker| {
+                                let by = |one: &&usize| **one == worker;
+                                taken.iter().filter(by).count() >= 50
+                            };
+                            is_done.fetch_or((0..WORKERS).all(is_enough), Ordering::Relaxed);
+                            drop((taken, held));
+                        }
+                    });
+                }
+            });
         }
 
         #[test]

@@ -48,6 +48,7 @@
 mod count;
 mod domain;
 mod floor;
+mod gate;
 mod indices;
 mod log;
 mod map;

@@ -93,7 +93,9 @@ impl Shape {
     }
 }
 
-/// Objects of one shape, all words zero at first.
+/// Objects of one shape, all words zero at first. All workers look at it with every access: no line of it is also
+/// somebody else's.
+#[repr(align(128))]
 pub struct Memory {
     number: u16,
     /// The name of its first object.

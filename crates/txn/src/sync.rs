@@ -5,24 +5,24 @@
 #[cfg(loom)]
 pub(crate) use loom::{
     hint::spin_loop,
-    sync::RwLock as Gate,
     sync::atomic::{AtomicU64, Ordering, fence},
     sync::{Mutex, MutexGuard},
+    thread::yield_now,
 };
 #[cfg(shuttle)]
 pub(crate) use shuttle::{
     hint::spin_loop,
-    sync::RwLock as Gate,
     sync::atomic::{AtomicU64, Ordering, fence},
     sync::{Mutex, MutexGuard},
+    thread::yield_now,
 };
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use {
     anabranch_memory::Zeroed,
-    crossbeam_utils::sync::ShardedLock as Gate,
     parking_lot::{Mutex, MutexGuard},
     std::hint::spin_loop,
     std::sync::atomic::{AtomicU64, Ordering, fence},
+    std::thread::yield_now,
 };
 
 #[cfg(all(test, loom))]
@@ -76,5 +76,27 @@ impl Own {
     /// `len` of them, zero.
     pub(crate) fn zeroes(len: usize) -> Box<[Self]> {
         (0..len).map(|_| Self::default()).collect()
+    }
+}
+
+/// Numbers of one thread, on lines where nobody else writes, whatever lies beside them.
+#[derive(Debug)]
+pub(crate) struct Apart(Box<[Own]>);
+
+impl Apart {
+    /// Numbers in two lines, which processors fetch together.
+    const LINES: usize = 16;
+
+    /// `len` of them, zero.
+    pub(crate) fn new(len: usize) -> Self {
+        Self(Own::zeroes(len + 2 * Self::LINES))
+    }
+}
+
+impl std::ops::Deref for Apart {
+    type Target = [Own];
+    #[inline(always)]
+    fn deref(&self) -> &[Own] {
+        &self.0[Self::LINES..self.0.len() - Self::LINES]
     }
 }

@@ -11,6 +11,20 @@ use std::sync::Arc;
 
 use crate::{Domain, Memory, Shape, Transaction};
 
+/// Runs what threads do in every interleaving, in some that a model checker draws, or as it happens.
+pub(crate) fn model(run: impl Fn() + Send + Sync + 'static) {
+    #[cfg(loom)]
+    {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(run);
+    }
+    #[cfg(shuttle)]
+    shuttle::check_random(run, 1_000);
+    #[cfg(not(any(loom, shuttle)))]
+    (0..if cfg!(miri) { 10 } else { 200 }).for_each(|_| run());
+}
+
 /// `objects` objects of one word.
 #[cfg(not(loom))]
 fn numbers(domain: &Domain, objects: u32) -> Arc<Memory> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::domain::Domain;
 use crate::log::{Effect, Effects, Name, Note, Notes, Reads, Write, Writes};
 use crate::memory::{Deadline, Memory, Shape, Version, Words, raise};
-use crate::sync::{AtomicU64, Ordering, Own, fence, spin_loop};
+use crate::sync::{Apart, AtomicU64, Ordering, Own, fence, spin_loop};
 
 /// Why a transaction has to run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +61,7 @@ const LOGGED: u64 = 2;
 ///
 /// One that is *unlogged* has no log of what it has read. It reads what was there when it began all the same,
 /// but commits a change only if nobody else has committed since, and never catches up.
+#[repr(align(128))]
 pub struct Transaction {
     /// What reads have to mind: [`SPECIAL`], [`LOGGED`].
     state: Own,
@@ -72,7 +73,7 @@ pub struct Transaction {
     mode: Own,
     cause: [Own; 2],
     /// The latest version of each worker that is there for this transaction.
-    seen: Box<[Own]>,
+    seen: Apart,
     /// The same of the first workers, 0 of others: one look tells of nearly every version. Beyond any version where
     /// nobody else is at work.
     near: [Own; NEAR],
@@ -101,7 +102,7 @@ impl Transaction {
             worker,
             mode: Own::new(RUNNING),
             cause: Default::default(),
-            seen: Own::zeroes(domain.workers()),
+            seen: Apart::new(domain.workers()),
             near: std::array::from_fn(|_| Own::default()),
             commits: Own::default(),
             place: Own::default(),
@@ -169,7 +170,7 @@ impl Transaction {
         self.mode.set(ALONE);
         self.state.set(SPECIAL);
         self.mark_all(u64::MAX);
-        self.near.iter().zip(&self.seen).for_each(|(near, _)| near.set(u64::MAX));
+        self.near.iter().zip(&*self.seen).for_each(|(near, _)| near.set(u64::MAX));
         self.place.set(self.domain.place());
     }
 
@@ -214,7 +215,7 @@ impl Transaction {
         for (own, version) in self.seen.iter().zip(self.domain.versions()) {
             own.set(version.0);
         }
-        self.near.iter().zip(&self.seen).for_each(|(near, own)| near.set(own.get()));
+        self.near.iter().zip(&*self.seen).for_each(|(near, own)| near.set(own.get()));
     }
 
     /// Whether nobody else is at work.

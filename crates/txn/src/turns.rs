@@ -13,17 +13,20 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use crate::floor::Floor;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, Own};
 
-/// Batches of a worker by one way until the other is tried: a trial then costs well under 1 %, whatever it
-/// finds.
+/// How long one way is gone until the other is tried: a trial then costs under 1 %, whatever it finds.
+const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 2 } else { 50 });
+/// Batches after which a worker looks whether that is over.
 const LONG: u32 = if cfg!(test) { 24 } else { 8_192 };
 /// The same before the first trial.
 const FIRST: u32 = if cfg!(test) { 3 } else { 256 };
-/// Batches of all workers in a stretch of a trial.
-const SHORT: u32 = if cfg!(test) { 4 } else { 32 };
+/// Batches of all workers in a stretch of a trial, at least.
+const SHORT: u64 = if cfg!(test) { 4 } else { 32 };
+/// How long a stretch is, at least: some times what it takes all workers to begin it.
+const STRETCH: Duration = Duration::from_micros(100);
 /// The same where the way alternates.
-const ALTERNATING: u32 = 6;
+const ALTERNATING: u64 = 6;
 /// Stretches of a trial by each way. The faster one counts: the other may have been interrupted.
 const ROUNDS: u32 = 2;
 /// The other way is taken when its cost is below so many hundredths of this one's: no two trials measure the
@@ -72,40 +75,57 @@ enum Choice {
 pub(crate) struct Turns {
     /// Looked at by who waits while others count in the trial.
     way: CachePadded<AtomicU64>,
+    /// Since when that way is gone, in nanoseconds since `start`, and that start.
+    since_ns: Own,
+    start: Instant,
     choice: Choice,
     trial: Mutex<Trial>,
+    /// Of each worker.
+    spent: Box<[CachePadded<Spent>]>,
     /// Held by who has the turn.
     pub(crate) floor: CachePadded<Floor>,
+}
+
+/// What one worker has done in this stretch of a trial. It alone writes it: a lock would cost those most who are
+/// at work at the same time.
+#[derive(Debug, Default)]
+struct Spent {
+    /// The way that is counted.
+    way: Own,
+    batches: Own,
+    items: Own,
+    /// Time on batches that are done, waiting for the turn included.
+    time_ns: Own,
+    /// Since when it is at one; 0: it is not.
+    began_ns: Own,
 }
 
 /// A trial under way.
 #[derive(Debug)]
 struct Trial {
-    /// The way that all go: what is counted is counted for it.
-    way: Way,
     stretch: u32,
-    /// In this stretch.
-    batches: u32,
-    items: u64,
-    /// What workers have spent on batches, those that wait included.
-    time: Duration,
-    /// Workers that are at it, as far as they know of the trial, and until when their time is counted.
-    busy: u32,
-    until: Instant,
     /// The least that an item has cost beside others, and in turns, in picoseconds.
     costs: [u64; 2],
 }
 
 impl Turns {
-    /// Workers take turns or do not, as said; `None`: as it is measured, or where `ordered` both alternately.
-    pub(crate) fn new(fixed: Option<bool>, ordered: bool) -> Self {
+    /// Workers, so many, take turns or do not, as said; `None`: as it is measured, or where `ordered` both
+    /// alternately.
+    pub(crate) fn new(workers: usize, fixed: Option<bool>, ordered: bool) -> Self {
         let (way, choice) = match fixed {
             Some(takes_turns) => (u64::from(takes_turns) * TURNS, Choice::Fixed),
             None if ordered => (TRIAL, Choice::Alternating),
             None => (0, Choice::Measured),
         };
-        let (floor, trial) = (CachePadded::new(Floor::default()), Mutex::new(Trial::new(Way(way))));
-        Self { way: CachePadded::new(AtomicU64::new(way)), choice, trial, floor }
+        Self {
+            way: CachePadded::new(AtomicU64::new(way)),
+            since_ns: Own::default(),
+            start: Instant::now(),
+            choice,
+            trial: Mutex::new(Trial { stretch: 0, costs: [u64::MAX; 2] }),
+            spent: (0..workers).map(|_| CachePadded::default()).collect(),
+            floor: CachePadded::default(),
+        }
     }
 
     /// It changes only while nobody is at work: the gate publishes it.
@@ -124,73 +144,93 @@ impl Turns {
         }
     }
 
-    /// A worker begins a batch in a trial, or just after.
-    pub(crate) fn begin(&self, now: Instant) {
-        let mut trial = self.trial();
-        trial.spend(now);
-        trial.busy += 1;
+    /// `worker` begins a batch in a trial, or just after.
+    pub(crate) fn begin(&self, worker: usize, now: Instant) {
+        self.spent[worker].began_ns.set(self.ns(now));
     }
 
     /// It has handled that batch, all of it in the while `way` where that is known. True: that while is over.
-    pub(crate) fn end(&self, way: Option<Way>, items: usize, now: Instant) -> bool {
-        let mut trial = self.trial();
-        trial.spend(now);
-        trial.busy = trial.busy.saturating_sub(1);
-        if Some(trial.way) != way {
+    pub(crate) fn end(&self, worker: usize, way: Option<Way>, items: usize, now: Instant) -> bool {
+        let (spent, current, now_ns) = (&self.spent[worker], self.way(), self.ns(now));
+        if spent.way.get() != current.0 {
+            spent.way.set(current.0);
+            [&spent.batches, &spent.items, &spent.time_ns].iter().for_each(|count| count.set(0));
+        }
+        spent.time_ns.set(spent.time_ns.get() + spent.under_way(self.since_ns.get(), now_ns));
+        spent.began_ns.set(0);
+        if way != Some(current) {
             return false;
         }
-        trial.batches += 1;
-        trial.items += items as u64;
-        trial.batches >= if self.choice == Choice::Measured { SHORT } else { ALTERNATING }
+        spent.batches.set(spent.batches.get() + 1);
+        spent.items.set(spent.items.get() + items as u64);
+        let is_long = now_ns - self.since_ns.get().min(now_ns) >= STRETCH.as_nanos() as u64;
+        match self.choice {
+            Choice::Measured => is_long && self.counted(current, |spent| &spent.batches) >= SHORT,
+            _ => self.counted(current, |spent| &spent.batches) >= ALTERNATING,
+        }
+    }
+
+    /// Whether it is time to try the other way than `way`, which is gone at the moment.
+    pub(crate) fn is_time(&self, way: Way, now: Instant) -> bool {
+        let gone_ns = self.ns(now).saturating_sub(self.since_ns.get());
+        self.way() == way && (way.0 < WHILE || gone_ns >= PAUSE.as_nanos() as u64)
     }
 
     /// The while `way` is over: begins the next, and returns it, unless somebody else has. For who is alone.
     pub(crate) fn go_on(&self, way: Way, now: Instant) -> Option<Way> {
-        let next = self.after(way, now)?;
+        let next = match self.choice {
+            _ if self.way() != way => return None,
+            Choice::Fixed => return None,
+            Choice::Alternating => way.next(!way.takes_turns(), true),
+            Choice::Measured => {
+                let cost = self.cost(way, self.ns(now));
+                // Nobody who holds it panics.
+                self.trial.lock().unwrap_or_else(PoisonError::into_inner).next(way, cost)
+            }
+        };
+        self.since_ns.set(self.ns(now));
         self.way.store(next.0, Ordering::Relaxed);
         Some(next)
     }
 
-    fn after(&self, way: Way, now: Instant) -> Option<Way> {
-        let mut trial = self.trial();
-        trial.spend(now);
-        trial.way = match self.choice {
-            _ if trial.way != way => return None,
-            Choice::Fixed => return None,
-            Choice::Alternating => way.next(!way.takes_turns(), true),
-            Choice::Measured => trial.next(),
-        };
-        (trial.batches, trial.items, trial.time) = Default::default();
-        Some(trial.way)
+    /// What an item has cost since `way` is gone, in picoseconds.
+    fn cost(&self, way: Way, now_ns: u64) -> u64 {
+        let since_ns = self.since_ns.get();
+        let waits: u64 = self.spent.iter().map(|spent| spent.under_way(since_ns, now_ns)).sum();
+        let time_ns = waits + self.counted(way, |spent| &spent.time_ns);
+        time_ns.saturating_mul(1_000) / self.counted(way, |spent| &spent.items).max(1)
     }
 
-    /// Nobody who holds it panics.
-    fn trial(&self) -> std::sync::MutexGuard<'_, Trial> {
-        self.trial.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The sum of what workers have counted of this way.
+    fn counted(&self, way: Way, count: impl Fn(&Spent) -> &Own) -> u64 {
+        let of_way = self.spent.iter().filter(|spent| spent.way.get() == way.0);
+        of_way.map(|spent| count(spent).get()).sum()
+    }
+
+    /// Nanoseconds since the start; never 0.
+    fn ns(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.start).as_nanos() as u64 + 1
+    }
+}
+
+impl Spent {
+    /// How long it is at a batch, as far as that was since `since_ns`.
+    fn under_way(&self, since_ns: u64, now_ns: u64) -> u64 {
+        match self.began_ns.get() {
+            0 => 0,
+            began_ns => now_ns.saturating_sub(began_ns.max(since_ns)),
+        }
     }
 }
 
 impl Trial {
-    fn new(way: Way) -> Self {
-        let (time, until, costs) = (Duration::ZERO, Instant::now(), [u64::MAX; 2]);
-        Self { way, stretch: 0, batches: 0, items: 0, time, busy: 0, until, costs }
-    }
-
-    /// Counts the time until `now`.
-    fn spend(&mut self, now: Instant) {
-        self.time += now.saturating_duration_since(self.until) * self.busy;
-        self.until = now.max(self.until);
-    }
-
-    /// The way after this one.
-    fn next(&mut self) -> Way {
-        let way = self.way;
+    /// The way after `way`, by which an item has cost so much.
+    fn next(&mut self, way: Way, cost: u64) -> Way {
         let (this, other) = (way.takes_turns(), !way.takes_turns());
         if !way.is_trial() {
             (self.stretch, self.costs) = (1, [u64::MAX; 2]);
             return way.next(other, true);
         }
-        let cost = (self.time.as_nanos() * 1_000 / u128::from(self.items.max(1))) as u64;
         let least = &mut self.costs[usize::from(this)];
         *least = cost.min(*least);
         if self.stretch < 2 * ROUNDS {
@@ -220,11 +260,11 @@ mod tests {
             assert_eq!(turns.go_on(before, *now), None, "somebody else has gone on");
             let late = if stretches.len() < 2 { 1 } else { 50 };
             stretches.push(way.takes_turns());
-            let time = Duration::from_micros(late * 32 * costs[usize::from(way.takes_turns())]);
+            let time = Duration::from_micros(late * 64 * costs[usize::from(way.takes_turns())]);
             let mut batch = |of| {
-                turns.begin(*now);
+                turns.begin(0, *now);
                 *now += time;
-                turns.end(of, 32, *now)
+                turns.end(0, of, 32, *now)
             };
             assert!(!batch(Some(before)) && !batch(None), "they began in another while");
             let over: Vec<bool> = (0..SHORT).map(|_| batch(Some(way))).collect();
@@ -238,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_faster_way_is_taken_and_kept_until_the_other_is_faster_by_a_margin() {
-        let turns = Turns::new(None, false);
+        let turns = Turns::new(1, None, false);
         let costs = [[5, 10], [10, 10], [10, 9], [10, 5], [9, 10], [10, 10], [10, 11], [5, 10]];
         let mut now = Instant::now();
         let taken = costs.map(|costs| tried(&turns, &mut now, costs));
@@ -246,9 +286,34 @@ mod tests {
     }
 
     #[test]
+    fn the_other_way_is_tried_seldom_and_for_long_enough() {
+        let turns = Turns::new(1, None, false);
+        let start = Instant::now();
+        let after = |micros| start + Duration::from_micros(micros);
+        assert!(turns.is_time(turns.way(), start), "the first time");
+        let mut way = turns.go_on(turns.way(), start).unwrap();
+        let mut now = 0;
+        while way.is_trial() {
+            let began = now;
+            loop {
+                turns.begin(0, after(now));
+                now += 10;
+                if turns.end(0, Some(way), 1, after(now)) {
+                    break;
+                }
+            }
+            assert_eq!(now - began, STRETCH.as_micros() as u64);
+            way = turns.go_on(way, after(now)).unwrap();
+        }
+        assert!(!turns.is_time(way, after(now)));
+        let later = after(now) + PAUSE;
+        assert!(turns.is_time(way, later) && !turns.is_time(Way(way.0 + WHILE), later));
+    }
+
+    #[test]
     fn what_is_fixed_stays() {
         for fixed in [false, true] {
-            let turns = Turns::new(Some(fixed), true);
+            let turns = Turns::new(1, Some(fixed), true);
             let next = turns.go_on(turns.way(), Instant::now());
             assert_eq!((turns.way().takes_turns(), next), (fixed, None));
         }
@@ -257,20 +322,21 @@ mod tests {
     /// One worker goes on at once and another waits: what that costs is no less for being a wait.
     #[test]
     fn waiting_is_time_spent() {
-        let turns = Turns::new(None, false);
+        let turns = Turns::new(2, None, false);
         let mut now = Instant::now();
         let mut way = turns.go_on(turns.way(), now).unwrap();
         while way.is_trial() {
             let waits = way.takes_turns();
-            (0..u32::from(waits)).for_each(|_| turns.begin(now));
+            (0..usize::from(waits)).for_each(|_| turns.begin(1, now));
             for _ in 0..SHORT {
-                turns.begin(now);
-                now += Duration::from_micros(if waits { 15 } else { 20 });
-                turns.end(Some(way), 1, now);
+                turns.begin(0, now);
+                now += Duration::from_micros(if waits { 75 } else { 100 });
+                turns.end(0, Some(way), 1, now);
             }
-            (0..u32::from(waits)).for_each(|_| _ = turns.end(None, 1, now));
-            way = turns.go_on(way, now).unwrap();
+            let next = turns.go_on(way, now).unwrap();
+            (0..usize::from(waits)).for_each(|_| _ = turns.end(1, None, 1, now));
+            way = next;
         }
-        assert!(!way.takes_turns(), "a packet takes 30 in turns, and 20 in transactions");
+        assert!(!way.takes_turns(), "a packet takes 150 in turns, and 100 in transactions");
     }
 }

@@ -2,7 +2,7 @@
 //! alone when nothing else helps.
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::transaction::{Cause, Place, Transaction};
@@ -181,7 +181,7 @@ impl Worker {
         }
         let way = self.transaction.domain().turns.way();
         if way.is_trial() {
-            self.transaction.domain().turns.begin(Instant::now());
+            self.transaction.domain().turns.begin(self.number(), Instant::now());
         }
         self.handle_all(batch, len);
         self.patience -= 1;
@@ -237,8 +237,11 @@ impl Worker {
         let [before, now] = self.way;
         let turns = &self.transaction.domain().turns;
         let is_over = match way.is_trial() {
-            true => turns.end((way == now).then_some(way), items, Instant::now()),
-            false => way == now && before == now,
+            true => {
+                let whole = (way == now).then_some(way);
+                turns.end(self.number(), whole, items, Instant::now())
+            }
+            false => way == now && before == now && turns.is_time(way, Instant::now()),
         };
         if is_over {
             self.alone(|transaction| transaction.domain().go_on(way));
@@ -264,13 +267,12 @@ impl Worker {
             turns.floor.be_polite(self.number(), workers, || !turns.way().takes_turns());
         }
         // A worker that panicked is reported when it is joined; beside others it has left nothing half done.
-        let gate = &transaction.domain().gate;
-        let beside = gate.read().unwrap_or_else(PoisonError::into_inner);
+        let inside = transaction.domain().gate.enter(self.number());
         let way = transaction.domain().turns.way();
         self.way[1] = way;
         if way.takes_turns() {
             let place = take_turn(batch, range.start..len, transaction);
-            drop(beside);
+            drop(inside);
             self.wrote = true;
             self.counts.turns += 1;
             self.counts.turn_items += (len - range.start) as u64;
@@ -324,8 +326,7 @@ impl Worker {
     /// Does something with nobody beside it.
     pub fn alone<R>(&mut self, act: impl FnOnce(&Transaction) -> R) -> R {
         let transaction = &*self.transaction;
-        let gate = &transaction.domain().gate;
-        let _alone = gate.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = transaction.domain().gate.close();
         transaction.begin_alone();
         act(transaction)
     }

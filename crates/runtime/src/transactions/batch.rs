@@ -7,6 +7,7 @@ use anabranch_nf::tracked::causes::{Operation, Site};
 use anabranch_nf::{Emitted, Environment, Line, NetworkFunction, Verdict, elements};
 use anabranch_packet::{Common, Frame, Layout, Meta, Mode, Packet, Real, parse_any, parse_common};
 use anabranch_txn::{Batch, Cause, MOST_ITEMS, Place, Trail, Transaction};
+use crossbeam_utils::CachePadded;
 
 use super::alone::Floor;
 use super::seat::{Seat, Visit};
@@ -30,7 +31,7 @@ pub(super) struct Own {
     trail: Option<Arc<Trail>>,
     /// Why the runtime had a packet run alone; known where somebody watches.
     why_alone: Option<Site>,
-    slots: Box<[Slot; MOST_ITEMS]>,
+    slots: Box<CachePadded<[Slot; MOST_ITEMS]>>,
     faults: u64,
     /// Packet sets of its own were changed since a store was told.
     pub(super) wrote: bool,
@@ -57,11 +58,11 @@ impl Own {
             order: ordered.then(Vec::new),
             trail,
             why_alone: None,
-            slots: Box::new(std::array::from_fn(|_| Slot {
+            slots: Box::new(CachePadded::new(std::array::from_fn(|_| Slot {
                 head: Head::default(),
                 verdict: Verdict::Flood,
                 emitted: 0,
-            })),
+            }))),
             faults: 0,
             wrote: false,
             reassembly: Reassembly::default(),

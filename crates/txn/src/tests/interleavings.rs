@@ -13,9 +13,7 @@ fn explore(
     b: fn(&Transaction, &Memory) -> Option<(u64, u64)>,
     check: fn([Option<(u64, u64)>; 2], (u64, u64)),
 ) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(move || {
+    model(move || {
         let domain = Arc::new(Domain::new(2, false));
         let memory = domain.memory(Shape { objects: 2, tracked: 2, deadlines: 0, apart: true });
         domain.memories();
