@@ -17,10 +17,8 @@ use crate::sync::{AtomicU64, Ordering, Own};
 
 /// How long one way is gone until the other is tried: a trial then costs under 1 %, whatever it finds.
 const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 2 } else { 50 });
-/// Batches after which a worker looks whether that is over.
-const LONG: u32 = if cfg!(test) { 24 } else { 8_192 };
-/// The same before the first trial.
-const FIRST: u32 = if cfg!(test) { 3 } else { 256 };
+/// Batches after which a worker looks whether that is over; the first time it is.
+const LOOK: u32 = if cfg!(test) { 3 } else { 256 };
 /// Batches of all workers in a stretch of a trial, at least.
 const SHORT: u64 = if cfg!(test) { 4 } else { 32 };
 /// How long a stretch is, at least: some times what it takes all workers to begin it.
@@ -139,8 +137,7 @@ impl Turns {
         match way {
             _ if self.choice == Choice::Fixed => u32::MAX,
             _ if way.is_trial() => 1,
-            Way(..WHILE) => FIRST,
-            _ => LONG,
+            _ => LOOK,
         }
     }
 
