@@ -34,7 +34,7 @@ pub struct Domain {
     made: Mutex<Vec<Arc<Memory>>>,
     /// All of them, once transactions have begun.
     memories: OnceLock<Box<[Arc<Memory>]>>,
-    /// Held by all who are in a transaction; taken alone by who cannot commit beside others.
+    /// Who is in a transaction, and who is alone because it cannot commit beside others.
     pub(crate) gate: Gate,
     /// Whether memories settle, before transactions begin and again.
     settles: OnceLock<()>,

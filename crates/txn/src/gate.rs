@@ -11,7 +11,7 @@
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence, spin_loop, yield_now};
+use crate::sync::{AtomicU64, Ordering, RwLock, RwLockWriteGuard, fence, spin_loop, yield_now};
 
 /// Looks at the other before the core is let go of: some ten microseconds.
 const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
@@ -22,8 +22,8 @@ pub(crate) struct Gate {
     /// Whether each worker is inside.
     inside: Box<[CachePadded<AtomicU64>]>,
     closed: CachePadded<AtomicU64>,
-    /// Held by who is alone; those who find the gate closed sleep on it.
-    alone: CachePadded<Mutex<()>>,
+    /// Held by who is alone; those who find the gate closed sleep on it, and wake up together.
+    alone: CachePadded<RwLock<()>>,
 }
 
 /// A worker is inside.
@@ -33,7 +33,7 @@ pub(crate) struct Inside<'a>(&'a AtomicU64);
 pub(crate) struct Alone<'a> {
     closed: &'a AtomicU64,
     /// Let go of when the gate is open again.
-    _held: MutexGuard<'a, ()>,
+    _held: RwLockWriteGuard<'a, ()>,
 }
 
 impl Gate {
@@ -43,7 +43,7 @@ impl Gate {
         Self {
             inside: (0..workers).map(|_| outside()).collect(),
             closed: outside(),
-            alone: CachePadded::new(Mutex::new(())),
+            alone: CachePadded::new(RwLock::new(())),
         }
     }
 
@@ -65,50 +65,55 @@ impl Gate {
     #[cold]
     #[inline(never)]
     fn enter_later(&self, inside: &AtomicU64) {
-        loop {
-            inside.store(0, Ordering::Release);
-            self.wait_until_open();
-            inside.store(1, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
-            if self.closed.load(Ordering::Acquire) == 0 {
-                return;
-            }
-        }
-    }
-
-    /// Whoever is alone seldom is for longer than a batch takes.
-    fn wait_until_open(&self) {
+        inside.store(0, Ordering::Release);
+        // Whoever is alone seldom is for longer than a batch takes.
         for _ in 0..LOOKS {
             if self.closed.load(Ordering::Relaxed) == 0 {
-                return;
+                break;
             }
             spin_loop();
         }
-        drop(self.hold());
+        #[cfg(not(any(loom, shuttle)))]
+        let open = self.alone.read();
+        #[cfg(any(loom, shuttle))]
+        let open = self.alone.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Nobody is alone, and who is next has to wait for the lock, and sees this then.
+        inside.store(1, Ordering::Relaxed);
+        drop(open);
     }
 
     /// Goes in alone, when all who are inside have gone; nobody else goes in meanwhile. What they have done is
-    /// seen. For who is not inside.
+    /// seen. For who is not inside. It waits for who is inside without sleeping.
     pub(crate) fn close(&self) -> Alone<'_> {
+        self.close_held(self.hold())
+    }
+
+    /// The same if `is_wanted` still, when nobody else is alone.
+    pub(crate) fn close_if(&self, is_wanted: impl FnOnce() -> bool) -> Option<Alone<'_>> {
         let held = self.hold();
+        is_wanted().then(|| self.close_held(held))
+    }
+
+    fn close_held<'a>(&'a self, held: RwLockWriteGuard<'a, ()>) -> Alone<'a> {
         self.closed.store(1, Ordering::Relaxed);
+        let alone = Alone { closed: &self.closed, _held: held };
         fence(Ordering::SeqCst);
         for inside in &self.inside {
             let mut looks = 0;
             while inside.load(Ordering::Acquire) != 0 {
-                looks += 1;
+                looks = LOOKS.min(looks + 1);
                 if looks < LOOKS { spin_loop() } else { yield_now() }
             }
         }
-        Alone { closed: &self.closed, _held: held }
+        alone
     }
 
     /// A worker that panicked is reported when it is joined.
-    fn hold(&self) -> MutexGuard<'_, ()> {
+    fn hold(&self) -> RwLockWriteGuard<'_, ()> {
         #[cfg(not(any(loom, shuttle)))]
-        return self.alone.lock();
+        return self.alone.write();
         #[cfg(any(loom, shuttle))]
-        return self.alone.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        return self.alone.write().unwrap_or_else(std::sync::PoisonError::into_inner);
     }
 }
 
@@ -149,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Two go in again and again, one of them alone too, and each sees whole what was done alone.
+    /// One goes in twice, and another is alone twice: each sees whole what the other has done.
     #[test]
     fn nobody_is_beside_who_is_alone() {
         model(|| {
@@ -157,24 +162,46 @@ mod tests {
             let other = Arc::clone(&shared);
             let worker = thread::spawn(move || {
                 let (gate, alone, own) = &*other;
-                let inside = gate.enter(1);
-                let [one, two] = alone.both();
-                assert_eq!(one, two);
-                own.add();
-                drop(inside);
+                for _ in 0..2 {
+                    let inside = gate.enter(1);
+                    let [one, two] = alone.both();
+                    assert_eq!(one, two);
+                    own.add();
+                    drop(inside);
+                }
             });
             let (gate, alone, own) = &*shared;
-            let closed = gate.close();
-            alone.add();
-            let [one, two] = own.both();
-            assert_eq!(one, two);
-            drop(closed);
+            for _ in 0..2 {
+                let closed = gate.close();
+                alone.add();
+                let [one, two] = own.both();
+                assert_eq!(one, two);
+                drop(closed);
+            }
             let inside = gate.enter(0);
-            assert_eq!(alone.both(), [1, 1]);
+            assert_eq!(alone.both(), [2, 2]);
             drop(inside);
             worker.join().unwrap();
             let _closed = gate.close();
-            assert_eq!((alone.both(), own.both()), ([1, 1], [1, 1]));
+            assert_eq!((alone.both(), own.both()), ([2, 2], [2, 2]));
+        });
+    }
+
+    /// Both want to do what has to be done once.
+    #[test]
+    fn who_comes_second_finds_it_done() {
+        model(|| {
+            let shared = Arc::new((Gate::new(2), Halves::default()));
+            let work = |(gate, done): &(Gate, Halves)| {
+                let closed = gate.close_if(|| done.both() == [0, 0]);
+                closed.iter().for_each(|_| done.add());
+            };
+            let other = Arc::clone(&shared);
+            let worker = thread::spawn(move || work(&other));
+            work(&shared);
+            worker.join().unwrap();
+            let _inside = shared.0.enter(0);
+            assert_eq!(shared.1.both(), [1, 1]);
         });
     }
 

@@ -6,20 +6,20 @@
 pub(crate) use loom::{
     hint::spin_loop,
     sync::atomic::{AtomicU64, Ordering, fence},
-    sync::{Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard, RwLock, RwLockWriteGuard},
     thread::yield_now,
 };
 #[cfg(shuttle)]
 pub(crate) use shuttle::{
     hint::spin_loop,
     sync::atomic::{AtomicU64, Ordering, fence},
-    sync::{Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard, RwLock, RwLockWriteGuard},
     thread::yield_now,
 };
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use {
     anabranch_memory::Zeroed,
-    parking_lot::{Mutex, MutexGuard},
+    parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard},
     std::hint::spin_loop,
     std::sync::atomic::{AtomicU64, Ordering, fence},
     std::thread::yield_now,
@@ -54,7 +54,7 @@ impl<T> std::ops::Deref for Zeroed<T> {
 
 use std::sync::atomic::{AtomicU64 as Word, Ordering as Order};
 
-/// A number of one thread: atomic only so that its owner may be sent to one.
+/// A number of one thread, or of whoever is alone: atomic only so that its owner may be sent to one.
 #[derive(Debug, Default)]
 pub(crate) struct Own(Word);
 

@@ -13,18 +13,20 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use crate::floor::Floor;
-use crate::sync::{AtomicU64, Ordering, Own};
+use crate::sync::{AtomicU64, Ordering};
 
-/// How long one way is gone until the other is tried: a trial then costs under 1 %, whatever it finds.
+/// How long one way is gone until the other is tried, at least, and in times of how long the last trial was: half
+/// of that was by the other way, which costs 1 % then if nothing is done by it.
 const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 2 } else { 50 });
+const SELDOM: u64 = if cfg!(test) { 1 } else { 50 };
 /// Batches after which a worker looks whether that is over; the first time it is.
 const LOOK: u32 = if cfg!(test) { 3 } else { 256 };
 /// Batches of all workers in a stretch of a trial, at least.
 const SHORT: u64 = if cfg!(test) { 4 } else { 32 };
-/// How long a stretch is, at least: some times what it takes all workers to begin it.
-const STRETCH: Duration = Duration::from_micros(100);
 /// The same where the way alternates.
 const ALTERNATING: u64 = 6;
+/// How long a stretch is, at least: some times what it takes all workers to begin it.
+const STRETCH: Duration = Duration::from_micros(100);
 /// Stretches of a trial by each way. The faster one counts: the other may have been interrupted.
 const ROUNDS: u32 = 2;
 /// The other way is taken when its cost is below so many hundredths of this one's: no two trials measure the
@@ -74,8 +76,10 @@ pub(crate) struct Turns {
     /// Looked at by who waits while others count in the trial.
     way: CachePadded<AtomicU64>,
     /// Since when that way is gone, in nanoseconds since `start`, and that start.
-    since_ns: Own,
+    since_ns: AtomicU64,
     start: Instant,
+    /// How long it is gone before the other is tried.
+    pause_ns: AtomicU64,
     choice: Choice,
     trial: Mutex<Trial>,
     /// Of each worker.
@@ -84,23 +88,24 @@ pub(crate) struct Turns {
     pub(crate) floor: CachePadded<Floor>,
 }
 
-/// What one worker has done in this stretch of a trial. It alone writes it: a lock would cost those most who are
-/// at work at the same time.
+/// What one worker has done in this stretch of a trial. It alone writes it, while others may look: a lock would cost
+/// those most who are at work at the same time.
 #[derive(Debug, Default)]
 struct Spent {
     /// The way that is counted.
-    way: Own,
-    batches: Own,
-    items: Own,
+    way: AtomicU64,
+    batches: AtomicU64,
+    items: AtomicU64,
     /// Time on batches that are done, waiting for the turn included.
-    time_ns: Own,
+    time_ns: AtomicU64,
     /// Since when it is at one; 0: it is not.
-    began_ns: Own,
+    began_ns: AtomicU64,
 }
 
 /// A trial under way.
 #[derive(Debug)]
 struct Trial {
+    began_ns: u64,
     stretch: u32,
     /// The least that an item has cost beside others, and in turns, in picoseconds.
     costs: [u64; 2],
@@ -117,10 +122,11 @@ impl Turns {
         };
         Self {
             way: CachePadded::new(AtomicU64::new(way)),
-            since_ns: Own::default(),
+            since_ns: AtomicU64::new(0),
             start: Instant::now(),
+            pause_ns: AtomicU64::new(PAUSE.as_nanos() as u64),
             choice,
-            trial: Mutex::new(Trial { stretch: 0, costs: [u64::MAX; 2] }),
+            trial: Mutex::new(Trial { began_ns: 0, stretch: 0, costs: [u64::MAX; 2] }),
             spent: (0..workers).map(|_| CachePadded::default()).collect(),
             floor: CachePadded::default(),
         }
@@ -143,24 +149,21 @@ impl Turns {
 
     /// `worker` begins a batch in a trial, or just after.
     pub(crate) fn begin(&self, worker: usize, now: Instant) {
-        self.spent[worker].began_ns.set(self.ns(now));
+        self.spent[worker].began_ns.store(self.ns(now), Ordering::Relaxed);
     }
 
     /// It has handled that batch, all of it in the while `way` where that is known. True: that while is over.
     pub(crate) fn end(&self, worker: usize, way: Option<Way>, items: usize, now: Instant) -> bool {
-        let (spent, current, now_ns) = (&self.spent[worker], self.way(), self.ns(now));
-        if spent.way.get() != current.0 {
-            spent.way.set(current.0);
-            [&spent.batches, &spent.items, &spent.time_ns].iter().for_each(|count| count.set(0));
-        }
-        spent.time_ns.set(spent.time_ns.get() + spent.under_way(self.since_ns.get(), now_ns));
-        spent.began_ns.set(0);
+        let current = Way(self.way.load(Ordering::Acquire));
+        let (since_ns, now_ns) = (self.since_ns.load(Ordering::Relaxed), self.ns(now));
+        let spent = &self.spent[worker];
+        spent.stop(current, since_ns, now_ns);
         if way != Some(current) {
             return false;
         }
-        spent.batches.set(spent.batches.get() + 1);
-        spent.items.set(spent.items.get() + items as u64);
-        let is_long = now_ns - self.since_ns.get().min(now_ns) >= STRETCH.as_nanos() as u64;
+        add(&spent.batches, 1);
+        add(&spent.items, items as u64);
+        let is_long = now_ns.saturating_sub(since_ns) >= STRETCH.as_nanos() as u64;
         match self.choice {
             Choice::Measured => is_long && self.counted(current, |spent| &spent.batches) >= SHORT,
             _ => self.counted(current, |spent| &spent.batches) >= ALTERNATING,
@@ -169,39 +172,54 @@ impl Turns {
 
     /// Whether it is time to try the other way than `way`, which is gone at the moment.
     pub(crate) fn is_time(&self, way: Way, now: Instant) -> bool {
-        let gone_ns = self.ns(now).saturating_sub(self.since_ns.get());
-        self.way() == way && (way.0 < WHILE || gone_ns >= PAUSE.as_nanos() as u64)
+        let gone_ns = self.ns(now).saturating_sub(self.since_ns.load(Ordering::Relaxed));
+        let is_time = way.0 < WHILE || gone_ns >= self.pause_ns.load(Ordering::Relaxed);
+        self.choice != Choice::Fixed && self.way() == way && is_time
     }
 
     /// The while `way` is over: begins the next, and returns it, unless somebody else has. For who is alone.
     pub(crate) fn go_on(&self, way: Way, now: Instant) -> Option<Way> {
+        let now_ns = self.ns(now);
         let next = match self.choice {
             _ if self.way() != way => return None,
             Choice::Fixed => return None,
             Choice::Alternating => way.next(!way.takes_turns(), true),
-            Choice::Measured => {
-                let cost = self.cost(way, self.ns(now));
-                // Nobody who holds it panics.
-                self.trial.lock().unwrap_or_else(PoisonError::into_inner).next(way, cost)
-            }
+            Choice::Measured => self.after(way, now_ns),
         };
-        self.since_ns.set(self.ns(now));
-        self.way.store(next.0, Ordering::Relaxed);
+        self.since_ns.store(now_ns, Ordering::Relaxed);
+        self.way.store(next.0, Ordering::Release);
         Some(next)
     }
 
-    /// What an item has cost since `way` is gone, in picoseconds.
+    /// The way after `way`, as it is measured.
+    fn after(&self, way: Way, now_ns: u64) -> Way {
+        // Nobody who holds it panics.
+        let mut trial = self.trial.lock().unwrap_or_else(PoisonError::into_inner);
+        if !way.is_trial() {
+            *trial = Trial { began_ns: now_ns, stretch: 1, costs: [u64::MAX; 2] };
+            return way.next(!way.takes_turns(), true);
+        }
+        let next = trial.next(way, self.cost(way, now_ns));
+        if !next.is_trial() {
+            let pause_ns = SELDOM * now_ns.saturating_sub(trial.began_ns);
+            self.pause_ns.store(pause_ns.max(PAUSE.as_nanos() as u64), Ordering::Relaxed);
+        }
+        next
+    }
+
+    /// What an item has cost since `way` is gone, in picoseconds. Who has just come to the end of a batch may not
+    /// have been counted.
     fn cost(&self, way: Way, now_ns: u64) -> u64 {
-        let since_ns = self.since_ns.get();
+        let since_ns = self.since_ns.load(Ordering::Relaxed);
         let waits: u64 = self.spent.iter().map(|spent| spent.under_way(since_ns, now_ns)).sum();
         let time_ns = waits + self.counted(way, |spent| &spent.time_ns);
         time_ns.saturating_mul(1_000) / self.counted(way, |spent| &spent.items).max(1)
     }
 
     /// The sum of what workers have counted of this way.
-    fn counted(&self, way: Way, count: impl Fn(&Spent) -> &Own) -> u64 {
-        let of_way = self.spent.iter().filter(|spent| spent.way.get() == way.0);
-        of_way.map(|spent| count(spent).get()).sum()
+    fn counted(&self, way: Way, count: impl Fn(&Spent) -> &AtomicU64) -> u64 {
+        let of_way = self.spent.iter().filter(|spent| spent.way.load(Ordering::Acquire) == way.0);
+        of_way.map(|spent| count(spent).load(Ordering::Relaxed)).sum()
     }
 
     /// Nanoseconds since the start; never 0.
@@ -210,24 +228,38 @@ impl Turns {
     }
 }
 
+/// Adds to what this worker alone writes.
+fn add(count: &AtomicU64, n: u64) {
+    count.store(count.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+}
+
 impl Spent {
     /// How long it is at a batch, as far as that was since `since_ns`.
     fn under_way(&self, since_ns: u64, now_ns: u64) -> u64 {
-        match self.began_ns.get() {
+        match self.began_ns.load(Ordering::Relaxed) {
             0 => 0,
             began_ns => now_ns.saturating_sub(began_ns.max(since_ns)),
         }
     }
+
+    /// The worker is no longer at a batch: what that took is counted for `way`, gone since `since_ns`.
+    fn stop(&self, way: Way, since_ns: u64, now_ns: u64) {
+        let took_ns = self.under_way(since_ns, now_ns);
+        self.began_ns.store(0, Ordering::Relaxed);
+        if self.way.load(Ordering::Relaxed) != way.0 {
+            // Zero before it is said of what.
+            let counts = [&self.batches, &self.items, &self.time_ns];
+            counts.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+            self.way.store(way.0, Ordering::Release);
+        }
+        add(&self.time_ns, took_ns);
+    }
 }
 
 impl Trial {
-    /// The way after `way`, by which an item has cost so much.
+    /// The way after `way`, a stretch of a trial, by which an item has cost so much.
     fn next(&mut self, way: Way, cost: u64) -> Way {
         let (this, other) = (way.takes_turns(), !way.takes_turns());
-        if !way.is_trial() {
-            (self.stretch, self.costs) = (1, [u64::MAX; 2]);
-            return way.next(other, true);
-        }
         let least = &mut self.costs[usize::from(this)];
         *least = cost.min(*least);
         if self.stretch < 2 * ROUNDS {
@@ -305,6 +337,27 @@ mod tests {
         assert!(!turns.is_time(way, after(now)));
         let later = after(now) + PAUSE;
         assert!(turns.is_time(way, later) && !turns.is_time(Way(way.0 + WHILE), later));
+        assert!(!Turns::new(1, Some(true), false).is_time(Way(TURNS), later));
+    }
+
+    /// A trial of few batches in a long time.
+    #[test]
+    fn a_long_trial_is_followed_by_a_long_pause() {
+        let turns = Turns::new(1, None, false);
+        let mut now = Instant::now();
+        let mut way = turns.go_on(turns.way(), now).unwrap();
+        let began = now;
+        while way.is_trial() {
+            for _ in 0..SHORT {
+                turns.begin(0, now);
+                now += Duration::from_millis(1);
+                turns.end(0, Some(way), 1, now);
+            }
+            way = turns.go_on(way, now).unwrap();
+        }
+        let pause = (now - began) * SELDOM as u32;
+        assert!(pause > PAUSE && turns.is_time(way, now + pause));
+        assert!(!turns.is_time(way, now + pause - Duration::from_micros(1)));
     }
 
     #[test]

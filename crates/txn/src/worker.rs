@@ -139,6 +139,8 @@ pub struct Worker {
     way: [Way; 2],
     /// Batches until it is looked again.
     patience: u32,
+    /// The time of this batch is counted.
+    counted: bool,
 }
 
 impl Worker {
@@ -156,6 +158,7 @@ impl Worker {
             wrote: false,
             way: [way; 2],
             patience,
+            counted: false,
         }
     }
 
@@ -181,7 +184,7 @@ impl Worker {
         }
         let way = self.transaction.domain().turns.way();
         if way.is_trial() {
-            self.transaction.domain().turns.begin(self.number(), Instant::now());
+            self.counted = count(&self.transaction);
         }
         self.handle_all(batch, len);
         self.patience -= 1;
@@ -236,7 +239,7 @@ impl Worker {
     fn look_up(&mut self, way: Way, items: usize) {
         let [before, now] = self.way;
         let turns = &self.transaction.domain().turns;
-        let is_over = match way.is_trial() {
+        let is_over = match std::mem::take(&mut self.counted) {
             true => {
                 let whole = (way == now).then_some(way);
                 turns.end(self.number(), whole, items, Instant::now())
@@ -244,9 +247,11 @@ impl Worker {
             false => way == now && before == now && turns.is_time(way, Instant::now()),
         };
         if is_over {
-            self.alone(|transaction| transaction.domain().go_on(way));
+            // Others come to the same end.
+            let domain = self.transaction.domain();
+            let alone = domain.gate.close_if(|| turns.way() == way);
+            alone.iter().for_each(|_| domain.go_on(way));
         }
-        let turns = &self.transaction.domain().turns;
         let now = turns.way();
         (self.way, self.patience) = ([now; 2], turns.patience(now));
     }
@@ -266,10 +271,13 @@ impl Worker {
             let (turns, workers) = (&transaction.domain().turns, transaction.domain().workers());
             turns.floor.be_polite(self.number(), workers, || !turns.way().takes_turns());
         }
-        // A worker that panicked is reported when it is joined; beside others it has left nothing half done.
         let inside = transaction.domain().gate.enter(self.number());
         let way = transaction.domain().turns.way();
         self.way[1] = way;
+        if way.is_trial() && !self.counted {
+            // It has begun meanwhile. Who waits for its turn now is counted, too.
+            self.counted = count(transaction);
+        }
         if way.takes_turns() {
             let place = take_turn(batch, range.start..len, transaction);
             drop(inside);
@@ -330,6 +338,14 @@ impl Worker {
         transaction.begin_alone();
         act(transaction)
     }
+}
+
+/// Has the time of this worker's batch counted from now on: true.
+#[cold]
+#[inline(never)]
+fn count(transaction: &Transaction) -> bool {
+    transaction.domain().turns.begin(transaction.worker(), Instant::now());
+    true
 }
 
 /// Runs items with nobody beside them, while workers take turns, and returns their place. Items are let go of

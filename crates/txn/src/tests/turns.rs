@@ -73,10 +73,12 @@ fn sum(counts: &[Counts], of: impl Fn(&Counts) -> u64) -> u64 {
 }
 
 /// All write one word, and what is done beside others takes longer and is done in vain: they take turns. Then
-/// all only read, at the same time: they take none. Both again.
+/// all only read, at the same time: they take none. Both again. They find out before long, however busy the
+/// machine is.
 #[test]
 fn turns_are_taken_where_they_are_faster() {
-    const ITEMS: u64 = if cfg!(miri) { 100 } else { 300 };
+    const ITEMS: u64 = 100;
+    const CHANCES: usize = if cfg!(miri) { 5 } else { 50 };
     let domain = Arc::new(Domain::new(2, false));
     let memory = numbers(&domain, 1);
     domain.settle();
@@ -84,13 +86,19 @@ fn turns_are_taken_where_they_are_faster() {
     let mut workers: Vec<Worker> = (0..2).map(new).collect();
     let writing = Slow { memory: &memory, writes: true, alone_us: 50, beside_us: 600 };
     let reading = Slow { memory: &memory, writes: false, alone_us: 200, beside_us: 200 };
-    for round in 1..=2 {
-        let (counts, word) = together(&mut workers, &writing, ITEMS);
-        assert_eq!(word, round * 2 * ITEMS, "each is counted once");
-        assert!(sum(&counts, |one| one.turns) > ITEMS, "{counts:?}");
-        let all = |one: &Counts| one.turns + one.commits + one.alone + one.irrevocable;
-        assert!(counts.iter().all(|one| all(one) == ITEMS), "{counts:?}");
-        let (counts, _) = together(&mut workers, &reading, ITEMS);
-        assert!(sum(&counts, |one| one.commits) > ITEMS, "{counts:?}");
+    let mut written = 0;
+    for item in [&writing, &reading, &writing, &reading] {
+        let mut find_out = || {
+            let (counts, word) = together(&mut workers, item, ITEMS);
+            written += if item.writes { 2 * ITEMS } else { 0 };
+            assert_eq!(word, written, "each is counted once");
+            let all = |one: &Counts| one.turns + one.commits + one.alone + one.irrevocable;
+            assert!(counts.iter().all(|one| all(one) == ITEMS), "{counts:?}");
+            match item.writes {
+                true => sum(&counts, |one| one.turns) > ITEMS * 3 / 2,
+                false => sum(&counts, |one| one.commits) > ITEMS * 3 / 2,
+            }
+        };
+        assert!((0..CHANCES).any(|_| find_out()), "they write: {}", item.writes);
     }
 }
