@@ -38,6 +38,11 @@ impl Last {
         self.0 >> Self::COUNT_BITS
     }
 
+    /// Whether this worker took it last.
+    fn is_by(self, worker: usize) -> bool {
+        self.worker() == worker as u64 + 1
+    }
+
     /// The next time that somebody has it.
     fn next(self, worker: usize) -> Self {
         let count = (self.0 + 1) & (u64::MAX >> (64 - Self::COUNT_BITS));
@@ -56,7 +61,7 @@ impl Floor {
         let last = Last(self.last.load(Ordering::Relaxed));
         self.last.store(last.next(worker).0, Ordering::Relaxed);
         // Who had it goes on: whoever wants it has not had it yet.
-        if last.worker() != worker as u64 + 1 && self.wanted.load(Ordering::Relaxed) != 0 {
+        if !last.is_by(worker) && self.wanted.load(Ordering::Relaxed) != 0 {
             self.wanted.store(0, Ordering::Relaxed);
         }
         held
@@ -67,11 +72,11 @@ impl Floor {
     pub(crate) fn be_polite(&self, worker: usize, workers: usize, is_over: impl Fn() -> bool) {
         let last = Last(self.last.load(Ordering::Relaxed));
         let is_wanted = self.wanted.load(Ordering::Relaxed) != 0;
-        if last.worker() != worker as u64 + 1 || is_wanted {
+        if !last.is_by(worker) || is_wanted {
             #[cfg(not(any(loom, shuttle)))]
             waiting::look_on(self, worker, workers, is_over);
             #[cfg(any(loom, shuttle))]
-            let _ = (last, workers, is_over);
+            let _ = (workers, is_over);
         }
     }
 }
@@ -193,7 +198,7 @@ mod waiting {
             }
             if is_late || is_free {
                 // Who stepped back for somebody who has not come goes on without stepping back each time.
-                let has_gone_on = last().worker() == worker as u64 + 1;
+                let has_gone_on = last().is_by(worker);
                 floor.wanted.store(u64::from(!has_gone_on), Ordering::Relaxed);
                 return floor.line.leave(number);
             }
@@ -263,9 +268,9 @@ mod waiting {
             let work = |worker| {
                 while !is_done.load(Ordering::Relaxed) {
                     floor.be_polite(worker, WORKERS, || is_done.load(Ordering::Relaxed));
-                    let before = Last(floor.last.load(Ordering::Relaxed)).worker();
+                    let before = Last(floor.last.load(Ordering::Relaxed));
                     let held = floor.take(worker);
-                    changes.fetch_add(u64::from(before != worker as u64 + 1), Ordering::Relaxed);
+                    changes.fetch_add(u64::from(!before.is_by(worker)), Ordering::Relaxed);
                     taken[worker].fetch_add(1, Ordering::Relaxed);
                     let has_enough = |one: &AtomicU64| one.load(Ordering::Relaxed) >= ENOUGH;
                     is_done.fetch_or(taken.iter().all(has_enough), Ordering::Relaxed);

@@ -78,7 +78,7 @@ fn sum(counts: &[Counts], of: impl Fn(&Counts) -> u64) -> u64 {
 #[test]
 fn turns_are_taken_where_they_are_faster() {
     const ITEMS: u64 = 100;
-    const CHANCES: usize = if cfg!(miri) { 5 } else { 50 };
+    const CHANCES: usize = if cfg!(miri) { 5 } else { 20 };
     let domain = Arc::new(Domain::new(2, false));
     let memory = numbers(&domain, 1);
     domain.settle();
