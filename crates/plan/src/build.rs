@@ -281,17 +281,13 @@ impl Decision<'_> {
         self.strategy = match (self.sharding.refused.is_empty(), keyed) {
             (true, _) => Strategy::SharedNothing,
             (false, true) => Strategy::Mixed,
-            (false, false) => Strategy::Lock,
+            (false, false) => Strategy::Transactional,
         };
-        match self.strategy {
-            Strategy::SharedNothing | Strategy::Mixed => self.impossible = None,
-            Strategy::Lock | Strategy::Transactional if self.impossible.is_none() => {
-                self.impossible = self.first_refusal();
-            }
-            Strategy::Lock | Strategy::Transactional => {}
-        }
         if self.strategy.shares_all() {
+            self.impossible = self.impossible.take().or_else(|| self.first_refusal());
             self.share_all(self.strategy);
+        } else {
+            self.impossible = None;
         }
     }
 

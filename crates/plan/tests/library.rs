@@ -82,7 +82,7 @@ fn bridges_share_nothing_only_if_they_learn_nothing() {
     assert_eq!(modes(&found), [("ports", ObjectMode::ReadOnly)]);
     for nic in ["e810", "software"] {
         let found = planned::<bridge::Function>(nic);
-        assert_eq!(found.strategy, Strategy::Lock);
+        assert_eq!(found.strategy, Strategy::Transactional);
         let impossible = found.impossible.unwrap();
         let learns = line::<bridge::Function>("fn learn", "insert(source");
         let forwards = line::<bridge::Function>("fn forward", "get(&destination)");
@@ -252,7 +252,7 @@ fn anti_ddos_shards_flows_and_merges_counts() {
 #[test]
 fn what_is_read_out_of_payloads_or_drawn_is_shared() {
     let found = planned::<sidejacking::Function>("e810");
-    assert_eq!(found.strategy, Strategy::Lock);
+    assert_eq!(found.strategy, Strategy::Transactional);
     let impossible = found.impossible.unwrap();
     assert!(impossible.why.contains("`sessions`"), "{}", impossible.why);
     assert!(
@@ -261,7 +261,7 @@ fn what_is_read_out_of_payloads_or_drawn_is_shared() {
             .contains(&line::<sidejacking::Function>("fn is_stolen", "sessions.insert"))
     );
     let found = planned::<synthetic::Function>("e810");
-    assert_eq!(found.strategy, Strategy::Lock);
+    assert_eq!(found.strategy, Strategy::Transactional);
     assert_eq!(object(&found, "elements").mode, ObjectMode::Shared);
     assert_eq!(object(&found, "range").mode, ObjectMode::ReadOnly);
 }

@@ -108,7 +108,7 @@ fn sums_products_and_unknown_functions_are_refused_with_the_line() {
         let hash = "#[opaque] fn hash(a: u32) -> u32 { a.wrapping_mul(2_654_435_761) }";
         let body = format!("self.counts.insert({key}, 1);");
         let found = planned_with(hash, COUNTS, "", &body, "e810");
-        assert_eq!(found.strategy, Strategy::Lock, "{key}");
+        assert_eq!(found.strategy, Strategy::Transactional, "{key}");
         let reasons = why(&found, "counts");
         assert!(reasons.contains("line 18") && reasons.contains(reason), "{key}: {reasons}");
         assert_eq!(found.impossible.unwrap().lines, [18]);
@@ -130,7 +130,7 @@ fn constants_never_meet_other_constants() {
         COUNTS,
         "if pkt.port() == LAN { self.counts.insert(7, 1); } else { self.counts.insert(8, 1); }",
     );
-    assert_eq!(found.strategy, Strategy::Lock, "all packets of a port meet");
+    assert_eq!(found.strategy, Strategy::Transactional, "all packets of a port meet");
     let found = planned(
         "#[capacity(99)] a: Map<u32, u32>,",
         "if pkt.port() == LAN { self.a.insert(u32::from(src) | 1, 1); }
@@ -214,7 +214,7 @@ fn a_count_of_packets_is_no_capacity() {
          if sent >= 100 { return Drop(Reason::Refused); }
          self.sent.set(sent + 1);",
     );
-    assert_eq!(found.strategy, Strategy::Lock);
+    assert_eq!(found.strategy, Strategy::Transactional);
     assert!(why(&found, "sent").contains("one value"), "{}", why(&found, "sent"));
 }
 
@@ -253,7 +253,7 @@ fn an_index_from_a_packet_is_refused_where_nothing_bounds_it() {
                 pkt.set_destination(inside, 80);
             }";
     let found = planned("#[capacity(65_536)] chain: Allocator<Ipv4Addr>,", body);
-    assert_eq!(found.strategy, Strategy::Lock);
+    assert_eq!(found.strategy, Strategy::Transactional);
     assert_eq!(found.impossible.unwrap().lines, [24]);
 }
 
@@ -263,7 +263,7 @@ fn a_key_after_a_loop_without_a_known_end_is_not_trusted() {
             for step in 0..self.settings.number { if step == 5 { key = u32::from(dst); } }
             self.counts.insert(key, 1);";
     let found = planned(COUNTS, body);
-    assert_eq!(found.strategy, Strategy::Lock);
+    assert_eq!(found.strategy, Strategy::Transactional);
     assert!(why(&found, "counts").contains("loop"), "{}", why(&found, "counts"));
     assert!(found.notes.iter().any(|note| note.lines == [19]), "{:?}", found.notes);
     // Nor where the first turns are sure to be taken, so that no path asks.
@@ -272,7 +272,7 @@ fn a_key_after_a_loop_without_a_known_end_is_not_trusted() {
             while step < number { if step == 9 { key = u32::from(dst); } step += 1; }
             self.counts.insert(key, 1);";
     let found = planned(COUNTS, sure);
-    assert_eq!(found.strategy, Strategy::Lock, "{:?}", matrix(&found));
+    assert_eq!(found.strategy, Strategy::Transactional, "{:?}", matrix(&found));
 }
 
 /// What a function does with the verdict of its routing is found, though paths leave it open.

@@ -210,7 +210,7 @@ pub fn strategy_of(plan: &Plan) -> Strategy {
     } else if divides_sets(plan) {
         Strategy::Mixed
     } else {
-        Strategy::Lock
+        Strategy::Transactional
     }
 }
 

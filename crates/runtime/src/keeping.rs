@@ -144,9 +144,9 @@ impl Keeping {
                 "give the plan of then by --plan, or begin anew as another --instance"
             }
             (None, _) => {
-                "run with --workers 1, or with --strategy lock, or begin anew as another --instance: one \
-                 worker's state is in shards where it is told --strategy shared-nothing, and any number \
-                 goes on with it"
+                "run with --workers 1, or with --strategy lock or transactional, or begin anew as \
+                 another --instance: one worker's state is in shards where it is told --strategy \
+                 shared-nothing, and any number goes on with it"
             }
         };
         Err(RunError::StoreDivided {

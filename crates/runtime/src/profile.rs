@@ -89,7 +89,7 @@ fn arrangement<N: NetworkFunction>(options: &Options) -> Arrangement {
     let deployment = mixed.and_then(|plan| Deployment::mixed::<N>(plan, ports, workers).ok());
     match (deployment, mixed) {
         (Some(deployment), Some(plan)) => Arrangement::mixed(deployment, why_not_sharded(plan)),
-        _ => Arrangement::transactional::<N>(workers),
+        _ => Arrangement::transactional::<N>(None, workers),
     }
 }
 

@@ -200,6 +200,11 @@ pub(crate) fn run_on<N: NetworkFunction>(
     Ok(report)
 }
 
+/// Whether it could be divided: state is shared in transactions because somebody wants it so.
+fn is_asked_for(plan: &Plan) -> bool {
+    plan.strategy == Strategy::Transactional && plan.impossible.is_none()
+}
+
 /// How the workers of a run share its packets and its state.
 pub(crate) struct Arrangement {
     pub(crate) strategy: &'static str,
@@ -218,15 +223,10 @@ impl Arrangement {
             return Self::alone::<N>(options);
         }
         let Some(plan) = &options.plan else {
-            return Self::flows::<N>(
-                "lock",
-                "one lock around the NF: there is no plan".to_owned(),
-                workers,
-            );
+            return Self::transactional::<N>(Some("there is no plan"), workers);
         };
         let Making { settings, ports, .. } = making;
         let why = match strategy_of(plan) {
-            Strategy::Transactional => return Self::transactional::<N>(workers),
             Strategy::SharedNothing => match Deployment::new::<N>(plan, settings, ports, workers) {
                 Ok(deployment) => return Self::shared_nothing(deployment),
                 Err(Refusal(why)) => why,
@@ -235,9 +235,16 @@ impl Arrangement {
                 Ok(deployment) => return Self::mixed(deployment, why_not_sharded(plan)),
                 Err(Refusal(why)) => why,
             },
-            Strategy::Lock => why_not_sharded(plan).unwrap_or_default(),
+            Strategy::Transactional if is_asked_for(plan) => {
+                return Self::transactional::<N>(None, workers);
+            }
+            Strategy::Transactional => why_not_sharded(plan).unwrap_or_default(),
+            Strategy::Lock => {
+                let why = why_not_sharded(plan).unwrap_or_default();
+                return Self::flows::<N>("lock", format!("one lock around the NF: {why}"), workers);
+            }
         };
-        Self::flows::<N>("lock", format!("one lock around the NF: {why}"), workers)
+        Self::transactional::<N>(Some(&why), workers)
     }
 
     fn shared_nothing(deployment: Deployment) -> Self {
@@ -273,9 +280,13 @@ impl Arrangement {
         }
     }
 
-    /// All state shared, and changed in transactions.
-    pub(crate) fn transactional<N: NetworkFunction>(workers: usize) -> Self {
-        let why = "all state is shared, and changed in transactions".to_owned();
+    /// All state shared, and changed in transactions; `undivided`: why it has to be.
+    pub(crate) fn transactional<N: NetworkFunction>(
+        undivided: Option<&str>,
+        workers: usize,
+    ) -> Self {
+        let shared = "all state is shared, and changed in transactions";
+        let why = undivided.map_or(shared.to_owned(), |why| format!("{shared}: {why}"));
         Self::flows::<N>("transactional", why, workers)
     }
 

@@ -216,7 +216,7 @@ impl Subject<'_> {
     }
 
     fn strategy(&self) -> Option<Exact> {
-        let planned = self.planned.as_ref().filter(|planned| *planned != "lock")?;
+        let planned = self.planned.as_ref().filter(|planned| *planned != "transactional")?;
         let option = "--strategy".to_owned();
         Some(("option", option, None, "transactional".to_owned(), planned.clone()))
     }

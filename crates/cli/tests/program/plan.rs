@@ -15,12 +15,17 @@ fn every_function_has_a_plan_in_one_json_document() {
         ("bridge-static", "shared-nothing"),
         ("nat", "shared-nothing"),
         ("lb", "mixed"),
-        ("bridge", "lock"),
+        ("bridge", "transactional"),
     ] {
         let plan = bench.run(&format!("plan {nf} --json")).expect(0).json();
         assert_eq!((plan["nf"].as_str(), plan["strategy"].as_str()), (Some(nf), Some(strategy)));
         assert!(NAMES.iter().all(|name| !plan[*name].is_null()), "{plan}");
-        assert_eq!(plan["impossible"].is_null(), strategy != "lock", "{}", plan["impossible"]);
+        assert_eq!(
+            plan["impossible"].is_null(),
+            strategy != "transactional",
+            "{}",
+            plan["impossible"]
+        );
         for port in plan["ports"].as_array().unwrap() {
             let key = port["key"].as_str().unwrap();
             assert!(key.len() == 104 && key.chars().all(|digit| digit.is_ascii_hexdigit()));

@@ -88,5 +88,5 @@ fn the_rest_is_shared() {
     arrivals.retain(|arrival| arrival.port == 0);
     let services = settings("services = [{address='1.2.3.4', port=1}]");
     assert_shared::<lb::Function>("mixed", &services, &arrivals, "backends");
-    assert_shared::<bridge::Function>("lock", &Table::new(), &arrivals, "stations");
+    assert_shared::<bridge::Function>("transactional", &Table::new(), &arrivals, "stations");
 }

@@ -298,10 +298,10 @@ fn packets_come_to_their_owners_in_order() {
 }
 
 #[test]
-fn one_state_behind_a_lock_is_as_good() {
+fn one_state_in_transactions_is_as_good() {
     let settings = "public = ['203.0.113.1']";
     let (report, left) = run::<nat::Function>(settings, false, 3, u64::MAX);
-    assert_eq!((report.strategy.as_str(), left.len()), ("lock", PACKETS));
+    assert_eq!((report.strategy.as_str(), left.len()), ("transactional", PACKETS));
     assert_accounted(&report, left.len());
     assert_in_order(&left);
 }

@@ -13,7 +13,7 @@ use anabranch_nf::prelude::*;
 use anabranch_nf::settings::{NoCommand, NoSettings};
 use anabranch_nf::world::Solo;
 use anabranch_nf::{BuildError, Builder, NetworkFunction, Source, Word};
-use anabranch_plan::{Options as Planning, Plan};
+use anabranch_plan::{Options as Planning, Plan, Strategy};
 use anabranch_rss::Nic;
 use anabranch_runtime::balance::Balancing;
 use anabranch_runtime::deployment::plan_of;
@@ -119,12 +119,22 @@ fn options(workers: usize, out: &Path, commands: &[(u64, &str)]) -> Options {
     }
 }
 
-fn planned<N: NetworkFunction>() -> Option<Plan> {
-    Some(plan_of::<N>(&Planning::new(Nic::named("e810").unwrap())).unwrap())
+fn planned<N: NetworkFunction>(strategy: Option<Strategy>) -> Option<Plan> {
+    let options = Planning::new(Nic::named("e810").unwrap());
+    Some(plan_of::<N>(&Planning { strategy, ..options }).unwrap())
 }
 
 fn run_into<N: NetworkFunction>(workers: usize, out: &Path, commands: &[(u64, &str)]) -> RunReport {
-    let options = Options { plan: planned::<N>(), ..options(workers, out, commands) };
+    run_by::<N>(None, workers, out, commands)
+}
+
+fn run_by<N: NetworkFunction>(
+    strategy: Option<Strategy>,
+    workers: usize,
+    out: &Path,
+    commands: &[(u64, &str)],
+) -> RunReport {
+    let options = Options { plan: planned::<N>(strategy), ..options(workers, out, commands) };
     let report = run::<N>(&options, &mut |_, _| {}).unwrap();
     assert_eq!(report.errors, []);
     assert_eq!(report.packets_read, 40_000);
@@ -150,22 +160,29 @@ fn one_and_many_workers_write_the_same_file() {
 }
 
 #[test]
-fn shared_state_is_served_under_one_lock() {
+fn state_that_cannot_be_divided_is_shared_in_transactions_or_behind_a_lock() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.pcap");
-    let report = run_into::<numbered::Function>(3, &out, &[]);
-    assert_eq!((report.strategy.as_str(), report.packets_emitted), ("lock", 1));
-    let lock = report.lock.unwrap();
-    assert_eq!((lock.readers, lock.upgraded), (0, 40_000), "each packet is numbered");
-    assert!(report.strategy_why.contains("`seen`"), "{}", report.strategy_why);
-    assert_eq!(report.packets_out, 40_001);
-    assert_eq!(report.counters["all"], 40_000);
-    let said: Vec<_> = report.log.iter().map(|line| line.text.as_str()).collect();
-    assert_eq!(
-        said,
-        ["40000 packets"],
-        "shutdown comes once, after the last packet of all workers"
-    );
+    for (asked, strategy) in [(None, "transactional"), (Some(Strategy::Lock), "lock")] {
+        let report = run_by::<numbered::Function>(asked, 3, &out, &[]);
+        assert_eq!((report.strategy.as_str(), report.packets_emitted), (strategy, 1));
+        if let Some(lock) = report.lock {
+            assert_eq!((lock.readers, lock.upgraded), (0, 40_000), "each packet is numbered");
+        }
+        assert_eq!(
+            (report.lock.is_some(), report.transactions.is_some()),
+            (asked.is_some(), asked.is_none())
+        );
+        assert!(report.strategy_why.contains("`seen`"), "{}", report.strategy_why);
+        assert_eq!(report.packets_out, 40_001);
+        assert_eq!(report.counters["all"], 40_000);
+        let said: Vec<_> = report.log.iter().map(|line| line.text.as_str()).collect();
+        assert_eq!(
+            said,
+            ["40000 packets"],
+            "shutdown comes once, after the last packet of all workers"
+        );
+    }
 }
 
 #[test]
@@ -223,7 +240,7 @@ fn traces_that_loop_unlike_each_other_reach_the_right_workers() {
             input(0, format!("mem:{inside}?loop=2")),
             input(1, format!("mem:{outside}?loop=3")),
         ];
-        options.plan = planned::<quota::Function>();
+        options.plan = planned::<quota::Function>(None);
         run::<quota::Function>(&options, &mut |_, _| {}).unwrap()
     };
     let (one, three) = (run_on(1), run_on(3));

@@ -19,7 +19,7 @@ use super::case::{Case, planned};
 type Crew = (Option<Strategy>, usize, &'static str);
 
 const ALONE: Crew = (None, 1, "one-worker");
-const LOCKED: Crew = (None, 4, "lock");
+const LOCKED: Crew = (Some(Strategy::Lock), 4, "lock");
 const MIXED: Crew = (Some(Strategy::Mixed), 4, "mixed");
 const TRANSACTIONAL: Crew = (Some(Strategy::Transactional), 4, "transactional");
 
