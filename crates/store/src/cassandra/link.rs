@@ -15,6 +15,9 @@ use crate::error::Error;
 /// million rows that were erased.
 const PATIENCE: u32 = 10;
 
+/// The table that has all state.
+const TABLE: &str = "anabranch_state";
+
 pub(super) struct Link {
     address: Address,
     name: String,
@@ -82,7 +85,7 @@ fn late(name: &str) -> Error {
     Error::unavailable(name, "it takes too long to answer")
 }
 
-/// A session in the key space, which is made with its table if they are not there.
+/// A session in the key space, which is made with its table where they lack.
 async fn connect(address: &Address) -> Result<Session, Box<dyn std::error::Error + Send + Sync>> {
     let profile = ExecutionProfile::builder()
         .consistency(address.consistency)
@@ -102,27 +105,87 @@ async fn connect(address: &Address) -> Result<Session, Box<dyn std::error::Error
     }
     let session = session.build().await?;
     let keyspace = &address.keyspace;
-    // Made only where they lack: several that make the same at once get in each other's way.
+    agree(&session, address.timeout).await;
     let tables =
         "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
-    let found = session.query_unpaged(tables, (keyspace, "anabranch_state")).await?;
+    let found = session.query_unpaged(tables, (keyspace, TABLE)).await?;
     if found.into_rows_result()?.rows_num() == 0 {
-        let replication = address.replication;
-        // What is erased is remembered for replicas that missed it, three hours as hints are; of one copy
-        // for nobody. Flows come and go: readers would wade through ten days of them.
-        let kept_s = if replication == 1 { 0 } else { 3 * 3_600 };
-        let make = format!(
-            "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
-             {{'class': 'NetworkTopologyStrategy', 'replication_factor': {replication}}}"
-        );
-        session.query_unpaged(make, ()).await?;
-        let make = format!(
-            "CREATE TABLE IF NOT EXISTS {keyspace}.anabranch_state (scope text, kind text, id text, \
-             entry blob, value blob, number bigint, ends bigint, PRIMARY KEY ((scope), kind, id, entry)) \
-             WITH gc_grace_seconds = {kept_s}"
-        );
-        session.query_unpaged(make, ()).await?;
+        for make in making(address) {
+            session.query_unpaged(make, ()).await?;
+        }
     }
     session.use_keyspace(keyspace, false).await?;
     Ok(session)
+}
+
+/// Waits until the servers know the same tables, or for that long: some may not answer, and while releases are mixed
+/// they never do.
+async fn agree(session: &Session, patience: Duration) {
+    let agreed = async {
+        while let Ok(None) = session.check_schema_agreement().await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    // What is asked of a server that does not know the table yet fails and is asked again.
+    let _late = tokio::time::timeout(patience, agreed).await;
+}
+
+/// What makes the key space and its table.
+///
+/// **Invariant: the same table wherever it is made.** Servers that have not told each other yet, as when a cluster
+/// comes up and several instances with it, each make one; of two with identities of their own the servers would keep
+/// one, and lose what had been written to the other.
+fn making(address: &Address) -> [String; 2] {
+    let Address { keyspace, replication, .. } = address;
+    // What is erased is remembered for replicas that missed it, three hours as hints are; of one copy
+    // for nobody. Flows come and go: readers would wade through ten days of them.
+    let kept_s = if *replication == 1 { 0 } else { 3 * 3_600 };
+    let id = identity(keyspace);
+    [
+        format!(
+            "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
+             {{'class': 'NetworkTopologyStrategy', 'replication_factor': {replication}}}"
+        ),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {keyspace}.{TABLE} (scope text, kind text, id text, \
+             entry blob, value blob, number bigint, ends bigint, PRIMARY KEY ((scope), kind, id, entry)) \
+             WITH id = '{id}' AND gc_grace_seconds = {kept_s}"
+        ),
+    ]
+}
+
+/// The identity of the table in this key space: a UUID of version 8 (RFC 9562, section 5.8), by the hash of its name.
+fn identity(keyspace: &str) -> String {
+    let hash = hash(format!("{keyspace}.{TABLE}").as_bytes());
+    let id = hash & !(0xf << 76) & !(0b11 << 62) | 8 << 76 | 0b10 << 62;
+    let parts = [(96, 8), (80, 4), (64, 4), (48, 4), (0, 12)];
+    let parts = parts.map(|(at, digits)| {
+        let part = id >> at & ((1 << (4 * digits)) - 1);
+        format!("{part:0digits$x}")
+    });
+    parts.join("-")
+}
+
+/// FNV-1a, 128 bits.
+fn hash(bytes: &[u8]) -> u128 {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    bytes.iter().fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_one_identity_wherever_it_is_made() {
+        let id = identity("anabranch");
+        assert_eq!(id, identity("anabranch"));
+        assert_ne!(id, identity("anabranch_2"));
+        let lengths: Vec<usize> = id.split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12], "{id}");
+        assert!(id.as_bytes()[14] == b'8' && b"89ab".contains(&id.as_bytes()[19]), "{id}");
+        // As published with the algorithm.
+        assert_eq!(hash(b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
+    }
 }
