@@ -1,6 +1,7 @@
 //! Looks for an example packet by guessing, before the solver is asked. Most branches of a handler
 //! can go both ways, and an example shows it in microseconds; only what no guess meets needs proof.
 
+use crate::bounds::{Bounds, Range};
 use crate::expr::circuit::Circuit;
 use crate::expr::{SymbolId, Term, Terms};
 use crate::hash::FastMap;
@@ -11,9 +12,12 @@ const GUESSES: usize = 400;
 /// Steps of evaluation a question gets: long conditions get fewer guesses.
 const WORK: usize = 100_000;
 
+/// Any value.
+const ANY: Range = (0, u128::MAX);
+
 /// Remembers the values of its last examples, which tend to be close to the next.
 pub(crate) struct Examples {
-    last: FastMap<SymbolId, u128>,
+    last: FastMap<Term, u128>,
     random: u64,
 }
 
@@ -24,14 +28,21 @@ impl Default for Examples {
 }
 
 impl Examples {
-    /// Whether an example that meets all conditions was found; `false` says nothing.
-    pub(crate) fn find(&mut self, conditions: &[Term], terms: &Terms) -> bool {
-        let mut circuit = Circuit::new(conditions, terms);
-        for (place, (id, _)) in circuit.unknowns.iter().enumerate() {
-            circuit.guess[place] = self.last.get(id).copied().unwrap_or(0);
+    /// Whether an example that meets all conditions was found; `false` says nothing. `bounds` is what follows of
+    /// the conditions.
+    pub(crate) fn find(&mut self, conditions: &[Term], bounds: &Bounds<'_>, terms: &Terms) -> bool {
+        let mut circuit = Circuit::of_any_function(conditions, terms);
+        let ranges: Vec<Range> =
+            circuit.unknowns.iter().map(|unknown| bounds.of(unknown.term)).collect();
+        for (place, unknown) in circuit.unknowns.iter().enumerate() {
+            let last = self.last.get(&unknown.term).copied().unwrap_or(0);
+            circuit.guess[place] = last.clamp(ranges[place].0, ranges[place].1);
         }
-        let places = places(conditions, &circuit, terms);
-        let found = self.search(&mut circuit, &places);
+        let mut places = places(conditions, &circuit, terms);
+        for choices in &mut places {
+            choices.retain(|place| ranges[*place].0 < ranges[*place].1);
+        }
+        let found = self.search(&mut circuit, &places, &ranges);
         if found {
             self.keep(&circuit);
         }
@@ -47,21 +58,22 @@ impl Examples {
         is_free: &dyn Fn(SymbolId) -> bool,
     ) -> Option<Vec<(SymbolId, u128)>> {
         let mut circuit = Circuit::new(conditions, terms);
-        for (place, (id, _)) in circuit.unknowns.iter().enumerate() {
-            circuit.guess[place] = start(*id);
+        for (place, unknown) in circuit.unknowns.iter().enumerate() {
+            circuit.guess[place] = start(unknown.id);
         }
         let mut places = places(conditions, &circuit, terms);
         for choices in &mut places {
-            choices.retain(|place| is_free(circuit.unknowns[*place].0));
+            choices.retain(|place| is_free(circuit.unknowns[*place].id));
         }
-        let found = self.search(&mut circuit, &places);
+        let ranges = vec![ANY; circuit.unknowns.len()];
+        let found = self.search(&mut circuit, &places, &ranges);
         let unknowns = circuit.unknowns.iter().zip(&circuit.guess);
-        found.then(|| unknowns.map(|((id, _), value)| (*id, *value)).collect())
+        found.then(|| unknowns.map(|(unknown, value)| (unknown.id, *value)).collect())
     }
 
     /// Guesses until all conditions are met, changing one unknown of an unmet one at a time: of each
-    /// condition those at `places`.
-    fn search(&mut self, circuit: &mut Circuit, places: &[Vec<usize>]) -> bool {
+    /// condition those at `places`, each within its range.
+    fn search(&mut self, circuit: &mut Circuit, places: &[Vec<usize>], ranges: &[Range]) -> bool {
         let (mut unmet, mut before) = (Vec::new(), Vec::new());
         circuit.evaluate(&mut unmet);
         for _ in 0..GUESSES.min(WORK / circuit.size().max(1)) {
@@ -70,7 +82,8 @@ impl Examples {
             let Some(place) = choices.get(self.below(choices.len())) else { return false };
             std::mem::swap(&mut unmet, &mut before);
             let old = circuit.guess[*place];
-            circuit.guess[*place] = self.candidate(circuit, *place);
+            let (low, high) = ranges[*place];
+            circuit.guess[*place] = self.candidate(circuit, *place).clamp(low, high);
             circuit.evaluate(&mut unmet);
             // What makes things worse is taken back, mostly.
             if unmet.len() > before.len() && self.below(16) != 0 {
@@ -82,15 +95,15 @@ impl Examples {
     }
 
     fn keep(&mut self, circuit: &Circuit) {
-        for ((id, _), value) in circuit.unknowns.iter().zip(&circuit.guess) {
-            self.last.insert(*id, *value);
+        for (unknown, value) in circuit.unknowns.iter().zip(&circuit.guess) {
+            self.last.insert(unknown.term, *value);
         }
     }
 
     /// A value worth trying: a constant of the conditions or a neighbour of one, what another
     /// unknown has, a power of two, an end of the range, or anything.
     fn candidate(&mut self, circuit: &Circuit, place: usize) -> u128 {
-        let width = circuit.unknowns[place].1;
+        let width = circuit.unknowns[place].width;
         let all = crate::expr::mask(width);
         let old = circuit.guess[place];
         let bit = 1u128.checked_shl(self.below(usize::from(width)) as u32).unwrap_or(1);
@@ -135,10 +148,18 @@ impl Examples {
 
 /// For each condition, the places of the unknowns it depends on.
 fn places(conditions: &[Term], circuit: &Circuit, terms: &Terms) -> Vec<Vec<usize>> {
-    let place: FastMap<SymbolId, usize> =
-        circuit.unknowns.iter().enumerate().map(|(place, (id, _))| (*id, place)).collect();
+    let mut of_symbol: FastMap<SymbolId, Vec<usize>> = FastMap::default();
+    for (place, unknown) in circuit.unknowns.iter().enumerate() {
+        of_symbol.entry(unknown.id).or_default().push(place);
+    }
     let of = |condition: &Term| {
-        terms.unknowns(*condition).iter().filter_map(|id| place.get(id).copied()).collect()
+        terms
+            .unknowns(*condition)
+            .iter()
+            .filter_map(|id| of_symbol.get(id))
+            .flatten()
+            .copied()
+            .collect()
     };
     conditions.iter().map(of).collect()
 }
@@ -159,7 +180,11 @@ mod tests {
         let less = terms.binary(Binary::LessUnsigned, a, b);
         let more = terms.binary(Binary::LessUnsigned, b, a);
         let mut examples = Examples::default();
-        assert!(examples.find(&[high, less], &terms));
-        assert!(!examples.find(&[high, less, more], &terms));
+        let mut finds = |conditions: &[Term]| {
+            let bounds = Bounds::under(conditions, &terms);
+            bounds.is_some_and(|bounds| examples.find(conditions, &bounds, &terms))
+        };
+        assert!(finds(&[high, less]));
+        assert!(!finds(&[high, less, more]));
     }
 }

@@ -65,8 +65,8 @@ pub fn follow_all(
 
 /// The result of a way, if the input takes it.
 fn result(way: &mut Circuit, given: &Given, interpreter: &Interpreter<'_>) -> Option<u128> {
-    for (place, (id, _)) in way.unknowns.iter().enumerate() {
-        let name = &interpreter.terms.symbol_of(*id).name;
+    for (place, unknown) in way.unknowns.iter().enumerate() {
+        let name = &interpreter.terms.symbol_of(unknown.id).name;
         way.guess[place] = given.numbers.get(name).copied().unwrap_or(0);
     }
     way.payload.clone_from(&given.payload);

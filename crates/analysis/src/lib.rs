@@ -8,7 +8,7 @@
 //!              (syn, checked)      │   ▲
 //!                     branch on an │   │ which way
 //!                          unknown ▼   │
-//!                                explore ─▶ solver (z3, a program of the system)
+//!                                explore ─▶ bounds ─▶ example ─▶ solver (z3, a program of the system)
 //! ```
 //!
 //! A handler is run again and again, each time with the next prefix of decisions, until every
@@ -26,6 +26,7 @@
 //! its table of header fields.
 
 mod access;
+mod bounds;
 mod error;
 mod evaluate;
 mod example;

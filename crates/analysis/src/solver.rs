@@ -4,6 +4,7 @@ use std::io;
 
 use easy_smt::{Context, ContextBuilder, Response, SExpr};
 
+use crate::bounds::Bounds;
 use crate::example::Examples;
 use crate::expr::{Binary, Node, Sort, SymbolId, Term, Terms, operands};
 use crate::hash::{FastMap, FastSet};
@@ -80,12 +81,18 @@ impl Solver {
         if let Some(answer) = self.answers.get(&conditions) {
             return Ok(*answer);
         }
-        let answer = match self.examples.find(&conditions, terms) {
-            true => Answer::Yes,
-            false => self.ask(&conditions, terms, EFFORT)?,
+        let answer = match self.guess(&conditions, terms) {
+            Some(answer) => answer,
+            None => self.ask(&conditions, terms, EFFORT)?,
         };
         self.answers.insert(conditions, answer);
         Ok(answer)
+    }
+
+    /// What bounds refute and what an example shows.
+    fn guess(&mut self, conditions: &[Term], terms: &Terms) -> Option<Answer> {
+        let Some(bounds) = Bounds::under(conditions, terms) else { return Some(Answer::No) };
+        self.examples.find(conditions, &bounds, terms).then_some(Answer::Yes)
     }
 
     /// As [`satisfiable`](Self::satisfiable), by example only: for conditions too slow to decide.
@@ -93,10 +100,7 @@ impl Solver {
         if let Some(answer) = self.answers.get(&conditions) {
             return *answer;
         }
-        let answer = match self.examples.find(&conditions, terms) {
-            true => Answer::Yes,
-            false => Answer::Unknown,
-        };
+        let answer = self.guess(&conditions, terms).unwrap_or(Answer::Unknown);
         self.undecided += u64::from(answer == Answer::Unknown);
         self.answers.insert(conditions, answer);
         answer
@@ -116,6 +120,10 @@ impl Solver {
         conditions.dedup();
         if let Some(answer) = self.answers.get(&conditions) {
             return Ok(*answer == Answer::No);
+        }
+        if Bounds::under(&conditions, terms).is_none() {
+            self.answers.insert(conditions, Answer::No);
+            return Ok(true);
         }
         let undecided = self.undecided;
         let answer = self.ask(&conditions, terms, THOROUGH)?;

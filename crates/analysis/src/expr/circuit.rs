@@ -1,9 +1,9 @@
 //! Conditions evaluated on concrete values, over and over: how the search for an example packet
 //! tries its guesses.
 
-use crate::hash::FastMap;
+use crate::hash::{FastMap, FastSet};
 
-use super::{Binary, Node, Sort, SymbolId, Term, Terms, fold, mask, operands};
+use super::{Binary, Node, SymbolId, Term, Terms, fold, mask, operands};
 
 /// The unknown function that gives the bytes of the payload.
 pub(crate) const PAYLOAD: &str = "payload[]";
@@ -46,6 +46,15 @@ enum Gate {
     Byte(usize),
 }
 
+/// What is given a value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unknown {
+    pub(crate) term: Term,
+    /// The symbol that the term is, or the function of which it is a value.
+    pub(crate) id: SymbolId,
+    pub(crate) width: u8,
+}
+
 /// Conditions laid out for evaluation.
 #[derive(Debug)]
 pub(crate) struct Circuit {
@@ -53,18 +62,49 @@ pub(crate) struct Circuit {
     values: Vec<u128>,
     positions: FastMap<Term, usize>,
     roots: Vec<usize>,
-    /// The unknowns, with their widths, and the value each has now.
-    pub(crate) unknowns: Vec<(SymbolId, u8)>,
+    /// The unknowns, and the value each has now.
+    pub(crate) unknowns: Vec<Unknown>,
     pub(crate) guess: Vec<u128>,
     /// The payload's bytes where they are known; else any function of the offset will do.
     pub(crate) payload: Vec<u8>,
+    /// Functions whose values are given one by one.
+    listed: FastSet<SymbolId>,
     /// Constants that stand in the conditions: likely to matter.
     pub(crate) constants: Vec<u128>,
 }
 
 impl Circuit {
     pub(crate) fn new(conditions: &[Term], terms: &Terms) -> Self {
+        Self::listing(FastSet::default(), conditions, terms)
+    }
+
+    /// The same with functions of known arguments alone, as of the elements of a list, as unknowns: any value of one is
+    /// as good as any of another.
+    pub(crate) fn of_any_function(conditions: &[Term], terms: &Terms) -> Self {
+        let (mut listed, mut others) = (FastSet::default(), FastSet::default());
+        let (mut left, mut seen) = (conditions.to_vec(), FastSet::default());
+        while let Some(term) = left.pop() {
+            let node = terms.node(term);
+            if let Node::Apply(function, arguments) = node {
+                let known = arguments.iter().all(|one| terms.constant_of(*one).is_some());
+                if known {
+                    listed.insert(*function)
+                } else {
+                    others.insert(*function)
+                };
+            }
+            let parts = operands(node).into_iter().filter(|part| !terms.unknowns(*part).is_empty());
+            left.extend(parts.filter(|part| seen.insert(*part)));
+        }
+        listed.retain(|function| {
+            !others.contains(function) && terms.symbol_of(*function).name != PAYLOAD
+        });
+        Self::listing(listed, conditions, terms)
+    }
+
+    fn listing(listed: FastSet<SymbolId>, conditions: &[Term], terms: &Terms) -> Self {
         let mut circuit = Self {
+            listed,
             gates: Vec::new(),
             values: Vec::new(),
             positions: FastMap::default(),
@@ -129,19 +169,22 @@ impl Circuit {
             (Node::Extend { signed, of: inner, .. }, [of]) => {
                 Gate::Extend { of: *of, signed: *signed, from: terms.width(*inner), width }
             }
+            (Node::Apply(function, _), _) if self.listed.contains(function) => {
+                self.unknown(term, *function, width)
+            }
             (Node::Apply(function, _), [at]) if terms.symbol_of(*function).name == PAYLOAD => {
                 Gate::Byte(*at)
             }
             (Node::Apply(function, _), _) => {
                 Gate::Apply { function: *function, arguments: parts.to_vec(), width }
             }
-            (Node::Symbol(id), _) => self.unknown(*id, terms.sort(term)),
+            (Node::Symbol(id), _) => self.unknown(term, *id, width),
             _ => Gate::Known(0),
         }
     }
 
-    fn unknown(&mut self, id: SymbolId, sort: Sort) -> Gate {
-        self.unknowns.push((id, sort.width()));
+    fn unknown(&mut self, term: Term, id: SymbolId, width: u8) -> Gate {
+        self.unknowns.push(Unknown { term, id, width });
         self.guess.push(0);
         Gate::Unknown(self.unknowns.len() - 1)
     }
