@@ -17,7 +17,7 @@ use crate::proofs::{self, Counted, Link, Pairing, Values};
 use crate::solver::Absence;
 
 /// Stack of the thread that interprets: nested expressions nest calls.
-const STACK: usize = 256 << 20;
+pub(crate) const STACK: usize = 256 << 20;
 
 /// The author's text, as `#[network_function]` embeds it.
 #[derive(Debug, Clone, Copy)]
@@ -399,7 +399,7 @@ impl<'p> Search<'p> {
     }
 }
 
-fn opaque(program: &Program) -> Vec<String> {
+pub(crate) fn opaque(program: &Program) -> Vec<String> {
     let functions = program.module.fns.iter();
     functions
         .filter(|item| item.attrs.iter().any(|attribute| attribute.path().is_ident("opaque")))

@@ -1,6 +1,6 @@
 //! What the explorer makes of each construct, on small network functions.
 
-use anabranch_analysis::{AnalysisError, Budget, Paths, Source, paths, paths_within};
+use anabranch_analysis::{AnalysisError, Budget, Opaque, Paths, Source, paths, paths_within};
 
 /// A network function whose packet handler has this body, on lines 20 and after.
 fn nf(items: &str, state: &str, body: &str) -> String {
@@ -467,4 +467,31 @@ fn an_allocator_that_was_full_is_full() {
     assert_eq!(twice("", "step"), 4, "either step, stored or full");
     assert_eq!(twice("", "1"), 5, "where the first step was two");
     assert_eq!(twice("self.slots.free(3);", "step"), 6);
+}
+
+/// What paths leave unknown is what the body computes, for who has the arguments.
+#[test]
+fn opaque_functions_are_run_on_known_arguments() {
+    let items = "pub enum Law { Twice, Never }\n\
+        #[opaque] fn both(law: Law, a: u32, b: (u8, bool)) -> (u32, Option<u8>) {\n\
+        let a = if law == Law::Twice { a.wrapping_mul(2) } else { 0 };\n\
+        (a, if b.1 { Some(b.0) } else { None }) }\n\
+        #[opaque] fn sum(text: &[u8], start: u32) -> u32 {\n\
+        let mut all = start; for byte in text { all = all.wrapping_add(u32::from(*byte)); } all }";
+    let text: &'static str = nf(items, "", "Forward(pkt.port().other())").leak();
+    let mut opaque = Opaque::of(source(text)).expect("it has two");
+    let both = [0, 0x8000_0003, 7, 1];
+    assert_eq!(opaque.value("both.0", &both, b""), Some(6));
+    assert_eq!(opaque.value("both.1", &both, b""), Some(1), "it is there");
+    assert_eq!(opaque.value("both.1.value", &both, b""), Some(7));
+    assert_eq!(opaque.value("both.0", &[1, 5, 7, 0], b""), Some(0));
+    assert_eq!(opaque.value("both.1", &[1, 5, 7, 0], b""), Some(0), "nothing");
+    assert_eq!(opaque.value("sum", &[1, 3, 100], b"abcd"), Some(100 + 98 + 99));
+    for (symbol, arguments) in
+        [("both.0", &[2, 5, 7, 0][..]), ("both.0", &[0, 5]), ("sum", &[1, 5, 0]), ("other", &[])]
+    {
+        assert_eq!(opaque.value(symbol, arguments, b"abcd"), None, "{symbol} {arguments:?}");
+    }
+    let none: &'static str = nf("", "", "Forward(pkt.port().other())").leak();
+    assert!(Opaque::of(source(none)).is_none());
 }

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use anabranch_analysis::expr::{SymbolId, Term};
-use anabranch_analysis::{Access, CallPath, Mode, Models, Paths, Verdict};
+use anabranch_analysis::{Access, CallPath, Mode, Models, Opaque, Paths, Source, Verdict};
 use anabranch_nf::trace::{CALLS, Event};
-use anabranch_nf::{NetworkFunction, Verdict as Made, Word};
+use anabranch_nf::{NetworkFunction, Source as Written, Verdict as Made, Word};
 
 use crate::configured::Configured;
 use crate::field::{Parsed, Property};
@@ -83,6 +83,8 @@ pub struct Taken {
 impl<'p> Coverage<'p> {
     /// Of the packets of `N`, which has these call paths.
     pub fn new<N: NetworkFunction>(paths: &'p Paths) -> Self {
+        let Written { text, file, line, .. } = N::SOURCE;
+        let source = Source { text, file, line };
         Self {
             paths,
             trees: Trees::of(paths),
@@ -90,7 +92,7 @@ impl<'p> Coverage<'p> {
             is_cut_off: paths.cut_off().next().is_some(),
             configured: Configured::of::<N>(),
             setup: None,
-            valuation: Valuation::new(&paths.terms),
+            valuation: Valuation::new(&paths.terms, Opaque::of(source)),
             set: N::SET,
             of_init: of_init(paths),
             reasons: N::REASONS,
@@ -136,12 +138,14 @@ impl<'p> Coverage<'p> {
         self.taken.clear();
         self.models = Models::default();
         self.trees.begin_seed();
+        self.valuation.begin_seed();
     }
 
     /// Begins what is left: nothing leads any more to what has been taken under any seed. Returns the
     /// sequences that led where none had gone.
     pub(crate) fn begin_rest(&mut self) -> Vec<Known> {
         self.tried.clear();
+        self.valuation.begin_seed();
         self.taken.clone_from(&self.tally.reached);
         let (paths, reached) = (&self.paths.paths, &self.tally.reached);
         let is_taken = |at: usize| paths.get(at).is_some_and(|path| reached.contains(&path.number));

@@ -68,6 +68,11 @@ impl<'a> Parsed<'a> {
         ask(&Packet::new(&mut frame, self.layout))
     }
 
+    /// The payload.
+    pub(crate) fn whole_payload(&self) -> Vec<u8> {
+        self.asked(|packet| packet.payload().to_vec())
+    }
+
     /// Byte `at` of the payload.
     pub(crate) fn payload(&self, at: usize) -> Option<u8> {
         self.asked(|packet| packet.payload().get(at).copied())

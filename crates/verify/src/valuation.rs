@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use anabranch_analysis::Opaque;
 use anabranch_analysis::expr::{Binary, Node, SymbolId, Term, Terms};
 
 use crate::field::{Parsed, Property};
@@ -29,6 +30,8 @@ pub(crate) struct Valuation<'t> {
     settings: HashMap<usize, u128>,
     /// Elements of lists, by function and position.
     elements: HashMap<(usize, u128), u128>,
+    /// Functions that paths know nothing of.
+    opaque: Option<Opaque>,
 }
 
 /// What a passage is about, besides what it was given and told.
@@ -39,7 +42,7 @@ pub(crate) struct Scene<'p> {
 }
 
 impl<'t> Valuation<'t> {
-    pub(crate) fn new(terms: &'t Terms) -> Self {
+    pub(crate) fn new(terms: &'t Terms, opaque: Option<Opaque>) -> Self {
         let symbols = terms.symbols();
         let mut ids: HashMap<&str, Vec<usize>> = HashMap::new();
         for (id, symbol) in symbols.iter().enumerate() {
@@ -54,6 +57,7 @@ impl<'t> Valuation<'t> {
             passage: 0,
             settings: HashMap::new(),
             elements: HashMap::new(),
+            opaque,
         }
     }
 
@@ -81,6 +85,11 @@ impl<'t> Valuation<'t> {
                 self.elements.insert((id, position), value);
             }
         }
+    }
+
+    /// Begins a seed: what others have found is not known.
+    pub(crate) fn begin_seed(&mut self) {
+        self.opaque.iter_mut().for_each(Opaque::begin);
     }
 
     /// Begins a passage of which `symbols` are known.
@@ -152,14 +161,22 @@ impl<'t> Valuation<'t> {
         }
     }
 
-    /// An element of a list, or a byte of the payload; other functions are not known.
+    /// An element of a list, a byte of the payload, or what an opaque function returns.
     fn applied(&mut self, of: SymbolId, arguments: &[Term], scene: &Scene<'_>) -> Option<u128> {
-        let [at] = arguments else { return None };
-        let at = self.value(*at, scene)?;
-        if self.terms.symbol_of(of).name == "payload[]" {
-            return scene.packet?.payload(at as usize).map(u128::from);
+        let arguments = arguments.iter().map(|argument| self.value(*argument, scene));
+        let arguments = arguments.collect::<Option<Vec<u128>>>()?;
+        let name = &self.terms.symbol_of(of).name;
+        if let [at] = arguments[..] {
+            if name == "payload[]" {
+                return scene.packet?.payload(at as usize).map(u128::from);
+            }
+            if let Some(element) = self.elements.get(&(of.index(), at)) {
+                return Some(*element);
+            }
         }
-        self.elements.get(&(of.index(), at)).copied()
+        let opaque = self.opaque.as_mut()?;
+        let payload = scene.packet.map_or(Vec::new(), |packet| packet.whole_payload());
+        opaque.value(name, &arguments, &payload)
     }
 
     fn binary(&mut self, operator: Binary, [a, b]: [Term; 2], scene: &Scene<'_>) -> Option<u128> {
@@ -205,7 +222,7 @@ mod tests {
         let other = terms.binary(Binary::LessUnsigned, b, limit);
         let (both, either) = (terms.both(low, other), terms.either(low, other));
         let scene = Scene { now_ns: 0, packet: None };
-        let mut valuation = Valuation::new(&terms);
+        let mut valuation = Valuation::new(&terms, None);
         let mut values = |known: &[(&str, u128)]| {
             valuation.begin(known.iter().map(|(name, value)| ((*name).to_owned(), *value)));
             [low, both, either].map(|term| valuation.value(term, &scene))

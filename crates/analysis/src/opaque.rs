@@ -1,0 +1,175 @@
+//! What `#[opaque]` functions return, for who knows their arguments: paths leave them unknown, their bodies compute
+//! it.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use crate::explore::Explorer;
+use crate::interpret::program::Program;
+use crate::interpret::types::Type;
+use crate::interpret::value::Value;
+use crate::interpret::{Eval, Interpreter};
+use crate::paths::{STACK, Source, opaque};
+
+/// Answers that are remembered.
+const KEPT: usize = 1 << 16;
+
+/// Payloads that are read between two [`Opaque::begin`]: each takes up to a millisecond.
+const PAYLOADS: usize = 5_000;
+
+/// The parts of a result, by the names that they have in paths.
+type Parts = Vec<(String, u128)>;
+
+/// A call: the function, its arguments as they stand in paths, and the payload where one of them is part of it.
+type Call = (String, Vec<u128>, Vec<u8>);
+
+/// The opaque functions of a module, run on known arguments.
+pub struct Opaque {
+    /// Whether a part of the payload is among the arguments.
+    functions: HashMap<String, bool>,
+    asked: Sender<Call>,
+    answers: Receiver<Option<Parts>>,
+    known: HashMap<Call, Option<Parts>>,
+    /// Payloads that may still be read.
+    payloads: usize,
+}
+
+impl Opaque {
+    /// Those of this source; `None`: it has none, or cannot be read. They run on a thread of their own, which ends
+    /// with this.
+    pub fn of(source: Source<'static>) -> Option<Self> {
+        let (asked, asks) = channel::<Call>();
+        let (answer, answers) = channel();
+        let (name, names) = channel();
+        let work = move || {
+            let read = Program::read(source.text, source.file, source.line);
+            let Ok(program) = read else { return };
+            let mut interpreter = Interpreter::new(&program, Explorer::concrete());
+            let functions = opaque(&program).into_iter();
+            let functions = functions.map(|name| {
+                let takes_payload = interpreter.takes_slice(&name);
+                (name, takes_payload)
+            });
+            if name.send(functions.collect::<HashMap<_, _>>()).is_err() {
+                return;
+            }
+            for (name, arguments, payload) in asks {
+                let parts = interpreter.returned(&name, &arguments, &payload);
+                if answer.send(parts).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("opaque".to_owned()).stack_size(STACK).spawn(work).ok()?;
+        let functions: HashMap<String, bool> = names.recv().ok()?;
+        let (known, payloads) = (HashMap::new(), PAYLOADS);
+        (!functions.is_empty()).then_some(Self { functions, asked, answers, known, payloads })
+    }
+
+    /// Begins anew: what is known does not depend on what was asked before.
+    pub fn begin(&mut self) {
+        self.known.clear();
+        self.payloads = PAYLOADS;
+    }
+
+    /// The part of a function's result that paths call `symbol` (`aged.0`, `mix`), for these arguments and this
+    /// payload; `None`: it has none, cannot be computed from them, or too many payloads have been read.
+    pub fn value(&mut self, symbol: &str, arguments: &[u128], payload: &[u8]) -> Option<u128> {
+        let name = symbol.split_once('.').map_or(symbol, |(name, _)| name);
+        let takes_payload = *self.functions.get(name)?;
+        let payload = if takes_payload { payload } else { &[] };
+        let call = (name.to_owned(), arguments.to_vec(), payload.to_vec());
+        if !self.known.contains_key(&call) {
+            if self.known.len() >= KEPT {
+                self.known.clear();
+            }
+            if takes_payload {
+                self.payloads = self.payloads.checked_sub(1)?;
+            }
+            self.asked.send(call.clone()).ok()?;
+            self.known.insert(call.clone(), self.answers.recv().ok()?);
+        }
+        let parts = self.known.get(&call)?.as_ref()?;
+        parts.iter().find(|(part, _)| part == symbol).map(|(_, value)| *value)
+    }
+}
+
+impl Interpreter<'_> {
+    fn takes_slice(&mut self, name: &str) -> bool {
+        let types = self.parameters(name).unwrap_or_default();
+        types.iter().any(|of| matches!(of, Type::Slice(_)))
+    }
+
+    fn parameters(&mut self, name: &str) -> Eval<Vec<Type>> {
+        let Some(function) = self.function_named(name) else { return Ok(Vec::new()) };
+        let written = function.signature.inputs.iter().filter_map(|input| match input {
+            syn::FnArg::Typed(typed) => Some(&*typed.ty),
+            syn::FnArg::Receiver(_) => None,
+        });
+        written.map(|written| self.resolve(written)).collect()
+    }
+
+    fn returned(&mut self, name: &str, arguments: &[u128], payload: &[u8]) -> Option<Parts> {
+        self.restart();
+        let function = self.function_named(name)?;
+        let types = self.parameters(name).ok()?;
+        let mut numbers = arguments.iter().copied();
+        let values = types.iter().map(|of| self.value_of(of, &mut numbers, payload));
+        let values = values.collect::<Option<Vec<Value>>>()?;
+        if numbers.next().is_some() {
+            return None;
+        }
+        let result = self.call_function(function, name, None, values, Vec::new()).ok()?;
+        let result = self.settled(result).ok()?;
+        let parts = self.parts(&result, name).ok()?;
+        let known = |part: crate::access::Part| {
+            // As parts of unknown values are called.
+            let called = part.name.replace(".some.0", ".value");
+            let called = called.strip_suffix(".variant").unwrap_or(&called).to_owned();
+            Some((called, self.terms.known_value(part.term)?))
+        };
+        parts.into_iter().map(known).collect()
+    }
+
+    /// A value of this type, of the next numbers.
+    fn value_of(
+        &mut self,
+        of: &Type,
+        numbers: &mut impl Iterator<Item = u128>,
+        payload: &[u8],
+    ) -> Option<Value> {
+        Some(match of {
+            Type::Bool => Value::Bool(self.terms.bool(numbers.next()? != 0)),
+            Type::Scalar(scalar) => {
+                Value::Scalar(*scalar, self.terms.constant(numbers.next()?, scalar.width()))
+            }
+            Type::Tuple(types) => {
+                let values = types.iter().map(|of| self.value_of(of, numbers, payload));
+                Value::tuple(values.collect::<Option<_>>()?)
+            }
+            Type::Array(element, length) => {
+                let values = (0..*length).map(|_| self.value_of(element, numbers, payload));
+                Value::array(values.collect::<Option<_>>()?)
+            }
+            Type::Struct(shape) => {
+                let values = shape.fields.iter().map(|(_, of)| self.value_of(of, numbers, payload));
+                Value::Struct(shape.clone(), std::rc::Rc::new(values.collect::<Option<_>>()?))
+            }
+            Type::Enum(shape) if shape.variants.iter().all(|one| one.fields.is_empty()) => {
+                let number = numbers.next()? as usize;
+                (number < shape.variants.len())
+                    .then(|| Value::variant(shape, number, Vec::new()))?
+            }
+            // A part of the payload stands in paths for where it begins and ends.
+            Type::Slice(element) => {
+                let (from, to) = (numbers.next()? as usize, numbers.next()? as usize);
+                let bytes = payload.get(from..to)?.iter().map(|byte| u128::from(*byte));
+                let mut bytes = bytes.collect::<Vec<_>>().into_iter();
+                let values = (from..to).map(|_| self.value_of(element, &mut bytes, &[]));
+                Value::array(values.collect::<Option<_>>()?)
+            }
+            _ => return None,
+        })
+    }
+}
