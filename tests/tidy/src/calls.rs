@@ -36,6 +36,7 @@ const THREADS: &[&str] = &[
     // The number of cores.
     "crates/cli/src/arguments.rs",
     // A deep stack for the interpreter.
+    "crates/analysis/src/opaque.rs",
     "crates/analysis/src/paths.rs",
     // Waits for a program that is measured.
     "crates/cli/src/bench/ports.rs",
