@@ -50,7 +50,7 @@ fn static_bridge_is_figure_4_3() {
 fn bridge_cannot_be_sharded_whatever_steers() {
     type Bridge = anabranch_thesis::bridge::Function;
     let found = planned::<Bridge>();
-    assert_eq!(found.strategy, Strategy::Lock);
+    assert_eq!(found.strategy, Strategy::Transactional);
     let impossible = found.impossible.unwrap();
     let lines = [line::<Bridge>("insert(src"), line::<Bridge>("get(&dst)")];
     assert_eq!(impossible.lines, lines, "{}", impossible.why);
@@ -82,7 +82,7 @@ fn sorted(equalities: &str) -> Vec<&str> {
 fn lb_scans_its_allocator_and_is_refused() {
     type Lb = anabranch_thesis::lb::Function;
     let found = planned::<Lb>();
-    assert_eq!(found.strategy, Strategy::Lock);
+    assert_eq!(found.strategy, Strategy::Transactional);
     let impossible = found.impossible.unwrap();
     assert!(impossible.lines.contains(&line::<Lb>("is_allocated(index, cx)")), "{impossible:?}");
 }
