@@ -53,21 +53,11 @@ impl<'t> Bounds<'t> {
         Ok(())
     }
 
-    /// Nothing known of any part, and where the conditions are. A term's operands were made before it.
+    /// Nothing known of any part, and where the conditions are.
     fn unknown(conditions: &[Term], terms: &'t Terms) -> (Self, Vec<usize>) {
-        let mut all: Vec<Term> = Vec::new();
-        let mut places: FastMap<Term, usize> = FastMap::default();
-        let mut left = conditions.to_vec();
-        while let Some(term) = left.pop() {
-            if places.insert(term, 0).is_none() {
-                all.push(term);
-                left.extend(operands(terms.node(term)));
-            }
-        }
-        all.sort_unstable();
-        for (place, term) in all.iter().enumerate() {
-            places.insert(*term, place);
-        }
+        let all = terms.within(conditions);
+        let places: FastMap<Term, usize> =
+            all.iter().enumerate().map(|(place, term)| (*term, place)).collect();
         let part = |term: &Term| {
             let node = terms.node(*term);
             let mut of = [0; 3];
@@ -140,7 +130,7 @@ impl<'t> Bounds<'t> {
         let range = self.ranges[at];
         match *node {
             Node::Not(_) => self.narrow(a, (1 - range.1, 1 - range.0)),
-            Node::Binary(operator, ..) => self.operands(operator, range, (a, b), at),
+            Node::Binary(operator, ..) => self.narrow_operands(operator, range, (a, b), at),
             Node::Ite(..) => {
                 let apart = |(low, high): Range| high < range.0 || range.1 < low;
                 if apart(self.ranges[b]) {
@@ -164,7 +154,7 @@ impl<'t> Bounds<'t> {
         }
     }
 
-    fn operands(
+    fn narrow_operands(
         &mut self,
         operator: Binary,
         range: Range,

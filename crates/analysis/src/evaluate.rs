@@ -2,6 +2,7 @@
 
 use crate::error::AnalysisError;
 use crate::explore::Explorer;
+use crate::interpret::call::parameters;
 use crate::interpret::program::Program;
 use crate::interpret::types::Type;
 use crate::interpret::value::Value;
@@ -67,12 +68,8 @@ impl<'p> Interpreter<'p> {
             return self.error(format!("no function `{name}` in this module"));
         };
         let mut values = Vec::new();
-        let typed = function.signature.inputs.iter().filter_map(|input| match input {
-            syn::FnArg::Typed(typed) => Some(&*typed.ty),
-            syn::FnArg::Receiver(_) => None,
-        });
-        for (written, number) in typed.zip(arguments) {
-            values.push(match self.resolve(written)? {
+        for (typed, number) in parameters(function.signature).zip(arguments) {
+            values.push(match self.resolve(&typed.ty)? {
                 Type::Bool => Value::Bool(self.terms.bool(*number != 0)),
                 Type::Scalar(scalar) => {
                     Value::Scalar(scalar, self.terms.constant(*number, scalar.width()))

@@ -7,6 +7,7 @@ use crate::error::AnalysisError;
 use crate::explore::{Budget, Explorer};
 use crate::expr::circuit::Circuit;
 use crate::expr::{Kind, Sort, Term};
+use crate::interpret::call::parameters;
 use crate::interpret::program::Program;
 use crate::interpret::types::Type;
 use crate::interpret::value::Value;
@@ -112,8 +113,7 @@ impl<'p> Interpreter<'p> {
             return self.error(format!("no function `{name}` in this module"));
         };
         let mut values = Vec::new();
-        for input in &function.signature.inputs {
-            let syn::FnArg::Typed(typed) = input else { continue };
+        for typed in parameters(function.signature) {
             values.push(self.unknown_argument(typed)?);
         }
         let result = self.call_function(function, name, None, values, Vec::new())?;

@@ -50,18 +50,12 @@ impl Models {
 
 /// The symbols of conditions with their terms, each once.
 fn symbols(conditions: &[Term], terms: &Terms) -> Vec<(SymbolId, Term)> {
-    let mut found = Vec::new();
-    let mut open = conditions.to_vec();
-    let mut seen = crate::hash::FastSet::default();
-    while let Some(term) = open.pop() {
-        if !seen.insert(term) {
-            continue;
-        }
-        match terms.node(term) {
-            Node::Symbol(id) => found.push((*id, term)),
-            node => open.extend(crate::expr::operands(node)),
-        }
-    }
+    let all = terms.within(conditions).into_iter();
+    let symbols = all.filter_map(|term| match terms.node(term) {
+        Node::Symbol(id) => Some((*id, term)),
+        _ => None,
+    });
+    let mut found: Vec<_> = symbols.collect();
     found.sort_unstable();
     found
 }

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use crate::explore::Explorer;
+use crate::interpret::call::parameters;
 use crate::interpret::program::Program;
 use crate::interpret::types::Type;
 use crate::interpret::value::Value;
@@ -75,11 +76,16 @@ impl Opaque {
 
     /// The part of a function's result that paths call `symbol` (`aged.0`, `mix`), for these arguments and this
     /// payload; `None`: it has none, cannot be computed from them, or too many payloads have been read.
-    pub fn value(&mut self, symbol: &str, arguments: &[u128], payload: &[u8]) -> Option<u128> {
+    pub fn value(
+        &mut self,
+        symbol: &str,
+        arguments: &[u128],
+        payload: impl FnOnce() -> Vec<u8>,
+    ) -> Option<u128> {
         let name = symbol.split_once('.').map_or(symbol, |(name, _)| name);
         let takes_payload = *self.functions.get(name)?;
-        let payload = if takes_payload { payload } else { &[] };
-        let call = (name.to_owned(), arguments.to_vec(), payload.to_vec());
+        let payload = if takes_payload { payload() } else { Vec::new() };
+        let call = (name.to_owned(), arguments.to_vec(), payload);
         if !self.known.contains_key(&call) {
             if self.known.len() >= KEPT {
                 self.known.clear();
@@ -103,11 +109,7 @@ impl Interpreter<'_> {
 
     fn parameters(&mut self, name: &str) -> Eval<Vec<Type>> {
         let Some(function) = self.function_named(name) else { return Ok(Vec::new()) };
-        let written = function.signature.inputs.iter().filter_map(|input| match input {
-            syn::FnArg::Typed(typed) => Some(&*typed.ty),
-            syn::FnArg::Receiver(_) => None,
-        });
-        written.map(|written| self.resolve(written)).collect()
+        parameters(function.signature).map(|typed| self.resolve(&typed.ty)).collect()
     }
 
     fn returned(&mut self, name: &str, arguments: &[u128], payload: &[u8]) -> Option<Parts> {

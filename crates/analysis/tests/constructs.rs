@@ -481,16 +481,20 @@ fn opaque_functions_are_run_on_known_arguments() {
     let text: &'static str = nf(items, "", "Forward(pkt.port().other())").leak();
     let mut opaque = Opaque::of(source(text)).expect("it has two");
     let both = [0, 0x8000_0003, 7, 1];
-    assert_eq!(opaque.value("both.0", &both, b""), Some(6));
-    assert_eq!(opaque.value("both.1", &both, b""), Some(1), "it is there");
-    assert_eq!(opaque.value("both.1.value", &both, b""), Some(7));
-    assert_eq!(opaque.value("both.0", &[1, 5, 7, 0], b""), Some(0));
-    assert_eq!(opaque.value("both.1", &[1, 5, 7, 0], b""), Some(0), "nothing");
-    assert_eq!(opaque.value("sum", &[1, 3, 100], b"abcd"), Some(100 + 98 + 99));
+    assert_eq!(opaque.value("both.0", &both, Vec::new), Some(6));
+    assert_eq!(opaque.value("both.1", &both, Vec::new), Some(1), "it is there");
+    assert_eq!(opaque.value("both.1.value", &both, Vec::new), Some(7));
+    assert_eq!(opaque.value("both.0", &[1, 5, 7, 0], Vec::new), Some(0));
+    assert_eq!(opaque.value("both.1", &[1, 5, 7, 0], Vec::new), Some(0), "nothing");
+    assert_eq!(opaque.value("sum", &[1, 3, 100], || b"abcd".to_vec()), Some(100 + 98 + 99));
     for (symbol, arguments) in
         [("both.0", &[2, 5, 7, 0][..]), ("both.0", &[0, 5]), ("sum", &[1, 5, 0]), ("other", &[])]
     {
-        assert_eq!(opaque.value(symbol, arguments, b"abcd"), None, "{symbol} {arguments:?}");
+        assert_eq!(
+            opaque.value(symbol, arguments, || b"abcd".to_vec()),
+            None,
+            "{symbol} {arguments:?}"
+        );
     }
     let none: &'static str = nf("", "", "Forward(pkt.port().other())").leak();
     assert!(Opaque::of(source(none)).is_none());

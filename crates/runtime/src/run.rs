@@ -200,11 +200,6 @@ pub(crate) fn run_on<N: NetworkFunction>(
     Ok(report)
 }
 
-/// Whether it could be divided: state is shared in transactions because somebody wants it so.
-fn is_asked_for(plan: &Plan) -> bool {
-    plan.strategy == Strategy::Transactional && plan.impossible.is_none()
-}
-
 /// How the workers of a run share its packets and its state.
 pub(crate) struct Arrangement {
     pub(crate) strategy: &'static str,
@@ -223,28 +218,31 @@ impl Arrangement {
             return Self::alone::<N>(options);
         }
         let Some(plan) = &options.plan else {
-            return Self::transactional::<N>(Some("there is no plan"), workers);
+            return Self::transactional::<N>(Some("there is no plan".to_owned()), workers);
         };
         let Making { settings, ports, .. } = making;
-        let why = match strategy_of(plan) {
+        let undivided = match strategy_of(plan) {
             Strategy::SharedNothing => match Deployment::new::<N>(plan, settings, ports, workers) {
                 Ok(deployment) => return Self::shared_nothing(deployment),
-                Err(Refusal(why)) => why,
+                Err(Refusal(why)) => Some(why),
             },
             Strategy::Mixed => match Deployment::mixed::<N>(plan, ports, workers) {
                 Ok(deployment) => return Self::mixed(deployment, why_not_sharded(plan)),
-                Err(Refusal(why)) => why,
+                Err(Refusal(why)) => Some(why),
             },
-            Strategy::Transactional if is_asked_for(plan) => {
-                return Self::transactional::<N>(None, workers);
+            // It could be divided, and somebody wants it so.
+            Strategy::Transactional
+                if plan.strategy == Strategy::Transactional && plan.impossible.is_none() =>
+            {
+                None
             }
-            Strategy::Transactional => why_not_sharded(plan).unwrap_or_default(),
+            Strategy::Transactional => why_not_sharded(plan),
             Strategy::Lock => {
                 let why = why_not_sharded(plan).unwrap_or_default();
                 return Self::flows::<N>("lock", format!("one lock around the NF: {why}"), workers);
             }
         };
-        Self::transactional::<N>(Some(&why), workers)
+        Self::transactional::<N>(undivided, workers)
     }
 
     fn shared_nothing(deployment: Deployment) -> Self {
@@ -282,7 +280,7 @@ impl Arrangement {
 
     /// All state shared, and changed in transactions; `undivided`: why it has to be.
     pub(crate) fn transactional<N: NetworkFunction>(
-        undivided: Option<&str>,
+        undivided: Option<String>,
         workers: usize,
     ) -> Self {
         let shared = "all state is shared, and changed in transactions";

@@ -175,8 +175,8 @@ impl<'t> Valuation<'t> {
             }
         }
         let opaque = self.opaque.as_mut()?;
-        let payload = scene.packet.map_or(Vec::new(), |packet| packet.whole_payload());
-        opaque.value(name, &arguments, &payload)
+        let payload = || scene.packet.map_or(Vec::new(), |packet| packet.whole_payload());
+        opaque.value(name, &arguments, payload)
     }
 
     fn binary(&mut self, operator: Binary, [a, b]: [Term; 2], scene: &Scene<'_>) -> Option<u128> {

@@ -82,10 +82,8 @@ impl Circuit {
     /// as good as any of another.
     pub(crate) fn of_any_function(conditions: &[Term], terms: &Terms) -> Self {
         let (mut listed, mut others) = (FastSet::default(), FastSet::default());
-        let (mut left, mut seen) = (conditions.to_vec(), FastSet::default());
-        while let Some(term) = left.pop() {
-            let node = terms.node(term);
-            if let Node::Apply(function, arguments) = node {
+        for term in terms.within(conditions) {
+            if let Node::Apply(function, arguments) = terms.node(term) {
                 let known = arguments.iter().all(|one| terms.constant_of(*one).is_some());
                 if known {
                     listed.insert(*function)
@@ -93,8 +91,6 @@ impl Circuit {
                     others.insert(*function)
                 };
             }
-            let parts = operands(node).into_iter().filter(|part| !terms.unknowns(*part).is_empty());
-            left.extend(parts.filter(|part| seen.insert(*part)));
         }
         listed.retain(|function| {
             !others.contains(function) && terms.symbol_of(*function).name != PAYLOAD

@@ -15,7 +15,7 @@ mod soften;
 
 use std::sync::Arc;
 
-use crate::hash::FastMap;
+use crate::hash::{FastMap, FastSet};
 
 pub use print::Words;
 
@@ -312,6 +312,23 @@ impl Terms {
         all.sort_unstable();
         all.dedup();
         all.into()
+    }
+}
+
+impl Terms {
+    /// All that conditions are made of, each once and behind its own parts.
+    pub(crate) fn within(&self, conditions: &[Term]) -> Vec<Term> {
+        let (mut seen, mut all) = (FastSet::default(), Vec::new());
+        let mut open = conditions.to_vec();
+        while let Some(term) = open.pop() {
+            if seen.insert(term) {
+                all.push(term);
+                open.extend(operands(self.node(term)));
+            }
+        }
+        // Parts were made before what is made of them.
+        all.sort_unstable();
+        all
     }
 }
 

@@ -77,12 +77,9 @@ impl<'p> Interpreter<'p> {
         written: impl Iterator<Item = &'p Expr>,
     ) -> Eval<Vec<Value>> {
         let mut values = Vec::new();
-        let mut parameters = function.signature.inputs.iter().filter_map(|input| match input {
-            FnArg::Typed(typed) => Some(&*typed.ty),
-            FnArg::Receiver(_) => None,
-        });
+        let mut parameters = parameters(function.signature);
         for argument in written {
-            let want = match parameters.next() {
+            let want = match parameters.next().map(|typed| &*typed.ty) {
                 Some(written) if is_scalar_name(written) => self.resolve(written)?,
                 _ => Type::Unknown,
             };
@@ -165,12 +162,8 @@ impl<'p> Interpreter<'p> {
         of: &Type,
     ) -> Generics {
         let mut generics: Vec<(String, Type)> = (*bound(&signature.generics, given)).clone();
-        let typed = signature.inputs.iter().filter_map(|input| match input {
-            FnArg::Typed(typed) => Some(&*typed.ty),
-            FnArg::Receiver(_) => None,
-        });
-        for (written, value) in typed.zip(arguments) {
-            let Some(name) = plain_name(written) else {
+        for (typed, value) in parameters(signature).zip(arguments) {
+            let Some(name) = plain_name(&typed.ty) else {
                 continue;
             };
             let place = generics
@@ -185,11 +178,7 @@ impl<'p> Interpreter<'p> {
     }
 
     fn bind_parameters(&mut self, signature: &'p Signature, arguments: &[Value]) -> Eval<()> {
-        let typed = signature.inputs.iter().filter_map(|input| match input {
-            FnArg::Typed(typed) => Some(typed),
-            FnArg::Receiver(_) => None,
-        });
-        for (parameter, value) in typed.zip(arguments) {
+        for (parameter, value) in parameters(signature).zip(arguments) {
             self.bind_length(&signature.generics, &parameter.ty, value);
             let want = self.resolve(&parameter.ty)?;
             let value = self.coerce(value.clone(), &want)?;
@@ -437,6 +426,14 @@ impl<'p> Interpreter<'p> {
             }
         }
     }
+}
+
+/// Parameters but `self`.
+pub(crate) fn parameters(signature: &Signature) -> impl Iterator<Item = &syn::PatType> {
+    signature.inputs.iter().filter_map(|input| match input {
+        FnArg::Typed(typed) => Some(typed),
+        FnArg::Receiver(_) => None,
+    })
 }
 
 fn is_opaque(attributes: &[syn::Attribute]) -> bool {

@@ -8,7 +8,7 @@ mod allocator;
 mod array;
 mod assign;
 mod bounds;
-mod call;
+pub(crate) mod call;
 mod choice;
 mod construct;
 mod context;
