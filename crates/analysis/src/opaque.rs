@@ -19,6 +19,9 @@ const KEPT: usize = 1 << 16;
 /// Payloads that are read between two [`Opaque::begin`]: each takes up to a millisecond.
 const PAYLOADS: usize = 5_000;
 
+/// Terms that calls may leave behind, as every number does, before they are forgotten: some 40 MB.
+const LEFT: usize = 1 << 18;
+
 /// The parts of a result, by the names that they have in paths.
 type Parts = Vec<(String, u128)>;
 
@@ -46,18 +49,17 @@ impl Opaque {
         let work = move || {
             let read = Program::read(source.text, source.file, source.line);
             let Ok(program) = read else { return };
-            let mut interpreter = Interpreter::new(&program, Explorer::concrete());
+            let mut bodies = Bodies::of(&program);
             let functions = opaque(&program).into_iter();
             let functions = functions.map(|name| {
-                let takes_payload = interpreter.takes_slice(&name);
+                let takes_payload = bodies.interpreter.takes_slice(&name);
                 (name, takes_payload)
             });
             if name.send(functions.collect::<HashMap<_, _>>()).is_err() {
                 return;
             }
-            for (name, arguments, payload) in asks {
-                let parts = interpreter.returned(&name, &arguments, &payload);
-                if answer.send(parts).is_err() {
+            for call in asks {
+                if answer.send(bodies.run(&call)).is_err() {
                     return;
                 }
             }
@@ -98,6 +100,25 @@ impl Opaque {
         }
         let parts = self.known.get(&call)?.as_ref()?;
         parts.iter().find(|(part, _)| part == symbol).map(|(_, value)| *value)
+    }
+}
+
+/// The bodies of functions.
+struct Bodies<'p> {
+    program: &'p Program,
+    interpreter: Interpreter<'p>,
+}
+
+impl<'p> Bodies<'p> {
+    fn of(program: &'p Program) -> Self {
+        Self { program, interpreter: Interpreter::new(program, Explorer::concrete()) }
+    }
+
+    fn run(&mut self, (name, arguments, payload): &Call) -> Option<Parts> {
+        if self.interpreter.terms.len() > LEFT {
+            *self = Self::of(self.program);
+        }
+        self.interpreter.returned(name, arguments, payload)
     }
 }
 
@@ -173,5 +194,47 @@ impl Interpreter<'_> {
             }
             _ => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+#[network_function(ports(lan, wan))]
+pub mod nothing {
+    pub struct Nothing {}
+
+    #[opaque]
+    fn mix(a: u64, b: u64) -> u64 {
+        (a ^ b.wrapping_mul(3)).rotate_left(29)
+    }
+
+    impl Nothing {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            Forward(pkt.port().other())
+        }
+    }
+}
+"#;
+
+    #[test]
+    fn calls_leave_no_more_than_a_bound() {
+        let program = Program::read(TEXT, "nothing.rs", 1).unwrap();
+        let mut bodies = Bodies::of(&program);
+        let mut most = 0;
+        for a in 0..u64::MAX {
+            let b = !a;
+            let is = (a ^ b.wrapping_mul(3)).rotate_left(29);
+            let parts = bodies.run(&("mix".to_owned(), vec![a.into(), b.into()], Vec::new()));
+            assert_eq!(parts, Some(vec![("mix".to_owned(), u128::from(is))]));
+            let left = bodies.interpreter.terms.len();
+            if left < most {
+                break;
+            }
+            most = left;
+        }
+        assert!((LEFT..LEFT + 100).contains(&most), "{most}");
     }
 }
