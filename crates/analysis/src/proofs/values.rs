@@ -185,6 +185,14 @@ fn step(object: &Object<'_>, last: &Write, terms: &mut Terms) -> Option<Step> {
     Some(Step { when, key, value, keys, facts })
 }
 
+/// Whether it cannot be, whatever products of settings come to, or what they do come to: solvers of bit-vectors are
+/// slow at that.
+fn is_refuted(asked: Vec<Term>, terms: &mut Terms, solver: &mut Solver) -> Result<bool, String> {
+    let soft = softened(&asked, terms);
+    let is_exact = soft == asked;
+    Ok(solver.refutes(soft, terms)? || !is_exact && solver.refutes(asked, terms)?)
+}
+
 enum Found {
     All(BTreeSet<Vec<u128>>),
     /// Most of all by the part at this place.
@@ -218,7 +226,7 @@ impl Search<'_> {
             let before = all.len();
             for (step, common) in &open {
                 let asked = self.question(step, common, &all, terms);
-                if solver.refutes(asked, terms)? {
+                if is_refuted(asked, terms, solver)? {
                     continue;
                 }
                 let mut each: Vec<&Vec<Term>> = self.steps[*step].iter().collect();
@@ -272,7 +280,7 @@ impl Search<'_> {
         let stored = self.combination(&step.key, &step.value, terms);
         loop {
             let asked = self.question(step, conditions, all, terms);
-            if solver.refutes(asked.clone(), terms)? {
+            if is_refuted(asked.clone(), terms, solver)? {
                 return Ok(None);
             }
             let Some(new) = solver.model(&asked, &[], &stored, terms) else {
