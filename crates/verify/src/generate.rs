@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use anabranch_nf::l3::{ERROR_INTERVAL_NS, ERRORS_AT_ONCE};
 use anabranch_packet::craft::{self, Echo, IcmpError, Link, Segment, tcp_flags};
 use anabranch_packet::fuzzing::{Seeds, samples};
 
@@ -51,14 +52,16 @@ pub struct Generator<'s> {
     commands: usize,
     /// Packets in a hundred that are IPv4 where they could be IPv6.
     ipv4: usize,
+    /// ICMP errors that would have been sent too early, were there one about each packet.
+    errors: u64,
 }
 
 impl<'s> Generator<'s> {
     /// A generator of the programs of `seed`.
     pub fn new(setup: &'s Setup, seed: u64) -> Self {
         let (chance, shapes) = (Seeds::new(seed), samples());
-        let (sent, next, commands, ipv4) = (Vec::new(), 0, 4, 85);
-        Self { setup, chance, shapes, sent, next, commands, ipv4 }
+        let (sent, next, commands, ipv4, errors) = (Vec::new(), 0, 4, 85, 0);
+        Self { setup, chance, shapes, sent, next, commands, ipv4, errors }
     }
 
     /// A program of these sequences.
@@ -109,6 +112,9 @@ impl<'s> Generator<'s> {
     }
 
     fn push(&mut self, act: Act, steps: &mut Vec<Step>) -> u32 {
+        if self.setup.is_paced {
+            self.pace(&act, steps);
+        }
         let name = self.next;
         self.next += 1;
         if matches!(act, Act::Packet(_)) {
@@ -116,6 +122,19 @@ impl<'s> Generator<'s> {
         }
         steps.push(Step { name, act });
         name
+    }
+
+    /// Lets time pass before a packet that might be one more than may be reported.
+    fn pace(&mut self, act: &Act, steps: &mut Vec<Step>) {
+        match act {
+            Act::Packet(_) if self.errors == ERRORS_AT_ONCE => {
+                self.push(Act::Pause(ERRORS_AT_ONCE * ERROR_INTERVAL_NS), steps);
+                self.errors = 1;
+            }
+            Act::Packet(_) => self.errors += 1,
+            Act::Pause(ns) => self.errors = self.errors.saturating_sub(ns / ERROR_INTERVAL_NS),
+            Act::Command(_) => {}
+        }
     }
 
     /// As [`push`](Self::push); now and then a packet comes in two fragments, in any order.
@@ -564,4 +583,32 @@ fn crafted(craft: impl FnOnce(&mut [u8]) -> Option<usize>) -> Vec<u8> {
     let len = craft(&mut out).unwrap_or(0);
     out.truncate(len);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_packets_come_than_may_be_reported() {
+        for is_paced in [true, false] {
+            let setup = Setup {
+                is_paced,
+                ..Setup::new::<anabranch_nfs::router::Function>(toml::Table::new())
+            };
+            let (mut now_ns, mut full_ns, mut most_ns) = (0, 0, 0);
+            let program = Generator::new(&setup, 1).program(20_000);
+            for step in &program.steps {
+                match step.act {
+                    Act::Packet(_) => {
+                        full_ns = now_ns.max(full_ns) + ERROR_INTERVAL_NS;
+                        most_ns = most_ns.max(full_ns - now_ns);
+                    }
+                    Act::Pause(ns) => now_ns += ns,
+                    Act::Command(_) => {}
+                }
+            }
+            assert_eq!(most_ns <= ERRORS_AT_ONCE * ERROR_INTERVAL_NS, is_paced, "{most_ns}");
+        }
+    }
 }

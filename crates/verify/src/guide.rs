@@ -315,6 +315,7 @@ mod tests {
             exemplary: Vec::new(),
             made: Vec::new(),
             routes: false,
+            is_paced: false,
         })
     }
 

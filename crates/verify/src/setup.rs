@@ -39,6 +39,8 @@ pub struct Setup {
     pub made: Vec<String>,
     /// Whether it can route, where it has interfaces.
     pub routes: bool,
+    /// Whether packets come no faster than ICMP errors about each may be sent.
+    pub is_paced: bool,
 }
 
 /// A command and its fields: name and kind, as the settings of the function describe them.
@@ -74,6 +76,7 @@ impl Setup {
             allocated: None,
             exemplary: Vec::new(),
             routes: false,
+            is_paced: false,
         }
     }
 
@@ -201,19 +204,27 @@ impl Setup {
         anabranch_runtime::instance::Instance::<N>::new(&self.making(1)).is_ok()
     }
 
-    /// The same, where it can route half of the time with interfaces. With `all_known` no neighbour is asked
-    /// for: a question is due once a second, and whose packet it is due with depends on their order.
+    /// The same, where it can route half of the time with interfaces. With `any_order` nothing depends on the order
+    /// of packets that share no shard: no neighbour is asked for, since a question is due once a second with
+    /// whose packet comes first, and there are no more packets than ICMP errors may be sent.
     #[must_use]
-    pub fn routed<N: NetworkFunction>(self, seed: u64, all_known: bool) -> Self {
-        let mut chance = Seeds::new(seed);
-        if !self.routes || self.settings.contains_key("interfaces") || chance.below(2) == 1 {
+    pub fn routed<N: NetworkFunction>(self, seed: u64, any_order: bool) -> Self {
+        if !self.routes {
             return self;
         }
-        let table: toml::Table =
-            self.interfaces(&mut chance, all_known).parse().unwrap_or_default();
+        let mut chance = Seeds::new(seed);
         let mut routed = self.clone();
-        routed.settings.extend(table);
-        if routed.fits::<N>() { routed } else { self }
+        if !self.settings.contains_key("interfaces") {
+            if chance.below(2) == 1 {
+                return self;
+            }
+            let table = self.interfaces(&mut chance, any_order);
+            routed.settings.extend(table.parse::<toml::Table>().unwrap_or_default());
+            if !routed.fits::<N>() {
+                return self;
+            }
+        }
+        Self { is_paced: any_order, ..routed }
     }
 
     /// An interface for each port: its hosts on the link, some of them known.

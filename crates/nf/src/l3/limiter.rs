@@ -1,9 +1,9 @@
 //! The rate of ICMP errors.
 
-/// Between two errors in the long run, in nanoseconds: 1,000 a second.
-const INTERVAL_NS: u64 = 1_000_000;
-/// Errors that may follow each other at once.
-const BURST: u64 = 50;
+/// Nanoseconds between two ICMP errors in the long run: 1,000 a second.
+pub const INTERVAL_NS: u64 = 1_000_000;
+/// ICMP errors that may follow each other at once.
+pub const BURST: u64 = 50;
 
 /// A token bucket (RFC 4443, 2.4 (f); RFC 1812, 4.3.2.8), as the time at which it will be full:
 /// each error adds the interval to it, and it may lie at most the burst ahead.

@@ -43,6 +43,7 @@ pub use self::arrival::Arrival;
 use self::configuration::{Configuration, Interface, Route};
 pub use self::learned::Learned;
 use self::learned::Turn;
+pub use self::limiter::{BURST as ERRORS_AT_ONCE, INTERVAL_NS as ERROR_INTERVAL_NS};
 use self::neighbours::{Neighbour, Neighbours};
 use self::next_hop::NextHop;
 use self::own::Own;
