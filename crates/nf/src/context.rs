@@ -257,6 +257,12 @@ impl Environment {
         self.tick = ((ticks >> TICK_BITS) as u32).wrapping_add(1);
     }
 
+    /// The tick at `time_ns`, in nanoseconds since the Unix epoch, or the last there is.
+    pub fn tick_at(&self, time_ns: u64) -> Tick {
+        let ticks = time_ns.saturating_sub(self.origin) >> TICK_BITS;
+        u32::try_from(ticks).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
     /// Packet `number` begins, now.
     #[inline(always)]
     pub fn begin_at_once(&mut self, number: u64) {

@@ -16,8 +16,8 @@
 //! their [`Commit`]s, up to which indices allocators give out. Events and expiry happen alone, before
 //! the first packet in that order that is due. Times grow in that order from one packet that is alone
 //! to the next: one that is overtaken by it is handled at its time. In between they need not, since
-//! what has come to its end is noticed by nobody who is not alone, and a refresh never brings an end
-//! nearer.
+//! what has come to its end is noticed by nobody who is not alone, a refresh never brings an end
+//! nearer, and what ends before somebody has to be alone is refreshed by nobody who is not.
 
 mod alone;
 mod batch;

@@ -80,6 +80,8 @@ pub struct Transaction {
     commits: Own,
     place: Own,
     time: Own,
+    /// No transaction beside this one is at this tick or later.
+    horizon: Own,
     reads: Reads,
     writes: Writes,
     effects: Effects,
@@ -107,6 +109,7 @@ impl Transaction {
             commits: Own::default(),
             place: Own::default(),
             time: Own::default(),
+            horizon: Own::default(),
             reads: Reads::new(),
             writes: Writes::new(),
             effects: Effects::new(),
@@ -129,6 +132,12 @@ impl Transaction {
     #[inline(always)]
     pub fn set_time(&self, time: u64) {
         self.time.set(time);
+    }
+
+    /// Nobody who works beside others is at `tick` or later, until somebody has been alone.
+    #[inline(always)]
+    pub fn set_horizon(&self, tick: u32) {
+        self.horizon.set(tick.into());
     }
 
     /// What it works on.
@@ -546,7 +555,11 @@ impl Transaction {
     }
 
     /// Raises deadline word `index` of an object when the transaction commits, unless the object has
-    /// got another generation by then. It does not count as a change.
+    /// got another generation by then. It does not count as a change: others see it whose place in the order of
+    /// all is before this one's. So what might have come to its end for one of them ([`set_horizon`]) is raised by
+    /// who is alone.
+    ///
+    /// [`set_horizon`]: Self::set_horizon
     #[inline(always)]
     pub fn raise(&self, memory: &Memory, object: u32, index: usize, deadline: Deadline) {
         self.take_effect(memory, object, index, Effect::Raise(deadline.word()));
@@ -562,19 +575,26 @@ impl Transaction {
     #[inline(always)]
     fn take_effect(&self, memory: &Memory, object: u32, index: usize, effect: Effect) {
         let (name, words) = memory.object(object);
+        let word = &words.0[1 + index];
         if !self.is_marked(|| name) {
-            return self.remember(name, index, effect);
+            return self.remember(name, (index, word), effect);
         }
         match self.own(name, words) {
             None => {}
             // A copy's deadlines go where the copy goes.
             Some(Some(words)) => apply(&words.0[1 + index], effect),
-            Some(None) => self.remember(name, index, effect),
+            Some(None) => self.remember(name, (index, word), effect),
         }
     }
 
     #[inline(always)]
-    fn remember(&self, name: Name, index: usize, effect: Effect) {
+    fn remember(&self, name: Name, (index, word): (usize, &AtomicU64), effect: Effect) {
+        if matches!(effect, Effect::Raise(_)) {
+            let deadline = Deadline::from_word(word.load(Ordering::Relaxed));
+            if u64::from(deadline.tick) < self.horizon.get() {
+                return self.require_alone();
+            }
+        }
         if !self.effects.push(name, index, effect) {
             self.doom(Cause::TooLarge);
         }

@@ -205,6 +205,9 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         *why_alone = None;
         let times = shared.times();
         environment.set_origin(times.origin_ns);
+        // Whose packet comes when something is due is alone.
+        let last = environment.tick_at(times.due_ns.saturating_sub(1));
+        transaction.set_horizon(last.saturating_add(1));
         *faults = elements::faults();
         let (frames, slots) = (&mut frames[range.clone()], &mut slots[range]);
         let visit = Visit::<N> { nf, transaction, trail };

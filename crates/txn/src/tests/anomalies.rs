@@ -351,6 +351,36 @@ fn a_raise_survives_the_change_of_another_word() {
     assert_eq!(b.read(&memory, 0, |words| (words.get(0), words.get(1))), Some((7, 42)));
 }
 
+/// Who began before sees a raise: by then it must not matter, so that what ends before the horizon is raised by who
+/// is alone.
+#[test]
+fn nobody_lives_on_by_a_raise_that_comes_after() {
+    let domain = Arc::new(Domain::new(2, true));
+    let memory = domain.memory(Shape { objects: 2, tracked: 1, deadlines: 1, apart: true });
+    let (a, b) = (Transaction::new(&domain, 0), Transaction::new(&domain, 1));
+    let ends = |who: &Transaction, object| {
+        who.read(&memory, object, |words| Deadline::from_word(words.get(1)).tick)
+    };
+    let raise = |who: &Transaction, object, tick| {
+        who.raise(&memory, object, 1, Deadline { generation: 0, tick });
+    };
+    b.begin_alone();
+    (0..2).for_each(|object| raise(&b, object, 10 + object));
+    b.set_horizon(11);
+    a.begin();
+    b.begin();
+    raise(&b, 0, 50);
+    assert_eq!(b.commit(), Err(Cause::Alone));
+    assert_eq!((ends(&a, 0), a.commit().is_ok()), (Some(10), true), "as it was when it began");
+    b.begin_alone();
+    raise(&b, 0, 50);
+    a.begin();
+    b.begin();
+    raise(&b, 1, 50);
+    assert!(b.commit().is_ok() && a.place() < b.place());
+    assert_eq!(ends(&a, 1), Some(50), "nobody is at 11, when it would have ended");
+}
+
 /// More than there is room for is said, not lost.
 #[test]
 fn what_is_too_large_says_so() {
