@@ -258,6 +258,7 @@ impl Environment {
     }
 
     /// The tick at `time_ns`, in nanoseconds since the Unix epoch, or the last there is.
+    #[inline]
     pub fn tick_at(&self, time_ns: u64) -> Tick {
         let ticks = time_ns.saturating_sub(self.origin) >> TICK_BITS;
         u32::try_from(ticks).unwrap_or(u32::MAX).saturating_add(1)

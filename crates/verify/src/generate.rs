@@ -127,11 +127,12 @@ impl<'s> Generator<'s> {
     /// Lets time pass before a packet that might be one more than may be reported.
     fn pace(&mut self, act: &Act, steps: &mut Vec<Step>) {
         match act {
-            Act::Packet(_) if self.errors == ERRORS_AT_ONCE => {
-                self.push(Act::Pause(ERRORS_AT_ONCE * ERROR_INTERVAL_NS), steps);
-                self.errors = 1;
+            Act::Packet(_) => {
+                if self.errors == ERRORS_AT_ONCE {
+                    self.push(Act::Pause(ERRORS_AT_ONCE * ERROR_INTERVAL_NS), steps);
+                }
+                self.errors += 1;
             }
-            Act::Packet(_) => self.errors += 1,
             Act::Pause(ns) => self.errors = self.errors.saturating_sub(ns / ERROR_INTERVAL_NS),
             Act::Command(_) => {}
         }

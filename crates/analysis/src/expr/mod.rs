@@ -313,9 +313,7 @@ impl Terms {
         all.dedup();
         all.into()
     }
-}
 
-impl Terms {
     /// All that conditions are made of, each once and behind its own parts.
     pub(crate) fn within(&self, conditions: &[Term]) -> Vec<Term> {
         let (mut seen, mut all) = (FastSet::default(), Vec::new());
