@@ -116,10 +116,10 @@ impl Lab {
             return false;
         }
         self.hosts.push(host.to_owned());
-        // No neighbours are looked for by IPv6, and every probe is told that its port is closed: Linux tells an
-        // address so once a second after the first six times, and behind a NAT all share one.
+        // No neighbours are looked for by IPv6, and every probe is told that its port is closed: Linux limits that,
+        // for each address (behind a NAT all share one) and for all together.
         let quiet = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6; \
-                     echo 0 > /proc/sys/net/ipv4/icmp_ratelimit";
+                     echo 0 > /proc/sys/net/ipv4/icmp_ratemask";
         let quiet = Command::new("ip").args(["netns", "exec", &name, "sh", "-ec", quiet]).output();
         quiet.is_ok_and(|quiet| quiet.status.success()) && self.try_ip(host, "link set lo up")
     }
@@ -242,6 +242,14 @@ impl Lab {
     fn count(&self, host: &str, of: &str) -> u64 {
         let count = self.run(host, &format!("cat /sys/class/net/e/statistics/{of}")).expect();
         count.trim().parse().unwrap()
+    }
+
+    /// Prints what the kernel has counted at every host.
+    pub fn print_counters(&self) {
+        for host in &self.hosts {
+            let counted = self.run(host, "grep -h Icmp /proc/net/snmp /proc/net/netstat").text;
+            println!("{host}:\n{counted}{}", self.run(host, "ip -s link").text);
+        }
     }
 
     /// A file in the laboratory's directory.

@@ -5,7 +5,7 @@ use std::fs;
 use crate::clients::fetch_at_once;
 use crate::lab::{Function, Kind, Lab, assert_adds_up};
 use crate::nat::ROUTER;
-use crate::traffic::fetch;
+use crate::traffic::{fetch, trace_route};
 
 /// Inside `client`, a NAT that is a router, outside it `hop`, and behind that, over a link of 1,400 bytes, `server`.
 fn far_server(lab: &Lab) -> Function<'_> {
@@ -59,9 +59,7 @@ fn beyond(kind: Kind) {
     assert!(sent["end"]["sum_received"]["bytes"].as_f64().unwrap() > 1e6, "{sent}");
     assert_eq!(sent["intervals"][0]["streams"][0]["pmtu"], 1_400, "{sent}");
     fetch(lab, "client", "http://192.0.2.2", &large);
-    let hops = lab.run("client", "traceroute -n -w 2 -q 1 -m 5 192.0.2.2").expect();
-    let hops: Vec<_> =
-        hops.lines().skip(1).filter_map(|hop| hop.split_whitespace().nth(1)).collect();
+    let hops = trace_route(lab, "client", "192.0.2.2");
     assert_eq!(hops, ["10.0.0.1", "198.51.100.1", "192.0.2.2"]);
     fetch_at_once(lab, "client", "192.0.2.2:80", CONNECTIONS, small.len());
     let seen = nat.report();

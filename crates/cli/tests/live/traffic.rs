@@ -51,3 +51,18 @@ pub fn ping(lab: &Lab, from: &str, to: &str, bytes: usize) {
     let in_time = answered("0.05").or_else(|_| answered("1"));
     assert_eq!(in_time, Ok(()), "{bytes}");
 }
+
+/// Who is on the way from one host to another, by `traceroute`; `*` for who answered none of three probes. Where a
+/// probe was lost, what the hosts counted is printed.
+pub fn trace_route(lab: &Lab, from: &str, to: &str) -> Vec<String> {
+    let said = lab.run(from, &format!("traceroute -n -w 2 -m 5 {to}")).expect();
+    if said.contains('*') {
+        println!("{said}");
+        lab.print_counters();
+    }
+    let answered_by = |hop: &str| {
+        let mut words = hop.split_whitespace().skip(1).skip_while(|&word| word == "*");
+        words.next().unwrap_or("*").to_owned()
+    };
+    said.lines().skip(1).map(answered_by).collect()
+}
