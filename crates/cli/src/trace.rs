@@ -1,6 +1,6 @@
 //! `trace`: one packet's way through a network function, on one worker.
 
-use anabranch_analysis::Budget;
+use anabranch_analysis::{Budget, CallPath};
 use anabranch_io::source::Input;
 use anabranch_io::spec::{PortBinding, SourceSpec};
 use anabranch_nf::NetworkFunction;
@@ -111,13 +111,7 @@ pub(crate) fn execute<F: NetworkFunction>(
     let ports = PortNames::new(F::PORTS, &order);
     let names: Vec<&str> = ports.0.iter().map(String::as_str).collect();
     let filter = Filter::read(&choice.filter, &names).map_err(Error::Usage)?;
-    // Without a solver, everything but the numbers of paths is known.
-    let paths = paths_of(&F::SOURCE, Budget::default()).ok();
     let setup = Setup::new::<F>(order.settings.clone());
-    let mut coverage = paths.as_ref().map(Coverage::new::<F>);
-    if let Some(coverage) = &mut coverage {
-        coverage.begin(&setup);
-    }
     let options = Options {
         plan: None,
         inputs: bound(&order.inputs, |port, spec| Ok(Input { port: ports.find(port)?, spec }))?,
@@ -133,19 +127,34 @@ pub(crate) fn execute<F: NetworkFunction>(
         commands: order.controls.into_iter().map(|one| (one.at_ns, one.command)).collect(),
         store: None,
     };
-    let mut shown = Vec::new();
+    let (mut shown, mut events) = (Vec::new(), Vec::new());
     let (mut progress, mut handled) = (order.progress, 0);
     let traced = trace::<F::Traced>(&options, &mut |followed| {
         handled += 1;
         progress.update(handled, None);
         if is_chosen(&followed, choice, &filter) {
-            shown.push(Shown::of(followed, &ports.0, coverage.as_mut()));
+            shown.push(Shown::of(&followed, &ports.0));
+            events.push(followed.events);
         }
         choice.packet.is_none_or(|wanted| handled <= wanted) && shown.len() < choice.count
     });
     progress.finish();
     traced.map_err(cannot_begin)?;
+    if !shown.is_empty() {
+        number_paths::<F>(&mut shown, events, &setup);
+    }
     Ok(shown)
+}
+
+/// Notes which call paths these packets took, one after the other, of which the function left these events. Without
+/// a solver that is not known.
+fn number_paths<F: NetworkFunction>(shown: &mut [Shown], events: Vec<Vec<Step>>, setup: &Setup) {
+    let Ok(paths) = paths_of(&F::SOURCE, Budget::default()) else { return };
+    let mut coverage = Coverage::new::<F>(&paths);
+    coverage.begin(setup);
+    for (one, events) in shown.iter_mut().zip(events) {
+        one.number_paths(&coverage.paths_of(events));
+    }
 }
 
 fn is_chosen(followed: &Followed<'_>, choice: &Choice, filter: &Filter) -> bool {
@@ -161,26 +170,28 @@ fn is_chosen(followed: &Followed<'_>, choice: &Choice, filter: &Filter) -> bool 
 }
 
 impl Shown {
-    fn of(followed: Followed<'_>, ports: &[String], coverage: Option<&mut Coverage<'_>>) -> Self {
+    fn of(followed: &Followed<'_>, ports: &[String]) -> Self {
         let Followed { meta, bytes, events, fate } = followed;
-        let mut handlers = handlers(&events);
-        let taken = coverage.map(|coverage| coverage.paths_of(events)).unwrap_or_default();
-        // The handler that opens a set and the one that it is opened for are one path.
-        let mut taken = taken.into_iter();
-        for (place, handled) in handlers.iter_mut().enumerate() {
-            let is_opened = place > 0 && handled.handler == OPENED;
-            if let Some(Some(path)) = (!is_opened).then(|| taken.next()).flatten() {
-                (handled.path, handled.line) = (Some(path.number), Some(path.line));
-            }
-        }
         let name = |port: u8| ports.get(usize::from(port)).cloned().unwrap_or_default();
         Self {
             number: meta.number,
             at_ns: meta.arrival_ns,
             port: name(meta.port.index()),
             bytes: meta.wire_len,
-            handlers,
-            fate: said(&fate, bytes, name),
+            handlers: handlers(events),
+            fate: said(fate, bytes, name),
+        }
+    }
+
+    /// Notes the call paths that its handlers took. The handler that opens a set and the one that it is opened for
+    /// are one path.
+    fn number_paths(&mut self, taken: &[Option<&CallPath>]) {
+        let mut taken = taken.iter();
+        for (place, handled) in self.handlers.iter_mut().enumerate() {
+            let is_opened = place > 0 && handled.handler == OPENED;
+            if let Some(Some(path)) = (!is_opened).then(|| taken.next()).flatten() {
+                (handled.path, handled.line) = (Some(path.number), Some(path.line));
+            }
         }
     }
 }

@@ -4,41 +4,60 @@ use serde_json::Value;
 
 use crate::Bench;
 
+/// Forty packets of five connections, as they come from the two sides.
+const TRAFFIC: &str =
+    "traffic flows=5,packets=40,reply=0.5,tcp=1 --out inside=in.pcap --out outside=out.pcap";
+
+fn packets(document: &str) -> Vec<Value> {
+    serde_json::from_str(document).unwrap()
+}
+
 #[test]
-fn a_packets_way_is_told() {
+fn filters_choose_packets_and_all_are_handled() {
     let bench = Bench::new();
-    let spec = "flows=5,packets=40,reply=0.5,tcp=1";
-    bench.run(&format!("traffic {spec} --out inside=in.pcap --out outside=out.pcap")).expect(0);
-    let inputs = "--in lan=in.pcap --in wan=out.pcap";
-    let nat = |command: &str, options: &str| {
-        let mut words: Vec<&str> = vec![command, "nat", "--set", "public=['203.0.113.1']"];
-        words.extend(inputs.split_whitespace().chain(options.split_whitespace()));
-        bench.run_words(&words)
+    bench.run(TRAFFIC).expect(0);
+    // Who answers is inside: packets of either side are dropped, and some pass.
+    let firewall = |command: &str, options: &str| {
+        let inputs = "--set loose=true --in inside=out.pcap --in outside=in.pcap";
+        bench.run(&format!("{command} firewall {inputs} {options}"))
     };
-    let all = nat("trace", "--count 1000 --json").expect(0).out;
-    let all: Vec<Value> = serde_json::from_str(&all).unwrap();
+    let all = packets(&firewall("trace", "--count 1000 --json").expect(0).out);
     assert_eq!(all.len(), 40);
-    let report: Value = serde_json::from_str(&nat("run", "--json -").expect(0).out).unwrap();
-    for (reason, count) in report["drops"].as_object().unwrap() {
+    let report: Value = serde_json::from_str(&firewall("run", "--json -").expect(0).out).unwrap();
+    let drops = report["drops"].as_object().unwrap();
+    assert!(drops.len() > 1, "{drops:?}");
+    for (reason, count) in drops {
         let word = Value::from(format!("dropped: {reason}"));
         let told = all.iter().filter(|one| one["fate"].as_array().unwrap().contains(&word)).count();
         assert_eq!(count.as_u64(), Some(told as u64), "{reason}");
-        let filtered = nat("trace", &format!("--count 1000 --json reason={reason}")).expect(0).out;
-        let filtered: Vec<Value> = serde_json::from_str(&filtered).unwrap();
-        assert_eq!(filtered.len(), told);
+        let filtered = firewall("trace", &format!("--count 1000 --json reason={reason}"));
+        assert_eq!(packets(&filtered.expect(0).out).len(), told);
     }
-    // Each packet has gone one way that `paths` lists.
-    let handlers = all.iter().flat_map(|one| one["handlers"].as_array().unwrap());
-    assert!(handlers.clone().count() >= 40);
+    firewall("trace", "port=dmz").expect(2);
+    assert!(firewall("trace", "host=192.0.2.1").expect(0).out.contains("no packet meets"));
+    let second = firewall("trace", "--packet 1").expect(0).out;
+    for part in ["packet 1 at ", "packet_set_opened  (path ", "  → "] {
+        assert!(second.contains(part), "{part}\n{second}");
+    }
+}
+
+#[test]
+fn each_packet_goes_a_way_that_paths_lists() {
+    let bench = Bench::new();
+    bench.run(TRAFFIC).expect(0);
+    let line = "--in lan=in.pcap --in wan=out.pcap --count 1000 --json";
+    let words = ["trace", "nat", "--set", "public=['203.0.113.1']"];
+    let words: Vec<&str> = words.into_iter().chain(line.split_whitespace()).collect();
+    let all = packets(&bench.run_words(&words).expect(0).out);
+    let handlers: Vec<&Value> =
+        all.iter().flat_map(|one| one["handlers"].as_array().unwrap()).collect();
+    assert!(handlers.len() >= 40);
     assert!(
-        handlers.clone().all(|one| one["path"].as_u64().is_some_and(|path| path > 0)),
+        handlers.iter().all(|one| one["path"].as_u64().is_some_and(|path| path > 0)),
         "{all:?}"
     );
-    let first = nat("trace", "--packet 0").expect(0).out;
-    for part in ["packet 0 at lan", "inside.get(", "mappings.allocate", "→ forwarded to wan, bytes"]
-    {
+    let first = all[0].to_string();
+    for part in ["inside.get(", "mappings.allocate", "forwarded to wan, bytes"] {
         assert!(first.contains(part), "{part}\n{first}");
     }
-    nat("trace", "port=dmz").expect(2);
-    assert!(nat("trace", "host=192.0.2.1").expect(0).out.contains("no packet meets"));
 }
