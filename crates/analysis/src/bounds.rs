@@ -242,105 +242,19 @@ fn result(operator: Binary, a: Range, b: Range, all: u128) -> Range {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drawn::{Draw, NAMES, examples};
     use crate::expr::circuit::Circuit;
-    use crate::expr::{Kind, Sort};
-
-    /// Draws conditions over few and narrow unknowns, so that all values can be tried.
-    struct Draw(u64);
-
-    impl Draw {
-        fn below(&mut self, end: usize) -> usize {
-            self.0 = self
-                .0
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) as usize % end
-        }
-
-        fn bits(&mut self, terms: &mut Terms, depth: usize) -> Term {
-            use Binary::*;
-            let name = ["x", "y", "z"][self.below(3)];
-            if depth == 0 || self.below(4) == 0 {
-                return match self.below(2) {
-                    0 => terms.constant(self.below(8) as u128, 3),
-                    _ => terms.symbol(name, Sort::Bits(3), Kind::Number),
-                };
-            }
-            let a = self.bits(terms, depth - 1);
-            let b = self.bits(terms, depth - 1);
-            match self.below(7) {
-                0 => {
-                    let condition = self.truth(terms, depth - 1);
-                    terms.ite(condition, a, b)
-                }
-                1 => {
-                    let both = terms.concat(a, b);
-                    let low = self.below(4) as u8;
-                    terms.extract(both, low + 2, low)
-                }
-                2 => {
-                    let wide = terms.extend(a, 5, self.below(2) == 0);
-                    let sum = terms.constant(self.below(32) as u128, 5);
-                    let sum = terms.binary(Add, wide, sum);
-                    terms.extract(sum, 3, 1)
-                }
-                _ => {
-                    let operators = [
-                        Add,
-                        Sub,
-                        Mul,
-                        And,
-                        Or,
-                        Xor,
-                        DivUnsigned,
-                        RemUnsigned,
-                        ShiftLeft,
-                        ShiftRight,
-                        DivSigned,
-                        RemSigned,
-                    ];
-                    terms.binary(operators[self.below(operators.len())], a, b)
-                }
-            }
-        }
-
-        fn truth(&mut self, terms: &mut Terms, depth: usize) -> Term {
-            use Binary::*;
-            if depth > 0 && self.below(3) == 0 {
-                let a = self.truth(terms, depth - 1);
-                let b = self.truth(terms, depth - 1);
-                return terms.binary([Both, Either, Equal][self.below(3)], a, b);
-            }
-            let (a, b) = (self.bits(terms, depth), self.bits(terms, depth));
-            let operators =
-                [Equal, LessUnsigned, LessEqualUnsigned, LessSigned, LessEqualSigned, Equal];
-            let holds = terms.binary(operators[self.below(operators.len())], a, b);
-            if self.below(3) == 0 { terms.not(holds) } else { holds }
-        }
-    }
 
     /// What is refuted has no example, and every example is within the bounds.
     #[test]
     fn bounds_hold_for_every_example_there_is() {
         let (mut refuted, mut narrowed) = (0, 0);
         for seed in 0..20_000 {
-            let mut draw = Draw(seed);
             let mut terms = Terms::new();
-            let count = 1 + draw.below(4);
-            let conditions: Vec<Term> = (0..count).map(|_| draw.truth(&mut terms, 2)).collect();
+            let conditions = Draw::new(seed, NAMES).conditions(&mut terms);
             let bounds = Bounds::under(&conditions, &terms);
             let mut circuit = Circuit::new(&conditions, &terms);
-            let mut examples = Vec::new();
-            for values in 0..512u128 {
-                for (place, guess) in circuit.guess.iter_mut().enumerate() {
-                    *guess = values >> (3 * place) & 7;
-                }
-                let mut unmet = Vec::new();
-                circuit.evaluate(&mut unmet);
-                if unmet.is_empty() {
-                    examples.push(circuit.guess.clone());
-                }
-            }
+            let examples = examples(&mut circuit);
             let Some(bounds) = bounds else {
                 assert!(examples.is_empty(), "seed {seed}: {:?}", examples[0]);
                 refuted += 1;

@@ -27,6 +27,9 @@
 
 mod access;
 mod bounds;
+mod canonical;
+#[cfg(test)]
+mod drawn;
 mod error;
 mod evaluate;
 mod example;

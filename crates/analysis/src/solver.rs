@@ -5,6 +5,7 @@ use std::io;
 use easy_smt::{Context, ContextBuilder, Response, SExpr};
 
 use crate::bounds::Bounds;
+use crate::canonical::canonical;
 use crate::example::Examples;
 use crate::expr::{Binary, Node, Sort, SymbolId, Term, Terms, operands};
 use crate::hash::{FastMap, FastSet};
@@ -30,6 +31,8 @@ pub(crate) enum Answer {
 pub(crate) struct Solver {
     process: Option<Process>,
     answers: FastMap<Vec<Term>, Answer>,
+    /// Of what was to be proved, by what it is whatever its unknowns are called.
+    proofs: FastMap<Vec<u64>, Answer>,
     examples: Examples,
     /// Questions put to the process.
     pub(crate) calls: u64,
@@ -125,10 +128,18 @@ impl Solver {
             self.answers.insert(conditions, Answer::No);
             return Ok(true);
         }
-        let undecided = self.undecided;
-        let answer = self.ask(&conditions, terms, THOROUGH)?;
-        // Of paths alone it is told what could not be decided.
-        self.undecided = undecided;
+        let question = canonical(&conditions, terms);
+        let answer = match self.proofs.get(&question) {
+            Some(answer) => *answer,
+            None => {
+                let undecided = self.undecided;
+                let answer = self.ask(&conditions, terms, THOROUGH)?;
+                // Of paths alone it is told what could not be decided.
+                self.undecided = undecided;
+                self.proofs.insert(question, answer);
+                answer
+            }
+        };
         self.answers.insert(conditions, answer);
         Ok(answer == Answer::No)
     }

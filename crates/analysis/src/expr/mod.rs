@@ -133,7 +133,7 @@ impl Binary {
         fold::bits(self, a, b, width)
     }
 
-    fn commutes(self) -> bool {
+    pub(crate) fn commutes(self) -> bool {
         use Binary::*;
         matches!(self, Add | Mul | And | Or | Xor | Equal | Both | Either)
     }
