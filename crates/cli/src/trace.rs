@@ -6,7 +6,6 @@ use anabranch_io::spec::{PortBinding, SourceSpec};
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::trace::{Event as Step, Parts};
 use anabranch_runtime::balance::Balancing;
-use anabranch_runtime::deployment::paths_of;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::live::{Event, Filter};
 use anabranch_runtime::run::Options;
@@ -18,6 +17,7 @@ use crate::arguments::{PlanningArguments, TraceArguments};
 use crate::error::Error;
 use crate::file::print;
 use crate::library::Library;
+use crate::paths::find;
 use crate::progress::Progress;
 use crate::run::{Order, PortNames, binding, bound, cannot_begin, to_json};
 use crate::settings::{control, settings};
@@ -149,7 +149,7 @@ pub(crate) fn execute<F: NetworkFunction>(
 /// Notes which call paths these packets took, one after the other, of which the function left these events. Without
 /// a solver that is not known.
 fn number_paths<F: NetworkFunction>(shown: &mut [Shown], events: Vec<Vec<Step>>, setup: &Setup) {
-    let Ok(paths) = paths_of(&F::SOURCE, Budget::default()) else { return };
+    let Ok(paths) = find(F::NAME, &F::SOURCE, Budget::default()) else { return };
     let mut coverage = Coverage::new::<F>(&paths);
     coverage.begin(setup);
     for (one, events) in shown.iter_mut().zip(events) {

@@ -8,7 +8,6 @@ use anabranch_io::spec::{PortBinding, SourceSpec};
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::packet::Port;
 use anabranch_plan::{Plan, plan};
-use anabranch_runtime::deployment;
 use anabranch_verify::{
     Difference, Effort, Findings, Program, Setup, Subject, VerifyError, example, replay, verify,
 };
@@ -19,6 +18,7 @@ use crate::error::Error;
 use crate::figures::thousands;
 use crate::file::print;
 use crate::library::Library;
+use crate::paths::find;
 use crate::plan::{options, paths_of, read_checked, read_unchecked};
 use crate::progress::Progress;
 use crate::run::{binding, to_json};
@@ -124,8 +124,8 @@ pub(crate) fn run(library: &Library, arguments: &VerifyArguments) -> Result<(), 
 fn trial(source: &anabranch_nf::Source, arguments: &VerifyArguments) -> Result<Trial, Error> {
     let inputs = arguments.inputs.iter().map(|text| text.parse().map_err(binding("--in", text)));
     let own = settings(arguments.config.as_deref(), &arguments.settings)?;
-    let all_paths = deployment::paths_of(source, Budget { unsolved: true, ..Budget::default() });
-    let all_paths = all_paths.map_err(|cause| Error::Analysis(cause.to_string()))?;
+    let budget = Budget { unsolved: true, ..Budget::default() };
+    let all_paths = find(&arguments.nf, source, budget)?;
     let (packets, seeds, first_seed) = (arguments.packets, arguments.seeds, arguments.seed);
     // One seed alone is what it is among others.
     let rest = if seeds > 1 { packets.saturating_mul(seeds as usize) / REST_OF } else { 0 };
