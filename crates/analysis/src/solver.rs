@@ -31,8 +31,8 @@ pub(crate) enum Answer {
 pub(crate) struct Solver {
     process: Option<Process>,
     answers: FastMap<Vec<Term>, Answer>,
-    /// Of what was to be proved, by what it is whatever its unknowns are called.
-    proofs: FastMap<Vec<u64>, Answer>,
+    /// What the process has said, by what the question and the effort are, whatever unknowns are called.
+    told: FastMap<Vec<u64>, Answer>,
     examples: Examples,
     /// Questions put to the process.
     pub(crate) calls: u64,
@@ -88,6 +88,7 @@ impl Solver {
             Some(answer) => answer,
             None => self.ask(&conditions, terms, EFFORT)?,
         };
+        self.undecided += u64::from(answer == Answer::Unknown);
         self.answers.insert(conditions, answer);
         Ok(answer)
     }
@@ -128,18 +129,8 @@ impl Solver {
             self.answers.insert(conditions, Answer::No);
             return Ok(true);
         }
-        let question = canonical(&conditions, terms);
-        let answer = match self.proofs.get(&question) {
-            Some(answer) => *answer,
-            None => {
-                let undecided = self.undecided;
-                let answer = self.ask(&conditions, terms, THOROUGH)?;
-                // Of paths alone it is told what could not be decided.
-                self.undecided = undecided;
-                self.proofs.insert(question, answer);
-                answer
-            }
-        };
+        // Of paths alone it is told what could not be decided.
+        let answer = self.ask(&conditions, terms, THOROUGH)?;
         self.answers.insert(conditions, answer);
         Ok(answer == Answer::No)
     }
@@ -180,18 +171,24 @@ impl Solver {
         found.ok().flatten()
     }
 
+    /// What the process says of conditions, if it has not said so of others that are the same.
     fn ask(&mut self, conditions: &[Term], terms: &Terms, effort: u64) -> Result<Answer, String> {
-        let Some(process) = self.process()? else {
-            self.undecided += 1;
-            return Ok(Answer::Unknown);
-        };
+        let mut question = canonical(conditions, terms);
+        question.push(effort);
+        if let Some(answer) = self.told.get(&question) {
+            return Ok(*answer);
+        }
+        let answer = self.put(conditions, terms, effort)?;
+        self.told.insert(question, answer);
+        Ok(answer)
+    }
+
+    fn put(&mut self, conditions: &[Term], terms: &Terms, effort: u64) -> Result<Answer, String> {
+        let Some(process) = self.process()? else { return Ok(Answer::Unknown) };
         match process.check(conditions, terms, effort) {
             Ok(Response::Sat) => Ok(Answer::Yes),
             Ok(Response::Unsat) => Ok(Answer::No),
-            Ok(Response::Unknown) => {
-                self.undecided += 1;
-                Ok(Answer::Unknown)
-            }
+            Ok(Response::Unknown) => Ok(Answer::Unknown),
             Err(error) => {
                 // What it still has to say would be taken for the next answer.
                 self.process = None;
@@ -509,8 +506,8 @@ mod tests {
         let three = terms.constant(3, 8);
         let below = terms.binary(Binary::LessUnsigned, a, three);
         let not_below = terms.not(below);
-        assert_eq!(solver.ask(&[below], &terms, EFFORT), Ok(Answer::Yes));
-        assert_eq!(solver.ask(&[below, not_below], &terms, EFFORT), Ok(Answer::No));
+        assert_eq!(solver.put(&[below], &terms, EFFORT), Ok(Answer::Yes));
+        assert_eq!(solver.put(&[below, not_below], &terms, EFFORT), Ok(Answer::No));
 
         let say_nonsense = |solver: &mut Solver| {
             let process = solver.process.as_mut().expect("a process that has been asked");
@@ -518,7 +515,7 @@ mod tests {
         };
         say_nonsense(&mut solver);
         let why =
-            solver.ask(&[below], &terms, EFFORT).expect_err("an error in place of the answer");
+            solver.put(&[below], &terms, EFFORT).expect_err("an error in place of the answer");
         assert!(why.contains("nobody"), "{why}");
 
         assert_eq!(
