@@ -19,18 +19,25 @@ const ROUNDS: usize = 2;
 
 /// The conditions, in an order and with numbers for unknowns that do not depend on what those are called.
 pub(crate) fn canonical(conditions: &[Term], terms: &Terms) -> Vec<u64> {
-    let mut graph = Graph::default();
-    let roots: Vec<usize> = conditions.iter().map(|one| graph.add(*one, terms)).collect();
+    let mut graph = Graph::of(conditions, terms);
+    let mut roots: Vec<usize> = conditions.iter().map(|one| graph.places[one]).collect();
     graph.refine(&roots);
-    graph.write(roots)
+    roots.sort_by_key(|root| graph.colour(*root));
+    let (parts, symbols) = (FastMap::default(), FastMap::default());
+    let mut written = Written { graph: &graph, words: Vec::new(), parts, symbols };
+    let roots: Vec<u64> = roots.into_iter().map(|root| written.part(root)).collect();
+    let count = roots.len() as u64;
+    written.words.extend(roots);
+    // From here backwards it can be read in one way only.
+    written.words.push(count);
+    written.words
 }
 
 /// A term among those of a question.
 struct Part {
     /// What it is, its unknown and operands left out.
     is: Vec<u64>,
-    /// Place among the symbols.
-    symbol: Option<usize>,
+    symbol: Option<SymbolId>,
     /// Places of its operands.
     operands: Vec<usize>,
     commutes: bool,
@@ -40,14 +47,11 @@ struct Part {
     above: u64,
 }
 
-#[derive(Default)]
 struct Graph {
     /// Each after its operands.
     parts: Vec<Part>,
     places: FastMap<Term, usize>,
-    symbols: FastMap<SymbolId, usize>,
-    /// By place among the symbols.
-    colours: Vec<u64>,
+    colours: FastMap<SymbolId, u64>,
 }
 
 fn mixed(all: impl Hash) -> u64 {
@@ -57,28 +61,27 @@ fn mixed(all: impl Hash) -> u64 {
 }
 
 impl Graph {
-    fn add(&mut self, term: Term, terms: &Terms) -> usize {
-        if let Some(place) = self.places.get(&term) {
-            return *place;
-        }
-        let node = terms.node(term);
-        let operands = operands(node).into_iter().map(|one| self.add(one, terms)).collect();
-        let symbol = match node {
-            Node::Symbol(id) | Node::Apply(id, _) => {
-                let next = self.symbols.len();
-                Some(*self.symbols.entry(*id).or_insert(next))
+    fn of(conditions: &[Term], terms: &Terms) -> Self {
+        let all = terms.within(conditions);
+        let places: FastMap<Term, usize> =
+            all.iter().enumerate().map(|(place, term)| (*term, place)).collect();
+        let part = |term: &Term| {
+            let node = terms.node(*term);
+            let symbol = match node {
+                Node::Symbol(id) | Node::Apply(id, _) => Some(*id),
+                _ => None,
+            };
+            Part {
+                is: what(node, terms.sort(*term)),
+                symbol,
+                operands: operands(node).iter().map(|one| places[one]).collect(),
+                commutes: matches!(node, Node::Binary(operator, ..) if operator.commutes()),
+                below: 0,
+                above: 0,
             }
-            _ => None,
         };
-        if symbol == Some(self.colours.len()) {
-            self.colours.push(0);
-        }
-        let commutes = matches!(node, Node::Binary(operator, ..) if operator.commutes());
-        let is = what(node, terms.sort(term));
-        let place = self.parts.len();
-        self.parts.push(Part { is, symbol, operands, commutes, below: 0, above: 0 });
-        self.places.insert(term, place);
-        place
+        let parts = all.iter().map(part).collect();
+        Self { parts, places, colours: FastMap::default() }
     }
 
     /// Colours parts by what is below and above them.
@@ -90,20 +93,18 @@ impl Graph {
             }
             roots.iter().for_each(|root| self.parts[*root].above = 1);
             for at in (0..self.parts.len()).rev() {
-                let Part { below, above, commutes, .. } = self.parts[at];
-                for (place, one) in
-                    std::mem::take(&mut self.parts[at].operands).into_iter().enumerate()
-                {
-                    let place = if commutes { 0 } else { place };
-                    let more = mixed((below, above, place));
-                    self.parts[one].above = self.parts[one].above.wrapping_add(more);
-                    self.parts[at].operands.push(one);
+                for place in 0..self.parts[at].operands.len() {
+                    let Part { below, above, commutes, ref operands, .. } = self.parts[at];
+                    let seen = mixed((below, above, if commutes { 0 } else { place }));
+                    let operand = operands[place];
+                    let operand = &mut self.parts[operand];
+                    operand.above = operand.above.wrapping_add(seen);
                 }
             }
-            for part in &self.parts {
-                if let Some(symbol) = part.symbol {
-                    let seen = mixed((part.below, part.above));
-                    self.colours[symbol] = self.colours[symbol].wrapping_add(seen);
+            for Part { symbol, below, above, .. } in &self.parts {
+                if let Some(symbol) = symbol {
+                    let colour = self.colours.entry(*symbol).or_default();
+                    *colour = colour.wrapping_add(mixed((below, above)));
                 }
             }
         }
@@ -116,24 +117,12 @@ impl Graph {
         if part.commutes {
             operands.sort_unstable();
         }
-        mixed((&part.is, part.symbol.map(|symbol| self.colours[symbol]), operands))
+        let colour = part.symbol.map(|symbol| self.colours.get(&symbol));
+        mixed((&part.is, colour, operands))
     }
 
-    fn write(&self, mut roots: Vec<usize>) -> Vec<u64> {
-        let colour = |at: &usize| (self.parts[*at].below, self.parts[*at].above);
-        roots.sort_by_key(colour);
-        let mut written = Written {
-            graph: self,
-            words: Vec::new(),
-            parts: FastMap::default(),
-            symbols: FastMap::default(),
-        };
-        let roots: Vec<u64> = roots.into_iter().map(|root| written.part(root)).collect();
-        let count = roots.len() as u64;
-        written.words.extend(roots);
-        // From here backwards it can be read in one way only.
-        written.words.push(count);
-        written.words
+    fn colour(&self, at: usize) -> (u64, u64) {
+        (self.parts[at].below, self.parts[at].above)
     }
 }
 
@@ -141,7 +130,7 @@ struct Written<'g> {
     graph: &'g Graph,
     words: Vec<u64>,
     parts: FastMap<usize, u64>,
-    symbols: FastMap<usize, u64>,
+    symbols: FastMap<SymbolId, u64>,
 }
 
 impl Written<'_> {
@@ -153,8 +142,7 @@ impl Written<'_> {
         let part = &self.graph.parts[at];
         let mut operands = part.operands.clone();
         if part.commutes {
-            operands
-                .sort_by_key(|one| (self.graph.parts[*one].below, self.graph.parts[*one].above));
+            operands.sort_by_key(|one| self.graph.colour(*one));
         }
         let operands: Vec<u64> = operands.into_iter().map(|one| self.part(one)).collect();
         self.words.extend(&part.is);

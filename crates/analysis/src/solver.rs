@@ -88,6 +88,7 @@ impl Solver {
             Some(answer) => answer,
             None => self.ask(&conditions, terms, EFFORT)?,
         };
+        // It is told of paths alone, not of what is to be proved.
         self.undecided += u64::from(answer == Answer::Unknown);
         self.answers.insert(conditions, answer);
         Ok(answer)
@@ -129,7 +130,6 @@ impl Solver {
             self.answers.insert(conditions, Answer::No);
             return Ok(true);
         }
-        // Of paths alone it is told what could not be decided.
         let answer = self.ask(&conditions, terms, THOROUGH)?;
         self.answers.insert(conditions, answer);
         Ok(answer == Answer::No)

@@ -22,8 +22,8 @@ pub(crate) fn paths(library: &Library, arguments: &PathsArguments) -> Result<(),
     if arguments.json { print(&to_json(&paths)?) } else { print(&paths.to_text()) }
 }
 
-/// All call paths of the function `nf` of this source, with all that can be proved of its state: of a NAT some ten
-/// seconds.
+/// All call paths of the function `nf` of this source, with all that can be proved of its state, which may take
+/// some time.
 ///
 /// # Errors
 /// [`Error::Analysis`].

@@ -21,19 +21,6 @@ const STEPS: u64 = 10_000;
 const BAR: &str = "{prefix} [{bar:30}] {percent:>3} %  {msg}  {eta} left";
 const SPINNER: &str = "{prefix} {spinner}  {msg}  {elapsed}";
 
-/// Does `work`, of which nothing can be counted; on a terminal it is said what, and for how long.
-pub(crate) fn meanwhile<T>(what: &str, said: &'static str, work: impl FnOnce() -> T) -> T {
-    let progress = Progress::start(what);
-    if let Some(bar) = &progress.bar {
-        bar.set_style(style(SPINNER));
-        bar.set_message(said);
-        bar.enable_steady_tick(Duration::from_secs(1) / u32::from(DRAWS_A_SECOND));
-    }
-    let done = work();
-    progress.finish();
-    done
-}
-
 /// Shows how far a piece of work is.
 pub(crate) struct Progress {
     what: String,
@@ -86,6 +73,19 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Does `work`, of which nothing can be counted; on a terminal it is said what, and for how long.
+pub(crate) fn meanwhile<T>(what: &str, said: &'static str, work: impl FnOnce() -> T) -> T {
+    let progress = Progress::start(what);
+    if let Some(bar) = &progress.bar {
+        bar.set_style(style(SPINNER));
+        bar.set_message(said);
+        bar.enable_steady_tick(Duration::from_secs(1) / u32::from(DRAWS_A_SECOND));
+    }
+    let done = work();
+    progress.finish();
+    done
 }
 
 fn bar(what: &str) -> ProgressBar {

@@ -575,22 +575,21 @@ impl Transaction {
     #[inline(always)]
     fn take_effect(&self, memory: &Memory, object: u32, index: usize, effect: Effect) {
         let (name, words) = memory.object(object);
-        let word = &words.0[1 + index];
         if !self.is_marked(|| name) {
-            return self.remember(name, (index, word), effect);
+            return self.remember((name, words), index, effect);
         }
         match self.own(name, words) {
             None => {}
             // A copy's deadlines go where the copy goes.
             Some(Some(words)) => apply(&words.0[1 + index], effect),
-            Some(None) => self.remember(name, (index, word), effect),
+            Some(None) => self.remember((name, words), index, effect),
         }
     }
 
     #[inline(always)]
-    fn remember(&self, name: Name, (index, word): (usize, &AtomicU64), effect: Effect) {
+    fn remember(&self, (name, words): (Name, Words<'_>), index: usize, effect: Effect) {
         if matches!(effect, Effect::Raise(_)) {
-            let deadline = Deadline::from_word(word.load(Ordering::Relaxed));
+            let deadline = Deadline::from_word(words.0[1 + index].load(Ordering::Relaxed));
             if u64::from(deadline.tick) < self.horizon.get() {
                 return self.require_alone();
             }
