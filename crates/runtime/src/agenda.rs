@@ -212,7 +212,7 @@ impl<N: NetworkFunction> Agenda<N> {
     }
 
     /// Has ticks counted from a later origin where they would run out at `now_ns`: once in 26 days
-    /// of the NF's time, the one occasion on which tables are walked.
+    /// of the NF's time, the one occasion on which tables are walked, as far as there are entries.
     pub(crate) fn keep_in_reach(
         &mut self,
         nf: &mut N,

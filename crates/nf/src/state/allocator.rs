@@ -536,7 +536,9 @@ impl<T: Value> Allocator<T> {
     /// Ticks are counted from an origin `by` later.
     pub fn rebase(&mut self, by: Tick) {
         self.wheel.rebase(by);
-        for object in self.objects.iter_mut() {
+        let count = self.len() as usize;
+        let all = self.objects.iter_mut().filter(|object| object.deadline.tick() != 0);
+        for object in all.take(count) {
             let deadline = object.deadline.tick_mut();
             *deadline = rebased(*deadline, by);
         }
@@ -833,6 +835,37 @@ mod tests {
         assert!(!allocator.allocate_at(3, 7, TICK, &environment), "at home in another shard");
         environment.enter_every_shard();
         assert!(allocator.allocate_at(3, 7, TICK, &environment));
+    }
+
+    /// However many there are, and wherever: steered, leased, come from another worker.
+    #[test]
+    fn a_later_origin_moves_the_end_of_all_that_is_there() {
+        let [(mut steered, at), (mut moved, _)] = two_workers();
+        let [mut plain, mut leased] = [(); 2].map(|()| Allocator::new(200));
+        let here = Arc::clone(at.here());
+        leased.divide(&Ward { scope: Scope::Leased(Arc::default()), here, workers: 2 });
+        at.enter_shard(0);
+        for one in [&mut plain, &mut leased, &mut steered] {
+            assert!((1..6).all(|age| one.allocate(7, age * TICK, &at).is_some()));
+            assert!(one.free(2));
+        }
+        assert!(leased.allocate_at(150, 7, TICK, &at) && plain.allocate_at(150, 7, TICK, &at));
+        let mut bundle = Bundle::new([0].into_iter().collect(), 0);
+        steered.take_shards(&mut bundle);
+        let shift = bundle.shift(0);
+        moved.put_shards(&mut bundle, shift);
+        let ends = |of: &Allocator<u16>| -> Vec<Tick> {
+            of.objects.iter().map(|object| object.deadline.tick()).collect()
+        };
+        for (one, count) in [(&mut plain, 5), (&mut leased, 5), (&mut steered, 0), (&mut moved, 4)]
+        {
+            let before = ends(one);
+            one.rebase(2);
+            let wanted: Vec<_> = before.iter().map(|end| rebased(*end, 2)).collect();
+            assert_eq!(ends(one), wanted);
+            assert_eq!(wanted.iter().filter(|end| **end != 0).count(), count);
+            assert_ne!(before == wanted, count > 0);
+        }
     }
 
     #[test]

@@ -498,9 +498,13 @@ impl<K: Key, V: Stored> Table<K, V> {
 
     /// Changes every value, in the order of the table.
     pub fn update_all(&mut self, mut change: impl FnMut(&mut V)) {
-        for id in (0..self.slots()).map(SlotId) {
+        let (mut left, mut slots) = (self.len, (0..self.slots()).map(SlotId));
+        while left > 0
+            && let Some(id) = slots.next()
+        {
             if self.occupied(id) {
                 change(self.value_mut(id));
+                left -= 1;
             }
         }
     }

@@ -179,10 +179,10 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
     /// Ticks are counted from an origin `by` later. For who is alone.
     pub fn rebase(&mut self, by: Tick) {
         self.object.wheel.turn(&self.transaction).rebase(by);
-        for index in 0..self.object.indices.len() {
-            if let Some(kept) = self.kept(index) {
-                self.store(index, (kept.value, kept.lifetime), rebased(kept.deadline.tick, by));
-            }
+        let (len, count) = (self.object.indices.len(), self.object.indices.used());
+        let all = (0..len).filter_map(|index| self.kept(index).map(|kept| (index, kept)));
+        for (index, Kept { deadline, lifetime, value }) in all.take(count as usize) {
+            self.store(index, (value, lifetime), rebased(deadline.tick, by));
         }
     }
 }

@@ -216,10 +216,11 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     /// Ticks are counted from an origin `by` later. For who is alone.
     pub fn rebase(&self, transaction: &Transaction, by: Tick) {
         self.wheel.turn(transaction).rebase(by);
-        for id in (0..self.sets.slots()).map(|number| self.sets.slot(number)) {
-            if let Some(deadline) = self.sets.entry(transaction, id, |_, _, deadline| deadline) {
-                self.sets.set_deadline(transaction, id, rebased(deadline.tick, by));
-            }
+        let slots = (0..self.sets.slots()).map(|number| self.sets.slot(number));
+        let end = |id| self.sets.entry(transaction, id, |_, _, deadline| deadline);
+        let all = slots.filter_map(|id| end(id).map(|deadline| (id, deadline)));
+        for (id, deadline) in all.take(self.sets.len() as usize) {
+            self.sets.set_deadline(transaction, id, rebased(deadline.tick, by));
         }
     }
 
