@@ -3,7 +3,7 @@
 
 use super::find::{distinct, place};
 use crate::access::{Access, Part};
-use crate::expr::{Kind, Sort, SymbolId, Term, Terms};
+use crate::expr::{Binary, Kind, Node, Sort, SymbolId, Term, Terms};
 use crate::hash::FastSet;
 use crate::path::CallPath;
 
@@ -434,8 +434,16 @@ pub(super) fn relevant(about: &[Term], path: &CallPath, terms: &Terms) -> Vec<Te
             break;
         }
     }
-    let within = |one: &&Term| terms.unknowns(**one).iter().all(|id| unknowns.contains(id));
-    let mut chosen: Vec<Term> = path.holds.iter().filter(within).copied().collect();
+    let within = |one: &Term| terms.unknowns(*one).iter().all(|id| unknowns.contains(id));
+    let mut chosen = Vec::new();
+    let mut open = path.holds.clone();
+    while let Some(term) = open.pop() {
+        match *terms.node(term) {
+            Node::Binary(Binary::Both, a, b) => open.extend([a, b]),
+            _ if within(&term) => chosen.push(term),
+            _ => {}
+        }
+    }
     chosen.sort_unstable();
     chosen.dedup();
     chosen

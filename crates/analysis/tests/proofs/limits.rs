@@ -175,6 +175,22 @@ fn an_element_that_is_not_zero_is_inside() {
     assert!(drops(&explored(&either)).contains(&"wrong"));
 }
 
+/// A condition that holds together with another counts by itself.
+#[test]
+fn what_holds_together_with_something_else_is_known() {
+    let text = SLOTS.replace(
+        "self.counted(pkt)\n",
+        "let port = pkt.dst_port().unwrap_or(0);
+            let is_used = self.slots.read(0).count != 0;
+            if is_used & self.slots.read(u32::from(port)).busy { flow.slot = port; }
+            self.counted(pkt)\n",
+    );
+    assert_ne!(text, SLOTS);
+    assert!(!drops(&explored(&text)).contains(&"wrong"));
+    let either = text.replace("is_used & self", "is_used | self");
+    assert!(drops(&explored(&either)).contains(&"wrong"));
+}
+
 /// What an inner loop leaves by is no reason to lose what was written before it.
 #[test]
 fn what_is_written_before_an_inner_loop_is_carried() {
