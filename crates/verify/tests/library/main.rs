@@ -114,6 +114,7 @@ pass! {
     trojan: 38 7,
     sidejacking: 14 8,
     prads: 140 6,
+    dns_tunnel: 65 30,
 }
 
 /// Following these call paths takes too long for a test: many of them, or loops whose end is open.
