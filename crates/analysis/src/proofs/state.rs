@@ -3,7 +3,7 @@
 
 use super::find::{distinct, place};
 use crate::access::{Access, Part};
-use crate::expr::{Binary, Kind, Node, Sort, SymbolId, Term, Terms};
+use crate::expr::{Kind, Sort, SymbolId, Term, Terms};
 use crate::hash::FastSet;
 use crate::path::CallPath;
 
@@ -435,15 +435,9 @@ pub(super) fn relevant(about: &[Term], path: &CallPath, terms: &Terms) -> Vec<Te
         }
     }
     let within = |one: &Term| terms.unknowns(*one).iter().all(|id| unknowns.contains(id));
-    let mut chosen = Vec::new();
-    let mut open = path.holds.clone();
-    while let Some(term) = open.pop() {
-        match *terms.node(term) {
-            Node::Binary(Binary::Both, a, b) => open.extend([a, b]),
-            _ if within(&term) => chosen.push(term),
-            _ => {}
-        }
-    }
+    // Of what holds at once each part by itself.
+    let parts = path.holds.iter().flat_map(|one| terms.conjuncts(*one));
+    let mut chosen: Vec<Term> = parts.filter(within).collect();
     chosen.sort_unstable();
     chosen.dedup();
     chosen

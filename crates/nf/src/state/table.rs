@@ -498,10 +498,11 @@ impl<K: Key, V: Stored> Table<K, V> {
 
     /// Changes every value, in the order of the table.
     pub fn update_all(&mut self, mut change: impl FnMut(&mut V)) {
-        let (mut left, mut slots) = (self.len, (0..self.slots()).map(SlotId));
-        while left > 0
-            && let Some(id) = slots.next()
-        {
+        let mut left = self.len;
+        for id in (0..self.slots()).map(SlotId) {
+            if left == 0 {
+                break;
+            }
             if self.occupied(id) {
                 change(self.value_mut(id));
                 left -= 1;
