@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use anabranch_store::cassandra::{Address, Cassandra};
 use anabranch_store::conformance::{self, Settings};
 use anabranch_store::{
-    Call, Change, Content, Driver, Entry, Flusher, Key, Kind, Operation, Place, Reply, Scope, view,
+    Call, Change, Content, Driver, Entry, Error, Flusher, Key, Kind, Operation, Place, Reply,
+    Scope, view,
 };
 use failing::{Outcome, run};
 use server::Server;
@@ -218,6 +219,49 @@ fn whatever_happens_to_it_nobody_waits_and_nothing_is_lost() {
     assert!(emptied.is_none_or(|status| status.failures > 0 && status.rebuilds >= 2));
 }
 
+const QUORUM: &str = "replication=3&consistency=quorum&timeout_ms=5000";
+const ALL: &str = "replication=3&consistency=all&timeout_ms=5000";
+/// A read that takes longer has waited for a node that is gone.
+const SLOW: Duration = Duration::from_secs(2);
+
+fn until(what: &str, mut holds: impl FnMut() -> Result<bool, Error>) {
+    let began = Instant::now();
+    loop {
+        let held = holds();
+        if matches!(held, Ok(true)) {
+            return;
+        }
+        let waited = began.elapsed();
+        assert!(waited < Duration::from_secs(300), "in vain until {what}: {held:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Waits until each node knows all others. Nodes that have not met yet refuse to make three copies. Each is asked to
+/// make the table, which is one all the same; that it has not come to all yet is no reason to lose anything.
+fn all_meet(nodes: &[Server]) {
+    std::thread::scope(|threads| {
+        for node in nodes {
+            let address = node.address(ALL);
+            threads
+                .spawn(move || until("they have met", || driver(&address).keys("").map(|_| true)));
+        }
+    });
+}
+
+/// Waits until these nodes have noticed that another is gone: until then each tries to read from it now and then.
+fn all_notice(nodes: [&Server; 2], key: &Key) {
+    let mut quick = 0;
+    until("the others have noticed", || {
+        for node in nodes {
+            let began = Instant::now();
+            let is_answered = view::read(&mut driver(&node.address(QUORUM)), key).is_ok();
+            quick = if is_answered && began.elapsed() < SLOW { quick + 1 } else { 0 };
+        }
+        Ok(quick >= 20)
+    });
+}
+
 /// Three copies on three nodes: with any one of them gone, writes and reads go on, and find what was answered before,
 /// by whichever two; with two gone nothing is answered that might be wrong.
 #[test]
@@ -227,36 +271,18 @@ fn nodes_of_a_cluster_may_fail_one_at_a_time() {
     let began = Instant::now();
     let Some(mut nodes) = Server::cluster(RELEASE, 3) else { return };
     println!("three nodes started after {:?}", began.elapsed());
-    let address = Server::address_of(&nodes, "replication=3&consistency=quorum&timeout_ms=5000");
-    let until = |what: &str, holds: &mut dyn FnMut() -> bool| {
-        let began = Instant::now();
-        while !holds() {
-            assert!(began.elapsed() < Duration::from_secs(300), "in vain until {what}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    };
-    // Nodes that have not met yet refuse to make three copies. Each is asked to make the table, which is one all the
-    // same; that it has not come to all yet is no reason to lose anything.
-    let options = "replication=3&consistency=all&timeout_ms=5000";
-    std::thread::scope(|threads| {
-        for node in &nodes {
-            let address = node.address(options);
-            threads.spawn(move || {
-                until("they have met", &mut || driver(&address).keys("").is_ok());
-            });
-        }
-    });
+    let address = Server::address_of(&nodes, QUORUM);
+    all_meet(&nodes);
     println!("met after {:?}", began.elapsed());
     let scope = Scope::new("nat", "edge", Place::Core(0)).unwrap();
     let packets = scope.key(Kind::Counter, "packets").unwrap();
-    let stored = || view::read(&mut driver(&address), &packets).ok().flatten();
     let goes_on = |what: &str| {
         let mut before = None;
-        until(what, &mut || {
-            let now = stored();
+        until(what, || {
+            let now = view::read(&mut driver(&address), &packets)?;
             let has_moved = before.is_some() && now.is_some() && before != now;
             before = before.take().or(now);
-            has_moved
+            Ok(has_moved)
         });
         println!("{what} after {:?}", began.elapsed());
     };
@@ -268,22 +294,25 @@ fn nodes_of_a_cluster_may_fail_one_at_a_time() {
             nodes[0].kill();
             goes_on("stored without the first");
             nodes[0].restart();
+            all_meet(&nodes);
             goes_on("stored with the first again");
             nodes[1].kill();
             goes_on("stored without the second");
+            all_notice([&nodes[0], &nodes[2]], &packets);
         },
     );
     println!("{:?}, slowest batch {slowest:?}: {status:?}", began.elapsed());
     assert_eq!(status.rebuilds, 0, "what was answered was there");
     let by_first_and_third = view::state(&mut driver(&address), "nat", None).unwrap();
     nodes[1].restart();
+    all_meet(&nodes);
     nodes[2].kill();
-    let by_first_and_second = &mut None;
-    until("the second answers", &mut || {
-        *by_first_and_second = view::state(&mut driver(&address), "nat", None).ok();
-        by_first_and_second.is_some()
+    let mut by_first_and_second = None;
+    until("the second answers", || {
+        by_first_and_second = Some(view::state(&mut driver(&address), "nat", None)?);
+        Ok(true)
     });
-    assert!(by_first_and_second.as_ref() == Some(&by_first_and_third), "the same by any two");
+    assert!(by_first_and_second == Some(by_first_and_third), "the same by any two");
     nodes[1].kill();
     let alone = driver(&address).run(&[Call::new(&packets, Operation::Read)]);
     assert!(alone.is_err_and(|why| why.is_unavailable()), "one of three is no majority");
