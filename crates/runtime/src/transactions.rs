@@ -239,13 +239,14 @@ impl<N: NetworkFunction> Member<N> {
     /// Fetches the lines that the packets will touch first, where that pays.
     #[inline(always)]
     fn look_ahead(&mut self, frames: &mut [Frame<'_>]) {
-        if self.own.tuner.begin_batch() != Pass::Off {
-            self.fetch(frames);
+        match self.own.tuner.begin_batch() {
+            Pass::Off => {}
+            pass => self.fetch(frames, pass),
         }
     }
 
     #[inline(never)]
-    fn fetch(&mut self, frames: &mut [Frame<'_>]) {
+    fn fetch(&mut self, frames: &mut [Frame<'_>], pass: Pass) {
         let Self { shared, nf, worker, own } = self;
         let mut layouts = [Layout::default(); MOST_ITEMS];
         let sets = shared.sets.hold(worker.number());
@@ -266,17 +267,23 @@ impl<N: NetworkFunction> Member<N> {
         if !N::OBJECTS {
             return;
         }
+        let environment = &mut own.environment;
         elements::hollow(|| {
             for (frame, layout) in frames.iter_mut().zip(layouts) {
                 match layout.is_common() {
                     true => {
-                        let packet = &mut Packet::<Common<Hollow>>::new(frame, layout);
-                        nf.prefetch(packet, &mut own.environment);
+                        nf.prefetch(&mut Packet::<Common<Hollow>>::new(frame, layout), environment)
                     }
-                    false => {
-                        let packet = &mut Packet::<Hollow>::new(frame, layout);
-                        nf.prefetch(packet, &mut own.environment);
-                    }
+                    false => nf.prefetch(&mut Packet::<Hollow>::new(frame, layout), environment),
+                }
+            }
+            if pass != Pass::Two {
+                return;
+            }
+            for (frame, layout) in frames.iter_mut().zip(layouts) {
+                match layout.is_common() {
+                    true => nf.peek(&mut Packet::<Common<Hollow>>::new(frame, layout), environment),
+                    false => nf.peek(&mut Packet::<Hollow>::new(frame, layout), environment),
                 }
             }
         });

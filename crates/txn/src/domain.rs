@@ -15,7 +15,33 @@ use crate::turns::{Turns, Way};
 pub const MOST_WORKERS: usize = 1 << 15;
 
 /// Notes, each with the place of its commit.
-type Noted = Vec<(u64, Note)>;
+type Notes = Vec<(u64, Note)>;
+
+/// What a worker has noted.
+struct Noted {
+    /// 1: something. Looked at first: who is alone would else take a line from each worker.
+    any: AtomicU64,
+    notes: Mutex<Notes>,
+}
+
+impl Noted {
+    fn new() -> Self {
+        Self { any: AtomicU64::new(0), notes: Mutex::default() }
+    }
+
+    fn add(&self, more: impl Iterator<Item = (u64, Note)>) {
+        locked(&self.notes).extend(more);
+        self.any.store(1, Ordering::Relaxed);
+    }
+
+    /// Hands it all to `act`. For who is alone.
+    fn take(&self, act: impl FnMut((u64, Note))) {
+        if self.any.load(Ordering::Relaxed) != 0 {
+            self.any.store(0, Ordering::Relaxed);
+            locked(&self.notes).drain(..).for_each(act);
+        }
+    }
+}
 
 /// Nobody who holds one panics.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -39,7 +65,9 @@ pub struct Domain {
     /// Whether memories settle, before transactions begin and again.
     settles: OnceLock<()>,
     /// What each worker has noted for who is alone next.
-    noted: Box<[CachePadded<Mutex<Noted>>]>,
+    noted: Box<[CachePadded<Noted>]>,
+    /// What somebody alone has gathered of it and nobody has taken yet, by the numbers of memories.
+    gathered: Mutex<Vec<Notes>>,
     /// The order of commits, where somebody wants to know it: it is a counter for all.
     order: Option<AtomicU64>,
     /// Whether transactions may go without a log of what they read.
@@ -67,7 +95,8 @@ impl Domain {
             memories: OnceLock::new(),
             gate: Gate::new(workers),
             settles: OnceLock::new(),
-            noted: (0..workers).map(|_| CachePadded::default()).collect(),
+            noted: (0..workers).map(|_| CachePadded::new(Noted::new())).collect(),
+            gathered: Mutex::default(),
             order: ordered.then(|| AtomicU64::new(0)),
             unlogged: true,
             turns: Turns::new(workers, None, ordered),
@@ -101,10 +130,12 @@ impl Domain {
     /// Takes the entries and ticks that were noted for a memory, in the order of commits where the
     /// domain keeps one. For who is alone.
     pub fn take_notes(&self, memory: &Memory) -> Vec<(u32, u32)> {
-        let (mut taken, number) = (Vec::new(), memory.number());
+        let mut gathered = locked(&self.gathered);
+        gathered.resize_with(self.memories().len(), Notes::new);
         for noted in &self.noted {
-            taken.extend(locked(noted).extract_if(.., |(_, note)| note.memory == number));
+            noted.take(|one| gathered[usize::from(one.1.memory)].push(one));
         }
+        let mut taken = std::mem::take(&mut gathered[usize::from(memory.number())]);
         taken.sort_by_key(|(place, _)| *place);
         taken.into_iter().map(|(_, note)| (note.entry, note.tick)).collect()
     }
@@ -112,7 +143,7 @@ impl Domain {
     pub(crate) fn note(&self, worker: usize, place: u64, notes: impl Iterator<Item = Note>) {
         let mut notes = notes.peekable();
         if notes.peek().is_some() {
-            locked(&self.noted[worker]).extend(notes.map(|note| (place, note)));
+            self.noted[worker].add(notes.map(|note| (place, note)));
         }
     }
 
@@ -232,5 +263,44 @@ impl Domain {
     /// The next place in the order of all commits.
     pub(crate) fn place(&self) -> u64 {
         self.order.as_ref().map_or(0, |order| order.fetch_add(1, Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::thread;
+    use crate::tests::model;
+
+    /// Two workers note beside each other, and one is alone meanwhile and afterwards: it has each note once, those of
+    /// the other memory apart.
+    #[test]
+    fn what_is_noted_is_taken_once() {
+        model(|| {
+            let domain = Arc::new(Domain::new(2, false));
+            let shape = Shape { objects: 1, tracked: 1, deadlines: 0, apart: true };
+            let memories = [(); 2].map(|()| domain.memory(shape));
+            domain.memories();
+            let other = Arc::clone(&domain);
+            let worker = thread::spawn(move || {
+                for memory in 0..2 {
+                    let inside = other.gate.enter(1);
+                    let note = Note { memory, entry: 7, tick: 9 };
+                    other.note(1, 0, [note].into_iter());
+                    drop(inside);
+                }
+            });
+            let mut taken: [Vec<(u32, u32)>; 2] = Default::default();
+            let mut take = |memory: usize| {
+                let alone = domain.gate.close();
+                taken[memory].extend(domain.take_notes(&memories[memory]));
+                drop(alone);
+            };
+            take(1);
+            worker.join().unwrap();
+            take(0);
+            take(1);
+            assert_eq!(taken, [[(7, 9)], [(7, 9)]]);
+        });
     }
 }

@@ -13,8 +13,11 @@ use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicU64, Ordering, RwLock, RwLockWriteGuard, fence, spin_loop, yield_now};
 
-/// Looks at the other before the core is let go of: some ten microseconds.
-const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
+/// Looks at the other before the core is let go of: some fifty microseconds, in which whoever is alone does all
+/// that is due for a batch. To sleep and be woken takes longer.
+const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1_024 };
+/// How often it is tried without sleeping, where others are alone one after the other.
+const TRIES: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 
 /// Many inside, or one alone.
 #[derive(Debug)]
@@ -66,12 +69,16 @@ impl Gate {
     #[inline(never)]
     fn enter_later(&self, inside: &AtomicU64) {
         inside.store(0, Ordering::Release);
-        // Whoever is alone seldom is for longer than a batch takes.
-        for _ in 0..LOOKS {
-            if self.closed.load(Ordering::Relaxed) == 0 {
+        for _ in 0..TRIES {
+            if !self.await_opening() {
                 break;
             }
-            spin_loop();
+            inside.store(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            if self.closed.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            inside.store(0, Ordering::Release);
         }
         #[cfg(not(any(loom, shuttle)))]
         let open = self.alone.read();
@@ -82,14 +89,37 @@ impl Gate {
         drop(open);
     }
 
+    /// Looks on until nobody is alone; false: it takes longer, though whoever is alone seldom is for longer than
+    /// a batch takes.
+    fn await_opening(&self) -> bool {
+        (0..LOOKS).any(|_| {
+            let is_open = self.closed.load(Ordering::Relaxed) == 0;
+            if !is_open {
+                spin_loop();
+            }
+            is_open
+        })
+    }
+
     /// Goes in alone, when all who are inside have gone; nobody else goes in meanwhile. What they have done is
     /// seen. For who is not inside. It waits for who is inside without sleeping.
     pub(crate) fn close(&self) -> Alone<'_> {
         self.close_held(self.hold())
     }
 
-    /// The same if `is_wanted` still, when nobody else is alone.
-    pub(crate) fn close_if(&self, is_wanted: impl FnOnce() -> bool) -> Option<Alone<'_>> {
+    /// The same if `is_wanted` still, when nobody else is alone: who was may have done it.
+    pub(crate) fn close_if(&self, is_wanted: impl Fn() -> bool) -> Option<Alone<'_>> {
+        for _ in 0..TRIES {
+            if !is_wanted() {
+                return None;
+            }
+            if let Some(held) = self.try_hold() {
+                return is_wanted().then(|| self.close_held(held));
+            }
+            if !self.await_opening() {
+                break;
+            }
+        }
         let held = self.hold();
         is_wanted().then(|| self.close_held(held))
     }
@@ -106,6 +136,14 @@ impl Gate {
             }
         }
         alone
+    }
+
+    /// The lock, unless somebody has it.
+    fn try_hold(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        #[cfg(not(any(loom, shuttle)))]
+        return self.alone.try_write();
+        #[cfg(any(loom, shuttle))]
+        return self.alone.try_write().ok();
     }
 
     /// A worker that panicked is reported when it is joined.

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use crate::count::Count;
 use crate::domain::Domain;
-use crate::memory::{Deadline, Memory, Shape, Words};
+use crate::memory::{Deadline, Memory, Shape, Version, Words};
+use crate::sync::{Ordering, fence};
 use crate::transaction::Transaction;
 
 const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;
@@ -248,6 +249,25 @@ impl<E: Entry> Map<E> {
             }
         }
         None
+    }
+
+    /// What `look` makes of the value under that key, outside of any transaction: a hint of what a look-up will
+    /// find soon. `None` also where the entry lies elsewhere than where it belongs, or is being changed; and
+    /// where somebody changes it who is alone, the value may be half of one and half of the next.
+    #[inline(always)]
+    pub fn glimpse<R, const N: usize>(
+        &self,
+        hash: u64,
+        key: [u64; N],
+        look: impl FnOnce(Words<'_>) -> R,
+    ) -> Option<R> {
+        let words = self.buckets.object_of(self.home(hash), Self::SHAPE);
+        let before = words.version().load(Ordering::Acquire);
+        let Found::Here(_, value) = Self::find_in(words, hash, &key[..E::KEY]) else { return None };
+        let seen = look(value);
+        fence(Ordering::Acquire);
+        let after = words.version().load(Ordering::Relaxed);
+        (before == after && !Version(before).is_locked()).then_some(seen)
     }
 
     #[inline(always)]

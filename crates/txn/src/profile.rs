@@ -260,6 +260,11 @@ impl Trail {
         }
     }
 
+    /// An item that needed to be alone, as was known before it ran, was so.
+    pub fn ran_alone(&self, why: Site) {
+        self.locked().entry((Why::Alone, Some(why))).or_default().single += 1;
+    }
+
     /// What was given up, and why, since the last call; `None` for a site that nobody knows.
     pub fn take(&self) -> BTreeMap<(Why, Option<Site>), GivenUp> {
         std::mem::take(&mut *self.locked())

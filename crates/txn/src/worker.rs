@@ -81,6 +81,12 @@ pub trait Batch {
     fn run_alone(&mut self, range: Range<usize>, transaction: &Transaction) {
         self.run(range, transaction);
     }
+    /// Whether the item is seen to need nobody beside it before it is run.
+    fn needs_alone(&self, _item: usize) -> bool {
+        false
+    }
+    /// An item that was seen to need it has run alone. For who wants to know why.
+    fn ran_alone(&mut self) {}
     /// The transaction, in which so many items were run, is given up. For who wants to know why.
     fn given_up(&mut self, _cause: Cause, _ran: usize) {}
     /// Takes back what running these items did outside the transaction.
@@ -197,6 +203,13 @@ impl Worker {
     fn handle_all(&mut self, batch: &mut impl Batch, len: usize) {
         let (mut start, mut end, mut aborts) = (0, len, 0);
         while start < len {
+            if !self.way[1].takes_turns() && batch.needs_alone(start) {
+                let next = self.run_alone(batch, start..len, true);
+                if next > start {
+                    (start, end, aborts) = (next, len, 0);
+                }
+                continue;
+            }
             let (ran, cause) = match self.attempt(batch, start..end, len) {
                 Ok(to) => {
                     (start, end, aborts) = (to, len, 0);
@@ -227,8 +240,7 @@ impl Worker {
                 }
                 Cause::Alone | Cause::Settled(_) | Cause::TooLarge => self.counts.alone += 1,
             }
-            self.run_alone(batch, start);
-            (start, end, aborts) = (start + 1, len, 0);
+            (start, end, aborts) = (self.run_alone(batch, start..len, false), len, 0);
         }
     }
 
@@ -323,12 +335,39 @@ impl Worker {
         }
     }
 
-    fn run_alone(&mut self, batch: &mut impl Batch, item: usize) {
+    /// Runs the first of the items with nobody beside it, and those after it that are seen to need that: others
+    /// wait once for all of them. Returns which is next: the first itself, if that `is_foreseen` and needs it no
+    /// more, since another who was alone has done what it was for.
+    fn run_alone(
+        &mut self,
+        batch: &mut impl Batch,
+        items: Range<usize>,
+        is_foreseen: bool,
+    ) -> usize {
+        let transaction = &*self.transaction;
+        let gate = &transaction.domain().gate;
+        let closed = match is_foreseen {
+            true => gate.close_if(|| batch.needs_alone(items.start)),
+            false => Some(gate.close()),
+        };
+        let mut next = items.start;
+        let Some(_alone) = closed else { return next };
+        transaction.begin_alone();
         self.wrote = true;
-        self.alone(|transaction| {
-            batch.run_alone(item..item + 1, transaction);
-            batch.release(item..item + 1, transaction.place());
-        });
+        let mut is_foreseen = is_foreseen;
+        loop {
+            batch.run_alone(next..next + 1, transaction);
+            batch.release(next..next + 1, transaction.place());
+            if is_foreseen {
+                self.counts.alone += 1;
+                batch.ran_alone();
+            }
+            next += 1;
+            is_foreseen = next < items.end && batch.needs_alone(next);
+            if !is_foreseen {
+                return next;
+            }
+        }
     }
 
     /// Does something with nobody beside it.
@@ -360,6 +399,50 @@ fn take_turn(batch: &mut impl Batch, range: Range<usize>, transaction: &Transact
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Items of which some need to be alone, and what became of them.
+    #[derive(Default)]
+    struct Items {
+        alone: Range<usize>,
+        released: Vec<(usize, Option<Place>)>,
+    }
+
+    impl Batch for Items {
+        fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
+            let last = range.clone().find(|item| self.alone.contains(item));
+            last.iter().for_each(|_| transaction.require_alone());
+            last.map_or(range.len(), |last| last + 1 - range.start)
+        }
+        fn run_alone(&mut self, range: Range<usize>, transaction: &Transaction) {
+            assert!(transaction.is_alone() && range.len() == 1);
+        }
+        fn needs_alone(&self, item: usize) -> bool {
+            self.alone.contains(&item)
+        }
+        fn undo(&mut self, _: Range<usize>) {}
+        fn release(&mut self, range: Range<usize>, place: Place) {
+            self.released
+                .extend(range.map(|item| (item, self.alone.contains(&item).then_some(place))));
+        }
+    }
+
+    #[test]
+    #[cfg(not(any(loom, shuttle)))] // there is but one thread
+    fn items_that_need_to_be_alone_are_so_in_one_go() {
+        let domain = Arc::new(crate::Domain::new(2, true));
+        for alone in [0..0, 0..1, 3..9, 20..32, 0..32] {
+            let mut worker = Worker::new(Arc::new(Transaction::new(&domain, 0)));
+            let mut batch = Items { alone: alone.clone(), ..Items::default() };
+            worker.handle(&mut batch, MOST_ITEMS);
+            let (items, places): (Vec<_>, Vec<_>) = batch.released.into_iter().unzip();
+            assert_eq!(items, (0..MOST_ITEMS).collect::<Vec<_>>(), "each once, in order");
+            let places: Vec<Place> = places.into_iter().flatten().collect();
+            assert_eq!(places.len(), alone.len());
+            assert!(places.iter().all(|place| *place == places[0]), "others waited once");
+            let Counts { alone: counted, items, .. } = worker.counts();
+            assert_eq!((counted as usize, items as usize), (alone.len(), MOST_ITEMS - alone.len()));
+        }
+    }
 
     #[test]
     fn a_log_is_kept_for_longer_each_time_that_going_without_was_in_vain() {

@@ -236,6 +236,19 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         own.lines.append(&mut lines);
     }
 
+    fn needs_alone(&self, item: usize) -> bool {
+        let times = self.shared.times();
+        self.frames[item].meta().arrival_ns.max(times.now_ns) >= times.due_ns
+    }
+
+    fn ran_alone(&mut self) {
+        if N::Parallel::PROFILED
+            && let Some(trail) = &self.own.trail
+        {
+            trail.ran_alone(of_runtime(Operation::Due).into());
+        }
+    }
+
     fn given_up(&mut self, cause: Cause, ran: usize) {
         if N::Parallel::PROFILED
             && let Some(trail) = &self.own.trail
