@@ -25,6 +25,7 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
     let (handlers, with_packet) = (handlers(module, told), with_packet(module, made));
     let expire = state::expire(module, made);
     let ahead = (!told).then(|| function::pass(module, "prefetch", "Ahead", watched));
+    let beyond = (made == Made::Shared).then(|| function::pass(module, "peek", "Beyond", false));
     let (rebase, tables, counters) =
         (state::rebase(module), state::tables(module), state::counters(module));
     let kept = (made == Made::Shared).then(|| state::kept(module));
@@ -52,6 +53,7 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
             #handlers
             #with_packet
             #ahead
+            #beyond
             #expire
             #rebase
             #kept

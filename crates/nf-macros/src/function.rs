@@ -219,7 +219,7 @@ pub(crate) fn pass(module: &Module, name: &str, world: &str, watched: bool) -> T
         return TokenStream::new();
     }
     let nf = &module.nf.ident;
-    let hollow = state::hollow(module, world == "Peek", watched);
+    let hollow = state::hollow(module, name == "peek", watched);
     let (name, world) = (quote::format_ident!("{name}"), quote::format_ident!("{world}"));
     quote! {
         #[inline(always)]

@@ -257,10 +257,33 @@ impl<'a> World for Ahead<'a> {
     type L3 = Fetched<'a, TrackedL3>;
 }
 
+/// Maps of all workers that answer, everything else hollow: the second pass in the [`Parallel`] world.
+pub struct Beyond<'a>(PhantomData<&'a ()>);
+
+impl<'a> World for Beyond<'a> {
+    const HOLLOW: bool = true;
+    type Fixed<S: 'static> = &'a S;
+    type Map<K: Key, V: Value> = Peeked<'a, Tracked<SharedMap<K, V>>>;
+    type Vector<T: Value> = Fetched<'a, Tracked<SharedVector<T>>>;
+    type Allocator<T: Value> = Fetched<'a, Tracked<SharedAllocator<T>>>;
+    type Distributed<T: Value> = Fetched<'a, Tracked<SharedDistributed<T>>>;
+    type Cell<T: Value> = Fetched<'a, Tracked<SharedCell<T>>>;
+    type Counter = Fetched<'a, Tracked<SharedCounter>>;
+    type L3 = Fetched<'a, TrackedL3>;
+}
+
 /// What the hollow passes ask of a map.
 pub trait FetchKey<K> {
     /// Fetches the line where `key` would lie.
     fn fetch(&self, key: &K);
+}
+
+/// What the second pass asks of a map.
+pub trait PeekKey<K, V> {
+    /// The value under `key`, as far as a look tells.
+    fn peek(&self, key: &K) -> Option<V>;
+    /// Entries, about.
+    fn entries(&self) -> u32;
 }
 
 /// What the hollow passes ask of elements and objects.
@@ -281,6 +304,17 @@ impl<K: Key, V: Value> FetchKey<K> for Map<K, V> {
     #[inline(always)]
     fn fetch(&self, key: &K) {
         self.prefetch(key);
+    }
+}
+
+impl<K: Key, V: Value> PeekKey<K, V> for Map<K, V> {
+    #[inline(always)]
+    fn peek(&self, key: &K) -> Option<V> {
+        self.get(key)
+    }
+    #[inline(always)]
+    fn entries(&self) -> u32 {
+        self.len()
     }
 }
 
@@ -412,14 +446,14 @@ impl<K: Key, V: Value, M: FetchKey<K>> MapOperations<K, V> for Fetched<'_, M> {
     }
 }
 
-impl<K: Key, V: Value> MapOperations<K, V> for Peeked<'_, Map<K, V>> {
+impl<K: Key, V: Value, M: PeekKey<K, V>> MapOperations<K, V> for Peeked<'_, M> {
     #[inline(always)]
     fn get(&self, key: &K) -> Option<V> {
-        self.0.get(key)
+        self.0.peek(key)
     }
     #[inline(always)]
     fn contains(&self, key: &K) -> bool {
-        self.0.get(key).is_some()
+        self.0.peek(key).is_some()
     }
     #[inline(always)]
     fn insert(&mut self, _: K, _: V) -> bool {
@@ -431,11 +465,11 @@ impl<K: Key, V: Value> MapOperations<K, V> for Peeked<'_, Map<K, V>> {
     }
     #[inline(always)]
     fn update(&mut self, key: &K, _: impl FnOnce(&mut V)) -> bool {
-        self.0.get(key).is_some()
+        self.0.peek(key).is_some()
     }
     #[inline(always)]
     fn len(&self) -> u32 {
-        self.0.len()
+        self.0.entries()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::function::Occupancy;
 use crate::key::{Key, Value, spread};
 use crate::state::TableUse;
 use crate::state::journal::{self, Journal, Journaled, Moment, Sink, Steps};
-use crate::world::{FetchKey, MapOperations};
+use crate::world::{FetchKey, MapOperations, PeekKey};
 
 /// A map that all workers share.
 pub struct SharedMap<K, V> {
@@ -147,6 +147,18 @@ impl<K: Key, V: Value> FetchKey<K> for Tracked<SharedMap<K, V>> {
     #[inline(always)]
     fn fetch(&self, key: &K) {
         self.object.entries.prefetch(key.hash(self.object.seed).word());
+    }
+}
+
+impl<K: Key, V: Value> PeekKey<K, V> for Tracked<SharedMap<K, V>> {
+    #[inline(always)]
+    fn peek(&self, key: &K) -> Option<V> {
+        let hash = key.hash(self.object.seed).word();
+        of_words!(key as K, |key| self.object.entries.glimpse(hash, key, from_words))
+    }
+    #[inline(always)]
+    fn entries(&self) -> u32 {
+        self.object.entries.len()
     }
 }
 
