@@ -43,6 +43,19 @@ pub struct Cost {
     pub instructions: Option<u64>,
 }
 
+impl Cost {
+    /// What all of them cost together, but for what the processor counts.
+    pub fn sum(costs: &[Self]) -> Self {
+        let total = |of: fn(&Self) -> u64| costs.iter().map(of).sum();
+        Self {
+            packets: total(|cost| cost.packets),
+            tsc: total(|cost| cost.tsc),
+            time: costs.iter().map(|cost| cost.time).sum(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Does `work`, which tells for how many packets, and tells what it cost.
 pub fn measure(hardware: &mut Option<Hardware>, work: impl FnOnce() -> u64) -> Cost {
     if let Some(hardware) = hardware {

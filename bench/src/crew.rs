@@ -3,6 +3,7 @@
 //! Workers run at the same time and count their packets by slots of time, the same slots for all: a
 //! slot's throughput is what all of them did in it.
 
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError};
 use std::thread::scope;
@@ -74,12 +75,17 @@ pub fn crews<N: Subject>(
                 threads.spawn(move || crew.work(number, part));
             }
         }
-        for _ in 0..TURNS {
+        for turn in 0..TURNS {
             crews.iter().for_each(Crew::turn);
+            if scenario.is_contended && turn == 0 && TURNS > 1 {
+                // Flows have come meanwhile: from now on as many end as begin.
+                crews.iter().for_each(|crew| locked(&crew.costs).clear());
+            }
         }
         crews.iter().for_each(Crew::dismiss);
     });
-    let rows: Result<Vec<Row>, BenchError> = crews.into_iter().map(Crew::row::<N>).collect();
+    let row = |crew: Crew| crew.row::<N>(scenario.is_contended);
+    let rows: Result<Vec<Row>, BenchError> = crews.into_iter().map(row).collect();
     Ok(related(rows?))
 }
 
@@ -155,6 +161,8 @@ struct Crew {
     costs: Mutex<Vec<Cost>>,
     /// Packets dropped, of all.
     dropped: Mutex<(u64, u64)>,
+    /// Transactions given up, where there are any.
+    aborts: Mutex<Option<u64>>,
 }
 
 impl Crew {
@@ -167,6 +175,7 @@ impl Crew {
             done: Mutex::default(),
             costs: Mutex::default(),
             dropped: Mutex::default(),
+            aborts: Mutex::default(),
         }
     }
 
@@ -192,6 +201,9 @@ impl Crew {
         let (dropped, packets) = runner.dropped();
         let mut all = locked(&self.dropped);
         *all = (all.0 + dropped, all.1 + packets);
+        if let Some(counts) = runner.state().transactions() {
+            *locked(&self.aborts).get_or_insert(0) += counts.conflicts + counts.unfit;
+        }
     }
 
     /// Has all workers run for a turn.
@@ -206,7 +218,7 @@ impl Crew {
         for slot in 1..SLOTS {
             let packets = done.iter().map(|slots| slots[slot]).sum();
             let cost = Cost { packets, tsc: ticks as u64, time: SLOT, ..Cost::default() };
-            locked(&self.costs).extend((packets > 0).then_some(cost));
+            locked(&self.costs).push(cost);
         }
     }
 
@@ -215,13 +227,22 @@ impl Crew {
         self.barrier.wait();
     }
 
-    fn row<N: Subject>(self) -> Result<Row, BenchError> {
-        if let (dropped @ 1.., packets) = *locked(&self.dropped) {
+    /// `overall`: with the figures of all slots together, not of the fastest.
+    fn row<N: Subject>(self, overall: bool) -> Result<Row, BenchError> {
+        let (dropped, packets) = *locked(&self.dropped);
+        if dropped > 0 {
             return Err(BenchError::Dropped { nf: N::NAME, dropped, packets });
         }
+        let aborts = *locked(&self.aborts);
+        let aborts_per_million = aborts.map(|aborts| aborts as f64 * 1e6 / packets.max(1) as f64);
         let prefetch = if self.of.strategy == "lock" { "off" } else { "auto" };
-        let row = Row { prefetch, steering_hash: "supplied", ..self.of };
-        Ok(with_costs(row, &locked(&self.costs)))
+        let row = Row { prefetch, steering_hash: "supplied", aborts_per_million, ..self.of };
+        let costs = locked(&self.costs);
+        let all = overall.then(|| Cost::sum(&costs));
+        Ok(Row {
+            repetitions: costs.len(),
+            ..with_costs(row, all.as_ref().map_or(&costs, slice::from_ref))
+        })
     }
 }
 

@@ -63,6 +63,8 @@ pub struct Row {
     pub ratio_to_handwritten: Option<f64>,
     /// `mpps` over that of one worker, measured in turn with it; null where one was measured alone.
     pub ratio_to_one_worker: Option<f64>,
+    /// Transactions given up, of a million packets, since the crew was made; null where there are none.
+    pub aborts_per_million: Option<f64>,
     /// (Median - fastest) / fastest over the repetitions; the fastest is what is quoted.
     pub spread: f64,
     /// Repetitions.
@@ -112,6 +114,7 @@ impl Row {
             &mut self.instructions_per_packet,
             &mut self.ratio_to_handwritten,
             &mut self.ratio_to_one_worker,
+            &mut self.aborts_per_million,
             &mut self.memory_to_one_worker,
             &mut self.bytes_per_flow,
             &mut self.resident_bytes_per_flow,
@@ -141,6 +144,7 @@ mod tests {
             ["cores", "hardware_counters", "processor", "tsc_mhz"]
         );
         let expected = [
+            "aborts_per_million",
             "batch",
             "bytes_per_flow",
             "cycles_per_packet",

@@ -7,6 +7,7 @@ use anabranch_nf::state::TableUse;
 use anabranch_packet::Frame;
 use anabranch_runtime::instance::{Instance, Release};
 use anabranch_runtime::worker::State;
+use anabranch_txn::Counts;
 
 /// State, and how it is come by.
 pub enum Held<N: NetworkFunction> {
@@ -43,6 +44,14 @@ impl<N: NetworkFunction> Held<N> {
             Self::Mutex(guarded) => {
                 guarded.lock().unwrap_or_else(PoisonError::into_inner).handle(batch, release);
             }
+        }
+    }
+
+    /// How transactions ended, where there are any.
+    pub fn transactions(&self) -> Option<Counts> {
+        match self {
+            Self::State(state) | Self::Singly(state) => state.transactions(),
+            Self::Mutex(_) => None,
         }
     }
 

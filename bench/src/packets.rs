@@ -3,7 +3,7 @@
 use crate::hand::{BATCH, Packet};
 use anabranch_io::Trace;
 use anabranch_io::capture::Record;
-use anabranch_packet::craft::{self, Link};
+use anabranch_packet::craft::{self, Link, Segment, tcp_flags};
 use anabranch_packet::{MacAddr, Port};
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -17,19 +17,32 @@ pub type Arrival = (u8, Packet);
 pub const START_NS: u64 = 1_767_225_600_000_000_000;
 
 /// Nanoseconds between bursts: 10 million packets a second.
-const BURST_NS: u64 = BATCH as u64 * 100;
+pub const BURST_NS: u64 = BATCH as u64 * 100;
+
+const LINK: Link = Link {
+    src: MacAddr::new(2, 0, 0, 0, 0, 1),
+    dst: MacAddr::new(2, 0, 0, 0, 0, 2),
+    tags: [None; 2],
+};
+
+fn socket((address, port): End) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::from(address), port))
+}
 
 /// A UDP packet.
 pub fn udp(src: End, dst: End) -> Packet {
-    let link = Link {
-        src: MacAddr::new(2, 0, 0, 0, 0, 1),
-        dst: MacAddr::new(2, 0, 0, 0, 0, 2),
-        tags: [None; 2],
-    };
-    let socket = |(address, port): End| SocketAddr::from((Ipv4Addr::from(address), port));
     let mut packet = [0; 64];
-    let written = craft::udp(&mut packet, &link, socket(src), socket(dst), &[0xab; 22]);
+    let written = craft::udp(&mut packet, &LINK, socket(src), socket(dst), &[0xab; 22]);
     debug_assert_eq!(written, Some(64));
+    packet
+}
+
+/// The packet that asks for a TCP connection, padded.
+pub fn syn(src: End, dst: End) -> Packet {
+    let mut packet = [0; 64];
+    let segment = Segment { flags: tcp_flags::SYN, ..Segment::default() };
+    let written = craft::tcp(&mut packet, &LINK, socket(src), socket(dst), segment, &[]);
+    debug_assert_eq!(written, Some(54));
     packet
 }
 
@@ -72,9 +85,14 @@ impl Chance {
 /// A trace that begins at [`START_NS`], in bursts of [`BATCH`] packets that arrive together, as a
 /// poll of a port returns them.
 pub fn trace(arrivals: impl Iterator<Item = Arrival>) -> Trace {
+    paced(BURST_NS, arrivals)
+}
+
+/// The same with `burst_ns` nanoseconds between bursts.
+pub fn paced(burst_ns: u64, arrivals: impl Iterator<Item = Arrival>) -> Trace {
     let mut trace = Trace::new();
     for (number, (port, bytes)) in arrivals.enumerate() {
-        let timestamp_ns = START_NS + (number / BATCH) as u64 * BURST_NS;
+        let timestamp_ns = START_NS + (number / BATCH) as u64 * burst_ns;
         trace.push(Port::new(port), &Record { timestamp_ns, wire_len: 64, bytes: &bytes });
     }
     trace

@@ -16,7 +16,8 @@ use crate::scenario::{Load, Subject};
 /// What to measure.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Names of functions, of [`names`], each with `/` and one of its loads or without; empty: all.
+    /// Names of functions, of [`names`], or of one with `/` and one of its loads, those that are measured
+    /// only where they are named included; empty: all.
     pub nfs: Vec<String>,
     /// Numbers of flows, each at least 1.
     pub flows: Vec<usize>,
@@ -63,6 +64,7 @@ trait Contender {
     fn name(&self) -> &'static str;
     fn load(&self) -> Load;
     fn most(&self) -> usize;
+    fn is_contended(&self) -> bool;
     fn rows(&self, flows: usize, wanted: &Wanted<'_>) -> Result<Vec<Row>, BenchError>;
     fn exercise(&self, flows: usize, named: [&str; 3], packets: usize) -> Result<(), BenchError>;
 }
@@ -75,6 +77,8 @@ struct Wanted<'p> {
 
 struct Of<N> {
     load: Load,
+    /// It is compared with one worker only, and measured where it is named only.
+    is_contended: bool,
     function: PhantomData<N>,
 }
 
@@ -91,6 +95,10 @@ impl<N: Subject> Contender for Of<N> {
         N::MOST
     }
 
+    fn is_contended(&self) -> bool {
+        self.is_contended
+    }
+
     fn rows(&self, flows: usize, wanted: &Wanted<'_>) -> Result<Vec<Row>, BenchError> {
         let Wanted { workers, strategies } = *wanted;
         let scenario = N::scenario_under(self.load, flows)?;
@@ -102,6 +110,11 @@ impl<N: Subject> Contender for Of<N> {
             solve_us: plan::<N>()?.solve_us,
             batch: BATCH,
             ..Row::default()
+        };
+        let all = STRATEGIES.map(str::to_owned);
+        let strategies = match strategies {
+            [] if self.is_contended => &all,
+            wanted => wanted,
         };
         if !strategies.is_empty() {
             let rows = crews::<N>(&scenario, &of, workers, Some(strategies))?;
@@ -129,11 +142,14 @@ fn relate(rows: &mut [Row]) {
 }
 
 fn of<N: Subject>(contenders: &mut Vec<Box<dyn Contender>>) {
-    let one = |&load| Box::new(Of::<N> { load, function: PhantomData }) as Box<dyn Contender>;
-    contenders.extend(N::LOADS.iter().map(one));
+    let loads = [(N::LOADS, false), (N::CONTENDED, true)];
+    for (load, is_contended) in loads.iter().flat_map(|(of, is)| of.iter().map(move |of| (of, *is)))
+    {
+        contenders.push(Box::new(Of::<N> { load, is_contended, function: PhantomData }));
+    }
 }
 
-/// Every function that has a job written by hand to be compared with.
+/// Every load of every function.
 fn contenders() -> Vec<Box<dyn Contender>> {
     let mut contenders = Vec::new();
     of::<nop::Function>(&mut contenders);
@@ -145,12 +161,19 @@ fn contenders() -> Vec<Box<dyn Contender>> {
     of::<lb::Function>(&mut contenders);
     #[cfg(feature = "security")]
     of::<anabranch_nfs::synthetic::Function>(&mut contenders);
+    #[cfg(feature = "security")]
+    of::<anabranch_nfs::anti_ddos::Function>(&mut contenders);
     contenders
 }
 
-/// Names of the functions that can be measured.
+/// Every function, under every load in which it has a job written by hand to be compared with.
+fn compared() -> impl Iterator<Item = Box<dyn Contender>> {
+    contenders().into_iter().filter(|contender| !contender.is_contended())
+}
+
+/// Names of the functions that can be measured by themselves, without one of their loads.
 pub fn names() -> Vec<&'static str> {
-    let mut names: Vec<_> = contenders().iter().map(|contender| contender.name()).collect();
+    let mut names: Vec<_> = compared().map(|contender| contender.name()).collect();
     names.dedup();
     names
 }
@@ -203,14 +226,15 @@ pub fn work(nf: &str, flows: usize, named: [&str; 3], packets: usize) -> Result<
 /// The functions named, in that order; all when none is.
 fn chosen(nfs: &[String]) -> Result<Vec<Box<dyn Contender>>, BenchError> {
     if nfs.is_empty() {
-        return Ok(contenders());
+        return Ok(compared().collect());
     }
     let mut chosen = Vec::new();
     for name in nfs {
         let (nf, load) =
             name.split_once('/').map_or((&**name, None), |(nf, load)| (nf, Some(load)));
-        let is_it =
-            |one: &dyn Contender| one.name() == nf && load.is_none_or(|load| one.load() == load);
+        let is_it = |one: &dyn Contender| {
+            one.name() == nf && load.map_or(!one.is_contended(), |load| one.load() == load)
+        };
         let before = chosen.len();
         chosen.extend(contenders().into_iter().filter(|one| is_it(&**one)));
         if chosen.len() == before {
@@ -301,6 +325,33 @@ mod tests {
         assert!(matches!(unknown, Err(BenchError::Settings(_))));
         let load = run(&plan(&["synthetic/read"], &[1], &[]), &mut |_| {});
         assert!(matches!(load, Err(BenchError::Unknown(name)) if name == "synthetic/read"));
+    }
+
+    #[test]
+    fn loads_in_which_workers_meet_are_measured_where_they_are_named() {
+        let all = contenders();
+        let contended = all.iter().filter(|one| one.is_contended());
+        let contended: Vec<String> =
+            contended.map(|one| format!("{}/{}", one.name(), one.load())).collect();
+        assert_eq!(contended.len(), 6, "{contended:?}");
+        let names: Vec<&str> = contended.iter().map(String::as_str).collect();
+        let mut wanted = plan(&names, &[1_000], &[2]);
+        wanted.strategies = vec!["transactional".to_owned()];
+        let document = run(&wanted, &mut |_| {}).unwrap();
+        for name in &names {
+            let is_its =
+                |row: &&Row| *name == format!("{}/{}", row.nf, row.load.unwrap_or_default());
+            let rows: Vec<&Row> = document.results.iter().filter(is_its).collect();
+            let kinds: Vec<_> = rows.iter().map(|row| (row.workers, row.batch)).collect();
+            assert_eq!(kinds, [(1, 32), (1, 32), (1, 1), (2, 32), (2, 1)], "{name}");
+            assert!(rows[0].aborts_per_million.is_none() && rows[0].mpps > 0.0, "{name}");
+            assert!(rows[1..].iter().all(|row| row.aborts_per_million >= Some(0.0)), "{name}");
+        }
+        assert!(!super::names().contains(&"anti-ddos"), "it has no other load");
+        let alone = run(&plan(&["anti-ddos"], &[1_000], &[]), &mut |_| {});
+        assert!(matches!(alone, Err(BenchError::Unknown(name)) if name == "anti-ddos"));
+        let few = run(&plan(&["nat/tight-pool"], &[100], &[]), &mut |_| {});
+        assert!(matches!(few, Err(BenchError::Settings(_))));
     }
 
     #[test]

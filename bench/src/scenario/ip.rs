@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_nf::NetworkFunction;
 use anabranch_nfs::{firewall, lb, nat, nop, policer};
 
-use super::{Scenario, Subject, Traffic, Way, capacity, settings};
+use super::{Load, Scenario, Subject, Traffic, Way, capacity, contended, settings};
 use crate::BenchError;
 use crate::hand::firewall::Firewall;
 use crate::hand::floor::Floor;
@@ -22,7 +22,7 @@ use crate::packets::{End, trace, udp};
 const SERVER: End = (0xc612_0001, 80);
 
 /// The inside end of flow `n`: 64 flows per host.
-fn inside(n: usize) -> End {
+pub(super) fn inside(n: usize) -> End {
     let port = 1_024 + (n % 64) * 7 + n / 64 % 512;
     (0x0a00_0001 + (n / 64) as u32, port as u16)
 }
@@ -98,13 +98,29 @@ fn translated<N: NetworkFunction>(
 /// The first public address of the NAT.
 const PUBLIC: u32 = 0xcb00_0000;
 
+/// Public addresses for so many flows: half of their ports at most are used.
+pub(super) fn publics(flows: usize) -> u32 {
+    (flows / 32_768).max(1).next_power_of_two() as u32
+}
+
+/// The setting for so many public addresses.
+pub(super) fn public(publics: u32) -> String {
+    let addresses = (0..publics).map(|n| format!("\"{}\"", Ipv4Addr::from(PUBLIC + n)));
+    format!("public = [{}]", addresses.collect::<Vec<_>>().join(", "))
+}
+
 impl Subject for nat::Function {
+    const CONTENDED: &'static [Load] = contended::NAT;
+
+    fn scenario_under(load: Load, flows: usize) -> Result<Scenario, BenchError> {
+        if load.is_empty() { Self::scenario(flows) } else { contended::nat(load, flows) }
+    }
+
     fn scenario(flows: usize) -> Result<Scenario, BenchError> {
-        let publics = (flows / 32_768).max(1).next_power_of_two() as u32;
-        let addresses = (0..publics).map(|n| format!("\"{}\"", Ipv4Addr::from(PUBLIC + n)));
+        let publics = publics(flows);
         let settings = settings(&format!(
-            "public = [{}]\nsessions = {}\nhosts = {}",
-            addresses.collect::<Vec<_>>().join(", "),
+            "{}\nsessions = {}\nhosts = {}",
+            public(publics),
             capacity(flows),
             capacity(flows.div_ceil(64)),
         ))?;

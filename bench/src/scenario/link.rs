@@ -4,7 +4,7 @@ use anabranch_nfs::{bridge, bridge_static};
 use anabranch_packet::MacAddr;
 use toml::Value;
 
-use super::{Scenario, Subject, Traffic, Way, capacity, settings};
+use super::{Load, Scenario, Subject, Traffic, Way, capacity, contended, settings};
 use crate::BenchError;
 use crate::hand::bridge::Bridge;
 use crate::hand::bridge_static::BridgeStatic;
@@ -29,7 +29,7 @@ fn stations(pairs: usize) -> impl ExactSizeIterator<Item = (u64, u8)> {
     })
 }
 
-fn between(n: usize, way: Way) -> Arrival {
+pub(super) fn between(n: usize, way: Way) -> Arrival {
     match way {
         Way::There => (0, frame(station(n, 0), station(n, 1))),
         Way::Back => (1, frame(station(n, 1), station(n, 0))),
@@ -37,6 +37,12 @@ fn between(n: usize, way: Way) -> Arrival {
 }
 
 impl Subject for bridge::Function {
+    const CONTENDED: &'static [Load] = contended::BRIDGE;
+
+    fn scenario_under(load: Load, flows: usize) -> Result<Scenario, BenchError> {
+        if load.is_empty() { Self::scenario(flows) } else { contended::bridge(load, flows) }
+    }
+
     fn scenario(flows: usize) -> Result<Scenario, BenchError> {
         let traffic =
             Traffic { flows, packet: between, opening: &[Way::There, Way::Back], least: 0 };

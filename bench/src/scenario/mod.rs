@@ -1,5 +1,6 @@
 //! Established traffic for each function, and the hand-written loop loaded with the same flows.
 
+mod contended;
 mod ip;
 mod link;
 #[cfg(feature = "security")]
@@ -17,7 +18,7 @@ use crate::BenchError;
 use crate::hand::limit::Limit;
 use crate::hand::table::Key;
 use crate::hand::{BATCH, Hand, Packet};
-use crate::packets::{Arrival, Chance, arrivals, trace};
+use crate::packets::{Arrival, BURST_NS, Chance, arrivals, paced, trace};
 
 /// Packets per flow that a trace holds at least.
 const PER_FLOW: usize = 4;
@@ -28,6 +29,9 @@ pub trait Subject: NetworkFunction {
     const MOST: usize = 1 << 24;
     /// The loads that it is measured under, where there are several.
     const LOADS: &'static [Load] = &[""];
+    /// Loads in which workers are in each other's way: measured where they are named, and compared with
+    /// one worker, not with a loop.
+    const CONTENDED: &'static [Load] = &[];
 
     /// Established traffic of `flows` flows.
     ///
@@ -62,6 +66,8 @@ pub struct Scenario {
     pub steady: Arc<Trace>,
     /// Distinct flows in it: pairs of stations for a bridge, destinations for the policer.
     pub distinct: usize,
+    /// Workers are in each other's way, in some packets more than in others: it counts how they get on overall.
+    pub is_contended: bool,
     hand: Box<dyn Fn() -> Box<dyn Hand>>,
     limit: Option<MakeLimit>,
 }
@@ -137,8 +143,18 @@ impl<P: Fn(usize, Way) -> Arrival> Traffic<P> {
         settings: toml::Table,
         hand: impl Fn() -> Box<dyn Hand> + 'static,
     ) -> Scenario {
+        self.paced(BURST_NS, settings, hand)
+    }
+
+    /// The same with `burst_ns` nanoseconds between bursts.
+    fn paced(
+        &self,
+        burst_ns: u64,
+        settings: toml::Table,
+        hand: impl Fn() -> Box<dyn Hand> + 'static,
+    ) -> Scenario {
         let mut drawn = vec![false; self.flows];
-        let mut steady = trace(self.steady(&mut drawn));
+        let mut steady = paced(burst_ns, self.steady(&mut drawn));
         let steering = Steering::by_flow();
         steady.set_steering_hashes(|bytes, record| {
             steering.shard(record.port, bytes, record.wire_len)
@@ -148,6 +164,7 @@ impl<P: Fn(usize, Way) -> Arrival> Traffic<P> {
             flows: self.flows,
             opening: Arc::new(trace(self.opening())),
             steady: Arc::new(steady),
+            is_contended: false,
             distinct: drawn.into_iter().filter(|drawn| *drawn).count(),
             hand: Box::new(hand),
             limit: None,

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use anabranch_io::Trace;
 use anabranch_nfs::{bridge, bridge_static, firewall, lb, nat, nop, policer};
+use anabranch_runtime::worker::State;
 
 use super::*;
 use crate::hand::policer::Policer;
+use crate::held::Held;
 use crate::lane::{Runner, pool};
-use crate::measure::opened;
+use crate::measure::{members, opened};
 use crate::packets::{START_NS, period_ns, udp};
 
 const SECOND: u64 = 1_000_000_000;
@@ -117,6 +119,29 @@ fn the_loops_refresh_and_drop_what_has_expired() {
     check::<nat::Function>(300, 0);
     // Replies of a load balancer's backends belong to no connection.
     check::<lb::Function>(300, packets / 2);
+}
+
+/// The last 512 places of a pool are given by who is alone; of one with twice the room nobody comes to them.
+#[test]
+fn a_tight_pool_has_sessions_opened_alone() {
+    let opened_alone = |load: Load| {
+        let scenario = nat::Function::scenario_under(load, 4_000).unwrap();
+        let mut members =
+            members::<nat::Function>(&scenario.settings, 1, None, Some(false)).unwrap();
+        let state = Held::State(State::Tracked(Box::new(members.remove(0))));
+        let mut pool = pool();
+        let mut runner = Runner::<nat::Function>::new(&mut pool, state, None);
+        assert!(runner.collect(&scenario.opening).iter().all(Option::is_some), "{load}");
+        let alone = runner.state().transactions().unwrap().alone;
+        assert!(runner.collect(&scenario.steady).iter().all(Option::is_some), "{load}");
+        (alone, runner.state().tables())
+    };
+    let ((tight, tables), (roomy, _)) =
+        (opened_alone("tight-pool"), opened_alone("overprovisioned"));
+    assert!((512..600).contains(&tight) && roomy < 50, "{tight} {roomy}");
+    // Of a flow's packets one in 16 comes when it has ended.
+    let sessions = tables.iter().find(|table| table.capacity == 4_000).unwrap();
+    assert!((3_600..3_900).contains(&sessions.used), "{sessions:?}");
 }
 
 #[test]

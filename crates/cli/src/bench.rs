@@ -85,7 +85,7 @@ fn chosen(library: &Library, names: &[String]) -> Result<(Vec<String>, Vec<Strin
     let all = || library.entries().map(|entry| entry.description().name.to_string());
     let wanted = if names.is_empty() { all().collect() } else { names.to_vec() };
     let (compared, alone): (Vec<String>, Vec<String>) =
-        wanted.into_iter().partition(|name| known.contains(&&*function(name)));
+        wanted.into_iter().partition(|name| name.contains('/') || known.contains(&&**name));
     let alone = if names.is_empty() && !compared.is_empty() { Vec::new() } else { alone };
     Ok((compared, alone))
 }

@@ -61,20 +61,22 @@ fn group(rows: &[Value]) -> String {
                 .map_or(String::new(), |spread| format!("{:.1} %", spread * 100.0)),
         ]);
     }
-    format!("\n{}{}{}", wrap("", &headline, 0), table.render(), memory_of_crews(rows))
+    let memory = of_crews(rows, "memory / 1 worker", "memory_to_one_worker", ratio);
+    let aborts = of_crews(rows, "aborts a million packets", "aborts_per_million", |figure| {
+        figure.as_f64().map_or(String::new(), |figure| thousands(figure.round() as u64))
+    });
+    format!("\n{}{}{memory}{aborts}", wrap("", &headline, 0), table.render())
 }
 
-/// How much more memory several workers take than one.
-fn memory_of_crews(rows: &[Value]) -> String {
+/// A figure of several workers, where there is one.
+fn of_crews(rows: &[Value], what: &str, name: &str, figure: fn(&Value) -> String) -> String {
     let several = rows.iter().filter(|row| row["workers"].as_u64() > Some(1));
-    let of = |row: &Value| {
-        row["memory_to_one_worker"].as_f64()?;
-        Some(format!("{} {}", variant(row), ratio(&row["memory_to_one_worker"])))
-    };
-    let each: Vec<String> = several.filter_map(of).collect();
+    let has_it = several.filter(|row| row[name].is_f64());
+    let each: Vec<String> =
+        has_it.map(|row| format!("{} {}", variant(row), figure(&row[name]))).collect();
     match each.is_empty() {
         true => String::new(),
-        false => wrap("", &format!("memory / 1 worker: {}", each.join(", ")), 4),
+        false => wrap("", &format!("{what}: {}", each.join(", ")), 4),
     }
 }
 
@@ -144,6 +146,7 @@ mod tests {
             by_two[name] = value.into();
         }
         by_two["memory_to_one_worker"] = 1.0125.into();
+        by_two["aborts_per_million"] = 1234.5.into();
         let document = json!({
             "machine": { "processor": "A processor of some length @ 2.60GHz", "cores": 2,
                          "tsc_mhz": 2600.1, "hardware_counters": false },
@@ -163,6 +166,7 @@ mod tests {
             "1.2 %",
             "TSC at 2600 MHz",
             "memory / 1 worker: singly ×2 1.01",
+            "aborts a million packets: singly ×2 1,235",
         ] {
             assert!(text.contains(part), "{part:?} is missing in\n{text}");
         }
