@@ -69,6 +69,7 @@ pub fn crews<N: Subject>(
             shares.push(parts);
         }
     }
+    let overall = of.load.is_some_and(|load| N::CONTENDED.contains(&load));
     scope(|threads| {
         for (crew, parts) in crews.iter().zip(shares) {
             for (number, part) in parts.into_iter().enumerate() {
@@ -77,14 +78,14 @@ pub fn crews<N: Subject>(
         }
         for turn in 0..TURNS {
             crews.iter().for_each(Crew::turn);
-            if scenario.is_contended && turn == 0 && TURNS > 1 {
+            if overall && turn == 0 && TURNS > 1 {
                 // Flows have come meanwhile: from now on as many end as begin.
                 crews.iter().for_each(|crew| locked(&crew.costs).clear());
             }
         }
         crews.iter().for_each(Crew::dismiss);
     });
-    let row = |crew: Crew| crew.row::<N>(scenario.is_contended);
+    let row = |crew: Crew| crew.row::<N>(overall);
     let rows: Result<Vec<Row>, BenchError> = crews.into_iter().map(row).collect();
     Ok(related(rows?))
 }

@@ -64,6 +64,7 @@ trait Contender {
     fn name(&self) -> &'static str;
     fn load(&self) -> Load;
     fn most(&self) -> usize;
+    /// Whether it is compared with one worker only, and measured where it is named only.
     fn is_contended(&self) -> bool;
     fn rows(&self, flows: usize, wanted: &Wanted<'_>) -> Result<Vec<Row>, BenchError>;
     fn exercise(&self, flows: usize, named: [&str; 3], packets: usize) -> Result<(), BenchError>;
@@ -77,8 +78,6 @@ struct Wanted<'p> {
 
 struct Of<N> {
     load: Load,
-    /// It is compared with one worker only, and measured where it is named only.
-    is_contended: bool,
     function: PhantomData<N>,
 }
 
@@ -96,7 +95,7 @@ impl<N: Subject> Contender for Of<N> {
     }
 
     fn is_contended(&self) -> bool {
-        self.is_contended
+        N::CONTENDED.contains(&self.load)
     }
 
     fn rows(&self, flows: usize, wanted: &Wanted<'_>) -> Result<Vec<Row>, BenchError> {
@@ -113,7 +112,7 @@ impl<N: Subject> Contender for Of<N> {
         };
         let all = STRATEGIES.map(str::to_owned);
         let strategies = match strategies {
-            [] if self.is_contended => &all,
+            [] if self.is_contended() => &all,
             wanted => wanted,
         };
         if !strategies.is_empty() {
@@ -142,11 +141,8 @@ fn relate(rows: &mut [Row]) {
 }
 
 fn of<N: Subject>(contenders: &mut Vec<Box<dyn Contender>>) {
-    let loads = [(N::LOADS, false), (N::CONTENDED, true)];
-    for (load, is_contended) in loads.iter().flat_map(|(of, is)| of.iter().map(move |of| (of, *is)))
-    {
-        contenders.push(Box::new(Of::<N> { load, is_contended, function: PhantomData }));
-    }
+    let one = |&load| Box::new(Of::<N> { load, function: PhantomData }) as Box<dyn Contender>;
+    contenders.extend(N::LOADS.iter().chain(N::CONTENDED).map(one));
 }
 
 /// Every load of every function.

@@ -4,7 +4,7 @@
 #[cfg(feature = "security")]
 use anabranch_nfs::anti_ddos;
 
-use super::ip::{inside, public, publics};
+use super::ip::{SERVER, inside, public, publics};
 use super::link::between;
 use super::{Load, Scenario, Traffic, Way, capacity, settings};
 use crate::BenchError;
@@ -12,12 +12,9 @@ use crate::hand::BATCH;
 use crate::hand::floor::Floor;
 use crate::packets::{Arrival, End, syn, udp};
 
-/// Whom hosts talk to.
-const SERVER: End = (0xc612_0001, 80);
-
-/// Each frame renews its station's time, and only those of stations that it is over 250 s old of.
+/// A station's time is renewed by each of its frames, and when it is more than 250 s old.
 pub(super) const BRIDGE: &[Load] = &["each-frame", "refresh-interval"];
-/// Less room is left in the pool than workers may take without asking, and as much as there are flows.
+/// In the pool less room is left than workers may take from beside each other, and as much as there are flows.
 pub(super) const NAT: &[Load] = &["tight-pool", "overprovisioned"];
 /// The counts of all workers are read for each packet, and every 10 ms.
 #[cfg(feature = "security")]
@@ -26,8 +23,7 @@ const ANTI_DDOS: &[Load] = &["exact", "stale"];
 impl<P: Fn(usize, Way) -> Arrival> Traffic<P> {
     /// No loop written by hand is compared with.
     fn contended(&self, burst_ns: u64, settings: toml::Table) -> Scenario {
-        let scenario = self.paced(burst_ns, settings, || Box::new(Floor));
-        Scenario { is_contended: true, ..scenario }
+        self.paced(burst_ns, settings, || Box::new(Floor))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::lane::pool;
 use crate::measure::opened;
 use crate::packets::{End, trace, udp};
 
-const SERVER: End = (0xc612_0001, 80);
+pub(super) const SERVER: End = (0xc612_0001, 80);
 
 /// The inside end of flow `n`: 64 flows per host.
 pub(super) fn inside(n: usize) -> End {

@@ -30,7 +30,8 @@ pub trait Subject: NetworkFunction {
     /// The loads that it is measured under, where there are several.
     const LOADS: &'static [Load] = &[""];
     /// Loads in which workers are in each other's way: measured where they are named, and compared with
-    /// one worker, not with a loop.
+    /// one worker, not with a loop. Some packets have far more to do than others: it counts how workers
+    /// get on overall.
     const CONTENDED: &'static [Load] = &[];
 
     /// Established traffic of `flows` flows.
@@ -66,8 +67,6 @@ pub struct Scenario {
     pub steady: Arc<Trace>,
     /// Distinct flows in it: pairs of stations for a bridge, destinations for the policer.
     pub distinct: usize,
-    /// Workers are in each other's way, in some packets more than in others: it counts how they get on overall.
-    pub is_contended: bool,
     hand: Box<dyn Fn() -> Box<dyn Hand>>,
     limit: Option<MakeLimit>,
 }
@@ -164,7 +163,6 @@ impl<P: Fn(usize, Way) -> Arrival> Traffic<P> {
             flows: self.flows,
             opening: Arc::new(trace(self.opening())),
             steady: Arc::new(steady),
-            is_contended: false,
             distinct: drawn.into_iter().filter(|drawn| *drawn).count(),
             hand: Box::new(hand),
             limit: None,

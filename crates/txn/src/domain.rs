@@ -127,17 +127,17 @@ impl Domain {
         self.order.is_some()
     }
 
-    /// Takes the entries and ticks that were noted for a memory, in the order of commits where the
+    /// Hands the entries and ticks that were noted for a memory to `act`, in the order of commits where the
     /// domain keeps one. For who is alone.
-    pub fn take_notes(&self, memory: &Memory) -> Vec<(u32, u32)> {
+    pub fn take_notes(&self, memory: &Memory, mut act: impl FnMut(u32, u32)) {
         let mut gathered = locked(&self.gathered);
         gathered.resize_with(self.memories().len(), Notes::new);
         for noted in &self.noted {
             noted.take(|one| gathered[usize::from(one.1.memory)].push(one));
         }
-        let mut taken = std::mem::take(&mut gathered[usize::from(memory.number())]);
+        let taken = &mut gathered[usize::from(memory.number())];
         taken.sort_by_key(|(place, _)| *place);
-        taken.into_iter().map(|(_, note)| (note.entry, note.tick)).collect()
+        taken.drain(..).for_each(|(_, note)| act(note.entry, note.tick));
     }
 
     pub(crate) fn note(&self, worker: usize, place: u64, notes: impl Iterator<Item = Note>) {
@@ -293,7 +293,8 @@ mod tests {
             let mut taken: [Vec<(u32, u32)>; 2] = Default::default();
             let mut take = |memory: usize| {
                 let alone = domain.gate.close();
-                taken[memory].extend(domain.take_notes(&memories[memory]));
+                domain
+                    .take_notes(&memories[memory], |entry, tick| taken[memory].push((entry, tick)));
                 drop(alone);
             };
             take(1);

@@ -28,9 +28,8 @@ impl SharedWheel {
     /// The wheel, with all that was noted under it. For who is alone.
     pub(super) fn turn(&self, transaction: &Transaction) -> MutexGuard<'_, Wheel> {
         let mut wheel = self.wheel();
-        for (entry, deadline) in transaction.domain().take_notes(&self.memory) {
-            wheel.queue(entry, deadline);
-        }
+        let queue = |entry, deadline| wheel.queue(entry, deadline);
+        transaction.domain().take_notes(&self.memory, queue);
         wheel
     }
 
