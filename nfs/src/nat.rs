@@ -19,9 +19,9 @@
 //!   and than a sixteenth of the places. Each inside host has a limit too (RFC 4787 §11).
 //! - **Hairpinning**: packets between inside hosts by way of public addresses, seen with their
 //!   public sources (RFC 4787 REQ-9, RFC 5382 REQ-8, RFC 5508 REQ-7), by `Recirculate`.
-//! - **ICMP**: echo by identifier (RFC 5508 REQ-1). Errors of both directions are translated with
-//!   the packet that they quote; they refresh and close nothing (RFC 5508 REQ-3 to REQ-6, RFC 4787
-//!   REQ-12, RFC 5382 REQ-9, REQ-10).
+//! - **ICMP**: echo by identifier (RFC 5508 REQ-1), requests from inside and replies from outside.
+//!   Errors of both directions are translated with the packet that they quote; they refresh and close
+//!   nothing (RFC 5508 REQ-3 to REQ-6, RFC 4787 REQ-12, RFC 5382 REQ-9, REQ-10).
 //! - **Static mappings** (port forwarding): open to anybody, for ever.
 //! - Unsolicited packets are dropped in silence, SYNs included, for which RFC 5382 REQ-4 asks.
 //!
@@ -135,13 +135,13 @@ pub mod nat {
 
     /// Why a packet is not forwarded.
     pub enum Reason {
-        /// From outside, to a public endpoint that no inside endpoint has.
+        /// From outside, to a public endpoint that no inside endpoint has, or an echo request.
         Unsolicited,
         /// From outside, by a sender whom the filtering does not let through.
         Filtered,
         /// From outside, to an address that is not public.
         NotPublic,
-        /// From inside, a reset without a mapping.
+        /// From inside, a reset without a mapping, or an echo reply.
         NoMapping,
         /// An ICMP error about no known mapping.
         UnrelatedError,
@@ -160,6 +160,8 @@ pub mod nat {
     const TCP: u8 = 6;
     const UDP: u8 = 17;
     const ICMP: u8 = 1;
+    const ECHO_REPLY: u8 = 0;
+    const ECHO_REQUEST: u8 = 8;
     const FIN: u8 = 1;
     const SYN: u8 = 2;
     const RST: u8 = 4;
@@ -301,20 +303,24 @@ pub mod nat {
         if let (Some(src), Some(dst)) = (pkt.src_port(), pkt.dst_port()) {
             return Some(if from_inside { (src, dst) } else { (dst, src) });
         }
-        identifier_of(pkt)
+        identifier_of(pkt, from_inside)
     }
 
+    /// The inside asks and the outside answers: an identifier does not tell which of both it is.
     #[cold]
-    fn identifier_of(pkt: &Packet) -> Option<(u16, u16)> {
+    fn identifier_of(pkt: &Packet, from_inside: bool) -> Option<(u16, u16)> {
         let icmp = pkt.icmpv4()?;
-        if icmp.is_echo() { Some((icmp.id(), 0)) } else { None }
+        let kind = if from_inside { ECHO_REQUEST } else { ECHO_REPLY };
+        if icmp.is_echo() && icmp.kind() == kind { Some((icmp.id(), 0)) } else { None }
     }
 
-    /// What becomes of a packet that has no ports and is no error about a known mapping.
+    /// What becomes of a packet that has no ports, answers no echo and is no error about a known mapping.
     #[cold]
-    fn without_ports(pkt: &Packet) -> Verdict {
+    fn without_ports(pkt: &Packet, from_inside: bool) -> Verdict {
         match pkt.icmpv4() {
             Some(icmp) if icmp.is_error() => Drop(Reason::UnrelatedError),
+            Some(icmp) if icmp.is_echo() && from_inside => Drop(Reason::NoMapping),
+            Some(icmp) if icmp.is_echo() => Drop(Reason::Unsolicited),
             _ => Drop(Builtin::UnsupportedProtocol),
         }
     }
@@ -514,7 +520,7 @@ pub mod nat {
                 return Drop(Builtin::NotForwardable);
             }
             let Some((src_port, dst_port)) = ports_of(pkt, true) else {
-                return self.outbound_error(pkt, cx).unwrap_or(without_ports(pkt));
+                return self.outbound_error(pkt, cx).unwrap_or(without_ports(pkt, true));
             };
             let inside = Endpoint { address: src, port: src_port, protocol };
             let peer = Peer { address: dst, port: dst_port };
@@ -552,7 +558,7 @@ pub mod nat {
             let Some(ip) = pkt.ipv4() else { return self.not_ipv4(pkt) };
             let (src, dst, protocol) = (ip.src(), ip.dst(), ip.protocol());
             let Some((dst_port, src_port)) = ports_of(pkt, false) else {
-                return self.inbound_error(pkt, cx).unwrap_or(without_ports(pkt));
+                return self.inbound_error(pkt, cx).unwrap_or(without_ports(pkt, false));
             };
             let public = Endpoint { address: dst, port: dst_port, protocol };
             let peer = Peer { address: src, port: src_port };

@@ -8,23 +8,28 @@
 use anabranch_nf::l3::Arrival;
 use anabranch_packet::{Frame, Meta};
 
+/// Bytes of a packet that a new parcel with room has memory for; longer ones have it take more.
+const ROOM: usize = 128;
+
 /// Packets on their way to another worker. Emptied parcels are filled again, so that handing over
 /// soon allocates no more.
 #[derive(Debug, Default)]
 pub struct Parcel {
     /// The reassignment of shards by whose table it was sent.
     pub epoch: u64,
+    /// The packets one after another.
     bytes: Vec<u8>,
     packets: Vec<Handed>,
+    /// Of those that re-enter, in the same order: few, and longer than the rest.
+    again: Vec<Again>,
 }
 
 /// One packet of a parcel.
 #[derive(Clone, Copy, Debug)]
 struct Handed {
-    start: usize,
     len: usize,
     meta: Meta,
-    again: Option<Again>,
+    re_enters: bool,
 }
 
 /// What goes with a packet that re-enters at another worker.
@@ -39,11 +44,18 @@ pub struct Again {
 }
 
 impl Parcel {
+    /// An empty one, with memory for so many packets of a modest length.
+    pub fn with_room(packets: usize) -> Self {
+        let (bytes, packets) = (Vec::with_capacity(packets * ROOM), Vec::with_capacity(packets));
+        Self { bytes, packets, ..Self::default() }
+    }
+
     /// Appends a packet, one that re-enters or one that nobody has handled.
     pub fn push(&mut self, frame: &Frame<'_>, again: Option<Again>) {
-        let (start, len) = (self.bytes.len(), frame.bytes().len());
+        let (len, meta) = (frame.bytes().len(), *frame.meta());
         self.bytes.extend_from_slice(frame.bytes());
-        self.packets.push(Handed { start, len, meta: *frame.meta(), again });
+        self.packets.push(Handed { len, meta, re_enters: again.is_some() });
+        self.again.extend(again);
     }
 
     /// Number of the last packet, in the order of arrival.
@@ -63,20 +75,19 @@ impl Parcel {
 
     /// Hands each packet to `receive`, in order, and forgets it.
     pub fn open(&mut self, mut receive: impl FnMut(&mut Frame<'_>, Option<Again>)) {
-        for Handed { start, len, meta, again } in self.packets.drain(..) {
-            let Some(bytes) = self.bytes.get_mut(start..start + len) else { continue };
-            receive(&mut Frame::new(bytes, 0, len, 0, meta), again);
-        }
-        self.bytes.clear();
+        self.frames().for_each(|(mut frame, again)| receive(&mut frame, again));
+        self.clear();
     }
 
     /// Lends the packets, in order.
     pub(crate) fn frames(&mut self) -> impl Iterator<Item = (Frame<'_>, Option<Again>)> {
         let mut rest = self.bytes.as_mut_slice();
-        self.packets.iter().map(move |&Handed { len, meta, again, .. }| {
+        let mut again = self.again.iter().copied();
+        self.packets.iter().map(move |&Handed { len, meta, re_enters }| {
             let all = std::mem::take(&mut rest);
             let (packet, after) = all.split_at_mut(len.min(all.len()));
             rest = after;
+            let again = if re_enters { again.next() } else { None };
             (Frame::new(packet, 0, len, 0, meta), again)
         })
     }
@@ -85,6 +96,7 @@ impl Parcel {
     pub(crate) fn clear(&mut self) {
         self.packets.clear();
         self.bytes.clear();
+        self.again.clear();
     }
 }
 
@@ -98,10 +110,15 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Room for parcels to each of `workers`.
+    /// Room for parcels to each of `workers`, made as they are needed.
     pub fn new(workers: usize) -> Self {
         let parcels = (0..workers).map(|_| Parcel::default()).collect();
         Self { parcels, spare: Vec::new(), waiting: 0 }
+    }
+
+    /// Makes that many before they are needed, with room for so many packets each.
+    pub fn stock(&mut self, parcels: usize, packets: usize) {
+        self.spare.extend((0..parcels).map(|_| Parcel::with_room(packets)));
     }
 
     /// Puts a packet into the parcel for `worker`.

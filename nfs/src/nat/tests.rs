@@ -311,6 +311,24 @@ fn echoes_are_mapped_by_identifier() {
     dropped(&nat.send(WAN, &echo("198.51.100.7", "192.0.2.1", true, 9000)), "unsolicited");
 }
 
+/// Who pings a public address with an identifier that has a mapping does not reach the host behind it, from
+/// wherever; and what answers nobody opens none.
+#[test]
+fn an_echo_is_asked_from_inside_and_answered_from_outside() {
+    let mut nat = nat(&[]);
+    for asks in 0..2 {
+        let reason = if asks == 0 { "no-mapping" } else { "unsolicited" };
+        dropped(&nat.send(LAN, &echo("10.0.0.5", "192.0.2.1", asks == 0, 9000)), reason);
+        assert_eq!(nat.table("mappings").used, asks);
+    }
+    let request = nat.send(LAN, &echo("10.0.0.5", "198.51.100.7", false, 9000));
+    assert_eq!(left(&request), (WAN, "192.0.2.1:9000 > 198.51.100.7:9000".to_owned()));
+    dropped(&nat.send(WAN, &echo("198.51.100.7", "192.0.2.1", false, 9000)), "unsolicited");
+    dropped(&nat.send(LAN, &echo("10.0.0.5", "198.51.100.7", true, 9000)), "no-mapping");
+    let reply = nat.send(WAN, &echo("198.51.100.7", "192.0.2.1", true, 9000));
+    assert_eq!(left(&reply), (LAN, "198.51.100.7:9000 > 10.0.0.5:9000".to_owned()));
+}
+
 /// A packet of each protocol from port 2222 of `host`.
 fn first_packets(host: &str) -> [Vec<u8>; 3] {
     let src = format!("{host}:2222");

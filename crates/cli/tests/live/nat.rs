@@ -34,7 +34,8 @@ fn wire(kind: Kind) {
     fetch(&lab, "client", "http://198.51.100.1", &large);
     fetch_often(&lab, "client", "http://198.51.100.1", &small);
     stream(&lab, "client", "198.51.100.1");
-    assert!(lab.run("server", "ping -c 2 -i 0.1 -W 1 198.51.100.2").fails(), "nobody asked for it");
+    let unasked = lab.run("server", "ping -c 2 -i 0.1 -W 1 198.51.100.2");
+    assert!(unasked.fails(), "{}\n{:?}", unasked.text, nat.report().drops);
     ping(&lab, "client", "198.51.100.1", 4_000);
     ping(&lab, "client", "198.51.100.1", 20_000);
     let report = nat.finish();

@@ -10,7 +10,7 @@ use crate::traffic::ping;
 /// Seconds that each kind of port is at work, unless `LIVE_SOAK_S` says otherwise.
 const SECONDS: u64 = 8;
 /// How much more memory may be resident at the end than after a quarter of the time.
-const GROWTH_KB: u64 = 4_096;
+const GROWTH_KB: u64 = 2_048;
 
 fn soak(kind: Kind) {
     let seconds = std::env::var("LIVE_SOAK_S").ok().and_then(|text| text.parse().ok());

@@ -26,7 +26,7 @@ use crate::mailbox::Parcel;
 use crate::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 /// Parcels that may wait between two workers; each holds a batch at most.
-const MAILBOX: usize = 512;
+pub(super) const MAILBOX: usize = 512;
 
 /// What workers send each other.
 pub(super) enum Mail {

@@ -15,7 +15,7 @@ use anabranch_rss::IndirectionTable;
 
 use super::clock::LiveClock;
 use super::egress::Egress;
-use super::exchange::{Alarm, Exchange, Mail};
+use super::exchange::{Alarm, Exchange, MAILBOX, Mail};
 use super::handover::Hands;
 use super::request::Order;
 use super::tap::Taps;
@@ -77,10 +77,15 @@ impl<N: NetworkFunction> Worker<N> {
         let _alarm = Alarm(Arc::clone(&exchange.shared));
         let queues: Vec<_> = opened.iter_mut().map(|opened| opened.queue()).collect();
         let workers = exchange.shared.handled.len();
+        let mut outbox = Outbox::new(workers);
+        if workers > 1 && owners.as_ref().is_some_and(|owners| !owners.fragments_only) {
+            // What another worker is behind with takes no memory that is not there from the start.
+            outbox.stock(MAILBOX, BATCH);
+        }
         let shift = Shift {
             counts: Counts::new(queues.len()),
             egress: Egress::new(N::REASONS),
-            outbox: Outbox::new(workers),
+            outbox,
             batch: Vec::with_capacity(BATCH),
             theirs: Vec::with_capacity(BATCH),
             mail: Vec::with_capacity(BATCH),
