@@ -280,16 +280,16 @@ mod tests {
     #[test]
     fn flows_that_are_over_count_until_packets_have_collected_them() {
         let mut nf = anti_ddos(&["least_flows=10", "one_packet_s=5"]);
-        for client in 0..50 {
+        for client in 0..400 {
             nf.send(WAN, &segment(0, client, SYN));
         }
         nf.at(20 * SECOND);
-        assert!(!passes(&mut nf, &segment(0, 100, SYN)), "nothing has collected them");
+        assert!(!passes(&mut nf, &segment(0, 500, SYN)), "nothing has collected them");
         let arp = arp("10.0.0.1", "10.0.0.2");
         (0..15).for_each(|_| drop(nf.send(LAN, &arp)));
-        assert!(!passes(&mut nf, &segment(0, 101, SYN)), "two with each packet");
+        assert!(!passes(&mut nf, &segment(0, 501, SYN)), "sixteen with each packet");
         (0..10).for_each(|_| drop(nf.send(LAN, &arp)));
-        assert!(passes(&mut nf, &segment(0, 102, SYN)));
+        assert!(passes(&mut nf, &segment(0, 502, SYN)));
     }
 
     #[test]

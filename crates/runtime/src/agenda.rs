@@ -13,8 +13,8 @@ use crate::events::{Event, Events};
 use crate::instance::Release;
 
 /// Sets, and objects of each allocator, looked at for expiry before a packet: more than a packet can
-/// open, so that collection keeps up.
-const EXPIRY_BUDGET: u32 = 2;
+/// open, so that collection keeps up, and enough that where workers share state few packets run alone for it.
+const EXPIRY_BUDGET: u32 = 16;
 /// Steps of collecting what has expired at one go; more is left to the next call.
 const STEPS: usize = 64;
 /// How long collecting may wait where no packet comes: an entry that is over is found so in any case.

@@ -11,12 +11,14 @@
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{AtomicU64, Ordering, RwLock, RwLockWriteGuard, fence, spin_loop, yield_now};
+use crate::sync::{
+    AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard, fence, spin_loop, yield_now,
+};
 
 /// Looks at the other before the core is let go of: some fifty microseconds, in which whoever is alone does all
 /// that is due for a batch. To sleep and be woken takes longer.
 const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1_024 };
-/// How often it is tried without sleeping, where others are alone one after the other.
+/// How often it is tried to go in or to close the gate where others are alone one after the other.
 const TRIES: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 
 /// Many inside, or one alone.
@@ -80,13 +82,18 @@ impl Gate {
             }
             inside.store(0, Ordering::Release);
         }
-        #[cfg(not(any(loom, shuttle)))]
-        let open = self.alone.read();
-        #[cfg(any(loom, shuttle))]
-        let open = self.alone.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // Nobody is alone, and who is next has to wait for the lock, and sees this then.
+        let open = self.sleep_till_open();
+        // Who is next to be alone has to wait for the lock, and sees this then.
         inside.store(1, Ordering::Relaxed);
         drop(open);
+    }
+
+    /// Nobody is alone, nor will be as long as this is held.
+    fn sleep_till_open(&self) -> RwLockReadGuard<'_, ()> {
+        #[cfg(not(any(loom, shuttle)))]
+        return self.alone.read();
+        #[cfg(any(loom, shuttle))]
+        return self.alone.read().unwrap_or_else(std::sync::PoisonError::into_inner);
     }
 
     /// Looks on until nobody is alone; false: it takes longer, though whoever is alone seldom is for longer than
@@ -117,7 +124,9 @@ impl Gate {
                 return is_wanted().then(|| self.close_held(held));
             }
             if !self.await_opening() {
-                break;
+                // Many want the same to be done: in line for the lock they would wake up one after the other, and
+                // find it done.
+                drop(self.sleep_till_open());
             }
         }
         let held = self.hold();

@@ -6,20 +6,20 @@
 pub(crate) use loom::{
     hint::spin_loop,
     sync::atomic::{AtomicU64, Ordering, fence},
-    sync::{Mutex, MutexGuard, RwLock, RwLockWriteGuard},
+    sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread::yield_now,
 };
 #[cfg(shuttle)]
 pub(crate) use shuttle::{
     hint::spin_loop,
     sync::atomic::{AtomicU64, Ordering, fence},
-    sync::{Mutex, MutexGuard, RwLock, RwLockWriteGuard},
+    sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread::yield_now,
 };
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use {
     anabranch_memory::Zeroed,
-    parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard},
+    parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard},
     std::hint::spin_loop,
     std::sync::atomic::{AtomicU64, Ordering, fence},
     std::thread::yield_now,

@@ -25,7 +25,8 @@ const LOOK: u32 = if cfg!(test) { 3 } else { 256 };
 const SHORT: u64 = if cfg!(test) { 4 } else { 32 };
 /// The same where the way alternates.
 const ALTERNATING: u64 = 6;
-/// How long a stretch is, at least: some times what it takes all workers to begin it.
+/// How long a stretch is for each two workers, at least: some times what it takes all of them to begin it. Who
+/// waited for a turn is asleep, and one is woken after the other.
 const STRETCH: Duration = Duration::from_micros(100);
 /// Stretches of a trial by each way. The faster one counts: the other may have been interrupted.
 const ROUNDS: u32 = 2;
@@ -81,6 +82,8 @@ pub(crate) struct Turns {
     /// How long it is gone before the other is tried.
     pause_ns: AtomicU64,
     choice: Choice,
+    /// How long a stretch of a trial is, at least.
+    stretch_ns: u64,
     trial: Mutex<Trial>,
     /// Of each worker.
     spent: Box<[CachePadded<Spent>]>,
@@ -126,6 +129,7 @@ impl Turns {
             start: Instant::now(),
             pause_ns: AtomicU64::new(PAUSE.as_nanos() as u64),
             choice,
+            stretch_ns: STRETCH.as_nanos() as u64 * workers.div_ceil(2) as u64,
             trial: Mutex::new(Trial { began_ns: 0, stretch: 0, costs: [u64::MAX; 2] }),
             spent: (0..workers).map(|_| CachePadded::default()).collect(),
             floor: CachePadded::default(),
@@ -163,7 +167,7 @@ impl Turns {
         }
         add(&spent.batches, 1);
         add(&spent.items, items as u64);
-        let is_long = now_ns.saturating_sub(since_ns) >= STRETCH.as_nanos() as u64;
+        let is_long = now_ns.saturating_sub(since_ns) >= self.stretch_ns;
         match self.choice {
             Choice::Measured => is_long && self.counted(current, |spent| &spent.batches) >= SHORT,
             _ => self.counted(current, |spent| &spent.batches) >= ALTERNATING,
