@@ -124,10 +124,11 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A port that nobody listens on, low enough for the port of the cluster's bus, 10000 above it.
+/// A port that nobody listens on, and 10000 above it one for the cluster's bus; both below those that the kernel
+/// gives connections (32768 and up): a server whose bus has none ends after it has begun to listen.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let base = 20_000 + (std::process::id() % 2_000) as u16 * 10;
+    let base = 10_000 + (std::process::id() % 1_200) as u16 * 10;
     loop {
         let port = base + NEXT.fetch_add(1, Ordering::Relaxed);
         let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
