@@ -152,3 +152,31 @@ impl Outbox {
         self.spare.push(parcel);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Some packets re-enter and others do not: each comes out as it went in, from a parcel used before too.
+    #[test]
+    fn what_re_enters_is_told_apart() {
+        let mut parcel = Parcel::with_room(2);
+        for turns in [[None, Some(1), None, Some(2)], [Some(3), None, Some(4), Some(5)]] {
+            for (number, turn) in (0..).zip(turns) {
+                let len = 60 + number as usize;
+                let meta = Meta { number, ..Meta::default() };
+                let arrival = Arrival::default();
+                let again = turn.map(|turn| Again { turn, arrival, strayed: false });
+                parcel.push(&Frame::new(&mut vec![number as u8; len], 0, len, 0, meta), again);
+            }
+            let mut opened = Vec::new();
+            parcel.open(|frame, again| {
+                let number = frame.meta().number;
+                assert_eq!(frame.bytes(), vec![number as u8; 60 + number as usize]);
+                opened.push(again.map(|again| again.turn));
+            });
+            assert_eq!(opened, turns);
+            assert!(parcel.is_empty() && parcel.frames().next().is_none());
+        }
+    }
+}

@@ -82,8 +82,6 @@ pub(crate) struct Turns {
     /// How long it is gone before the other is tried.
     pause_ns: AtomicU64,
     choice: Choice,
-    /// How long a stretch of a trial is, at least.
-    stretch_ns: u64,
     trial: Mutex<Trial>,
     /// Of each worker.
     spent: Box<[CachePadded<Spent>]>,
@@ -129,7 +127,6 @@ impl Turns {
             start: Instant::now(),
             pause_ns: AtomicU64::new(PAUSE.as_nanos() as u64),
             choice,
-            stretch_ns: STRETCH.as_nanos() as u64 * workers.div_ceil(2) as u64,
             trial: Mutex::new(Trial { began_ns: 0, stretch: 0, costs: [u64::MAX; 2] }),
             spent: (0..workers).map(|_| CachePadded::default()).collect(),
             floor: CachePadded::default(),
@@ -167,7 +164,8 @@ impl Turns {
         }
         add(&spent.batches, 1);
         add(&spent.items, items as u64);
-        let is_long = now_ns.saturating_sub(since_ns) >= self.stretch_ns;
+        let stretch_ns = STRETCH.as_nanos() as u64 * self.spent.len().div_ceil(2) as u64;
+        let is_long = now_ns.saturating_sub(since_ns) >= stretch_ns;
         match self.choice {
             Choice::Measured => is_long && self.counted(current, |spent| &spent.batches) >= SHORT,
             _ => self.counted(current, |spent| &spent.batches) >= ALTERNATING,

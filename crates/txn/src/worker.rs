@@ -401,12 +401,14 @@ mod tests {
     use super::*;
 
     /// Items of which some need to be alone, and what became of them.
+    #[cfg(not(any(loom, shuttle)))]
     #[derive(Default)]
     struct Items {
         alone: Range<usize>,
         released: Vec<(usize, Option<Place>)>,
     }
 
+    #[cfg(not(any(loom, shuttle)))]
     impl Batch for Items {
         fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
             let last = range.clone().find(|item| self.alone.contains(item));
