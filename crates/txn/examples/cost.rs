@@ -1,7 +1,8 @@
-//! What reading and writing in transactions cost: `cost READS WRITES TRANSACTIONS [plain|settled|logged]`, one
-//! worker, objects of one word in cache. `settled`: nobody changes what is read; `logged`: transactions log what
-//! they read, as they do where others commit beside them; `plain`: the reads are of an array of as large objects,
-//! in no transaction. Prints nanoseconds per transaction.
+//! What reading and writing in transactions cost: `cost READS WRITES TRANSACTIONS [plain|settled|logged] [after]`,
+//! one worker, objects of one word in cache. `settled`: nobody changes what is read; `logged`: transactions log
+//! what they read, as they do where others commit beside them; `after`: reads come after the writes, so that each
+//! looks whether it is of what has been written; `plain`: the reads are of an array of as large objects, in no
+//! transaction. Prints nanoseconds per transaction.
 //!
 //! The cost of a read is the difference between two runs of more and fewer, less the same of `plain`: in time, or
 //! in instructions, which `valgrind --tool=callgrind` counts and which repeat exactly.
@@ -24,11 +25,20 @@ struct Work {
     written: Arc<Memory>,
     reads: u32,
     writes: u32,
+    is_after: bool,
     sum: u64,
 }
 
 /// Objects of one word, however many there are.
 const SHAPE: Shape = Shape { objects: 0, tracked: 1, deadlines: 0, apart: true };
+
+impl Work {
+    fn write(&self, transaction: &Transaction) {
+        for object in 0..self.writes {
+            transaction.write(&self.written, object % OBJECTS, |words| words.set(0, self.sum));
+        }
+    }
+}
 
 impl Batch for Work {
     fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
@@ -39,13 +49,16 @@ impl Batch for Work {
             }
             return range.len();
         }
+        if self.is_after {
+            self.write(transaction);
+        }
         for object in 0..self.reads {
             let object = (object % OBJECTS, SHAPE);
             let read = transaction.read_of(&self.read, object, |words| words.get(0));
             self.sum = self.sum.wrapping_add(read.unwrap_or_default());
         }
-        for object in 0..self.writes {
-            transaction.write(&self.written, object % OBJECTS, |words| words.set(0, self.sum));
+        if !self.is_after {
+            self.write(transaction);
         }
         range.len()
     }
@@ -68,7 +81,8 @@ fn main() {
         domain.settle();
     }
     let plain = asks("plain").then(|| (0..OBJECTS).map(|_| Default::default()).collect());
-    let mut work = Work { plain, read, written, reads, writes, sum: 0 };
+    let is_after = asks("after");
+    let mut work = Work { plain, read, written, reads, writes, is_after, sum: 0 };
     let mut worker = Worker::new(Arc::new(Transaction::new(&domain, 0)));
     let started = Instant::now();
     for _ in 0..count {

@@ -1,7 +1,7 @@
 //! What a transaction keeps for itself: what it has read, copies of what it will change, what it will
 //! raise or count when it commits. Of fixed size; a transaction that needs more runs alone.
 
-use crate::memory::{Version, Words};
+use crate::memory::{LINE, Version, Words};
 use crate::sync::{AtomicU64, Ordering, Own};
 
 /// Names an object among all memories: the memory's number, and where in it its version stands. The
@@ -41,11 +41,41 @@ impl Name {
         Self(self.0 + words as u64)
     }
 
-    /// One bit of 256: which of four words, and the bit in it.
+    /// Its mark.
     #[inline(always)]
-    pub(crate) fn mark(self) -> (usize, u64) {
-        let hash = self.hash();
-        ((hash >> 62) as usize, 1 << (hash >> 56 & 63))
+    pub(crate) fn mark(self) -> Mark {
+        let (line, word) = (self.place() / LINE, self.place() % LINE);
+        Mark::new((line + word * 29) as u64, Mark::salt(self.memory()))
+    }
+}
+
+/// One bit of 256, which few objects that are used together share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark(u64);
+
+impl Mark {
+    /// Of the object on a memory's `line`th line, with the memory's [`salt`](Self::salt).
+    #[inline(always)]
+    pub(crate) fn new(line: u64, salt: u64) -> Self {
+        Self(line ^ salt)
+    }
+
+    /// Keeps objects of the same number in several memories apart.
+    #[inline(always)]
+    pub(crate) fn salt(memory: usize) -> u64 {
+        memory as u64 * 101
+    }
+
+    /// Which of four words it is in.
+    #[inline(always)]
+    pub(crate) fn word(self) -> usize {
+        (self.0 >> 6 & 3) as usize
+    }
+
+    /// It, in its word.
+    #[inline(always)]
+    pub(crate) fn bit(self) -> u64 {
+        1 << (self.0 & 63)
     }
 }
 

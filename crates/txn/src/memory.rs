@@ -12,10 +12,12 @@
 
 use anabranch_memory::prefetch;
 
-use crate::log::Name;
+use crate::log::{Mark, Name};
 use crate::sync::{AtomicU64, Ordering, Own, Zeroed};
 
-const LINE: usize = 8;
+/// Words of a cache line.
+pub(crate) const LINE: usize = 8;
+type Line = [AtomicU64; LINE];
 const LOCKED: u64 = 1 << 63;
 const COMMIT_BITS: u32 = 48;
 /// Only who is alone changes its objects.
@@ -100,6 +102,8 @@ pub struct Memory {
     number: u16,
     /// The name of its first object.
     first: Name,
+    /// What goes into the marks of its objects.
+    salt: u64,
     shape: Shape,
     stride: u32,
     /// Words of an object that are used, its version included.
@@ -108,7 +112,7 @@ pub struct Memory {
     steady: Own,
     /// For how many more looks at it it is taken to be changed beside others.
     unrest: Own,
-    words: Zeroed<AtomicU64>,
+    lines: Zeroed<Line>,
 }
 
 impl std::fmt::Debug for Memory {
@@ -120,16 +124,17 @@ impl std::fmt::Debug for Memory {
 impl Memory {
     pub(crate) fn new(number: u16, shape: Shape) -> Self {
         let (stride, used) = (shape.stride(), shape.used());
-        let (first, words) = (Name::new(number), Zeroed::new(shape.objects as usize * stride));
+        let words = shape.objects as usize * stride;
         Self {
             number,
-            first,
+            first: Name::new(number),
+            salt: Mark::salt(number.into()),
             shape,
             stride: stride as u32,
             used,
             steady: Own::default(),
             unrest: Own::default(),
-            words,
+            lines: Zeroed::new(words.div_ceil(LINE)),
         }
     }
 
@@ -146,7 +151,7 @@ impl Memory {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.words.len() * size_of::<u64>()
+        self.lines.len() * size_of::<Line>()
     }
 
     /// Whether nobody changes its objects while a transaction looks at them.
@@ -201,13 +206,18 @@ impl Memory {
         (name.place() / self.stride as usize) as u32
     }
 
+    #[inline(always)]
+    fn words(&self) -> &[AtomicU64] {
+        self.lines.as_flattened()
+    }
+
     /// So many of its words from `place` on.
     ///
     /// # Panics
     /// If there are fewer.
     #[inline(always)]
     pub(crate) fn words_at(&self, place: usize, len: usize) -> &[AtomicU64] {
-        &self.words[place..place + len]
+        &self.words()[place..place + len]
     }
 
     /// An object.
@@ -217,7 +227,7 @@ impl Memory {
     #[inline(always)]
     pub(crate) fn object(&self, object: u32) -> (Name, Words<'_>) {
         let at = self.place(object);
-        (self.first.after(at), Words(&self.words[at..at + self.used]))
+        (self.first.after(at), Words(&self.words()[at..at + self.used]))
     }
 
     /// An object of so many words as all of these have, and known to lie apart if `shape` says so: where it
@@ -229,8 +239,14 @@ impl Memory {
     pub(crate) fn object_of(&self, object: u32, shape: Shape) -> Words<'_> {
         let stride = if shape.apart { shape.stride() } else { self.stride as usize };
         debug_assert_eq!((stride, shape.used()), (self.stride as usize, self.used));
+        if stride == LINE {
+            // One check of the number, instead of two of where its words lie, and none that needs both sides
+            // for what it says.
+            let Some(line) = self.lines.get(object as usize) else { no_such_object() };
+            return Words(&line[..shape.used()]);
+        }
         let at = object as usize * stride;
-        Words(&self.words[at..at + shape.used()])
+        Words(&self.words()[at..at + shape.used()])
     }
 
     /// The name of an object whose shape is known when this is compiled, as [`object_of`](Self::object_of) has it.
@@ -239,6 +255,15 @@ impl Memory {
         match shape.apart {
             true => self.first.after(object as usize * shape.stride()),
             false => self.name(object),
+        }
+    }
+
+    /// The mark of that name.
+    #[inline(always)]
+    pub(crate) fn mark_of(&self, object: u32, shape: Shape) -> Mark {
+        match shape.apart && shape.stride() == LINE {
+            true => Mark::new(object.into(), self.salt),
+            false => self.name_of(object, shape).mark(),
         }
     }
 
@@ -256,11 +281,17 @@ impl Memory {
     /// Fetches an object's lines, if there is such an object.
     #[inline(always)]
     pub fn prefetch(&self, object: u32) {
-        let start = self.words.as_ptr().wrapping_add(self.place(object));
+        let start = self.words().as_ptr().wrapping_add(self.place(object));
         for line in (0..self.stride as usize).step_by(LINE) {
             prefetch(start.wrapping_add(line));
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn no_such_object() -> ! {
+    panic!("there is no such object")
 }
 
 /// An object, or a copy that a transaction has of it: its version, then its words, tracked ones and

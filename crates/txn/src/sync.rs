@@ -38,9 +38,9 @@ pub(crate) use std::thread;
 pub(crate) struct Zeroed<T>(Box<[T]>);
 
 #[cfg(any(loom, shuttle))]
-impl Zeroed<AtomicU64> {
+impl<const N: usize> Zeroed<[AtomicU64; N]> {
     pub(crate) fn new(len: usize) -> Self {
-        Self((0..len).map(|_| AtomicU64::new(0)).collect())
+        Self((0..len).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::domain::Domain;
-use crate::log::{Effect, Effects, Name, Note, Notes, Reads, Write, Writes};
+use crate::log::{Effect, Effects, Mark, Name, Note, Notes, Reads, Write, Writes};
 use crate::memory::{Deadline, Memory, Shape, Version, Words, raise};
 use crate::sync::{Apart, AtomicU64, Ordering, Own, fence, spin_loop};
 
@@ -36,7 +36,7 @@ const ALONE: u64 = 2;
 const LOOKS: u32 = 64;
 
 /// How often what was seen may turn out to have changed meanwhile, before it is given up.
-const TURNS: u32 = 4;
+const TURNS: u64 = 4;
 
 /// Workers whose versions are looked at at a glance.
 const NEAR: usize = 64;
@@ -47,6 +47,9 @@ const SPECIAL: u64 = 1;
 
 /// What is read is logged.
 const LOGGED: u64 = 2;
+
+/// Of one read: it has been looked at once in vain.
+const LOOK: u64 = 4;
 
 /// A worker's transaction: begun, filled by reading and writing objects, and committed or dropped,
 /// again and again.
@@ -197,12 +200,12 @@ impl Transaction {
 
     /// Whether there may be a copy of the object, or it is not to be looked for at all.
     #[inline(always)]
-    fn is_marked(&self, name: impl FnOnce() -> Name) -> bool {
-        if self.state.get() & SPECIAL == 0 {
+    fn is_marked(&self, minds: u64, mark: impl FnOnce() -> Mark) -> bool {
+        if minds & SPECIAL == 0 {
             return false;
         }
-        let (word, bit) = name().mark();
-        self.marks[word].get() & bit != 0
+        let mark = mark();
+        self.marks[mark.word()].get() & mark.bit() != 0
     }
 
     /// Whether what is read is logged.
@@ -213,9 +216,9 @@ impl Transaction {
 
     #[inline(always)]
     fn mark(&self, name: Name) {
-        let (word, bit) = name.mark();
+        let mark = name.mark();
         self.state.set(self.state.get() | SPECIAL);
-        self.marks[word].set(self.marks[word].get() | bit);
+        self.marks[mark.word()].set(self.marks[mark.word()].get() | mark.bit());
     }
 
     /// Takes note of how far the others have come.
@@ -330,23 +333,22 @@ impl Transaction {
             // writes are dropped, and a loop that waits for one of them would not end.
             return (!self.is_doomed()).then(|| look(words));
         }
-        // Care is called apart, and `look` is not: what it goes by and returns need not lie in memory.
-        let (mut words, mut is_own) = match self.is_marked(|| memory.name_of(object, shape)) {
-            false => (words, false),
-            true => self.view(memory, (object, shape), 0)?,
-        };
-        let mut turn = 0;
+        // Care is called apart, and `look` is not: what it goes by and returns need not lie in memory. For the
+        // same reason there is one number for all that decides.
+        let mut minds = self.state.get();
+        let mut words = words;
+        if self.is_marked(minds, || memory.mark_of(object, shape)) {
+            (words, minds) = self.view(memory, (object, shape), minds)?;
+        }
         loop {
             let seen = look(words);
             fence(Ordering::Acquire);
             let version = Version(words.version().load(Ordering::Relaxed));
             let note = || self.reads.push(memory.name_of(object, shape), version);
-            // What it would write anyway is none of what it has read.
-            if self.accepts(version) && (!self.is_logged() || is_own || note()) {
+            if self.accepts(version) && (minds & LOGGED == 0 || note()) {
                 return Some(seen);
             }
-            turn += 1;
-            (words, is_own) = self.view(memory, (object, shape), turn)?;
+            (words, minds) = self.view(memory, (object, shape), minds + LOOK)?;
         }
     }
 
@@ -355,34 +357,36 @@ impl Transaction {
         &'a self,
         memory: &'a Memory,
         (object, shape): (u32, Shape),
-        turn: u32,
-    ) -> Option<(Words<'a>, bool)> {
-        let (words, is_own) = self.view_with_care(memory, object, turn)?;
-        Some((Words(&words.0[..shape.used()]), is_own))
+        minds: u64,
+    ) -> Option<(Words<'a>, u64)> {
+        let (words, minds) = self.view_with_care(memory, object, minds)?;
+        Some((Words(&words.0[..shape.used()]), minds))
     }
 
-    /// Where to look at an object that is tracked, for the `turn`th time after the first, whatever there may
-    /// be: a copy, another who is changing it, nobody else, no more room; and whether that is nobody else's.
+    /// Where to look at an object that is tracked, whatever there may be: a copy, another who is changing it,
+    /// nobody else, no more room; and what this read has to mind there.
     #[cold]
     #[inline(never)]
     fn view_with_care<'a>(
         &'a self,
         memory: &'a Memory,
         object: u32,
-        turn: u32,
-    ) -> Option<(Words<'a>, bool)> {
+        minds: u64,
+    ) -> Option<(Words<'a>, u64)> {
+        let looks = minds / LOOK;
         let (name, words) = memory.object(object);
-        if turn > 0 && self.reads.is_full() {
+        if looks > 0 && self.reads.is_full() {
             self.doom(Cause::TooLarge);
-        } else if turn == TURNS {
+        } else if looks == TURNS {
             self.doom(self.conflict(name));
         }
-        if self.is_marked(|| name)
+        if self.is_marked(self.state.get(), || name.mark())
             && let Some(own) = self.own(name, words)?
         {
-            return Some((own, true));
+            // What it would write anyway is none of what it has read.
+            return Some((own, minds & !LOGGED));
         }
-        self.await_version(name, words).then_some((words, false))
+        self.await_version(name, words).then_some((words, minds | self.state.get()))
     }
 
     /// Waits while an object is being changed by another, and catches up with it if it was after this transaction
@@ -522,7 +526,11 @@ impl Transaction {
     #[inline(never)]
     fn copy_of<'a>(&'a self, memory: &'a Memory, object: u32) -> Option<Words<'a>> {
         let (name, words) = memory.object(object);
-        let own = if self.is_marked(|| name) { self.own(name, words)? } else { None };
+        let own = if self.is_marked(self.state.get(), || name.mark()) {
+            self.own(name, words)?
+        } else {
+            None
+        };
         own.or_else(|| self.copy(name, words, memory))
     }
 
@@ -575,7 +583,7 @@ impl Transaction {
     #[inline(always)]
     fn take_effect(&self, memory: &Memory, object: u32, index: usize, effect: Effect) {
         let (name, words) = memory.object(object);
-        if !self.is_marked(|| name) {
+        if !self.is_marked(self.state.get(), || name.mark()) {
             return self.remember((name, words), index, effect);
         }
         match self.own(name, words) {
