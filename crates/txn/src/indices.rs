@@ -1,5 +1,6 @@
-//! Which indices of an allocator are free: a bit for each, 64 to an object.
+//! Which indices of an allocator are free: a bit for each, 64 to an object, and a bit for each 64 that are not.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::count::Count;
@@ -21,33 +22,60 @@ pub struct Within {
     pub start: u32,
 }
 
-/// Even bits, odd bits.
-const PARITY: [u64; 2] = [0x5555_5555_5555_5555, 0xaaaa_aaaa_aaaa_aaaa];
-
 /// Indices `0 .. len`, free at first.
+///
+/// Even and odd ones apart, since port parity (RFC 4787, section 4.2.2) asks for one kind: an index is the
+/// `index / 2`th of its parity.
 #[derive(Debug)]
 pub struct Indices {
-    /// One tracked word: the bits of those in use.
-    words: Arc<Memory>,
+    /// Of the first, bits say which indices are in use; of each further one, which words of that before are full.
+    /// So the first free index is found in a few words, however many are in use, and nobody who changes one of
+    /// the others is in the way.
+    levels: Vec<Level>,
     len: u32,
     used: Count,
-    /// Where each worker looks next when it takes any: in a part of its own at first, so that workers
-    /// do not meet.
+    /// Where each worker looks next when it takes any, even indices first: in a part of its own at first, so that
+    /// workers do not meet.
     cursors: Box<[Own]>,
     /// One for all instead, where the order of commits is kept, so that one worker that repeats it takes
     /// the same.
     cursor: Option<Arc<Memory>>,
 }
 
+/// Words of bits, one to an object, those of even indices first.
+#[derive(Debug)]
+struct Level {
+    words: Arc<Memory>,
+    /// How many there are of each parity.
+    each: u32,
+}
+
+impl Level {
+    /// A word of one parity, if there is such a one.
+    #[inline(always)]
+    fn object(&self, parity: u32, word: u32) -> Option<u32> {
+        (word < self.each).then_some(parity * self.each + word)
+    }
+}
+
+/// An index, as which of which parity.
+type Spot = (u32, u32);
+
 impl Indices {
     /// All of `len` free.
     pub fn new(domain: &Domain, len: u32) -> Self {
-        let shape = Shape { objects: len.div_ceil(64), tracked: 1, deadlines: 0, apart: true };
+        let memory =
+            |objects| domain.memory(Shape { objects, tracked: 1, deadlines: 0, apart: true });
+        let mut levels: Vec<Level> = Vec::new();
+        let mut bits = len.div_ceil(2);
+        while bits > 1 || levels.is_empty() {
+            bits = bits.div_ceil(64);
+            levels.push(Level { words: memory(2 * bits), each: bits });
+        }
         let part = u64::from(len) / domain.workers() as u64;
         let cursors = (0..domain.workers()).map(|worker| Own::new(worker as u64 * part)).collect();
-        let one = Shape { objects: 1, tracked: 1, deadlines: 0, apart: true };
-        let cursor = domain.is_ordered().then(|| domain.memory(one));
-        Self { words: domain.memory(shape), len, used: Count::new(domain), cursors, cursor }
+        let cursor = domain.is_ordered().then(|| memory(1));
+        Self { levels, len, used: Count::new(domain), cursors, cursor }
     }
 
     /// Indices in all.
@@ -71,25 +99,41 @@ impl Indices {
         self.used.read(transaction).map(|used| used as u32)
     }
 
-    /// The words in which 64 indices each stand.
-    pub fn memory(&self) -> &Arc<Memory> {
-        &self.words
+    /// The words in which 64 indices each stand, and those which say of 64 words each that they are full.
+    pub fn memories(&self) -> impl Iterator<Item = &Arc<Memory>> {
+        self.levels.iter().map(|level| &level.words)
     }
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.words.bytes()
+        self.memories().map(|words| words.bytes()).sum()
     }
 
     /// Takes `index`; false: it is in use, or the transaction doomed.
     pub fn take(&self, transaction: &Transaction, index: u32) -> bool {
-        index < self.len && self.first_free(transaction, index, index + 1, u64::MAX) == Some(index)
+        let (parity, at) = (index % 2, index / 2);
+        let read = |words: &Memory, object| transaction.read(words, object, |words| words.get(0));
+        let word = self.levels[0].object(parity, at / 64).filter(|_| index < self.len);
+        let bits = word.and_then(|object| read(&self.levels[0].words, object));
+        bits.is_some_and(|bits| bits >> (at % 64) & 1 == 0)
+            && self.mark(transaction, (parity, at)).is_some()
     }
 
     /// Gives `index` back.
     pub fn give(&self, transaction: &Transaction, index: u32) {
-        let bit = 1 << (index % 64);
-        transaction.write(&self.words, index / 64, |words| words.set(0, words.get(0) & !bit));
+        let (parity, mut at) = (index % 2, index / 2);
+        for level in &self.levels {
+            let Some(object) = level.object(parity, at / 64) else { break };
+            let was_full = transaction.write(&level.words, object, |words| {
+                let before = words.get(0);
+                words.set(0, before & !(1 << (at % 64)));
+                before == u64::MAX
+            });
+            if was_full != Some(true) {
+                break;
+            }
+            at /= 64;
+        }
         self.used.add(transaction, -1);
     }
 
@@ -103,16 +147,23 @@ impl Indices {
         if !self.used.has_room(transaction, self.len) {
             return None;
         }
+        let [even, odd] = [0, 1].map(|parity| self.number(parity, self.len));
         let cursor = &self.cursors[transaction.worker()];
         let start = cursor.get() as u32 % self.len;
-        let taken = self
-            .next_free(transaction, start, self.len)
-            .or_else(|| self.next_free(transaction, 0, start));
-        match taken {
-            Some(index) => cursor.set(u64::from(index) + 1),
-            None => transaction.require_alone(),
-        }
-        taken
+        let stretches = match start.checked_sub(even) {
+            None => [(0, start, even), (1, 0, odd), (0, 0, start)],
+            Some(start) => [(1, start, odd), (0, 0, even), (1, 0, start)],
+        };
+        let mut taken = stretches.into_iter();
+        let taken = taken.find_map(|(parity, from, to)| {
+            Some((parity, self.next_free(transaction, parity, from, to)?))
+        });
+        let Some((parity, at)) = taken else {
+            transaction.require_alone();
+            return None;
+        };
+        cursor.set(u64::from(parity * even + at) + 1);
+        Some(2 * at + parity)
     }
 
     fn take_next(&self, transaction: &Transaction, cursor: &Memory) -> Option<u32> {
@@ -123,15 +174,29 @@ impl Indices {
         Some(index)
     }
 
-    /// As [`first_free`](Self::first_free), passing over words that are full at a glance: it matters
-    /// only that the index is free, not that it is the first.
-    fn next_free(&self, transaction: &Transaction, from: u32, to: u32) -> Option<u32> {
-        let full = |word: &u32| self.words.object(*word).1.get(0) == u64::MAX;
-        let mut words = (from / 64..to.div_ceil(64)).filter(|word| !full(word));
-        words.find_map(|word| {
-            let (first, last) = (from.max(word * 64), to.min(word.saturating_add(1) * 64));
-            self.first_free(transaction, first, last, u64::MAX)
-        })
+    /// Takes an index of one parity that is the first free one at a glance: it matters only that it is free.
+    fn next_free(
+        &self,
+        transaction: &Transaction,
+        parity: u32,
+        mut from: u32,
+        to: u32,
+    ) -> Option<u32> {
+        while from < to {
+            let glance = |words: &Memory, object| Some(words.object(object).1.get(0));
+            let word = self.search(parity, from..to, glance)? / 64;
+            let (from_here, to_here) = (from.max(word * 64), to.min(word.saturating_add(1) * 64));
+            let object = self.levels[0].object(parity, word)?;
+            let bits = transaction.read(&self.levels[0].words, object, |words| words.get(0))?;
+            let free = !bits & (u64::MAX << (from_here % 64));
+            let at = word * 64 + free.trailing_zeros();
+            if free != 0 && at < to_here {
+                self.mark(transaction, (parity, at))?;
+                return Some(at);
+            }
+            from = to_here;
+        }
+        None
     }
 
     /// Takes the first free index within `within`; `None`: there is none, or the transaction is
@@ -140,34 +205,78 @@ impl Indices {
         let first = within.first.min(self.len);
         let end = first.saturating_add(within.count).min(self.len);
         let start = if (first..end).contains(&within.start) { within.start } else { first };
-        let wanted = if within.step == 2 { PARITY[(start & 1) as usize] } else { u64::MAX };
-        self.first_free(transaction, start, end, wanted)
-            .or_else(|| self.first_free(transaction, first, start, wanted))
+        let kinds = if within.step == 2 { start % 2..start % 2 + 1 } else { 0..2 };
+        let found = |from, to| {
+            let of = |parity| {
+                let (from, to) = (self.number(parity, from), self.number(parity, to));
+                Some(2 * self.first_free(transaction, parity, from, to)? + parity)
+            };
+            kinds.clone().filter_map(of).min()
+        };
+        let index = found(start, end).or_else(|| found(first, start))?;
+        self.mark(transaction, (index % 2, index / 2))?;
+        Some(index)
     }
 
-    /// Takes the first free index in `from .. to` whose bit is among `wanted`.
+    /// How many indices of a parity lie before `index`.
+    fn number(&self, parity: u32, index: u32) -> u32 {
+        (index + 1 - parity) / 2
+    }
+
+    /// The first free index of a parity in `from .. to`.
     fn first_free(
         &self,
         transaction: &Transaction,
+        parity: u32,
         from: u32,
         to: u32,
-        wanted: u64,
     ) -> Option<u32> {
-        for word in from / 64..to.div_ceil(64) {
-            let below = |index: u32| match index.saturating_sub(word * 64) {
-                bits @ 0..64 => (1u64 << bits) - 1,
-                _ => u64::MAX,
-            };
-            let wanted = wanted & below(to) & !below(from);
-            let free = transaction.read(&self.words, word, |words| !words.get(0) & wanted)?;
-            if free != 0 {
-                let bit = free.trailing_zeros();
-                let take = |words: crate::Words<'_>| words.set(0, words.get(0) | 1 << bit);
-                transaction.write(&self.words, word, take)?;
-                self.used.add(transaction, 1);
-                return Some(word * 64 + bit);
+        let read = |words: &Memory, object| transaction.read(words, object, |words| words.get(0));
+        self.search(parity, from..to, read)
+    }
+
+    /// The first index of a parity in a range that is not in use by what `read` says: up while the rest of the
+    /// word is full, then down to the first gap.
+    fn search(
+        &self,
+        parity: u32,
+        Range { start, end }: Range<u32>,
+        read: impl Fn(&Memory, u32) -> Option<u64>,
+    ) -> Option<u32> {
+        let free =
+            |level: &Level, word| read(&level.words, level.object(parity, word)?).map(|bits| !bits);
+        let (mut at, mut to, mut level) = (start, end, 0);
+        loop {
+            if at >= to {
+                return None;
             }
+            let bits = free(self.levels.get(level)?, at / 64)? & (u64::MAX << (at % 64));
+            if bits != 0 {
+                at = at / 64 * 64 + bits.trailing_zeros();
+                break;
+            }
+            (at, to, level) = (at / 64 + 1, to.div_ceil(64), level + 1);
         }
-        None
+        for level in self.levels[..level].iter().rev() {
+            at = at * 64 + free(level, at)?.trailing_zeros();
+        }
+        (at < end).then_some(at)
+    }
+
+    /// Notes that an index is in use, and what is full thereby; `None`: the transaction is doomed.
+    fn mark(&self, transaction: &Transaction, (parity, mut at): Spot) -> Option<()> {
+        for level in &self.levels {
+            let is_full =
+                transaction.write(&level.words, level.object(parity, at / 64)?, |words| {
+                    words.set(0, words.get(0) | 1 << (at % 64));
+                    words.get(0) == u64::MAX
+                })?;
+            if !is_full {
+                break;
+            }
+            at /= 64;
+        }
+        self.used.add(transaction, 1);
+        Some(())
     }
 }

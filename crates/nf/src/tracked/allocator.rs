@@ -351,8 +351,8 @@ impl<T: Value> Contended for Tracked<SharedAllocator<T>> {
     const STRUCTURE: &'static Structure = &ALLOCATOR;
 
     fn parts(&self) -> Vec<(u16, &'static str)> {
-        let indices = &self.object.indices;
-        vec![(self.object.objects.number(), "object"), (indices.memory().number(), "64 indices")]
+        let words = self.object.indices.memories().map(|words| (words.number(), "64 indices"));
+        words.chain([(self.object.objects.number(), "object")]).collect()
     }
 
     fn key(words: &[u64]) -> String {
@@ -360,17 +360,18 @@ impl<T: Value> Contended for Tracked<SharedAllocator<T>> {
     }
 }
 
-/// Which indices are free stands in words of 64, each one object to transactions. `allocate` begins at
-/// a part of its worker's own, and workers meet where the parts of several have run full.
+/// Which indices are free stands in words of 64 even or odd ones, each one object to transactions, and which of
+/// these words are full in further ones. `allocate` begins at a part of its worker's own, and workers meet where
+/// the parts of several have run full.
 static ALLOCATOR: Structure = Structure {
     kind: "Allocator",
     causes: &[
         Cause {
             name: "shared word of indices",
             when: When::Met("64 indices"),
-            why: "workers took or gave back indices among the same 64, which are one object to \
-                  transactions: their own parts of the pool have run full, or the line says which \
-                  indices it wants",
+            why: "workers took or gave back indices among the same 64 even or odd ones, which are one \
+                  object to transactions: their own parts of the pool have run full, or the line \
+                  says which indices it wants",
             recipes: &[
                 Recipe {
                     change: Change::Capacity(2),

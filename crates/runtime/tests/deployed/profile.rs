@@ -248,7 +248,7 @@ fn allocators() {
             let _ = places.allocate_at(1, 7, 1_000 * MS, cx);
         },
         Some(&|places, cx, _| {
-            let _ = places.allocate_at(2, 7, 1_000 * MS, cx);
+            let _ = places.allocate_at(3, 7, 1_000 * MS, cx);
         }),
     );
     let word = named(&found, "shared word of indices");

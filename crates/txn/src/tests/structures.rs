@@ -108,6 +108,35 @@ proptest! {
     }
 }
 
+/// However many are in use, the first free index is found in a word or two of each level.
+#[test]
+fn a_full_pool_is_found_full_in_a_few_words() {
+    let domain = Arc::new(Domain::new(2, false));
+    let len = if cfg!(miri) { 10_000 } else { 1_000_000 };
+    let indices = Indices::new(&domain, len);
+    let who = Transaction::new(&domain, 0);
+    who.begin_alone();
+    assert_eq!((0..len).filter(|_| indices.take_any(&who).is_none()).count(), 0);
+    let of = |step, start| Within { first: 0, count: len, step, start };
+    for given in [len / 2, len / 2 + 1, 0, len - 1] {
+        who.begin_alone();
+        indices.give(&who, given);
+        for (step, start) in [(1, given / 3), (2, given), (2, given + 1)] {
+            who.begin();
+            let taken = indices.take_within(&who, of(step, start));
+            let fits = step == 1 || (start ^ given).is_multiple_of(2);
+            assert_eq!(
+                taken,
+                (fits && start < len || step == 1).then_some(given),
+                "{step} {start}"
+            );
+            assert!(who.reads().iter().count() < 16 && !who.is_doomed());
+        }
+        who.begin_alone();
+        assert!(indices.take(&who, given) && !indices.take(&who, given));
+    }
+}
+
 #[test]
 fn a_full_map_is_full_only_for_who_is_alone() {
     let domain = Arc::new(Domain::new(2, false));
