@@ -58,6 +58,9 @@ impl Loans {
     /// none is, one that is not.
     pub fn take_within(&self, len: u32, within: Within, shard: u16) -> Option<u32> {
         let (first, start, end) = within.bounds(len);
+        if self.taken.is_full(len, first, end) {
+            return None;
+        }
         let kinds = if within.step == 2 { EVEN << (start & 1) } else { u64::MAX };
         let own = |from, to| self.homes.indices(shard, from, to);
         let takes =

@@ -288,6 +288,23 @@ impl Commons {
         None
     }
 
+    /// Whether somebody has found all indices in `from .. to`, of `len` in all, leased, and none of their blocks
+    /// was given back since.
+    pub fn is_full(&self, len: u32, from: u32, to: u32) -> bool {
+        let Some(full) = self.full.get() else { return false };
+        let (mut block, end) = (from / 64, to.min(len).div_ceil(64));
+        while block < end {
+            let Some(word) = full.get((block / 64) as usize) else { return false };
+            let ahead = word.load(Ordering::SeqCst) >> (block % 64);
+            let looked_at = (64 - block % 64).min(end - block);
+            if ahead.trailing_ones() < looked_at {
+                return false;
+            }
+            block += looked_at;
+        }
+        true
+    }
+
     fn note_full(&self, full: &[AtomicU64], block: u32, word: &AtomicU64) {
         let Some(summary) = full.get((block / 64) as usize) else { return };
         let bit = 1 << (block % 64);

@@ -733,6 +733,7 @@ impl<N: NetworkFunction> Shut<N> {
         self.node.flusher.as_ref().unwrap().status()
     }
 
+    #[track_caller]
     fn wait(&self, until: fn(&Status) -> bool) {
         let began = Instant::now();
         while !until(&self.status()) {
@@ -741,11 +742,13 @@ impl<N: NetworkFunction> Shut<N> {
         }
     }
 
+    #[track_caller]
     fn shut(&self) {
         self.wait(|status| status.waiting == 0);
         self.is_open.store(false, Ordering::Relaxed);
     }
 
+    #[track_caller]
     fn open(&self) {
         self.is_open.store(true, Ordering::Relaxed);
         self.wait(|status| status.accepts_new && status.waiting == 0);
