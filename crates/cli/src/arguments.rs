@@ -230,7 +230,7 @@ pub(crate) struct TraceArguments {
     #[arg(long, value_name = "N", conflicts_with = "filters")]
     pub(crate) packet: Option<u64>,
     /// Show at most so many.
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = at_least_one)]
     pub(crate) count: usize,
     /// Change a setting; wins over the configuration file.
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -407,12 +407,12 @@ pub(crate) struct VerifyArguments {
     #[arg(long, value_name = "N", default_value = "4")]
     pub(crate) workers: Workers,
     /// Packets under each seed.
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value = "100000", value_parser = at_least_one)]
     pub(crate) packets: usize,
     /// Seeds of traffic, interleaving and settings. After more than one, half as many packets again
     /// are led to call paths that none of them has taken.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub(crate) seeds: u64,
+    #[arg(long, value_name = "N", default_value = "20", value_parser = at_least_one)]
+    pub(crate) seeds: usize,
     /// The first of them. Seed 1 has the settings as they are; others draw those that are a choice
     /// and that nobody has set.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -439,7 +439,7 @@ Traffic:  flows=N  packets=N  uniform | zipf=EXPONENT | mice=SHARE  elephants=SH
           ipv6=SHARE  reply=SHARE  churn=FLOWS_A_SECOND  rate=PACKETS_A_SECOND  seed=N
           inside=PREFIX  outside=PREFIX  hosts=N  servers=N  port=N  macs=N
 
-Example:  anabranch traffic flows=1000,zipf=1.1,size=imix --out inside=in.pcap --out outside=out.pcap")]
+Example:  anabranch traffic flows=1000,zipf=1.1 --out inside=in.pcap --out outside=out.pcap")]
 pub(crate) struct TrafficArguments {
     /// The traffic, as KEY=VALUE,KEY=VALUE…
     pub(crate) traffic: String,
@@ -575,6 +575,12 @@ impl Workers {
             Workers::All => cores(),
         }
     }
+}
+
+/// A number of what there has to be one of, lest nothing is looked at and all is well.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|&count| count > 0);
+    count.ok_or_else(|| "write a number from 1 on".to_owned())
 }
 
 /// Cores that this process may use.

@@ -83,6 +83,61 @@ pub(crate) fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
+/// The files of a command: none is read and written, or is two documents.
+#[derive(Default)]
+pub(crate) struct Files {
+    /// With the option that names each, as it was written; of one that is written its `.part`, too.
+    named: Vec<(String, PathBuf, Option<PathBuf>)>,
+}
+
+impl Files {
+    /// `path` is read.
+    pub(crate) fn reads(&mut self, option: String, path: &Path) {
+        self.named.push((option, identity(path), None));
+    }
+
+    /// `path` will be written, by way of a `.part` beside it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: another option has that file, for one that does not `share` it.
+    pub(crate) fn writes(
+        &mut self,
+        option: String,
+        path: &Path,
+        shares: impl Fn(&str) -> bool,
+    ) -> Result<(), Error> {
+        if is_standard_output(path) || is_special(path) {
+            return Ok(());
+        }
+        let file = identity(path);
+        let part = part_of(&file);
+        let meets = |taken: &PathBuf| *taken == file || *taken == part;
+        let mut named = self.named.iter().filter(|(other, ..)| !shares(other));
+        let taken = named.find(|(_, taken, theirs)| meets(taken) || theirs.as_ref() == Some(&file));
+        if let Some((other, ..)) = taken {
+            return Err(Error::Usage(format!(
+                "`{option}` would overwrite the file of `{other}`: give another name"
+            )));
+        }
+        self.named.push((option, file, Some(part)));
+        Ok(())
+    }
+
+    /// A document where one is asked for.
+    ///
+    /// # Errors
+    /// As [`writes`](Self::writes).
+    pub(crate) fn document(&mut self, option: &str, path: Option<&Path>) -> Result<(), Error> {
+        let name = |path: &Path| format!("{option} {}", path.display());
+        path.map_or(Ok(()), |path| self.writes(name(path), path, |_| false))
+    }
+
+    /// A document that is read where one is given.
+    pub(crate) fn reads_document(&mut self, option: &str, path: Option<&Path>) {
+        path.iter().for_each(|path| self.reads(format!("{option} {}", path.display()), path));
+    }
+}
+
 fn part_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");

@@ -9,7 +9,7 @@ use anabranch_runtime::deployment;
 
 use crate::arguments::{PlanArguments, PlanningArguments, StrategyChoice};
 use crate::error::Error;
-use crate::file::{check_writable, deliver, is_standard_output, print};
+use crate::file::{Files, check_writable, deliver, is_standard_output, print};
 use crate::html::plan as page;
 use crate::library::Library;
 use crate::run::to_json;
@@ -24,6 +24,10 @@ pub(crate) fn run(library: &Library, arguments: &PlanArguments) -> Result<(), Er
     let options = Options { seed: arguments.seed, ..options(&arguments.planning)? };
     let Some(nf) = &arguments.nf else { return print(&overview(library, &options)?) };
     let outputs = [&arguments.out, &arguments.html];
+    let mut files = Files::default();
+    files.reads_document("--check", arguments.check.as_deref());
+    files.document("-o", arguments.out.as_deref())?;
+    files.document("--html", arguments.html.as_deref())?;
     for path in outputs.into_iter().flatten().filter(|path| !is_standard_output(path)) {
         check_writable(path)?;
     }

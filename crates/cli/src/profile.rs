@@ -23,12 +23,12 @@ use toml::Table;
 
 use crate::arguments::{PlanningArguments, ProfileArguments};
 use crate::error::Error;
-use crate::file::{check_writable, deliver, is_standard_output, print};
+use crate::file::{Files, check_writable, deliver, is_standard_output, print};
 use crate::html::profile as page;
 use crate::library::{Entry, Library};
 use crate::plan;
 use crate::progress::Progress;
-use crate::run::{Order, binding, cannot_begin, options, plan_for, to_json};
+use crate::run::{Order, binding, cannot_begin, name_inputs, options, plan_for, to_json};
 use crate::settings::{control, settings};
 pub(crate) use document::{Cause, Document, LimitKind, NOT_COUNTED};
 pub(crate) use recipe::Step;
@@ -61,10 +61,15 @@ pub struct Measured {
 pub(crate) fn run(library: &Library, arguments: &ProfileArguments) -> Result<(), Error> {
     let entry = library.find(&arguments.nf)?;
     let outputs = [&arguments.html, &arguments.save];
+    let order = order(arguments)?;
+    let mut files = Files::default();
+    files.reads_document("--config", arguments.config.as_deref());
+    name_inputs(&mut files, &arguments.inputs, &order.inputs)?;
+    files.document("--html", arguments.html.as_deref())?;
+    files.document("--save", arguments.save.as_deref())?;
     for path in outputs.into_iter().flatten().filter(|path| !is_standard_output(path)) {
         check_writable(path)?;
     }
-    let order = order(arguments)?;
     let given = order.settings.clone();
     let measured = entry.profile(order)?;
     let mut document = Document::new(&measured, &subject(entry, &given)?);

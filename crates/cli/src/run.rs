@@ -19,9 +19,7 @@ use anabranch_store::Policy;
 
 use crate::arguments::{RunArguments, WhenBehind};
 use crate::error::Error;
-use crate::file::{
-    check_writable, deliver, identity, is_special, is_standard_output, print, write_whole,
-};
+use crate::file::{Files, check_writable, deliver, is_standard_output, print, write_whole};
 use crate::library::Library;
 use crate::live::Openings;
 use crate::progress::Progress;
@@ -97,6 +95,15 @@ fn order(arguments: &RunArguments) -> Result<Order, Error> {
         let instead = "a capture is repeated for a time by `mem:FILE?for=10s`";
         return Err(Error::Usage(format!("--for is for runs over interfaces (--port): {instead}")));
     }
+    let watched =
+        [("--listen", arguments.listen.is_some()), ("--metrics", arguments.metrics.is_some())];
+    if let (true, Some((option, _))) =
+        (arguments.ports.is_empty(), watched.iter().find(|(_, is_given)| *is_given))
+    {
+        return Err(Error::Usage(format!(
+            "{option} is for runs over interfaces (--port): a run over captures has its report at the end"
+        )));
+    }
     let inputs = arguments.inputs.iter().map(|text| text.parse().map_err(binding("--in", text)));
     let outputs = arguments.outputs.iter().map(|text| text.parse().map_err(binding("--out", text)));
     let ports = arguments.ports.iter().map(|text| text.parse().map_err(binding("--port", text)));
@@ -140,40 +147,45 @@ fn keeping(store: &str, arguments: &RunArguments) -> Result<Keeping, Error> {
     Ok(Keeping { location, instance: arguments.instance.clone(), settings })
 }
 
-/// No file may be read and written, or be two documents; captures of several ports name them.
+/// No file may be read and written, or be two documents; captures of several ports name them, and each port has
+/// one.
 fn check_files(order: &Order, arguments: &RunArguments) -> Result<(), Error> {
-    let mut named: Vec<(String, PathBuf)> = Vec::new();
-    for (text, input) in arguments.inputs.iter().zip(&order.inputs) {
+    let mut files = Files::default();
+    files.reads_document("--config", arguments.config.as_deref());
+    files.reads_document("--plan", arguments.plan.as_deref());
+    name_inputs(&mut files, &arguments.inputs, &order.inputs)?;
+    for (at, (text, output)) in arguments.outputs.iter().zip(&order.outputs).enumerate() {
+        let before = order.outputs[..at].iter().position(|before| before.port == output.port);
+        if let Some(before) = before.map(|before| &arguments.outputs[before]) {
+            return Err(Error::Usage(format!(
+                "--out {text}: the packets of a port go to one file, here to that of `--out {before}`"
+            )));
+        }
+        if let SinkSpec::Capture(file) = &output.spec {
+            // Two ports may share a capture.
+            files.writes(format!("--out {text}"), file, |other| other.starts_with("--out"))?;
+        }
+    }
+    files.document("--json", arguments.json.as_deref())?;
+    files.document("--report", arguments.report.as_deref())?;
+    files.document("--listen", arguments.listen.as_deref())
+}
+
+/// What `--in` reads; captures of several ports name them.
+pub(crate) fn name_inputs(
+    files: &mut Files,
+    texts: &[String],
+    inputs: &[PortBinding<SourceSpec>],
+) -> Result<(), Error> {
+    for (text, input) in texts.iter().zip(inputs) {
         if let SourceSpec::Capture(file) | SourceSpec::Memory { file, .. } = &input.spec {
-            if input.port.is_none() && order.inputs.len() > 1 {
+            if input.port.is_none() && inputs.len() > 1 {
                 return Err(Error::Usage(format!(
                     "--in {text}: of several captures each names its port, as in `--in lan={text}`"
                 )));
             }
-            named.push((format!("--in {text}"), identity(file)));
+            files.reads(format!("--in {text}"), file);
         }
-    }
-    let captures = arguments.outputs.iter().zip(&order.outputs);
-    let captures = captures.filter_map(|(text, output)| match &output.spec {
-        SinkSpec::Capture(file) => Some((format!("--out {text}"), file.as_path())),
-        SinkSpec::Null => None,
-    });
-    let both = |one: &str, other: &str| one.starts_with("--out") && other.starts_with("--out");
-    let documents = [("--json", &arguments.json), ("--report", &arguments.report)];
-    let documents = documents.into_iter().filter_map(|(option, path)| {
-        let path = path.as_deref().filter(|path| !is_standard_output(path))?;
-        Some((format!("{option} {}", path.display()), path))
-    });
-    for (output, path) in captures.chain(documents).filter(|(_, path)| !is_special(path)) {
-        let file = identity(path);
-        let mut taken = named.iter().filter(|(_, taken)| *taken == file);
-        // Two ports may share a capture.
-        if let Some((other, _)) = taken.find(|(other, _)| !both(&output, other)) {
-            return Err(Error::Usage(format!(
-                "`{output}` would overwrite the file of `{other}`: give another name"
-            )));
-        }
-        named.push((output, file));
     }
     Ok(())
 }
@@ -280,6 +292,8 @@ pub(crate) fn plan_for<F: NetworkFunction>(
     // One worker follows a plan only where others are to go on with its state.
     let asked = order.plan.is_some() || order.planning.strategy.is_some();
     if order.workers == 1 && !(order.store.is_some() && asked) {
+        // One that is given is looked at all the same: it may be wrong.
+        order.plan.as_deref().map(|file| plan::read(file, &F::SOURCE)).transpose()?;
         return Ok((None, None));
     }
     if let Some(file) = &order.plan {

@@ -97,7 +97,7 @@ fn totals(report: &RunReport) -> Table {
 }
 
 fn incomplete(report: &RunReport) -> String {
-    let note = if report.complete { "" } else { "until the error below" };
+    let note = if report.complete { "" } else { "incomplete: see the error" };
     note.to_string()
 }
 
@@ -402,7 +402,7 @@ mod tests {
         let text = render(&example());
         for part in [
             "nat on 4 workers, lock: one lock around the NF",
-            "packets read  4,194,304    1.53 GB  until the error below",
+            "packets read  4,194,304    1.53 GB  incomplete: see the error",
             "12 made by the NF itself",
             "44,304",
             "2.10 Mpps",

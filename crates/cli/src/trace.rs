@@ -110,7 +110,7 @@ pub(crate) fn execute<F: NetworkFunction>(
 ) -> Result<Vec<Shown>, Error> {
     let ports = PortNames::new(F::PORTS, &order);
     let names: Vec<&str> = ports.0.iter().map(String::as_str).collect();
-    let filter = Filter::read(&choice.filter, &names).map_err(Error::Usage)?;
+    let filter = Filter::read(&choice.filter, &names, F::REASONS).map_err(Error::Usage)?;
     let setup = Setup::new::<F>(order.settings.clone());
     let options = Options {
         plan: None,

@@ -24,6 +24,12 @@ pub(crate) fn traffic(arguments: &TrafficArguments) -> Result<(), Error> {
     let spec: Result<TrafficSpec, SpecError> = arguments.traffic.parse();
     let spec = spec.map_err(|cause| Error::Usage(cause.to_string()))?;
     let outputs = arguments.outputs.iter().map(|text| side(text)).collect::<Result<Vec<_>, _>>()?;
+    for (at, (port, _)) in outputs.iter().enumerate() {
+        if outputs[..at].iter().any(|(before, _)| before == port) {
+            let text = &arguments.outputs[at];
+            return Err(Error::Usage(format!("--out {text}: what a side sends goes to one file")));
+        }
+    }
     print(&generate(&spec, &outputs)?)
 }
 

@@ -127,9 +127,14 @@ fn trial(source: &anabranch_nf::Source, arguments: &VerifyArguments) -> Result<T
     let budget = Budget { unsolved: true, ..Budget::default() };
     let all_paths = find(&arguments.nf, source, budget)?;
     let (packets, seeds, first_seed) = (arguments.packets, arguments.seeds, arguments.seed);
+    if first_seed.checked_add(seeds as u64).is_none() {
+        return Err(Error::Usage(format!(
+            "--seed {first_seed}: there are not {seeds} seeds from it on"
+        )));
+    }
     // One seed alone is what it is among others.
-    let rest = if seeds > 1 { packets.saturating_mul(seeds as usize) / REST_OF } else { 0 };
-    let effort = Effort { packets, seeds, first_seed, rest };
+    let rest = if seeds > 1 { packets.saturating_mul(seeds) / REST_OF } else { 0 };
+    let effort = Effort { packets, seeds: seeds as u64, first_seed, rest };
     Ok(Trial {
         settings: own,
         inputs: inputs.collect::<Result<_, _>>()?,

@@ -81,6 +81,13 @@ impl DropReason {
             n => Builtin::ALL.get(n as usize).map_or("unknown", |reason| reason.as_str()),
         }
     }
+
+    /// The words for all reasons that there are, where `own` are those of the NF.
+    pub fn words(own: &'static [Word]) -> impl Iterator<Item = &'static str> {
+        let malformed = Malformed::ALL.iter().map(|reason| reason.as_str());
+        let builtin = Builtin::ALL.iter().map(|reason| reason.as_str());
+        own.iter().map(|word| word.name).chain(builtin).chain(malformed)
+    }
 }
 
 impl From<Malformed> for DropReason {

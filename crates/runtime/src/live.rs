@@ -299,7 +299,7 @@ impl Workplace<'_> {
             Request::Copy { filter, answer } => {
                 let ports = &self.account.report.ports;
                 let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
-                let filter = Filter::read(&filter, &names);
+                let filter = Filter::read(&filter, &names, N::REASONS);
                 let _ = answer.send(filter.map(|filter| {
                     let (tap, copies) =
                         Tap::new(filter, names.iter().map(|&name| name.to_owned()).collect());

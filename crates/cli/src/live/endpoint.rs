@@ -6,7 +6,7 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,11 +44,16 @@ impl Endpoint {
     /// asked there.
     ///
     /// # Errors
-    /// [`Error::Output`]: another run listens there, or the socket cannot be made.
+    /// [`Error::Output`]: another run listens there, something else is there, or the socket cannot be made.
     pub(super) fn open(path: &Path, requests: Sender<Request>) -> Result<Self, Error> {
         if UnixStream::connect(path).is_ok() {
             let path = path.display();
             let message = format!("{path}: another run listens there: give --listen another path");
+            return Err(Error::Output(message));
+        }
+        if fs::symlink_metadata(path).is_ok_and(|there| !there.file_type().is_socket()) {
+            let path = path.display();
+            let message = format!("{path}: is there, and is no socket: give --listen another path");
             return Err(Error::Output(message));
         }
         let listener = bind(path).map_err(|cause| Error::output(path, &cause))?;

@@ -31,6 +31,12 @@ fn a_wrong_command_line_is_2() {
     bench.run("run nop --for 3 --in a.pcap").expect(2).says("--port");
     bench.run("run nop --for soon --port lan=tap:b").expect(2).says("number of seconds");
     bench.run("run nop --workers 0 --in a.pcap").expect(2).says("number from 1");
+    let last = "verify nop --packets 9 --seed 18446744073709551615 --seeds 3";
+    bench.run(last).expect(2).says("there are not 3 seeds");
+    for nothing in ["verify nop --seeds 0", "verify nop --packets 0", "trace nop --count 0 --in a"]
+    {
+        bench.run(nothing).expect(2).says("write a number from 1 on");
+    }
     bench.run("traffic colour=red --out a.pcap").expect(2).says("colour");
     bench.run("man fly").expect(2).says("fly");
     assert!(bench.files().is_empty());
@@ -129,6 +135,22 @@ fn a_file_that_is_read_or_written_already_is_2_and_stays() {
     run("--json a.pcap").expect(2).says("overwrite");
     run("--out wan=o.pcap --json o.pcap").expect(2).says("--out wan=o.pcap");
     run("--report r.html --json r.html").expect(2).says("r.html");
+    // The settings, the plan and what an earlier run left are read, too.
+    bench.run("plan nop -o p.toml").expect(0);
+    fs::write(bench.path("s.toml"), "").unwrap();
+    run("--config s.toml --json s.toml").expect(2).says("--config s.toml");
+    run("--plan p.toml --report p.toml").expect(2).says("--plan p.toml");
+    fs::copy(bench.path("a.pcap"), bench.path("o.pcap.part")).unwrap();
+    bench.run("run nop --in lan=o.pcap.part --out wan=o.pcap").expect(2).says("overwrite");
+    bench.run("run nop --in lan=o.pcap.part --json o.pcap").expect(2).says("overwrite");
+    assert_eq!(fs::read(bench.path("o.pcap.part")).unwrap(), before);
+    bench.run("profile bridge --in p0=a.pcap --html a.pcap").expect(2).says("--in p0=a.pcap");
+    bench.run("plan nop -o x --html x").expect(2).says("-o x");
+    run("--out wan=x.pcap --out wan=y.pcap").expect(2).says("to one file");
+    bench.run("traffic flows=1,packets=9 --out x.pcap --out y.pcap").expect(2).says("to one file");
+    run("--listen l.sock").expect(2).says("--port");
+    run("--metrics 127.0.0.1:9").expect(2).says("--port");
+    run("--plan none.toml").expect(3).says("none.toml");
     assert_eq!(fs::read(bench.path("a.pcap")).unwrap(), before);
     run("--out wan=o.pcap --out lan=o.pcap --json /dev/null").expect(0);
 }

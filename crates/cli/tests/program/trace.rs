@@ -34,6 +34,7 @@ fn filters_choose_packets_and_all_are_handled() {
         assert_eq!(packets(&filtered.expect(0).out).len(), told);
     }
     firewall("trace", "port=dmz").expect(2);
+    firewall("trace", "reason=no-rout").expect(2).says("did you mean `no-route`?");
     assert!(firewall("trace", "host=192.0.2.1").expect(0).out.contains("no packet meets"));
     // In words there is what the document has.
     let accesses = |one: &Value| -> Vec<String> {

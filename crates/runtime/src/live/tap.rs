@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
+use anabranch_nf::settings::nearest;
 use anabranch_nf::{DropReason, Word};
 use anabranch_packet::{Frame, Port, parse_any};
 
@@ -70,11 +71,12 @@ impl Default for Filter {
 
 impl Filter {
     /// Reads words such as `dropped port=wan host=10.0.0.1 reason=no-route snap=96`, where ports have these
-    /// names. Of `in`, `out` and `dropped`, those that are named; all, if none is.
+    /// names and `words` are the NF's own drop reasons. Of `in`, `out` and `dropped`, those that are named; all,
+    /// if none is.
     ///
     /// # Errors
-    /// Which word is none of these, or names no port.
-    pub fn read(text: &str, ports: &[&str]) -> Result<Self, String> {
+    /// Which word is none of these, or names no port or drop reason.
+    pub fn read(text: &str, ports: &[&str], words: Words) -> Result<Self, String> {
         let mut filter = Self { events: [false; 3], ..Self::default() };
         for word in text.split_whitespace() {
             match word.split_once('=').unwrap_or((word, "")) {
@@ -91,6 +93,9 @@ impl Filter {
                     filter.host = Some(host.parse().map_err(wrong)?);
                 }
                 ("reason", reason) if !reason.is_empty() => {
+                    if !DropReason::words(words).any(|word| word == reason) {
+                        return Err(no_reason(reason, words));
+                    }
                     filter.reason = Some(reason.to_owned());
                     filter.events[2] = true;
                 }
@@ -182,6 +187,19 @@ impl Tap {
             Err(TrySendError::Disconnected(_)) => self.is_over.store(true, Ordering::Relaxed),
         }
     }
+}
+
+/// Why `name` is no drop reason, and what may have been meant.
+fn no_reason(name: &str, words: Words) -> String {
+    let meant = match nearest(name, DropReason::words(words)) {
+        Some(word) => format!("did you mean `{word}`?"),
+        None if words.is_empty() => "a report lists them".to_owned(),
+        None => {
+            let own: Vec<&str> = words.iter().map(|word| word.name).collect();
+            format!("the function's own are {}", own.join(", "))
+        }
+    };
+    format!("there is no drop reason `{name}`; {meant}")
 }
 
 /// The taps of one worker.
@@ -276,7 +294,8 @@ mod tests {
 
     /// What a tap with this filter copies of a packet that enters, leaves and is dropped.
     fn copied(filter: &str) -> Vec<Copied> {
-        let (tap, copies) = Tap::new(Filter::read(filter, &["lan", "wan"]).unwrap(), Vec::new());
+        let (tap, copies) =
+            Tap::new(Filter::read(filter, &["lan", "wan"], &[]).unwrap(), Vec::new());
         let mut taps = Taps::new(&[]);
         taps.add(tap);
         let mut bytes = [0; 96];
@@ -313,8 +332,11 @@ mod tests {
             ("snap=x", "number"),
             ("tcp", "no filter"),
             ("reason", "no filter"),
+            ("reason=no-rout", "did you mean `no-route`?"),
+            ("reason=nothing-like-it", "own are too-late"),
         ] {
-            let why = Filter::read(wrong, &["lan", "wan"]).unwrap_err();
+            let own = &[Word { name: "too-late", help: "" }];
+            let why = Filter::read(wrong, &["lan", "wan"], own).unwrap_err();
             assert!(why.contains(part), "{wrong}: {why}");
         }
     }
