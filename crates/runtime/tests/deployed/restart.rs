@@ -733,23 +733,25 @@ impl<N: NetworkFunction> Shut<N> {
         self.node.flusher.as_ref().unwrap().status()
     }
 
+    /// Workers go on polling meanwhile, as in a run: what there was no time to tell after a packet they tell then.
     #[track_caller]
-    fn wait(&self, until: fn(&Status) -> bool) {
+    fn wait(&mut self, until: fn(&Status) -> bool) {
         let began = Instant::now();
         while !until(&self.status()) {
+            self.node.workers.iter_mut().for_each(|worker| worker.handle(&mut [], &mut Nowhere));
             assert!(began.elapsed() < Duration::from_secs(20), "{}: {:?}", N::NAME, self.status());
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
     #[track_caller]
-    fn shut(&self) {
+    fn shut(&mut self) {
         self.wait(|status| status.waiting == 0);
         self.is_open.store(false, Ordering::Relaxed);
     }
 
     #[track_caller]
-    fn open(&self) {
+    fn open(&mut self) {
         self.is_open.store(true, Ordering::Relaxed);
         self.wait(|status| status.accepts_new && status.waiting == 0);
     }
