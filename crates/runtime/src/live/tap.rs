@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(events("out dropped"), [Event::Left, dropped]);
         assert_eq!(events("port=wan"), [Event::Entered, dropped]);
         assert_eq!(events("reason=no-route"), [dropped]);
-        assert_eq!(events("reason=no-port"), []);
+        assert_eq!(events("reason=link-down"), []);
         assert_eq!(events("host=192.0.2.7 in"), [Event::Entered]);
         assert_eq!(events("host=10.0.0.1 in"), [Event::Entered]);
         assert_eq!(events("host=10.0.0.2"), []);
