@@ -106,11 +106,11 @@ pub(crate) struct RunArguments {
     pub(crate) seconds: Option<Seconds>,
     /// Be asked and commanded over a socket that is made at PATH, while a run over interfaces goes on
     /// (`anabranch top`, `control`); of its owner alone.
-    #[arg(long, value_name = "PATH", requires = "ports", num_args = 0..=1)]
+    #[arg(long, value_name = "PATH", num_args = 0..=1)]
     #[arg(default_missing_value = crate::live::arguments::SOCKET)]
     pub(crate) listen: Option<PathBuf>,
     /// Answer http://ADDRESS:PORT/metrics in the format of Prometheus, while a run over interfaces goes on.
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "ports")]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) metrics: Option<std::net::SocketAddr>,
     /// Change a setting; wins over the configuration file.
     #[arg(long = "set", value_name = "KEY=VALUE")]

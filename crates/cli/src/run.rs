@@ -97,8 +97,8 @@ fn order(arguments: &RunArguments) -> Result<Order, Error> {
     }
     let watched =
         [("--listen", arguments.listen.is_some()), ("--metrics", arguments.metrics.is_some())];
-    if let (true, Some((option, _))) =
-        (arguments.ports.is_empty(), watched.iter().find(|(_, is_given)| *is_given))
+    if arguments.ports.is_empty()
+        && let Some((option, _)) = watched.into_iter().find(|(_, is_given)| *is_given)
     {
         return Err(Error::Usage(format!(
             "{option} is for runs over interfaces (--port): a run over captures has its report at the end"

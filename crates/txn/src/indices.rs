@@ -112,9 +112,8 @@ impl Indices {
     /// Takes `index`; false: it is in use, or the transaction doomed.
     pub fn take(&self, transaction: &Transaction, index: u32) -> bool {
         let (parity, at) = (index % 2, index / 2);
-        let read = |words: &Memory, object| transaction.read(words, object, |words| words.get(0));
         let word = self.levels[0].object(parity, at / 64).filter(|_| index < self.len);
-        let bits = word.and_then(|object| read(&self.levels[0].words, object));
+        let bits = word.and_then(|object| bits(transaction, &self.levels[0].words, object));
         bits.is_some_and(|bits| bits >> (at % 64) & 1 == 0)
             && self.mark(transaction, (parity, at)).is_some()
     }
@@ -187,8 +186,8 @@ impl Indices {
             let word = self.search(parity, from..to, glance)? / 64;
             let (from_here, to_here) = (from.max(word * 64), to.min(word.saturating_add(1) * 64));
             let object = self.levels[0].object(parity, word)?;
-            let bits = transaction.read(&self.levels[0].words, object, |words| words.get(0))?;
-            let free = !bits & (u64::MAX << (from_here % 64));
+            let free =
+                !bits(transaction, &self.levels[0].words, object)? & (u64::MAX << (from_here % 64));
             let at = word * 64 + free.trailing_zeros();
             if free != 0 && at < to_here {
                 self.mark(transaction, (parity, at))?;
@@ -231,36 +230,20 @@ impl Indices {
         from: u32,
         to: u32,
     ) -> Option<u32> {
-        let read = |words: &Memory, object| transaction.read(words, object, |words| words.get(0));
-        self.search(parity, from..to, read)
+        self.search(parity, from..to, |words, object| bits(transaction, words, object))
     }
 
-    /// The first index of a parity in a range that is not in use by what `read` says: up while the rest of the
-    /// word is full, then down to the first gap.
+    /// The first index of a parity in a range that is not in use by what `read` says.
     fn search(
         &self,
         parity: u32,
-        Range { start, end }: Range<u32>,
+        range: Range<u32>,
         read: impl Fn(&Memory, u32) -> Option<u64>,
     ) -> Option<u32> {
-        let free =
-            |level: &Level, word| read(&level.words, level.object(parity, word)?).map(|bits| !bits);
-        let (mut at, mut to, mut level) = (start, end, 0);
-        loop {
-            if at >= to {
-                return None;
-            }
-            let bits = free(self.levels.get(level)?, at / 64)? & (u64::MAX << (at % 64));
-            if bits != 0 {
-                at = at / 64 * 64 + bits.trailing_zeros();
-                break;
-            }
-            (at, to, level) = (at / 64 + 1, to.div_ceil(64), level + 1);
-        }
-        for level in self.levels[..level].iter().rev() {
-            at = at * 64 + free(level, at)?.trailing_zeros();
-        }
-        (at < end).then_some(at)
+        first_gap(range, |level, word| {
+            let level = self.levels.get(level)?;
+            read(&level.words, level.object(parity, word)?)
+        })
     }
 
     /// Notes that an index is in use, and what is full thereby; `None`: the transaction is doomed.
@@ -279,4 +262,32 @@ impl Indices {
         self.used.add(transaction, 1);
         Some(())
     }
+}
+
+/// A word of bits, as a transaction has left it; `None`: it is doomed.
+fn bits(transaction: &Transaction, words: &Memory, object: u32) -> Option<u64> {
+    transaction.read(words, object, |words| words.get(0))
+}
+
+/// The first bit in `range` that is not set, of bits with a summary: `word(0, n)` is the `n`th word of them, and
+/// each bit of level `l + 1` says that a word of level `l` is full; `None` past the end of a level, and of the last.
+/// Up while the rest of the word is full, then down to the gap: two words of each level at most.
+#[inline]
+pub fn first_gap(range: Range<u32>, word: impl Fn(usize, u32) -> Option<u64>) -> Option<u32> {
+    let (mut at, mut to, mut level) = (range.start, range.end, 0);
+    loop {
+        if at >= to {
+            return None;
+        }
+        let free = !word(level, at / 64)? & (u64::MAX << (at % 64));
+        if free != 0 {
+            at = at / 64 * 64 + free.trailing_zeros();
+            break;
+        }
+        (at, to, level) = (at / 64 + 1, to.div_ceil(64), level + 1);
+    }
+    for level in (0..level).rev() {
+        at = at * 64 + word(level, at)?.trailing_ones();
+    }
+    (at < range.end).then_some(at)
 }

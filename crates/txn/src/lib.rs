@@ -63,7 +63,7 @@ mod worker;
 
 pub use count::Count;
 pub use domain::{Domain, MOST_WORKERS};
-pub use indices::{Indices, Within};
+pub use indices::{Indices, Within, first_gap};
 pub use map::{Entry, Map, SlotId};
 pub use memory::{Deadline, Memory, Shape, Words};
 pub use profile::{Footprints, GivenUp, Key, Relation, Site, Trail, Why};

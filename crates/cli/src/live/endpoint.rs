@@ -46,15 +46,15 @@ impl Endpoint {
     /// # Errors
     /// [`Error::Output`]: another run listens there, something else is there, or the socket cannot be made.
     pub(super) fn open(path: &Path, requests: Sender<Request>) -> Result<Self, Error> {
+        let refuse = |why| {
+            let message = format!("{}: {why}: give --listen another path", path.display());
+            Err(Error::Output(message))
+        };
         if UnixStream::connect(path).is_ok() {
-            let path = path.display();
-            let message = format!("{path}: another run listens there: give --listen another path");
-            return Err(Error::Output(message));
+            return refuse("another run listens there");
         }
         if fs::symlink_metadata(path).is_ok_and(|there| !there.file_type().is_socket()) {
-            let path = path.display();
-            let message = format!("{path}: is there, and is no socket: give --listen another path");
-            return Err(Error::Output(message));
+            return refuse("is there, and is no socket");
         }
         let listener = bind(path).map_err(|cause| Error::output(path, &cause))?;
         let accept = move || listener.accept().map(|(stream, _)| stream);

@@ -1,5 +1,7 @@
 //! Which indices of an allocator are free.
 
+use anabranch_txn::first_gap;
+
 /// Levels of 64-way summary: 64^5 indices per parity, more than any allocator holds.
 const LEVELS: usize = 5;
 
@@ -57,29 +59,9 @@ impl Used {
 
     /// The first free index in `from .. to`.
     fn first_free(&self, from: u32, to: u32) -> Option<u32> {
-        let to = to.min(self.len);
-        let mut index = from;
-        let mut level = 0;
-        // Climb while the rest of the word is full, then descend to the first gap.
-        loop {
-            let word = *self.levels[level].get((index / 64) as usize)?;
-            let free = !word & (u64::MAX << (index % 64));
-            if free != 0 {
-                index = index / 64 * 64 + free.trailing_zeros();
-                break;
-            }
-            level += 1;
-            if level == LEVELS {
-                return None;
-            }
-            index = index / 64 + 1;
-        }
-        while level > 0 {
-            level -= 1;
-            let word = *self.levels[level].get(index as usize)?;
-            index = index * 64 + (!word).trailing_zeros();
-        }
-        (index < to).then_some(index)
+        first_gap(from..to.min(self.len), |level, word| {
+            self.levels.get(level)?.get(word as usize).copied()
+        })
     }
 }
 
