@@ -233,6 +233,10 @@ impl Kept {
         if done.waiting > 0 {
             let why = done.trouble.as_deref().unwrap_or("it is too slow");
             report.warnings.push(format!("{} changes are not in the store: {why}", done.waiting));
+        } else if let Some(why) = &done.trouble {
+            report.warnings.push(format!(
+                "the store took all changes; whether it still has them at the end is not known: {why}"
+            ));
         }
         if done.refused_ns > 0 || done.refuses_new {
             report.warnings.push(format!(

@@ -43,9 +43,6 @@ use feed::NEVER;
 /// Longest that nobody looks whether it is to end.
 const NAP: Duration = Duration::from_millis(20);
 
-/// For so long it is asked at the end whether the store still has everything.
-const DOUBT: Duration = Duration::from_secs(1);
-
 /// A pause that is longer counts as one of this length.
 const LONGEST_PAUSE_NS: u64 = 60_000_000_000;
 
@@ -229,8 +226,9 @@ impl Flusher {
         self.status()
     }
 
-    /// Brings everything that was handed over to the store, for at most `patience`, looks whether it still has
-    /// what it was given, and stops; how it ended. `waiting` is not 0 if the store did not take everything.
+    /// Brings everything that was handed over to the store, looks whether it still has what it was given, all
+    /// for at most `patience`, and stops; how it ended. `waiting` is not 0 if the store did not take everything;
+    /// there is `trouble` without it if it took everything and could not be asked once more.
     pub fn close(mut self, patience: Duration) -> Status {
         self.shared.closes.store(true, Ordering::Relaxed);
         self.shared.wake();
@@ -360,7 +358,7 @@ impl Worker {
         let mut is_asking = false;
         let mut change_refused = None;
         let mut is_meant = true;
-        let mut doubts_since = None;
+        let mut doubts = false;
         while !self.shared.stops.load(Ordering::Relaxed) {
             let closes = self.shared.closes.load(Ordering::Relaxed);
             // Before what was handed over is taken: all of that is meant.
@@ -387,13 +385,12 @@ impl Worker {
                 self.shared.settles.store(false, Ordering::Release);
             }
             if closes && is_done {
-                let now = Instant::now();
-                let since = *doubts_since.get_or_insert_with(|| {
+                if !doubts {
+                    doubts = true;
                     self.behind.doubt();
                     until = Duration::ZERO;
-                    now
-                });
-                if self.behind.is_fenced() || self.behind.is_certain() || now - since > DOUBT {
+                } else if self.behind.is_fenced() || self.behind.is_certain() {
+                    // A store that does not answer is asked for as long as whoever closes has patience.
                     break;
                 }
             }
@@ -614,6 +611,46 @@ mod tests {
         assert_eq!((status.waiting, status.rebuilds), (0, 3));
         let found = view::state(&mut store, "nat", Some("a")).unwrap();
         assert!((0..3).all(|core| found.get(&key(core)).is_some_and(|flows| flows.len() == 1)));
+    }
+
+    /// A store that takes its time to say that it does not answer.
+    struct Fails(Memory, Arc<AtomicUsize>);
+
+    impl Driver for Fails {
+        fn name(&self) -> &str {
+            "fails"
+        }
+        fn run(&mut self, calls: &[crate::Call]) -> Result<Vec<crate::Answer>, Error> {
+            self.0.run(calls)
+        }
+        fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
+            let fails = self.1.load(Ordering::Relaxed);
+            if fails == 0 {
+                return self.0.commit(batches);
+            }
+            self.1.store(fails - 1, Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(600));
+            Err(Error::unavailable("fails", "no answer"))
+        }
+        fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
+            self.0.keys(prefix)
+        }
+    }
+
+    #[test]
+    fn a_store_that_does_not_answer_at_the_end_is_asked_until_it_does_or_patience_is_over() {
+        for (fails, is_sure) in [(3, true), (usize::MAX, false)] {
+            let left = Arc::new(AtomicUsize::new(0));
+            let store = Fails(Memory::default(), Arc::clone(&left));
+            let (flusher, _) = Flusher::open(store, "nat", "a", Settings::default()).unwrap();
+            let mut feed = flusher.feed();
+            feed.change(insert(0, 1, 1));
+            drop(feed);
+            assert_eq!(flusher.settle(Duration::from_secs(20)).waiting, 0);
+            left.store(fails, Ordering::Relaxed);
+            let status = flusher.close(Duration::from_secs(if is_sure { 20 } else { 2 }));
+            assert_eq!((status.waiting, status.trouble.is_none()), (0, is_sure), "{status:?}");
+        }
     }
 
     #[test]
