@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use anabranch_nf::settings::{Command, Setting, Settings, nearest};
 use anabranch_nf::{NetworkFunction, Source};
+use anabranch_runtime::instance::own_settings;
 use anabranch_runtime::report::RunReport;
 
 use crate::error::Error;
@@ -66,6 +67,8 @@ pub struct Description {
     pub file: &'static str,
     /// Its settings.
     pub settings: Vec<Setting>,
+    /// Whether it takes the tables of routing beside them.
+    pub routes: bool,
     /// Its own drop reasons: word and meaning.
     pub reasons: Vec<(&'static str, &'static str)>,
     /// What `--control` accepts: name, fields, meaning.
@@ -99,6 +102,7 @@ impl<F: NetworkFunction> Entry for Of<F> {
             ports: F::PORTS,
             file: F::SOURCE.file,
             settings: F::Settings::schema(),
+            routes: F::ROUTES,
             reasons: F::REASONS.iter().map(|reason| (reason.name, reason.help)).collect(),
             commands: F::Command::schema(),
         }
@@ -121,7 +125,7 @@ impl<F: NetworkFunction> Entry for Of<F> {
     }
 
     fn accepts(&self, settings: &toml::Table) -> Result<(), String> {
-        F::Settings::read(settings).map(drop).map_err(|why| why.to_string())
+        own_settings::<F>(settings).map(drop).map_err(|why| why.to_string())
     }
 
     fn trace(&self, order: Order, choice: &Choice) -> Result<Vec<Shown>, Error> {
@@ -187,7 +191,8 @@ mod tests {
         let summary = |docs| {
             let (name, ports, file) = ("one", &[][..], "one.rs");
             let (settings, reasons, commands) = (Vec::new(), Vec::new(), Vec::new());
-            Description { name, docs, ports, file, settings, reasons, commands }.summary()
+            let routes = false;
+            Description { name, docs, ports, file, settings, routes, reasons, commands }.summary()
         };
         assert_eq!(summary("Counts\n(Jung et al. 2004). And more."), "Counts (Jung et al. 2004).");
         assert_eq!(summary("# Counts packets\n\nMore."), "Counts packets");

@@ -1,5 +1,6 @@
 //! `nfs`: the network functions in a table, or one of them in detail.
 
+use anabranch_nf::l3::TABLES;
 use anabranch_nf::settings::Setting;
 
 use crate::arguments::NfsArguments;
@@ -48,6 +49,10 @@ fn describe(description: &Description) -> String {
         description.name
     ));
     section(&mut text, "Settings", &description.settings, setting);
+    let routing: &[&str] = if description.routes { &TABLES } else { &[] };
+    section(&mut text, "Tables of routing, read by --config (docs/l3.md)", routing, |name| {
+        item(name, "", "")
+    });
     section(&mut text, "Drop reasons", &description.reasons, |(word, help)| item(word, "", help));
     section(&mut text, "Commands", &description.commands, |(name, fields, help)| {
         let usage: String =

@@ -39,6 +39,7 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
             const REASONS: &'static [::anabranch_nf::Word] = <#solo>::REASONS;
             const SET: ::core::option::Option<&'static str> = <#solo>::SET;
             const OBJECTS: bool = <#solo>::OBJECTS;
+            const ROUTES: bool = <#solo>::ROUTES;
             const REWRITES: bool = <#solo>::REWRITES;
             const PERIOD_MS: u64 = <#solo>::PERIOD_MS;
             const PROFILED: bool = #watched;

@@ -1,6 +1,6 @@
 //! `impl NetworkFunction`: what the runtime and the tools know of the NF.
 
-use anabranch_language::{Module, Packets, Ports};
+use anabranch_language::{Module, Packets, Ports, StateKind};
 use proc_macro2::TokenStream;
 use quote::quote;
 
@@ -64,6 +64,7 @@ fn constants(module: &Module, source: &Source) -> TokenStream {
     };
     let (reasons, set) = (commands::words(module), packet_set::name(module));
     let objects = module.nf.fields.iter().any(|field| state::is_sized(&field.kind));
+    let routes = module.nf.fields.iter().any(|field| matches!(field.kind, StateKind::L3));
     let rewrites = rewrites(module);
     let period = module.handlers.periodic.map_or(0, |periodic| periodic.every_ms);
     quote! {
@@ -75,6 +76,7 @@ fn constants(module: &Module, source: &Source) -> TokenStream {
         const REASONS: &'static [::anabranch_nf::Word] = #reasons;
         const SET: ::core::option::Option<&'static str> = #set;
         const OBJECTS: bool = #objects;
+        const ROUTES: bool = #routes;
         const REWRITES: bool = #rewrites;
         const PERIOD_MS: u64 = #period;
     }

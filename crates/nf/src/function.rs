@@ -57,6 +57,8 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     const SET: Option<&'static str>;
     /// Whether it has maps, vectors or allocators, so that a prefetch pass may help.
     const OBJECTS: bool;
+    /// Whether it has an `L3` among its state objects, so that interfaces, routes and neighbours mean something.
+    const ROUTES: bool = false;
     /// Whether its handlers may rewrite packets.
     const REWRITES: bool = true;
     /// Period of `periodic`, in milliseconds; 0: none.

@@ -83,6 +83,10 @@ pub trait SettingType: Sized + Clone + Send + Sync + 'static {
     fn from_toml(value: &Value) -> Result<Self, String>;
     /// The value as the operator would write it.
     fn to_text(&self) -> String;
+    /// The least and the greatest value, of a type that is a number.
+    fn limits() -> Option<[Self; 2]> {
+        None
+    }
 }
 
 macro_rules! integers {
@@ -93,11 +97,14 @@ macro_rules! integers {
             }
             fn from_toml(value: &Value) -> Result<Self, String> {
                 let Value::Integer(number) = value else { return Err(expected("an integer", value)) };
-                Self::try_from(*number)
-                    .map_err(|_| format!("{number} is outside {} to {}", Self::MIN, Self::MAX))
+                let [least, most] = [Self::MIN, Self::MAX].map(Some);
+                Self::try_from(*number).map_err(|_| out_of_range(number, &least, &most))
             }
             fn to_text(&self) -> String {
                 self.to_string()
+            }
+            fn limits() -> Option<[Self; 2]> {
+                Some([Self::MIN, Self::MAX])
             }
         }
     )*};
@@ -148,6 +155,20 @@ impl SettingType for Port {
     fn to_text(&self) -> String {
         self.index().to_string()
     }
+}
+
+fn out_of_range<T: SettingType>(
+    value: impl fmt::Display,
+    min: &Option<T>,
+    max: &Option<T>,
+) -> String {
+    let range = match (min, max) {
+        (Some(min), Some(max)) => format!("between {} and {}", min.to_text(), max.to_text()),
+        (Some(min), None) => format!("at least {}", min.to_text()),
+        (None, Some(max)) => format!("at most {}", max.to_text()),
+        (None, None) => return format!("{value} is out of range"),
+    };
+    format!("{value} is out of range: write a value {range}")
 }
 
 pub(crate) fn expected(what: &str, found: &Value) -> String {
@@ -250,19 +271,22 @@ impl<'t> Fields<'t> {
         min: Option<T>,
         max: Option<T>,
     ) -> Option<T> {
+        // What its type cannot hold is outside the setting's own range, too.
+        if let (Some(Value::Integer(number)), Some([least, most])) =
+            (self.table.get(name), T::limits())
+            && T::from_toml(&Value::Integer(*number)).is_err()
+        {
+            self.known.push(name);
+            let why = out_of_range(number, &min.or(Some(least)), &max.or(Some(most)));
+            return self.refuse(name, &why);
+        }
         let value = self.take(name, default)?;
         let low = min.as_ref().is_some_and(|min| value < *min);
         let high = max.as_ref().is_some_and(|max| value > *max);
         if !low && !high {
             return Some(value);
         }
-        let range = match (min, max) {
-            (Some(min), Some(max)) => format!("between {} and {}", min.to_text(), max.to_text()),
-            (Some(min), None) => format!("at least {}", min.to_text()),
-            (_, Some(max)) => format!("at most {}", max.to_text()),
-            (None, None) => return Some(value),
-        };
-        self.refuse(name, &format!("{} is out of range: write a value {range}", value.to_text()))
+        self.refuse(name, &out_of_range(value.to_text(), &min, &max))
     }
 
     fn refuse<T>(&mut self, name: &str, why: &str) -> Option<T> {
@@ -274,10 +298,11 @@ impl<'t> Fields<'t> {
     pub fn finish(mut self) -> SettingErrors {
         for name in self.table.keys().filter(|name| !self.known.contains(&name.as_str())) {
             let nearest = nearest(name, self.known.iter().copied());
-            let hint = nearest.map_or_else(
-                || format!("the settings are: {}", self.known.join(", ")),
-                |nearest| format!("did you mean `{nearest}`?"),
-            );
+            let hint = match nearest {
+                Some(nearest) => format!("did you mean `{nearest}`?"),
+                None if self.known.is_empty() => "there are none: leave it out".to_owned(),
+                None => format!("the settings are: {}", self.known.join(", ")),
+            };
             self.errors.push(format!("setting `{}{name}` does not exist; {hint}", self.path));
         }
         SettingErrors(self.errors)
@@ -311,11 +336,11 @@ pub fn set(table: &mut Table, assignment: &str) -> Result<(), String> {
     let Some((key, text)) = assignment.split_once('=') else {
         return Err(format!("`{assignment}` is no setting; write NAME=VALUE"));
     };
-    let value = format!("value = {}", text.trim())
-        .parse::<Table>()
-        .ok()
-        .and_then(|mut parsed| parsed.remove("value"))
-        .unwrap_or_else(|| Value::String(text.trim().to_owned()));
+    let value = match toml_value(text.trim()) {
+        Some(value) => value,
+        None if text.trim().starts_with(['[', '{']) => return Err(unquoted(key, text.trim())),
+        None => Value::String(text.trim().to_owned()),
+    };
     let mut at = table;
     let mut names = key.trim().split('.').peekable();
     while let Some(name) = names.next() {
@@ -329,6 +354,34 @@ pub fn set(table: &mut Table, assignment: &str) -> Result<(), String> {
             .ok_or_else(|| format!("setting `{name}` is no table, so `{key}` cannot be set"))?;
     }
     Ok(())
+}
+
+fn toml_value(text: &str) -> Option<Value> {
+    format!("value = {text}").parse::<Table>().ok()?.remove("value")
+}
+
+/// What to write in place of a list or table that TOML cannot read: mostly the shell has taken the quotes, or
+/// there were none.
+fn unquoted(key: &str, text: &str) -> String {
+    let places = |mark: char| ",[]{}=".contains(mark) || mark.is_whitespace();
+    let mut quoted = String::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (word, after) = rest.split_at(rest.find(places).unwrap_or(rest.len()));
+        let is_name = after.trim_start().starts_with('=');
+        let is_plain = word.is_empty() || is_name || toml_value(word).is_some();
+        quoted += &if is_plain { word.to_owned() } else { format!("\"{word}\"") };
+        let (mark, next) = after.split_at(after.chars().next().map_or(0, char::len_utf8));
+        quoted += mark;
+        rest = next;
+    }
+    let instead = match toml_value(&quoted) {
+        Some(_) => format!("'{key}={quoted}'"),
+        None => "for example 'NAME=[\"192.0.2.1\"]'".to_owned(),
+    };
+    format!(
+        "in a list, addresses and words stand in quotes, and quotes in the shell's: write {instead}"
+    )
 }
 
 /// A command from outside. `#[network_function]` implements it for the module's `Command`.
@@ -425,6 +478,16 @@ mod tests {
             (&["address=192.0.2"], "\"192.0.2\" is no IPv4 address; write one such as"),
             (&["nonsense"], "`nonsense` is no setting; write NAME=VALUE"),
             (&["address=192.0.2.1", "backends=[3]"], "element 0: expected an IPv4 address"),
+            (
+                &["flows=-1", "address=192.0.2.1"],
+                "-1 is out of range: write a value between 1 and 100",
+            ),
+            (
+                &["backends=[192.0.2.1, 192.0.2.2]"],
+                "write 'backends=[\"192.0.2.1\", \"192.0.2.2\"]'",
+            ),
+            (&["backends=[{ a = b, c = 1 }]"], "write 'backends=[{ a = \"b\", c = 1 }]'"),
+            (&["backends=[192.0.2.1"], "write for example 'NAME=[\"192.0.2.1\"]'"),
         ] {
             let error = read(assignments).unwrap_err();
             assert!(error.contains(words), "{error}");

@@ -6,7 +6,7 @@ mod speculation;
 pub(crate) mod storing;
 
 use anabranch_nf::elements;
-use anabranch_nf::l3::Arrival;
+use anabranch_nf::l3::{Arrival, TABLES};
 use anabranch_nf::packet_set::{Entry, SetKey, SetKey4, SetKey6, SetShape, SetTable, Spot};
 use anabranch_nf::settings::Settings as _;
 use anabranch_nf::state::wheel::Tick;
@@ -106,23 +106,28 @@ pub struct Making {
     pub turns: Option<bool>,
 }
 
-/// Tables of the configuration that belong to routing, not to the NF's settings.
-const L3_TABLES: [&str; 3] = ["interfaces", "routes", "neighbours"];
+/// The settings of `N`, out of a configuration that has the tables of routing beside them.
+///
+/// # Errors
+/// They are wrong, or routing is set of a function that does not route.
+pub fn own_settings<N: NetworkFunction>(all: &toml::Table) -> Result<N::Settings, BuildError> {
+    let is_own = |name: &str| !TABLES.contains(&name);
+    if let Some(name) = all.keys().find(|name| !N::ROUTES && !is_own(name)) {
+        return Err(BuildError(format!(
+            "setting `{name}` has no effect: `{}` does not route; leave it out (`nfs NF` lists it where it has one)",
+            N::NAME
+        )));
+    }
+    let own = all.clone().into_iter().filter(|(name, _)| is_own(name)).collect();
+    N::Settings::read(&own).map_err(|errors| BuildError(errors.to_string()))
+}
 
 impl Making {
-    /// The NF's own settings.
-    pub(crate) fn own_settings(&self) -> toml::Table {
-        self.settings_where(|name| !L3_TABLES.contains(&name))
-    }
-
     /// What makes the state objects.
     pub(crate) fn builder(&self) -> Builder {
-        let l3 = self.settings_where(|name| L3_TABLES.contains(&name));
+        let routing = self.settings.clone().into_iter();
+        let l3 = routing.filter(|(name, _)| TABLES.contains(&name.as_str())).collect();
         Builder::new(self.seed, self.ports.clone(), l3)
-    }
-
-    fn settings_where(&self, belongs: impl Fn(&str) -> bool) -> toml::Table {
-        self.settings.clone().into_iter().filter(|(name, _)| belongs(name)).collect()
     }
 }
 
@@ -144,8 +149,7 @@ impl<N: NetworkFunction> Instance<N> {
     }
 
     fn build(making: &Making, post: Option<Post>) -> Result<Self, BuildError> {
-        let own = making.own_settings();
-        let settings = N::Settings::read(&own).map_err(|errors| BuildError(errors.to_string()))?;
+        let settings = own_settings::<N>(&making.settings)?;
         let mut builder = making.builder();
         let mut agenda = Agenda::new(making.seed);
         if post.is_some() {

@@ -29,7 +29,6 @@ mod turn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use anabranch_nf::settings::Settings as _;
 use anabranch_nf::state::TableUse;
 use anabranch_nf::tracked::{Profile, Sharing};
 use anabranch_nf::{BuildError, Environment, Line, NetworkFunction, elements};
@@ -40,7 +39,7 @@ use anabranch_txn::{Counts, Domain, MOST_ITEMS, Transaction, Worker};
 
 use crate::agenda::COLLECTION_NS;
 use crate::deployment::Deployment;
-use crate::instance::{Making, Release, set_shape};
+use crate::instance::{Making, Release, own_settings, set_shape};
 use crate::lock::Commit;
 use crate::reassembly::{Assembles, Reassembly};
 use crate::schedule::Schedule;
@@ -137,8 +136,7 @@ impl<N: NetworkFunction> Members<N> {
     ) -> Result<Self, BuildError> {
         let domain = Arc::clone(sharing.transaction.domain());
         let (workers, ordered) = (domain.workers(), domain.is_ordered());
-        let settings = making.own_settings();
-        let settings = N::Settings::read(&settings).map_err(|why| BuildError(why.to_string()))?;
+        let settings = own_settings::<N>(&making.settings)?;
         let mut made = Vec::with_capacity(workers);
         for _ in 0..workers {
             let transaction = Arc::clone(&sharing.transaction);

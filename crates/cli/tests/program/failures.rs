@@ -62,6 +62,17 @@ fn wrong_settings_are_3() {
     run("--control fly").expect(3).says("fly");
     fs::write(bench.path("bad.toml"), "a = 1\nb = = 2\n").unwrap();
     run("--config bad.toml").expect(3).says("line 2");
+    run("--set rate_bps=-1").expect(3).says("write a value between");
+    let line = "run nat --in lan=a.pcap --set public=[203.0.113.1]";
+    bench.run(line).expect(3).says(r#"write 'public=["203.0.113.1"]'"#);
+    bench.run("run nop --in a.pcap --set foo=1").expect(3).says("`foo` does not exist; there are");
+    // Tables of routing, of a function that does not route.
+    let line = "run nop --in a.pcap --set interfaces.lan.mtu=9";
+    bench.run(line).expect(3).says("`nop` does not route");
+    bench
+        .run(&format!("{line} --workers 2 --strategy lock"))
+        .expect(3)
+        .says("`nop` does not route");
     assert_eq!(bench.files(), ["a.pcap", "bad.toml"]);
 }
 

@@ -20,6 +20,10 @@ fn functions_are_listed_and_described() {
     for part in ["Settings:", "Drop reasons:", "Commands:", "default"] {
         assert!(lb.contains(part), "{part} in\n{lb}");
     }
+    for (name, routes) in [("router", true), ("nat", true), ("firewall", false)] {
+        let text = bench.run(&format!("nfs {name}")).expect(0).out;
+        assert_eq!(text.contains("\n  neighbours"), routes, "{text}");
+    }
     assert!(list.lines().chain(lb.lines()).all(|line| line.chars().count() <= 80), "{list}{lb}");
 }
 

@@ -80,7 +80,8 @@ pub(super) struct Configuration {
     pub neighbours: Vec<Neighbour>,
 }
 
-const TABLES: [&str; 3] = ["interfaces", "routes", "neighbours"];
+/// The operator's tables that are of routing, and not among a function's own settings.
+pub const TABLES: [&str; 3] = ["interfaces", "routes", "neighbours"];
 
 impl Configuration {
     /// Reads `table`; the error lists every mistake, one a line.

@@ -40,6 +40,7 @@ use std::sync::Arc;
 use anabranch_packet::Port;
 
 pub use self::arrival::Arrival;
+pub use self::configuration::TABLES;
 use self::configuration::{Configuration, Interface, Route};
 pub use self::learned::Learned;
 use self::learned::Turn;
