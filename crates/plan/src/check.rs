@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anabranch_analysis::Paths;
-use anabranch_rss::{Field, Which};
+use anabranch_rss::{Field, Nic, Which};
 
 use crate::build::{Decision, decide};
 use crate::class::Class;
@@ -30,6 +30,7 @@ pub fn check(paths: &Paths, plan: &Plan) -> Result<(), PlanError> {
         let message = format!("the plan is for `{}`, not for `{}`", plan.nf, paths.name);
         return Err(PlanError::Broken(message));
     }
+    fits_nic(plan)?;
     let mut decision = decide(paths);
     let modes = modes(&mut decision, plan)?;
     if plan.strategy.shares_all() {
@@ -38,6 +39,30 @@ pub fn check(paths: &Paths, plan: &Plan) -> Result<(), PlanError> {
     steers_as_planned(plan, &decision, &modes)?;
     let constraints = of_sharded(&decision, &modes);
     unbroken(plan, &constraints, &decision)
+}
+
+/// That the keys are as long as those of the NIC that they are for.
+fn fits_nic(plan: &Plan) -> Result<(), PlanError> {
+    let Some(nic) = Nic::named(&plan.nic) else {
+        let known: Vec<&str> = Nic::ALL.iter().map(|nic| nic.name).collect();
+        let known = known.join(", ");
+        let message = format!("there is no NIC model `{}`: write nic = one of {known}", plan.nic);
+        return Err(PlanError::Broken(message));
+    };
+    for port in &plan.ports {
+        let len = bytes(&port.key).ok_or_else(|| no_key(&port.port))?.len();
+        if len != nic.key_len {
+            return Err(PlanError::Broken(format!(
+                "the key of port `{}` has {len} bytes, and a NIC of model `{}` takes {}: plan again with --nic {}",
+                port.port, nic.name, nic.key_len, nic.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn no_key(port: &str) -> PlanError {
+    PlanError::Broken(format!("the key of port `{port}` is no hexadecimal number"))
 }
 
 /// That allocators steer by what the source says; that they do not lend, an operator may say.
@@ -203,9 +228,7 @@ fn effects(
     let name = class.key_of.as_ref().unwrap_or(&port.port);
     let key = plan.ports.iter().find(|one| one.port == *name).map(|one| bytes(&one.key));
     let Some(Some(key)) = key else {
-        return Err(PlanError::Broken(format!(
-            "the key of port `{name}` is no hexadecimal number"
-        )));
+        return Err(no_key(name));
     };
     let mut offset = 0;
     for input in &class.input {

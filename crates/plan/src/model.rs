@@ -84,6 +84,7 @@ pub enum Steerer {
 
 /// How a network function runs on many cores, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Plan {
     /// The network function.
     pub nf: String,
@@ -118,6 +119,7 @@ pub struct Plan {
 
 /// A port's hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Port {
     /// Its name.
     pub port: String,
@@ -133,6 +135,7 @@ pub struct Port {
 
 /// How the packets of one class at one port are steered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PortClass {
     /// The class; `first-fragment` follows where fragments with ports are told apart.
     pub class: String,
@@ -150,6 +153,7 @@ pub struct PortClass {
 
 /// A field of a hash's input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Input {
     /// The field that stands there in packets that a NIC hashes.
     pub place: String,
@@ -159,6 +163,7 @@ pub struct Input {
 
 /// A state object's mode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Object {
     /// Its name.
     pub name: String,
@@ -177,6 +182,7 @@ pub struct Object {
 
 /// Packets that must meet: those of two ports between which all equalities hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Meeting {
     /// The two ports; the same one twice for packets of one port.
     pub ports: Vec<String>,
@@ -195,6 +201,7 @@ pub struct Meeting {
 /// An index may be given out in a shard when a packet of `port` with
 /// `field = base + index % modulus`, every other field zero, is steered to that shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SteeredAllocation {
     /// The allocator.
     pub object: String,
@@ -216,6 +223,7 @@ pub struct SteeredAllocation {
 
 /// Where parallel and sequential behaviour may differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Difference {
     /// What may differ.
     pub what: String,
@@ -225,6 +233,7 @@ pub struct Difference {
 
 /// Why no sharding exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Impossible {
     /// The reason: needs that have nothing in common, a field that nothing hashes.
     pub why: String,

@@ -81,6 +81,17 @@ fn plans_are_files_that_are_checked() {
     std::fs::write(bench.path("plan.toml"), edited).unwrap();
     let refused = bench.run("plan policer --check plan.toml").expect(3).err;
     assert!(refused.contains("must meet when wan.ipv4.dst = wan'.ipv4.dst"), "{refused}");
+    for (from, to, why) in [
+        ("nic = \"x710\"", "nic = \"82599\"", "has 52 bytes, and a NIC of model `82599` takes 40"),
+        ("nic = \"x710\"", "nic = \"abacus\"", "no NIC model `abacus`"),
+        ("seed = 1", "seed = 1\ncolour = 3", "unknown field `colour`"),
+        ("place = \"ipv4.dst\"", "place = \"ipv4.dst\"\nplaces = 3", "unknown field `places`"),
+    ] {
+        let edited = plan.replace(from, to);
+        assert_ne!(edited, plan, "{from}");
+        std::fs::write(bench.path("edited.toml"), edited).unwrap();
+        bench.run("plan policer --check edited.toml").expect(3).says(why);
+    }
     bench.run("plan nat --check plan.toml").expect(3);
     bench.run("plan policer --check none.toml").expect(3);
 }
