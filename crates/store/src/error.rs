@@ -44,14 +44,12 @@ pub enum Error {
     /// A counter would leave the range of 64 bits with sign; it is unchanged.
     #[error("`{0}` would leave the range of a signed 64-bit number; it is unchanged")]
     OutOfRange(Key),
-    /// The store did not answer. What was asked of it may or may not have been done.
-    #[error(
-        "the store `{store}` does not answer ({why}); is it running, and is its address right?"
-    )]
+    /// The store did not answer, or cannot be used now. What was asked of it may or may not have been done.
+    #[error("the store `{store}` {why}")]
     Unavailable {
         /// Which store.
         store: String,
-        /// What the connection or file says.
+        /// What it does not do, what the connection or file says, and what to look at.
         why: String,
     },
     /// More is waiting for the store than may wait.
@@ -106,7 +104,21 @@ pub enum Error {
 impl Error {
     /// The error of a store that does not answer.
     pub fn unavailable(store: impl ToString, why: impl ToString) -> Self {
-        Self::Unavailable { store: store.to_string(), why: why.to_string() }
+        let why = why.to_string();
+        let why = format!("does not answer ({why}); is it running, and is its address right?");
+        Self::Unavailable { store: store.to_string(), why }
+    }
+
+    /// The error of a store that answers, and refuses: what it says, and what to look at.
+    pub(crate) fn refused(store: impl ToString, says: impl ToString, look: &str) -> Self {
+        let why = format!("refuses what is asked of it ({}): {look}", says.to_string());
+        Self::Unavailable { store: store.to_string(), why }
+    }
+
+    /// The error of a store whose files cannot be read or written, and what to do about it.
+    pub(crate) fn unusable(place: impl ToString, why: impl ToString, look: &str) -> Self {
+        let why = format!("cannot be used ({}): {look}", why.to_string());
+        Self::Unavailable { store: place.to_string(), why }
     }
 
     /// The error of an address that is not right, which is shown without user and password.

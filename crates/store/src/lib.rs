@@ -40,7 +40,7 @@ pub use content::{Bytes, Content, Entry, Kind};
 pub use driver::{Answer, Batch, Driver, Outcome};
 pub use error::Error;
 pub use flusher::{Feed, Flusher};
-pub use key::{Key, Place, Scope};
+pub use key::{Key, MOST_NAME_BYTES, Place, Scope};
 pub use location::Location;
 pub use memory::{Durability, Memory};
 pub use sheet::MapNumber;

@@ -98,7 +98,10 @@ impl Inner {
         }
         match &mut self.files {
             Files::None => Ok(()),
-            Files::ReadOnly => Err(Error::unavailable(name, "it is open for reading only")),
+            Files::ReadOnly => {
+                let look = "open it for its writer";
+                Err(Error::unusable(name, "it is open for reading only", look))
+            }
             Files::Log(log) => log.append(calls, now_ms),
         }
     }

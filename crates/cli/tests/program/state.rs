@@ -44,6 +44,11 @@ fn stores_that_cannot_be_had_are_told() {
     let nat = format!("{NAT} --in lan=a.pcap");
     bench.run(&format!("{nat} --store disk")).expect(3).says("memory:DIRECTORY");
     bench.run(&format!("{nat} --store redis://127.0.0.1:1")).expect(4).says("does not answer");
+    bench.run(&format!("{nat} --store memory:a.pcap")).expect(4).says("a file stands there");
+    let line = format!("{nat} --store redis://127.0.0.1:1?timeout_ms=0");
+    bench.run(&line).expect(3).says("write 1 to 60000");
+    bench.run(&format!("{nat} --store redis://h/nat")).expect(3).says("a database is a number");
+    bench.run("state show nat --store memory:s").expect(4).says("there is no such directory");
     bench.run("state show nothing --store memory:s").expect(7).says("nothing");
 }
 

@@ -134,7 +134,8 @@ impl Log {
     /// Appends calls that take effect together.
     pub(super) fn append(&mut self, calls: &[&Call], now_ms: u64) -> Result<(), Error> {
         if self.broken {
-            return Err(Error::unavailable(self.directory.display(), "an earlier write failed"));
+            let look = "what it has is kept; begin the run again";
+            return Err(Error::unusable(self.directory.display(), "an earlier write failed", look));
         }
         let mut bytes = Vec::new();
         let written = frame(&Record { now_ms, calls }, &mut bytes)
@@ -375,5 +376,16 @@ fn damaged(path: &Path, offset: u64, why: &'static str) -> Error {
 }
 
 fn unavailable(path: &Path, error: &io::Error) -> Error {
-    Error::unavailable(path.display(), error)
+    let look = match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "name a directory that this user may write to"
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            "name a directory; a file stands there"
+        }
+        io::ErrorKind::NotFound => "there is no such directory",
+        io::ErrorKind::StorageFull => "make room on the disk",
+        _ => "name another directory, or see what is wrong with the disk",
+    };
+    Error::unusable(path.display(), error, look)
 }

@@ -1,5 +1,6 @@
 //! Where the servers are: what stands behind `redis` in a configuration.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,9 +56,7 @@ impl Address {
             text.split_once("://").ok_or_else(|| bad("write redis://host:port"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (query, file) = password::taken_out(query);
-        let (timeout, authority) = options(&query).ok_or_else(|| {
-            bad("after `?` only timeout_ms=N, password_file=FILE and ca=FILE are known")
-        })?;
+        let (timeout, authority) = options(&query).map_err(|why| bad(&why))?;
         let (credentials, rest) = match (rest.rsplit_once('@'), file) {
             (Some((credentials, rest)), None) => (format!("{credentials}@"), rest),
             (None, None) => (String::new(), rest),
@@ -92,6 +91,9 @@ impl Address {
             "cluster" => (Servers::Cluster(nodes), ""),
             _ => return Err(bad("after `+` only unix, sentinel and cluster are known")),
         };
+        if !database.bytes().all(|digit| digit.is_ascii_digit()) {
+            return Err(bad("a database is a number, as in redis://host:6379/0"));
+        }
         let database = database.to_string();
         Ok(Self { servers, scheme: secure, credentials, database, timeout, authority })
     }
@@ -141,20 +143,32 @@ impl std::fmt::Debug for Address {
     }
 }
 
-/// The timeout and the authority; `None` if something else stands there.
-fn options(query: &str) -> Option<(Duration, Option<PathBuf>)> {
+/// Milliseconds that may be waited for a server.
+const TIMEOUT_MS: RangeInclusive<u64> = 1..=60_000;
+
+/// The timeout and the authority.
+///
+/// # Errors
+/// What is wrong, in words.
+fn options(query: &str) -> Result<(Duration, Option<PathBuf>), String> {
     let (mut timeout, mut authority) = (Duration::from_secs(1), None);
     for option in query.split('&').filter(|option| !option.is_empty()) {
-        match option.split_once('=')? {
-            ("timeout_ms", ms) => {
-                let ms = ms.parse().ok().filter(|ms| (1..=60_000).contains(ms))?;
-                timeout = Duration::from_millis(ms);
+        match option.split_once('=').unwrap_or((option, "")) {
+            ("timeout_ms", text) => {
+                let ms = text.parse().ok().filter(|ms| TIMEOUT_MS.contains(ms));
+                let (least, most) = TIMEOUT_MS.into_inner();
+                let wrong = || format!("timeout_ms={text}: write {least} to {most}");
+                timeout = Duration::from_millis(ms.ok_or_else(wrong)?);
             }
             ("ca", file) => authority = Some(file.into()),
-            _ => return None,
+            (name, _) => {
+                return Err(format!(
+                    "`{name}`: after `?` only timeout_ms=N, password_file=FILE and ca=FILE are known"
+                ));
+            }
         }
     }
-    Some((timeout, authority))
+    Ok((timeout, authority))
 }
 
 fn with_port(host: &str) -> String {
@@ -219,7 +233,9 @@ mod tests {
             ("redis://a,b", "cluster"),
             ("redis+sentinel://a", "name"),
             ("redis+ring://a", "unix"),
-            ("redis://h?timeout_ms=0", "timeout_ms"),
+            ("redis://h?timeout_ms=0", "timeout_ms=0: write 1 to 60000"),
+            ("redis://h?timeout_s=3", "only timeout_ms=N"),
+            ("redis://h/sessions", "a database is a number"),
             ("redis://u:s3cret@", "host"),
         ];
         for (text, hint) in mistakes {

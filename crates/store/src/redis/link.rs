@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use redis::{Client, Cmd, Connection, ConnectionLike, IntoConnectionInfo, Value};
+use redis::{
+    Client, Cmd, Connection, ConnectionLike, ErrorKind, IntoConnectionInfo, RedisError, Value,
+};
 
 use super::address::{Address, Servers};
 use crate::error::Error;
@@ -12,6 +14,8 @@ use crate::error::Error;
 const TOGETHER: usize = 512;
 /// How often a cluster's redirections are followed.
 const REDIRECTIONS: u32 = 5;
+/// What to look at where a server does not let somebody in, or not do something.
+const CREDENTIALS: &str = "are user and password right, and may the user do that?";
 
 /// Connections to the servers of an address, made when first needed and made again when they broke.
 pub(super) struct Link {
@@ -43,6 +47,21 @@ impl Link {
 
     fn failed(&self, why: impl ToString) -> Error {
         Error::unavailable(&self.name, why)
+    }
+
+    /// Why there is no connection. A server that answers and refuses is running, and at its address.
+    fn not_connected(&self, error: &RedisError) -> Error {
+        let says = error.to_string();
+        match error.kind() {
+            ErrorKind::AuthenticationFailed => Error::refused(&self.name, says, CREDENTIALS),
+            _ if says.contains("switch database") && says.contains("Authentication required") => {
+                Error::refused(&self.name, says, CREDENTIALS)
+            }
+            _ if says.contains("switch database") => {
+                Error::refused(&self.name, says, "name a database that it has: …/0 is always there")
+            }
+            _ => self.failed(says),
+        }
     }
 
     /// Sends all and answers each, in order. An error leaves nothing half read: what broke is
@@ -106,9 +125,13 @@ impl Link {
                 Ok(Redirected::Asked(answers.pop().unwrap_or_default()))
             }
             // The server cannot work now: not a matter of this call.
-            "LOADING" | "READONLY" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" | "NOAUTH"
-            | "WRONGPASS" | "NOPERM" | "OOM" | "MISCONF" | "BUSY" | "NOREPLICAS" => {
-                Err(self.failed(format!("{} {details}", error.code())))
+            code @ ("NOAUTH" | "WRONGPASS" | "NOPERM") => {
+                Err(Error::refused(&self.name, format!("{code} {details}"), CREDENTIALS))
+            }
+            code @ ("LOADING" | "READONLY" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" | "OOM"
+            | "MISCONF" | "BUSY" | "NOREPLICAS") => {
+                let look = "see how the server is and what it is configured for";
+                Err(Error::refused(&self.name, format!("{code} {details}"), look))
             }
             _ => Ok(Redirected::No),
         }
@@ -169,10 +192,10 @@ impl Link {
         let url = self.address.of_node(node);
         let connection = match self.connections.remove(node).filter(ConnectionLike::is_open) {
             Some(connection) => connection,
-            None => self.connect(&url).map_err(|error| self.failed(error))?,
+            None => self.connect(&url).map_err(|error| self.not_connected(&error))?,
         };
         let connection = self.connections.entry(node.to_string()).or_insert(connection);
-        let failed = |error: redis::RedisError| Error::unavailable(&self.name, error);
+        let failed = |error: RedisError| Error::unavailable(&self.name, error);
         connection.send_packed_command(&packed.concat()).map_err(failed)?;
         let mut answers = Vec::with_capacity(packed.len());
         while answers.len() < packed.len() {
@@ -187,7 +210,7 @@ impl Link {
         Ok(answers)
     }
 
-    fn connect(&self, url: &str) -> Result<Connection, redis::RedisError> {
+    fn connect(&self, url: &str) -> Result<Connection, RedisError> {
         let timeout = self.address.timeout;
         let address = url.into_connection_info()?;
         let settings = address.redis_settings().clone().set_skip_set_lib_name();
@@ -199,12 +222,12 @@ impl Link {
     }
 
     #[cfg(not(feature = "redis-tls"))]
-    fn client(&self, address: redis::ConnectionInfo) -> Result<Client, redis::RedisError> {
+    fn client(&self, address: redis::ConnectionInfo) -> Result<Client, RedisError> {
         Client::open(address)
     }
 
     #[cfg(feature = "redis-tls")]
-    fn client(&self, address: redis::ConnectionInfo) -> Result<Client, redis::RedisError> {
+    fn client(&self, address: redis::ConnectionInfo) -> Result<Client, RedisError> {
         if !self.address.is_secure() {
             return Client::open(address);
         }

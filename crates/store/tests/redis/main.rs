@@ -59,6 +59,16 @@ fn one_server_is_right() {
     );
     let message = wrong.unwrap_err().to_string();
     assert!(message.contains("127.0.0.1") && !message.contains("other"), "{message}");
+    for (address, look) in [
+        (format!("redis://:other@{}", server.node()), "are user and password right"),
+        (format!("redis://{}", server.node()), "are user and password right"),
+        (format!("redis://{}/3", server.node()), "are user and password right"),
+        (format!("redis://:s3cret@{}/99", server.node()), "name a database that it has"),
+    ] {
+        let refused = ask(&mut driver(&address), &key(Kind::Map, 0), Operation::Read).unwrap_err();
+        assert!(refused.is_unavailable(), "it may be asked again: {refused}");
+        assert!(refused.to_string().contains(look), "{refused}");
+    }
 }
 
 #[test]
