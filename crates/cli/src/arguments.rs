@@ -145,6 +145,7 @@ pub(crate) struct RunArguments {
     pub(crate) store: Option<String>,
     /// Name of the instance in the store; two that run at once have different names.
     #[arg(long, value_name = "NAME", default_value = "main", requires = "store")]
+    #[arg(value_parser = instance_name)]
     pub(crate) instance: String,
     /// Milliseconds from one flush to the store to the next; packets wait for none.
     #[arg(long, value_name = "N", default_value = "1", requires = "store",
@@ -200,7 +201,7 @@ pub(crate) struct StateShowArguments {
     #[arg(long, value_name = "STORE")]
     pub(crate) store: String,
     /// Only this instance.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = instance_name)]
     pub(crate) instance: Option<String>,
     /// One value over all cores, shards and instances: counts add up, entries unite.
     #[arg(long)]
@@ -213,7 +214,10 @@ pub(crate) struct StateShowArguments {
 /// `anabranch trace`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Filters:  as for `anabranch capture`: dropped, port=NAME, host=ADDRESS, reason=WORD
+Filters:  in | out | dropped  all that enters, what is not dropped, what is; all where none is named
+          port=NAME           the port by which packets come
+          host=ADDRESS        an IP address that packets come from or go to
+          reason=WORD         dropped for this reason
 
 Example:  anabranch trace firewall --in inside=in.pcap --in outside=out.pcap dropped
           anabranch trace nat --set 'public=[\"203.0.113.1\"]' --in lan=lan.pcap --packet 17")]
@@ -581,6 +585,13 @@ impl Workers {
 fn at_least_one(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|&count| count > 0);
     count.ok_or_else(|| "write a number from 1 on".to_owned())
+}
+
+/// The name of an instance, as stores take it.
+fn instance_name(text: &str) -> Result<String, String> {
+    let scope = anabranch_store::Scope::new("nf", text, anabranch_store::Place::Instance);
+    let wrong = |_| format!("write a name of 1 to {} bytes", anabranch_store::MOST_NAME_BYTES);
+    scope.map(|_| text.to_owned()).map_err(wrong)
 }
 
 /// Cores that this process may use.

@@ -13,6 +13,12 @@ pub(crate) fn thousands(count: u64) -> String {
     text
 }
 
+/// `1 seed`, `2 seeds`.
+pub(crate) fn counted(count: u64, one: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {one}{plural}", thousands(count))
+}
+
 /// A number of bytes in the largest decimal unit that leaves at least one digit before the point.
 pub(crate) fn bytes(count: u64) -> String {
     scaled(count as f64, 1000.0, &["B", "kB", "MB", "GB", "TB", "PB"])

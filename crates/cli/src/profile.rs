@@ -28,7 +28,7 @@ use crate::html::profile as page;
 use crate::library::{Entry, Library};
 use crate::plan;
 use crate::progress::Progress;
-use crate::run::{Order, binding, cannot_begin, name_inputs, options, plan_for, to_json};
+use crate::run::{Order, cannot_begin, name_inputs, options, plan_for, sources, to_json};
 use crate::settings::{control, settings};
 pub(crate) use document::{Cause, Document, LimitKind, NOT_COUNTED};
 pub(crate) use recipe::Step;
@@ -64,7 +64,7 @@ pub(crate) fn run(library: &Library, arguments: &ProfileArguments) -> Result<(),
     let order = order(arguments)?;
     let mut files = Files::default();
     files.reads_document("--config", arguments.config.as_deref());
-    name_inputs(&mut files, &arguments.inputs, &order.inputs)?;
+    name_inputs(&mut files, &arguments.inputs, &order.inputs);
     files.document("--html", arguments.html.as_deref())?;
     files.document("--save", arguments.save.as_deref())?;
     for path in outputs.into_iter().flatten().filter(|path| !is_standard_output(path)) {
@@ -106,12 +106,11 @@ fn order(arguments: &ProfileArguments) -> Result<Order, Error> {
             "one worker is in nobody's way: profile with --workers 2 or more".to_owned(),
         ));
     }
-    let inputs = arguments.inputs.iter().map(|text| text.parse().map_err(binding("--in", text)));
     Ok(Order {
         ports: Vec::new(),
         openings: crate::live::Openings::default(),
         duration: None,
-        inputs: inputs.collect::<Result<_, _>>()?,
+        inputs: sources(&arguments.inputs)?,
         outputs: Vec::new(),
         settings: settings(arguments.config.as_deref(), &arguments.settings)?,
         controls: arguments.control.iter().map(|text| control(text)).collect::<Result<_, _>>()?,

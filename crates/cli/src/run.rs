@@ -104,14 +104,13 @@ fn order(arguments: &RunArguments) -> Result<Order, Error> {
             "{option} is for runs over interfaces (--port): a run over captures has its report at the end"
         )));
     }
-    let inputs = arguments.inputs.iter().map(|text| text.parse().map_err(binding("--in", text)));
     let outputs = arguments.outputs.iter().map(|text| text.parse().map_err(binding("--out", text)));
     let ports = arguments.ports.iter().map(|text| text.parse().map_err(binding("--port", text)));
     Ok(Order {
         ports: ports.collect::<Result<_, _>>()?,
         openings: Openings { socket: arguments.listen.clone(), metrics: arguments.metrics },
         duration: arguments.seconds.map(|seconds| seconds.0),
-        inputs: inputs.collect::<Result<_, _>>()?,
+        inputs: sources(&arguments.inputs)?,
         outputs: outputs.collect::<Result<_, _>>()?,
         settings: settings(arguments.config.as_deref(), &arguments.settings)?,
         controls: arguments.control.iter().map(|text| control(text)).collect::<Result<_, _>>()?,
@@ -147,20 +146,15 @@ fn keeping(store: &str, arguments: &RunArguments) -> Result<Keeping, Error> {
     Ok(Keeping { location, instance: arguments.instance.clone(), settings })
 }
 
-/// No file may be read and written, or be two documents; captures of several ports name them, and each port has
-/// one.
+/// No file may be read and written, or be two documents, and the packets of a port go to one.
 fn check_files(order: &Order, arguments: &RunArguments) -> Result<(), Error> {
     let mut files = Files::default();
     files.reads_document("--config", arguments.config.as_deref());
     files.reads_document("--plan", arguments.plan.as_deref());
-    name_inputs(&mut files, &arguments.inputs, &order.inputs)?;
-    for (at, (text, output)) in arguments.outputs.iter().zip(&order.outputs).enumerate() {
-        let before = order.outputs[..at].iter().position(|before| before.port == output.port);
-        if let Some(before) = before.map(|before| &arguments.outputs[before]) {
-            return Err(Error::Usage(format!(
-                "--out {text}: the packets of a port go to one file, here to that of `--out {before}`"
-            )));
-        }
+    name_inputs(&mut files, &arguments.inputs, &order.inputs);
+    let to_one = "the packets of a port go to one file";
+    once_a_port("--out", to_one, &arguments.outputs, &order.outputs)?;
+    for (text, output) in arguments.outputs.iter().zip(&order.outputs) {
         if let SinkSpec::Capture(file) = &output.spec {
             // Two ports may share a capture.
             files.writes(format!("--out {text}"), file, |other| other.starts_with("--out"))?;
@@ -171,23 +165,51 @@ fn check_files(order: &Order, arguments: &RunArguments) -> Result<(), Error> {
     files.document("--listen", arguments.listen.as_deref())
 }
 
-/// What `--in` reads; captures of several ports name them.
-pub(crate) fn name_inputs(
-    files: &mut Files,
+/// That no two bindings are of one port.
+fn once_a_port<S>(
+    option: &str,
+    why: &str,
     texts: &[String],
-    inputs: &[PortBinding<SourceSpec>],
+    bindings: &[PortBinding<S>],
 ) -> Result<(), Error> {
-    for (text, input) in texts.iter().zip(inputs) {
-        if let SourceSpec::Capture(file) | SourceSpec::Memory { file, .. } = &input.spec {
-            if input.port.is_none() && inputs.len() > 1 {
-                return Err(Error::Usage(format!(
-                    "--in {text}: of several captures each names its port, as in `--in lan={text}`"
-                )));
-            }
-            files.reads(format!("--in {text}"), file);
+    for (at, (text, one)) in texts.iter().zip(bindings).enumerate() {
+        if let Some(before) = bindings[..at].iter().position(|before| before.port == one.port) {
+            let before = &texts[before];
+            return Err(Error::Usage(format!("{option} {text}: {why}, here `{option} {before}`")));
         }
     }
     Ok(())
+}
+
+/// The sources of `--in`, one for each port.
+///
+/// # Errors
+/// [`Error::Usage`] for one that cannot be understood, and for two of one port.
+pub(crate) fn sources(texts: &[String]) -> Result<Vec<PortBinding<SourceSpec>>, Error> {
+    let sources = texts.iter().map(|text| text.parse().map_err(binding("--in", text)));
+    let sources: Vec<PortBinding<SourceSpec>> = sources.collect::<Result<_, _>>()?;
+    let lacks_port = |one: &PortBinding<SourceSpec>| {
+        one.port.is_none() && !matches!(one.spec, SourceSpec::Traffic(_))
+    };
+    if sources.len() > 1
+        && let Some(at) = sources.iter().position(lacks_port)
+    {
+        let text = &texts[at];
+        return Err(Error::Usage(format!(
+            "--in {text}: of several captures each names its port, as in `--in lan={text}`"
+        )));
+    }
+    once_a_port("--in", "a port receives from one source", texts, &sources)?;
+    Ok(sources)
+}
+
+/// What `--in` reads.
+pub(crate) fn name_inputs(files: &mut Files, texts: &[String], inputs: &[PortBinding<SourceSpec>]) {
+    for (text, input) in texts.iter().zip(inputs) {
+        if let SourceSpec::Capture(file) | SourceSpec::Memory { file, .. } = &input.spec {
+            files.reads(format!("--in {text}"), file);
+        }
+    }
 }
 
 pub(crate) fn binding<'a>(option: &'a str, text: &'a str) -> impl FnOnce(SpecError) -> Error + 'a {

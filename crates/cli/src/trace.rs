@@ -2,7 +2,6 @@
 
 use anabranch_analysis::{Budget, CallPath};
 use anabranch_io::source::Input;
-use anabranch_io::spec::{PortBinding, SourceSpec};
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::trace::{Event as Step, Parts};
 use anabranch_runtime::balance::Balancing;
@@ -15,11 +14,12 @@ use serde::Serialize;
 
 use crate::arguments::{PlanningArguments, TraceArguments};
 use crate::error::Error;
+use crate::figures::counted;
 use crate::file::print;
 use crate::library::Library;
 use crate::paths::find;
 use crate::progress::Progress;
-use crate::run::{Order, PortNames, binding, bound, cannot_begin, to_json};
+use crate::run::{Order, PortNames, bound, cannot_begin, sources, to_json};
 use crate::settings::{control, settings};
 use crate::{live, plan};
 
@@ -80,10 +80,8 @@ pub(crate) fn run(library: &Library, arguments: &TraceArguments) -> Result<(), E
 }
 
 fn order(arguments: &TraceArguments) -> Result<Order, Error> {
-    let inputs = arguments.inputs.iter().map(|text| text.parse().map_err(binding("--in", text)));
-    let inputs: Vec<PortBinding<SourceSpec>> = inputs.collect::<Result<_, _>>()?;
     Ok(Order {
-        inputs,
+        inputs: sources(&arguments.inputs)?,
         outputs: Vec::new(),
         ports: Vec::new(),
         openings: live::Openings::default(),
@@ -111,6 +109,9 @@ pub(crate) fn execute<F: NetworkFunction>(
     let ports = PortNames::new(F::PORTS, &order);
     let names: Vec<&str> = ports.0.iter().map(String::as_str).collect();
     let filter = Filter::read(&choice.filter, &names, F::REASONS).map_err(Error::Usage)?;
+    if filter.snap != Filter::default().snap {
+        return Err(Error::Usage("snap=BYTES is for `capture`: no packet is copied here".into()));
+    }
     let setup = Setup::new::<F>(order.settings.clone());
     let options = Options {
         plan: None,
@@ -140,6 +141,10 @@ pub(crate) fn execute<F: NetworkFunction>(
     });
     progress.finish();
     traced.map_err(cannot_begin)?;
+    if let (Some(wanted), true) = (choice.packet, shown.is_empty()) {
+        let there = counted(handled, "packet");
+        return Err(Error::Usage(format!("--packet {wanted}: there are {there}, numbered from 0")));
+    }
     if !shown.is_empty() {
         number_paths::<F>(&mut shown, events, &setup);
     }
@@ -163,10 +168,13 @@ fn is_chosen(followed: &Followed<'_>, choice: &Choice, filter: &Filter) -> bool 
         return meta.number == number;
     }
     let wants = |event| filter.wants(event, meta.port.index(), bytes, meta.wire_len);
-    match fate.dropped {
-        Some(reason) => wants(Event::Dropped(reason)),
-        None => filter.reason.is_none() && (wants(Event::Entered) || wants(Event::Left)),
-    }
+    // Whatever becomes of it, it has entered.
+    let is_any = filter.reason.is_none();
+    (is_any && wants(Event::Entered))
+        || match fate.dropped {
+            Some(reason) => wants(Event::Dropped(reason)),
+            None => is_any && wants(Event::Left),
+        }
 }
 
 impl Shown {

@@ -9,7 +9,7 @@ use anabranch_nf::packet::Port;
 
 use crate::arguments::TrafficArguments;
 use crate::error::Error;
-use crate::figures::{bytes, thousands};
+use crate::figures::{bytes, counted};
 use crate::file::print;
 use crate::progress::Progress;
 
@@ -71,7 +71,7 @@ fn side(text: &str) -> Result<(Option<Port>, SinkSpec), Error> {
 fn summary(sinks: &Sinks) -> String {
     let side = |(index, name): (u8, &str)| {
         let count = sinks.count(Port::new(index));
-        format!("{name}: {} packets, {}\n", thousands(count.packets), bytes(count.bytes))
+        format!("{name}: {}, {}\n", counted(count.packets, "packet"), bytes(count.bytes))
     };
     (0..).zip(SIDES).map(side).collect()
 }

@@ -15,13 +15,13 @@ use serde::Serialize;
 
 use crate::arguments::VerifyArguments;
 use crate::error::Error;
-use crate::figures::thousands;
+use crate::figures::counted;
 use crate::file::print;
 use crate::library::Library;
 use crate::paths::find;
 use crate::plan::{options, paths_of, read_checked, read_unchecked};
 use crate::progress::Progress;
-use crate::run::{binding, to_json};
+use crate::run::{sources, to_json};
 use crate::settings::settings;
 
 /// What is to be verified: the command line, understood.
@@ -111,18 +111,19 @@ pub(crate) fn run(library: &Library, arguments: &VerifyArguments) -> Result<(), 
             found.nf
         ))),
         (0, count) => Err(Error::Different(format!(
-            "{}: the analysis and what runs disagree about {count} calls of handlers",
-            found.nf
+            "{}: the analysis and what runs disagree about {} of handlers",
+            found.nf,
+            counted(count as u64, "call")
         ))),
         (count, _) => Err(Error::Different(format!(
-            "{}: many cores differ from one under {count} of {} seeds",
-            found.nf, found.seeds
+            "{}: many cores differ from one under {count} of {}",
+            found.nf,
+            counted(found.seeds, "seed")
         ))),
     }
 }
 
 fn trial(source: &anabranch_nf::Source, arguments: &VerifyArguments) -> Result<Trial, Error> {
-    let inputs = arguments.inputs.iter().map(|text| text.parse().map_err(binding("--in", text)));
     let own = settings(arguments.config.as_deref(), &arguments.settings)?;
     let budget = Budget { unsolved: true, ..Budget::default() };
     let all_paths = find(&arguments.nf, source, budget)?;
@@ -137,7 +138,7 @@ fn trial(source: &anabranch_nf::Source, arguments: &VerifyArguments) -> Result<T
     let effort = Effort { packets, seeds: seeds as u64, first_seed, rest };
     Ok(Trial {
         settings: own,
-        inputs: inputs.collect::<Result<_, _>>()?,
+        inputs: sources(&arguments.inputs)?,
         plan: planned(&paths_of(source)?, arguments)?,
         workers: arguments.workers.count(),
         effort,
@@ -251,12 +252,12 @@ impl Verified {
 
     fn to_text(&self) -> String {
         let mut text = format!(
-            "{}: {} packets under {} seeds, {} on {} workers\n{} of {} call paths, {} of {} pairs of accesses reached\n",
+            "{}: {} under {}, {} on {}\n{} of {} call paths, {} of {} pairs of accesses reached\n",
             self.nf,
-            thousands(self.packets as u64),
-            self.seeds,
+            counted(self.packets as u64, "packet"),
+            counted(self.seeds, "seed"),
             self.strategy,
-            self.workers,
+            counted(self.workers as u64, "worker"),
             self.paths_reached,
             self.paths_known,
             self.pairs_reached,
@@ -269,10 +270,8 @@ impl Verified {
             text.push_str(&format!("the analysis and what runs disagree: {disagreement}\n"));
         }
         if self.threaded_packets > 0 {
-            let packets = thousands(self.threaded_packets as u64);
-            text.push_str(&format!(
-                "{packets} packets by threads, under a lock and in transactions\n"
-            ));
+            let packets = counted(self.threaded_packets as u64, "packet");
+            text.push_str(&format!("{packets} by threads, under a lock and in transactions\n"));
         }
         for difference in &self.threaded_differences {
             text.push_str(&format!("threads differ: {difference}\n"));
@@ -282,8 +281,11 @@ impl Verified {
             None => text.push_str("no difference\n"),
             Some(shown) => {
                 let sequence = format!(
-                    "\nshortest sequence under seed {}, {} steps:\n{}repeat with: {}\n",
-                    shown.seed, shown.steps, shown.sequence, shown.repeat
+                    "\nshortest sequence under seed {}, {}:\n{}repeat with: {}\n",
+                    shown.seed,
+                    counted(shown.steps as u64, "step"),
+                    shown.sequence,
+                    shown.repeat
                 );
                 text.push_str(&sequence);
             }

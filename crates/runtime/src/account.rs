@@ -127,9 +127,12 @@ impl Account {
             }
         }
         if unheeded > 0 {
-            self.warn(format!(
-                "{unheeded} commands were not carried out: their time is after the last packet"
-            ));
+            let (which, whose) = match unheeded {
+                1 => ("1 command was".to_owned(), "its"),
+                _ => (format!("{unheeded} commands were"), "their"),
+            };
+            let when = "time is after the last packet";
+            self.warn(format!("{which} not carried out: {whose} {when}"));
         }
         self.report.log.sort_by_key(|line| line.at_ns);
         self.report.latency_ns = latency.filter(|latency| !latency.is_empty()).map(percentiles);

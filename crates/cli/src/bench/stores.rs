@@ -17,7 +17,7 @@ use super::counters;
 use super::own::{Capture, PACKETS_PER_FLOW, order, rounded, strategy};
 use crate::arguments::BenchArguments;
 use crate::error::Error;
-use crate::figures::{nanoseconds, rate, thousands};
+use crate::figures::{counted, nanoseconds, rate, thousands};
 use crate::library::{Entry, Library, entry};
 use crate::run::without_password;
 use crate::settings::settings;
@@ -107,7 +107,7 @@ pub(super) fn measure(library: &Library, arguments: &BenchArguments) -> Result<V
             let folder = Folder::new();
             let mut measured = Measurement { entry, capture, flows, workers: 1, settings, folder };
             for &workers in &arguments.workers {
-                let crew = crew(workers as u64);
+                let crew = counted(workers as u64, "worker");
                 eprintln!("bench: {name}, {flows} flows, {crew}, with and without stores");
                 measured.workers = workers;
                 let candidates = take_turns(&measured, arguments)?;
@@ -353,7 +353,7 @@ fn group(rows: &[Value]) -> String {
         "{} with {} flows on {}",
         first["nf"].as_str().unwrap_or_default(),
         number(&first["flows"]),
-        crew(first["workers"].as_u64().unwrap_or_default())
+        counted(first["workers"].as_u64().unwrap_or_default(), "worker")
     );
     let mut table = Table::new(&[
         "store",
@@ -397,11 +397,6 @@ fn group(rows: &[Value]) -> String {
         text += &format!("\n{}", restarts.render());
     }
     text
-}
-
-fn crew(workers: u64) -> String {
-    let plural = if workers == 1 { "" } else { "s" };
-    format!("{} worker{plural}", thousands(workers))
 }
 
 /// To two digits behind the point, or two that are not 0.

@@ -13,7 +13,7 @@ use anabranch_runtime::report::RunReport;
 use super::arguments::{CaptureArguments, ControlArguments};
 use super::{pcapng, stop_signal};
 use crate::error::Error;
-use crate::figures::thousands;
+use crate::figures::{counted, thousands};
 use crate::file::is_standard_output;
 
 /// Longest time that an answer may take.
@@ -98,7 +98,7 @@ pub(crate) fn capture(arguments: &CaptureArguments) -> Result<(), Error> {
     }
     out.map_or(Ok(()), |mut out| out.flush()).map_err(|cause| Error::output(file, &cause))?;
     match pcapng::counted(&copies.last) {
-        Some((copied, 0)) => eprintln!("{} packets copied", thousands(copied)),
+        Some((copied, 0)) => eprintln!("{} copied", counted(copied, "packet")),
         Some((all, lost)) => {
             eprintln!("{} of {} packets lost: copy fewer", thousands(lost), thousands(all));
         }

@@ -24,6 +24,19 @@ fn a_wrong_command_line_is_2() {
     bench.run("run nop --in lan=a.pcap --out wan=-").expect(2).says("/dev/stdin");
     bench.run("run nop --in a.pcap --in b.pcap").expect(2).says("names its port");
     bench.run("run nop --in gen:colour=red").expect(2).says("colour");
+    bench.run("run nop --in gen:port=70000").expect(2).says("write 1 to 65535");
+    bench.run("run nop --in gen:tcp,udp").expect(2).says("`udp` does not go with `tcp`");
+    bench.run("run nop --in gen:flows=3,flows=5").expect(2).says("`flows=5` does not go with");
+    for command in ["run", "profile", "trace", "verify"] {
+        let line = format!("{command} nop --in lan=a.pcap --in lan=b.pcap");
+        bench.run(&line).expect(2).says("from one source, here `--in lan=a.pcap`");
+    }
+    bench.run("run nop --in lan=:").expect(2).says("--in lan=:: there is no kind `:`");
+    bench.run("run nop --in lan=mem:").expect(2).says("--in lan=mem:: the file name is missing");
+    bench.run("run nop --in =a.pcap").expect(2).says("the port's name is missing");
+    bench.run("run nop --port lan=eth1").expect(2).says("--port lan=eth1: this is no live port");
+    let line = ["run", "nop", "--in", "a", "--store", "memory", "--instance", ""];
+    bench.run_words(&line).expect(2).says("write a name of 1 to 128 bytes");
     bench.run("run nop --port lan=afpacket:a").expect(2).says("port `wan` has no interface");
     bench.run("run nop --port lan=ena:0 --port wan=tap:b").expect(2).says("write afpacket:");
     bench.run("run nop --port lan=dpdk:0 --port wan=tap:b").expect(2).says("dpdk:0000:03:00.0");

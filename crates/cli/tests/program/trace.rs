@@ -33,6 +33,12 @@ fn filters_choose_packets_and_all_are_handled() {
         let filtered = firewall("trace", &format!("--count 1000 --json reason={reason}"));
         assert_eq!(packets(&filtered.expect(0).out).len(), told);
     }
+    firewall("trace", "--packet 40").expect(2).says("there are 40 packets, numbered from 0");
+    firewall("trace", "snap=9").expect(2).says("for `capture`");
+    let entered = firewall("trace", "--count 1000 --json in").expect(0).out;
+    assert_eq!(packets(&entered).len(), 40, "what is dropped has entered");
+    let passed = packets(&firewall("trace", "--count 1000 --json out").expect(0).out).len() as u64;
+    assert_eq!(passed + drops.values().map(|count| count.as_u64().unwrap()).sum::<u64>(), 40);
     firewall("trace", "port=dmz").expect(2);
     firewall("trace", "reason=no-rout").expect(2).says("did you mean `no-route`?");
     assert!(firewall("trace", "host=192.0.2.1").expect(0).out.contains("no packet meets"));

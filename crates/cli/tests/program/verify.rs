@@ -16,6 +16,7 @@ fn a_function_that_is_planned_right_passes() {
     let shown = bench.run("verify firewall --packets 2000 --seeds 1 --unreached").expect(0).out;
     assert!(shown.contains("Drop(packet-sets-full)") && shown.contains("when "), "{shown}");
     let text = bench.run("verify nop --packets 100 --seeds 1").expect(0).out;
+    assert!(text.contains(" under 1 seed, "), "{text}");
     assert!(text.contains("no difference"), "{text}");
 }
 

@@ -53,17 +53,17 @@ impl FromStr for LiveSpec {
         let kind = LiveKind::ALL.into_iter().find(|kind| kind.word() == word);
         let Some(kind) = kind else {
             return Err(SpecError::Contradiction(format!(
-                "{text}: this is no live port; write {expected}"
+                "this is no live port; write {expected}"
             )));
         };
         if kind == LiveKind::Dpdk {
-            check_device(text, name)?;
+            check_device(name)?;
             return Ok(Self { kind, interface: name.to_owned() });
         }
         let fits = (1..=LONGEST_NAME).contains(&name.len()) && name != "." && name != "..";
         if !fits || name.bytes().any(|byte| byte == b'/' || byte == b':' || byte <= b' ') {
             return Err(SpecError::Contradiction(format!(
-                "{text}: `{name}` is no interface's name; it has 1 to {LONGEST_NAME} letters, and no \
+                "`{name}` is no interface's name; it has 1 to {LONGEST_NAME} letters, and no \
                  blank, slash or colon"
             )));
         }
@@ -72,7 +72,7 @@ impl FromStr for LiveSpec {
 }
 
 /// Whether this is how DPDK's devices are written; what follows the first comma is their driver's business.
-fn check_device(text: &str, device: &str) -> Result<(), SpecError> {
+fn check_device(device: &str) -> Result<(), SpecError> {
     let name = device.split(',').next().unwrap_or_default();
     let is_virtual = name.strip_prefix("net_").is_some_and(|rest| !rest.is_empty());
     let is_pci = {
@@ -85,7 +85,7 @@ fn check_device(text: &str, device: &str) -> Result<(), SpecError> {
     match (is_virtual || is_pci) && !device.bytes().any(|byte| byte <= b' ') {
         true => Ok(()),
         false => Err(SpecError::Contradiction(format!(
-            "{text}: `{device}` is no device of DPDK's; write an address on the PCI bus (dpdk:0000:03:00.0) or a \
+            "`{device}` is no device of DPDK's; write an address on the PCI bus (dpdk:0000:03:00.0) or a \
              virtual device and its arguments (dpdk:net_af_packet0,iface=eth0,qpairs=2)"
         ))),
     }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a source or sink cannot be understood.
+/// Why a source or sink cannot be understood. Who reports it says first what was written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SpecError {
     /// The word before the colon is none of ours.
     #[error(
-        "{spec}: there is no kind `{kind}:`; write {expected} \
+        "there is no kind `{kind}:`; write {expected} \
          (a file whose name contains a colon is written pcap:{spec})"
     )]
     UnknownKind {
@@ -20,14 +20,20 @@ pub enum SpecError {
         expected: &'static str,
     },
     /// `null` was given as a source.
-    #[error("{spec}: this is a sink; as a source give a capture, mem: or gen:")]
-    NotASource {
+    #[error("this is a sink; as a source give a capture, mem: or gen:")]
+    NotASource,
+    /// No file name follows the kind.
+    #[error("the file name is missing; write for example {spec}FILE")]
+    NoFile {
         /// The whole text.
         spec: String,
     },
-    /// No file name follows the kind.
-    #[error("{spec}: the file name is missing; write for example {spec}FILE")]
-    NoFile {
+    /// No port's name stands before the `=`.
+    #[error(
+        "the port's name is missing before `=` \
+         (a file whose name begins so is written pcap:{spec})"
+    )]
+    NoPort {
         /// The whole text.
         spec: String,
     },

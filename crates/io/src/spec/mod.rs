@@ -44,7 +44,7 @@ impl FromStr for SourceSpec {
             (Some("pcap"), file) => Ok(Self::Capture(file_name(text, file)?)),
             (Some("mem"), rest) => parse_memory(text, rest),
             (Some("gen"), options) => Ok(Self::Traffic(Box::new(options.parse()?))),
-            (None, "null") => Err(SpecError::NotASource { spec: text.to_owned() }),
+            (None, "null") => Err(SpecError::NotASource),
             (None, file) => Ok(Self::Capture(file_name(text, file)?)),
             (Some(kind), _) => Err(SpecError::unknown_kind(text, kind, "pcap:, mem: or gen:")),
         }
@@ -134,6 +134,7 @@ impl<S: FromStr<Err = SpecError>> FromStr for PortBinding<S> {
             Some((port, spec)) if is_port_name(port) => {
                 Ok(Self { port: Some(port.to_owned()), spec: spec.parse()? })
             }
+            Some(("", _)) => Err(SpecError::NoPort { spec: text.to_owned() }),
             _ => Ok(Self { port: None, spec: text.parse()? }),
         }
     }
@@ -224,21 +225,23 @@ mod tests {
     #[test]
     fn every_error_says_what_to_write() {
         let source = |text: &str| text.parse::<SourceSpec>().unwrap_err().to_string();
-        assert_eq!(
-            source("null"),
-            "null: this is a sink; as a source give a capture, mem: or gen:"
-        );
+        assert_eq!(source("null"), "this is a sink; as a source give a capture, mem: or gen:");
         assert_eq!(
             source("foo:a"),
-            "foo:a: there is no kind `foo:`; write pcap:, mem: or gen: (a file whose name contains a \
+            "there is no kind `foo:`; write pcap:, mem: or gen: (a file whose name contains a \
              colon is written pcap:foo:a)"
         );
-        assert_eq!(source("mem:"), "mem:: the file name is missing; write for example mem:FILE");
+        assert_eq!(source("mem:"), "the file name is missing; write for example mem:FILE");
         assert_eq!(source("mem:a?x=1"), "unknown option `x`; there are loop=N, for=10s");
         assert_eq!(source("mem:a?loop=x"), "loop=x: write a whole number, such as 1000 or 1_000");
         assert_eq!(
             source("mem:a?for=3"),
             "for=3: write a time with its unit, such as 10s or 500ms"
+        );
+        let bound = "=a.pcap".parse::<PortBinding<SourceSpec>>().unwrap_err().to_string();
+        assert_eq!(
+            bound,
+            "the port's name is missing before `=` (a file whose name begins so is written pcap:=a.pcap)"
         );
         let sink = |text: &str| text.parse::<SinkSpec>().unwrap_err().to_string();
         assert_eq!(

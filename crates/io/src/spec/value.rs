@@ -5,14 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A whole number; `_` may group its digits.
-pub(crate) fn number<T: FromStr>(option: &str, text: &str) -> Result<T, SpecError> {
-    let expected = "write a whole number, such as 1000 or 1_000";
-    let digits = text.replace('_', "");
-    digits.parse().map_err(|_| SpecError::invalid(option, text, expected))
-}
-
-/// A whole number within limits.
+/// A whole number within limits; `_` may group its digits.
 pub(crate) fn number_in<T>(
     option: &str,
     text: &str,
@@ -21,12 +14,20 @@ pub(crate) fn number_in<T>(
 where
     T: FromStr + PartialOrd + std::fmt::Display,
 {
-    let value = number(option, text)?;
-    if limits.contains(&value) {
-        return Ok(value);
+    let digits = text.replace('_', "");
+    let is_whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    match digits.parse() {
+        Ok(value) if limits.contains(&value) => Ok(value),
+        // What the type cannot hold is out of range, too.
+        Err(_) if !is_whole => {
+            let expected = "write a whole number, such as 1000 or 1_000";
+            Err(SpecError::invalid(option, text, expected))
+        }
+        _ => {
+            let expected = format!("out of range; write {} to {}", limits.start(), limits.end());
+            Err(SpecError::invalid(option, text, expected))
+        }
     }
-    let expected = format!("out of range; write {} to {}", limits.start(), limits.end());
-    Err(SpecError::invalid(option, text, expected))
 }
 
 /// A decimal number within limits.
@@ -87,7 +88,12 @@ mod tests {
         assert_eq!(number_in("flows", "65_536", 1..=100_000), Ok(65_536));
         let error = number_in("flows", "0", 1..=10).unwrap_err();
         assert_eq!(error.to_string(), "flows=0: out of range; write 1 to 10");
-        assert!(number::<u8>("x", "256").is_err());
+        let error = number_in::<u8>("x", "256", 1..=u8::MAX).unwrap_err();
+        assert_eq!(error.to_string(), "x=256: out of range; write 1 to 255");
+        for wrong in ["", "-1", "1.5", "many"] {
+            let error = number_in::<u8>("x", wrong, 1..=9).unwrap_err();
+            assert!(error.to_string().contains("write a whole number"), "{error}");
+        }
         assert!(decimal("tcp", "1.1", 0.0..=1.0).is_err());
         assert!(decimal("tcp", "NaN", 0.0..=1.0).is_err());
     }

@@ -17,7 +17,12 @@ impl FromStr for TrafficSpec {
     /// Fails when an option is unknown or out of range, or when the options contradict each other.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let mut spec = Self::default();
-        for option in text.split(',').filter(|option| !option.is_empty()) {
+        let options: Vec<&str> = text.split(',').filter(|option| !option.is_empty()).collect();
+        for (at, option) in options.iter().enumerate() {
+            if let Some(before) = options[..at].iter().find(|before| contradict(before, option)) {
+                let text = format!("`{option}` does not go with `{before}`: give one of them");
+                return Err(SpecError::Contradiction(text));
+            }
             match option.split_once('=') {
                 Some((name, text)) => spec.set(name, text)?,
                 None => spec.set_word(option)?,
@@ -46,7 +51,7 @@ impl TrafficSpec {
         let share = || value::decimal(name, text, 0.0..=1.0);
         match name {
             "flows" => self.flows = value::number_in(name, text, 1..=MAX_FLOWS)?,
-            "packets" => self.packets = Some(value::number(name, text)?),
+            "packets" => self.packets = Some(value::number_in(name, text, 0..=u64::MAX)?),
             "zipf" | "mice" | "elephants" => self.set_distribution(name, text)?,
             "size" => self.sizes = sizes(text)?,
             "tcp" => self.tcp = share()?,
@@ -56,7 +61,7 @@ impl TrafficSpec {
             "reply" => self.reply = share()?,
             "churn" => self.churn = value::decimal(name, text, 0.0..=1e9)?,
             "rate" => self.rate = value::number_in(name, text, 1..=1_000_000_000)?,
-            "seed" => self.seed = value::number(name, text)?,
+            "seed" => self.seed = value::number_in(name, text, 0..=u64::MAX)?,
             "inside" | "outside" => self.set_prefix(name, text)?,
             "hosts" => self.hosts = Some(value::number_in(name, text, 1..=MAX_FLOWS)?),
             "servers" => self.servers = Some(value::number_in(name, text, 1..=MAX_FLOWS)?),
@@ -93,6 +98,27 @@ impl TrafficSpec {
         };
         *place = prefix;
         Ok(())
+    }
+}
+
+/// Whether two options say the same thing, or two things of which only one can hold. Prefixes are given for each
+/// version of IP.
+fn contradict(one: &str, other: &str) -> bool {
+    let name = |option: &'_ str| option.split('=').next().unwrap_or_default().to_owned();
+    let distribution = |name: &str| match name {
+        "uniform" | "zipf" => Some(name.to_owned()),
+        "mice" | "elephants" => Some("mice".to_owned()),
+        _ => None,
+    };
+    let names = [name(one), name(other)];
+    match names.each_ref().map(String::as_str) {
+        ["inside", "inside"] | ["outside", "outside"] => one.contains(':') == other.contains(':'),
+        ["tcp" | "udp", "tcp" | "udp"] => true,
+        [a, b] if a == b => true,
+        [a, b] => match (distribution(a), distribution(b)) {
+            (Some(a), Some(b)) => a != b,
+            _ => false,
+        },
     }
 }
 
@@ -182,6 +208,18 @@ mod tests {
         assert_eq!(error("flows=0"), "flows=0: out of range; write 1 to 16777216");
         assert!(error("flow=1").starts_with("unknown option `flow`; there are flows, packets,"));
         assert_eq!(error("zipf"), "zipf=: the value is missing");
+        assert_eq!(error("port=70000"), "port=70000: out of range; write 1 to 65535");
+        for (text, what) in [
+            ("tcp,udp", "`udp` does not go with `tcp`: give one of them"),
+            ("flows=3,flows=5", "`flows=5` does not go with `flows=3`: give one of them"),
+            ("zipf=1,elephants=0.1", "`elephants=0.1` does not go with `zipf=1`: give one of them"),
+            (
+                "inside=10.0.0.0/8,inside=fd01::/64,inside=10.0.0.0/9",
+                "`inside=10.0.0.0/9` does not go with `inside=10.0.0.0/8`: give one of them",
+            ),
+        ] {
+            assert_eq!(error(text), what);
+        }
         assert_eq!(error("size=10"), "size=10: write 60 to 9216, 64-1500, or imix");
         assert_eq!(error("size=1500-64"), "size=1500-64: write 60 to 9216, the smaller one first");
         assert_eq!(error("inside=10.0.0"), "inside=10.0.0: write a prefix, such as 10.0.0.0/8");

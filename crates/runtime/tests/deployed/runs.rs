@@ -199,7 +199,7 @@ fn a_command_after_the_last_packet_is_reported() {
     let out = folder.path().join("out.pcap");
     let report = run_into::<numbered::Function>(1, &out, &[(u64::MAX, "reset")]);
     assert_eq!(report.warnings.len(), 1, "{:?}", report.warnings);
-    assert!(report.warnings[0].starts_with("1 commands were not carried out"));
+    assert!(report.warnings[0].starts_with("1 command was not carried out: its time"));
 }
 
 #[test]
