@@ -56,7 +56,7 @@ impl Endpoint {
         if fs::symlink_metadata(path).is_ok_and(|there| !there.file_type().is_socket()) {
             return refuse("is there, and is no socket");
         }
-        let listener = bind(path).map_err(|cause| Error::output(path, &cause))?;
+        let listener = bind(path)?;
         let accept = move || listener.accept().map(|(stream, _)| stream);
         let served = serve(accept, move |stream| drop(converse(&stream, &requests)))
             .map_err(|cause| Error::output(path, &cause))?;
@@ -78,11 +78,20 @@ impl Drop for Endpoint {
 
 /// A listener whose socket nobody else can open at any time: it is made where nobody else may look, and
 /// moved.
-fn bind(path: &Path) -> io::Result<UnixListener> {
+///
+/// # Errors
+/// [`Error::Output`].
+fn bind(path: &Path) -> Result<UnixListener, Error> {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
     let private = PathBuf::from(name);
-    DirBuilder::new().mode(0o700).create(&private)?;
+    DirBuilder::new().mode(0o700).create(&private).map_err(|cause| match cause.kind() {
+        io::ErrorKind::AlreadyExists => Error::Output(format!(
+            "{}: is there, left by a run that did not end: remove it, or give --listen another path",
+            private.display()
+        )),
+        _ => Error::output(path, &cause),
+    })?;
     let socket = private.join("socket");
     let bound = UnixListener::bind(&socket).and_then(|listener| {
         fs::set_permissions(&socket, Permissions::from_mode(0o600))?;
@@ -91,8 +100,10 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     });
     // What is left of a failure.
     let _ = fs::remove_file(&socket);
-    fs::remove_dir(&private)?;
+    let removed = fs::remove_dir(&private);
     bound
+        .and_then(|listener| removed.map(|()| listener))
+        .map_err(|cause| Error::output(path, &cause))
 }
 
 /// Handles each connection on a thread of its own, as long as the process lives. Returns what has as many owners
@@ -246,6 +257,25 @@ mod tests {
         drop(endpoint);
         assert!(!path.exists());
         assert!(client::report(&path).is_err_and(|error| error.code() == 4));
+    }
+
+    #[test]
+    fn what_is_no_socket_stays_and_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let told = |path: &Path| match Endpoint::open(path, channel().0) {
+            Err(error) => (error.code(), error.to_string()),
+            Ok(_) => panic!("{} was opened", path.display()),
+        };
+        let file = directory.path().join("notes");
+        fs::write(&file, "mine").unwrap();
+        let (code, text) = told(&file);
+        assert!(code == 6 && text.contains("notes: is there, and is no socket"), "{text}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+        let part = directory.path().join("q.sock.part");
+        fs::create_dir(&part).unwrap();
+        let (code, text) = told(&directory.path().join("q.sock"));
+        assert!(code == 6 && text.contains("q.sock.part: is there, left by"), "{text}");
+        assert!(part.is_dir());
     }
 
     #[test]
