@@ -402,7 +402,7 @@ pub mod nat {
             self.pool.set(Pool { first, range, addresses, has_others, first_port, ports });
             for position in 0..self.settings.public.len() {
                 if let Some(address) = self.settings.public.get(position) {
-                    self.add_address(address);
+                    self.add_address(address, cx);
                 }
             }
             for position in 0..self.settings.static_mappings.len() {
@@ -413,8 +413,9 @@ pub mod nat {
         }
 
         /// Gives a public address the next number, unless it stood in the list before.
-        fn add_address(&mut self, address: Ipv4Addr) {
+        fn add_address(&mut self, address: Ipv4Addr, cx: &mut Context) {
             if self.number_of(address).is_some() {
+                log!(cx, warn, "public address {} stands twice, and counts once", address);
                 return;
             }
             let mut pool = self.pool.get();

@@ -449,7 +449,12 @@ fn what_stands_twice_counts_once() {
     let twice = FORWARDED.replace("udp", "tcp").replace("5060", "8080");
     let public = "public=[\"192.0.2.1\", \"203.0.113.5\", \"192.0.2.1\", \"203.0.113.5\"]";
     let mut nat = Nat::new(&[public, &twice, "first_port=2000", "last_port=2001"]);
-    assert_eq!(nat.logged(), ["static mapping 1 repeats another, and is not made"]);
+    let logged = [
+        "public address 192.0.2.1 stands twice, and counts once",
+        "public address 203.0.113.5 stands twice, and counts once",
+        "static mapping 1 repeats another, and is not made",
+    ];
+    assert_eq!(nat.logged(), logged);
     for host in 1..5 {
         let public = mapped(&mut nat, &format!("10.0.0.{host}:2000"), SERVER);
         assert!(reaches(&mut nat, SERVER, &public), "{public}");
