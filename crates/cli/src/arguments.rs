@@ -23,7 +23,7 @@ Exit codes:
 
 /// Runs network functions, written once as sequential code, on one core or many.
 #[derive(Debug, Parser)]
-#[command(name = "anabranch", version, about, after_help = EXIT_CODES)]
+#[command(name = "anabranch", version, after_help = EXIT_CODES)]
 #[command(max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -76,6 +76,7 @@ pub(crate) enum Command {
 #[command(after_help = "\
 Sources:  FILE or pcap:FILE   a capture (pcap or pcapng)
           mem:FILE?loop=N     a capture held in memory, N times over
+          mem:FILE?for=10s    the same, again and again for so long (us, ms, s, m or h)
           gen:KEY=VALUE,...   generated traffic, see `anabranch traffic --help`
 Sinks:    FILE or pcap:FILE   a capture
           null                nothing; counted only
@@ -133,8 +134,8 @@ pub(crate) struct RunArguments {
     /// Seed of everything random: two runs of one worker with the same seed are the same.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Give the network function a command at a time of the capture, as in
-    /// "at=1.5s add-backend address=10.0.0.1".
+    /// Give the network function a command at a time after the first packet, in ns, us, ms, s or m, as in
+    /// "at=1.5s add-backend address=10.0.0.1"; without `at=` before it.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) control: Vec<String>,
     /// Keep the state in a store: memory:DIRECTORY, redis://HOST:PORT or cassandra://HOST/KEYSPACE, with TLS
@@ -255,6 +256,9 @@ pub(crate) struct TraceArguments {
 
 /// `anabranch doctor`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 whatever is found, of which a script reads `state` in --json (good, note or wrong);
+4 where an interface that is named is not there.")]
 pub(crate) struct DoctorArguments {
     /// The interfaces to look at; every Ethernet interface when none is named.
     #[arg(value_name = "INTERFACE")]
@@ -347,7 +351,7 @@ pub(crate) enum StrategyChoice {
 /// `anabranch profile`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Sources:  as for `anabranch run`: FILE, mem:FILE?loop=N, gen:KEY=VALUE,...
+Sources:  as for `anabranch run`: FILE, mem:FILE?loop=N, mem:FILE?for=10s, gen:KEY=VALUE,...
 
 Example:  anabranch profile bridge --in p0=gen:packets=1000000 --in p1=gen:packets=1000000
           anabranch profile nat --set 'public=[\"203.0.113.1\"]' --in lan=lan.pcap --in wan=wan.pcap \\
@@ -396,7 +400,8 @@ Example:  anabranch verify nat
 pub(crate) struct VerifyArguments {
     /// The network function.
     pub(crate) nf: String,
-    /// A capture that is sent before random traffic, under every seed; once a port.
+    /// A capture that is sent before random traffic, under every seed, its packets among those of
+    /// --packets; once a port.
     #[arg(long = "in", value_name = "PORT=CAPTURE")]
     pub(crate) inputs: Vec<String>,
     /// The plan to follow, as `anabranch plan -o` writes it, instead of making one.
@@ -410,7 +415,7 @@ pub(crate) struct VerifyArguments {
     /// Workers that are simulated.
     #[arg(long, value_name = "N", default_value = "4")]
     pub(crate) workers: Workers,
-    /// Packets under each seed.
+    /// Packets under each seed, those of captures (--in) among them.
     #[arg(long, value_name = "N", default_value = "100000", value_parser = at_least_one)]
     pub(crate) packets: usize,
     /// Seeds of traffic, interleaving and settings. After more than one, half as many packets again
@@ -525,8 +530,8 @@ pub(crate) struct CompletionsArguments {
 /// `anabranch man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArguments {
-    /// The subcommand to describe instead of the program.
-    pub(crate) subcommand: Option<String>,
+    /// The subcommand to describe instead of the program, as in `man run` or `man rss key`.
+    pub(crate) subcommand: Vec<String>,
     /// Write the pages of the program and of every subcommand into a directory.
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "subcommand")]
     pub(crate) out: Option<PathBuf>,

@@ -27,28 +27,28 @@ pub(crate) fn completions(program: &str, arguments: &CompletionsArguments) -> Re
 pub(crate) fn man(program: &str, arguments: &ManArguments) -> Result<(), Error> {
     let mut command = Arguments::command().name(leaked(program));
     command.build();
-    match (&arguments.out, &arguments.subcommand) {
-        (Some(directory), _) => write_all(&command, directory),
-        (None, None) => print(&page(&command)?),
-        (None, Some(name)) => match command.find_subcommand(name) {
-            Some(subcommand) => print(&page(&titled(&command, subcommand))?),
-            None => Err(Error::Usage(format!(
-                "there is no subcommand `{name}`: see `{program} --help`"
-            ))),
-        },
+    if let Some(directory) = &arguments.out {
+        std::fs::create_dir_all(directory).map_err(|cause| Error::output(directory, &cause))?;
+        return write_all(&command, directory);
     }
+    for name in &arguments.subcommand {
+        let Some(subcommand) = command.find_subcommand(name) else {
+            let message = format!("there is no subcommand `{name}`: see `{program} --help`");
+            return Err(Error::Usage(message));
+        };
+        command = titled(&command, subcommand);
+    }
+    print(&page(&command)?)
 }
 
+/// The page of a command, and those of its subcommands.
 fn write_all(command: &Command, directory: &Path) -> Result<(), Error> {
-    std::fs::create_dir_all(directory).map_err(|cause| Error::output(directory, &cause))?;
-    let subcommands = command.get_subcommands().filter(|one| one.get_name() != "help");
-    for one in subcommands.map(|one| titled(command, one)).chain([command.clone()]) {
-        write_whole(&directory.join(format!("{}.1", one.get_name())), &page(&one)?)?;
-    }
-    Ok(())
+    write_whole(&directory.join(format!("{}.1", command.get_name())), &page(command)?)?;
+    let mut subcommands = command.get_subcommands().filter(|one| one.get_name() != "help");
+    subcommands.try_for_each(|one| write_all(&titled(command, one), directory))
 }
 
-/// The subcommand under the name of its page, `anabranch-run`.
+/// The subcommand under the name of its page, `anabranch-run`, `anabranch-rss-key`.
 fn titled(command: &Command, subcommand: &Command) -> Command {
     let name = format!("{}-{}", command.get_name(), subcommand.get_name());
     subcommand.clone().name(leaked(&name))
@@ -62,7 +62,7 @@ fn page(command: &Command) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&page).into_owned())
 }
 
-/// `clap` wants names that live for ever; a program makes at most ten of them.
+/// `clap` wants names that live for ever; a program makes as many as it has commands.
 fn leaked(name: &str) -> &'static str {
     Box::leak(name.to_string().into_boxed_str())
 }

@@ -55,7 +55,8 @@ pub(crate) fn control(text: &str) -> Result<Control, Error> {
         None => (0, text.trim()),
         Some(rest) => {
             let (time, command) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-            let at_ns = duration_ns(time).ok_or_else(|| wrong(&format!("`{time}` is no time")))?;
+            let at_ns = duration_ns(time)
+                .ok_or_else(|| wrong(&format!("`{time}` is no time in ns, us, ms, s or m")))?;
             (at_ns, command.trim())
         }
     };

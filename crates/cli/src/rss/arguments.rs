@@ -65,7 +65,9 @@ pub(crate) struct RssKeyArguments {
 /// `anabranch rss check`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:  anabranch rss check --key 6d:5a:6d:5a:... --nic cx6 --in traffic.pcap --workers 8")]
+Example:  anabranch rss check --key 6d:5a:6d:5a:... --nic cx6 --in traffic.pcap --workers 8
+
+Exit code: 0 whatever the key does; a script reads `broken` and `symmetric` in --json.")]
 pub(crate) struct RssCheckArguments {
     /// The key in hexadecimal, with or without colons: 40 or 52 bytes.
     #[arg(long, value_name = "HEX")]

@@ -18,7 +18,11 @@ const BYTES_A_LINE: usize = 12;
 pub(super) fn keys(problem: &Problem, found: &Partial, solve_us: f64) -> String {
     let solution = &found.solution;
     let mut text = String::new();
-    for (number, port) in solution.ports.iter().enumerate() {
+    // A port that no constraint names is there only because ports are numbered from 0.
+    let named: BTreeSet<usize> =
+        problem.needs.iter().flat_map(|need| need.sides.map(|side| side.port)).collect();
+    let ports = solution.ports.iter().enumerate().filter(|(number, _)| named.contains(number));
+    for (number, port) in ports {
         let title = port.nic.title;
         let _ = writeln!(text, "Port {number}: {title}, key of {} bytes\n", port.nic.key_len);
         text += &indented(&classes(&port.classes, solution.index_bits).render(), 2);

@@ -56,6 +56,7 @@ fn the_documents_name_what_there_is() {
 fn help_names_the_exit_codes() {
     let help = Bench::new().run("--help").expect(0).out;
     assert!(help.contains("Exit codes:") && help.contains("link type"), "{help}");
+    assert!(help.starts_with("Runs network functions"), "{help}");
 }
 
 #[test]
@@ -72,7 +73,12 @@ fn there_is_a_manual_page_for_each_subcommand() {
     let bench = Bench::new();
     assert!(bench.run("man").expect(0).out.contains(".TH anabranch 1"));
     assert!(bench.run("man run").expect(0).out.contains("anabranch-run"));
+    assert!(bench.run("man rss key").expect(0).out.contains("anabranch-rss-key"));
+    bench.run("man rss fly").expect(2).says("no subcommand `fly`");
     bench.run("man --out pages").expect(0);
     let pages = std::fs::read_dir(bench.path("pages")).unwrap().count();
-    assert_eq!(pages, 19);
+    assert_eq!(pages, 23);
+    for nested in ["rss-key", "rss-check", "rss-nics", "state-show"] {
+        assert!(bench.path(&format!("pages/anabranch-{nested}.1")).is_file(), "{nested}");
+    }
 }

@@ -45,6 +45,14 @@ fn a_key_is_found_printed_three_ways_and_checks_out() {
 }
 
 #[test]
+fn keys_are_printed_of_the_ports_that_are_named() {
+    let words = ["rss", "key", "--nic", "e810", "--constraint", "p9.ipv4.dst = p9.ipv4.dst"];
+    let text = Bench::new().run_words(&words).expect(0).out;
+    let ports: Vec<&str> = text.lines().filter(|line| line.starts_with("Port ")).collect();
+    assert!(matches!(ports[..], [one] if one.starts_with("Port 9: ")), "{text}");
+}
+
+#[test]
 fn the_same_seed_finds_the_same_key_and_another_another() {
     let bench = Bench::new();
     let keys = |seed: &str| {
