@@ -289,13 +289,7 @@ impl Process {
             known.push(self.context.eq(encoded, value));
         }
         self.assert(conditions.into_iter().chain(known))?;
-        let mut answer = self.answer(THOROUGH)?;
-        if answer == Response::Sat {
-            // Values that are cut short have no end, and would be waited for: they are given out of what the
-            // question has left, so that it is put once more with plenty.
-            answer = self.answer(10 * THOROUGH)?;
-        }
-        let values = match answer {
+        let values = match self.answer(THOROUGH)? {
             Response::Sat => self.values(wanted)?,
             _ => None,
         };
@@ -303,19 +297,22 @@ impl Process {
         Ok(values)
     }
 
-    /// What terms are in the model that has been found; `None`: one has no number.
+    /// What terms are in the model that has been found; `None`: one has no number. They are asked for one by one:
+    /// a list (`get-value`) that the limit cuts short has no end, and would be waited for.
     fn values(&mut self, wanted: Vec<SExpr>) -> io::Result<Option<Vec<u128>>> {
         let context = &mut self.context;
-        let (command, wanted) = (context.atom("get-value"), context.list(wanted));
-        context.raw_send(context.list(vec![command, wanted]))?;
-        let answer = context.raw_recv()?;
-        let broken = || io::Error::other(context.display(answer).to_string());
-        let pairs = context.get_list(answer).ok_or_else(broken)?;
-        let value = |pair: &SExpr| match context.get_list(*pair) {
-            Some([_, value]) => Ok(number(&context.display(*value).to_string())),
-            _ => Err(broken()),
-        };
-        pairs.iter().map(value).collect()
+        let mut values = Vec::new();
+        for term in wanted {
+            let [command, whole, yes] = ["eval", ":completion", "true"].map(|it| context.atom(it));
+            context.raw_send(context.list(vec![command, term, whole, yes]))?;
+            let answer = context.raw_recv()?;
+            let answer = context.display(answer).to_string();
+            if answer.starts_with("(error") {
+                return Err(io::Error::other(answer));
+            }
+            values.push(number(&answer));
+        }
+        Ok(values.into_iter().collect())
     }
 
     fn answer(&mut self, effort: u64) -> io::Result<Response> {
