@@ -359,6 +359,11 @@ pub mod lb {
             self.standing != Standing::Free && self.healthy
         }
 
+        /// A new connection to it, in this slot.
+        fn connection(self, slot: u16) -> Connection {
+            Connection { backend: slot, generation: self.generation, progress: Progress::New }
+        }
+
         /// Whether it is a backend at this address and port, or at any.
         fn is_at(self, address: Address, port: Option<u16>) -> bool {
             self.standing != Standing::Free
@@ -428,10 +433,8 @@ pub mod lb {
     /// What becomes of an IP packet that is not balanced.
     #[cold]
     fn refused(pkt: &Packet) -> Verdict {
-        if pkt.embedded().is_some() {
-            return Drop(Reason::UnrelatedError);
-        }
-        Drop(Builtin::UnsupportedProtocol)
+        let is_error = pkt.embedded().is_some();
+        if is_error { Drop(Reason::UnrelatedError) } else { Drop(Builtin::UnsupportedProtocol) }
     }
 
     impl Build {
@@ -508,10 +511,7 @@ pub mod lb {
             let Some(service) = self.services.get(&to) else {
                 return Err(Drop(Reason::NotAService));
             };
-            let Some(connection) = self.choose(service, pkt) else {
-                return Err(Drop(Reason::NoBackend));
-            };
-            Ok(connection)
+            self.choose(service, pkt).ok_or(Drop(Reason::NoBackend))
         }
 
         fn packet(
@@ -587,7 +587,8 @@ pub mod lb {
             if self.settings.method != Method::Maglev {
                 return None;
             }
-            let backend = self.backends.read(u32::from(self.pick(service, to)?)).endpoint;
+            let slot = u32::from(self.pick(service, to)?.backend);
+            let backend = self.backends.read(slot).endpoint;
             set_quoted(pkt, backend, true);
             set_end(pkt, backend, false);
             Some(Forward(BACKENDS))
@@ -654,12 +655,10 @@ pub mod lb {
 
         /// Where a new connection goes.
         fn choose(&self, service: u32, pkt: &Packet) -> Option<Connection> {
-            let slot = match self.settings.method {
-                Method::Maglev => self.pick(service, source_of(pkt)?)?,
-                Method::LeastConnections => self.least_connected(service)?,
-            };
-            let generation = self.backends.read(u32::from(slot)).generation;
-            Some(Connection { backend: slot, generation, progress: Progress::New })
+            match self.settings.method {
+                Method::Maglev => self.pick(service, source_of(pkt)?),
+                Method::LeastConnections => self.least_connected(service),
+            }
         }
 
         /// Counted when there is room for the connection, not before.
@@ -689,35 +688,36 @@ pub mod lb {
             });
         }
 
-        /// The backend that a client's connections go to, by the hash of its endpoint.
-        fn pick(&self, service: u32, client: Endpoint) -> Option<u16> {
+        /// A connection of a client, by the hash of its endpoint.
+        fn pick(&self, service: u32, client: Endpoint) -> Option<Connection> {
             let hash = client.hash(u64::from(service));
             let position = ((hash >> 32) * u64::from(self.settings.table_size.entries())) >> 32;
             let entry = self.table.read(self.row(self.half.get(), service) + position as u32);
-            let takes = self.backends.read(u32::from(entry.backend)).takes(service);
+            let backend = self.backends.read(u32::from(entry.backend));
             // One that was never filled stands for no backend.
-            if (entry.round != 0) & takes {
-                return Some(entry.backend);
+            if (entry.round != 0) & backend.takes(service) {
+                return Some(backend.connection(entry.backend));
             }
             let slots = self.settings.backend_slots;
             let start = ((hash & 0xffff_ffff) * u64::from(slots)) >> 32;
             for step in 0..slots {
                 let slot = (start as u32 + step) % slots;
-                if self.backends.read(slot).takes(service) {
-                    return Some(slot as u16);
+                let backend = self.backends.read(slot);
+                if backend.takes(service) {
+                    return Some(backend.connection(slot as u16));
                 }
             }
             None
         }
 
-        fn least_connected(&self, service: u32) -> Option<u16> {
+        fn least_connected(&self, service: u32) -> Option<Connection> {
             let mut found = None;
             let mut fewest = u32::MAX;
             for slot in 0..self.settings.backend_slots {
                 let backend = self.backends.read(slot);
                 if backend.takes(service) && backend.connections < fewest {
                     fewest = backend.connections;
-                    found = Some(slot as u16);
+                    found = Some(backend.connection(slot as u16));
                 }
             }
             found

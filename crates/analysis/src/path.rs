@@ -163,6 +163,8 @@ pub(crate) struct Run {
     /// The arrival port's term, where there is a packet.
     pub(crate) port: Option<Term>,
     pub(crate) settings: Option<Value>,
+    /// Whether the packet as it arrived was refused where it was to be admitted.
+    pub(crate) refused: Option<Term>,
     /// Line at which the last verdict was made.
     pub(crate) verdict_line: u32,
     /// Random numbers drawn.

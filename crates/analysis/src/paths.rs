@@ -204,24 +204,18 @@ impl<'p> Search<'p> {
         if !self.interpreter.explorer.budget.routed_apart {
             return Ok(());
         }
-        let Some(mut all) = self.turn_by_turn() else { return Ok(()) };
-        let given = self.interpreter.given();
-        if self.prove_locals(&all, &given)? {
-            match self.turn_by_turn() {
+        let Some(mut all) = self.prove_values()? else { return Ok(()) };
+        // What is so of objects says more of locals that are made of them, and so of what is made of these.
+        if !self.interpreter.values.is_empty() && !self.interpreter.carried.values.is_empty() {
+            match self.prove_values()? {
                 Some(paths) => all = paths,
                 None => return Ok(()),
             }
         }
-        all.extend(self.paths.iter().cloned());
         let Interpreter { program, terms, explorer, links, pairings, counted, values, .. } =
             &mut self.interpreter;
         let fields = &program.module.nf.fields;
         let solver = &mut explorer.solver;
-        let set = program.module.packet_set.iter().map(|set| set.ident.to_string());
-        for object in fields.iter().map(|field| field.ident.to_string()).chain(set) {
-            let found = proofs::reached(&object, &all, (&given, values, &[]), terms, solver);
-            values.extend(found.map_err(AnalysisError::Solver)?);
-        }
         let told = fields.iter().filter(|field| field.expired.is_some());
         let told: Vec<String> = told.map(|field| field.ident.to_string()).collect();
         for link in proofs::candidates(&all, &told, terms) {
@@ -244,9 +238,35 @@ impl<'p> Search<'p> {
         Ok(())
     }
 
+    /// Proves what it can of the values of locals and objects, given what has been proved of them; the paths on which
+    /// it has. `None`: they cannot be followed.
+    fn prove_values(&mut self) -> Result<Option<Vec<CallPath>>, AnalysisError> {
+        let Some(mut all) = self.turn_by_turn() else { return Ok(None) };
+        let given = self.interpreter.given();
+        if self.prove_locals(&all, &given)? {
+            match self.turn_by_turn() {
+                Some(paths) => all = paths,
+                None => return Ok(None),
+            }
+        }
+        all.extend(self.paths.iter().cloned());
+        let Interpreter { program, terms, explorer, values, .. } = &mut self.interpreter;
+        let fields = &program.module.nf.fields;
+        let set = program.module.packet_set.iter().map(|set| set.ident.to_string());
+        for object in fields.iter().map(|field| field.ident.to_string()).chain(set) {
+            let given = (&*given, &**values, &[][..]);
+            let found = proofs::reached(&object, &all, given, terms, &mut explorer.solver);
+            if let Some(found) = found.map_err(AnalysisError::Solver)? {
+                values.retain(|known| known.object != object);
+                values.push(found);
+            }
+        }
+        Ok(Some(all))
+    }
+
     /// Proves what it can of locals that turns of loops leave to the next ones; whether that is anything.
     fn prove_locals(&mut self, all: &[CallPath], given: &[Term]) -> Result<bool, AnalysisError> {
-        let Interpreter { terms, explorer, carried, .. } = &mut self.interpreter;
+        let Interpreter { terms, explorer, carried, values, .. } = &mut self.interpreter;
         let accesses = || all.iter().flat_map(|path| &path.accesses);
         // Those of which something that is stored is made.
         let stored = accesses().filter(|access| access.kind != proofs::LOCAL);
@@ -260,10 +280,14 @@ impl<'p> Search<'p> {
         let objects = accesses().filter(|access| access.kind != proofs::LOCAL);
         let objects: BTreeSet<&str> = objects.map(|access| access.object.as_str()).collect();
         let limits = proofs::limits(objects.into_iter(), all, terms);
+        let known = &**values;
         for local in locals {
-            let found =
-                proofs::reached(local, all, (given, &[], &limits), terms, &mut explorer.solver);
-            carried.values.extend(found.map_err(AnalysisError::Solver)?);
+            let given = (given, known, &*limits);
+            let found = proofs::reached(local, all, given, terms, &mut explorer.solver);
+            if let Some(found) = found.map_err(AnalysisError::Solver)? {
+                carried.values.retain(|known| known.object != *local);
+                carried.values.push(found);
+            }
         }
         Ok(!carried.values.is_empty())
     }

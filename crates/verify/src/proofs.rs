@@ -55,7 +55,8 @@ pub(crate) fn impossible(
     })
 }
 
-/// What the packet set of a passage, of this class, was, was opened as or became that none can be.
+/// What the packet set of a passage, of this class, was or became that none can be. What it is opened as nobody sees:
+/// the same passage goes on with it.
 pub(crate) fn impossible_set(
     values: &Values,
     class: Option<&str>,
@@ -77,12 +78,9 @@ pub(crate) fn impossible_set(
     if !allows(&was) {
         return Some(format!("it was {:?}", passage.given));
     }
-    let states = [(&passage.opened, "is opened as"), (&passage.kept, "becomes")];
-    states.into_iter().find_map(|(state, does)| {
-        let state = state.as_ref()?.all();
-        let is = |name: &str| state.iter().find(|(known, _)| *known == name).map(|(_, it)| *it);
-        (!allows(&is)).then(|| format!("it {does} {state:?}"))
-    })
+    let state = passage.kept.as_ref()?.all();
+    let is = |name: &str| state.iter().find(|(known, _)| *known == name).map(|(_, it)| *it);
+    (!allows(&is)).then(|| format!("it becomes {state:?}"))
 }
 
 /// The part of this name.

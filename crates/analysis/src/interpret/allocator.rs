@@ -239,11 +239,7 @@ impl<'p> Interpreter<'p> {
                 let (_, back) = self.l3_outcome(object, "leads_back", Mode::Read, kind);
                 Ok(Value::Bool(back))
             }
-            "admit" => {
-                let kind = Kind::Outcome("refused", "admitted");
-                let (_, refused) = self.l3_outcome(object, "admit", Mode::Read, kind);
-                self.l3_handled(object, refused)
-            }
+            "admit" => self.l3_admit(object),
             "receive" => {
                 let kind = Kind::Outcome("handled", "passed");
                 let (_, handled) = self.l3_outcome(object, "receive", Mode::Write, kind);
@@ -260,6 +256,18 @@ impl<'p> Interpreter<'p> {
         let outcome = self.terms.symbol(&result, Sort::Bool, kind);
         self.run.accesses[access].outcome = Some(outcome);
         (access, outcome)
+    }
+
+    /// What has been admitted is admitted again: nothing but the packet and the interfaces decides it.
+    fn l3_admit(&mut self, object: usize) -> Eval {
+        let kind = Kind::Outcome("refused", "admitted");
+        let is_same = self.run.fields.is_empty();
+        let (access, mut refused) = self.l3_outcome(object, "admit", Mode::Read, kind);
+        if is_same {
+            refused = *self.run.refused.get_or_insert(refused);
+            self.run.accesses[access].outcome = Some(refused);
+        }
+        self.l3_handled(object, refused)
     }
 
     /// What it handles itself ends there; its verdict and reason are its own.

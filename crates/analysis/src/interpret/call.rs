@@ -101,9 +101,9 @@ impl<'p> Interpreter<'p> {
         let run = |this: &mut Self| {
             this.run_body(function, name, receiver.clone(), &arguments, given.clone())
         };
-        let joined = match self.purity.function_touches(name, self.program) {
-            true => None,
-            false => self.merged(run)?,
+        let joined = match self.purity.function_computes(name, self.program) {
+            true => self.merged(run)?,
+            false => None,
         };
         let value = match joined {
             Some(value) => value,

@@ -1,14 +1,16 @@
-//! Branches that only compute are not paths of their own: their outcomes are joined into one value,
-//! `if condition then … else …`. A branch becomes a path where it touches state, rewrites the
-//! packet, decides the verdict, or asks which headers the packet has.
+//! Branches that only compute or set header fields are not paths of their own: their outcomes are joined into one
+//! value each, `if condition then … else …`. A branch becomes a path where it touches state, decides the verdict,
+//! or asks which headers the packet has.
 
 use std::rc::Rc;
 
+use super::packet::FieldName;
 use super::place::choose;
+use super::types::Scalar;
 use super::value::{Slot, Value};
 use super::{Eval, Exit, Interpreter, Stop, exit};
 use crate::access::Part;
-use crate::expr::{Kind, Node, Term};
+use crate::expr::{Kind, Node, Sort, Term};
 
 /// Outcomes joined into one value at most; more become paths.
 const OUTCOMES: usize = 64;
@@ -19,7 +21,11 @@ pub(crate) struct Layer {
     decisions: Vec<Decision>,
     next: usize,
     written: Vec<Written>,
+    set: Vec<(FieldName, FieldNow)>,
 }
+
+/// A header field's value and the line that set it; `None`: as it arrived.
+type FieldNow = Option<(Term, u32)>;
 
 #[derive(Clone, Copy)]
 struct Decision {
@@ -35,11 +41,12 @@ struct Written {
     line_before: u32,
 }
 
-/// One way through: what was decided, the value, the locals it left changed.
+/// One way through: what was decided, the value, the locals and the header fields it left changed.
 struct Outcome {
     decisions: Vec<(Term, bool)>,
     value: Value,
     changes: Vec<(Slot, Value, u32)>,
+    fields: Vec<(FieldName, FieldNow)>,
 }
 
 enum Outcomes {
@@ -96,7 +103,7 @@ impl<'p> Interpreter<'p> {
         }
     }
 
-    /// One way through the body; locals are put back as they were.
+    /// One way through the body; locals and header fields are put back as they were.
     fn outcome(&mut self, body: &impl Fn(&mut Self) -> Eval) -> Eval<Outcome> {
         let frames = self.frames.len();
         let locals = self.frame().locals.len();
@@ -110,7 +117,10 @@ impl<'p> Interpreter<'p> {
         let decisions = taken.map(|made| (made.condition, made.taken)).collect();
         layer.next = 0;
         let changes = std::mem::take(&mut layer.written).into_iter().rev().map(undone).collect();
-        Ok(Outcome { decisions, value: result?, changes })
+        let set = std::mem::take(&mut layer.set);
+        let fields = set.into_iter().map(|(field, before)| (field, self.put_back(field, before)));
+        let fields = fields.collect();
+        Ok(Outcome { decisions, value: result?, changes, fields })
     }
 
     /// Which way a condition goes inside something that only computes.
@@ -185,6 +195,58 @@ impl<'p> Interpreter<'p> {
         }
     }
 
+    /// The same of a header field about to be set.
+    pub(crate) fn note_field(&mut self, field: FieldName) {
+        let before = self.run.fields.get(&field).copied();
+        if let Some(layer) = self.layers.last_mut()
+            && !layer.set.iter().any(|(known, _)| *known == field)
+        {
+            layer.set.push((field, before));
+        }
+    }
+
+    /// Puts a header field back as it was; returns what it had become.
+    fn put_back(&mut self, field: FieldName, before: FieldNow) -> FieldNow {
+        match before {
+            Some(before) => self.run.fields.insert(field, before),
+            None => self.run.fields.remove(&field),
+        }
+    }
+
+    /// Header fields that outcomes set, each with the joined value and the line; `None`: no common form.
+    fn joined_fields(&mut self, outcomes: &[Outcome]) -> Option<Vec<(FieldName, (Term, u32))>> {
+        let mut names: Vec<FieldName> =
+            outcomes.iter().flat_map(|outcome| &outcome.fields).map(|(field, _)| *field).collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut joined = Vec::new();
+        for field in names {
+            let (before, mut line) = (self.field_now(field), 0);
+            let of_outcome = |outcome: &Outcome| {
+                let set = outcome.fields.iter().find(|(known, _)| *known == field);
+                set.and_then(|(_, now)| *now)
+            };
+            let mut values = Vec::new();
+            for outcome in outcomes {
+                let now = of_outcome(outcome);
+                line = now.map_or(line, |(_, line)| line);
+                values.push(self.as_value(now.map_or(before, |(term, _)| term)));
+            }
+            match self.joined(outcomes, &values, 0)? {
+                Value::Bool(term) | Value::Scalar(_, term) => joined.push((field, (term, line))),
+                _ => return None,
+            }
+        }
+        Some(joined)
+    }
+
+    fn as_value(&self, term: Term) -> Value {
+        match self.terms.sort(term) {
+            Sort::Bool => Value::Bool(term),
+            Sort::Bits(width) => Value::Scalar(Scalar::Unsigned(width), term),
+        }
+    }
+
     fn join(&mut self, outcomes: &[Outcome]) -> Eval<Option<Value>> {
         let slots = changed_slots(outcomes);
         let mut writes = Vec::new();
@@ -202,8 +264,15 @@ impl<'p> Interpreter<'p> {
         let Some(value) = self.joined(outcomes, &values, 0) else {
             return Ok(None);
         };
-        if self.ahead && !writes.is_empty() {
+        let Some(fields) = self.joined_fields(outcomes) else {
+            return Ok(None);
+        };
+        if self.ahead && !(writes.is_empty() && fields.is_empty()) {
             return Err(exit(Stop::Impure));
+        }
+        for (field, joined) in fields {
+            self.note_field(field);
+            self.run.fields.insert(field, joined);
         }
         for (slot, value, line) in writes {
             self.note_write(&slot);

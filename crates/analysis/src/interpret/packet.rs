@@ -48,7 +48,8 @@ impl<'p> Interpreter<'p> {
 
     /// Higher bits than the field has are lost.
     fn set_field(&mut self, field: FieldName, term: Term) -> Eval<()> {
-        self.effect()?;
+        self.guarded()?;
+        self.note_field(field);
         let width = self.terms.width(term);
         let term = match bits_on_the_wire(field) {
             Some(bits) if bits < width => {

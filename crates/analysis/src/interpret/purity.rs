@@ -8,51 +8,65 @@ use super::program::{Invocation, Program};
 use crate::hash::FastMap;
 
 /// Methods that touch more than their receiver wherever they stand.
-const TOUCHING: [&str; 2] = ["random", "emit"];
+const TOUCHING: [&str; 4] = ["random", "emit", "set_expiry", "set_timer"];
+
+/// What evaluating something may change besides its own locals.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Touch {
+    Nothing,
+    /// Header fields of the packet.
+    Fields,
+    /// State, the log, the time, what is sent.
+    More,
+}
 
 /// Remembers what has been found out, by place in the syntax tree and by function.
 #[derive(Default)]
 pub(crate) struct Purity {
-    expressions: FastMap<usize, (bool, bool)>,
-    functions: FastMap<String, bool>,
+    expressions: FastMap<usize, (Touch, bool)>,
+    functions: FastMap<String, Touch>,
 }
 
 impl Purity {
     /// Whether evaluating the expression may touch state, the packet or the log.
     pub(crate) fn touches(&mut self, expression: &Expr, program: &Program) -> bool {
-        self.known(expression, program).0
+        self.known(expression, program).0 != Touch::Nothing
     }
 
-    /// Whether it only computes, and nothing in it leaves the function or a loop around it.
+    /// Whether it only computes and sets header fields, and nothing in it leaves the function or a loop around it.
     pub(crate) fn computes(&mut self, expression: &Expr, program: &Program) -> bool {
-        self.known(expression, program) == (false, false)
+        matches!(self.known(expression, program), (Touch::Nothing | Touch::Fields, false))
     }
 
-    fn known(&mut self, expression: &Expr, program: &Program) -> (bool, bool) {
+    /// The same of every function and method of this name.
+    pub(crate) fn function_computes(&mut self, name: &str, program: &Program) -> bool {
+        self.function(name, program) <= Touch::Fields
+    }
+
+    fn known(&mut self, expression: &Expr, program: &Program) -> (Touch, bool) {
         let place = std::ptr::from_ref(expression) as usize;
         if let Some(known) = self.expressions.get(&place) {
             return *known;
         }
-        let mut reader = Reader { purity: self, program, touches: false, leaves: false };
+        let mut reader = Reader { purity: self, program, touch: Touch::Nothing, leaves: false };
         reader.visit_expr(expression);
-        let found = (reader.touches, reader.leaves);
+        let found = (reader.touch, reader.leaves);
         self.expressions.insert(place, found);
         found
     }
 
-    /// Whether any function or method of this name touches more than its arguments.
-    pub(crate) fn function_touches(&mut self, name: &str, program: &Program) -> bool {
+    fn function(&mut self, name: &str, program: &Program) -> Touch {
         if let Some(known) = self.functions.get(name) {
             return *known;
         }
         // Recursion is not in the language: what is asked again here is a name shared by types.
-        self.functions.insert(name.to_owned(), false);
+        self.functions.insert(name.to_owned(), Touch::Nothing);
         let bodies: Vec<&syn::Block> = bodies(name, program);
-        let mut reader = Reader { purity: self, program, touches: false, leaves: false };
+        let mut reader = Reader { purity: self, program, touch: Touch::Nothing, leaves: false };
         bodies.into_iter().for_each(|body| reader.visit_block(body));
-        let touches = reader.touches;
-        self.functions.insert(name.to_owned(), touches);
-        touches
+        let touch = reader.touch;
+        self.functions.insert(name.to_owned(), touch);
+        touch
     }
 }
 
@@ -67,7 +81,7 @@ fn bodies<'m>(name: &str, program: &'m Program) -> Vec<&'m syn::Block> {
 struct Reader<'a> {
     purity: &'a mut Purity,
     program: &'a Program,
-    touches: bool,
+    touch: Touch,
     leaves: bool,
 }
 
@@ -86,10 +100,14 @@ impl Reader<'_> {
 
     fn method(&mut self, call: &syn::ExprMethodCall) {
         let name = call.method.to_string();
-        self.touches |= self.is_state(&call.receiver)
-            || name.starts_with("set_")
-            || TOUCHING.contains(&name.as_str())
-            || self.purity.function_touches(&name, self.program);
+        let own = if self.is_state(&call.receiver) || TOUCHING.contains(&name.as_str()) {
+            Touch::More
+        } else if name.starts_with("set_") {
+            Touch::Fields
+        } else {
+            Touch::Nothing
+        };
+        self.touch = self.touch.max(own).max(self.purity.function(&name, self.program));
     }
 
     fn invocation(&mut self, mac: &syn::Macro) {
@@ -100,7 +118,7 @@ impl Reader<'_> {
                     self.visit_expr(guard);
                 }
             }
-            _ => self.touches = true,
+            _ => self.touch = Touch::More,
         }
     }
 }
@@ -120,7 +138,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_expr_path(&mut self, path: &'ast syn::ExprPath) {
         if let Some(last) = path.path.segments.last() {
             let name = last.ident.to_string();
-            self.touches |= self.purity.function_touches(&name, self.program);
+            self.touch = self.touch.max(self.purity.function(&name, self.program));
         }
     }
 

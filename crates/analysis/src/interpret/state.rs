@@ -422,6 +422,7 @@ impl<'p> Interpreter<'p> {
             }
             "update" => {
                 let value = self.current(operation, access, &key)?;
+                self.run.accesses[access].result = self.parts(&value, "")?;
                 let new = self.updated(operation, value, next)?;
                 self.overwrite(operation, access, key, new)
             }

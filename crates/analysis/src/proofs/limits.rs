@@ -115,13 +115,14 @@ pub(super) fn of_local(layout: &Layout, limits: &[Limit]) -> Vec<(String, Limit)
 
 fn asked_by(term: Term, parts: &FastMap<Term, String>, terms: &Terms) -> Option<(String, Limit)> {
     let (number, limit) = compared(term, terms)?;
-    match parts.get(&number) {
-        Some(part) => Some((part.clone(), limit)),
+    match (parts.get(&number), limit.term()) {
+        (Some(part), _) => Some((part.clone(), limit)),
         // One less is below where it is not more.
-        None => {
+        (None, Some(term)) => {
             let before = one_more(number, terms)?;
-            Some((part_of(before, parts, terms)?.clone(), Limit::AtMost(limit.term()?)))
+            Some((part_of(before, parts, terms)?.clone(), Limit::AtMost(term)))
         }
+        (None, None) => None,
     }
 }
 
@@ -158,9 +159,13 @@ fn atoms(paths: &[CallPath], terms: &Terms) -> Vec<Term> {
     all
 }
 
-/// A number, and the limit that settings set it.
+/// A number, and the limit that settings set it, or that it is zero.
 fn compared(term: Term, terms: &Terms) -> Option<(Term, Limit)> {
+    let is_zero = |term: Term| terms.constant_of(term) == Some(0);
     let (a, b, is_less) = match *terms.node(term) {
+        Node::Binary(Binary::Equal, a, b) if is_zero(a) || is_zero(b) => {
+            return Some((narrow(if is_zero(a) { b } else { a }, terms), Limit::IsZero));
+        }
         Node::Binary(Binary::LessUnsigned, a, b) => (a, b, true),
         Node::Binary(Binary::LessEqualUnsigned, a, b) => (a, b, false),
         _ => return None,

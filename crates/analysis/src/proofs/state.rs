@@ -128,6 +128,11 @@ impl Layout {
         places.filter(|places| places.len() == map.key.len())
     }
 
+    /// Whether it is of packet sets.
+    pub(super) fn is_of_packet(&self) -> bool {
+        self.entries == Entries::Own && !self.key.is_empty()
+    }
+
     /// That the packet set of `path` is of the class that its packet is of.
     pub(super) fn is_of_class(&self, path: &CallPath, terms: &mut Terms) -> Option<Term> {
         let (Entries::Own, [class]) = (self.entries, &*self.key) else { return None };
@@ -246,6 +251,7 @@ impl<'l> Object<'l> {
                 self.told(outcome, &access.result, &now.value, terms);
                 match access.operation.as_str() {
                     "read" | "get" => None,
+                    "update" if access.value.is_empty() => None,
                     "write" | "set" | "update" => {
                         let when = self.is_inside(&key, outcome, terms);
                         Some((when, Some(self.renewed(access, &now)?)))

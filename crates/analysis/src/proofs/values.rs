@@ -28,6 +28,12 @@ const BYTES: usize = 8;
 pub struct Values {
     /// The object.
     pub object: String,
+    /// Of all parts at once, or, where that would be too many combinations, of some and of others.
+    groups: Vec<Group>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Group {
     /// The parts: of the key (`key.protocol`) and of the value (`it.state`).
     parts: Vec<Small>,
     /// Each row allows one of some for each part.
@@ -54,7 +60,7 @@ pub(crate) fn reached(
     let Some(mut steps) = steps((object, &layout, &limits), known, paths, terms) else {
         return Ok(None);
     };
-    let mut small = smalls(&layout, &asked, terms);
+    let small = smalls(&layout, &asked, terms);
     let decided: FastSet<SymbolId> =
         limits.iter().flat_map(|limit| terms.unknowns(*limit).to_vec()).collect();
     let is_about = |one: &&Term| terms.unknowns(**one).iter().all(|id| decided.contains(id));
@@ -62,16 +68,34 @@ pub(crate) fn reached(
     if layout.entries == Entries::Fixed {
         steps.insert(at_first(&layout, terms), FastSet::from_iter([Vec::new()]));
     }
-    while !small.is_empty() {
-        match (Search { object, layout: &layout, small: &small, steps: &steps, given: &given })
-            .run(terms, solver)?
-        {
-            Found::All(all) => return Ok(Values::of(object, small, all)),
-            Found::TooMany(part) => drop(small.remove(part)),
-            Found::Undecided => return Ok(None),
+    let search = Search { object, layout: &layout, steps: &steps, given: &given };
+    let mut groups = Vec::new();
+    let mut open = vec![small];
+    while let Some(mut small) = open.pop().filter(|small| !small.is_empty()) {
+        match search.run(&small, terms, solver)? {
+            Found::All(all) => groups.extend(Group::of(small, all)),
+            Found::TooMany(_) if open.is_empty() && small.iter().any(|one| one.limit.is_some()) => {
+                open = apart(&small);
+            }
+            Found::TooMany(part) => {
+                small.remove(part);
+                open.push(small);
+            }
+            Found::Undecided => {}
         }
     }
-    Ok(None)
+    Ok((!groups.is_empty()).then(|| Values { object: object.to_owned(), groups }))
+}
+
+/// What is asked of each wide part, with the parts that are one of few apart from bytes; and all that are.
+fn apart(small: &[Small]) -> Vec<Vec<Small>> {
+    let (asked, few): (Vec<Small>, Vec<Small>) =
+        small.iter().cloned().partition(|one| one.limit.is_some());
+    let with_few = asked.into_iter().map(|one| {
+        let others = few.iter().filter(|part| !part.is_byte()).cloned();
+        others.chain([one]).collect()
+    });
+    with_few.chain([few.clone()]).collect()
 }
 
 /// The small parts of keys and values, with what each is a part of before its name, and what is asked of others.
@@ -125,21 +149,29 @@ fn steps(
             continue;
         }
         let mut object = Object::new(name, layout);
+        let mut stored = Vec::new();
         for access in accesses {
             let before = object.writes.len();
             object.access(access, terms)?;
             object.facts.extend(outcome(access, path, terms));
             object.facts.extend(layout.is_of_class(path, terms));
-            if let Some(step) =
-                object.writes.get(before).and_then(|last| step(&object, last, terms))
-            {
-                let about = step.value.iter().chain(&step.key).chain(&step.facts).chain(limits);
-                let about: Vec<Term> = about.copied().collect();
-                let mut conditions = relevant(&about, path, terms);
-                conditions.extend(told(known, &about, path, terms));
-                let conditions = softened(&conditions, terms);
-                steps.entry(step).or_default().insert(conditions);
+            if let Some(last) = object.writes.get(before) {
+                // The one entry of the path: nobody sees what it was in between.
+                if layout.is_of_packet() && terms.bool_of(last.when) == Some(true) {
+                    stored.clear();
+                }
+                stored.extend(step(&object, last, terms));
             }
+        }
+        for step in stored {
+            let about = step.value.iter().chain(&step.key).chain(&step.facts).chain(limits);
+            let mut about: Vec<Term> = about.copied().collect();
+            let told = told(known, &about, path, terms);
+            about.extend(&told);
+            let mut conditions = relevant(&about, path, terms);
+            conditions.extend(told);
+            let conditions = softened(&conditions, terms);
+            steps.entry(step).or_default().insert(conditions);
         }
     }
     Some(steps)
@@ -203,13 +235,17 @@ enum Found {
 struct Search<'l> {
     object: &'l str,
     layout: &'l Layout,
-    small: &'l [Small],
     steps: &'l Steps,
     given: &'l [Term],
 }
 
 impl Search<'_> {
-    fn run(&self, terms: &mut Terms, solver: &mut Solver) -> Result<Found, String> {
+    fn run(
+        &self,
+        small: &[Small],
+        terms: &mut Terms,
+        solver: &mut Solver,
+    ) -> Result<Found, String> {
         let mut all: BTreeSet<Vec<u128>> = BTreeSet::new();
         let mut open: Vec<(&Step, Vec<Term>)> = Vec::new();
         for (step, each) in self.steps {
@@ -225,14 +261,16 @@ impl Search<'_> {
         loop {
             let before = all.len();
             for (step, common) in &open {
-                let asked = self.question(step, common, &all, terms);
+                let asked = self.question(small, (step, common), &all, terms);
                 if is_refuted(asked, terms, solver)? {
                     continue;
                 }
                 let mut each: Vec<&Vec<Term>> = self.steps[*step].iter().collect();
                 each.sort_unstable();
                 for conditions in each {
-                    if let Some(end) = self.follow(step, conditions, &mut all, terms, solver)? {
+                    if let Some(end) =
+                        self.follow(small, (step, conditions), &mut all, terms, solver)?
+                    {
                         return Ok(end);
                     }
                 }
@@ -246,8 +284,8 @@ impl Search<'_> {
     /// What would hold if the step stored something else.
     fn question(
         &self,
-        step: &Step,
-        conditions: &[Term],
+        small: &[Small],
+        (step, conditions): (&Step, &[Term]),
         all: &BTreeSet<Vec<u128>>,
         terms: &mut Terms,
     ) -> Vec<Term> {
@@ -257,13 +295,13 @@ impl Search<'_> {
         asked.extend(conditions);
         for key in &step.keys {
             let entry = Object::new(self.object, self.layout).at_first(key, terms);
-            let holds = self.combination(key, &entry.value, terms);
-            let known = self.is_one_of(all, &holds, terms);
+            let holds = self.combination(small, (key, &entry.value), terms);
+            let known = is_one_of(all, &holds, small, terms);
             let absent = terms.not(entry.present);
             asked.push(terms.either(absent, known));
         }
-        let stored = self.combination(&step.key, &step.value, terms);
-        let known = self.is_one_of(all, &stored, terms);
+        let stored = self.combination(small, (&step.key, &step.value), terms);
+        let known = is_one_of(all, &stored, small, terms);
         asked.push(terms.not(known));
         asked
     }
@@ -271,15 +309,15 @@ impl Search<'_> {
     /// Adds what the step can store; how the search ends, if it does.
     fn follow(
         &self,
-        step: &Step,
-        conditions: &[Term],
+        small: &[Small],
+        (step, conditions): (&Step, &[Term]),
         all: &mut BTreeSet<Vec<u128>>,
         terms: &mut Terms,
         solver: &mut Solver,
     ) -> Result<Option<Found>, String> {
-        let stored = self.combination(&step.key, &step.value, terms);
+        let stored = self.combination(small, (&step.key, &step.value), terms);
         loop {
-            let asked = self.question(step, conditions, all, terms);
+            let asked = self.question(small, (step, conditions), all, terms);
             if is_refuted(asked.clone(), terms, solver)? {
                 return Ok(None);
             }
@@ -289,22 +327,19 @@ impl Search<'_> {
             if !all.insert(new) {
                 return Ok(Some(Found::Undecided));
             }
-            if let Some(part) = self.too_many(all) {
+            if let Some(part) = too_many(small, all) {
                 return Ok(Some(Found::TooMany(part)));
             }
         }
     }
 
-    /// The part with most values, where there are more combinations than are looked for.
-    fn too_many(&self, all: &BTreeSet<Vec<u128>>) -> Option<usize> {
-        let values = |at: usize| all.iter().map(|one| one[at]).collect::<BTreeSet<_>>().len();
-        let widest = (0..self.small.len()).max_by_key(|at| (values(*at), *at))?;
-        let is_byte = matches!(self.small[widest].part.kind, Kind::Number);
-        (all.len() > MOST || is_byte && values(widest) > BYTES).then_some(widest)
-    }
-
     /// The small parts of an entry.
-    fn combination(&self, key: &[Term], value: &[Term], terms: &mut Terms) -> Vec<Term> {
+    fn combination(
+        &self,
+        small: &[Small],
+        (key, value): (&[Term], &[Term]),
+        terms: &mut Terms,
+    ) -> Vec<Term> {
         let Layout { key: of_key, parts, .. } = self.layout;
         let part = |small: &Small| {
             let (of, name) = small.part.name.split_once('.')?;
@@ -312,13 +347,26 @@ impl Search<'_> {
             let found = types.iter().zip(all).find(|(part, _)| part.name == name);
             found.map(|(_, term)| small.answer(*term, terms))
         };
-        self.small.iter().filter_map(part).collect()
+        small.iter().filter_map(part).collect()
     }
+}
 
-    fn is_one_of(&self, all: &BTreeSet<Vec<u128>>, parts: &[Term], terms: &mut Terms) -> Term {
-        let known: Vec<Option<Term>> = parts.iter().copied().map(Some).collect();
-        in_a_row(&merged(all), &known, self.small, terms)
-    }
+/// The part with most values, where there are more combinations than are looked for.
+fn too_many(small: &[Small], all: &BTreeSet<Vec<u128>>) -> Option<usize> {
+    let values = |at: usize| all.iter().map(|one| one[at]).collect::<BTreeSet<_>>().len();
+    let widest = (0..small.len()).max_by_key(|at| (values(*at), *at))?;
+    let is_byte = matches!(small[widest].part.kind, Kind::Number);
+    (all.len() > MOST || is_byte && values(widest) > BYTES).then_some(widest)
+}
+
+fn is_one_of(
+    all: &BTreeSet<Vec<u128>>,
+    parts: &[Term],
+    small: &[Small],
+    terms: &mut Terms,
+) -> Term {
+    let known: Vec<Option<Term>> = parts.iter().copied().map(Some).collect();
+    in_a_row(&merged(all), &known, small, terms)
 }
 
 /// What each part may be, given the others of its row.
@@ -378,18 +426,63 @@ fn differing(a: &[BTreeSet<u128>], b: &[BTreeSet<u128>]) -> Option<usize> {
 }
 
 impl Values {
+    /// That an entry is one that can be, whose parts are those that `part` knows.
+    pub(crate) fn holds(
+        &self,
+        part: &mut dyn FnMut(&str, &mut Terms) -> Option<Term>,
+        terms: &mut Terms,
+    ) -> Term {
+        let each = self.groups.iter().map(|group| group.holds(part, terms));
+        let each: Vec<Term> = each.collect();
+        terms.all(&each)
+    }
+
+    /// Of packet sets, which number the class `name` has as the part `key.#class`.
+    pub fn class_number(&self, name: &str) -> Option<u128> {
+        let class = self.parts().find(|part| part.name.strip_prefix("key.") == Some(CLASS))?;
+        let Kind::Variants(names) = &class.kind else { return None };
+        names.iter().position(|known| known == name).map(|at| at as u128)
+    }
+
+    /// Whether entries with these parts never end.
+    pub(crate) fn never_ends(&self, known: &dyn Fn(&str) -> Option<u128>) -> bool {
+        let is_endless = |name: &str| name.strip_prefix("it.") == Some(ENDLESS);
+        let ending = |name: &str| if is_endless(name) { Some(0) } else { known(name) };
+        self.parts().any(|part| is_endless(&part.name)) && !self.allows(&ending, &mut |_| None)
+    }
+
+    /// Whether an entry can have the parts that `part` knows, under settings of which `settings` knows what terms
+    /// come to.
+    pub fn allows(
+        &self,
+        part: &dyn Fn(&str) -> Option<u128>,
+        settings: &mut dyn FnMut(Term) -> Option<u128>,
+    ) -> bool {
+        self.groups.iter().all(|group| group.allows(part, settings))
+    }
+
+    /// The parts of values, as they are called there, that it is about.
+    pub(super) fn is_about(&self, part: &str) -> bool {
+        self.parts().any(|known| known.name.strip_prefix("it.") == Some(part))
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &PartType> {
+        self.groups.iter().flat_map(|group| &group.parts).map(|small| &small.part)
+    }
+}
+
+impl Group {
     /// `None`: each part may be anything. That all objects have an end is no news.
-    fn of(object: &str, parts: Vec<Small>, all: BTreeSet<Vec<u128>>) -> Option<Self> {
+    fn of(parts: Vec<Small>, all: BTreeSet<Vec<u128>>) -> Option<Self> {
         let rows = merged(&all);
         let mut limits = rows.iter().flat_map(|row| row.iter().zip(&parts));
         let rules_out = limits.any(|(values, small)| {
             values.len() < small.room() && !small.part.name.ends_with(ENDLESS)
         });
-        (rules_out && !rows.is_empty()).then(|| Self { object: object.to_owned(), parts, rows })
+        (rules_out && !rows.is_empty()).then_some(Self { parts, rows })
     }
 
-    /// That an entry is one that can be, whose parts are those that `part` knows.
-    pub(crate) fn holds(
+    fn holds(
         &self,
         part: &mut dyn FnMut(&str, &mut Terms) -> Option<Term>,
         terms: &mut Terms,
@@ -402,25 +495,7 @@ impl Values {
         in_a_row(&self.rows, &known, &self.parts, terms)
     }
 
-    /// Of packet sets, which number the class `name` has as the part `key.#class`.
-    pub fn class_number(&self, name: &str) -> Option<u128> {
-        let mut parts = self.parts.iter().map(|small| &small.part);
-        let class = parts.find(|part| part.name.strip_prefix("key.") == Some(CLASS))?;
-        let Kind::Variants(names) = &class.kind else { return None };
-        names.iter().position(|known| known == name).map(|at| at as u128)
-    }
-
-    /// Whether entries with these parts never end.
-    pub(crate) fn never_ends(&self, known: &dyn Fn(&str) -> Option<u128>) -> bool {
-        let is_endless = |name: &str| name.strip_prefix("it.") == Some(ENDLESS);
-        let ending = |name: &str| if is_endless(name) { Some(0) } else { known(name) };
-        self.parts.iter().any(|small| is_endless(&small.part.name))
-            && !self.allows(&ending, &mut |_| None)
-    }
-
-    /// Whether an entry can have the parts that `part` knows, under settings of which `settings` knows what terms
-    /// come to.
-    pub fn allows(
+    fn allows(
         &self,
         part: &dyn Fn(&str) -> Option<u128>,
         settings: &mut dyn FnMut(Term) -> Option<u128>,
@@ -433,16 +508,21 @@ impl Values {
             })
         })
     }
-
-    /// The parts of values, as they are called there, that it is about.
-    pub(super) fn is_about(&self, part: &str) -> bool {
-        self.parts.iter().any(|small| small.part.name.strip_prefix("it.") == Some(part))
-    }
 }
 
 impl fmt::Display for Values {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`: ", self.object)?;
+        for (at, group) in self.groups.iter().enumerate() {
+            f.write_str(if at > 0 { "; " } else { "" })?;
+            group.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, row) in self.rows.iter().enumerate() {
             if at > 0 {
                 f.write_str(" or ")?;
@@ -461,6 +541,11 @@ impl fmt::Display for Values {
 }
 
 impl Small {
+    /// Whether it is a number of few bits that nobody has given names.
+    fn is_byte(&self) -> bool {
+        self.part.kind == Kind::Number && self.part.sort != Sort::Bool
+    }
+
     /// How many values it can have.
     fn room(&self) -> usize {
         match (&self.limit, &self.part.kind) {
