@@ -110,7 +110,7 @@ impl Error {
     }
 
     /// The error of a store that answers, and refuses: what it says, and what to look at.
-    pub(crate) fn refused(store: impl ToString, says: impl ToString, look: &str) -> Self {
+    pub fn refused(store: impl ToString, says: impl ToString, look: &str) -> Self {
         let why = format!("refuses what is asked of it ({}): {look}", says.to_string());
         Self::Unavailable { store: store.to_string(), why }
     }
