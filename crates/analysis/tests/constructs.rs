@@ -111,6 +111,41 @@ fn computations_are_joined_and_accesses_are_not() {
 }
 
 #[test]
+fn header_fields_are_joined_as_locals_are() {
+    let joined = "let Some(mut ip) = pkt.ipv4_mut() else { return Flood };\n\
+        if ip.ttl() > 64 { ip.set_dscp(1); }\n\
+        if ip.dscp() == 1 { ip.set_ttl(64); } else { ip.set_ttl(32); ip.set_ecn(2); }\n\
+        Forward(WAN)";
+    assert_eq!(count("", "", joined), 2);
+    let text = explored("", "", joined).to_text();
+    for expected in [
+        "ipv4.dscp = (if ipv4.ttl > 64 then 1 else ipv4.dscp)",
+        "ipv4.ttl = (if ipv4.ttl > 64 || ipv4.ttl <= 64 && ipv4.dscp == 1 then 64 else 32)",
+        "ipv4.ecn = (if ipv4.ttl > 64 || ipv4.ttl <= 64 && ipv4.dscp == 1 then ipv4.ecn else 2)",
+    ] {
+        assert!(text.contains(expected), "no `{expected}` in\n{text}");
+    }
+    // What came before a way that does more than that is as it was on the other.
+    let forked = "let Some(mut ip) = pkt.ipv4_mut() else { return Flood };\n\
+        if ip.ttl() > 64 { ip.set_dscp(1); self.table.insert(ip.src(), 1); }\n\
+        Forward(WAN)";
+    let found = explored("", TABLE, forked);
+    let set = found.paths.iter().filter(|path| !path.rewrites.is_empty()).count();
+    assert_eq!((found.paths.len(), set), (6, 2), "{}", found.to_text());
+}
+
+#[test]
+fn what_has_been_admitted_is_admitted_again_as_long_as_it_is_the_same() {
+    let admit = "if let Some(verdict) = self.l3.admit(pkt, cx) { return verdict }\n";
+    let once = format!("{admit}Forward(WAN)");
+    let changed = "if let Some(mut ip) = pkt.ipv4_mut() { ip.set_ttl(9); }\n";
+    let between = format!("{admit}{changed}{admit}Forward(WAN)");
+    assert_eq!(count("", "l3: L3,", &once), 2);
+    assert_eq!(count("", "l3: L3,", &format!("{admit}{once}")), 2);
+    assert_eq!(count("", "l3: L3,", &between), 4);
+}
+
+#[test]
 fn an_entry_read_twice_is_the_same_twice() {
     let body = "let Some(ip) = pkt.ipv4() else { return Flood };\n\
         if self.table.contains(&ip.src()) && self.table.get(&ip.src()).is_none() {\n\

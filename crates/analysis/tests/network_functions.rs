@@ -31,10 +31,14 @@ fn named(name: &str) -> Option<Paths> {
 }
 
 /// What docs/paths.md says of functions of the library.
-const PROVED: [(&str, &str); 3] = [
+const PROVED: [(&str, &str); 4] = [
     ("lb", "it.backend < settings.backend_slots"),
+    ("lb", "`it.standing = free` or `it.standing = active | draining && it.generation != 0`"),
     ("nat", "`inside[key] = i`: `mappings[i]` is there, `it.inside.address = key.address`"),
-    ("nat", "`it.inside.protocol = 6 | 17 && it.state = static && it.shared && it.endless`"),
+    (
+        "nat",
+        "`it.inside.protocol = 6 | 17 && it.state = static && it.shared && it.endless && it.peer.port = 0`",
+    ),
 ];
 
 #[test]

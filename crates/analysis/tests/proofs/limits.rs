@@ -235,3 +235,56 @@ fn the_number_of_entries_is_no_value_of_theirs() {
     let found = explored(&text);
     assert!(drops(&found).contains(&"wrong"), "{:?}", found.proved());
 }
+
+const IN_USE: &str = r"#[network_function(ports(lan, wan))]
+pub mod small {
+    pub struct Settings {
+        #[setting(default = 4, min = 1, max = 64)]
+        pub slots: u32,
+    }
+    pub enum Reason { Wrong, Rare }
+    pub enum Stage { Free, Open, Closing }
+    pub struct Slot { stage: Stage, generation: u16, a: u16, b: u16, c: u16, d: u16, e: u16 }
+    pub struct Small {
+        settings: Settings,
+        #[capacity(settings.slots)]
+        slots: Vector<Slot>,
+    }
+    impl Small {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let (from, to) = (pkt.src_port().unwrap_or(0), pkt.dst_port().unwrap_or(0));
+            let slot = self.slots.read(u32::from(to));
+            if slot.stage != Stage::Free && slot.generation == 0 { return Drop(Reason::Wrong); }
+            let (a, b) = (slot.a == 0, slot.b == 0);
+            if pkt.port() == WAN && a && b && slot.c == 0 && slot.d == 0 && slot.e == 0 { return Drop(Reason::Rare); }
+            if pkt.port() == LAN {
+                let generation = slot.generation.wrapping_add(1).max(1);
+                let (c, d, e) = (cx.random() as u16, cx.random() as u16, cx.random() as u16);
+                let next = Slot { stage: Stage::Open, generation, a: from, b: to, c, d, e };
+                self.slots.write(u32::from(to), next);
+            } else {
+                self.slots.update(u32::from(from), |slot| {
+                    if slot.stage == Stage::Open { slot.stage = Stage::Closing; } else { slot.stage = Stage::Free; }
+                });
+            }
+            Forward(WAN)
+        }
+    }
+}
+";
+
+/// Of six numbers whether they are zero, with the stage, is more than can be looked at together.
+#[test]
+fn a_number_that_is_not_zero_where_something_else_is_so_is_known() {
+    let found = explored(IN_USE);
+    let proved = found.proved().join("\n");
+    let said = "`it.stage = free` or `it.stage = open | closing && it.generation != 0`";
+    assert!(proved.contains(said), "{proved}");
+    assert!(!drops(&found).contains(&"wrong"));
+    let wrong = [
+        ("comes round", ".wrapping_add(1).max(1)", ".wrapping_add(1)"),
+        ("another slot", "slot.stage == Stage::Open {", "slot.a == 7 {"),
+        ("of another slot", "generation, a: from", "generation: from, a: from"),
+    ];
+    are_taken(IN_USE, &wrong);
+}

@@ -194,7 +194,7 @@ fn packet_sets_that_are_wrongly_known_are_noticed() {
     let setup = Setup::exemplified::<N>(toml::Table::new(), example("firewall"));
     let effort = Effort { packets: 4_000, seeds: 1, first_seed: 1, rest: 0 };
     let found = tried::<N>(&setup, &planned::<N>(), Some(&paths), effort).taken;
-    assert!(found.disagreements.iter().any(|why| why.contains("it is opened as")));
+    assert!(found.disagreements.iter().any(|why| why.contains("it becomes")));
 }
 
 /// A seed does the same whatever ran before it, so that a difference can be repeated alone.
