@@ -31,6 +31,8 @@ mod password;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod sheet;
+#[cfg(any(feature = "redis", feature = "cassandra"))]
+mod timeout;
 pub mod view;
 
 pub use behind::{Change, Policy, Settings, Status, WriteBehind};

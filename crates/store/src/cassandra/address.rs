@@ -7,6 +7,7 @@ use scylla::statement::{Consistency, SerialConsistency};
 
 use crate::error::Error;
 use crate::password;
+use crate::timeout::timeout;
 
 /// Consistency levels by their words.
 const LEVELS: [(&str, Consistency); 7] = [
@@ -110,9 +111,7 @@ impl Address {
             timeout: Duration::from_secs(2),
             authority: None,
         };
-        let known = "after `?` there are consistency=LEVEL, replication=N, timeout_ms=N, password_file=FILE and \
-                     with TLS ca=FILE";
-        let address = address.with(&query).ok_or_else(|| bad(known))?;
+        let address = address.with(&query).map_err(|why| bad(&why))?;
         // Who lists what there is must ask one of those that were written to.
         let asked = match address.consistency {
             Consistency::One | Consistency::LocalOne => 1,
@@ -128,26 +127,33 @@ impl Address {
         }
     }
 
-    fn with(mut self, query: &str) -> Option<Self> {
+    fn with(mut self, query: &str) -> Result<Self, String> {
         for option in query.split('&').filter(|option| !option.is_empty()) {
-            match option.split_once('=')? {
+            match option.split_once('=').unwrap_or((option, "")) {
                 ("consistency", word) => {
-                    self.consistency = LEVELS.iter().find(|(known, _)| *known == word)?.1;
+                    let level = LEVELS.iter().find(|(known, _)| *known == word);
+                    let known = LEVELS.map(|(known, _)| known).join(", ");
+                    let wrong = || format!("consistency={word}: write one of {known}");
+                    self.consistency = level.ok_or_else(wrong)?.1;
                 }
                 ("replication", copies) => {
-                    self.replication = copies.parse().ok().filter(|copies| *copies > 0)?;
+                    let number = copies.parse().ok().filter(|copies| *copies > 0);
+                    let wrong = || format!("replication={copies}: write a number of copies from 1");
+                    self.replication = number.ok_or_else(wrong)?;
                 }
-                ("timeout_ms", ms) => {
-                    let ms = ms.parse().ok().filter(|ms| (1..=60_000).contains(ms))?;
-                    self.timeout = Duration::from_millis(ms);
-                }
+                ("timeout_ms", text) => self.timeout = timeout(text)?,
                 ("ca", file) if self.is_secure && !file.is_empty() => {
                     self.authority = Some(file.into());
                 }
-                _ => return None,
+                (name, _) => {
+                    return Err(format!(
+                        "`{name}`: after `?` there are consistency=LEVEL, replication=N, timeout_ms=N, \
+                         password_file=FILE and with TLS ca=FILE"
+                    ));
+                }
             }
         }
-        Some(self)
+        Ok(self)
     }
 
     /// Who takes part in lightweight transactions: all replicas, or those of this data centre.
@@ -227,9 +233,13 @@ mod tests {
             ("cassandra://a/k'", "key space"),
             ("cassandra:///k", "host"),
             ("cassandra://me:s3cret@a,/k", "host"),
-            ("cassandra://me:s3cret@a/k?consistency=most", "consistency=LEVEL"),
-            ("cassandra://a/k?replication=0", "replication=N"),
-            ("cassandra://a/k?timeout_ms=0", "timeout_ms=N"),
+            (
+                "cassandra://me:s3cret@a/k?consistency=most",
+                "consistency=most: write one of one, two,",
+            ),
+            ("cassandra://a/k?replication=0", "replication=0: write a number of copies from 1"),
+            ("cassandra://a/k?timeout_ms=0", "timeout_ms=0: write 1 to 60000"),
+            ("cassandra://a/k?timeout_s=1", "`timeout_s`: after `?` there are consistency=LEVEL"),
             ("cassandra://a/k?ca=/x", "ca=FILE"),
             ("cassandra+ssl://me:s3cret@a/k", "cassandra+tls"),
         ] {

@@ -1,6 +1,5 @@
 //! Where the servers are: what stands behind `redis` in a configuration.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::error::Error;
 use crate::password;
+use crate::timeout::timeout;
 
 /// Servers, as an address says. Passwords stand in it (`redis://user:password@host:6379/0`, with
 /// `%` and two digits for what has a meaning there); they are in no message.
@@ -143,23 +143,15 @@ impl std::fmt::Debug for Address {
     }
 }
 
-/// Milliseconds that may be waited for a server.
-const TIMEOUT_MS: RangeInclusive<u64> = 1..=60_000;
-
 /// The timeout and the authority.
 ///
 /// # Errors
 /// What is wrong, in words.
 fn options(query: &str) -> Result<(Duration, Option<PathBuf>), String> {
-    let (mut timeout, mut authority) = (Duration::from_secs(1), None);
+    let (mut patience, mut authority) = (Duration::from_secs(1), None);
     for option in query.split('&').filter(|option| !option.is_empty()) {
         match option.split_once('=').unwrap_or((option, "")) {
-            ("timeout_ms", text) => {
-                let ms = text.parse().ok().filter(|ms| TIMEOUT_MS.contains(ms));
-                let (least, most) = TIMEOUT_MS.into_inner();
-                let wrong = || format!("timeout_ms={text}: write {least} to {most}");
-                timeout = Duration::from_millis(ms.ok_or_else(wrong)?);
-            }
+            ("timeout_ms", text) => patience = timeout(text)?,
             ("ca", file) => authority = Some(file.into()),
             (name, _) => {
                 return Err(format!(
@@ -168,7 +160,7 @@ fn options(query: &str) -> Result<(Duration, Option<PathBuf>), String> {
             }
         }
     }
-    Ok((timeout, authority))
+    Ok((patience, authority))
 }
 
 fn with_port(host: &str) -> String {
