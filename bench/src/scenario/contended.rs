@@ -10,7 +10,9 @@ use super::{Load, Scenario, Traffic, Way, capacity, settings};
 use crate::BenchError;
 use crate::hand::BATCH;
 use crate::hand::floor::Floor;
-use crate::packets::{Arrival, End, syn, udp};
+#[cfg(feature = "security")]
+use crate::packets::udp;
+use crate::packets::{Arrival, End, syn};
 
 /// A station's time is renewed by each of its frames, and when it is more than 250 s old.
 pub(super) const BRIDGE: &[Load] = &["each-frame", "refresh-interval"];
