@@ -613,35 +613,42 @@ mod tests {
         assert!((0..3).all(|core| found.get(&key(core)).is_some_and(|flows| flows.len() == 1)));
     }
 
-    /// A store that takes its time to say that it does not answer.
-    struct Fails(Memory, Arc<AtomicUsize>);
+    /// A store that does something else before it commits, and perhaps does not.
+    struct Before<F>(Memory, F);
 
-    impl Driver for Fails {
+    impl<F: FnMut(&[Batch]) -> Result<(), Error> + Send> Driver for Before<F> {
         fn name(&self) -> &str {
-            "fails"
+            "before"
         }
         fn run(&mut self, calls: &[crate::Call]) -> Result<Vec<crate::Answer>, Error> {
             self.0.run(calls)
         }
         fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
-            let fails = self.1.load(Ordering::Relaxed);
-            if fails == 0 {
-                return self.0.commit(batches);
-            }
-            self.1.store(fails - 1, Ordering::Relaxed);
-            thread::sleep(Duration::from_millis(600));
-            Err(Error::unavailable("fails", "no answer"))
+            (self.1)(batches)?;
+            self.0.commit(batches)
         }
         fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
             self.0.keys(prefix)
         }
     }
 
+    /// It takes its time to say that it does not answer.
     #[test]
     fn a_store_that_does_not_answer_at_the_end_is_asked_until_it_does_or_patience_is_over() {
         for (fails, is_sure) in [(3, true), (usize::MAX, false)] {
             let left = Arc::new(AtomicUsize::new(0));
-            let store = Fails(Memory::default(), Arc::clone(&left));
+            let fails_left = Arc::clone(&left);
+            let store = Before(Memory::default(), move |_: &[Batch]| {
+                match fails_left
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
+                {
+                    Ok(_) => {
+                        thread::sleep(Duration::from_millis(600));
+                        Err(Error::unavailable("before", "no answer"))
+                    }
+                    Err(_) => Ok(()),
+                }
+            });
             let (flusher, _) = Flusher::open(store, "nat", "a", Settings::default()).unwrap();
             let mut feed = flusher.feed();
             feed.change(insert(0, 1, 1));
@@ -768,30 +775,14 @@ mod tests {
         }
     }
 
-    /// A store that takes its time.
-    struct Slow(Memory, Duration);
-
-    impl Driver for Slow {
-        fn name(&self) -> &str {
-            "slow"
-        }
-        fn run(&mut self, calls: &[crate::Call]) -> Result<Vec<crate::Answer>, Error> {
-            self.0.run(calls)
-        }
-        fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
-            thread::sleep(self.1);
-            self.0.commit(batches)
-        }
-        fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
-            self.0.keys(prefix)
-        }
-    }
-
     /// While something changes all the time, and there is always something that waits.
     #[test]
     fn who_is_far_away_is_not_behind_and_who_does_not_answer_is() {
         for (ms, is_stuck) in [(5, false), (20, false), (3_000, true)] {
-            let slow = Slow(Memory::default(), Duration::from_millis(ms));
+            let slow = Before(Memory::default(), move |_: &[Batch]| {
+                thread::sleep(Duration::from_millis(ms));
+                Ok(())
+            });
             let (flusher, _) = Flusher::open(slow, "nat", "a", Settings::default()).unwrap();
             let mut feed = flusher.feed();
             let (mut behind, mut turns) = (0, 0);
@@ -809,31 +800,15 @@ mod tests {
         }
     }
 
-    /// A store whose driver panics at its first message.
-    struct Broken(Memory);
-
-    impl Driver for Broken {
-        fn name(&self) -> &str {
-            "broken"
-        }
-        fn run(&mut self, calls: &[crate::Call]) -> Result<Vec<crate::Answer>, Error> {
-            self.0.run(calls)
-        }
-        fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
-            assert!(batches.is_empty(), "a mistake of the driver's");
-            self.0.commit(batches)
-        }
-        fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
-            self.0.keys(prefix)
-        }
-    }
-
     #[test]
     fn where_the_thread_has_ended_nothing_is_kept_for_it_and_the_status_says_so() {
         for policy in [Policy::KeepOn, Policy::RefuseNew] {
             let settings = Settings { policy, ..Settings::default() };
-            let (flusher, _) =
-                Flusher::open(Broken(Memory::default()), "nat", "a", settings).unwrap();
+            let broken = Before(Memory::default(), |batches: &[Batch]| {
+                assert!(batches.is_empty(), "a mistake of the driver's");
+                Ok(())
+            });
+            let (flusher, _) = Flusher::open(broken, "nat", "a", settings).unwrap();
             let mut feed = flusher.feed();
             feed.change(insert(0, 1, 1));
             feed.hand_over_surely();

@@ -16,8 +16,9 @@ pub(crate) struct Passage {
     pub(crate) calls: Vec<(usize, Call)>,
     /// What it is given besides, by the names of symbols.
     pub(crate) given: Vec<(String, u128)>,
-    /// The state in which a new packet set is opened, and that in which a packet leaves its set.
-    pub(crate) opened: Option<Parts>,
+    /// Whether it has opened a new packet set.
+    opened: bool,
+    /// The state in which a packet leaves its set.
     pub(crate) kept: Option<Parts>,
     pub(crate) verdict: Option<Verdict>,
     next: usize,
@@ -57,9 +58,9 @@ pub(crate) fn passages(
             Event::Leave { verdict, set: state, packet } => {
                 let Some(mut passage) = current.take() else { continue };
                 (passage.verdict, passage.left) = (verdict, packet);
-                match (passage.handler == OPENING && passage.opened.is_none(), verdict) {
+                match (passage.handler == OPENING && !passage.opened, verdict) {
                     (true, None) => {
-                        passage.opened = Some(state);
+                        passage.opened = true;
                         passage.refused_unless_stored(set);
                         current = Some(passage);
                     }
@@ -148,7 +149,7 @@ impl Passage {
 
     /// Whether a new packet set found the table full.
     pub(crate) fn is_refused(&self) -> bool {
-        self.opened.is_some()
+        self.opened
             && self.given.iter().any(|(name, stored)| name.ends_with(".insert") && *stored == 0)
     }
 }

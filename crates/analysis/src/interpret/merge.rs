@@ -46,7 +46,7 @@ struct Outcome {
     decisions: Vec<(Term, bool)>,
     value: Value,
     changes: Vec<(Slot, Value, u32)>,
-    fields: Vec<(FieldName, FieldNow)>,
+    fields: Vec<(FieldName, (Term, u32))>,
 }
 
 enum Outcomes {
@@ -118,7 +118,9 @@ impl<'p> Interpreter<'p> {
         layer.next = 0;
         let changes = std::mem::take(&mut layer.written).into_iter().rev().map(undone).collect();
         let set = std::mem::take(&mut layer.set);
-        let fields = set.into_iter().map(|(field, before)| (field, self.put_back(field, before)));
+        let fields = set.into_iter();
+        let fields =
+            fields.filter_map(|(field, before)| Some((field, self.put_back(field, before)?)));
         let fields = fields.collect();
         Ok(Outcome { decisions, value: result?, changes, fields })
     }
@@ -221,17 +223,11 @@ impl<'p> Interpreter<'p> {
         names.dedup();
         let mut joined = Vec::new();
         for field in names {
-            let (before, mut line) = (self.field_now(field), 0);
-            let of_outcome = |outcome: &Outcome| {
-                let set = outcome.fields.iter().find(|(known, _)| *known == field);
-                set.and_then(|(_, now)| *now)
-            };
-            let mut values = Vec::new();
-            for outcome in outcomes {
-                let now = of_outcome(outcome);
-                line = now.map_or(line, |(_, line)| line);
-                values.push(self.as_value(now.map_or(before, |(term, _)| term)));
-            }
+            let before = self.field_now(field);
+            let set: Vec<_> = outcomes.iter().map(|outcome| outcome.field(field)).collect();
+            let line = set.iter().flatten().last().map_or(0, |(_, line)| *line);
+            let values = set.iter().map(|now| self.as_value(now.map_or(before, |(term, _)| term)));
+            let values: Vec<Value> = values.collect();
             match self.joined(outcomes, &values, 0)? {
                 Value::Bool(term) | Value::Scalar(_, term) => joined.push((field, (term, line))),
                 _ => return None,
@@ -359,6 +355,11 @@ impl Outcome {
         let mut changes = self.changes.iter();
         let changed = changes.find(|(changed, ..)| Rc::ptr_eq(changed, slot));
         changed.map_or_else(|| before.clone(), |(_, value, _)| value.clone())
+    }
+
+    /// What it has set a header field to, and the line.
+    fn field(&self, field: FieldName) -> FieldNow {
+        self.fields.iter().find(|(set, _)| *set == field).map(|(_, now)| *now)
     }
 
     fn line_of(&self, slot: &Slot) -> Option<u32> {

@@ -68,11 +68,12 @@ pub(crate) fn reached(
     if layout.entries == Entries::Fixed {
         steps.insert(at_first(&layout, terms), FastSet::from_iter([Vec::new()]));
     }
-    let search = Search { object, layout: &layout, steps: &steps, given: &given };
+    let (layout, steps, given) = (&layout, &steps, &*given);
     let mut groups = Vec::new();
     let mut open = vec![small];
     while let Some(mut small) = open.pop().filter(|small| !small.is_empty()) {
-        match search.run(&small, terms, solver)? {
+        let search = Search { object, layout, small: &small, steps, given };
+        match search.run(terms, solver)? {
             Found::All(all) => groups.extend(Group::of(small, all)),
             Found::TooMany(_) if open.is_empty() && small.iter().any(|one| one.limit.is_some()) => {
                 open = apart(&small);
@@ -235,17 +236,13 @@ enum Found {
 struct Search<'l> {
     object: &'l str,
     layout: &'l Layout,
+    small: &'l [Small],
     steps: &'l Steps,
     given: &'l [Term],
 }
 
 impl Search<'_> {
-    fn run(
-        &self,
-        small: &[Small],
-        terms: &mut Terms,
-        solver: &mut Solver,
-    ) -> Result<Found, String> {
+    fn run(&self, terms: &mut Terms, solver: &mut Solver) -> Result<Found, String> {
         let mut all: BTreeSet<Vec<u128>> = BTreeSet::new();
         let mut open: Vec<(&Step, Vec<Term>)> = Vec::new();
         for (step, each) in self.steps {
@@ -261,16 +258,14 @@ impl Search<'_> {
         loop {
             let before = all.len();
             for (step, common) in &open {
-                let asked = self.question(small, (step, common), &all, terms);
+                let asked = self.question(step, common, &all, terms);
                 if is_refuted(asked, terms, solver)? {
                     continue;
                 }
                 let mut each: Vec<&Vec<Term>> = self.steps[*step].iter().collect();
                 each.sort_unstable();
                 for conditions in each {
-                    if let Some(end) =
-                        self.follow(small, (step, conditions), &mut all, terms, solver)?
-                    {
+                    if let Some(end) = self.follow(step, conditions, &mut all, terms, solver)? {
                         return Ok(end);
                     }
                 }
@@ -284,8 +279,8 @@ impl Search<'_> {
     /// What would hold if the step stored something else.
     fn question(
         &self,
-        small: &[Small],
-        (step, conditions): (&Step, &[Term]),
+        step: &Step,
+        conditions: &[Term],
         all: &BTreeSet<Vec<u128>>,
         terms: &mut Terms,
     ) -> Vec<Term> {
@@ -295,13 +290,13 @@ impl Search<'_> {
         asked.extend(conditions);
         for key in &step.keys {
             let entry = Object::new(self.object, self.layout).at_first(key, terms);
-            let holds = self.combination(small, (key, &entry.value), terms);
-            let known = is_one_of(all, &holds, small, terms);
+            let holds = self.combination(key, &entry.value, terms);
+            let known = self.is_one_of(all, &holds, terms);
             let absent = terms.not(entry.present);
             asked.push(terms.either(absent, known));
         }
-        let stored = self.combination(small, (&step.key, &step.value), terms);
-        let known = is_one_of(all, &stored, small, terms);
+        let stored = self.combination(&step.key, &step.value, terms);
+        let known = self.is_one_of(all, &stored, terms);
         asked.push(terms.not(known));
         asked
     }
@@ -309,15 +304,15 @@ impl Search<'_> {
     /// Adds what the step can store; how the search ends, if it does.
     fn follow(
         &self,
-        small: &[Small],
-        (step, conditions): (&Step, &[Term]),
+        step: &Step,
+        conditions: &[Term],
         all: &mut BTreeSet<Vec<u128>>,
         terms: &mut Terms,
         solver: &mut Solver,
     ) -> Result<Option<Found>, String> {
-        let stored = self.combination(small, (&step.key, &step.value), terms);
+        let stored = self.combination(&step.key, &step.value, terms);
         loop {
-            let asked = self.question(small, (step, conditions), all, terms);
+            let asked = self.question(step, conditions, all, terms);
             if is_refuted(asked.clone(), terms, solver)? {
                 return Ok(None);
             }
@@ -327,19 +322,22 @@ impl Search<'_> {
             if !all.insert(new) {
                 return Ok(Some(Found::Undecided));
             }
-            if let Some(part) = too_many(small, all) {
+            if let Some(part) = self.too_many(all) {
                 return Ok(Some(Found::TooMany(part)));
             }
         }
     }
 
+    /// The part with most values, where there are more combinations than are looked for.
+    fn too_many(&self, all: &BTreeSet<Vec<u128>>) -> Option<usize> {
+        let values = |at: usize| all.iter().map(|one| one[at]).collect::<BTreeSet<_>>().len();
+        let widest = (0..self.small.len()).max_by_key(|at| (values(*at), *at))?;
+        let is_byte = matches!(self.small[widest].part.kind, Kind::Number);
+        (all.len() > MOST || is_byte && values(widest) > BYTES).then_some(widest)
+    }
+
     /// The small parts of an entry.
-    fn combination(
-        &self,
-        small: &[Small],
-        (key, value): (&[Term], &[Term]),
-        terms: &mut Terms,
-    ) -> Vec<Term> {
+    fn combination(&self, key: &[Term], value: &[Term], terms: &mut Terms) -> Vec<Term> {
         let Layout { key: of_key, parts, .. } = self.layout;
         let part = |small: &Small| {
             let (of, name) = small.part.name.split_once('.')?;
@@ -347,26 +345,13 @@ impl Search<'_> {
             let found = types.iter().zip(all).find(|(part, _)| part.name == name);
             found.map(|(_, term)| small.answer(*term, terms))
         };
-        small.iter().filter_map(part).collect()
+        self.small.iter().filter_map(part).collect()
     }
-}
 
-/// The part with most values, where there are more combinations than are looked for.
-fn too_many(small: &[Small], all: &BTreeSet<Vec<u128>>) -> Option<usize> {
-    let values = |at: usize| all.iter().map(|one| one[at]).collect::<BTreeSet<_>>().len();
-    let widest = (0..small.len()).max_by_key(|at| (values(*at), *at))?;
-    let is_byte = matches!(small[widest].part.kind, Kind::Number);
-    (all.len() > MOST || is_byte && values(widest) > BYTES).then_some(widest)
-}
-
-fn is_one_of(
-    all: &BTreeSet<Vec<u128>>,
-    parts: &[Term],
-    small: &[Small],
-    terms: &mut Terms,
-) -> Term {
-    let known: Vec<Option<Term>> = parts.iter().copied().map(Some).collect();
-    in_a_row(&merged(all), &known, small, terms)
+    fn is_one_of(&self, all: &BTreeSet<Vec<u128>>, parts: &[Term], terms: &mut Terms) -> Term {
+        let known: Vec<Option<Term>> = parts.iter().copied().map(Some).collect();
+        in_a_row(&merged(all), &known, self.small, terms)
+    }
 }
 
 /// What each part may be, given the others of its row.

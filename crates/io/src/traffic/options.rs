@@ -104,21 +104,12 @@ impl TrafficSpec {
 /// Whether two options say the same thing, or two things of which only one can hold. Prefixes are given for each
 /// version of IP.
 fn contradict(one: &str, other: &str) -> bool {
-    let name = |option: &'_ str| option.split('=').next().unwrap_or_default().to_owned();
-    let distribution = |name: &str| match name {
-        "uniform" | "zipf" => Some(name.to_owned()),
-        "mice" | "elephants" => Some("mice".to_owned()),
-        _ => None,
-    };
-    let names = [name(one), name(other)];
-    match names.each_ref().map(String::as_str) {
+    let is_distribution = |name| matches!(name, "uniform" | "zipf" | "mice" | "elephants");
+    match [one, other].map(|option| option.split('=').next().unwrap_or(option)) {
         ["inside", "inside"] | ["outside", "outside"] => one.contains(':') == other.contains(':'),
         ["tcp" | "udp", "tcp" | "udp"] => true,
-        [a, b] if a == b => true,
-        [a, b] => match (distribution(a), distribution(b)) {
-            (Some(a), Some(b)) => a != b,
-            _ => false,
-        },
+        ["mice", "elephants"] | ["elephants", "mice"] => false,
+        [a, b] => a == b || is_distribution(a) && is_distribution(b),
     }
 }
 

@@ -94,7 +94,7 @@ impl Log {
     /// Opens the directory, made if need be, for one writer: the log to append to and the objects
     /// that it comes to.
     pub(super) fn open(directory: &Path, durability: Durability) -> Result<(Self, Objects), Error> {
-        let failed = |error: io::Error| unavailable(directory, &error);
+        let failed = |error: io::Error| unusable(directory, &error);
         fs::create_dir_all(directory).map_err(failed)?;
         let lock = File::create(directory.join("lock")).map_err(failed)?;
         lock.try_lock().map_err(|error| match error {
@@ -143,7 +143,7 @@ impl Log {
             .and_then(|()| self.sync_if_due());
         if let Err(error) = written {
             self.broken = self.file.set_len(self.len).is_err() || error.kind() == SYNC_FAILED;
-            return Err(unavailable(&self.directory, &error));
+            return Err(unusable(&self.directory, &error));
         }
         self.len += bytes.len() as u64;
         Ok(())
@@ -181,16 +181,15 @@ impl Log {
         });
         // The new checkpoint may be there already: what goes to the old log would be lost.
         self.broken |= switched.is_err();
-        let (file, checkpoint_len) =
-            switched.map_err(|error| unavailable(&self.directory, &error))?;
+        let (file, checkpoint_len) = switched.map_err(|error| unusable(&self.directory, &error))?;
         (self.file, self.checkpoint_len) = (file, checkpoint_len);
         (self.generation, self.len) = (next, HEADER);
-        forget_others(&self.directory, next).map_err(|error| unavailable(&self.directory, &error))
+        forget_others(&self.directory, next).map_err(|error| unusable(&self.directory, &error))
     }
 
     /// Brings everything to the disk.
     pub(super) fn sync(&mut self) -> Result<(), Error> {
-        self.file.sync_data().map_err(|error| unavailable(&self.directory, &error))
+        self.file.sync_data().map_err(|error| unusable(&self.directory, &error))
     }
 }
 
@@ -199,7 +198,7 @@ const SYNC_FAILED: io::ErrorKind = io::ErrorKind::BrokenPipe;
 /// The objects that the files of a directory come to: its generation, and how many bytes of the log
 /// are whole.
 pub(super) fn read(directory: &Path) -> Result<(u32, Objects, u64), Error> {
-    let failed = |error: io::Error| unavailable(directory, &error);
+    let failed = |error: io::Error| unusable(directory, &error);
     let generations = |what| Ok(generations(directory, what).map_err(failed)?.into_iter().max());
     let generation = generations("checkpoint-")?.unwrap_or(0);
     let mut objects = Objects::default();
@@ -229,7 +228,7 @@ pub(super) fn read(directory: &Path) -> Result<(u32, Objects, u64), Error> {
 }
 
 fn read_checkpoint(path: &Path, objects: &mut Objects) -> Result<(), Error> {
-    let bytes = fs::read(path).map_err(|error| unavailable(path, &error))?;
+    let bytes = fs::read(path).map_err(|error| unusable(path, &error))?;
     let Some(mut rest) = check_header(path, &bytes, CHECKPOINT)? else {
         return Err(damaged(path, 0, "it ends in its header"));
     };
@@ -375,7 +374,7 @@ fn damaged(path: &Path, offset: u64, why: &'static str) -> Error {
     Error::Damaged { file: path.display().to_string(), offset, why }
 }
 
-fn unavailable(path: &Path, error: &io::Error) -> Error {
+fn unusable(path: &Path, error: &io::Error) -> Error {
     let look = match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "name a directory that this user may write to"
