@@ -36,7 +36,7 @@ use crossbeam_utils::sync::{ShardedLock, ShardedLockWriteGuard};
 
 use crate::head::Head;
 use crate::instance::{Instance, Release, refused};
-use crate::reassembly::{Assembles, Reassembly};
+use crate::reassembly::{Assembles, Reassembly, is_part, is_part_frame};
 use crate::schedule::Schedule;
 
 /// An instance that several workers share.
@@ -165,7 +165,8 @@ impl<N: NetworkFunction> Access<N> {
         }
     }
 
-    /// Handles packets as readers up to the first that would write, and returns how many.
+    /// Handles packets as readers up to the first that would write or is to be put together with others, and
+    /// returns how many.
     fn read(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) -> usize {
         let Self { lock, own } = self;
         let locked = lock.state.read().unwrap_or_else(PoisonError::into_inner);
@@ -176,7 +177,7 @@ impl<N: NetworkFunction> Access<N> {
         for (index, frame) in frames.iter_mut().enumerate() {
             let layout = parse(frame.bytes(), frame.meta().wire_len);
             // What leaves in fragments is left to a writer, too: it is rare.
-            if N::LAYER == 4 && frame.meta().fragment_len != 0 {
+            if N::LAYER == 4 && (frame.meta().fragment_len != 0 || is_part(layout)) {
                 return index;
             }
             if let Some(reason) = refused::<N>(layout) {
@@ -285,13 +286,15 @@ impl<N: NetworkFunction> Assembles<N> for Access<N> {
         &mut self.own.reassembly
     }
 
-    fn handle_whole(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
-        let mut rest = frames;
+    fn handle_to_part(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) -> usize {
+        let mut handled = 0;
         loop {
-            let read = self.read(rest, release);
-            let Some((writer, after)) = rest[read..].split_first_mut() else { break };
-            self.write(writer, release);
-            rest = after;
+            handled += self.read(&mut frames[handled..], release);
+            match frames.get_mut(handled) {
+                Some(writer) if !is_part_frame::<N>(writer) => self.write(writer, release),
+                _ => return handled,
+            }
+            handled += 1;
         }
     }
 }

@@ -12,8 +12,7 @@
 //!
 //! Nothing that the wire says is believed: memory and time are bounded, and fragments that overlap are
 //! refused with all of their datagram (RFC 5722; in IPv4 as well), but for one that came twice. Unfragmented
-//! packets wait for nothing (RFC 4787, REQ-14a): of state that is sharded they pay nothing, of state that is
-//! shared a look at two fields.
+//! packets wait for nothing (RFC 4787, REQ-14a), and pay nothing.
 
 mod datagram;
 mod gatherer;
@@ -40,7 +39,7 @@ pub(crate) fn is_part(layout: Layout) -> bool {
 /// Whether a batch has fragments to be put together.
 #[inline(always)]
 pub(crate) fn has_parts<N: NetworkFunction>(frames: &[Frame<'_>]) -> bool {
-    N::LAYER == 4 && may_have_parts(frames) && frames.iter().any(is_part_frame)
+    may_have_parts(frames) && frames.iter().any(is_part_frame::<N>)
 }
 
 /// Whether one of these is anything but untagged IPv4 that is no fragment: all are looked at, without a branch,
@@ -54,9 +53,12 @@ fn may_have_parts(frames: &[Frame<'_>]) -> bool {
     frames.iter().fold(0, |all, frame| all | odd(frame.bytes())) != 0
 }
 
+/// Whether this is one.
 #[inline(always)]
-fn is_part_frame(frame: &Frame<'_>) -> bool {
-    may_be_part(frame.bytes()) && is_part(parse(frame.bytes(), frame.meta().wire_len))
+pub(crate) fn is_part_frame<N: NetworkFunction>(frame: &Frame<'_>) -> bool {
+    N::LAYER == 4
+        && may_be_part(frame.bytes())
+        && is_part(parse(frame.bytes(), frame.meta().wire_len))
 }
 
 /// Of nearly every packet, which is untagged, two fields say that it is no fragment: the offset of IPv4; of
@@ -184,34 +186,28 @@ pub(crate) trait Assembles<N: NetworkFunction> {
     /// Datagrams that are incomplete.
     fn reassembly(&mut self) -> &mut Reassembly;
 
-    /// Handles packets of which none is to be put together with others.
-    fn handle_whole(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release);
+    /// Handles packets up to the first that is to be put together with others, and returns how many.
+    fn handle_to_part(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) -> usize;
 
     /// Handles a batch.
     #[inline(always)]
     fn assemble(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
-        match has_parts::<N>(frames) {
-            false => self.handle_whole(frames, release),
-            true => self.divide(frames, release),
+        let mut rest = frames;
+        loop {
+            let handled = self.handle_to_part(rest, release);
+            let Some((part, after)) = rest[handled..].split_first_mut() else { return };
+            self.gather(part, release);
+            rest = after;
         }
     }
 
-    /// Takes the fragments out of a batch: what is in between, and datagrams that they complete, are handled
-    /// in order.
+    /// Keeps a fragment until its datagram is complete, and handles that then.
     #[cold]
-    fn divide(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
-        for run in frames.chunk_by_mut(|a, b| !is_part_frame(a) && !is_part_frame(b)) {
-            match run {
-                [part] if is_part_frame(part) => {
-                    let layout = parse(part.bytes(), part.meta().wire_len);
-                    let whole = self.reassembly().add(part, layout, release);
-                    let Some(mut whole) = whole else { continue };
-                    self.handle_whole(&mut [whole.frame()], release);
-                    self.reassembly().forget(whole);
-                }
-                others => self.handle_whole(others, release),
-            }
-        }
+    fn gather(&mut self, part: &Frame<'_>, release: &mut impl Release) {
+        let layout = parse(part.bytes(), part.meta().wire_len);
+        let Some(mut whole) = self.reassembly().add(part, layout, release) else { return };
+        self.handle_to_part(&mut [whole.frame()], release);
+        self.reassembly().forget(whole);
     }
 }
 

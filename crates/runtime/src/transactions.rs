@@ -382,13 +382,20 @@ impl<N: NetworkFunction> Assembles<N> for Member<N> {
         &mut self.own.reassembly
     }
 
-    fn handle_whole(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) {
+    #[inline(always)]
+    fn handle_to_part(&mut self, frames: &mut [Frame<'_>], release: &mut impl Release) -> usize {
+        let mut handled = 0;
         for frames in frames.chunks_mut(MOST_ITEMS) {
             self.look_ahead(frames);
             let Self { shared, nf, worker, own, .. } = self;
             let len = frames.len();
             let work = &mut Work { shared, nf, own, frames, sets: None, release, gone: 0 };
-            worker.handle(work, len);
+            let done = worker.handle(work, len);
+            handled += done;
+            if done < len {
+                break;
+            }
         }
+        handled
     }
 }

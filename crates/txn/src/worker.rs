@@ -74,12 +74,13 @@ impl Logging {
 
 /// What is to be done in transactions: items, one after the other.
 pub trait Batch {
-    /// Runs the items of `range` in order, up to the first at whose end the transaction is doomed,
-    /// and returns how many were run.
+    /// Runs the items of `range` in order, up to the first at whose end the transaction is doomed, or before
+    /// which the batch is to end, and returns how many were run.
     fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize;
-    /// Runs the items of `range` in order, with nobody beside them: nothing is taken back.
-    fn run_alone(&mut self, range: Range<usize>, transaction: &Transaction) {
-        self.run(range, transaction);
+    /// Runs the items of `range` in order, up to the first before which the batch is to end, with nobody beside
+    /// them: nothing is taken back. Returns how many were run.
+    fn run_alone(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
+        self.run(range, transaction)
     }
     /// Whether the item is seen to need nobody beside it before it is run.
     fn needs_alone(&self, _item: usize) -> bool {
@@ -93,6 +94,23 @@ pub trait Batch {
     fn undo(&mut self, range: Range<usize>);
     /// These items have been committed.
     fn release(&mut self, range: Range<usize>, place: Place);
+}
+
+/// How a batch goes on once items of it are done.
+enum Course {
+    /// With this item next, if there is one.
+    Goes(usize),
+    /// It ends before this one.
+    Ends(usize),
+}
+
+impl Course {
+    /// Of the items of `range` so many were run, and none in vain.
+    #[inline(always)]
+    fn after(ran: usize, range: Range<usize>) -> Self {
+        let next = range.start + ran;
+        if next < range.end { Self::Ends(next) } else { Self::Goes(next) }
+    }
 }
 
 /// How transactions ended.
@@ -183,39 +201,42 @@ impl Worker {
         std::mem::take(&mut self.wrote)
     }
 
-    /// Has `len` items committed, in order.
-    pub fn handle(&mut self, batch: &mut impl Batch, len: usize) {
+    /// Has `len` items committed, in order, or those before which the batch is to end, and returns how many.
+    pub fn handle(&mut self, batch: &mut impl Batch, len: usize) -> usize {
         if len == 0 {
-            return;
+            return 0;
         }
         let way = self.transaction.domain().turns.way();
         if way.is_trial() {
             self.counted = count(&self.transaction);
         }
-        self.handle_all(batch, len);
+        let done = self.handle_all(batch, len);
         self.patience -= 1;
         if self.patience == 0 || self.way[0] != self.way[1] {
-            self.look_up(way, len);
+            self.look_up(way, done);
         }
+        done
     }
 
     #[inline(always)]
-    fn handle_all(&mut self, batch: &mut impl Batch, len: usize) {
+    fn handle_all(&mut self, batch: &mut impl Batch, len: usize) -> usize {
         let (mut start, mut end, mut aborts) = (0, len, 0);
         while start < len {
             if !self.way[1].takes_turns() && batch.needs_alone(start) {
-                let next = self.run_alone(batch, start..len, true);
-                if next > start {
-                    (start, end, aborts) = (next, len, 0);
+                match self.run_alone(batch, start..len, true) {
+                    Course::Goes(next) if next == start => {}
+                    Course::Goes(next) => (start, end, aborts) = (next, len, 0),
+                    Course::Ends(before) => return before,
                 }
                 continue;
             }
             let (ran, cause) = match self.attempt(batch, start..end, len) {
-                Ok(to) => {
-                    (start, end, aborts) = (to, len, 0);
+                Ok(Course::Goes(next)) => {
+                    (start, end, aborts) = (next, len, 0);
                     self.settle_again();
                     continue;
                 }
+                Ok(Course::Ends(before)) => return before,
                 Err(why) => why,
             };
             match cause {
@@ -240,8 +261,12 @@ impl Worker {
                 }
                 Cause::Alone | Cause::Settled(_) | Cause::TooLarge => self.counts.alone += 1,
             }
-            (start, end, aborts) = (self.run_alone(batch, start..len, false), len, 0);
+            match self.run_alone(batch, start..len, false) {
+                Course::Goes(next) => (start, end, aborts) = (next, len, 0),
+                Course::Ends(before) => return before,
+            }
         }
+        len
     }
 
     /// A batch of so many items is done that began in the while `way`: has all workers do what comes next, if it
@@ -268,15 +293,15 @@ impl Worker {
         (self.way, self.patience) = ([now; 2], turns.patience(now));
     }
 
-    /// Runs items of `range` in one transaction, or all up to `len` where workers take turns, and returns which
-    /// is next; otherwise how many were run, and why in vain.
+    /// Runs items of `range` in one transaction, or all up to `len` where workers take turns; otherwise how many
+    /// were run, and why in vain.
     #[inline(always)]
     fn attempt(
         &mut self,
         batch: &mut impl Batch,
         range: Range<usize>,
         len: usize,
-    ) -> Result<usize, (usize, Cause)> {
+    ) -> Result<Course, (usize, Cause)> {
         let transaction = &*self.transaction;
         if self.way[1].takes_turns() {
             // As it was a batch ago, and before the gate: who waits is in nobody's way.
@@ -291,13 +316,14 @@ impl Worker {
             self.counted = count(transaction);
         }
         if way.takes_turns() {
-            let place = take_turn(batch, range.start..len, transaction);
+            let range = range.start..len;
+            let (ran, place) = take_turn(batch, range.clone(), transaction);
             drop(inside);
             self.wrote = true;
             self.counts.turns += 1;
-            self.counts.turn_items += (len - range.start) as u64;
-            batch.release(range.start..len, place);
-            return Ok(len);
+            self.counts.turn_items += ran as u64;
+            batch.release(range.start..range.start + ran, place);
+            return Ok(Course::after(ran, range));
         }
         let range = range.start..range.end.min(range.start + self.size);
         match self.logging.is_on() {
@@ -316,13 +342,13 @@ impl Worker {
         self.logging.went_well();
         self.wrote |= transaction.writes().len() > 0;
         self.counts.commits += 1;
-        self.counts.items += range.len() as u64;
+        self.counts.items += ran as u64;
         self.calm += 1;
         if self.calm == CALM {
             (self.calm, self.size) = (0, (2 * self.size).min(MOST_ITEMS));
         }
-        batch.release(range.clone(), place);
-        Ok(range.end)
+        batch.release(range.start..range.start + ran, place);
+        Ok(Course::after(ran, range))
     }
 
     /// Now and then has memory settle again that nobody changes any more.
@@ -336,14 +362,14 @@ impl Worker {
     }
 
     /// Runs the first of the items with nobody beside it, and those after it that are seen to need that: others
-    /// wait once for all of them. Returns which is next: the first itself, if that `is_foreseen` and needs it no
-    /// more, since another who was alone has done what it was for.
+    /// wait once for all of them. Next is the first itself, if that `is_foreseen` and needs it no more, since
+    /// another who was alone has done what it was for.
     fn run_alone(
         &mut self,
         batch: &mut impl Batch,
         items: Range<usize>,
         is_foreseen: bool,
-    ) -> usize {
+    ) -> Course {
         let transaction = &*self.transaction;
         let gate = &transaction.domain().gate;
         let closed = match is_foreseen {
@@ -351,12 +377,14 @@ impl Worker {
             false => Some(gate.close()),
         };
         let mut next = items.start;
-        let Some(_alone) = closed else { return next };
+        let Some(_alone) = closed else { return Course::Goes(next) };
         transaction.begin_alone();
         self.wrote = true;
         let mut is_foreseen = is_foreseen;
         loop {
-            batch.run_alone(next..next + 1, transaction);
+            if batch.run_alone(next..next + 1, transaction) == 0 {
+                return Course::Ends(next);
+            }
             batch.release(next..next + 1, transaction.place());
             if is_foreseen {
                 self.counts.alone += 1;
@@ -365,7 +393,7 @@ impl Worker {
             next += 1;
             is_foreseen = next < items.end && batch.needs_alone(next);
             if !is_foreseen {
-                return next;
+                return Course::Goes(next);
             }
         }
     }
@@ -387,36 +415,42 @@ fn count(transaction: &Transaction) -> bool {
     true
 }
 
-/// Runs items with nobody beside them, while workers take turns, and returns their place. Items are let go of
-/// later: who waits for the turn need not wait for that.
-fn take_turn(batch: &mut impl Batch, range: Range<usize>, transaction: &Transaction) -> Place {
+/// Runs items with nobody beside them, while workers take turns, and returns how many, and their place. Items are
+/// let go of later: who waits for the turn need not wait for that.
+fn take_turn(
+    batch: &mut impl Batch,
+    range: Range<usize>,
+    transaction: &Transaction,
+) -> (usize, Place) {
     let _floor = transaction.domain().turns.floor.take(transaction.worker());
     transaction.begin_alone();
-    batch.run_alone(range, transaction);
-    transaction.place()
+    (batch.run_alone(range, transaction), transaction.place())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Items of which some need to be alone, and what became of them.
+    /// Items of which some need to be alone and one ends the batch, and what became of them.
     #[cfg(not(any(loom, shuttle)))]
     #[derive(Default)]
     struct Items {
         alone: Range<usize>,
+        end: Option<usize>,
         released: Vec<(usize, Option<Place>)>,
     }
 
     #[cfg(not(any(loom, shuttle)))]
     impl Batch for Items {
         fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
+            let range = range.start..self.end.map_or(range.end, |end| range.end.min(end));
             let last = range.clone().find(|item| self.alone.contains(item));
             last.iter().for_each(|_| transaction.require_alone());
             last.map_or(range.len(), |last| last + 1 - range.start)
         }
-        fn run_alone(&mut self, range: Range<usize>, transaction: &Transaction) {
-            assert!(transaction.is_alone() && range.len() == 1);
+        fn run_alone(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
+            assert!(transaction.is_alone());
+            self.end.map_or(range.end, |end| range.end.min(end)) - range.start
         }
         fn needs_alone(&self, item: usize) -> bool {
             self.alone.contains(&item)
@@ -443,6 +477,23 @@ mod tests {
             assert!(places.iter().all(|place| *place == places[0]), "others waited once");
             let Counts { alone: counted, items, .. } = worker.counts();
             assert_eq!((counted as usize, items as usize), (alone.len(), MOST_ITEMS - alone.len()));
+        }
+    }
+
+    #[test]
+    #[cfg(not(any(loom, shuttle)))] // there is but one thread
+    fn a_batch_ends_before_an_item_that_is_none_of_it() {
+        for takes_turns in [false, true] {
+            let domain = Arc::new(crate::Domain::new(2, true).with_turns(Some(takes_turns)));
+            for (end, alone) in (0..MOST_ITEMS).flat_map(|end| [(end, 0..0), (end, 3..9)]) {
+                let mut worker = Worker::new(Arc::new(Transaction::new(&domain, 0)));
+                let mut batch = Items { alone, end: Some(end), ..Items::default() };
+                assert_eq!(worker.handle(&mut batch, MOST_ITEMS), end);
+                let items: Vec<_> = batch.released.iter().map(|(item, _)| *item).collect();
+                assert_eq!(items, (0..end).collect::<Vec<_>>(), "each once, in order");
+                let Counts { alone, items, turn_items, .. } = worker.counts();
+                assert_eq!((alone + items + turn_items) as usize, end);
+            }
         }
     }
 

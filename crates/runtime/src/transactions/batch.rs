@@ -17,7 +17,7 @@ use super::{Shared, Times};
 use crate::head::Head;
 use crate::instance::{Making, Release, refused};
 use crate::lock::Commit;
-use crate::reassembly::Reassembly;
+use crate::reassembly::{Reassembly, is_part};
 use crate::tuner::Tuner;
 
 /// What a worker has for itself, and may have to take back.
@@ -97,14 +97,18 @@ struct Beside<'a, N: NetworkFunction, F> {
 }
 
 impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
-    /// Handles packets up to the first at whose end the transaction is doomed, and returns how many. One
-    /// function whoever releases them: what is called from one place is inlined there.
+    /// Handles packets up to the first at whose end the transaction is doomed, or before a fragment that is to be
+    /// put together with others, and returns how many. One function whoever releases them: what is called from
+    /// one place is inlined there.
     #[inline(never)]
     fn packets(mut self, frames: &mut [Frame<'_>], slots: &mut [Slot]) -> usize {
         let (all, mut slots) = (slots.len(), slots.iter_mut());
         for frame in frames {
+            let left = slots.len();
             let Some(slot) = slots.next() else { break };
-            self.packet(frame, slot);
+            if !self.packet(frame, slot) {
+                return all - left;
+            }
             if self.seat.visit.transaction.is_doomed() {
                 break;
             }
@@ -112,14 +116,17 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
         all - slots.len()
     }
 
-    /// Handles one packet.
+    /// Handles one packet, unless it is to be put together with others.
     #[inline(always)]
-    fn packet(&mut self, frame: &mut Frame<'_>, slot: &mut Slot) {
+    fn packet(&mut self, frame: &mut Frame<'_>, slot: &mut Slot) -> bool {
         let now_ns = frame.meta().arrival_ns.max(self.times.now_ns);
         frame.meta_mut().arrival_ns = now_ns;
         slot.verdict = match parse_common(frame.bytes(), frame.meta().wire_len) {
             Some(layout) => self.handle::<Common<Real>>(frame, layout, &mut slot.head),
-            None => self.packet_any(frame, &mut slot.head),
+            None => match self.packet_any(frame, &mut slot.head) {
+                Some(verdict) => verdict,
+                None => return false,
+            },
         };
         slot.emitted = self.environment.emitted().len() as u32;
         // What re-enters does so in one go: in between, others might write.
@@ -128,17 +135,21 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
             let asked = self.environment.take_asked_at();
             self.require_alone(|| asked.unwrap_or(of_runtime(Operation::Reenter)));
         }
+        true
     }
 
     #[inline(never)]
-    fn packet_any(&mut self, frame: &mut Frame<'_>, head: &mut Head) -> Verdict {
+    fn packet_any(&mut self, frame: &mut Frame<'_>, head: &mut Head) -> Option<Verdict> {
         let layout = parse_any(frame.bytes(), frame.meta().wire_len);
+        if N::LAYER == 4 && is_part(layout) {
+            return None;
+        }
         if let Some(reason) = refused::<N>(layout) {
             // It is not shown to the NF, and yet to be found as it is when it runs again.
             head.save(frame.bytes(), false);
-            return Verdict::Discard(reason.into());
+            return Some(Verdict::Discard(reason.into()));
         }
-        self.handle::<Real>(frame, layout, head)
+        Some(self.handle::<Real>(frame, layout, head))
     }
 
     #[inline(always)]
@@ -226,14 +237,15 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         ran
     }
 
-    fn run_alone(&mut self, range: Range<usize>, transaction: &Transaction) {
+    fn run_alone(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
         let Self { shared, nf, own, frames, release, gone, .. } = self;
         let (frames, slots) = (&mut frames[range.clone()], &mut own.slots[range.clone()]);
         let queue = &mut Queue { frames, slots, release: *release, gone: 0 };
         let floor = &mut Floor { shared, nf, transaction };
-        let mut lines = shared.alone().packets(floor, queue);
+        let (handled, mut lines) = shared.alone().packets(floor, queue);
         *gone = range.start + queue.gone;
         own.lines.append(&mut lines);
+        handled
     }
 
     fn needs_alone(&self, item: usize) -> bool {

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! nothing due ─▶ handler, on the objects themselves ─▶ … the next
-//!    └─ due, or a whole datagram ─▶ Alone::packet          └─ packets made, or one that re-enters: at once
+//!    ├─ due, or a whole datagram ─▶ Alone::packet          └─ packets made, or one that re-enters: at once
+//!    └─ a fragment that is to be put together with others: the end
 //! ```
 
 use std::sync::atomic::Ordering;
@@ -16,7 +17,7 @@ use super::batch::{Slot, let_go};
 use super::seat::{Seat, Visit};
 use super::sets::{Families, Held};
 use crate::instance::{Release, refused};
-use crate::reassembly::leaving;
+use crate::reassembly::{is_part, is_part_frame, leaving};
 
 /// Packets, and where they go.
 pub(super) struct Queue<'a, 'f, R> {
@@ -40,7 +41,7 @@ impl<R: Release> Queue<'_, '_, R> {
 
 /// Why packets are not handled straight on.
 enum Halt {
-    /// There are no more.
+    /// There are no more, or the next one is to be put together with others.
     Done,
     /// Before the next one something is to be done.
     Before,
@@ -49,12 +50,13 @@ enum Halt {
 }
 
 impl<N: NetworkFunction> Alone<N> {
-    /// Handles packets, and what is due before each; returns what was logged, too.
+    /// Handles packets, and what is due before each, up to a fragment that is to be put together with others;
+    /// returns how many, and what was logged.
     pub(super) fn packets<R: Release>(
         &mut self,
         floor: &mut Floor<'_, N>,
         queue: &mut Queue<'_, '_, R>,
-    ) -> Vec<Line> {
+    ) -> (usize, Vec<Line>) {
         let mut done = 0;
         loop {
             let (frames, slots) = (&mut queue.frames[done..], &mut queue.slots[done..]);
@@ -62,6 +64,7 @@ impl<N: NetworkFunction> Alone<N> {
             done += handled;
             match halt {
                 Halt::Done => break,
+                Halt::Before if is_part_frame::<N>(&queue.frames[done]) => break,
                 Halt::Before => {
                     self.with_care(floor, queue, done);
                     done += 1;
@@ -70,7 +73,7 @@ impl<N: NetworkFunction> Alone<N> {
             }
         }
         floor.shared.publish(&self.agenda.environment);
-        self.agenda.environment.log().take()
+        (done, self.agenda.environment.log().take())
     }
 
     /// Handles packets up to the first with which there is more to do, and returns how many.
@@ -156,7 +159,8 @@ impl<N: NetworkFunction, F: Families<N::Set>> Course<'_, N, F> {
                 *self.now_ns = now_ns;
             }
             frame.meta_mut().arrival_ns = now_ns;
-            slot.verdict = self.packet(frame);
+            let Some(verdict) = self.packet(frame) else { return (at, Halt::Done) };
+            slot.verdict = verdict;
             let reenters = matches!(slot.verdict, Verdict::Recirculate(_));
             if reenters || !self.environment.emitted().is_empty() {
                 return (at + 1, Halt::After);
@@ -166,24 +170,28 @@ impl<N: NetworkFunction, F: Families<N::Set>> Course<'_, N, F> {
     }
 
     #[inline(always)]
-    fn packet(&mut self, frame: &mut Frame<'_>) -> Verdict {
+    fn packet(&mut self, frame: &mut Frame<'_>) -> Option<Verdict> {
         match parse_common(frame.bytes(), frame.meta().wire_len) {
             Some(layout) => {
                 let packet = &mut Packet::<Common<Real>>::new(frame, layout);
                 self.environment.begin_at_once(packet.meta().number);
                 let handled = self.seat.handle(packet, self.environment);
-                handled.unwrap_or_else(|| self.seat.open(frame, self.environment))
+                Some(handled.unwrap_or_else(|| self.seat.open(frame, self.environment)))
             }
             None => self.packet_any(frame),
         }
     }
 
     #[inline(never)]
-    fn packet_any(&mut self, frame: &mut Frame<'_>) -> Verdict {
-        if let Some(reason) = refused::<N>(parse_any(frame.bytes(), frame.meta().wire_len)) {
-            return Verdict::Discard(reason.into());
+    fn packet_any(&mut self, frame: &mut Frame<'_>) -> Option<Verdict> {
+        let layout = parse_any(frame.bytes(), frame.meta().wire_len);
+        if N::LAYER == 4 && is_part(layout) {
+            return None;
+        }
+        if let Some(reason) = refused::<N>(layout) {
+            return Some(Verdict::Discard(reason.into()));
         }
         self.environment.begin_at_once(frame.meta().number);
-        self.seat.handle_any(frame, self.environment)
+        Some(self.seat.handle_any(frame, self.environment))
     }
 }

@@ -32,8 +32,9 @@ impl Batch for Slow<'_> {
         self.item(transaction, self.beside_us);
         1
     }
-    fn run_alone(&mut self, _: Range<usize>, transaction: &Transaction) {
+    fn run_alone(&mut self, _: Range<usize>, transaction: &Transaction) -> usize {
         self.item(transaction, self.alone_us);
+        1
     }
     fn undo(&mut self, _: Range<usize>) {}
     fn release(&mut self, _: Range<usize>, _: Place) {}
