@@ -321,7 +321,8 @@ pub mod lb {
         if settings.services.len() == 0 && settings.services6.len() == 0 {
             return Err("`services` or `services6` must have a service");
         }
-        if settings.services.len() + settings.services6.len() > 256 {
+        if settings.services.len() > 256 || settings.services6.len() > 256 - settings.services.len()
+        {
             return Err("at most 256 services");
         }
         Ok(())
@@ -455,20 +456,16 @@ pub mod lb {
 
     impl Lb {
         fn init(&mut self, cx: &mut Context) {
-            let mut service: u32 = 0;
-            for one in &self.settings.services {
-                let address = Address::V4(one.address);
-                let endpoint = Endpoint { address, port: one.port, protocol: number(one.protocol) };
-                self.services.insert(endpoint, service);
-                self.virtuals.write(service, endpoint);
-                service += 1;
+            for position in 0..self.settings.services.len() {
+                if let Some(one) = self.settings.services.get(position) {
+                    self.serve(position, Address::V4(one.address), one.port, one.protocol);
+                }
             }
-            for one in &self.settings.services6 {
-                let address = Address::V6(one.address);
-                let endpoint = Endpoint { address, port: one.port, protocol: number(one.protocol) };
-                self.services.insert(endpoint, service);
-                self.virtuals.write(service, endpoint);
-                service += 1;
+            for position in 0..self.settings.services6.len() {
+                if let Some(one) = self.settings.services6.get(position) {
+                    let service = self.settings.services.len() + position;
+                    self.serve(service, Address::V6(one.address), one.port, one.protocol);
+                }
             }
             for position in 0..self.settings.backends.len() {
                 if let Some(one) = self.settings.backends.get(position)
@@ -750,6 +747,12 @@ pub mod lb {
                 connection.progress = Progress::Open;
                 cx.set_expiry(self.settings.established_s * SECOND_NS);
             }
+        }
+
+        fn serve(&mut self, service: u32, address: Address, port: u16, protocol: Protocol) {
+            let endpoint = Endpoint { address, port, protocol: number(protocol) };
+            self.services.insert(endpoint, service);
+            self.virtuals.write(service, endpoint);
         }
 
         /// The number of a service among all, if it is one of the address's kind.

@@ -73,19 +73,25 @@ impl Limit {
     }
 }
 
-/// What `paths` ask of wide parts of `object`, each with the name of the part.
+/// What `paths` ask of wide parts of `object`, once they are there or before they are stored, each with the name of
+/// the part.
 pub(super) fn asked(object: &str, paths: &[CallPath], terms: &Terms) -> Vec<(String, Limit)> {
-    let mut parts: FastMap<Term, String> = FastMap::default();
-    for path in paths {
-        let accesses = path.accesses.iter().filter(|access| access.object == object);
-        for part in accesses.flat_map(|access| &access.result) {
-            if !PartType::of(part, terms).is_small() && terms.constant_of(part.term).is_none() {
-                parts.insert(part.term, part.name.clone());
-            }
+    let accesses = paths.iter().flat_map(|path| &path.accesses);
+    let (mut found, mut stored) = (FastMap::default(), FastMap::default());
+    for access in accesses.filter(|access| access.object == object) {
+        for (into, parts) in [(&mut found, &access.result), (&mut stored, &access.value)] {
+            let wide = parts.iter().filter(|part| !PartType::of(part, terms).is_small());
+            let unknown = wide.filter(|part| terms.constant_of(part.term).is_none());
+            into.extend(unknown.map(|part| (part.term, part.name.clone())));
         }
     }
+    let asked_by = |term| {
+        let (number, limit) = compared(term, terms)?;
+        let stored = stored.get(&number).map(|part| (part.clone(), limit));
+        asked_by((number, limit), &found, terms).or(stored)
+    };
     let mut all: Vec<(String, Limit)> =
-        atoms(paths, terms).into_iter().filter_map(|term| asked_by(term, &parts, terms)).collect();
+        atoms(paths, terms).into_iter().filter_map(asked_by).collect();
     // One less of none is most of all.
     let at_most = all.iter().filter(|(_, limit)| matches!(limit, Limit::AtMost(_)));
     let limited: Vec<String> = at_most.map(|(name, _)| name.clone()).collect();
@@ -113,8 +119,12 @@ pub(super) fn of_local(layout: &Layout, limits: &[Limit]) -> Vec<(String, Limit)
     limits.iter().map(|limit| (one.name.clone(), *limit)).collect()
 }
 
-fn asked_by(term: Term, parts: &FastMap<Term, String>, terms: &Terms) -> Option<(String, Limit)> {
-    let (number, limit) = compared(term, terms)?;
+/// What is asked of a part that has been found, where a number is compared.
+fn asked_by(
+    (number, limit): (Term, Limit),
+    parts: &FastMap<Term, String>,
+    terms: &Terms,
+) -> Option<(String, Limit)> {
     match (parts.get(&number), limit.term()) {
         (Some(part), _) => Some((part.clone(), limit)),
         // One less is below where it is not more.

@@ -26,6 +26,17 @@ impl PartType {
         Self { name, sort, kind: part.kind.clone() }
     }
 
+    /// Which variant of this tag `other` is a part of.
+    fn variant_of(&self, other: &Self) -> Option<u128> {
+        let (of, Kind::Variants(names)) = (self.name.strip_suffix("variant")?, &self.kind) else {
+            return None;
+        };
+        let within = other.name.strip_prefix(of)?;
+        let is_in =
+            |name: &String| within.strip_prefix(&**name).is_some_and(|it| it.starts_with('.'));
+        names.iter().position(is_in).map(|at| at as u128)
+    }
+
     /// Whether it is one of few: a boolean, a variant, a byte.
     pub(super) fn is_small(&self) -> bool {
         match self.kind {
@@ -91,8 +102,14 @@ impl Layout {
             || vec![PartType { name: String::new(), sort: Sort::Bits(32), kind: Kind::Number }];
         let (entries, key) = match stores.kind {
             "Map" => {
-                let insert = all().find(|one| one.operation == "insert")?;
-                (Entries::Stored, insert.key.iter().map(typed).collect())
+                // One of a known variant has fewer parts.
+                let mut key: Vec<PartType> = Vec::new();
+                for part in all().flat_map(|one| &one.key) {
+                    if key.iter().all(|known| known.name != part.name) {
+                        key.push(typed(part));
+                    }
+                }
+                (Entries::Stored, key)
             }
             "Allocator" => {
                 let (name, kind) = (ENDLESS.to_owned(), Kind::Number);
@@ -142,17 +159,34 @@ impl Layout {
         Some(terms.equal(*own.first()?, number))
     }
 
-    /// The key of an access; `None`: it has other parts, as one of a known variant has.
+    /// The key of an access; `None`: it is not of these parts.
     fn key_of(&self, access: &Access, terms: &mut Terms) -> Option<Vec<Term>> {
         match self.entries {
             Entries::Lasting => Some(vec![place(access)?]),
             Entries::Own => Some(self.any_key(terms)),
-            _ => {
-                let parts = access.key.iter().map(|part| (&part.name, terms.sort(part.term)));
-                let fits = parts.eq(self.key.iter().map(|part| (&part.name, part.sort)));
-                fits.then(|| access.key.iter().map(|part| part.term).collect())
-            }
+            _ => self.key.iter().map(|part| self.key_part(part, access, terms)).collect(),
         }
+    }
+
+    /// A part of the key of an access: zero where it is of another variant than the key is, so that keys are the
+    /// same if their parts are.
+    fn key_part(&self, part: &PartType, access: &Access, terms: &mut Terms) -> Option<Term> {
+        let named = |name: &str| access.key.iter().find(|part| part.name == name);
+        let own = named(&part.name).map(|own| own.term);
+        if own.is_some_and(|own| terms.sort(own) != part.sort) {
+            return None;
+        }
+        let zero = terms.zero(part.sort);
+        let mut all = own.unwrap_or(zero);
+        let mut is_of_another = false;
+        for (tag, variant) in self.key.iter().filter_map(|tag| Some((tag, tag.variant_of(part)?))) {
+            let tag = named(&tag.name)?.term;
+            is_of_another |= terms.constant_of(tag).is_some_and(|tag| tag != variant);
+            let variant = terms.constant(variant, terms.width(tag));
+            let is_of_it = terms.equal(tag, variant);
+            all = terms.ite(is_of_it, all, zero);
+        }
+        (is_of_another || own.is_some()).then_some(all)
     }
 }
 

@@ -61,10 +61,7 @@ pub(crate) fn reached(
         return Ok(None);
     };
     let small = smalls(&layout, &asked, terms);
-    let decided: FastSet<SymbolId> =
-        limits.iter().flat_map(|limit| terms.unknowns(*limit).to_vec()).collect();
-    let is_about = |one: &&Term| terms.unknowns(**one).iter().all(|id| decided.contains(id));
-    let given: Vec<Term> = given.iter().filter(is_about).copied().collect();
+    let given = about(&limits, given, terms);
     if layout.entries == Entries::Fixed {
         steps.insert(at_first(&layout, terms), FastSet::from_iter([Vec::new()]));
     }
@@ -86,6 +83,21 @@ pub(crate) fn reached(
         }
     }
     Ok((!groups.is_empty()).then(|| Values { object: object.to_owned(), groups }))
+}
+
+/// What of all that is given has to do with these terms, be it by way of other settings.
+fn about(terms: &[Term], given: &[Term], all: &Terms) -> Vec<Term> {
+    let mut near: FastSet<SymbolId> = FastSet::default();
+    near.extend(terms.iter().flat_map(|term| all.unknowns(*term).iter().copied()));
+    loop {
+        let is_near = |one: &&Term| all.unknowns(**one).iter().any(|id| near.contains(id));
+        let about: Vec<Term> = given.iter().filter(is_near).copied().collect();
+        let before = near.len();
+        near.extend(about.iter().flat_map(|one| all.unknowns(*one).iter().copied()));
+        if near.len() == before {
+            return about;
+        }
+    }
 }
 
 /// What is asked of each wide part, with the parts that are one of few apart from bytes; and all that are.
@@ -196,9 +208,10 @@ fn told(known: &[Values], about: &[Term], path: &CallPath, terms: &mut Terms) ->
         if !access.result.iter().any(is_near) {
             continue;
         }
-        let mut part = |name: &str, _: &mut Terms| match name.split_once('.')? {
-            ("it", name) => access.result.iter().find(|part| part.name == name).map(|it| it.term),
-            _ => None,
+        let mut part = |name: &str, _: &mut Terms| {
+            let (of, name) = name.split_once('.')?;
+            let all = if of == "it" { &access.result } else { &access.key };
+            all.iter().find(|part| part.name == name).map(|part| part.term)
         };
         let holds = values.holds(&mut part, terms);
         let always = terms.bool(true);
@@ -495,6 +508,17 @@ impl Group {
     }
 }
 
+impl Group {
+    /// Whether the part is said to be less than what it is no more than.
+    fn goes_without_saying(&self, small: &Small, row: &Row) -> bool {
+        let Some((Limit::AtMost(limit), _)) = small.limit else { return false };
+        self.parts.iter().zip(row).any(|(other, values)| {
+            let is_below = matches!(other.limit, Some((Limit::Below(less), _)) if less == limit);
+            is_below && other.part == small.part && !values.contains(&0)
+        })
+    }
+}
+
 impl fmt::Display for Values {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`: ", self.object)?;
@@ -515,6 +539,7 @@ impl fmt::Display for Group {
             f.write_char('`')?;
             let limits = row.iter().zip(&self.parts);
             let limits = limits.filter(|(values, small)| values.len() < small.room());
+            let limits = limits.filter(|(_, small)| !self.goes_without_saying(small, row));
             for (nth, (values, small)) in limits.enumerate() {
                 f.write_str(if nth > 0 { " && " } else { "" })?;
                 small.write(values, f)?;

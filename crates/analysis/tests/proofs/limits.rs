@@ -283,8 +283,89 @@ fn a_number_that_is_not_zero_where_something_else_is_so_is_known() {
     assert!(!drops(&found).contains(&"wrong"));
     let wrong = [
         ("comes round", ".wrapping_add(1).max(1)", ".wrapping_add(1)"),
-        ("another slot", "slot.stage == Stage::Open {", "slot.a == 7 {"),
+        ("another slot", "slot.stage == Stage::Open {", "slot.a == 0 {"),
         ("of another slot", "generation, a: from", "generation: from, a: from"),
     ];
     are_taken(IN_USE, &wrong);
+}
+
+const ENDS: &str = r"#[network_function(ports(lan, wan))]
+pub mod small {
+    pub struct Settings {
+        #[setting(default = [])]
+        pub services: List<Ipv4Addr>,
+        #[setting(default = 4, min = 1, max = 64)]
+        pub others: u32,
+    }
+    pub enum Reason { Wrong, Rare }
+    pub enum Address { V4(Ipv4Addr), V6(Ipv6Addr) }
+    pub struct End { address: Address, port: u16 }
+    pub struct Small {
+        settings: Settings,
+        #[capacity(64)]
+        services: Map<End, u32>,
+        #[capacity(64)]
+        backends: Vector<u32>,
+    }
+    fn check(settings: &Settings) -> Result<(), &'static str> {
+        if settings.services.len() > 256 { Err('too many') } else { Ok(()) }
+    }
+    impl Small {
+        fn init(&mut self, cx: &mut Context) {
+            for position in 0..self.settings.services.len() {
+                if let Some(address) = self.settings.services.get(position) {
+                    self.services.insert(End { address: Address::V4(address), port: 80 }, position);
+                }
+            }
+        }
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let address = match pkt.ipv4() {
+                Some(ip) => Address::V4(ip.src()),
+                None => match pkt.ipv6() {
+                    Some(ip) => Address::V6(ip.src()),
+                    None => return Flood,
+                },
+            };
+            let end = End { address, port: pkt.src_port().unwrap_or(0) };
+            if pkt.port() == WAN {
+                if let Address::V6(_) = address {
+                    let number = self.settings.services.len() + self.settings.others;
+                    self.services.insert(end, number);
+                }
+                return Forward(LAN);
+            }
+            let Some(service) = self.services.get(&end) else { return Flood };
+            let is_first = service < self.settings.services.len();
+            match address {
+                Address::V4(_) => if is_first { Forward(WAN) } else { Drop(Reason::Wrong) },
+                Address::V6(_) => if is_first { Drop(Reason::Wrong) } else { Forward(WAN) },
+            }
+        }
+    }
+}
+";
+
+/// Keys of one variant have not the parts of another.
+#[test]
+fn what_lies_under_keys_of_a_variant_is_known() {
+    let text = ENDS.replace("'too many'", "\"too many\"");
+    let found = explored(&text);
+    let proved = found.proved().join("\n");
+    let said = "`key.address = v4 && it < settings.services.len` or \
+                `key.address = v6 && it >= settings.services.len`";
+    assert!(proved.contains(said), "{proved}");
+    assert!(!drops(&found).contains(&"wrong"));
+    let wrong = [
+        ("one past the end", "80 }, position)", "80 }, position + 1)"),
+        ("any key", "if let Address::V6(_) = address {", "{"),
+        ("the other", "if let Address::V6(_) = address {", "if let Address::V4(_) = address {"),
+        ("a small number", "len() + self.settings.others;", "len() - self.settings.others;"),
+        (
+            "a key that is one or the other",
+            "if let Address::V6(_) = address {",
+            "let end = if end.port == 7 { End { address: Address::V4(Ipv4Addr::new(10, 0, 0, 1)), port: 9 } } else { end };
+             if let Address::V6(_) = address {",
+        ),
+    ];
+    are_taken(&text, &wrong);
 }
