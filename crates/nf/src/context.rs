@@ -27,6 +27,8 @@ const REENTRY_SHIFT: u32 = 16;
 /// Marks the numbers that chance is drawn by outside packets.
 const EVENT: u64 = 1 << 63;
 const EXPIRY: u64 = 1 << 62;
+/// A timer that set itself for now would never let packets go on: what is due before one goes off at its own time.
+const LEAST_PAUSE_NS: u64 = 100_000;
 /// The clock stands nowhere.
 const NEVER: u64 = u64::MAX;
 
@@ -549,7 +551,8 @@ impl<'a, W: World> Context<'a, W> {
         }
     }
 
-    /// Has `timer(token)` called `delay_ns` from now, 1 ns at least.
+    /// Has `timer(token)` called `delay_ns` from now: 1 ns at least, 100 µs where a timer, `periodic`, a command or
+    /// `init` sets it.
     #[inline(always)]
     #[track_caller]
     pub fn set_timer(&mut self, delay_ns: u64, token: u64) {
@@ -563,8 +566,8 @@ impl<'a, W: World> Context<'a, W> {
         if W::SPECULATIVE && !self.environment.alone {
             self.environment.asked = true;
         } else if !W::HOLLOW {
-            // A timer that set itself for now would never let the packets go on.
-            let due_ns = self.environment.now.saturating_add(delay_ns.max(1));
+            let least_ns = if self.environment.number & EVENT == 0 { 1 } else { LEAST_PAUSE_NS };
+            let due_ns = self.environment.now.saturating_add(delay_ns.max(least_ns));
             let setter = self.environment.setter();
             self.environment.timers.set(Timer { due_ns, token, setter });
             self.environment.due = self.environment.due.min(due_ns);

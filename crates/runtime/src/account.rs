@@ -7,6 +7,7 @@ use anabranch_nf::state::TableUse;
 use anabranch_nf::{DropReason, Line, NetworkFunction, Word};
 use hdrhistogram::Histogram;
 
+use crate::events::{Answer, of_all};
 use crate::report::{
     ErrorKind, LatencyReport, LogLine, PortReport, RunReport, Sample, TableReport, WorkerReport,
 };
@@ -99,8 +100,8 @@ impl Account {
         let ports = self.report.ports.len();
         let mut counts = Counts::new(ports);
         let mut latency: Option<Histogram<u64>> = None;
-        let mut unheeded = 0;
-        for end in ends {
+        let (mut unheeded, mut answers) = (0, Vec::new());
+        for mut end in ends {
             let worker = WorkerReport {
                 packets: end.counts.packets(),
                 share: 0.0,
@@ -119,6 +120,7 @@ impl Account {
             }
             self.report.faults += end.faults;
             unheeded = unheeded.max(end.instance.unheeded);
+            answers.push(std::mem::take(&mut end.instance.answers));
             self.instance(end.instance);
             match &mut latency {
                 None => latency = Some(end.latency),
@@ -126,6 +128,7 @@ impl Account {
                 Some(latency) => drop(latency.add(&end.latency)),
             }
         }
+        self.commands(&answers);
         if unheeded > 0 {
             let (which, whose) = match unheeded {
                 1 => ("1 command was".to_owned(), "its"),
@@ -148,9 +151,15 @@ impl Account {
         for (name, count) in end.counters {
             *self.report.counters.entry(name.to_owned()).or_default() += count;
         }
-        for why in end.refused {
+    }
+
+    /// Fails where a command was refused: one line for all that are refused alike.
+    fn commands(&mut self, answers: &[Vec<Answer>]) {
+        let commands = answers.iter().map(Vec::len).max().unwrap_or(0);
+        for command in 0..commands {
+            let given = answers.iter().filter_map(|of_worker| of_worker.get(command));
+            let Err(why) = of_all(given.copied()) else { continue };
             let message = format!("the NF refused a command: {why}");
-            // Every shard is given the command; one line for all that refuse it alike.
             if !self.report.errors.iter().any(|error| error.message == message) {
                 self.report.fail(ErrorKind::Control, message);
             }

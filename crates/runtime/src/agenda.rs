@@ -160,7 +160,8 @@ impl<N: NetworkFunction> Agenda<N> {
                 Event::Timer(timer) => nf.timer(timer.token, cx),
                 Event::Period => nf.periodic(cx),
                 Event::Command(command) => {
-                    nf.control(command, cx).unwrap_or_else(|why| self.events.refuse(why));
+                    let answer = nf.control(command, cx);
+                    self.events.answer(answer);
                 }
             }
             self.environment.end_event();

@@ -4,6 +4,22 @@ use anabranch_nf::state::timers::Timer;
 use anabranch_nf::{Environment, NetworkFunction};
 use std::collections::VecDeque;
 
+/// What an NF says to a command: nothing, or why it refuses it.
+pub type Answer = Result<(), &'static str>;
+
+/// What it says to a command that all who have state of their own were given. Whoever has nothing of what it is
+/// about refuses it: it is refused where all do, for the reason of the first.
+pub fn of_all(answers: impl IntoIterator<Item = Answer>) -> Answer {
+    let mut first = Ok(());
+    for answer in answers {
+        match answer {
+            Ok(()) => return Ok(()),
+            Err(_) => first = first.and(answer),
+        }
+    }
+    first
+}
+
 /// Commands still to come, and the next period.
 ///
 /// Events run when the first packet that arrives at their time or later is about to be handled, so
@@ -14,7 +30,7 @@ pub struct Events<N: NetworkFunction> {
     /// When the clock has to be set anew.
     clock_ends: u64,
     next: u64,
-    refused: Vec<&'static str>,
+    answers: Vec<Answer>,
 }
 
 /// What is due.
@@ -37,7 +53,7 @@ impl<N: NetworkFunction> Default for Events<N> {
             next_period: NEVER,
             clock_ends: NEVER,
             next: NEVER,
-            refused: Vec::new(),
+            answers: Vec::new(),
         }
     }
 }
@@ -109,9 +125,9 @@ impl<N: NetworkFunction> Events<N> {
         }
     }
 
-    /// The NF refused a command.
-    pub fn refuse(&mut self, why: &'static str) {
-        self.refused.push(why);
+    /// What the NF said to a command.
+    pub fn answer(&mut self, answer: Answer) {
+        self.answers.push(answer);
     }
 
     /// Commands whose time has not come.
@@ -119,8 +135,8 @@ impl<N: NetworkFunction> Events<N> {
         self.commands.len()
     }
 
-    /// Commands that the NF refused since the last call, with its reasons.
-    pub fn take_refused(&mut self) -> Vec<&'static str> {
-        std::mem::take(&mut self.refused)
+    /// What the NF said to commands since the last call, in their order.
+    pub fn take_answers(&mut self) -> Vec<Answer> {
+        std::mem::take(&mut self.answers)
     }
 }

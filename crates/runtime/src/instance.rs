@@ -25,6 +25,7 @@ pub use storing::{Owner, Restored, Storing};
 
 use crate::agenda::{Agenda, Expiring};
 use crate::deployment::Post;
+use crate::events::Answer;
 use crate::finding::{Finding, Kind, Sets};
 use crate::mailbox::Again;
 use crate::reassembly::{Reassembly, is_part, leaving};
@@ -606,9 +607,9 @@ impl<N: NetworkFunction> Instance<N> {
         &mut self.agenda.environment
     }
 
-    /// Commands that the NF refused so far, with its reasons.
-    pub fn refused_commands(&mut self) -> Vec<&'static str> {
-        self.agenda.events.take_refused()
+    /// What the NF has said to commands so far, in their order.
+    pub fn take_answers(&mut self) -> Vec<Answer> {
+        self.agenda.events.take_answers()
     }
 
     /// Commands whose time has not come.

@@ -17,6 +17,7 @@ use hdrhistogram::Histogram;
 
 pub use handover::{Passed, Reassignment};
 
+use crate::events::Answer;
 use crate::hardware::{Hardware, HardwareCounts};
 use crate::instance::{Instance, Release};
 use crate::lock::{Access, Commit, Sides};
@@ -299,8 +300,8 @@ pub struct InstanceEnd {
     pub suppressed: u64,
     /// Log lines since the last job.
     pub lines: Vec<Line>,
-    /// Commands that the NF refused.
-    pub refused: Vec<&'static str>,
+    /// What the NF said to commands, in their order.
+    pub answers: Vec<Answer>,
     /// Commands that were due after the last packet, and were not carried out.
     pub unheeded: usize,
 }
@@ -564,7 +565,7 @@ impl InstanceEnd {
             counters: instance.counters(),
             suppressed: instance.environment().log().suppressed(),
             lines: instance.environment().log().take(),
-            refused: instance.refused_commands(),
+            answers: instance.take_answers(),
             unheeded: instance.commands_left(),
         }
     }

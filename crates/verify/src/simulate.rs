@@ -139,7 +139,7 @@ impl<N: NetworkFunction> Simulation<N> {
         }
     }
 
-    /// All workers get a command; they have to agree on what becomes of it.
+    /// All workers get a command; it is refused where all refuse it, who have to agree why.
     fn command(&mut self, at: usize, text: &str, progress: &mut Progress<'_>) {
         self.finish(progress);
         let now_ns = progress.times.get(at).copied().unwrap_or(START_NS);
@@ -147,6 +147,7 @@ impl<N: NetworkFunction> Simulation<N> {
         let answers: BTreeSet<_> =
             instances.map(|instance| command(instance, now_ns, text).outcome.refused).collect();
         let refused = match answers.len() {
+            _ if answers.contains(&None) => None,
             1 => answers.into_iter().next().flatten(),
             _ => Some("workers disagree"),
         };

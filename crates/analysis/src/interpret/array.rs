@@ -114,7 +114,6 @@ impl<'p> Interpreter<'p> {
         let name = call.method.to_string();
         match (name.as_str(), arguments.pop()) {
             ("iter" | "into_iter" | "as_slice" | "clone" | "copied", None) => Ok(over),
-            ("iter_mut", None) => self.elements_of(call),
             ("len", None) => self.length(over),
             ("is_empty", None) => {
                 let length = self.length(over)?;
@@ -129,13 +128,6 @@ impl<'p> Interpreter<'p> {
             ("step_by", Some(step)) => self.stepped(over, step),
             ("enumerate", None) => self.enumerated(over),
             _ => self.error(format!("{} has no method `{name}` in the language", over.describe())),
-        }
-    }
-
-    fn elements_of(&mut self, call: &'p syn::ExprMethodCall) -> Eval {
-        match self.place_of(&call.receiver)? {
-            Some(place) => Ok(Value::Reference(place)),
-            None => self.error("`iter_mut` needs an array that can be written"),
         }
     }
 

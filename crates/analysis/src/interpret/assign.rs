@@ -1,6 +1,6 @@
 //! Assignment.
 
-use syn::{BinOp, Expr};
+use syn::{BinOp, Expr, Member, UnOp};
 
 use super::types::Type;
 use super::value::Value;
@@ -23,13 +23,38 @@ impl<'p> Interpreter<'p> {
         Ok(Value::Unit)
     }
 
-    /// The type of what a place holds now.
+    /// The type of what a place holds now. Which element it is does not matter: an index is evaluated once, after
+    /// the right side.
     fn type_at(&mut self, target: &'p Expr) -> Eval<Type> {
-        let Some(place) = self.place_of(target)? else {
-            return Ok(Type::Unknown);
-        };
-        let value = self.read(&place)?;
-        Ok(self.type_of(&value))
+        Ok(match target {
+            Expr::Paren(inner) => self.type_at(&inner.expr)?,
+            Expr::Group(inner) => self.type_at(&inner.expr)?,
+            Expr::Unary(unary) if matches!(unary.op, UnOp::Deref(_)) => {
+                self.type_at(&unary.expr)?
+            }
+            Expr::Index(index) => match self.type_at(&index.expr)? {
+                Type::Array(element, _) | Type::Slice(element) => *element,
+                _ => Type::Unknown,
+            },
+            Expr::Field(field) => match (self.type_at(&field.base)?, &field.member) {
+                (Type::Struct(shape), Member::Named(name)) => {
+                    let at = shape.position(&name.to_string());
+                    at.map_or(Type::Unknown, |at| shape.fields[at].1.clone())
+                }
+                (Type::Tuple(types), Member::Unnamed(at)) => {
+                    types.get(at.index as usize).cloned().unwrap_or(Type::Unknown)
+                }
+                _ => Type::Unknown,
+            },
+            Expr::Path(_) => match self.place_of(target)? {
+                Some(place) => {
+                    let value = self.read(&place)?;
+                    self.type_of(&value)
+                }
+                None => Type::Unknown,
+            },
+            _ => Type::Unknown,
+        })
     }
 
     fn assign_tuple(&mut self, targets: &'p syn::ExprTuple, right: &'p Expr) -> Eval {

@@ -4,7 +4,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, Stmt};
 
 use super::types::Type;
-use super::value::{Tag, Value};
+use super::value::Value;
 use super::{Eval, Exit, Interpreter};
 use crate::expr::Term;
 
@@ -205,8 +205,9 @@ impl<'p> Interpreter<'p> {
         if self.decide(good)? {
             return self.payload(&value, 1);
         }
-        let bad = super::value::EnumValue { tag: Tag::Known(0), ..value };
-        Err(Box::new(Exit::Return(Value::Enum(bad))))
+        // What it would have held otherwise is of another type than what the function returns.
+        let why = value.payloads.first().cloned().flatten().unwrap_or_default();
+        Err(Box::new(Exit::Return(Value::variant(&value.shape, 0, why))))
     }
 
     /// The first field of a variant the value is known to be.

@@ -78,8 +78,9 @@ fn calls_of(
     signature: &Signature,
     body: &Block,
 ) -> Vec<(Node, Span)> {
-    let mut types = BTreeMap::new();
+    let (mut types, mut parameters) = (BTreeMap::new(), Rebound(Vec::new()));
     for input in &signature.inputs {
+        parameters.visit_fn_arg(input);
         if let FnArg::Typed(typed) = input
             && let (Pat::Ident(name), Some(ty)) = (&*typed.pat, type_name(&typed.ty))
         {
@@ -90,7 +91,8 @@ fn calls_of(
     let mut rebound = Rebound(Vec::new());
     rebound.visit_block(body);
     types.retain(|name, _| !rebound.0.contains(name));
-    let mut found = Found { module, of, types, calls: Vec::new() };
+    let parameters = parameters.0;
+    let mut found = Found { module, of, types, parameters, calls: Vec::new() };
     found.visit_block(body);
     found.calls
 }
@@ -108,6 +110,8 @@ struct Found<'a> {
     of: Option<&'a str>,
     /// Parameters' types, by name.
     types: BTreeMap<String, String>,
+    /// Their names: such a one that is called is a closure, whatever functions there are.
+    parameters: Vec<String>,
     calls: Vec<(Node, Span)>,
 }
 
@@ -161,6 +165,7 @@ impl<'ast> Visit<'ast> for Found<'_> {
     fn visit_expr_path(&mut self, path: &'ast ExprPath) {
         let names: Vec<String> = path.path.segments.iter().map(|s| s.ident.to_string()).collect();
         match names.as_slice() {
+            [name] if self.parameters.contains(name) => {}
             [name] => self.call("", name, path.span()),
             [of, name] => self.call(of, name, path.span()),
             _ => {}

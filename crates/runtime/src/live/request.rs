@@ -16,6 +16,7 @@ use std::time::Duration;
 use super::exchange::Shared;
 use super::tap::{Copies, Tap};
 use super::worker::End;
+use crate::events::of_all;
 use crate::report::RunReport;
 use crate::worker::Reassignment;
 
@@ -93,8 +94,7 @@ impl<C: Clone> Orders<C> {
         if done.len() < self.with_state {
             return Err("the run is ending: not every worker has carried it out".to_owned());
         }
-        let done: Result<(), &str> = done.into_iter().collect();
-        done.map_err(|why| format!("the NF refused the command: {why}"))
+        of_all(done).map_err(|why| format!("the NF refused the command: {why}"))
     }
 
     /// Has every worker copy packets.

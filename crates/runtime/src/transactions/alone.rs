@@ -179,7 +179,7 @@ impl<N: NetworkFunction> Alone<N> {
             counters: nf.counters(),
             suppressed: environment.log().suppressed(),
             lines: environment.log().take(),
-            refused: events.take_refused(),
+            answers: events.take_answers(),
             unheeded: events.commands_left(),
         }
     }

@@ -98,6 +98,38 @@ pub mod numbered {
     }
 }
 
+/// Counts packets by where they come from; a command forgets one of these.
+#[network_function(ports(inside, outside))]
+pub mod senders {
+    pub enum Command {
+        /// Begins with one anew.
+        Forget { address: Ipv4Addr },
+    }
+    pub enum Reason {
+        Many,
+    }
+    pub struct Senders {
+        #[capacity(100_000)]
+        sent: Map<Ipv4Addr, u32>,
+    }
+    impl Senders {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let Some(ip) = pkt.ipv4() else { return Forward(OUTSIDE) };
+            let sent = self.sent.get(&ip.src()).unwrap_or(0);
+            self.sent.insert(ip.src(), sent + 1);
+            if sent < 20 { Forward(OUTSIDE) } else { Drop(Reason::Many) }
+        }
+        fn control(&mut self, command: Command, _cx: &mut Context) -> Result<(), &'static str> {
+            match command {
+                Command::Forget { address } => match self.sent.remove(&address) {
+                    Some(_) => Ok(()),
+                    None => Err("it has sent nothing"),
+                },
+            }
+        }
+    }
+}
+
 const TRAFFIC: &str = "gen:flows=3000,packets=40000,zipf=1.1,ipv6=0.2,seed=7";
 
 fn options(workers: usize, out: &Path, commands: &[(u64, &str)]) -> Options {
@@ -200,6 +232,43 @@ fn a_command_after_the_last_packet_is_reported() {
     let report = run_into::<numbered::Function>(1, &out, &[(u64::MAX, "reset")]);
     assert_eq!(report.warnings.len(), 1, "{:?}", report.warnings);
     assert!(report.warnings[0].starts_with("1 command was not carried out: its time"));
+}
+
+/// Of what is divided one worker has what the command is about, and the others refuse it.
+#[test]
+fn a_command_is_refused_where_all_refuse_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcap");
+    let trace = Traffic::new(&TRAFFIC[4..].parse().unwrap()).unwrap().into_trace();
+    let source = |at: usize| match *trace.bytes(at) {
+        [_, _, _, _, _, _, _, _, _, _, _, _, 8, 0, .., _] => Some(Ipv4Addr::from_bits(
+            u32::from_be_bytes(trace.bytes(at)[26..30].try_into().unwrap()),
+        )),
+        _ => None,
+    };
+    let sender = (0..1_000).find_map(source).unwrap();
+    let at_ns = trace.records()[20_000].arrival_ns - trace.records()[0].arrival_ns;
+    let mut all = Vec::new();
+    for (address, errors) in [(sender.to_string(), 0), ("9.9.9.9".to_owned(), 1)] {
+        let command = format!("forget address={address}");
+        let dropped = [1, 2, 3].map(|workers| {
+            let options = options(workers, &out, &[(at_ns, &command)]);
+            let plan = planned::<senders::Function>(None);
+            let options = Options { plan, ..options };
+            let report = run::<senders::Function>(&options, &mut |_, _| {}).unwrap();
+            assert_eq!(report.strategy == "shared-nothing", workers > 1, "{}", report.strategy);
+            let said: Vec<_> = report.errors.iter().map(|error| error.message.as_str()).collect();
+            assert_eq!(
+                said,
+                ["the NF refused a command: it has sent nothing"][..errors],
+                "{command}"
+            );
+            report.drops["many"]
+        });
+        assert!(dropped.iter().all(|one| *one == dropped[0]), "{dropped:?}");
+        all.push(dropped[0]);
+    }
+    assert!(all[0] < all[1], "what is forgotten sends more: {all:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod control;
 mod literals;
 mod numbers;
 mod options;
+mod order;
 mod packets;
 mod state;
 
@@ -21,6 +22,7 @@ pub use control::control as control_nf;
 pub use literals::literals as literals_nf;
 pub use numbers::numbers as numbers_nf;
 pub use options::options as options_nf;
+pub use order::order as order_nf;
 pub use packets::packets as packets_nf;
 pub use state::{allocation, balance, buckets, learning, quota, watch};
 
@@ -102,6 +104,8 @@ pub const IDIOMS: &[Idiom] = table! { plain:
     bounds_nf:
         idiom_123 idiom_124 idiom_125 idiom_126 idiom_127 idiom_128 idiom_129 idiom_130 idiom_131
         idiom_132 idiom_133 idiom_134 idiom_135 idiom_136 idiom_137 idiom_138 idiom_139 idiom_140;
+    order_nf:
+        idiom_141 idiom_142 idiom_143 idiom_144 idiom_145 idiom_146 idiom_147 idiom_148;
 };
 
 /// Every idiom over a packet.
