@@ -457,15 +457,13 @@ pub mod lb {
     impl Lb {
         fn init(&mut self, cx: &mut Context) {
             for position in 0..self.settings.services.len() {
-                if let Some(one) = self.settings.services.get(position) {
-                    self.serve(position, Address::V4(one.address), one.port, one.protocol);
-                }
+                let one = self.settings.services[position];
+                self.serve(position, Address::V4(one.address), one.port, one.protocol);
             }
             for position in 0..self.settings.services6.len() {
-                if let Some(one) = self.settings.services6.get(position) {
-                    let service = self.settings.services.len() + position;
-                    self.serve(service, Address::V6(one.address), one.port, one.protocol);
-                }
+                let one = self.settings.services6[position];
+                let service = self.settings.services.len() + position;
+                self.serve(service, Address::V6(one.address), one.port, one.protocol);
             }
             for position in 0..self.settings.backends.len() {
                 if let Some(one) = self.settings.backends.get(position)
@@ -870,10 +868,8 @@ pub mod lb {
         /// Lets the backend whose turn it is try the next entry of its permutation.
         fn build_step(&mut self, build: Build) -> Build {
             let ends = self.ends.read(build.service);
-            let mut build = build;
-            if build.filled == 0 {
-                build.slot = ends.first;
-            }
+            let slot = if build.filled == 0 { ends.first } else { build.slot };
+            let build = Build { slot, ..build };
             let goes_on = ends.number == build.number;
             let after = if goes_on { self.try_entry(build) } else { build.after(false, 0, true) };
             let half = self.half.get();

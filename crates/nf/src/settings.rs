@@ -97,14 +97,17 @@ macro_rules! integers {
             }
             fn from_toml(value: &Value) -> Result<Self, String> {
                 let Value::Integer(number) = value else { return Err(expected("an integer", value)) };
-                let [least, most] = [Self::MIN, Self::MAX].map(Some);
-                Self::try_from(*number).map_err(|_| out_of_range(number, &least, &most))
+                Self::try_from(*number).map_err(|_| {
+                    let [least, most] = Self::limits().unwrap_or_default().map(Some);
+                    out_of_range(number, &least, &most)
+                })
             }
             fn to_text(&self) -> String {
                 self.to_string()
             }
             fn limits() -> Option<[Self; 2]> {
-                Some([Self::MIN, Self::MAX])
+                // Integers of TOML end there.
+                Some([Self::MIN, Self::try_from(i64::MAX).unwrap_or(Self::MAX)])
             }
         }
     )*};
@@ -339,6 +342,10 @@ pub fn set(table: &mut Table, assignment: &str) -> Result<(), String> {
     let value = match toml_value(text.trim()) {
         Some(value) => value,
         None if text.trim().starts_with(['[', '{']) => return Err(unquoted(key, text.trim())),
+        None if is_too_large(text.trim()) => {
+            let most = i64::MAX;
+            return Err(format!("`{key}`: {} is too large: numbers end at {most}", text.trim()));
+        }
         None => Value::String(text.trim().to_owned()),
     };
     let mut at = table;
@@ -354,6 +361,13 @@ pub fn set(table: &mut Table, assignment: &str) -> Result<(), String> {
             .ok_or_else(|| format!("setting `{name}` is no table, so `{key}` cannot be set"))?;
     }
     Ok(())
+}
+
+/// Of what TOML does not read: whether it is a number all the same.
+fn is_too_large(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    digits.starts_with(|first| matches!(first, '1'..='9'))
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn toml_value(text: &str) -> Option<Value> {
@@ -477,6 +491,7 @@ mod tests {
             (&["flows=3"], "setting `address`: must be given (IPv4 address)"),
             (&["address=192.0.2"], "\"192.0.2\" is no IPv4 address; write one such as"),
             (&["nonsense"], "`nonsense` is no setting; write NAME=VALUE"),
+            (&["flows=9223372036854775808"], "is too large: numbers end at 9223372036854775807"),
             (&["address=192.0.2.1", "backends=[3]"], "element 0: expected an IPv4 address"),
             (
                 &["flows=-1", "address=192.0.2.1"],

@@ -198,10 +198,15 @@ fn differences(
     objects: &[Object],
     steered: &[SteeredAllocation],
 ) -> Vec<Difference> {
-    if decision.strategy.shares_all() {
-        return Vec::new();
-    }
     let mut found = Vec::new();
+    if decision.strategy != Strategy::SharedNothing {
+        let what = "packets of several workers take effect as they are handled, not in the order of their \
+                    times, and none at an earlier time than one that had to be alone before it";
+        found.push(difference(what, []));
+    }
+    if decision.strategy.shares_all() {
+        return found;
+    }
     found.extend(capacities(decision, objects));
     found.extend(values(decision, objects));
     found.extend(steered.iter().map(of_steering));

@@ -144,6 +144,9 @@ impl Checker<'_> {
         if !own && !names::is_method(name) {
             let what = format!("the method `{name}` is not in the language");
             self.refuse(call.method.span(), what, rewrites::method(name));
+        } else if !own && is_iterated(&call.receiver, name) {
+            let what = format!("the method `{name}` of elements is not in the language");
+            self.refuse(call.method.span(), what, rewrites::OF_ITERATOR);
         }
     }
 
@@ -155,6 +158,17 @@ impl Checker<'_> {
                 other => self.expr(other),
             }
         }
+    }
+}
+
+/// Whether a method of that name would go through all elements: an iterator's, or an array's of which another
+/// is made.
+fn is_iterated(receiver: &Expr, name: &str) -> bool {
+    match receiver {
+        Expr::Paren(inner) => is_iterated(&inner.expr, name),
+        Expr::MethodCall(call) => call.method == "iter" && call.args.is_empty(),
+        Expr::Array(_) | Expr::Repeat(_) => name == "map",
+        _ => false,
     }
 }
 

@@ -43,11 +43,11 @@ const NAMES: &[(&[&str], &str, &str)] = &[
             "AtomicI64",
             "AtomicIsize",
             "AtomicPtr",
-            "Ordering",
         ],
         "an atomic",
         "write the state object `Counter` or `Cell<T>` as a field of the network function",
     ),
+    (&["Ordering"], "an ordering", "compare with `<`, `==` and `>`"),
     (
         &["Sender", "Receiver", "SyncSender", "mpsc", "channel"],
         "a channel",
@@ -142,10 +142,7 @@ const METHODS: &[(&[&str], &str)] = &[
             "iter_mut",
             "into_iter",
             "enumerate",
-            "rev",
             "skip",
-            "take",
-            "step_by",
             "windows",
             "chunks",
             "fold",
@@ -160,6 +157,10 @@ const METHODS: &[(&[&str], &str)] = &[
         ],
         "write a `for` loop: `for i in 0..n { … }`",
     ),
+    (&["rev"], "write a `for` loop: `for i in 0..n { let i = n - 1 - i; … }`"),
+    (&["step_by"], "write a `for` loop: `for i in 0..n / step { let i = i * step; … }`"),
+    (&["take"], "of an `Option`, copy it and write `None`; of elements, write a `for` loop"),
+    (&["swap"], "write `(a[i], a[j]) = (a[j], a[i])`, or a state object for what is shared"),
     (
         &["as_ref", "as_mut", "as_deref", "borrow", "borrow_mut", "as_slice"],
         "leave it away: values are copied, and slices are written `&array`",
@@ -173,7 +174,6 @@ const METHODS: &[(&[&str], &str)] = &[
             "store",
             "fetch_add",
             "fetch_sub",
-            "swap",
             "compare_exchange",
             "try_lock",
         ],
@@ -228,6 +228,9 @@ pub(super) fn name(name: &str) -> Option<(&'static str, &'static str)> {
 pub(super) fn macro_call(name: &str) -> &'static str {
     find(MACROS, name).unwrap_or("write a function: only `matches!` and `log!` are macros here")
 }
+
+/// What to write instead of a method of an iterator.
+pub(super) const OF_ITERATOR: &str = "write a `for` loop: `for x in array { … }`";
 
 /// What to write instead of the refused method.
 pub(super) fn method(name: &str) -> &'static str {

@@ -130,6 +130,28 @@ pub mod senders {
     }
 }
 
+/// Sets a timer that sets itself for now.
+#[network_function(ports(inside, outside))]
+pub mod restless {
+    pub struct Restless {
+        begun: Cell<bool>,
+        ticks: Counter,
+    }
+    impl Restless {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            if !self.begun.get() {
+                self.begun.set(true);
+                cx.set_timer(0, 0);
+            }
+            Forward(pkt.port().other())
+        }
+        fn timer(&mut self, token: u64, cx: &mut Context) {
+            self.ticks.add(1);
+            cx.set_timer(0, token);
+        }
+    }
+}
+
 const TRAFFIC: &str = "gen:flows=3000,packets=40000,zipf=1.1,ipv6=0.2,seed=7";
 
 fn options(workers: usize, out: &Path, commands: &[(u64, &str)]) -> Options {
@@ -223,6 +245,17 @@ fn commands_fall_between_packets() {
     let out = folder.path().join("out.pcap");
     let report = run_into::<numbered::Function>(1, &out, &[(1_000, "reset"), (2_000, "reset")]);
     assert_eq!(report.packets_emitted, 3);
+}
+
+#[test]
+fn a_timer_that_sets_itself_for_now_lets_packets_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcap");
+    let report = run_into::<restless::Function>(1, &out, &[]);
+    let trace = Traffic::new(&TRAFFIC[4..].parse().unwrap()).unwrap().into_trace();
+    let all = trace.records();
+    let took_ns = all[all.len() - 1].arrival_ns - all[0].arrival_ns;
+    assert_eq!(report.counters["ticks"], 1 + (took_ns - 1) / 100_000, "{took_ns} ns");
 }
 
 #[test]
