@@ -307,7 +307,7 @@ pub(crate) fn options<F: NetworkFunction>(
 }
 
 /// The plan that several workers follow. Where none can be made and none was asked for, why; they
-/// run under one lock then, which is always right.
+/// share all state then, in transactions, which is always right.
 pub(crate) fn plan_for<F: NetworkFunction>(
     order: &Order,
 ) -> Result<(Option<Plan>, Option<String>), Error> {

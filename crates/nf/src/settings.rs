@@ -98,7 +98,7 @@ macro_rules! integers {
             fn from_toml(value: &Value) -> Result<Self, String> {
                 let Value::Integer(number) = value else { return Err(expected("an integer", value)) };
                 Self::try_from(*number).map_err(|_| {
-                    let [least, most] = Self::limits().unwrap_or_default().map(Some);
+                    let [least, most] = Self::limits().unwrap_or([Self::MIN, Self::MAX]).map(Some);
                     out_of_range(number, &least, &most)
                 })
             }

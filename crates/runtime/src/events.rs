@@ -10,14 +10,8 @@ pub type Answer = Result<(), &'static str>;
 /// What it says to a command that all who have state of their own were given. Whoever has nothing of what it is
 /// about refuses it: it is refused where all do, for the reason of the first.
 pub fn of_all(answers: impl IntoIterator<Item = Answer>) -> Answer {
-    let mut first = Ok(());
-    for answer in answers {
-        match answer {
-            Ok(()) => return Ok(()),
-            Err(_) => first = first.and(answer),
-        }
-    }
-    first
+    let both = |first: Answer, next: Answer| first.or_else(|why| next.map_err(|_| why));
+    answers.into_iter().reduce(both).unwrap_or(Ok(()))
 }
 
 /// Commands still to come, and the next period.

@@ -39,7 +39,7 @@ pub(crate) fn is_part(layout: Layout) -> bool {
 /// Whether a batch has fragments to be put together.
 #[inline(always)]
 pub(crate) fn has_parts<N: NetworkFunction>(frames: &[Frame<'_>]) -> bool {
-    may_have_parts(frames) && frames.iter().any(is_part_frame::<N>)
+    N::LAYER == 4 && may_have_parts(frames) && frames.iter().any(is_part_frame::<N>)
 }
 
 /// Whether one of these is anything but untagged IPv4 that is no fragment: all are looked at, without a branch,

@@ -85,13 +85,12 @@ pub(super) fn asked(object: &str, paths: &[CallPath], terms: &Terms) -> Vec<(Str
             into.extend(unknown.map(|part| (part.term, part.name.clone())));
         }
     }
-    let asked_by = |term| {
-        let (number, limit) = compared(term, terms)?;
-        let stored = stored.get(&number).map(|part| (part.clone(), limit));
-        asked_by((number, limit), &found, terms).or(stored)
-    };
-    let mut all: Vec<(String, Limit)> =
-        atoms(paths, terms).into_iter().filter_map(asked_by).collect();
+    let compared = atoms(paths, terms).into_iter().filter_map(|term| compared(term, terms));
+    let asked = compared.filter_map(|(number, limit)| {
+        let before = || Some((stored.get(&number)?.clone(), limit));
+        asked_by((number, limit), &found, terms).or_else(before)
+    });
+    let mut all: Vec<(String, Limit)> = asked.collect();
     // One less of none is most of all.
     let at_most = all.iter().filter(|(_, limit)| matches!(limit, Limit::AtMost(_)));
     let limited: Vec<String> = at_most.map(|(name, _)| name.clone()).collect();

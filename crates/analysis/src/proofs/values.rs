@@ -506,9 +506,7 @@ impl Group {
             })
         })
     }
-}
 
-impl Group {
     /// Whether the part is said to be less than what it is no more than.
     fn goes_without_saying(&self, small: &Small, row: &Row) -> bool {
         let Some((Limit::AtMost(limit), _)) = small.limit else { return false };

@@ -78,7 +78,7 @@ fn calls_of(
     signature: &Signature,
     body: &Block,
 ) -> Vec<(Node, Span)> {
-    let (mut types, mut parameters) = (BTreeMap::new(), Rebound(Vec::new()));
+    let (mut types, mut parameters) = (BTreeMap::new(), Bound::default());
     for input in &signature.inputs {
         parameters.visit_fn_arg(input);
         if let FnArg::Typed(typed) = input
@@ -88,18 +88,19 @@ fn calls_of(
         }
     }
     // A name that is bound again may be of another type.
-    let mut rebound = Rebound(Vec::new());
+    let mut rebound = Bound::default();
     rebound.visit_block(body);
     types.retain(|name, _| !rebound.0.contains(name));
-    let parameters = parameters.0;
-    let mut found = Found { module, of, types, parameters, calls: Vec::new() };
+    let mut found = Found { module, of, types, parameters: parameters.0, calls: Vec::new() };
     found.visit_block(body);
     found.calls
 }
 
-struct Rebound(Vec<String>);
+/// Names that patterns bind.
+#[derive(Default)]
+struct Bound(Vec<String>);
 
-impl<'ast> Visit<'ast> for Rebound {
+impl<'ast> Visit<'ast> for Bound {
     fn visit_pat_ident(&mut self, name: &'ast syn::PatIdent) {
         self.0.push(name.ident.to_string());
     }

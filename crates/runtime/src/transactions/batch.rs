@@ -104,10 +104,9 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
     fn packets(mut self, frames: &mut [Frame<'_>], slots: &mut [Slot]) -> usize {
         let (all, mut slots) = (slots.len(), slots.iter_mut());
         for frame in frames {
-            let left = slots.len();
             let Some(slot) = slots.next() else { break };
             if !self.packet(frame, slot) {
-                return all - left;
+                return all - slots.len() - 1;
             }
             if self.seat.visit.transaction.is_doomed() {
                 break;
