@@ -210,12 +210,48 @@ impl<'a> Loads<'a> {
         busiest > self.best + margin
     }
 
+    /// Moves few shards; all anew only where that is better by the margin.
+    fn even_out(&mut self, table: &mut IndirectionTable) {
+        self.improve(table);
+        if self.is_near() {
+            return;
+        }
+        let (mut dealt, mut anew) = self.dealt(table);
+        dealt.improve(&mut anew);
+        let margin = dealt.most().1 * MARGIN_PERCENT / 100;
+        if self.most().1 > dealt.most().1 + margin {
+            (*self, *table) = (dealt, anew);
+        }
+    }
+
+    fn is_near(&self) -> bool {
+        self.most().1 <= self.best + self.best * NEAR_PERCENT / 100
+    }
+
+    /// Every shard given out anew, the largest first, each to the idlest: the busiest worker has at
+    /// most a third more than in the best of all assignments (Graham, "Bounds on multiprocessing
+    /// timing anomalies", 1969).
+    fn dealt(&self, table: &IndirectionTable) -> (Self, IndirectionTable) {
+        let mut anew = table.clone();
+        let of_worker = vec![0; self.of_worker.len()];
+        let mut dealt = Self { of_shard: self.of_shard, of_worker, best: self.best };
+        let mut order: Vec<(u64, u16)> = self.of_shard.iter().copied().zip(0..).collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        for (load, shard) in order {
+            let (idlest, _) = dealt.least();
+            if anew.move_shard(shard, idlest).is_ok() {
+                dealt.of_worker[usize::from(idlest)] += load;
+            }
+        }
+        (dealt, anew)
+    }
+
     /// Moves shards, or exchanges two, from the busiest worker to the idlest, each time what evens
     /// these two out best, until the busiest is near the best or nothing helps.
-    fn even_out(&mut self, table: &mut IndirectionTable) {
+    fn improve(&mut self, table: &mut IndirectionTable) {
         for _ in 0..4 * self.of_shard.len() {
             let ((most, busiest), (least, idlest)) = (self.most(), self.least());
-            if busiest <= self.best + self.best * NEAR_PERCENT / 100 {
+            if self.is_near() {
                 return;
             }
             let Some((there, back)) = self.exchange(table, (most, least), busiest - idlest) else {
@@ -302,6 +338,25 @@ mod tests {
         best
     }
 
+    /// As far above the best of all assignments as all anew may be, and the margin.
+    fn is_near_enough(found: u64, optimum: u64, workers: usize) -> bool {
+        let anew = 4.0 / 3.0 - 1.0 / (3.0 * workers as f64);
+        found as f64 <= anew * (1.0 + MARGIN_PERCENT as f64 / 100.0) * optimum as f64
+    }
+
+    #[test]
+    fn where_few_moves_do_not_help_all_shards_are_given_out_anew() {
+        // No move between the busiest and the idlest helps before a third more than the best.
+        let load = [36_995, 87_965, 33_933, 25_394, 96_321, 75_379];
+        let mut table = table(3);
+        let mut loads = Loads::new(&load, &table);
+        loads.improve(&mut table);
+        let (stuck, optimum) = (loads.most().1, optimum(&load, 3));
+        assert!(!is_near_enough(stuck, optimum, 3), "{stuck} {optimum}");
+        loads.even_out(&mut table);
+        assert_eq!(busiest(&load, &table).0, optimum);
+    }
+
     proptest! {
         #[test]
         fn few_shards_are_near_the_best_of_all_assignments(
@@ -314,7 +369,7 @@ mod tests {
             loads.even_out(&mut table);
             let (found, bound) = busiest(&load, &table);
             prop_assert!(bound <= optimum && optimum <= found, "{bound} {optimum} {found}");
-            prop_assert!(found as f64 <= 1.34 * optimum as f64, "{found} {optimum} {load:?}");
+            prop_assert!(is_near_enough(found, optimum, workers), "{found} {optimum} {load:?}");
         }
 
         #[test]
