@@ -148,7 +148,7 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<Measured, Erro
     if cfg!(not(feature = "profile")) {
         return Err(Error::without("profile"));
     }
-    let (plan, _) = plan_for::<F>(&order)?;
+    let plan = plan_for::<F>(&order)?;
     let options = options::<F>(&order, plan)?;
     let mut progress = order.progress;
     let mut watch = |done: Done, packets| progress.update(packets, done.fraction());

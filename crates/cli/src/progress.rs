@@ -2,6 +2,8 @@
 //! seconds elsewhere, nothing at all for work that is over at once.
 
 use std::io::{IsTerminal, Write};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -75,15 +77,31 @@ impl Progress {
     }
 }
 
-/// Does `work`, of which nothing can be counted; on a terminal it is said what, and for how long.
+/// Does `work`, of which nothing can be counted, and says what it is and for how long it has lasted.
 pub(crate) fn meanwhile<T>(what: &str, said: &'static str, work: impl FnOnce() -> T) -> T {
     let progress = Progress::start(what);
-    if let Some(bar) = &progress.bar {
-        bar.set_style(style(SPINNER));
-        bar.set_message(said);
-        bar.enable_steady_tick(Duration::from_secs(1) / u32::from(DRAWS_A_SECOND));
-    }
-    let done = work();
+    let (done, is_over) = mpsc::channel::<()>();
+    let done = thread::scope(|scope| {
+        match &progress.bar {
+            Some(bar) => {
+                bar.set_style(style(SPINNER));
+                bar.set_message(said);
+                bar.enable_steady_tick(Duration::from_secs(1) / u32::from(DRAWS_A_SECOND));
+            }
+            None => {
+                let started = progress.started;
+                scope.spawn(move || {
+                    while is_over.recv_timeout(LINE_EVERY) == Err(RecvTimeoutError::Timeout) {
+                        let lasts_s = started.elapsed().as_secs();
+                        let _ = writeln!(std::io::stderr(), "{what}: {said}: {lasts_s} s");
+                    }
+                });
+            }
+        }
+        let result = work();
+        drop(done);
+        result
+    });
     progress.finish();
     done
 }

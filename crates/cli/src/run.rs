@@ -267,7 +267,7 @@ pub(crate) fn to_json(document: &impl serde::Serialize) -> Result<String, Error>
 /// # Errors
 /// When the run cannot begin.
 pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Error> {
-    let (plan, unplanned) = plan_for::<F>(&order)?;
+    let plan = plan_for::<F>(&order)?;
     let live = live::specs(&order.ports, &PortNames::new(F::PORTS, &order))?;
     let options = options::<F>(&order, plan)?;
     let mut progress = order.progress;
@@ -278,9 +278,7 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Err
         live::run::<F>(&options, &live, &order.openings, order.duration, &mut progress)?
     };
     progress.finish();
-    let mut report = report.map_err(cannot_begin)?;
-    report.warnings.extend(unplanned);
-    Ok(report)
+    report.map_err(cannot_begin)
 }
 
 /// What the runtime is told of an order.
@@ -289,7 +287,7 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Err
 /// [`Error::Usage`]: it names a port that there is not.
 pub(crate) fn options<F: NetworkFunction>(
     order: &Order,
-    plan: Option<Plan>,
+    plan: Result<Plan, String>,
 ) -> Result<Options, Error> {
     let ports = PortNames::new(F::PORTS, order);
     let (seed, settings) = (order.seed, order.settings.clone());
@@ -308,23 +306,21 @@ pub(crate) fn options<F: NetworkFunction>(
 
 /// The plan that several workers follow. Where none can be made and none was asked for, why; they
 /// share all state then, in transactions, which is always right.
-pub(crate) fn plan_for<F: NetworkFunction>(
-    order: &Order,
-) -> Result<(Option<Plan>, Option<String>), Error> {
+pub(crate) fn plan_for<F: NetworkFunction>(order: &Order) -> Result<Result<Plan, String>, Error> {
     // One worker follows a plan only where others are to go on with its state.
     let asked = order.plan.is_some() || order.planning.strategy.is_some();
     if order.workers == 1 && !(order.store.is_some() && asked) {
         // One that is given is looked at all the same: it may be wrong.
         order.plan.as_deref().map(|file| plan::read(file, &F::SOURCE)).transpose()?;
-        return Ok((None, None));
+        return Ok(Err("one worker needs no plan".to_owned()));
     }
     if let Some(file) = &order.plan {
-        return Ok((Some(plan::read(file, &F::SOURCE)?), None));
+        return plan::read(file, &F::SOURCE).map(Ok);
     }
     match (plan_of::<F>(&order.planning), order.planning.strategy) {
-        (Ok(plan), _) => Ok((Some(plan), None)),
+        (Ok(plan), _) => Ok(Ok(plan)),
         (Err(why), Some(_)) => Err(Error::Analysis(why.to_string())),
-        (Err(why), None) => Ok((None, Some(format!("no plan could be made: {why}")))),
+        (Err(why), None) => Ok(Err(format!("no plan could be made: {why}"))),
     }
 }
 

@@ -114,7 +114,7 @@ pub(crate) fn execute<F: NetworkFunction>(
     }
     let setup = Setup::new::<F>(order.settings.clone());
     let options = Options {
-        plan: None,
+        plan: Err("one worker needs no plan".to_owned()),
         inputs: bound(&order.inputs, |port, spec| Ok(Input { port: ports.find(port)?, spec }))?,
         outputs: Vec::new(),
         making: Making {

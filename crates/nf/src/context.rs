@@ -79,6 +79,8 @@ pub struct Environment {
     log: Log,
     here: Arc<Here>,
     allocations: Count,
+    /// A packet was made, or a speculative handler asked for what only a writer may do.
+    more: bool,
     /// A speculative handler set a timer or wrote to the log.
     asked: bool,
     /// What it asked for and where, where it is watched.
@@ -160,6 +162,7 @@ impl Environment {
             log: Log::default(),
             here: Arc::default(),
             allocations: Count::default(),
+            more: false,
             asked: false,
             asked_at: None,
             alone: false,
@@ -455,16 +458,16 @@ impl Environment {
         self.origin = other.origin;
     }
 
-    /// Whether a speculative handler asked for what only a writer may do, a timer or a line of the
-    /// log, since the last [`take_asked`](Self::take_asked).
+    /// Whether a handler has made a packet, or has [asked](Self::take_asked), since the last `take_asked`.
     #[inline(always)]
-    pub fn has_asked(&self) -> bool {
-        self.asked
+    pub fn has_more(&self) -> bool {
+        self.more
     }
 
-    /// The same, and forgets it.
-    #[inline(always)]
+    /// Whether a speculative handler asked for what only a writer may do, a timer or a line of the log, since the
+    /// last call.
     pub fn take_asked(&mut self) -> bool {
+        self.more = false;
         std::mem::take(&mut self.asked)
     }
 
@@ -473,8 +476,13 @@ impl Environment {
         self.asked_at.take()
     }
 
-    /// A watched handler asks for what can be done only alone.
-    fn ask(&mut self, operation: Operation, line: u32) {
+    /// A speculative handler asks for what can be done only alone.
+    fn ask(&mut self) {
+        (self.more, self.asked) = (true, true);
+    }
+
+    /// A watched one says what and where.
+    fn ask_at(&mut self, operation: Operation, line: u32) {
         self.asked_at = Some(Site { operation, object: None, line });
     }
 
@@ -557,14 +565,14 @@ impl<'a, W: World> Context<'a, W> {
     #[track_caller]
     pub fn set_timer(&mut self, delay_ns: u64, token: u64) {
         if W::PROFILED {
-            self.environment.ask(Operation::SetTimer, Location::caller().line());
+            self.environment.ask_at(Operation::SetTimer, Location::caller().line());
         }
         self.put_timer(delay_ns, token);
     }
 
     fn put_timer(&mut self, delay_ns: u64, token: u64) {
         if W::SPECULATIVE && !self.environment.alone {
-            self.environment.asked = true;
+            self.environment.ask();
         } else if !W::HOLLOW {
             let least_ns = if self.environment.number & EVENT == 0 { 1 } else { LEAST_PAUSE_NS };
             let due_ns = self.environment.now.saturating_add(delay_ns.max(least_ns));
@@ -579,6 +587,7 @@ impl<'a, W: World> Context<'a, W> {
     pub fn emit(&mut self, port: Port, frame: &[u8]) {
         if !W::HOLLOW {
             self.environment.emitted.push(port, frame);
+            self.environment.more = true;
         }
     }
 
@@ -587,9 +596,9 @@ impl<'a, W: World> Context<'a, W> {
     pub fn write_log(&mut self, level: Level, line: u32, text: std::fmt::Arguments<'_>) {
         if W::SPECULATIVE && !self.environment.alone {
             // Lines are in order and counted together, whichever worker they come from.
-            self.environment.asked = true;
+            self.environment.ask();
             if W::PROFILED {
-                self.environment.ask(Operation::Log, line);
+                self.environment.ask_at(Operation::Log, line);
             }
         } else if !W::HOLLOW && !self.is_astray() {
             let now = self.environment.now;

@@ -84,7 +84,7 @@ pub fn unwatched<N: NetworkFunction>(
 fn arrangement<N: NetworkFunction>(options: &Options) -> Arrangement {
     let ports = &options.making.ports;
     let workers = options.workers.clamp(2, SHARDS);
-    let plan = options.plan.as_ref();
+    let plan = options.plan.as_ref().ok();
     let mixed = plan.filter(|plan| strategy_of(plan) == Strategy::Mixed);
     let deployment = mixed.and_then(|plan| Deployment::mixed::<N>(plan, ports, workers).ok());
     match (deployment, mixed) {

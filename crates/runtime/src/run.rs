@@ -58,8 +58,8 @@ pub struct Options {
     pub outputs: Vec<(Option<Port>, SinkSpec)>,
     /// Number of workers.
     pub workers: usize,
-    /// How several workers divide the packets; `None`: by flows, under one lock.
-    pub plan: Option<Plan>,
+    /// How several workers divide the packets; without a plan by flows, all state shared: why there is none.
+    pub plan: Result<Plan, String>,
     /// Whether shards move from worker to worker.
     pub balancing: Balancing,
     /// Commands, each at so many nanoseconds after the first packet.
@@ -217,8 +217,9 @@ impl Arrangement {
         if workers == 1 {
             return Self::alone::<N>(options);
         }
-        let Some(plan) = &options.plan else {
-            return Self::transactional::<N>(Some("there is no plan".to_owned()), workers);
+        let plan = match &options.plan {
+            Ok(plan) => plan,
+            Err(why) => return Self::transactional::<N>(Some(why.clone()), workers),
         };
         let Making { settings, ports, .. } = making;
         let undivided = match strategy_of(plan) {
@@ -270,7 +271,7 @@ impl Arrangement {
     /// go on with it then.
     fn alone<N: NetworkFunction>(options: &Options) -> Self {
         let Making { settings, ports, .. } = &options.making;
-        let plan = options.plan.as_ref().filter(|_| options.store.is_some());
+        let plan = options.plan.as_ref().ok().filter(|_| options.store.is_some());
         let deployed = |plan| Deployment::new::<N>(plan, settings, ports, 1).ok();
         match plan.and_then(deployed) {
             Some(deployment) => Self::shared_nothing(deployment),

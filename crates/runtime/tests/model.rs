@@ -85,7 +85,7 @@ fn translate(
         inputs: vec![Input { port: Some(Port::new(0)), spec }],
         outputs: vec![(Some(Port::new(1)), SinkSpec::Capture(folder.join("wan.pcap")))],
         workers: 3,
-        plan: Some(plan.clone()),
+        plan: Ok(plan.clone()),
         balancing,
         commands: Vec::new(),
         store: None,

@@ -98,7 +98,7 @@ pub fn try_run<N: NetworkFunction>(
         workers,
         // Whatever several workers are shown to do, they do while shards move.
         balancing: Balancing::Restless(500),
-        plan: (workers > 1).then(planned::<N>),
+        plan: (workers > 1).then(planned::<N>).ok_or("one worker needs no plan".to_owned()),
         commands: Vec::new(),
         store: None,
     };

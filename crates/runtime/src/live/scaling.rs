@@ -33,7 +33,7 @@ impl Scaling {
     ) -> Vec<Self> {
         let ports = specs.iter().zip(ports).zip(&options.making.ports);
         let of = |((spec, port), name): ((&LiveSpec, &mut LivePort), &String)| {
-            let plan = options.plan.as_ref().filter(|_| arrangement.is_sharded());
+            let plan = options.plan.as_ref().ok().filter(|_| arrangement.is_sharded());
             let table = &arrangement.table;
             let set = match (plan, port.driver.take()) {
                 (Some(plan), Some(driver)) => set(driver, plan, name, table),

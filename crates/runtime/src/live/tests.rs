@@ -221,7 +221,8 @@ fn run_until<N: NetworkFunction>(
     ending: &AtomicBool,
 ) -> (RunReport, Vec<Vec<u8>>) {
     let workers = ports.first().map_or(0, |port| port.queues.len());
-    let plan = planned.then(|| plan_of::<N>(&Planning::new(Nic::named("e810").unwrap())).unwrap());
+    let planning = Planning::new(Nic::named("e810").unwrap());
+    let plan = planned.then(|| plan_of::<N>(&planning).unwrap()).ok_or("not planned".to_owned());
     let names = N::PORTS.iter().map(|name| name.to_string()).collect();
     let making =
         Making { seed: 3, settings: settings.parse().unwrap(), ports: names, ..Making::default() };

@@ -43,7 +43,7 @@ pub(super) struct Own {
 pub(super) struct Slot {
     head: Head,
     pub(super) verdict: Verdict,
-    /// How many packets it had made when it was done with it: they wait in the environment.
+    /// How many packets it had made when it was done with it, if it made any: they wait in the environment.
     emitted: u32,
 }
 
@@ -102,17 +102,17 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
     /// one place is inlined there.
     #[inline(never)]
     fn packets(mut self, frames: &mut [Frame<'_>], slots: &mut [Slot]) -> usize {
-        let (all, mut slots) = (slots.len(), slots.iter_mut());
-        for frame in frames {
-            let Some(slot) = slots.next() else { break };
+        let mut done = 0;
+        for (frame, slot) in frames.iter_mut().zip(slots) {
             if !self.packet(frame, slot) {
-                return all - slots.len() - 1;
+                break;
             }
+            done += 1;
             if self.seat.visit.transaction.is_doomed() {
                 break;
             }
         }
-        all - slots.len()
+        done
     }
 
     /// Handles one packet, unless it is to be put together with others.
@@ -120,67 +120,74 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
     fn packet(&mut self, frame: &mut Frame<'_>, slot: &mut Slot) -> bool {
         let now_ns = frame.meta().arrival_ns.max(self.times.now_ns);
         frame.meta_mut().arrival_ns = now_ns;
-        slot.verdict = match parse_common(frame.bytes(), frame.meta().wire_len) {
-            Some(layout) => self.handle::<Common<Real>>(frame, layout, &mut slot.head),
-            None => match self.packet_any(frame, &mut slot.head) {
-                Some(verdict) => verdict,
-                None => return false,
-            },
-        };
-        slot.emitted = self.environment.emitted().len() as u32;
-        // What re-enters does so in one go: in between, others might write.
-        if self.environment.has_asked() | matches!(slot.verdict, Verdict::Recirculate(_)) {
-            self.environment.take_asked();
-            let asked = self.environment.take_asked_at();
-            self.require_alone(|| asked.unwrap_or(of_runtime(Operation::Reenter)));
+        match parse_common(frame.bytes(), frame.meta().wire_len) {
+            Some(layout) => self.handle::<Common<Real>>(frame, layout, slot),
+            None => {
+                if !self.packet_any(frame, slot) {
+                    return false;
+                }
+            }
+        }
+        let reenters = matches!(slot.verdict, Verdict::Recirculate(_));
+        if self.environment.has_more() | reenters {
+            self.more(slot, reenters);
         }
         true
     }
 
+    /// There is more to a packet than its verdict.
     #[inline(never)]
-    fn packet_any(&mut self, frame: &mut Frame<'_>, head: &mut Head) -> Option<Verdict> {
+    fn more(&mut self, slot: &mut Slot, reenters: bool) {
+        slot.emitted = self.environment.emitted().len() as u32;
+        // What re-enters does so in one go: in between, others might write.
+        if self.environment.take_asked() | reenters {
+            let asked = self.environment.take_asked_at();
+            self.require_alone(|| asked.unwrap_or(of_runtime(Operation::Reenter)));
+        }
+    }
+
+    #[inline(never)]
+    fn packet_any(&mut self, frame: &mut Frame<'_>, slot: &mut Slot) -> bool {
         let layout = parse_any(frame.bytes(), frame.meta().wire_len);
         if N::LAYER == 4 && is_part(layout) {
-            return None;
+            return false;
         }
         if let Some(reason) = refused::<N>(layout) {
             // It is not shown to the NF, and yet to be found as it is when it runs again.
-            head.save(frame.bytes(), false);
-            return Some(Verdict::Discard(reason.into()));
+            slot.head.save(frame.bytes(), false);
+            slot.verdict = Verdict::Discard(reason.into());
+        } else {
+            self.handle::<Real>(frame, layout, slot);
         }
-        Some(self.handle::<Real>(frame, layout, head))
+        true
     }
 
     #[inline(always)]
-    fn handle<M: Mode>(
-        &mut self,
-        frame: &mut Frame<'_>,
-        layout: Layout,
-        head: &mut Head,
-    ) -> Verdict {
+    fn handle<M: Mode>(&mut self, frame: &mut Frame<'_>, layout: Layout, slot: &mut Slot) {
         // First of all, while what parsing has learnt of the frame's length is known.
         let packet = &mut Packet::<M>::new(frame, layout);
         if N::REWRITES {
-            head.save(packet.bytes(), M::COMMON);
+            slot.head.save(packet.bytes(), M::COMMON);
         }
         let Meta { arrival_ns: now_ns, number, fragment_len, .. } = *packet.meta();
         if N::LAYER == 4 && fragment_len != 0 {
             // A datagram that was put together: it is rare, and so is what it leaves as.
-            self.require_alone(|| of_runtime(Operation::Reenter));
-            return Verdict::Flood;
+            slot.verdict = Verdict::Flood;
+            return self.require_alone(|| of_runtime(Operation::Reenter));
         }
         // Packets that arrive together find the clock where it is to be, and nothing due.
         if !self.environment.stands_at(now_ns) {
             if now_ns >= self.times.due_ns {
-                self.require_alone(|| of_runtime(Operation::Due));
-                return Verdict::Flood;
+                slot.verdict = Verdict::Flood;
+                return self.require_alone(|| of_runtime(Operation::Due));
             }
             self.environment.advance(now_ns);
             self.seat.visit.transaction.set_time(now_ns);
         }
         self.environment.begin_at_once(number);
-        let handled = self.seat.handle(packet, self.environment);
-        handled.unwrap_or_else(|| self.seat.open(frame, self.environment))
+        if !self.seat.handle(packet, self.environment, &mut slot.verdict) {
+            slot.verdict = self.seat.open(frame, self.environment);
+        }
     }
 
     #[cold]
@@ -270,10 +277,14 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
 
     fn undo(&mut self, range: Range<usize>) {
         self.sets.take().into_iter().for_each(Held::take_back);
-        for at in range.filter(|_| N::REWRITES) {
-            self.own.slots[at].head.restore(&mut self.frames[at]);
+        let Own { environment, slots, .. } = &mut *self.own;
+        for (slot, frame) in slots[range.clone()].iter_mut().zip(&mut self.frames[range]) {
+            slot.emitted = 0;
+            if N::REWRITES {
+                slot.head.restore(frame);
+            }
         }
-        self.own.environment.emitted().clear();
+        environment.emitted().clear();
         elements::forget_since(self.own.faults);
     }
 
@@ -281,14 +292,15 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         self.own.wrote |= self.sets.take().is_some_and(Held::forget);
         let Self { own, frames, release, gone, .. } = self;
         let left = range.start.max(*gone)..range.end;
-        let (frames, slots) = (&frames[left.clone()], &own.slots[left]);
+        let (frames, slots) = (&frames[left.clone()], &mut own.slots[left]);
         if own.environment.emitted().is_empty() {
-            for (frame, slot) in frames.iter().zip(slots) {
+            for (frame, slot) in frames.iter().zip(&*slots) {
                 let_go(*release, frame, slot.verdict);
             }
         } else {
             let emitted = own.environment.emitted();
-            let_go_with(*release, frames.iter().zip(slots), emitted);
+            let_go_with(*release, frames.iter().zip(&*slots), emitted);
+            slots.iter_mut().for_each(|slot| slot.emitted = 0);
             emitted.clear();
         }
         own.last = frames.last().map_or(own.last, |frame| *frame.meta());

@@ -33,26 +33,34 @@ impl<N: NetworkFunction, F: Families<N::Set>> Seat<'_, N, F> {
         environment: &mut Environment,
     ) -> Verdict {
         let layout = parse(frame.bytes(), frame.meta().wire_len);
-        let handled = self.handle(&mut Packet::<Real>::new(frame, layout), environment);
-        handled.unwrap_or_else(|| self.open(frame, environment))
+        let mut verdict = Verdict::Flood;
+        if !self.handle(&mut Packet::<Real>::new(frame, layout), environment, &mut verdict) {
+            verdict = self.open(frame, environment);
+        }
+        verdict
     }
 
-    /// Runs the handlers of a packet whose environment has begun; `None`: its set is to be
-    /// [opened](Self::open).
+    /// Runs the handlers of a packet whose environment has begun; `false`: its set is to be
+    /// [opened](Self::open). The verdict is put where it is to stay: to return it would cost every packet.
     #[inline(always)]
     pub(super) fn handle<M: Mode>(
         &mut self,
         packet: &mut Packet<'_, M>,
         environment: &mut Environment,
-    ) -> Option<Verdict> {
+        verdict: &mut Verdict,
+    ) -> bool {
         let Self { visit, sets } = self;
         if N::SET.is_none() {
-            return Some(visit.packet(&mut N::Set::zero(), packet, environment));
+            *verdict = visit.packet(&mut N::Set::zero(), packet, environment);
+            return true;
         }
         match N::Parallel::set_key(packet) {
-            SetKey::V4(key) => visit.find(sets.v4(), &key, packet, environment),
-            SetKey::V6(_) if !M::COMMON => visit.find_v6(sets.v6(), packet, environment),
-            _ => Some(visit.orphan(packet, environment)),
+            SetKey::V4(key) => visit.find(sets.v4(), &key, packet, environment, verdict),
+            SetKey::V6(_) if !M::COMMON => visit.find_v6(sets.v6(), packet, environment, verdict),
+            _ => {
+                *verdict = visit.orphan(packet, environment);
+                true
+            }
         }
     }
 
@@ -96,7 +104,7 @@ impl<N: NetworkFunction> Visit<'_, N> {
         }
     }
 
-    /// Handles a packet whose set exists; `None`: it does not.
+    /// Handles a packet whose set exists; `false`: it does not.
     #[inline(always)]
     fn find<K: Key, M: Mode>(
         &mut self,
@@ -104,13 +112,15 @@ impl<N: NetworkFunction> Visit<'_, N> {
         key: &K,
         packet: &mut Packet<'_, M>,
         environment: &mut Environment,
-    ) -> Option<Verdict> {
+        verdict: &mut Verdict,
+    ) -> bool {
         let hash = sets.hash(key);
         self.begin(sets, Operation::Find, key);
         let found = sets.find(self.transaction, (hash, key), environment.tick());
         self.end();
-        let Found::Alive(set) = found else { return None };
-        Some(self.packet_of(sets, (key, set), packet, environment))
+        let Found::Alive(set) = found else { return false };
+        *verdict = self.packet_of(sets, (key, set), packet, environment);
+        true
     }
 
     #[inline(never)]
@@ -119,9 +129,10 @@ impl<N: NetworkFunction> Visit<'_, N> {
         sets: &mut impl PacketSets<SetKey6, N::Set>,
         packet: &mut Packet<'_, M>,
         environment: &mut Environment,
-    ) -> Option<Verdict> {
-        let SetKey::V6(key) = N::Parallel::set_key(packet) else { return None };
-        self.find(sets, &key, packet, environment)
+        verdict: &mut Verdict,
+    ) -> bool {
+        let SetKey::V6(key) = N::Parallel::set_key(packet) else { return false };
+        self.find(sets, &key, packet, environment, verdict)
     }
 
     /// Handles the first packet of a set.

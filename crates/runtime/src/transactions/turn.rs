@@ -159,8 +159,9 @@ impl<N: NetworkFunction, F: Families<N::Set>> Course<'_, N, F> {
                 *self.now_ns = now_ns;
             }
             frame.meta_mut().arrival_ns = now_ns;
-            let Some(verdict) = self.packet(frame) else { return (at, Halt::Done) };
-            slot.verdict = verdict;
+            if !self.packet(frame, &mut slot.verdict) {
+                return (at, Halt::Done);
+            }
             let reenters = matches!(slot.verdict, Verdict::Recirculate(_));
             if reenters || !self.environment.emitted().is_empty() {
                 return (at + 1, Halt::After);
@@ -169,17 +170,18 @@ impl<N: NetworkFunction, F: Families<N::Set>> Course<'_, N, F> {
         (frames.len(), Halt::Done)
     }
 
+    /// Handles one packet, unless it is to be put together with others.
     #[inline(always)]
-    fn packet(&mut self, frame: &mut Frame<'_>) -> Option<Verdict> {
-        match parse_common(frame.bytes(), frame.meta().wire_len) {
-            Some(layout) => {
-                let packet = &mut Packet::<Common<Real>>::new(frame, layout);
-                self.environment.begin_at_once(packet.meta().number);
-                let handled = self.seat.handle(packet, self.environment);
-                Some(handled.unwrap_or_else(|| self.seat.open(frame, self.environment)))
-            }
-            None => self.packet_any(frame),
+    fn packet(&mut self, frame: &mut Frame<'_>, verdict: &mut Verdict) -> bool {
+        let Some(layout) = parse_common(frame.bytes(), frame.meta().wire_len) else {
+            return self.packet_any(frame).map(|any| *verdict = any).is_some();
+        };
+        let packet = &mut Packet::<Common<Real>>::new(frame, layout);
+        self.environment.begin_at_once(packet.meta().number);
+        if !self.seat.handle(packet, self.environment, verdict) {
+            *verdict = self.seat.open(frame, self.environment);
         }
+        true
     }
 
     #[inline(never)]

@@ -47,7 +47,7 @@ impl Case {
             inputs: vec![Input { port: None, spec }],
             outputs: vec![(None, SinkSpec::Capture(out.to_owned()))],
             workers,
-            plan: Some(self.plan.clone()),
+            plan: Ok(self.plan.clone()),
             balancing,
             commands: Vec::new(),
             store: None,

@@ -92,7 +92,10 @@ impl Case {
         balancing: Balancing,
     ) -> (RunReport, Vec<u8>) {
         let planning = Planning { strategy, ..Planning::new(Nic::named("e810").unwrap()) };
-        let plan = (workers > 1).then(|| plan_of::<N>(&planning).unwrap());
+        let plan = match workers {
+            1 => Err("one worker needs no plan".to_owned()),
+            _ => Ok(plan_of::<N>(&planning).unwrap()),
+        };
         let ports = N::PORTS.iter().map(|name| (*name).to_owned()).collect();
         let out = self.folder.path().join("out.pcap");
         let options = Options {

@@ -406,7 +406,7 @@ fn profiled<N: NetworkFunction>(settings: &str) -> Vec<Finding> {
         inputs: vec![Input { port: None, spec }],
         outputs: Vec::new(),
         workers: 2,
-        plan: None,
+        plan: Err("none is asked for".to_owned()),
         balancing: Balancing::Still,
         commands: Vec::new(),
         store: None,

@@ -166,16 +166,16 @@ fn options(workers: usize, out: &Path, commands: &[(u64, &str)]) -> Options {
         inputs: vec![Input { port: None, spec }],
         outputs: vec![(None, SinkSpec::Capture(out.to_owned()))],
         workers,
-        plan: None,
+        plan: Err("none is asked for".to_owned()),
         balancing: Balancing::Still,
         commands: commands.iter().map(|(at, text)| (*at, (*text).to_owned())).collect(),
         store: None,
     }
 }
 
-fn planned<N: NetworkFunction>(strategy: Option<Strategy>) -> Option<Plan> {
+fn planned<N: NetworkFunction>(strategy: Option<Strategy>) -> Plan {
     let options = Planning::new(Nic::named("e810").unwrap());
-    Some(plan_of::<N>(&Planning { strategy, ..options }).unwrap())
+    plan_of::<N>(&Planning { strategy, ..options }).unwrap()
 }
 
 fn run_into<N: NetworkFunction>(workers: usize, out: &Path, commands: &[(u64, &str)]) -> RunReport {
@@ -188,7 +188,7 @@ fn run_by<N: NetworkFunction>(
     out: &Path,
     commands: &[(u64, &str)],
 ) -> RunReport {
-    let options = Options { plan: planned::<N>(strategy), ..options(workers, out, commands) };
+    let options = Options { plan: Ok(planned::<N>(strategy)), ..options(workers, out, commands) };
     let report = run::<N>(&options, &mut |_, _| {}).unwrap();
     assert_eq!(report.errors, []);
     assert_eq!(report.packets_read, 40_000);
@@ -211,6 +211,15 @@ fn one_and_many_workers_write_the_same_file() {
         assert!(report.workers.iter().all(|worker| worker.packets > 0), "{:?}", report.workers);
         assert!(std::fs::read(&one).unwrap() == std::fs::read(&many).unwrap());
     }
+}
+
+#[test]
+fn without_a_plan_all_state_is_shared_and_it_is_said_why_there_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(3, &folder.path().join("out.pcap"), &[]);
+    let report = run::<numbered::Function>(&options, &mut |_, _| {}).unwrap();
+    assert_eq!((report.strategy.as_str(), report.counters["all"]), ("transactional", 40_000));
+    assert!(report.strategy_why.ends_with(": none is asked for"), "{}", report.strategy_why);
 }
 
 #[test]
@@ -286,7 +295,7 @@ fn a_command_is_refused_where_all_refuse_it() {
         let command = format!("forget address={address}");
         let dropped = [1, 2, 3].map(|workers| {
             let options = options(workers, &out, &[(at_ns, &command)]);
-            let plan = planned::<senders::Function>(None);
+            let plan = Ok(planned::<senders::Function>(None));
             let options = Options { plan, ..options };
             let report = run::<senders::Function>(&options, &mut |_, _| {}).unwrap();
             assert_eq!(report.strategy == "shared-nothing", workers > 1, "{}", report.strategy);
@@ -342,7 +351,7 @@ fn traces_that_loop_unlike_each_other_reach_the_right_workers() {
             input(0, format!("mem:{inside}?loop=2")),
             input(1, format!("mem:{outside}?loop=3")),
         ];
-        options.plan = planned::<quota::Function>(None);
+        options.plan = Ok(planned::<quota::Function>(None));
         run::<quota::Function>(&options, &mut |_, _| {}).unwrap()
     };
     let (one, three) = (run_on(1), run_on(3));

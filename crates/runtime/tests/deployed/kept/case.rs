@@ -66,7 +66,7 @@ impl Case {
                 ..Making::default()
             },
             workers,
-            plan: self.plan.clone(),
+            plan: self.plan.clone().ok_or("none is asked for".to_owned()),
             balancing: if stored { RESTLESS } else { Balancing::Still },
             commands: Vec::new(),
             store: stored.then(|| Keeping {
