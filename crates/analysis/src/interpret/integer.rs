@@ -125,13 +125,18 @@ impl<'p> Interpreter<'p> {
         Ok(Value::Scalar(scalar, self.terms.binary(Binary::Or, high, low)))
     }
 
+    /// By the bits of the exponent, so that it need not be known; modulo the range, as arithmetic is here.
     fn power(&mut self, scalar: Scalar, a: Term, exponent: Value) -> Eval {
-        let Some(exponent) = self.known_number(&exponent) else {
-            return self.error("`pow` with an unknown exponent: write a constant, or a shift");
-        };
-        let mut result = self.terms.constant(1, scalar.width());
-        for _ in 0..exponent.min(128) {
-            result = self.terms.binary(Binary::Mul, result, a);
+        let exponent = self.scalar(exponent, Scalar::Unsigned(32))?;
+        let (mut result, mut factor) = (self.terms.constant(1, scalar.width()), a);
+        let zero = self.terms.constant(0, 32);
+        for bit in 0..32 {
+            let mask = self.terms.constant(1 << bit, 32);
+            let bit = self.terms.binary(Binary::And, exponent, mask);
+            let is_clear = self.terms.equal(bit, zero);
+            let more = self.terms.binary(Binary::Mul, result, factor);
+            result = self.terms.ite(is_clear, result, more);
+            factor = self.terms.binary(Binary::Mul, factor, factor);
         }
         Ok(Value::Scalar(scalar, result))
     }

@@ -102,17 +102,17 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
     /// one place is inlined there.
     #[inline(never)]
     fn packets(mut self, frames: &mut [Frame<'_>], slots: &mut [Slot]) -> usize {
-        let mut done = 0;
-        for (frame, slot) in frames.iter_mut().zip(slots) {
+        let (all, mut slots) = (slots.len(), slots.iter_mut());
+        for frame in frames {
+            let Some(slot) = slots.next() else { break };
             if !self.packet(frame, slot) {
-                break;
+                return all - slots.len() - 1;
             }
-            done += 1;
             if self.seat.visit.transaction.is_doomed() {
                 break;
             }
         }
-        done
+        all - slots.len()
     }
 
     /// Handles one packet, unless it is to be put together with others.

@@ -105,7 +105,8 @@ pub const IDIOMS: &[Idiom] = table! { plain:
         idiom_123 idiom_124 idiom_125 idiom_126 idiom_127 idiom_128 idiom_129 idiom_130 idiom_131
         idiom_132 idiom_133 idiom_134 idiom_135 idiom_136 idiom_137 idiom_138 idiom_139 idiom_140;
     order_nf:
-        idiom_141 idiom_142 idiom_143 idiom_144 idiom_145 idiom_146 idiom_147 idiom_148;
+        idiom_141 idiom_142 idiom_143 idiom_144 idiom_145 idiom_146 idiom_147 idiom_148
+        idiom_149 idiom_150;
 };
 
 /// Every idiom over a packet.

@@ -117,4 +117,48 @@ pub mod order {
     pub fn idiom_148(a: u16, b: u32, c: u64) -> u64 {
         step(6) ^ c
     }
+
+    pub fn idiom_149(a: u16, b: u32, c: u64) -> u64 {
+        let exponent = u32::from(a) % 20;
+        10u64.pow(exponent).wrapping_add(u64::from(b % 3).pow(exponent)) ^ c.pow(0)
+    }
+
+    fn doubled(n: u8) -> u16 {
+        let twice = match n {
+            0 => 1,
+            1 => return 3,
+            2 => u16::from(n) * 2,
+            _ => 7,
+        };
+        twice + 1
+    }
+
+    pub fn idiom_150(a: u16, b: u32, c: u64) -> u64 {
+        let limit = if a > 5 {
+            10
+        } else if a > 3 {
+            b
+        } else {
+            20
+        };
+        let other = match a % 4 {
+            0 => 5,
+            1 if b > 9 => 300,
+            1 => b,
+            _ => 7,
+        };
+        let pair = match a % 3 {
+            0 => (1, 2),
+            1 => (b, 4),
+            _ => (5, c),
+        };
+        let maybe = match a % 5 {
+            0 => Some(1),
+            1 => None,
+            _ => Some(c),
+        };
+        u64::from(limit) + u64::from(other) * 3 + u64::from(pair.0) * 5 + pair.1 % 7
+            ^ maybe.unwrap_or(9)
+            ^ u64::from(doubled((a % 4) as u8))
+    }
 }
