@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::store::{BEHIND_MS, FLUSH_MS};
+
 /// What a script can rely on; shown at the end of `--help` and in the man page.
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -138,27 +140,8 @@ pub(crate) struct RunArguments {
     /// "at=1.5s add-backend address=10.0.0.1"; without `at=` before it.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) control: Vec<String>,
-    /// Keep the state in a store: memory:DIRECTORY, redis://HOST:PORT or cassandra://HOST/KEYSPACE, with TLS
-    /// rediss or cassandra+tls. A later run of the same instance goes on with it, by one worker or several;
-    /// where each is to own its part, one worker whose state several are to go on with is given --strategy
-    /// shared-nothing.
-    #[arg(long, value_name = "STORE")]
-    pub(crate) store: Option<String>,
-    /// Name of the instance in the store; two that run at once have different names.
-    #[arg(long, value_name = "NAME", default_value = "main", requires = "store")]
-    #[arg(value_parser = instance_name)]
-    pub(crate) instance: String,
-    /// Milliseconds from one flush to the store to the next; packets wait for none.
-    #[arg(long, value_name = "N", default_value = "1", requires = "store",
-          value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    pub(crate) flush_ms: u64,
-    /// What to do when the store is behind, as one that is slow or gone.
-    #[arg(long, value_name = "WORD", default_value = "keep-on", requires = "store")]
-    pub(crate) when_behind: WhenBehind,
-    /// Milliseconds that the oldest change may wait until the store is behind.
-    #[arg(long, value_name = "N", default_value = "1000", requires = "when_behind",
-          value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
-    pub(crate) behind_ms: u64,
+    #[command(flatten)]
+    pub(crate) keeping: StoreArguments,
     /// Write the report as JSON; `-` is standard output, which then holds nothing else.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -167,8 +150,46 @@ pub(crate) struct RunArguments {
     pub(crate) report: Option<PathBuf>,
 }
 
+/// How a run keeps its state; a configuration file says the same in its table `[store]`.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct StoreArguments {
+    /// Keep the state in a store: memory:DIRECTORY, redis://HOST:PORT or cassandra://HOST/KEYSPACE, with TLS
+    /// rediss or cassandra+tls. A later run of the same instance goes on with it, by one worker or several;
+    /// where each is to own its part, one worker whose state several are to go on with is given --strategy
+    /// shared-nothing. In a configuration file: the table [store] with location, instance, flush_ms,
+    /// when_behind and behind_ms.
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: Option<String>,
+    /// Name of the instance in the store, `main` where none is given; two that run at once have different names.
+    #[arg(long, value_name = "NAME", value_parser = instance_name)]
+    pub(crate) instance: Option<String>,
+    /// Milliseconds from one flush to the store to the next, 1 by default; packets wait for none.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(FLUSH_MS))]
+    pub(crate) flush_ms: Option<u64>,
+    /// What to do when the store is behind, as one that is slow or gone; keep-on by default.
+    #[arg(long, value_name = "WORD")]
+    pub(crate) when_behind: Option<WhenBehind>,
+    /// Milliseconds that the oldest change may wait until the store is behind, 1000 by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(BEHIND_MS))]
+    pub(crate) behind_ms: Option<u64>,
+}
+
+impl StoreArguments {
+    /// An option that is given and says how state is kept.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let all = [
+            ("--instance", self.instance.is_some()),
+            ("--flush-ms", self.flush_ms.is_some()),
+            ("--when-behind", self.when_behind.is_some()),
+            ("--behind-ms", self.behind_ms.is_some()),
+        ];
+        all.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
+    }
+}
+
 /// What to do when a store is behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum WhenBehind {
     /// Go on; what waits is shown, and bounded by the state.
     KeepOn,
@@ -199,8 +220,11 @@ pub(crate) struct StateShowArguments {
     /// The network function.
     pub(crate) nf: String,
     /// The store, as `run --store` names it.
-    #[arg(long, value_name = "STORE")]
-    pub(crate) store: String,
+    #[arg(long, value_name = "STORE", required_unless_present = "config")]
+    pub(crate) store: Option<String>,
+    /// The configuration file whose table [store] names it.
+    #[arg(long, value_name = "FILE", conflicts_with = "store")]
+    pub(crate) config: Option<PathBuf>,
     /// Only this instance.
     #[arg(long, value_name = "NAME", value_parser = instance_name)]
     pub(crate) instance: Option<String>,
@@ -593,7 +617,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 /// The name of an instance, as stores take it.
-fn instance_name(text: &str) -> Result<String, String> {
+pub(crate) fn instance_name(text: &str) -> Result<String, String> {
     let scope = anabranch_store::Scope::new("nf", text, anabranch_store::Place::Instance);
     let wrong = |_| format!("write a name of 1 to {} bytes", anabranch_store::MOST_NAME_BYTES);
     scope.map(|_| text.to_owned()).map_err(wrong)

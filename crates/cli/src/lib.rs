@@ -35,6 +35,7 @@ mod run;
 mod scaffold;
 mod settings;
 mod state;
+mod store;
 mod summary;
 mod table;
 mod trace;

@@ -15,16 +15,16 @@ use anabranch_runtime::deployment::plan_of;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::report::RunReport;
 use anabranch_runtime::run::{self as runtime, Keeping, Options, RunError};
-use anabranch_store::Policy;
 
-use crate::arguments::{RunArguments, WhenBehind};
+use crate::arguments::RunArguments;
 use crate::error::Error;
 use crate::file::{Files, check_writable, deliver, is_standard_output, print, write_whole};
 use crate::library::Library;
 use crate::live::Openings;
 use crate::progress::Progress;
-use crate::settings::{Control, control, settings};
-use crate::{html, live, plan, state, summary};
+use crate::settings::{Control, configuration, control};
+use crate::store::keeping;
+use crate::{html, live, plan, summary};
 
 /// Ports a run can have: their numbers are bytes.
 const MOST_PORTS: usize = 256;
@@ -104,6 +104,7 @@ fn order(arguments: &RunArguments) -> Result<Order, Error> {
             "{option} is for runs over interfaces (--port): a run over captures has its report at the end"
         )));
     }
+    let (settings, section) = configuration(arguments.config.as_deref(), &arguments.settings)?;
     let outputs = arguments.outputs.iter().map(|text| text.parse().map_err(binding("--out", text)));
     let ports = arguments.ports.iter().map(|text| text.parse().map_err(binding("--port", text)));
     Ok(Order {
@@ -112,38 +113,16 @@ fn order(arguments: &RunArguments) -> Result<Order, Error> {
         duration: arguments.seconds.map(|seconds| seconds.0),
         inputs: sources(&arguments.inputs)?,
         outputs: outputs.collect::<Result<_, _>>()?,
-        settings: settings(arguments.config.as_deref(), &arguments.settings)?,
+        settings,
         controls: arguments.control.iter().map(|text| control(text)).collect::<Result<_, _>>()?,
         workers: arguments.workers.count(),
         plan: arguments.plan.clone(),
         planning: plan::options(&arguments.planning)?,
         balance: !arguments.no_balance,
         seed: arguments.seed,
-        store: arguments.store.as_deref().map(|store| keeping(store, arguments)).transpose()?,
+        store: keeping(&arguments.keeping, section)?,
         progress: Progress::start(&arguments.nf),
     })
-}
-
-fn keeping(store: &str, arguments: &RunArguments) -> Result<Keeping, Error> {
-    let location = store.parse().map_err(state::configuration)?;
-    let by_default = anabranch_store::Settings::default();
-    let period_ns = arguments.flush_ms * 1_000_000;
-    let refresh_ns = by_default.refresh_ns.max(period_ns);
-    let policy = match arguments.when_behind {
-        WhenBehind::KeepOn => Policy::KeepOn,
-        WhenBehind::RefuseNew => Policy::RefuseNew,
-    };
-    if policy == Policy::RefuseNew && arguments.behind_ms <= 2 * arguments.flush_ms {
-        return Err(Error::Usage(format!(
-            "--behind-ms {}: a change that waits for its flush is not behind: say more than twice --flush-ms, \
-             which is {}",
-            arguments.behind_ms, arguments.flush_ms
-        )));
-    }
-    let slow_ns = arguments.behind_ms * 1_000_000;
-    let settings =
-        anabranch_store::Settings { period_ns, refresh_ns, policy, slow_ns, ..by_default };
-    Ok(Keeping { location, instance: arguments.instance.clone(), settings })
 }
 
 /// No file may be read and written, or be two documents, and the packets of a port go to one.

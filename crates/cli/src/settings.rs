@@ -6,14 +6,19 @@ use anabranch_nf::settings::set as set_one;
 use toml::Table;
 
 use crate::error::Error;
+use crate::store::Section;
 
-/// Settings from `config` (when there is one) with each `KEY=VALUE` of `set` over them.
+/// What `config` (when there is one) says, with each `KEY=VALUE` of `set` over it: the function's settings, and
+/// the store that keeps the state, where it names one.
 ///
 /// Whether the NF knows the keys and accepts the values is for the NF to say.
 ///
 /// # Errors
 /// [`Error::Settings`], naming the file and line, or the option.
-pub(crate) fn settings(config: Option<&Path>, set: &[String]) -> Result<Table, Error> {
+pub(crate) fn configuration(
+    config: Option<&Path>,
+    set: &[String],
+) -> Result<(Table, Option<Section>), Error> {
     let mut table = match config {
         Some(path) => read(path)?,
         None => Table::new(),
@@ -22,7 +27,16 @@ pub(crate) fn settings(config: Option<&Path>, set: &[String]) -> Result<Table, E
         set_one(&mut table, assignment)
             .map_err(|why| Error::Settings(format!("--set {assignment}: {why}")))?;
     }
-    Ok(table)
+    let section = Section::take(&mut table)?;
+    Ok((table, section))
+}
+
+/// The same for a command that keeps no state.
+///
+/// # Errors
+/// As above.
+pub(crate) fn settings(config: Option<&Path>, set: &[String]) -> Result<Table, Error> {
+    configuration(config, set).map(|(table, _)| table)
 }
 
 fn read(path: &Path) -> Result<Table, Error> {

@@ -10,6 +10,8 @@ use crate::error::Error;
 use crate::file::print;
 use crate::library::Library;
 use crate::run::to_json;
+use crate::settings::configuration;
+use crate::store;
 
 /// What a line shows of an object that holds more.
 const SHOWN: usize = 60;
@@ -17,8 +19,7 @@ const SHOWN: usize = 60;
 pub(crate) fn run(library: &Library, arguments: &StateArguments) -> Result<(), Error> {
     let StateCommand::Show(arguments) = &arguments.command;
     library.find(&arguments.nf)?;
-    let location: Location = arguments.store.parse().map_err(configuration)?;
-    let mut driver = location.look().map_err(input)?;
+    let mut driver = location(arguments)?.look().map_err(input)?;
     let instance = arguments.instance.as_deref();
     let mut state = view::state(&mut *driver, &arguments.nf, instance).map_err(input)?;
     state.retain(|key, _| !key.id().starts_with('.'));
@@ -27,6 +28,19 @@ pub(crate) fn run(library: &Library, arguments: &StateArguments) -> Result<(), E
         return show(arguments, merged.iter().map(|((id, kind), one)| (id.clone(), *kind, one)));
     }
     show(arguments, state.iter().map(|(key, one)| (key.to_string(), key.kind(), one)))
+}
+
+/// The store that is named, or that the configuration file names.
+fn location(arguments: &StateShowArguments) -> Result<Location, Error> {
+    if let Some(named) = &arguments.store {
+        return store::location(named);
+    }
+    match configuration(arguments.config.as_deref(), &[])? {
+        (_, Some(section)) => section.location(),
+        (_, None) => Err(Error::Settings(
+            "the configuration has no table [store]: name the store by --store".to_owned(),
+        )),
+    }
 }
 
 fn show<'a>(
@@ -59,11 +73,6 @@ fn show<'a>(
             print(&lines.iter().map(line).collect::<String>())
         }
     }
-}
-
-/// A store that is named wrongly.
-pub(crate) fn configuration(error: anabranch_store::Error) -> Error {
-    Error::Settings(format!("--store: {error}"))
 }
 
 /// A store that cannot be had.

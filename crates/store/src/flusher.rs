@@ -526,6 +526,20 @@ mod tests {
     }
 
     #[test]
+    fn packets_do_not_wait_for_whoever_looks_how_long_they_waited() {
+        let (flusher, _) =
+            Flusher::open(Memory::default(), "nat", "a", Settings::default()).unwrap();
+        let mut feed = flusher.feed();
+        let looked_at = lock(&flusher.shared.pauses);
+        feed.note_pause(7_000);
+        drop(looked_at);
+        assert_eq!(flusher.status().pause_max_ns, 0, "it is added later");
+        feed.note_pause(90);
+        let longest = flusher.status().pause_max_ns;
+        assert!((6_900..7_100).contains(&longest), "{longest}");
+    }
+
+    #[test]
     fn what_workers_change_is_found_by_the_next_start() {
         let store = Memory::default();
         let (flusher, found) =

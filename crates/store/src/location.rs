@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::cassandra::{self, Cassandra};
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::memory::{Durability, Memory};
+use crate::memory::{Durability, Memory, Sync};
 #[cfg(feature = "redis")]
 use crate::redis::{Address, Redis};
 
@@ -16,7 +16,8 @@ use crate::redis::{Address, Redis};
 /// | word | store |
 /// |---|---|
 /// | `memory` | in this process; ends with it |
-/// | `memory:DIRECTORY` | in this process, durable |
+/// | `memory:DIRECTORY` | in this process, durable; on the disk itself every 100 ms |
+/// | `memory:DIRECTORY?sync=always`, `=never`, `=MILLISECONDS` | the same, on the disk itself before each answer, when the system likes, after as long |
 /// | `redis://…` | Redis or Valkey, as docs/stores.md lists them (feature `redis`) |
 /// | `cassandra://…`, `cassandra+tls://…` | Apache Cassandra (feature `cassandra`, with TLS `cassandra-tls`) |
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub enum Location {
     /// In this process.
     Memory,
     /// In this process, with its files in a directory.
-    Durable(PathBuf),
+    Durable(PathBuf, Sync),
     /// Redis or Valkey.
     #[cfg(feature = "redis")]
     Redis(Address),
@@ -40,8 +41,10 @@ impl FromStr for Location {
         let bad = |why: &str| Error::configuration(text, why);
         match text.split_once(':') {
             None if text == "memory" => Ok(Self::Memory),
-            Some(("memory", "")) => Err(bad("name a directory after the colon")),
-            Some(("memory", directory)) => Ok(Self::Durable(directory.into())),
+            Some(("memory", directory)) if directory.is_empty() || directory.starts_with('?') => {
+                Err(bad("name a directory after the colon"))
+            }
+            Some(("memory", directory)) => durable(directory).map_err(|why| bad(&why)),
             #[cfg(feature = "redis")]
             Some((scheme, _)) if scheme.starts_with("redis") => {
                 Address::parse(text).map(Self::Redis)
@@ -65,12 +68,24 @@ impl FromStr for Location {
     }
 }
 
+/// `DIRECTORY` or `DIRECTORY?sync=WHEN`.
+fn durable(text: &str) -> Result<Location, String> {
+    let (directory, sync) = match text.split_once('?') {
+        None => (text, Durability::default().sync),
+        Some((directory, option)) => (directory, option.parse()?),
+    };
+    Ok(Location::Durable(directory.into(), sync))
+}
+
 impl Location {
     /// Opens it for its writer.
     pub fn open(&self) -> Result<Box<dyn Driver>, Error> {
         Ok(match self {
             Self::Memory => Box::new(Memory::default()),
-            Self::Durable(directory) => Box::new(Memory::open(directory, Durability::default())?),
+            Self::Durable(directory, sync) => {
+                let durability = Durability { sync: *sync, ..Durability::default() };
+                Box::new(Memory::open(directory, durability)?)
+            }
             #[cfg(feature = "redis")]
             Self::Redis(address) => Box::new(Redis::new(address.clone())),
             #[cfg(feature = "cassandra")]
@@ -81,7 +96,7 @@ impl Location {
     /// Opens it to be looked at, perhaps while somebody writes.
     pub fn look(&self) -> Result<Box<dyn Driver>, Error> {
         match self {
-            Self::Durable(directory) => Ok(Box::new(Memory::look(directory)?)),
+            Self::Durable(directory, _) => Ok(Box::new(Memory::look(directory)?)),
             _ => self.open(),
         }
     }
@@ -89,15 +104,31 @@ impl Location {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn words_stand_for_stores_and_others_are_told() {
         assert_eq!("memory".parse(), Ok(Location::Memory));
-        assert_eq!("memory:state/nat".parse(), Ok(Location::Durable("state/nat".into())));
-        for (word, hint) in
-            [("memory:", "directory"), ("disk", "memory:DIRECTORY"), ("etcd:x", "redis://")]
-        {
+        let every = |ms| Sync::Every(Duration::from_millis(ms));
+        for (word, sync) in [
+            ("memory:state/nat", every(100)),
+            ("memory:state/nat?sync=always", Sync::Always),
+            ("memory:state/nat?sync=never", Sync::Never),
+            ("memory:state/nat?sync=2500", every(2_500)),
+        ] {
+            assert_eq!(word.parse(), Ok(Location::Durable("state/nat".into(), sync)));
+        }
+        for (word, hint) in [
+            ("memory:", "directory"),
+            ("memory:?sync=never", "directory"),
+            ("memory:state?sync=0", "1 to 60000"),
+            ("memory:state?sync=soon", "sync=always"),
+            ("memory:state?timeout_ms=9", "sync=always"),
+            ("disk", "memory:DIRECTORY"),
+            ("etcd:x", "redis://"),
+        ] {
             let error = word.parse::<Location>().unwrap_err().to_string();
             assert!(error.contains(hint), "{error}");
         }

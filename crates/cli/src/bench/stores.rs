@@ -21,7 +21,8 @@ use crate::figures::{counted, nanoseconds, rate, thousands};
 use crate::library::{Entry, Library, entry};
 use crate::run::without_password;
 use crate::settings::settings;
-use crate::state::{configuration, input};
+use crate::state::input;
+use crate::store;
 use crate::summary::{RESTART, restart_figures};
 use crate::table::{Table, wrap};
 
@@ -161,7 +162,7 @@ fn take_turns(
             "durable" => format!("memory:{}", measured.folder.0.display()),
             other => other.to_owned(),
         };
-        let location = Some(word.parse::<Location>().map_err(configuration)?);
+        let location = Some(store::location(&word)?);
         candidates.push(candidate(without_password(name), location));
     }
     for _ in 0..ROUNDS {

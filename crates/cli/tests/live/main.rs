@@ -23,5 +23,6 @@ mod shards;
 mod sidejacking;
 mod site;
 mod soak;
+mod stored;
 mod traffic;
 mod trojan;

@@ -8,7 +8,7 @@ use crate::traffic::ping;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_anabranch");
 
 /// The value of a metric with these labels.
-fn metric(text: &str, name: &str, label: &str) -> u64 {
+pub fn metric(text: &str, name: &str, label: &str) -> u64 {
     let start = format!("anabranch_{name}{{");
     let mut lines = text.lines().filter(|line| line.starts_with(&start) && line.contains(label));
     let line = lines.next().unwrap_or_else(|| panic!("{name} {label}\n{text}"));

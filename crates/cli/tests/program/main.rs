@@ -7,6 +7,7 @@ mod failures;
 mod pages;
 mod plan;
 mod profile;
+mod redis;
 mod rss;
 mod runs;
 mod scaffold;

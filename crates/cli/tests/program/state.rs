@@ -2,7 +2,7 @@
 
 use crate::Bench;
 
-const NAT: &str = r#"run nat --set public=["203.0.113.1"] --seed 4"#;
+pub(crate) const NAT: &str = r#"run nat --set public=["203.0.113.1"] --seed 4"#;
 
 #[test]
 fn a_later_run_of_the_same_instance_goes_on_and_another_does_not() {
@@ -113,7 +113,7 @@ fn by_whichever_strategy_workers_share_state_they_go_on() {
 /// Killed in the middle: what the store had is gone on with, by another number of workers.
 #[test]
 fn a_killed_run_is_gone_on_with() {
-    is_gone_on_with("--workers 2", "--workers 3", false);
+    is_gone_on_with("memory:state", "--workers 2", "--workers 3", false);
 }
 
 /// The same where there is one scope. The store may have half of a flow while there is more to write than goes
@@ -121,19 +121,19 @@ fn a_killed_run_is_gone_on_with() {
 #[test]
 fn a_killed_run_whose_workers_share_state_is_gone_on_with() {
     let (lock, transactional) = ("--workers 2 --strategy lock", "--strategy transactional");
-    is_gone_on_with(lock, &format!("--workers 3 {transactional}"), true);
-    is_gone_on_with(&format!("--workers 2 {transactional}"), "--workers 1", true);
+    is_gone_on_with("memory:state", lock, &format!("--workers 3 {transactional}"), true);
+    is_gone_on_with("memory:state", &format!("--workers 2 {transactional}"), "--workers 1", true);
 }
 
 /// A run with the options `killed`, by one with the options `next`. `calm`: it is killed when no flow is new.
-fn is_gone_on_with(killed: &str, next: &str, calm: bool) {
+pub(crate) fn is_gone_on_with(store: &str, killed: &str, next: &str, calm: bool) {
     let bench = Bench::new();
     bench.traffic("a.pcap", "flows=20000,packets=400000,seed=1");
-    let line = format!("{NAT} --in lan=mem:a.pcap?for=60s --store memory:state --instance edge");
+    let line = format!("{NAT} --in lan=mem:a.pcap?for=60s --store {store} --instance edge");
     let words: Vec<&str> = line.split(' ').chain(killed.split(' ')).collect();
     let mut killed = bench.command(&words).stderr(std::process::Stdio::null()).spawn().unwrap();
     let inside = || {
-        let shown = bench.run("state show nat --store memory:state --merged --json");
+        let shown = bench.run(&format!("state show nat --store {store} --merged --json"));
         let shown = (shown.code == Some(0)).then(|| shown.json());
         let inside = shown.map(|shown| shown["inside"]["content"].clone());
         inside.and_then(|inside| inside.as_object().cloned()).unwrap_or_default()
@@ -149,7 +149,7 @@ fn is_gone_on_with(killed: &str, next: &str, calm: bool) {
     killed.kill().unwrap();
     killed.wait().unwrap();
     let before = inside();
-    let line = format!("{NAT} --in lan=a.pcap --store memory:state --instance edge {next}");
+    let line = format!("{NAT} --in lan=a.pcap --store {store} --instance edge {next}");
     let report = bench.run(&format!("{line} --json -")).expect(0).json();
     assert_eq!(report["warnings"], serde_json::json!([]));
     let after = inside();

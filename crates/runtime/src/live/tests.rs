@@ -18,7 +18,7 @@ use anabranch_packet::craft::{Link, udp};
 use anabranch_packet::{Frame, Meta, Port};
 use anabranch_plan::Options as Planning;
 use anabranch_rss::Nic;
-use anabranch_store::{Location, Settings};
+use anabranch_store::{Durability, Location, Settings};
 
 use super::clock::LiveClock;
 use super::{Crew, Moment, Workplace};
@@ -376,7 +376,7 @@ fn translations_move_with_their_shards() {
 fn translations_outlive_runs_while_shards_move() {
     let folder = tempfile::tempdir().unwrap();
     let store = Keeping {
-        location: Location::Durable(folder.path().join("state")),
+        location: Location::Durable(folder.path().join("state"), Durability::default().sync),
         instance: "a".to_owned(),
         settings: Settings::default(),
     };

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use hdrhistogram::Histogram;
+
 use super::{Handed, Shared, lock};
 use crate::behind::Change;
 use crate::key::Key;
@@ -33,6 +35,8 @@ pub struct Feed {
     /// Since when something has changed that was not told, nanoseconds, or [`NEVER`].
     untold_since: Arc<AtomicU64>,
     round_ns: Arc<AtomicU64>,
+    /// How long packets have waited, nanoseconds: what is not added to those of all feeds yet.
+    pauses: Vec<u64>,
     shared: Arc<Shared>,
 }
 
@@ -43,8 +47,8 @@ impl Feed {
         lock(&shared.untold_since).push(Arc::clone(&untold_since));
         let round_ns = Arc::new(AtomicU64::new(0));
         lock(&shared.rounds_ns).push(Arc::clone(&round_ns));
-        let (sheets, shared) = (Vec::new(), Arc::clone(shared));
-        Self { number, maps: 0, sheets, held: None, untold_since, round_ns, shared }
+        let (sheets, pauses, shared) = (Vec::new(), Vec::new(), Arc::clone(shared));
+        Self { number, maps: 0, sheets, held: None, untold_since, round_ns, pauses, shared }
     }
 
     /// Something has changed. Goes to the store some time after the next
@@ -171,8 +175,12 @@ impl Feed {
     }
 
     /// Packets have waited so many nanoseconds while it was told what has changed.
-    pub fn note_pause(&self, ns: u64) {
-        lock(&self.shared.pauses).iter_mut().for_each(|pauses| pauses.saturating_record(ns));
+    pub fn note_pause(&mut self, ns: u64) {
+        self.pauses.push(ns);
+        // Packets do not wait for whoever looks at pauses: then this one is added with the next.
+        if let Ok(mut all) = self.shared.pauses.try_lock() {
+            add(&mut all, &mut self.pauses);
+        }
     }
 
     /// Whether everything has been handed over.
@@ -196,8 +204,14 @@ impl Feed {
 impl Drop for Feed {
     fn drop(&mut self) {
         self.note_untold(false);
+        add(&mut lock(&self.shared.pauses), &mut self.pauses);
         let held = self.held.take().and_then(|from| self.sheets.get_mut(from..));
         held.into_iter().flatten().for_each(Sheet::forget);
         self.hand_over_surely();
     }
+}
+
+/// Adds times to those of all feeds.
+fn add(all: &mut Option<Histogram<u64>>, times: &mut Vec<u64>) {
+    times.drain(..).for_each(|ns| all.iter_mut().for_each(|all| all.saturating_record(ns)));
 }

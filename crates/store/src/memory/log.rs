@@ -13,7 +13,9 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -42,6 +44,27 @@ pub enum Sync {
     Every(Duration),
     /// When the system likes.
     Never,
+}
+
+/// Milliseconds between two.
+const SYNC_MS: RangeInclusive<u64> = 1..=60_000;
+
+/// As it stands behind the directory in the name of a store: `sync=always`, `sync=never`, `sync=MILLISECONDS`.
+impl FromStr for Sync {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (least, most) = (SYNC_MS.start(), SYNC_MS.end());
+        let period = |ms: &str| ms.parse().ok().filter(|ms| SYNC_MS.contains(ms));
+        match text.strip_prefix("sync=") {
+            Some("always") => Ok(Self::Always),
+            Some("never") => Ok(Self::Never),
+            Some(ms) if let Some(ms) = period(ms) => Ok(Self::Every(Duration::from_millis(ms))),
+            _ => Err(format!(
+                "behind the ? stands sync=always, sync=never or sync=MILLISECONDS, {least} to {most}"
+            )),
+        }
+    }
 }
 
 /// How a durable store writes.
@@ -387,4 +410,35 @@ fn unusable(path: &Path, error: &io::Error) -> Error {
         _ => "name another directory, or see what is wrong with the disk",
     };
     Error::unusable(path.display(), error, look)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Operation;
+    use crate::content::Kind;
+    use crate::key::{Place, Scope};
+
+    #[test]
+    fn the_disk_has_it_when_it_is_said_to() {
+        let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Counter, "n").unwrap();
+        let call = Call::new(&key, Operation::Add(1));
+        // Whether each of two writes is brought to the disk.
+        for (sync, expected) in [
+            (Sync::Always, [true, true]),
+            (Sync::Never, [false, false]),
+            (Sync::Every(Duration::ZERO), [true, true]),
+            (Sync::Every(Duration::from_secs(3_600)), [false, false]),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let durability = Durability { sync, ..Durability::default() };
+            let (mut log, _) = Log::open(directory.path(), durability).unwrap();
+            let synced = expected.map(|_| {
+                let before = log.synced;
+                log.append(&[&call], 1).unwrap();
+                log.synced > before
+            });
+            assert_eq!(synced, expected, "{sync:?}");
+        }
+    }
 }

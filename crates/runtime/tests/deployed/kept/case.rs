@@ -14,7 +14,7 @@ use anabranch_runtime::deployment::plan_of;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::report::RunReport;
 use anabranch_runtime::run::{Keeping, Options, run};
-use anabranch_store::{Location, Settings};
+use anabranch_store::{Durability, Location, Settings};
 use tempfile::TempDir;
 
 /// A quarter of all shards, after so many packets a worker each time.
@@ -78,7 +78,7 @@ impl Case {
     }
 
     pub(crate) fn location(&self) -> Location {
-        Location::Durable(self.folder.path().join("state"))
+        Location::Durable(self.folder.path().join("state"), Durability::default().sync)
     }
 
     pub(crate) fn run<N: NetworkFunction>(
