@@ -42,7 +42,8 @@ fn a_network_cut_to_the_store_keeps_no_packet_and_is_seen() {
     // Neither end hears of it: packets are dropped, no connection is closed.
     let pings = "ping -i 0.1 -c 80 -W 5 10.0.0.2 | grep -q \" 0% packet loss\"";
     let mut established = lab.serve("a", &format!("sh -c '{pings}'"));
-    let cut = "table inet cut { chain in { type filter hook input priority 0; policy drop; } }";
+    let cut =
+        "table inet cut {\nchain in {\ntype filter hook input priority 0; policy drop;\n}\n}\n";
     std::fs::write(lab.path("cut"), cut).unwrap();
     lab.run("store", "nft -f cut").expect();
     ping(&lab, "a", "10.0.0.2", 100);
