@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -23,6 +25,11 @@ fn read(store: &mut Memory, kind: Kind) -> Option<Content> {
     }
 }
 
+/// Where the process that is to be killed writes the last count that it was answered.
+fn answered(directory: &Path) -> PathBuf {
+    directory.with_extension("answered")
+}
+
 /// Set where this test runs as the process that is to be killed.
 const VICTIM: &str = "ANABRANCH_STORE_VICTIM";
 
@@ -31,6 +38,7 @@ fn a_killed_process_leaves_what_was_true() {
     if let Some(directory) = std::env::var_os(VICTIM) {
         let durability = Durability { sync: Sync::Never, checkpoint_bytes: 30_000 };
         let mut store = Memory::open(Path::new(&directory), durability).unwrap();
+        let answered = File::create(answered(Path::new(&directory))).unwrap();
         loop {
             let calls = [
                 Call::new(&key(Kind::Counter), Operation::Add(1)),
@@ -38,15 +46,17 @@ fn a_killed_process_leaves_what_was_true() {
                 Call::new(&key(Kind::List), Operation::Push(End::Back, vec![0; 20])),
                 Call::new(&key(Kind::List), Operation::Pop(End::Front)),
             ];
-            store.run(&calls).unwrap();
+            let Ok(Reply::Number(count)) = store.run(&calls).unwrap().remove(0) else { continue };
+            answered.write_all_at(&count.to_ne_bytes(), 0).unwrap();
         }
     }
-    let directory = tempfile::tempdir().unwrap();
-    let mut last = 0;
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("store");
+    let (mut last, mut rounds) = (0, 0);
     for round in 0..12u64 {
         let mut victim = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "a_killed_process_leaves_what_was_true"])
-            .env(VICTIM, directory.path())
+            .env(VICTIM, &directory)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -54,12 +64,22 @@ fn a_killed_process_leaves_what_was_true() {
         std::thread::sleep(Duration::from_millis(40 + round * 7));
         victim.kill().unwrap();
         victim.wait().unwrap();
-        let store = &mut Memory::open(directory.path(), Durability::default()).unwrap();
+        let store = &mut Memory::open(&directory, Durability::default()).unwrap();
         let Some(Content::Counter(count)) = read(store, Kind::Counter) else { continue };
         let in_map = BTreeMap::from([(b"n".to_vec(), count)]);
         assert_eq!(read(store, Kind::CounterMap), Some(Content::CounterMap(in_map)));
         assert!(count >= last, "{count} after {last}");
         last = count;
+        // The victim of this round may have answered nothing before its end.
+        let Ok(answered) = fs::read(answered(&directory)).unwrap_or_default().try_into() else {
+            continue;
+        };
+        let answered = i64::from_ne_bytes(answered);
+        assert!(
+            (answered..=answered + 1).contains(&count),
+            "{count}, and {answered} were answered"
+        );
+        rounds += 1;
     }
-    assert!(last > 100, "it counted to {last}");
+    assert!(last > 100 && rounds > 0, "it counted to {last}, and answered in {rounds} rounds");
 }
