@@ -52,6 +52,33 @@ fn stores_that_cannot_be_had_are_told() {
     bench.run("state show nothing --store memory:s").expect(7).says("nothing");
 }
 
+/// `state-1` was written by `run nat --set 'public=["203.0.113.1"]' --set sessions=64 --set hosts=16 --seed 4` on
+/// `traffic flows=6,packets=60,seed=5`, when its layouts were new. Where one changes, the new program has to read
+/// the old one: this stays, and another is put beside it.
+#[test]
+fn state_that_an_older_release_has_written_is_gone_on_with() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.path("state")).unwrap();
+    let log = include_bytes!("state-1/log-00000000");
+    std::fs::write(bench.path("state/log-00000000"), log).unwrap();
+    let inside = || {
+        let shown = bench.run("state show nat --store memory:state --merged --json").expect(0);
+        shown.json()["inside"].clone()
+    };
+    let written: serde_json::Value =
+        serde_json::from_str(include_str!("state-1/merged.json")).unwrap();
+    assert_eq!(inside(), written["inside"]);
+    bench.traffic("a.pcap", "flows=6,packets=60,seed=5");
+    let line = format!("{NAT} --set sessions=64 --set hosts=16 --in lan=a.pcap --out wan=b.pcap");
+    bench.run(&line).expect(0);
+    let alone = std::fs::read(bench.path("b.pcap")).unwrap();
+    let line = format!("{line} --store memory:state --instance edge --json -");
+    let restart = bench.run(&line).expect(0).json()["store"]["restart"].clone();
+    assert_eq!(restart["entries"], 32);
+    assert!(std::fs::read(bench.path("b.pcap")).unwrap() == alone, "every flow has its port");
+    assert_eq!(inside(), written["inside"], "and none has another");
+}
+
 /// Several workers, another number of them, and one of a run that several go on with.
 #[test]
 fn any_number_of_workers_goes_on_with_state_in_shards() {
