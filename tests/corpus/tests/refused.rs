@@ -303,6 +303,11 @@ const MODULES: &[(&str, u32, &str)] = &[
         "write at most 65535",
     ),
     (
+        "#[network_function(ports(a))]\npub mod m {\n struct Settings {\n  store: u32 }\n struct N { settings: Settings }\n}",
+        4,
+        "choose another name",
+    ),
+    (
         "#[network_function(ports(a))]\npub mod m {\n struct Settings {\n  #[setting(default = 7)]\n  x: bool }\n struct N { settings: Settings }\n}",
         4,
         "write `true` or `false`",

@@ -71,6 +71,7 @@ impl Checker<'_> {
     /// `Settings`, `Command`, the packet set and the NF.
     fn declarations(&mut self) {
         let module = self.module;
+        module.settings.iter().for_each(|settings| self.setting_names(settings));
         let settings = module.settings.iter().chain(&module.setting_structs);
         let commands = module.commands.iter().flat_map(|commands| &commands.variants);
         for setting in settings.flat_map(|settings| &settings.fields) {

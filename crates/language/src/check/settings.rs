@@ -6,9 +6,22 @@ use syn::{Expr, Lit, LitInt, LitStr};
 
 use super::Checker;
 use crate::address::mac_octets;
-use crate::declare::{Setting, SettingType};
+use crate::declare::{Setting, SettingType, Settings};
+
+/// Tables of the configuration file that are the operator's, whatever the function is.
+const TABLES: [&str; 4] = ["store", "interfaces", "routes", "neighbours"];
 
 impl Checker<'_> {
+    /// In the file settings stand beside what is not the function's.
+    pub(super) fn setting_names(&mut self, settings: &Settings) {
+        for Setting { ident, .. } in &settings.fields {
+            if TABLES.iter().any(|table| ident == table) {
+                let what = format!("`{ident}` is a table of every configuration file");
+                self.refuse(ident.span(), what, "choose another name");
+            }
+        }
+    }
+
     pub(super) fn setting(&mut self, setting: &Setting) {
         for value in [&setting.default, &setting.min, &setting.max].into_iter().flatten() {
             match value {
