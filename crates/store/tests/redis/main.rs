@@ -72,6 +72,33 @@ fn one_server_is_right() {
 }
 
 #[test]
+fn users_are_let_in_by_their_names() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    server.ask::<()>(&["ACL", "SETUSER", "me", "on", ">s+3@c&t", "~nat@*", "+@all"]);
+    server.ask::<()>(&["ACL", "SETUSER", "default", "off"]);
+    let file = server.socket().with_extension("password");
+    std::fs::write(&file, "s+3@c&t\n").unwrap();
+    let read = |who: &str, query: &str| {
+        let by_socket = format!("redis+unix://{who}{}?{query}", server.socket().display());
+        let by_port = format!("redis://{who}{}?{query}", server.node());
+        [by_socket, by_port]
+            .map(|address| ask(&mut driver(&address), &key(Kind::Counter, 1), Operation::Read))
+    };
+    let by_file = format!("password_file={}", file.display());
+    for (who, query) in [("me:s+3%40c&t@", ""), ("me@", &*by_file)] {
+        assert_eq!(read(who, query), [const { Ok(Reply::Content(None)) }; 2], "{who}");
+    }
+    for who in [":s+3%40c&t@", "you:s+3%40c&t@", "me:s%203%40c&t@", ""] {
+        for refused in read(who, "").map(Result::unwrap_err) {
+            assert!(refused.to_string().contains("are user and password right"), "{refused}");
+        }
+    }
+}
+
+#[test]
 fn a_cluster_is_right() {
     if !available() {
         return;
