@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::cable::Cable;
+
 /// Where the recipe is: what to fetch, how to configure and start it.
 const RECIPE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/cassandra");
 /// Longest that it may take to start.
@@ -63,9 +65,11 @@ pub struct Server {
     child: Option<Child>,
     libraries: PathBuf,
     directory: tempfile::TempDir,
+    /// Its number, from 1 on.
     node: u8,
     /// For clients and for other nodes, the same of all nodes, and for its management.
     ports: [u16; 3],
+    pub cable: Option<Cable>,
 }
 
 impl Server {
@@ -76,10 +80,18 @@ impl Server {
 
     /// The same with more settings.
     pub fn start_with(release: &str, more: &str) -> Option<Self> {
-        let mut nodes = Self::nodes(release, 1)?;
-        std::fs::write(nodes[0].directory.path().join("more.yaml"), more).unwrap();
-        nodes[0].restart();
-        nodes.pop()
+        let mut server = Self::nodes(release, 1)?.pop()?;
+        std::fs::write(server.directory.path().join("more.yaml"), more).unwrap();
+        server.restart();
+        Some(server)
+    }
+
+    /// The same behind a cable.
+    pub fn start_behind(cable: Cable, release: &str) -> Option<Self> {
+        let mut server = Self::nodes(release, 1)?.pop()?;
+        server.cable = Some(cable);
+        server.restart();
+        Some(server)
     }
 
     /// So many nodes of one cluster, unless none can be had.
@@ -107,12 +119,19 @@ impl Server {
             directory: tempfile::tempdir().unwrap(),
             node,
             ports: [port, storage, free.next().unwrap()],
+            cable: None,
         };
         Some((1..=nodes).map(node).collect())
     }
 
     fn host(&self) -> String {
-        format!("127.0.0.{}:{}", self.node, self.ports[0])
+        let here = || format!("127.0.0.{}", self.node);
+        self.cable.as_ref().map_or_else(here, Cable::host)
+    }
+
+    /// `host:port`.
+    fn node(&self) -> String {
+        format!("{}:{}", self.host(), self.ports[0])
     }
 
     pub fn address(&self, options: &str) -> String {
@@ -121,12 +140,12 @@ impl Server {
 
     /// `cassandra`, or with TLS `cassandra+tls`.
     pub fn address_by(&self, scheme: &str, options: &str) -> String {
-        format!("{scheme}://{}/anabranch?{options}", self.host())
+        format!("{scheme}://{}/anabranch?{options}", self.node())
     }
 
     /// The address of them all.
     pub fn address_of(nodes: &[Self], options: &str) -> String {
-        let hosts: Vec<String> = nodes.iter().map(Self::host).collect();
+        let hosts: Vec<String> = nodes.iter().map(Self::node).collect();
         format!("cassandra://{}/anabranch?{options}", hosts.join(","))
     }
 
@@ -143,16 +162,19 @@ impl Server {
 
     fn spawn(&mut self) {
         let output = File::create(self.log()).unwrap();
-        let mut command = Command::new(format!("{RECIPE}/start"));
+        let start = format!("{RECIPE}/start");
+        let here = || Command::new(&start);
+        let mut command = self.cable.as_ref().map_or_else(here, |cable| cable.command(&start));
         command.arg(&self.libraries).arg(self.directory.path());
-        command.args(self.ports.map(|port| port.to_string())).arg(self.node.to_string());
+        command.args(self.ports.map(|port| port.to_string()));
+        command.arg(self.node.to_string()).arg(self.host());
         command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
         self.child = Some(command.spawn().unwrap());
     }
 
     fn await_start(&mut self) {
         let began = Instant::now();
-        while TcpStream::connect(self.host()).is_err() {
+        while TcpStream::connect(self.node()).is_err() {
             let ended = self.child.as_mut().unwrap().try_wait().unwrap();
             if ended.is_some() || began.elapsed() > START {
                 panic!("it does not start: {}", std::fs::read_to_string(self.log()).unwrap());

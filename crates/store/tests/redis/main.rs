@@ -4,11 +4,14 @@
 #[cfg(feature = "redis-tls")]
 #[path = "../authority/mod.rs"]
 mod authority;
+#[path = "../cable/mod.rs"]
+mod cable;
 #[path = "../failing/mod.rs"]
 mod failing;
 mod faults;
 mod server;
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anabranch_store::conformance::{self, Settings};
@@ -16,7 +19,7 @@ use anabranch_store::redis::{Address, Redis};
 use anabranch_store::{
     Call, Content, Driver, End, Entry, Error, Key, Kind, Operation, Place, Reply, Scope,
 };
-use server::{Cluster, Server, available, until};
+use server::{Cluster, Server, Watched, available, until};
 
 fn driver(address: &str) -> Redis {
     Redis::new(Address::parse(address).unwrap())
@@ -192,6 +195,23 @@ fn a_killed_server_is_found_again() {
 }
 
 #[test]
+fn counts_are_neither_lost_nor_doubled_while_a_server_stops() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    failing::adds(driver(&by_socket(&server)), || {
+        for _ in 0..2 {
+            thread::sleep(Duration::from_millis(200));
+            server.signal("STOP");
+            thread::sleep(Duration::from_millis(1_000));
+            server.signal("CONT");
+        }
+        thread::sleep(Duration::from_millis(500));
+    });
+}
+
+#[test]
 fn a_stopped_server_is_waited_for_no_longer_than_configured() {
     if !available() {
         return;
@@ -254,27 +274,14 @@ fn sentinels_say_who_has_taken_over() {
     if !available() {
         return;
     }
-    let mut master = Server::start(&[]);
-    let port = master.port.to_string();
-    let replica = Server::start(&["--replicaof", "127.0.0.1", &port]);
-    until("the replica follows", || {
-        replica.ask::<String>(&["INFO", "replication"]).contains("master_link_status:up")
-    });
-    let sentinel = Server::start(&["--sentinel"]);
-    sentinel.ask::<()>(&["SENTINEL", "MONITOR", "main", "127.0.0.1", &port, "1"]);
-    sentinel.ask::<()>(&["SENTINEL", "SET", "main", "down-after-milliseconds", "400"]);
-    sentinel.ask::<()>(&["SENTINEL", "SET", "main", "failover-timeout", "2000"]);
-    until("the sentinel knows the replica", || {
-        sentinel.ask::<String>(&["INFO", "sentinel"]).contains("slaves=1")
-    });
-    let address = format!("redis+sentinel://127.0.0.1:1,{}/main?timeout_ms=300", sentinel.node());
-    let mut driver = driver(&address);
+    let mut servers = Watched::start();
+    let mut driver = driver(&servers.address());
     ask(&mut driver, &key(Kind::Counter, 1), count(8)).unwrap();
-    until("the replica has it", || replica.ask::<u64>(&["DBSIZE"]) == 1);
-    master.kill();
+    until("the replica has it", || servers.replica.ask::<u64>(&["DBSIZE"]) == 1);
+    servers.master.kill();
     assert!(ask(&mut driver, &key(Kind::Counter, 1), count(9)).unwrap_err().is_unavailable());
     until("it is written again", || ask(&mut driver, &key(Kind::Counter, 1), count(9)).is_ok());
-    assert_eq!(replica.ask::<String>(&["GET", "nat@edge@s1@counter@x"]), "9");
+    assert_eq!(servers.replica.ask::<String>(&["GET", "nat@edge@s1@counter@x"]), "9");
 }
 
 #[cfg(feature = "redis-tls")]
