@@ -8,56 +8,21 @@ use std::time::{Duration, Instant};
 
 use crate::cable::Cable;
 
-/// Where the recipe is: what to fetch, how to configure and start it.
+/// Where the recipe is: how to configure and start it.
 const RECIPE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/cassandra");
 /// Longest that it may take to start.
 const START: Duration = Duration::from_secs(120);
-/// Longest that its libraries may take to come.
-const FETCH: Duration = Duration::from_secs(300);
 
-/// The libraries that a release is, fetched when they are not there. `None`, with the reason printed: they
-/// cannot be had.
+/// The libraries that a release is. `None`, with the reason printed: they are not there.
 #[allow(clippy::print_stdout)] // a test that is skipped says why
 fn libraries(release: &str) -> Option<PathBuf> {
-    for (program, package) in [("java", "openjdk-17-jre-headless"), ("mvn", "maven")] {
-        if Command::new(program).arg("-version").output().is_err() {
-            println!("skipped: there is no `{program}` (`.ci/install tests` installs {package})");
-            return None;
-        }
-    }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cassandra-{release}"));
-    let complete = folder.join("complete");
-    if !complete.is_file() {
-        let fetched = Command::new("mvn")
-            .args(["-q", "-B", "-f", &format!("{RECIPE}/pom.xml"), "dependency:copy-dependencies"])
-            .args(["-DincludeScope=runtime", &format!("-Dcassandra={release}")])
-            .arg(format!("-DoutputDirectory={}", folder.display()))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        if !fetched.is_ok_and(|mut fetching| succeeds_within(&mut fetching, FETCH)) {
-            println!(
-                "skipped: Cassandra {release}'s libraries cannot be fetched from a Maven repository"
-            );
-            return None;
-        }
-        File::create(complete).unwrap();
+    let is_there = folder.join("complete").is_file();
+    if !is_there || Command::new("java").arg("-version").output().is_err() {
+        println!("skipped: there is no Cassandra {release} (`make stores` says how to get it)");
+        return None;
     }
     Some(folder)
-}
-
-/// Whether it comes to a good end in that time; afterwards it is stopped.
-fn succeeds_within(child: &mut Child, time: Duration) -> bool {
-    let began = Instant::now();
-    while began.elapsed() < time {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.success();
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-    false
 }
 
 /// A running server, alone or a node of a cluster.
