@@ -40,17 +40,10 @@ test:
 
 # The drivers that need a library of their own, against servers that the tests start.
 stores:
+	@.ci/install tests
 	cargo clippy --package anabranch-store --all-features --all-targets --locked -- -D warnings
-	cargo test --package anabranch-store --all-features --locked
-	@[ -n "$$ANABRANCH_CASSANDRA" ] || \
-	    echo "skipped: ScyllaDB, which the registries lack (ANABRANCH_CASSANDRA=cassandra://HOST:PORT/KEYSPACE names one)"
-	@valkey=$$(command -v valkey-server || ls "$$PWD"/target/valkey/usr/bin/valkey-server 2>/dev/null); \
-	if [ -z "$$valkey" ]; then \
-	    echo "skipped: valkey-server is not installed (.ci/install tests)"; \
-	else \
-	    set -x; ANABRANCH_REDIS_SERVER=$$valkey \
-	    cargo test --package anabranch-store --all-features --locked --test redis; \
-	fi
+	cargo test --package anabranch-store --all-features --locked --lib
+	@.ci/drivers
 
 # What takes DPDK (Debian: libdpdk-dev), and of the program no more than that takes.
 dpdk:

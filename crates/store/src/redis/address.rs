@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode, utf8_percent_encode};
 
 use crate::error::Error;
 use crate::password;
@@ -102,10 +102,13 @@ impl Address {
     pub(super) fn of_node(&self, node: &str) -> String {
         match &self.servers {
             Servers::Socket(path) => {
-                let password = self.credentials.trim_end_matches('@').rsplit(':').next();
-                let password = password.filter(|password| !password.is_empty());
-                let query = password.map_or(String::new(), |word| format!("?pass={word}"));
-                format!("redis+unix://{path}{query}")
+                let words = self.credentials.strip_suffix('@').unwrap_or_default();
+                let (user, password) = words.split_once(':').unwrap_or((words, ""));
+                let words = [("user", user), ("pass", password)];
+                let words = words.iter().filter(|(_, word)| !word.is_empty());
+                let query: Vec<String> =
+                    words.map(|(name, word)| format!("{name}={}", of_query(word))).collect();
+                format!("redis+unix://{path}?{}", query.join("&"))
             }
             _ => format!("{}://{}{node}/{}", self.scheme, self.credentials, self.database),
         }
@@ -141,6 +144,11 @@ impl std::fmt::Debug for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Address({self})")
     }
+}
+
+/// What stands before an `@`, for a query, in which other letters have a meaning: a `+` is a blank.
+fn of_query(word: &str) -> String {
+    percent_encode(&percent_decode_str(word).collect::<Vec<u8>>(), NON_ALPHANUMERIC).to_string()
 }
 
 /// The timeout and the authority.
@@ -194,6 +202,8 @@ mod tests {
         assert_eq!(sentinels.of_node("c:3"), "redis://:pw@c:3/");
         let socket = Address::parse("redis+unix://:pw@/run/r.sock").unwrap();
         assert_eq!(socket.of_node(""), "redis+unix:///run/r.sock?pass=pw");
+        let socket = Address::parse("redis+unix://me:a+b%26@/run/r.sock").unwrap();
+        assert_eq!(socket.of_node(""), "redis+unix:///run/r.sock?user=me&pass=a%2Bb%26");
     }
 
     #[test]

@@ -6,56 +6,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where the recipe is: what to fetch, how to configure and start it.
+use crate::cable::Cable;
+
+/// Where the recipe is: how to configure and start it.
 const RECIPE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/cassandra");
 /// Longest that it may take to start.
 const START: Duration = Duration::from_secs(120);
-/// Longest that its libraries may take to come.
-const FETCH: Duration = Duration::from_secs(300);
 
-/// The libraries that a release is, fetched when they are not there. `None`, with the reason printed: they
-/// cannot be had.
+/// The libraries that a release is. `None`, with the reason printed: they are not there.
 #[allow(clippy::print_stdout)] // a test that is skipped says why
 fn libraries(release: &str) -> Option<PathBuf> {
-    for (program, package) in [("java", "openjdk-17-jre-headless"), ("mvn", "maven")] {
-        if Command::new(program).arg("-version").output().is_err() {
-            println!("skipped: there is no `{program}` (`.ci/install tests` installs {package})");
-            return None;
-        }
-    }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cassandra-{release}"));
-    let complete = folder.join("complete");
-    if !complete.is_file() {
-        let fetched = Command::new("mvn")
-            .args(["-q", "-B", "-f", &format!("{RECIPE}/pom.xml"), "dependency:copy-dependencies"])
-            .args(["-DincludeScope=runtime", &format!("-Dcassandra={release}")])
-            .arg(format!("-DoutputDirectory={}", folder.display()))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        if !fetched.is_ok_and(|mut fetching| succeeds_within(&mut fetching, FETCH)) {
-            println!(
-                "skipped: Cassandra {release}'s libraries cannot be fetched from a Maven repository"
-            );
-            return None;
-        }
-        File::create(complete).unwrap();
+    let is_there = folder.join("complete").is_file();
+    if !is_there || Command::new("java").arg("-version").output().is_err() {
+        println!("skipped: there is no Cassandra {release} (`make stores` says how to get it)");
+        return None;
     }
     Some(folder)
-}
-
-/// Whether it comes to a good end in that time; afterwards it is stopped.
-fn succeeds_within(child: &mut Child, time: Duration) -> bool {
-    let began = Instant::now();
-    while began.elapsed() < time {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.success();
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-    false
 }
 
 /// A running server, alone or a node of a cluster.
@@ -63,9 +30,11 @@ pub struct Server {
     child: Option<Child>,
     libraries: PathBuf,
     directory: tempfile::TempDir,
+    /// Its number, from 1 on.
     node: u8,
     /// For clients and for other nodes, the same of all nodes, and for its management.
     ports: [u16; 3],
+    pub cable: Option<Cable>,
 }
 
 impl Server {
@@ -76,10 +45,18 @@ impl Server {
 
     /// The same with more settings.
     pub fn start_with(release: &str, more: &str) -> Option<Self> {
-        let mut nodes = Self::nodes(release, 1)?;
-        std::fs::write(nodes[0].directory.path().join("more.yaml"), more).unwrap();
-        nodes[0].restart();
-        nodes.pop()
+        let mut server = Self::nodes(release, 1)?.pop()?;
+        std::fs::write(server.directory.path().join("more.yaml"), more).unwrap();
+        server.restart();
+        Some(server)
+    }
+
+    /// The same behind a cable.
+    pub fn start_behind(cable: Cable, release: &str) -> Option<Self> {
+        let mut server = Self::nodes(release, 1)?.pop()?;
+        server.cable = Some(cable);
+        server.restart();
+        Some(server)
     }
 
     /// So many nodes of one cluster, unless none can be had.
@@ -107,12 +84,19 @@ impl Server {
             directory: tempfile::tempdir().unwrap(),
             node,
             ports: [port, storage, free.next().unwrap()],
+            cable: None,
         };
         Some((1..=nodes).map(node).collect())
     }
 
     fn host(&self) -> String {
-        format!("127.0.0.{}:{}", self.node, self.ports[0])
+        let here = || format!("127.0.0.{}", self.node);
+        self.cable.as_ref().map_or_else(here, Cable::host)
+    }
+
+    /// `host:port`.
+    fn node(&self) -> String {
+        format!("{}:{}", self.host(), self.ports[0])
     }
 
     pub fn address(&self, options: &str) -> String {
@@ -121,12 +105,12 @@ impl Server {
 
     /// `cassandra`, or with TLS `cassandra+tls`.
     pub fn address_by(&self, scheme: &str, options: &str) -> String {
-        format!("{scheme}://{}/anabranch?{options}", self.host())
+        format!("{scheme}://{}/anabranch?{options}", self.node())
     }
 
     /// The address of them all.
     pub fn address_of(nodes: &[Self], options: &str) -> String {
-        let hosts: Vec<String> = nodes.iter().map(Self::host).collect();
+        let hosts: Vec<String> = nodes.iter().map(Self::node).collect();
         format!("cassandra://{}/anabranch?{options}", hosts.join(","))
     }
 
@@ -143,16 +127,19 @@ impl Server {
 
     fn spawn(&mut self) {
         let output = File::create(self.log()).unwrap();
-        let mut command = Command::new(format!("{RECIPE}/start"));
+        let start = format!("{RECIPE}/start");
+        let here = || Command::new(&start);
+        let mut command = self.cable.as_ref().map_or_else(here, |cable| cable.command(&start));
         command.arg(&self.libraries).arg(self.directory.path());
-        command.args(self.ports.map(|port| port.to_string())).arg(self.node.to_string());
+        command.args(self.ports.map(|port| port.to_string()));
+        command.arg(self.node.to_string()).arg(self.host());
         command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
         self.child = Some(command.spawn().unwrap());
     }
 
     fn await_start(&mut self) {
         let began = Instant::now();
-        while TcpStream::connect(self.host()).is_err() {
+        while TcpStream::connect(self.node()).is_err() {
             let ended = self.child.as_mut().unwrap().try_wait().unwrap();
             if ended.is_some() || began.elapsed() > START {
                 panic!("it does not start: {}", std::fs::read_to_string(self.log()).unwrap());

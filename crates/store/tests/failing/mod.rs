@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anabranch_store::conformance::Random;
 use anabranch_store::{
-    Bytes, Change, Content, Driver, Entry, Feed, Flusher, Key, Kind, Place, Scope, Settings,
-    Status, view,
+    Bytes, Call, Change, Content, Driver, Entry, Feed, Flusher, Key, Kind, Operation, Place, Reply,
+    Scope, Settings, Status, view,
 };
 
 /// Longest that a worker may take for a batch: far below any fault, far above any scheduling.
@@ -105,6 +105,39 @@ fn work(core: u16, mut feed: Feed, stop: &AtomicBool) -> (BTreeMap<Key, Content>
     }
     drop(feed);
     ([(map, Content::Map(flows)), (counter, Content::Counter(packets))].into(), slowest)
+}
+
+/// One writer adds 1 again and again while `fault` happens: what was answered is done, once, and what was not, once
+/// or not at all, at any time.
+pub fn adds(mut driver: impl Driver, fault: impl FnOnce() + Send) {
+    let scope = Scope::new("count", "edge", Place::Core(0)).unwrap();
+    let counter = scope.key(Kind::Counter, "sum").unwrap();
+    let (mut sum, mut unknown, mut failures) = (0, 0, 0);
+    thread::scope(|threads| {
+        let fault = threads.spawn(fault);
+        while !fault.is_finished() {
+            if let Some(Reply::Number(now)) = answer(&mut driver, &counter, Operation::Add(1)) {
+                let late = now - sum - 1;
+                assert!((0..=unknown).contains(&late), "{now} after {sum}, {unknown} unknown");
+                (sum, unknown) = (now, unknown - late);
+            } else {
+                (unknown, failures) = (unknown + 1, failures + 1);
+            }
+        }
+    });
+    let began = Instant::now();
+    let last = loop {
+        match answer(&mut driver, &counter, Operation::Read) {
+            Some(Reply::Content(Some(Content::Counter(last)))) => break last,
+            other => assert!(began.elapsed() < Duration::from_secs(60), "{other:?}"),
+        }
+    };
+    assert!((sum..=sum + unknown).contains(&last), "{last} after {sum}, {unknown} unknown");
+    assert!(sum > 0 && failures > 0, "{sum} added, {failures} not answered");
+}
+
+fn answer(driver: &mut impl Driver, key: &Key, operation: Operation) -> Option<Reply> {
+    driver.run(&[Call::new(key, operation)]).ok()?.remove(0).ok()
 }
 
 pub fn settings() -> Settings {

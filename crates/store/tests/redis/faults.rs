@@ -5,12 +5,18 @@ use std::time::{Duration, Instant};
 
 use anabranch_store::{Change, Entry, Flusher, Key, Kind, Place, Policy, Scope, Settings, Status};
 
+use crate::cable::Cable;
 use crate::failing::{Outcome, run, settings};
-use crate::server::{Cluster, Server, available, until};
+use crate::server::{Cluster, Server, Watched, available, until};
 use crate::{by_socket, driver};
 
 /// Longest that a server may take for all that waits at the end.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whether a store was seen that takes nothing for a second.
+fn is_late(worst: &Status) -> bool {
+    worst.lag_ns > 800_000_000 && worst.waiting > 1_000
+}
 
 #[test]
 fn without_a_fault_nothing_is_late() {
@@ -46,7 +52,8 @@ fn a_server_that_is_killed_and_comes_back_empty_gets_everything_again() {
     );
     let Outcome { status, worst, .. } = outcome;
     assert!(status.failures > 0 && status.rebuilds >= 2, "{status:?}");
-    assert!(worst.lag_ns > 400_000_000 && !worst.accepts_new, "{worst:?}");
+    assert!(worst.lag_ns > 400_000_000 && worst.waiting > 500, "{worst:?}");
+    assert!(!worst.accepts_new, "{worst:?}");
     assert!(worst.trouble.is_some_and(|why| why.contains("does not answer")));
 }
 
@@ -68,7 +75,36 @@ fn a_server_that_is_stopped_delays_nobody() {
     );
     let Outcome { status, worst, .. } = outcome;
     assert!(status.failures > 0 && status.rebuilds == 0, "{status:?}");
-    assert!(worst.lag_ns > 800_000_000 && worst.accepts_new, "{worst:?}");
+    assert!(is_late(&worst) && worst.accepts_new, "{worst:?}");
+}
+
+/// Neither end is told that the network is cut: connections stay open, and nothing comes. With it the server is
+/// started again empty, of which the instance learns afterwards.
+#[test]
+fn a_network_that_is_cut_delays_nobody() {
+    if !available() {
+        return;
+    }
+    for is_emptied in [false, true] {
+        let Some(cable) = Cable::lay() else { return };
+        let mut server = Server::start_behind(Some(cable), &[]);
+        let address = format!("redis://{}?timeout_ms=300", server.node());
+        let Outcome { status, worst, .. } = run(
+            || driver(&address),
+            (settings(), PATIENCE),
+            || {
+                server.cable.as_ref().unwrap().cut();
+                thread::sleep(Duration::from_millis(1_500));
+                if is_emptied {
+                    server.restart();
+                }
+                server.cable.as_ref().unwrap().join();
+            },
+        );
+        assert!(status.failures > 0, "{status:?}");
+        assert_eq!(status.rebuilds, if is_emptied { 2 } else { 0 }, "{status:?}");
+        assert!(is_late(&worst) && worst.trouble.is_some(), "{worst:?}");
+    }
 }
 
 #[test]
@@ -77,49 +113,70 @@ fn a_slow_server_and_connections_that_break_lose_nothing() {
         return;
     }
     let server = Server::start(&[]);
-    let address = format!("redis://{}?timeout_ms=2000", server.node());
+    let address = format!("redis://{}?timeout_ms=5000", server.node());
     let Outcome { status, worst, .. } = run(
         || driver(&address),
         (settings(), PATIENCE),
         || {
             for _ in 0..3 {
-                server.ask::<()>(&["CLIENT", "PAUSE", "250", "ALL"]);
-                thread::sleep(Duration::from_millis(300));
+                server.ask::<()>(&["CLIENT", "PAUSE", "1200", "ALL"]);
+                thread::sleep(Duration::from_millis(1_300));
                 server.ask::<()>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
             }
         },
     );
     assert!(status.failures > 0 && status.rebuilds == 0, "{status:?}");
-    assert!(worst.lag_ns > 150_000_000, "{worst:?}");
+    assert!(is_late(&worst), "{worst:?}");
+}
+
+/// Kills the master after the replica has stopped to follow it: what was answered in between is lost with it.
+fn fail_over(master: &mut Server, replica: &Server) {
+    replica.signal("STOP");
+    // What was sent to the replica until now it may read yet.
+    master.ask::<()>(&["CLIENT", "KILL", "TYPE", "replica"]);
+    thread::sleep(Duration::from_millis(300));
+    master.kill();
+    replica.signal("CONT");
+    until("the replica has taken over", || replica.says("replication", "role:master"));
 }
 
 #[test]
-fn a_cluster_that_fails_over_ends_with_the_last_writes() {
+fn a_cluster_that_fails_over_without_its_last_writes_gets_them_again() {
     if !available() {
         return;
     }
-    let mut cluster = Cluster::start(true);
+    let cluster = Cluster::start(true);
     let address = cluster.address();
-    let replica = cluster.replica.take().unwrap();
-    let mut masters = std::mem::take(&mut cluster.masters);
-    let outcome = run(
+    let (mut masters, replica) = (cluster.masters, cluster.replica.unwrap());
+    let Outcome { status, worst, .. } = run(
         || driver(&address),
         (settings(), PATIENCE),
         || {
-            // Writes that the replica does not get before it takes over.
-            replica.signal("STOP");
-            thread::sleep(Duration::from_millis(200));
-            masters[0].kill();
-            replica.signal("CONT");
-            until("the replica has taken over", || {
-                replica.ask::<String>(&["INFO", "replication"]).contains("role:master")
-            });
+            fail_over(&mut masters[0], &replica);
             until("the cluster works", || {
                 replica.ask::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
             });
         },
     );
-    assert!(outcome.status.failures > 0, "{:?}", outcome.status);
+    // Of the scopes of two workers the first lies there.
+    assert!(status.failures > 0 && status.rebuilds == 1, "{status:?}");
+    assert!(is_late(&worst), "{worst:?}");
+}
+
+#[test]
+fn a_replica_that_takes_over_without_the_last_writes_gets_them_again() {
+    if !available() {
+        return;
+    }
+    let mut servers = Watched::start();
+    let address = servers.address();
+    let Outcome { status, worst, .. } = run(
+        || driver(&address),
+        (settings(), PATIENCE),
+        || fail_over(&mut servers.master, &servers.replica),
+    );
+    assert!(status.failures > 0 && status.rebuilds == 2, "{status:?}");
+    assert!(is_late(&worst), "{worst:?}");
 }
 
 /// How late changes are stored when they are many or few, of one scope or of 512 shards: printed, not

@@ -4,11 +4,14 @@
 #[cfg(feature = "redis-tls")]
 #[path = "../authority/mod.rs"]
 mod authority;
+#[path = "../cable/mod.rs"]
+mod cable;
 #[path = "../failing/mod.rs"]
 mod failing;
 mod faults;
 mod server;
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anabranch_store::conformance::{self, Settings};
@@ -16,7 +19,7 @@ use anabranch_store::redis::{Address, Redis};
 use anabranch_store::{
     Call, Content, Driver, End, Entry, Error, Key, Kind, Operation, Place, Reply, Scope,
 };
-use server::{Cluster, Server, available, until};
+use server::{Cluster, Server, Watched, available, until};
 
 fn driver(address: &str) -> Redis {
     Redis::new(Address::parse(address).unwrap())
@@ -68,6 +71,33 @@ fn one_server_is_right() {
         let refused = ask(&mut driver(&address), &key(Kind::Map, 0), Operation::Read).unwrap_err();
         assert!(refused.is_unavailable(), "it may be asked again: {refused}");
         assert!(refused.to_string().contains(look), "{refused}");
+    }
+}
+
+#[test]
+fn users_are_let_in_by_their_names() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    server.ask::<()>(&["ACL", "SETUSER", "me", "on", ">s+3@c&t", "~nat@*", "+@all"]);
+    server.ask::<()>(&["ACL", "SETUSER", "default", "off"]);
+    let file = server.socket().with_extension("password");
+    std::fs::write(&file, "s+3@c&t\n").unwrap();
+    let read = |who: &str, query: &str| {
+        let by_socket = format!("redis+unix://{who}{}?{query}", server.socket().display());
+        let by_port = format!("redis://{who}{}?{query}", server.node());
+        [by_socket, by_port]
+            .map(|address| ask(&mut driver(&address), &key(Kind::Counter, 1), Operation::Read))
+    };
+    let by_file = format!("password_file={}", file.display());
+    for (who, query) in [("me:s+3%40c&t@", ""), ("me@", &*by_file)] {
+        assert_eq!(read(who, query), [const { Ok(Reply::Content(None)) }; 2], "{who}");
+    }
+    for who in [":s+3%40c&t@", "you:s+3%40c&t@", "me:s%203%40c&t@", ""] {
+        for refused in read(who, "").map(Result::unwrap_err) {
+            assert!(refused.to_string().contains("are user and password right"), "{refused}");
+        }
     }
 }
 
@@ -165,6 +195,23 @@ fn a_killed_server_is_found_again() {
 }
 
 #[test]
+fn counts_are_neither_lost_nor_doubled_while_a_server_stops() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    failing::adds(driver(&by_socket(&server)), || {
+        for _ in 0..2 {
+            thread::sleep(Duration::from_millis(200));
+            server.signal("STOP");
+            thread::sleep(Duration::from_millis(1_000));
+            server.signal("CONT");
+        }
+        thread::sleep(Duration::from_millis(500));
+    });
+}
+
+#[test]
 fn a_stopped_server_is_waited_for_no_longer_than_configured() {
     if !available() {
         return;
@@ -227,27 +274,14 @@ fn sentinels_say_who_has_taken_over() {
     if !available() {
         return;
     }
-    let mut master = Server::start(&[]);
-    let port = master.port.to_string();
-    let replica = Server::start(&["--replicaof", "127.0.0.1", &port]);
-    until("the replica follows", || {
-        replica.ask::<String>(&["INFO", "replication"]).contains("master_link_status:up")
-    });
-    let sentinel = Server::start(&["--sentinel"]);
-    sentinel.ask::<()>(&["SENTINEL", "MONITOR", "main", "127.0.0.1", &port, "1"]);
-    sentinel.ask::<()>(&["SENTINEL", "SET", "main", "down-after-milliseconds", "400"]);
-    sentinel.ask::<()>(&["SENTINEL", "SET", "main", "failover-timeout", "2000"]);
-    until("the sentinel knows the replica", || {
-        sentinel.ask::<String>(&["INFO", "sentinel"]).contains("slaves=1")
-    });
-    let address = format!("redis+sentinel://127.0.0.1:1,{}/main?timeout_ms=300", sentinel.node());
-    let mut driver = driver(&address);
+    let mut servers = Watched::start();
+    let mut driver = driver(&servers.address());
     ask(&mut driver, &key(Kind::Counter, 1), count(8)).unwrap();
-    until("the replica has it", || replica.ask::<u64>(&["DBSIZE"]) == 1);
-    master.kill();
+    until("the replica has it", || servers.replica.ask::<u64>(&["DBSIZE"]) == 1);
+    servers.master.kill();
     assert!(ask(&mut driver, &key(Kind::Counter, 1), count(9)).unwrap_err().is_unavailable());
     until("it is written again", || ask(&mut driver, &key(Kind::Counter, 1), count(9)).is_ok());
-    assert_eq!(replica.ask::<String>(&["GET", "nat@edge@s1@counter@x"]), "9");
+    assert_eq!(servers.replica.ask::<String>(&["GET", "nat@edge@s1@counter@x"]), "9");
 }
 
 #[cfg(feature = "redis-tls")]

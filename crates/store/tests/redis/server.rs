@@ -1,13 +1,16 @@
 //! Real servers: each in a fresh directory, on the loopback, gone at the end.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Connection, FromRedisValue};
+
+use crate::cable::Cable;
 
 /// The server's program: `ANABRANCH_REDIS_SERVER`, a path to `valkey-server` for one, or Redis.
 fn program() -> String {
@@ -32,14 +35,20 @@ pub struct Server {
     directory: tempfile::TempDir,
     arguments: Vec<String>,
     pub port: u16,
+    pub cable: Option<Cable>,
 }
 
 impl Server {
     /// A server with these arguments beside its own; it listens on its port and on a socket.
     pub fn start(arguments: &[&str]) -> Self {
+        Self::start_behind(None, arguments)
+    }
+
+    /// The same, behind a cable if there is one.
+    pub fn start_behind(cable: Option<Cable>, arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let arguments = arguments.iter().map(ToString::to_string).collect();
-        let mut server = Self { child: None, directory, arguments, port: free_port() };
+        let mut server = Self { child: None, directory, arguments, port: free_port(), cable };
         server.restart();
         server
     }
@@ -48,21 +57,26 @@ impl Server {
         self.directory.path().join("redis.sock")
     }
 
+    fn host(&self) -> String {
+        self.cable.as_ref().map_or("127.0.0.1".to_owned(), Cable::host)
+    }
+
     /// `host:port`.
     pub fn node(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("{}:{}", self.host(), self.port)
     }
 
     /// Starts it again with what is in its directory.
     pub fn restart(&mut self) {
         self.kill();
         let path = self.directory.path();
-        let mut command = Command::new(program());
+        let here = || Command::new(program());
+        let mut command = self.cable.as_ref().map_or_else(here, |cable| cable.command(&program()));
         if self.arguments.iter().any(|argument| argument == "--sentinel") {
             command.arg(path.join("sentinel.conf"));
         }
         let (port, socket) = (self.port.to_string(), self.socket());
-        command.args(["--port", &port, "--bind", "127.0.0.1", "--unixsocket"]).arg(&socket);
+        command.args(["--port", &port, "--bind", &self.host(), "--unixsocket"]).arg(&socket);
         command.arg("--dir").arg(path).args(["--save", "", "--protected-mode", "no"]);
         command.args(&self.arguments).stdout(Stdio::null()).stderr(Stdio::null());
         let sentinel = self.arguments.iter().any(|argument| argument == "--sentinel");
@@ -76,11 +90,11 @@ impl Server {
 
     /// Whether it answers, and has loaded what it kept; who wants a password or TLS first has said so.
     fn serves(&self) -> bool {
-        let Ok(mut stream) = TcpStream::connect(self.node()) else { return false };
+        let Ok(mut stream) = UnixStream::connect(self.socket()) else { return false };
         stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         let mut answer = [0; 8];
         let asked = stream.write_all(b"PING\r\n").and_then(|()| stream.read(&mut answer));
-        asked.is_err() || answer != *b"-LOADING"
+        asked.is_ok_and(|bytes| bytes > 0) && answer != *b"-LOADING"
     }
 
     pub fn kill(&mut self) {
@@ -96,9 +110,10 @@ impl Server {
         assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
     }
 
-    /// A connection beside the driver's.
+    /// A connection beside the driver's, which no cut cable is in the way of.
     pub fn connect(&self) -> Connection {
-        let client = redis::Client::open(format!("redis://{}", self.node())).unwrap();
+        let address = format!("redis+unix://{}", self.socket().display());
+        let client = redis::Client::open(address).unwrap();
         client.get_connection_with_timeout(Duration::from_secs(2)).unwrap()
     }
 
@@ -106,6 +121,11 @@ impl Server {
         let mut command = Cmd::new();
         command.arg(words);
         command.query(&mut self.connect()).unwrap()
+    }
+
+    /// Whether this stands in that section of what it tells of itself.
+    pub fn says(&self, section: &str, what: &str) -> bool {
+        self.ask::<String>(&["INFO", section]).contains(what)
     }
 }
 
@@ -135,6 +155,33 @@ pub fn free_port() -> u16 {
         if free(port) && free(port + 10_000) {
             return port;
         }
+    }
+}
+
+/// A master, its replica and a sentinel that knows them as `main`.
+pub struct Watched {
+    pub master: Server,
+    pub replica: Server,
+    sentinel: Server,
+}
+
+impl Watched {
+    pub fn start() -> Self {
+        let master = Server::start(&[]);
+        let port = master.port.to_string();
+        let replica = Server::start(&["--replicaof", "127.0.0.1", &port]);
+        until("the replica follows", || replica.says("replication", "master_link_status:up"));
+        let sentinel = Server::start(&["--sentinel"]);
+        sentinel.ask::<()>(&["SENTINEL", "MONITOR", "main", "127.0.0.1", &port, "1"]);
+        sentinel.ask::<()>(&["SENTINEL", "SET", "main", "down-after-milliseconds", "400"]);
+        sentinel.ask::<()>(&["SENTINEL", "SET", "main", "failover-timeout", "2000"]);
+        until("the sentinel knows the replica", || sentinel.says("sentinel", "slaves=1"));
+        Self { master, replica, sentinel }
+    }
+
+    /// By the sentinel, and one that is not there.
+    pub fn address(&self) -> String {
+        format!("redis+sentinel://127.0.0.1:1,{}/main?timeout_ms=300", self.sentinel.node())
     }
 }
 
@@ -181,12 +228,8 @@ impl Cluster {
             replica.ask::<String>(&["CLUSTER", "NODES"]).contains(&id)
         });
         replica.ask::<()>(&["CLUSTER", "REPLICATE", &id]);
-        until("the replica follows", || {
-            replica.ask::<String>(&["INFO", "replication"]).contains("master_link_status:up")
-        });
-        until("the others know the replica", || {
-            master.ask::<String>(&["INFO", "replication"]).contains("connected_slaves:1")
-        });
+        until("the replica follows", || replica.says("replication", "master_link_status:up"));
+        until("the others know the replica", || master.says("replication", "connected_slaves:1"));
         replica
     }
 
