@@ -35,6 +35,8 @@ const THREADS: &[&str] = &[
     "bench/",
     // The number of cores.
     "crates/cli/src/arguments.rs",
+    // Who waits for work of which nothing can be counted is told that it goes on.
+    "crates/cli/src/progress.rs",
     // A deep stack for the interpreter.
     "crates/analysis/src/opaque.rs",
     "crates/analysis/src/paths.rs",
