@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::thread;
 
-use super::{Failure, Open, Settings, equal, sequence};
+use super::{Failure, Open, Report, Settings, equal, sequence};
 use crate::call::{Call, End, Operation, Reply};
 use crate::content::{Bytes, Content, Entry, Kind};
 use crate::driver::{Driver, only};
@@ -13,16 +13,17 @@ use crate::key::{Key, Place, Scope};
 /// What each connection does to the common objects.
 const EACH: u32 = 100;
 
-pub(super) fn check(open: &impl Open, settings: &Settings) -> Result<(), Failure> {
+/// What each connection tried on its own.
+pub(super) fn check(open: &impl Open, settings: &Settings) -> Result<Vec<Report>, Failure> {
     let scope = Scope::new("conformance", "together", Place::Instance)?;
     let key = |kind| scope.key(kind, "common");
     let (counter, list) = (key(Kind::Counter)?, key(Kind::List)?);
     let (value, map) = (key(Kind::Value)?, key(Kind::Map)?);
     let many = settings.connections;
 
-    every(open, many, |driver, number| {
+    let reports = every(open, many, |driver, number| {
         let nf = format!("conformance-{number}-of-{many}");
-        sequence(driver, &nf, u64::from(number), settings.calls).map(|_| false)
+        sequence(driver, &nf, u64::from(number), settings.calls)
     })?;
     let created = every(open, many, |driver, _| {
         match only(driver.run(&[Call::new(&counter, Operation::Create(Content::Counter(0)))])?) {
@@ -30,6 +31,7 @@ pub(super) fn check(open: &impl Open, settings: &Settings) -> Result<(), Failure
             answer => Ok(answer.map(|_| true)?),
         }
     })?;
+    let created = created.into_iter().filter(|created| *created).count();
     equal("connections that create an object", created, 1)?;
     every(open, many, |driver, number| change(driver, number, [&counter, &list, &value, &map]))?;
 
@@ -53,11 +55,12 @@ pub(super) fn check(open: &impl Open, settings: &Settings) -> Result<(), Failure
         let pushed: Vec<u8> = elements.iter().filter(of_one).map(|element| element[1]).collect();
         equal("pushed by one, in order", pushed, (0..EACH as u8).collect())?;
     }
-    each_element_is_taken_once(open, many, &list, elements.into_iter().collect())
+    each_element_is_taken_once(open, many, &list, elements.into_iter().collect())?;
+    Ok(reports)
 }
 
 /// Adds, pushes, and counts by comparing, `EACH` times.
-fn change(driver: &mut dyn Driver, number: u32, keys: [&Key; 4]) -> Result<bool, Failure> {
+fn change(driver: &mut dyn Driver, number: u32, keys: [&Key; 4]) -> Result<(), Failure> {
     let [counter, list, value, map] = keys;
     for step in 0..EACH as u8 {
         let element = vec![number as u8, step];
@@ -93,7 +96,7 @@ fn change(driver: &mut dyn Driver, number: u32, keys: [&Key; 4]) -> Result<bool,
             }
         }
     }
-    Ok(false)
+    Ok(())
 }
 
 fn one_more(from: Option<&[u8]>) -> Bytes {
@@ -112,7 +115,7 @@ fn each_element_is_taken_once(
         let mine = scope.key(Kind::Set, &format!("taken-{number}"))?;
         loop {
             let taken = only(driver.run(&[Call::new(list, Operation::Pop(End::Front))])?)?;
-            let Reply::Found(Some(element)) = taken else { return Ok(false) };
+            let Reply::Found(Some(element)) = taken else { return Ok(()) };
             let insert = Operation::Insert(element);
             equal("taken", only(driver.run(&[Call::new(&mine, insert)])?)?, Reply::Was(false))?;
         }
@@ -137,21 +140,20 @@ fn read(driver: &mut dyn Driver, key: &Key) -> Result<Option<Content>, Failure> 
     }
 }
 
-/// Runs `work` on as many connections at once; how many say true.
-fn every(
+/// Runs `work` on as many connections at once; what each comes to.
+fn every<T: Send>(
     open: &impl Open,
     many: u32,
-    work: impl Fn(&mut dyn Driver, u32) -> Result<bool, Failure> + Sync,
-) -> Result<usize, Failure> {
+    work: impl Fn(&mut dyn Driver, u32) -> Result<T, Failure> + Sync,
+) -> Result<Vec<T>, Failure> {
     let one = |number| work(&mut *open()?, number);
     let one = &one;
     thread::scope(|threads| {
         let workers: Vec<_> = (0..many).map(|n| threads.spawn(move || one(n))).collect();
-        let mut count = 0;
-        for worker in workers {
-            let ended = worker.join().map_err(|_| Failure("the driver panics".to_string()))?;
-            count += usize::from(ended?);
-        }
-        Ok(count)
+        let ended = workers
+            .into_iter()
+            .map(|worker| worker.join().map_err(|_| Failure("the driver panics".to_string()))?);
+        // Each is waited for before any failure is told.
+        ended.collect::<Vec<_>>().into_iter().collect()
     })
 }
