@@ -16,6 +16,7 @@
 mod coverage;
 mod examples;
 mod generate;
+mod locks;
 mod oracle;
 mod refusals;
 mod together;
@@ -44,12 +45,22 @@ pub struct Settings {
     pub connections: u32,
     /// Milliseconds that values are kept which end; several calls must be answered within.
     pub ends_ms: u64,
+    /// Whether `commit` compares a mark and takes effect in one step, which the default of
+    /// [`Driver`] does not: several write by one mark at once.
+    pub atomic_commits: bool,
 }
 
 impl Default for Settings {
     /// 100 sequences of 200 calls from seed 1; 4 connections; values that end after 300 ms.
     fn default() -> Self {
-        Self { seed: 1, sequences: 100, calls: 200, connections: 4, ends_ms: 300 }
+        Self {
+            seed: 1,
+            sequences: 100,
+            calls: 200,
+            connections: 4,
+            ends_ms: 300,
+            atomic_commits: true,
+        }
     }
 }
 
@@ -89,6 +100,7 @@ pub fn check(open: impl Open, settings: &Settings) -> Result<Report, Failure> {
     examples::check(&mut *driver, settings.ends_ms)?;
     refusals::check(&mut *driver)?;
     together::check(&open, settings)?.into_iter().for_each(|one| report.add(one));
+    locks::check(&open, settings)?;
     remove(&mut *driver, "conformance")?;
     report.is_complete()?;
     Ok(report)

@@ -1,5 +1,8 @@
 //! Right drivers pass, wrong ones are found.
 
+use std::thread;
+use std::time::Duration;
+
 use super::*;
 use crate::call::{End, Reply};
 use crate::content::{Content, Entry};
@@ -23,8 +26,62 @@ fn durable_memory_is_right() {
     check(|| Ok(Box::new(store.clone())), &settings).unwrap();
 }
 
+/// A store without transactions, and a driver that makes nothing of them.
+#[derive(Clone)]
+struct Plain {
+    store: Memory,
+    /// How long each answer takes.
+    takes: Duration,
+}
+
+impl Driver for Plain {
+    fn name(&self) -> &str {
+        "plain"
+    }
+    fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
+        thread::sleep(self.takes);
+        self.store.run(calls)
+    }
+    fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
+        self.store.keys(prefix)
+    }
+}
+
+#[test]
+fn commits_in_steps_are_right_for_one_writer_only() {
+    let store = Plain { store: Memory::default(), takes: Duration::ZERO };
+    let settings = Settings { atomic_commits: false, ..FEW };
+    check(|| Ok(Box::new(store.clone())), &settings).unwrap();
+    let slow = Plain { takes: Duration::from_micros(100), ..store };
+    let failure = check(|| Ok(Box::new(slow.clone())), &FEW).unwrap_err().to_string();
+    assert!(failure.contains("batches that a mark let through"), "{failure}");
+}
+
+#[test]
+fn too_few_calls_are_told() {
+    let store = Memory::default();
+    let settings = Settings { sequences: 1, calls: 20, connections: 1, ..FEW };
+    let failure = check(|| Ok(Box::new(store.clone())), &settings).unwrap_err().to_string();
+    assert!(failure.contains("have not tried: `"), "{failure}");
+    assert!(failure.contains("`compare_and_insert` of a map that finds it"), "{failure}");
+}
+
+#[test]
+fn a_seed_tries_the_same_again() {
+    let report = |seed| sequence(&mut Memory::default(), "conformance", seed, 160).unwrap();
+    assert_eq!(report(5), report(5));
+    assert_ne!(report(5), report(6));
+}
+
 /// As few calls as a slow store is tried with.
-const FEW: Settings = Settings { seed: 1, sequences: 2, calls: 160, connections: 3, ends_ms: 300 };
+const FEW: Settings = Settings {
+    seed: 1,
+    sequences: 2,
+    calls: 160,
+    connections: 3,
+    ends_ms: 300,
+    atomic_commits: true,
+};
 
 /// A driver with a mistake.
 #[derive(Clone)]
@@ -34,6 +91,7 @@ struct Wrong {
     instead: fn(&Operation) -> Option<Operation>,
     /// What becomes of the answer to one.
     spoil: fn(&Operation, &mut Answer),
+    /// Batches without their marks.
     plain_batches: bool,
 }
 

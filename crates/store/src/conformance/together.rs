@@ -6,12 +6,14 @@ use std::thread;
 use super::{Failure, Open, Report, Settings, equal, sequence};
 use crate::call::{Call, End, Operation, Reply};
 use crate::content::{Bytes, Content, Entry, Kind};
-use crate::driver::{Driver, only};
+use crate::driver::{Batch, Driver, Outcome, only};
 use crate::error::Error;
 use crate::key::{Key, Place, Scope};
 
 /// What each connection does to the common objects.
 const EACH: u32 = 100;
+/// Batches that are committed by one mark; below 256.
+const ROUNDS: u8 = 30;
 
 /// What each connection tried on its own.
 pub(super) fn check(open: &impl Open, settings: &Settings) -> Result<Vec<Report>, Failure> {
@@ -21,11 +23,11 @@ pub(super) fn check(open: &impl Open, settings: &Settings) -> Result<Vec<Report>
     let (value, map) = (key(Kind::Value)?, key(Kind::Map)?);
     let many = settings.connections;
 
-    let reports = every(open, many, |driver, number| {
+    let reports = every(open, many, |mut driver, number| {
         let nf = format!("conformance-{number}-of-{many}");
-        sequence(driver, &nf, u64::from(number), settings.calls)
+        sequence(&mut *driver, &nf, u64::from(number), settings.calls)
     })?;
-    let created = every(open, many, |driver, _| {
+    let created = every(open, many, |mut driver, _| {
         match only(driver.run(&[Call::new(&counter, Operation::Create(Content::Counter(0)))])?) {
             Err(Error::Exists(_)) => Ok(false),
             answer => Ok(answer.map(|_| true)?),
@@ -33,7 +35,8 @@ pub(super) fn check(open: &impl Open, settings: &Settings) -> Result<Vec<Report>
     })?;
     let created = created.into_iter().filter(|created| *created).count();
     equal("connections that create an object", created, 1)?;
-    every(open, many, |driver, number| change(driver, number, [&counter, &list, &value, &map]))?;
+    let keys = [&counter, &list, &value, &map];
+    every(open, many, |mut driver, number| change(&mut *driver, number, keys))?;
 
     let mut driver = open()?;
     let total = i64::from(many * EACH);
@@ -56,6 +59,9 @@ pub(super) fn check(open: &impl Open, settings: &Settings) -> Result<Vec<Report>
         equal("pushed by one, in order", pushed, (0..EACH as u8).collect())?;
     }
     each_element_is_taken_once(open, many, &list, elements.into_iter().collect())?;
+    if settings.atomic_commits {
+        each_mark_has_one_writer(open, many, &scope)?;
+    }
     Ok(reports)
 }
 
@@ -111,7 +117,7 @@ fn each_element_is_taken_once(
     pushed: BTreeSet<Bytes>,
 ) -> Result<(), Failure> {
     let scope = list.scope();
-    every(open, many, |driver, number| {
+    every(open, many, |mut driver, number| {
         let mine = scope.key(Kind::Set, &format!("taken-{number}"))?;
         loop {
             let taken = only(driver.run(&[Call::new(list, Operation::Pop(End::Front))])?)?;
@@ -133,6 +139,41 @@ fn each_element_is_taken_once(
     equal("taken by all", (count, all), (pushed.len(), pushed))
 }
 
+/// Writers of one mark: of the batches that expect the same, one takes effect.
+fn each_mark_has_one_writer(open: &impl Open, many: u32, scope: &Scope) -> Result<(), Failure> {
+    let (mark, map) = (scope.key(Kind::Value, "mark")?, scope.key(Kind::Map, "marked")?);
+    let wins = every(open, many, |mut driver, number| {
+        let mut found: Option<Bytes> = None;
+        let mut won = Vec::new();
+        loop {
+            let round = found.as_ref().map_or(0, |mark| mark[0]);
+            if round == ROUNDS {
+                return Ok(won);
+            }
+            let next = vec![round + 1, number as u8];
+            let insert = Operation::Insert(Entry::Pair(next.clone(), Bytes::new()));
+            let calls = vec![Call::new(&map, insert)];
+            let (mark, expected) = (mark.clone(), found.clone());
+            let batch = Batch { mark, expected, next: next.clone(), calls };
+            found = match driver.commit(&[batch])?.pop() {
+                Some(Outcome::Committed) => {
+                    won.push(next.clone());
+                    Some(next)
+                }
+                Some(Outcome::Found(found)) => found,
+                None => return Err(Failure("no outcome of a batch".to_string())),
+            }
+        }
+    })?;
+    let mut wins: Vec<Bytes> = wins.into_iter().flatten().collect();
+    wins.sort();
+    let rounds: Vec<u8> = wins.iter().map(|mark| mark[0]).collect();
+    equal("batches that a mark let through", rounds, (1..=ROUNDS).collect())?;
+    let done = wins.into_iter().map(|mark| (mark, Bytes::new())).collect();
+    let found = read(&mut *open()?, &map)?;
+    equal("what batches of one mark have done", found, Some(Content::Map(done)))
+}
+
 fn read(driver: &mut dyn Driver, key: &Key) -> Result<Option<Content>, Failure> {
     match only(driver.run(&[Call::new(key, Operation::Read)])?)? {
         Reply::Content(content) => Ok(content),
@@ -141,12 +182,12 @@ fn read(driver: &mut dyn Driver, key: &Key) -> Result<Option<Content>, Failure> 
 }
 
 /// Runs `work` on as many connections at once; what each comes to.
-fn every<T: Send>(
+pub(super) fn every<T: Send>(
     open: &impl Open,
     many: u32,
-    work: impl Fn(&mut dyn Driver, u32) -> Result<T, Failure> + Sync,
+    work: impl Fn(Box<dyn Driver>, u32) -> Result<T, Failure> + Sync,
 ) -> Result<Vec<T>, Failure> {
-    let one = |number| work(&mut *open()?, number);
+    let one = |number| work(open()?, number);
     let one = &one;
     thread::scope(|threads| {
         let workers: Vec<_> = (0..many).map(|n| threads.spawn(move || one(n))).collect();
