@@ -173,3 +173,6 @@ impl Failures {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,25 +7,29 @@
 //! let store = Memory::default(); // yours here
 //! let settings = conformance::Settings { sequences: 20, ..Default::default() };
 //! let report = conformance::check(|| Ok(Box::new(store.clone())), &settings);
-//! println!("{} calls", report.expect("the driver is right").calls);
+//! println!("{} calls", report.expect("the driver is right").calls());
 //! ```
 //!
 //! It writes under NF names that begin with `conformance` and removes them again. A failure names
 //! the seed that shows it again.
 
+mod coverage;
 mod examples;
 mod generate;
+mod locks;
 mod oracle;
+mod refusals;
 mod together;
 
 use std::fmt;
 
-use crate::call::{Call, Operation};
-use crate::driver::{Answer, Driver};
+use crate::call::{Call, Operation, Reply};
+use crate::driver::{Answer, Driver, only};
 use crate::error::Error;
 use crate::key::{Key, prefix};
-use generate::Generator;
+pub use coverage::{Came, Cell, Report};
 pub use generate::Random;
+use generate::{Generator, HOUR_MS};
 use oracle::Oracle;
 
 /// How much is tried.
@@ -41,22 +45,23 @@ pub struct Settings {
     pub connections: u32,
     /// Milliseconds that values are kept which end; several calls must be answered within.
     pub ends_ms: u64,
+    /// Whether `commit` compares a mark and takes effect in one step, which the default of
+    /// [`Driver`] does not: several write by one mark at once.
+    pub atomic_commits: bool,
 }
 
 impl Default for Settings {
     /// 100 sequences of 200 calls from seed 1; 4 connections; values that end after 300 ms.
     fn default() -> Self {
-        Self { seed: 1, sequences: 100, calls: 200, connections: 4, ends_ms: 300 }
+        Self {
+            seed: 1,
+            sequences: 100,
+            calls: 200,
+            connections: 4,
+            ends_ms: 300,
+            atomic_commits: true,
+        }
     }
-}
-
-/// What was tried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Calls whose answers were compared with the oracle's.
-    pub calls: u64,
-    /// Of them, those that were to be refused.
-    pub refused: u64,
 }
 
 /// Where the driver is not right.
@@ -81,68 +86,80 @@ impl From<Error> for Failure {
 pub trait Open: Fn() -> Result<Box<dyn Driver>, Error> + Sync {}
 impl<F: Fn() -> Result<Box<dyn Driver>, Error> + Sync> Open for F {}
 
-/// Tries everything. Takes a few seconds with a store on the same machine.
+/// Tries everything. Takes a few seconds with a store on the same machine. An error too where the
+/// settings are too small to try everything.
 pub fn check(open: impl Open, settings: &Settings) -> Result<Report, Failure> {
     let mut report = Report::default();
     let mut driver = open()?;
     remove(&mut *driver, "conformance")?;
-    examples::check(&mut *driver, settings.ends_ms)?;
     for seed in (settings.seed..).take(settings.sequences as usize) {
-        let (nf, calls) = (format!("conformance-{seed}"), settings.calls);
-        let one = sequence(&mut *driver, &nf, seed, calls);
-        let one = one.map_err(|failure| Failure(format!("seed {seed}: {failure}")))?;
-        report.calls += one.calls;
-        report.refused += one.refused;
+        let nf = format!("conformance-{seed}");
+        let one = sequence(&mut *driver, &nf, seed, settings.calls);
+        report.add(one.map_err(|failure| Failure(format!("seed {seed}: {failure}")))?);
     }
-    together::check(&open, settings)?;
+    examples::check(&mut *driver, settings.ends_ms)?;
+    refusals::check(&mut *driver)?;
+    together::check(&open, settings)?.into_iter().for_each(|one| report.add(one));
+    locks::check(&open, settings)?;
     remove(&mut *driver, "conformance")?;
+    report.is_complete()?;
     Ok(report)
 }
 
 /// One generated sequence, in the objects of `nf`, which are gone afterwards.
 fn sequence(driver: &mut dyn Driver, nf: &str, seed: u64, calls: u32) -> Result<Report, Failure> {
     let mut generator = Generator::new(seed, nf)?;
-    let mut oracle = Oracle::default();
-    let mut report = Report::default();
-    while report.calls < u64::from(calls) {
-        let together = generator.calls();
-        let answers = driver.run(&together)?;
-        compare(&mut oracle, &together, answers, &mut report)?;
+    let (mut oracle, mut report) = (Oracle::default(), Report::default());
+    let mut made = 0;
+    while made < calls as usize {
+        let together = (0..generator.together()).map(|_| {
+            let call = generator.call(|call| report.tried(oracle.cell(call)));
+            expect(&mut oracle, call, &mut report)
+        });
+        let together = together.collect();
+        made += compare(driver, together, made)?;
     }
     same_keys(driver, &oracle, nf)?;
     let all: Vec<Key> = oracle.keys().cloned().collect();
     for operation in [Operation::Read, Operation::Delete, Operation::Read] {
-        let calls: Vec<Call> = all.iter().map(|key| Call::new(key, operation.clone())).collect();
-        let answers = driver.run(&calls)?;
-        compare(&mut oracle, &calls, answers, &mut report)?;
+        let calls = all.iter().map(|key| Call::new(key, operation.clone()));
+        let calls = calls.map(|call| expect(&mut oracle, call, &mut report)).collect();
+        made += compare(driver, calls, made)?;
     }
     same_keys(driver, &oracle, nf)?;
     Ok(report)
 }
 
+/// A call, counted, with the answer that it should have.
+fn expect(oracle: &mut Oracle, call: Call, report: &mut Report) -> (Call, Answer) {
+    report.count(oracle.cell(&call));
+    let answer = oracle.answer(&call);
+    (call, answer)
+}
+
+/// Makes these calls, before which `made` were made; how many they are.
 fn compare(
-    oracle: &mut Oracle,
-    calls: &[Call],
-    answers: Vec<Answer>,
-    report: &mut Report,
-) -> Result<(), Failure> {
-    if calls.len() != answers.len() {
-        let (calls, answers) = (calls.len(), answers.len());
-        return Err(Failure(format!("{answers} answers to {calls} calls")));
-    }
-    for (call, answer) in calls.iter().zip(answers) {
-        let expected = oracle.answer(call);
-        report.calls += 1;
-        report.refused += u64::from(expected.is_err());
-        if !oracle::same(&expected, &answer) {
-            let Call { key, operation } = call;
+    driver: &mut dyn Driver,
+    calls: Vec<(Call, Answer)>,
+    made: usize,
+) -> Result<usize, Failure> {
+    let (calls, expected): (Vec<Call>, Vec<Answer>) = calls.into_iter().unzip();
+    let answers = driver.run(&calls)?;
+    equal("answers", answers.len(), calls.len())?;
+    for (number, (expected, answer)) in expected.iter().zip(&answers).enumerate() {
+        if !oracle::same(expected, answer) {
+            let Call { key, operation } = &calls[number];
+            let number = made + number + 1;
             return Err(Failure(format!(
-                "call {}, `{operation:?}` of `{key}`: {answer:?}, not {expected:?}",
-                report.calls
+                "call {number}, `{operation:?}` of `{key}`: {answer:?}, not {expected:?}"
             )));
         }
     }
-    Ok(())
+    Ok(calls.len())
+}
+
+fn ask(driver: &mut dyn Driver, key: &Key, operation: Operation) -> Result<Reply, Error> {
+    only(driver.run(&[Call::new(key, operation)])?)
 }
 
 fn same_keys(driver: &mut dyn Driver, oracle: &Oracle, nf: &str) -> Result<(), Failure> {
@@ -172,106 +189,4 @@ fn remove(driver: &mut dyn Driver, names: &str) -> Result<(), Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::call::Reply;
-    use crate::content::Content;
-    use crate::{Durability, Memory, memory};
-
-    #[test]
-    fn memory_is_right() {
-        let store = Memory::default();
-        let report = check(|| Ok(Box::new(store.clone())), &Settings::default()).unwrap();
-        assert!(report.calls > 20_000 && report.refused > 500, "{report:?}");
-        assert_eq!(store.clone().keys("").unwrap(), [], "it tidies up");
-    }
-
-    #[test]
-    fn durable_memory_is_right() {
-        let directory = tempfile::tempdir().unwrap();
-        let durability = Durability { sync: memory::Sync::Never, checkpoint_bytes: 20_000 };
-        let store = Memory::open(directory.path(), durability).unwrap();
-        let settings = Settings { sequences: 20, ..Settings::default() };
-        check(|| Ok(Box::new(store.clone())), &settings).unwrap();
-    }
-
-    /// A driver that answers something else now and then.
-    struct Wrong {
-        driver: Memory,
-        spoil: fn(&Call, &mut Answer),
-        plain_batches: bool,
-    }
-
-    impl Driver for Wrong {
-        fn name(&self) -> &str {
-            "wrong"
-        }
-        fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
-            let mut answers = self.driver.run(calls)?;
-            calls.iter().zip(&mut answers).for_each(|(call, answer)| (self.spoil)(call, answer));
-            Ok(answers)
-        }
-        fn commit(&mut self, batches: &[crate::Batch]) -> Result<Vec<crate::Outcome>, Error> {
-            if self.plain_batches {
-                for batch in batches {
-                    self.driver.run(&batch.calls)?;
-                }
-                return Ok(vec![crate::Outcome::Committed; batches.len()]);
-            }
-            self.driver.commit(batches)
-        }
-        fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
-            self.driver.keys(prefix)
-        }
-    }
-
-    fn is_found(spoil: fn(&Call, &mut Answer), plain_batches: bool) -> bool {
-        let driver = Memory::default();
-        let open = || {
-            let driver = driver.clone();
-            Ok(Box::new(Wrong { driver, spoil, plain_batches }) as Box<dyn Driver>)
-        };
-        check(open, &Settings { sequences: 20, ..Settings::default() }).is_err()
-    }
-
-    #[test]
-    fn a_wrong_driver_is_found() {
-        assert!(!is_found(|_, _| {}, false), "nothing is wrong with it");
-        assert!(is_found(|_, _| {}, true), "batches without their marks");
-        let spoils: [fn(&Call, &mut Answer); 6] = [
-            |_, answer| {
-                if let Ok(Reply::Was(was)) = answer {
-                    *was = true;
-                }
-            },
-            |_, answer| {
-                if let Ok(Reply::Page(entries, _)) = answer {
-                    entries.pop();
-                }
-            },
-            |_, answer| {
-                if let Err(Error::OutOfRange(_)) = answer {
-                    *answer = Ok(Reply::Number(i64::MIN));
-                }
-            },
-            |_, answer| {
-                if let Ok(Reply::Content(Some(Content::List(elements)))) = answer {
-                    elements.reverse();
-                }
-            },
-            |_, answer| {
-                if let Ok(Reply::TimeLeft(Some(_))) = answer {
-                    *answer = Ok(Reply::TimeLeft(None));
-                }
-            },
-            |call, answer| {
-                if let (Operation::Create(_), Err(_)) = (&call.operation, &answer) {
-                    *answer = Ok(Reply::Done);
-                }
-            },
-        ];
-        for (number, spoil) in spoils.into_iter().enumerate() {
-            assert!(is_found(spoil, false), "mistake {number}");
-        }
-    }
-}
+mod tests;

@@ -3,11 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use super::{Failure, equal};
-use crate::call::{Call, End, Operation, Reply};
+use super::{Failure, ask, equal};
+use crate::call::{Call, Operation, Reply};
 use crate::content::{Bytes, Content, Entry, Kind};
-use crate::driver::{Batch, Driver, Outcome, only};
-use crate::error::Error;
+use crate::driver::{Batch, Driver, Outcome};
 use crate::key::{Key, Place, Scope};
 
 pub(super) fn check(driver: &mut dyn Driver, ends_ms: u64) -> Result<(), Failure> {
@@ -18,10 +17,6 @@ pub(super) fn check(driver: &mut dyn Driver, ends_ms: u64) -> Result<(), Failure
     large_collections_come_in_pages(driver, &scope)?;
     what_is_armed_ends(driver, &scope, ends_ms)?;
     batches_take_effect_by_their_marks(driver, &scope)
-}
-
-fn ask(driver: &mut dyn Driver, key: &Key, operation: Operation) -> Result<Reply, Error> {
-    only(driver.run(&[Call::new(key, operation)])?)
 }
 
 fn large_collections_come_in_pages(driver: &mut dyn Driver, scope: &Scope) -> Result<(), Failure> {
@@ -108,7 +103,6 @@ fn batches_take_effect_by_their_marks(
     driver: &mut dyn Driver,
     scope: &Scope,
 ) -> Result<(), Failure> {
-    let other = Scope::new("conformance", "examples", Place::Shard(8))?;
     let mark = scope.key(Kind::Value, "mark")?;
     let map = scope.key(Kind::Map, "map")?;
     let insert =
@@ -128,14 +122,6 @@ fn batches_take_effect_by_their_marks(
     let value = ask(driver, &map, Operation::Find(b"k".to_vec()))?;
     let first = Entry::Pair(b"k".to_vec(), b"first".to_vec());
     equal("one batch has taken effect", value, Reply::Found(Some(first)))?;
-    let add = Call::new(&scope.key(Kind::Counter, "c")?, Operation::Add(1));
-    let elsewhere = Call::new(&other.key(Kind::Counter, "c")?, Operation::Put(Content::Counter(1)));
-    let of_list = Call::new(&map, Operation::Push(End::Back, Bytes::new()));
-    for refused in [add, elsewhere, of_list, Call::new(&mark, Operation::Delete)] {
-        let outcome = driver.commit(&[batch(Some(b"1"), b"2", vec![insert(b"never"), refused])]);
-        let is_refused = outcome.as_ref().is_err_and(|error| !error.is_unavailable());
-        equal(&format!("a batch that may not be, {outcome:?}"), is_refused, true)?;
-    }
     let all = vec![
         Call::new(&map, Operation::Put(Content::empty(Kind::Map).unwrap_or(Content::Counter(0)))),
         insert(b"second"),

@@ -44,30 +44,52 @@ impl Random {
 pub(super) struct Generator {
     random: Random,
     keys: Vec<Key>,
+    /// The object of the last call.
+    last: Key,
 }
 
 impl Generator {
     pub(super) fn new(seed: u64, nf: &str) -> Result<Self, Error> {
         let mut keys = Vec::new();
         let places = [("a", Place::Core(1)), ("a@1*", Place::Shard(1)), ("{b}", Place::Instance)];
-        for (instance, place) in places {
-            let scope = Scope::new(nf, instance, place)?;
-            for kind in Kind::ALL {
-                keys.push(scope.key(kind, "x")?);
-                keys.push(scope.key(kind, "x@y %s\u{e9}\n")?);
+        for id in ["x", "x@y %s\u{e9}\n"] {
+            for (instance, place) in places {
+                let scope = Scope::new(nf, instance, place)?;
+                for kind in Kind::ALL {
+                    keys.push(scope.key(kind, id)?);
+                }
             }
         }
-        Ok(Self { random: Random::new(seed), keys })
+        let last = keys[0].clone();
+        Ok(Self { random: Random::new(seed), keys, last })
     }
 
-    /// Calls for one `run`.
-    pub(super) fn calls(&mut self) -> Vec<Call> {
-        (0..self.random.below(20)).map(|_| self.call()).collect()
+    /// How many calls to make in one `run`.
+    pub(super) fn together(&mut self) -> u64 {
+        self.random.below(20)
     }
 
-    fn call(&mut self) -> Call {
-        // Few objects most of the time, so that they fill.
-        let keys = if self.random.one_in(4) { self.keys.len() } else { 6 };
+    /// A call. Now and then what the last one did is read; mostly it is, of many, the one that was `tried`
+    /// least, so that few calls are enough to meet everything.
+    pub(super) fn call(&mut self, tried: impl Fn(&Call) -> u64) -> Call {
+        if self.random.one_in(8) {
+            return Call::new(&self.last, Operation::Read);
+        }
+        let drawn = if self.random.one_in(4) { 1 } else { DRAWN };
+        let mut least = self.draw();
+        for _ in 1..drawn {
+            let other = self.draw();
+            if tried(&other) < tried(&least) {
+                least = other;
+            }
+        }
+        self.last = least.key.clone();
+        least
+    }
+
+    fn draw(&mut self) -> Call {
+        // One object of each type most of the time, so that it fills.
+        let keys = if self.random.one_in(4) { self.keys.len() } else { Kind::ALL.len() };
         let key = self.keys[self.random.below(keys as u64) as usize].clone();
         let kind = match self.random.one_in(40) {
             true => self.kind(),
@@ -85,8 +107,8 @@ impl Generator {
             0 => Operation::Create(self.content(kind)),
             1 => Operation::Update(self.content(kind)),
             2 => Operation::Put(self.content(kind)),
-            3 | 4 => Operation::Read,
-            5 => Operation::Delete,
+            3 => Operation::Read,
+            4 | 5 => Operation::Delete,
             6 if kind.is_collection() => Operation::Size,
             7 if kind.is_collection() => {
                 Operation::Iterate { cursor: Bytes::new(), limit: 1 + self.random.below(40) as u32 }
@@ -106,7 +128,7 @@ impl Generator {
                 ttl_ms: self.random.one_in(3).then_some(HOUR_MS),
             },
             (Kind::Counter, _) => Operation::Add(self.number()),
-            (Kind::List, 0..4) => Operation::Push(self.end(), self.value()),
+            (Kind::List, 0..4) => Operation::Push(self.end(), self.element()),
             (Kind::List, _) => Operation::Pop(self.end()),
             (_, 0) if keyed => Operation::Erase(self.key()),
             (_, 1) if keyed => Operation::Contains(self.key()),
@@ -143,7 +165,16 @@ impl Generator {
         match kind {
             Kind::Map => Entry::Pair(self.key(), self.value()),
             Kind::CounterMap => Entry::Count(self.key(), self.number()),
+            Kind::List => Entry::Member(self.element()),
             _ => Entry::Member(self.key()),
+        }
+    }
+
+    /// An element of a list, mostly another one, so that their order is seen.
+    fn element(&mut self) -> Bytes {
+        match self.random.one_in(4) {
+            true => self.value(),
+            false => vec![self.random.next() as u8],
         }
     }
 
@@ -153,7 +184,7 @@ impl Generator {
             0 => Bytes::new(),
             1 => vec![0xff, 0, b'\r', b'\n', b'*'],
             2 => vec![b'k'; LIMITS.key_bytes + self.random.below(2) as usize],
-            one => vec![b'a' + (one % 5) as u8],
+            one => vec![b'a' + (one % 2) as u8],
         }
     }
 
@@ -163,7 +194,7 @@ impl Generator {
             20..40 => vec![0, 0xfe, b'\'', b'"', b'\n'],
             40..50 => b"12".to_vec(),
             50 => vec![b'v'; LIMITS.value_bytes + self.random.below(2) as usize],
-            one => vec![b'a' + (one % 3) as u8],
+            one => vec![b'a' + (one % 2) as u8],
         }
     }
 
@@ -181,4 +212,6 @@ impl Generator {
     }
 }
 
-const HOUR_MS: u64 = 3_600_000;
+pub(super) const HOUR_MS: u64 = 3_600_000;
+/// Of how many calls the least tried is taken: some come once in hundreds.
+const DRAWN: u32 = 30;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::coverage::{Came, Cell};
 use crate::call::{Call, End, Operation, Reply};
 use crate::content::{Bytes, Content, Entry, Kind};
 use crate::driver::Answer;
@@ -41,6 +42,36 @@ impl Oracle {
             self.rows.insert(key.clone(), row);
         }
         answer
+    }
+
+    /// What `call` would come to.
+    pub(super) fn cell(&self, call: &Call) -> Cell {
+        let row = self.rows.get_key_value(&call.key).map(|(key, row)| (key.clone(), row.clone()));
+        let mut alone = Self { rows: row.into_iter().collect(), ending: Vec::new() };
+        let came = match (alone.answer(call), self.has(call)) {
+            (Err(_), _) => Came::Refused,
+            (Ok(Reply::Was(false)), true) if is_comparison(&call.operation) => Came::Differs,
+            (Ok(Reply::Was(false)), false) if is_comparison(&call.operation) => Came::Lacks,
+            (Ok(_), true) => Came::Hit,
+            (Ok(_), false) => Came::Miss,
+        };
+        Cell { operation: call.operation.name(), kind: call.key.kind(), came }
+    }
+
+    /// Whether there is what `call` is about: the object, the entry, an end.
+    fn has(&self, call: &Call) -> bool {
+        let Some(row) = self.rows.get(&call.key) else { return false };
+        let has = |of: &Bytes| row.iter().any(|(key, _)| key == of);
+        match &call.operation {
+            Operation::TimeLeft => self.ending.contains(&call.key),
+            Operation::Insert(entry) => has(&pair_of(entry).0),
+            Operation::Erase(key)
+            | Operation::Contains(key)
+            | Operation::Find(key)
+            | Operation::AddTo(key, _)
+            | Operation::CompareAndInsert { key, .. } => has(key),
+            _ => true,
+        }
     }
 
     fn change(&mut self, key: &Key, row: &mut Row, operation: &Operation) -> Answer {
@@ -117,6 +148,10 @@ impl Oracle {
             self.ending.push(key.clone());
         }
     }
+}
+
+fn is_comparison(operation: &Operation) -> bool {
+    matches!(operation, Operation::CompareAndUpdate { .. } | Operation::CompareAndInsert { .. })
 }
 
 /// Puts a pair in its place in the order of keys; whether there was one.
