@@ -188,8 +188,7 @@ impl StoreArguments {
 }
 
 /// What to do when a store is behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum WhenBehind {
     /// Go on; what waits is shown, and bounded by the state.
     KeepOn,
@@ -220,10 +219,10 @@ pub(crate) struct StateShowArguments {
     /// The network function.
     pub(crate) nf: String,
     /// The store, as `run --store` names it.
-    #[arg(long, value_name = "STORE", required_unless_present = "config")]
+    #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<String>,
-    /// The configuration file whose table [store] names it.
-    #[arg(long, value_name = "FILE", conflicts_with = "store")]
+    /// The configuration file whose table [store] names it, where --store does not.
+    #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Only this instance.
     #[arg(long, value_name = "NAME", value_parser = instance_name)]

@@ -106,6 +106,8 @@ pub(crate) fn run<F: NetworkFunction>(
                 progress
                     .say(&format!("{:?} (line {}): {}", line.level, line.source_line, line.text));
             }
+            Moment::Stored(Some(why)) => progress.say(&format!("store: {why}")),
+            Moment::Stored(None) => progress.say("store: takes what changes again"),
             Moment::Handled(packets) => {
                 let part = |whole: Duration| {
                     (started.elapsed().as_secs_f64() / whole.as_secs_f64().max(1e-9)).min(1.0)

@@ -24,8 +24,15 @@ pub(crate) fn configuration(
         None => Table::new(),
     };
     for assignment in set {
-        set_one(&mut table, assignment)
-            .map_err(|why| Error::Settings(format!("--set {assignment}: {why}")))?;
+        set_one(&mut table, assignment).map_err(|why| {
+            match assignment.trim_start().starts_with("store") {
+                // It may be that of a password.
+                true => {
+                    Error::Settings("--set store…: write it as --store, or in --config".to_owned())
+                }
+                false => Error::Settings(format!("--set {assignment}: {why}")),
+            }
+        })?;
     }
     let section = Section::take(&mut table)?;
     Ok((table, section))
@@ -42,7 +49,12 @@ pub(crate) fn settings(config: Option<&Path>, set: &[String]) -> Result<Table, E
 fn read(path: &Path) -> Result<Table, Error> {
     let text = std::fs::read_to_string(path)
         .map_err(|cause| Error::Settings(format!("{}: cannot be read: {cause}", path.display())))?;
-    text.parse().map_err(|cause| Error::Settings(format!("{}: {cause}", path.display())))
+    text.parse().map_err(|cause: toml::de::Error| {
+        // Without the line itself: it may be that of a password.
+        let before = cause.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        Error::Settings(format!("{}, line {line}: {}", path.display(), cause.message()))
+    })
 }
 
 /// A command for the NF and when it is given.

@@ -20,6 +20,9 @@ pub(crate) fn run(library: &Library, arguments: &StateArguments) -> Result<(), E
     let StateCommand::Show(arguments) = &arguments.command;
     library.find(&arguments.nf)?;
     let mut driver = location(arguments)?.look().map_err(input)?;
+    if let Some(remark) = driver.remark() {
+        eprintln!("{remark}");
+    }
     let instance = arguments.instance.as_deref();
     let mut state = view::state(&mut *driver, &arguments.nf, instance).map_err(input)?;
     state.retain(|key, _| !key.id().starts_with('.'));
@@ -35,11 +38,16 @@ fn location(arguments: &StateShowArguments) -> Result<Location, Error> {
     if let Some(named) = &arguments.store {
         return store::location(named);
     }
-    match configuration(arguments.config.as_deref(), &[])? {
+    let Some(file) = &arguments.config else {
+        let ways = "--store STORE, or --config FILE, in which a table [store] stands";
+        return Err(Error::Usage(format!("which store? Name it by {ways}")));
+    };
+    match configuration(Some(file), &[])? {
         (_, Some(section)) => section.location(),
-        (_, None) => Err(Error::Settings(
-            "the configuration has no table [store]: name the store by --store".to_owned(),
-        )),
+        (_, None) => Err(Error::Settings(format!(
+            "{} has no table [store]: name the store by --store",
+            file.display()
+        ))),
     }
 }
 
@@ -67,7 +75,11 @@ fn show<'a>(
         })
         .collect();
     match lines.is_empty() {
-        true => print(&format!("the store has no state of `{}`\n", arguments.nf)),
+        true => {
+            let instance = arguments.instance.as_deref();
+            let which = instance.map_or(String::new(), |name| format!(" by the instance `{name}`"));
+            print(&format!("the store has no state of `{}`{which}\n", arguments.nf))
+        }
         false => {
             let line = |(name, text): (&String, &String)| format!("{name}  {text}\n");
             print(&lines.iter().map(line).collect::<String>())

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use anabranch_runtime::run::Keeping;
 use anabranch_store::{Location, Policy, Settings};
-use serde::Deserialize;
-use toml::Table;
+use clap::ValueEnum as _;
+use toml::{Table, Value};
 
 use crate::arguments::{StoreArguments, WhenBehind, instance_name};
 use crate::error::Error;
@@ -17,12 +17,12 @@ pub(crate) const BEHIND_MS: RangeInclusive<u64> = 1..=3_600_000;
 
 /// The name of the table, which no network function has a setting of.
 const TABLE: &str = "store";
+const EXAMPLE: &str = "location = \"memory:DIRECTORY\"";
 
-/// The table `[store]`, or the options of the same names.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The table `[store]`. Messages say nothing of values: one may be an address with a password.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Section {
-    location: Option<String>,
+    location: String,
     instance: Option<String>,
     flush_ms: Option<u64>,
     when_behind: Option<WhenBehind>,
@@ -34,37 +34,52 @@ impl Section {
     /// none.
     ///
     /// # Errors
-    /// [`Error::Settings`], naming the line of the table.
+    /// [`Error::Settings`], naming the key.
     pub(crate) fn take(configuration: &mut Table) -> Result<Option<Self>, Error> {
         let Some(table) = configuration.remove(TABLE) else { return Ok(None) };
-        let section: Self = table.try_into().map_err(|cause| {
-            let cause: toml::de::Error = cause;
-            Error::Settings(format!("[store]: {}", cause.message()))
-        })?;
-        section.check()?;
-        Ok(Some(section))
+        let read = match table {
+            Value::Table(table) => Self::read(table),
+            _ => Err(format!("it is one table: write [store] and below it {EXAMPLE}")),
+        };
+        read.map(Some).map_err(|why| Error::Settings(format!("[store]: {why}")))
     }
 
-    fn check(&self) -> Result<(), Error> {
-        let wrong = |what: String| Err(Error::Settings(format!("[store]: {what}")));
-        if self.location.is_none() {
-            return wrong("name the store, as in location = \"memory:DIRECTORY\"".to_owned());
-        }
-        if let Some(Err(why)) = self.instance.as_deref().map(instance_name) {
-            return wrong(format!("instance: {why}"));
-        }
-        let times =
-            [("flush_ms", self.flush_ms, FLUSH_MS), ("behind_ms", self.behind_ms, BEHIND_MS)];
-        for (key, value, range) in times {
-            if let Some(value) = value.filter(|value| !range.contains(value)) {
-                return wrong(format!(
-                    "{key} = {value}: write {} to {}",
-                    range.start(),
-                    range.end()
-                ));
+    fn read(table: Table) -> Result<Self, String> {
+        let mut section = Self::default();
+        for (key, value) in table {
+            let wrong = |what: &str| Err(format!("{key}: write {what}"));
+            match (key.as_str(), value) {
+                ("location", Value::String(location)) => section.location = location,
+                ("location", _) => return wrong("a store in quotes, as in \"memory:DIRECTORY\""),
+                ("instance", Value::String(name)) => {
+                    section.instance =
+                        Some(instance_name(&name).map_err(|why| format!("{key}: {why}"))?);
+                }
+                ("instance", _) => return wrong("a name in quotes"),
+                ("flush_ms", value) => {
+                    section.flush_ms = Some(milliseconds(&key, &value, FLUSH_MS)?)
+                }
+                ("behind_ms", value) => {
+                    section.behind_ms = Some(milliseconds(&key, &value, BEHIND_MS)?)
+                }
+                ("when_behind", value) => {
+                    let word =
+                        value.as_str().and_then(|word| WhenBehind::from_str(word, false).ok());
+                    let Some(word) = word else { return wrong("\"keep-on\" or \"refuse-new\"") };
+                    section.when_behind = Some(word);
+                }
+                _ => {
+                    return Err(format!(
+                        "there is no `{key}`; there are location, instance, flush_ms, when_behind and \
+                         behind_ms, and settings of the function stand above the table"
+                    ));
+                }
             }
         }
-        Ok(())
+        match section.location.is_empty() {
+            true => Err(format!("name the store, as in {EXAMPLE}")),
+            false => Ok(section),
+        }
     }
 
     /// The store that it names.
@@ -72,9 +87,16 @@ impl Section {
     /// # Errors
     /// [`Error::Settings`].
     pub(crate) fn location(&self) -> Result<Location, Error> {
-        let named = self.location.as_deref().unwrap_or_default();
-        named.parse().map_err(|why| Error::Settings(format!("[store]: {why}")))
+        self.location.parse().map_err(|why| Error::Settings(format!("[store]: {why}")))
     }
+}
+
+/// A number of milliseconds in this range.
+fn milliseconds(key: &str, value: &Value, range: RangeInclusive<u64>) -> Result<u64, String> {
+    let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
+    let number = number.filter(|number| range.contains(number));
+    number
+        .ok_or_else(|| format!("{key}: write {} to {}, without quotes", range.start(), range.end()))
 }
 
 /// The store that is named on the command line.
@@ -99,6 +121,11 @@ pub(crate) fn keeping(
         (None, Some(section)) => section.location()?,
         (None, None) => return options.given().map_or(Ok(None), |option| Err(without(option))),
     };
+    // As whoever wrote them knows them.
+    let names = match &section {
+        Some(_) => ["behind_ms", "flush_ms"],
+        None => ["--behind-ms", "--flush-ms"],
+    };
     let section = section.unwrap_or_default();
     let instance = options.instance.clone().or(section.instance);
     let flush_ms = options.flush_ms.or(section.flush_ms).unwrap_or(1);
@@ -108,9 +135,10 @@ pub(crate) fn keeping(
         Some(WhenBehind::RefuseNew) => Policy::RefuseNew,
     };
     if policy == Policy::RefuseNew && behind_ms <= 2 * flush_ms {
-        return Err(Error::Usage(format!(
-            "--behind-ms {behind_ms}: a change that waits for its flush is not behind: say more than twice \
-             --flush-ms, which is {flush_ms}"
+        let [behind, flush] = names;
+        return Err(Error::Settings(format!(
+            "{behind} {behind_ms}: a change that waits for its flush is not behind: say more than twice \
+             {flush}, which is {flush_ms}"
         )));
     }
     let (by_default, period_ns) = (Settings::default(), flush_ms * 1_000_000);
@@ -171,16 +199,21 @@ mod tests {
     #[test]
     fn mistakes_of_the_table_are_told() {
         for (text, hint) in [
-            ("store = 1", "[store]: "),
+            ("store = \"redis://:s3cret@h\"", "below it location = "),
+            ("[[store]]\nlocation = \"memory\"", "below it location = "),
             ("[store]\ninstance = \"a\"", "name the store"),
-            ("[store]\nlocation = \"memory\"\nflush = 1", "unknown field `flush`"),
-            ("[store]\nlocation = \"memory\"\nflush_ms = 0", "flush_ms = 0: write 1 to 60000"),
-            ("[store]\nlocation = \"memory\"\nbehind_ms = 0", "behind_ms = 0: write 1 to 3600000"),
+            ("[store]\nlocation = [\"redis://:s3cret@h\"]", "location: write a store in quotes"),
+            ("[store]\nlocation = \"memory\"\npublic = []", "no `public`; there are location"),
+            ("[store]\nflush_ms = \"redis://:s3cret@h\"", "flush_ms: write 1 to 60000, without"),
+            ("[store]\nlocation = \"memory\"\nflush_ms = 0", "flush_ms: write 1 to 60000"),
+            ("[store]\nlocation = \"memory\"\nbehind_ms = -1", "behind_ms: write 1 to 3600000"),
             ("[store]\nlocation = \"memory\"\ninstance = \"\"", "instance: write a name"),
-            ("[store]\nlocation = \"memory\"\nwhen_behind = \"no\"", "refuse-new"),
+            ("[store]\nlocation = \"memory\"\ninstance = 1", "instance: write a name in quotes"),
+            ("[store]\nlocation = \"memory\"\nwhen_behind = \"no\"", "\"refuse-new\""),
         ] {
             let error = section(text).unwrap_err().to_string();
-            assert!(error.contains("[store]") && error.contains(hint), "{error}");
+            assert!(error.contains("[store]: ") && error.contains(hint), "{error}");
+            assert!(!error.contains("s3cret"), "{error}");
         }
         let named = section("[store]\nlocation = \"disk\"").unwrap();
         let error = keeping(&StoreArguments::default(), named).unwrap_err().to_string();

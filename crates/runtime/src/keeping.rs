@@ -60,6 +60,7 @@ impl Keeping {
         let since = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let driver = self.location.open()?;
         let store = driver.name().to_owned();
+        warnings.extend(driver.remark().map(str::to_owned));
         let (flusher, state) = Flusher::open(driver, N::NAME, &self.instance, self.settings)?;
         let read_ns = since();
         // What describes nothing binds nobody: of a run that ended before its first packet.
@@ -221,6 +222,11 @@ fn share(
 }
 
 impl Kept {
+    /// Why the store does not take what changes; `None`: it does.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.flusher.trouble()
+    }
+
     /// How it goes.
     pub(crate) fn report(&self) -> StoreReport {
         report_of(self.store.clone(), self.restart, self.flusher.status())

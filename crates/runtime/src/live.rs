@@ -72,6 +72,8 @@ pub enum Moment<'n> {
     Started(&'n str),
     /// A line that the NF wrote to its log.
     Logged(&'n Line),
+    /// Why the store does not take what changes, from now on; `None`: it takes it again.
+    Stored(Option<&'n str>),
     /// So many packets have been handled so far.
     Handled(u64),
 }
@@ -121,7 +123,7 @@ pub fn run<N: NetworkFunction>(
     let balancing = balancing.unwrap_or(Balancing::Still);
     let crew = Crew::new(states, ports, &arrangement, balancing, clock)?;
     account.report.warnings.extend(warnings);
-    let workplace = Workplace { specs, requests, account, kept: kept.as_ref() };
+    let workplace = Workplace { specs, requests, account, kept: kept.as_ref().map(Watched::new) };
     let mut report = crew.work(workplace, &arrangement, watch);
     if let Some(kept) = kept {
         kept.close(&mut report);
@@ -242,8 +244,36 @@ struct Workplace<'r> {
     requests: &'r Requests<Request>,
     account: Account,
     /// The store that keeps the state.
-    kept: Option<&'r Kept>,
+    kept: Option<Watched<'r>>,
 }
+
+/// A store, and what was told of it last.
+struct Watched<'r> {
+    kept: &'r Kept,
+    told: bool,
+    looked: Instant,
+}
+
+impl<'r> Watched<'r> {
+    fn new(kept: &'r Kept) -> Self {
+        Self { kept, told: false, looked: Instant::now() }
+    }
+
+    /// Tells when it begins and ends to be in trouble.
+    fn look(&mut self, watch: &mut dyn FnMut(Moment<'_>) -> bool) {
+        if self.looked.elapsed() < LOOK_EVERY {
+            return;
+        }
+        self.looked = Instant::now();
+        let trouble = self.kept.trouble();
+        if trouble.is_some() != std::mem::replace(&mut self.told, trouble.is_some()) {
+            watch(Moment::Stored(trouble.as_deref()));
+        }
+    }
+}
+
+/// Time between two looks whether the store is in trouble: what is over sooner is not worth a line.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Workplace<'_> {
     fn run<N: NetworkFunction>(
@@ -293,7 +323,7 @@ impl Workplace<'_> {
         match request {
             Request::Report(answer) => {
                 let mut report = self.finish(crew, orders.tell(), started);
-                report.store = self.kept.map(Kept::report);
+                report.store = self.kept.as_ref().map(|one| one.kept.report());
                 let _ = answer.send(report);
             }
             Request::Copy { filter, answer } => {
@@ -328,6 +358,7 @@ impl Workplace<'_> {
         for line in &lines {
             watch(Moment::Logged(line));
         }
+        self.kept.iter_mut().for_each(|kept| kept.look(watch));
         let handled = crew.shared.handled();
         let packets = handled.saturating_sub(self.account.handled());
         let (outputs, mine) = (Outputs::default(), Vec::new());

@@ -22,6 +22,11 @@ pub trait Driver: Send {
     /// Which store it is, for messages and metrics: no password.
     fn name(&self) -> &str;
 
+    /// What whoever opened it should know of what was found, as that some of it was lost.
+    fn remark(&self) -> Option<&str> {
+        None
+    }
+
     /// Carries out `calls`, each atomically, those on the same object in their order, and answers
     /// each. What [`Call::check`] refuses is answered with that error and not carried out.
     fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error>;
@@ -124,6 +129,9 @@ pub(crate) fn unexpected(key: &Key, reply: &Reply) -> Error {
 impl<D: Driver + ?Sized> Driver for Box<D> {
     fn name(&self) -> &str {
         (**self).name()
+    }
+    fn remark(&self) -> Option<&str> {
+        (**self).remark()
     }
     fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
         (**self).run(calls)

@@ -121,13 +121,15 @@ impl Error {
         Self::Unavailable { store: place.to_string(), why }
     }
 
-    /// The error of an address that is not right, which is shown without user and password.
+    /// The error of an address that is not right, which is shown without user and password, and without options:
+    /// a password may have been given as one.
     pub(crate) fn configuration(address: &str, why: &str) -> Self {
         let text = match (address.split_once("://"), address.rsplit_once('@')) {
             (Some((scheme, _)), Some((_, hosts))) => format!("{scheme}://…@{hosts}"),
             (None, Some((_, hosts))) => format!("…@{hosts}"),
             _ => address.to_string(),
         };
+        let text = text.split_once('?').map_or(text.clone(), |(text, _)| format!("{text}?…"));
         Self::Configuration { text, why: why.to_string() }
     }
 

@@ -205,6 +205,11 @@ impl Flusher {
         Feed::new(&self.shared)
     }
 
+    /// Why the store did not take the last message, about ten periods ago; `None`: it did.
+    pub fn trouble(&self) -> Option<String> {
+        lock(&self.shared.status).trouble.clone()
+    }
+
     /// How it goes, about ten periods old.
     pub fn status(&self) -> Status {
         self.shared.status()

@@ -22,6 +22,8 @@ use objects::Objects;
 #[derive(Clone)]
 pub struct Memory {
     name: String,
+    /// What of the files was left out.
+    damage: Option<String>,
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -49,18 +51,19 @@ impl Memory {
     /// where no crash can have damaged them, of a later format, or open in another process.
     pub fn open(directory: &Path, durability: Durability) -> Result<Self, Error> {
         let (log, objects) = Log::open(directory, durability)?;
-        Ok(Self::of(name(directory), objects, Files::Log(Box::new(log))))
+        let damage = log.damage.clone();
+        Ok(Self { damage, ..Self::of(name(directory), objects, Files::Log(Box::new(log))) })
     }
 
     /// What the files in `directory` come to now, perhaps while another process writes them. Changes
     /// are refused.
     pub fn look(directory: &Path) -> Result<Self, Error> {
-        let (_, objects, _) = log::read(directory)?;
-        Ok(Self::of(name(directory), objects, Files::ReadOnly))
+        let log::Contents { objects, damage, .. } = log::read(directory)?;
+        Ok(Self { damage, ..Self::of(name(directory), objects, Files::ReadOnly) })
     }
 
     fn of(name: String, objects: Objects, files: Files) -> Self {
-        Self { name, inner: Arc::new(Mutex::new(Inner { objects, files })) }
+        Self { name, damage: None, inner: Arc::new(Mutex::new(Inner { objects, files })) }
     }
 
     /// Writes a checkpoint now; nothing without a directory.
@@ -134,6 +137,10 @@ impl Inner {
 impl Driver for Memory {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn remark(&self) -> Option<&str> {
+        self.damage.as_deref()
     }
 
     fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {

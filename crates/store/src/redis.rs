@@ -60,8 +60,7 @@ impl Redis {
             scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
             let answer = self.link.ask_node(node, &scan)?;
             let page = redis::from_redis_value::<(Vec<u8>, Vec<Vec<u8>>)>(answer);
-            let (next, names) =
-                page.map_err(|error| Error::unavailable(self.link.name(), error))?;
+            let (next, names) = page.map_err(|error| self.link.failed(error))?;
             keys.extend(names.iter().filter_map(|name| self.spelling.read(name)));
             if next == b"0" {
                 return Ok(());

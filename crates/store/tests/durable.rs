@@ -6,6 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use anabranch_store::memory::Sync;
 use anabranch_store::{
     Batch, Call, Content, Driver, Durability, End, Entry, Error, Key, Kind, Memory, Operation,
@@ -117,6 +119,46 @@ proptest! {
         fs::write(&path, &log).unwrap();
         let found = state(&mut Memory::open(directory.path(), NEVER).unwrap());
         prop_assert!(truths.iter().any(|(_, truth)| *truth == found), "{found:?}");
+    }
+}
+
+/// No kill damages what is whole further on: it is said, and nothing is thrown away.
+#[test]
+fn a_log_that_is_damaged_before_its_end_is_kept_and_told_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let truths = write(directory.path(), 30);
+    let path = directory.path().join("log-00000000");
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    assert_eq!(Memory::open(directory.path(), NEVER).unwrap().remark(), None, "it is torn");
+    let mut log = whole;
+    let middle = log.len() / 2;
+    log[middle] ^= 1;
+    fs::write(&path, &log).unwrap();
+    let said = Memory::look(directory.path()).unwrap().remark().map(str::to_owned).unwrap();
+    assert!(said.contains("is damaged at byte") && said.contains("are left out"), "{said}");
+    let mut store = Memory::open(directory.path(), NEVER).unwrap();
+    let said = store.remark().unwrap();
+    let copy = said.split('`').nth(3).unwrap().to_owned();
+    assert!(copy.contains("damaged-log-00000000-") && fs::read(copy).unwrap() == log, "{said}");
+    let found = state(&mut store);
+    assert!(truths.iter().any(|(_, truth)| *truth == found), "{found:?}");
+    drop(store);
+    assert_eq!(Memory::open(directory.path(), NEVER).unwrap().remark(), None, "it was told");
+}
+
+#[test]
+fn files_are_their_owners_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().join("state");
+    let mut store = Memory::open(&folder, NEVER).unwrap();
+    step(&mut store, 1);
+    store.checkpoint().unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    for file in fs::read_dir(&folder).unwrap() {
+        let path = file.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
     }
 }
 

@@ -174,6 +174,12 @@ fn store(text: &mut Exposition<'_>, report: &RunReport) {
         ("store_oldest_ns", Gauge, "Age of the oldest change that waits", store.oldest_ns),
         ("store_refuses_new", Gauge, "1 where no new flows are taken", store.refuses_new.into()),
         ("store_refused_ns", Counter, "Time that no new flows were taken", store.refused_ns),
+        (
+            "store_trouble",
+            Gauge,
+            "1 where the store did not take the last message",
+            store.trouble.is_some().into(),
+        ),
         ("store_ended", Gauge, "1 where nothing is stored any more", store.ended.into()),
         (
             "store_refresh_round_ns",

@@ -48,6 +48,8 @@ fn a_network_cut_to_the_store_keeps_no_packet_and_is_seen() {
     lab.run("store", "nft -f cut").expect();
     ping(&lab, "a", "10.0.0.2", 100);
     wait_for("the store to be behind", || read("store_refuses_new") == 1);
+    wait_for("it to be said", || firewall.said().contains("store: "));
+    assert_eq!(read("store_trouble"), 1);
     assert!(read("store_waiting") > 0 && read("store_oldest_ns") > 400_000_000);
     assert!(lab.run("a", "ping -c 2 -i 0.1 -W 1 10.0.0.2").fails(), "no new flow is taken");
     wait_for("messages to fail", || read("store_failures_total") > 1);
@@ -55,6 +57,7 @@ fn a_network_cut_to_the_store_keeps_no_packet_and_is_seen() {
     lab.run("store", "nft delete table inet cut").expect();
     wait_for("the store to have caught up", || read("store_refuses_new") == 0);
     wait_for("nothing to wait", || read("store_waiting") == 0);
+    wait_for("that to be said", || firewall.said().contains("store: takes what changes again"));
     ping(&lab, "a", "10.0.0.2", 56);
     assert!(established.wait().success(), "a flow that was there has lost packets");
     let report = firewall.finish();

@@ -21,7 +21,7 @@ use anabranch_rss::Nic;
 use anabranch_store::{Durability, Location, Settings};
 
 use super::clock::LiveClock;
-use super::{Crew, Moment, Workplace};
+use super::{Crew, Moment, Watched, Workplace};
 use crate::account::Account;
 use crate::balance::Balancing;
 use crate::deployment::plan_of;
@@ -254,7 +254,8 @@ fn run_until<N: NetworkFunction>(
         }
         _ => true,
     };
-    let workplace = Workplace { specs: &specs, requests: &requests, account, kept: kept.as_ref() };
+    let kept_here = kept.as_ref().map(Watched::new);
+    let workplace = Workplace { specs: &specs, requests: &requests, account, kept: kept_here };
     let mut report = crew.work(workplace, &arrangement, &mut watch);
     kept.into_iter().for_each(|kept| kept.close(&mut report));
     let left = std::mem::take(&mut *left.lock().unwrap());

@@ -11,9 +11,10 @@
 //! is a state that was once true. A checkpoint is written beside the old one, brought to the disk and
 //! then renamed, so that there is always a whole one.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::RangeInclusive;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -109,6 +110,8 @@ pub(super) struct Log {
     synced: Instant,
     /// A write failed and could not be taken back: nothing may be appended any more.
     broken: bool,
+    /// What was left out when it was opened.
+    pub(super) damage: Option<String>,
     /// Held, so that no other process writes here.
     _lock: File,
 }
@@ -118,8 +121,9 @@ impl Log {
     /// that it comes to.
     pub(super) fn open(directory: &Path, durability: Durability) -> Result<(Self, Objects), Error> {
         let failed = |error: io::Error| unusable(directory, &error);
-        fs::create_dir_all(directory).map_err(failed)?;
-        let lock = File::create(directory.join("lock")).map_err(failed)?;
+        // What is stored is nobody else's business: addresses of users among it.
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+        let lock = owned().truncate(true).open(directory.join("lock")).map_err(failed)?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::Error(error) => failed(error),
             TryLockError::WouldBlock => Error::Configuration {
@@ -127,10 +131,14 @@ impl Log {
                 why: "another process has this directory open: give each its own".to_string(),
             },
         })?;
-        let (generation, objects, len) = read(directory)?;
+        let Contents { generation, objects, len, damage } = read(directory)?;
         forget_others(directory, generation).map_err(failed)?;
         let path = log_path(directory, generation);
-        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+        let damage = match damage {
+            Some(damage) => Some(keep(&path, len, damage).map_err(failed)?),
+            None => None,
+        };
+        let mut file = owned().write(false).append(true).open(&path).map_err(failed)?;
         file.set_len(len).map_err(failed)?;
         if len < HEADER {
             file.set_len(0).and_then(|()| file.write_all(&header(LOG))).map_err(failed)?;
@@ -149,6 +157,7 @@ impl Log {
             durability,
             synced,
             broken: false,
+            damage,
             _lock: lock,
         };
         Ok((log, objects))
@@ -196,7 +205,7 @@ impl Log {
     pub(super) fn checkpoint(&mut self, objects: &Objects) -> Result<(), Error> {
         let next = self.generation + 1;
         let switched = write_checkpoint(&self.directory, next, objects).and_then(|len| {
-            let mut file = File::create_new(log_path(&self.directory, next))?;
+            let mut file = owned().create_new(true).open(log_path(&self.directory, next))?;
             file.write_all(&header(LOG))?;
             file.sync_all()?;
             sync_directory(&self.directory)?;
@@ -218,9 +227,17 @@ impl Log {
 
 const SYNC_FAILED: io::ErrorKind = io::ErrorKind::BrokenPipe;
 
-/// The objects that the files of a directory come to: its generation, and how many bytes of the log
-/// are whole.
-pub(super) fn read(directory: &Path) -> Result<(u32, Objects, u64), Error> {
+/// What the files of a directory come to.
+pub(super) struct Contents {
+    generation: u32,
+    pub(super) objects: Objects,
+    /// So many bytes of the log are whole.
+    len: u64,
+    /// Where the log is damaged, if no crash of the process can have damaged it: more that is whole follows.
+    pub(super) damage: Option<String>,
+}
+
+pub(super) fn read(directory: &Path) -> Result<Contents, Error> {
     let failed = |error: io::Error| unusable(directory, &error);
     let generations = |what| Ok(generations(directory, what).map_err(failed)?.into_iter().max());
     let generation = generations("checkpoint-")?.unwrap_or(0);
@@ -235,7 +252,7 @@ pub(super) fn read(directory: &Path) -> Result<(u32, Objects, u64), Error> {
     let bytes = read_if_there(&path).map_err(failed)?;
     let mut rest = match check_header(&path, &bytes, LOG)? {
         Some(rest) => rest,
-        None => return Ok((generation, objects, 0)),
+        None => return Ok(Contents { generation, objects, len: 0, damage: None }),
     };
     let mut whole = HEADER;
     while let Some((payload, after)) = next_frame(rest) {
@@ -247,7 +264,34 @@ pub(super) fn read(directory: &Path) -> Result<(u32, Objects, u64), Error> {
         whole += (rest.len() - after.len()) as u64;
         rest = after;
     }
-    Ok((generation, objects, whole))
+    let damage = has_whole_frames(rest).then(|| {
+        let (file, left) = (path.display(), rest.len());
+        format!("`{file}` is damaged at byte {whole}: the {left} bytes from there on are left out")
+    });
+    Ok(Contents { generation, objects, len: whole, damage })
+}
+
+/// Whether there is more than what was being written when the process ended. Looked for where it would begin soon.
+fn has_whole_frames(bytes: &[u8]) -> bool {
+    let starts = 0..bytes.len().min(1 << 20);
+    starts
+        .map(|start| &bytes[start..(start + (1 << 20)).min(bytes.len())])
+        .any(|from| next_frame(from).is_some_and(|(payload, _)| !payload.is_empty()))
+}
+
+/// Keeps a copy of the damaged log, of which `len` bytes are whole, and says so.
+fn keep(path: &Path, len: u64, damage: String) -> io::Result<String> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let copy = path.with_file_name(format!("damaged-{name}-{len}"));
+    fs::copy(path, &copy)?;
+    Ok(format!("{damage}, and all of it is kept as `{}`", copy.display()))
+}
+
+/// A file that only its owner reads.
+fn owned() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).write(true).mode(0o600);
+    options
 }
 
 fn read_checkpoint(path: &Path, objects: &mut Objects) -> Result<(), Error> {
@@ -273,7 +317,7 @@ fn read_checkpoint(path: &Path, objects: &mut Objects) -> Result<(), Error> {
 /// Returns its bytes.
 fn write_checkpoint(directory: &Path, generation: u32, objects: &Objects) -> io::Result<u64> {
     let unfinished = directory.join("checkpoint.unfinished");
-    let mut file = File::create(&unfinished)?;
+    let mut file = owned().truncate(true).open(&unfinished)?;
     file.write_all(&header(CHECKPOINT))?;
     let all: Vec<(&Key, &Object)> = objects.0.iter().collect();
     for chunk in all.chunks(OBJECTS).chain([&[][..]]) {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode, utf8_percent_encode};
+use redis::IntoConnectionInfo as _;
 
 use crate::error::Error;
 use crate::password;
@@ -95,7 +96,24 @@ impl Address {
             return Err(bad("a database is a number, as in redis://host:6379/0"));
         }
         let database = database.to_string();
-        Ok(Self { servers, scheme: secure, credentials, database, timeout, authority })
+        let all = Self { servers, scheme: secure, credentials, database, timeout, authority };
+        match all.is_understood() {
+            true => Ok(all),
+            false => Err(bad(
+                "a port is 1 to 65535; in user and password letters that mean something in an address are written \
+                 %XX (`/` is %2F, `#` %23, `?` %3F, `@` %40, `%` %25), or use ?password_file=FILE",
+            )),
+        }
+    }
+
+    /// Whether the client understands the address of each server that is named.
+    fn is_understood(&self) -> bool {
+        let nodes: &[String] = match &self.servers {
+            Servers::Single(node) => std::slice::from_ref(node),
+            Servers::Socket(_) => &[String::new()],
+            Servers::Sentinels(nodes, _) | Servers::Cluster(nodes) => nodes,
+        };
+        nodes.iter().all(|node| self.of_node(node).as_str().into_connection_info().is_ok())
     }
 
     /// The address of one server that is found at `node`, for the client library.
@@ -200,6 +218,16 @@ mod tests {
         let sentinels = Address::parse("redis+sentinel://:pw@a:1,b:2/main").unwrap();
         assert_eq!(sentinels.to_string(), "redis+sentinel://a:1,b:2/main");
         assert_eq!(sentinels.of_node("c:3"), "redis://:pw@c:3/");
+        for wrong in [
+            "redis://h:99999",
+            "redis://:s3cret/@h",
+            "redis://:s3#cret@h",
+            "redis://h?password=s3cret",
+        ] {
+            let error = Address::parse(wrong).unwrap_err();
+            assert!(matches!(error, Error::Configuration { .. }), "{error}");
+            assert!(!error.to_string().contains("cret"), "{error}");
+        }
         let socket = Address::parse("redis+unix://:pw@/run/r.sock").unwrap();
         assert_eq!(socket.of_node(""), "redis+unix:///run/r.sock?pass=pw");
         let socket = Address::parse("redis+unix://me:a+b%26@/run/r.sock").unwrap();

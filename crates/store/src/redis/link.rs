@@ -15,6 +15,8 @@ const TOGETHER: usize = 512;
 /// How often a cluster's redirections are followed.
 const REDIRECTIONS: u32 = 5;
 /// What to look at where a server does not let somebody in, or not do something.
+/// With which Redis begins what it says to who is not let in.
+const REFUSALS: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
 const CREDENTIALS: &str = "are user and password right, and may the user do that?";
 
 /// Connections to the servers of an address, made when first needed and made again when they broke.
@@ -45,8 +47,17 @@ impl Link {
         &self.name
     }
 
-    fn failed(&self, why: impl ToString) -> Error {
-        Error::unavailable(&self.name, why)
+    pub(super) fn failed(&self, why: impl ToString) -> Error {
+        let says = why.to_string();
+        if REFUSALS.iter().any(|word| says.contains(word)) {
+            return Error::refused(&self.name, says, CREDENTIALS);
+        }
+        // Of a socket that has a timeout.
+        if says.contains("os error 11") {
+            let timeout_ms = self.address.timeout.as_millis();
+            return Error::unavailable(&self.name, format!("nothing within {timeout_ms} ms"));
+        }
+        Error::unavailable(&self.name, says)
     }
 
     /// Why there is no connection. A server that answers and refuses is running, and at its address.
