@@ -240,8 +240,12 @@ mod tests {
         report.counters.insert("hits".to_owned(), 9);
         report.latency_ns = Some(LatencyReport { max: 40, ..LatencyReport::default() });
         report.lock = Some(LockReport { readers: 1, upgraded: 4 });
-        report.store =
-            Some(StoreReport { store: "memory".to_owned(), waiting: 6, ..StoreReport::default() });
+        report.store = Some(StoreReport {
+            store: "memory".to_owned(),
+            waiting: 6,
+            trouble: Some("it is gone".to_owned()),
+            ..StoreReport::default()
+        });
         report.finish(Duration::from_secs(2));
         report
     }
@@ -260,6 +264,7 @@ mod tests {
             "anabranch_lock_total{nf=\"nat\",side=\"upgraded\"} 4",
             "anabranch_elapsed_s{nf=\"nat\"} 2",
             "anabranch_store_waiting{nf=\"nat\",store=\"memory\"} 6",
+            "anabranch_store_trouble{nf=\"nat\",store=\"memory\"} 1",
             "anabranch_store_lag_ns{nf=\"nat\",store=\"memory\",quantile=\"0.99\"} 0",
         ] {
             assert!(text.lines().any(|one| one == line), "{line}\n{text}");
