@@ -50,8 +50,7 @@ impl Memory {
     /// The store whose files are in `directory`, made if need be; an error if they are damaged
     /// where no crash can have damaged them, of a later format, or open in another process.
     pub fn open(directory: &Path, durability: Durability) -> Result<Self, Error> {
-        let (log, objects) = Log::open(directory, durability)?;
-        let damage = log.damage.clone();
+        let (log, objects, damage) = Log::open(directory, durability)?;
         Ok(Self { damage, ..Self::of(name(directory), objects, Files::Log(Box::new(log))) })
     }
 

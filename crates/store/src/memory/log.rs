@@ -110,16 +110,17 @@ pub(super) struct Log {
     synced: Instant,
     /// A write failed and could not be taken back: nothing may be appended any more.
     broken: bool,
-    /// What was left out when it was opened.
-    pub(super) damage: Option<String>,
     /// Held, so that no other process writes here.
     _lock: File,
 }
 
 impl Log {
     /// Opens the directory, made if need be, for one writer: the log to append to and the objects
-    /// that it comes to.
-    pub(super) fn open(directory: &Path, durability: Durability) -> Result<(Self, Objects), Error> {
+    /// that it comes to, and what of it was left out.
+    pub(super) fn open(
+        directory: &Path,
+        durability: Durability,
+    ) -> Result<(Self, Objects, Option<String>), Error> {
         let failed = |error: io::Error| unusable(directory, &error);
         // What is stored is nobody else's business: addresses of users among it.
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
@@ -134,11 +135,8 @@ impl Log {
         let Contents { generation, objects, len, damage } = read(directory)?;
         forget_others(directory, generation).map_err(failed)?;
         let path = log_path(directory, generation);
-        let damage = match damage {
-            Some(damage) => Some(keep(&path, len, damage).map_err(failed)?),
-            None => None,
-        };
-        let mut file = owned().write(false).append(true).open(&path).map_err(failed)?;
+        let damage = damage.map(|damage| keep(&path, len, damage)).transpose().map_err(failed)?;
+        let mut file = owned().append(true).open(&path).map_err(failed)?;
         file.set_len(len).map_err(failed)?;
         if len < HEADER {
             file.set_len(0).and_then(|()| file.write_all(&header(LOG))).map_err(failed)?;
@@ -157,10 +155,9 @@ impl Log {
             durability,
             synced,
             broken: false,
-            damage,
             _lock: lock,
         };
-        Ok((log, objects))
+        Ok((log, objects, damage))
     }
 
     /// Appends calls that take effect together.
@@ -476,7 +473,7 @@ mod tests {
         ] {
             let directory = tempfile::tempdir().unwrap();
             let durability = Durability { sync, ..Durability::default() };
-            let (mut log, _) = Log::open(directory.path(), durability).unwrap();
+            let (mut log, ..) = Log::open(directory.path(), durability).unwrap();
             let synced = expected.map(|_| {
                 let before = log.synced;
                 log.append(&[&call], 1).unwrap();

@@ -14,9 +14,9 @@ use crate::error::Error;
 const TOGETHER: usize = 512;
 /// How often a cluster's redirections are followed.
 const REDIRECTIONS: u32 = 5;
-/// What to look at where a server does not let somebody in, or not do something.
 /// With which Redis begins what it says to who is not let in.
 const REFUSALS: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
+/// What to look at where a server does not let somebody in, or not do something.
 const CREDENTIALS: &str = "are user and password right, and may the user do that?";
 
 /// Connections to the servers of an address, made when first needed and made again when they broke.
