@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use core_affinity::CoreId;
-
-use crate::sync::pin;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Where Linux says which of its processors are threads of one core
 /// (`Documentation/ABI/stable/sysfs-devices-system-cpu`).
@@ -14,7 +12,7 @@ const PROCESSORS: &str = "/sys/devices/system/cpu";
 
 /// What workers are pinned to, the first worker's first.
 #[derive(Clone, Debug)]
-pub struct Cores(Vec<CoreId>);
+pub struct Cores(Vec<usize>);
 
 impl Cores {
     /// Processors that this thread may use, in the order of their numbers, except that those that share a core
@@ -22,20 +20,18 @@ impl Cores {
     ///
     /// Threads of a pinned one may use its processor alone: ask before.
     pub fn allowed() -> Self {
-        let mut allowed = core_affinity::get_core_ids().unwrap_or_default();
-        allowed.sort_unstable();
-        Self::of(allowed)
+        Self::of(allowed())
     }
 
     /// The same from the last processor down: the first ones have most of the system's own work.
     pub fn from_the_last() -> Self {
-        let mut allowed = core_affinity::get_core_ids().unwrap_or_default();
-        allowed.sort_unstable_by(|one, other| other.cmp(one));
+        let mut allowed = allowed();
+        allowed.reverse();
         Self::of(allowed)
     }
 
-    fn of(processors: Vec<CoreId>) -> Self {
-        Self(in_order(processors, |processor| first_of_core(Path::new(PROCESSORS), processor.id)))
+    fn of(processors: Vec<usize>) -> Self {
+        Self(in_order(processors, |processor| first_of_core(Path::new(PROCESSORS), processor)))
     }
 
     /// How many there are.
@@ -46,8 +42,37 @@ impl Cores {
     /// Has this thread, which is worker `number`, stay on its processor. A worker beyond the last one stays where
     /// the system puts it.
     pub fn pin(&self, number: usize) {
-        pin(self.0.get(number).copied());
+        if let Some(processor) = self.0.get(number) {
+            stay_on(&[*processor]);
+        }
     }
+
+    /// What `start` comes to. Threads that it starts leave the processors of the first `workers` workers alone, where
+    /// there are others: by itself the system puts them there too when the others are busy, and packets wait.
+    pub fn beside<T>(&self, workers: usize, start: impl FnOnce() -> T) -> T {
+        stay_on(self.0.get(workers..).unwrap_or_default());
+        let started = start();
+        stay_on(&self.0);
+        started
+    }
+}
+
+/// The processors that this thread may use, in the order of their numbers.
+fn allowed() -> Vec<usize> {
+    let set = sched_getaffinity(None).unwrap_or_default();
+    (0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect()
+}
+
+/// Has this thread, and those that it starts from now on, stay on `processors`; where there are none, or the system
+/// refuses, on those that it has. A model checker's threads have no processors.
+fn stay_on(processors: &[usize]) {
+    if processors.is_empty() || cfg!(shuttle) {
+        return;
+    }
+    let mut set = CpuSet::new();
+    processors.iter().for_each(|processor| set.set(*processor));
+    // A worker that may be moved is slower, and as right.
+    let _ = sched_setaffinity(None, &set);
 }
 
 /// The first processor of the core that processor `number` belongs to; itself where the system does not say.
@@ -73,6 +98,8 @@ fn in_order<P: Copy>(processors: Vec<P>, core_of: impl Fn(P) -> usize) -> Vec<P>
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -105,8 +132,21 @@ mod tests {
             let mut found = cores.0.clone();
             found.sort_unstable();
             found.dedup();
-            assert_eq!(found.len(), core_affinity::get_core_ids().unwrap().len());
+            assert_eq!(found, allowed());
             assert_eq!(found.len(), cores.count());
+        }
+    }
+
+    #[test]
+    fn what_is_started_beside_workers_leaves_their_processors_alone() {
+        let cores = Cores::allowed();
+        let all = allowed();
+        for workers in 0..=cores.count() {
+            let started = cores.beside(workers, || thread::spawn(allowed).join().unwrap());
+            let mut left = cores.0[workers..].to_vec();
+            left.sort_unstable();
+            assert_eq!(started, if left.is_empty() { all.clone() } else { left });
+            assert_eq!(allowed(), all, "who started it has all again");
         }
     }
 }

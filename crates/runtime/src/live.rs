@@ -106,7 +106,10 @@ pub fn run<N: NetworkFunction>(
     states.start(clock.origin_ns(), &commands);
     let mut warnings = Vec::new();
     let keeping = options.store.as_ref();
-    let kept = keeping.map(|keeping| keeping.begin(&mut states, &arrangement, &mut warnings));
+    let kept = keeping.map(|keeping| {
+        let begin = || keeping.begin(&mut states, &arrangement, &mut warnings);
+        Cores::allowed().beside(workers, begin)
+    });
     let kept = kept.transpose()?;
     let mut account = Account::new::<N>(&options.making.ports);
     account.report.faults = elements::faults() - faults_before;

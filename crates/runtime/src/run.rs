@@ -156,7 +156,10 @@ pub(crate) fn run_on<N: NetworkFunction>(
     states.start(origin, &commands);
     let mut warnings = Vec::new();
     let keeping = options.store.as_ref();
-    let kept = keeping.map(|keeping| keeping.begin(&mut states, &arrangement, &mut warnings));
+    let kept = keeping.map(|keeping| {
+        let begin = || keeping.begin(&mut states, &arrangement, &mut warnings);
+        Cores::allowed().beside(workers, begin)
+    });
     let kept = kept.transpose()?;
     let commanded = !options.commands.is_empty();
     let balancing = arrangement.balancing(&states, options.balancing, commanded);
