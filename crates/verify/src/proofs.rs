@@ -27,7 +27,8 @@ pub(crate) fn broken(link: &Link, calls: &[(usize, Call)]) -> Option<String> {
         if call.object == link.map && !is_changed {
             is_changed = Link::is_changed_by(call.operation);
             let found = call.outcome == Some(true) && call.operation == "get";
-            named.extend(whole(&call.result).filter(|_| found).map(|index| (index, &call.key)));
+            let index = part(&call.result, &link.index).filter(|_| found);
+            named.extend(index.map(|index| (index, &call.key)));
         }
     }
     None

@@ -45,7 +45,7 @@ impl<'p> Interpreter<'p> {
         let until = before.iter().position(|access| changes(&link.map, access));
         let mut asked = before.iter().take(until.unwrap_or(before.len()));
         let named = asked.position(|access| {
-            access.object == link.map && matches!(&*access.result, [part] if part.term == index)
+            access.object == link.map && told(access, &link.index) == Some(index)
         })?;
         let found = self.run.accesses[named].outcome?;
         if !self.holds(found) {

@@ -101,9 +101,7 @@ pub(crate) fn is_counted(
     let but = counted.but.as_ref().map(part);
     let parts = objects.keyed(&counted.equal, &map);
     let (Some(parts), true) = (parts, but != Some(None)) else { return Ok(false) };
-    let named = links
-        .iter()
-        .filter_map(|link| Some((*link, Layout::of(&link.map, paths, terms, |_| true)?)));
+    let named = links.iter().filter_map(|link| Some((*link, link.layout_of_map(paths, terms)?)));
     let named: Vec<(&Link, Layout)> = named.collect();
     if !matches!(&*map.parts, [it] if it.sort == Sort::Bits(32)) {
         return Ok(false);

@@ -1,50 +1,91 @@
 //! Where a map is given the index of an object that the same path has stored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::PartType;
 use super::{Fixed, Link};
 use crate::access::{Access, Part};
-use crate::expr::{Node, Term, Terms};
+use crate::expr::{Node, Sort, Term, Terms};
 use crate::path::CallPath;
+
+/// Where a path stores a name of an object: what it puts into the map, and what the object is in the end.
+type Named<'p> = (&'p Access, &'p [Part]);
 
 /// Links that every path which stores both at once would have, of objects whose end is told; each is to
 /// be proved.
 pub(crate) fn candidates(paths: &[CallPath], told: &[String], terms: &Terms) -> Vec<Link> {
-    let mut found: BTreeMap<(&str, &str), Link> = BTreeMap::new();
+    let mut found: BTreeMap<[&str; 3], Vec<Named<'_>>> = BTreeMap::new();
     for path in paths {
         for (at, insert) in path.accesses.iter().enumerate() {
-            let ("Map", "insert", [index]) = (insert.kind, &*insert.operation, &*insert.value)
-            else {
+            if insert.kind != "Map" || insert.operation != "insert" {
                 continue;
-            };
-            for allocator in told {
-                let Some(stored) = stored(path, allocator, index.term, at) else { continue };
-                let pair = (insert.object.as_str(), allocator.as_str());
-                let here = link(pair, insert, stored, terms);
-                match found.get_mut(&pair) {
-                    Some(known) => {
-                        known.equal.retain(|equal| here.equal.contains(equal));
-                        known.fixed.retain(|fixed| here.fixed.contains(fixed));
-                    }
-                    None => {
-                        found.insert(pair, here);
-                    }
+            }
+            let is_index = |part: &&Part| terms.sort(part.term) == Sort::Bits(32);
+            for (part, allocator) in insert
+                .value
+                .iter()
+                .filter(is_index)
+                .flat_map(|part| told.iter().map(move |allocator| (part, allocator)))
+            {
+                if let Some(object) = stored(path, allocator, part.term, at) {
+                    let names = [&insert.object, allocator, &part.name].map(|name| &**name);
+                    found.entry(names).or_default().push((insert, object));
                 }
             }
         }
     }
-    let keys = |link: &Link| {
-        let inserts = paths.iter().flat_map(|path| &path.accesses);
-        let mut keys = inserts.filter(|access| access.object == link.map && !access.key.is_empty());
-        keys.next().map_or(&[][..], |access| &access.key)
+    let keys = |map: &str| -> BTreeSet<&str> {
+        let of_map =
+            paths.iter().flat_map(|path| &path.accesses).filter(|access| access.object == map);
+        of_map.flat_map(|access| &access.key).map(|part| part.name.as_str()).collect()
     };
-    let says = |link: &Link| !link.equal.is_empty() || !link.fixed.is_empty();
-    let links = found.into_values().filter(says).map(|link| {
-        let is_equal = |part: &Part| link.equal.iter().any(|(_, of)| *of == part.name);
-        Link { is_whole: keys(&link).iter().all(is_equal), ..link }
+    let links = found.into_iter().map(|([map, allocator, index], named)| {
+        let equal = equal(&named, terms);
+        let is_equal = |part: &&str| equal.iter().any(|(_, of)| of == part);
+        Link {
+            is_whole: keys(map).iter().all(is_equal),
+            fixed: fixed(&named, terms),
+            map: map.to_owned(),
+            allocator: allocator.to_owned(),
+            index: index.to_owned(),
+            equal,
+        }
     });
-    links.collect()
+    links.filter(|link| !link.equal.is_empty() || !link.fixed.is_empty()).collect()
+}
+
+/// Parts of objects that equal parts of the keys under which they are named, wherever one of the two is there: where
+/// neither is, object and key are of another variant.
+fn equal(named: &[Named<'_>], terms: &Terms) -> Vec<(String, String)> {
+    let of = |(insert, object): &Named<'_>| {
+        let (key, object) = (&insert.key, *object);
+        let pairs = object.iter().flat_map(move |part| key.iter().map(move |of| (part, of)));
+        let same = pairs.filter(|(part, of)| may_be(part.term, of.term, terms));
+        let same: Vec<_> = same.map(|(part, of)| (part.name.clone(), of.name.clone())).collect();
+        same
+    };
+    let all = distinct(named.iter().flat_map(of));
+    let is_same = |part: &String| all.iter().any(|(ours, of)| ours == part && of == part);
+    // What two variants have in common that are each the key's.
+    let follows = |(ours, of): &(String, String)| ours != of && is_same(ours) && is_same(of);
+    let is_there = |parts: &[Part], name: &String| parts.iter().any(|part| part.name == *name);
+    let fits = |pair: &(String, String), one: &Named<'_>| {
+        let (insert, object) = one;
+        of(one).contains(pair) || !is_there(object, &pair.0) && !is_there(&insert.key, &pair.1)
+    };
+    let fit = all.iter().filter(|pair| named.iter().all(|one| fits(pair, one)));
+    fit.filter(|pair| !follows(pair)).cloned().collect()
+}
+
+/// Small parts of objects that are always the same.
+fn fixed(named: &[Named<'_>], terms: &Terms) -> Vec<Fixed> {
+    let of = |(_, object): &Named<'_>| -> Vec<Fixed> {
+        let small = object.iter().filter(|part| PartType::of(part, terms).is_small());
+        small.filter_map(|part| Fixed::of(part, terms)).collect()
+    };
+    let mut others = named.iter().map(of);
+    let first = others.next().unwrap_or_default();
+    others.fold(first, |all, other| all.into_iter().filter(|one| other.contains(one)).collect())
 }
 
 /// An entry that a path puts into a map after it has given out an object that holds the whole key, and whose
@@ -139,16 +180,4 @@ fn may_be(term: Term, wanted: Term, terms: &Terms) -> bool {
             Node::Ite(_, a, b) => may_be(a, wanted, terms) || may_be(b, wanted, terms),
             _ => false,
         }
-}
-
-fn link((map, allocator): (&str, &str), insert: &Access, stored: &[Part], terms: &Terms) -> Link {
-    let mut equal = Vec::new();
-    for part in stored {
-        let same = insert.key.iter().filter(|of| may_be(part.term, of.term, terms));
-        equal.extend(same.map(|of| (part.name.clone(), of.name.clone())));
-    }
-    let small = stored.iter().filter(|part| PartType::of(part, terms).is_small());
-    let fixed = small.filter_map(|part| Fixed::of(part, terms));
-    let (map, allocator, fixed) = (map.to_owned(), allocator.to_owned(), fixed.collect());
-    Link { map, allocator, equal, fixed, is_whole: false }
 }

@@ -18,6 +18,7 @@ use std::fmt;
 
 use crate::access::{Access, Part};
 use crate::expr::{Kind, Sort, Term, Terms, Words};
+use crate::path::CallPath;
 
 pub use counted::Counted;
 pub(crate) use counted::{counts, is_counted};
@@ -26,16 +27,19 @@ pub(crate) use limits::limits;
 pub use pairing::Pairing;
 pub(crate) use pairing::{is_kept, pairings};
 pub(crate) use prove::prove;
+use state::Layout;
 pub(crate) use state::{ENDLESS, LOCAL};
 pub use values::Values;
 pub(crate) use values::reached;
 
-/// Of all keys: what the map has under a key is the index of an object that is there, and these parts of
+/// Of all keys: what the map has under a key is or has the index of an object that is there, and these parts of
 /// the object equal these parts of the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// The map.
     pub map: String,
+    /// Which part of its values is the index; empty where they are nothing else.
+    pub index: String,
     /// The allocator.
     pub allocator: String,
     /// Parts of the object, each with the part of the key that it equals.
@@ -89,18 +93,31 @@ impl fmt::Display for Fixed {
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { map, allocator, .. } = self;
-        write!(f, "`{map}[key] = i`: `{allocator}[i]` is there, ")?;
-        let equal = self.equal.iter().map(|(part, of)| equality(part, of));
+        let index = named("", &self.index);
+        write!(f, "`{map}[key]{index} = i`: `{allocator}[i]` is there, ")?;
+        // That of a variant says it of what is in it.
+        let is_in = |part: &str, tag: &str| {
+            let of = tag.strip_suffix("variant");
+            part != tag && of.is_some_and(|of| part.starts_with(of))
+        };
+        let is_said = |(part, of): &&(String, String)| {
+            self.equal.iter().any(|(tag, key)| is_in(part, tag) && is_in(of, key))
+        };
+        let equal = self.equal.iter().filter(|pair| !is_said(pair));
+        let equal = equal.map(|(part, of)| equality(part, of));
         let all: Vec<String> = equal.chain(self.fixed.iter().map(ToString::to_string)).collect();
         f.write_str(&all.join(", "))
     }
 }
 
+/// A part of `object`, or all of it.
+fn named(object: &str, part: &str) -> String {
+    let part = part.strip_suffix("variant").map_or(part, |of| of.trim_end_matches('.'));
+    let dot = if part.is_empty() { "" } else { "." };
+    format!("{object}{dot}{part}")
+}
+
 fn equality(part: &str, of: &str) -> String {
-    let named = |object: &str, part: &str| match part.is_empty() {
-        true => object.to_owned(),
-        false => format!("{object}.{part}"),
-    };
     format!("`{} = {}`", named("it", part), named("key", of))
 }
 
@@ -116,5 +133,12 @@ impl Link {
 
     fn concerns(&self, access: &Access) -> bool {
         access.object == self.map || access.object == self.allocator
+    }
+
+    /// Of what the map has under a key, which object it names.
+    fn layout_of_map(&self, paths: &[CallPath], terms: &Terms) -> Option<Layout> {
+        let map = Layout::of(&self.map, paths, terms, |part| part.name == self.index)?;
+        let is_index = matches!(&*map.parts, [index] if index.sort == Sort::Bits(32));
+        is_index.then_some(map)
     }
 }

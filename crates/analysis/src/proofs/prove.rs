@@ -3,7 +3,7 @@
 use super::state::{Entry, Layout, Object, PartType, relevant, softened};
 use super::{Link, Values};
 use crate::access::Access;
-use crate::expr::{Sort, Term, Terms};
+use crate::expr::{Term, Terms};
 use crate::hash::FastSet;
 use crate::path::CallPath;
 use crate::solver::Solver;
@@ -110,10 +110,9 @@ impl<'l> Shape<'l> {
             let is_fixed = link.fixed.iter().any(|fixed| fixed.part == part.name);
             is_equal || is_fixed || values.is_some_and(|values| values.is_about(&part.name))
         };
-        let map = Layout::of(&link.map, paths, terms, |_| true)?;
+        let map = link.layout_of_map(paths, terms)?;
         let objects = Layout::of(&link.allocator, paths, terms, matters)?;
-        let is_index = matches!(&*map.parts, [index] if index.sort == Sort::Bits(32));
-        is_index.then_some(Self { map, objects, values })
+        Some(Self { map, objects, values })
     }
 }
 

@@ -97,6 +97,15 @@ impl Layout {
         };
         let typed = |part: &Part| PartType::of(part, terms);
         let mut parts: Vec<PartType> = stores.value.iter().map(typed).collect();
+        if stores.kind == "Allocator" {
+            // One of a known variant has fewer parts.
+            for part in all().flat_map(|one| &one.value).map(typed) {
+                let is_of_variant = parts.iter().any(|tag| tag.variant_of(&part).is_some());
+                if is_of_variant && parts.iter().all(|known| known.name != part.name) {
+                    parts.push(part);
+                }
+            }
+        }
         parts.retain(wanted);
         let number =
             || vec![PartType { name: String::new(), sort: Sort::Bits(32), kind: Kind::Number }];
@@ -128,6 +137,25 @@ impl Layout {
             _ => return None,
         };
         Some(Self { entries, key, parts })
+    }
+
+    /// Leaves out what only some variants of objects have.
+    pub(super) fn without_variants(&mut self) {
+        if self.entries == Entries::Lasting {
+            let all = self.parts.clone();
+            self.parts.retain(|part| all.iter().all(|tag| tag.variant_of(part).is_none()));
+        }
+    }
+
+    /// A part of what an access stores or is told.
+    fn part(&self, part: &PartType, value: &[Part], terms: &mut Terms) -> Option<Term> {
+        match self.entries {
+            Entries::Lasting => part_of(part, (&self.parts, value), terms),
+            _ => {
+                let own = value.iter().find(|own| own.name == part.name)?.term;
+                (terms.sort(own) == part.sort).then_some(own)
+            }
+        }
     }
 
     /// A key that may be any.
@@ -164,30 +192,37 @@ impl Layout {
         match self.entries {
             Entries::Lasting => Some(vec![place(access)?]),
             Entries::Own => Some(self.any_key(terms)),
-            _ => self.key.iter().map(|part| self.key_part(part, access, terms)).collect(),
+            _ => {
+                let part = |part| part_of(part, (&self.key, &access.key), terms);
+                self.key.iter().map(part).collect()
+            }
         }
     }
+}
 
-    /// A part of the key of an access: zero where it is of another variant than the key is, so that keys are the
-    /// same if their parts are.
-    fn key_part(&self, part: &PartType, access: &Access, terms: &mut Terms) -> Option<Term> {
-        let named = |name: &str| access.key.iter().find(|part| part.name == name);
-        let own = named(&part.name).map(|own| own.term);
-        if own.is_some_and(|own| terms.sort(own) != part.sort) {
-            return None;
-        }
-        let zero = terms.zero(part.sort);
-        let mut all = own.unwrap_or(zero);
-        let mut is_of_another = false;
-        for (tag, variant) in self.key.iter().filter_map(|tag| Some((tag, tag.variant_of(part)?))) {
-            let tag = named(&tag.name)?.term;
-            is_of_another |= terms.constant_of(tag).is_some_and(|tag| tag != variant);
-            let variant = terms.constant(variant, terms.width(tag));
-            let is_of_it = terms.equal(tag, variant);
-            all = terms.ite(is_of_it, all, zero);
-        }
-        (is_of_another || own.is_some()).then_some(all)
+/// A part of what is made of these: zero where it is of another variant than that is, so that two are the same if
+/// their parts are.
+fn part_of(
+    part: &PartType,
+    (types, parts): (&[PartType], &[Part]),
+    terms: &mut Terms,
+) -> Option<Term> {
+    let named = |name: &str| parts.iter().find(|part| part.name == name);
+    let own = named(&part.name).map(|own| own.term);
+    if own.is_some_and(|own| terms.sort(own) != part.sort) {
+        return None;
     }
+    let zero = terms.zero(part.sort);
+    let mut all = own.unwrap_or(zero);
+    let mut is_of_another = false;
+    for (tag, variant) in types.iter().filter_map(|tag| Some((tag, tag.variant_of(part)?))) {
+        let tag = named(&tag.name)?.term;
+        is_of_another |= terms.constant_of(tag).is_some_and(|tag| tag != variant);
+        let variant = terms.constant(variant, terms.width(tag));
+        let is_of_it = terms.equal(tag, variant);
+        all = terms.ite(is_of_it, all, zero);
+    }
+    (is_of_another || own.is_some()).then_some(all)
 }
 
 /// Whether an entry is there, and the parts of its value that matter.
@@ -288,7 +323,7 @@ impl<'l> Object<'l> {
                     "update" if access.value.is_empty() => None,
                     "write" | "set" | "update" => {
                         let when = self.is_inside(&key, outcome, terms);
-                        Some((when, Some(self.renewed(access, &now)?)))
+                        Some((when, Some(self.renewed(access, &now, terms)?)))
                     }
                     _ => return None,
                 }
@@ -349,7 +384,7 @@ impl<'l> Object<'l> {
         Some(match access.operation.as_str() {
             "get" | "contains" => None,
             "update" if access.value.is_empty() => None,
-            "insert" | "update" => Some((outcome, Some(self.renewed(access, now)?))),
+            "insert" | "update" => Some((outcome, Some(self.renewed(access, now, terms)?))),
             "remove" => Some((outcome, None)),
             _ => return None,
         })
@@ -401,27 +436,25 @@ impl<'l> Object<'l> {
                 Some((outcome, Some(value)))
             }
             "allocate" | "allocate_within" | "allocate_at" => {
-                let mut value = self.renewed(access, now)?;
+                let mut value = self.renewed(access, now, terms)?;
                 *value.last_mut()? = is_endless(access, terms)?;
                 Some((outcome, Some(value)))
             }
             "update" if access.value.is_empty() => None,
-            "set" | "update" => Some((outcome, Some(self.renewed(access, now)?))),
+            "set" | "update" => Some((outcome, Some(self.renewed(access, now, terms)?))),
             "free" | "expire" => Some((always, None)),
             _ => return None,
         })
     }
 
     /// The parts of what is stored; whether it ends is left as it was.
-    fn renewed(&self, access: &Access, now: &Entry) -> Option<Vec<Term>> {
-        let named = |name: &String| access.value.iter().find(|part| part.name == *name);
-        let parts = self.layout.parts.iter().zip(&now.value);
-        parts
-            .map(|(part, now)| match named(&part.name) {
-                Some(new) => Some(new.term),
-                None => (part.name == ENDLESS).then_some(*now),
-            })
-            .collect()
+    fn renewed(&self, access: &Access, now: &Entry, terms: &mut Terms) -> Option<Vec<Term>> {
+        let layout = self.layout;
+        let new = |(part, now): (&PartType, &Term)| match &*part.name {
+            ENDLESS => Some(*now),
+            _ => layout.part(part, &access.value, terms),
+        };
+        layout.parts.iter().zip(&now.value).map(new).collect()
     }
 
     fn implied(&mut self, condition: Term, fact: Term, terms: &mut Terms) {
@@ -439,10 +472,10 @@ impl<'l> Object<'l> {
 
     /// Where the access found something, its result is what was there.
     fn told(&mut self, outcome: Term, result: &[Part], there: &[Term], terms: &mut Terms) {
-        for (part, there) in self.layout.parts.iter().zip(there) {
-            let told = result.iter().find(|told| told.name == part.name);
-            if let Some(told) = told.filter(|told| terms.sort(told.term) == part.sort) {
-                let same = terms.equal(told.term, *there);
+        let layout = self.layout;
+        for (part, there) in layout.parts.iter().zip(there) {
+            if let Some(told) = layout.part(part, result, terms) {
+                let same = terms.equal(told, *there);
                 self.implied(outcome, same, terms);
             }
         }

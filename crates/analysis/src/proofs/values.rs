@@ -56,6 +56,7 @@ pub(crate) fn reached(
     let Some(mut layout) = Layout::of(object, paths, terms, |_| true) else { return Ok(None) };
     asked.extend(limits::of_local(&layout, more));
     layout.parts.retain(|part| part.is_small() || asked.iter().any(|(name, _)| *name == part.name));
+    layout.without_variants();
     let limits: Vec<Term> = asked.iter().filter_map(|(_, limit)| limit.term()).collect();
     let Some(mut steps) = steps((object, &layout, &limits), known, paths, terms) else {
         return Ok(None);

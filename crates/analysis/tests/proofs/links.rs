@@ -154,3 +154,96 @@ fn a_loop_within_an_update_is_not_followed() {
     assert_ne!(text, SMALL);
     assert!(explored(&text).links.is_empty());
 }
+
+/// A part of a value names the object, and keys are of variants.
+const PART: &str = r"#[network_function(ports(lan, wan))]
+pub mod part {
+    pub struct Settings {
+        #[setting(default = 8)]
+        pub hosts: u32,
+    }
+    pub enum Reason { Full, Other, Stays }
+    pub enum Address { V4(Ipv4Addr), V6(Ipv6Addr) }
+    pub struct Host { packets: u32, place: u32 }
+    pub struct Part {
+        settings: Settings,
+        #[capacity(settings.hosts)]
+        hosts: Map<Address, Host>,
+        #[capacity(settings.hosts)]
+        #[expired(gone)]
+        ends: Allocator<Address>,
+    }
+    fn source(pkt: &Packet) -> Option<Address> {
+        if let Some(ip) = pkt.ipv4() {
+            return Some(Address::V4(ip.src()));
+        }
+        Some(Address::V6(pkt.ipv6()?.src()))
+    }
+    impl Part {
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            let Some(address) = source(pkt) else { return Forward(WAN) };
+            if let Some(host) = self.hosts.get(&address) {
+                if let Some(named) = self.ends.touch(host.place, cx) {
+                    let packets = host.packets.wrapping_add(1);
+                    self.hosts.insert(address, Host { packets, place: host.place });
+                    return if named == address { Forward(WAN) } else { Drop(Reason::Other) };
+                }
+                return Flood;
+            }
+            let Some(place) = self.ends.allocate(address, 9, cx) else { return Flood };
+            if !self.hosts.insert(address, Host { packets: 1, place }) {
+                self.ends.free(place);
+                return Drop(Reason::Full);
+            }
+            Forward(WAN)
+        }
+        fn gone(&mut self, index: u32, address: Address, cx: &mut Context) {
+            if self.hosts.get(&address).is_some_and(|host| host.place == index) {
+                self.hosts.remove(&address);
+            }
+        }
+    }
+}
+";
+
+#[test]
+fn a_part_of_a_value_may_be_the_index_and_a_key_of_variants() {
+    let found = explored(PART);
+    let proved: Vec<String> = found.links.iter().map(ToString::to_string).collect();
+    assert_eq!(proved, ["`hosts[key].place = i`: `ends[i]` is there, `it = key`"]);
+    assert!(found.links[0].is_whole);
+    assert_eq!(drops(&found), Vec::<&str>::new(), "{}", found.to_text());
+    let wrong = [
+        (
+            "another part",
+            "insert(address, Host { packets, place: host.place })",
+            "insert(address, Host { packets, place: packets })",
+        ),
+        (
+            "of one variant only",
+            "ends.allocate(address, 9, cx)",
+            "ends.allocate(seldom(address), 9, cx)",
+        ),
+        ("the end of another", "host.place == index", "host.place != index"),
+    ];
+    for (what, right, instead) in wrong {
+        let text = PART.replace(right, instead);
+        assert_ne!(text, PART, "{what}");
+        let text = text.replace(
+            "    impl Part",
+            "    fn seldom(address: Address) -> Address {
+        match address {
+            Address::V4(ip) => Address::V4(ip),
+            Address::V6(_) => Address::V4(Ipv4Addr::from(7)),
+        }
+    }
+    impl Part",
+        );
+        let found = explored(&text);
+        assert!(found.links.is_empty(), "{what}: {:?}", found.links);
+        assert!(drops(&found).contains(&"other"), "{what}: {}", found.to_text());
+    }
+    // A map that has room for fewer.
+    let text = PART.replacen("#[capacity(settings.hosts)]", "#[capacity(4)]", 1);
+    assert_eq!(drops(&explored(&text)), ["full"]);
+}
