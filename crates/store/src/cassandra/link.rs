@@ -5,6 +5,7 @@ use std::time::Duration;
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
+use scylla::errors::{ConnectionSetupRequestErrorKind, DbError};
 use tokio::runtime::{Builder, Runtime};
 
 use super::address::Address;
@@ -47,8 +48,7 @@ impl Link {
         let (address, name) = (&self.address, &self.name);
         if self.requests.is_none() {
             let connected = runtime.block_on(within(address.timeout * PATIENCE, name, async {
-                let session =
-                    connect(address).await.map_err(|why| Error::unavailable(name, why))?;
+                let session = connect(address).await.map_err(|why| failed(name, why))?;
                 let patience = address.timeout * PATIENCE;
                 Requests::prepare(session, name, address.serial(), patience).await
             }));
@@ -79,6 +79,26 @@ async fn within<T>(
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| Err(late(name)))
+}
+
+/// Why a question was not answered. A server that answers and refuses is running, and at its address.
+pub(super) fn failed(name: &str, why: impl ToString) -> Error {
+    let says = why.to_string();
+    let has = |word: &dyn std::fmt::Display| says.contains(&word.to_string());
+    if has(&ConnectionSetupRequestErrorKind::MissingAuthentication) {
+        let look =
+            "write USER:PASSWORD@ before the hosts, or USER@ and after `?` password_file=FILE";
+        return Error::refused(name, "it asks who this is", look);
+    }
+    if has(&DbError::AuthenticationError) {
+        return Error::refused(name, says, "are user and password right?");
+    }
+    if has(&DbError::Unauthorized) {
+        let look = "the user must be granted SELECT and MODIFY on the key space, and CREATE on all key spaces where \
+                    key space and table are not there yet";
+        return Error::refused(name, says, look);
+    }
+    Error::unavailable(name, says)
 }
 
 fn late(name: &str) -> Error {

@@ -12,6 +12,7 @@ use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
 use scylla::value::{CqlValue, Row};
 
+use super::link::failed;
 use super::retry::ReadAgain;
 use super::rows::{Cell, End as Ending, Rows, content_of, entry_of, position, row_of, rows_of};
 use crate::call::{Call, End, Operation, Reply};
@@ -125,9 +126,7 @@ impl Requests {
     ) -> Result<Self, Error> {
         const OBJECT: &str = "WHERE scope = ? AND kind = ? AND id = ?";
         const CELL: &str = "SELECT entry, value, number, ends FROM anabranch_state";
-        let write = async |text: &str| {
-            session.prepare(text).await.map_err(|why| Error::unavailable(name, why))
-        };
+        let write = async |text: &str| session.prepare(text).await.map_err(|why| failed(name, why));
         let read = async |text: String| {
             let mut statement = that_reads(write(&text).await?, patience);
             statement.set_consistency(seen_by_all(serial));
@@ -183,7 +182,7 @@ impl Requests {
     }
 
     fn failed(&self, why: impl ToString) -> Error {
-        Error::unavailable(&self.name, why)
+        failed(&self.name, why)
     }
 
     async fn ask(&self, statement: &PreparedStatement, values: Values) -> Result<Vec<Row>, Error> {

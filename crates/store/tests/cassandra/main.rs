@@ -7,8 +7,12 @@
 mod authority;
 #[path = "../cable/mod.rs"]
 mod cable;
+#[cfg(feature = "cassandra-tls")]
+mod cql;
 #[path = "../failing/mod.rs"]
 mod failing;
+#[cfg(feature = "cassandra-tls")]
+mod login;
 mod server;
 
 use std::collections::BTreeMap;
@@ -34,6 +38,10 @@ fn driver(address: &str) -> Cassandra {
 
 fn key(kind: Kind, shard: u16) -> Key {
     Scope::new("nat", "edge", Place::Shard(shard)).unwrap().key(kind, "x").unwrap()
+}
+
+fn adding() -> Call {
+    Call::new(&key(Kind::Counter, 0), Operation::Add(1))
 }
 
 /// Held while a test has servers.
@@ -110,8 +118,7 @@ fn a_server_that_is_named_is_right_too() {
 fn counts_are_not_doubled(address: &str) {
     let mut driver = driver(address);
     for sum in 1..=20 {
-        let add = Call::new(&key(Kind::Counter, 0), Operation::Add(1));
-        assert_eq!(driver.run(&[add]).unwrap(), [Ok(Reply::Number(sum))]);
+        assert_eq!(driver.run(&[adding()]).unwrap(), [Ok(Reply::Number(sum))]);
     }
     assert_eq!(driver.keys("nat@edge@s0@").unwrap(), [key(Kind::Counter, 0)]);
     assert_eq!(
@@ -365,35 +372,4 @@ fn nodes_of_a_cluster_may_fail_one_at_a_time() {
     nodes[1].kill();
     let alone = driver(&address).run(&[Call::new(&packets, Operation::Read)]);
     assert!(alone.is_err_and(|why| why.is_unavailable()), "one of three is no majority");
-}
-
-#[cfg(feature = "cassandra-tls")]
-#[test]
-fn connections_are_encrypted_and_only_the_right_authority_is_trusted() {
-    let _alone = alone();
-    let made = authority::Certificates::make();
-    let (key, cert, both) = (made.path("s.key"), made.path("s.crt"), made.path("s.p12"));
-    authority::openssl(&format!(
-        "pkcs12 -export -inkey {key} -in {cert} -out {both} -passout pass:unlocked"
-    ));
-    let settings = format!(
-        "client_encryption_options:\n  {{enabled: true, optional: false, require_client_auth: false, \
-         keystore: {both}, keystore_password: unlocked, store_type: PKCS12}}\n"
-    );
-    let Some(server) = Server::start_with(RELEASE, &settings) else { return };
-    let trusting = |authority: &str| {
-        let options = format!("timeout_ms=30000&ca={}", made.path(authority));
-        server.address_by("cassandra+tls", &options)
-    };
-    counts_are_not_doubled(&trusting("ca.crt"));
-    for address in [
-        trusting("other.crt"),
-        trusting("none.crt"),
-        trusting("names"),
-        server.address_by("cassandra+tls", "timeout_ms=5000"),
-        server.address("timeout_ms=5000"),
-    ] {
-        let refused = driver(&address).keys("");
-        assert!(refused.is_err_and(|why| why.is_unavailable()), "{address}");
-    }
 }

@@ -95,17 +95,12 @@ impl Server {
     }
 
     /// `host:port`.
-    fn node(&self) -> String {
+    pub fn node(&self) -> String {
         format!("{}:{}", self.host(), self.ports[0])
     }
 
     pub fn address(&self, options: &str) -> String {
-        self.address_by("cassandra", options)
-    }
-
-    /// `cassandra`, or with TLS `cassandra+tls`.
-    pub fn address_by(&self, scheme: &str, options: &str) -> String {
-        format!("{scheme}://{}/anabranch?{options}", self.node())
+        format!("cassandra://{}/anabranch?{options}", self.node())
     }
 
     /// The address of them all.
