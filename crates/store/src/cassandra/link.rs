@@ -1,11 +1,13 @@
 //! The connection: made when first used, made again after a failure, never waited for without end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::errors::{ConnectionSetupRequestErrorKind, DbError};
+use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use tokio::runtime::{Builder, Runtime};
 
 use super::address::Address;
@@ -15,6 +17,11 @@ use crate::error::Error;
 /// Longest that a question of many requests may take, in timeouts; and a read, which may have to go through a
 /// million rows that were erased.
 const PATIENCE: u32 = 10;
+
+/// How many more nodes are asked what one does not answer, and each after which part of the timeout: a node that is
+/// cut off from the others waits for them until it takes them for gone.
+const MORE_NODES: usize = 2;
+const PART: u32 = 4;
 
 /// The table that has all state.
 const TABLE: &str = "anabranch_state";
@@ -112,10 +119,13 @@ async fn connect(address: &Address) -> Result<Session, Box<dyn std::error::Error
         .serial_consistency(Some(address.serial()))
         .request_timeout(Some(address.timeout))
         .build();
+    let mut handle = profile.clone().into_handle();
     let mut session = SessionBuilder::new()
         .known_nodes(&address.nodes)
         .connection_timeout(address.timeout)
-        .default_execution_profile_handle(profile.into_handle());
+        .metadata_request_serverside_timeout(address.timeout)
+        .metadata_request_clientside_timeout(address.timeout)
+        .default_execution_profile_handle(handle.clone());
     if let Some((user, password)) = &address.credentials {
         session = session.user(user, password);
     }
@@ -124,6 +134,15 @@ async fn connect(address: &Address) -> Result<Session, Box<dyn std::error::Error
         session = session.tls_context(Some(super::trust::trusting(address.authority.as_deref())?));
     }
     let session = session.build().await?;
+    // What a single one refuses, it would be waited for all the same.
+    if session.get_cluster_state().get_nodes_info().len() > 1 {
+        let others = SimpleSpeculativeExecutionPolicy {
+            max_retry_count: MORE_NODES,
+            retry_interval: address.timeout / PART,
+        };
+        let builder = profile.to_builder().speculative_execution_policy(Some(Arc::new(others)));
+        handle.map_to_another_profile(builder.build());
+    }
     let keyspace = &address.keyspace;
     agree(&session, address.timeout).await;
     let tables =

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use scylla::client::session::Session;
+use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::statement::batch::{Batch as Transaction, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
@@ -280,7 +281,7 @@ impl Requests {
             if effect.changes_nothing() {
                 return Ok(effect.answer);
             }
-            let mut transaction = Change::new();
+            let mut transaction = Change::once();
             let renewed = vec![big(random()), text(scope), version.and_then(big)];
             transaction.add(&self.renew_if, renewed);
             if effect.clears {
@@ -485,7 +486,7 @@ impl Requests {
         for call in &batch.calls {
             ends.entry(&call.key).or_default().apply(call);
         }
-        let mut transaction = Change::new();
+        let mut transaction = Change::repeatable();
         let next = blob(&batch.next);
         match &batch.expected {
             None => transaction.add(&self.mark_first, with(&batch.mark, [blob(&[]), next])),
@@ -494,7 +495,8 @@ impl Requests {
                 transaction.add(&self.mark_next, [next].into_iter().chain(place).collect());
             }
         }
-        transaction.add(&self.renew, vec![big(random()), text(batch.mark.scope_str())]);
+        let (version, scope) = (random(), batch.mark.scope_str());
+        transaction.add(&self.renew, vec![big(version), text(scope)]);
         for (key, Ending { clears, mut rows }) in ends {
             if clears && rows.is_empty() {
                 transaction.add(&self.clear, object(key));
@@ -507,7 +509,12 @@ impl Requests {
         if self.take_effect(transaction).await? {
             return Ok(Outcome::Committed);
         }
-        Ok(Outcome::Found(self.one(&batch.mark, &[]).await?.and_then(|cell| cell.value)))
+        let found = self.one(&batch.mark, &[]).await?.and_then(|cell| cell.value);
+        // Asked of two nodes, it took effect by the other one: nobody else draws the same version.
+        if found.as_ref() == Some(&batch.next) && self.version(scope).await? == Some(version) {
+            return Ok(Outcome::Committed);
+        }
+        Ok(Outcome::Found(found))
     }
 
     pub(super) async fn keys(&self, prefix: &str) -> Result<Vec<Key>, Error> {
@@ -552,8 +559,19 @@ struct Change {
 }
 
 impl Change {
-    fn new() -> Self {
-        Self { statements: Transaction::new(BatchType::Unlogged), values: Vec::new() }
+    /// What is asked of one node, once: a node that says that it cannot may have brought it about all the same, and
+    /// asked again it would find what it has done itself, and be counted twice.
+    fn once() -> Self {
+        let mut statements = Transaction::new(BatchType::Unlogged);
+        statements.set_retry_policy(Some(Arc::new(FallthroughRetryPolicy)));
+        Self { statements, values: Vec::new() }
+    }
+
+    /// What may be asked of another node too: by its mark it takes effect once.
+    fn repeatable() -> Self {
+        let mut statements = Transaction::new(BatchType::Unlogged);
+        statements.set_is_idempotent(true);
+        Self { statements, values: Vec::new() }
     }
 
     fn add(&mut self, statement: &PreparedStatement, values: Values) {

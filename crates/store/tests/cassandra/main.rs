@@ -7,10 +7,12 @@
 mod authority;
 #[path = "../cable/mod.rs"]
 mod cable;
+mod cluster;
 #[cfg(feature = "cassandra-tls")]
 mod cql;
 #[path = "../failing/mod.rs"]
 mod failing;
+mod faults;
 #[cfg(feature = "cassandra-tls")]
 mod login;
 mod server;
@@ -22,11 +24,8 @@ use std::time::{Duration, Instant};
 use anabranch_store::cassandra::{Address, Cassandra};
 use anabranch_store::conformance::{self, Settings};
 use anabranch_store::{
-    Call, Change, Content, Driver, Entry, Error, Flusher, Key, Kind, Operation, Place, Reply,
-    Scope, view,
+    Call, Change, Content, Driver, Entry, Flusher, Key, Kind, Operation, Place, Reply, Scope, view,
 };
-use cable::Cable;
-use failing::{Outcome, run};
 use server::Server;
 
 /// What is tested where both releases would do the same.
@@ -213,163 +212,4 @@ fn state_is_kept_while_the_server_is_killed(server: &mut Server, address: &str) 
     let (again, found) = Flusher::open(driver(address), "nat", "edge", settings).unwrap();
     assert!(found.into_iter().collect::<BTreeMap<_, _>>() == expected, "what a restart finds");
     drop(again);
-}
-
-/// The same while transactions are under way, of which nobody is told what became of them.
-#[test]
-#[allow(clippy::print_stdout)] // how long parts took
-fn whatever_happens_to_it_nobody_waits_and_nothing_is_lost() {
-    let _alone = alone();
-    let settings = failing::settings();
-    let failed = |what: &str, server: Option<Server>, fault: &dyn Fn(&mut Server)| {
-        let mut server = server?;
-        let address = server.address("consistency=one&timeout_ms=2000");
-        let began = Instant::now();
-        let Outcome { status, worst, slowest } = run(
-            || driver(&address),
-            (settings, Duration::from_secs(120)),
-            || {
-                // Until it has stored something.
-                std::thread::sleep(Duration::from_secs(2));
-                fault(&mut server);
-            },
-        );
-        println!("{what}, {:?}, slowest batch {slowest:?}: {status:?}", began.elapsed());
-        assert!(worst.lag_ns > 500_000_000 && worst.waiting > 0, "{what}: {worst:?}");
-        Some(status)
-    };
-    let fresh = || Server::start(RELEASE);
-    let killed = failed("killed", fresh(), &|server| server.restart());
-    assert!(
-        killed.is_none_or(|status| status.failures > 0 && status.rebuilds == 0),
-        "it has its log"
-    );
-    let stopped = failed("stopped", fresh(), &|server| {
-        server.signal("STOP");
-        std::thread::sleep(Duration::from_secs(5));
-        server.signal("CONT");
-    });
-    assert!(stopped.is_none_or(|status| status.failures > 0 && status.rebuilds == 0));
-    let behind = Cable::lay().and_then(|cable| Server::start_behind(cable, RELEASE));
-    let cut = failed("cut", behind, &|server| {
-        server.cable.as_ref().unwrap().cut();
-        std::thread::sleep(Duration::from_secs(5));
-        server.cable.as_ref().unwrap().join();
-    });
-    assert!(cut.is_none_or(|status| status.failures > 0 && status.rebuilds == 0));
-    let emptied = failed("empty", fresh(), &|server| server.restart_empty());
-    assert!(emptied.is_none_or(|status| status.failures > 0 && status.rebuilds >= 2));
-}
-
-const QUORUM: &str = "replication=3&consistency=quorum&timeout_ms=5000";
-const ALL: &str = "replication=3&consistency=all&timeout_ms=5000";
-/// A read that takes longer has waited for a node that is gone.
-const SLOW: Duration = Duration::from_secs(2);
-
-fn until(what: &str, mut holds: impl FnMut() -> Result<bool, Error>) {
-    let began = Instant::now();
-    loop {
-        let held = holds();
-        if matches!(held, Ok(true)) {
-            return;
-        }
-        let waited = began.elapsed();
-        assert!(waited < Duration::from_secs(300), "in vain until {what}: {held:?}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
-/// Waits until each node knows all others. Nodes that have not met yet refuse to make three copies. Each is asked to
-/// make the table, which is one all the same; that it has not come to all yet is no reason to lose anything.
-fn all_meet(nodes: &[Server]) {
-    std::thread::scope(|threads| {
-        for node in nodes {
-            let address = node.address(ALL);
-            threads
-                .spawn(move || until("they have met", || driver(&address).keys("").map(|_| true)));
-        }
-    });
-}
-
-/// Waits until these nodes have noticed that another is gone: until then each tries to read from it now and then.
-fn all_notice(nodes: [&Server; 2], key: &Key) {
-    let mut quick = 0;
-    until("the others have noticed", || {
-        for node in nodes {
-            let began = Instant::now();
-            let is_answered = view::read(&mut driver(&node.address(QUORUM)), key).is_ok();
-            quick = if is_answered && began.elapsed() < SLOW { quick + 1 } else { 0 };
-        }
-        Ok(quick >= 20)
-    });
-}
-
-/// With one node gone, of three.
-fn writes_of_a_quorum_go_on_and_those_of_all_do_not(nodes: &[Server]) {
-    let scope = Scope::new("levels", "edge", Place::Core(0)).unwrap();
-    let key = scope.key(Kind::Counter, "sum").unwrap();
-    let put = |options: &str| {
-        let call = Call::new(&key, Operation::Put(Content::Counter(1)));
-        driver(&Server::address_of(nodes, options)).run(&[call])
-    };
-    until("a majority takes a write", || put(QUORUM).map(|answers| answers[0].is_ok()));
-    let refused = put(ALL).expect_err("a node is gone");
-    assert!(refused.is_unavailable(), "{refused}");
-}
-
-/// Three copies on three nodes: with any one of them gone, writes and reads go on, and find what was answered before,
-/// by whichever two; with two gone nothing is answered that might be wrong.
-#[test]
-#[allow(clippy::print_stdout)] // how long parts took
-fn nodes_of_a_cluster_may_fail_one_at_a_time() {
-    let _alone = alone();
-    let began = Instant::now();
-    let Some(mut nodes) = Server::cluster(RELEASE, 3) else { return };
-    println!("three nodes started after {:?}", began.elapsed());
-    let address = Server::address_of(&nodes, QUORUM);
-    all_meet(&nodes);
-    println!("met after {:?}", began.elapsed());
-    let scope = Scope::new("nat", "edge", Place::Core(0)).unwrap();
-    let packets = scope.key(Kind::Counter, "packets").unwrap();
-    let goes_on = |what: &str| {
-        let mut before = None;
-        until(what, || {
-            let now = view::read(&mut driver(&address), &packets)?;
-            let has_moved = before.is_some() && now.is_some() && before != now;
-            before = before.take().or(now);
-            Ok(has_moved)
-        });
-        println!("{what} after {:?}", began.elapsed());
-    };
-    let Outcome { status, slowest, .. } = run(
-        || driver(&address),
-        (failing::settings(), Duration::from_secs(120)),
-        || {
-            goes_on("stored by three nodes");
-            nodes[0].kill();
-            goes_on("stored without the first");
-            writes_of_a_quorum_go_on_and_those_of_all_do_not(&nodes);
-            nodes[0].restart();
-            all_meet(&nodes);
-            goes_on("stored with the first again");
-            nodes[1].kill();
-            goes_on("stored without the second");
-            all_notice([&nodes[0], &nodes[2]], &packets);
-        },
-    );
-    println!("{:?}, slowest batch {slowest:?}: {status:?}", began.elapsed());
-    assert_eq!(status.rebuilds, 0, "what was answered was there");
-    let by_first_and_third = view::state(&mut driver(&address), "nat", None).unwrap();
-    nodes[1].restart();
-    all_meet(&nodes);
-    nodes[2].kill();
-    let mut by_first_and_second = None;
-    until("the second answers", || {
-        by_first_and_second = Some(view::state(&mut driver(&address), "nat", None)?);
-        Ok(true)
-    });
-    assert!(by_first_and_second == Some(by_first_and_third), "the same by any two");
-    nodes[1].kill();
-    let alone = driver(&address).run(&[Call::new(&packets, Operation::Read)]);
-    assert!(alone.is_err_and(|why| why.is_unavailable()), "one of three is no majority");
 }
