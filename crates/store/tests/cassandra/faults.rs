@@ -30,7 +30,7 @@ fn failed(server: &mut Server, what: &str, fault: &dyn Fn(&mut Server)) -> Statu
     status
 }
 
-fn stopped_for_some_seconds(server: &mut Server) {
+pub fn stopped_for_some_seconds(server: &mut Server) {
     let status = failed(server, "stopped", &|server| {
         server.signal("STOP");
         std::thread::sleep(Duration::from_secs(5));
@@ -39,7 +39,7 @@ fn stopped_for_some_seconds(server: &mut Server) {
     assert_eq!(status.rebuilds, 0, "it had everything");
 }
 
-fn started_again_with_nothing(server: &mut Server) {
+pub fn started_again_with_nothing(server: &mut Server) {
     let status = failed(server, "emptied", &|server| server.restart_empty());
     assert!(status.rebuilds >= 2, "{status:?}");
 }

@@ -80,6 +80,12 @@ fn is_right_and_right_again(release: &str) {
     println!("killed and restarted after {:?}", began.elapsed());
     let calls = conforms(&address);
     println!("conforms after {:?}: {calls} calls", began.elapsed());
+    // Of 5.0 there is a test of its own.
+    if release != RELEASE {
+        faults::stopped_for_some_seconds(&mut server);
+        faults::started_again_with_nothing(&mut server);
+    }
+    println!("ended after {:?}", began.elapsed());
 }
 
 /// The suite for drivers; how many calls it made.
