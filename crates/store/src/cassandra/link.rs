@@ -224,6 +224,8 @@ mod tests {
         let lengths: Vec<usize> = id.split('-').map(str::len).collect();
         assert_eq!(lengths, [8, 4, 4, 4, 12], "{id}");
         assert!(id.as_bytes()[14] == b'8' && b"89ab".contains(&id.as_bytes()[19]), "{id}");
+        // Of releases that were, which may make it beside this one.
+        assert_eq!(id, "965a1700-e6fb-8d1d-b31c-8a510baac89f");
         // As published with the algorithm.
         assert_eq!(hash(b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
     }

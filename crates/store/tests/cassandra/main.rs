@@ -8,11 +8,11 @@ mod authority;
 #[path = "../cable/mod.rs"]
 mod cable;
 mod cluster;
-#[cfg(feature = "cassandra-tls")]
 mod cql;
 #[path = "../failing/mod.rs"]
 mod failing;
 mod faults;
+mod layout;
 #[cfg(feature = "cassandra-tls")]
 mod login;
 mod server;
@@ -78,6 +78,8 @@ fn is_right_and_right_again(release: &str) {
     println!("listed after {:?}", began.elapsed());
     state_is_kept_while_the_server_is_killed(&mut server, &address);
     println!("killed and restarted after {:?}", began.elapsed());
+    layout::what_this_release_wrote_is_gone_on_with(&server);
+    println!("gone on with after {:?}", began.elapsed());
     let calls = conforms(&address);
     println!("conforms after {:?}: {calls} calls", began.elapsed());
     // Of 5.0 there is a test of its own.
