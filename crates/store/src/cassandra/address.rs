@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
 use scylla::statement::{Consistency, SerialConsistency};
 
 use crate::error::Error;
@@ -39,17 +40,22 @@ pub struct Address {
     pub authority: Option<PathBuf>,
 }
 
-/// User and password, of what stands before the hosts and the file that has the password.
+/// User and password, of what stands before the hosts and the file that has the password. What stands before the hosts
+/// has `%XX` for letters that mean something there.
 fn credentials(user: Option<&str>, file: Option<&str>) -> Result<Option<(String, String)>, String> {
+    let decoded = |text| {
+        let text = percent_decode_str(text).decode_utf8();
+        text.map(String::from).map_err(|_| "user and password are UTF-8".to_string())
+    };
     Ok(match (user, file) {
         (None, None) => None,
         (Some(user), Some(file)) if !user.contains(':') => {
-            Some((user.to_string(), password::of_file(file)?))
+            Some((decoded(user)?, password::of_file(file)?))
         }
         (_, Some(_)) => return Err("with `password_file` write USER@ before the hosts".to_string()),
         (Some(both), None) => {
             let (user, password) = both.split_once(':').ok_or("write USER:PASSWORD@")?;
-            Some((user.to_string(), password.to_string()))
+            Some((decoded(user)?, decoded(password)?))
         }
     })
 }
@@ -58,7 +64,7 @@ impl Address {
     /// Reads an address: `cassandra://USER:PASSWORD@HOST:PORT,…/KEYSPACE`, the port 9042 where none is
     /// said; `cassandra+tls` for TLS. After `?`, with `&` between them: `consistency` (`quorum`; also `one`, `two`,
     /// `three`, `all`, `local-quorum`, `local-one`), `replication` (1), `timeout_ms` (2000), `password_file`, with
-    /// TLS `ca`.
+    /// TLS `ca`. In user and password `%XX` is a byte.
     ///
     /// # Errors
     /// [`Error::Configuration`]: it is no such address.
@@ -191,6 +197,11 @@ mod tests {
         assert_eq!(address.credentials, Some(("me".to_string(), "s3cret".to_string())));
         assert_eq!((address.consistency, address.replication), (Consistency::LocalQuorum, 3));
         assert_eq!(address.serial(), SerialConsistency::LocalSerial);
+        let coded = Address::parse("cassandra://m%3Ae:s%2F%40%25@a/k").unwrap();
+        assert_eq!(coded.credentials, Some(("m:e".to_string(), "s/@%".to_string())));
+        assert!(
+            Address::parse("cassandra://me:%ff@a/k").unwrap_err().to_string().contains("UTF-8")
+        );
         let plain = Address::parse("cassandra://a/k?timeout_ms=7").unwrap();
         assert_eq!((plain.consistency, plain.timeout.as_millis()), (Consistency::Quorum, 7));
         assert_eq!(plain.serial(), SerialConsistency::Serial);

@@ -1,10 +1,13 @@
 //! The connection: made when first used, made again after a failure, never waited for without end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
+use scylla::errors::{ConnectionSetupRequestErrorKind, DbError};
+use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use tokio::runtime::{Builder, Runtime};
 
 use super::address::Address;
@@ -14,6 +17,11 @@ use crate::error::Error;
 /// Longest that a question of many requests may take, in timeouts; and a read, which may have to go through a
 /// million rows that were erased.
 const PATIENCE: u32 = 10;
+
+/// How many more nodes are asked what one does not answer, and each after which part of the timeout: a node that is
+/// cut off from the others waits for them until it takes them for gone.
+const MORE_NODES: usize = 2;
+const PART: u32 = 4;
 
 /// The table that has all state.
 const TABLE: &str = "anabranch_state";
@@ -47,8 +55,7 @@ impl Link {
         let (address, name) = (&self.address, &self.name);
         if self.requests.is_none() {
             let connected = runtime.block_on(within(address.timeout * PATIENCE, name, async {
-                let session =
-                    connect(address).await.map_err(|why| Error::unavailable(name, why))?;
+                let session = connect(address).await.map_err(|why| failed(name, why))?;
                 let patience = address.timeout * PATIENCE;
                 Requests::prepare(session, name, address.serial(), patience).await
             }));
@@ -81,6 +88,26 @@ async fn within<T>(
     tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| Err(late(name)))
 }
 
+/// Why a question was not answered. A server that answers and refuses is running, and at its address.
+pub(super) fn failed(name: &str, why: impl ToString) -> Error {
+    let says = why.to_string();
+    let has = |word: &dyn std::fmt::Display| says.contains(&word.to_string());
+    if has(&ConnectionSetupRequestErrorKind::MissingAuthentication) {
+        let look =
+            "write USER:PASSWORD@ before the hosts, or USER@ and after `?` password_file=FILE";
+        return Error::refused(name, "it asks who this is", look);
+    }
+    if has(&DbError::AuthenticationError) {
+        return Error::refused(name, says, "are user and password right?");
+    }
+    if has(&DbError::Unauthorized) {
+        let look = "the user must be granted SELECT and MODIFY on the key space, and CREATE on all key spaces where \
+                    key space and table are not there yet";
+        return Error::refused(name, says, look);
+    }
+    Error::unavailable(name, says)
+}
+
 fn late(name: &str) -> Error {
     Error::unavailable(name, "it takes too long to answer")
 }
@@ -92,10 +119,13 @@ async fn connect(address: &Address) -> Result<Session, Box<dyn std::error::Error
         .serial_consistency(Some(address.serial()))
         .request_timeout(Some(address.timeout))
         .build();
+    let mut handle = profile.clone().into_handle();
     let mut session = SessionBuilder::new()
         .known_nodes(&address.nodes)
         .connection_timeout(address.timeout)
-        .default_execution_profile_handle(profile.into_handle());
+        .metadata_request_serverside_timeout(address.timeout)
+        .metadata_request_clientside_timeout(address.timeout)
+        .default_execution_profile_handle(handle.clone());
     if let Some((user, password)) = &address.credentials {
         session = session.user(user, password);
     }
@@ -104,6 +134,15 @@ async fn connect(address: &Address) -> Result<Session, Box<dyn std::error::Error
         session = session.tls_context(Some(super::trust::trusting(address.authority.as_deref())?));
     }
     let session = session.build().await?;
+    // What a single one refuses, it would be waited for all the same.
+    if session.get_cluster_state().get_nodes_info().len() > 1 {
+        let others = SimpleSpeculativeExecutionPolicy {
+            max_retry_count: MORE_NODES,
+            retry_interval: address.timeout / PART,
+        };
+        let builder = profile.to_builder().speculative_execution_policy(Some(Arc::new(others)));
+        handle.map_to_another_profile(builder.build());
+    }
     let keyspace = &address.keyspace;
     agree(&session, address.timeout).await;
     let tables =
@@ -185,6 +224,8 @@ mod tests {
         let lengths: Vec<usize> = id.split('-').map(str::len).collect();
         assert_eq!(lengths, [8, 4, 4, 4, 12], "{id}");
         assert!(id.as_bytes()[14] == b'8' && b"89ab".contains(&id.as_bytes()[19]), "{id}");
+        // Of releases that were, which may make it beside this one.
+        assert_eq!(id, "965a1700-e6fb-8d1d-b31c-8a510baac89f");
         // As published with the algorithm.
         assert_eq!(hash(b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
     }

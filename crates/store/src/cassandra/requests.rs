@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use scylla::client::session::Session;
+use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::statement::batch::{Batch as Transaction, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
 use scylla::value::{CqlValue, Row};
 
+use super::link::failed;
 use super::retry::ReadAgain;
 use super::rows::{Cell, End as Ending, Rows, content_of, entry_of, position, row_of, rows_of};
 use crate::call::{Call, End, Operation, Reply};
@@ -125,9 +127,7 @@ impl Requests {
     ) -> Result<Self, Error> {
         const OBJECT: &str = "WHERE scope = ? AND kind = ? AND id = ?";
         const CELL: &str = "SELECT entry, value, number, ends FROM anabranch_state";
-        let write = async |text: &str| {
-            session.prepare(text).await.map_err(|why| Error::unavailable(name, why))
-        };
+        let write = async |text: &str| session.prepare(text).await.map_err(|why| failed(name, why));
         let read = async |text: String| {
             let mut statement = that_reads(write(&text).await?, patience);
             statement.set_consistency(seen_by_all(serial));
@@ -183,7 +183,7 @@ impl Requests {
     }
 
     fn failed(&self, why: impl ToString) -> Error {
-        Error::unavailable(&self.name, why)
+        failed(&self.name, why)
     }
 
     async fn ask(&self, statement: &PreparedStatement, values: Values) -> Result<Vec<Row>, Error> {
@@ -281,7 +281,7 @@ impl Requests {
             if effect.changes_nothing() {
                 return Ok(effect.answer);
             }
-            let mut transaction = Change::new();
+            let mut transaction = Change::once();
             let renewed = vec![big(random()), text(scope), version.and_then(big)];
             transaction.add(&self.renew_if, renewed);
             if effect.clears {
@@ -486,7 +486,7 @@ impl Requests {
         for call in &batch.calls {
             ends.entry(&call.key).or_default().apply(call);
         }
-        let mut transaction = Change::new();
+        let mut transaction = Change::repeatable();
         let next = blob(&batch.next);
         match &batch.expected {
             None => transaction.add(&self.mark_first, with(&batch.mark, [blob(&[]), next])),
@@ -495,7 +495,8 @@ impl Requests {
                 transaction.add(&self.mark_next, [next].into_iter().chain(place).collect());
             }
         }
-        transaction.add(&self.renew, vec![big(random()), text(batch.mark.scope_str())]);
+        let (version, scope) = (random(), batch.mark.scope_str());
+        transaction.add(&self.renew, vec![big(version), text(scope)]);
         for (key, Ending { clears, mut rows }) in ends {
             if clears && rows.is_empty() {
                 transaction.add(&self.clear, object(key));
@@ -508,7 +509,12 @@ impl Requests {
         if self.take_effect(transaction).await? {
             return Ok(Outcome::Committed);
         }
-        Ok(Outcome::Found(self.one(&batch.mark, &[]).await?.and_then(|cell| cell.value)))
+        let found = self.one(&batch.mark, &[]).await?.and_then(|cell| cell.value);
+        // Asked of two nodes, it took effect by the other one: nobody else draws the same version.
+        if found.as_ref() == Some(&batch.next) && self.version(scope).await? == Some(version) {
+            return Ok(Outcome::Committed);
+        }
+        Ok(Outcome::Found(found))
     }
 
     pub(super) async fn keys(&self, prefix: &str) -> Result<Vec<Key>, Error> {
@@ -553,8 +559,19 @@ struct Change {
 }
 
 impl Change {
-    fn new() -> Self {
-        Self { statements: Transaction::new(BatchType::Unlogged), values: Vec::new() }
+    /// What is asked of one node, once: a node that says that it cannot may have brought it about all the same, and
+    /// asked again it would find what it has done itself, and be counted twice.
+    fn once() -> Self {
+        let mut statements = Transaction::new(BatchType::Unlogged);
+        statements.set_retry_policy(Some(Arc::new(FallthroughRetryPolicy)));
+        Self { statements, values: Vec::new() }
+    }
+
+    /// What may be asked of another node too: by its mark it takes effect once.
+    fn repeatable() -> Self {
+        let mut statements = Transaction::new(BatchType::Unlogged);
+        statements.set_is_idempotent(true);
+        Self { statements, values: Vec::new() }
     }
 
     fn add(&mut self, statement: &PreparedStatement, values: Values) {

@@ -7,8 +7,14 @@
 mod authority;
 #[path = "../cable/mod.rs"]
 mod cable;
+mod cluster;
+mod cql;
 #[path = "../failing/mod.rs"]
 mod failing;
+mod faults;
+mod layout;
+#[cfg(feature = "cassandra-tls")]
+mod login;
 mod server;
 
 use std::collections::BTreeMap;
@@ -18,11 +24,8 @@ use std::time::{Duration, Instant};
 use anabranch_store::cassandra::{Address, Cassandra};
 use anabranch_store::conformance::{self, Settings};
 use anabranch_store::{
-    Call, Change, Content, Driver, Entry, Error, Flusher, Key, Kind, Operation, Place, Reply,
-    Scope, view,
+    Call, Change, Content, Driver, Entry, Flusher, Key, Kind, Operation, Place, Reply, Scope, view,
 };
-use cable::Cable;
-use failing::{Outcome, run};
 use server::Server;
 
 /// What is tested where both releases would do the same.
@@ -34,6 +37,10 @@ fn driver(address: &str) -> Cassandra {
 
 fn key(kind: Kind, shard: u16) -> Key {
     Scope::new("nat", "edge", Place::Shard(shard)).unwrap().key(kind, "x").unwrap()
+}
+
+fn adding() -> Call {
+    Call::new(&key(Kind::Counter, 0), Operation::Add(1))
 }
 
 /// Held while a test has servers.
@@ -71,8 +78,16 @@ fn is_right_and_right_again(release: &str) {
     println!("listed after {:?}", began.elapsed());
     state_is_kept_while_the_server_is_killed(&mut server, &address);
     println!("killed and restarted after {:?}", began.elapsed());
+    layout::what_this_release_wrote_is_gone_on_with(&server);
+    println!("gone on with after {:?}", began.elapsed());
     let calls = conforms(&address);
     println!("conforms after {:?}: {calls} calls", began.elapsed());
+    // Of 5.0 there is a test of its own.
+    if release != RELEASE {
+        faults::stopped_for_some_seconds(&mut server);
+        faults::started_again_with_nothing(&mut server);
+    }
+    println!("ended after {:?}", began.elapsed());
 }
 
 /// The suite for drivers; how many calls it made.
@@ -110,8 +125,7 @@ fn a_server_that_is_named_is_right_too() {
 fn counts_are_not_doubled(address: &str) {
     let mut driver = driver(address);
     for sum in 1..=20 {
-        let add = Call::new(&key(Kind::Counter, 0), Operation::Add(1));
-        assert_eq!(driver.run(&[add]).unwrap(), [Ok(Reply::Number(sum))]);
+        assert_eq!(driver.run(&[adding()]).unwrap(), [Ok(Reply::Number(sum))]);
     }
     assert_eq!(driver.keys("nat@edge@s0@").unwrap(), [key(Kind::Counter, 0)]);
     assert_eq!(
@@ -206,194 +220,4 @@ fn state_is_kept_while_the_server_is_killed(server: &mut Server, address: &str) 
     let (again, found) = Flusher::open(driver(address), "nat", "edge", settings).unwrap();
     assert!(found.into_iter().collect::<BTreeMap<_, _>>() == expected, "what a restart finds");
     drop(again);
-}
-
-/// The same while transactions are under way, of which nobody is told what became of them.
-#[test]
-#[allow(clippy::print_stdout)] // how long parts took
-fn whatever_happens_to_it_nobody_waits_and_nothing_is_lost() {
-    let _alone = alone();
-    let settings = failing::settings();
-    let failed = |what: &str, server: Option<Server>, fault: &dyn Fn(&mut Server)| {
-        let mut server = server?;
-        let address = server.address("consistency=one&timeout_ms=2000");
-        let began = Instant::now();
-        let Outcome { status, worst, slowest } = run(
-            || driver(&address),
-            (settings, Duration::from_secs(120)),
-            || {
-                // Until it has stored something.
-                std::thread::sleep(Duration::from_secs(2));
-                fault(&mut server);
-            },
-        );
-        println!("{what}, {:?}, slowest batch {slowest:?}: {status:?}", began.elapsed());
-        assert!(worst.lag_ns > 500_000_000 && worst.waiting > 0, "{what}: {worst:?}");
-        Some(status)
-    };
-    let fresh = || Server::start(RELEASE);
-    let killed = failed("killed", fresh(), &|server| server.restart());
-    assert!(
-        killed.is_none_or(|status| status.failures > 0 && status.rebuilds == 0),
-        "it has its log"
-    );
-    let stopped = failed("stopped", fresh(), &|server| {
-        server.signal("STOP");
-        std::thread::sleep(Duration::from_secs(5));
-        server.signal("CONT");
-    });
-    assert!(stopped.is_none_or(|status| status.failures > 0 && status.rebuilds == 0));
-    let behind = Cable::lay().and_then(|cable| Server::start_behind(cable, RELEASE));
-    let cut = failed("cut", behind, &|server| {
-        server.cable.as_ref().unwrap().cut();
-        std::thread::sleep(Duration::from_secs(5));
-        server.cable.as_ref().unwrap().join();
-    });
-    assert!(cut.is_none_or(|status| status.failures > 0 && status.rebuilds == 0));
-    let emptied = failed("empty", fresh(), &|server| server.restart_empty());
-    assert!(emptied.is_none_or(|status| status.failures > 0 && status.rebuilds >= 2));
-}
-
-const QUORUM: &str = "replication=3&consistency=quorum&timeout_ms=5000";
-const ALL: &str = "replication=3&consistency=all&timeout_ms=5000";
-/// A read that takes longer has waited for a node that is gone.
-const SLOW: Duration = Duration::from_secs(2);
-
-fn until(what: &str, mut holds: impl FnMut() -> Result<bool, Error>) {
-    let began = Instant::now();
-    loop {
-        let held = holds();
-        if matches!(held, Ok(true)) {
-            return;
-        }
-        let waited = began.elapsed();
-        assert!(waited < Duration::from_secs(300), "in vain until {what}: {held:?}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
-/// Waits until each node knows all others. Nodes that have not met yet refuse to make three copies. Each is asked to
-/// make the table, which is one all the same; that it has not come to all yet is no reason to lose anything.
-fn all_meet(nodes: &[Server]) {
-    std::thread::scope(|threads| {
-        for node in nodes {
-            let address = node.address(ALL);
-            threads
-                .spawn(move || until("they have met", || driver(&address).keys("").map(|_| true)));
-        }
-    });
-}
-
-/// Waits until these nodes have noticed that another is gone: until then each tries to read from it now and then.
-fn all_notice(nodes: [&Server; 2], key: &Key) {
-    let mut quick = 0;
-    until("the others have noticed", || {
-        for node in nodes {
-            let began = Instant::now();
-            let is_answered = view::read(&mut driver(&node.address(QUORUM)), key).is_ok();
-            quick = if is_answered && began.elapsed() < SLOW { quick + 1 } else { 0 };
-        }
-        Ok(quick >= 20)
-    });
-}
-
-/// With one node gone, of three.
-fn writes_of_a_quorum_go_on_and_those_of_all_do_not(nodes: &[Server]) {
-    let scope = Scope::new("levels", "edge", Place::Core(0)).unwrap();
-    let key = scope.key(Kind::Counter, "sum").unwrap();
-    let put = |options: &str| {
-        let call = Call::new(&key, Operation::Put(Content::Counter(1)));
-        driver(&Server::address_of(nodes, options)).run(&[call])
-    };
-    until("a majority takes a write", || put(QUORUM).map(|answers| answers[0].is_ok()));
-    let refused = put(ALL).expect_err("a node is gone");
-    assert!(refused.is_unavailable(), "{refused}");
-}
-
-/// Three copies on three nodes: with any one of them gone, writes and reads go on, and find what was answered before,
-/// by whichever two; with two gone nothing is answered that might be wrong.
-#[test]
-#[allow(clippy::print_stdout)] // how long parts took
-fn nodes_of_a_cluster_may_fail_one_at_a_time() {
-    let _alone = alone();
-    let began = Instant::now();
-    let Some(mut nodes) = Server::cluster(RELEASE, 3) else { return };
-    println!("three nodes started after {:?}", began.elapsed());
-    let address = Server::address_of(&nodes, QUORUM);
-    all_meet(&nodes);
-    println!("met after {:?}", began.elapsed());
-    let scope = Scope::new("nat", "edge", Place::Core(0)).unwrap();
-    let packets = scope.key(Kind::Counter, "packets").unwrap();
-    let goes_on = |what: &str| {
-        let mut before = None;
-        until(what, || {
-            let now = view::read(&mut driver(&address), &packets)?;
-            let has_moved = before.is_some() && now.is_some() && before != now;
-            before = before.take().or(now);
-            Ok(has_moved)
-        });
-        println!("{what} after {:?}", began.elapsed());
-    };
-    let Outcome { status, slowest, .. } = run(
-        || driver(&address),
-        (failing::settings(), Duration::from_secs(120)),
-        || {
-            goes_on("stored by three nodes");
-            nodes[0].kill();
-            goes_on("stored without the first");
-            writes_of_a_quorum_go_on_and_those_of_all_do_not(&nodes);
-            nodes[0].restart();
-            all_meet(&nodes);
-            goes_on("stored with the first again");
-            nodes[1].kill();
-            goes_on("stored without the second");
-            all_notice([&nodes[0], &nodes[2]], &packets);
-        },
-    );
-    println!("{:?}, slowest batch {slowest:?}: {status:?}", began.elapsed());
-    assert_eq!(status.rebuilds, 0, "what was answered was there");
-    let by_first_and_third = view::state(&mut driver(&address), "nat", None).unwrap();
-    nodes[1].restart();
-    all_meet(&nodes);
-    nodes[2].kill();
-    let mut by_first_and_second = None;
-    until("the second answers", || {
-        by_first_and_second = Some(view::state(&mut driver(&address), "nat", None)?);
-        Ok(true)
-    });
-    assert!(by_first_and_second == Some(by_first_and_third), "the same by any two");
-    nodes[1].kill();
-    let alone = driver(&address).run(&[Call::new(&packets, Operation::Read)]);
-    assert!(alone.is_err_and(|why| why.is_unavailable()), "one of three is no majority");
-}
-
-#[cfg(feature = "cassandra-tls")]
-#[test]
-fn connections_are_encrypted_and_only_the_right_authority_is_trusted() {
-    let _alone = alone();
-    let made = authority::Certificates::make();
-    let (key, cert, both) = (made.path("s.key"), made.path("s.crt"), made.path("s.p12"));
-    authority::openssl(&format!(
-        "pkcs12 -export -inkey {key} -in {cert} -out {both} -passout pass:unlocked"
-    ));
-    let settings = format!(
-        "client_encryption_options:\n  {{enabled: true, optional: false, require_client_auth: false, \
-         keystore: {both}, keystore_password: unlocked, store_type: PKCS12}}\n"
-    );
-    let Some(server) = Server::start_with(RELEASE, &settings) else { return };
-    let trusting = |authority: &str| {
-        let options = format!("timeout_ms=30000&ca={}", made.path(authority));
-        server.address_by("cassandra+tls", &options)
-    };
-    counts_are_not_doubled(&trusting("ca.crt"));
-    for address in [
-        trusting("other.crt"),
-        trusting("none.crt"),
-        trusting("names"),
-        server.address_by("cassandra+tls", "timeout_ms=5000"),
-        server.address("timeout_ms=5000"),
-    ] {
-        let refused = driver(&address).keys("");
-        assert!(refused.is_err_and(|why| why.is_unavailable()), "{address}");
-    }
 }

@@ -32,6 +32,8 @@ pub struct Server {
     directory: tempfile::TempDir,
     /// Its number, from 1 on.
     node: u8,
+    /// The host of the first node, where there are several.
+    seed: Option<String>,
     /// For clients and for other nodes, the same of all nodes, and for its management.
     ports: [u16; 3],
     pub cable: Option<Cable>,
@@ -51,17 +53,21 @@ impl Server {
         Some(server)
     }
 
-    /// The same behind a cable.
-    pub fn start_behind(cable: Cable, release: &str) -> Option<Self> {
+    /// The same behind a cable, if there is one.
+    pub fn start_behind(cable: Option<Cable>, release: &str) -> Option<Self> {
         let mut server = Self::nodes(release, 1)?.pop()?;
-        server.cable = Some(cable);
+        server.cable = cable;
         server.restart();
         Some(server)
     }
 
-    /// So many nodes of one cluster, unless none can be had.
+    /// So many nodes of one cluster, unless none can be had; each behind a cable, where there are some.
     pub fn cluster(release: &str, nodes: u8) -> Option<Vec<Self>> {
         let mut nodes = Self::nodes(release, nodes)?;
+        let cables = Cable::star(nodes.len() as u32).into_iter().flatten();
+        nodes.iter_mut().zip(cables).for_each(|(node, cable)| node.cable = Some(cable));
+        let seed = nodes[0].host();
+        nodes.iter_mut().for_each(|node| node.seed = Some(seed.clone()));
         // Others ask the first how they join.
         let (first, others) = nodes.split_at_mut(1);
         for some in [first, others] {
@@ -83,6 +89,7 @@ impl Server {
             libraries: libraries.clone(),
             directory: tempfile::tempdir().unwrap(),
             node,
+            seed: None,
             ports: [port, storage, free.next().unwrap()],
             cable: None,
         };
@@ -95,17 +102,17 @@ impl Server {
     }
 
     /// `host:port`.
-    fn node(&self) -> String {
+    pub fn node(&self) -> String {
         format!("{}:{}", self.host(), self.ports[0])
     }
 
     pub fn address(&self, options: &str) -> String {
-        self.address_by("cassandra", options)
+        self.address_in("anabranch", options)
     }
 
-    /// `cassandra`, or with TLS `cassandra+tls`.
-    pub fn address_by(&self, scheme: &str, options: &str) -> String {
-        format!("{scheme}://{}/anabranch?{options}", self.node())
+    /// Of another key space.
+    pub fn address_in(&self, keyspace: &str, options: &str) -> String {
+        format!("cassandra://{}/{keyspace}?{options}", self.node())
     }
 
     /// The address of them all.
@@ -132,7 +139,7 @@ impl Server {
         let mut command = self.cable.as_ref().map_or_else(here, |cable| cable.command(&start));
         command.arg(&self.libraries).arg(self.directory.path());
         command.args(self.ports.map(|port| port.to_string()));
-        command.arg(self.node.to_string()).arg(self.host());
+        command.arg(self.host()).args(&self.seed);
         command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
         self.child = Some(command.spawn().unwrap());
     }

@@ -2,6 +2,7 @@
 //! driver have this as a module.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -56,10 +57,12 @@ pub fn run<D: Driver + 'static>(
                 worst
             }
         });
-        fault();
+        // Workers stop where it fails too.
+        let happened = catch_unwind(AssertUnwindSafe(fault));
         thread::sleep(Duration::from_millis(1_300));
         stop.store(true, Ordering::Relaxed);
         done.store(true, Ordering::Relaxed);
+        happened.unwrap_or_else(|panic| resume_unwind(panic));
         worst = watch.join().unwrap();
         workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
     });
