@@ -26,7 +26,8 @@ use crate::store;
 use crate::summary::{RESTART, restart_figures};
 use crate::table::{Table, wrap};
 
-/// Rounds, in each of which every store has its turn; the fastest run counts.
+/// Rounds, in each of which every store has its turn. The fastest run's figures are shown; a ratio is of two runs of
+/// one round, and the median of all rounds': a machine that others share is faster and slower from minute to minute.
 const ROUNDS: usize = 5;
 /// How long a run takes: of its last whole second flows are open.
 const RUN: Duration = Duration::from_secs(3);
@@ -52,7 +53,8 @@ struct Candidate {
     /// As it is named, or `none`.
     name: String,
     location: Option<Location>,
-    fastest: Option<RunReport>,
+    /// One of each round.
+    runs: Vec<RunReport>,
     restart: Option<RestartReport>,
 }
 
@@ -155,7 +157,7 @@ fn take_turns(
     arguments: &BenchArguments,
 ) -> Result<Vec<Candidate>, Error> {
     let candidate =
-        |name: String, location| Candidate { name, location, fastest: None, restart: None };
+        |name: String, location| Candidate { name, location, runs: Vec::new(), restart: None };
     let mut candidates = vec![candidate("none".to_owned(), None)];
     for name in arguments.stores.iter().flatten() {
         let word = match name.as_str() {
@@ -173,9 +175,7 @@ fn take_turns(
                 let (out, read) = (report.packets_out, report.packets_read);
                 eprintln!("bench: {}: {out} of {read} packets came through", one.name);
             }
-            if one.fastest.as_ref().is_none_or(|fastest| fastest.mpps < report.mpps) {
-                one.fastest = Some(report);
-            }
+            one.runs.push(report);
         }
     }
     for one in &mut candidates {
@@ -185,6 +185,17 @@ fn take_turns(
 }
 
 impl Candidate {
+    fn fastest(&self) -> Option<&RunReport> {
+        self.runs.iter().max_by(|one, other| one.mpps.total_cmp(&other.mpps))
+    }
+
+    /// A figure of its runs over that of the runs of `none` beside them.
+    fn ratio(&self, none: Option<&Self>, of: impl Fn(&RunReport) -> Option<f64>) -> Option<f64> {
+        let rounds = self.runs.iter().zip(&none?.runs);
+        let ratios = rounds.filter_map(|(one, none)| Some(of(one)? / of(none)?));
+        median(ratios.filter(|ratio| ratio.is_finite()).collect())
+    }
+
     fn run(&self, measured: &Measurement<'_>, repeat: Repeat) -> Result<RunReport, Error> {
         let Measurement { entry, capture, workers, settings: own, .. } = measured;
         let mut order = order(*entry, capture, *workers, repeat)?;
@@ -291,17 +302,24 @@ fn waiting(all: &[Candidate], flows: usize) -> Result<Vec<Value>, Error> {
     Ok(rows)
 }
 
+/// The middle one, or the mean of the two in the middle.
+fn median(mut all: Vec<f64>) -> Option<f64> {
+    all.sort_unstable_by(f64::total_cmp);
+    let [below, above] = [all.len().checked_sub(1)? / 2, all.len() / 2];
+    Some((all.get(below)? + all.get(above)?) / 2.0)
+}
+
 /// Million packets a second without a store.
 fn without(all: &[Candidate]) -> Option<f64> {
-    let none = all.first()?.fastest.as_ref()?.mpps;
+    let none = all.first()?.fastest()?.mpps;
     (none > 0.0).then_some(none)
 }
 
 /// Million packets a second once all flows are open: after the first round through the traffic.
-fn once_open(one: &Candidate, flows: usize) -> Option<f64> {
+fn once_open(report: &RunReport, flows: usize) -> Option<f64> {
     let round = (PACKETS_PER_FLOW * flows as u64) as f64 / 1e6;
     let (mut before_s, mut handled, mut open_s, mut open) = (0.0, 0.0, 0.0, 0.0);
-    for sample in &one.fastest.as_ref()?.samples {
+    for sample in &report.samples {
         let time_s = sample.t_s - before_s;
         let packets = sample.mpps * time_s;
         if handled >= round {
@@ -313,10 +331,12 @@ fn once_open(one: &Candidate, flows: usize) -> Option<f64> {
 }
 
 fn row(one: &Candidate, all: &[Candidate], flows: usize, workers: usize) -> Value {
-    let report = one.fastest.as_ref();
+    let report = one.fastest();
     let mpps = report.map(|report| report.mpps);
-    let open = once_open(one, flows);
-    let none_open = all.first().and_then(|none| once_open(none, flows));
+    let open = report.and_then(|report| once_open(report, flows));
+    let none = all.first();
+    let ratio = one.ratio(none, |report| Some(report.mpps));
+    let ratio_open = one.ratio(none, |report| once_open(report, flows));
     let store = report.and_then(|report| report.store.as_ref());
     let a_second = report
         .zip(store)
@@ -328,9 +348,9 @@ fn row(one: &Candidate, all: &[Candidate], flows: usize, workers: usize) -> Valu
         "flows": flows,
         "store": one.name,
         "mpps": mpps.map(rounded),
-        "ratio_to_none": mpps.zip(without(all)).map(|(mpps, none)| rounded(mpps / none)),
+        "ratio_to_none": ratio.map(rounded),
         "mpps_open": open.map(rounded),
-        "ratio_open": open.zip(none_open).map(|(open, none)| rounded(open / none)),
+        "ratio_open": ratio_open.map(rounded),
         "latency_ns": report.and_then(|report| report.latency_ns),
         "stored_per_s": a_second,
         "lag_ns": store.map(|store| store.lag_ns),
@@ -439,14 +459,23 @@ mod tests {
         let mut one = |samples: &[(f64, f64)]| {
             let samples = samples.iter().map(|&(t_s, mpps)| Sample { t_s, mpps }).collect();
             report.samples = samples;
-            let fastest = Some(report.clone());
-            once_open(
-                &Candidate { name: String::new(), location: None, fastest, restart: None },
-                1_000_000,
-            )
+            once_open(&report, 1_000_000)
         };
         // Four packets a flow: 4 million in four seconds, then 2 million in half a second.
         assert_eq!(one(&[(2.0, 1.0), (4.0, 1.0), (4.25, 4.0), (4.5, 4.0)]), Some(4.0));
         assert_eq!(one(&[(2.0, 1.0), (4.0, 1.0)]), None, "it ended before");
+    }
+    #[test]
+    fn a_ratio_is_of_runs_of_one_round() {
+        let candidate = |mpps: &[f64]| {
+            let run = |&mpps: &f64| RunReport { mpps, ..RunReport::new("nat") };
+            let runs = mpps.iter().map(run).collect();
+            Candidate { name: String::new(), location: None, runs, restart: None }
+        };
+        let none = candidate(&[10.0, 20.0, 40.0, 0.0]);
+        let of = |mpps: &[f64]| candidate(mpps).ratio(Some(&none), |report| Some(report.mpps));
+        assert_eq!(of(&[9.0, 19.0, 32.0, 1.0]), Some(0.9), "the machine became faster for both");
+        assert_eq!(of(&[9.0, 16.0]), Some((0.9 + 0.8) / 2.0));
+        assert_eq!(of(&[]), None);
     }
 }
