@@ -9,6 +9,7 @@ mod cable;
 #[path = "../failing/mod.rs"]
 mod failing;
 mod faults;
+mod layout;
 mod server;
 
 use std::thread;
