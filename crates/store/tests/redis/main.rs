@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 use anabranch_store::conformance::{self, Settings};
 use anabranch_store::redis::{Address, Redis};
 use anabranch_store::{
-    Call, Content, Driver, End, Entry, Error, Key, Kind, Operation, Place, Reply, Scope,
+    Batch, Call, Content, Driver, End, Entry, Error, Key, Kind, Operation, Outcome, Place, Reply,
+    Scope,
 };
 use server::{Cluster, Server, Watched, available, until};
 
@@ -116,6 +117,52 @@ fn a_cluster_is_right() {
     assert_eq!(used, 3, "shards spread over the nodes");
     assert_eq!(driver.keys("nat@edge@").unwrap().len(), 64);
     assert_eq!(driver.keys("nat@edge@s1@").unwrap().len(), 1);
+}
+
+/// A server reads whatever of a message has come: each round trip is at least one read.
+#[test]
+fn a_message_takes_few_round_trips_and_not_one_for_each_call_or_batch() {
+    if !available() {
+        return;
+    }
+    const MANY: u16 = 512;
+    let server = Server::start(&[]);
+    let calls: Vec<Call> = (0..MANY).map(|n| Call::new(&key(Kind::Counter, n), count(7))).collect();
+    let batch = |call: &Call| Batch {
+        mark: call.key.scope().key(Kind::Value, "mark").unwrap(),
+        expected: None,
+        next: b"1".to_vec(),
+        calls: vec![call.clone()],
+    };
+    let batches: Vec<Batch> = calls.iter().map(batch).collect();
+    let reads = |what: &mut dyn FnMut()| {
+        let told = || server.number("stats", "total_reads_processed");
+        let before = told();
+        what();
+        told() - before
+    };
+    for address in [by_socket(&server), format!("redis://{}", server.node())] {
+        server.ask::<()>(&["FLUSHALL"]);
+        let mut driver = driver(&address);
+        let asked = server.number("stats", "total_commands_processed");
+        let one_by_one = reads(&mut || {
+            for call in &calls {
+                driver.run(std::slice::from_ref(call)).unwrap();
+            }
+        });
+        assert!(one_by_one >= u64::from(MANY), "{one_by_one}: this counts nothing");
+        let together =
+            reads(&mut || assert!(driver.run(&calls).unwrap().iter().all(Result::is_ok)));
+        assert!(together < u64::from(MANY) / 8, "{together} reads, calls");
+        let together = reads(&mut || {
+            let outcomes = driver.commit(&batches).unwrap();
+            assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Committed));
+        });
+        // Each brings its script, half a kilobyte, and a server takes 16 KiB at once.
+        assert!(together < u64::from(MANY) / 4, "{together} reads, batches");
+        let asked = server.number("stats", "total_commands_processed") - asked;
+        assert!(asked > u64::from(MANY) * 3, "{asked} commands");
+    }
 }
 
 #[test]

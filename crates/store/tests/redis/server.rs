@@ -123,6 +123,14 @@ impl Server {
         command.query(&mut self.connect()).unwrap()
     }
 
+    /// The number behind `name` and whatever else is before it in that section of what it tells of itself, 0 if none.
+    pub fn number(&self, section: &str, name: &str) -> u64 {
+        let told = self.ask::<String>(&["INFO", section]);
+        let line = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let number = line.map(|line| line.rsplit('=').next().unwrap_or(line));
+        number.map_or(0, |number| number.parse().unwrap())
+    }
+
     /// Whether this stands in that section of what it tells of itself.
     pub fn says(&self, section: &str, what: &str) -> bool {
         self.ask::<String>(&["INFO", section]).contains(what)
