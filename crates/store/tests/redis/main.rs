@@ -10,6 +10,7 @@ mod cable;
 mod failing;
 mod faults;
 mod layout;
+mod resharding;
 mod server;
 
 use std::thread;
@@ -117,6 +118,8 @@ fn a_cluster_is_right() {
     assert_eq!(used, 3, "shards spread over the nodes");
     assert_eq!(driver.keys("nat@edge@").unwrap().len(), 64);
     assert_eq!(driver.keys("nat@edge@s1@").unwrap().len(), 1);
+    let named = |name| move |one: &Server| one.ask::<Vec<String>>(&["KEYS", name]).len();
+    assert_eq!(cluster.masters.iter().map(named("{nat@edge@s1}@counter@x")).sum::<usize>(), 1);
 }
 
 /// A server reads whatever of a message has come: each round trip is at least one read.
