@@ -22,6 +22,15 @@ pub struct Outcome {
     pub slowest: Duration,
 }
 
+/// The end of those who wait for these, also where the fault panics: they would be waited for without end.
+struct Ending<'a>([&'a AtomicBool; 2]);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|end| end.store(true, Ordering::Relaxed));
+    }
+}
+
 /// Flows come, change and go on two workers while `fault` happens; then the store must hold what they
 /// ended with, for which it has `patience` at the end, and a restart find it.
 pub fn run<D: Driver + 'static>(
@@ -56,10 +65,10 @@ pub fn run<D: Driver + 'static>(
                 worst
             }
         });
+        let ending = Ending([&stop, &done]);
         fault();
         thread::sleep(Duration::from_millis(1_300));
-        stop.store(true, Ordering::Relaxed);
-        done.store(true, Ordering::Relaxed);
+        drop(ending);
         worst = watch.join().unwrap();
         workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
     });
