@@ -9,7 +9,7 @@ use redis::{
 };
 
 use super::address::{Address, Servers};
-use super::cluster::{Redirection, slot, slots, without_slots};
+use super::cluster::{Redirection, node_at, slot, slots, without_slots};
 use crate::error::Error;
 
 /// Commands that are sent before their answers are read.
@@ -23,6 +23,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 const REFUSALS: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
 /// What to look at where a server does not let somebody in, or not do something.
 const CREDENTIALS: &str = "are user and password right, and may the user do that?";
+/// The same where a sentinel does not.
+const SENTINEL_CREDENTIALS: &str = "a sentinel is told the password of ?sentinel_password_file=FILE, or none where \
+                                    the address has no such word; that of the servers is another";
 
 /// Connections to the servers of an address, made when first needed and made again when they broke.
 pub(super) struct Link {
@@ -399,29 +402,46 @@ impl Link {
         let Servers::Sentinels(sentinels, name) = self.address.servers.clone() else {
             return Err(self.failed("there are no sentinels"));
         };
-        let mut question = redis::cmd("SENTINEL");
-        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&name);
-        let mut why = "no sentinel is configured".to_string();
+        let (mut refused, mut last) = (None, self.failed("no sentinel is configured"));
         for sentinel in &sentinels {
-            let asked = self.connect(&self.address.of_sentinel(sentinel));
-            match asked.and_then(|mut one| question.query::<Option<(String, String)>>(&mut one)) {
-                Ok(Some((host, port))) => {
-                    let node = format!("{host}:{port}");
-                    let role = self.ask_node(&node, &redis::cmd("ROLE"));
-                    match role.map(first_word) {
-                        Ok(role) if role == b"master" => {
-                            self.master = Some(node.clone());
-                            return Ok(node);
-                        }
-                        Ok(_) => why = format!("{node} is no master yet"),
-                        Err(error) => why = error.to_string(),
-                    }
+            let node = match self.ask_sentinel(sentinel, &name) {
+                Ok(Some((host, port))) => node_at(&host, port),
+                Ok(None) => {
+                    last = self.failed(format!("{sentinel} knows no `{name}`"));
+                    continue;
                 }
-                Ok(None) => why = format!("{sentinel} knows no `{name}`"),
-                Err(error) => why = format!("{sentinel}: {error}"),
+                Err(error) => {
+                    let says = format!("{sentinel}: {error}");
+                    if is_refusal(&error) {
+                        refused = Some(Error::refused(&self.name, says, SENTINEL_CREDENTIALS));
+                    } else {
+                        last = self.failed(says);
+                    }
+                    continue;
+                }
+            };
+            match self.ask_node(&node, &redis::cmd("ROLE")).map(first_word) {
+                Ok(role) if role == b"master" => {
+                    self.master = Some(node.clone());
+                    return Ok(node);
+                }
+                Ok(_) => last = self.failed(format!("{node} is no master yet")),
+                Err(error) => last = error,
             }
         }
-        Err(self.failed(why))
+        // Who sets it right has to know this first; one that is away comes back by itself.
+        Err(refused.unwrap_or(last))
+    }
+
+    /// Host and port of the server that a sentinel takes for the master.
+    fn ask_sentinel(
+        &self,
+        sentinel: &str,
+        name: &str,
+    ) -> Result<Option<(String, String)>, RedisError> {
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+        question.query(&mut self.connect(&self.address.of_sentinel(sentinel))?)
     }
 
     /// A slot is at `node` that was thought to be elsewhere; the others may hear of that later than we do.
@@ -454,6 +474,13 @@ impl Link {
         }
         Err(self.failed(why))
     }
+}
+
+/// Whether a server has answered, and lets nobody in.
+fn is_refusal(error: &RedisError) -> bool {
+    let says = error.to_string();
+    error.kind() == ErrorKind::AuthenticationFailed
+        || REFUSALS.iter().any(|word| says.contains(word))
 }
 
 fn first_word(answer: Value) -> Vec<u8> {

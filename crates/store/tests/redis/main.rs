@@ -11,6 +11,7 @@ mod failing;
 mod faults;
 mod layout;
 mod resharding;
+mod sentinels;
 mod server;
 
 use std::thread;
@@ -22,7 +23,7 @@ use anabranch_store::{
     Batch, Call, Content, Driver, End, Entry, Error, Key, Kind, Operation, Outcome, Place, Reply,
     Scope,
 };
-use server::{Cluster, Server, Watched, available, until};
+use server::{Cluster, Server, available, until};
 
 fn driver(address: &str) -> Redis {
     Redis::new(Address::parse(address).unwrap())
@@ -318,21 +319,6 @@ fn a_cluster_fails_over() {
     for answer in driver.run(&reads).unwrap() {
         assert_eq!(answer, Ok(Reply::Content(Some(Content::Counter(3)))));
     }
-}
-
-#[test]
-fn sentinels_say_who_has_taken_over() {
-    if !available() {
-        return;
-    }
-    let mut servers = Watched::start();
-    let mut driver = driver(&servers.address());
-    ask(&mut driver, &key(Kind::Counter, 1), count(8)).unwrap();
-    until("the replica has it", || servers.replica.ask::<u64>(&["DBSIZE"]) == 1);
-    servers.master.kill();
-    assert!(ask(&mut driver, &key(Kind::Counter, 1), count(9)).unwrap_err().is_unavailable());
-    until("it is written again", || ask(&mut driver, &key(Kind::Counter, 1), count(9)).is_ok());
-    assert_eq!(servers.replica.ask::<String>(&["GET", "nat@edge@s1@counter@x"]), "9");
 }
 
 #[cfg(feature = "redis-tls")]

@@ -183,12 +183,26 @@ pub struct Watched {
 
 impl Watched {
     pub fn start() -> Self {
-        let master = Server::start(&[]);
+        Self::start_with(&[], &[])
+    }
+
+    /// The same; servers and sentinel want to hear passwords, `s3cret` and `watch`.
+    pub fn start_guarded() -> Self {
+        let servers = ["--requirepass", "s3cret", "--masterauth", "s3cret"];
+        Self::start_with(&servers, &["--requirepass", "watch"])
+    }
+
+    fn start_with(of_servers: &[&str], of_sentinel: &[&str]) -> Self {
+        let master = Server::start(of_servers);
         let port = master.port.to_string();
-        let replica = Server::start(&["--replicaof", "127.0.0.1", &port]);
+        let follows = ["--replicaof", "127.0.0.1", &port];
+        let replica = Server::start(&[of_servers, &follows].concat());
         until("the replica follows", || replica.says("replication", "master_link_status:up"));
-        let sentinel = Server::start(&["--sentinel"]);
+        let sentinel = Server::start(&[&["--sentinel"], of_sentinel].concat());
         sentinel.ask::<()>(&["SENTINEL", "MONITOR", "main", "127.0.0.1", &port, "1"]);
+        if let [_, password, ..] = of_servers {
+            sentinel.ask::<()>(&["SENTINEL", "SET", "main", "auth-pass", password]);
+        }
         // A second of it may have gone by already when the master goes: nobody takes over at once.
         sentinel.ask::<()>(&["SENTINEL", "SET", "main", "down-after-milliseconds", "1600"]);
         sentinel.ask::<()>(&["SENTINEL", "SET", "main", "failover-timeout", "2000"]);
@@ -198,7 +212,13 @@ impl Watched {
 
     /// By the sentinel, and one that is not there.
     pub fn address(&self) -> String {
-        format!("redis+sentinel://127.0.0.1:1,{}/main?timeout_ms=300", self.sentinel.node())
+        self.address_of("", "")
+    }
+
+    /// The same with a user and password before, and something behind.
+    pub fn address_of(&self, user: &str, query: &str) -> String {
+        let sentinel = self.sentinel.node();
+        format!("redis+sentinel://{user}127.0.0.1:1,{sentinel}/main?timeout_ms=300{query}")
     }
 }
 
