@@ -264,6 +264,11 @@ struct Lags {
 /// Longest pause until a store is asked again that has not answered, nanoseconds.
 const RETRY_NS: u64 = 100_000_000;
 
+/// How long to wait after as many refusals in a row.
+fn pause_ns(period_ns: u64, refusals: u32) -> u64 {
+    period_ns.saturating_mul(1 << refusals.min(20)).min(RETRY_NS)
+}
+
 /// What counts as recent, nanoseconds.
 const RECENT_NS: u64 = 1_000_000_000;
 
@@ -503,23 +508,26 @@ impl WriteBehind {
             }
             Err(error) => return self.failed(asked, error, now_ns),
         };
-        self.trouble = None;
         self.unanswered = 0;
         self.counts.messages += 1;
         for (number, outcome) in asked.into_iter().zip(outcomes) {
             let lane = &mut self.lanes[number];
-            match lane.answered(outcome, self.epoch, now_ns) {
+            match lane.answered(outcome, (self.epoch, self.settings.period_ns), now_ns) {
                 lane::Answered::Stored(since) => {
                     self.counts.stored += since.len() as u64;
                     self.lags.note(since, now_ns);
                 }
                 lane::Answered::Ours => {}
+                lane::Answered::Refused(error) => self.trouble = Some(error),
                 lane::Answered::Lost => self.counts.rebuilds += 1,
                 lane::Answered::Fenced => {
                     self.fenced = true;
                     self.trouble = Some(Error::Fenced(lane.scope().to_string()));
                 }
             }
+        }
+        if !self.fenced && !self.lanes.iter().any(Lane::is_refused) {
+            self.trouble = None;
         }
         // What did not fit goes at once.
         if !self.turns.is_empty() {
@@ -535,8 +543,8 @@ impl WriteBehind {
     /// A message is made anew each time: one that refuses at once is asked less and less often.
     fn retry_later(&mut self, error: Error, now_ns: u64) {
         self.counts.failures += 1;
-        let pause_ns = self.settings.period_ns.saturating_mul(1 << self.unanswered.min(20));
-        self.retry_ns = now_ns.saturating_add(pause_ns.min(RETRY_NS));
+        let pause_ns = pause_ns(self.settings.period_ns, self.unanswered);
+        self.retry_ns = now_ns.saturating_add(pause_ns);
         self.unanswered += 1;
         self.trouble = Some(error);
     }

@@ -84,6 +84,8 @@ pub enum Outcome {
     Committed,
     /// Nothing was done: the mark holds something else.
     Found(Option<Bytes>),
+    /// Nothing was done, for this reason: the store cannot work on this scope now, and can on others.
+    Refused(Error),
 }
 
 fn commit_in_steps<D: Driver + ?Sized>(driver: &mut D, batch: &Batch) -> Result<Outcome, Error> {

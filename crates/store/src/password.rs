@@ -1,15 +1,15 @@
 //! Passwords that stand in a file, not in an address: a command line is seen by everybody on the machine.
 
-/// The password that a file holds: its first line.
+/// The password that a file holds, which an address names by `word`: its first line.
 ///
 /// # Errors
 /// What is wrong, in words.
-pub(crate) fn of_file(file: &str) -> Result<String, String> {
+pub(crate) fn of_file(word: &str, file: &str) -> Result<String, String> {
     let text = std::fs::read_to_string(file)
-        .map_err(|error| format!("`password_file` {file} cannot be read: {error}"))?;
+        .map_err(|error| format!("`{word}` {file} cannot be read: {error}"))?;
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(line.to_string()),
-        _ => Err(format!("`password_file` {file} has no first line")),
+        _ => Err(format!("`{word}` {file} has no first line")),
     }
 }
 
@@ -38,6 +38,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("password");
         let name = file.to_str().unwrap();
+        let of_file = |file| of_file("password_file", file);
         assert!(of_file(name).unwrap_err().contains("cannot be read"));
         std::fs::write(&file, "\n").unwrap();
         assert!(of_file(name).unwrap_err().contains("no first line"));

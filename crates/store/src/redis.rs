@@ -2,6 +2,7 @@
 //! commands.
 
 mod address;
+mod cluster;
 mod command;
 mod link;
 
@@ -9,9 +10,7 @@ pub use address::Address;
 
 use address::Servers;
 use command::Spelling;
-use link::{Link, Routed};
-
-use redis::Value;
+use link::{Answered, Link, Patience, Routed};
 
 use crate::call::Call;
 use crate::driver::{Answer, Batch, Driver, Outcome};
@@ -36,21 +35,38 @@ impl Redis {
 
     /// Sends the calls that are right, and answers for the others.
     fn ask(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
-        let mut answers = Vec::with_capacity(calls.len());
-        let mut routed = Vec::new();
-        for call in calls {
-            answers.push(call.check().err());
-            if answers.last().is_some_and(Option::is_none) {
-                let command = command::of_call(call, self.spelling);
-                routed.push(Routed { key: self.spelling.of(&call.key), command });
-            }
+        let refused: Vec<Option<Error>> = calls.iter().map(|call| call.check().err()).collect();
+        let right = || calls.iter().zip(&refused).filter(|(_, error)| error.is_none());
+        let routed: Vec<Routed> = right().map(|(call, _)| self.routed(call)).collect();
+        let mut answered = self.link.ask(&routed, Patience::Timeout)?;
+        let stale: Vec<(usize, Call)> = right()
+            .zip(&answered)
+            .enumerate()
+            .filter_map(|(at, ((call, _), answer))| Some((at, command::anew(call, answer.by)?)))
+            .collect();
+        if !stale.is_empty() {
+            let routed: Vec<Routed> = stale.iter().map(|(_, call)| self.routed(call)).collect();
+            let anew = self.link.ask(&routed, Patience::Timeout)?;
+            stale.iter().zip(anew).for_each(|((at, _), answer)| answered[*at] = answer);
         }
-        let mut values = self.link.ask(&routed)?.into_iter();
-        let answers = calls.iter().zip(answers).map(|(call, refused)| match refused {
+        let mut answered = answered.into_iter();
+        let answers = calls.iter().zip(refused).map(|(call, refused)| match refused {
             Some(error) => Err(error),
-            None => command::reply(call, values.next().unwrap_or_default()),
+            None => {
+                let Answered { value, by } = answered.next().unwrap_or_default();
+                match command::refusal(self.link.name(), &value) {
+                    Some(error) => Err(error),
+                    None => command::reply(call, value, by),
+                }
+            }
         });
         Ok(answers.collect())
+    }
+
+    fn routed(&self, call: &Call) -> Routed {
+        let command = command::of_call(call, self.spelling);
+        let may_wait = command::may_wait(call, self.spelling);
+        Routed { key: self.spelling.of(&call.key), command, may_wait }
     }
 
     fn scan(&mut self, node: &str, pattern: &str, keys: &mut Vec<Key>) -> Result<(), Error> {
@@ -90,17 +106,31 @@ impl Driver for Redis {
         let routed = batches.iter().map(|batch| Routed {
             key: self.spelling.of(&batch.mark),
             command: command::of_batch(batch, self.spelling),
+            may_wait: false,
         });
         let routed: Vec<Routed> = routed.collect();
-        let answers: Vec<Value> = self.link.ask(&routed)?;
-        batches.iter().zip(answers).map(|(batch, answer)| command::outcome(batch, answer)).collect()
+        // Whoever writes behind asks again, and others need not wait for it.
+        let answers = self.link.ask(&routed, Patience::None)?;
+        let outcome = |(batch, Answered { value, .. })| match command::refusal(self.name(), &value)
+        {
+            Some(error) => Ok(Outcome::Refused(error)),
+            None => command::outcome(batch, value),
+        };
+        batches.iter().zip(answers).map(outcome).collect()
     }
 
     fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
         let pattern = self.spelling.pattern(prefix);
         let mut keys = Vec::new();
-        for node in self.link.nodes()? {
-            self.scan(&node, &pattern, &mut keys)?;
+        for _ in 0..2 {
+            let nodes = self.link.nodes()?;
+            for node in &nodes {
+                self.scan(node, &pattern, &mut keys)?;
+            }
+            // A key that meanwhile moves to a node that was asked before is there the second time.
+            if nodes.len() == 1 {
+                break;
+            }
         }
         keys.retain(|key| key.as_str().starts_with(prefix));
         keys.sort();

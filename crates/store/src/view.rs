@@ -122,6 +122,16 @@ pub fn claim(
             }
             outcomes => Some(outcomes?),
         };
+        let refused = |outcome: &Outcome| match outcome {
+            Outcome::Refused(error) => Some(error.clone()),
+            _ => None,
+        };
+        if let Some(error) = outcomes.iter().flatten().find_map(refused) {
+            if tried == CLAIMS {
+                return Err(error);
+            }
+            thread::sleep(PAUSE * tried);
+        }
         let is_committed = |outcome: &Outcome| *outcome == Outcome::Committed;
         if outcomes.is_some_and(|outcomes| outcomes.iter().all(is_committed)) {
             let claimed = scopes.into_iter().map(|scope| {
@@ -223,6 +233,42 @@ mod tests {
             }
         }
         store
+    }
+
+    /// A store that will not work on what is claimed, so many times.
+    struct Refusing(Memory, u32);
+
+    impl Driver for Refusing {
+        fn name(&self) -> &str {
+            "refusing"
+        }
+
+        fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
+            self.0.run(calls)
+        }
+
+        fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
+            let refused = |_: &Batch| Outcome::Refused(Error::unavailable("refusing", "it moves"));
+            match self.1.checked_sub(1) {
+                None => self.0.commit(batches),
+                Some(left) => {
+                    self.1 = left;
+                    Ok(batches.iter().map(refused).collect())
+                }
+            }
+        }
+
+        fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
+            self.0.keys(prefix)
+        }
+    }
+
+    #[test]
+    fn a_claim_that_is_refused_is_tried_again_and_told_in_the_end() {
+        let (epoch, claimed) = claim(&mut Refusing(store(), 1), "nat", "a", 7).unwrap();
+        assert_eq!((epoch, claimed.len()), (8, 2));
+        let never = claim(&mut Refusing(store(), CLAIMS), "nat", "a", 7).unwrap_err();
+        assert!(never.to_string().contains("it moves"), "{never}");
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Driver for Faulty {
         if self.faults == 0 || !self.random.one_in(self.faults) {
             return self.store.commit(batches);
         }
-        match self.random.below(6) {
+        match self.random.below(7) {
             // It does not arrive.
             0 => self.gone(),
             // The answer is lost.
@@ -99,6 +99,16 @@ impl Driver for Faulty {
                 let replica = self.random.pick(&self.replicas).cloned().unwrap_or_default();
                 self.become_one(&replica);
                 if self.random.one_in(2) { self.gone() } else { self.store.commit(batches) }
+            }
+            // Some scopes cannot be worked on now, others can.
+            5 => {
+                let mut commit = |batch| {
+                    if self.random.one_in(2) {
+                        return Ok(Outcome::Refused(Error::unavailable("simulated", "it moves")));
+                    }
+                    Ok(self.store.commit(std::slice::from_ref(batch))?.remove(0))
+                };
+                batches.iter().map(&mut commit).collect()
             }
             // It is slow.
             _ => {
@@ -424,6 +434,62 @@ fn a_store_that_is_gone_is_asked_less_and_less_often() {
     };
     writer.committed(Ok(vec![Outcome::Committed; batches.len()]), now_ns + 200_000_000);
     assert_eq!((writer.waiting(), writer.status(now_ns).trouble), (0, None));
+}
+
+/// As of a slot of a cluster that is on its way from node to node, or was forgotten there.
+#[test]
+fn a_scope_that_is_not_worked_on_delays_no_other_and_is_begun_anew_by_nothing() {
+    let mut store = Faulty::new(1, 0, false);
+    let mut writer = fresh(Settings::default(), 7);
+    let key = |shard| {
+        let scope = Scope::new("nat", "a", Place::Shard(shard)).unwrap();
+        scope.key(Kind::Counter, "x").unwrap()
+    };
+    let mut now_ns = 0;
+    let mut go_on = |writer: &mut WriteBehind, store: &mut Faulty, refuses: bool| {
+        let (mut refused, until_ns) = (0, now_ns + 2_000 * MS);
+        while now_ns < until_ns {
+            now_ns += MS;
+            for shard in 0..2 {
+                let change = Change::put(&key(shard), Content::Counter(now_ns as i64));
+                writer.change(change, now_ns).unwrap();
+            }
+            match writer.next(now_ns) {
+                Action::Wait(_) => {}
+                Action::Commit(batches) => {
+                    let commit = |batch: &Batch| {
+                        if refuses && batch.mark.scope() == key(0).scope() {
+                            refused += 1;
+                            return Outcome::Refused(Error::unavailable("simulated", "it moves"));
+                        }
+                        store.store.commit(std::slice::from_ref(batch)).unwrap().remove(0)
+                    };
+                    let outcomes = batches.iter().map(commit).collect();
+                    writer.committed(Ok(outcomes), now_ns);
+                }
+                Action::List(scope) => panic!("{scope} is not lost"),
+            }
+        }
+        (refused, now_ns)
+    };
+    go_on(&mut writer, &mut store, false);
+    let (refused, now_ns) = go_on(&mut writer, &mut store, true);
+    assert!((20..40).contains(&refused), "asked less and less often: {refused}");
+    let status = writer.status(now_ns);
+    assert!(status.trouble.is_some_and(|why| why.contains("it moves")));
+    assert!(status.lag_ns > 1_900 * MS, "{}", status.lag_ns);
+    assert_eq!((status.waiting, status.rebuilds, status.failures), (1, 0, 0));
+    let late_ns = |store: &mut Faulty, shard, now_ns| match truth(&mut store.store)[&key(shard)] {
+        Content::Counter(then_ns) => now_ns - then_ns as u64,
+        _ => panic!("a counter"),
+    };
+    assert!(late_ns(&mut store, 1, now_ns) < 3 * MS, "the other is not late");
+    let (refused, now_ns) = go_on(&mut writer, &mut store, false);
+    assert_eq!(
+        (refused, writer.status(now_ns).trouble, writer.status(now_ns).rebuilds),
+        (0, None, 0)
+    );
+    assert!(late_ns(&mut store, 0, now_ns) < 3 * MS);
 }
 
 #[test]

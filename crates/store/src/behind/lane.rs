@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Mark;
 use super::backlog::{Part, Since};
 use super::mirror::Mirror;
+use super::{Mark, pause_ns};
 use crate::call::Call;
 use crate::content::Content;
 use crate::driver::{Batch, Outcome};
@@ -31,6 +31,9 @@ pub(super) struct Lane {
     answered_ns: u64,
     /// It is to be looked whether the store still has everything, however short ago it had.
     is_in_doubt: bool,
+    /// How often in a row the store would not work on this scope; not before then is it asked again.
+    refusals: u32,
+    retry_ns: u64,
     pub(super) in_line: bool,
 }
 
@@ -51,6 +54,8 @@ pub(super) enum Answered {
     Ours,
     Lost,
     Fenced,
+    /// Nothing was done, nor lost: the store works on others now.
+    Refused(Error),
 }
 
 impl Lane {
@@ -68,6 +73,8 @@ impl Lane {
             lost_ns: 0,
             answered_ns: 0,
             is_in_doubt: false,
+            refusals: 0,
+            retry_ns: 0,
             in_line: false,
         })
     }
@@ -134,6 +141,11 @@ impl Lane {
         self.scope.clone()
     }
 
+    /// Whether the store would not work on this scope when it was asked last.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refusals > 0
+    }
+
     pub(super) fn scope(&self) -> &Scope {
         &self.scope
     }
@@ -154,6 +166,7 @@ impl Lane {
     /// Whether there is something to send, or it is time to look whether all is still there.
     pub(super) fn wants(&self, now_ns: u64, check_ns: u64) -> bool {
         self.state == State::Following
+            && now_ns >= self.retry_ns
             && (self.mirror.lacking() > 0
                 || self.is_in_doubt
                 || now_ns >= self.answered_ns.saturating_add(check_ns))
@@ -187,8 +200,14 @@ impl Lane {
         Batch { mark: self.mark.clone(), expected, next, calls }
     }
 
-    pub(super) fn answered(&mut self, outcome: Outcome, epoch: u64, now_ns: u64) -> Answered {
+    pub(super) fn answered(
+        &mut self,
+        outcome: Outcome,
+        (epoch, period_ns): (u64, u64),
+        now_ns: u64,
+    ) -> Answered {
         let sent = Mark { epoch, batch: self.sent };
+        let refusals = std::mem::take(&mut self.refusals);
         let found = match outcome {
             Outcome::Committed => {
                 (self.known, self.settled) = (Some(sent), self.sent);
@@ -197,6 +216,12 @@ impl Lane {
                 let stored = std::mem::take(&mut self.under_way);
                 stored.iter().for_each(|(part, _)| self.mirror.arrived(*part));
                 return Answered::Stored(stored.into_iter().map(|(_, since)| since.ns).collect());
+            }
+            Outcome::Refused(error) => {
+                self.failed();
+                self.retry_ns = now_ns.saturating_add(pause_ns(period_ns, refusals));
+                self.refusals = refusals + 1;
+                return Answered::Refused(error);
             }
             Outcome::Found(found) => found.map(|bytes| Mark::decode(&self.mark, &bytes)),
         };

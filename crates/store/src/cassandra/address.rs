@@ -50,7 +50,7 @@ fn credentials(user: Option<&str>, file: Option<&str>) -> Result<Option<(String,
     Ok(match (user, file) {
         (None, None) => None,
         (Some(user), Some(file)) if !user.contains(':') => {
-            Some((decoded(user)?, password::of_file(file)?))
+            Some((decoded(user)?, password::of_file("password_file", file)?))
         }
         (_, Some(_)) => return Err("with `password_file` write USER@ before the hosts".to_string()),
         (Some(both), None) => {

@@ -161,6 +161,7 @@ fn each_mark_has_one_writer(open: &impl Open, many: u32, scope: &Scope) -> Resul
                     Some(next)
                 }
                 Some(Outcome::Found(found)) => found,
+                Some(Outcome::Refused(error)) => return Err(Failure(error.to_string())),
                 None => return Err(Failure("no outcome of a batch".to_string())),
             }
         }

@@ -24,6 +24,8 @@ pub struct Address {
     pub timeout: Duration,
     /// With TLS, the file of the only authority that is trusted (PEM); else those of the system.
     pub authority: Option<PathBuf>,
+    /// What sentinels want to hear; that of the servers is not told to them.
+    sentinel_password: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,15 +51,16 @@ impl Address {
     /// | `redis+cluster://host:6379,other:6379` | a cluster |
     ///
     /// `rediss` in place of `redis` is TLS, `?ca=FILE` at the end the authority that is trusted;
-    /// `?timeout_ms=250` sets the timeout, `?password_file=FILE` has the password in a file; `&` stands between
-    /// several.
+    /// `?timeout_ms=250` sets the timeout, `?password_file=FILE` has the password in a file,
+    /// `?sentinel_password_file=FILE` that of the sentinels, who are told no other; `&` stands between several.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let bad = |why: &str| Error::configuration(text, why);
         let (scheme, rest) =
             text.split_once("://").ok_or_else(|| bad("write redis://host:port"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (query, file) = password::taken_out(query);
-        let (timeout, authority) = options(&query).map_err(|why| bad(&why))?;
+        let Options { timeout, authority, sentinel_password } =
+            options(&query).map_err(|why| bad(&why))?;
         let (credentials, rest) = match (rest.rsplit_once('@'), file) {
             (Some((credentials, rest)), None) => (format!("{credentials}@"), rest),
             (None, None) => (String::new(), rest),
@@ -66,7 +69,7 @@ impl Address {
             }
             (user, Some(file)) => {
                 let (user, rest) = user.unwrap_or(("", rest));
-                let password = password::of_file(file).map_err(|why| bad(&why))?;
+                let password = password::of_file("password_file", file).map_err(|why| bad(&why))?;
                 (format!("{user}:{}@", utf8_percent_encode(&password, NON_ALPHANUMERIC)), rest)
             }
         };
@@ -95,15 +98,20 @@ impl Address {
         if !database.bytes().all(|digit| digit.is_ascii_digit()) {
             return Err(bad("a database is a number, as in redis://host:6379/0"));
         }
-        let database = database.to_string();
-        let all = Self { servers, scheme: secure, credentials, database, timeout, authority };
-        match all.is_understood() {
-            true => Ok(all),
-            false => Err(bad(
-                "a port is 1 to 65535; in user and password letters that mean something in an address are written \
-                 %XX (`/` is %2F, `#` %23, `?` %3F, `@` %40, `%` %25), or use ?password_file=FILE",
-            )),
+        if sentinel_password.is_some() && !matches!(servers, Servers::Sentinels(..)) {
+            return Err(bad("only redis+sentinel:// has a `sentinel_password_file`"));
         }
+        let database = database.to_string();
+        let all = Self {
+            servers,
+            scheme: secure,
+            credentials,
+            database,
+            timeout,
+            authority,
+            sentinel_password,
+        };
+        all.is_understood().then_some(all).ok_or_else(|| bad(NOT_UNDERSTOOD))
     }
 
     /// Whether the client understands the address of each server that is named.
@@ -138,9 +146,12 @@ impl Address {
         self.scheme == "rediss"
     }
 
-    /// The address of a sentinel, which has no password of its own here.
+    /// The address of a sentinel.
     pub(super) fn of_sentinel(&self, node: &str) -> String {
-        format!("{}://{node}/", self.scheme)
+        let credentials = self.sentinel_password.as_ref().map_or(String::new(), |password| {
+            format!(":{}@", utf8_percent_encode(password, NON_ALPHANUMERIC))
+        });
+        format!("{}://{credentials}{node}/", self.scheme)
     }
 }
 
@@ -169,24 +180,41 @@ fn of_query(word: &str) -> String {
     percent_encode(&percent_decode_str(word).collect::<Vec<u8>>(), NON_ALPHANUMERIC).to_string()
 }
 
-/// The timeout and the authority.
+/// Why no server can be asked at an address.
+const NOT_UNDERSTOOD: &str = "a port is 1 to 65535; in user and password letters that mean something in an address \
+                              are written %XX (`/` is %2F, `#` %23, `?` %3F, `@` %40, `%` %25), or use \
+                              ?password_file=FILE";
+
+/// What stands behind the `?`.
+struct Options {
+    timeout: Duration,
+    authority: Option<PathBuf>,
+    sentinel_password: Option<String>,
+}
+
+/// Reads all but the servers' password.
 ///
 /// # Errors
 /// What is wrong, in words.
-fn options(query: &str) -> Result<(Duration, Option<PathBuf>), String> {
-    let (mut patience, mut authority) = (Duration::from_secs(1), None);
+fn options(query: &str) -> Result<Options, String> {
+    let mut options =
+        Options { timeout: Duration::from_secs(1), authority: None, sentinel_password: None };
     for option in query.split('&').filter(|option| !option.is_empty()) {
         match option.split_once('=').unwrap_or((option, "")) {
-            ("timeout_ms", text) => patience = timeout(text)?,
-            ("ca", file) => authority = Some(file.into()),
+            ("timeout_ms", text) => options.timeout = timeout(text)?,
+            ("ca", file) => options.authority = Some(file.into()),
+            (word @ "sentinel_password_file", file) => {
+                options.sentinel_password = Some(password::of_file(word, file)?);
+            }
             (name, _) => {
                 return Err(format!(
-                    "`{name}`: after `?` only timeout_ms=N, password_file=FILE and ca=FILE are known"
+                    "`{name}`: after `?` only timeout_ms=N, password_file=FILE, sentinel_password_file=FILE \
+                     and ca=FILE are known"
                 ));
             }
         }
     }
-    Ok((patience, authority))
+    Ok(options)
 }
 
 fn with_port(host: &str) -> String {
@@ -252,6 +280,25 @@ mod tests {
         assert!(parsed("me:other@").unwrap_err().to_string().contains("not both"));
         let missing = Address::parse("redis://h?password_file=/nowhere/at/all").unwrap_err();
         assert!(missing.to_string().contains("cannot be read"), "{missing}");
+    }
+
+    #[test]
+    fn sentinels_hear_their_own_password_and_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("password");
+        std::fs::write(&file, "watch/er\n").unwrap();
+        let query = format!("sentinel_password_file={}", file.display());
+        let address = Address::parse(&format!("redis+sentinel://me:pw@a:1/main?{query}")).unwrap();
+        assert_eq!(address.of_sentinel("a:1"), "redis://:watch%2Fer@a:1/");
+        assert_eq!(address.of_node("b:2"), "redis://me:pw@b:2/");
+        assert!(!format!("{address:?} {address}").contains("watch"));
+        let address = Address::parse("redis+sentinel://me:pw@a:1/main").unwrap();
+        assert_eq!(address.of_sentinel("a:1"), "redis://a:1/");
+        let of_another = Address::parse(&format!("redis://a:1?{query}")).unwrap_err();
+        assert!(of_another.to_string().contains("only redis+sentinel://"), "{of_another}");
+        let missing = Address::parse("redis+sentinel://a/m?sentinel_password_file=/nowhere/at/all");
+        let missing = missing.unwrap_err().to_string();
+        assert!(missing.contains("`sentinel_password_file` /nowhere/at/all cannot"), "{missing}");
     }
 
     #[test]

@@ -11,9 +11,17 @@
 //! What goes away goes by `UNLINK`, so that the server answers others while it frees a large one.
 //!
 //! What looks before it writes is a script of these commands, which the server runs as one.
+//!
+//! **Invariant: a script is carried out to its end or not begun.** In a cluster a slot may be on its way to another
+//! node. Who has it still refuses each command on a key that it has not got, in the middle of a script too: what came
+//! before is done then, and what comes after is not. So a script that takes keys away and goes on with them names one
+//! more key, which is never there, and for want of which it waits until the slot has moved.
+
+use std::collections::BTreeSet;
 
 use redis::{Cmd, Value};
 
+use super::cluster::SPLIT;
 use crate::call::{Call, End, Operation, Reply};
 use crate::content::{Bytes, Content, Entry, Kind};
 use crate::driver::{Answer, Batch, Outcome};
@@ -41,6 +49,10 @@ while at <= #ARGV do
 end
 return {1, '-'}";
 
+/// What to look at where a slot does not come to its new node.
+const MOVING: &str = "a hash slot is on its way from one node to another; where none is meant to move, \
+                      `redis-cli --cluster fix` brings it to its end";
+
 /// Entries in one command of a script: its interpreter takes some thousand words at once.
 const ENTRIES: usize = 500;
 
@@ -61,6 +73,11 @@ impl Spelling {
                 format!("{{{scope}}}{rest}").into_bytes()
             }
         }
+    }
+
+    /// In a cluster a key of the same slot that is never there: it is none of ours.
+    fn absent(self, scope: &str) -> Option<Bytes> {
+        (self == Self::Tagged).then(|| format!("{{{scope}}}").into_bytes())
     }
 
     /// The key that is written so; `None`: it is none of ours.
@@ -104,18 +121,24 @@ pub(super) fn of_call(call: &Call, spelling: Spelling) -> Cmd {
     let key = &spelling.of(&call.key);
     let kind = call.key.kind();
     let is_set = kind == Kind::Set;
+    let guard = |found, commands: &[Vec<Bytes>]| {
+        let mut keys = vec![key];
+        let absent = spelling.absent(call.key.scope_str());
+        keys.extend(absent.iter().filter(|_| goes_on_without(commands)));
+        guarded(found, &keys, commands)
+    };
     match &call.operation {
         Operation::Create(content) => match simple(content) {
             Some(text) => command("SET", key).arg(text).arg("NX").take(),
-            None => guarded(("absent", "-".into(), b""), &[key], &writes(key, content)),
+            None => guard(("absent", "-".into(), b""), &writes(key, content)),
         },
         Operation::Update(content) => match simple(content) {
             Some(text) => command("SET", key).arg(text).arg("XX").take(),
-            None => guarded(("present", "-".into(), b""), &[key], &replaces(key, content)),
+            None => guard(("present", "-".into(), b""), &replaces(key, content)),
         },
         Operation::Put(content) => match simple(content) {
             Some(text) => command("SET", key).arg(text).take(),
-            None => guarded(("always", "-".into(), b""), &[key], &replaces(key, content)),
+            None => guard(("always", "-".into(), b""), &replaces(key, content)),
         },
         Operation::Read => match kind {
             Kind::Value | Kind::Counter => command("GET", key),
@@ -126,7 +149,7 @@ pub(super) fn of_call(call: &Call, spelling: Spelling) -> Cmd {
         Operation::Delete => command("UNLINK", key),
         Operation::CompareAndUpdate { from, to, ttl_ms } => {
             let set = set(key, to, *ttl_ms);
-            guarded(("value", found_text(from.as_deref()), b""), &[key], &[set])
+            guard(("value", found_text(from.as_deref()), b""), &[set])
         }
         Operation::Arm(value, ttl_ms) => {
             command("SET", key).arg(value).arg("PX").arg((*ttl_ms).max(1)).take()
@@ -148,7 +171,7 @@ pub(super) fn of_call(call: &Call, spelling: Spelling) -> Cmd {
         Operation::AddTo(entry, by) => command("HINCRBY", key).arg(entry).arg(by).take(),
         Operation::CompareAndInsert { key: entry, from, to } => {
             let set = vec![b"HSET".to_vec(), key.clone(), entry.clone(), to.clone()];
-            guarded(("field", found_text(from.as_deref()), entry), &[key], &[set])
+            guard(("field", found_text(from.as_deref()), entry), &[set])
         }
         Operation::Size => match kind {
             Kind::List => command("LLEN", key),
@@ -159,9 +182,20 @@ pub(super) fn of_call(call: &Call, spelling: Spelling) -> Cmd {
     }
 }
 
+/// Whether a call may have to wait until a slot has moved: it replaces a collection.
+pub(super) fn may_wait(call: &Call, spelling: Spelling) -> bool {
+    let (Operation::Put(content) | Operation::Update(content)) = &call.operation else {
+        return false;
+    };
+    spelling == Spelling::Tagged && simple(content).is_none()
+}
+
 fn iterate(kind: Kind, key: &[u8], cursor: &Bytes, limit: u32) -> Cmd {
     let limit = u64::from(limit.max(1));
-    let start = if cursor.is_empty() { b"0" } else { cursor.as_slice() };
+    let start = match cursor.split(|byte| *byte == b' ').next() {
+        Some(start) if !start.is_empty() => start,
+        _ => b"0",
+    };
     match kind {
         Kind::List => {
             let start = position(cursor);
@@ -170,6 +204,16 @@ fn iterate(kind: Kind, key: &[u8], cursor: &Bytes, limit: u32) -> Cmd {
         Kind::Set => command("SSCAN", key).arg(start).arg("COUNT").arg(limit).take(),
         _ => command("HSCAN", key).arg(start).arg("COUNT").arg(limit).take(),
     }
+}
+
+/// The call from the beginning, where it goes on with what another server has given than `by`: a cursor is a place in
+/// a hash table, and each server that is started hashes in its own way. `None`: it is right as it is.
+pub(super) fn anew(call: &Call, by: u64) -> Option<Call> {
+    let Operation::Iterate { cursor, limit } = &call.operation else { return None };
+    let is_hashed = call.key.kind() != Kind::List;
+    let is_of_another = !cursor.is_empty() && !cursor.ends_with(format!(" {by}").as_bytes());
+    let again = Operation::Iterate { cursor: Bytes::new(), limit: *limit };
+    (is_hashed && is_of_another).then(|| Call::new(&call.key, again))
 }
 
 fn position(cursor: &Bytes) -> u64 {
@@ -189,8 +233,24 @@ pub(super) fn of_batch(batch: &Batch, spelling: Spelling) -> Cmd {
         }
     }
     commands.push(set(&mark, &batch.next, None));
+    if goes_on_without(&commands) {
+        keys.extend(spelling.absent(batch.mark.scope_str()));
+    }
     let keys: Vec<&Bytes> = keys.iter().collect();
     guarded(("value", found_text(batch.expected.as_deref()), b""), &keys, &commands)
+}
+
+/// Whether one of the commands may take away a key that a later one has to do with.
+fn goes_on_without(commands: &[Vec<Bytes>]) -> bool {
+    let mut gone = BTreeSet::new();
+    commands.iter().any(|words| {
+        let (name, key) = (&words[0][..], &words[1]);
+        let is_gone = gone.contains(key);
+        if [&b"UNLINK"[..], b"HDEL", b"SREM"].contains(&name) {
+            gone.insert(key);
+        }
+        is_gone
+    })
 }
 
 /// The commands of an absolute call.
@@ -253,6 +313,10 @@ fn simple(content: &Content) -> Option<Bytes> {
 }
 
 fn replaces(key: &Bytes, content: &Content) -> Vec<Vec<Bytes>> {
+    if simple(content).is_some() {
+        // `SET` replaces whatever was there, and when it would have ended.
+        return writes(key, content);
+    }
     let delete = vec![b"UNLINK".to_vec(), key.clone()];
     [delete].into_iter().chain(writes(key, content)).collect()
 }
@@ -290,8 +354,19 @@ fn words_of(entry: &Entry) -> Vec<Bytes> {
     }
 }
 
-/// The reply to a call, as the server's answer says.
-pub(super) fn reply(call: &Call, answer: Value) -> Answer {
+/// Why `store` has not done what it was asked, where it is not done now and may be later.
+pub(super) fn refusal(store: &str, answer: &Value) -> Option<Error> {
+    match answer {
+        Value::ServerError(error) if error.code() == SPLIT => {
+            let says = format!("{SPLIT} {}", error.details().unwrap_or_default());
+            Some(Error::refused(store, says, MOVING))
+        }
+        _ => None,
+    }
+}
+
+/// The reply to a call, as the server's answer on connection `by` says.
+pub(super) fn reply(call: &Call, answer: Value, by: u64) -> Answer {
     let key = &call.key;
     if let Value::ServerError(error) = &answer {
         let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
@@ -324,7 +399,7 @@ pub(super) fn reply(call: &Call, answer: Value) -> Answer {
             integer(&answer).map(|count| Reply::Was(count > 0))
         }
         Operation::Find(entry) => found(answer, |bytes| pair(key.kind(), entry.clone(), bytes)),
-        Operation::Iterate { cursor, limit } => page(key.kind(), answer, cursor, *limit),
+        Operation::Iterate { cursor, limit } => page(key.kind(), answer, (cursor, *limit), by),
     };
     reply.ok_or_else(|| foreign(key, "it cannot be read as its type"))
 }
@@ -408,7 +483,7 @@ fn entries(kind: Kind, words: Vec<Bytes>) -> Option<Vec<Entry>> {
     Some(entries)
 }
 
-fn page(kind: Kind, answer: Value, cursor: &Bytes, limit: u32) -> Option<Reply> {
+fn page(kind: Kind, answer: Value, (cursor, limit): (&Bytes, u32), by: u64) -> Option<Reply> {
     if kind == Kind::List {
         let entries = entries(kind, array(answer)?)?;
         let next = position(cursor) + entries.len() as u64;
@@ -419,6 +494,7 @@ fn page(kind: Kind, answer: Value, cursor: &Bytes, limit: u32) -> Option<Reply> 
     let [next, words] = <[Value; 2]>::try_from(parts).ok()?;
     let next = bytes(next)?;
     let more = next != b"0";
+    let next = [&next[..], b" ", by.to_string().as_bytes()].concat();
     Some(Reply::Page(entries(kind, array(words)?)?, more.then_some(next)))
 }
 

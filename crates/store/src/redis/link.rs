@@ -1,46 +1,116 @@
 //! Connections: which server has a key, reconnecting, pipelining, and whose answer is whose.
 
-use std::collections::BTreeMap;
-use std::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use redis::{
     Client, Cmd, Connection, ConnectionLike, ErrorKind, IntoConnectionInfo, RedisError, Value,
 };
 
 use super::address::{Address, Servers};
+use super::cluster::{Redirection, node_at, slot, slots, without_slots};
 use crate::error::Error;
 
 /// Commands that are sent before their answers are read.
 const TOGETHER: usize = 512;
-/// How often a cluster's redirections are followed.
+/// How often in a row a cluster's redirections are followed.
 const REDIRECTIONS: u32 = 5;
+/// How long to wait, at first, for keys that are on their way from one node of a cluster to another; then longer.
+const PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// With which Redis begins what it says to who is not let in.
 const REFUSALS: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
 /// What to look at where a server does not let somebody in, or not do something.
 const CREDENTIALS: &str = "are user and password right, and may the user do that?";
+/// The same where a sentinel does not.
+const SENTINEL_CREDENTIALS: &str = "a sentinel is told the password of ?sentinel_password_file=FILE, or none where \
+                                    the address has no such word; that of the servers is another";
 
 /// Connections to the servers of an address, made when first needed and made again when they broke.
 pub(super) struct Link {
     address: Address,
     name: String,
-    connections: BTreeMap<String, Connection>,
+    connections: BTreeMap<String, Connected>,
+    /// How many there were.
+    connected: u64,
     /// In a cluster: the last slot of each range, and the node that has it.
     slots: BTreeMap<u16, String>,
+    /// In a cluster: who has said last that a slot has moved to whom, and knows of it for certain.
+    informed: Option<String>,
     /// With sentinels: who they say has the data.
     master: Option<String>,
+}
+
+/// Whether keys are waited for, for as long as for a server, that are on their way from one node of a cluster to another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    None,
+    Timeout,
 }
 
 /// A command and the bytes of the key by which a cluster finds its server.
 pub(super) struct Routed {
     pub(super) key: Vec<u8>,
     pub(super) command: Cmd,
+    /// In a cluster: it may have to wait for a slot that moves, and what is about its key with it.
+    pub(super) may_wait: bool,
+}
+
+/// What a server has answered.
+#[derive(Default)]
+pub(super) struct Answered {
+    pub(super) value: Value,
+    /// The number of the connection: of two answers with the same one the server was not started anew in between,
+    /// nor was it another.
+    pub(super) by: u64,
+}
+
+struct Connected {
+    connection: Connection,
+    number: u64,
+}
+
+/// What is to be asked again.
+#[derive(Default)]
+struct Turn {
+    /// Elsewhere.
+    sent_on: Vec<Open>,
+    /// Later: keys are on their way from one node to another.
+    split: Vec<Open>,
+    /// What was not asked yet.
+    held: Vec<Open>,
+}
+
+/// A command that is not answered yet, by its number among all.
+#[derive(Clone)]
+struct Open {
+    index: usize,
+    /// Where it was sent on to; by the slot of its key if nowhere.
+    to: Option<String>,
+    /// `to` does not have the slot yet, and takes it only from who says that he was sent.
+    is_asking: bool,
+}
+
+impl Open {
+    fn new(index: usize) -> Self {
+        Self { index, to: None, is_asking: false }
+    }
 }
 
 impl Link {
     pub(super) fn new(address: Address) -> Self {
         let name = address.to_string();
         let connections = BTreeMap::new();
-        Self { address, name, connections, slots: BTreeMap::new(), master: None }
+        Self {
+            address,
+            name,
+            connections,
+            connected: 0,
+            slots: BTreeMap::new(),
+            informed: None,
+            master: None,
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -77,87 +147,151 @@ impl Link {
 
     /// Sends all and answers each, in order. An error leaves nothing half read: what broke is
     /// connected anew next time.
-    pub(super) fn ask(&mut self, commands: &[Routed]) -> Result<Vec<Value>, Error> {
-        let answered = self.ask_all(commands);
+    pub(super) fn ask(
+        &mut self,
+        commands: &[Routed],
+        patience: Patience,
+    ) -> Result<Vec<Answered>, Error> {
+        let answered = self.ask_all(commands, patience);
         if answered.is_err() {
             self.connections.clear();
             self.slots.clear();
+            self.informed = None;
             self.master = None;
         }
         answered
     }
 
-    fn ask_all(&mut self, commands: &[Routed]) -> Result<Vec<Value>, Error> {
-        let mut answers: Vec<Value> = commands.iter().map(|_| Value::Nil).collect();
-        let mut left: Vec<usize> = (0..commands.len()).collect();
-        for _ in 0..REDIRECTIONS {
-            let mut moved = Vec::new();
-            for (node, indices) in self.by_node(commands, left)? {
-                for indices in indices.chunks(TOGETHER) {
-                    let commands = indices.iter().map(|index| &commands[*index].command);
-                    let packed: Vec<Vec<u8>> = commands.map(Cmd::get_packed_command).collect();
-                    let found = self.exchange(&node, &packed)?;
-                    for (index, answer) in indices.iter().zip(found) {
-                        match self.redirection(&answer, &packed, indices, *index)? {
-                            Redirected::No => answers[*index] = answer,
-                            Redirected::Asked(answer) => answers[*index] = answer,
-                            Redirected::Moved => moved.push(*index),
+    fn ask_all(&mut self, commands: &[Routed], patience: Patience) -> Result<Vec<Answered>, Error> {
+        let mut answers: Vec<Answered> = commands.iter().map(|_| Answered::default()).collect();
+        let mut open: Vec<Open> = (0..commands.len()).map(Open::new).collect();
+        let (began, mut turns, mut pause) = (Instant::now(), 0, PAUSE);
+        loop {
+            let Turn { sent_on, mut split, held } = self.turn(commands, &open, &mut answers)?;
+            turns = if sent_on.is_empty() { 0 } else { turns + 1 };
+            if !split.is_empty() {
+                if patience == Patience::None || began.elapsed() + pause > self.address.timeout {
+                    // What the node has said stays the answer.
+                    split.clear();
+                } else {
+                    thread::sleep(pause);
+                    (turns, pause) = (0, (pause * 2).min(LONGEST_PAUSE));
+                }
+            }
+            open = [sent_on, split, held].concat();
+            open.sort_by_key(|one| one.index);
+            if open.is_empty() {
+                return Ok(answers);
+            }
+            if turns == REDIRECTIONS {
+                return Err(self.failed("the cluster's nodes send commands back and forth"));
+            }
+        }
+    }
+
+    /// Asks each of `open` once, but for what has to come after another.
+    fn turn(
+        &mut self,
+        commands: &[Routed],
+        open: &[Open],
+        answers: &mut [Answered],
+    ) -> Result<Turn, Error> {
+        let mut turn = Turn::default();
+        for (node, open) in self.by_node(commands, open, &mut turn.held)? {
+            for open in open.chunks(TOGETHER) {
+                for (one, answer) in open.iter().zip(self.send(&node, commands, open)?) {
+                    let index = one.index;
+                    match self.redirection(&answer.value, &node)? {
+                        None => answers[index] = answer,
+                        Some(Redirection::Moved(to)) => {
+                            self.forget_slots(&to);
+                            turn.sent_on.push(Open { index, to: Some(to), is_asking: false });
+                        }
+                        Some(Redirection::Ask(to)) => {
+                            turn.sent_on.push(Open { index, to: Some(to), is_asking: true });
+                        }
+                        Some(Redirection::Split) => {
+                            answers[index] = answer;
+                            turn.split.push(Open::new(index));
                         }
                     }
                 }
             }
-            if moved.is_empty() {
-                return Ok(answers);
-            }
-            self.slots.clear();
-            left = moved;
         }
-        Err(self.failed("the cluster's nodes send commands back and forth"))
+        Ok(turn)
     }
 
-    /// What an answer says of where the key is. A command that was sent elsewhere has not been
-    /// carried out, so that it may be sent again whatever it does.
-    fn redirection(
+    /// Sends these to a node, and gives the answer to each.
+    fn send(
         &mut self,
-        answer: &Value,
-        packed: &[Vec<u8>],
-        indices: &[usize],
-        index: usize,
-    ) -> Result<Redirected, Error> {
-        let Value::ServerError(error) = answer else { return Ok(Redirected::No) };
-        let details = error.details().unwrap_or_default();
-        match error.code() {
-            "MOVED" => Ok(Redirected::Moved),
-            "ASK" => {
-                let node = details.split(' ').nth(1).unwrap_or_default().to_string();
-                let at = indices.iter().position(|one| *one == index).unwrap_or(0);
-                let asking = redis::cmd("ASKING").get_packed_command();
-                let mut answers = self.exchange(&node, &[asking, packed[at].clone()])?;
-                Ok(Redirected::Asked(answers.pop().unwrap_or_default()))
+        node: &str,
+        commands: &[Routed],
+        open: &[Open],
+    ) -> Result<Vec<Answered>, Error> {
+        let mut packed = Vec::with_capacity(open.len());
+        for one in open {
+            if one.is_asking {
+                packed.push(redis::cmd("ASKING").get_packed_command());
             }
+            packed.push(commands[one.index].command.get_packed_command());
+        }
+        let mut found = self.exchange(node, &packed)?.into_iter();
+        let by = self.connections.get(node).map_or(0, |connected| connected.number);
+        let answer = |one: &Open| {
+            // One more comes before it, to `ASKING`.
+            let value = found.nth(usize::from(one.is_asking)).unwrap_or_default();
+            Answered { value, by }
+        };
+        Ok(open.iter().map(answer).collect())
+    }
+
+    /// Where `node` sends a command on to. That has not been carried out, so that it may be sent again whatever it
+    /// does.
+    fn redirection(&self, answer: &Value, node: &str) -> Result<Option<Redirection>, Error> {
+        let Value::ServerError(error) = answer else { return Ok(None) };
+        let details = error.details().unwrap_or_default();
+        let code = error.code();
+        if let Some(redirection) = Redirection::read(code, details, node) {
+            return Ok(Some(redirection));
+        }
+        match code {
             // The server cannot work now: not a matter of this call.
-            code @ ("NOAUTH" | "WRONGPASS" | "NOPERM") => {
+            "NOAUTH" | "WRONGPASS" | "NOPERM" => {
                 Err(Error::refused(&self.name, format!("{code} {details}"), CREDENTIALS))
             }
-            code @ ("LOADING" | "READONLY" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" | "OOM"
-            | "MISCONF" | "BUSY" | "NOREPLICAS") => {
+            "LOADING" | "READONLY" | "CLUSTERDOWN" | "MASTERDOWN" | "OOM" | "MISCONF" | "BUSY"
+            | "NOREPLICAS" => {
                 let look = "see how the server is and what it is configured for";
                 Err(Error::refused(&self.name, format!("{code} {details}"), look))
             }
-            _ => Ok(Redirected::No),
+            _ => Ok(None),
         }
     }
 
-    /// Which of `left` go to which node, in their order.
+    /// Which of `open` go to which node, in their order. What is about a key that an earlier one may wait for is held
+    /// back until that is answered.
     fn by_node(
         &mut self,
         commands: &[Routed],
-        left: Vec<usize>,
-    ) -> Result<BTreeMap<String, Vec<usize>>, Error> {
-        let mut nodes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        for index in left {
-            let node = self.node_of(&commands[index].key)?;
-            nodes.entry(node).or_default().push(index);
+        open: &[Open],
+        held: &mut Vec<Open>,
+    ) -> Result<BTreeMap<String, Vec<Open>>, Error> {
+        let mut nodes: BTreeMap<String, Vec<Open>> = BTreeMap::new();
+        let mut waited_for = BTreeSet::new();
+        for one in open {
+            let Routed { key, may_wait, .. } = &commands[one.index];
+            if waited_for.contains(key) {
+                held.push(one.clone());
+                continue;
+            }
+            if *may_wait {
+                waited_for.insert(key);
+            }
+            let node = match &one.to {
+                Some(node) => node.clone(),
+                None => self.node_of(key)?,
+            };
+            nodes.entry(node).or_default().push(one.clone());
         }
         Ok(nodes)
     }
@@ -175,14 +309,17 @@ impl Link {
         }
     }
 
-    /// Every server that has keys.
+    /// Every server that has keys. In a cluster one that has no slot yet has some of the first one that it is given.
     pub(super) fn nodes(&mut self) -> Result<Vec<String>, Error> {
         if matches!(self.address.servers, Servers::Cluster(_)) {
+            // What was learnt may be from before slots have moved.
+            self.slots.clear();
             self.learn_slots()?;
-            let mut nodes: Vec<String> = self.slots.values().cloned().collect();
-            nodes.sort();
-            nodes.dedup();
-            return Ok(nodes);
+            let mut nodes: BTreeSet<String> = self.slots.values().cloned().collect();
+            let first = nodes.first().cloned().unwrap_or_default();
+            let answer = self.ask_node(&first, redis::cmd("CLUSTER").arg("NODES"))?;
+            nodes.extend(without_slots(answer));
+            return Ok(nodes.into_iter().collect());
         }
         Ok(vec![self.node_of(b"")?])
     }
@@ -193,19 +330,27 @@ impl Link {
         if answer.is_err() {
             self.connections.remove(node);
         }
-        Ok(answer?.pop().unwrap_or_default())
+        let answer = answer?.pop().unwrap_or_default();
+        self.redirection(&answer, node)?;
+        Ok(answer)
     }
 
     fn exchange(&mut self, node: &str, packed: &[Vec<u8>]) -> Result<Vec<Value>, Error> {
         let began = Instant::now();
         // A server that dribbles its answers has not answered.
         let patience = self.address.timeout * 4;
-        let url = self.address.of_node(node);
-        let connection = match self.connections.remove(node).filter(ConnectionLike::is_open) {
-            Some(connection) => connection,
-            None => self.connect(&url).map_err(|error| self.not_connected(&error))?,
+        let is_open = |one: &Connected| one.connection.is_open();
+        let connected = match self.connections.remove(node).filter(is_open) {
+            Some(connected) => connected,
+            None => {
+                let url = self.address.of_node(node);
+                let made = self.connect(&url).map_err(|error| self.not_connected(&error));
+                self.connected += 1;
+                Connected { connection: made?, number: self.connected }
+            }
         };
-        let connection = self.connections.entry(node.to_string()).or_insert(connection);
+        let connected = self.connections.entry(node.to_string()).or_insert(connected);
+        let connection = &mut connected.connection;
         let failed = |error: RedisError| Error::unavailable(&self.name, error);
         connection.send_packed_command(&packed.concat()).map_err(failed)?;
         let mut answers = Vec::with_capacity(packed.len());
@@ -257,29 +402,52 @@ impl Link {
         let Servers::Sentinels(sentinels, name) = self.address.servers.clone() else {
             return Err(self.failed("there are no sentinels"));
         };
-        let mut question = redis::cmd("SENTINEL");
-        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&name);
-        let mut why = "no sentinel is configured".to_string();
+        let (mut refused, mut last) = (None, self.failed("no sentinel is configured"));
         for sentinel in &sentinels {
-            let asked = self.connect(&self.address.of_sentinel(sentinel));
-            match asked.and_then(|mut one| question.query::<Option<(String, String)>>(&mut one)) {
-                Ok(Some((host, port))) => {
-                    let node = format!("{host}:{port}");
-                    let role = self.ask_node(&node, &redis::cmd("ROLE"));
-                    match role.map(first_word) {
-                        Ok(role) if role == b"master" => {
-                            self.master = Some(node.clone());
-                            return Ok(node);
-                        }
-                        Ok(_) => why = format!("{node} is no master yet"),
-                        Err(error) => why = error.to_string(),
-                    }
+            let node = match self.ask_sentinel(sentinel, &name) {
+                Ok(Some((host, port))) => node_at(&host, port),
+                Ok(None) => {
+                    last = self.failed(format!("{sentinel} knows no `{name}`"));
+                    continue;
                 }
-                Ok(None) => why = format!("{sentinel} knows no `{name}`"),
-                Err(error) => why = format!("{sentinel}: {error}"),
+                Err(error) => {
+                    let says = format!("{sentinel}: {error}");
+                    if is_refusal(&error) {
+                        refused = Some(Error::refused(&self.name, says, SENTINEL_CREDENTIALS));
+                    } else {
+                        last = self.failed(says);
+                    }
+                    continue;
+                }
+            };
+            match self.ask_node(&node, &redis::cmd("ROLE")).map(first_word) {
+                Ok(role) if role == b"master" => {
+                    self.master = Some(node.clone());
+                    return Ok(node);
+                }
+                Ok(_) => last = self.failed(format!("{node} is no master yet")),
+                Err(error) => last = error,
             }
         }
-        Err(self.failed(why))
+        // Who sets it right has to know this first; one that is away comes back by itself.
+        Err(refused.unwrap_or(last))
+    }
+
+    /// Host and port of the server that a sentinel takes for the master.
+    fn ask_sentinel(
+        &self,
+        sentinel: &str,
+        name: &str,
+    ) -> Result<Option<(String, String)>, RedisError> {
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+        question.query(&mut self.connect(&self.address.of_sentinel(sentinel))?)
+    }
+
+    /// A slot is at `node` that was thought to be elsewhere; the others may hear of that later than we do.
+    fn forget_slots(&mut self, node: &str) {
+        self.slots.clear();
+        self.informed = Some(node.to_string());
     }
 
     /// Asks any node which has which part of the keys.
@@ -289,8 +457,9 @@ impl Link {
         }
         let Servers::Cluster(seeds) = self.address.servers.clone() else { return Ok(()) };
         let known: Vec<String> = self.connections.keys().cloned().collect();
+        let informed = self.informed.take();
         let mut why = "no node is configured".to_string();
-        for node in known.iter().chain(&seeds) {
+        for node in informed.iter().chain(&known).chain(&seeds) {
             let mut question = redis::cmd("CLUSTER");
             match self.ask_node(node, question.arg("SLOTS")) {
                 Ok(answer) => {
@@ -307,10 +476,11 @@ impl Link {
     }
 }
 
-enum Redirected {
-    No,
-    Asked(Value),
-    Moved,
+/// Whether a server has answered, and lets nobody in.
+fn is_refusal(error: &RedisError) -> bool {
+    let says = error.to_string();
+    error.kind() == ErrorKind::AuthenticationFailed
+        || REFUSALS.iter().any(|word| says.contains(word))
 }
 
 fn first_word(answer: Value) -> Vec<u8> {
@@ -320,55 +490,5 @@ fn first_word(answer: Value) -> Vec<u8> {
             _ => Vec::new(),
         },
         _ => Vec::new(),
-    }
-}
-
-/// The last slot of each range and its node, as `CLUSTER SLOTS` says. A node without an address is
-/// the one that was asked.
-fn slots(answer: Value, asked: &str) -> Option<BTreeMap<u16, String>> {
-    let Value::Array(ranges) = answer else { return None };
-    let mut slots = BTreeMap::new();
-    for range in ranges {
-        let Value::Array(parts) = range else { return None };
-        let [_, Value::Int(last), Value::Array(master), ..] = &parts[..] else { return None };
-        let [host, Value::Int(port), ..] = &master[..] else { return None };
-        let host = match host {
-            Value::BulkString(host) if !host.is_empty() => String::from_utf8_lossy(host),
-            _ => asked.rsplit_once(':')?.0.into(),
-        };
-        slots.insert(u16::try_from(*last).ok()?, format!("{host}:{port}"));
-    }
-    Some(slots)
-}
-
-/// The hash slot of a key: CRC-16 (XMODEM) of what stands in its first braces, else of all of it,
-/// modulo 16384 (Redis cluster specification, "Hash tags").
-pub(super) fn slot(key: &[u8]) -> u16 {
-    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
-        let rest = &key[open + 1..];
-        let close = rest.iter().position(|byte| *byte == b'}')?;
-        (close > 0).then_some(&rest[..close])
-    });
-    let mut sum: u16 = 0;
-    for byte in tag.unwrap_or(key) {
-        sum ^= u16::from(*byte) << 8;
-        for _ in 0..8 {
-            sum = if sum & 0x8000 == 0 { sum << 1 } else { sum << 1 ^ 0x1021 };
-        }
-    }
-    sum % 16384
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_are_those_of_the_specification() {
-        // The check value of CRC-16/XMODEM is 0x31c3.
-        assert_eq!(slot(b"123456789"), 0x31c3);
-        assert_eq!(slot(b"{user1000}.following"), slot(b"user1000"));
-        assert_eq!(slot(b"a{}b"), slot(b"a{}b"));
-        assert_ne!(slot(b"a{}b"), slot(b""));
     }
 }

@@ -2,7 +2,6 @@
 //! driver have this as a module.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +20,15 @@ pub struct Outcome {
     /// The worst seen while it ran.
     pub worst: Status,
     pub slowest: Duration,
+}
+
+/// The end of those who wait for these, also where the fault panics: they would be waited for without end.
+struct Ending<'a>([&'a AtomicBool; 2]);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|end| end.store(true, Ordering::Relaxed));
+    }
 }
 
 /// Flows come, change and go on two workers while `fault` happens; then the store must hold what they
@@ -57,12 +65,10 @@ pub fn run<D: Driver + 'static>(
                 worst
             }
         });
-        // Workers stop where it fails too.
-        let happened = catch_unwind(AssertUnwindSafe(fault));
+        let ending = Ending([&stop, &done]);
+        fault();
         thread::sleep(Duration::from_millis(1_300));
-        stop.store(true, Ordering::Relaxed);
-        done.store(true, Ordering::Relaxed);
-        happened.unwrap_or_else(|panic| resume_unwind(panic));
+        drop(ending);
         worst = watch.join().unwrap();
         workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
     });

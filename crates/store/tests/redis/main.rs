@@ -9,6 +9,9 @@ mod cable;
 #[path = "../failing/mod.rs"]
 mod failing;
 mod faults;
+mod layout;
+mod resharding;
+mod sentinels;
 mod server;
 
 use std::thread;
@@ -17,9 +20,10 @@ use std::time::{Duration, Instant};
 use anabranch_store::conformance::{self, Settings};
 use anabranch_store::redis::{Address, Redis};
 use anabranch_store::{
-    Call, Content, Driver, End, Entry, Error, Key, Kind, Operation, Place, Reply, Scope,
+    Batch, Call, Content, Driver, End, Entry, Error, Key, Kind, Operation, Outcome, Place, Reply,
+    Scope,
 };
-use server::{Cluster, Server, Watched, available, until};
+use server::{Cluster, Server, available, until};
 
 fn driver(address: &str) -> Redis {
     Redis::new(Address::parse(address).unwrap())
@@ -115,6 +119,54 @@ fn a_cluster_is_right() {
     assert_eq!(used, 3, "shards spread over the nodes");
     assert_eq!(driver.keys("nat@edge@").unwrap().len(), 64);
     assert_eq!(driver.keys("nat@edge@s1@").unwrap().len(), 1);
+    let named = |name| move |one: &Server| one.ask::<Vec<String>>(&["KEYS", name]).len();
+    assert_eq!(cluster.masters.iter().map(named("{nat@edge@s1}@counter@x")).sum::<usize>(), 1);
+}
+
+/// A server reads whatever of a message has come: each round trip is at least one read.
+#[test]
+fn a_message_takes_few_round_trips_and_not_one_for_each_call_or_batch() {
+    if !available() {
+        return;
+    }
+    const MANY: u16 = 512;
+    let server = Server::start(&[]);
+    let calls: Vec<Call> = (0..MANY).map(|n| Call::new(&key(Kind::Counter, n), count(7))).collect();
+    let batch = |call: &Call| Batch {
+        mark: call.key.scope().key(Kind::Value, "mark").unwrap(),
+        expected: None,
+        next: b"1".to_vec(),
+        calls: vec![call.clone()],
+    };
+    let batches: Vec<Batch> = calls.iter().map(batch).collect();
+    let reads = |what: &mut dyn FnMut()| {
+        let told = || server.number("stats", "total_reads_processed");
+        let before = told();
+        what();
+        told() - before
+    };
+    for address in [by_socket(&server), format!("redis://{}", server.node())] {
+        server.ask::<()>(&["FLUSHALL"]);
+        let mut driver = driver(&address);
+        let asked = server.number("stats", "total_commands_processed");
+        let one_by_one = reads(&mut || {
+            for call in &calls {
+                driver.run(std::slice::from_ref(call)).unwrap();
+            }
+        });
+        assert!(one_by_one >= u64::from(MANY), "{one_by_one}: this counts nothing");
+        let together =
+            reads(&mut || assert!(driver.run(&calls).unwrap().iter().all(Result::is_ok)));
+        assert!(together < u64::from(MANY) / 8, "{together} reads, calls");
+        let together = reads(&mut || {
+            let outcomes = driver.commit(&batches).unwrap();
+            assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Committed));
+        });
+        // Each brings its script, half a kilobyte, and a server takes 16 KiB at once.
+        assert!(together < u64::from(MANY) / 4, "{together} reads, batches");
+        let asked = server.number("stats", "total_commands_processed") - asked;
+        assert!(asked > u64::from(MANY) * 3, "{asked} commands");
+    }
 }
 
 #[test]
@@ -267,21 +319,6 @@ fn a_cluster_fails_over() {
     for answer in driver.run(&reads).unwrap() {
         assert_eq!(answer, Ok(Reply::Content(Some(Content::Counter(3)))));
     }
-}
-
-#[test]
-fn sentinels_say_who_has_taken_over() {
-    if !available() {
-        return;
-    }
-    let mut servers = Watched::start();
-    let mut driver = driver(&servers.address());
-    ask(&mut driver, &key(Kind::Counter, 1), count(8)).unwrap();
-    until("the replica has it", || servers.replica.ask::<u64>(&["DBSIZE"]) == 1);
-    servers.master.kill();
-    assert!(ask(&mut driver, &key(Kind::Counter, 1), count(9)).unwrap_err().is_unavailable());
-    until("it is written again", || ask(&mut driver, &key(Kind::Counter, 1), count(9)).is_ok());
-    assert_eq!(servers.replica.ask::<String>(&["GET", "nat@edge@s1@counter@x"]), "9");
 }
 
 #[cfg(feature = "redis-tls")]

@@ -112,7 +112,10 @@ impl Server {
 
     /// A connection beside the driver's, which no cut cable is in the way of.
     pub fn connect(&self) -> Connection {
-        let address = format!("redis+unix://{}", self.socket().display());
+        let mut words = self.arguments.iter();
+        let password = words.find(|word| *word == "--requirepass").and_then(|_| words.next());
+        let query = password.map_or(String::new(), |password| format!("?pass={password}"));
+        let address = format!("redis+unix://{}{query}", self.socket().display());
         let client = redis::Client::open(address).unwrap();
         client.get_connection_with_timeout(Duration::from_secs(2)).unwrap()
     }
@@ -121,6 +124,19 @@ impl Server {
         let mut command = Cmd::new();
         command.arg(words);
         command.query(&mut self.connect()).unwrap()
+    }
+
+    /// The number behind `name` and whatever else is before it in that section of what it tells of itself, 0 if none.
+    pub fn number(&self, section: &str, name: &str) -> u64 {
+        let told = self.ask::<String>(&["INFO", section]);
+        let line = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let number = line.map(|line| line.rsplit('=').next().unwrap_or(line));
+        number.map_or(0, |number| number.parse().unwrap())
+    }
+
+    /// How often it has answered with this error.
+    pub fn errors(&self, code: &str) -> u64 {
+        self.number("errorstats", &format!("errorstat_{code}"))
     }
 
     /// Whether this stands in that section of what it tells of itself.
@@ -167,13 +183,28 @@ pub struct Watched {
 
 impl Watched {
     pub fn start() -> Self {
-        let master = Server::start(&[]);
+        Self::start_with(&[], &[])
+    }
+
+    /// The same; servers and sentinel want to hear passwords, `s3cret` and `watch`.
+    pub fn start_guarded() -> Self {
+        let servers = ["--requirepass", "s3cret", "--masterauth", "s3cret"];
+        Self::start_with(&servers, &["--requirepass", "watch"])
+    }
+
+    fn start_with(of_servers: &[&str], of_sentinel: &[&str]) -> Self {
+        let master = Server::start(of_servers);
         let port = master.port.to_string();
-        let replica = Server::start(&["--replicaof", "127.0.0.1", &port]);
+        let follows = ["--replicaof", "127.0.0.1", &port];
+        let replica = Server::start(&[of_servers, &follows].concat());
         until("the replica follows", || replica.says("replication", "master_link_status:up"));
-        let sentinel = Server::start(&["--sentinel"]);
+        let sentinel = Server::start(&[&["--sentinel"], of_sentinel].concat());
         sentinel.ask::<()>(&["SENTINEL", "MONITOR", "main", "127.0.0.1", &port, "1"]);
-        sentinel.ask::<()>(&["SENTINEL", "SET", "main", "down-after-milliseconds", "400"]);
+        if let [_, password, ..] = of_servers {
+            sentinel.ask::<()>(&["SENTINEL", "SET", "main", "auth-pass", password]);
+        }
+        // A second of it may have gone by already when the master goes: nobody takes over at once.
+        sentinel.ask::<()>(&["SENTINEL", "SET", "main", "down-after-milliseconds", "1600"]);
         sentinel.ask::<()>(&["SENTINEL", "SET", "main", "failover-timeout", "2000"]);
         until("the sentinel knows the replica", || sentinel.says("sentinel", "slaves=1"));
         Self { master, replica, sentinel }
@@ -181,9 +212,25 @@ impl Watched {
 
     /// By the sentinel, and one that is not there.
     pub fn address(&self) -> String {
-        format!("redis+sentinel://127.0.0.1:1,{}/main?timeout_ms=300", self.sentinel.node())
+        self.address_of("", "")
+    }
+
+    /// The same with a user and password before, and something behind.
+    pub fn address_of(&self, user: &str, query: &str) -> String {
+        let sentinel = self.sentinel.node();
+        format!("redis+sentinel://{user}127.0.0.1:1,{sentinel}/main?timeout_ms=300{query}")
     }
 }
+
+/// A replica takes over however long a machine with other work has kept it from its master.
+const OF_CLUSTER: [&str; 6] = [
+    "--cluster-enabled",
+    "yes",
+    "--cluster-node-timeout",
+    "1000",
+    "--cluster-replica-validity-factor",
+    "0",
+];
 
 /// Masters with all slots between them, and a replica of the first.
 pub struct Cluster {
@@ -193,16 +240,7 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn start(with_replica: bool) -> Self {
-        // A replica takes over however long a machine with other work has kept it from its master.
-        let arguments = [
-            "--cluster-enabled",
-            "yes",
-            "--cluster-node-timeout",
-            "1000",
-            "--cluster-replica-validity-factor",
-            "0",
-        ];
-        let masters: Vec<Server> = (0..3).map(|_| Server::start(&arguments)).collect();
+        let masters: Vec<Server> = (0..3).map(|_| Server::start(&OF_CLUSTER)).collect();
         for (master, range) in masters.iter().zip([(0, 5_460), (5_461, 10_922), (10_923, 16_383)]) {
             let range = [range.0.to_string(), range.1.to_string()];
             master.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]]);
@@ -216,17 +254,42 @@ impl Cluster {
             })
         };
         until("the cluster works", || all_ok(&masters));
-        let replica = with_replica.then(|| Self::add_replica(&masters[0], &arguments));
+        let replica = with_replica.then(|| Self::add_replica(&masters[0]));
         Self { masters, replica }
     }
 
-    fn add_replica(master: &Server, arguments: &[&str]) -> Server {
-        let replica = Server::start(arguments);
-        replica.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &master.port.to_string()]);
-        let id: String = master.ask(&["CLUSTER", "MYID"]);
-        until("the replica knows its master", || {
-            replica.ask::<String>(&["CLUSTER", "NODES"]).contains(&id)
+    /// One more master, which has no slot; all know it.
+    pub fn add_master(&mut self) {
+        let added = Self::meet(&self.masters[0]);
+        let id: String = added.ask(&["CLUSTER", "MYID"]);
+        for other in &self.masters {
+            until("the others know the new one", || {
+                let nodes = other.ask::<String>(&["CLUSTER", "NODES"]);
+                nodes.lines().any(|line| line.starts_with(&id) && !line.contains("handshake"))
+            });
+            let id: String = other.ask(&["CLUSTER", "MYID"]);
+            until("it knows the others", || {
+                added.ask::<String>(&["CLUSTER", "NODES"]).contains(&id)
+            });
+        }
+        until("it works", || {
+            added.ask::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
         });
+        self.masters.push(added);
+    }
+
+    /// A server that knows `one` of a cluster.
+    fn meet(one: &Server) -> Server {
+        let added = Server::start(&OF_CLUSTER);
+        added.ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &one.port.to_string()]);
+        let id: String = one.ask(&["CLUSTER", "MYID"]);
+        until("they have met", || added.ask::<String>(&["CLUSTER", "NODES"]).contains(&id));
+        added
+    }
+
+    fn add_replica(master: &Server) -> Server {
+        let replica = Self::meet(master);
+        let id: String = master.ask(&["CLUSTER", "MYID"]);
         replica.ask::<()>(&["CLUSTER", "REPLICATE", &id]);
         until("the replica follows", || replica.says("replication", "master_link_status:up"));
         until("the others know the replica", || master.says("replication", "connected_slaves:1"));
