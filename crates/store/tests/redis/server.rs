@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, Connection, FromRedisValue};
+use redis::{Cmd, Connection, FromRedisValue, RedisResult};
 
 use crate::cable::Cable;
 
@@ -112,12 +112,16 @@ impl Server {
 
     /// A connection beside the driver's, which no cut cable is in the way of.
     pub fn connect(&self) -> Connection {
+        self.connected().unwrap()
+    }
+
+    fn connected(&self) -> RedisResult<Connection> {
         let mut words = self.arguments.iter();
         let password = words.find(|word| *word == "--requirepass").and_then(|_| words.next());
         let query = password.map_or(String::new(), |password| format!("?pass={password}"));
         let address = format!("redis+unix://{}{query}", self.socket().display());
-        let client = redis::Client::open(address).unwrap();
-        client.get_connection_with_timeout(Duration::from_secs(2)).unwrap()
+        let client = redis::Client::open(address)?;
+        client.get_connection_with_timeout(Duration::from_secs(2))
     }
 
     pub fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
@@ -139,9 +143,11 @@ impl Server {
         self.number("errorstats", &format!("errorstat_{code}"))
     }
 
-    /// Whether this stands in that section of what it tells of itself.
+    /// Whether it says, and this stands in that section of what it tells of itself. A sentinel that makes it the
+    /// master has it close its connections, this one too.
     pub fn says(&self, section: &str, what: &str) -> bool {
-        self.ask::<String>(&["INFO", section]).contains(what)
+        let ask = |mut connection| redis::cmd("INFO").arg(section).query::<String>(&mut connection);
+        self.connected().and_then(ask).is_ok_and(|told| told.contains(what))
     }
 }
 
