@@ -4,13 +4,11 @@ use super::value::Value;
 use super::{Eval, Interpreter, Stop, stop};
 use crate::access::{Access, Part};
 use crate::expr::{Term, Terms};
-use crate::proofs::{Counted, ENDLESS, Link};
+use crate::proofs::{Counted, ENDLESS, Link, named};
 
 /// What a part of the unknown value of the access `name` is called.
 fn symbol(name: &str, part: &str) -> String {
-    let part = part.strip_suffix("variant").map_or(part, |of| of.trim_end_matches('.'));
-    let dot = if part.is_empty() { "" } else { "." };
-    format!("{name}.value{dot}{part}")
+    named(&format!("{name}.value"), part)
 }
 
 /// What an access has told of a part of what it found.

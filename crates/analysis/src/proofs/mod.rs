@@ -111,7 +111,7 @@ impl fmt::Display for Link {
 }
 
 /// A part of `object`, or all of it.
-fn named(object: &str, part: &str) -> String {
+pub(crate) fn named(object: &str, part: &str) -> String {
     let part = part.strip_suffix("variant").map_or(part, |of| of.trim_end_matches('.'));
     let dot = if part.is_empty() { "" } else { "." };
     format!("{object}{dot}{part}")

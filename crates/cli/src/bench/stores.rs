@@ -465,6 +465,7 @@ mod tests {
         assert_eq!(one(&[(2.0, 1.0), (4.0, 1.0), (4.25, 4.0), (4.5, 4.0)]), Some(4.0));
         assert_eq!(one(&[(2.0, 1.0), (4.0, 1.0)]), None, "it ended before");
     }
+
     #[test]
     fn a_ratio_is_of_runs_of_one_round() {
         let candidate = |mpps: &[f64]| {
