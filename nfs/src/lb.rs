@@ -306,7 +306,7 @@ pub mod lb {
         table: Vector<Entry>,
         #[capacity(settings.backend_slots)]
         turns: Vector<Turn>,
-        /// After each slot the next that takes connections of its service, in a ring.
+        /// For each slot the one before it that takes connections of its service; for the first itself.
         #[capacity(settings.backend_slots)]
         ring: Vector<u16>,
         #[capacity(settings.services.len() + settings.services6.len() + 1)]
@@ -480,16 +480,7 @@ pub mod lb {
                 }
             }
             self.begin_build();
-            let mut build = self.build.get();
-            let mut left = FIRST_STEPS;
-            while left > 0 && build.running {
-                build = self.build_step(build);
-                left -= 1;
-            }
-            self.build.set(build);
-            if build.running {
-                cx.set_timer(BUILD_PAUSE_NS, build.number);
-            }
+            self.go_on_building(FIRST_STEPS, cx);
         }
 
         fn packet_set_opened(
@@ -525,7 +516,9 @@ pub mod lb {
                 return Drop(Reason::NoBackend);
             }
             let mut backend = self.backends.read(u32::from(connection.backend));
-            if backend.generation != connection.generation || !backend.keeps() {
+            let is_gone = backend.generation != connection.generation || !backend.keeps();
+            // A new one's has just been picked.
+            if is_gone && connection.progress != Progress::New {
                 if !self.reconnect(connection, pkt) {
                     return Drop(Reason::NoBackend);
                 }
@@ -633,18 +626,22 @@ pub mod lb {
 
         /// Goes on building the Maglev tables, unless another build has begun meanwhile.
         fn timer(&mut self, token: u64, cx: &mut Context) {
-            let mut build = self.build.get();
-            if build.number != token {
-                return;
+            if self.build.get().number == token {
+                self.go_on_building(BUILD_STEPS, cx);
             }
-            let mut left = BUILD_STEPS;
+        }
+
+        /// Tries so many entries, and has the rest wait.
+        fn go_on_building(&mut self, steps: u32, cx: &mut Context) {
+            let mut build = self.build.get();
+            let mut left = steps;
             while left > 0 && build.running {
                 build = self.build_step(build);
                 left -= 1;
             }
             self.build.set(build);
             if build.running {
-                cx.set_timer(BUILD_PAUSE_NS, token);
+                cx.set_timer(BUILD_PAUSE_NS, build.number);
             }
         }
 
@@ -856,10 +853,8 @@ pub mod lb {
                 let takes = backend.takes(backend.service);
                 let ends = self.ends.read(backend.service);
                 let goes_on = takes && ends.number == number;
-                // Others are rings of their own.
-                self.ring.write(if goes_on { ends.last } else { slot }, slot as u16);
+                self.ring.write(slot, (if goes_on { ends.last } else { slot }) as u16);
                 let first = if goes_on { ends.first } else { slot };
-                self.ring.write(slot, first as u16);
                 let further = Ends { number, first, last: slot };
                 self.ends.write(backend.service, if takes { further } else { ends });
             }
@@ -868,17 +863,19 @@ pub mod lb {
         /// Lets the backend whose turn it is try the next entry of its permutation.
         fn build_step(&mut self, build: Build) -> Build {
             let ends = self.ends.read(build.service);
-            let slot = if build.filled == 0 { ends.first } else { build.slot };
+            let slot = if build.filled == 0 { ends.last } else { build.slot };
             let build = Build { slot, ..build };
-            let goes_on = ends.number == build.number;
-            let after = if goes_on { self.try_entry(build) } else { build.after(false, 0, true) };
+            let after = match ends.number == build.number {
+                true => self.try_entry(build, ends),
+                false => build.after(false, 0, true),
+            };
             let half = self.half.get();
             self.half.set(if after.running { half } else { build.half });
             after
         }
 
-        /// A backend goes on until it has found an entry; then it is the next one's turn.
-        fn try_entry(&mut self, build: Build) -> Build {
+        /// A backend goes on until it has found an entry; then it is the one before's turn, or the last one's.
+        fn try_entry(&mut self, build: Build, ends: Ends) -> Build {
             let backend = self.backends.read(build.slot);
             let turn = self.turns.read(build.slot);
             let next = if turn.round == build.round { turn.next } else { backend.offset };
@@ -890,7 +887,8 @@ pub mod lb {
             let next = next + backend.skip;
             let next = if next >= build.size { next - build.size } else { next };
             self.turns.write(build.slot, Turn { round: build.round, next });
-            build.after(fills, u32::from(self.ring.read(build.slot)), false)
+            let before = u32::from(self.ring.read(build.slot));
+            build.after(fills, if build.slot == ends.first { ends.last } else { before }, false)
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Enumerates the paths of a handler: it is run again and again, each time with the next prefix
 //! of decisions, until every feasible one has been taken.
 
+use crate::bounds::Bounds;
 use crate::expr::{Binary, Node, SymbolId, Term, Terms};
 use crate::hash::FastSet;
 use crate::interpret::Stop;
@@ -272,6 +273,11 @@ impl Explorer {
             Some(false) => Ok(Answer::No),
             None => self.ask(condition, terms),
         }
+    }
+
+    /// Whether the bounds of what holds on this run rule a condition out.
+    pub(crate) fn refutes(&self, condition: Term, terms: &Terms) -> bool {
+        Bounds::under(&self.relevant(condition, terms), terms).is_none()
     }
 
     /// What is impossible without products and quotients is so with them; beyond that they are

@@ -82,6 +82,25 @@ impl Terms {
         }
     }
 
+    /// What a choice chooses by, and between what; of one that was widened or narrowed, both widened or narrowed.
+    pub fn alternatives(&mut self, term: Term) -> Option<(Term, Term, Term)> {
+        match *self.node(term) {
+            Node::Ite(condition, one, other) => Some((condition, one, other)),
+            Node::Extend { signed, width, of } => {
+                let (condition, one, other) = self.alternatives(of)?;
+                let (one, other) =
+                    (self.extend(one, width, signed), self.extend(other, width, signed));
+                Some((condition, one, other))
+            }
+            Node::Extract { high, low, of } => {
+                let (condition, one, other) = self.alternatives(of)?;
+                let (one, other) = (self.extract(one, high, low), self.extract(other, high, low));
+                Some((condition, one, other))
+            }
+            _ => None,
+        }
+    }
+
     /// Joins two terms, the first in the high bits. At most 128 bits together.
     pub fn concat(&mut self, high: Term, low: Term) -> Term {
         let (a, b) = (self.width(high), self.width(low));

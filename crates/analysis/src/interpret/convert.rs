@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::types::{Scalar, Type};
 use super::value::{EnumValue, Tag, Value};
 use super::{Eval, Interpreter};
-use crate::expr::Term;
+use crate::expr::{Binary, Node, Term, mask};
 
 impl<'p> Interpreter<'p> {
     /// The value with the type written for it: literals get their width.
@@ -120,9 +120,7 @@ impl<'p> Interpreter<'p> {
         let term = match value {
             Value::Literal(number) => self.terms.constant(number as u128, scalar.width()),
             Value::Bool(term) => self.terms.from_bool(term, scalar.width()),
-            Value::Scalar(from, term) if from.is_integer() => {
-                self.terms.extend(term, scalar.width(), from.is_signed())
-            }
+            Value::Scalar(from, term) if from.is_integer() => self.converted(from, term, scalar),
             Value::Enum(value) if value.shape.is_plain() => self.discriminant(&value, scalar),
             other => {
                 let message = format!("{} can't be converted with `as`", other.describe());
@@ -130,6 +128,23 @@ impl<'p> Interpreter<'p> {
             }
         };
         Ok(Value::Scalar(scalar, term))
+    }
+
+    /// An integer in as many bits as `to` has. One that was narrowed before is itself again where it has fitted:
+    /// `u32::from(slot as u16)` is `slot` where there are no more slots.
+    pub(super) fn converted(&mut self, from: Scalar, term: Term, to: Scalar) -> Term {
+        let (narrow, width) = (from.width(), to.width());
+        if !from.is_signed()
+            && let Node::Extract { low: 0, of, .. } = *self.terms.node(term)
+            && self.terms.width(of) == width
+        {
+            let last = self.terms.constant(mask(narrow), width);
+            let exceeds = self.terms.binary(Binary::LessUnsigned, last, of);
+            if self.explorer.refutes(exceeds, &self.terms) {
+                return of;
+            }
+        }
+        self.terms.extend(term, width, from.is_signed())
     }
 
     /// The number of a field-less variant.

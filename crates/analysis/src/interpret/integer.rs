@@ -232,7 +232,7 @@ impl<'p> Interpreter<'p> {
         let term = match (name, self.settled(argument)?) {
             ("from", Value::Bool(term)) => self.terms.from_bool(term, width),
             ("from", Value::Literal(number)) => self.terms.constant(number as u128, width),
-            ("from", Value::Scalar(from, term)) => self.terms.extend(term, width, from.is_signed()),
+            ("from", Value::Scalar(from, term)) => self.converted(from, term, scalar),
             ("from_be_bytes", Value::Array(bytes)) => {
                 let bytes = self.bytes(&bytes)?;
                 if bytes.len() * 8 != usize::from(width) {

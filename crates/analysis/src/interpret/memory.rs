@@ -2,7 +2,7 @@
 //! an entry written is what was written.
 
 use super::value::Value;
-use super::{Eval, Interpreter};
+use super::{Eval, Interpreter, place};
 use crate::expr::Term;
 use crate::path::Memory;
 
@@ -11,6 +11,18 @@ impl<'p> Interpreter<'p> {
     pub(crate) fn recall(&self, object: usize, key: &[Term]) -> Option<&Memory> {
         let mut known = self.run.memory.iter().rev();
         known.find(|memory| memory.object == object && memory.key == key)
+    }
+
+    /// The value of an entry that the path knows, or that is one of several that it knows.
+    pub(crate) fn recall_value(&mut self, object: usize, key: &[Term]) -> Option<Value> {
+        if let Some(known) = self.recall(object, key) {
+            return known.value.clone();
+        }
+        let &[key] = key else { return None };
+        let (condition, one, other) = self.terms.alternatives(key)?;
+        let one = self.recall_value(object, &[one])?;
+        let other = self.recall_value(object, &[other])?;
+        place::choose(condition, &one, &other, &mut self.terms)
     }
 
     /// Notes what a read found.

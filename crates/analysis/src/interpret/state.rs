@@ -431,9 +431,7 @@ impl<'p> Interpreter<'p> {
     }
 
     fn current(&mut self, operation: &Operation<'p>, access: usize, key: &[Term]) -> Eval {
-        if let Some(known) = self.recall(operation.object, key)
-            && let Some(value) = known.value.clone()
-        {
+        if let Some(value) = self.recall_value(operation.object, key) {
             return Ok(value);
         }
         let of = match operation.of {
