@@ -136,6 +136,7 @@ impl Setup {
         }
         if any_size {
             made.extend(varied.shorten(self, &mut chance));
+            made.extend(varied.even(&schema, &mut chance));
         }
         let mut again = made.len();
         while !varied.fits::<N>() && !made.is_empty() {
@@ -173,6 +174,25 @@ impl Setup {
             self.settings.insert(name.clone(), toml::Value::Array(list));
         }
         made
+    }
+
+    /// Now and then all lifetimes that the operator leaves open the same, so that what has begun together ends
+    /// together; the names of those.
+    fn even<'s>(&mut self, schema: &'s [Setting], chance: &mut Seeds) -> Vec<&'s str> {
+        let timed = |setting: &&Setting| {
+            setting.name.ends_with("_s") && setting.kind == "integer" && self.is_open(setting.name)
+        };
+        let timed: Vec<&Setting> = schema.iter().filter(timed).collect();
+        if timed.len() < 2 || chance.below(6) > 0 {
+            return Vec::new();
+        }
+        let limits = timed.iter().map(|setting| limits(setting));
+        let least = limits.map(|(least, _)| least).max().unwrap_or(0);
+        let seconds = least.saturating_add(chance.below(4) as i64);
+        for setting in &timed {
+            self.settings.insert(setting.name.to_owned(), toml::Value::Integer(seconds));
+        }
+        timed.iter().map(|setting| setting.name).collect()
     }
 
     /// The same with other lists, drawn from those of `of`, which the function may refuse.
@@ -278,9 +298,7 @@ fn drawn(
         return Some(toml::Value::String((*choice).to_owned()));
     }
     let is_number = setting.kind == "integer" && chance.below(3) < numbers;
-    let number = |text: &str| text.replace('_', "").parse::<i64>().ok();
-    let least = setting.min.as_deref().map_or(Some(0), number)?;
-    let most = setting.max.as_deref().and_then(number).unwrap_or(i64::MAX);
+    let (least, most) = limits(setting);
     // Small, or not far from what another setting has.
     let near = schema.get(chance.below(schema.len())).and_then(|other| other.default.as_deref());
     let from = match (chance.below(3), near.and_then(number)) {
@@ -290,6 +308,16 @@ fn drawn(
     let range = if chance.below(2) == 0 { 4 } else { 48 };
     let value = from.saturating_add(chance.below(range) as i64).clamp(least, most);
     is_number.then_some(toml::Value::Integer(value))
+}
+
+fn number(text: &str) -> Option<i64> {
+    text.replace('_', "").parse().ok()
+}
+
+/// The least and the greatest number that a setting may be.
+fn limits(setting: &Setting) -> (i64, i64) {
+    let limit = |text: &Option<String>| text.as_deref().and_then(number);
+    (limit(&setting.min).unwrap_or(0), limit(&setting.max).unwrap_or(i64::MAX))
 }
 
 /// What settings whose names end in `_s` come to.
