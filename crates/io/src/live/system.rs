@@ -123,21 +123,23 @@ pub(super) fn send_batch(fd: &OwnedFd, packets: &[&[u8]]) -> io::Result<usize> {
     check(sent).map(|sent| sent as usize)
 }
 
-/// Has the kernel look at the transmit ring of a socket.
+/// Has the kernel look at the transmit ring of a socket. True: the device refused a packet, which the kernel
+/// has dropped, and it looked no further.
 ///
 /// # Errors
 /// As `send(2)` has them; that it has not got through the whole ring is none.
-pub(super) fn kick(fd: &OwnedFd) -> io::Result<()> {
+pub(super) fn kick(fd: &OwnedFd) -> io::Result<bool> {
     // SAFETY: nothing is pointed to.
     let done = check(unsafe {
         libc::sendto(fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
     } as c_int);
     match done {
         Err(error) => match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS) => Ok(()),
+            Some(libc::EBUSY) => Ok(true),
+            Some(libc::EAGAIN | libc::ENOBUFS) => Ok(false),
             _ => Err(error),
         },
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(false),
     }
 }
 
@@ -213,6 +215,8 @@ pub(super) enum Ask {
     Hardware,
     /// `SIOCGIFADDR`: its IPv4 address.
     Address,
+    /// `SIOCGIFMTU`: bytes of the longest packet that it sends, without the Ethernet header.
+    Mtu,
     /// `TUNSETIFF`: the descriptor of /dev/net/tun becomes a queue of it.
     Attach,
 }
@@ -225,6 +229,7 @@ pub(super) fn ask(fd: BorrowedFd<'_>, ask: Ask, about: &mut InterfaceRequest) ->
         Ask::SetFlags => libc::SIOCSIFFLAGS,
         Ask::Hardware => libc::SIOCGIFHWADDR,
         Ask::Address => libc::SIOCGIFADDR,
+        Ask::Mtu => libc::SIOCGIFMTU,
         Ask::Attach => libc::TUNSETIFF as _,
     };
     // SAFETY: each of the requests reads and writes one `struct ifreq`, of 40 bytes.
