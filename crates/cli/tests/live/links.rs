@@ -231,3 +231,50 @@ fn what_was_missed_stays_counted_by_packet_sockets() {
 fn what_was_missed_stays_counted_by_xdp() {
     stays_counted(Kind::Xdp);
 }
+
+#[test]
+fn memory_that_may_not_be_locked_is_told() {
+    let Some(lab) = Lab::open(Kind::Xdp) else { return };
+    lab.ip("nf", "link add here type veth peer name there");
+    for link in ["here", "there"] {
+        lab.ip("nf", &format!("link set {link} up"));
+    }
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let allowed = |capabilities: &str| {
+        let given = format!("-all,{capabilities}");
+        let line = format!(
+            "sh -c 'ulimit -l 8192 && exec setpriv --reuid=65534 --clear-groups --inh-caps={given} \
+             --ambient-caps={given} --bounding-set={given} {program} run nop --port lan=xdp:here \
+             --port wan=xdp:there --for 0.1'"
+        );
+        lab.run("nf", &line)
+    };
+    // One after the other, each with what it was told before.
+    let none = allowed("+kill").text;
+    assert!(none.contains("`setcap cap_bpf,cap_net_admin+ep`"), "{none}");
+    let raw = allowed("+bpf,+net_admin").text;
+    assert!(raw.contains("`setcap cap_net_raw,cap_bpf,cap_net_admin+ep`"), "{raw}");
+    let locked = allowed("+bpf,+net_admin,+net_raw").text;
+    for part in ["locks 24 MiB", "ulimit -l", "cap_net_raw,cap_bpf,cap_net_admin,cap_ipc_lock+ep"] {
+        assert!(locked.contains(part), "{locked}");
+    }
+    allowed("+bpf,+net_admin,+net_raw,+ipc_lock").expect();
+}
+
+#[test]
+fn queues_that_would_be_passed_by_are_told() {
+    let Some(lab) = Lab::open(Kind::Xdp) else { return };
+    let queues = "numrxqueues 65 numtxqueues 65";
+    lab.ip("nf", &format!("link add here {queues} type veth peer name there {queues}"));
+    for link in ["here", "there"] {
+        lab.ip("nf", &format!("link set {link} up"));
+    }
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let refused =
+        lab.run("nf", &format!("{program} run nop --port lan=xdp:here --port wan=xdp:there"));
+    assert!(refused.fails() && refused.text.contains("more than 64 receive queues"));
+    assert!(refused.text.contains("`ethtool -L here combined 64`"), "{}", refused.text);
+    let left = lab.run("nf", "ip -d link show here").expect();
+    assert!(!left.contains("xdp") && left.contains("promiscuity 0"), "{left}");
+}
+

@@ -9,7 +9,7 @@ mod program;
 mod umem;
 
 use super::afpacket::{open_sender, receive_all, send_through};
-use super::error::{Capability, OpenError};
+use super::error::{Capability, OpenError, held};
 use super::offload::finish_unmarked;
 use super::system::{Mapping, bind, kick, option, set_option, socket};
 use super::{LivePort, Opened, Queue, QueueStatistics, Sent, interface};
@@ -58,8 +58,8 @@ fn open_socket(name: &str, interface: i32, queue: u32) -> Result<Option<Socket>,
     };
     let level = libc::SOL_XDP;
     let ring = |option| set_option(&fd, level, option, &ENTRIES);
-    set_option(&fd, level, libc::XDP_UMEM_REG, &memory)
-        .and_then(|()| ring(libc::XDP_UMEM_FILL_RING))
+    set_option(&fd, level, libc::XDP_UMEM_REG, &memory).map_err(|cause| unlocked(name, cause))?;
+    ring(libc::XDP_UMEM_FILL_RING)
         .and_then(|()| ring(libc::XDP_UMEM_COMPLETION_RING))
         .and_then(|()| ring(RX_RING))
         .and_then(|()| ring(TX_RING))
@@ -89,13 +89,30 @@ fn open_socket(name: &str, interface: i32, queue: u32) -> Result<Option<Socket>,
     Ok(Some(Socket { interface, queue, fd, mapping, fill, completion, receive, send }))
 }
 
-/// Opens `name`, its queues shared out among `workers` workers.
-pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, OpenError> {
-    let index = interface::usable(name)?;
+/// Why the kernel does not take memory for packets.
+fn unlocked(name: &str, cause: io::Error) -> OpenError {
+    match cause.raw_os_error() {
+        Some(libc::ENOBUFS) => OpenError::Locked {
+            interface: name.to_owned(),
+            mib: CHUNK * CHUNKS >> 20,
+            setcap: Capability::IpcLock.setcap(held()),
+        },
+        _ => OpenError::of(name, "giving memory to an AF_XDP socket", Capability::NetRaw)(cause),
+    }
+}
+
+/// The sockets of all queues of an interface, which `program` gives what comes by them.
+fn open_sockets(name: &str, index: i32, program: &Program) -> Result<Vec<Socket>, OpenError> {
+    if open_socket(name, index, QUEUES)?.is_some() {
+        return Err(OpenError::WrongType {
+            interface: name.to_owned(),
+            what: "it has more than 64 receive queues, and an `xdp` port takes 64",
+            instead: format!(
+                "what comes by others would pass it by: `ethtool -L {name} combined 64` leaves no others"
+            ),
+        });
+    }
     let step = |what| OpenError::of(name, what, Capability::Bpf);
-    let program = Program::load().map_err(step("loading an XDP program"))?;
-    let link =
-        program.attach(index).map_err(step("attaching an XDP program (is another one there?)"))?;
     let mut sockets = Vec::new();
     while (sockets.len() as u32) < QUEUES {
         let queue = sockets.len() as u32;
@@ -103,6 +120,17 @@ pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, O
         program.add(queue, &socket.fd).map_err(step("giving a queue to its socket"))?;
         sockets.push(socket);
     }
+    Ok(sockets)
+}
+
+/// Opens `name`, its queues shared out among `workers` workers.
+pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, OpenError> {
+    let index = interface::usable(name)?;
+    let step = |what| OpenError::of(name, what, Capability::Bpf);
+    let program = Program::load().map_err(step("loading an XDP program"))?;
+    let link =
+        program.attach(index).map_err(step("attaching an XDP program (is another one there?)"))?;
+    let sockets = open_sockets(name, index, &program)?;
     let about = about(sockets.len(), workers, link.native);
     let program = Arc::new(program);
     let mut link = Some(link);
