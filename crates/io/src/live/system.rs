@@ -236,6 +236,20 @@ pub(super) fn ask(fd: BorrowedFd<'_>, ask: Ask, about: &mut InterfaceRequest) ->
     check(unsafe { libc::ioctl(fd.as_raw_fd(), request, std::ptr::from_mut(about)) }).map(drop)
 }
 
+/// Has the TAP of which `fd` is a queue be given what these offloads (`TUN_F_…`) leave to be done, and nothing else.
+pub(super) fn set_offloads(fd: BorrowedFd<'_>, offloads: u32) -> io::Result<()> {
+    let offloads = libc::c_ulong::from(offloads);
+    // SAFETY: nothing is pointed to.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) }).map(drop)
+}
+
+/// Puts this thread alone into a network without interfaces.
+#[cfg(test)]
+pub(super) fn leave_network() -> io::Result<()> {
+    // SAFETY: nothing is pointed to.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
+}
+
 /// Memory that a file descriptor shares with the kernel; unmapped when dropped.
 pub(super) struct Mapping {
     start: NonNull<u8>,
