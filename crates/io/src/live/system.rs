@@ -145,9 +145,18 @@ pub(super) fn kick(fd: &OwnedFd) -> io::Result<bool> {
 
 /// As [`live::wait`](super::wait).
 pub(super) fn wait(fds: &[RawFd], timeout: Duration, failed: &mut Vec<bool>) -> io::Result<()> {
-    const MOST: usize = 260;
-    let mut polled = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MOST];
-    let count = fds.len().min(MOST);
+    const FEW: usize = 64;
+    const NONE: libc::pollfd = libc::pollfd { fd: -1, events: 0, revents: 0 };
+    let (mut few, mut many) = ([NONE; FEW], Vec::new());
+    let count = fds.len();
+    let polled = match few.get_mut(..count) {
+        Some(few) => few,
+        None => {
+            // Ports with many queues each, and few workers.
+            many.resize(count, NONE);
+            &mut many[..]
+        }
+    };
     for (poll, fd) in polled.iter_mut().zip(fds) {
         (poll.fd, poll.events) = (*fd, libc::POLLIN);
     }
@@ -158,7 +167,7 @@ pub(super) fn wait(fds: &[RawFd], timeout: Duration, failed: &mut Vec<bool>) -> 
         unsafe { check(libc::ppoll(polled.as_mut_ptr(), count as _, &limit, std::ptr::null())) };
     failed.clear();
     let wrong = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
-    failed.extend(polled.iter().take(count).map(|poll| poll.revents & wrong != 0));
+    failed.extend(polled.iter().map(|poll| poll.revents & wrong != 0));
     match ready {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
         _ => Ok(()),
