@@ -18,7 +18,7 @@ use anabranch_runtime::run::{self as runtime, Keeping, Options, RunError};
 
 use crate::arguments::RunArguments;
 use crate::error::Error;
-use crate::file::{Files, check_writable, deliver, is_standard_output, print, write_whole};
+use crate::file::{Files, check_writable, deliver, is_standard_output, print, tell, write_whole};
 use crate::library::Library;
 use crate::live::Openings;
 use crate::progress::Progress;
@@ -199,7 +199,7 @@ pub(crate) fn binding<'a>(option: &'a str, text: &'a str) -> impl FnOnce(SpecErr
 fn deliver_all(report: &RunReport, arguments: &RunArguments) -> Result<(), Error> {
     // A live run has printed it as it came.
     for line in report.log.iter().filter(|_| arguments.ports.is_empty()) {
-        eprintln!("{} (line {}): {}", line.level, line.source_line, line.text);
+        tell(&format!("{} (line {}): {}", line.level, line.source_line, line.text));
     }
     if !arguments.json.as_deref().is_some_and(is_standard_output) {
         print(&summary::render(report))?;

@@ -128,6 +128,22 @@ fn packets_are_copied_with_the_reason_why_they_were_dropped() {
 }
 
 #[test]
+fn a_function_goes_on_when_nobody_reads_what_it_says() {
+    let Some(lab) = Lab::open(Kind::AfPacket) else { return };
+    lab.ip("nf", "link add here type veth peer name there");
+    for link in ["here", "there"] {
+        lab.ip("nf", &format!("link set {link} up"));
+    }
+    let line = format!(
+        "sh -c '(sleep 0.3; {PROGRAM} run nop --port lan=afpacket:here --port wan=afpacket:there \
+         --for 0.2 --json report.json; echo $? > code) 2>&1 >/dev/null | true; sleep 2'"
+    );
+    lab.run("nf", &line).expect();
+    assert_eq!(std::fs::read_to_string(lab.path("code")).unwrap().trim(), "0");
+    assert!(lab.path("report.json").exists());
+}
+
+#[test]
 fn who_pauses_reading_a_capture_loses_packets_and_no_more() {
     let Some(mut lab) = Lab::open(Kind::AfPacket) else { return };
     lab.host("a");
