@@ -278,3 +278,22 @@ fn queues_that_would_be_passed_by_are_told() {
     assert!(!left.contains("xdp") && left.contains("promiscuity 0"), "{left}");
 }
 
+#[test]
+fn a_terminal_that_goes_ends_the_run_as_an_interrupt_does() {
+    let Some(lab) = Lab::open(Kind::AfPacket) else { return };
+    lab.ip("nf", "link add here type veth peer name there");
+    for link in ["here", "there"] {
+        lab.ip("nf", &format!("link set {link} up"));
+    }
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let run = format!(
+        "{program} run nop --port lan=afpacket:here --port wan=afpacket:there --for 2 --json r.json"
+    );
+    for (before, lasts) in [("", false), ("nohup ", true)] {
+        let line = format!("sh -c '{before}{run} >out & sleep 1; kill -HUP $!; wait $!'");
+        lab.run("nf", &line).expect();
+        let json = std::fs::read(lab.path("r.json")).unwrap();
+        let report: anabranch_runtime::report::RunReport = serde_json::from_slice(&json).unwrap();
+        assert_eq!(report.elapsed_s >= 2.0, lasts, "{before}: {}", report.elapsed_s);
+    }
+}
