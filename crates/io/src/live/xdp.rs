@@ -94,7 +94,7 @@ fn unlocked(name: &str, cause: io::Error) -> OpenError {
     match cause.raw_os_error() {
         Some(libc::ENOBUFS) => OpenError::Locked {
             interface: name.to_owned(),
-            mib: CHUNK * CHUNKS >> 20,
+            mib: (CHUNK * CHUNKS) >> 20,
             setcap: Capability::IpcLock.setcap(held()),
         },
         _ => OpenError::of(name, "giving memory to an AF_XDP socket", Capability::NetRaw)(cause),
