@@ -84,7 +84,7 @@ Sinks:    FILE or pcap:FILE   a capture
           null                nothing; counted only
 Ports:    afpacket:INTERFACE  packet sockets on an Ethernet interface (CAP_NET_RAW)
           tap:NAME            a TAP interface, made if there is none (CAP_NET_ADMIN)
-          xdp:INTERFACE       AF_XDP sockets (CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF)
+          xdp:INTERFACE       AF_XDP sockets (CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_IPC_LOCK)
           dpdk:DEVICE         DPDK: a PCI address, or a virtual device and its arguments, as in
                               dpdk:net_af_packet0,iface=eth1,qpairs=2 (built with --features dpdk)
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::BenchArguments;
 use crate::error::Error;
-use crate::file::{check_writable, deliver, is_standard_output, print};
+use crate::file::{check_writable, deliver, is_standard_output, print, tell};
 use crate::library::Library;
 use crate::run::to_json;
 
@@ -113,10 +113,10 @@ fn compare(names: Vec<String>, arguments: &BenchArguments) -> Result<Value, Erro
     let mut watch = |step: Step| match step {
         Step::Begins { nf, load, flows, done, steps } => {
             let load = if load.is_empty() { String::new() } else { format!("/{load}") };
-            eprintln!("bench: {nf}{load}, {flows} flows ({} of {steps})", done + 1);
+            tell(&format!("bench: {nf}{load}, {flows} flows ({} of {steps})", done + 1));
         }
         Step::Skipped { nf, flows, most } => {
-            eprintln!("bench: {nf} is measured on at most {most} flows, not on {flows}");
+            tell(&format!("bench: {nf} is measured on at most {most} flows, not on {flows}"));
         }
     };
     let document = anabranch_bench::run(&plan, &mut watch).map_err(|cause| match cause {

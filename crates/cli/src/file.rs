@@ -55,6 +55,12 @@ pub(crate) fn print(text: &str) -> Result<(), Error> {
     }
 }
 
+/// Prints a line on standard error. Nobody may be left to read it, and then there is nowhere to say so: what runs
+/// goes on.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 /// Where a document goes: `-` is standard output, anything else a file.
 ///
 /// # Errors

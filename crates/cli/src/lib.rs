@@ -115,7 +115,7 @@ pub fn program(program: &'static str, library: Library) -> ExitCode {
     match done.unwrap_or_else(broken) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{program}: {error}");
+            file::tell(&format!("{program}: {error}"));
             ExitCode::from(error.code())
         }
     }

@@ -23,7 +23,7 @@ use anabranch_nf::NetworkFunction;
 use anabranch_runtime::live::{Moment, run as run_live};
 use anabranch_runtime::report::RunReport;
 use anabranch_runtime::run::{Options, RunError};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::error::Error;
@@ -79,7 +79,7 @@ pub(crate) fn specs(
     }
 }
 
-/// Runs over live ports until `duration` is over or SIGINT or SIGTERM comes. A second signal ends the
+/// Runs over live ports until `duration` is over or SIGINT, SIGTERM or SIGHUP comes. A second signal ends the
 /// program at once.
 ///
 /// # Errors
@@ -120,12 +120,18 @@ pub(crate) fn run<F: NetworkFunction>(
     }))
 }
 
-/// Set when SIGINT or SIGTERM comes; a second one ends the program at once.
+/// Set when SIGINT or SIGTERM comes, or SIGHUP because the terminal has gone, unless `nohup` has it ignored; a second
+/// one ends the program at once.
 fn stop_signal() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
+    let is_ignored = ignored >> (SIGHUP - 1) & 1 == 1;
+    let hangup = (!is_ignored).then_some(SIGHUP);
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
         // In this order: the first signal finds the flag unset. Only signals that nobody may handle are
-        // refused, and these two are none.
+        // refused, and these are none.
         let _ = flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop));
         let _ = flag::register(signal, Arc::clone(&stop));
     }

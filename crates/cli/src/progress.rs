@@ -1,7 +1,7 @@
 //! Progress of long work, on standard error: a bar that moves on a terminal, a plain line every few
 //! seconds elsewhere, nothing at all for work that is over at once.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::figures::{percent, rate, thousands};
+use crate::file::tell;
 
 /// Time between two plain lines, and before the first one.
 const LINE_EVERY: Duration = Duration::from_secs(2);
@@ -55,17 +56,15 @@ impl Progress {
             bar.set_message(speed(packets, elapsed));
         } else if now >= self.next {
             self.next = now + LINE_EVERY;
-            let text = line(&self.what, packets, fraction, elapsed);
-            // There is nowhere left to report that standard error is gone.
-            let _ = writeln!(std::io::stderr(), "{text}");
+            tell(&line(&self.what, packets, fraction, elapsed));
         }
     }
 
     /// Prints a line that stays.
     pub(crate) fn say(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{}: {text}", self.what)),
-            None => eprintln!("{}: {text}", self.what),
+            Some(bar) => bar.suspend(|| tell(&format!("{}: {text}", self.what))),
+            None => tell(&format!("{}: {text}", self.what)),
         }
     }
 
@@ -93,7 +92,7 @@ pub(crate) fn meanwhile<T>(what: &str, said: &'static str, work: impl FnOnce() -
                 scope.spawn(move || {
                     while is_over.recv_timeout(LINE_EVERY) == Err(RecvTimeoutError::Timeout) {
                         let lasts_s = started.elapsed().as_secs();
-                        let _ = writeln!(std::io::stderr(), "{what}: {said}: {lasts_s} s");
+                        tell(&format!("{what}: {said}: {lasts_s} s"));
                     }
                 });
             }

@@ -18,7 +18,7 @@ use anabranch_runtime::run::{self as runtime, Keeping, Options, RunError};
 
 use crate::arguments::RunArguments;
 use crate::error::Error;
-use crate::file::{Files, check_writable, deliver, is_standard_output, print, write_whole};
+use crate::file::{Files, check_writable, deliver, is_standard_output, print, tell, write_whole};
 use crate::library::Library;
 use crate::live::Openings;
 use crate::progress::Progress;
@@ -195,22 +195,23 @@ pub(crate) fn binding<'a>(option: &'a str, text: &'a str) -> impl FnOnce(SpecErr
     move |cause| Error::Usage(format!("{option} {text}: {cause}"))
 }
 
-/// The table on standard output, unless JSON goes there; JSON and HTML where they were asked for.
+/// JSON and HTML where they were asked for; the table on standard output, unless JSON goes there.
 fn deliver_all(report: &RunReport, arguments: &RunArguments) -> Result<(), Error> {
     // A live run has printed it as it came.
     for line in report.log.iter().filter(|_| arguments.ports.is_empty()) {
-        eprintln!("{} (line {}): {}", line.level, line.source_line, line.text);
+        tell(&format!("{} (line {}): {}", line.level, line.source_line, line.text));
     }
-    if !arguments.json.as_deref().is_some_and(is_standard_output) {
-        print(&summary::render(report))?;
-    }
+    // Files first: they are there although standard output is full, or its terminal has gone.
     if let Some(path) = &arguments.report {
         write_whole(path, &html::render(report, &command_line(std::env::args_os())))?;
     }
-    match &arguments.json {
-        Some(path) => deliver(path, &to_json(report)?),
-        None => Ok(()),
+    if let Some(path) = &arguments.json {
+        deliver(path, &to_json(report)?)?;
     }
+    if arguments.json.as_deref().is_some_and(is_standard_output) {
+        return Ok(());
+    }
+    print(&summary::render(report))
 }
 
 /// A command as it can be typed again, without the passwords of stores.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::{StateArguments, StateCommand, StateShowArguments};
 use crate::error::Error;
-use crate::file::print;
+use crate::file::{print, tell};
 use crate::library::Library;
 use crate::run::to_json;
 use crate::settings::configuration;
@@ -21,7 +21,7 @@ pub(crate) fn run(library: &Library, arguments: &StateArguments) -> Result<(), E
     library.find(&arguments.nf)?;
     let mut driver = location(arguments)?.look().map_err(input)?;
     if let Some(remark) = driver.remark() {
-        eprintln!("{remark}");
+        tell(&remark);
     }
     let instance = arguments.instance.as_deref();
     let mut state = view::state(&mut *driver, &arguments.nf, instance).map_err(input)?;

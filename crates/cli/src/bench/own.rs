@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{BenchArguments, PlanningArguments};
 use crate::error::Error;
+use crate::file::tell;
 use crate::library::Entry;
 use crate::plan;
 use crate::progress::Progress;
@@ -49,7 +50,7 @@ pub(super) fn measure(entry: &dyn Entry, arguments: &BenchArguments) -> Result<V
             match runs.collect::<Result<Vec<_>, _>>() {
                 Ok(runs) => rows.push(row(&runs, flows, workers)),
                 // A strategy that is not right for it.
-                Err(Error::Analysis(why)) if strategy.is_some() => eprintln!("bench: {why}"),
+                Err(Error::Analysis(why)) if strategy.is_some() => tell(&format!("bench: {why}")),
                 Err(why) => return Err(why),
             }
         }

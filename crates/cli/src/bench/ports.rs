@@ -21,6 +21,7 @@ use super::own::rounded;
 use crate::arguments::BenchArguments;
 use crate::error::Error;
 use crate::figures::{nanoseconds, percent, rate};
+use crate::file::tell;
 use crate::table::Table;
 use bed::Bed;
 use search::{Trial, highest};
@@ -85,7 +86,7 @@ pub(super) fn measure(arguments: &BenchArguments) -> Result<Vec<Value>, Error> {
         let mut peer_mpps = None;
         for contestant in Contestant::ALL {
             let port = job.port(contestant);
-            eprintln!("bench: {} over {port}", job.nf());
+            tell(&format!("bench: {} over {port}", job.nf()));
             match one(job, contestant) {
                 Ok(mut row) => {
                     if contestant == Contestant::Kernel {
@@ -94,16 +95,16 @@ pub(super) fn measure(arguments: &BenchArguments) -> Result<Vec<Value>, Error> {
                     row["ratio_to_peer"] = ratio(row["mpps"].as_f64(), peer_mpps);
                     rows.push(row);
                 }
-                Err(why) => eprintln!("bench: {} over {port} is left out: {why}", job.nf()),
+                Err(why) => tell(&format!("bench: {} over {port} is left out: {why}", job.nf())),
             }
         }
     }
     #[cfg(feature = "dpdk")]
     if is_wanted(Job::Forward, &arguments.nfs) {
-        eprintln!("bench: nop over dpdk-null, and testpmd");
+        tell("bench: nop over dpdk-null, and testpmd");
         match null::measure() {
             Ok(more) => rows.extend(more),
-            Err(why) => eprintln!("bench: nop over dpdk-null is left out: {why}"),
+            Err(why) => tell(&format!("bench: nop over dpdk-null is left out: {why}")),
         }
     }
     match rows.is_empty() {

@@ -18,6 +18,7 @@ use super::own::{Capture, PACKETS_PER_FLOW, order, rounded, strategy};
 use crate::arguments::BenchArguments;
 use crate::error::Error;
 use crate::figures::{counted, nanoseconds, rate, thousands};
+use crate::file::tell;
 use crate::library::{Entry, Library, entry};
 use crate::run::without_password;
 use crate::settings::settings;
@@ -111,7 +112,7 @@ pub(super) fn measure(library: &Library, arguments: &BenchArguments) -> Result<V
             let mut measured = Measurement { entry, capture, flows, workers: 1, settings, folder };
             for &workers in &arguments.workers {
                 let crew = counted(workers as u64, "worker");
-                eprintln!("bench: {name}, {flows} flows, {crew}, with and without stores");
+                tell(&format!("bench: {name}, {flows} flows, {crew}, with and without stores"));
                 measured.workers = workers;
                 let candidates = take_turns(&measured, arguments)?;
                 rows.extend(candidates.iter().map(|one| row(one, &candidates, flows, workers)));
@@ -173,7 +174,7 @@ fn take_turns(
             one.empty(measured)?;
             if report.packets_out < report.packets_read {
                 let (out, read) = (report.packets_out, report.packets_read);
-                eprintln!("bench: {}: {out} of {read} packets came through", one.name);
+                tell(&format!("bench: {}: {out} of {read} packets came through", one.name));
             }
             one.runs.push(report);
         }
@@ -219,7 +220,7 @@ impl Candidate {
             fillings += 1;
         }
         if fillings == FILLINGS {
-            eprintln!("bench: {}: it was restarted before it had everything", self.name);
+            tell(&format!("bench: {}: it was restarted before it had everything", self.name));
         }
         let restarted = self.run(measured, Repeat::Times(1))?;
         self.empty(measured)?;

@@ -9,6 +9,8 @@ const CAPABILITIES: [(&str, u32); 3] =
 /// It stands for CAP_BPF on kernels that had none.
 const SYS_ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
+/// With it there is no limit of locked memory.
+const IPC_LOCK: u32 = 14;
 /// The first kernel whose AF_XDP sockets say when they want to be woken.
 const OLDEST: (u32, u32) = (5, 4);
 
@@ -17,6 +19,7 @@ pub(super) fn examine(files: &Files) -> Vec<Finding> {
     let each = [
         Some(kernel(files)),
         Some(capabilities(files)),
+        locked(files),
         clock(files),
         Some(cores(files)),
         governor(files),
@@ -66,6 +69,27 @@ fn capabilities(files: &Files) -> Finding {
     );
     let line = format!("setcap cap_net_admin,cap_net_raw,cap_bpf+ep {}", program.display());
     Finding::new("capabilities", Wrong, says).run(line)
+}
+
+/// Whether memory for `xdp` ports may be kept in place.
+fn locked(files: &Files) -> Option<Finding> {
+    let limits = files.read("proc/self/limits")?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    let limit = line.split_whitespace().next()?;
+    if effective(files) >> IPC_LOCK & 1 == 1 {
+        return Some(Finding::new("locked memory", Good, "cap_ipc_lock: no limit"));
+    }
+    match limit.parse::<u64>() {
+        Err(_) => Some(Finding::new("locked memory", Good, limit)),
+        Ok(bytes) => {
+            let says = format!(
+                "{} MiB at most: an `xdp` port takes 24 MiB for each queue (LimitMEMLOCK=infinity in a unit, or \
+                 cap_ipc_lock)",
+                bytes >> 20
+            );
+            Some(Finding::new("locked memory", Note, says).run("ulimit -l unlimited"))
+        }
+    }
 }
 
 fn clock(files: &Files) -> Option<Finding> {
@@ -253,6 +277,26 @@ mod tests {
             assert!(found.len() == 1 && found[0].about == about, "{found:?}");
             assert!(found[0].says.contains(part), "{found:?}");
         }
+    }
+
+    #[test]
+    fn memory_that_may_not_be_locked_is_told() {
+        let status = |bits: &str| format!("CapEff:\t{bits}\n");
+        for (limit, bits, state) in [
+            ("8388608", "0000008000003000", Note),
+            ("8388608", "0000008000007000", Good),
+            ("unlimited", "0000008000003000", Good),
+        ] {
+            let limits =
+                format!("Max processes 9 9 processes\nMax locked memory {limit} {limit} bytes\n");
+            let texts =
+                [("proc/self/limits", &limits[..]), ("proc/self/status", &status(bits)[..])];
+            let (_directory, files) = machine(&texts);
+            let found = locked(&files).unwrap();
+            assert_eq!(found.state, state, "{found:?}");
+            assert_eq!(found.says.contains("8 MiB at most"), state == Note, "{found:?}");
+        }
+        assert_eq!(locked(&machine(&[]).1), None);
     }
 
     #[test]

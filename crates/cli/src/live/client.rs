@@ -14,7 +14,7 @@ use super::arguments::{CaptureArguments, ControlArguments};
 use super::{pcapng, stop_signal};
 use crate::error::Error;
 use crate::figures::{counted, thousands};
-use crate::file::is_standard_output;
+use crate::file::{is_standard_output, tell};
 
 /// Longest time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -98,11 +98,11 @@ pub(crate) fn capture(arguments: &CaptureArguments) -> Result<(), Error> {
     }
     out.map_or(Ok(()), |mut out| out.flush()).map_err(|cause| Error::output(file, &cause))?;
     match pcapng::counted(&copies.last) {
-        Some((copied, 0)) => eprintln!("{} copied", counted(copied, "packet")),
+        Some((copied, 0)) => tell(&format!("{} copied", counted(copied, "packet"))),
         Some((all, lost)) => {
-            eprintln!("{} of {} packets lost: copy fewer", thousands(lost), thousands(all));
+            tell(&format!("{} of {} packets lost: copy fewer", thousands(lost), thousands(all)));
         }
-        None => eprintln!("the run ended in the middle"),
+        None => tell("the run ended in the middle"),
     }
     Ok(())
 }

@@ -158,8 +158,10 @@ fn copies(filter: &str, requests: &Sender<Request>) -> Result<Copies, String> {
     copies.recv().map_err(|_| ENDING)?
 }
 
-/// Sends copies until the run is over, or the other end says no more.
+/// Sends copies until the run is over, or the other end says no more. Who reads slowly, or pauses, is waited for:
+/// what comes meanwhile and finds no room is lost, and counted.
 fn send_copies(stream: &UnixStream, copies: &Copies) -> io::Result<()> {
+    stream.set_write_timeout(None)?;
     let mut out = BufWriter::new(stream);
     out.write_all(&pcapng::head(&copies.ports))?;
     let (mut copied, mut last_ns, mut looks) = (0, 0, Instant::now());

@@ -359,6 +359,12 @@ impl Function<'_> {
         self.lab.run(MIDDLE, &format!("{program} control nf.sock {command}"))
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, name: &str) {
+        let pid = self.process.0.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
     /// Kills it at once. Its interfaces stay, but for taps, and [`Lab::start_again`] starts it on them.
     pub fn kill(self) {
         drop(self.process);
@@ -366,9 +372,7 @@ impl Function<'_> {
 
     /// Interrupts it, and reads its report. Interfaces are left as they were found.
     pub fn finish(mut self) -> RunReport {
-        let pid = self.process.0.id().to_string();
-        let signal = if self.lab.kind == Kind::AfPacket { "-INT" } else { "-TERM" };
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        self.signal(if self.lab.kind == Kind::AfPacket { "-INT" } else { "-TERM" });
         let status = self.process.0.wait().unwrap();
         let errors = fs::read_to_string(self.lab.path("errors")).unwrap();
         assert_eq!(status.code(), Some(0), "{errors}");

@@ -121,3 +121,179 @@ fn an_interface_has_one_program() {
     let third = format!("{program} run nop --port lan=xdp:p-lan --port wan=xdp:p-wan --for 0.1");
     lab.run("nf", &third).expect();
 }
+
+/// Whether packets for a link whose other end is down are counted as such: its cable is out.
+fn is_pulled(kind: Kind) {
+    let Some(mut lab) = Lab::open(kind) else { return };
+    lab.host("a");
+    lab.host("b");
+    let nop = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
+    lab.ip("a", "addr add 10.0.0.1/24 dev e");
+    lab.ip("b", "addr add 10.0.0.2/24 dev e");
+    ping(&lab, "a", "10.0.0.2", 56);
+    let station = lab.run("b", "cat /sys/class/net/e/address").expect();
+    lab.ip("a", &format!("neigh replace 10.0.0.2 lladdr {} dev e", station.trim()));
+    lab.ip("b", "link set e down");
+    assert!(lab.run("a", "ping -c 40 -i 0.01 -W 1 10.0.0.2").fails(), "the cable is out");
+    lab.ip("b", "link set e up");
+    std::thread::sleep(Duration::from_millis(500));
+    ping(&lab, "a", "10.0.0.2", 56);
+    let received = lab.received("b");
+    let report = nop.finish();
+    let right = report.ports[1].live.as_ref().unwrap();
+    assert_eq!((right.link_downs, right.reopened, right.unsent), (2, 0, 0), "both queues");
+    let reasons: Vec<_> = report.drops.keys().map(String::as_str).collect();
+    assert_eq!((reasons, report.drops["link-down"]), (vec!["link-down"], 40));
+    assert_eq!(report.packets_read, report.packets_out + 40);
+    assert_eq!(report.ports[1].packets_out, received, "what left has arrived");
+}
+
+#[test]
+fn a_cable_that_is_out_is_a_link_that_is_down_for_packet_sockets() {
+    is_pulled(Kind::AfPacket);
+}
+
+#[test]
+fn a_cable_that_is_out_is_a_link_that_is_down_for_xdp() {
+    is_pulled(Kind::Xdp);
+}
+
+/// Whether what the next link does not take is counted, and taken when it does.
+fn is_too_long(kind: Kind) {
+    let Some(mut lab) = Lab::open(kind) else { return };
+    lab.host("a");
+    lab.host("b");
+    let nop = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
+    lab.ip("a", "addr add 10.0.0.1/24 dev e");
+    lab.ip("b", "addr add 10.0.0.2/24 dev e");
+    ping(&lab, "a", "10.0.0.2", 56);
+    let long = |host: &str, link: &str| lab.ip(host, &format!("link set {link} mtu 3000"));
+    long("nf", "p-lan");
+    long("a", "e");
+    assert!(lab.run("a", "ping -c 5 -i 0.05 -W 1 -M do -s 2000 10.0.0.2").fails());
+    assert!(lab.run("a", "ping -c 5 -i 0.05 -W 1 -M do -s 1473 10.0.0.2").fails());
+    lab.run("a", "ping -c 5 -i 0.05 -W 1 -M do -s 1472 10.0.0.2").expect();
+    long("b", "e");
+    long("nf", "p-wan");
+    std::thread::sleep(Duration::from_millis(300));
+    lab.run("a", "ping -c 5 -i 0.05 -W 1 -M do -s 2000 10.0.0.2").expect();
+    let received = lab.received("b");
+    let report = nop.finish();
+    assert_eq!(report.drops["packet-too-big"], 10, "{:?}", report.drops);
+    assert_eq!(report.packets_read, report.packets_out + 10);
+    assert_eq!(report.ports[1].packets_out, received, "what left has arrived");
+}
+
+#[test]
+fn what_the_next_link_does_not_take_is_counted_by_packet_sockets() {
+    is_too_long(Kind::AfPacket);
+}
+
+#[test]
+fn what_the_next_link_does_not_take_is_counted_by_xdp() {
+    is_too_long(Kind::Xdp);
+}
+
+/// Whether what was missed before an interface went away is still counted when it is back.
+fn stays_counted(kind: Kind) {
+    let Some(mut lab) = Lab::open(kind) else { return };
+    lab.host("a");
+    lab.host("b");
+    let nop = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
+    lab.ip("a", "addr add 10.0.0.1/24 dev e");
+    lab.ip("a", "neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev e");
+    nop.signal("-STOP");
+    let flood = "ping -q -c 30000 -l 30000 -s 1400 -W 1 10.0.0.2";
+    assert!(lab.run("a", flood).fails(), "nobody answers");
+    nop.signal("-CONT");
+    // Not asked yet: the socket alone knows.
+    lab.ip("nf", "link del p-lan");
+    std::thread::sleep(Duration::from_millis(300));
+    let peer = lab.namespace("a");
+    let queues = "numrxqueues 2 numtxqueues 2";
+    lab.ip("nf", &format!("link add p-lan {queues} type veth peer name e {queues} netns {peer}"));
+    lab.ip("nf", "link set p-lan up");
+    lab.ip("a", "link set e up");
+    std::thread::sleep(Duration::from_millis(500));
+    let report = nop.finish();
+    let left = &report.ports[0];
+    let live = left.live.as_ref().unwrap();
+    assert!(live.missed > 1_000 && live.reopened == 2, "{live:?}");
+    assert!(left.packets_read + live.missed >= 30_000, "{left:?}");
+}
+
+#[test]
+fn what_was_missed_stays_counted_by_packet_sockets() {
+    stays_counted(Kind::AfPacket);
+}
+
+#[test]
+fn what_was_missed_stays_counted_by_xdp() {
+    stays_counted(Kind::Xdp);
+}
+
+#[test]
+fn memory_that_may_not_be_locked_is_told() {
+    let Some(lab) = Lab::open(Kind::Xdp) else { return };
+    lab.ip("nf", "link add here type veth peer name there");
+    for link in ["here", "there"] {
+        lab.ip("nf", &format!("link set {link} up"));
+    }
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let allowed = |capabilities: &str| {
+        let given = format!("-all,{capabilities}");
+        let line = format!(
+            "sh -c 'ulimit -l 8192 && exec setpriv --reuid=65534 --clear-groups --inh-caps={given} \
+             --ambient-caps={given} --bounding-set={given} {program} run nop --port lan=xdp:here \
+             --port wan=xdp:there --for 0.1'"
+        );
+        lab.run("nf", &line)
+    };
+    // One after the other, each with what it was told before.
+    let none = allowed("+kill").text;
+    assert!(none.contains("`setcap cap_bpf,cap_net_admin+ep`"), "{none}");
+    let raw = allowed("+bpf,+net_admin").text;
+    assert!(raw.contains("`setcap cap_net_raw,cap_bpf,cap_net_admin+ep`"), "{raw}");
+    let locked = allowed("+bpf,+net_admin,+net_raw").text;
+    for part in ["locks 24 MiB", "ulimit -l", "cap_net_raw,cap_bpf,cap_net_admin,cap_ipc_lock+ep"] {
+        assert!(locked.contains(part), "{locked}");
+    }
+    allowed("+bpf,+net_admin,+net_raw,+ipc_lock").expect();
+}
+
+#[test]
+fn queues_that_would_be_passed_by_are_told() {
+    let Some(lab) = Lab::open(Kind::Xdp) else { return };
+    let queues = "numrxqueues 65 numtxqueues 65";
+    lab.ip("nf", &format!("link add here {queues} type veth peer name there {queues}"));
+    for link in ["here", "there"] {
+        lab.ip("nf", &format!("link set {link} up"));
+    }
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let refused =
+        lab.run("nf", &format!("{program} run nop --port lan=xdp:here --port wan=xdp:there"));
+    assert!(refused.fails() && refused.text.contains("more than 64 receive queues"));
+    assert!(refused.text.contains("`ethtool -L here combined 64`"), "{}", refused.text);
+    let left = lab.run("nf", "ip -d link show here").expect();
+    assert!(!left.contains("xdp") && left.contains("promiscuity 0"), "{left}");
+}
+
+#[test]
+fn a_terminal_that_goes_ends_the_run_as_an_interrupt_does() {
+    let Some(lab) = Lab::open(Kind::AfPacket) else { return };
+    lab.ip("nf", "link add here type veth peer name there");
+    for link in ["here", "there"] {
+        lab.ip("nf", &format!("link set {link} up"));
+    }
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let run = format!(
+        "{program} run nop --port lan=afpacket:here --port wan=afpacket:there --for 2 --json r.json"
+    );
+    for (before, lasts) in [("", false), ("nohup ", true)] {
+        let line = format!("sh -c '{before}{run} >out & sleep 1; kill -HUP $!; wait $!'");
+        lab.run("nf", &line).expect();
+        let json = std::fs::read(lab.path("r.json")).unwrap();
+        let report: anabranch_runtime::report::RunReport = serde_json::from_slice(&json).unwrap();
+        assert_eq!(report.elapsed_s >= 2.0, lasts, "{before}: {}", report.elapsed_s);
+    }
+}

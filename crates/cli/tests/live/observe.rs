@@ -1,5 +1,10 @@
 //! A living run, seen from another terminal, and by Prometheus.
 
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
 use anabranch_io::capture::CaptureReader;
 
 use crate::lab::{Kind, Lab};
@@ -104,7 +109,7 @@ fn packets_are_copied_with_the_reason_why_they_were_dropped() {
         capture("dropped.pcapng", "dropped port=outside snap=34", ""),
         capture("short.pcapng", "in port=inside host=10.0.0.1", "--for 2"),
     ];
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(500));
     ping(&lab, "a", "10.0.0.2", 56);
     assert!(lab.run("b", "ping -c 3 -i 0.1 -W 1 10.0.0.1").fails());
     assert!(captures[2].wait().success());
@@ -120,4 +125,48 @@ fn packets_are_copied_with_the_reason_why_they_were_dropped() {
     assert_eq!(count(&lab, "dropped.pcapng"), (3, 3));
     assert_eq!(count(&lab, "short.pcapng"), (5, 0));
     assert_eq!(report.packets_dropped, 3, "{:?}", report.drops);
+}
+
+#[test]
+fn a_function_goes_on_when_nobody_reads_what_it_says() {
+    let Some(lab) = Lab::open(Kind::AfPacket) else { return };
+    lab.ip("nf", "link add here type veth peer name there");
+    for link in ["here", "there"] {
+        lab.ip("nf", &format!("link set {link} up"));
+    }
+    let line = format!(
+        "sh -c '(sleep 0.3; {PROGRAM} run nop --port lan=afpacket:here --port wan=afpacket:there \
+         --for 0.2 --json report.json; echo $? > code) 2>&1 >/dev/null | true; sleep 2'"
+    );
+    lab.run("nf", &line).expect();
+    assert_eq!(std::fs::read_to_string(lab.path("code")).unwrap().trim(), "0");
+    assert!(lab.path("report.json").exists());
+}
+
+#[test]
+fn who_pauses_reading_a_capture_loses_packets_and_no_more() {
+    let Some(mut lab) = Lab::open(Kind::AfPacket) else { return };
+    lab.host("a");
+    lab.host("b");
+    let nop = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
+    lab.ip("a", "addr add 10.0.0.1/24 dev e");
+    lab.ip("b", "addr add 10.0.0.2/24 dev e");
+    let mut stream = UnixStream::connect(lab.path("nf.sock")).unwrap();
+    stream.write_all(b"capture \n").unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    lab.run("a", "ping -f -q -c 5000 -s 1400 10.0.0.2").expect();
+    // Longer than the run waits for anybody else.
+    std::thread::sleep(Duration::from_secs(6));
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    std::fs::write(lab.path("paused.pcapng"), &bytes).unwrap();
+    let number = |from_end: usize| {
+        let at = bytes.len() - from_end;
+        u64::from_le_bytes(*bytes[at..].first_chunk().unwrap())
+    };
+    let (received, lost) = (number(28), number(16));
+    assert!(received >= 20_000 && lost > 0, "{received}, {lost}");
+    assert_eq!(count(&lab, "paused.pcapng").0 as u64, received - lost);
+    nop.finish();
 }

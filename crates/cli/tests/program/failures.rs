@@ -55,6 +55,25 @@ fn a_wrong_command_line_is_2() {
     assert!(bench.files().is_empty());
 }
 
+#[test]
+fn a_message_that_nobody_reads_changes_no_exit_code() {
+    let bench = Bench::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = bench.command(&["run", "nop", "--in", "lan=nowhere.pcap"]);
+    assert_eq!(command.stderr(writer).status().unwrap().code(), Some(4));
+}
+
+#[test]
+fn documents_are_there_although_standard_output_is_full() {
+    let bench = Bench::new();
+    let words = ["run", "nop", "--in", "gen:packets=10", "--json", "r.json", "--report", "r.html"];
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = bench.command(&words).stdout(full).status().unwrap();
+    assert_eq!(status.code(), Some(6));
+    assert!(bench.path("r.json").exists() && bench.path("r.html").exists());
+}
+
 #[cfg(not(feature = "dpdk"))]
 #[test]
 fn a_program_without_dpdk_says_how_to_build_one_with() {

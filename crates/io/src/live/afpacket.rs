@@ -378,6 +378,14 @@ impl<'m> AfPacket<'m> {
         self.give(packet.buffer);
     }
 
+    /// Counts what the kernel has dropped since it was asked last: asking resets its count.
+    fn note_missed(&mut self) {
+        let level = libc::SOL_PACKET;
+        let kernel =
+            option::<libc::tpacket_stats_v3>(&self.sockets.receive, level, libc::PACKET_STATISTICS);
+        self.statistics.missed += kernel.map_or(0, |kernel| u64::from(kernel.tp_drops));
+    }
+
     /// Counts a link that has gone down, once.
     fn note_down(&mut self) {
         if !self.is_down {
@@ -395,6 +403,8 @@ impl<'m> AfPacket<'m> {
         if let Some(block) = self.block.take() {
             self.give(block.rest);
         }
+        // The counts of a socket go with it.
+        self.note_missed();
         if self.ring.replace(mapping).is_ok() {
             let _ = refuse_none(&sockets.receive);
             *self.sockets = sockets;
@@ -404,8 +414,13 @@ impl<'m> AfPacket<'m> {
     }
 }
 
-/// Sends packets through a packet socket.
-pub(super) fn send_through(socket: &OwnedFd, packets: &[&[u8]]) -> Sent {
+/// Sends packets through a packet socket. What finds no room is asked about: where the link is down the kernel
+/// says the same.
+pub(super) fn send_through(
+    socket: &OwnedFd,
+    packets: &[&[u8]],
+    is_down: impl FnOnce() -> bool,
+) -> Sent {
     let mut sent = Sent::default();
     let mut rest = packets;
     while let Some((_, after)) = rest.split_first() {
@@ -425,6 +440,9 @@ pub(super) fn send_through(socket: &OwnedFd, packets: &[&[u8]]) -> Sent {
                 rest = after;
             }
         }
+    }
+    if sent.full > 0 && is_down() {
+        sent.down += std::mem::take(&mut sent.full);
     }
     sent
 }
@@ -474,7 +492,8 @@ impl<'m> Queue<'m> for AfPacket<'m> {
     }
 
     fn send(&mut self, packets: &[&[u8]]) -> Sent {
-        let sent = send_through(&self.sockets.send, packets);
+        let is_down = || self.is_down || !interface::has_link(self.name);
+        let sent = send_through(&self.sockets.send, packets, is_down);
         if sent.down > 0 {
             self.note_down();
         }
@@ -487,7 +506,7 @@ impl<'m> Queue<'m> for AfPacket<'m> {
         if interface::index(self.name) != Some(self.sockets.index) {
             self.note_down();
             self.reopen();
-        } else if !interface::is_up(self.name) {
+        } else if !interface::has_link(self.name) {
             self.note_down();
         } else {
             self.is_down = false;
@@ -499,11 +518,7 @@ impl<'m> Queue<'m> for AfPacket<'m> {
     }
 
     fn statistics(&mut self) -> QueueStatistics {
-        let level = libc::SOL_PACKET;
-        let kernel =
-            option::<libc::tpacket_stats_v3>(&self.sockets.receive, level, libc::PACKET_STATISTICS);
-        // Reading resets them.
-        self.statistics.missed += kernel.map_or(0, |kernel| u64::from(kernel.tp_drops));
+        self.note_missed();
         self.statistics
     }
 }

@@ -39,8 +39,21 @@ pub enum OpenError {
         what: &'static str,
         /// The capability that is missing.
         capability: &'static str,
-        /// The capability as `setcap` wants it.
-        setcap: &'static str,
+        /// The capability as `setcap` wants it, with those that the process has: it leaves no others.
+        setcap: String,
+    },
+    /// This process may not keep so much memory in place.
+    #[error(
+        "{interface}: an `xdp` port locks {mib} MiB of memory for each queue, over this process's limit; `ulimit -l \
+         unlimited` first (LimitMEMLOCK=infinity in a unit), run as root, or `setcap {setcap}+ep` the program"
+    )]
+    Locked {
+        /// Its name.
+        interface: String,
+        /// Memory of a queue, in MiB.
+        mib: usize,
+        /// The capabilities, as `setcap` wants them.
+        setcap: String,
     },
     /// An interface of that name is something else.
     #[error("{interface}: {what}; {instead}")]
@@ -95,7 +108,7 @@ impl OpenError {
             let interface = interface.to_owned();
             match cause.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => {
-                    let (capability, setcap) = needs.names();
+                    let (capability, setcap) = (needs.name(), needs.setcap(held()));
                     Self::NotPermitted { interface, what, capability, setcap }
                 }
                 Some(libc::ENODEV | libc::ENXIO) => Self::NoSuchInterface { interface },
@@ -115,16 +128,48 @@ pub(super) enum Capability {
     NetAdmin,
     /// Programs in the kernel.
     Bpf,
+    /// Memory that stays in place, without a limit.
+    IpcLock,
 }
 
+/// What `setcap` calls a capability, and the number of its bit (linux/capability.h).
+const NET_RAW: (&str, u32) = ("cap_net_raw", 13);
+const BPF: (&str, u32) = ("cap_bpf", 39);
+const NET_ADMIN: (&str, u32) = ("cap_net_admin", 12);
+const IPC_LOCK: (&str, u32) = ("cap_ipc_lock", 14);
+
 impl Capability {
-    const fn names(self) -> (&'static str, &'static str) {
+    const fn name(self) -> &'static str {
         match self {
-            Self::NetRaw => ("CAP_NET_RAW", "cap_net_raw"),
-            Self::NetAdmin => ("CAP_NET_ADMIN", "cap_net_admin"),
-            Self::Bpf => ("CAP_BPF and CAP_NET_ADMIN", "cap_bpf,cap_net_admin"),
+            Self::NetRaw => "CAP_NET_RAW",
+            Self::NetAdmin => "CAP_NET_ADMIN",
+            Self::Bpf => "CAP_BPF and CAP_NET_ADMIN",
+            Self::IpcLock => "CAP_IPC_LOCK",
         }
     }
+
+    /// What `setcap` is to be told, for a process that has the capabilities `held`: it takes those away that it is not
+    /// told, so that a port that needs two would be refused for one of them for ever.
+    pub(super) fn setcap(self, held: u64) -> String {
+        let needed: &[_] = match self {
+            Self::NetRaw => &[NET_RAW],
+            Self::NetAdmin => &[NET_ADMIN],
+            Self::Bpf => &[BPF, NET_ADMIN],
+            Self::IpcLock => &[IPC_LOCK],
+        };
+        let has = |bit: u32| held >> bit & 1 == 1;
+        let lacks = needed.iter().any(|(_, bit)| !has(*bit));
+        let all = [NET_RAW, BPF, NET_ADMIN, IPC_LOCK].into_iter();
+        let told = all.filter(|one| needed.contains(one) || lacks && has(one.1));
+        told.map(|(name, _)| name).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// The capabilities that this process has, by the number of each bit.
+pub(super) fn held() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -142,6 +187,11 @@ mod tests {
             "veth1: opening a packet socket needs CAP_NET_RAW; run as root, or `setcap \
              cap_net_raw+ep` the program"
         );
+        assert_eq!(Capability::Bpf.setcap(0), "cap_bpf,cap_net_admin");
+        assert_eq!(Capability::Bpf.setcap(1 << 13), "cap_net_raw,cap_bpf,cap_net_admin");
+        let three = 1 << 39 | 1 << 13 | 1 << 12;
+        let all = "cap_net_raw,cap_bpf,cap_net_admin,cap_ipc_lock";
+        assert_eq!(Capability::IpcLock.setcap(three), all);
         assert!(error(libc::ENODEV).contains("`ip link` lists them"));
         assert!(error(libc::ENETDOWN).contains("`ip link set veth1 up`"));
         assert!(error(libc::ENOMEM).contains("opening a packet socket failed"));

@@ -1,6 +1,7 @@
 //! What is asked of an interface before and while it is used.
 
 use super::error::{Capability, OpenError};
+use super::ethtool::Interface;
 use super::system::{Ask, InterfaceRequest, ask, socket};
 use std::io;
 use std::net::Ipv4Addr;
@@ -28,6 +29,19 @@ pub(super) fn index(name: &str) -> Option<i32> {
 /// Whether it exists and is up.
 pub(super) fn is_up(name: &str) -> bool {
     has_flag(name, libc::IFF_UP)
+}
+
+/// Whether it is up and its link is: nothing is sent by an interface whose cable is out, or whose peer is down. A
+/// driver that does not tell is believed to have a link.
+pub(super) fn has_link(name: &str) -> bool {
+    let link = Interface::named(name).and_then(|driver| driver.has_link());
+    is_up(name) && link.unwrap_or(true)
+}
+
+/// Bytes of the longest packet that it sends, without the Ethernet header.
+pub(super) fn mtu(name: &str) -> Option<usize> {
+    let request = answer(name, Ask::Mtu).ok()?;
+    usize::try_from(request.number()).ok()
 }
 
 /// Whether it has been told to receive what is for other stations, by whoever has set its flags.
@@ -86,7 +100,8 @@ mod tests {
     fn what_cannot_be_used_is_told() {
         let error = |name| usable(name).map_err(|error| error.to_string());
         assert!(error("no-such-one").is_err_and(|text| text.contains("no such interface")));
-        assert!(address("no-such-one").is_none());
+        assert!(address("no-such-one").is_none() && mtu("no-such-one").is_none());
+        assert!(!has_link("no-such-one"));
         // The loopback interface has a hardware type of its own; where there is none, it is missing.
         assert!(
             error("lo")

@@ -217,10 +217,32 @@ pub fn realtime_ns() -> u64 {
     system::realtime_ns()
 }
 
-#[cfg(all(test, not(feature = "dpdk")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_last_of_many_descriptors_is_waited_for() {
+        use std::io::Write;
+        use std::os::fd::AsRawFd;
+        use std::os::unix::net::UnixStream;
+
+        let Ok((idle, _kept)) = UnixStream::pair() else { panic!("no sockets") };
+        let Ok((mut one, other)) = UnixStream::pair() else { panic!("no sockets") };
+        let (started, longest) = (std::time::Instant::now(), Duration::from_secs(20));
+        for count in [0, 63, 64, 300, 900] {
+            let mut fds = vec![idle.as_raw_fd(); count];
+            fds.push(other.as_raw_fd());
+            let mut failed = Vec::new();
+            assert!(wait(&fds, Duration::ZERO, &mut failed).is_ok());
+            assert_eq!(failed, vec![false; count + 1]);
+            assert!(one.write_all(&[0]).is_ok());
+            assert!(wait(&fds, longest, &mut failed).is_ok());
+            assert!(started.elapsed() < longest, "{count}");
+        }
+    }
+
+    #[cfg(not(feature = "dpdk"))]
     #[test]
     fn a_program_without_dpdk_says_how_to_build_one_with() {
         let Ok(spec) = "dpdk:net_null0".parse::<LiveSpec>() else { panic!("it is a port") };

@@ -123,29 +123,40 @@ pub(super) fn send_batch(fd: &OwnedFd, packets: &[&[u8]]) -> io::Result<usize> {
     check(sent).map(|sent| sent as usize)
 }
 
-/// Has the kernel look at the transmit ring of a socket.
+/// Has the kernel look at the transmit ring of a socket. True: the device refused a packet, which the kernel
+/// has dropped, and it looked no further.
 ///
 /// # Errors
 /// As `send(2)` has them; that it has not got through the whole ring is none.
-pub(super) fn kick(fd: &OwnedFd) -> io::Result<()> {
+pub(super) fn kick(fd: &OwnedFd) -> io::Result<bool> {
     // SAFETY: nothing is pointed to.
     let done = check(unsafe {
         libc::sendto(fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
     } as c_int);
     match done {
         Err(error) => match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS) => Ok(()),
+            Some(libc::EBUSY) => Ok(true),
+            Some(libc::EAGAIN | libc::ENOBUFS) => Ok(false),
             _ => Err(error),
         },
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(false),
     }
 }
 
 /// As [`live::wait`](super::wait).
 pub(super) fn wait(fds: &[RawFd], timeout: Duration, failed: &mut Vec<bool>) -> io::Result<()> {
-    const MOST: usize = 260;
-    let mut polled = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MOST];
-    let count = fds.len().min(MOST);
+    const FEW: usize = 64;
+    const NONE: libc::pollfd = libc::pollfd { fd: -1, events: 0, revents: 0 };
+    let (mut few, mut many) = ([NONE; FEW], Vec::new());
+    let count = fds.len();
+    let polled = match few.get_mut(..count) {
+        Some(few) => few,
+        None => {
+            // Ports with many queues each, and few workers.
+            many.resize(count, NONE);
+            &mut many[..]
+        }
+    };
     for (poll, fd) in polled.iter_mut().zip(fds) {
         (poll.fd, poll.events) = (*fd, libc::POLLIN);
     }
@@ -156,7 +167,7 @@ pub(super) fn wait(fds: &[RawFd], timeout: Duration, failed: &mut Vec<bool>) -> 
         unsafe { check(libc::ppoll(polled.as_mut_ptr(), count as _, &limit, std::ptr::null())) };
     failed.clear();
     let wrong = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
-    failed.extend(polled.iter().take(count).map(|poll| poll.revents & wrong != 0));
+    failed.extend(polled.iter().map(|poll| poll.revents & wrong != 0));
     match ready {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
         _ => Ok(()),
@@ -213,6 +224,8 @@ pub(super) enum Ask {
     Hardware,
     /// `SIOCGIFADDR`: its IPv4 address.
     Address,
+    /// `SIOCGIFMTU`: bytes of the longest packet that it sends, without the Ethernet header.
+    Mtu,
     /// `TUNSETIFF`: the descriptor of /dev/net/tun becomes a queue of it.
     Attach,
 }
@@ -225,10 +238,25 @@ pub(super) fn ask(fd: BorrowedFd<'_>, ask: Ask, about: &mut InterfaceRequest) ->
         Ask::SetFlags => libc::SIOCSIFFLAGS,
         Ask::Hardware => libc::SIOCGIFHWADDR,
         Ask::Address => libc::SIOCGIFADDR,
+        Ask::Mtu => libc::SIOCGIFMTU,
         Ask::Attach => libc::TUNSETIFF as _,
     };
     // SAFETY: each of the requests reads and writes one `struct ifreq`, of 40 bytes.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), request, std::ptr::from_mut(about)) }).map(drop)
+}
+
+/// Has the TAP of which `fd` is a queue be given what these offloads (`TUN_F_…`) leave to be done, and nothing else.
+pub(super) fn set_offloads(fd: BorrowedFd<'_>, offloads: u32) -> io::Result<()> {
+    let offloads = libc::c_ulong::from(offloads);
+    // SAFETY: nothing is pointed to.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) }).map(drop)
+}
+
+/// Puts this thread alone into a network without interfaces.
+#[cfg(test)]
+pub(super) fn leave_network() -> io::Result<()> {
+    // SAFETY: nothing is pointed to.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
 }
 
 /// Memory that a file descriptor shares with the kernel; unmapped when dropped.

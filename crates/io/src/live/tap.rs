@@ -5,7 +5,7 @@
 //! the kernel cuts large packets and finishes checksums itself.
 
 use super::error::{Capability, OpenError};
-use super::system::{Ask, InterfaceRequest, ask};
+use super::system::{Ask, InterfaceRequest, ask, set_offloads};
 use super::{LivePort, Opened, Queue, QueueStatistics, Sent, interface};
 use crate::port::{FreeBuffers, HEADROOM, Pool};
 use anabranch_packet::{Frame, Meta, Port};
@@ -52,6 +52,9 @@ fn attach(name: &str, several: bool) -> Result<File, OpenError> {
         });
     }
     attached.map_err(OpenError::of(name, "attaching to the TAP", Capability::NetAdmin))?;
+    // A TAP that stays keeps what the one who had it before, a virtual machine perhaps, asked for.
+    let step = OpenError::of(name, "asking the TAP for no offload", Capability::NetAdmin);
+    set_offloads(device.as_fd(), 0).map_err(step)?;
     if !exists {
         interface::set_up(name)?;
     }
@@ -194,5 +197,48 @@ impl<'m> Queue<'m> for Tap<'m> {
 
     fn statistics(&mut self) -> QueueStatistics {
         self.statistics
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::process::Command;
+
+    use super::super::offload::finish_unmarked;
+    use super::super::system::leave_network;
+    use super::*;
+
+    #[test]
+    fn what_another_asked_for_before_is_asked_for_no_more() {
+        const CHECKSUMS: u32 = 1;
+        let before = leave_network().is_ok().then(|| attach("before", true).ok()).flatten();
+        let Some(before) = before else {
+            println!("skipped: no TAP may be made here");
+            return;
+        };
+        set_offloads(before.as_fd(), CHECKSUMS).unwrap();
+        for line in [
+            "addr add 10.9.0.1/24 dev before",
+            "neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev before",
+        ] {
+            assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success(), "{line}");
+        }
+        let mut port = open("before", Port::new(0), 2).unwrap();
+        drop(before);
+        UdpSocket::bind("10.9.0.1:0").unwrap().send_to(b"hello", "10.9.0.2:9").unwrap();
+        let mut seen = 0;
+        for opened in &mut port.queues {
+            let (mut queue, mut batch) = (opened.queue(), Vec::new());
+            queue.receive(&mut batch, BUFFERS);
+            for frame in &mut batch {
+                // UDP over IPv4.
+                seen += usize::from(frame.bytes()[12..14] == [8, 0] && frame.bytes()[23] == 17);
+                assert!(!finish_unmarked(frame.bytes_mut()), "{:?}", frame.bytes());
+            }
+            queue.release(&mut batch);
+        }
+        assert_eq!(seen, 1);
     }
 }

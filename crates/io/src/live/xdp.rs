@@ -9,7 +9,7 @@ mod program;
 mod umem;
 
 use super::afpacket::{open_sender, receive_all, send_through};
-use super::error::{Capability, OpenError};
+use super::error::{Capability, OpenError, held};
 use super::offload::finish_unmarked;
 use super::system::{Mapping, bind, kick, option, set_option, socket};
 use super::{LivePort, Opened, Queue, QueueStatistics, Sent, interface};
@@ -58,8 +58,8 @@ fn open_socket(name: &str, interface: i32, queue: u32) -> Result<Option<Socket>,
     };
     let level = libc::SOL_XDP;
     let ring = |option| set_option(&fd, level, option, &ENTRIES);
-    set_option(&fd, level, libc::XDP_UMEM_REG, &memory)
-        .and_then(|()| ring(libc::XDP_UMEM_FILL_RING))
+    set_option(&fd, level, libc::XDP_UMEM_REG, &memory).map_err(|cause| unlocked(name, cause))?;
+    ring(libc::XDP_UMEM_FILL_RING)
         .and_then(|()| ring(libc::XDP_UMEM_COMPLETION_RING))
         .and_then(|()| ring(RX_RING))
         .and_then(|()| ring(TX_RING))
@@ -89,13 +89,30 @@ fn open_socket(name: &str, interface: i32, queue: u32) -> Result<Option<Socket>,
     Ok(Some(Socket { interface, queue, fd, mapping, fill, completion, receive, send }))
 }
 
-/// Opens `name`, its queues shared out among `workers` workers.
-pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, OpenError> {
-    let index = interface::usable(name)?;
+/// Why the kernel does not take memory for packets.
+fn unlocked(name: &str, cause: io::Error) -> OpenError {
+    match cause.raw_os_error() {
+        Some(libc::ENOBUFS) => OpenError::Locked {
+            interface: name.to_owned(),
+            mib: (CHUNK * CHUNKS) >> 20,
+            setcap: Capability::IpcLock.setcap(held()),
+        },
+        _ => OpenError::of(name, "giving memory to an AF_XDP socket", Capability::NetRaw)(cause),
+    }
+}
+
+/// The sockets of all queues of an interface, which `program` gives what comes by them.
+fn open_sockets(name: &str, index: i32, program: &Program) -> Result<Vec<Socket>, OpenError> {
+    if open_socket(name, index, QUEUES)?.is_some() {
+        return Err(OpenError::WrongType {
+            interface: name.to_owned(),
+            what: "it has more than 64 receive queues, and an `xdp` port takes 64",
+            instead: format!(
+                "what comes by others would pass it by: `ethtool -L {name} combined 64` leaves no others"
+            ),
+        });
+    }
     let step = |what| OpenError::of(name, what, Capability::Bpf);
-    let program = Program::load().map_err(step("loading an XDP program"))?;
-    let link =
-        program.attach(index).map_err(step("attaching an XDP program (is another one there?)"))?;
     let mut sockets = Vec::new();
     while (sockets.len() as u32) < QUEUES {
         let queue = sockets.len() as u32;
@@ -103,6 +120,17 @@ pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, O
         program.add(queue, &socket.fd).map_err(step("giving a queue to its socket"))?;
         sockets.push(socket);
     }
+    Ok(sockets)
+}
+
+/// Opens `name`, its queues shared out among `workers` workers.
+pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, OpenError> {
+    let index = interface::usable(name)?;
+    let step = |what| OpenError::of(name, what, Capability::Bpf);
+    let program = Program::load().map_err(step("loading an XDP program"))?;
+    let link =
+        program.attach(index).map_err(step("attaching an XDP program (is another one there?)"))?;
+    let sockets = open_sockets(name, index, &program)?;
     let about = about(sockets.len(), workers, link.native);
     let program = Arc::new(program);
     let mut link = Some(link);
@@ -173,6 +201,7 @@ impl Opened for Memory {
             sender: &mut self.sender,
             program: &self.program,
             link: &mut self.link,
+            longest: longest(&self.name),
             statistics: QueueStatistics::default(),
             is_down: false,
         })
@@ -228,17 +257,26 @@ impl<'m> Lane<'m> {
         }
     }
 
-    /// Has the kernel send what waits.
-    fn kick(&mut self) -> io::Result<()> {
-        // Each call sends 32 packets at most.
-        for _ in 0..4 {
-            if self.send.len() == 0 || !self.send.needs_wakeup() {
-                break;
+    /// Has the kernel send what waits. How many packets the device refused, the last that were taken.
+    fn kick(&mut self) -> io::Result<u64> {
+        // Each call sends 32 packets at most, or drops one.
+        let (mut calls, mut refused) = (4, 0);
+        let waiting = u64::from(self.send.len());
+        while calls > 0 && refused < waiting && self.send.len() > 0 && self.send.needs_wakeup() {
+            match kick(self.fd)? {
+                true => refused += 1,
+                false => calls -= 1,
             }
-            kick(self.fd)?;
         }
         self.complete();
-        Ok(())
+        Ok(refused)
+    }
+
+    /// Packets that were lost because the receive ring was full, or for want of a chunk to receive into.
+    fn missed(&self) -> u64 {
+        let counted: io::Result<libc::xdp_statistics> =
+            option(self.fd, libc::SOL_XDP, libc::XDP_STATISTICS);
+        counted.map_or(0, |counted| counted.rx_dropped + counted.rx_ring_full)
     }
 }
 
@@ -250,8 +288,24 @@ struct Xdp<'m> {
     sender: &'m mut OwnedFd,
     program: &'m Program,
     link: &'m mut Option<Link>,
+    /// Bytes of the longest packet that the interface sends, with the Ethernet header.
+    longest: usize,
     statistics: QueueStatistics,
     is_down: bool,
+}
+
+/// Bytes of the longest packet that the interface `name` sends. The kernel looks at the length of what comes
+/// by a packet socket, and not of what comes from here: whoever receives it drops it.
+fn longest(name: &str) -> usize {
+    const HEADER: usize = 14;
+    interface::mtu(name).map_or(CHUNK, |mtu| mtu + HEADER)
+}
+
+/// Whether an interface that sends `longest` bytes takes this packet; a VLAN tag does not count.
+fn is_taken(packet: &[u8], longest: usize) -> bool {
+    const TAGGED: Option<&[u8]> = Some(&[0x81, 0]);
+    let tag = if packet.get(12..14) == TAGGED { 4 } else { 0 };
+    packet.len() <= CHUNK.min(longest + tag)
 }
 
 impl<'m> Xdp<'m> {
@@ -281,9 +335,13 @@ impl<'m> Xdp<'m> {
         for lane in self.lanes.iter_mut().filter(|lane| lane.interface != index) {
             let gone = || OpenError::NoSuchInterface { interface: self.name.to_owned() };
             let socket = open_socket(self.name, index, lane.queue)?.ok_or_else(gone)?;
+            // The counts of a socket go with it, and what it had not sent.
+            let (missed, unsent) = (lane.missed(), u64::from(lane.send.len()));
             if !lane.replace(socket) {
                 return Err(gone());
             }
+            self.statistics.missed += missed;
+            self.statistics.unsent += unsent;
             self.program.add(lane.queue, lane.fd).map_err(step("giving a queue to its socket"))?;
         }
         if self.link.is_some() {
@@ -293,6 +351,24 @@ impl<'m> Xdp<'m> {
         (self.index, self.is_down) = (index, false);
         self.statistics.reopened += 1;
         Ok(())
+    }
+
+    /// The device refused the last `refused` packets that it was to send: `packets` end with them, and what is more
+    /// was given to it before.
+    fn take_back(&mut self, refused: u64, packets: &[&[u8]], sent: &mut Sent) {
+        let of_these = refused.min(sent.packets);
+        self.statistics.unsent += refused - of_these;
+        let gone = (sent.packets - of_these) as usize;
+        let given = packets.iter().filter(|packet| is_taken(packet, self.longest));
+        let bytes: u64 = given.skip(gone).take(of_these as usize).map(|one| one.len() as u64).sum();
+        sent.packets -= of_these;
+        sent.bytes -= bytes;
+        if interface::has_link(self.name) {
+            sent.full += of_these;
+        } else {
+            sent.down += of_these;
+            self.note_down();
+        }
     }
 
     fn note_down(&mut self) {
@@ -328,7 +404,7 @@ impl<'m> Queue<'m> for Xdp<'m> {
             return sent;
         }
         let Some(lane) = self.lanes.first_mut() else {
-            let sent = send_through(self.sender, packets);
+            let sent = send_through(self.sender, packets, || !interface::has_link(self.name));
             if sent.down > 0 {
                 self.note_down();
             }
@@ -336,7 +412,7 @@ impl<'m> Queue<'m> for Xdp<'m> {
         };
         lane.complete();
         for packet in packets {
-            if packet.len() > CHUNK {
+            if !is_taken(packet, self.longest) {
                 sent.too_big += 1;
             } else if lane.send.room() == 0 {
                 sent.full += 1;
@@ -348,10 +424,15 @@ impl<'m> Queue<'m> for Xdp<'m> {
                 sent.full += 1;
             }
         }
-        if let Err(error) = lane.kick()
-            && matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV))
-        {
-            self.note_down();
+        match lane.kick() {
+            Ok(0) => {}
+            Ok(refused) => self.take_back(refused, packets, &mut sent),
+            Err(error) => {
+                let down = [libc::ENETDOWN, libc::ENXIO, libc::ENODEV];
+                if error.raw_os_error().is_some_and(|code| down.contains(&code)) {
+                    self.note_down();
+                }
+            }
         }
         sent
     }
@@ -360,13 +441,14 @@ impl<'m> Queue<'m> for Xdp<'m> {
         for lane in &mut self.lanes {
             // Reading the error clears it; what it was is seen below.
             let _: io::Result<i32> = option(lane.fd, libc::SOL_SOCKET, libc::SO_ERROR);
-            let _ = lane.kick();
+            self.statistics.unsent += lane.kick().unwrap_or(0);
         }
+        self.longest = longest(self.name);
         if interface::index(self.name) != Some(self.index) {
             self.note_down();
             // What keeps it from being opened may pass.
             let _ = self.reopen();
-        } else if !interface::is_up(self.name) {
+        } else if !interface::has_link(self.name) {
             self.note_down();
         } else {
             self.is_down = false;
@@ -378,13 +460,7 @@ impl<'m> Queue<'m> for Xdp<'m> {
     }
 
     fn statistics(&mut self) -> QueueStatistics {
-        let dropped = |lane: &Lane<'_>| {
-            let counted: io::Result<libc::xdp_statistics> =
-                option(lane.fd, libc::SOL_XDP, libc::XDP_STATISTICS);
-            // That there was no chunk to receive into is counted as a drop too.
-            counted.map_or(0, |counted| counted.rx_dropped + counted.rx_ring_full)
-        };
-        let missed = self.lanes.iter().map(dropped).sum();
-        QueueStatistics { missed, ..self.statistics }
+        let missed: u64 = self.lanes.iter().map(Lane::missed).sum();
+        QueueStatistics { missed: self.statistics.missed + missed, ..self.statistics }
     }
 }

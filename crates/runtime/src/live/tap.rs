@@ -155,6 +155,18 @@ pub struct Copies {
     pub lost: Arc<AtomicU64>,
     /// The ports' names.
     pub ports: Vec<String>,
+    /// Says that nobody takes them any more.
+    _end: End,
+}
+
+/// Sets what it holds when it is dropped.
+#[derive(Debug)]
+struct End(Arc<AtomicBool>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Where copies are put.
@@ -171,9 +183,10 @@ impl Tap {
     /// A tap for all workers, and its other end.
     pub(super) fn new(filter: Filter, ports: Vec<String>) -> (Self, Copies) {
         let (ring, packets) = sync_channel(RING);
-        let (lost, is_over) = (Arc::<AtomicU64>::default(), Arc::default());
+        let (lost, is_over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let _end = End(Arc::clone(&is_over));
         let tap = Self { filter: Arc::new(filter), ring, lost: Arc::clone(&lost), is_over };
-        (tap, Copies { packets, lost, ports })
+        (tap, Copies { packets, lost, ports, _end })
     }
 
     fn copy(&self, event: Event, port: u8, at_ns: u64, (bytes, len): (&[u8], u32)) {
@@ -184,7 +197,8 @@ impl Tap {
         match self.ring.try_send(Copied { event, port, at_ns, len, bytes }) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => drop(self.lost.fetch_add(1, Ordering::Relaxed)),
-            Err(TrySendError::Disconnected(_)) => self.is_over.store(true, Ordering::Relaxed),
+            // It goes when interfaces are looked at next.
+            Err(TrySendError::Disconnected(_)) => {}
         }
     }
 }
@@ -215,10 +229,14 @@ impl Taps {
         Self { taps: Vec::new(), words }
     }
 
-    /// One more; those that are over go.
+    /// One more.
     pub(super) fn add(&mut self, tap: Tap) {
-        self.taps.retain(|tap| !tap.is_over.load(Ordering::Relaxed));
         self.taps.push(tap);
+    }
+
+    /// Those that are over go: nothing is copied for them any more.
+    pub(super) fn forget(&mut self) {
+        self.taps.retain(|tap| !tap.is_over.load(Ordering::Relaxed));
     }
 
     /// These have been received, and nothing else.
@@ -357,6 +375,21 @@ mod tests {
         taps.dropped(&frame, Builtin::NoRoute.into());
         let (tap, _copies) = Tap::new(Filter::default(), Vec::new());
         taps.add(tap);
+        taps.forget();
         assert_eq!(taps.taps.len(), 1, "the one that is over has gone");
+    }
+
+    #[test]
+    fn nothing_is_copied_when_nobody_watches_any_more() {
+        let filter = Filter::read("host=192.0.2.99", &[], &[]).unwrap();
+        let (tap, copies) = Tap::new(filter, Vec::new());
+        let mut taps = Taps::new(&[]);
+        taps.add(tap);
+        taps.forget();
+        assert!(taps.are_there());
+        drop(copies);
+        // No packet that is wanted has come to tell.
+        taps.forget();
+        assert!(!taps.are_there());
     }
 }

@@ -396,6 +396,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
         if self.now >= self.attends {
             self.attends = self.now + ATTENTION;
             self.queues.iter_mut().for_each(|queue| queue.attend());
+            self.egress.taps.forget();
             let lines = self.state.take_lines();
             if !lines.is_empty() {
                 // Nobody listens any more: the run is ending.
