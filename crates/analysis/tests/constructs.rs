@@ -244,6 +244,7 @@ fn a_loop_without_end_is_an_error_on_its_line() {
         AnalysisError::At { line: found, message, file } => {
             assert_eq!((found, file.as_str()), (line, "small.rs"));
             assert!(message.contains("4096 iterations"), "{message}");
+            assert!(message.contains("write `while condition { … }`"), "{message}");
         }
         other => panic!("{other}"),
     }

@@ -32,6 +32,8 @@ impl Parse for Matches {
     }
 }
 
+const LOG_FORM: &str = "this is no `log!`: write `log!(cx, info, \"text {}\", value)`";
+
 /// `log!(cx, info, "text {}", value)`.
 #[derive(Clone, Debug)]
 pub struct Log {
@@ -47,11 +49,12 @@ pub struct Log {
 
 impl Parse for Log {
     fn parse(input: ParseStream) -> syn::Result<Self> {
+        let form = |error: syn::Error| syn::Error::new(error.span(), LOG_FORM);
         let cx = input.parse()?;
-        input.parse::<Token![,]>()?;
-        let level: Ident = input.parse()?;
-        input.parse::<Token![,]>()?;
-        let text: LitStr = input.parse()?;
+        input.parse::<Token![,]>().map_err(form)?;
+        let level: Ident = input.parse().map_err(form)?;
+        input.parse::<Token![,]>().map_err(form)?;
+        let text: LitStr = input.parse().map_err(form)?;
         let values = match input.parse::<Option<Token![,]>>()? {
             Some(_) => {
                 Punctuated::<Expr, Token![,]>::parse_terminated(input)?.into_iter().collect()

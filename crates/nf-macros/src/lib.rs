@@ -28,7 +28,8 @@ mod values;
 
 use anabranch_language::Module;
 use proc_macro::TokenStream;
-use syn::{ItemMod, parse_macro_input};
+use quote::quote;
+use syn::{Ident, ItemMod, Visibility, parse_macro_input, parse_quote};
 
 /// Makes a network function of a module. The language is described in `docs/nf-language.md`.
 #[proc_macro_attribute]
@@ -36,8 +37,29 @@ pub fn network_function(attr: TokenStream, item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as ItemMod);
     let arguments = proc_macro2::TokenStream::from(attr);
     let source = source::of(&arguments, &item);
+    let name = (item.vis.clone(), item.ident.clone());
     match Module::parse(arguments, item) {
         Ok(module) => module::expand(&module, &source).into(),
-        Err(error) => error.into_compile_error().into(),
+        Err(error) => refused(&error, &name),
     }
+}
+
+/// The errors, and a network function that does nothing under the module's name: what mentions the
+/// module elsewhere is no mistake of the author's.
+fn refused(error: &syn::Error, name: &(Visibility, Ident)) -> TokenStream {
+    let (vis, ident) = name;
+    let arguments = quote!(ports(..));
+    let stands_in: ItemMod = parse_quote! {
+        #vis mod #ident {
+            pub struct Refused {}
+            impl Refused {
+                fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict { Flood }
+            }
+        }
+    };
+    let source = source::of(&arguments, &stands_in);
+    let stands_in = Module::parse(arguments, stands_in);
+    let stands_in = stands_in.map(|module| module::expand(&module, &source)).unwrap_or_default();
+    let errors = error.to_compile_error();
+    quote!(#errors #stands_in).into()
 }

@@ -3,13 +3,15 @@
 use anabranch_language::Module;
 use proc_macro2::TokenStream;
 use quote::quote;
+use syn::spanned::Spanned;
 use syn::visit::Visit;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Attribute, ExprPath, GenericParam, Generics, ImplItem, ItemFn, ItemImpl, PathArguments,
-    Signature, TypeParamBound, TypePath, parse_quote,
+    Attribute, Expr, ExprField, ExprPath, GenericParam, Generics, ImplItem, ItemFn, ItemImpl,
+    Member, PathArguments, Signature, TypeParamBound, TypePath, parse_quote, parse_quote_spanned,
 };
 
+use crate::state::settings_field;
 use crate::{arithmetic, lending};
 
 /// The module's free functions.
@@ -76,8 +78,8 @@ fn inlining(cold: bool, body: &syn::Block) -> Vec<Attribute> {
 struct Loops(bool);
 
 impl Visit<'_> for Loops {
-    fn visit_expr(&mut self, expr: &syn::Expr) {
-        self.0 |= matches!(expr, syn::Expr::ForLoop(_) | syn::Expr::While(_) | syn::Expr::Loop(_));
+    fn visit_expr(&mut self, expr: &Expr) {
+        self.0 |= matches!(expr, Expr::ForLoop(_) | Expr::While(_) | Expr::Loop(_));
         syn::visit::visit_expr(self, expr);
     }
 }
@@ -188,7 +190,33 @@ struct Worlds<'a> {
     of_nf: bool,
 }
 
+impl Worlds<'_> {
+    /// `self.settings`, in a method of the NF.
+    fn is_settings(&self, expr: &Expr) -> bool {
+        let Expr::Field(field) = expr else { return false };
+        let Expr::Path(base) = &*field.base else { return false };
+        let Member::Named(name) = &field.member else { return false };
+        self.of_nf && base.path.is_ident("self") && settings_field(self.module) == Some(name)
+    }
+}
+
 impl VisitMut for Worlds<'_> {
+    /// The field holds them by a type of the world's: the author means the settings themselves.
+    fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        if self.is_settings(expr) {
+            *expr = parse_quote_spanned!(expr.span()=> (*#expr));
+        } else {
+            visit_mut::visit_expr_mut(self, expr);
+        }
+    }
+
+    /// A field is reached either way.
+    fn visit_expr_field_mut(&mut self, field: &mut ExprField) {
+        if !self.is_settings(&field.base) {
+            visit_mut::visit_expr_field_mut(self, field);
+        }
+    }
+
     fn visit_type_path_mut(&mut self, path: &mut TypePath) {
         visit_mut::visit_type_path_mut(self, path);
         let arguments: Option<PathArguments> = if path.path.is_ident("Packet") {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::types::{Scalar, Type};
-use super::value::{List, Range, Value};
+use super::value::{List, Range, Value, Window};
 use super::{Eval, Interpreter};
 use crate::expr::Term;
 
@@ -122,7 +122,9 @@ impl<'p> Interpreter<'p> {
             ("first", None) => self.get(over, Value::Literal(0)),
             ("last", None) => self.last(over),
             ("get", Some(index)) => self.get(over, index),
-            ("starts_with", Some(Value::Array(prefix))) => self.starts_with(over, &prefix),
+            ("starts_with", Some(Value::Array(prefix))) => {
+                Ok(Value::Bool(self.begins_with(&over, &prefix)?))
+            }
             ("contains", Some(item)) => self.contains(over, item),
             ("rev", None) => self.reversed(over),
             ("step_by", Some(step)) => self.stepped(over, step),
@@ -193,20 +195,29 @@ impl<'p> Interpreter<'p> {
         }
     }
 
-    fn starts_with(&mut self, over: Value, prefix: &[Value]) -> Eval {
+    /// Whether a part of the payload is these bytes, and no more.
+    pub(crate) fn payload_is(&mut self, window: Window, bytes: &[Value]) -> Eval<Term> {
+        let length = self.payload_left(window);
+        let wanted = self.terms.constant(bytes.len() as u128, 64);
+        let as_long = self.terms.equal(length, wanted);
+        let begins = self.begins_with(&Value::Payload(window), bytes)?;
+        Ok(self.terms.both(as_long, begins))
+    }
+
+    fn begins_with(&mut self, over: &Value, prefix: &[Value]) -> Eval<Term> {
         let length = self.length(over.clone())?;
         let length = self.index_term(length)?;
         let needed = self.terms.constant(prefix.len() as u128, 64);
         let mut all = self.less_terms(false, false, needed, length);
         for (position, wanted) in prefix.iter().enumerate() {
-            let found = match &over {
+            let found = match over {
                 Value::Payload(window) => {
                     let index = self.terms.constant(position as u128, 64);
                     self.payload_byte(*window, index)
                 }
                 Value::Array(items) => match items.get(position) {
                     Some(item) => item.clone(),
-                    None => return Ok(Value::Bool(self.terms.bool(false))),
+                    None => return Ok(self.terms.bool(false)),
                 },
                 other => return self.error(format!("{} has no bytes", other.describe())),
             };
@@ -214,7 +225,7 @@ impl<'p> Interpreter<'p> {
             let same = self.equality(&found, &wanted)?;
             all = self.terms.both(all, same);
         }
-        Ok(Value::Bool(all))
+        Ok(all)
     }
 
     fn contains(&mut self, over: Value, wanted: Value) -> Eval {

@@ -97,7 +97,11 @@ impl<'p> Interpreter<'p> {
             }
         }
         self.at(forever.loop_token.span);
-        self.too_long()
+        let limit = self.explorer.budget.iterations;
+        self.error(format!(
+            "this loop goes on after {limit} iterations: give it a smaller bound; where its end is unknown, \
+             write `while condition {{ … }}`"
+        ))
     }
 
     pub(crate) fn repeat_while(&mut self, repeated: &'p syn::ExprWhile) -> Eval {

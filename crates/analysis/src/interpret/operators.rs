@@ -251,6 +251,11 @@ impl<'p> Interpreter<'p> {
 
     /// The condition under which two values are equal.
     pub(crate) fn equality(&mut self, left: &Value, right: &Value) -> Eval<Term> {
+        if let (Value::Payload(bytes), Value::Array(items))
+        | (Value::Array(items), Value::Payload(bytes)) = (left, right)
+        {
+            return self.payload_is(*bytes, items);
+        }
         match place::equal(left, right, &mut self.terms) {
             Some(same) => Ok(same),
             None => {

@@ -58,16 +58,39 @@ impl Checker<'_> {
     }
 
     fn object(&self, field: &ExprField) -> Option<&StateField> {
-        let Expr::Path(base) = &*field.base else { return None };
         let Member::Named(name) = &field.member else { return None };
-        if !(base.path.is_ident("self") && self.in_nf()) {
-            return None;
+        self.of_nf(field).then(|| self.module.state(&name.to_string())).flatten()
+    }
+
+    /// Whether it is `self.name` in a method of the NF, of no field that the NF has.
+    fn lacks(&self, field: &ExprField) -> bool {
+        self.of_nf(field) && self.object(field).is_none()
+    }
+
+    fn of_nf(&self, field: &ExprField) -> bool {
+        matches!(&*field.base, Expr::Path(base) if base.path.is_ident("self")) && self.in_nf()
+    }
+
+    /// Where a value is bound or passed: settings are lent, not copied.
+    pub(super) fn given(&mut self, value: &Expr) {
+        if let Expr::Field(field) = value
+            && matches!(self.state_field_of(field), Some(StateKind::Settings))
+        {
+            let instead = "write a reference: `&self.settings`";
+            self.refuse(field.span(), "settings are not copied", instead);
+        } else {
+            self.expr(value);
         }
-        self.module.state(&name.to_string())
     }
 
     pub(super) fn field(&mut self, field: &ExprField) {
         match self.state_field_of(field) {
+            None if self.lacks(field) => {
+                let fields = self.module.nf.fields.iter().map(|field| format!("`{}`", field.ident));
+                let fields = fields.collect::<Vec<_>>().join(", ");
+                let instead = format!("write one of {fields}, or a state object of that name");
+                self.refuse(field.member.span(), "the network function has no such field", instead);
+            }
             None | Some(StateKind::Settings) => self.expr(&field.base),
             Some(kind) => {
                 let name = kind.name();
@@ -106,7 +129,13 @@ impl Checker<'_> {
                 self.known_method(call, &name);
             }
         }
-        self.arguments(call.args.iter(), name == "ok_or");
+        match call.args.first() {
+            Some(part @ Expr::Range(_)) if name == "get" => {
+                let instead = "write `&bytes[from..to]`, which is empty past the end";
+                self.refuse(part.span(), "`get` takes one index", instead);
+            }
+            _ => self.arguments(call.args.iter(), name == "ok_or"),
+        }
     }
 
     fn receiver_object(&self, receiver: &Expr) -> Option<&'static str> {
@@ -143,7 +172,13 @@ impl Checker<'_> {
             .any(|method| method.takes_self() && method.function.sig.ident == name);
         if !own && !names::is_method(name) {
             let what = format!("the method `{name}` is not in the language");
-            self.refuse(call.method.span(), what, rewrites::method(name));
+            let instead = match &*call.receiver {
+                Expr::Path(of) if of.path.is_ident("cx") => {
+                    format!("write one of {}", list(names::CONTEXT))
+                }
+                _ => rewrites::method(name).to_owned(),
+            };
+            self.refuse(call.method.span(), what, instead);
         } else if !own && is_iterated(&call.receiver, name) {
             let what = format!("the method `{name}` of elements is not in the language");
             self.refuse(call.method.span(), what, rewrites::OF_ITERATOR);
@@ -155,7 +190,7 @@ impl Checker<'_> {
             match argument {
                 Expr::Closure(closure) => self.closure(closure),
                 Expr::Lit(literal) if text_allowed && matches!(literal.lit, Lit::Str(_)) => {}
-                other => self.expr(other),
+                other => self.given(other),
             }
         }
     }

@@ -3,8 +3,8 @@
 use syn::spanned::Spanned;
 use syn::{ExprPath, Path};
 
-use super::Checker;
 use super::types::Place;
+use super::{Checker, rewrites};
 use crate::names;
 
 impl Checker<'_> {
@@ -75,7 +75,10 @@ impl Checker<'_> {
         };
         if let Some(known) = names::associated(of) {
             let known: Vec<String> = known.iter().map(|name| format!("`{of}::{name}`")).collect();
-            let instead = format!("write one of {}", known.join(", "));
+            let instead = match rewrites::associated(of, name) {
+                Some(written) => format!("write `{written}`"),
+                None => format!("write one of {}", known.join(", ")),
+            };
             self.refuse(path.span(), format!("`{of}::{name}` is not in the language"), instead);
         } else if self.module.struct_named(of).is_some() || self.module.enum_named(of).is_some() {
             let instead = format!("write it in `impl {of} {{ … }}`, or as a variant");

@@ -127,6 +127,17 @@ const METHODS: &[(&[&str], &str)] = &[
         "write `let Some(x) = … else { return Drop(reason) };`, `unwrap_or(…)` or `?`",
     ),
     (&["unwrap_or_else"], "write `unwrap_or(value)`, or a `match`"),
+    (&["ok_or_else"], "write `ok_or(value)`"),
+    (&["replace", "get_or_insert"], "copy the old value, and assign the new one"),
+    (&["then", "then_some"], "write `if condition { Some(value) } else { None }`"),
+    (
+        &["copy_from_slice", "clone_from_slice", "fill"],
+        "write a `for` loop: `for i in 0..n { a[i] = b[i]; }`",
+    ),
+    (
+        &["options", "options_mut", "set_options", "mss", "set_mss", "header", "as_raw"],
+        "a view has the fields that the language page lists, and no other bytes of a header",
+    ),
     (
         &["map_or_else", "map_err", "or_else", "or", "and", "xor", "zip", "inspect", "is_none_or"],
         "write a `match`",
@@ -196,8 +207,6 @@ const METHODS: &[(&[&str], &str)] = &[
         &[
             "checked_mul",
             "saturating_mul",
-            "overflowing_add",
-            "overflowing_sub",
             "overflowing_mul",
             "checked_pow",
             "wrapping_pow",
@@ -205,11 +214,40 @@ const METHODS: &[(&[&str], &str)] = &[
         ],
         "widen first: `u64::from(a) * u64::from(b)`",
     ),
+    (
+        &["overflowing_add", "carrying_add"],
+        "write `let sum = a.wrapping_add(b);`: it has wrapped where `sum < a`",
+    ),
+    (
+        &["overflowing_sub", "borrowing_sub"],
+        "write `a.wrapping_sub(b)`: it has wrapped where `a < b`",
+    ),
     (&["to_le_bytes", "to_ne_bytes", "to_be", "to_le"], "write `to_be_bytes()`, or `swap_bytes()`"),
     (&["eq", "ne", "lt", "le", "gt", "ge", "cmp", "partial_cmp"], "write `==`, `<`, `>`"),
     (
         &["keys", "values", "entry", "get_mut", "contains_key", "drain", "clear", "retain"],
         "write `get`, `contains`, `insert`, `update` or `remove`: state is reached by its key",
+    ),
+    (&["is_multiple_of"], "write `a % b == 0`"),
+    (&["div_ceil"], "write `(a + b - 1) / b`"),
+    (&["rem_euclid", "div_euclid"], "write `%` and `/` of unsigned integers"),
+    (&["ilog2"], "write `u32::BITS - 1 - x.leading_zeros()`"),
+    (&["count_zeros"], "write `(!x).count_ones()`"),
+    (&["trailing_ones", "leading_ones"], "write `(!x).trailing_zeros()`, `(!x).leading_zeros()`"),
+    (&["wrapping_neg"], "write `-x`, or `!x + 1` of an unsigned one: sums wrap"),
+    (&["abs", "unsigned_abs", "wrapping_abs"], "write `if x < 0 { -x } else { x }`"),
+    (&["signum"], "compare with `<`, `==` and `>`"),
+    (
+        &["split_at", "split_first", "split_last", "ends_with", "chunks_exact", "as_chunks"],
+        "write `&bytes[from..to]`, which is empty past the end",
+    ),
+    (&["to_bits"], "write `u32::from(address)`"),
+    (&["is_link_local"], "compare what `octets()` gives"),
+    (&["parse"], "make it a setting: settings are read from text"),
+    (
+        &["payload_mut", "set_payload", "push_vlan", "pop_vlan", "data", "bytes", "as_slice_mut"],
+        "packets have `payload()` to read and setters of fields; \
+         what is to leave otherwise is sent with `cx.emit(port, bytes)`",
     ),
     (&["get_unchecked", "get_unchecked_mut"], "write `get(i)`, or `a[i]`"),
 ];
@@ -237,4 +275,22 @@ pub(super) fn method(name: &str) -> &'static str {
     find(METHODS, name).unwrap_or(
         "write it as a method or function of this module; the language page lists the rest",
     )
+}
+
+/// What std has a name for and the language has not, written out.
+pub(super) fn associated(of: &str, name: &str) -> Option<&'static str> {
+    match (of, name) {
+        (_, "try_from") => Some("x as u8` after a comparison with `u8::MAX"),
+        (_, "from_le_bytes") => Some("u32::from_be_bytes(bytes).swap_bytes()"),
+        ("Ipv4Addr", "from_bits") => Some("Ipv4Addr::from(number)"),
+        ("Ipv6Addr", "new") => Some("Ipv6Addr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1])"),
+        ("MacAddr", "BROADCAST") => Some("MacAddr::new(255, 255, 255, 255, 255, 255)"),
+        ("MacAddr", "from") => Some("MacAddr::new(a[0], a[1], a[2], a[3], a[4], a[5])"),
+        ("Ipv4Addr", "UNSPECIFIED") => Some("Ipv4Addr::new(0, 0, 0, 0)"),
+        ("Ipv4Addr", "LOCALHOST") => Some("Ipv4Addr::new(127, 0, 0, 1)"),
+        ("Ipv4Addr", "BROADCAST") => Some("Ipv4Addr::new(255, 255, 255, 255)"),
+        ("Ipv6Addr", "UNSPECIFIED") => Some("Ipv6Addr::from(0u128)"),
+        ("Ipv6Addr", "LOCALHOST") => Some("Ipv6Addr::from(1u128)"),
+        _ => None,
+    }
 }

@@ -1,7 +1,7 @@
 //! Blocks, statements and the two macros.
 
 use syn::spanned::Spanned;
-use syn::{Block, Local, Macro, Stmt};
+use syn::{Block, Local, Macro, Pat, Stmt};
 
 use super::{Checker, rewrites};
 use crate::macros;
@@ -25,7 +25,14 @@ impl Checker<'_> {
 
     fn local(&mut self, local: &Local) {
         if let Some(init) = &local.init {
-            self.expr(&init.expr);
+            let named = match &local.pat {
+                Pat::Type(typed) => &typed.pat,
+                pattern => pattern,
+            };
+            match named {
+                Pat::Ident(_) => self.given(&init.expr),
+                _ => self.expr(&init.expr),
+            }
             if let Some((_, diverge)) = &init.diverge {
                 self.expr(diverge);
             }

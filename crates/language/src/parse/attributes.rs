@@ -14,6 +14,7 @@ const ATTRIBUTE_REWRITES: &[(&str, &str)] = &[
     ("inline", "leave it away: everything is inlined where it pays"),
     ("repr", "leave it away: layout is not visible in a network function"),
     ("must_use", "leave it away"),
+    ("every_ms", "it stands on the method `fn periodic(&mut self, cx: &mut Context)`: name it so"),
 ];
 
 /// The text of the doc comments, lines joined by `\n`.
@@ -57,6 +58,7 @@ fn list(names: &[&str]) -> String {
         .iter()
         .map(|name| match *name {
             "doc" => "doc comments".to_owned(),
+            "opaque" | "cold" => format!("`#[{name}]`"),
             name => format!("`#[{name}(…)]`"),
         })
         .collect();

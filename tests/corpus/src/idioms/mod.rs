@@ -4,6 +4,7 @@ mod aggregates;
 mod bounds;
 mod bytes;
 mod control;
+mod habits;
 mod literals;
 mod numbers;
 mod options;
@@ -19,6 +20,7 @@ pub use aggregates::aggregates as aggregates_nf;
 pub use bounds::bounds as bounds_nf;
 pub use bytes::bytes as bytes_nf;
 pub use control::control as control_nf;
+pub use habits::habits as habits_nf;
 pub use literals::literals as literals_nf;
 pub use numbers::numbers as numbers_nf;
 pub use options::options as options_nf;
@@ -107,6 +109,10 @@ pub const IDIOMS: &[Idiom] = table! { plain:
     order_nf:
         idiom_141 idiom_142 idiom_143 idiom_144 idiom_145 idiom_146 idiom_147 idiom_148
         idiom_149 idiom_150;
+    habits_nf:
+        idiom_151 idiom_152 idiom_153 idiom_154 idiom_155 idiom_156 idiom_157 idiom_158 idiom_159
+        idiom_160 idiom_161 idiom_162 idiom_163 idiom_164 idiom_165 idiom_166 idiom_167 idiom_168
+        idiom_169 idiom_170;
 };
 
 /// Every idiom over a packet.
@@ -115,7 +121,7 @@ pub const PACKET_IDIOMS: &[PacketIdiom] = table! { over_packet:
         idiom_201 idiom_202 idiom_203 idiom_204 idiom_205 idiom_206 idiom_207 idiom_208 idiom_209
         idiom_210 idiom_211 idiom_212 idiom_213 idiom_214 idiom_215 idiom_216 idiom_217 idiom_218
         idiom_219 idiom_220 idiom_221 idiom_222 idiom_223 idiom_224 idiom_225 idiom_226 idiom_227
-        idiom_228;
+        idiom_228 idiom_229 idiom_230 idiom_231 idiom_232 idiom_233 idiom_234;
 };
 
 /// The source of every network function of the corpus.
@@ -127,6 +133,7 @@ pub const SOURCES: &[Source] = &[
     aggregates_nf::Function::SOURCE,
     bounds_nf::Function::SOURCE,
     bytes_nf::Function::SOURCE,
+    habits_nf::Function::SOURCE,
     packets_nf::Function::SOURCE,
     allocation::Function::SOURCE,
     balance::Function::SOURCE,

@@ -286,4 +286,68 @@ pub mod packets {
     fn counted(pkt: u32) -> u64 {
         u64::from(pkt) * 2
     }
+
+    /// A cookie, a text, a magic number: parts of a payload against bytes.
+    pub fn idiom_229(pkt: &mut Packet) -> u64 {
+        let payload = pkt.payload();
+        let is_get = &payload[..4] == b"GET ";
+        let is_other = payload[1..3] != [b'E', b'T'];
+        let is_magic = MAGIC == payload[4..8] || payload == &MAGIC;
+        u64::from(is_get) + u64::from(is_other) * 2 + u64::from(is_magic) * 4
+    }
+
+    const MAGIC: [u8; 4] = *b"/abc";
+
+    pub fn idiom_230(pkt: &mut Packet) -> u64 {
+        match (pkt.ipv4(), pkt.ipv6()) {
+            (Some(ip), _) if ip.ttl() > 1 => u64::from(ip.ttl()),
+            (Some(_), _) => 300,
+            (_, Some(ip)) => u64::from(ip.hop_limit()),
+            _ => 301,
+        }
+    }
+
+    pub fn idiom_231(pkt: &mut Packet) -> u64 {
+        let payload = pkt.payload();
+        let mut at = 0;
+        let mut words = 0;
+        while at + 1 < payload.len() && words < 3 {
+            let word = u16::from_be_bytes([payload[at], payload[at + 1]]);
+            if word == 0x2f61 {
+                break;
+            }
+            at += 2;
+            words += 1;
+        }
+        words
+    }
+
+    pub fn idiom_232(pkt: &mut Packet) -> u64 {
+        if let Some(udp) = pkt.udp()
+            && udp.dst() == 53
+            && let Some(&first) = pkt.payload().first()
+        {
+            return u64::from(first >> 4);
+        }
+        99
+    }
+
+    pub fn idiom_233(pkt: &mut Packet) -> u64 {
+        match &pkt.payload()[..4] {
+            b"GET " => 1,
+            b"POST" => 2,
+            _ => 3,
+        }
+    }
+
+    pub fn idiom_234(pkt: &mut Packet) -> u64 {
+        let dscp = pkt.ipv4().map(|ip| ip.dscp()).unwrap_or(0);
+        if let Some(mut ip) = pkt.ipv4_mut() {
+            ip.set_dscp(dscp | 0b1010);
+        } else if let Some(mut ip) = pkt.ipv6_mut() {
+            let ecn = ip.traffic_class() & 3;
+            ip.set_traffic_class(10 << 2 | ecn);
+        }
+        u64::from(dscp)
+    }
 }
