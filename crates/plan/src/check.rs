@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use anabranch_analysis::Paths;
-use anabranch_rss::{Field, Nic, Which};
+use anabranch_rss::{Field, Which};
 
 use crate::build::{Decision, decide};
 use crate::class::Class;
 use crate::constraint::{Constraint, Constraints, Equation};
 use crate::error::PlanError;
+use crate::form::{bytes, well_formed};
 use crate::model::{ObjectMode, Plan, Port, PortClass, SteeredAllocation, Steerer, Strategy};
 use crate::ranges::equalities;
 use crate::word::{Bit, Fields};
@@ -19,19 +20,19 @@ type Effects = BTreeMap<Bit, u32>;
 
 /// Checks a plan that may have been edited against the network function it is for.
 ///
-/// An edit may change keys, fields and who steers, share an object that was sharded, and shard a
+/// An edit may change keys, tables, fields and who steers, share an object that was sharded, and shard a
 /// count that each shard kept for itself.
 ///
 /// # Errors
 /// [`PlanError::Broken`] with the constraint that no longer holds, and its lines; or what else does
-/// not fit the network function.
+/// not fit the network function, or is nothing that packets or NICs of the model have.
 pub fn check(paths: &Paths, plan: &Plan) -> Result<(), PlanError> {
     if plan.nf != paths.name {
         let message = format!("the plan is for `{}`, not for `{}`", plan.nf, paths.name);
         return Err(PlanError::Broken(message));
     }
-    fits_nic(plan)?;
     let mut decision = decide(paths);
+    well_formed(plan, &decision.ports, paths.fragments)?;
     let modes = modes(&mut decision, plan)?;
     if plan.strategy.shares_all() {
         return Ok(());
@@ -39,26 +40,6 @@ pub fn check(paths: &Paths, plan: &Plan) -> Result<(), PlanError> {
     steers_as_planned(plan, &decision, &modes)?;
     let constraints = of_sharded(&decision, &modes);
     unbroken(plan, &constraints, &decision)
-}
-
-/// That the keys are as long as those of the NIC that they are for.
-fn fits_nic(plan: &Plan) -> Result<(), PlanError> {
-    let Some(nic) = Nic::named(&plan.nic) else {
-        let known: Vec<&str> = Nic::ALL.iter().map(|nic| nic.name).collect();
-        let known = known.join(", ");
-        let message = format!("there is no NIC model `{}`: write nic = one of {known}", plan.nic);
-        return Err(PlanError::Broken(message));
-    };
-    for port in &plan.ports {
-        let len = bytes(&port.key).ok_or_else(|| no_key(&port.port))?.len();
-        if len != nic.key_len {
-            return Err(PlanError::Broken(format!(
-                "the key of port `{}` has {len} bytes, and a NIC of model `{}` takes {}: plan again with --nic {}",
-                port.port, nic.name, nic.key_len, nic.name
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn no_key(port: &str) -> PlanError {
@@ -158,6 +139,7 @@ fn modes(
             || edited.mode == ObjectMode::Shared
             || plan.strategy.shares_all()
             || (edited.mode == ObjectMode::Sharded
+                && planned == ObjectMode::PerShard
                 && decision.sharding.constraints.contains_key(&at));
         if !allowed {
             let lines: Vec<String> = lines.iter().map(u32::to_string).collect();
@@ -249,15 +231,6 @@ fn effects(
     }
     effects.retain(|_, effect| *effect != 0);
     Ok(effects)
-}
-
-fn bytes(hex: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> =
-        hex.chars().map(|digit| digit.to_digit(16).map(|value| value as u8)).collect();
-    let digits = digits.filter(|digits| !digits.is_empty() && digits.len() % 2 == 0)?;
-    Some(
-        digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect(),
-    )
 }
 
 /// The 32 key bits from `bit` on.

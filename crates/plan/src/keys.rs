@@ -101,6 +101,14 @@ fn lanes(wanted: &Wanted<'_>) -> Vec<Lane> {
     lanes
 }
 
+/// What a plan has an entry for at each port, and the class that it is to a NIC.
+pub(crate) fn lanes_of_port(fragments: bool) -> impl Iterator<Item = (String, NicClass)> {
+    let each = Class::ALL
+        .into_iter()
+        .flat_map(|class| seen(class).iter().map(move |nic| Lane { side: (0, class), nic: *nic }));
+    each.filter(move |lane| fragments || !lane.is_fragment()).map(|lane| (lane.name(), lane.nic))
+}
+
 /// Keys under which everything meets that must.
 ///
 /// # Errors

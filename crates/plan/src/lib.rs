@@ -23,6 +23,7 @@ mod error;
 mod expression;
 mod file;
 mod filter;
+mod form;
 mod keys;
 mod lend;
 mod limit;

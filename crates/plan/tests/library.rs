@@ -7,7 +7,8 @@ use anabranch_nf::NetworkFunction;
 use anabranch_nfs::{anti_ddos, dns_tunnel, portscan, prads, sidejacking, synthetic, trojan};
 use anabranch_nfs::{bridge, bridge_static, firewall, lb, nat, nop, policer, router};
 use anabranch_plan::{
-    Object, ObjectMode, Options, Plan, PlanError, Steerer, Strategy, check, plan,
+    Input, Object, ObjectMode, Options, Plan, PlanError, Port, PortClass, Steerer, Strategy, check,
+    plan,
 };
 use anabranch_rss::Nic;
 
@@ -327,4 +328,118 @@ fn plans_are_the_same_after_a_file_and_edits_are_checked() {
     read_only.objects[0].mode = ObjectMode::ReadOnly;
     let broken = check(&paths, &read_only).unwrap_err().to_string();
     assert!(broken.contains("cannot be read-only"), "{broken}");
+}
+
+/// A firewall's plan, edited so, is refused with these words.
+#[track_caller]
+fn refused(edit: impl FnOnce(&mut Plan), words: &[&str]) {
+    let paths = paths_of::<firewall::Function>();
+    let mut edited = plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap();
+    edit(&mut edited);
+    let broken = check(&paths, &edited).unwrap_err().to_string();
+    for words in words {
+        assert!(broken.contains(words), "{broken}");
+    }
+}
+
+fn class<'p>(plan: &'p mut Plan, name: &str) -> &'p mut PortClass {
+    plan.ports[0].classes.iter_mut().find(|class| class.class == name).unwrap()
+}
+
+#[test]
+fn a_plan_has_each_port_and_class_once() {
+    refused(
+        |plan| plan.ports.push(plan.ports[1].clone()),
+        &["port `outside` of the function stands there twice"],
+    );
+    refused(
+        |plan| {
+            let any = Port { port: "any".to_owned(), ..plan.ports[0].clone() };
+            plan.ports.push(any);
+        },
+        &["the function has no port `any`", "inside, outside"],
+    );
+    refused(|plan| plan.ports.truncate(1), &["no port `outside`"]);
+    refused(
+        |plan| plan.ports[0].classes.retain(|class| class.class != "ipv4-udp"),
+        &["no class `ipv4-udp` of port `inside`"],
+    );
+    refused(
+        |plan| class(plan, "ipv4-udp").class = "ipv4-upd".to_owned(),
+        &["port `inside` has no class `ipv4-upd`", "ipv4-udp, "],
+    );
+    refused(
+        |plan| class(plan, "ipv4-udp").class = "ipv4-tcp".to_owned(),
+        &["class `ipv4-tcp` of port `inside` stands there twice"],
+    );
+    refused(
+        |plan| class(plan, "ipv4-udp").key_of = Some("nope".to_owned()),
+        &["ipv4-udp packets of inside", "the key of `nope`"],
+    );
+}
+
+#[test]
+fn a_plan_speaks_of_fields_places_and_nics_that_there_are() {
+    refused(|plan| plan.index_bits = 0, &["index_bits is 0", "e810"]);
+    refused(|plan| plan.index_bits = 9_999_999, &["index_bits is 9999999"]);
+    refused(
+        |plan| class(plan, "ipv4-tcp").input[0].field = "ipv4.scr".to_owned(),
+        &["no field `ipv4.scr`", "ipv4-tcp packets of inside"],
+    );
+    refused(
+        |plan| class(plan, "ipv4-tcp").input[0].place = "ipv4.ttl".to_owned(),
+        &["no hash has a place for `ipv4.ttl`"],
+    );
+    refused(
+        |plan| {
+            let udp = class(plan, "ipv4-udp");
+            udp.by = Steerer::Software;
+            let wide = Input { place: "udp.dst".to_owned(), field: "ipv4.dst".to_owned() };
+            udp.input = vec![wide];
+        },
+        &["`ipv4.dst` of ipv4-udp packets of inside has 32 bits", "`udp.dst` only 16"],
+    );
+    refused(
+        |plan| {
+            let udp = class(plan, "ipv4-udp");
+            udp.by = Steerer::Software;
+            let padding = Input { place: "ipv6.src".to_owned(), field: "-".to_owned() };
+            udp.input.splice(0..0, vec![padding; 5]);
+        },
+        &["bits hashed, and a key of 52 bytes 384"],
+    );
+    // What an E810 can choose, an X710 cannot.
+    refused(
+        |plan| {
+            plan.nic = "x710".to_owned();
+            plan.index_bits = 9;
+            for port in &mut plan.ports {
+                for class in &mut port.classes {
+                    class.input.retain(|input| input.field.ends_with("dst"));
+                }
+            }
+        },
+        &["x710", "cannot hash", "write by = \"software\""],
+    );
+}
+
+#[test]
+fn only_counts_that_shards_keep_are_sharded_by_an_edit() {
+    let paths = paths_of::<nat::Function>();
+    let mut found = plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap();
+    let mappings = found.objects.iter_mut().find(|object| object.name == "mappings").unwrap();
+    mappings.mode = ObjectMode::Sharded;
+    let broken = check(&paths, &found).unwrap_err().to_string();
+    assert!(broken.contains("`mappings` cannot be sharded"), "{broken}");
+}
+
+#[test]
+fn every_plan_passes_its_check() {
+    let (nat, bridge) = (paths_of::<nat::Function>(), paths_of::<bridge::Function>());
+    for nic in Nic::ALL {
+        for paths in [&nat, &bridge] {
+            let found = plan(paths, &Options::new(nic)).unwrap();
+            check(paths, &found).map_err(|broken| format!("{}: {broken}", nic.name)).unwrap();
+        }
+    }
 }
