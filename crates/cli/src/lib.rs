@@ -50,7 +50,7 @@ use clap::{CommandFactory, FromArgMatches};
 pub use anabranch_runtime::testing;
 pub use error::Error;
 pub use library::{Description, Entry, Library, entry};
-pub use profile::Measured;
+pub use profile::{Measured, Pair};
 pub use run::Order;
 pub use settings::Control;
 pub use trace::{Choice, Shown};

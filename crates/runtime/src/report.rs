@@ -344,6 +344,10 @@ pub struct WorkerReport {
     /// What the processor counted of its thread in user space; absent where it counts nothing.
     #[serde(default)]
     pub hardware: Option<HardwareCounts>,
+    /// Seconds that its thread ran on a processor; absent where the system does not tell, or the run is
+    /// live.
+    #[serde(default)]
+    pub cpu_s: Option<f64>,
 }
 
 /// One state object at the end of the run, summed over shards.
