@@ -424,7 +424,7 @@ pub(crate) struct VerifyArguments {
     /// The network function.
     pub(crate) nf: String,
     /// A capture that is sent before random traffic, under every seed, its packets among those of
-    /// --packets; once a port.
+    /// --packets, of which half are random all the same; once a port.
     #[arg(long = "in", value_name = "PORT=CAPTURE")]
     pub(crate) inputs: Vec<String>,
     /// The plan to follow, as `anabranch plan -o` writes it, instead of making one.
@@ -438,7 +438,8 @@ pub(crate) struct VerifyArguments {
     /// Workers that are simulated.
     #[arg(long, value_name = "N", default_value = "4")]
     pub(crate) workers: Workers,
-    /// Packets under each seed, those of captures (--in) among them.
+    /// Packets under each seed, those of captures (--in) among them. Captures are sent whole: where they
+    /// have more than half of these packets, half as many random ones come after them.
     #[arg(long, value_name = "N", default_value = "100000", value_parser = at_least_one)]
     pub(crate) packets: usize,
     /// Seeds of traffic, interleaving and settings. After more than one, half as many packets again

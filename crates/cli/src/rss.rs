@@ -10,7 +10,6 @@ mod text;
 use std::path::Path;
 
 use anabranch_io::Trace;
-use anabranch_io::capture::CaptureError;
 use anabranch_nf::packet::Port;
 use anabranch_nf::settings::nearest;
 use anabranch_rss::{Nic, SampleFrame};
@@ -47,13 +46,8 @@ fn nic(name: &str) -> Result<&'static Nic, Error> {
 
 /// The frames of a capture, as they arrived at port number `port`.
 fn frames(path: &Path, port: usize) -> Result<Vec<SampleFrame>, Error> {
-    let trace = Trace::from_capture(path, Port::new(0)).map_err(|cause| {
-        let message = cause.to_string();
-        match cause {
-            CaptureError::UnsupportedLinkType { .. } => Error::LinkType(message),
-            _ => Error::Input(message),
-        }
-    })?;
+    let trace = Trace::from_capture(path, Port::new(0));
+    let trace = trace.map_err(|cause| Error::of_capture(&cause))?;
     let frame = |index| SampleFrame { port, bytes: trace.bytes(index).to_vec() };
     Ok((0..trace.len()).map(frame).collect())
 }

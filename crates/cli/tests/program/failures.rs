@@ -125,6 +125,8 @@ fn another_link_type_is_5() {
     let bench = Bench::new();
     fs::write(bench.path("wifi.pcap"), pcap_head(105)).unwrap();
     bench.run("run nop --in wifi.pcap --out o.pcap").expect(5).says("105");
+    bench.run("verify nop --in lan=wifi.pcap").expect(5).says("105");
+    bench.run("trace nop --in lan=wifi.pcap").expect(5).says("105");
     assert_eq!(bench.files(), ["wifi.pcap"]);
 }
 
