@@ -2,6 +2,7 @@
 
 pub(crate) mod arguments;
 mod check;
+mod configuration;
 mod document;
 mod key;
 mod nics;
@@ -42,6 +43,22 @@ fn nic(name: &str) -> Result<&'static Nic, Error> {
             }
         })
     })
+}
+
+/// That `nic` has a table of 2^`index_bits` entries.
+fn check_table(nic: &Nic, index_bits: u32) -> Result<(), Error> {
+    let wrong = |cause: String| Err(Error::Usage(format!("--index-bits {index_bits}: {cause}")));
+    if !(1..=32).contains(&index_bits) {
+        return wrong("write 1 to 32".to_owned());
+    }
+    if nic.has_table_of(index_bits) {
+        return Ok(());
+    }
+    let sizes =
+        nic.table_sizes.iter().map(|entries| format!("{} ({entries} entries)", entries.ilog2()));
+    let sizes: Vec<String> = sizes.collect();
+    let title = nic.title;
+    wrong(format!("{title} has no table of 2^{index_bits} entries: write {}", sizes.join(" or ")))
 }
 
 /// The frames of a capture, as they arrived at port number `port`.
