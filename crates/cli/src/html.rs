@@ -6,7 +6,7 @@ pub(crate) mod plan;
 pub(crate) mod profile;
 mod svg;
 
-use anabranch_runtime::report::RunReport;
+use anabranch_runtime::report::{ErrorKind, RunReport};
 
 use crate::figures::{bytes, percent, rate, ratio, seconds, thousands};
 use crate::summary;
@@ -56,7 +56,11 @@ fn header(report: &RunReport) -> String {
 fn remarks(report: &RunReport) -> String {
     let errors = report.errors.iter().map(|error| {
         let message = escape(&error.message);
-        format!("<p class=\"remark error\">{message}; the figures are those of what was read</p>\n")
+        let rest = match error.kind {
+            ErrorKind::Control => "",
+            _ => "; the figures are those of what was read",
+        };
+        format!("<p class=\"remark error\">{message}{rest}</p>\n")
     });
     let warnings = summary::warnings(report)
         .into_iter()
