@@ -145,7 +145,7 @@ pub(crate) struct RunArguments {
     /// Write the report as JSON; `-` is standard output, which then holds nothing else.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write the report as an HTML page with charts.
+    /// Write the report as an HTML page with charts; `-` is standard output, which then holds nothing else.
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
 }
@@ -331,7 +331,7 @@ pub(crate) struct PlanArguments {
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write call paths, accesses, constraints and plan as an HTML page.
+    /// Write call paths, accesses, constraints and plan as an HTML page; `-` is standard output.
     #[arg(long, value_name = "FILE.html")]
     pub(crate) html: Option<PathBuf>,
     /// Instead of planning, check a plan that was edited.
@@ -403,13 +403,13 @@ pub(crate) struct ProfileArguments {
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write the profile as an HTML page.
+    /// Write the profile as an HTML page; `-` is standard output.
     #[arg(long, value_name = "FILE.html")]
     pub(crate) html: Option<PathBuf>,
     /// Try each recipe that a setting can follow on the same traffic, and those that helped together.
     #[arg(long)]
     pub(crate) apply: bool,
-    /// Write the settings with the recipes that helped to a TOML file.
+    /// Write the settings with the recipes that helped to a TOML file; `-` is standard output.
     #[arg(long, value_name = "FILE", requires = "apply")]
     pub(crate) save: Option<PathBuf>,
 }

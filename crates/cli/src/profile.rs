@@ -74,6 +74,9 @@ pub(crate) fn run(library: &Library, arguments: &ProfileArguments) -> Result<(),
     name_inputs(&mut files, &arguments.inputs, &order.inputs);
     files.document("--html", arguments.html.as_deref())?;
     files.document("--save", arguments.save.as_deref())?;
+    if arguments.json {
+        files.prints("--json".to_owned())?;
+    }
     for path in outputs.into_iter().flatten().filter(|path| !is_standard_output(path)) {
         check_writable(path)?;
     }

@@ -18,7 +18,7 @@ use anabranch_runtime::run::{self as runtime, Keeping, Options, RunError};
 
 use crate::arguments::RunArguments;
 use crate::error::Error;
-use crate::file::{Files, check_writable, deliver, is_standard_output, print, write_whole};
+use crate::file::{Files, check_writable, deliver, is_standard_output, print};
 use crate::library::Library;
 use crate::live::Openings;
 use crate::progress::Progress;
@@ -141,7 +141,10 @@ fn check_files(order: &Order, arguments: &RunArguments) -> Result<(), Error> {
     }
     files.document("--json", arguments.json.as_deref())?;
     files.document("--report", arguments.report.as_deref())?;
-    files.document("--listen", arguments.listen.as_deref())
+    match &arguments.listen {
+        Some(path) => files.writes(format!("--listen {}", path.display()), path, |_| false),
+        None => Ok(()),
+    }
 }
 
 /// That no two bindings are of one port.
@@ -195,17 +198,18 @@ pub(crate) fn binding<'a>(option: &'a str, text: &'a str) -> impl FnOnce(SpecErr
     move |cause| Error::Usage(format!("{option} {text}: {cause}"))
 }
 
-/// The table on standard output, unless JSON goes there; JSON and HTML where they were asked for.
+/// The table on standard output, unless a document goes there; JSON and HTML where they were asked for.
 fn deliver_all(report: &RunReport, arguments: &RunArguments) -> Result<(), Error> {
     // A live run has printed it as it came.
     for line in report.log.iter().filter(|_| arguments.ports.is_empty()) {
         eprintln!("{} (line {}): {}", line.level, line.source_line, line.text);
     }
-    if !arguments.json.as_deref().is_some_and(is_standard_output) {
+    let mut documents = [&arguments.json, &arguments.report].into_iter().flatten();
+    if !documents.any(|path| is_standard_output(path)) {
         print(&summary::render(report))?;
     }
     if let Some(path) = &arguments.report {
-        write_whole(path, &html::render(report, &command_line(std::env::args_os())))?;
+        deliver(path, &html::render(report, &command_line(std::env::args_os())))?;
     }
     match &arguments.json {
         Some(path) => deliver(path, &to_json(report)?),

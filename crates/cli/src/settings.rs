@@ -47,8 +47,7 @@ pub(crate) fn settings(config: Option<&Path>, set: &[String]) -> Result<Table, E
 }
 
 fn read(path: &Path) -> Result<Table, Error> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|cause| Error::Settings(format!("{}: cannot be read: {cause}", path.display())))?;
+    let text = crate::file::read(path)?;
     text.parse().map_err(|cause: toml::de::Error| {
         // Without the line itself: it may be that of a password.
         let before = cause.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
