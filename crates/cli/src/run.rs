@@ -350,7 +350,13 @@ impl PortNames {
 
     pub(crate) fn find(&self, name: Option<&str>) -> Result<Option<Port>, Error> {
         let Some(name) = name else { return Ok(None) };
-        let known = self.0.iter().take(MOST_PORTS).position(|one| one == name);
+        let known = self.0.iter().position(|one| one == name);
+        if known.is_some_and(|index| index >= MOST_PORTS) {
+            let count = self.0.len();
+            return Err(Error::Usage(format!(
+                "{count} ports are named: a run has at most {MOST_PORTS}, and `{name}` is beyond them"
+            )));
+        }
         let port = known.and_then(|index| u8::try_from(index).ok()).map(Port::new);
         port.map(Some).ok_or_else(|| {
             Error::Usage(format!("there is no port `{name}`; the ports are: {}", self.0.join(", ")))
@@ -367,6 +373,15 @@ mod tests {
         assert_eq!(without_password("redis://me:secret@host:1"), "redis://host:1");
         assert_eq!(without_password("redis://host:1"), "redis://host:1");
         assert_eq!(without_password("durable"), "durable");
+    }
+
+    #[test]
+    fn there_are_256_ports_at_most() {
+        let ports = PortNames((0..300).map(|port| format!("p{port}")).collect());
+        assert_eq!(ports.find(Some("p255")).unwrap(), Some(Port::new(255)));
+        let error = ports.find(Some("p256")).unwrap_err().to_string();
+        assert_eq!(error, "300 ports are named: a run has at most 256, and `p256` is beyond them");
+        assert!(ports.find(Some("wan")).unwrap_err().to_string().contains("there is no port"));
     }
 
     #[test]
