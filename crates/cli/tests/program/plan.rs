@@ -119,7 +119,7 @@ fn what_cannot_be_planned_is_told() {
 #[test]
 fn no_line_ends_in_blanks() {
     let bench = Bench::new();
-    for nf in ["nop", "counting", "nat", "firewall"] {
+    for nf in ["nop", "policer", "nat", "router"] {
         let text = bench.run(&format!("plan {nf}")).expect(0).out;
         assert!(text.lines().all(|line| line == line.trim_end()), "{text}");
     }

@@ -84,7 +84,7 @@ fn what_tools_cannot_be_told_is_said() {
     );
     // What ports alone say, drivers take in different ways.
     let text = shown("cx6", "p0.tcp.src = p0.tcp.src");
-    assert!(text.contains("no types of DPDK say: ipv4-tcp (tcp.src)"), "{text}");
+    assert!(text.contains("no types of DPDK say: ipv4-tcp ipv6-tcp (tcp.src)"), "{text}");
 }
 
 #[test]
