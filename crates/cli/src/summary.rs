@@ -353,29 +353,11 @@ pub(crate) fn warnings(report: &RunReport) -> Vec<String> {
 #[cfg(test)]
 pub(crate) fn example() -> RunReport {
     use anabranch_runtime::report::{
-        BalanceReport, ErrorKind, LatencyReport, LivePortReport, LockReport, PortReport, Sample,
-        TableReport, TransactionReport, WorkerReport,
+        ErrorKind, LatencyReport, LivePortReport, PortReport, Sample, TableReport, WorkerReport,
     };
     let mut report = RunReport::new("nat");
     report.strategy = "lock".to_string();
-    report.lock = Some(LockReport { readers: 4_150_000, upgraded: 44_304 });
-    report.transactions = Some(TransactionReport {
-        commits: 98_001,
-        conflicts: 1_999,
-        alone: 311,
-        turns: 2_048,
-        turn_packets: 65_472,
-        ..TransactionReport::default()
-    });
-    report.balance = Some(BalanceReport {
-        windows: 12,
-        steps: 2,
-        shards_moved: 61,
-        entries_moved: 4_077,
-        busiest_first: 1.62,
-        busiest_last: 1.08,
-        best_last: 1.05,
-    });
+    share(&mut report);
     report.strategy_why =
         "one lock around the NF because `sessions` is shared (nat.rs:41)".to_string();
     report.packets_read = 4_194_304;
@@ -430,6 +412,30 @@ pub(crate) fn example() -> RunReport {
     report.fail(ErrorKind::Input, "wan.pcap: ends inside packet 2097153");
     report.finish(std::time::Duration::from_millis(2000));
     report
+}
+
+/// What a run says whose workers share state, by every strategy at once.
+#[cfg(test)]
+fn share(report: &mut RunReport) {
+    use anabranch_runtime::report::{BalanceReport, LockReport, TransactionReport};
+    report.lock = Some(LockReport { readers: 4_150_000, upgraded: 44_304 });
+    report.transactions = Some(TransactionReport {
+        commits: 98_001,
+        conflicts: 1_999,
+        alone: 311,
+        turns: 2_048,
+        turn_packets: 65_472,
+        ..TransactionReport::default()
+    });
+    report.balance = Some(BalanceReport {
+        windows: 12,
+        steps: 2,
+        shards_moved: 61,
+        entries_moved: 4_077,
+        busiest_first: 1.62,
+        busiest_last: 1.08,
+        best_last: 1.05,
+    });
 }
 
 #[cfg(test)]
