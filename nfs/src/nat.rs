@@ -266,10 +266,13 @@ pub mod nat {
         if settings.public.len() == 0 || settings.public.len() > 1_024 {
             return Err("`public` takes 1 to 1024 addresses");
         }
+        for one in settings.public.iter() {
+            if one.is_unspecified() || is_for_many(one) {
+                return Err("`public` takes addresses of one host: no group, broadcast, 0.0.0.0");
+            }
+        }
         if settings.first_port % 2 != 0 || settings.last_port % 2 != 1 {
-            return Err(
-                "`first_port` must be even and `last_port` odd, so that parity can be kept",
-            );
+            return Err("`first_port` must be even and `last_port` odd: parity is kept");
         }
         if settings.first_port > settings.last_port {
             return Err("`first_port` must not be greater than `last_port`");

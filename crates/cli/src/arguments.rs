@@ -145,7 +145,7 @@ pub(crate) struct RunArguments {
     /// Write the report as JSON; `-` is standard output, which then holds nothing else.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write the report as an HTML page with charts.
+    /// Write the report as an HTML page with charts; `-` is standard output, which then holds nothing else.
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
 }
@@ -331,7 +331,7 @@ pub(crate) struct PlanArguments {
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write call paths, accesses, constraints and plan as an HTML page.
+    /// Write call paths, accesses, constraints and plan as an HTML page; `-` is standard output.
     #[arg(long, value_name = "FILE.html")]
     pub(crate) html: Option<PathBuf>,
     /// Instead of planning, check a plan that was edited.
@@ -403,13 +403,13 @@ pub(crate) struct ProfileArguments {
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write the profile as an HTML page.
+    /// Write the profile as an HTML page; `-` is standard output.
     #[arg(long, value_name = "FILE.html")]
     pub(crate) html: Option<PathBuf>,
     /// Try each recipe that a setting can follow on the same traffic, and those that helped together.
     #[arg(long)]
     pub(crate) apply: bool,
-    /// Write the settings with the recipes that helped to a TOML file.
+    /// Write the settings with the recipes that helped to a TOML file; `-` is standard output.
     #[arg(long, value_name = "FILE", requires = "apply")]
     pub(crate) save: Option<PathBuf>,
 }
@@ -424,7 +424,7 @@ pub(crate) struct VerifyArguments {
     /// The network function.
     pub(crate) nf: String,
     /// A capture that is sent before random traffic, under every seed, its packets among those of
-    /// --packets; once a port.
+    /// --packets, of which half are random all the same; once a port.
     #[arg(long = "in", value_name = "PORT=CAPTURE")]
     pub(crate) inputs: Vec<String>,
     /// The plan to follow, as `anabranch plan -o` writes it, instead of making one.
@@ -438,7 +438,8 @@ pub(crate) struct VerifyArguments {
     /// Workers that are simulated.
     #[arg(long, value_name = "N", default_value = "4")]
     pub(crate) workers: Workers,
-    /// Packets under each seed, those of captures (--in) among them.
+    /// Packets under each seed, those of captures (--in) among them. Captures are sent whole: where they
+    /// have more than half of these packets, half as many random ones come after them.
     #[arg(long, value_name = "N", default_value = "100000", value_parser = at_least_one)]
     pub(crate) packets: usize,
     /// Seeds of traffic, interleaving and settings. After more than one, half as many packets again

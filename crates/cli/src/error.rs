@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anabranch_io::capture::CaptureError;
 use anabranch_runtime::report::ErrorKind;
 
 /// A failure of a command. Its text says what was wrong, where, and what to do instead.
@@ -58,6 +59,15 @@ impl Error {
             ErrorKind::LinkType => Error::LinkType(message),
             ErrorKind::Control => Error::Settings(message),
             ErrorKind::Output => Error::Output(message),
+        }
+    }
+
+    /// A capture that cannot be read as a whole.
+    pub(crate) fn of_capture(cause: &CaptureError) -> Error {
+        let message = cause.to_string();
+        match cause {
+            CaptureError::UnsupportedLinkType { .. } => Error::LinkType(message),
+            _ => Error::Input(message),
         }
     }
 

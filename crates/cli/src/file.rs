@@ -69,6 +69,20 @@ pub(crate) fn deliver(path: &Path, text: &str) -> Result<(), Error> {
     if is_standard_output(path) { print(text) } else { write_whole(path, text) }
 }
 
+/// What the file `path` has. Standard input is read as `/dev/stdin`, as captures are.
+///
+/// # Errors
+/// [`Error::Usage`] for `-`, [`Error::Settings`] for what cannot be read.
+pub(crate) fn read(path: &Path) -> Result<String, Error> {
+    if is_standard_output(path) {
+        let message = "`-` is no file that can be read: write /dev/stdin for standard input, ./- for a file \
+                       of that name";
+        return Err(Error::Usage(message.to_owned()));
+    }
+    fs::read_to_string(path)
+        .map_err(|cause| Error::Settings(format!("{}: cannot be read: {cause}", path.display())))
+}
+
 /// Whether `path` is `-`.
 pub(crate) fn is_standard_output(path: &Path) -> bool {
     path == Path::new("-")
@@ -94,6 +108,8 @@ pub(crate) fn is_special(path: &Path) -> bool {
 pub(crate) struct Files {
     /// With the option that names each, as it was written; of one that is written its `.part`, too.
     named: Vec<(String, PathBuf, Option<PathBuf>)>,
+    /// The option whose document goes to standard output.
+    printed: Option<String>,
 }
 
 impl Files {
@@ -132,10 +148,28 @@ impl Files {
     /// A document where one is asked for.
     ///
     /// # Errors
-    /// As [`writes`](Self::writes).
+    /// As [`writes`](Self::writes) and [`prints`](Self::prints).
     pub(crate) fn document(&mut self, option: &str, path: Option<&Path>) -> Result<(), Error> {
-        let name = |path: &Path| format!("{option} {}", path.display());
-        path.map_or(Ok(()), |path| self.writes(name(path), path, |_| false))
+        let Some(path) = path else { return Ok(()) };
+        let name = format!("{option} {}", path.display());
+        if is_standard_output(path) {
+            return self.prints(name);
+        }
+        self.writes(name, path, |_| false)
+    }
+
+    /// The document of `option` goes to standard output.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: so does another.
+    pub(crate) fn prints(&mut self, option: String) -> Result<(), Error> {
+        if let Some(other) = &self.printed {
+            return Err(Error::Usage(format!(
+                "`{other}` and `{option}` would both be on standard output: write one of them to a file"
+            )));
+        }
+        self.printed = Some(option);
+        Ok(())
     }
 
     /// A document that is read where one is given.
@@ -191,6 +225,16 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
         assert_eq!(identity(&link), identity(&file));
+    }
+
+    #[test]
+    fn standard_output_has_one_document() {
+        let mut files = Files::default();
+        files.document("-o", Some(Path::new("plan.toml"))).unwrap();
+        files.document("--html", Some(Path::new("-"))).unwrap();
+        files.document("--report", None).unwrap();
+        let error = files.prints("--json".to_owned()).unwrap_err().to_string();
+        assert!(error.starts_with("`--html -` and `--json` would both"), "{error}");
     }
 
     #[test]

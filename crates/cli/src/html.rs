@@ -6,7 +6,7 @@ pub(crate) mod plan;
 pub(crate) mod profile;
 mod svg;
 
-use anabranch_runtime::report::RunReport;
+use anabranch_runtime::report::{ErrorKind, RunReport};
 
 use crate::figures::{bytes, percent, rate, ratio, seconds, thousands};
 use crate::summary;
@@ -56,12 +56,15 @@ fn header(report: &RunReport) -> String {
 fn remarks(report: &RunReport) -> String {
     let errors = report.errors.iter().map(|error| {
         let message = escape(&error.message);
-        format!("<p class=\"remark error\">{message}; the figures are those of what was read</p>\n")
+        let rest = match error.kind {
+            ErrorKind::Control => "",
+            _ => "; the figures are those of what was read",
+        };
+        format!("<p class=\"remark error\">{message}{rest}</p>\n")
     });
-    let warnings = report
-        .warnings
-        .iter()
-        .map(|warning| format!("<p class=\"remark\">{}</p>\n", escape(warning)));
+    let warnings = summary::warnings(report)
+        .into_iter()
+        .map(|warning| format!("<p class=\"remark\">{}</p>\n", escape(&warning)));
     errors.chain(warnings).collect()
 }
 
@@ -156,9 +159,14 @@ fn tables(report: &RunReport) -> String {
         "downs",
         "reopened",
     ];
+    let shared = summary::sharing(report).into_iter().map(|row| row.to_vec());
+    let balanced = summary::balanced(report).into_iter().map(|row| row.to_vec());
+    let balance_headings = summary::BALANCE.map(|heading| heading.trim_start_matches('>'));
     let headings = ["port", "packets in", "bytes in", "packets out", "bytes out"];
     table(&headings, ports.collect())
         + &table(&interfaces, live.collect())
+        + &table(&["shared state", "", "of all", ""], shared.collect())
+        + &table(&balance_headings, balanced.collect())
         + &table(&["state", "used", "capacity", "memory"], state.collect())
         + &table(&store_headings, store.collect())
         + &table(&restart_headings, restart.collect())
@@ -195,6 +203,19 @@ mod tests {
         assert!(page.contains("prefers-color-scheme: dark"));
         assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
         assert!(page.contains("<code>anabranch run &#39;&lt;b&gt;&#39;</code>"));
+    }
+
+    #[test]
+    fn the_page_says_what_the_table_says() {
+        let report = summary::example();
+        let page = render(&report, "");
+        let rows = summary::sharing(&report).concat();
+        let cells = [rows, summary::balanced(&report).concat()].concat();
+        assert!(cells.contains(&"98,001".to_owned()) && cells.contains(&"61 shards".to_owned()));
+        for cell in cells {
+            assert!(page.contains(&format!("<td>{}</td>", escape(&cell))), "{cell}");
+        }
+        assert!(page.contains("1,204 lines of the NF&#39;s log were not printed"), "{page}");
     }
 
     #[test]

@@ -42,6 +42,7 @@ mod trace;
 mod traffic;
 mod verify;
 
+use std::ffi::OsString;
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 
@@ -50,7 +51,7 @@ use clap::{CommandFactory, FromArgMatches};
 pub use anabranch_runtime::testing;
 pub use error::Error;
 pub use library::{Description, Entry, Library, entry};
-pub use profile::Measured;
+pub use profile::{Measured, Pair};
 pub use run::Order;
 pub use settings::Control;
 pub use trace::{Choice, Shown};
@@ -106,7 +107,10 @@ macro_rules! entries {
 /// Runs the command line of this process for the functions of `library`: what [`main!`] calls.
 /// Messages name the program `program`.
 pub fn program(program: &'static str, library: Library) -> ExitCode {
-    let matches = Arguments::command().name(program).get_matches();
+    let matches = match Arguments::command().name(program).try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return refused(program, &error),
+    };
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let library = std::panic::AssertUnwindSafe(&library);
     let done = catch_unwind(move || dispatch(program, *library, &arguments.command));
@@ -119,6 +123,33 @@ pub fn program(program: &'static str, library: Library) -> ExitCode {
             ExitCode::from(error.code())
         }
     }
+}
+
+/// What clap says of a command line that cannot be understood; which word it is that is no text, clap does not
+/// say.
+fn refused(program: &str, error: &clap::Error) -> ExitCode {
+    if error.kind() != clap::error::ErrorKind::InvalidUtf8 {
+        error.exit();
+    }
+    let words: Vec<OsString> = std::env::args_os().collect();
+    file::tell(&format!("{program}: {}", not_text(&words)));
+    ExitCode::from(Error::Usage(String::new()).code())
+}
+
+/// The words that are not UTF-8, each with the option before it, and what to do.
+fn not_text(words: &[OsString]) -> String {
+    let wrong = words.iter().enumerate().filter(|(_, word)| word.to_str().is_none());
+    let named = wrong.map(|(at, word)| {
+        let before = at.checked_sub(1).and_then(|at| words.get(at)?.to_str());
+        let option = before.filter(|before| before.starts_with('-'));
+        let option = option.map_or(String::new(), |option| format!("{option} "));
+        format!("`{option}{}`", word.display())
+    });
+    format!(
+        "{}: this is not UTF-8, as names of ports and of files after them have to be; give the file another \
+         name, or a link to it (ln -s) that has one",
+        named.collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// The network function of the README compiles.

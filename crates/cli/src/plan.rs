@@ -9,7 +9,7 @@ use anabranch_runtime::deployment;
 
 use crate::arguments::{PlanArguments, PlanningArguments, StrategyChoice};
 use crate::error::Error;
-use crate::file::{Files, check_writable, deliver, is_standard_output, print};
+use crate::file::{Files, check_writable, deliver, is_standard_output, print, read as read_text};
 use crate::html::plan as page;
 use crate::library::Library;
 use crate::run::to_json;
@@ -28,6 +28,9 @@ pub(crate) fn run(library: &Library, arguments: &PlanArguments) -> Result<(), Er
     files.reads_document("--check", arguments.check.as_deref());
     files.document("-o", arguments.out.as_deref())?;
     files.document("--html", arguments.html.as_deref())?;
+    if arguments.json {
+        files.prints("--json".to_owned())?;
+    }
     for path in outputs.into_iter().flatten().filter(|path| !is_standard_output(path)) {
         check_writable(path)?;
     }
@@ -154,8 +157,12 @@ fn show(paths: &Paths, found: &Plan, arguments: &PlanArguments) -> Result<(), Er
     match arguments.json {
         true => print(&to_json(found)?),
         false if silent(&arguments.out) || silent(&arguments.html) => Ok(()),
-        false => print(&found.to_text()),
+        false => print(&without_trailing_blanks(&found.to_text())),
     }
+}
+
+fn without_trailing_blanks(text: &str) -> String {
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// The plan in `file`, if it holds for the function of these paths.
@@ -173,8 +180,7 @@ pub(crate) fn read_checked(paths: &Paths, file: &Path) -> Result<Plan, Error> {
 /// # Errors
 /// [`Error::Settings`]: it cannot be read.
 pub(crate) fn read_unchecked(file: &Path) -> Result<Plan, Error> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|cause| Error::Settings(format!("{}: cannot be read: {cause}", file.display())))?;
+    let text = read_text(file)?;
     Plan::from_toml(&text).map_err(|cause| wrong(file, cause))
 }
 

@@ -34,8 +34,8 @@ pub(crate) use document::{Cause, Document, LimitKind, NOT_COUNTED};
 pub(crate) use recipe::Step;
 use recipe::Subject;
 
-/// Runs of each kind; the fastest counts where they are compared.
-const RUNS: usize = 2;
+/// Pairs of runs, one watched and one not.
+const PAIRS: usize = 5;
 
 /// What runs of a profile came to.
 #[derive(Clone, Debug)]
@@ -44,14 +44,21 @@ pub struct Measured {
     pub report: RunReport,
     /// Why its transactions were given up.
     pub findings: Vec<Finding>,
-    /// Nanoseconds of a worker for a packet, watched.
-    pub watched_ns: f64,
-    /// The same, not watched.
-    pub unwatched_ns: f64,
+    /// Of each pair of runs what they took of processors.
+    pub pairs: Vec<Pair>,
     /// Millions of packets a second, not watched.
     pub mpps: f64,
     /// What processors counted of a run that was not watched, and of how many packets; where they count.
     pub hardware: Option<(HardwareCounts, u64)>,
+}
+
+/// Nanoseconds that workers ran on processors for a packet, in two runs after each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    /// Watched.
+    pub watched_ns: f64,
+    /// Not watched.
+    pub unwatched_ns: f64,
 }
 
 /// Profiles.
@@ -67,6 +74,9 @@ pub(crate) fn run(library: &Library, arguments: &ProfileArguments) -> Result<(),
     name_inputs(&mut files, &arguments.inputs, &order.inputs);
     files.document("--html", arguments.html.as_deref())?;
     files.document("--save", arguments.save.as_deref())?;
+    if arguments.json {
+        files.prints("--json".to_owned())?;
+    }
     for path in outputs.into_iter().flatten().filter(|path| !is_standard_output(path)) {
         check_writable(path)?;
     }
@@ -152,22 +162,22 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<Measured, Erro
     let options = options::<F>(&order, plan)?;
     let mut progress = order.progress;
     let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
-    let (mut watched_ns, mut unwatched_ns, mut mpps) = (f64::INFINITY, f64::INFINITY, 0.0_f64);
+    let (mut pairs, mut mpps) = (Vec::with_capacity(PAIRS), 0.0_f64);
     let (mut last, mut hardware) = (None, None);
-    for _ in 0..RUNS {
+    for _ in 0..PAIRS {
         let plain = unwatched::<F>(&options, &mut watch).map_err(cannot_begin)?;
-        unwatched_ns = unwatched_ns.min(ns_a_packet(&plain));
         mpps = mpps.max(plain.mpps);
         hardware = counted(&plain);
         let (report, findings) = profile::<F>(&options, &mut watch).map_err(cannot_begin)?;
-        watched_ns = watched_ns.min(ns_a_packet(&report));
+        let (watched_ns, unwatched_ns) = (ns_a_packet(&report), ns_a_packet(&plain));
+        pairs.push(Pair { watched_ns, unwatched_ns });
         last = Some((report, findings));
     }
     progress.finish();
     let Some((report, findings)) = last else {
         return Err(Error::Internal("nothing was run".to_owned()));
     };
-    Ok(Measured { report, findings, watched_ns, unwatched_ns, mpps, hardware })
+    Ok(Measured { report, findings, pairs, mpps, hardware })
 }
 
 /// What the processors of all workers counted; `None`: not all of them did.
@@ -177,7 +187,8 @@ fn counted(report: &RunReport) -> Option<(HardwareCounts, u64)> {
     Some((sum, report.packets_read))
 }
 
+/// Of what the threads of workers ran, not of the time that passed: others may have had their processors.
 fn ns_a_packet(report: &RunReport) -> f64 {
-    let busy: f64 = report.workers.iter().map(|worker| worker.busy).sum();
-    busy * report.elapsed_s * 1e9 / report.packets_read.max(1) as f64
+    let cpu_s: f64 = report.workers.iter().filter_map(|worker| worker.cpu_s).sum();
+    cpu_s * 1e9 / report.packets_read.max(1) as f64
 }

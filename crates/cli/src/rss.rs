@@ -2,6 +2,7 @@
 
 pub(crate) mod arguments;
 mod check;
+mod configuration;
 mod document;
 mod key;
 mod nics;
@@ -10,7 +11,6 @@ mod text;
 use std::path::Path;
 
 use anabranch_io::Trace;
-use anabranch_io::capture::CaptureError;
 use anabranch_nf::packet::Port;
 use anabranch_nf::settings::nearest;
 use anabranch_rss::{Nic, SampleFrame};
@@ -45,15 +45,26 @@ fn nic(name: &str) -> Result<&'static Nic, Error> {
     })
 }
 
+/// That `nic` has a table of 2^`index_bits` entries.
+fn check_table(nic: &Nic, index_bits: u32) -> Result<(), Error> {
+    let wrong = |cause: String| Err(Error::Usage(format!("--index-bits {index_bits}: {cause}")));
+    if !(1..=32).contains(&index_bits) {
+        return wrong("write 1 to 32".to_owned());
+    }
+    if nic.has_table_of(index_bits) {
+        return Ok(());
+    }
+    let sizes =
+        nic.table_sizes.iter().map(|entries| format!("{} ({entries} entries)", entries.ilog2()));
+    let sizes: Vec<String> = sizes.collect();
+    let title = nic.title;
+    wrong(format!("{title} has no table of 2^{index_bits} entries: write {}", sizes.join(" or ")))
+}
+
 /// The frames of a capture, as they arrived at port number `port`.
 fn frames(path: &Path, port: usize) -> Result<Vec<SampleFrame>, Error> {
-    let trace = Trace::from_capture(path, Port::new(0)).map_err(|cause| {
-        let message = cause.to_string();
-        match cause {
-            CaptureError::UnsupportedLinkType { .. } => Error::LinkType(message),
-            _ => Error::Input(message),
-        }
-    })?;
+    let trace = Trace::from_capture(path, Port::new(0));
+    let trace = trace.map_err(|cause| Error::of_capture(&cause))?;
     let frame = |index| SampleFrame { port, bytes: trace.bytes(index).to_vec() };
     Ok((0..trace.len()).map(frame).collect())
 }

@@ -18,7 +18,7 @@ use anabranch_runtime::run::{self as runtime, Keeping, Options, RunError};
 
 use crate::arguments::RunArguments;
 use crate::error::Error;
-use crate::file::{Files, check_writable, deliver, is_standard_output, print, tell, write_whole};
+use crate::file::{Files, check_writable, deliver, is_standard_output, print, tell};
 use crate::library::Library;
 use crate::live::Openings;
 use crate::progress::Progress;
@@ -141,7 +141,10 @@ fn check_files(order: &Order, arguments: &RunArguments) -> Result<(), Error> {
     }
     files.document("--json", arguments.json.as_deref())?;
     files.document("--report", arguments.report.as_deref())?;
-    files.document("--listen", arguments.listen.as_deref())
+    match &arguments.listen {
+        Some(path) => files.writes(format!("--listen {}", path.display()), path, |_| false),
+        None => Ok(()),
+    }
 }
 
 /// That no two bindings are of one port.
@@ -195,7 +198,7 @@ pub(crate) fn binding<'a>(option: &'a str, text: &'a str) -> impl FnOnce(SpecErr
     move |cause| Error::Usage(format!("{option} {text}: {cause}"))
 }
 
-/// JSON and HTML where they were asked for; the table on standard output, unless JSON goes there.
+/// JSON and HTML where they were asked for; the table on standard output, unless a document goes there.
 fn deliver_all(report: &RunReport, arguments: &RunArguments) -> Result<(), Error> {
     // A live run has printed it as it came.
     for line in report.log.iter().filter(|_| arguments.ports.is_empty()) {
@@ -203,15 +206,16 @@ fn deliver_all(report: &RunReport, arguments: &RunArguments) -> Result<(), Error
     }
     // Files first: they are there although standard output is full, or its terminal has gone.
     if let Some(path) = &arguments.report {
-        write_whole(path, &html::render(report, &command_line(std::env::args_os())))?;
+        deliver(path, &html::render(report, &command_line(std::env::args_os())))?;
     }
     if let Some(path) = &arguments.json {
         deliver(path, &to_json(report)?)?;
     }
-    if arguments.json.as_deref().is_some_and(is_standard_output) {
-        return Ok(());
+    let mut documents = [&arguments.json, &arguments.report].into_iter().flatten();
+    match documents.any(|path| is_standard_output(path)) {
+        true => Ok(()),
+        false => print(&summary::render(report)),
     }
-    print(&summary::render(report))
 }
 
 /// A command as it can be typed again, without the passwords of stores.
@@ -347,7 +351,13 @@ impl PortNames {
 
     pub(crate) fn find(&self, name: Option<&str>) -> Result<Option<Port>, Error> {
         let Some(name) = name else { return Ok(None) };
-        let known = self.0.iter().take(MOST_PORTS).position(|one| one == name);
+        let known = self.0.iter().position(|one| one == name);
+        if known.is_some_and(|index| index >= MOST_PORTS) {
+            let count = self.0.len();
+            return Err(Error::Usage(format!(
+                "{count} ports are named: a run has at most {MOST_PORTS}, and `{name}` is beyond them"
+            )));
+        }
         let port = known.and_then(|index| u8::try_from(index).ok()).map(Port::new);
         port.map(Some).ok_or_else(|| {
             Error::Usage(format!("there is no port `{name}`; the ports are: {}", self.0.join(", ")))
@@ -364,6 +374,15 @@ mod tests {
         assert_eq!(without_password("redis://me:secret@host:1"), "redis://host:1");
         assert_eq!(without_password("redis://host:1"), "redis://host:1");
         assert_eq!(without_password("durable"), "durable");
+    }
+
+    #[test]
+    fn there_are_256_ports_at_most() {
+        let ports = PortNames((0..300).map(|port| format!("p{port}")).collect());
+        assert_eq!(ports.find(Some("p255")).unwrap(), Some(Port::new(255)));
+        let error = ports.find(Some("p256")).unwrap_err().to_string();
+        assert_eq!(error, "300 ports are named: a run has at most 256, and `p256` is beyond them");
+        assert!(ports.find(Some("wan")).unwrap_err().to_string().contains("there is no port"));
     }
 
     #[test]

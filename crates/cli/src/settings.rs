@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anabranch_nf::settings::set as set_one;
+use anabranch_nf::settings::{set as set_one, set_twice};
 use toml::Table;
 
 use crate::error::Error;
@@ -23,6 +23,9 @@ pub(crate) fn configuration(
         Some(path) => read(path)?,
         None => Table::new(),
     };
+    if let Some(key) = set_twice(set.iter().map(String::as_str)) {
+        return Err(Error::Settings(format!("--set {key}=…: `{key}` is set twice: set it once")));
+    }
     for assignment in set {
         set_one(&mut table, assignment).map_err(|why| {
             match assignment.trim_start().starts_with("store") {
@@ -47,8 +50,7 @@ pub(crate) fn settings(config: Option<&Path>, set: &[String]) -> Result<Table, E
 }
 
 fn read(path: &Path) -> Result<Table, Error> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|cause| Error::Settings(format!("{}: cannot be read: {cause}", path.display())))?;
+    let text = crate::file::read(path)?;
     text.parse().map_err(|cause: toml::de::Error| {
         // Without the line itself: it may be that of a password.
         let before = cause.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
@@ -121,6 +123,14 @@ mod tests {
         std::fs::write(&path, "a = 1\nb = 2\n").unwrap();
         let table = settings(Some(&path), &["b=3".to_string()]).unwrap();
         assert_eq!((&table["a"], &table["b"]), (&1.into(), &3.into()));
+    }
+
+    #[test]
+    fn a_setting_is_set_once() {
+        let set = ["a=1", "b.c=2", " a =3"].map(str::to_owned);
+        assert!(settings(None, &set[..2]).is_ok());
+        let error = settings(None, &set).unwrap_err().to_string();
+        assert_eq!(error, "--set a=…: `a` is set twice: set it once");
     }
 
     #[test]

@@ -19,7 +19,15 @@ const SHOWN: usize = 60;
 pub(crate) fn run(library: &Library, arguments: &StateArguments) -> Result<(), Error> {
     let StateCommand::Show(arguments) = &arguments.command;
     library.find(&arguments.nf)?;
-    let mut driver = location(arguments)?.look().map_err(input)?;
+    let location = location(arguments)?;
+    if location == Location::Memory {
+        return Err(Error::Usage(
+            "the store `memory` is in the process that runs and ends with it: nothing of it can be shown; one \
+             that stays is memory:DIRECTORY"
+                .to_owned(),
+        ));
+    }
+    let mut driver = location.look().map_err(input)?;
     if let Some(remark) = driver.remark() {
         tell(&remark);
     }

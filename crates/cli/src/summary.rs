@@ -64,8 +64,21 @@ fn totals(report: &RunReport) -> Table {
         thousands(report.packets_dropped),
         percent(ratio(report.packets_dropped, report.packets_read)),
     ]);
+    sharing(report).into_iter().for_each(|row| table.row(row));
+    table.row([
+        "rate".to_string(),
+        format!("{} Mpps", rate(report.mpps)),
+        format!("{} Gbps", rate(report.gbps)),
+        format!("in {}", seconds(report.elapsed_s)),
+    ]);
+    table
+}
+
+/// How packets ended on state that workers share: what, how many, their share, in words.
+pub(crate) fn sharing(report: &RunReport) -> Vec<[String; 4]> {
+    let mut rows = Vec::new();
     if let Some(lock) = &report.lock {
-        table.row([
+        rows.push([
             "upgraded".to_string(),
             thousands(lock.upgraded),
             percent(ratio(lock.upgraded, report.packets_read)),
@@ -74,26 +87,20 @@ fn totals(report: &RunReport) -> Table {
     }
     if let Some(transactions) = &report.transactions {
         let alone = transactions.alone + transactions.irrevocable;
-        table.row([
+        rows.push([
             "transactions".to_string(),
             thousands(transactions.commits),
             percent(ratio(transactions.conflicts, transactions.commits + transactions.conflicts)),
             format!("in conflict; {} packets ran alone", thousands(alone)),
         ]);
-        table.row([
+        rows.push([
             "in turns".to_string(),
             thousands(transactions.turn_packets),
             percent(ratio(transactions.turn_packets, report.packets_read)),
             format!("in {} batches, one worker at a time", thousands(transactions.turns)),
         ]);
     }
-    table.row([
-        "rate".to_string(),
-        format!("{} Mpps", rate(report.mpps)),
-        format!("{} Gbps", rate(report.gbps)),
-        format!("in {}", seconds(report.elapsed_s)),
-    ]);
-    table
+    rows
 }
 
 fn incomplete(report: &RunReport) -> String {
@@ -184,26 +191,37 @@ fn workers(report: &RunReport) -> Table {
 }
 
 fn balance(report: &RunReport) -> Table {
-    let mut table = Table::new(&["balance", ">busiest worker", ""]);
-    let Some(balance) = &report.balance else { return table };
+    let mut table = Table::new(&BALANCE);
+    balanced(report).into_iter().for_each(|row| table.row(row));
+    table
+}
+
+/// Headings of what [`balanced`] returns.
+pub(crate) const BALANCE: [&str; 3] = ["balance", ">busiest worker", ""];
+
+/// How evenly packets were divided, and what it took.
+pub(crate) fn balanced(report: &RunReport) -> Vec<[String; 3]> {
+    let Some(balance) = &report.balance else { return Vec::new() };
     let ratio = |ratio: f64| format!("{ratio:.2} x average");
-    table.row(["at first".to_string(), ratio(balance.busiest_first)]);
-    table.row([
-        "at last".to_string(),
-        ratio(balance.busiest_last),
-        format!("of at best {:.2}", balance.best_last),
-    ]);
+    let mut rows = vec![
+        ["at first".to_string(), ratio(balance.busiest_first), String::new()],
+        [
+            "at last".to_string(),
+            ratio(balance.busiest_last),
+            format!("of at best {:.2}", balance.best_last),
+        ],
+    ];
     if balance.steps > 0 {
         let shards = thousands(balance.shards_moved);
         let times = if balance.steps == 1 { "at once" } else { "in several steps" };
         let entries = thousands(balance.entries_moved);
-        table.row([
+        rows.push([
             "moved".to_string(),
             format!("{shards} shards"),
             format!("{times}, {entries} entries with them"),
         ]);
     }
-    table
+    rows
 }
 
 fn drops(report: &RunReport) -> Table {
@@ -308,8 +326,13 @@ fn counters(report: &RunReport) -> Table {
     table
 }
 
-/// Warnings, and what was suppressed or made harmless; errors are printed by the program itself.
 fn remarks(report: &RunReport) -> String {
+    let remarks = warnings(report);
+    remarks.iter().map(|remark| format!("\n{}", wrap("warning: ", remark, 4))).collect()
+}
+
+/// Warnings, and what was suppressed or made harmless; errors are printed by the program itself.
+pub(crate) fn warnings(report: &RunReport) -> Vec<String> {
     let mut remarks = report.warnings.clone();
     if report.faults > 0 {
         remarks.push(format!(
@@ -323,19 +346,18 @@ fn remarks(report: &RunReport) -> String {
             thousands(report.logs_suppressed)
         ));
     }
-    remarks.iter().map(|remark| format!("\n{}", wrap("warning: ", remark, 4))).collect()
+    remarks
 }
 
 /// A report with something in every field, for the tests of everything that shows one.
 #[cfg(test)]
 pub(crate) fn example() -> RunReport {
     use anabranch_runtime::report::{
-        ErrorKind, LatencyReport, LivePortReport, LockReport, PortReport, Sample, TableReport,
-        WorkerReport,
+        ErrorKind, LatencyReport, LivePortReport, PortReport, Sample, TableReport, WorkerReport,
     };
     let mut report = RunReport::new("nat");
     report.strategy = "lock".to_string();
-    report.lock = Some(LockReport { readers: 4_150_000, upgraded: 44_304 });
+    share(&mut report);
     report.strategy_why =
         "one lock around the NF because `sessions` is shared (nat.rs:41)".to_string();
     report.packets_read = 4_194_304;
@@ -390,6 +412,30 @@ pub(crate) fn example() -> RunReport {
     report.fail(ErrorKind::Input, "wan.pcap: ends inside packet 2097153");
     report.finish(std::time::Duration::from_millis(2000));
     report
+}
+
+/// What a run says whose workers share state, by every strategy at once.
+#[cfg(test)]
+fn share(report: &mut RunReport) {
+    use anabranch_runtime::report::{BalanceReport, LockReport, TransactionReport};
+    report.lock = Some(LockReport { readers: 4_150_000, upgraded: 44_304 });
+    report.transactions = Some(TransactionReport {
+        commits: 98_001,
+        conflicts: 1_999,
+        alone: 311,
+        turns: 2_048,
+        turn_packets: 65_472,
+        ..TransactionReport::default()
+    });
+    report.balance = Some(BalanceReport {
+        windows: 12,
+        steps: 2,
+        shards_moved: 61,
+        entries_moved: 4_077,
+        busiest_first: 1.62,
+        busiest_last: 1.08,
+        best_last: 1.05,
+    });
 }
 
 #[cfg(test)]

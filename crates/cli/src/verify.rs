@@ -162,14 +162,20 @@ fn planned(paths: &Paths, arguments: &VerifyArguments) -> Result<Plan, Error> {
 ///
 /// # Errors
 /// [`Error::Settings`], [`Error::Input`] for a capture that cannot be read, [`Error::Usage`] where it
-/// is not compiled in.
+/// is not compiled in, [`Error::LinkType`].
 pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Error> {
     if cfg!(not(feature = "verify")) {
         return Err(Error::without("verify"));
     }
-    let Trial { settings, inputs, plan, workers, effort, paths, unreached, mut progress } = trial;
+    let Trial { settings, inputs, plan, workers, mut effort, paths, unreached, mut progress } =
+        trial;
     let setup = Setup::exemplified::<N>(settings, example(N::NAME)).under(&plan);
     let programs = captured(&inputs, &setup)?;
+    let of_captures = programs.iter().map(Program::packets).sum();
+    if let Some(more) = beside(effort.packets, of_captures) {
+        progress.say(&more);
+        effort.packets = of_captures + random_at_least(effort.packets);
+    }
     let subject = Subject {
         setup: &setup,
         plan: &plan,
@@ -196,6 +202,24 @@ pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Erro
     Ok(verified)
 }
 
+/// Random packets under each seed, of so many, whatever captures bring.
+fn random_at_least(packets: usize) -> usize {
+    packets.div_ceil(2)
+}
+
+/// That more than `packets` are sent, since captures alone would be no verification.
+fn beside(packets: usize, of_captures: usize) -> Option<String> {
+    let random = random_at_least(packets);
+    (of_captures + random > packets && of_captures > 0).then(|| {
+        format!(
+            "the captures have {}, more than half of --packets {packets}: all of them are sent under each seed, \
+             and {} after them; a larger --packets sends more of these",
+            counted(of_captures as u64, "packet"),
+            counted(random as u64, "random packet")
+        )
+    })
+}
+
 /// The captures of all ports as programs, in order of time.
 fn captured(inputs: &[PortBinding<SourceSpec>], setup: &Setup) -> Result<Vec<Program>, Error> {
     let mut traces = Vec::new();
@@ -215,7 +239,7 @@ fn captured(inputs: &[PortBinding<SourceSpec>], setup: &Setup) -> Result<Vec<Pro
             }
         };
         let trace = Trace::from_capture(file, Port::new(port as u8));
-        traces.push(trace.map_err(|cause| Error::Input(cause.to_string()))?);
+        traces.push(trace.map_err(|cause| Error::of_capture(&cause))?);
     }
     Ok(replay(&traces, setup))
 }

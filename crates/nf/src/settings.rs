@@ -363,6 +363,13 @@ pub fn set(table: &mut Table, assignment: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// The key that two of these `key=value` set.
+pub fn set_twice<'a>(assignments: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut known = std::collections::BTreeSet::new();
+    let mut keys = assignments.filter_map(|one| Some(one.split_once('=')?.0.trim()));
+    keys.find(|key| !known.insert(*key))
+}
+
 /// Of what TOML does not read: whether it is a number all the same.
 fn is_too_large(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -416,7 +423,11 @@ pub trait Command: Sized + Clone + Send + Sync + 'static {
             return Err(format!("command `{name}` does not exist; commands: {known}"));
         }
         let mut table = Table::new();
-        words.try_for_each(|word| set(&mut table, word))?;
+        let fields: Vec<&str> = words.collect();
+        if let Some(twice) = set_twice(fields.iter().copied()) {
+            return Err(format!("command `{name}`: `{twice}` is given twice: give it once"));
+        }
+        fields.iter().try_for_each(|word| set(&mut table, word))?;
         let mut fields = Fields::new(&table, "");
         let command = Self::take(name, &mut fields);
         let errors = fields.finish();
@@ -461,6 +472,12 @@ mod tests {
             let backends = fields.take("backends", Some(List::default()));
             Some(Self { flows: flows?, address: address?, backends: backends? })
         }
+    }
+
+    #[test]
+    fn what_is_set_twice_is_found() {
+        assert_eq!(set_twice(["a=1", "b.c=2", " a =3"].into_iter()), Some("a"));
+        assert_eq!(set_twice(["a=1", "b.a=2", "a"].into_iter()), None);
     }
 
     fn read(assignments: &[&str]) -> Result<Sample, String> {

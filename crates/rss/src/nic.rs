@@ -29,6 +29,8 @@ pub struct Nic {
     pub source: &'static str,
     /// What an operator should know.
     pub remarks: &'static str,
+    /// The device says which size its table has.
+    pub(crate) table_is_of_device: bool,
     pub(crate) parsing: Parsing,
     pub(crate) hashing: fn(Class) -> Hashing,
 }
@@ -140,6 +142,18 @@ impl Nic {
                 HashInput::new(&needed.collect::<Vec<_>>())
             }
         }
+    }
+
+    /// Whether this is no NIC: workers compute the hash.
+    pub fn is_software(&self) -> bool {
+        self.name == "software"
+    }
+
+    /// Whether it has a table of 2^`index_bits` entries. Where the device itself says how large its table is,
+    /// [`Nic::table_sizes`] are the usual ones, and any size may be.
+    pub fn has_table_of(&self, index_bits: u32) -> bool {
+        self.table_is_of_device
+            || self.table_sizes.iter().any(|entries| entries.ilog2() == index_bits)
     }
 
     /// Bits of the hash that select the entry of the largest table.

@@ -107,6 +107,7 @@ impl Account {
                 share: 0.0,
                 busy: (end.busy.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)).min(1.0),
                 hardware: end.hardware,
+                cpu_s: end.cpu.map(|time| time.as_secs_f64()),
             };
             self.report.workers.push(worker);
             counts.add(&end.counts);

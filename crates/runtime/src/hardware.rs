@@ -1,5 +1,7 @@
 //! What the processor counts of a thread in user space, where it counts and lets us ask.
 
+use std::time::Duration;
+
 use perf_event::events::Hardware as Event;
 use perf_event::{Builder, Counter, Group};
 use serde::{Deserialize, Serialize};
@@ -79,6 +81,16 @@ impl HardwareCounts {
     }
 }
 
+/// For how long this thread has run on a processor: without what others on it took. `None` where there is
+/// no system to ask.
+pub fn processor_time() -> Option<Duration> {
+    if cfg!(any(miri, shuttle)) {
+        return None;
+    }
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +102,14 @@ mod tests {
         std::hint::black_box((0..1_000u64).map(std::hint::black_box).sum::<u64>());
         let counts = hardware.stop().unwrap();
         assert!((1_000..1_000_000).contains(&counts.instructions), "{counts:?}");
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_takes_no_time_of_a_processor() {
+        let Some(before) = processor_time() else { return };
+        std::thread::sleep(Duration::from_millis(50));
+        let slept = processor_time().unwrap() - before;
+        assert!(slept < Duration::from_millis(25), "{slept:?}");
     }
 
     #[test]

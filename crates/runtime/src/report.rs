@@ -30,7 +30,8 @@ pub struct RunReport {
     pub strategy: String,
     /// Why that strategy, in one sentence that names the state object and its line.
     pub strategy_why: String,
-    /// False when an input ended early or failed: the figures are those of what was read.
+    /// False when an input or output ended early or failed: the figures are those of what was read. A refused
+    /// command leaves it as it is.
     pub complete: bool,
     /// Packets read from all inputs.
     pub packets_read: u64,
@@ -89,7 +90,7 @@ pub struct RunReport {
     pub samples: Vec<Sample>,
     /// What the operator should know though the run went on, one sentence each.
     pub warnings: Vec<String>,
-    /// What kept the run from being complete.
+    /// What failed: what kept the run from being complete, and commands that were refused.
     pub errors: Vec<ReportedError>,
 }
 
@@ -344,6 +345,10 @@ pub struct WorkerReport {
     /// What the processor counted of its thread in user space; absent where it counts nothing.
     #[serde(default)]
     pub hardware: Option<HardwareCounts>,
+    /// Seconds that its thread ran on a processor; absent where the system does not tell, or the run is
+    /// live.
+    #[serde(default)]
+    pub cpu_s: Option<f64>,
 }
 
 /// One state object at the end of the run, summed over shards.
@@ -467,9 +472,10 @@ impl RunReport {
         }
     }
 
-    /// Notes a failure: the report is no longer complete.
+    /// Notes a failure. Unless it is a command that was refused, which keeps no packet from anything, the
+    /// report is no longer complete.
     pub fn fail(&mut self, kind: ErrorKind, message: impl Into<String>) {
-        self.complete = false;
+        self.complete &= kind == ErrorKind::Control;
         let message = message.into();
         self.errors.push(ReportedError { kind, message });
     }
@@ -562,5 +568,14 @@ mod tests {
         report.fail(ErrorKind::LinkType, "lan.pcap: link type 105");
         assert!(!report.complete);
         assert_eq!(report.errors[0].kind, ErrorKind::LinkType);
+        report.fail(ErrorKind::Control, "refused");
+        assert!(!report.complete);
+    }
+
+    #[test]
+    fn a_refused_command_keeps_no_packet_from_anything() {
+        let mut report = RunReport::new("nop");
+        report.fail(ErrorKind::Control, "refused");
+        assert!(report.complete && report.errors.len() == 1);
     }
 }

@@ -18,7 +18,7 @@ use hdrhistogram::Histogram;
 pub use handover::{Passed, Reassignment};
 
 use crate::events::Answer;
-use crate::hardware::{Hardware, HardwareCounts};
+use crate::hardware::{Hardware, HardwareCounts, processor_time};
 use crate::instance::{Instance, Release};
 use crate::lock::{Access, Commit, Sides};
 use crate::mailbox::{Again, Outbox, Parcel};
@@ -279,6 +279,8 @@ pub struct Finished {
     pub transactions: Option<anabranch_txn::Counts>,
     /// What the processor counted of its thread, where it counts.
     pub hardware: Option<HardwareCounts>,
+    /// Time that its thread ran on a processor, where the system tells.
+    pub cpu: Option<Duration>,
     /// What it has passed on to others.
     pub passed: Passed,
     /// How its instance ended; of shared state the worker tells that let go of it last.
@@ -348,9 +350,12 @@ impl<N: NetworkFunction> Worker<N> {
             worker: self,
         };
         let mut hardware = Hardware::open();
+        let started = processor_time();
         hardware.iter_mut().for_each(Hardware::start);
         let finished = shift.run();
-        Finished { hardware: hardware.as_mut().and_then(Hardware::stop), ..finished }
+        let hardware = hardware.as_mut().and_then(Hardware::stop);
+        let cpu = processor_time().zip(started).map(|(end, start)| end.saturating_sub(start));
+        Finished { hardware, cpu, ..finished }
     }
 }
 
@@ -540,6 +545,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             sides,
             transactions,
             hardware,
+            cpu: None,
             passed,
             instance,
             faults,

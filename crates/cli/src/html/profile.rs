@@ -43,7 +43,6 @@ fn header(document: &Document) -> String {
 }
 
 fn figures(document: &Document) -> String {
-    let overhead = &document.overhead;
     let cards = [
         (percent(document.limit.share), "of the work", "lost to what limits it".to_owned()),
         (
@@ -56,11 +55,7 @@ fn figures(document: &Document) -> String {
             "packets",
             "ran alone".to_owned(),
         ),
-        (
-            rate(document.mpps),
-            "Mpps",
-            format!("profiling cost {}", percent(overhead.share.max(0.0))),
-        ),
+        (rate(document.mpps), "Mpps", document.overhead.sentence()),
     ];
     let cards: String = cards
         .iter()

@@ -236,7 +236,8 @@ mod tests {
         let port =
             PortReport { name: "lan".to_owned(), packets_read: packets, ..PortReport::default() };
         report.ports = vec![port];
-        report.workers = vec![WorkerReport { packets, share: 1.0, busy: 0.5, hardware: None }];
+        report.workers =
+            vec![WorkerReport { packets, share: 1.0, busy: 0.5, ..WorkerReport::default() }];
         report.tables =
             vec![TableReport { name: "flows".to_owned(), used: 1, capacity: 4, bytes: 64 }];
         report.count_drop("no-route", packets / 2);

@@ -9,9 +9,9 @@ use anabranch_runtime::profile::Finding;
 use anabranch_runtime::report::{RunReport, ShardsReport, TransactionReport, WorkerReport};
 use serde::Serialize;
 
-use super::Measured;
 use super::apply::{Applied, Figures};
 use super::recipe::{Step, Subject};
+use super::{Measured, Pair};
 use crate::figures::{percent, ratio};
 
 /// What is lost is worth a word from this share on.
@@ -174,12 +174,15 @@ impl HardwareUse {
     }
 }
 
-/// What profiling itself costs: nanoseconds of a worker for a packet.
+/// What profiling itself costs: nanoseconds that workers run on processors for a packet.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Overhead {
     pub(crate) with_ns: f64,
     pub(crate) without_ns: f64,
-    pub(crate) share: f64,
+    /// `None`: pairs of runs are further apart than what they are to tell.
+    pub(crate) share: Option<f64>,
+    /// How far apart the middle half of the pairs is.
+    pub(crate) spread: f64,
 }
 
 impl Document {
@@ -213,7 +216,7 @@ impl Document {
             shards: report.shards.clone().unwrap_or_default(),
             pools: pools(report, subject),
             hardware: measured.hardware.map(|(counts, packets)| HardwareUse::of(counts, packets)),
-            overhead: Overhead::of(measured),
+            overhead: Overhead::of(&measured.pairs),
             applied: Vec::new(),
             together: None,
             improved: false,
@@ -332,11 +335,38 @@ impl Cause {
 }
 
 impl Overhead {
-    fn of(measured: &Measured) -> Self {
-        let (with_ns, without_ns) = (measured.watched_ns, measured.unwatched_ns);
-        let share = if without_ns > 0.0 { with_ns / without_ns - 1.0 } else { 0.0 };
-        Self { with_ns, without_ns, share }
+    /// The medians of all pairs. Each pair is compared by itself: what the machine does besides changes in
+    /// longer times.
+    fn of(pairs: &[Pair]) -> Self {
+        let with_ns = quantile(pairs.iter().map(|pair| pair.watched_ns), 0.5);
+        let without_ns = quantile(pairs.iter().map(|pair| pair.unwatched_ns), 0.5);
+        let told = pairs.iter().filter(|pair| pair.unwatched_ns > 0.0);
+        let shares = told.map(|pair| pair.watched_ns / pair.unwatched_ns - 1.0);
+        let spread = quantile(shares.clone(), 0.75) - quantile(shares.clone(), 0.25);
+        let share = Some(quantile(shares, 0.5)).filter(|share| *share > 0.0 && *share >= spread);
+        Self { with_ns, without_ns, share, spread }
     }
+
+    /// In few words: `profiling cost 8.1 %`.
+    pub(crate) fn sentence(&self) -> String {
+        match self.share {
+            Some(share) => format!("profiling cost {}", percent(share)),
+            None => {
+                format!(
+                    "what profiling cost cannot be told: runs differ by {}",
+                    percent(self.spread)
+                )
+            }
+        }
+    }
+}
+
+/// The value below which this part of all is; 0 of none.
+fn quantile(values: impl Iterator<Item = f64>, part: f64) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let last = values.len().saturating_sub(1);
+    values.get((part * last as f64).round() as usize).copied().unwrap_or(0.0)
 }
 
 /// The fullest first.
@@ -404,6 +434,38 @@ fn notes(subject: &Subject<'_>, report: &RunReport) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Runs that took so much unwatched, and so much more watched.
+    fn pairs(of: [(f64, f64); 5]) -> Vec<Pair> {
+        of.map(|(unwatched_ns, share)| Pair {
+            watched_ns: unwatched_ns * (1.0 + share),
+            unwatched_ns,
+        })
+        .to_vec()
+    }
+
+    #[test]
+    fn what_profiling_costs_is_the_median_of_the_pairs() {
+        let steady = [(100.0, 0.08), (110.0, 0.09), (300.0, 0.07), (100.0, 1.1), (100.0, 0.08)];
+        let overhead = Overhead::of(&pairs(steady));
+        assert!(overhead.share.is_some_and(|share| (share - 0.08).abs() < 1e-9), "{overhead:?}");
+        assert_eq!(
+            (overhead.without_ns, overhead.sentence().as_str()),
+            (100.0, "profiling cost 8.0 %")
+        );
+    }
+
+    #[test]
+    fn what_pairs_do_not_agree_about_is_not_told() {
+        let restless = [(100.0, 0.2), (100.0, -0.1), (100.0, 0.05), (100.0, 0.6), (100.0, 0.3)];
+        let none = [(100.0, -0.01), (100.0, -0.01), (100.0, 0.0), (100.0, -0.02), (100.0, 0.0)];
+        for measured in [restless, none] {
+            let overhead = Overhead::of(&pairs(measured));
+            assert_eq!(overhead.share, None, "{overhead:?}");
+            assert!(overhead.sentence().contains("cannot be told"), "{overhead:?}");
+        }
+        assert_eq!(Overhead::of(&[]).share, None);
+    }
 
     #[test]
     fn counts_are_told_for_a_packet() {

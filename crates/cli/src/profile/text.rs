@@ -249,8 +249,8 @@ fn applied(document: &Document, file: Option<&Path>) -> String {
 fn remarks(document: &Document) -> String {
     let overhead = &document.overhead;
     let mut text = format!(
-        "\nprofiling cost {} of a worker's time: {:.0} ns a packet with it, {:.0} ns without\n",
-        percent(overhead.share.max(0.0)),
+        "\n{}; {:.0} ns of workers for a packet with it, {:.0} ns without\n",
+        overhead.sentence(),
         overhead.with_ns,
         overhead.without_ns
     );

@@ -44,8 +44,8 @@ pub(crate) struct RssKeyArguments {
     /// The NIC model, as `anabranch rss nics` lists it: one for all ports, or one a port.
     #[arg(long, value_name = "MODEL", required = true)]
     pub(crate) nic: Vec<String>,
-    /// Bits of the hash that select the entry: demand equality of those only. Default: of the
-    /// largest table that all ports have.
+    /// Bits of the hash that select the entry, of a table that all ports have: demand equality of those
+    /// only. Default: of the largest one.
     #[arg(long, value_name = "N")]
     pub(crate) index_bits: Option<u32>,
     /// Another seed finds another key.
@@ -75,7 +75,7 @@ pub(crate) struct RssCheckArguments {
     /// The NIC model; by default x710 for 52 bytes and 82599 for 40.
     #[arg(long, value_name = "MODEL")]
     pub(crate) nic: Option<String>,
-    /// Bits of the hash that select the entry. Default: of the NIC's largest table.
+    /// Bits of the hash that select the entry, of a table that the NIC has. Default: of its largest one.
     #[arg(long, value_name = "N")]
     pub(crate) index_bits: Option<u32>,
     /// A constraint to check, as of `rss key`, about port 0.

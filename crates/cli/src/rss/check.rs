@@ -75,9 +75,7 @@ pub(super) fn check(arguments: &RssCheckArguments) -> Result<(), Error> {
     let key = read_key(&arguments.key)?;
     let nic = model(arguments.nic.as_deref(), &key)?;
     let index_bits = arguments.index_bits.unwrap_or(nic.index_bits());
-    if !(1..=32).contains(&index_bits) {
-        return Err(Error::Usage(format!("--index-bits {index_bits}: write 1 to 32")));
-    }
+    super::check_table(nic, index_bits)?;
     let given = GivenPort { nic, key, inputs: Vec::new() };
     let solution = Solution::given(std::slice::from_ref(&given), index_bits);
     let whole = Solution::given(&[given], 32);

@@ -11,6 +11,7 @@ use super::arguments::RssKeyArguments;
 use super::document::{KeyDocument, SolutionDocument, classes, unsteerable};
 use super::text;
 use crate::error::Error;
+use crate::figures::counted;
 use crate::file::print;
 use crate::run::to_json;
 
@@ -66,6 +67,9 @@ fn problem(arguments: &RssKeyArguments) -> Result<Problem, Error> {
         ports = ports.max(ports_of(text).map_err(wrong)?);
     }
     let nics = nics(&arguments.nic, ports)?;
+    if let Some(bits) = arguments.index_bits {
+        nics.iter().try_for_each(|nic| super::check_table(nic, bits))?;
+    }
     let mut problem = Problem::new(&nics).seed(arguments.seed);
     problem.index_bits = arguments.index_bits;
     for text in &arguments.constraint {
@@ -82,10 +86,11 @@ fn nics(names: &[String], ports: usize) -> Result<Vec<&'static Nic>, Error> {
     let nics = names.iter().map(|name| super::nic(name)).collect::<Result<Vec<_>, _>>()?;
     match nics[..] {
         [one] => Ok(vec![one; ports]),
-        _ if nics.len() >= ports => Ok(nics),
+        _ if nics.len() == ports => Ok(nics),
         _ => Err(Error::Usage(format!(
-            "{} NIC models for {ports} ports: write `--nic` once, or once a port",
-            nics.len()
+            "{} NIC models for {}: write `--nic` once, or once for each port that constraints name, from p0 on",
+            nics.len(),
+            counted(ports as u64, "port")
         ))),
     }
 }

@@ -3,16 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use anabranch_rss::{
-    Cause, Class, ClassSolution, Field, Need, Partial, PortSolution, Problem, Unsteerable,
-};
+use anabranch_rss::{Cause, ClassSolution, Field, Need, Partial, Problem, Unsteerable};
 
-use super::document::hex;
+use super::configuration::configuration;
 use crate::figures::thousands;
 use crate::table::{Table, wrap};
-
-/// Bytes of a C array on one line.
-const BYTES_A_LINE: usize = 12;
 
 /// All that was found.
 pub(super) fn keys(problem: &Problem, found: &Partial, solve_us: f64) -> String {
@@ -110,50 +105,4 @@ pub(super) fn condition(need: &Need) -> String {
 /// Each line of `text` moved to the right.
 pub(super) fn indented(text: &str, blanks: usize) -> String {
     text.lines().map(|line| format!("{}{line}\n", " ".repeat(blanks))).collect()
-}
-
-fn configuration(number: usize, port: &PortSolution) -> String {
-    let key = &port.key;
-    let mut text = format!("\n  ethtool -X DEV hkey {key}\n");
-    for class in port.classes.iter().filter(|class| class.constrained) {
-        if let Some(flow) = flow_type(class.class) {
-            let fields = letters(class);
-            let _ = writeln!(text, "  ethtool -N DEV rx-flow-hash {flow} {fields}");
-        }
-    }
-    let _ = writeln!(text, "\n  /* DPDK: rte_eth_rss_conf.rss_key */");
-    let _ = writeln!(text, "  static uint8_t rss_key_{number}[{}] = {{", key.as_bytes().len());
-    for line in key.as_bytes().chunks(BYTES_A_LINE) {
-        let bytes: Vec<String> = line.iter().map(|byte| format!("0x{byte:02x},")).collect();
-        let _ = writeln!(text, "      {}", bytes.join(" "));
-    }
-    let _ = writeln!(text, "  }};\n\n  # VPP: startup.conf");
-    let _ = writeln!(text, "  devices {{ dev DEV {{ port 0 {{ rss-key {} }} }} }}\n", hex(key));
-    text
-}
-
-/// What `ethtool` calls packets of `class`, where it has a word for them.
-fn flow_type(class: Class) -> Option<&'static str> {
-    Some(match class {
-        Class::Ipv4Tcp => "tcp4",
-        Class::Ipv4Udp => "udp4",
-        Class::Ipv4Sctp => "sctp4",
-        Class::Ipv6Tcp => "tcp6",
-        Class::Ipv6Udp => "udp6",
-        Class::Ipv6Sctp => "sctp6",
-        _ => return None,
-    })
-}
-
-/// The fields as letters of `ethtool -N … rx-flow-hash`.
-fn letters(class: &ClassSolution) -> String {
-    let letter = |field: &Field| match field {
-        Field::Ipv4Src | Field::Ipv6Src => "s",
-        Field::Ipv4Dst | Field::Ipv6Dst => "d",
-        Field::TcpSrc | Field::UdpSrc | Field::SctpSrc => "f",
-        Field::TcpDst | Field::UdpDst | Field::SctpDst => "n",
-        Field::EthernetDst => "m",
-        _ => "",
-    };
-    class.input.fields().iter().map(letter).collect()
 }

@@ -144,6 +144,8 @@ fn another_link_type_is_5() {
     let bench = Bench::new();
     fs::write(bench.path("wifi.pcap"), pcap_head(105)).unwrap();
     bench.run("run nop --in wifi.pcap --out o.pcap").expect(5).says("105");
+    bench.run("verify nop --in lan=wifi.pcap").expect(5).says("105");
+    bench.run("trace nop --in lan=wifi.pcap").expect(5).says("105");
     assert_eq!(bench.files(), ["wifi.pcap"]);
 }
 
@@ -197,3 +199,82 @@ fn a_file_that_is_read_or_written_already_is_2_and_stays() {
     assert_eq!(fs::read(bench.path("a.pcap")).unwrap(), before);
     run("--out wan=o.pcap --out lan=o.pcap --json /dev/null").expect(0);
 }
+
+#[test]
+fn standard_output_has_one_document_and_standard_input_is_a_file() {
+    let bench = Bench::new();
+    bench.traffic("a.pcap", "flows=10,packets=100");
+    let two = |line: &str| bench.run(line).expect(2).says("would both be on standard output");
+    two("plan nop -o - --json");
+    two("plan nop -o - --html -");
+    two("plan nop --html - --json");
+    two("profile nop --in lan=a.pcap --json --html -");
+    two("run nop --in lan=a.pcap --json - --report -");
+    let page = bench.run("run nop --in lan=a.pcap --report -").expect(0).out;
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"), "{page}");
+    bench
+        .run("run nop --in lan=a.pcap --report - --json r.json")
+        .expect(0)
+        .shows("<!doctype html>");
+    bench.run("plan nop --check -").expect(2).says("/dev/stdin");
+    bench.run("run nop --in lan=a.pcap --plan -").expect(2).says("/dev/stdin");
+    bench.run("run nop --in lan=a.pcap --config -").expect(2).says("/dev/stdin");
+    assert_eq!(bench.files(), ["a.pcap", "r.json"]);
+}
+
+#[test]
+fn what_is_said_twice_is_refused() {
+    let bench = Bench::new();
+    bench.traffic("a.pcap", "flows=10,packets=100");
+    let run = |rest: &str| bench.run(&format!("run policer --in lan=a.pcap {rest}"));
+    run("--set flows=300 --set flows=400").expect(3).says("`flows` is set twice");
+    let words =
+        ["run", "lb", "--set", SERVICE, "--in", "clients=a.pcap", "--control", COMMAND_TWICE];
+    bench.run_words(&words).expect(3).says("`address` is given twice");
+}
+
+/// What `lb` has to be given.
+const SERVICE: &str = r#"services=[{ address = "192.0.2.1", port = 80 }]"#;
+/// A command with a field twice.
+const COMMAND_TWICE: &str = "add-backend address=10.0.0.1 address=10.0.0.2 port=80";
+
+#[test]
+fn a_name_that_is_no_text_is_named() {
+    use std::os::unix::ffi::OsStrExt;
+    let bench = Bench::new();
+    let name = std::ffi::OsStr::from_bytes(b"lan=t\xff.pcap");
+    let mut command = bench.command(&["run", "nop", "--in"]);
+    let done = crate::Done::of(command.arg(name).output().unwrap(), "run nop --in lan=t?.pcap");
+    done.expect(2).says("`--in lan=t\u{fffd}.pcap`: this is not UTF-8").says("ln -s");
+}
+
+#[test]
+fn addresses_of_nobody_are_refused() {
+    let bench = Bench::new();
+    bench.traffic("a.pcap", "flows=10,packets=100");
+    for address in ["0.0.0.0", "255.255.255.255", "224.0.0.1"] {
+        let public = format!("public=[\"192.0.2.1\",\"{address}\"]");
+        let words = ["run", "nat", "--in", "lan=a.pcap", "--set", &public];
+        bench.run_words(&words).expect(3).says("`public` takes addresses of one host");
+    }
+}
+
+#[test]
+fn a_refused_command_is_3_and_the_run_is_complete() {
+    let bench = Bench::new();
+    bench.traffic("a.pcap", "flows=10,packets=100");
+    let words =
+        ["run", "lb", "--set", SERVICE, "--in", "clients=a.pcap", "--control", COMMAND_REFUSED];
+    let done = bench
+        .run_words(&[&words[..], &["--json", "r.json"]].concat())
+        .expect(3)
+        .says("the NF refused a command");
+    assert!(!done.out.contains("incomplete"), "{}", done.out);
+    let report: serde_json::Value =
+        serde_json::from_slice(&fs::read(bench.path("r.json")).unwrap()).unwrap();
+    assert_eq!((&report["complete"], &report["packets_read"]), (&true.into(), &100.into()));
+    assert_eq!(report["errors"][0]["kind"], "control");
+}
+
+/// A command that cannot be carried out.
+const COMMAND_REFUSED: &str = "remove-backend address=10.9.9.9 port=80";

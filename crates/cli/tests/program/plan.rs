@@ -115,3 +115,12 @@ fn what_cannot_be_planned_is_told() {
     assert!(unknown.contains("e810"), "{unknown}");
     bench.run("plan nothing").expect(7);
 }
+
+#[test]
+fn no_line_ends_in_blanks() {
+    let bench = Bench::new();
+    for nf in ["nop", "policer", "nat", "router"] {
+        let text = bench.run(&format!("plan {nf}")).expect(0).out;
+        assert!(text.lines().all(|line| line == line.trim_end()), "{text}");
+    }
+}

@@ -44,6 +44,58 @@ fn a_key_is_found_printed_three_ways_and_checks_out() {
     }
 }
 
+/// Standard output of `rss key`, its lines joined.
+fn shown(nic: &str, constraint: &str) -> String {
+    let words = ["rss", "key", "--nic", nic, "--constraint", constraint];
+    let text = Bench::new().run_words(&words).expect(0).out;
+    text.replace("\n  #   ", " ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn what_tools_cannot_be_told_is_said() {
+    let text = shown("e810", "p0.dst = p0.dst");
+    let fragments = "ipv4-fragment ipv4 (ipv4.dst), ipv6-fragment ipv6 (ipv6.dst)";
+    assert!(
+        text.contains(&format!(
+            "ethtool -N has no word for some classes, to be hashed by: {fragments}"
+        )),
+        "{text}"
+    );
+    assert!(text.contains("RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_FRAG_IPV4"), "{text}");
+    assert!(text.contains("| RTE_ETH_RSS_L3_DST_ONLY;"), "{text}");
+    assert!(
+        text.contains("what is hashed cannot be chosen there, and has to be: ipv4-tcp ipv4-udp"),
+        "{text}"
+    );
+    // Of a NIC that hashes fixed fields there is nothing to say, and rss_hf has it all.
+    let text = shown(
+        "x710",
+        "p0.src = p0.dst && p0.dst = p0.src && p0.sport = p0.dport && p0.dport = p0.sport",
+    );
+    assert!(!text.contains("no word") && !text.contains("cannot be chosen"), "{text}");
+    assert!(text.contains("/* rte_eth_rss_conf.rss_hf */") && !text.contains("_ONLY"), "{text}");
+    // One end of addresses and of ports.
+    let text = shown("cx6", "p0.ipv4.src = p0.ipv4.src && p0.tcp.src = p0.tcp.src");
+    assert!(
+        text.contains(
+            "RTE_ETH_RSS_NONFRAG_IPV4_TCP | RTE_ETH_RSS_L3_SRC_ONLY | RTE_ETH_RSS_L4_SRC_ONLY;"
+        ),
+        "{text}"
+    );
+    // What ports alone say, drivers take in different ways.
+    let text = shown("cx6", "p0.tcp.src = p0.tcp.src");
+    assert!(text.contains("no types of DPDK say: ipv4-tcp ipv6-tcp (tcp.src)"), "{text}");
+}
+
+#[test]
+fn a_key_of_software_is_for_no_nic() {
+    let text = shown("software", "p0.dst = p0.dst");
+    assert!(text.contains("computed by workers: there is nothing to set in a NIC"), "{text}");
+    for tool in ["ethtool", "DPDK", "VPP"] {
+        assert!(!text.contains(tool), "{text}");
+    }
+}
+
 #[test]
 fn keys_are_printed_of_the_ports_that_are_named() {
     let words = ["rss", "key", "--nic", "e810", "--constraint", "p9.ipv4.dst = p9.ipv4.dst"];
@@ -147,6 +199,16 @@ fn mistakes_are_named_where_they_are() {
     key(&["--constraint", FIREWALL, "--index-bits", "40"]).expect(2).says("write 1 to 32");
     key(&["--constraint", "p0.src = p0.src", "--in", "none.pcap"]).expect(4).says("none.pcap");
     key(&["--constraint", "p0.src = p0.src", "--in", "p1=a.pcap"]).expect(2).says("1 port");
+    // Tables that the model does not have, and models of ports that there are not.
+    let e810 = ["rss", "key", "--constraint", "p0.src = p0.src", "--nic", "e810"];
+    let of = |words: &[&str]| bench.run_words(&[&e810[..], words].concat());
+    of(&["--index-bits", "12"]).expect(2).says("6 (64 entries) or 7 (128 entries) or 9 (512");
+    of(&["--index-bits", "9"]).expect(0);
+    of(&["--nic", "cx5"]).expect(2).says("2 NIC models for 1 port");
+    let words = ["rss", "check", "--key", SYMMETRIC, "--nic", "82599", "--index-bits", "8"];
+    bench.run_words(&words).expect(2).says("no table of 2^8 entries: write 7 (128 entries)");
+    let words = ["rss", "check", "--key", SYMMETRIC, "--nic", "virtio", "--index-bits", "8"];
+    bench.run_words(&words).expect(0);
     let words = ["rss", "key", "--nic", "cx9", "--constraint", FIREWALL];
     bench.run_words(&words).expect(2).says("did you mean `cx");
     let check = |key: &str| bench.run_words(&["rss", "check", "--key", key]);

@@ -35,6 +35,11 @@ fn a_later_run_of_the_same_instance_goes_on_and_another_does_not() {
     assert_eq!(merged["inside"]["type"], "map");
     assert!(merged["inside"]["content"].as_object().unwrap().len() > 50);
     bench.run("state show firewall --store memory:state").expect(0).shows("no state");
+    bench
+        .run("state show nat --store memory")
+        .expect(2)
+        .says("ends with it")
+        .says("memory:DIRECTORY");
 }
 
 #[test]

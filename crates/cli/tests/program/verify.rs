@@ -41,6 +41,16 @@ fn captures_are_sent_first() {
     let line = "verify firewall --in inside=in.pcap --packets 1 --seeds 1 --json";
     let found = bench.run(line).expect(0).json();
     assert!(found["packets"].as_u64().unwrap() >= 2_000, "{found}");
+    // A capture that is longer than what was asked for is not all that is sent.
+    let line = "verify firewall --in inside=in.pcap --packets 2000 --seeds 1 --json";
+    let done = bench.run(line).expect(0);
+    let found = done.json();
+    assert!(found["packets"].as_u64().unwrap() >= 3_000, "{found}");
+    done.says("have 2,000 packets, more than half of --packets 2000")
+        .says("and 1,000 random packets after");
+    let line = "verify firewall --in inside=in.pcap --packets 4000 --seeds 1";
+    let done = bench.run(line).expect(0);
+    assert!(!done.err.contains("--packets"), "{}", done.err);
     bench.run("verify firewall --in elsewhere=in.pcap").expect(2);
     bench.run("verify firewall --in inside=none.pcap").expect(4);
 }

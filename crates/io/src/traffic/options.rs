@@ -66,6 +66,9 @@ impl TrafficSpec {
             "hosts" => self.hosts = Some(value::number_in(name, text, 1..=MAX_FLOWS)?),
             "servers" => self.servers = Some(value::number_in(name, text, 1..=MAX_FLOWS)?),
             "port" => self.port = Some(value::number_in(name, text, 1..=u16::MAX)?),
+            "uniform" | "udp" => {
+                return Err(SpecError::invalid(name, text, "it takes no value: write it alone"));
+            }
             "macs" => self.macs = value::number_in(name, text, 2..=MAX_FLOWS)?,
             _ => return Err(SpecError::unknown_option(name, KNOWN)),
         }
@@ -196,6 +199,8 @@ mod tests {
     #[test]
     fn errors_say_what_to_write() {
         let error = |text| parse(text).unwrap_err();
+        assert_eq!(error("uniform=3"), "uniform=3: it takes no value: write it alone");
+        assert_eq!(error("udp=0.5"), "udp=0.5: it takes no value: write it alone");
         assert_eq!(error("flows=0"), "flows=0: out of range; write 1 to 16777216");
         assert!(error("flow=1").starts_with("unknown option `flow`; there are flows, packets,"));
         assert_eq!(error("zipf"), "zipf=: the value is missing");

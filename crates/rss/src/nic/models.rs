@@ -82,6 +82,7 @@ const INTEL_82599: Nic = Nic {
     table_sizes: &[128],
     source: "Intel 82599 10 GbE Controller Datasheet, section 7.1.2.8 (receive-side scaling)",
     remarks: "UDP is hashed by addresses alone unless `ethtool -N DEV rx-flow-hash udp4 sdfn` is set; an entry names one of 16 queues",
+    table_is_of_device: false,
     parsing: PLAIN,
     hashing: hash_types,
 };
@@ -94,6 +95,7 @@ const X710: Nic = Nic {
     table_sizes: &[64, 512],
     source: "Intel Ethernet Controller X710/XXV710/XL710 Datasheet, section 7.1.8 (hash filter); Linux and DPDK drivers i40e",
     remarks: "other selections of fields (GLQF_HASH_INSET) hold for all ports of the adapter and are not modelled; virtual functions have a table of 64 entries",
+    table_is_of_device: false,
     parsing: Parsing { ipv6_extensions: true, fragments: true, sctp: true, ..PLAIN },
     hashing: x710,
 };
@@ -106,6 +108,7 @@ const E810: Nic = Nic {
     table_sizes: &[64, 128, 512, 2048],
     source: "Intel Ethernet Controller E810 Datasheet, receive-side scaling; Linux and DPDK drivers ice",
     remarks: "fields are selected with `ethtool -N DEV rx-flow-hash` or DPDK's L3_SRC_ONLY and its like; virtual functions have a table of 64 entries",
+    table_is_of_device: false,
     parsing: DEEP,
     hashing: selectable,
 };
@@ -119,6 +122,7 @@ const fn connectx(name: &'static str, title: &'static str) -> Nic {
         table_sizes: &[128, 256, 512],
         source: "NVIDIA Adapters Programmer's Reference Manual, TIR context (rx_hash_field_select); Linux and DPDK drivers mlx5",
         remarks: "any of the fields per traffic type, each in a TIR of its own",
+        table_is_of_device: false,
         parsing: Parsing { sctp: false, fragments: false, ..DEEP },
         hashing: selectable,
     }
@@ -132,6 +136,7 @@ const VIRTIO: Nic = Nic {
     table_sizes: &[128],
     source: "OASIS Virtual I/O Device (VIRTIO) 1.3, section 5.1.6.4.3 (hash calculation for incoming packets)",
     remarks: "needs VIRTIO_NET_F_RSS; the device names the longest key and table it takes",
+    table_is_of_device: true,
     parsing: PLAIN,
     hashing: hash_types,
 };
@@ -144,6 +149,7 @@ const GVNIC: Nic = Nic {
     table_sizes: &[128],
     source: "Linux and DPDK drivers gve (RSS configuration of the admin queue)",
     remarks: "the device may name other sizes of key and table",
+    table_is_of_device: true,
     parsing: PLAIN,
     hashing: hash_types,
 };
@@ -156,6 +162,7 @@ const ENA: Nic = Nic {
     table_sizes: &[128],
     source: "Linux, FreeBSD and DPDK drivers ena (ena_com: default hash control, order of the key)",
     remarks: "the fields are fixed; not every instance type lets the key be set, and until it is set some drivers hash with CRC32",
+    table_is_of_device: false,
     parsing: PLAIN,
     hashing: ena,
 };
@@ -168,6 +175,7 @@ const SOFTWARE: Nic = Nic {
     table_sizes: &[128, 256, 512],
     source: "this crate",
     remarks: "computed by the worker that receives the packet; hashes every field, MAC addresses too",
+    table_is_of_device: false,
     parsing: DEEP,
     hashing: software,
 };

@@ -460,6 +460,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             sides: self.state.sides(),
             transactions: self.state.transactions(),
             hardware: None,
+            cpu: None,
             passed: self.hands.passed,
             instance: self.state.so_far(self.exchange.worker == 0),
             faults: elements::faults(),
