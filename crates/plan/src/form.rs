@@ -139,7 +139,7 @@ fn input(plan: &Plan, port: &Port, class: &PortClass, nic: &Nic) -> Formed {
 
 /// The bits of a field that packets have.
 fn width(field: &str) -> Option<u16> {
-    let of_packet = PacketField::named(field).map(|field| u16::from(field.bits));
+    let of_packet = PacketField::named(field).map(|field| field.bits);
     of_packet.or_else(|| Field::named(field).map(Field::width))
 }
 
