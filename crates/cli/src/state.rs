@@ -29,7 +29,7 @@ pub(crate) fn run(library: &Library, arguments: &StateArguments) -> Result<(), E
     }
     let mut driver = location.look().map_err(input)?;
     if let Some(remark) = driver.remark() {
-        tell(&remark);
+        tell(remark);
     }
     let instance = arguments.instance.as_deref();
     let mut state = view::state(&mut *driver, &arguments.nf, instance).map_err(input)?;

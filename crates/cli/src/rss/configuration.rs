@@ -135,7 +135,7 @@ fn is_for_all_drivers(nic: &Nic, ends: (Ends, Ends), classes: &[(String, &str)])
             && !matches!(*class, "ipv4" | "ipv6" | "ipv4-fragment" | "ipv6-fragment")
     });
     let is_cut = [ends.0, ends.1].iter().any(|ends| matches!(ends, Ends::Src | Ends::Dst));
-    !is_cut && !(with_ports && nic.name == "e810")
+    !(is_cut || with_ports && nic.name == "e810")
 }
 
 /// A mask of types, with the classes that it is of.
