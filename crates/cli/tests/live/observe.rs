@@ -157,8 +157,12 @@ fn who_pauses_reading_a_capture_loses_packets_and_no_more() {
     lab.run("a", "ping -f -q -c 5000 -s 1400 10.0.0.2").expect();
     // Longer than the run waits for anybody else.
     std::thread::sleep(Duration::from_secs(6));
-    stream.shutdown(Shutdown::Write).unwrap();
+    // It goes on reading, until nothing comes for a second.
     let mut bytes = Vec::new();
+    stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    assert!(stream.read_to_end(&mut bytes).is_err(), "the run ended in the middle");
+    stream.set_read_timeout(None).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
     stream.read_to_end(&mut bytes).unwrap();
     std::fs::write(lab.path("paused.pcapng"), &bytes).unwrap();
     let number = |from_end: usize| {
