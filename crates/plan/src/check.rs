@@ -10,7 +10,7 @@ use crate::build::{Decision, decide};
 use crate::class::Class;
 use crate::constraint::{Constraint, Constraints, Equation};
 use crate::error::PlanError;
-use crate::form::{bytes, well_formed};
+use crate::form::{bytes, is_for_nic, well_formed};
 use crate::model::{ObjectMode, Plan, Port, PortClass, SteeredAllocation, Steerer, Strategy};
 use crate::ranges::equalities;
 use crate::word::{Bit, Fields};
@@ -34,12 +34,12 @@ pub fn check(paths: &Paths, plan: &Plan) -> Result<(), PlanError> {
     let mut decision = decide(paths);
     well_formed(plan, &decision.ports, paths.fragments)?;
     let modes = modes(&mut decision, plan)?;
-    if plan.strategy.shares_all() {
-        return Ok(());
+    if !plan.strategy.shares_all() {
+        steers_as_planned(plan, &decision, &modes)?;
+        let constraints = of_sharded(&decision, &modes);
+        unbroken(plan, &constraints, &decision)?;
     }
-    steers_as_planned(plan, &decision, &modes)?;
-    let constraints = of_sharded(&decision, &modes);
-    unbroken(plan, &constraints, &decision)
+    is_for_nic(plan)
 }
 
 fn no_key(port: &str) -> PlanError {

@@ -21,8 +21,7 @@ pub(crate) fn well_formed(plan: &Plan, ports: &[String], fragments: bool) -> For
     let nic = nic(plan)?;
     table(plan, nic)?;
     each_once("port", plan.ports.iter().map(|port| &port.port), ports, "the function")?;
-    let lanes: BTreeMap<String, NicClass> = lanes_of_port(fragments).collect();
-    let known: Vec<String> = lanes.keys().cloned().collect();
+    let known: Vec<String> = lanes_of_port(fragments).map(|(name, _)| name).collect();
     for port in &plan.ports {
         let of = format!("port `{}`", port.port);
         key(port, nic)?;
@@ -30,9 +29,15 @@ pub(crate) fn well_formed(plan: &Plan, ports: &[String], fragments: bool) -> For
         for class in &port.classes {
             input(plan, port, class, nic)?;
         }
-        by_nic(port, nic, &lanes)?;
     }
     Ok(())
+}
+
+/// That a NIC of the model can do what it is to do.
+pub(crate) fn is_for_nic(plan: &Plan) -> Formed {
+    let nic = nic(plan)?;
+    let lanes: BTreeMap<String, NicClass> = lanes_of_port(true).collect();
+    plan.ports.iter().try_for_each(|port| by_nic(port, nic, &lanes))
 }
 
 fn nic(plan: &Plan) -> Result<&'static Nic, PlanError> {
@@ -143,7 +148,6 @@ fn width(field: &str) -> Option<u16> {
     of_packet.or_else(|| Field::named(field).map(Field::width))
 }
 
-/// That a NIC of this model can do what it is to do.
 fn by_nic(port: &Port, nic: &Nic, lanes: &BTreeMap<String, NicClass>) -> Formed {
     let mut done: BTreeMap<NicClass, &PortClass> = BTreeMap::new();
     for class in port.classes.iter().filter(|class| class.by == Steerer::Nic) {
