@@ -19,12 +19,12 @@ fn broken<T>(message: String) -> Result<T, PlanError> {
 /// That `plan` is one for a function of these ports, whose packets come in fragments or not.
 pub(crate) fn well_formed(plan: &Plan, ports: &[String], fragments: bool) -> Formed {
     let nic = nic(plan)?;
+    plan.ports.iter().try_for_each(|port| key(port, nic))?;
     table(plan, nic)?;
     each_once("port", plan.ports.iter().map(|port| &port.port), ports, "the function")?;
     let known: Vec<String> = lanes_of_port(fragments).map(|(name, _)| name).collect();
     for port in &plan.ports {
         let of = format!("port `{}`", port.port);
-        key(port, nic)?;
         each_once("class", port.classes.iter().map(|class| &class.class), &known, &of)?;
         for class in &port.classes {
             input(plan, port, class, nic)?;
