@@ -25,7 +25,8 @@ type Effects = BTreeMap<Bit, u32>;
 ///
 /// # Errors
 /// [`PlanError::Broken`] with the constraint that no longer holds, and its lines; or what else does
-/// not fit the network function, or is nothing that packets or NICs of the model have.
+/// not fit the network function, or is nothing that packets have; [`PlanError::Unfit`] where a NIC of the
+/// model cannot do what it is to do.
 pub fn check(paths: &Paths, plan: &Plan) -> Result<(), PlanError> {
     if plan.nf != paths.name {
         let message = format!("the plan is for `{}`, not for `{}`", plan.nf, paths.name);

@@ -35,6 +35,9 @@ pub enum PlanError {
     /// An edit breaks what the network function needs.
     #[error("the plan breaks a constraint: {0}")]
     Broken(String),
+    /// What must meet meets, but not by what a NIC of the model does.
+    #[error("the plan does not fit its NIC: {0}")]
+    Unfit(String),
 }
 
 fn numbers(lines: &[u32]) -> String {

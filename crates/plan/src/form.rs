@@ -16,6 +16,10 @@ fn broken<T>(message: String) -> Result<T, PlanError> {
     Err(PlanError::Broken(message))
 }
 
+fn unfit(message: String) -> Formed {
+    Err(PlanError::Unfit(message))
+}
+
 /// That `plan` is one for a function of these ports, whose packets come in fragments or not.
 pub(crate) fn well_formed(plan: &Plan, ports: &[String], fragments: bool) -> Formed {
     let nic = nic(plan)?;
@@ -161,7 +165,7 @@ fn by_nic(port: &Port, nic: &Nic, lanes: &BTreeMap<String, NicClass>) -> Formed 
             || class.key_of.is_some()
             || !nic.hashing(*own).allows(&HashInput::new(&fields))
         {
-            return broken(format!(
+            return unfit(format!(
                 "a NIC of model `{}` cannot hash {} packets of {} by {names}{}: write by = \"software\"",
                 nic.name,
                 class.class,
@@ -171,7 +175,7 @@ fn by_nic(port: &Port, nic: &Nic, lanes: &BTreeMap<String, NicClass>) -> Formed 
         }
         let alike = done.entry(nic.seen_as(*own)).or_insert(class);
         if alike.input != class.input {
-            return broken(format!(
+            return unfit(format!(
                 "a NIC of model `{}` hashes {} and {} packets of {} alike: write the same input",
                 nic.name, alike.class, class.class, port.port
             ));
