@@ -35,8 +35,8 @@ pub enum PlanError {
     /// An edit breaks what the network function needs.
     #[error("the plan breaks a constraint: {0}")]
     Broken(String),
-    /// What must meet meets, but not by what a NIC of the model does.
-    #[error("the plan does not fit its NIC: {0}")]
+    /// It is no plan of the function, or none that a NIC of the model can do.
+    #[error("the plan does not fit: {0}")]
     Unfit(String),
 }
 

@@ -12,11 +12,7 @@ use crate::model::{Plan, Port, PortClass, Steerer};
 
 type Formed = Result<(), PlanError>;
 
-fn broken<T>(message: String) -> Result<T, PlanError> {
-    Err(PlanError::Broken(message))
-}
-
-fn unfit(message: String) -> Formed {
+fn unfit<T>(message: String) -> Result<T, PlanError> {
     Err(PlanError::Unfit(message))
 }
 
@@ -50,7 +46,7 @@ fn nic(plan: &Plan) -> Result<&'static Nic, PlanError> {
         None => {
             let known: Vec<&str> = Nic::ALL.iter().map(|nic| nic.name).collect();
             let known = known.join(", ");
-            broken(format!("there is no NIC model `{}`: write nic = one of {known}", plan.nic))
+            unfit(format!("there is no NIC model `{}`: write nic = one of {known}", plan.nic))
         }
     }
 }
@@ -62,7 +58,7 @@ fn table(plan: &Plan, nic: &Nic) -> Formed {
         return Ok(());
     }
     let bits: Vec<String> = bits.iter().map(u32::to_string).collect();
-    broken(format!(
+    unfit(format!(
         "index_bits is {}, and the tables of a NIC of model `{}` have {}",
         plan.index_bits,
         nic.name,
@@ -81,15 +77,15 @@ fn each_once<'n>(
     for name in named {
         if !known.contains(name) {
             let known = known.join(", ");
-            return broken(format!("{of} has no {what} `{name}`: write one of {known}"));
+            return unfit(format!("{of} has no {what} `{name}`: write one of {known}"));
         }
         if seen.contains(&name) {
-            return broken(format!("{what} `{name}` of {of} stands there twice: keep one"));
+            return unfit(format!("{what} `{name}` of {of} stands there twice: keep one"));
         }
         seen.push(name);
     }
     match known.iter().find(|name| !seen.contains(name)) {
-        Some(name) => broken(format!("the plan has no {what} `{name}` of {of}: plan again")),
+        Some(name) => unfit(format!("the plan has no {what} `{name}` of {of}: plan again")),
         None => Ok(()),
     }
 }
@@ -97,10 +93,10 @@ fn each_once<'n>(
 /// That the key is as long as those of the NIC that it is for.
 fn key(port: &Port, nic: &Nic) -> Formed {
     let Some(len) = bytes(&port.key).map(|key| key.len()) else {
-        return broken(format!("the key of port `{}` is no hexadecimal number", port.port));
+        return unfit(format!("the key of port `{}` is no hexadecimal number", port.port));
     };
     if len != nic.key_len {
-        return broken(format!(
+        return unfit(format!(
             "the key of port `{}` has {len} bytes, and a NIC of model `{}` takes {}: plan again with --nic {}",
             port.port, nic.name, nic.key_len, nic.name
         ));
@@ -114,22 +110,22 @@ fn input(plan: &Plan, port: &Port, class: &PortClass, nic: &Nic) -> Formed {
     if let Some(other) = &class.key_of
         && plan.ports.iter().all(|port| port.port != *other)
     {
-        return broken(format!("{here} are hashed by the key of `{other}`, which is no port"));
+        return unfit(format!("{here} are hashed by the key of `{other}`, which is no port"));
     }
     let mut bits = 0;
     for input in &class.input {
         let Some(place) = Field::named(&input.place) else {
-            return broken(format!("no hash has a place for `{}`: {here}", input.place));
+            return unfit(format!("no hash has a place for `{}`: {here}", input.place));
         };
         bits += usize::from(place.width());
         if input.field == "-" {
             continue;
         }
         let Some(width) = width(&input.field) else {
-            return broken(format!("packets have no field `{}`: {here}", input.field));
+            return unfit(format!("packets have no field `{}`: {here}", input.field));
         };
         if width > place.width() {
-            return broken(format!(
+            return unfit(format!(
                 "`{}` of {here} has {width} bits, and its place `{}` only {}",
                 input.field,
                 input.place,
@@ -141,7 +137,7 @@ fn input(plan: &Plan, port: &Port, class: &PortClass, nic: &Nic) -> Formed {
     let most = nic.key_len * 8 - 32;
     if bits > most {
         let len = nic.key_len;
-        return broken(format!("{here} have {bits} bits hashed, and a key of {len} bytes {most}"));
+        return unfit(format!("{here} have {bits} bits hashed, and a key of {len} bytes {most}"));
     }
     Ok(())
 }
