@@ -308,6 +308,7 @@ mod tests {
             ports: vec!["a".to_owned(), "b".to_owned()],
             known_addresses: Vec::new(),
             known_ports: Vec::new(),
+            known_ends: Vec::new(),
             lifetimes_s: vec![30],
             known_payloads: Vec::new(),
             commands: Vec::new(),

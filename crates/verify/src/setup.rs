@@ -25,6 +25,8 @@ pub struct Setup {
     pub known_addresses: Vec<IpAddr>,
     /// Small numbers in the settings that may be ports.
     pub known_ports: Vec<u16>,
+    /// Addresses in the settings, each with a port beside it.
+    pub known_ends: Vec<(IpAddr, u16)>,
     /// Seconds after which something ends, as settings have them.
     pub lifetimes_s: Vec<u64>,
     /// Payloads that the function looks into.
@@ -58,8 +60,10 @@ impl Setup {
             named => named.iter().map(|name| (*name).to_owned()).collect(),
         };
         let (mut known_addresses, mut known_ports) = (Vec::new(), Vec::new());
+        let mut known_ends = Vec::new();
         for value in settings.values() {
             read(value, &mut known_addresses, &mut known_ports);
+            read_ends(value, &mut known_ends);
         }
         let (ports_of_interest, payloads) = conversations(N::NAME);
         known_ports.extend(ports_of_interest);
@@ -71,6 +75,7 @@ impl Setup {
             ports,
             known_addresses,
             known_ports,
+            known_ends,
             known_payloads: payloads.to_vec(),
             commands,
             allocated: None,
@@ -136,7 +141,7 @@ impl Setup {
         }
         if any_size {
             made.extend(varied.shorten(self, &mut chance));
-            made.extend(varied.even(&schema, &mut chance));
+            made.extend(varied.even(&schema, &mut Seeds::new(!seed)));
         }
         let mut again = made.len();
         while !varied.fits::<N>() && !made.is_empty() {
@@ -347,36 +352,93 @@ fn read(value: &toml::Value, addresses: &mut Vec<IpAddr>, ports: &mut Vec<u16>) 
     }
 }
 
+/// Collects the addresses that stand in one table with a port.
+fn read_ends(value: &toml::Value, ends: &mut Vec<(IpAddr, u16)>) {
+    match value {
+        toml::Value::Array(all) => all.iter().for_each(|one| read_ends(one, ends)),
+        toml::Value::Table(table) => {
+            let (mut addresses, mut ports) = (Vec::new(), Vec::new());
+            let named = table.iter().filter(|(name, _)| name.ends_with("port"));
+            named.for_each(|(_, value)| read(value, &mut Vec::new(), &mut ports));
+            table.values().for_each(|value| read(value, &mut addresses, &mut Vec::new()));
+            let beside = |address: IpAddr| ports.iter().map(move |port| (address, *port));
+            ends.extend(addresses.into_iter().flat_map(beside));
+        }
+        _ => {}
+    }
+}
+
 impl Command {
     fn of((name, fields, _): (&'static str, Vec<Setting>, &'static str)) -> Self {
         let fields = fields.into_iter().map(|field| (field.name, field.kind)).collect();
         Self { name, fields }
     }
 
-    /// The command with values drawn, mostly from what the settings hold.
+    /// The command with values drawn, mostly from what the settings hold: an address with the port beside it, so
+    /// that what one command makes another finds.
     pub(crate) fn draw(&self, setup: &Setup, chance: &mut Seeds) -> String {
-        let fields = self.fields.iter();
-        let fields: Vec<String> =
-            fields.map(|(name, kind)| format!(" {name}={}", value(kind, setup, chance))).collect();
-        format!("{}{}", self.name, fields.concat())
+        let is_end = |(address, _): &&(IpAddr, u16)| {
+            self.fields.iter().any(|(_, kind)| kind.as_str() == kind_of(*address))
+        };
+        let ends: Vec<&(IpAddr, u16)> = setup.known_ends.iter().filter(is_end).collect();
+        let end = ends.get(chance.below(ends.len())).filter(|_| chance.below(4) > 0);
+        let fields = self.fields.iter().map(|(name, kind)| {
+            let beside = end.and_then(|(address, port)| match (*name, kind.as_str()) {
+                ("port", _) => Some(port.to_string()),
+                (_, kind) => (kind == kind_of(*address)).then(|| address.to_string()),
+            });
+            let value = beside.unwrap_or_else(|| value(kind, setup, chance));
+            format!(" {name}={value}")
+        });
+        let fields = fields.collect::<String>();
+        format!("{}{fields}", self.name)
     }
 }
 
+/// What a setting that is such an address is called.
+fn kind_of(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4 address" } else { "IPv6 address" }
+}
+
 fn value(kind: &str, setup: &Setup, chance: &mut Seeds) -> String {
-    let known = |ipv4: bool, chance: &mut Seeds| {
-        let all: Vec<_> =
-            setup.known_addresses.iter().filter(|one| one.is_ipv4() == ipv4).collect();
+    let known = |is_version: fn(&&IpAddr) -> bool, chance: &mut Seeds| {
+        let all: Vec<&IpAddr> = setup.known_addresses.iter().filter(is_version).collect();
         let at = chance.below(all.len());
         all.get(at).map(|address| address.to_string())
     };
     match kind {
-        "IPv4 address" => known(true, chance).unwrap_or_else(|| "10.1.0.1".to_owned()),
-        "IPv6 address" => known(false, chance).unwrap_or_else(|| "fd00:1::1".to_owned()),
+        "IPv4 address" => {
+            known(|one| one.is_ipv4(), chance).unwrap_or_else(|| "10.1.0.1".to_owned())
+        }
+        "IPv6 address" => {
+            known(|one| one.is_ipv6(), chance).unwrap_or_else(|| "fd00:1::1".to_owned())
+        }
         "boolean" => (chance.below(2) == 0).to_string(),
         _ => {
             let at = chance.below(2 * setup.known_ports.len().max(1));
             let port = setup.known_ports.get(at).copied().map_or(chance.below(2) as u64, u64::from);
             port.to_string()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_commands_are_about_what_the_settings_name() {
+        let settings = crate::examples::example("lb").parse().unwrap();
+        let setup = Setup::new::<anabranch_nfs::lb::Function>(settings);
+        assert_eq!(setup.known_ends.len(), 4 + 6, "services and backends");
+        let named = |name| setup.commands.iter().find(|command| command.name == name).unwrap();
+        let mut chance = Seeds::new(1);
+        let (drain, drain6) = (named("drain-backend"), named("drain-backend6"));
+        let drawn: Vec<String> = (0..100).map(|_| drain.draw(&setup, &mut chance)).collect();
+        let known = drawn.iter().filter(|text| text.ends_with(" address=10.1.0.3 port=4")).count();
+        assert!((5..50).contains(&known), "{drawn:?}");
+        let drawn: Vec<String> = (0..100).map(|_| drain6.draw(&setup, &mut chance)).collect();
+        assert!(drawn.contains(&"drain-backend6 address=fd00:1::3 port=4".to_owned()), "{drawn:?}");
+        assert!(drawn.iter().all(|text| !text.contains("address=10.")), "{drawn:?}");
     }
 }

@@ -18,27 +18,35 @@ fn options() -> Options {
     Options::new(Nic::named("e810").unwrap())
 }
 
-/// Whether a mutation breaks something, or leaves a plan that is as right as before. Of steered
-/// allocation and of the runtime a check of the plan says nothing: there every one breaks something
-/// but where the function does not use what is broken.
-fn breaks(paths: &Paths, found: &Plan, mutation: &Mutation) -> bool {
-    match mutation {
-        Mutation::Runtime(Fault::KeepsHandOvers) => found.nf == "nat",
-        Mutation::Runtime(Fault::MovesShards | Fault::MovesUndrained) => true,
-        Mutation::Unsteered(_) | Mutation::Base(..) => true,
-        // The period is cut short or goes on into the next address; both give out other ports.
-        Mutation::Modulus(..) => true,
-        _ => {
-            let plan = mutation.of_plan(found);
-            // What a NIC cannot hash, workers do: packets meet all the same.
-            let parts = matches!(check(paths, &plan), Err(PlanError::Broken(_)));
-            plan.strategy == Strategy::SharedNothing && parts
-        }
-    }
+/// What becomes of a mutated plan.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// It breaks something, which traffic notices.
+    Breaks,
+    /// The check refuses it for its form, or for its NIC, whatever traffic notices.
+    Refused,
+    /// It is as right as before.
+    Harmless,
 }
 
-fn is_unfit(paths: &Paths, found: &Plan, mutation: &Mutation) -> bool {
-    matches!(check(paths, &mutation.of_plan(found)), Err(PlanError::Unfit(_)))
+/// What a mutation does. Of steered allocation and of the runtime a check of the plan says nothing: there
+/// every one breaks something but where the function does not use what is broken.
+fn effect(paths: &Paths, found: &Plan, mutation: &Mutation) -> Effect {
+    let breaks = |does: bool| if does { Effect::Breaks } else { Effect::Harmless };
+    match mutation {
+        Mutation::Runtime(Fault::KeepsHandOvers) => breaks(found.nf == "nat"),
+        Mutation::Runtime(Fault::MovesShards | Fault::MovesUndrained) => Effect::Breaks,
+        Mutation::Unsteered(_) | Mutation::Base(..) => Effect::Breaks,
+        // The period is cut short or goes on into the next address; both give out other ports.
+        Mutation::Modulus(..) => Effect::Breaks,
+        _ => {
+            let plan = mutation.of_plan(found);
+            match check(paths, &plan) {
+                Err(PlanError::Unfit(_)) => Effect::Refused,
+                checked => breaks(plan.strategy == Strategy::SharedNothing && checked.is_err()),
+            }
+        }
+    }
 }
 
 fn try_out<N: NetworkFunction>(found: &Plan, mutation: &Mutation) -> Option<Findings> {
@@ -62,9 +70,8 @@ impl Tally {
     fn add<N: NetworkFunction>(&mut self, paths: &Paths, found: &Plan, mutation: &Mutation) {
         let name = format!("{} {mutation}", N::NAME);
         let Some(findings) = try_out::<N>(found, mutation) else { return };
-        let breaks = breaks(paths, found, mutation);
-        match (findings.difference, breaks) {
-            (Some(difference), true) => {
+        match (findings.difference, effect(paths, found, mutation)) {
+            (Some(difference), Effect::Breaks | Effect::Refused) => {
                 let steps = difference.program.steps.len();
                 println!("{name}: {steps} steps");
                 // A shard that moves at the wrong moment needs the moment, which fewer steps change.
@@ -75,14 +82,12 @@ impl Tally {
                     name.chars().take_while(|one| one.is_alphanumeric() || *one == ' ').collect();
                 *self.caught.entry(kind.trim().to_owned()).or_default() += 1;
             }
-            (None, true) => {
+            (None, Effect::Breaks) => {
                 let why = check(paths, &mutation.of_plan(found));
                 self.missed.push(format!("{name}: {why:?}"));
             }
-            (None, false) => self.harmless += 1,
-            // It is refused whatever traffic tells.
-            (Some(_), false) if is_unfit(paths, found, mutation) => self.harmless += 1,
-            (Some(difference), false) => {
+            (None, Effect::Refused | Effect::Harmless) => self.harmless += 1,
+            (Some(difference), Effect::Harmless) => {
                 panic!("{name} breaks nothing, yet\n{}", difference.to_text())
             }
         }
