@@ -157,12 +157,8 @@ fn show(paths: &Paths, found: &Plan, arguments: &PlanArguments) -> Result<(), Er
     match arguments.json {
         true => print(&to_json(found)?),
         false if silent(&arguments.out) || silent(&arguments.html) => Ok(()),
-        false => print(&without_trailing_blanks(&found.to_text())),
+        false => print(&found.to_text()),
     }
-}
-
-fn without_trailing_blanks(text: &str) -> String {
-    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// The plan in `file`, if it holds for the function of these paths.

@@ -53,11 +53,11 @@ fn nic(plan: &Plan) -> Result<&'static Nic, PlanError> {
 
 /// That the indirection table is of a size that the NIC has.
 fn table(plan: &Plan, nic: &Nic) -> Formed {
-    let bits: Vec<u32> = nic.table_sizes.iter().map(|entries| entries.ilog2()).collect();
-    if bits.contains(&plan.index_bits) {
+    if nic.has_table_of(plan.index_bits) {
         return Ok(());
     }
-    let bits: Vec<String> = bits.iter().map(u32::to_string).collect();
+    let bits: Vec<String> =
+        nic.table_sizes.iter().map(|entries| entries.ilog2().to_string()).collect();
     unfit(format!(
         "index_bits is {}, and the tables of a NIC of model `{}` have {}",
         plan.index_bits,

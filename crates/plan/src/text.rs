@@ -143,14 +143,21 @@ fn entry(out: &mut String, label: &str, what: &str, lines: &[u32]) {
     for (number, word) in what.split(' ').enumerate() {
         let length = word.chars().count() + 1;
         if column + length > WIDTH && number > 0 {
-            let _ = write!(out, "\n{:width$}", "", width = indent.min(30) - 1);
             column = indent.min(30) - 1;
+            end_line(out);
+            let _ = write!(out, "{:column$}", "");
         } else if number == 0 {
             out.push(' ');
         }
         let _ = write!(out, " {word}");
         column += length;
     }
+    end_line(out);
+}
+
+/// Ends a line, without the blanks between columns of which the last ones are empty.
+fn end_line(out: &mut String) {
+    out.truncate(out.trim_end_matches(' ').len());
     out.push('\n');
 }
 

@@ -48,9 +48,14 @@ fn ethtool(port: &PortSolution) -> String {
     let needed = needed(constrained(port).filter(without));
     if !needed.is_empty() {
         let line = format!("ethtool -N has no word for some classes, to be hashed by: {needed}");
-        text += &wrap("  # ", &line, 4).replace("\n    ", "\n  #   ");
+        text += &remark(&line);
     }
     text
+}
+
+/// A comment of a shell and of VPP.
+fn remark(line: &str) -> String {
+    wrap("  # ", line, 4).replace("\n    ", "\n  #   ")
 }
 
 /// Whether the NIC can hash packets of `class` in several ways.
@@ -216,7 +221,7 @@ fn vpp(port: &PortSolution) -> String {
     let needed = needed(constrained(port).filter(cut));
     if !needed.is_empty() {
         let line = format!("what is hashed cannot be chosen there, and has to be: {needed}");
-        text += &wrap("  # ", &line, 4).replace("\n    ", "\n  #   ");
+        text += &remark(&line);
     }
     text
 }
