@@ -101,6 +101,14 @@ impl Lab {
         Some(lab)
     }
 
+    /// With the hosts `a` and `b`, which a function is to join.
+    pub fn of_two(kind: Kind) -> Option<Self> {
+        let mut lab = Self::open(kind)?;
+        lab.host("a");
+        lab.host("b");
+        Some(lab)
+    }
+
     /// The name of `host`'s namespace.
     pub fn namespace(&self, host: &str) -> String {
         self.name(host)
@@ -284,6 +292,14 @@ impl Lab {
             self.ip(host, "link set e up");
         }
         self.start_again(nf, &format!("{options} --workers 2"), ports)
+    }
+
+    /// Starts a function with these ports between `a`, which is 10.0.0.1 then, and `b`, 10.0.0.2.
+    pub fn join(&self, nf: &str, options: &str, [one, other]: [&str; 2]) -> Function<'_> {
+        let function = self.start(nf, options, &[(one, "a"), (other, "b")]);
+        self.ip("a", "addr add 10.0.0.1/24 dev e");
+        self.ip("b", "addr add 10.0.0.2/24 dev e");
+        function
     }
 
     /// Starts the function on interfaces that are there.

@@ -7,9 +7,7 @@ use crate::traffic::ping;
 
 /// Whether a link comes back after it was down, and after its interface was removed.
 fn comes_back(kind: Kind) {
-    let Some(mut lab) = Lab::open(kind) else { return };
-    lab.host("a");
-    lab.host("b");
+    let Some(lab) = Lab::of_two(kind) else { return };
     let nop = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
     let address = |lab: &Lab| {
         lab.ip("a", "addr replace 10.0.0.1/24 dev e");
@@ -109,9 +107,7 @@ fn what_is_due_is_done_without_packets() {
 
 #[test]
 fn an_interface_has_one_program() {
-    let Some(mut lab) = Lab::open(Kind::Xdp) else { return };
-    lab.host("a");
-    lab.host("b");
+    let Some(lab) = Lab::of_two(Kind::Xdp) else { return };
     let first = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
     let program = env!("CARGO_BIN_EXE_anabranch");
     let second =
@@ -124,12 +120,8 @@ fn an_interface_has_one_program() {
 
 /// Whether packets for a link whose other end is down are counted as such: its cable is out.
 fn is_pulled(kind: Kind) {
-    let Some(mut lab) = Lab::open(kind) else { return };
-    lab.host("a");
-    lab.host("b");
-    let nop = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
-    lab.ip("a", "addr add 10.0.0.1/24 dev e");
-    lab.ip("b", "addr add 10.0.0.2/24 dev e");
+    let Some(lab) = Lab::of_two(kind) else { return };
+    let nop = lab.join("nop", "", ["lan", "wan"]);
     ping(&lab, "a", "10.0.0.2", 56);
     let station = lab.run("b", "cat /sys/class/net/e/address").expect();
     lab.ip("a", &format!("neigh replace 10.0.0.2 lladdr {} dev e", station.trim()));
@@ -160,12 +152,8 @@ fn a_cable_that_is_out_is_a_link_that_is_down_for_xdp() {
 
 /// Whether what the next link does not take is counted, and taken when it does.
 fn is_too_long(kind: Kind) {
-    let Some(mut lab) = Lab::open(kind) else { return };
-    lab.host("a");
-    lab.host("b");
-    let nop = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
-    lab.ip("a", "addr add 10.0.0.1/24 dev e");
-    lab.ip("b", "addr add 10.0.0.2/24 dev e");
+    let Some(lab) = Lab::of_two(kind) else { return };
+    let nop = lab.join("nop", "", ["lan", "wan"]);
     ping(&lab, "a", "10.0.0.2", 56);
     let long = |host: &str, link: &str| lab.ip(host, &format!("link set {link} mtu 3000"));
     long("nf", "p-lan");
@@ -196,9 +184,7 @@ fn what_the_next_link_does_not_take_is_counted_by_xdp() {
 
 /// Whether what was missed before an interface went away is still counted when it is back.
 fn stays_counted(kind: Kind) {
-    let Some(mut lab) = Lab::open(kind) else { return };
-    lab.host("a");
-    lab.host("b");
+    let Some(lab) = Lab::of_two(kind) else { return };
     let nop = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
     lab.ip("a", "addr add 10.0.0.1/24 dev e");
     lab.ip("a", "neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev e");

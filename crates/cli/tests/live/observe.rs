@@ -22,13 +22,9 @@ pub fn metric(text: &str, name: &str, label: &str) -> u64 {
 
 #[test]
 fn what_is_seen_meanwhile_is_what_is_said_at_the_end() {
-    let Some(mut lab) = Lab::open(Kind::AfPacket) else { return };
-    lab.host("a");
-    lab.host("b");
+    let Some(lab) = Lab::of_two(Kind::AfPacket) else { return };
     let options = "--metrics 127.0.0.1:9100";
-    let firewall = lab.start("firewall", options, &[("inside", "a"), ("outside", "b")]);
-    lab.ip("a", "addr add 10.0.0.1/24 dev e");
-    lab.ip("b", "addr add 10.0.0.2/24 dev e");
+    let firewall = lab.join("firewall", options, ["inside", "outside"]);
     ping(&lab, "a", "10.0.0.2", 56);
     assert!(lab.run("b", "ping -c 3 -i 0.1 -W 1 10.0.0.1").fails());
     let metrics = lab.run("nf", "curl -sS --max-time 5 http://127.0.0.1:9100/metrics").expect();
@@ -94,12 +90,8 @@ fn count(lab: &Lab, file: &str) -> (usize, usize) {
 
 #[test]
 fn packets_are_copied_with_the_reason_why_they_were_dropped() {
-    let Some(mut lab) = Lab::open(Kind::Xdp) else { return };
-    lab.host("a");
-    lab.host("b");
-    let firewall = lab.start("firewall", "", &[("inside", "a"), ("outside", "b")]);
-    lab.ip("a", "addr add 10.0.0.1/24 dev e");
-    lab.ip("b", "addr add 10.0.0.2/24 dev e");
+    let Some(lab) = Lab::of_two(Kind::Xdp) else { return };
+    let firewall = lab.join("firewall", "", ["inside", "outside"]);
     ping(&lab, "a", "10.0.0.2", 56);
     let capture = |file: &str, filter: &str, options: &str| {
         lab.serve("nf", &format!("{PROGRAM} capture nf.sock -o {file} {options} {filter}"))
@@ -145,12 +137,8 @@ fn a_function_goes_on_when_nobody_reads_what_it_says() {
 
 #[test]
 fn who_pauses_reading_a_capture_loses_packets_and_no_more() {
-    let Some(mut lab) = Lab::open(Kind::AfPacket) else { return };
-    lab.host("a");
-    lab.host("b");
-    let nop = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
-    lab.ip("a", "addr add 10.0.0.1/24 dev e");
-    lab.ip("b", "addr add 10.0.0.2/24 dev e");
+    let Some(lab) = Lab::of_two(Kind::AfPacket) else { return };
+    let nop = lab.join("nop", "", ["lan", "wan"]);
     let mut stream = UnixStream::connect(lab.path("nf.sock")).unwrap();
     stream.write_all(b"capture \n").unwrap();
     std::thread::sleep(Duration::from_millis(300));

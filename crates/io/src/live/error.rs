@@ -1,5 +1,6 @@
 //! Why a live port cannot be opened.
 
+use rustix::thread::{CapabilitySet, capabilities};
 use std::io;
 use thiserror::Error;
 
@@ -132,11 +133,13 @@ pub(super) enum Capability {
     IpcLock,
 }
 
-/// What `setcap` calls a capability, and the number of its bit (linux/capability.h).
-const NET_RAW: (&str, u32) = ("cap_net_raw", 13);
-const BPF: (&str, u32) = ("cap_bpf", 39);
-const NET_ADMIN: (&str, u32) = ("cap_net_admin", 12);
-const IPC_LOCK: (&str, u32) = ("cap_ipc_lock", 14);
+/// Capabilities in the order of messages, as `setcap` calls them.
+const WORDS: [(&str, CapabilitySet); 4] = [
+    ("cap_net_raw", CapabilitySet::NET_RAW),
+    ("cap_bpf", CapabilitySet::BPF),
+    ("cap_net_admin", CapabilitySet::NET_ADMIN),
+    ("cap_ipc_lock", CapabilitySet::IPC_LOCK),
+];
 
 impl Capability {
     const fn name(self) -> &'static str {
@@ -150,26 +153,22 @@ impl Capability {
 
     /// What `setcap` is to be told, for a process that has the capabilities `held`: it takes those away that it is not
     /// told, so that a port that needs two would be refused for one of them for ever.
-    pub(super) fn setcap(self, held: u64) -> String {
-        let needed: &[_] = match self {
-            Self::NetRaw => &[NET_RAW],
-            Self::NetAdmin => &[NET_ADMIN],
-            Self::Bpf => &[BPF, NET_ADMIN],
-            Self::IpcLock => &[IPC_LOCK],
+    pub(super) fn setcap(self, held: CapabilitySet) -> String {
+        let needed = match self {
+            Self::NetRaw => CapabilitySet::NET_RAW,
+            Self::NetAdmin => CapabilitySet::NET_ADMIN,
+            Self::Bpf => CapabilitySet::BPF | CapabilitySet::NET_ADMIN,
+            Self::IpcLock => CapabilitySet::IPC_LOCK,
         };
-        let has = |bit: u32| held >> bit & 1 == 1;
-        let lacks = needed.iter().any(|(_, bit)| !has(*bit));
-        let all = [NET_RAW, BPF, NET_ADMIN, IPC_LOCK].into_iter();
-        let told = all.filter(|one| needed.contains(one) || lacks && has(one.1));
-        told.map(|(name, _)| name).collect::<Vec<_>>().join(",")
+        let told = if held.contains(needed) { needed } else { needed | held };
+        let words = WORDS.iter().filter(|(_, one)| told.contains(*one));
+        words.map(|(word, _)| *word).collect::<Vec<_>>().join(",")
     }
 }
 
-/// The capabilities that this process has, by the number of each bit.
-pub(super) fn held() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+/// The capabilities that this process has.
+pub(super) fn held() -> CapabilitySet {
+    capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
 }
 
 #[cfg(test)]
@@ -187,9 +186,10 @@ mod tests {
             "veth1: opening a packet socket needs CAP_NET_RAW; run as root, or `setcap \
              cap_net_raw+ep` the program"
         );
-        assert_eq!(Capability::Bpf.setcap(0), "cap_bpf,cap_net_admin");
-        assert_eq!(Capability::Bpf.setcap(1 << 13), "cap_net_raw,cap_bpf,cap_net_admin");
-        let three = 1 << 39 | 1 << 13 | 1 << 12;
+        assert_eq!(Capability::Bpf.setcap(CapabilitySet::empty()), "cap_bpf,cap_net_admin");
+        let raw = CapabilitySet::NET_RAW;
+        assert_eq!(Capability::Bpf.setcap(raw), "cap_net_raw,cap_bpf,cap_net_admin");
+        let three = CapabilitySet::BPF | CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN;
         let all = "cap_net_raw,cap_bpf,cap_net_admin,cap_ipc_lock";
         assert_eq!(Capability::IpcLock.setcap(three), all);
         assert!(error(libc::ENODEV).contains("`ip link` lists them"));

@@ -303,9 +303,9 @@ fn longest(name: &str) -> usize {
 
 /// Whether an interface that sends `longest` bytes takes this packet; a VLAN tag does not count.
 fn is_taken(packet: &[u8], longest: usize) -> bool {
-    const TAGGED: Option<&[u8]> = Some(&[0x81, 0]);
-    let tag = if packet.get(12..14) == TAGGED { 4 } else { 0 };
-    packet.len() <= CHUNK.min(longest + tag)
+    const TAG: usize = 4;
+    let is_tagged = || packet.get(12..14) == Some(&[0x81, 0]);
+    packet.len() <= CHUNK.min(longest) || packet.len() <= CHUNK.min(longest + TAG) && is_tagged()
 }
 
 impl<'m> Xdp<'m> {
