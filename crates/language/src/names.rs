@@ -170,6 +170,7 @@ pub const VIEWS: &[(&str, &[Field])] = &[
             ("psh", "bool", false),
             ("urg", "bool", false),
             ("header_len", "u8", false),
+            ("mss", "u16", true),
         ],
     ),
     ("udp", &[("src", "u16", true), ("dst", "u16", true), ("length", "u16", false)]),

@@ -363,7 +363,8 @@ mod tests {
     fn tcp(tags: [Option<u16>; 2]) -> Vec<u8> {
         let link = Link { src: [2; 6].into(), dst: [4; 6].into(), tags };
         let ends: [SocketAddr; 2] = [(SRC, 1_000).into(), (DST, 80).into()];
-        let segment = Segment { sequence: 9, acknowledgement: 8, flags: 0x12, window: 7 };
+        let segment =
+            Segment { sequence: 9, acknowledgement: 8, flags: 0x12, window: 7, mss: None };
         let mut out = vec![0; 200];
         let len = craft::tcp(&mut out, &link, ends[0], ends[1], segment, b"hello").unwrap();
         out.truncate(len);

@@ -1,7 +1,7 @@
 //! Held against an independent parser, `etherparse`: whatever both accept, both read alike.
 
 use anabranch_packet::{Frame, Layout, Meta, Packet, fuzzing, parse};
-use etherparse::{LinkExtSlice, NetSlice, SlicedPacket, TransportSlice};
+use etherparse::{LinkExtSlice, NetSlice, SlicedPacket, TcpOptionElement, TransportSlice};
 use proptest::prelude::*;
 
 mod capture;
@@ -116,6 +116,18 @@ fn compare_transport(packet: &Packet<'_>, layout: Layout, theirs: &SlicedPacket<
             );
             assert_eq!(tcp.acknowledgement(), header.acknowledgment_number());
             assert_eq!(tcp.options().as_bytes(), header.options());
+            // They refuse options of wrong lengths, and skip what they don't know.
+            let mut theirs = header.options_iterator();
+            let mss = theirs.by_ref().find_map(|option| match option {
+                Ok(TcpOptionElement::MaximumSegmentSize(mss)) => Some(Ok(mss)),
+                Ok(_) => None,
+                Err(error) => Some(Err(error)),
+            });
+            match mss {
+                Some(Ok(mss)) => assert_eq!(tcp.mss(), mss),
+                None => assert_eq!(tcp.mss(), 0),
+                Some(Err(_)) => {}
+            }
             assert_eq!(packet.payload(), header.payload());
         }
         Some(TransportSlice::Udp(header)) => {

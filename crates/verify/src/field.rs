@@ -34,11 +34,12 @@ const HEADERS: [&str; 11] = [
     "packet.is_first_fragment",
 ];
 
-const DERIVED: [&str; 10] = [
+const DERIVED: [&str; 11] = [
     "ethernet.ethertype",
     "ipv4.header_len",
     "ipv6.protocol",
     "tcp.header_len",
+    "tcp.mss",
     "icmpv4.is_echo",
     "icmpv4.is_error",
     "icmpv4.mtu",
@@ -139,6 +140,7 @@ fn derived(name: &str, packet: &Parsed<'_>) -> Option<u128> {
             "ipv4.header_len" => packet.ipv4()?.header_len().into(),
             "ipv6.protocol" => packet.ipv6()?.protocol().into(),
             "tcp.header_len" => packet.tcp()?.header_len().into(),
+            "tcp.mss" => packet.tcp()?.mss().into(),
             "icmpv4.is_echo" => packet.icmpv4()?.is_echo().into(),
             "icmpv4.is_error" => packet.icmpv4()?.is_error().into(),
             "icmpv4.mtu" => packet.icmpv4()?.mtu().into(),

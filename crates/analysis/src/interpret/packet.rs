@@ -239,6 +239,7 @@ impl<'p> Interpreter<'p> {
         };
         let term = match (header, field) {
             ("icmpv4" | "icmpv6", "id") => self.if_echo(header, term)?,
+            ("tcp", "mss") => self.if_announced(term)?,
             _ => Some(term),
         };
         if let Some(term) = term {
@@ -258,6 +259,19 @@ impl<'p> Interpreter<'p> {
                 let before = self.field_now((header, "id"));
                 Some(self.terms.ite(is_echo, set, before))
             }
+        })
+    }
+
+    /// Only where a segment size is announced there is one to set; as in [`if_echo`](Self::if_echo).
+    fn if_announced(&mut self, set: Term) -> Eval<Option<Term>> {
+        let before = self.field_now(("tcp", "mss"));
+        let zero = self.terms.constant(0, 16);
+        let none = self.terms.equal(before, zero);
+        let some = self.terms.not(none);
+        Ok(match self.known(some) {
+            Some(announced) => announced.then_some(set),
+            None if !self.possible(some)? => None,
+            None => Some(self.terms.ite(some, set, before)),
         })
     }
 

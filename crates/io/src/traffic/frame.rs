@@ -64,5 +64,5 @@ impl FrameBuffer {
 
 fn tcp_header(segment: &Segment) -> craft::Segment {
     let Segment { sequence, acknowledgement, flags, .. } = *segment;
-    craft::Segment { sequence, acknowledgement, flags, window: WINDOW }
+    craft::Segment { sequence, acknowledgement, flags, window: WINDOW, mss: None }
 }

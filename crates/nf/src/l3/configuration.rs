@@ -23,6 +23,8 @@ pub(super) struct Interface {
     pub addresses: Vec<Prefix>,
     /// Largest IP packet that the link carries, in bytes.
     pub mtu: u32,
+    /// TCP connections over the link announce no larger segments than fit it.
+    pub clamp_mss: bool,
     /// Takes frames for any station and packets with any header checksum.
     pub promiscuous: bool,
     /// Prefixes that are not ours, for which ARP and neighbour solicitations are answered.
@@ -150,6 +152,7 @@ impl Reader<'_> {
         let mac = fields.take::<MacAddr>("mac", None);
         let addresses = fields.take::<List<Prefix>>("addresses", None);
         let mtu = fields.take_within::<u32>("mtu", Some(1_500), Some(68), Some(65_535));
+        let clamp_mss = fields.take("clamp_mss", Some(false));
         let promiscuous = fields.take("promiscuous", Some(false));
         let answer_for = fields.take::<List<Prefix>>("answer_for", Some(List::default()));
         self.mistakes.extend(fields.finish().0);
@@ -170,6 +173,7 @@ impl Reader<'_> {
             mac,
             addresses,
             mtu: mtu?,
+            clamp_mss: clamp_mss?,
             promiscuous: promiscuous?,
             answer_for: answer_for?.iter().collect(),
         })

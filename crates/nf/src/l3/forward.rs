@@ -51,7 +51,7 @@ impl L3 {
         };
         let (hops, len) = measure(packet);
         let neighbour = self.neighbours.get(index)?;
-        neighbour.takes(hops, len, now).then(|| depart(packet, hops, neighbour))
+        neighbour.takes(hops, len, now).then(|| self.depart(packet, hops, neighbour))
     }
 
     /// Whether the packet's destination is behind the port that it came by, or our own address there.
@@ -155,10 +155,10 @@ impl L3 {
         };
         match state {
             Resolution::Usable if too_big => self.cut(packet, cx, hops, &neighbour),
-            Resolution::Usable => depart(packet, hops, &neighbour),
+            Resolution::Usable => self.depart(packet, hops, &neighbour),
             Resolution::Waiting => {
                 // It leaves when the answer comes, so it is ready but for that.
-                depart(packet, hops, &neighbour);
+                self.depart(packet, hops, &neighbour);
                 let whole = packet.bytes().len() == packet.len() as usize;
                 if whole && !too_big && packet.meta().fragment_len == 0 {
                     turn.held().put(index, packet.bytes(), cx.now());
@@ -214,6 +214,46 @@ impl L3 {
         }
     }
 
+    /// Counts the hop and addresses the frame.
+    #[inline(always)]
+    fn depart<M: Mode>(
+        &self,
+        packet: &mut Packet<'_, M>,
+        hops: u8,
+        neighbour: &Neighbour,
+    ) -> Verdict {
+        if self.clamps {
+            self.clamp(packet, neighbour.port);
+        }
+        if let Some(mut ipv4) = packet.ipv4_mut() {
+            ipv4.set_ttl(hops.wrapping_sub(1));
+        } else if let Some(mut ipv6) = packet.ipv6_mut() {
+            ipv6.set_hop_limit(hops.wrapping_sub(1));
+        }
+        if !M::HOLLOW
+            && let Some(start) = packet.bytes_mut().first_chunk_mut()
+        {
+            *start = neighbour.header;
+        }
+        Verdict::Forward(neighbour.port)
+    }
+
+    /// Who opens a TCP connection announces no larger segments than fit the links that it comes by and leaves by,
+    /// where these are to be looked after.
+    #[cold]
+    fn clamp<M: Mode>(&self, packet: &mut Packet<'_, M>, out: Port) {
+        let links = [packet.port(), out].into_iter().filter_map(|port| self.interface(port));
+        let mtu = links.filter(|link| link.clamp_mss).map(|link| link.mtu).min();
+        // Fixed headers of IP and TCP (RFC 6691, 2).
+        let headers = if packet.ipv4().is_some() { 20 + 20 } else { 40 + 20 };
+        if let (Some(mtu), Some(mut tcp)) = (mtu, packet.tcp_mut()) {
+            let most = u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX);
+            if tcp.syn() && tcp.mss() > most {
+                tcp.set_mss(most);
+            }
+        }
+    }
+
     /// Sends the packet on in fragments.
     fn cut<W: World, M: Mode>(
         &mut self,
@@ -222,7 +262,7 @@ impl L3 {
         hops: u8,
         neighbour: &Neighbour,
     ) -> Verdict {
-        depart(packet, hops, neighbour);
+        self.depart(packet, hops, neighbour);
         let emit = |frame: &[u8]| cx.emit(neighbour.port, frame);
         let mtu = neighbour.mtu as usize;
         match cut(packet.bytes(), packet.layout(), mtu, &mut self.scratch, emit) {
@@ -245,20 +285,4 @@ fn measure<M: Mode>(packet: &Packet<'_, M>) -> (u8, u32) {
         0 => (hops, len),
         longest => (hops, longest.into()),
     }
-}
-
-/// Counts the hop and addresses the frame.
-#[inline(always)]
-fn depart<M: Mode>(packet: &mut Packet<'_, M>, hops: u8, neighbour: &Neighbour) -> Verdict {
-    if let Some(mut ipv4) = packet.ipv4_mut() {
-        ipv4.set_ttl(hops.wrapping_sub(1));
-    } else if let Some(mut ipv6) = packet.ipv6_mut() {
-        ipv6.set_hop_limit(hops.wrapping_sub(1));
-    }
-    if !M::HOLLOW
-        && let Some(start) = packet.bytes_mut().first_chunk_mut()
-    {
-        *start = neighbour.header;
-    }
-    Verdict::Forward(neighbour.port)
 }

@@ -67,6 +67,8 @@ pub struct L3 {
     /// What admits frames, by port; empty where disabled.
     gates: Vec<Gate>,
     interfaces: Vec<Option<Interface>>,
+    /// Whether an interface clamps segment sizes.
+    clamps: bool,
     own: Own,
     ipv4: Trie,
     ipv6: Trie,
@@ -106,6 +108,7 @@ impl L3 {
         let addresses = configuration.interfaces.iter().flat_map(|at| &at.addresses);
         let mut l3 = Self {
             gates: interfaces.iter().map(|interface| Gate::new(interface.as_ref())).collect(),
+            clamps: configuration.interfaces.iter().any(|interface| interface.clamp_mss),
             interfaces,
             own: Own::new(addresses.map(|own| own.address)),
             neighbours,
@@ -284,6 +287,7 @@ impl Default for L3 {
         Self {
             gates: Vec::new(),
             interfaces: Vec::new(),
+            clamps: false,
             own: Own::default(),
             ipv4: Trie::empty(),
             ipv6: Trie::empty(),

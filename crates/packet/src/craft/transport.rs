@@ -32,6 +32,8 @@ pub struct Segment {
     pub flags: u8,
     /// Receive window.
     pub window: u16,
+    /// The maximum segment size that is announced, in an option.
+    pub mss: Option<u16>,
 }
 
 /// What an echo says.
@@ -45,7 +47,7 @@ pub struct Echo {
     pub sequence: u16,
 }
 
-/// A TCP segment without options.
+/// A TCP segment, with no options but a maximum segment size.
 pub fn tcp(
     out: &mut [u8],
     link: &Link,
@@ -55,16 +57,20 @@ pub fn tcp(
     payload: &[u8],
 ) -> Option<usize> {
     let network = Network::new(src.ip(), dst.ip());
-    let mut header = [0; 20];
+    let mut header = [0; 24];
+    let header_len = if segment.mss.is_some() { 24 } else { 20 };
     header[..2].copy_from_slice(&src.port().to_be_bytes());
     header[2..4].copy_from_slice(&dst.port().to_be_bytes());
     header[4..8].copy_from_slice(&segment.sequence.to_be_bytes());
     header[8..12].copy_from_slice(&segment.acknowledgement.to_be_bytes());
-    header[12..14].copy_from_slice(&[5 << 4, segment.flags]);
+    header[12..14].copy_from_slice(&[header_len << 2, segment.flags]);
     header[14..16].copy_from_slice(&segment.window.to_be_bytes());
+    let [high, low] = segment.mss.unwrap_or(0).to_be_bytes();
+    header[20..].copy_from_slice(&[2, 4, high, low]);
+    let header = header.get(..usize::from(header_len))?;
     let mut writer = Writer::new(out);
     let start = writer.headers(link, &network, protocol::TCP, header.len() + payload.len())?;
-    writer.put(&header)?;
+    writer.put(header)?;
     writer.put(payload)?;
     writer.finish(start, 16)
 }

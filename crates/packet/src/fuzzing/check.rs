@@ -54,7 +54,7 @@ fn read_all<M: crate::Mode>(packet: &Packet<'_, M>) {
     black_box(packet.arp().map(|arp| (arp.operation(), arp.sender_mac(), arp.target_ip())));
     black_box(packet.ipv4().map(|ip| (ip.src(), ip.dst(), ip.header_len(), ip.options().count())));
     black_box(packet.ipv6().map(|ip| (ip.src(), ip.dst(), ip.protocol(), ip.flow_label())));
-    black_box(packet.tcp().map(|tcp| (tcp.src(), tcp.flags(), tcp.options().count())));
+    black_box(packet.tcp().map(|tcp| (tcp.src(), tcp.flags(), tcp.options().count(), tcp.mss())));
     black_box(packet.udp().map(|udp| (udp.src(), udp.dst(), udp.length())));
     black_box(packet.icmpv4().map(|icmp| (icmp.kind(), icmp.id(), icmp.mtu(), icmp.is_error())));
     black_box(packet.icmpv6().map(|icmp| (icmp.kind(), icmp.id(), icmp.mtu(), icmp.is_error())));
@@ -111,6 +111,9 @@ fn write_transport<M: crate::Mode>(packet: &mut Packet<'_, M>, word: u16) {
     if let Some(mut tcp) = packet.tcp_mut() {
         tcp.set_src(word.wrapping_add(1));
         tcp.set_dst(word.wrapping_add(2));
+        tcp.set_mss(word.max(1));
+        let mss = tcp.mss();
+        assert!(M::HOLLOW || mss == 0 || mss == word.max(1));
     }
     if let Some(mut udp) = packet.udp_mut() {
         udp.set_src(word.wrapping_add(1));

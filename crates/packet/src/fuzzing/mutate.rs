@@ -55,7 +55,7 @@ impl Seeds {
 }
 
 /// Well-formed packets of every kind, with right checksums: with and without tags, IPv4 options,
-/// IPv6 extension headers, fragments, UDP without checksum, errors that quote, ARP and neighbours.
+/// TCP with and without options, IPv6 extension headers, fragments, UDP without checksum, errors that quote, ARP and neighbours.
 pub fn samples() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for tags in [[None, None], [Some(7), None], [Some(7), Some(4000)]] {
@@ -89,11 +89,13 @@ fn crafted_by(craft: impl FnOnce(&mut [u8]) -> Option<usize>) -> Vec<u8> {
 }
 
 fn transports(link: &Link, src: SocketAddr, dst: SocketAddr) -> Vec<Vec<u8>> {
-    let segment = Segment { sequence: 1, acknowledgement: 2, flags: 0x18, window: 3 };
+    let segment = Segment { sequence: 1, acknowledgement: 2, flags: 0x18, window: 3, mss: None };
+    let opening = Segment { flags: 2, mss: Some(1_460), ..segment };
     let request = Echo { is_reply: false, id: 77, sequence: 5 };
     let payload: Vec<u8> = (0..101).collect();
     vec![
         crafted_by(|out| craft::tcp(out, link, src, dst, segment, &payload)),
+        crafted_by(|out| craft::tcp(out, link, src, dst, opening, &payload)),
         crafted_by(|out| craft::udp(out, link, src, dst, &payload)),
         crafted_by(|out| craft::echo(out, link, src.ip(), dst.ip(), request, &payload)),
     ]

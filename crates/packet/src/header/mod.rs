@@ -100,7 +100,7 @@ fn update_transport(rest: &mut [u8], layout: Layout, header_len: usize, delta: D
     }
 }
 
-/// The read view of a header and its `FIELDS`.
+/// The read view of a header and its `FIELDS`. A derived field may name its setter, which stands beside the table.
 macro_rules! view {
     (
         $(#[$doc:meta])*
@@ -108,7 +108,8 @@ macro_rules! view {
             $($(#[$field_doc:meta])* $field:ident: $ty:ident = $bits:literal bits at $offset:literal
                 $(, $setter:ident updates $cover:ident $(if $guard:ident)?)?;)*
         } derived {
-            $($(#[$derived_doc:meta])* $derived:ident: $derived_ty:ident = $derived_bits:literal bits,
+            $($(#[$derived_doc:meta])* $derived:ident: $derived_ty:ident = $derived_bits:literal bits
+                $(, $by_hand:ident)?,
                 |$header:pat_param, $rest:pat_param, $layout:pat_param| $body:expr;)*
         }
     ) => {
@@ -163,7 +164,7 @@ macro_rules! view {
                 name: stringify!($derived),
                 bits: $derived_bits,
                 offset_bits: 0,
-                settable: false,
+                settable: false $(|| !stringify!($by_hand).is_empty())?,
                 kind: <$derived_ty as $crate::header::Value>::KIND,
                 derived: true,
             },)*
@@ -179,7 +180,8 @@ macro_rules! view_mut {
             $($(#[$field_doc:meta])* $field:ident: $ty:ident = $bits:literal bits at $offset:literal
                 $(, $setter:ident updates $cover:ident $(if $guard:ident)?)?;)*
         } derived {
-            $($(#[$derived_doc:meta])* $derived:ident: $derived_ty:ident = $derived_bits:literal bits,
+            $($(#[$derived_doc:meta])* $derived:ident: $derived_ty:ident = $derived_bits:literal bits
+                $(, $by_hand:ident)?,
                 |$header:pat_param, $rest:pat_param, $layout:pat_param| $body:expr;)*
         }
     ) => {
@@ -286,7 +288,7 @@ mod tests {
             fields().filter(|f| f.settable).map(|f| format!("{}.{}", f.header, f.name)).collect();
         let language = "ethernet.dst ethernet.src vlan.priority vlan.id ipv4.dscp ipv4.ecn ipv4.ttl \
             ipv4.src ipv4.dst ipv6.traffic_class ipv6.hop_limit ipv6.src ipv6.dst tcp.src tcp.dst \
-            udp.src udp.dst icmpv4.id icmpv6.id embedded.src embedded.dst embedded.src6 \
+            tcp.mss udp.src udp.dst icmpv4.id icmpv6.id embedded.src embedded.dst embedded.src6 \
             embedded.dst6 embedded.src_port embedded.dst_port embedded.id";
         assert_eq!(settable, language.split_whitespace().collect::<Vec<_>>());
     }

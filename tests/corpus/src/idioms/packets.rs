@@ -350,4 +350,21 @@ pub mod packets {
         }
         u64::from(dscp)
     }
+
+    /// Connections announce no larger segments than fit; what was announced, and what is now.
+    pub fn idiom_235(pkt: &mut Packet) -> u64 {
+        let Some(tcp) = pkt.tcp() else { return 0 };
+        let announced = tcp.mss();
+        if tcp.syn()
+            && announced > 1_360
+            && let Some(mut tcp) = pkt.tcp_mut()
+        {
+            tcp.set_mss(1_360);
+        }
+        if let Some(mut tcp) = pkt.tcp_mut() {
+            let mss = tcp.mss();
+            tcp.set_mss(mss.min(1_300));
+        }
+        u64::from(announced) << 16 | pkt.tcp().map_or(0, |tcp| u64::from(tcp.mss()))
+    }
 }

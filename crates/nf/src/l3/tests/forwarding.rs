@@ -97,6 +97,53 @@ fn a_promiscuous_interface_takes_what_a_capture_has() {
     );
 }
 
+/// A segment that opens a connection, or is part of one, with a maximum segment size.
+fn opening(to_wan: bool, (src, dst): (&str, &str), flags: u8, mss: Option<u16>) -> Vec<u8> {
+    let (from, to) = if to_wan { (HOST_MAC, LAN_MAC) } else { (GATEWAY_MAC, WAN_MAC) };
+    let link = Link { src: from, dst: to, tags: [None; 2] };
+    let segment = craft::Segment { flags, mss, ..craft::Segment::default() };
+    made(|out| craft::tcp(out, &link, socket(src, 4_000), socket(dst, 80), segment, &[]))
+}
+
+#[test]
+fn segment_sizes_are_clamped_to_the_link_that_is_looked_after() {
+    use craft::tcp_flags::{ACK, SYN};
+    let host = "[[neighbours]]\naddress = \"10.0.0.7\"\nmac = \"02:00:00:00:01:07\"\n\
+        [[neighbours]]\naddress = \"2001:db8:1::7\"\nmac = \"02:00:00:00:01:07\"\n";
+    let plain = [NETWORK, host].concat();
+    let clamps = plain.replace("mtu = 1280", "mtu = 1280\nclamp_mss = true");
+    let left = |text: &str, frame: &[u8], port| {
+        let outcome = Router::new(text).send(port, frame);
+        assert!(matches!(outcome.verdict, Verdict::Forward(_)), "{outcome:?}");
+        assert_intact(&outcome.bytes);
+        with_packet(&outcome.bytes, |packet| packet.tcp().unwrap().mss())
+    };
+    let ends = [("10.0.0.7", "203.0.113.5", 1_240), ("2001:db8:1::7", "2001:db8:9::5", 1_220)];
+    for (inside, outside, most) in ends {
+        for (port, to_wan, ends) in
+            [(LAN, true, (inside, outside)), (WAN, false, (outside, inside))]
+        {
+            for (flags, mss, clamped) in [
+                (SYN, Some(1_460), most),
+                (SYN | ACK, Some(65_535), most),
+                (SYN, Some(most), most),
+                (SYN, Some(536), 536),
+                (SYN, Some(0), 0),
+                (SYN, None, 0),
+                (ACK, Some(1_460), 1_460),
+            ] {
+                let frame = opening(to_wan, ends, flags, mss);
+                assert_eq!(left(&clamps, &frame, port), clamped, "{mss:?} of {ends:?}");
+                assert_eq!(
+                    left(&plain, &frame, port),
+                    mss.unwrap_or(0),
+                    "only where it is asked for"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn disabled_it_lets_pass_and_does_not_forward() {
     let mut router = Router::new("");
