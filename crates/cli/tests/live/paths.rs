@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::clients::fetch_at_once;
-use crate::lab::{Function, Kind, Lab, assert_adds_up};
+use crate::lab::{Function, Kind, Lab, assert_adds_up, wait_for};
 use crate::nat::ROUTER;
 use crate::traffic::{fetch, trace_route};
 
@@ -66,6 +66,41 @@ fn beyond(kind: Kind) {
     let used = seen.tables.iter().map(|table| table.used).max().unwrap();
     assert!(used >= CONNECTIONS as u64, "{:?}", seen.tables);
     assert_adds_up(&nat.finish());
+}
+
+/// The link outside is said to be narrow, and that what is too long for it is not answered: neither end sends any.
+fn clamped(kind: Kind) {
+    let Some(mut lab) = Lab::open(kind) else { return };
+    ["client", "server"].iter().for_each(|host| lab.host(host));
+    let lab = &lab;
+    let narrow = "[interfaces.wan]\nmtu = 1400\nclamp_mss = true";
+    fs::write(lab.path("nat.toml"), ROUTER.replace("[interfaces.wan]", narrow)).unwrap();
+    let nat = lab.start("nat", "--config nat.toml", &[("lan", "client"), ("wan", "server")]);
+    lab.ip("client", "addr add 10.0.0.2/24 dev e");
+    lab.ip("client", "route add default via 10.0.0.1");
+    lab.ip("server", "addr add 198.51.100.1/24 dev e");
+    let _server = lab.iperf("server");
+    let mut streams = lab.serve("client", "iperf3 -c 198.51.100.1 -t 2 --bidir");
+    for sender in ["client", "server"] {
+        // 40 bytes of headers, and 12 of the timestamps that Linux adds.
+        wait_for("segments that fit", || {
+            lab.run(sender, "ss -tin").expect().contains(" mss:1348 ")
+        });
+    }
+    assert!(streams.wait().success());
+    let report = nat.finish();
+    assert_eq!(report.drops.get("packet-too-big"), None, "{:?}", report.drops);
+    assert_adds_up(&report);
+}
+
+#[test]
+fn connections_over_a_narrow_link_announce_what_fits_it_over_packet_sockets() {
+    clamped(Kind::AfPacket);
+}
+
+#[test]
+fn connections_over_a_narrow_link_announce_what_fits_it_over_xdp() {
+    clamped(Kind::Xdp);
 }
 
 #[test]
