@@ -19,22 +19,32 @@ pub struct Budget {
     pub unrolled: usize,
     /// Whether a packet that `L3` routes and one that it does not are two paths.
     pub routed_apart: bool,
+    /// Whether any one turn of a loop that touches nothing stands for the others, so that such a loop has no limit.
+    pub turns_alike: bool,
     /// Whether the system may lack the solver: paths that only it could rule out are shown then.
     pub unsolved: bool,
 }
 
 impl Budget {
-    /// What is enough to see which state is touched: loops without a known end once, what `L3` makes
-    /// of a packet at the end of its path as one, and where need be without a solver: a path too
-    /// many makes more packets meet, never fewer.
+    /// What is enough to see which state is touched: loops without a known end once, or any turn of
+    /// them, what `L3` makes of a packet at the end of its path as one, and where need be without a
+    /// solver: a path too many makes more packets meet, never fewer.
     pub fn for_accesses() -> Self {
-        Self { unrolled: 1, routed_apart: false, unsolved: true, ..Self::default() }
+        let default = Self::default();
+        Self { unrolled: 1, routed_apart: false, turns_alike: true, unsolved: true, ..default }
     }
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { paths: 16_384, iterations: 4_096, unrolled: 3, routed_apart: true, unsolved: false }
+        Self {
+            paths: 16_384,
+            iterations: 4_096,
+            unrolled: 3,
+            routed_apart: true,
+            turns_alike: false,
+            unsolved: false,
+        }
     }
 }
 

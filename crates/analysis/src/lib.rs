@@ -16,7 +16,8 @@
 //! fields, settings, the time and the results of earlier accesses.
 //!
 //! What the list of paths leaves out, it says: loops whose number of iterations is unknown are
-//! unrolled a few times ([`Budget::unrolled`]), `#[opaque]` functions and `L3` are unknown
+//! unrolled a few times ([`Budget::unrolled`]) unless any turn stands for all
+//! ([`Budget::turns_alike`]), `#[opaque]` functions and `L3` are unknown
 //! functions, and the paths of `init` are not among them. Nothing else is approximated but by listing a
 //! path that cannot happen: results of look-ups under keys that are equal without being the same
 //! expression are unrelated, but for what is proved of state ([`Link`]); and that what a path has freed

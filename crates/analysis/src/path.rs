@@ -106,6 +106,9 @@ pub struct CallPath {
     /// A loop was cut off on it: paths with more iterations, which may touch other entries, are not
     /// listed.
     pub cut_off: bool,
+    /// How many of its accesses were made before the end of a loop that is on it with its last turn only: what
+    /// they have found may have been asked in a turn that is not listed.
+    pub before_loops: usize,
 }
 
 impl CallPath {
@@ -152,6 +155,12 @@ pub(crate) struct Run {
     pub(crate) cut: usize,
     /// Loops of which a turn was asked for.
     pub(crate) loops: usize,
+    /// Lines of loops of which it has the last turn only.
+    pub(crate) alike: Vec<u32>,
+    /// Those in whose turn it is.
+    pub(crate) turning: Vec<u32>,
+    /// Accesses made before the last of them ended.
+    pub(crate) before_loops: usize,
     /// Values that are being changed and that no local holds: an entry's in `update`.
     pub(crate) open: usize,
     /// The state of the packet's set.

@@ -340,7 +340,10 @@ impl<'p> Search<'p> {
         self.given_up = false;
         let mut accepted: Option<Vec<Term>> = None;
         for path in self.paths.drain(..).filter(|path| path.verdict == Verdict::Done) {
-            let conditions: Vec<Term> = path.conditions.iter().map(|made| made.term).collect();
+            let conditions = path.conditions.iter().map(|made| made.term);
+            // What was asked in one turn of a loop is not so in any.
+            let conditions: Vec<Term> =
+                conditions.filter(|one| !self.interpreter.terms.is_of_loop(*one)).collect();
             accepted = Some(match accepted {
                 None => conditions,
                 Some(known) => known.into_iter().filter(|one| conditions.contains(one)).collect(),
@@ -351,6 +354,7 @@ impl<'p> Search<'p> {
     }
 
     fn explore(&mut self, entry: &Entry) -> Result<(), AnalysisError> {
+        let before = self.paths.len();
         loop {
             self.interpreter.restart();
             let end = self.interpreter.run_entry(entry);
@@ -360,15 +364,34 @@ impl<'p> Search<'p> {
                 self.cut_off.push(entry.clone());
             }
             self.warnings.append(&mut self.interpreter.run.warnings);
+            if self.is_followed_again(&end) {
+                self.paths.truncate(before);
+                self.interpreter.explorer.abandon();
+                continue;
+            }
             match end {
                 Ok(path) => self.add(path)?,
-                Err(Stop::Infeasible | Stop::Impure | Stop::Cut) => {}
+                Err(Stop::Infeasible | Stop::Impure | Stop::Cut | Stop::Again) => {}
                 Err(Stop::Solver(message)) => return Err(AnalysisError::Solver(message)),
                 Err(Stop::Error(line, message)) => return Err(self.error(line, message)),
             }
             if !self.interpreter.explorer.advance() {
                 return Ok(());
             }
+        }
+    }
+
+    /// Whether an entry is followed from the start, after a run that has ended so: it has found out something about
+    /// a loop, or went where any turn of a loop cannot be followed, but its first ones may be.
+    fn is_followed_again(&mut self, end: &Result<CallPath, Stop>) -> bool {
+        match end {
+            Err(Stop::Again) => true,
+            Err(Stop::Error(..)) => self.interpreter.unroll_all(),
+            Ok(_) => {
+                let is_full = self.paths.len() >= self.interpreter.explorer.budget.paths;
+                is_full && self.interpreter.unroll_all()
+            }
+            Err(_) => false,
         }
     }
 

@@ -66,6 +66,8 @@ fn keeps_to_itself(
     path: &CallPath,
     reads: &mut Reads<'_>,
 ) -> bool {
+    // What the turns of a loop that are not listed have made of it, and whether they left, is not seen.
+    let in_loop = path.accesses.iter().take(path.before_loops).any(|one| one.object == name);
     let escapes = path.rewrites.iter().any(|made| reads.has(made.term))
         || path
             .effects
@@ -76,7 +78,7 @@ fn keeps_to_itself(
         Verdict::Forward(port) | Verdict::Recirculate(port) => reads.has(port),
         _ => false,
     };
-    if escapes || verdict {
+    if in_loop || escapes || verdict {
         return false;
     }
     let of_sharded = |access: &&Access| sharded.contains(&access.object) && access.object != name;

@@ -389,6 +389,7 @@ impl<'p> Touches<'p> {
     /// Why a term is no key that sharding can follow.
     fn opaque(&self, term: Term) -> &'static str {
         match self.terms().node(term) {
+            _ if self.terms().is_of_loop(term) => "is made in a loop whose end is unknown",
             Node::Apply(..) => "is an unknown function",
             Node::Ite(..) => "is a choice between values",
             Node::Binary(Binary::Add | Binary::Sub, ..) => "is a sum that carries",

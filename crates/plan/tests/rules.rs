@@ -265,7 +265,7 @@ fn a_key_after_a_loop_without_a_known_end_is_not_trusted() {
     let found = planned(COUNTS, body);
     assert_eq!(found.strategy, Strategy::Transactional);
     assert!(why(&found, "counts").contains("loop"), "{}", why(&found, "counts"));
-    assert!(found.notes.iter().any(|note| note.lines == [19]), "{:?}", found.notes);
+    assert!(found.notes.iter().any(|note| note.lines == [20]), "{:?}", found.notes);
     // Nor where the first turns are sure to be taken, so that no path asks.
     let sure = "let mut key = u32::from(src); let mut step = 0; let number = self.settings.number;
             if number < 4 { return Drop(Reason::Refused); }

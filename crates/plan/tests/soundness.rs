@@ -10,10 +10,102 @@ use anabranch_analysis::{Budget, Source, paths_within};
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::packet::MacAddr;
 use anabranch_nf::packet::craft::{self, Echo, Link, Segment};
+use anabranch_nf::prelude::network_function;
 use anabranch_nfs::{firewall, nat, policer};
 use anabranch_plan::{Options, Plan, PortClass, Steerer, check, plan};
 use anabranch_rss::{Field, Key, Nic, toeplitz};
 use anabranch_runtime::testing::Harness;
+
+/// Has hosts that are listed send what they like, and others a number of packets.
+#[network_function(ports(lan, wan))]
+pub mod listed {
+    /// What the operator sets.
+    pub struct Settings {
+        /// Hosts without a limit.
+        #[setting(default = [])]
+        pub allowed: List<Ipv4Addr>,
+        /// Those over IPv6.
+        #[setting(default = [])]
+        pub allowed6: List<Ipv6Addr>,
+        /// Networks without a limit.
+        #[setting(default = [])]
+        pub networks: List<Network>,
+        /// Packets that another host may send.
+        #[setting(default = 9)]
+        pub packets: u32,
+    }
+
+    /// A network.
+    pub struct Network {
+        pub address: Ipv4Addr,
+        pub mask: u32,
+    }
+
+    /// Why a packet is not forwarded.
+    pub enum Reason {
+        OverQuota,
+    }
+
+    /// The network function.
+    pub struct Listed {
+        settings: Settings,
+        #[capacity(64)]
+        hosts: Map<Ipv4Addr, u32>,
+        #[capacity(64)]
+        hosts6: Map<Ipv6Addr, u32>,
+    }
+
+    impl Listed {
+        fn is_allowed(&self, address: Ipv4Addr) -> bool {
+            for position in 0..self.settings.allowed.len() {
+                if self.settings.allowed[position] == address {
+                    return true;
+                }
+            }
+            let mut inside = false;
+            for network in self.settings.networks.iter() {
+                if u32::from(address) & network.mask == u32::from(network.address) & network.mask {
+                    inside = true;
+                }
+            }
+            inside
+        }
+
+        fn is_allowed6(&self, address: Ipv6Addr) -> bool {
+            for position in 0..self.settings.allowed6.len() {
+                if self.settings.allowed6[position] == address {
+                    return true;
+                }
+            }
+            false
+        }
+
+        fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            if pkt.port() == WAN {
+                return Forward(LAN);
+            }
+            let mut sent = 0;
+            if let Some(ip) = pkt.ipv4() {
+                if self.is_allowed(ip.src()) {
+                    return Forward(WAN);
+                }
+                sent = self.hosts.get(&ip.src()).unwrap_or(0);
+                self.hosts.insert(ip.src(), sent + 1);
+            }
+            if let Some(ip) = pkt.ipv6() {
+                if self.is_allowed6(ip.src()) {
+                    return Forward(WAN);
+                }
+                sent = self.hosts6.get(&ip.src()).unwrap_or(0);
+                self.hosts6.insert(ip.src(), sent + 1);
+            }
+            if sent >= self.settings.packets {
+                return Drop(Reason::OverQuota);
+            }
+            Forward(WAN)
+        }
+    }
+}
 
 const NICS: [&str; 4] = ["e810", "x710", "82599", "software"];
 
@@ -42,10 +134,13 @@ impl Random {
 
     /// Few values, far apart: pairs that share a field are common, and all bits are tried.
     fn value(&mut self, width: u32) -> u128 {
-        let seed = u128::from(self.below(6) + 1);
-        let wide = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-        wide >> (128 - width)
+        nth_value(self.below(6), width)
     }
+}
+
+fn nth_value(nth: u64, width: u32) -> u128 {
+    let wide = u128::from(nth + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    wide >> (128 - width)
 }
 
 /// The fields of a class, and a packet with random ones.
@@ -127,6 +222,14 @@ fn policed(port: usize, class: &str, fields: &Fields) -> Vec<String> {
     let dst = ["ipv4.dst", "ipv6.dst"].into_iter().find_map(|name| fields.get(name));
     match dst {
         Some(dst) if port == 1 && class.starts_with("ip") => vec![format!("{} {dst}", &class[..4])],
+        _ => Vec::new(),
+    }
+}
+
+fn sources(port: usize, class: &str, fields: &Fields) -> Vec<String> {
+    let src = ["ipv4.src", "ipv6.src"].into_iter().find_map(|name| fields.get(name));
+    match src {
+        Some(src) if port == 0 && class.starts_with("ip") => vec![format!("{} {src}", &class[..4])],
         _ => Vec::new(),
     }
 }
@@ -283,6 +386,27 @@ fn shards_that_share_nothing_do_what_one_instance_does() {
     let plan = planned::<policer::Function>("e810");
     let settings = ["rate_bps=8000", "burst_bytes=300", "destinations=64"];
     assert_eq!(differ::<policer::Function>(&plan, &settings), None);
+}
+
+/// Hosts are found in lists at any place, and nowhere.
+#[test]
+fn shards_that_search_lists_do_what_one_instance_does() {
+    let v4 = |nth| Ipv4Addr::from_bits(nth_value(nth, 32) as u32);
+    let v6 = |nth| Ipv6Addr::from_bits(nth_value(nth, 128));
+    let settings = [
+        format!("allowed=[\"10.0.0.1\", \"{}\", \"{}\"]", v4(1), v4(3)),
+        format!("allowed6=[\"{}\", \"fe80::1\", \"{}\"]", v6(0), v6(5)),
+        format!("networks=[{{address=\"{}\", mask={}}}]", v4(4), 0xff00_0000u32),
+    ];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    for nic in NICS {
+        let plan = planned::<listed::Function>(nic);
+        assert!(meetings(&plan, sources).unwrap() > 2_000);
+        assert_eq!(differ::<listed::Function>(&plan, &settings), None);
+    }
+    let mut other = planned::<listed::Function>("e810");
+    other.ports = planned::<firewall::Function>("e810").ports;
+    assert!(differ::<listed::Function>(&other, &settings).is_some());
 }
 
 #[test]

@@ -92,6 +92,11 @@ pub struct Symbol {
     pub kind: Kind,
 }
 
+/// How the name of a turn of a loop begins, where it is any.
+pub(crate) const TURN: &str = "any turn at line ";
+/// How the name of what such turns may have left in a local begins.
+pub(crate) const LEFT: &str = "left by turns in ";
+
 /// A bit-vector or boolean operator with two operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
@@ -231,6 +236,15 @@ impl Terms {
     pub(crate) fn is_of_settings(&self, term: Term) -> bool {
         let mut unknowns = self.unknowns(term).iter();
         unknowns.all(|id| self.symbol_of(*id).name.starts_with("settings."))
+    }
+
+    /// Whether a term is made of what a turn of a loop without a known end has: its number, or what turns before it
+    /// may have left in locals.
+    pub fn is_of_loop(&self, term: Term) -> bool {
+        self.unknowns(term).iter().any(|id| {
+            let name = &self.symbol_of(*id).name;
+            name.starts_with(TURN) || name.starts_with(LEFT)
+        })
     }
 
     /// The value of a constant bit-vector.

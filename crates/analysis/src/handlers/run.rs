@@ -354,6 +354,7 @@ impl<'p> Interpreter<'p> {
             verdict,
             line: self.run.verdict_line,
             cut_off: self.run.warnings.iter().any(Warning::is_cut_off),
+            before_loops: self.run.before_loops,
         }
     }
 

@@ -1,12 +1,16 @@
 //! Loops.
 
+mod alike;
+
 use std::rc::Rc;
+
+pub(crate) use alike::Alike;
 
 use super::types::{Scalar, Type};
 use super::value::{List, Place, Range, Slot, Step, Value, Window};
 use super::{Eval, Exit, Interpreter, Stop};
 use crate::access::Mode;
-use crate::expr::{Kind, Sort, Term};
+use crate::expr::{Kind, Sort, TURN, Term};
 use crate::hash::FastMap;
 use crate::proofs::{LOCAL, Values};
 
@@ -114,6 +118,12 @@ impl<'p> Interpreter<'p> {
                 self.frame().locals.truncate(depth);
                 return self.any_turn(&Endless::While(repeated));
             }
+            if self.known(condition).is_none()
+                && self.are_alike(&repeated.body, Some(&repeated.cond))
+            {
+                self.frame().locals.truncate(depth);
+                return self.last_turn(&Endless::While(repeated), condition);
+            }
             let turn = match self.goes_on(condition, &mut unknown)? {
                 true => self.turn(&repeated.body, repeated.label.as_ref())?,
                 false => Turn::Left(Value::Unit),
@@ -154,6 +164,12 @@ impl<'p> Interpreter<'p> {
         let mut unknown = 0;
         for position in 0..=self.explorer.budget.iterations {
             let here = self.here;
+            if let Some(inside) = self.inside(&sequence, position)
+                && self.known(inside).is_none()
+                && self.are_alike(&each.body, None)
+            {
+                return self.last_turn(&Endless::For(each, &sequence), inside);
+            }
             let Some(item) = self.item(&sequence, position, &mut unknown)? else {
                 return Ok(Value::Unit);
             };
@@ -196,7 +212,25 @@ impl<'p> Interpreter<'p> {
         }
         let marks = unmarked(&slots);
         let fields = self.run.fields.clone();
-        let turn = match *endless {
+        let turn = self.one_turn(endless);
+        // Also where a turn leaves for a loop around this one, which has to see what has been written.
+        self.carried_by(line, &slots);
+        marked_again(&slots, &marks);
+        match turn? {
+            Turn::Left(value) => Ok(value),
+            Turn::Next if fields != self.run.fields => {
+                self.error("a turn of this loop changes the packet")
+            }
+            Turn::Next => {
+                self.leave_to_next(line, &slots)?;
+                super::stop(Stop::Cut)
+            }
+        }
+    }
+
+    /// A turn with any element of what the loop goes over, or in which its condition holds.
+    fn one_turn(&mut self, endless: &Endless<'p, '_>) -> Eval<Turn> {
+        match *endless {
             Endless::For(each, sequence) => {
                 let item = self.any_item(sequence)?;
                 self.scoped(|this| {
@@ -210,19 +244,6 @@ impl<'p> Interpreter<'p> {
                 this.implied(condition)?;
                 this.turn(&repeated.body, repeated.label.as_ref())
             }),
-        };
-        // Also where a turn leaves for a loop around this one, which has to see what has been written.
-        self.carried_by(line, &slots);
-        marked_again(&slots, &marks);
-        match turn? {
-            Turn::Left(value) => Ok(value),
-            Turn::Next if fields != self.run.fields => {
-                self.error("a turn of this loop changes the packet")
-            }
-            Turn::Next => {
-                self.leave_to_next(line, &slots)?;
-                super::stop(Stop::Cut)
-            }
         }
     }
 
@@ -318,7 +339,7 @@ impl<'p> Interpreter<'p> {
 
     /// Any element of a sequence.
     fn any_item(&mut self, sequence: &Sequence) -> Eval {
-        let name = format!("turn {}, of the {}th loop", self.line(), self.run.loops);
+        let name = format!("{TURN}{} ({})", self.line(), self.run.loops);
         let mut any = |width| self.terms.symbol(&name, Sort::Bits(width), Kind::Number);
         match sequence {
             Sequence::Range { start, end, scalar: Some(scalar), inclusive, .. } => {
@@ -378,6 +399,7 @@ impl<'p> Interpreter<'p> {
 
     fn cut_off(&mut self, condition: Term) -> Eval<bool> {
         self.effect()?;
+        self.unroll_around()?;
         let leaves = self.terms.not(condition);
         if self.possible(condition)? {
             let limit = self.explorer.budget.unrolled;
@@ -490,6 +512,40 @@ impl<'p> Interpreter<'p> {
         Ok(Sequence::Known(Rc::new(items)))
     }
 
+    /// Whether there is an iteration, where that is not known from the start.
+    fn inside(&mut self, sequence: &Sequence, position: usize) -> Option<Term> {
+        Some(match sequence {
+            Sequence::Known(_) => return None,
+            Sequence::Range { end, scalar, inclusive, .. } => {
+                let here = self.place_of_turn(sequence, position);
+                let signed = scalar.is_some_and(Scalar::is_signed);
+                self.less_terms(!inclusive, signed, here, *end)
+            }
+            Sequence::List(list) => {
+                let index = self.place_of_turn(sequence, position);
+                self.less_terms(true, false, index, list.length)
+            }
+            Sequence::Payload(window) => {
+                let index = self.place_of_turn(sequence, position);
+                let left = self.payload_left(*window);
+                self.less_terms(true, false, index, left)
+            }
+        })
+    }
+
+    /// Where an iteration is: the number of a range, or an index.
+    fn place_of_turn(&mut self, sequence: &Sequence, position: usize) -> Term {
+        match sequence {
+            Sequence::Range { start, step, .. } => {
+                let width = self.terms.width(*start);
+                let offset = self.terms.constant(position as u128 * u128::from(*step), width);
+                self.terms.binary(crate::expr::Binary::Add, *start, offset)
+            }
+            Sequence::Payload(_) => self.terms.constant(position as u128, 64),
+            Sequence::List(_) | Sequence::Known(_) => self.terms.constant(position as u128, 32),
+        }
+    }
+
     /// The element of an iteration; `None` after the last.
     fn item(
         &mut self,
@@ -497,33 +553,18 @@ impl<'p> Interpreter<'p> {
         position: usize,
         unknown: &mut usize,
     ) -> Eval<Option<Value>> {
-        match sequence {
-            Sequence::Known(items) => Ok(items.get(position).cloned()),
-            Sequence::Range { start, end, scalar, inclusive, step } => {
-                let width = self.terms.width(*start);
-                let offset = self.terms.constant(position as u128 * u128::from(*step), width);
-                let here = self.terms.binary(crate::expr::Binary::Add, *start, offset);
-                let signed = scalar.is_some_and(Scalar::is_signed);
-                let inside = self.less_terms(!inclusive, signed, here, *end);
-                let goes_on = self.goes_on(inside, unknown)?;
-                Ok(scalar.filter(|_| goes_on).map(|scalar| Value::Scalar(scalar, here)))
-            }
-            Sequence::List(list) => {
-                let index = self.terms.constant(position as u128, 32);
-                let inside = self.less_terms(true, false, index, list.length);
-                match self.goes_on(inside, unknown)? {
-                    true => Ok(Some(self.list_element(list, index)?)),
-                    false => Ok(None),
-                }
-            }
-            Sequence::Payload(window) => {
-                let index = self.terms.constant(position as u128, 64);
-                let left = self.payload_left(*window);
-                let inside = self.less_terms(true, false, index, left);
-                let goes_on = self.goes_on(inside, unknown)?;
-                Ok(goes_on.then(|| self.payload_byte(*window, index)))
-            }
+        if let Some(inside) = self.inside(sequence, position)
+            && !self.goes_on(inside, unknown)?
+        {
+            return Ok(None);
         }
+        let here = self.place_of_turn(sequence, position);
+        Ok(match sequence {
+            Sequence::Known(items) => items.get(position).cloned(),
+            Sequence::Range { scalar, .. } => scalar.map(|scalar| Value::Scalar(scalar, here)),
+            Sequence::List(list) => Some(self.list_element(list, here)?),
+            Sequence::Payload(window) => Some(self.payload_byte(*window, here)),
+        })
     }
 
     /// The elements of a sequence whose number is known, as `iter` and its companions give them.

@@ -74,6 +74,8 @@ pub(crate) enum Stop {
     Solver(String),
     /// A loop begins or goes round: what comes then is a path of its own.
     Cut,
+    /// What was taken for granted of a loop is not so: the handler is followed again from the start.
+    Again,
 }
 
 /// The value of an expression, or why there is none.
@@ -162,6 +164,8 @@ pub(crate) struct Interpreter<'p> {
     pub(crate) loops_apart: bool,
     /// What turns of such loops leave to the next ones.
     pub(crate) carried: loops::Carried,
+    /// What is known of loops any turn of which stands for all.
+    pub(crate) alike: loops::Alike,
     /// What parts of the next unknown value are known to be, by the names that they would have.
     aliases: Vec<(String, Term)>,
     /// What is being executed.
@@ -196,6 +200,7 @@ impl<'p> Interpreter<'p> {
             values: Vec::new(),
             loops_apart: false,
             carried: loops::Carried::default(),
+            alike: loops::Alike::default(),
             aliases: Vec::new(),
             here: Here::Line(0),
             ahead: false,

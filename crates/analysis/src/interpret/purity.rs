@@ -23,7 +23,7 @@ enum Touch {
 /// Remembers what has been found out, by place in the syntax tree and by function.
 #[derive(Default)]
 pub(crate) struct Purity {
-    expressions: FastMap<usize, (Touch, bool)>,
+    places: FastMap<usize, (Touch, bool)>,
     functions: FastMap<String, Touch>,
 }
 
@@ -31,6 +31,12 @@ impl Purity {
     /// Whether evaluating the expression may touch state, the packet or the log.
     pub(crate) fn touches(&mut self, expression: &Expr, program: &Program) -> bool {
         self.known(expression, program).0 != Touch::Nothing
+    }
+
+    /// The same of a block.
+    pub(crate) fn block_touches(&mut self, block: &syn::Block, program: &Program) -> bool {
+        let place = std::ptr::from_ref(block) as usize;
+        self.found(place, program, |reader| reader.visit_block(block)).0 != Touch::Nothing
     }
 
     /// Whether it only computes and sets header fields, and nothing in it leaves the function or a loop around it.
@@ -45,13 +51,22 @@ impl Purity {
 
     fn known(&mut self, expression: &Expr, program: &Program) -> (Touch, bool) {
         let place = std::ptr::from_ref(expression) as usize;
-        if let Some(known) = self.expressions.get(&place) {
+        self.found(place, program, |reader| reader.visit_expr(expression))
+    }
+
+    fn found(
+        &mut self,
+        place: usize,
+        program: &Program,
+        read: impl FnOnce(&mut Reader<'_>),
+    ) -> (Touch, bool) {
+        if let Some(known) = self.places.get(&place) {
             return *known;
         }
         let mut reader = Reader { purity: self, program, touch: Touch::Nothing, leaves: false };
-        reader.visit_expr(expression);
+        read(&mut reader);
         let found = (reader.touch, reader.leaves);
-        self.expressions.insert(place, found);
+        self.places.insert(place, found);
         found
     }
 
