@@ -97,6 +97,17 @@ fn of_control(site: &Site) -> bool {
     site.handlers.iter().all(|handler| OF_CONTROL.contains(&handler.as_str()))
 }
 
+/// Handlers with a loop that was cut off, as the text names them.
+fn cut_off(paths: &Paths) -> BTreeSet<&str> {
+    let cut = paths.paths.iter().filter(|path| path.cut_off);
+    let names = cut.flat_map(|path| {
+        let opens = path.handler == "packet (new packet set)";
+        let name = path.handler.split(' ').next();
+        name.into_iter().chain(opens.then_some("packet_set_opened"))
+    });
+    names.collect()
+}
+
 /// What makes two accesses one write.
 type StoredAs = (usize, Option<Context>, Vec<(String, Part)>);
 
@@ -120,19 +131,22 @@ impl<'p> Touches<'p> {
         all.contexts = paths.paths.iter().map(|path| context(path, &paths.terms)).collect();
         paths.paths.iter().for_each(|path| all.name_results(path));
         all.collect();
-        if paths.given_up {
-            all.distrust();
-        }
+        all.distrust();
         all
     }
 
-    /// Where runs were given up, every access that the text has may be made under any key.
+    /// Where a loop was cut off or runs were given up, every access that the text of the handler has may be made
+    /// under any key: also on a path that leaves the loop in a turn which is not listed.
     fn distrust(&mut self) {
+        let cut_off = cut_off(self.paths);
+        let may_be = |site: &Site| {
+            self.paths.given_up || site.handlers.iter().any(|one| cut_off.contains(one.as_str()))
+        };
         for (object, known) in self.paths.objects.iter().enumerate() {
             if self.needs[object] != Need::Sharding {
                 continue;
             }
-            for site in known.sites.iter().filter(|site| !of_control(site)) {
+            for site in known.sites.iter().filter(|site| !of_control(site) && may_be(site)) {
                 self.touches.push(Touch {
                     object,
                     writes: site.writes,

@@ -220,7 +220,7 @@ const FIND: &str = "fn find(&self, address: Ipv4Addr) -> Ipv4Addr {
         fn note(&mut self, address: Ipv4Addr) { self.hosts.insert(address, 1); }";
 
 /// Loops that decide under which key `hosts` is touched, or touch it.
-const DECIDING: [&str; 16] = [
+const DECIDING: [&str; 17] = [
     // A turn touches.
     "for one in self.settings.allowed.iter() { if one == src { self.hosts.insert(dst, 1); } }
      self.hosts.insert(src, 1);",
@@ -234,6 +234,12 @@ const DECIDING: [&str; 16] = [
          }
      }
      self.hosts.insert(src, 1);",
+    // A turn touches what turns before it have made the key of, and leaves.
+    "let mut key = src;
+     for one in self.settings.allowed.iter() {
+         if one == src { self.hosts.insert(key, 1); return Flood; }
+         key = dst;
+     }",
     // A turn does something else than compute.
     "for one in self.settings.allowed.iter() { if one == src { cx.emit(WAN, &[0; 60]); } }
      self.hosts.insert(src, 1);",
