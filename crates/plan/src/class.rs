@@ -205,7 +205,7 @@ fn narrowed(term: Term, holds: bool, terms: &Terms) -> Classes {
             }
             if holds { Classes::with(name) } else { Classes::without(name) }
         }
-        Node::Symbol(id) if terms.symbol_of(id).name.ends_with(".is_echo") && holds => {
+        Node::Symbol(id) if is_echo(&terms.symbol_of(id).name) && holds => {
             Classes::without("embedded")
         }
         Node::Binary(Binary::Equal, a, b) => quoting(a, b, holds, terms),
@@ -218,6 +218,11 @@ fn narrowed(term: Term, holds: bool, terms: &Terms) -> Classes {
         }
         _ => Classes::ALL,
     }
+}
+
+/// Whether that is the packet's own field, and no setting or part of state of that name.
+fn is_echo(name: &str) -> bool {
+    matches!(name, "icmpv4.is_echo" | "icmpv6.is_echo")
 }
 
 /// Whether a term is `embedded.protocol == NUMBER`, and the number.
@@ -263,6 +268,17 @@ mod tests {
         assert_eq!(only(narrowed(neither, false, &terms)).len(), 6);
         let state = presence(&mut terms, "backends.get#1");
         assert_eq!(narrowed(state, false, &terms), Classes::ALL);
+    }
+
+    #[test]
+    fn only_the_packet_says_that_it_is_an_echo() {
+        let mut terms = Terms::new();
+        let mut classes = |name: &str| {
+            let echo = terms.symbol(name, Sort::Bool, Kind::Number);
+            narrowed(echo, true, &terms)
+        };
+        assert!(!classes("icmpv4.is_echo").contains(Class::Ipv4Error));
+        assert_eq!(classes("settings.is_echo"), Classes::ALL);
     }
 
     #[test]
