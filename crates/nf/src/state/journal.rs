@@ -183,13 +183,14 @@ impl Moment {
     }
 
     /// The deadline, counted from the Unix epoch, of what lives so many ticks from each refresh. What has passed
-    /// stays passed; what lives for ever has no end, whatever an older release has stored.
+    /// stays passed; nothing lives longer than that from now on, as it would where the clock has gone back since;
+    /// what lives for ever has no end, whatever an older release has stored.
     pub(crate) fn deadline(&self, absolute: u64, lifetime: u32) -> Tick {
         if absolute == u64::MAX || lifetime == FOREVER {
             return NEVER;
         }
-        let ticks = absolute.saturating_sub(self.origin);
-        ticks.clamp(1, (NEVER - 1).into()) as Tick
+        let last = self.now.saturating_add(lifetime).min(NEVER - 1);
+        absolute.saturating_sub(self.origin).clamp(1, last.max(1).into()) as Tick
     }
 }
 

@@ -188,7 +188,10 @@ mod tests {
         assert_eq!(bundle(1 << 60).shift(0).of(7), NEVER - 1, "what ends does so in the end");
         let told = Moment::new(9).absolute(NEVER);
         assert_eq!(Moment::new(1 << 40).deadline(told, 7), NEVER);
-        assert_eq!(Moment::new(0).deadline(1 << 40, 7), NEVER - 1);
+        assert_eq!(Moment::new(0).at(5).deadline(1 << 40, 7), 5 + 7, "the clock has gone back");
+        assert_eq!(Moment::new(0).at(5).deadline(1 << 40, FOREVER - 1), 5 + FOREVER - 1);
+        assert_eq!(Moment::new(9).at(5).deadline(11, 7), 2, "it goes on");
+        assert_eq!(Moment::new(9).at(5).deadline(3, 7), 1, "it is over");
         assert_eq!(Moment::new(0).deadline(9, FOREVER), NEVER, "an older release had cut it");
     }
 
