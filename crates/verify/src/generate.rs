@@ -530,9 +530,7 @@ impl<'s> Generator<'s> {
         let kind = self.chance.below(10);
         let bytes = crafted(|out| match kind {
             0..5 => {
-                let mss = [None, Some(536), Some(1_460), Some(8_960)][usize::from(src_port) % 4];
-                let mss = mss.filter(|_| flags & tcp_flags::SYN != 0);
-                let segment = Segment { flags, window: 1_000, mss, ..Segment::default() };
+                let segment = Segment { flags, window: 1_000, ..Segment::default() };
                 craft::tcp(out, &link, src, dst, segment, &payload)
             }
             5..8 => craft::udp(out, &link, src, dst, &payload),
