@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::behind::{Action, Policy, Settings, Status, Target, WriteBehind};
+use crate::behind::{Action, Mark, Policy, Settings, Status, Target, WriteBehind};
 use crate::clock::now_ms;
 use crate::content::Content;
 use crate::driver::{Batch, Driver, Outcome};
@@ -175,7 +175,7 @@ impl Flusher {
         instance: &str,
         settings: Settings,
     ) -> Result<(Self, Vec<(Key, Content)>), Error> {
-        let (epoch, claimed) = view::claim(&mut driver, nf, instance, now_ms())?;
+        let (epoch, claimed) = view::claim(&mut driver, nf, instance, Mark::epoch_at(now_ms()))?;
         let state = claimed.iter().flat_map(|one| one.content.clone()).collect();
         let behind = WriteBehind::new(settings, epoch, claimed)?;
         let (news, heard) = sync_channel(2);

@@ -84,16 +84,15 @@ pub fn state(
     Ok(state)
 }
 
-/// Takes over the state of an instance at `now_ms`, milliseconds since the Unix epoch: the new
+/// Takes over the state of an instance for a writer of [this epoch](Mark::epoch_at), or a later one: the
 /// writer's epoch, and the scopes of its cores and shards with what they hold. Whoever wrote there
 /// before is told so with his next batch, and stops.
 pub fn claim(
     driver: &mut (impl Driver + ?Sized),
     nf: &str,
     instance: &str,
-    now_ms: u64,
+    mut epoch: u64,
 ) -> Result<(u64, Vec<Claimed>), Error> {
-    let mut epoch = now_ms;
     for tried in 1..=CLAIMS {
         let keys = driver.keys(&prefix(nf, Some(instance))?)?;
         let mut scopes: Vec<Scope> = keys.iter().map(Key::scope).collect();

@@ -1,5 +1,7 @@
 //! Marks: what a lane says in the store about who wrote it last.
 
+use std::hash::{BuildHasher as _, RandomState};
+
 use crate::content::{Bytes, Kind};
 use crate::error::Error;
 use crate::key::{Key, Scope};
@@ -10,13 +12,23 @@ const LAYOUT: u16 = 1;
 /// Who wrote a lane last, and its how-manieth batch it was. Later writers have later epochs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
-    /// When the writer started, milliseconds since the Unix epoch, or later if that was taken.
+    /// When the writer started, and something that tells it from others that started then
+    /// ([`epoch_at`](Self::epoch_at)); later if that was taken.
     pub epoch: u64,
     /// Number of the batch.
     pub batch: u64,
 }
 
+/// Bits of an epoch that are drawn.
+const DRAWN: u32 = 20;
+
 impl Mark {
+    /// An epoch of a writer that starts at `now_ms`, milliseconds since the Unix epoch: two that start at once
+    /// have the same one once in a million times. (Plain milliseconds, as they once were, are earlier.)
+    pub fn epoch_at(now_ms: u64) -> u64 {
+        now_ms << DRAWN | RandomState::new().hash_one(now_ms) & ((1 << DRAWN) - 1)
+    }
+
     /// The key of the mark of a scope. No object of an NF has its id.
     pub fn key(scope: &Scope) -> Result<Key, Error> {
         scope.key(Kind::Value, ".mark")
@@ -47,6 +59,16 @@ impl Mark {
 mod tests {
     use super::*;
     use crate::key::Place;
+
+    #[test]
+    fn writers_that_start_at_once_have_epochs_of_their_own() {
+        let now_ms = 1_800_000_000_000;
+        let mut epochs: Vec<u64> = (0..100).map(|_| Mark::epoch_at(now_ms)).collect();
+        assert!(epochs.iter().all(|epoch| *epoch > now_ms && *epoch < Mark::epoch_at(now_ms + 1)));
+        epochs.sort_unstable();
+        epochs.dedup();
+        assert!(epochs.len() > 90, "{}", epochs.len());
+    }
 
     #[test]
     fn marks_are_read_as_written_and_others_are_refused() {
