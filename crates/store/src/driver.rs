@@ -32,7 +32,8 @@ pub trait Driver: Send {
     fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error>;
 
     /// Carries out each batch whose mark is as expected, all of it or nothing, and answers each. If
-    /// [`Batch::check`] refuses one, it is the answer, and nothing is done.
+    /// [`Batch::check`] refuses one, it is the answer, and nothing is done. Where only a part of the store does not
+    /// answer, the batches that are its are [`Refused`](Outcome::Refused), and others are not kept from theirs.
     ///
     /// The default is not atomic; right where the store has nothing better, because batches hold
     /// only calls that may be repeated.
@@ -84,7 +85,8 @@ pub enum Outcome {
     Committed,
     /// Nothing was done: the mark holds something else.
     Found(Option<Bytes>),
-    /// Nothing was done, for this reason: the store cannot work on this scope now, and can on others.
+    /// Nothing was done, or it is not known whether, for this reason: the store cannot work on this scope now, and
+    /// others may be well.
     Refused(Error),
 }
 

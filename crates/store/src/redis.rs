@@ -110,13 +110,18 @@ impl Driver for Redis {
         });
         let routed: Vec<Routed> = routed.collect();
         // Whoever writes behind asks again, and others need not wait for it.
-        let answers = self.link.ask(&routed, Patience::None)?;
-        let outcome = |(batch, Answered { value, .. })| match command::refusal(self.name(), &value)
-        {
-            Some(error) => Ok(Outcome::Refused(error)),
-            None => command::outcome(batch, value),
+        let answers = self.link.ask_each(&routed, Patience::None);
+        if self.link.is_alone() && answers.iter().all(Result::is_err) {
+            return answers.into_iter().map(|answer| answer.map(|_| Outcome::Committed)).collect();
+        }
+        let outcome = |(batch, answer)| match answer {
+            Ok(Answered { value, .. }) => match command::refusal(self.name(), &value) {
+                Some(error) => Outcome::Refused(error),
+                None => command::outcome(batch, value),
+            },
+            Err(error) => Outcome::Refused(error),
         };
-        batches.iter().zip(answers).map(outcome).collect()
+        Ok(batches.iter().zip(answers).map(outcome).collect())
     }
 
     fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {

@@ -461,7 +461,8 @@ impl Requests {
         Ok(applied.and_then(CqlValue::as_boolean) == Some(true))
     }
 
-    /// Batches of one scope in their order, scopes side by side.
+    /// Batches of one scope in their order, scopes side by side: those whose nodes do not answer are refused. An error
+    /// if that is all of them.
     pub(super) async fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
         let mut scopes: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (number, batch) in batches.iter().enumerate() {
@@ -469,16 +470,23 @@ impl Requests {
         }
         let of_scope = async |numbers: Vec<usize>| {
             let mut outcomes = Vec::with_capacity(numbers.len());
+            let mut broken = Ok(());
             for number in numbers {
-                outcomes.push((number, self.commit_one(&batches[number]).await?));
+                // What comes after one of which nobody knows would be judged by a mark that may yet change.
+                let outcome = match broken.clone() {
+                    Ok(()) => self.commit_one(&batches[number]).await,
+                    Err(error) => Err(error),
+                };
+                broken = outcome.as_ref().map(drop).map_err(Error::clone);
+                outcomes.push((number, outcome));
             }
-            Ok::<_, Error>(outcomes)
+            outcomes
         };
         let scopes: Vec<Vec<usize>> = scopes.into_values().collect();
         let outcomes = stream::iter(scopes).map(of_scope).buffer_unordered(TOGETHER);
-        let mut outcomes = outcomes.try_concat().await?;
+        let mut outcomes = outcomes.concat().await;
         outcomes.sort_by_key(|(number, _)| *number);
-        Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+        of_some(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
     }
 
     async fn commit_one(&self, batch: &Batch) -> Result<Outcome, Error> {
@@ -580,7 +588,32 @@ impl Change {
     }
 }
 
+/// What became of batches where some were not answered; an error if none was.
+fn of_some(outcomes: Vec<Result<Outcome, Error>>) -> Result<Vec<Outcome>, Error> {
+    if outcomes.iter().all(Result::is_err) {
+        return outcomes.into_iter().collect();
+    }
+    Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(Outcome::Refused)).collect())
+}
+
 /// A number that nobody else comes upon: the hash of nothing, by keys that are drawn anew each time.
 fn random() -> i64 {
     RandomState::new().hash_one(0u8) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_whose_nodes_do_not_answer_are_refused_and_others_are_not() {
+        let gone = || Error::unavailable("cassandra://a", "no node has answered");
+        let done = || Ok(Outcome::Committed);
+        assert_eq!(
+            of_some(vec![done(), Err(gone()), done()]),
+            Ok(vec![Outcome::Committed, Outcome::Refused(gone()), Outcome::Committed])
+        );
+        assert_eq!(of_some(vec![Err(gone()), Err(gone())]), Err(gone()));
+        assert_eq!(of_some(Vec::new()), Ok(Vec::new()));
+    }
 }

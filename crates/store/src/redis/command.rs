@@ -498,18 +498,19 @@ fn page(kind: Kind, answer: Value, (cursor, limit): (&Bytes, u32), by: u64) -> O
     Some(Reply::Page(entries(kind, array(words)?)?, more.then_some(next)))
 }
 
-/// What became of a batch, as the server's answer says.
-pub(super) fn outcome(batch: &Batch, answer: Value) -> Result<Outcome, Error> {
+/// What became of a batch, as the server's answer says. What others have written into its scope is no matter of other
+/// scopes.
+pub(super) fn outcome(batch: &Batch, answer: Value) -> Outcome {
     let text = match answer {
         Value::ServerError(error) => error.to_string(),
         Value::Array(parts) => match <[Value; 2]>::try_from(parts) {
-            Ok([Value::Int(1), _]) => return Ok(Outcome::Committed),
+            Ok([Value::Int(1), _]) => return Outcome::Committed,
             Ok([Value::Int(0), Value::BulkString(found)]) => {
-                return Ok(Outcome::Found(found.strip_prefix(b"=").map(<[u8]>::to_vec)));
+                return Outcome::Found(found.strip_prefix(b"=").map(<[u8]>::to_vec));
             }
             other => format!("{other:?}"),
         },
         other => format!("{other:?}"),
     };
-    Err(foreign(&batch.mark, &text))
+    Outcome::Refused(foreign(&batch.mark, &text))
 }

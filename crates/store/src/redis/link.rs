@@ -21,6 +21,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// With which Redis begins what it says to who is not let in.
 const REFUSALS: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
+/// With which a server begins what it says that cannot work now, whatever it is asked.
+const NOT_NOW: [&str; 4] = ["LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN"];
+/// The same of one that is the right one and is to stay connected.
+const FULL_OR_BUSY: [&str; 4] = ["OOM", "MISCONF", "BUSY", "NOREPLICAS"];
 /// What to look at where a server does not let somebody in, or not do something.
 const CREDENTIALS: &str = "are user and password right, and may the user do that?";
 /// The same where a sentinel does not.
@@ -65,6 +69,9 @@ pub(super) struct Answered {
     /// nor was it another.
     pub(super) by: u64,
 }
+
+/// What was answered to each of several commands.
+pub(super) type Answers = Vec<Result<Answered, Error>>;
 
 struct Connected {
     connection: Connection,
@@ -145,29 +152,23 @@ impl Link {
         }
     }
 
-    /// Sends all and answers each, in order. An error leaves nothing half read: what broke is
-    /// connected anew next time.
+    /// Sends all and answers each, in order; one that is not answered stands for all. An error leaves nothing half
+    /// read: what broke is connected anew next time.
     pub(super) fn ask(
         &mut self,
         commands: &[Routed],
         patience: Patience,
     ) -> Result<Vec<Answered>, Error> {
-        let answered = self.ask_all(commands, patience);
-        if answered.is_err() {
-            self.connections.clear();
-            self.slots.clear();
-            self.informed = None;
-            self.master = None;
-        }
-        answered
+        self.ask_each(commands, patience).into_iter().collect()
     }
 
-    fn ask_all(&mut self, commands: &[Routed], patience: Patience) -> Result<Vec<Answered>, Error> {
-        let mut answers: Vec<Answered> = commands.iter().map(|_| Answered::default()).collect();
+    /// The same, where what a server does not answer, or refuses to do, is no matter of what others were asked.
+    pub(super) fn ask_each(&mut self, commands: &[Routed], patience: Patience) -> Answers {
+        let mut answers: Answers = commands.iter().map(|_| Ok(Answered::default())).collect();
         let mut open: Vec<Open> = (0..commands.len()).map(Open::new).collect();
         let (began, mut turns, mut pause) = (Instant::now(), 0, PAUSE);
-        loop {
-            let Turn { sent_on, mut split, held } = self.turn(commands, &open, &mut answers)?;
+        while !open.is_empty() {
+            let Turn { sent_on, mut split, held } = self.turn(commands, &open, &mut answers);
             turns = if sent_on.is_empty() { 0 } else { turns + 1 };
             if !split.is_empty() {
                 if patience == Patience::None || began.elapsed() + pause > self.address.timeout {
@@ -180,45 +181,85 @@ impl Link {
             }
             open = [sent_on, split, held].concat();
             open.sort_by_key(|one| one.index);
-            if open.is_empty() {
-                return Ok(answers);
-            }
             if turns == REDIRECTIONS {
-                return Err(self.failed("the cluster's nodes send commands back and forth"));
+                let error = self.failed("the cluster's nodes send commands back and forth");
+                self.forget_where();
+                fail(&open, &error, &mut answers);
+                break;
             }
         }
+        answers
+    }
+
+    /// Whether no server is connected: none has answered last, or none was the right one.
+    pub(super) fn is_alone(&self) -> bool {
+        self.connections.is_empty()
     }
 
     /// Asks each of `open` once, but for what has to come after another.
-    fn turn(
-        &mut self,
-        commands: &[Routed],
-        open: &[Open],
-        answers: &mut [Answered],
-    ) -> Result<Turn, Error> {
+    fn turn(&mut self, commands: &[Routed], open: &[Open], answers: &mut Answers) -> Turn {
         let mut turn = Turn::default();
-        for (node, open) in self.by_node(commands, open, &mut turn.held)? {
-            for open in open.chunks(TOGETHER) {
-                for (one, answer) in open.iter().zip(self.send(&node, commands, open)?) {
-                    let index = one.index;
-                    match self.redirection(&answer.value, &node)? {
-                        None => answers[index] = answer,
-                        Some(Redirection::Moved(to)) => {
-                            self.forget_slots(&to);
-                            turn.sent_on.push(Open { index, to: Some(to), is_asking: false });
-                        }
-                        Some(Redirection::Ask(to)) => {
-                            turn.sent_on.push(Open { index, to: Some(to), is_asking: true });
-                        }
-                        Some(Redirection::Split) => {
-                            answers[index] = answer;
-                            turn.split.push(Open::new(index));
+        if open.iter().any(|one| one.to.is_none())
+            && let Err(error) = self.learn_where()
+        {
+            self.forget_where();
+            fail(open, &error, answers);
+            return turn;
+        }
+        for (node, open) in self.by_node(commands, open, &mut turn.held, answers) {
+            let mut rest = &open[..];
+            while !rest.is_empty() {
+                let (some, later) = rest.split_at(rest.len().min(TOGETHER));
+                match self.send(&node, commands, some) {
+                    Ok(found) => {
+                        for (one, answer) in some.iter().zip(found) {
+                            self.take(one.index, answer, &node, &mut turn, answers);
                         }
                     }
+                    Err(error) => {
+                        self.forget_where();
+                        fail(rest, &error, answers);
+                        break;
+                    }
                 }
+                rest = later;
             }
         }
-        Ok(turn)
+        turn
+    }
+
+    /// Takes what `node` has answered to a command, and whether it is to be asked again.
+    fn take(
+        &mut self,
+        index: usize,
+        answer: Answered,
+        node: &str,
+        turn: &mut Turn,
+        answers: &mut Answers,
+    ) {
+        match self.redirection(&answer.value, node) {
+            Ok(None) => answers[index] = Ok(answer),
+            Ok(Some(Redirection::Moved(to))) => {
+                self.forget_slots(&to);
+                turn.sent_on.push(Open { index, to: Some(to), is_asking: false });
+            }
+            Ok(Some(Redirection::Ask(to))) => {
+                turn.sent_on.push(Open { index, to: Some(to), is_asking: true });
+            }
+            Ok(Some(Redirection::Split)) => {
+                answers[index] = Ok(answer);
+                turn.split.push(Open::new(index));
+            }
+            Err(error) => {
+                let stays = |code| code == "NOPERM" || FULL_OR_BUSY.contains(&code);
+                if !matches!(&answer.value, Value::ServerError(says) if stays(says.code())) {
+                    // Another may have taken over, also behind the same address.
+                    self.connections.remove(node);
+                    self.forget_where();
+                }
+                answers[index] = Err(error);
+            }
+        }
     }
 
     /// Sends these to a node, and gives the answer to each.
@@ -259,8 +300,7 @@ impl Link {
             "NOAUTH" | "WRONGPASS" | "NOPERM" => {
                 Err(Error::refused(&self.name, format!("{code} {details}"), CREDENTIALS))
             }
-            "LOADING" | "READONLY" | "CLUSTERDOWN" | "MASTERDOWN" | "OOM" | "MISCONF" | "BUSY"
-            | "NOREPLICAS" => {
+            _ if NOT_NOW.contains(&code) || FULL_OR_BUSY.contains(&code) => {
                 let look = "see how the server is and what it is configured for";
                 Err(Error::refused(&self.name, format!("{code} {details}"), look))
             }
@@ -275,7 +315,8 @@ impl Link {
         commands: &[Routed],
         open: &[Open],
         held: &mut Vec<Open>,
-    ) -> Result<BTreeMap<String, Vec<Open>>, Error> {
+        answers: &mut Answers,
+    ) -> BTreeMap<String, Vec<Open>> {
         let mut nodes: BTreeMap<String, Vec<Open>> = BTreeMap::new();
         let mut waited_for = BTreeSet::new();
         for one in open {
@@ -287,13 +328,27 @@ impl Link {
             if *may_wait {
                 waited_for.insert(key);
             }
-            let node = match &one.to {
-                Some(node) => node.clone(),
-                None => self.node_of(key)?,
-            };
-            nodes.entry(node).or_default().push(one.clone());
+            match one.to.clone().map_or_else(|| self.node_of(key), Ok) {
+                Ok(node) => nodes.entry(node).or_default().push(one.clone()),
+                Err(error) => fail(std::slice::from_ref(one), &error, answers),
+            }
         }
-        Ok(nodes)
+        nodes
+    }
+
+    /// Learns who has which keys, where that is not known.
+    fn learn_where(&mut self) -> Result<(), Error> {
+        match &self.address.servers {
+            Servers::Single(_) | Servers::Socket(_) => Ok(()),
+            Servers::Sentinels(..) => self.master().map(drop),
+            Servers::Cluster(_) => self.learn_slots(),
+        }
+    }
+
+    fn forget_where(&mut self) {
+        self.slots.clear();
+        self.informed = None;
+        self.master = None;
     }
 
     fn node_of(&mut self, key: &[u8]) -> Result<String, Error> {
@@ -326,21 +381,19 @@ impl Link {
 
     /// Asks one server.
     pub(super) fn ask_node(&mut self, node: &str, command: &Cmd) -> Result<Value, Error> {
-        let answer = self.exchange(node, &[command.get_packed_command()]);
-        if answer.is_err() {
-            self.connections.remove(node);
-        }
-        let answer = answer?.pop().unwrap_or_default();
+        let answer = self.exchange(node, &[command.get_packed_command()])?;
+        let answer = answer.into_iter().next().unwrap_or_default();
         self.redirection(&answer, node)?;
         Ok(answer)
     }
 
+    /// Sends these and reads an answer to each. A connection that breaks, or has more to say, is closed.
     fn exchange(&mut self, node: &str, packed: &[Vec<u8>]) -> Result<Vec<Value>, Error> {
         let began = Instant::now();
         // A server that dribbles its answers has not answered.
         let patience = self.address.timeout * 4;
         let is_open = |one: &Connected| one.connection.is_open();
-        let connected = match self.connections.remove(node).filter(is_open) {
+        let mut connected = match self.connections.remove(node).filter(is_open) {
             Some(connected) => connected,
             None => {
                 let url = self.address.of_node(node);
@@ -349,13 +402,11 @@ impl Link {
                 Connected { connection: made?, number: self.connected }
             }
         };
-        let connected = self.connections.entry(node.to_string()).or_insert(connected);
         let connection = &mut connected.connection;
-        let failed = |error: RedisError| Error::unavailable(&self.name, error);
-        connection.send_packed_command(&packed.concat()).map_err(failed)?;
+        connection.send_packed_command(&packed.concat()).map_err(|error| self.failed(error))?;
         let mut answers = Vec::with_capacity(packed.len());
         while answers.len() < packed.len() {
-            match connection.recv_response().map_err(failed)? {
+            match connection.recv_response().map_err(|error| self.failed(error))? {
                 Value::Push { .. } => {}
                 answer => answers.push(answer),
             }
@@ -363,6 +414,7 @@ impl Link {
                 return Err(self.failed("it takes too long to answer"));
             }
         }
+        self.connections.insert(node.to_string(), connected);
         Ok(answers)
     }
 
@@ -474,6 +526,11 @@ impl Link {
         }
         Err(self.failed(why))
     }
+}
+
+/// These are not answered, for this reason.
+fn fail(open: &[Open], error: &Error, answers: &mut Answers) {
+    open.iter().for_each(|one| answers[one.index] = Err(error.clone()));
 }
 
 /// Whether a server has answered, and lets nobody in.

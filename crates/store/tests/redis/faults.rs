@@ -3,12 +3,15 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anabranch_store::{Change, Entry, Flusher, Key, Kind, Place, Policy, Scope, Settings, Status};
+use anabranch_store::{
+    Change, Content, Entry, Flusher, Key, Kind, Operation, Place, Policy, Reply, Scope, Settings,
+    Status,
+};
 
 use crate::cable::Cable;
 use crate::failing::{Outcome, run, settings};
 use crate::server::{Cluster, Server, Watched, available, until};
-use crate::{by_socket, driver};
+use crate::{ask, by_socket, driver};
 
 /// Longest that a server may take for all that waits at the end.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -158,9 +161,9 @@ fn a_cluster_that_fails_over_without_its_last_writes_gets_them_again() {
             });
         },
     );
-    // Of the scopes of two workers the first lies there.
-    assert!(status.failures > 0 && status.rebuilds == 1, "{status:?}");
-    assert!(is_late(&worst), "{worst:?}");
+    // Of the scopes of two workers the first lies there, and the other is stored all the while.
+    assert_eq!((status.failures, status.rebuilds), (0, 1), "{status:?}");
+    assert!(is_late(&worst) && worst.trouble.is_some(), "{worst:?}");
 }
 
 #[test]
@@ -177,6 +180,85 @@ fn a_replica_that_takes_over_without_the_last_writes_gets_them_again() {
     );
     assert!(status.failures > 0 && status.rebuilds == 2, "{status:?}");
     assert!(is_late(&worst), "{worst:?}");
+}
+
+/// A map and a counter of a shard.
+fn of_shard(shard: u16) -> (Key, Key) {
+    let scope = Scope::new("nat", "edge", Place::Shard(shard)).unwrap();
+    (scope.key(Kind::Map, "flows").unwrap(), scope.key(Kind::Counter, "n").unwrap())
+}
+
+/// Counts in shards for half a second, from `n` on: those that the store is up to date with then.
+fn followed(flusher: &Flusher, address: &str, shards: u16, mut n: i64) -> Vec<u16> {
+    let mut feed = flusher.feed();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(500) {
+        n += 1;
+        for shard in 0..shards {
+            feed.change(Change::put(&of_shard(shard).1, Content::Counter(n)));
+        }
+        feed.hand_over_surely();
+        thread::sleep(Duration::from_millis(5));
+    }
+    flusher.settle(Duration::from_millis(500));
+    let mut beside = driver(address);
+    let is_followed = |shard: &u16| {
+        let counter = ask(&mut beside, &of_shard(*shard).1, Operation::Read);
+        counter == Ok(Reply::Content(Some(Content::Counter(n))))
+    };
+    (0..shards).filter(is_followed).collect()
+}
+
+#[test]
+fn a_node_of_a_cluster_that_takes_nothing_delays_only_the_scopes_that_it_has() {
+    if !available() {
+        return;
+    }
+    let mut cluster = Cluster::start(false);
+    let address = cluster.address();
+    let (flusher, _) = Flusher::open(driver(&address), "nat", "edge", settings()).unwrap();
+    let all: Vec<u16> = (0..12).collect();
+    assert_eq!(followed(&flusher, &address, 12, 1_000), all);
+    let elsewhere: Vec<u16> = all
+        .iter()
+        .copied()
+        .filter(|shard| {
+            let name = format!("{{nat@edge@s{shard}}}@counter@n");
+            cluster.masters[0].ask::<Vec<String>>(&["KEYS", &name]).is_empty()
+        })
+        .collect();
+    assert!((1..12).contains(&elsewhere.len()), "{elsewhere:?}");
+    let limit = |bytes| cluster.masters[0].ask::<()>(&["CONFIG", "SET", "maxmemory", bytes]);
+    limit("1");
+    assert_eq!(followed(&flusher, &address, 12, 2_000), elsewhere);
+    assert!(flusher.trouble().is_some_and(|why| why.contains("OOM")), "{:?}", flusher.trouble());
+    limit("0");
+    assert_eq!(followed(&flusher, &address, 12, 3_000), all);
+    for other in &cluster.masters[1..] {
+        other.ask::<()>(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    cluster.masters[0].kill();
+    assert_eq!(followed(&flusher, &address, 12, 4_000), elsewhere);
+}
+
+#[test]
+fn what_others_wrote_into_a_scope_delays_no_other() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let address = by_socket(&server);
+    let (flusher, _) = Flusher::open(driver(&address), "nat", "edge", settings()).unwrap();
+    server.ask::<()>(&["SET", "nat@edge@s3@map@flows", "theirs"]);
+    let mut feed = flusher.feed();
+    feed.change(Change::insert(&of_shard(3).0, Entry::Pair(vec![1], vec![1])));
+    feed.hand_over_surely();
+    assert_eq!(followed(&flusher, &address, 4, 5_000)[..3], [0, 1, 2]);
+    let trouble = flusher.trouble();
+    assert!(trouble.as_ref().is_some_and(|why| why.contains("keep others out")), "{trouble:?}");
+    server.ask::<()>(&["DEL", "nat@edge@s3@map@flows"]);
+    assert_eq!(followed(&flusher, &address, 4, 6_000), [0, 1, 2, 3]);
+    assert_eq!(flusher.trouble(), None);
 }
 
 /// How late changes are stored when they are many or few, of one scope or of 512 shards: printed, not
