@@ -62,7 +62,8 @@ pub struct Settings {
     pub refresh_ns: u64,
     /// After how long without a change it is looked whether the store still has everything.
     pub check_ns: u64,
-    /// Changes in one message to the store, about: it ends where a step does.
+    /// Changes in one message to the store at most, about: it ends where a step does. Half as many after each that is
+    /// not answered, an eighth more after each that is.
     pub message_changes: usize,
     /// Changes of one lane that may wait, one by one; where there is more, twice as many as there are entries.
     pub most_waiting: usize,
@@ -211,6 +212,8 @@ pub struct WriteBehind {
     /// The lanes with an answer to come, in the order of their batches.
     asked: Vec<usize>,
     listing: Option<usize>,
+    /// Changes in one message, about: as many as a slow way to the store lets through within its timeout.
+    room: usize,
     /// Lanes that wait for a message, the one that waits longest first.
     turns: VecDeque<usize>,
     /// Steps so far, of all who hand over.
@@ -263,6 +266,9 @@ struct Lags {
 
 /// Longest pause until a store is asked again that has not answered, nanoseconds.
 const RETRY_NS: u64 = 100_000_000;
+
+/// So that it ends where a step does, a message may get so many times longer than it was meant to be.
+const STEP: usize = 16;
 
 /// How long to wait after as many refusals in a row.
 fn pause_ns(period_ns: u64, refusals: u32) -> u64 {
@@ -324,6 +330,7 @@ impl WriteBehind {
             numbers,
             asked: Vec::new(),
             listing: None,
+            room: settings.message_changes.max(1),
             turns: VecDeque::new(),
             steps: 0,
             flush_ns: 0,
@@ -478,8 +485,9 @@ impl WriteBehind {
     }
 
     fn batches(&mut self, now_ns: u64) -> Vec<Batch> {
-        let most = self.settings.message_changes.max(1);
-        let mut room = most;
+        let mut room = self.room;
+        // A very long step goes in parts where all of it does not get through.
+        let most = (self.room * STEP).min(self.settings.message_changes.max(1));
         let mut batches = Vec::new();
         while room > 0
             && let Some(number) = self.turns.pop_front()
@@ -508,6 +516,10 @@ impl WriteBehind {
             }
             Err(error) => return self.failed(asked, error, now_ns),
         };
+        let most = self.settings.message_changes.max(1);
+        // What was not sent because it might be too much goes at once, too.
+        let is_short = self.room < most;
+        self.room = (self.room + self.room / 8 + 1).min(most);
         self.unanswered = 0;
         self.counts.messages += 1;
         for (number, outcome) in asked.into_iter().zip(outcomes) {
@@ -530,13 +542,14 @@ impl WriteBehind {
             self.trouble = None;
         }
         // What did not fit goes at once.
-        if !self.turns.is_empty() {
+        if !self.turns.is_empty() || is_short {
             self.flush_ns = now_ns;
         }
     }
 
     fn failed(&mut self, asked: Vec<usize>, error: Error, now_ns: u64) {
         asked.into_iter().for_each(|number| self.lanes[number].failed());
+        self.room = (self.room / 2).max(1);
         self.retry_later(error, now_ns);
     }
 

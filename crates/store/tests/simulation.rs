@@ -492,6 +492,47 @@ fn a_scope_that_is_not_worked_on_delays_no_other_and_is_begun_anew_by_nothing() 
     assert!(late_ns(&mut store, 0, now_ns) < 3 * MS);
 }
 
+/// As over a line by which more does not arrive within a timeout.
+#[test]
+fn what_is_too_much_for_one_message_is_stored_by_several() {
+    let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Map, "x").unwrap();
+    let mut store = Faulty::new(1, 0, false);
+    let mut writer = fresh(Settings::default(), 100);
+    // How many messages it takes, and the longest of them, where so many changes fit into one, and are made in a step.
+    let mut messages = |fits: usize, in_step: u32| {
+        let change = |n: u32| {
+            let flow = Entry::Pair(n.to_be_bytes().into(), fits.to_be_bytes().into());
+            Change::insert(&key, flow).in_step(n / in_step)
+        };
+        writer.changes((0..10_000).map(change).collect(), store.now_ns).unwrap();
+        let (mut lengths, mut failures) = (Vec::new(), 0);
+        while writer.waiting() > 0 {
+            match writer.next(store.now_ns) {
+                Action::Wait(until) => store.now_ns = until,
+                Action::Commit(batches) => {
+                    let length = batches.iter().map(|batch| batch.calls.len()).sum();
+                    let outcomes =
+                        if length > fits { store.gone() } else { store.commit(&batches) };
+                    failures += usize::from(outcomes.is_err());
+                    lengths.push(length);
+                    writer.committed(outcomes, store.now_ns);
+                }
+                Action::List(scope) => panic!("{scope} is not lost"),
+            }
+            assert!(lengths.len() < 1_000, "of {fits} none comes to its end: {lengths:?}");
+        }
+        assert!(failures <= 12 + lengths.len() / 4, "{failures} of {}", lengths.len());
+        (lengths.len(), lengths.into_iter().max().unwrap())
+    };
+    assert_eq!(messages(10_000, 1), (3, 4_096));
+    for in_step in [1, 30, 10_000] {
+        let (many, _) = messages(100, in_step);
+        assert!(many < 250, "{many} messages for steps of {in_step}");
+    }
+    let (many, longest) = messages(10_000, 1);
+    assert!(many < 80 && longest > 1_000, "it grows again: {many} messages, {longest} in one");
+}
+
 #[test]
 fn many_changes_of_one_entry_are_one() {
     let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Map, "x").unwrap();

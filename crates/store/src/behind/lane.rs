@@ -181,8 +181,10 @@ impl Lane {
         self.is_in_doubt
     }
 
-    /// A batch of about `room` changes: it ends where a step does, if that is not more than `most` later.
+    /// A batch of about `room` changes: it ends where a step does, if that is not more than `most` later. Half as many
+    /// after each refusal: it may be too much for the way to the part of the store that has this scope.
     pub(super) fn batch(&mut self, epoch: u64, room: usize, most: usize, now_ns: u64) -> Batch {
+        let room = (room >> self.refusals.min(20)).max(1);
         let mut calls = Vec::new();
         let mut step = None;
         while calls.len() < room + most
