@@ -87,7 +87,7 @@ impl Location {
                 Box::new(Memory::open(directory, durability)?)
             }
             #[cfg(feature = "redis")]
-            Self::Redis(address) => Box::new(Redis::new(address.clone())),
+            Self::Redis(address) => Box::new(Redis::open(address.clone())),
             #[cfg(feature = "cassandra")]
             Self::Cassandra(address) => Box::new(Cassandra::new(address.clone())),
         })

@@ -21,6 +21,7 @@ use crate::key::Key;
 pub struct Redis {
     link: Link,
     spelling: Spelling,
+    remark: Option<String>,
 }
 
 impl Redis {
@@ -30,7 +31,32 @@ impl Redis {
             Servers::Cluster(_) => Spelling::Tagged,
             _ => Spelling::Plain,
         };
-        Self { link: Link::new(address), spelling }
+        Self { link: Link::new(address), spelling, remark: None }
+    }
+
+    /// The same, looked at what it is: whether its servers keep what they are given, where they are there and say so.
+    pub fn open(address: Address) -> Self {
+        let mut redis = Self::new(address);
+        redis.remark = redis.evicts().ok().flatten();
+        redis
+    }
+
+    /// What to say of a server that throws keys away when its memory is full. Nothing would tell of the loss: it takes
+    /// those that nobody has used for long, and marks are used all the time.
+    fn evicts(&mut self) -> Result<Option<String>, Error> {
+        for node in self.link.nodes()? {
+            let told = self.link.ask_node(&node, redis::cmd("INFO").arg("memory"))?;
+            let told: String =
+                redis::from_redis_value(told).map_err(|error| self.link.failed(error))?;
+            if let Some(policy) = command::eviction(&told) {
+                return Ok(Some(format!(
+                    "the store `{}` loses state without a word when its memory is full: {node} evicts keys then \
+                     (maxmemory-policy {policy}); set it to noeviction, and keep caches on another server",
+                    self.name()
+                )));
+            }
+        }
+        Ok(None)
     }
 
     /// Sends the calls that are right, and answers for the others.
@@ -89,6 +115,10 @@ impl Redis {
 impl Driver for Redis {
     fn name(&self) -> &str {
         self.link.name()
+    }
+
+    fn remark(&self) -> Option<&str> {
+        self.remark.as_deref()
     }
 
     fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {

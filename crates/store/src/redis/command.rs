@@ -365,6 +365,13 @@ pub(super) fn refusal(store: &str, answer: &Value) -> Option<Error> {
     }
 }
 
+/// By which policy a server evicts keys of whatever kind, as `INFO memory` says; those of the others (`noeviction`,
+/// `volatile-…`) evict nothing that has no end.
+pub(super) fn eviction(told: &str) -> Option<&str> {
+    let policy = told.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"))?.trim_end();
+    policy.starts_with("allkeys-").then_some(policy)
+}
+
 /// The reply to a call, as the server's answer on connection `by` says.
 pub(super) fn reply(call: &Call, answer: Value, by: u64) -> Answer {
     let key = &call.key;

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use anabranch_store::conformance::{self, Settings};
 use anabranch_store::redis::{Address, Redis};
 use anabranch_store::{
-    Batch, Call, Content, Driver, End, Entry, Error, Key, Kind, Operation, Outcome, Place, Reply,
-    Scope,
+    Batch, Call, Content, Driver, End, Entry, Error, Key, Kind, Location, Operation, Outcome,
+    Place, Reply, Scope,
 };
 use server::{Cluster, Server, available, until};
 
@@ -76,6 +76,29 @@ fn one_server_is_right() {
         assert!(refused.is_unavailable(), "it may be asked again: {refused}");
         assert!(refused.to_string().contains(look), "{refused}");
     }
+}
+
+#[test]
+fn whoever_opens_it_is_told_of_a_server_that_evicts_state() {
+    if !available() {
+        return;
+    }
+    let servers = ["noeviction", "volatile-lru", "allkeys-lru"]
+        .map(|policy| Server::start(&["--maxmemory-policy", policy]));
+    let remark = |server: &Server| {
+        let location: Location = by_socket(server).parse().unwrap();
+        location.open().unwrap().remark().map(str::to_owned)
+    };
+    let told = servers.each_ref().map(remark);
+    assert_eq!(told[..2], [None, None]);
+    assert!(told[2].as_ref().is_some_and(|why| why.contains("allkeys-lru")), "{told:?}");
+    servers[2].ask::<()>(&["ACL", "SETUSER", "default", "-info"]);
+    assert_eq!(remark(&servers[2]), None, "nobody may know, and it is used all the same");
+    let cluster = Cluster::start(false);
+    cluster.masters[2].ask::<()>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
+    let told = cluster.address().parse::<Location>().unwrap().open().unwrap();
+    let node = cluster.masters[2].node();
+    assert!(told.remark().is_some_and(|why| why.contains(&format!("{node} evicts"))));
 }
 
 #[test]
