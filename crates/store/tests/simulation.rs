@@ -533,6 +533,29 @@ fn what_is_too_much_for_one_message_is_stored_by_several() {
     assert!(many < 80 && longest > 1_000, "it grows again: {many} messages, {longest} in one");
 }
 
+/// What is found in a store that was emptied says nothing of the one that was there before, and comes back.
+#[test]
+fn what_was_listed_elsewhere_is_not_taken_for_what_is_there() {
+    let mut store = Faulty::new(1, 0, false);
+    let mut writer = fresh(Settings { most_waiting: 1, ..Settings::default() }, 7);
+    let scope = Scope::new("nat", "a", Place::Shard(0)).unwrap();
+    let [x, y] = ["x", "y"].map(|id| scope.key(Kind::Counter, id).unwrap());
+    writer.change(Change::put(&x, Content::Counter(1)), 0).unwrap();
+    settle(&mut writer, &mut store);
+    let before = store.all();
+    store.become_one(&[]);
+    // More than may wait: it is to be found out what is there.
+    for gone in [&x, &y] {
+        writer.change(Change::delete(gone), store.now_ns).unwrap();
+    }
+    writer.hurry();
+    let Action::List(_) = writer.next(store.now_ns) else { panic!("it is not lost") };
+    writer.listed(store.keys("nat@a@"), store.now_ns);
+    store.become_one(&before);
+    settle(&mut writer, &mut store);
+    assert_eq!(truth(&mut store.store), State::new());
+}
+
 #[test]
 fn many_changes_of_one_entry_are_one() {
     let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Map, "x").unwrap();

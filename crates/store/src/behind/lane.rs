@@ -158,6 +158,10 @@ impl Lane {
     /// here are to go.
     pub(super) fn rebuild(&mut self, keys: &[Key], now_ns: u64) {
         self.state = State::Following;
+        if !keys.contains(&self.mark) {
+            // It is not the store that had what is known: where that comes back, these are not its keys.
+            (self.known, self.settled) = (None, self.sent);
+        }
         let found = keys.iter().filter(|key| **key != self.mark);
         let since = Since { ns: self.lost_ns.min(now_ns), step: 0 };
         self.mirror.lack_everything(found, now_ns, since);
