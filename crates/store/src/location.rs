@@ -16,7 +16,7 @@ use crate::redis::{Address, Redis};
 /// | word | store |
 /// |---|---|
 /// | `memory` | in this process; ends with it |
-/// | `memory:DIRECTORY` | in this process, durable; on the disk itself every 100 ms |
+/// | `memory:DIRECTORY` | in this process, durable; on the disk itself after 100 ms |
 /// | `memory:DIRECTORY?sync=always`, `=never`, `=MILLISECONDS` | the same, on the disk itself before each answer, when the system likes, after as long |
 /// | `redis://…` | Redis or Valkey, as docs/stores.md lists them (feature `redis`) |
 /// | `cassandra://…`, `cassandra+tls://…` | Apache Cassandra (feature `cassandra`, with TLS `cassandra-tls`) |

@@ -1,6 +1,7 @@
 //! The driver `memory`: the default, nothing to install. Optionally durable, by a log and checkpoints
 //! in a directory of its own.
 
+mod disk;
 mod log;
 mod objects;
 
@@ -48,7 +49,7 @@ impl Default for Memory {
 
 impl Memory {
     /// The store whose files are in `directory`, made if need be; an error if they are damaged
-    /// where no crash can have damaged them, of a later format, or open in another process.
+    /// where no crash can have damaged them, of a later release, or open in another process.
     pub fn open(directory: &Path, durability: Durability) -> Result<Self, Error> {
         let (log, objects, damage) = Log::open(directory, durability)?;
         Ok(Self { damage, ..Self::of(name(directory), objects, Files::Log(Box::new(log))) })
@@ -57,7 +58,7 @@ impl Memory {
     /// What the files in `directory` come to now, perhaps while another process writes them. Changes
     /// are refused.
     pub fn look(directory: &Path) -> Result<Self, Error> {
-        let log::Contents { objects, damage, .. } = log::read(directory)?;
+        let log::Contents { objects, damage, .. } = log::look(directory)?;
         Ok(Self { damage, ..Self::of(name(directory), objects, Files::ReadOnly) })
     }
 
@@ -65,7 +66,7 @@ impl Memory {
         Self { name, damage: None, inner: Arc::new(Mutex::new(Inner { objects, files })) }
     }
 
-    /// Writes a checkpoint now; nothing without a directory.
+    /// Writes a checkpoint now; nothing without a directory. Where there is no room for it the log goes on.
     pub fn checkpoint(&self) -> Result<(), Error> {
         let inner = &mut *self.lock();
         match &mut inner.files {

@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
-
-use std::os::unix::fs::PermissionsExt as _;
 
 use anabranch_store::memory::Sync;
 use anabranch_store::{
@@ -14,6 +14,7 @@ use anabranch_store::{
     Outcome, Place, Reply, Scope,
 };
 use proptest::prelude::*;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 const NEVER: Durability = Durability { sync: Sync::Never, checkpoint_bytes: u64::MAX };
 
@@ -187,9 +188,19 @@ fn killed_at_any_stage_of_a_checkpoint_nothing_is_lost() {
     let (checkpoint, log) = (files("checkpoint-00000001"), files("log-00000001"));
     assert!(!directory.path().join("log-00000000").exists(), "what is over is removed");
     type Stage<'a> = Vec<(&'a str, &'a [u8])>;
-    let stages: [Stage; 4] = [
+    let stages: [Stage; 6] = [
         vec![("log-00000000", &before), ("checkpoint.unfinished", &checkpoint[..40])],
+        vec![
+            ("log-00000000", &before),
+            ("checkpoint.unfinished", &checkpoint),
+            ("log.unfinished", &log[..4]),
+        ],
         vec![("log-00000000", &before), ("checkpoint-00000001", &checkpoint)],
+        vec![
+            ("log-00000000", &before),
+            ("checkpoint-00000001", &checkpoint),
+            ("log.unfinished", &log),
+        ],
         vec![
             ("log-00000000", &before),
             ("checkpoint-00000001", &checkpoint),
@@ -204,6 +215,8 @@ fn killed_at_any_stage_of_a_checkpoint_nothing_is_lost() {
         }
         let mut store = Memory::open(directory.path(), NEVER).unwrap();
         assert_eq!(state(&mut store), truth, "stage {number}");
+        let left = |name: &str| directory.path().join(name).exists();
+        assert!(!left("checkpoint.unfinished") && !left("log.unfinished"), "stage {number}");
         step(&mut store, 2);
         store.checkpoint().unwrap();
         let after = state(&mut store);
@@ -268,6 +281,87 @@ fn what_a_later_release_wrote_is_refused() {
     fs::write(directory.path().join("log-00000000"), b"anab-log\x02\x00").unwrap();
     let refused = Memory::open(directory.path(), NEVER).err().unwrap();
     assert!(matches!(refused, Error::LaterFormat { found: 2, known: 1, .. }), "{refused}");
+}
+
+/// Puts another byte behind a name in a frame, and makes its checksum right.
+fn forge(frame: &mut [u8], name: &str, byte: u8) {
+    let at = frame.windows(name.len()).position(|part| part == name.as_bytes()).unwrap();
+    frame[at + name.len()] = byte;
+    let sum = crc32fast::hash(&[&frame[..4], &frame[8..]].concat());
+    frame[4..8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// A format may get another variant: who lacks it loses nothing of what was written.
+#[test]
+fn what_is_whole_and_not_known_is_refused_and_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let truths = write(directory.path(), 9);
+    let path = directory.path().join("log-00000000");
+    let refused = |file: &Path, bytes: &[u8], at: usize| {
+        for opened in [Memory::look(directory.path()), Memory::open(directory.path(), NEVER)] {
+            let said = opened.err().unwrap().to_string();
+            let expected = format!("byte {at} is whole, but not known");
+            assert!(said.contains(&expected) && said.contains("the later release"), "{said}");
+            assert_eq!(fs::read(file).unwrap(), bytes);
+        }
+    };
+    let whole = fs::read(&path).unwrap();
+    let [from, to] = [truths[5].0 as usize, truths[6].0 as usize];
+    let mut log = whole.clone();
+    forge(&mut log[from..to], "@counter@x", 60);
+    fs::write(&path, &log).unwrap();
+    refused(&path, &log, from);
+    fs::write(&path, &whole).unwrap();
+    Memory::open(directory.path(), NEVER).unwrap().checkpoint().unwrap();
+    let path = directory.path().join("checkpoint-00000001");
+    let mut checkpoint = fs::read(&path).unwrap();
+    let len = 8 + u32::from_le_bytes(checkpoint[10..14].try_into().unwrap()) as usize;
+    forge(&mut checkpoint[10..10 + len], "@counter@x", 60);
+    fs::write(&path, &checkpoint).unwrap();
+    refused(&path, &checkpoint, 10);
+}
+
+#[test]
+fn what_follows_a_hole_is_kept_and_told_of_however_long_the_hole_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let truths = write(directory.path(), 9);
+    let path = directory.path().join("log-00000000");
+    let mut log = fs::read(&path).unwrap();
+    let last = log.split_off(truths[truths.len() - 2].0 as usize);
+    log.extend(vec![0; 3 << 20]);
+    log.extend(last);
+    fs::write(&path, &log).unwrap();
+    let store = Memory::open(directory.path(), NEVER).unwrap();
+    assert!(store.remark().unwrap().contains("all of it is kept"), "{:?}", store.remark());
+}
+
+/// The writer makes a checkpoint while somebody reads the one before.
+#[test]
+fn files_that_are_replaced_while_they_are_looked_at_are_looked_at_again() {
+    let [directory, aside] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut store = Memory::open(directory.path(), NEVER).unwrap();
+    step(&mut store, 4);
+    store.checkpoint().unwrap();
+    let earlier = directory.path().join("checkpoint-00000001");
+    let bytes = fs::read(&earlier).unwrap();
+    store.checkpoint().unwrap();
+    step(&mut store, 3);
+    let later = ["checkpoint-00000002", "log-00000002"];
+    let rename = |from: &Path, to: &Path| {
+        later.iter().for_each(|name| fs::rename(from.join(name), to.join(name)).unwrap());
+    };
+    rename(directory.path(), aside.path());
+    // Read to its end when the test says so.
+    mknodat(CWD, &earlier, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    std::thread::scope(|threads| {
+        let look = threads.spawn(|| Memory::look(directory.path()).unwrap());
+        let mut read = OpenOptions::new().write(true).open(&earlier).unwrap();
+        rename(aside.path(), directory.path());
+        fs::remove_file(&earlier).unwrap();
+        read.write_all(&bytes).unwrap();
+        drop(read);
+        assert_eq!(state(&mut look.join().unwrap()), state(&mut store));
+    });
 }
 
 #[test]

@@ -8,8 +8,9 @@
 //! A header is eight letters and the format; a frame is length, CRC-32 and what it holds, in the
 //! postcard encoding. One frame is one `run` or `commit`: it is there whole or not at all. A log is
 //! written before the calls take effect; a frame that is cut off or damaged ends it, and what is left
-//! is a state that was once true. A checkpoint is written beside the old one, brought to the disk and
-//! then renamed, so that there is always a whole one.
+//! is a state that was once true. A checkpoint and the log after it are written beside the old ones
+//! (`checkpoint.unfinished`, `log.unfinished`), brought to the disk and then renamed, so that there is
+//! always a whole one, and the old ones go on where there is no room for new ones.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -17,23 +18,29 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::disk::{Disk, Syncer};
 use super::objects::{Object, Objects};
 use crate::call::Call;
 use crate::error::Error;
 use crate::key::Key;
 
 /// Format of both files. A change of `Operation`, `Content`, `Kind`, `Entry` or `End` other than a
-/// new variant at the end is a new format.
+/// new variant at the end is a new format. A release that lacks the variant refuses the file.
 pub(super) const FORMAT: u16 = 1;
 const LOG: &[u8; 8] = b"anab-log";
 const CHECKPOINT: &[u8; 8] = b"anab-ckp";
 const HEADER: u64 = 10;
 /// Objects in a frame of a checkpoint.
 const OBJECTS: usize = 1024;
+/// How often files are looked at anew whose writer has made a checkpoint meanwhile.
+const LOOKS: u32 = 32;
+/// What becomes the next checkpoint and log.
+const UNFINISHED: [&str; 2] = ["checkpoint.unfinished", "log.unfinished"];
 
 /// When what was written is brought to the disk itself. Until then it survives the end of the
 /// process, but perhaps not that of the machine.
@@ -41,7 +48,7 @@ const OBJECTS: usize = 1024;
 pub enum Sync {
     /// Before each answer.
     Always,
-    /// With the first write after as long.
+    /// So long after it was written, and at the end.
     Every(Duration),
     /// When the system likes.
     Never,
@@ -79,9 +86,19 @@ pub struct Durability {
 }
 
 impl Default for Durability {
-    /// To the disk every 100 ms; a checkpoint after 64 MiB of log.
+    /// To the disk after 100 ms; a checkpoint after 64 MiB of log.
     fn default() -> Self {
         Self { sync: Sync::Every(Duration::from_millis(100)), checkpoint_bytes: 64 << 20 }
+    }
+}
+
+impl Durability {
+    /// What brings to the disk what is not brought there before each answer.
+    fn syncer(&self, disk: &Disk, file: &Arc<File>) -> Option<Syncer> {
+        match self.sync {
+            Sync::Every(period) => Some(Syncer::new(disk.clone(), file.clone(), period)),
+            Sync::Always | Sync::Never => None,
+        }
     }
 }
 
@@ -101,14 +118,19 @@ struct OwnedRecord {
 pub(super) struct Log {
     directory: PathBuf,
     generation: u32,
-    file: File,
+    /// Written at its end, wherever that is: a write that failed is cut off.
+    file: Arc<File>,
     /// Bytes of it that are whole frames.
     len: u64,
+    /// As many it had when a checkpoint failed, after which it goes on.
+    tried_len: u64,
     /// Bytes of the checkpoint before it.
     checkpoint_len: u64,
     durability: Durability,
-    synced: Instant,
-    /// A write failed and could not be taken back: nothing may be appended any more.
+    disk: Disk,
+    /// Where a write is brought to the disk after some time.
+    syncer: Option<Syncer>,
+    /// A write failed and could not be taken back, or a checkpoint half way: nothing may be appended any more.
     broken: bool,
     /// Held, so that no other process writes here.
     _lock: File,
@@ -132,28 +154,26 @@ impl Log {
                 why: "another process has this directory open: give each its own".to_string(),
             },
         })?;
-        let Contents { generation, objects, len, damage } = read(directory)?;
+        let generation = newest(directory, "checkpoint-")?;
+        let Contents { objects, len, damage } = read(directory, generation)?;
         forget_others(directory, generation).map_err(failed)?;
+        forget_unfinished(directory).map_err(failed)?;
         let path = log_path(directory, generation);
         let damage = damage.map(|damage| keep(&path, len, damage)).transpose().map_err(failed)?;
-        let mut file = owned().append(true).open(&path).map_err(failed)?;
-        file.set_len(len).map_err(failed)?;
-        if len < HEADER {
-            file.set_len(0).and_then(|()| file.write_all(&header(LOG))).map_err(failed)?;
-        }
-        file.sync_all().and_then(|()| sync_directory(directory)).map_err(failed)?;
-        let (directory, len) = (directory.to_path_buf(), len.max(HEADER));
-        let checkpoint = fs::metadata(checkpoint_path(&directory, generation));
-        let checkpoint_len = checkpoint.map_or(0, |checkpoint| checkpoint.len());
-        let synced = Instant::now();
+        let file = Arc::new(open_log(&path, len).map_err(failed)?);
+        sync_directory(directory).map_err(failed)?;
+        let checkpoint = fs::metadata(checkpoint_path(directory, generation));
+        let disk = Disk::new();
         let log = Self {
-            directory,
+            directory: directory.to_path_buf(),
             generation,
+            syncer: durability.syncer(&disk, &file),
             file,
-            len,
-            checkpoint_len,
+            len: len.max(HEADER),
+            tried_len: 0,
+            checkpoint_len: checkpoint.map_or(0, |checkpoint| checkpoint.len()),
             durability,
-            synced,
+            disk,
             broken: false,
             _lock: lock,
         };
@@ -162,32 +182,28 @@ impl Log {
 
     /// Appends calls that take effect together.
     pub(super) fn append(&mut self, calls: &[&Call], now_ms: u64) -> Result<(), Error> {
-        if self.broken {
+        let broken = self.broken.then(|| "an earlier write failed".to_string());
+        if let Some(earlier) = self.disk.last().err().or(broken) {
             let look = "what it has is kept; begin the run again";
-            return Err(Error::unusable(self.directory.display(), "an earlier write failed", look));
+            return Err(Error::unusable(self.directory.display(), earlier, look));
         }
         let mut bytes = Vec::new();
         let written = frame(&Record { now_ms, calls }, &mut bytes)
             .and_then(|()| self.file.write_all(&bytes))
-            .and_then(|()| self.sync_if_due());
+            .and_then(|()| self.sync_after_write());
         if let Err(error) = written {
-            self.broken = self.file.set_len(self.len).is_err() || error.kind() == SYNC_FAILED;
+            self.broken = self.file.set_len(self.len).is_err();
             return Err(unusable(&self.directory, &error));
         }
         self.len += bytes.len() as u64;
         Ok(())
     }
 
-    fn sync_if_due(&mut self) -> io::Result<()> {
-        let due = match self.durability.sync {
-            Sync::Always => true,
-            Sync::Every(period) => self.synced.elapsed() >= period,
-            Sync::Never => false,
-        };
-        if due {
-            // What the disk then holds is not known: nothing more may rely on it.
-            self.file.sync_data().map_err(|error| io::Error::new(SYNC_FAILED, error))?;
-            self.synced = Instant::now();
+    fn sync_after_write(&mut self) -> io::Result<()> {
+        match (self.durability.sync, &mut self.syncer) {
+            (Sync::Always, _) => self.disk.bring(&self.file)?,
+            (_, Some(syncer)) => syncer.written(),
+            (_, None) => {}
         }
         Ok(())
     }
@@ -195,38 +211,52 @@ impl Log {
     /// Whether it is time for a checkpoint.
     pub(super) fn is_long(&self) -> bool {
         let at_least = self.durability.checkpoint_bytes.max(self.checkpoint_len);
-        self.len >= at_least.max(HEADER + 1)
+        self.len - self.tried_len >= at_least.max(HEADER + 1)
     }
 
-    /// Writes a checkpoint of `objects` and goes on with an empty log.
+    /// Writes a checkpoint of `objects` and goes on with an empty log; with the old one if there is no room.
     pub(super) fn checkpoint(&mut self, objects: &Objects) -> Result<(), Error> {
+        let [checkpoint, log] = UNFINISHED.map(|name| self.directory.join(name));
+        let written = write_checkpoint(&checkpoint, objects)
+            .and_then(|len| open_log(&log, 0).map(|file| (Arc::new(file), len)));
+        let (file, checkpoint_len) = written.map_err(|error| {
+            self.tried_len = self.len;
+            // What cannot be removed now is removed by who opens the directory next.
+            let _ = forget_unfinished(&self.directory);
+            unusable(&checkpoint, &error)
+        })?;
         let next = self.generation + 1;
-        let switched = write_checkpoint(&self.directory, next, objects).and_then(|len| {
-            let mut file = owned().create_new(true).open(log_path(&self.directory, next))?;
-            file.write_all(&header(LOG))?;
-            file.sync_all()?;
-            sync_directory(&self.directory)?;
-            Ok((file, len))
-        });
+        let switched = fs::rename(&checkpoint, checkpoint_path(&self.directory, next))
+            .and_then(|()| sync_directory(&self.directory))
+            .and_then(|()| fs::rename(&log, log_path(&self.directory, next)))
+            .and_then(|()| sync_directory(&self.directory));
         // The new checkpoint may be there already: what goes to the old log would be lost.
         self.broken |= switched.is_err();
-        let (file, checkpoint_len) = switched.map_err(|error| unusable(&self.directory, &error))?;
+        switched.map_err(|error| unusable(&self.directory, &error))?;
         (self.file, self.checkpoint_len) = (file, checkpoint_len);
-        (self.generation, self.len) = (next, HEADER);
+        (self.generation, self.len, self.tried_len) = (next, HEADER, 0);
+        self.syncer = self.durability.syncer(&self.disk, &self.file);
         forget_others(&self.directory, next).map_err(|error| unusable(&self.directory, &error))
     }
 
     /// Brings everything to the disk.
     pub(super) fn sync(&mut self) -> Result<(), Error> {
-        self.file.sync_data().map_err(|error| unusable(&self.directory, &error))
+        self.disk.bring(&self.file).map_err(|error| unusable(&self.directory, &error))
     }
 }
 
-const SYNC_FAILED: io::ErrorKind = io::ErrorKind::BrokenPipe;
+impl Drop for Log {
+    fn drop(&mut self) {
+        // What the system likes it likes at the end too; before an answer it was brought there.
+        if self.syncer.take().is_some() {
+            // Nobody is left to be told; what was written is with the system.
+            let _ = self.disk.bring(&self.file);
+        }
+    }
+}
 
 /// What the files of a directory come to.
 pub(super) struct Contents {
-    generation: u32,
     pub(super) objects: Objects,
     /// So many bytes of the log are whole.
     len: u64,
@@ -234,26 +264,39 @@ pub(super) struct Contents {
     pub(super) damage: Option<String>,
 }
 
-pub(super) fn read(directory: &Path) -> Result<Contents, Error> {
+/// What they come to now, while another process may write them.
+pub(super) fn look(directory: &Path) -> Result<Contents, Error> {
+    for _ in 0..LOOKS {
+        let generation = newest(directory, "checkpoint-")?;
+        let contents = read(directory, generation);
+        // Files of an earlier generation are removed while they are read.
+        if newest(directory, "checkpoint-")? == generation {
+            return contents;
+        }
+    }
+    let why = "its writer makes checkpoints faster than they can be read";
+    Err(Error::unusable(directory.display(), why, "look again when less is written"))
+}
+
+fn read(directory: &Path, generation: u32) -> Result<Contents, Error> {
     let failed = |error: io::Error| unusable(directory, &error);
-    let generations = |what| Ok(generations(directory, what).map_err(failed)?.into_iter().max());
-    let generation = generations("checkpoint-")?.unwrap_or(0);
     let mut objects = Objects::default();
     if generation > 0 {
         read_checkpoint(&checkpoint_path(directory, generation), &mut objects)?;
     }
     let path = log_path(directory, generation);
-    if generations("log-")?.is_some_and(|log| log > generation) {
+    if newest(directory, "log-")? > generation {
         return Err(damaged(&path, 0, "there is a later log, but not the checkpoint before it"));
     }
     let bytes = read_if_there(&path).map_err(failed)?;
     let mut rest = match check_header(&path, &bytes, LOG)? {
         Some(rest) => rest,
-        None => return Ok(Contents { generation, objects, len: 0, damage: None }),
+        None => return Ok(Contents { objects, len: 0, damage: None }),
     };
     let mut whole = HEADER;
     while let Some((payload, after)) = next_frame(rest) {
-        let Ok(record) = postcard::from_bytes::<OwnedRecord>(payload) else { break };
+        let record = postcard::from_bytes::<OwnedRecord>(payload);
+        let record = record.map_err(|_| unknown(&path, whole))?;
         for call in &record.calls {
             // What was refused then is refused again.
             let _ = objects.apply(call, record.now_ms);
@@ -265,11 +308,14 @@ pub(super) fn read(directory: &Path) -> Result<Contents, Error> {
         let (file, left) = (path.display(), rest.len());
         format!("`{file}` is damaged at byte {whole}: the {left} bytes from there on are left out")
     });
-    Ok(Contents { generation, objects, len: whole, damage })
+    Ok(Contents { objects, len: whole, damage })
 }
 
 /// Whether there is more than what was being written when the process ended. Looked for where it would begin soon.
 fn has_whole_frames(bytes: &[u8]) -> bool {
+    // Behind a hole, however long: of a frame's length, which comes first, one of four bytes is not zero.
+    let zeroes = bytes.iter().take_while(|byte| **byte == 0).count();
+    let bytes = &bytes[zeroes.saturating_sub(3)..];
     let starts = 0..bytes.len().min(1 << 20);
     starts
         .map(|start| &bytes[start..(start + (1 << 20)).min(bytes.len())])
@@ -302,7 +348,7 @@ fn read_checkpoint(path: &Path, objects: &mut Objects) -> Result<(), Error> {
             return Err(damaged(path, at, "it ends before its end, or its checksum is wrong"));
         };
         let read = postcard::from_bytes::<Vec<(Key, Object)>>(payload);
-        let chunk = read.map_err(|_| damaged(path, at, "objects cannot be read"))?;
+        let chunk = read.map_err(|_| unknown(path, at))?;
         if chunk.is_empty() {
             return Ok(());
         }
@@ -311,10 +357,21 @@ fn read_checkpoint(path: &Path, objects: &mut Objects) -> Result<(), Error> {
     }
 }
 
+/// A log to append to, of which `len` bytes are kept, or that begins.
+fn open_log(path: &Path, len: u64) -> io::Result<File> {
+    let mut file = owned().append(true).open(path)?;
+    file.set_len(len)?;
+    if len < HEADER {
+        file.set_len(0)?;
+        file.write_all(&header(LOG))?;
+    }
+    file.sync_all()?;
+    Ok(file)
+}
+
 /// Returns its bytes.
-fn write_checkpoint(directory: &Path, generation: u32, objects: &Objects) -> io::Result<u64> {
-    let unfinished = directory.join("checkpoint.unfinished");
-    let mut file = owned().truncate(true).open(&unfinished)?;
+fn write_checkpoint(path: &Path, objects: &Objects) -> io::Result<u64> {
+    let mut file = owned().truncate(true).open(path)?;
     file.write_all(&header(CHECKPOINT))?;
     let all: Vec<(&Key, &Object)> = objects.0.iter().collect();
     for chunk in all.chunks(OBJECTS).chain([&[][..]]) {
@@ -323,9 +380,7 @@ fn write_checkpoint(directory: &Path, generation: u32, objects: &Objects) -> io:
         file.write_all(&bytes)?;
     }
     file.sync_all()?;
-    let len = file.metadata()?.len();
-    fs::rename(&unfinished, checkpoint_path(directory, generation))?;
-    sync_directory(directory).map(|()| len)
+    Ok(file.metadata()?.len())
 }
 
 /// The rest after a header. `None`: it is cut off.
@@ -398,6 +453,20 @@ fn generations(directory: &Path, what: &str) -> io::Result<Vec<u32>> {
     Ok(generations)
 }
 
+/// The newest generation of which there is such a file; 0 if there is none.
+fn newest(directory: &Path, what: &str) -> Result<u32, Error> {
+    let all = generations(directory, what).map_err(|error| unusable(directory, &error))?;
+    Ok(all.into_iter().max().unwrap_or(0))
+}
+
+/// Removes what was to become the next generation.
+fn forget_unfinished(directory: &Path) -> io::Result<()> {
+    UNFINISHED.iter().try_for_each(|name| match fs::remove_file(directory.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    })
+}
+
 /// Removes the files of other generations.
 fn forget_others(directory: &Path, generation: u32) -> io::Result<()> {
     for old in generations(directory, "checkpoint-")?.into_iter().filter(|old| *old != generation) {
@@ -438,6 +507,12 @@ fn damaged(path: &Path, offset: u64, why: &'static str) -> Error {
     Error::Damaged { file: path.display().to_string(), offset, why }
 }
 
+/// The checksum is right: who wrote it knows more than this release.
+fn unknown(path: &Path, offset: u64) -> Error {
+    let why = format!("what stands at byte {offset} is whole, but not known to this release");
+    Error::unusable(path.display(), why, "use the later release that wrote it")
+}
+
 fn unusable(path: &Path, error: &io::Error) -> Error {
     let look = match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -455,31 +530,59 @@ fn unusable(path: &Path, error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::call::Operation;
     use crate::content::Kind;
     use crate::key::{Place, Scope};
 
+    /// Nothing else is written meanwhile.
     #[test]
-    fn the_disk_has_it_when_it_is_said_to() {
+    fn the_disk_has_it_when_it_is_said_to_and_at_the_end() {
         let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Counter, "n").unwrap();
         let call = Call::new(&key, Operation::Add(1));
-        // Whether each of two writes is brought to the disk.
-        for (sync, expected) in [
-            (Sync::Always, [true, true]),
-            (Sync::Never, [false, false]),
-            (Sync::Every(Duration::ZERO), [true, true]),
-            (Sync::Every(Duration::from_secs(3_600)), [false, false]),
+        let every = |ms| Sync::Every(Duration::from_millis(ms));
+        // Whether the disk has it after as long, and at the end.
+        for (sync, patience_ms, expected) in [
+            (Sync::Always, 0, [true, true]),
+            (Sync::Never, 100, [false, false]),
+            (every(20), 5_000, [true, true]),
+            (every(3_600_000), 100, [false, true]),
         ] {
             let directory = tempfile::tempdir().unwrap();
             let durability = Durability { sync, ..Durability::default() };
-            let (mut log, ..) = Log::open(directory.path(), durability).unwrap();
-            let synced = expected.map(|_| {
-                let before = log.synced;
+            let (mut log, objects, _) = Log::open(directory.path(), durability).unwrap();
+            // The log of the beginning, and the one after a checkpoint.
+            for generation in 0..2 {
+                let written = Instant::now();
                 log.append(&[&call], 1).unwrap();
-                log.synced > before
-            });
-            assert_eq!(synced, expected, "{sync:?}");
+                let disk = log.disk.clone();
+                let is_there = || disk.last().unwrap() > written;
+                while !is_there() && written.elapsed() < Duration::from_millis(patience_ms) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                assert_eq!(is_there(), expected[0], "{sync:?}, log {generation}");
+                log.checkpoint(&objects).unwrap();
+            }
+            let (written, disk) = (Instant::now(), log.disk.clone());
+            log.append(&[&call], 1).unwrap();
+            drop(log);
+            assert_eq!(disk.last().unwrap() > written, expected[1], "{sync:?}, at the end");
         }
+    }
+
+    #[test]
+    fn where_it_is_not_known_what_the_disk_has_nothing_more_is_appended() {
+        let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Counter, "n").unwrap();
+        let call = Call::new(&key, Operation::Add(1));
+        let directory = tempfile::tempdir().unwrap();
+        let (mut log, ..) = Log::open(directory.path(), Durability::default()).unwrap();
+        log.append(&[&call], 1).unwrap();
+        // Nothing can be brought to it.
+        log.disk.bring(&File::open("/dev/null").unwrap()).unwrap_err();
+        log.sync().unwrap();
+        let error = log.append(&[&call], 2).unwrap_err().to_string();
+        assert!(error.contains("did not reach the disk"), "{error}");
     }
 }
