@@ -415,7 +415,7 @@ impl Worker {
         // Whatever the connection still has to tell, it waits for nobody.
         drop(heard);
         if !is_asking {
-            // It ends at once, and with it whatever the driver has open.
+            // It ends when the driver has closed what it has open.
             let _ = connection.join();
         }
         is_meant
