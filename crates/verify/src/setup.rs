@@ -401,18 +401,15 @@ fn kind_of(address: IpAddr) -> &'static str {
 }
 
 fn value(kind: &str, setup: &Setup, chance: &mut Seeds) -> String {
-    let known = |is_version: fn(&&IpAddr) -> bool, chance: &mut Seeds| {
-        let all: Vec<&IpAddr> = setup.known_addresses.iter().filter(is_version).collect();
+    let known = |chance: &mut Seeds| {
+        let all = setup.known_addresses.iter().filter(|one| kind_of(**one) == kind);
+        let all: Vec<&IpAddr> = all.collect();
         let at = chance.below(all.len());
         all.get(at).map(|address| address.to_string())
     };
     match kind {
-        "IPv4 address" => {
-            known(|one| one.is_ipv4(), chance).unwrap_or_else(|| "10.1.0.1".to_owned())
-        }
-        "IPv6 address" => {
-            known(|one| one.is_ipv6(), chance).unwrap_or_else(|| "fd00:1::1".to_owned())
-        }
+        "IPv4 address" => known(chance).unwrap_or_else(|| "10.1.0.1".to_owned()),
+        "IPv6 address" => known(chance).unwrap_or_else(|| "fd00:1::1".to_owned()),
         "boolean" => (chance.below(2) == 0).to_string(),
         _ => {
             let at = chance.below(2 * setup.known_ports.len().max(1));

@@ -248,30 +248,31 @@ impl<'p> Interpreter<'p> {
         Ok(Value::Unit)
     }
 
-    /// Only echoes have an identifier to set: its value after `set_id(set)`; `None`: as it was.
+    /// Only echoes have an identifier to set.
     fn if_echo(&mut self, header: &'static str, set: Term) -> Eval<Option<Term>> {
         self.field_rules((header, "is_echo"))?;
         let is_echo = self.arrived((header, "is_echo"));
-        Ok(match self.known(is_echo) {
-            Some(echo) => echo.then_some(set),
-            None if !self.possible(is_echo)? => None,
-            None => {
-                let before = self.field_now((header, "id"));
-                Some(self.terms.ite(is_echo, set, before))
-            }
-        })
+        self.if_there(is_echo, (header, "id"), set)
     }
 
-    /// Only where a segment size is announced there is one to set; as in [`if_echo`](Self::if_echo).
+    /// Only where a segment size is announced there is one to set.
     fn if_announced(&mut self, set: Term) -> Eval<Option<Term>> {
         let before = self.field_now(("tcp", "mss"));
         let zero = self.terms.constant(0, 16);
         let none = self.terms.equal(before, zero);
         let some = self.terms.not(none);
-        Ok(match self.known(some) {
-            Some(announced) => announced.then_some(set),
-            None if !self.possible(some)? => None,
-            None => Some(self.terms.ite(some, set, before)),
+        self.if_there(some, ("tcp", "mss"), set)
+    }
+
+    /// The value of a field after it was set to `set`, if it `is_there`; `None`: as it was.
+    fn if_there(&mut self, is_there: Term, field: FieldName, set: Term) -> Eval<Option<Term>> {
+        Ok(match self.known(is_there) {
+            Some(there) => there.then_some(set),
+            None if !self.possible(is_there)? => None,
+            None => {
+                let before = self.field_now(field);
+                Some(self.terms.ite(is_there, set, before))
+            }
         })
     }
 

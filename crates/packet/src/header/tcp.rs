@@ -64,7 +64,7 @@ impl<'a> Tcp<'a> {
 impl<M: Mode> TcpMut<'_, M> {
     /// Sets [`mss`](Self::mss) and keeps the checksum right. No effect where that is 0.
     pub fn set_mss(&mut self, value: u16) {
-        if M::HOLLOW || self.mss() == 0 {
+        if M::HOLLOW {
             return;
         }
         let at = self.header.as_deref().and_then(|header| mss_offset(header, self.rest));
@@ -72,11 +72,11 @@ impl<M: Mode> TcpMut<'_, M> {
         let Some((is_odd, begin)) = at.map(|at| (at % 2 == 1, at - 2 + at % 2)) else { return };
         let Some(words) = chunk_mut::<4>(self.rest, begin) else { return };
         let old = *words;
-        let [high, low] = value.to_be_bytes();
-        *words = match is_odd {
-            true => [old[0], high, low, old[3]],
-            false => [old[0], old[1], high, low],
-        };
+        let mss = if is_odd { &mut words[1..3] } else { &mut words[2..] };
+        if *mss == [0, 0] {
+            return;
+        }
+        mss.copy_from_slice(&value.to_be_bytes());
         let new = *words;
         self.checksum(Delta::of(&old, &new));
     }

@@ -284,11 +284,7 @@ fn lag_of_one_scope_and_of_many() {
 fn lag(address: &str, a_second: u64, shards: u64) -> Status {
     let settings = Settings::default();
     let (flusher, _) = Flusher::open(driver(address), "nat", "edge", settings).unwrap();
-    let map = |shard: u64| {
-        let scope = Scope::new("nat", "edge", Place::Shard(shard as u16)).unwrap();
-        scope.key(Kind::Map, "flows").unwrap()
-    };
-    let maps: Vec<Key> = (0..shards).map(map).collect();
+    let maps: Vec<Key> = (0..shards).map(|shard| of_shard(shard as u16).0).collect();
     let (mut feed, began, mut sent) = (flusher.feed(), Instant::now(), 0);
     while began.elapsed() < Duration::from_secs(3) {
         let due = (began.elapsed().as_nanos() as u64).saturating_mul(a_second) / 1_000_000_000;
