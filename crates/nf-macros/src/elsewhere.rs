@@ -24,8 +24,9 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
     let set = packet_set::functions(module, &state::settings_in_sight(module));
     let (handlers, with_packet) = (handlers(module, told), with_packet(module, made));
     let expire = state::expire(module, made);
-    let ahead = (!told).then(|| function::pass(module, "prefetch", "Ahead", watched));
-    let beyond = (made == Made::Shared).then(|| function::pass(module, "peek", "Beyond", false));
+    let ahead = function::pass(module, "ahead", (!told).then_some("Ahead"), watched);
+    let beyond = (made == Made::Shared).then_some("Beyond");
+    let beyond = function::pass(module, "beyond", beyond, false);
     let (rebase, tables, counters) =
         (state::rebase(module), state::tables(module), state::counters(module));
     let kept = (made == Made::Shared).then(|| state::kept(module));

@@ -18,7 +18,7 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
     let settings = state::settings_in_sight(module);
     let set = packet_set::functions(module, &settings);
     let handlers = handlers(module);
-    let passes = passes(module);
+    let (passes, look_ahead) = (passes(module), look_ahead(module));
     let (expire, tables) = (state::expire(module, Made::Owned), state::tables(module));
     let (shards, kept) = (state::shards(module), state::kept(module));
     let (counters, rebase) = (state::counters(module), state::rebase(module));
@@ -46,6 +46,8 @@ pub(crate) fn expand(module: &Module, source: &Source) -> TokenStream {
             #counters
         }
 
+        #look_ahead
+
         #(#elsewhere)*
     }
 }
@@ -63,7 +65,7 @@ fn constants(module: &Module, source: &Source) -> TokenStream {
         Packets::Datagrams => 4,
     };
     let (reasons, set) = (commands::words(module), packet_set::name(module));
-    let objects = module.nf.fields.iter().any(|field| state::is_sized(&field.kind));
+    let objects = has_objects(module);
     let routes = module.nf.fields.iter().any(|field| matches!(field.kind, StateKind::L3));
     let rewrites = rewrites(module);
     let period = module.handlers.periodic.map_or(0, |periodic| periodic.every_ms);
@@ -202,38 +204,66 @@ fn speculation(module: &Module) -> TokenStream {
     quote!(#packet #orphan)
 }
 
-/// The hollow passes over one worker's state, where there is something to fetch.
+/// The hollow passes over one worker's state.
 fn passes(module: &Module) -> TokenStream {
-    let pass = |name, world| pass(module, name, world, false);
-    let (prefetch, peek) = (pass("prefetch", "Prefetch"), pass("peek", "Peek"));
-    quote!(#prefetch #peek)
+    let ahead = pass(module, "ahead", Some("Prefetch"), false);
+    let beyond = pass(module, "beyond", Some("Peek"), false);
+    quote!(#ahead #beyond)
 }
 
-/// The function `name`: the handler in the hollow world `world`, where there is something to fetch, over
-/// objects that may be `watched`.
-pub(crate) fn pass(module: &Module, name: &str, world: &str, watched: bool) -> TokenStream {
-    let sized = module.nf.fields.iter().any(|field| state::is_sized(&field.kind));
+/// The type and the function of a pass: `ahead` or `beyond`, in the hollow world `world`, over objects that may be
+/// `watched`. Nothing where there is no such pass, or nothing to fetch.
+pub(crate) fn pass(module: &Module, name: &str, world: Option<&str>, watched: bool) -> TokenStream {
+    let (peek, kind) = match name {
+        "beyond" => (true, quote!(Beyond)),
+        _ => (false, quote!(Ahead)),
+    };
+    let name = quote::format_ident!("{name}");
+    let Some(world) = world.filter(|_| has_objects(module)) else {
+        return quote! {
+            type #kind<'__a> = ();
+            #[inline(always)]
+            fn #name(&self) {}
+        };
+    };
+    let nf = &module.nf.ident;
+    let hollow = state::hollow(module, peek, watched);
+    let world = quote::format_ident!("{world}");
+    quote! {
+        type #kind<'__a> = #nf<::anabranch_nf::world::#world<'__a>>;
+        #[inline(always)]
+        fn #name(&self) -> Self::#kind<'_> { #hollow }
+    }
+}
+
+/// The handler of packets in hollow worlds.
+fn look_ahead(module: &Module) -> Option<TokenStream> {
+    let nf = &module.nf.ident;
     let set = module.packet_set.as_ref().map(|set| {
         let name = &set.ident;
         quote!(&mut <#name as ::anabranch_nf::Value>::zero(),)
     });
-    if !sized {
-        return TokenStream::new();
-    }
-    let nf = &module.nf.ident;
-    let hollow = state::hollow(module, name == "peek", watched);
-    let (name, world) = (quote::format_ident!("{name}"), quote::format_ident!("{world}"));
-    quote! {
-        #[inline(always)]
-        fn #name<__M: ::anabranch_nf::packet::Mode>(
-            &self,
-            packet: &mut Packet<'_, __M>,
-            environment: &mut ::anabranch_nf::Environment,
-        ) {
-            const { ::core::assert!(<__M as ::anabranch_nf::packet::Mode>::HOLLOW) };
-            let mut hollow: #nf<::anabranch_nf::world::#world<'_>> = #hollow;
-            let mut cx = ::anabranch_nf::Context::new(environment);
-            let _ = hollow.packet(#set packet, &mut cx);
+    has_objects(module).then(|| {
+        quote! {
+            impl<__W: ::anabranch_nf::world::World> ::anabranch_nf::LookAhead for #nf<__W> {
+                #[inline(always)]
+                fn look<__M: ::anabranch_nf::packet::Mode>(
+                    &mut self,
+                    packet: &mut Packet<'_, __M>,
+                    environment: &mut ::anabranch_nf::Environment,
+                ) {
+                    const {
+                        ::core::assert!(<__W as ::anabranch_nf::world::World>::HOLLOW);
+                        ::core::assert!(<__M as ::anabranch_nf::packet::Mode>::HOLLOW);
+                    }
+                    let _ = self.packet(#set packet, &mut ::anabranch_nf::Context::new(environment));
+                }
+            }
         }
-    }
+    })
+}
+
+/// Whether there is state whose lines are worth fetching.
+fn has_objects(module: &Module) -> bool {
+    module.nf.fields.iter().any(|field| state::is_sized(&field.kind))
 }

@@ -23,6 +23,19 @@ use crate::tracked::{
 use crate::verdict::{Builtin, Drop, Verdict, Word};
 use crate::world::{Solo, Speculation, Watched};
 
+/// A network function in a hollow world. It is made once for a batch, and lives on the stack: where it is made for each
+/// packet, every look begins by writing down where all objects are.
+pub trait LookAhead {
+    /// Handler `packet`, of which nothing but what it fetches has an effect.
+    fn look<M: Mode>(&mut self, packet: &mut Packet<'_, M>, environment: &mut Environment);
+}
+
+/// There is nothing to fetch.
+impl LookAhead for () {
+    #[inline(always)]
+    fn look<M: Mode>(&mut self, _: &mut Packet<'_, M>, _: &mut Environment) {}
+}
+
 /// The author's text, for analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -80,6 +93,11 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// The same function in the [`Profiled`](crate::world::Profiled) world, which stands for
     /// `Parallel` in it.
     type Profiled: NetworkFunction<Settings = Self::Settings, Set = Self::Set, Command = Self::Command>;
+    /// The same function in the world of the first hollow pass, [`Prefetch`](crate::world::Prefetch) of one's own
+    /// state; `()` where there is nothing to fetch.
+    type Ahead<'a>: LookAhead;
+    /// The same of the second one, [`Peek`](crate::world::Peek).
+    type Beyond<'a>: LookAhead;
 
     /// Makes its state objects.
     fn build(settings: Self::Settings, builder: &mut Builder) -> Result<Self, BuildError>;
@@ -138,12 +156,10 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// Handler `shutdown`.
     fn shutdown(&mut self, _cx: &mut Context<'_, Solo>) {}
 
-    /// Handler `packet` (or `orphan`, where the NF has packet sets) in the Prefetch world.
-    #[inline(always)]
-    fn prefetch<M: Mode>(&self, _packet: &mut Packet<'_, M>, _environment: &mut Environment) {}
-    /// The same in the Peek world.
-    #[inline(always)]
-    fn peek<M: Mode>(&self, _packet: &mut Packet<'_, M>, _environment: &mut Environment) {}
+    /// Its state in the world of the first hollow pass.
+    fn ahead(&self) -> Self::Ahead<'_>;
+    /// The same of the second one.
+    fn beyond(&self) -> Self::Beyond<'_>;
 
     /// Handler `packet` in the Speculative world: beside other workers, on the same state.
     #[inline]

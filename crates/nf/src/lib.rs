@@ -29,7 +29,7 @@ pub use anabranch_memory as memory;
 pub use anabranch_nf_macros::network_function;
 pub use anabranch_packet as packet;
 pub use context::{Context, Emitted, Environment, to_ns, to_ticks};
-pub use function::{BuildError, Builder, NetworkFunction, Occupancy, Source};
+pub use function::{BuildError, Builder, LookAhead, NetworkFunction, Occupancy, Source};
 pub use key::{Fold, Hash, Key, Value};
 pub use log::{Level, Line, Log};
 pub use verdict::{Builtin, Drop, DropReason, Verdict, Word};

@@ -123,6 +123,19 @@ pub mod quota {
     /// The type that names the NF to the runtime.
     pub type Function = Quota<world::Solo>;
 
+    impl<W: world::World> nf::LookAhead for Quota<W> {
+        #[inline(always)]
+        fn look<M: nf::packet::Mode>(
+            &mut self,
+            packet: &mut Packet<'_, M>,
+            environment: &mut nf::Environment,
+        ) {
+            const { assert!(W::HOLLOW && M::HOLLOW) };
+            let mut set = <Source as nf::Value>::zero();
+            let _ = self.packet(&mut set, packet, &mut Context::new(environment));
+        }
+    }
+
     impl nf::NetworkFunction for Quota<world::Solo> {
         const NAME: &'static str = "quota";
         const DOCS: &'static str = "Lets every source send a fixed number of packets.";
@@ -140,6 +153,8 @@ pub mod quota {
         type Traced = Self;
         type Parallel = Self;
         type Profiled = Self;
+        type Ahead<'a> = Quota<world::Prefetch<'a>>;
+        type Beyond<'a> = Quota<world::Peek<'a>>;
 
         fn build(settings: Settings, builder: &mut nf::Builder) -> Result<Self, nf::BuildError> {
             Ok(Self {
@@ -181,35 +196,21 @@ pub mod quota {
         }
 
         #[inline(always)]
-        fn prefetch<M: nf::packet::Mode>(
-            &self,
-            packet: &mut Packet<'_, M>,
-            environment: &mut nf::Environment,
-        ) {
-            const { assert!(M::HOLLOW) };
-            let mut hollow = Quota::<world::Prefetch<'_>> {
+        fn ahead(&self) -> Quota<world::Prefetch<'_>> {
+            Quota {
                 settings: &self.settings.0,
                 seen: world::Fetched(&self.seen),
                 slots: world::Fetched(&self.slots),
-            };
-            let mut set = <Source as nf::Value>::zero();
-            let _ = hollow.packet(&mut set, packet, &mut Context::new(environment));
+            }
         }
 
         #[inline(always)]
-        fn peek<M: nf::packet::Mode>(
-            &self,
-            packet: &mut Packet<'_, M>,
-            environment: &mut nf::Environment,
-        ) {
-            const { assert!(M::HOLLOW) };
-            let mut hollow = Quota::<world::Peek<'_>> {
+        fn beyond(&self) -> Quota<world::Peek<'_>> {
+            Quota {
                 settings: &self.settings.0,
                 seen: world::Peeked(&self.seen),
                 slots: world::Fetched(&self.slots),
-            };
-            let mut set = <Source as nf::Value>::zero();
-            let _ = hollow.packet(&mut set, packet, &mut Context::new(environment));
+            }
         }
 
         fn speculate<'a>(

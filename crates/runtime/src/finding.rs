@@ -3,8 +3,11 @@
 use anabranch_nf::packet_set::{SetKey, SetKey4, SetKey6, SetTable};
 use anabranch_nf::state::TableUse;
 use anabranch_nf::tracked::{DividedSets, SharedSets};
-use anabranch_nf::{Hash, Key, NetworkFunction, Value};
-use anabranch_packet::{Layout, Mode, Packet};
+use anabranch_nf::{Environment, Hash, Key, LookAhead as _, NetworkFunction, Value, elements};
+use anabranch_packet::{Common, Frame, Hollow, Layout, Mode, Packet, parse_any, parse_common};
+
+use crate::instance::BATCH;
+use crate::tuner::Pass;
 
 /// The packet sets of both address families.
 pub(crate) struct Sets<V4, V6> {
@@ -85,15 +88,16 @@ impl Default for Finding {
     }
 }
 
-impl Finding {
+/// Packet sets, as what comes ahead looks for them.
+pub(crate) trait Finds {
     /// Finds the place of a packet's set. `fetch`: the line there will be needed soon.
+    fn find<N: NetworkFunction, M: Mode>(&self, packet: &Packet<'_, M>, fetch: bool) -> Finding;
+}
+
+impl<V4: Places<SetKey4>, V6: Places<SetKey6>> Finds for Sets<V4, V6> {
     #[inline(always)]
-    pub(crate) fn new<N: NetworkFunction, M: Mode>(
-        sets: &Sets<impl Places<SetKey4>, impl Places<SetKey6>>,
-        packet: &Packet<'_, M>,
-        fetch: bool,
-    ) -> Self {
-        let mut finding = Self { layout: packet.layout(), ..Self::default() };
+    fn find<N: NetworkFunction, M: Mode>(&self, packet: &Packet<'_, M>, fetch: bool) -> Finding {
+        let mut finding = Finding { layout: packet.layout(), ..Finding::default() };
         if N::SET.is_none() {
             return finding;
         }
@@ -101,19 +105,84 @@ impl Finding {
             SetKey::V4(key) => {
                 finding.kind = Kind::V4;
                 finding.key = key;
-                finding.hash = sets.v4.hash(&key);
+                finding.hash = self.v4.hash(&key);
                 if fetch {
-                    sets.v4.prefetch(finding.hash);
+                    self.v4.prefetch(finding.hash);
                 }
             }
             SetKey::V6(key) => {
                 finding.kind = Kind::V6;
                 if fetch {
-                    sets.v6.prefetch(sets.v6.hash(&key));
+                    self.v6.prefetch(self.v6.hash(&key));
                 }
             }
             SetKey::None => {}
         }
         finding
     }
+}
+
+/// Fetches the lines that a batch will touch: looks for the packets' sets, and runs their handlers where nothing
+/// has an effect. `findings`: what is found, if the function has packet sets. Without them packets are parsed again
+/// by who needs it, which is less than to write down what was parsed and to read it.
+#[inline(always)]
+pub(crate) fn look_ahead<N: NetworkFunction>(
+    (nf, sets): (&N, &impl Finds),
+    environment: &mut Environment,
+    frames: &mut [Frame<'_>],
+    findings: &mut [Finding; BATCH],
+    pass: Pass,
+) {
+    elements::hollow(|| {
+        let mut ahead = nf.ahead();
+        for (frame, finding) in frames.iter_mut().zip(&mut *findings) {
+            match parse_common(frame.bytes(), frame.meta().wire_len) {
+                Some(layout) => {
+                    let packet = &mut Packet::<Common<Hollow>>::new(frame, layout);
+                    find::<N, _>(sets, packet, finding);
+                    ahead.look(packet, environment);
+                }
+                None => {
+                    let packet = &mut any(frame);
+                    find::<N, _>(sets, packet, finding);
+                    ahead.look(packet, environment);
+                }
+            }
+        }
+        if pass != Pass::Two || !N::OBJECTS {
+            return;
+        }
+        let mut beyond = nf.beyond();
+        for (frame, finding) in frames.iter_mut().zip(findings) {
+            let layout = match N::SET {
+                Some(_) => Some(finding.layout).filter(|layout| layout.is_common()),
+                None => parse_common(frame.bytes(), frame.meta().wire_len),
+            };
+            match layout {
+                Some(layout) => {
+                    let packet = &mut Packet::<Common<Hollow>>::new(frame, layout);
+                    beyond.look(packet, environment);
+                }
+                None => beyond.look(&mut any(frame), environment),
+            }
+        }
+    });
+}
+
+/// Finds the packet's set, if the function has packet sets.
+#[inline(always)]
+fn find<N: NetworkFunction, M: Mode>(
+    sets: &impl Finds,
+    packet: &Packet<'_, M>,
+    finding: &mut Finding,
+) {
+    if N::SET.is_some() {
+        *finding = sets.find::<N, M>(packet, true);
+    }
+}
+
+/// A packet that is not of the common layout.
+fn any<'a>(frame: &'a mut Frame<'_>) -> Packet<'a, Hollow> {
+    let layout = parse_any(frame.bytes(), frame.meta().wire_len);
+    Packet::new(frame, layout)
 }

@@ -5,7 +5,6 @@ mod moving;
 mod speculation;
 pub(crate) mod storing;
 
-use anabranch_nf::elements;
 use anabranch_nf::l3::{Arrival, TABLES};
 use anabranch_nf::packet_set::{Entry, SetKey, SetKey4, SetKey6, SetShape, SetTable, Spot};
 use anabranch_nf::settings::Settings as _;
@@ -16,7 +15,7 @@ use anabranch_nf::{
     Value, Verdict,
 };
 use anabranch_packet::{
-    Common, Frame, Hollow, Layout, Malformed, Meta, Mode, Packet, Port, Real, parse, parse_any,
+    Common, Frame, Layout, Malformed, Meta, Mode, Packet, Port, Real, parse, parse_any,
     parse_common, parse_other,
 };
 
@@ -26,7 +25,7 @@ pub use storing::{Owner, Restored, Storing};
 use crate::agenda::{Agenda, Expiring};
 use crate::deployment::Post;
 use crate::events::Answer;
-use crate::finding::{Finding, Kind, Sets};
+use crate::finding::{Finding, Finds, Kind, Sets, look_ahead};
 use crate::mailbox::Again;
 use crate::reassembly::{Reassembly, is_part, leaving};
 use crate::tuner::{Pass, Tuner};
@@ -247,18 +246,11 @@ impl<N: NetworkFunction> Instance<N> {
     /// Handles a batch after a pass that fetches the lines its packets will touch.
     #[inline(never)]
     fn handle_after(&mut self, pass: Pass, frames: &mut [Frame<'_>], release: &mut impl Release) {
+        let Self { nf, sets, agenda, .. } = self;
         let mut findings = [Finding::default(); BATCH];
-        for (frame, finding) in frames.iter_mut().zip(&mut findings) {
-            *finding = match parse_common(frame.bytes(), frame.meta().wire_len) {
-                Some(layout) => self.find::<Common<Real>>(frame, layout),
-                None => {
-                    let layout = parse_any(frame.bytes(), frame.meta().wire_len);
-                    self.find::<Real>(frame, layout)
-                }
-            };
-        }
-        if N::OBJECTS {
-            elements::hollow(|| self.look_ahead(frames, &findings, pass));
+        look_ahead((&*nf, &*sets), &mut agenda.environment, frames, &mut findings, pass);
+        if N::SET.is_none() {
+            return frames.iter_mut().for_each(|frame| self.handle_at_once(frame, release));
         }
         for (frame, finding) in frames.iter_mut().zip(&findings) {
             match finding.layout.is_common() {
@@ -266,41 +258,6 @@ impl<N: NetworkFunction> Instance<N> {
                 false => self.step_any(frame, finding.layout, Some(finding), release),
             }
         }
-    }
-
-    /// Finds the place of the packet's set, and fetches the line there.
-    #[inline(always)]
-    fn find<M: Mode>(&self, frame: &mut Frame<'_>, layout: Layout) -> Finding {
-        Finding::new::<N, M>(&self.sets, &Packet::<M>::new(frame, layout), true)
-    }
-
-    /// Runs the handlers where nothing has an effect.
-    #[inline(always)]
-    fn look_ahead(&mut self, frames: &mut [Frame<'_>], findings: &[Finding; BATCH], pass: Pass) {
-        for (frame, finding) in frames.iter_mut().zip(findings) {
-            match finding.layout.is_common() {
-                true => self.prefetch::<Common<Hollow>>(frame, finding.layout),
-                false => self.prefetch::<Hollow>(frame, finding.layout),
-            }
-        }
-        if pass == Pass::Two {
-            for (frame, finding) in frames.iter_mut().zip(findings) {
-                match finding.layout.is_common() {
-                    true => self.peek::<Common<Hollow>>(frame, finding.layout),
-                    false => self.peek::<Hollow>(frame, finding.layout),
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn prefetch<M: Mode>(&mut self, frame: &mut Frame<'_>, layout: Layout) {
-        self.nf.prefetch(&mut Packet::<M>::new(frame, layout), &mut self.agenda.environment);
-    }
-
-    #[inline(always)]
-    fn peek<M: Mode>(&mut self, frame: &mut Frame<'_>, layout: Layout) {
-        self.nf.peek(&mut Packet::<M>::new(frame, layout), &mut self.agenda.environment);
     }
 
     /// Handles one packet, as often as it re-enters. Compiled once more for packets of the common
@@ -474,7 +431,7 @@ impl<N: NetworkFunction> Instance<N> {
     ) -> Verdict {
         // Known in any case, so that there is one handler.
         let finding = finding.copied().unwrap_or_else(|| {
-            Finding::new::<N, Real>(&self.sets, &Packet::<Real>::new(frame, layout), false)
+            self.sets.find::<N, Real>(&Packet::<Real>::new(frame, layout), false)
         });
         self.enter::<Real>(frame, layout, Some(&finding), turn, release)
     }
@@ -497,7 +454,7 @@ impl<N: NetworkFunction> Instance<N> {
         }
         let verdict = match finding {
             Some(finding) => self.handler(packet, finding),
-            None => self.handler(packet, &Finding::new::<N, M>(&self.sets, packet, false)),
+            None => self.handler(packet, &self.sets.find::<N, M>(packet, false)),
         };
         if !self.agenda.environment.emitted().is_empty() {
             self.agenda.emit(frame.meta(), release);

@@ -31,14 +31,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use anabranch_nf::state::TableUse;
 use anabranch_nf::tracked::{Profile, Sharing};
-use anabranch_nf::{BuildError, Environment, Line, NetworkFunction, elements};
-use anabranch_packet::{
-    Common, Frame, Hollow, Layout, Meta, Packet, Real, parse_any, parse_common,
-};
+use anabranch_nf::{BuildError, Environment, Line, NetworkFunction};
+use anabranch_packet::{Frame, Meta};
 use anabranch_txn::{Counts, Domain, MOST_ITEMS, Transaction, Worker};
 
 use crate::agenda::COLLECTION_NS;
 use crate::deployment::Deployment;
+use crate::finding::{Finding, look_ahead};
 use crate::instance::{Making, Release, own_settings, set_shape};
 use crate::lock::Commit;
 use crate::reassembly::{Assembles, Reassembly};
@@ -246,45 +245,9 @@ impl<N: NetworkFunction> Member<N> {
     #[inline(never)]
     fn fetch(&mut self, frames: &mut [Frame<'_>], pass: Pass) {
         let Self { shared, nf, worker, own } = self;
-        let mut layouts = [Layout::default(); MOST_ITEMS];
-        let sets = shared.sets.hold(worker.number());
-        for (frame, layout) in frames.iter_mut().zip(&mut layouts) {
-            let wire_len = frame.meta().wire_len;
-            match parse_common(frame.bytes(), wire_len) {
-                Some(found) => {
-                    *layout = found;
-                    sets.prefetch::<N, Common<Real>>(frame, found);
-                }
-                None => {
-                    *layout = parse_any(frame.bytes(), wire_len);
-                    sets.prefetch::<N, Real>(frame, *layout);
-                }
-            }
-        }
-        drop(sets);
-        if !N::OBJECTS {
-            return;
-        }
-        let environment = &mut own.environment;
-        elements::hollow(|| {
-            for (frame, layout) in frames.iter_mut().zip(layouts) {
-                match layout.is_common() {
-                    true => {
-                        nf.prefetch(&mut Packet::<Common<Hollow>>::new(frame, layout), environment)
-                    }
-                    false => nf.prefetch(&mut Packet::<Hollow>::new(frame, layout), environment),
-                }
-            }
-            if pass != Pass::Two {
-                return;
-            }
-            for (frame, layout) in frames.iter_mut().zip(layouts) {
-                match layout.is_common() {
-                    true => nf.peek(&mut Packet::<Common<Hollow>>::new(frame, layout), environment),
-                    false => nf.peek(&mut Packet::<Hollow>::new(frame, layout), environment),
-                }
-            }
-        });
+        let sets = &shared.sets.hold(worker.number());
+        let findings = &mut [Finding::default(); MOST_ITEMS];
+        look_ahead((&*nf, sets), &mut own.environment, frames, findings, pass);
     }
 
     /// Does something with nobody beside it; what is logged meanwhile is this worker's.

@@ -8,7 +8,9 @@ use anabranch_nf::elements;
 use anabranch_nf::packet::{Frame, Hollow, Meta, Packet, Port, parse};
 use anabranch_nf::packet_set::{SetKey, SetKey4};
 use anabranch_nf::settings::{Command as _, Settings as _, set};
-use anabranch_nf::{Builder, Context, DropReason, Environment, NetworkFunction, Verdict};
+use anabranch_nf::{
+    Builder, Context, DropReason, Environment, LookAhead, NetworkFunction, Verdict,
+};
 use anabranch_tests::idioms::{allocation, balance, bounds_nf, buckets, learning, quota, watch};
 
 fn settings<N: NetworkFunction>(assignments: &[&str]) -> Result<N::Settings, String> {
@@ -105,8 +107,8 @@ fn hollow_passes_change_nothing() {
     let mut frame = Frame::new(&mut bytes, 0, 42, 0, meta);
     for _ in 0..2 {
         let mut packet = Packet::<Hollow>::new(&mut frame, layout);
-        nf.prefetch(&mut packet, &mut environment);
-        nf.peek(&mut packet, &mut environment);
+        nf.ahead().look(&mut packet, &mut environment);
+        nf.beyond().look(&mut packet, &mut environment);
     }
     assert_eq!(frame.bytes(), out.bytes());
     assert_eq!(nf.tables()[0].used, 0);

@@ -8,7 +8,7 @@ use anabranch_nf::state::journal::{Moment, Sink, Steps};
 use anabranch_nf::state::wheel::Tick;
 use anabranch_nf::tracked::{Ages, DividedSets, PacketSets, Profile, SharedSets};
 use anabranch_nf::{BuildError, NetworkFunction, Value};
-use anabranch_packet::{Frame, Layout, Mode, Packet};
+use anabranch_packet::{Frame, Mode, Packet};
 use anabranch_rss::IndirectionTable;
 use anabranch_store::Place;
 use anabranch_txn::{Domain, Transaction};
@@ -16,7 +16,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::agenda::Expiring;
 use crate::deployment::Deployment;
-use crate::finding::{Finding, Sets, family_names};
+use crate::finding::{Finding, Finds, Sets, family_names};
 use crate::instance::storing::{V4, V6};
 use crate::steer::Steering;
 
@@ -252,18 +252,14 @@ impl<S: Value> Held<'_, S> {
             part.v6.take_back();
         }
     }
+}
 
-    /// Fetches the line where a packet's set is looked for.
+impl<S: Value> Finds for Held<'_, S> {
     #[inline(always)]
-    pub(super) fn prefetch<N: NetworkFunction, M: Mode>(
-        &self,
-        frame: &mut Frame<'_>,
-        layout: Layout,
-    ) {
-        let packet = &Packet::<M>::new(frame, layout);
+    fn find<N: NetworkFunction, M: Mode>(&self, packet: &Packet<'_, M>, fetch: bool) -> Finding {
         match self {
-            Self::Common(sets) => _ = Finding::new::<N, M>(sets, packet, true),
-            Self::Part(part) => _ = Finding::new::<N, M>(&**part, packet, true),
+            Self::Common(sets) => sets.find::<N, M>(packet, fetch),
+            Self::Part(part) => part.find::<N, M>(packet, fetch),
         }
     }
 }

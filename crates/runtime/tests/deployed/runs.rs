@@ -394,6 +394,8 @@ impl NetworkFunction for Fragile {
     type Traced = Self;
     type Parallel = Self;
     type Profiled = Self;
+    type Ahead<'a> = ();
+    type Beyond<'a> = ();
 
     fn build(_: NoSettings, _: &mut Builder) -> Result<Self, BuildError> {
         Ok(Self)
@@ -409,6 +411,9 @@ impl NetworkFunction for Fragile {
         assert!(HANDLED.fetch_add(1, Ordering::Relaxed) != 20_000, "fragile");
         Flood
     }
+
+    fn ahead(&self) {}
+    fn beyond(&self) {}
 }
 
 #[test]
