@@ -70,6 +70,8 @@ pub struct Domain {
     gathered: Mutex<Vec<Notes>>,
     /// The order of commits, where somebody wants to know it: it is a counter for all.
     order: Option<AtomicU64>,
+    /// What gives the step of a commit, where somebody is told of changes.
+    steps: OnceLock<Box<dyn Fn() -> u32 + Send + Sync>>,
     /// Whether transactions may go without a log of what they read.
     unlogged: bool,
     pub(crate) turns: Turns,
@@ -98,6 +100,7 @@ impl Domain {
             noted: (0..workers).map(|_| CachePadded::new(Noted::new())).collect(),
             gathered: Mutex::default(),
             order: ordered.then(|| AtomicU64::new(0)),
+            steps: OnceLock::new(),
             unlogged: true,
             turns: Turns::new(workers, None, ordered),
         }
@@ -125,6 +128,25 @@ impl Domain {
     /// Whether each commit is told its place in the order of all.
     pub fn is_ordered(&self) -> bool {
         self.order.is_some()
+    }
+
+    /// From now on whoever changes something does so in a step: `next` gives one later than all before, and is to
+    /// be an [`AcqRel`](std::sync::atomic::Ordering::AcqRel) operation on one number. For who is alone; it stays
+    /// the first.
+    pub fn count_steps(&self, next: impl Fn() -> u32 + Send + Sync + 'static) {
+        self.steps.get_or_init(|| Box::new(next));
+    }
+
+    /// The next step; `None`: nobody counts them.
+    #[inline(always)]
+    pub(crate) fn step(&self) -> Option<u32> {
+        self.steps.get().map(|next| next())
+    }
+
+    /// Whether somebody counts steps.
+    #[inline(always)]
+    pub(crate) fn counts_steps(&self) -> bool {
+        self.steps.get().is_some()
     }
 
     /// Hands the entries and ticks that were noted for a memory to `act`, in the order of commits where the

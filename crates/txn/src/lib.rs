@@ -22,7 +22,8 @@
 //!   that worker's commits. Who begins copies the counts of all workers; what is beyond them is not
 //!   there yet (after Avni and Shavit, "Maintaining Consistent Transactional States Without a Global
 //!   Clock", SIROCCO 2008, who keep such a view up to date lazily). Two workers meet only in what
-//!   both touch, and in the lines of those counts.
+//!   both touch, and in the lines of those counts; and where somebody keeps what they change, in one number
+//!   from which commits that change something take theirs (`watcher`).
 //! - *One version, validated.* Objects are read where they lie, and their version after that: if it was
 //!   there when the transaction began, so was what was read. A transaction that meets a later version
 //!   catches up, by looking whether all that it has read is still the same (Felber, Fetzer, Riegel,
@@ -59,6 +60,7 @@ mod sync;
 mod tests;
 mod transaction;
 mod turns;
+mod watcher;
 mod worker;
 
 pub use count::Count;
@@ -68,4 +70,5 @@ pub use map::{Entry, Map, SlotId};
 pub use memory::{Deadline, Memory, Shape, Words};
 pub use profile::{Footprints, GivenUp, Key, Relation, Site, Trail, Why};
 pub use transaction::{Cause, Place, Transaction};
+pub use watcher::Watcher;
 pub use worker::{Batch, Counts, MOST_ITEMS, PATIENCE, Worker};

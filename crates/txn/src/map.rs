@@ -303,6 +303,31 @@ impl<E: Entry> Map<E> {
         }
     }
 
+    /// Tells `each` of the entries in which a bucket differs `before` and `after` a change, deadlines that were put
+    /// off aside: the slot's number, the key of an entry that is there no more, and whether there is one that was
+    /// not there before, or not like this.
+    pub fn compare(
+        bucket: u32,
+        [before, after]: [Words<'_>; 2],
+        mut each: impl FnMut(u32, Option<Words<'_>>, bool),
+    ) {
+        for slot in 0..Self::SLOTS {
+            let [was, is] = [before, after].map(|words| words.get(0) >> (8 * slot) & 0xff != 0);
+            let word = |words: Words<'_>, at| words.get(Self::key_at(slot) + at);
+            let differs = |at| word(before, at) != word(after, at);
+            let is_same = was && is && !(0..E::KEY).any(differs);
+            let generation = |words| Self::deadline_in(words, slot).generation;
+            let is_new = is
+                && (!is_same
+                    || (E::KEY..Self::SLOT).any(differs)
+                    || generation(before) != generation(after));
+            let gone = (was && !is_same).then(|| before.part(Self::key_at(slot), E::KEY));
+            if gone.is_some() || is_new {
+                each(bucket * Self::SLOTS as u32 + slot as u32, gone, is_new);
+            }
+        }
+    }
+
     /// Changes the value of the entry at `id`, as [`look`](Self::look) found it in this transaction.
     #[inline]
     pub fn change(&self, transaction: &Transaction, id: SlotId, value: &[u64]) {

@@ -10,10 +10,13 @@
 //! object is locked, and with its version. A deadline may also be *raised* without a lock: within a
 //! generation its tick only grows, so that of several raises the latest counts, whatever their order.
 
+use std::sync::OnceLock;
+
 use anabranch_memory::prefetch;
 
 use crate::log::{Mark, Name};
 use crate::sync::{AtomicU64, Ordering, Own, Zeroed};
+use crate::watcher::Watcher;
 
 /// Words of a cache line.
 pub(crate) const LINE: usize = 8;
@@ -113,6 +116,7 @@ pub struct Memory {
     /// For how many more looks at it it is taken to be changed beside others.
     unrest: Own,
     lines: Zeroed<Line>,
+    watcher: OnceLock<Box<dyn Watcher>>,
 }
 
 impl std::fmt::Debug for Memory {
@@ -135,6 +139,7 @@ impl Memory {
             steady: Own::default(),
             unrest: Own::default(),
             lines: Zeroed::new(words.div_ceil(LINE)),
+            watcher: OnceLock::new(),
         }
     }
 
@@ -152,6 +157,16 @@ impl Memory {
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         self.lines.len() * size_of::<Line>()
+    }
+
+    /// From now on has `watcher` told of each change that is committed beside others, where the domain
+    /// [counts steps](crate::Domain::count_steps). For who is alone; it stays the first.
+    pub fn watch(&self, watcher: Box<dyn Watcher>) {
+        self.watcher.get_or_init(|| watcher);
+    }
+
+    pub(crate) fn watcher(&self) -> Option<&dyn Watcher> {
+        self.watcher.get().map(|watcher| &**watcher)
     }
 
     /// Whether nobody changes its objects while a transaction looks at them.

@@ -85,6 +85,8 @@ pub struct Transaction {
     time: Own,
     /// No transaction beside this one is at this tick or later.
     horizon: Own,
+    /// In which step it changes what it does, where steps are counted.
+    step: Own,
     reads: Reads,
     writes: Writes,
     effects: Effects,
@@ -113,6 +115,7 @@ impl Transaction {
             place: Own::default(),
             time: Own::default(),
             horizon: Own::default(),
+            step: Own::default(),
             reads: Reads::new(),
             writes: Writes::new(),
             effects: Effects::new(),
@@ -184,6 +187,7 @@ impl Transaction {
         self.mark_all(u64::MAX);
         self.near.iter().zip(&*self.seen).for_each(|(near, _)| near.set(u64::MAX));
         self.place.set(self.domain.place());
+        self.take_step();
     }
 
     fn forget(&self) {
@@ -623,6 +627,21 @@ impl Transaction {
         Place(self.place.get())
     }
 
+    /// In which step it has changed what it did, where steps are counted: for what is changed outside of objects,
+    /// once it has committed, before another begins. One that has changed no object takes it now, and another one
+    /// each time.
+    pub fn step(&self) -> u32 {
+        if self.writes.len() == 0 && !self.is_alone() {
+            self.take_step();
+        }
+        self.step.get() as u32
+    }
+
+    #[inline(always)]
+    fn take_step(&self) {
+        self.domain.step().iter().for_each(|&step| self.step.set(step.into()));
+    }
+
     /// Has all that was written take effect at once, if what was read is still the same.
     #[inline(always)]
     pub(crate) fn commit(&self) -> Result<Place, Cause> {
@@ -647,6 +666,9 @@ impl Transaction {
             self.domain.publish(self.worker, committed);
             return Err(cause);
         }
+        if self.domain.counts_steps() {
+            self.tell_watchers();
+        }
         let memories = self.domain.memories();
         for write in self.writes.iter() {
             let memory = &memories[write.name.memory()];
@@ -663,10 +685,24 @@ impl Transaction {
         Ok(())
     }
 
+    /// Tells of what is locked and will be stored: whoever changes it next is told of later.
+    #[inline(never)]
+    fn tell_watchers(&self) {
+        let step = self.step.get() as u32;
+        for write in self.writes.iter() {
+            let memory = &self.domain.memories()[write.name.memory()];
+            let Some(watcher) = memory.watcher() else { continue };
+            let before = Words(memory.words_at(write.name.place(), write.words.0.len()));
+            watcher.changes(memory.number_of(write.name), before, write.words, step);
+        }
+    }
+
     /// Whether all that was read is still the same. What is to be changed is locked, and given back if not.
     #[inline(always)]
     fn validate(&self) -> Result<(), Cause> {
         self.place.set(self.domain.place());
+        // Before what was read is looked at: whoever locks that afterwards takes a later one.
+        self.take_step();
         // Between the commit, announced, with its locks, taken, and what others have announced and locked, looked
         // at: of two that read what the other writes at least one sees the other.
         fence(Ordering::SeqCst);

@@ -90,6 +90,9 @@ pub trait Batch {
     fn ran_alone(&mut self) {}
     /// The transaction, in which so many items were run, is given up. For who wants to know why.
     fn given_up(&mut self, _cause: Cause, _ran: usize) {}
+    /// The transaction, beside others, has committed: what was done outside of it is done in its
+    /// [step](Transaction::step).
+    fn committed(&mut self, _transaction: &Transaction) {}
     /// Takes back what running these items did outside the transaction.
     fn undo(&mut self, range: Range<usize>);
     /// These items have been committed.
@@ -339,6 +342,7 @@ impl Worker {
                 return Err((ran, cause));
             }
         };
+        batch.committed(transaction);
         self.logging.went_well();
         self.wrote |= transaction.writes().len() > 0;
         self.counts.commits += 1;

@@ -2,11 +2,12 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Entry, Indices, Map, SlotId, Within};
+use crate::{Entry, Indices, Map, SlotId, Watcher, Within, Words};
 
 struct TwoWords;
 
@@ -41,6 +42,20 @@ fn put(map: &Numbers, who: &Transaction, key: u64, value: Option<u64>) -> Option
     old.map(|(_, value)| value)
 }
 
+/// A slot, the key of an entry that is gone, and whether there is another or a changed one.
+type Difference = (u32, Option<u64>, bool);
+
+#[derive(Clone, Default)]
+struct Differences(Arc<Mutex<Vec<Difference>>>);
+
+impl Watcher for Differences {
+    fn changes(&self, bucket: u32, before: Words<'_>, after: Words<'_>, _: u32) {
+        Numbers::compare(bucket, [before, after], |slot, gone, is_new| {
+            self.0.lock().unwrap().push((slot, gone.map(|key| key.get(0)), is_new));
+        });
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 128 }))]
 
@@ -69,6 +84,52 @@ proptest! {
         who.begin();
         for key in 0..60 {
             prop_assert_eq!(get(&map, &who, key).map(|(_, value)| value), plain.get(&key).copied());
+        }
+    }
+
+    /// What keys go and which slots are to be looked at is all that a copy of the map needs to know.
+    #[test]
+    fn a_copy_is_kept_by_the_differences(
+        steps in prop::collection::vec((0u64..20, prop::option::of(0u64..3)), 1..300),
+        batch in 1usize..20,
+    ) {
+        let domain = Arc::new(Domain::new(1, false));
+        let map = Numbers::new(&domain, 60 + 512 + 1);
+        let who = Transaction::new(&domain, 0);
+        domain.count_steps(|| 0);
+        let told = Differences::default();
+        map.memory().watch(Box::new(told.clone()));
+        let (mut plain, mut copy) = (BTreeMap::new(), BTreeMap::new());
+        for steps in steps.chunks(batch) {
+            // Of an attempt that is given up nothing is told.
+            for gives_up in [true, false] {
+                who.begin();
+                for &(key, value) in steps {
+                    put(&map, &who, key, value);
+                }
+                if !gives_up {
+                    prop_assert!(who.commit().is_ok());
+                }
+            }
+            for &(key, value) in steps {
+                match value {
+                    Some(value) => plain.insert(key, value),
+                    None => plain.remove(&key),
+                };
+            }
+            who.begin();
+            let told = std::mem::take(&mut *told.0.lock().unwrap());
+            for key in told.iter().filter_map(|one| one.1) {
+                copy.remove(&key);
+            }
+            for &(slot, gone, is_new) in &told {
+                prop_assert!(gone.is_some() || is_new);
+                let look = |key: Words<'_>, value: Words<'_>, _| (key.get(0), value.get(0));
+                let entry = map.entry(&who, map.slot(slot), look);
+                prop_assert_eq!(entry.is_some(), is_new);
+                copy.extend(entry);
+            }
+            prop_assert_eq!(&copy, &plain);
         }
     }
 
