@@ -31,7 +31,8 @@ pub(crate) struct Schedule {
     owes_refreshes: AtomicBool,
     /// One of several workers is about to tell.
     claimed: AtomicBool,
-    /// What workers write between two calls of [`owe`](Self::owe) they write in one step.
+    /// What workers write between two calls of [`owe`](Self::owe) they write in one step; in transactions, what is
+    /// committed together.
     steps: Steps,
 }
 
@@ -93,6 +94,11 @@ impl Schedule {
     /// Something may have changed, by a batch of packets, or whatever else belongs together.
     pub(crate) fn owe(&self) {
         self.steps.next();
+        self.owe_changes();
+    }
+
+    /// The same by transactions, which take their steps themselves.
+    pub(crate) fn owe_changes(&self) {
         set(&self.owes);
         set(&self.owes_refreshes);
     }
@@ -100,8 +106,7 @@ impl Schedule {
     /// The same where nobody else writes just now.
     pub(crate) fn owe_alone(&self) {
         self.steps.next_alone();
-        set(&self.owes);
-        set(&self.owes_refreshes);
+        self.owe_changes();
     }
 
     /// Something may have been refreshed, and nothing else.

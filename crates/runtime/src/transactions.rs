@@ -256,7 +256,7 @@ impl<N: NetworkFunction> Member<N> {
         act: impl FnOnce(&mut Alone<N>, &mut Floor<'_, N>) -> (R, Vec<Line>),
     ) -> R {
         let (done, mut lines) = self.with_floor(act);
-        self.telling().iter().for_each(|schedule| schedule.owe());
+        self.telling().iter().for_each(|schedule| schedule.owe_changes());
         self.own.lines.append(&mut lines);
         done
     }

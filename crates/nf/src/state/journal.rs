@@ -306,6 +306,13 @@ impl<K: Value> Journal<K> {
         self.changed.note(place);
     }
 
+    /// What is at `place` was written in this step, by a worker that shares the object: nobody else writes there
+    /// meanwhile, nor takes it back.
+    #[inline]
+    pub(crate) fn note_in(&self, place: u32, step: u32) {
+        self.changed.note_in(place, step);
+    }
+
     /// What is at `place` was refreshed, and perhaps `changed`.
     #[inline]
     pub(crate) fn touch(&self, place: u32, changed: bool) {
@@ -346,12 +353,16 @@ impl<K: Value> Journal<K> {
         self.remove(place, shard, key);
     }
 
-    /// As [`remove`](Self::remove), by a worker that shares the object, which no shards divide. Where its
-    /// transaction is given up, what is at `place` is to be noted again.
-    pub(crate) fn remove_beside(&self, place: u32, key: K) {
+    /// As [`clear`](Self::clear), of an object that no shards divide, by a worker that shares it and is alone.
+    pub(crate) fn clear_alone(&self, place: u32, key: K) {
+        self.clear_in(place, key, self.changed.step());
+    }
+
+    /// The same in this step: nobody else writes there meanwhile, nor takes it back.
+    pub(crate) fn clear_in(&self, place: u32, key: K, step: u32) {
         debug_assert!(self.untold.has(place), "of {place} nothing can be noted");
+        self.changed.forget(place);
         if self.untold.note(place) {
-            let step = self.changed.step();
             self.gone().push_back((None, key, step));
         }
     }

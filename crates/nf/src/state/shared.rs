@@ -376,10 +376,11 @@ impl Steps {
         self.0.0.is_event.store(is_event, Ordering::Relaxed);
     }
 
-    /// What is written from now on is written in a later step. Numbers begin again after 2^32.
+    /// What is written from now on is written in a later step: this one. Numbers begin again after 2^32.
     #[inline]
-    pub fn next(&self) {
-        self.0.0.number.fetch_add(1, Ordering::Relaxed);
+    pub fn next(&self) -> u32 {
+        // Transactions take theirs in the order in which they see what others have locked.
+        self.0.0.number.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
     }
 
     /// The same, of who alone goes on to the next.
@@ -646,8 +647,14 @@ impl Written {
     /// `place` was written.
     #[inline]
     pub(crate) fn note(&self, place: u32) {
+        self.note_in(place, self.steps.now());
+    }
+
+    /// The same, in this step.
+    #[inline]
+    pub(crate) fn note_in(&self, place: u32, step: u32) {
         if self.places.note(place) {
-            self.write_down(place, self.steps.now());
+            self.write_down(place, step);
         }
     }
 

@@ -10,7 +10,7 @@ use super::causes::{
     index,
 };
 use super::wheel::SharedWheel;
-use super::{Tracked, from_words, with_words};
+use super::{Tracked, from_words, noting, with_words};
 use crate::context::{Context, Environment, ends, to_ticks};
 use crate::function::Occupancy;
 use crate::key::Value;
@@ -27,7 +27,7 @@ pub struct SharedAllocator<T> {
     indices: Indices,
     wheel: SharedWheel,
     /// Which objects were written, where a store keeps them.
-    journal: OnceLock<Box<Journal<u32>>>,
+    journal: OnceLock<Arc<Journal<u32>>>,
     object: PhantomData<fn() -> T>,
 }
 
@@ -102,10 +102,12 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
         }
     }
 
-    /// The object under `index` is written, if the transaction commits.
+    /// The object under `index` was written: noted here by who is alone.
     #[inline]
     fn note(&self, index: u32) {
-        if let Some(journal) = self.object.journal.get() {
+        if let Some(journal) = self.object.journal.get()
+            && self.transaction.is_alone()
+        {
             journal.note(index);
         }
     }
@@ -286,9 +288,12 @@ impl<T: Value> Journaled for Tracked<SharedAllocator<T>> {
     }
 
     fn keep(&mut self, steps: &Steps) {
-        self.object
-            .journal
-            .get_or_init(|| Box::new(Journal::new(self.object.indices.len(), steps)));
+        let SharedAllocator { objects, indices, journal, .. } = &*self.object;
+        journal.get_or_init(|| {
+            let journal = Arc::new(Journal::new(indices.len(), steps));
+            objects.watch(noting::numbered(&journal));
+            journal
+        });
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {

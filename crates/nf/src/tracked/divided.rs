@@ -60,7 +60,7 @@ impl<K: Value> Kept<K> {
 
     fn closed(&mut self, slot: u32, key: K) {
         let shard = self.shard(slot);
-        self.journal.remove(slot, shard, key);
+        self.journal.clear(slot, shard, key);
     }
 }
 
@@ -205,11 +205,31 @@ impl<K: Key, S: Value> DividedSets<K, S> {
         Some(id)
     }
 
-    /// The transaction has committed. True: it did more than move deadlines forward.
+    /// The transaction has committed: beside others in this step, as is asked where that is to be noted, or alone
+    /// (`None`), and it is. True: it did more than move deadlines forward.
     #[inline(always)]
-    pub fn forget(&mut self) -> bool {
+    pub fn forget(&mut self, step: impl FnOnce() -> Option<u32>) -> bool {
+        if self.wrote && self.kept.is_some() {
+            step().into_iter().for_each(|step| self.note_changes(step));
+        }
         self.changes.clear();
         std::mem::take(&mut self.wrote)
+    }
+
+    /// Nobody else has been at these sets since.
+    fn note_changes(&self, step: u32) {
+        let Some(Kept { journal, .. }) = &self.kept else { return };
+        for change in &self.changes {
+            match change {
+                Change::Opened(_, id) => journal.note_in(id.0, step),
+                Change::Kept(id, before) => {
+                    let now = self.table.value(*id);
+                    if (now.state, now.lifetime()) != (before.state, before.lifetime()) {
+                        journal.note_in(id.0, step);
+                    }
+                }
+            }
+        }
     }
 
     /// The transaction is given up: the sets are what they were when it began.
@@ -406,7 +426,9 @@ impl<K: Key, S: Value> PacketSets<K, S> for &mut DividedSets<K, S> {
         let set = Entry::new(tick, self.lifetime, state);
         let id = self.insert(transaction, (hash, key), set)?;
         if let Some(kept) = &mut self.kept {
-            kept.journal.note(id.0);
+            if transaction.is_alone() {
+                kept.journal.note(id.0);
+            }
             kept.belongs(id.0, shard);
         }
         self.changes.push(Change::Opened(hash, id));
@@ -415,7 +437,13 @@ impl<K: Key, S: Value> PacketSets<K, S> for &mut DividedSets<K, S> {
     }
 
     #[inline(always)]
-    fn keep(&mut self, _: &Transaction, (set, state): (&OpenSet<S>, &S), now: Tick, lifetime: u32) {
+    fn keep(
+        &mut self,
+        transaction: &Transaction,
+        (set, state): (&OpenSet<S>, &S),
+        now: Tick,
+        lifetime: u32,
+    ) {
         let lifetime = if lifetime == 0 { set.lifetime } else { lifetime };
         let is_same = lifetime == set.lifetime && *state == set.state;
         if is_same && now.saturating_add(lifetime) <= set.deadline.tick {
@@ -423,7 +451,9 @@ impl<K: Key, S: Value> PacketSets<K, S> for &mut DividedSets<K, S> {
         }
         let id = SlotId(set.number);
         self.wrote |= !is_same;
-        if let Some(Kept { journal, .. }) = &self.kept {
+        if let Some(Kept { journal, .. }) = &self.kept
+            && (is_same || transaction.is_alone())
+        {
             journal.touch(id.0, !is_same);
         }
         let entry = self.table.value_mut(id);
@@ -511,13 +541,70 @@ mod tests {
             }
             range.len()
         }
+        fn committed(&mut self, transaction: &Transaction) {
+            self.sets.forget(|| Some(transaction.step()));
+        }
         fn undo(&mut self, _: Range<usize>) {
             self.given_up += 1;
             self.sets.take_back();
         }
         fn release(&mut self, _: Range<usize>, _: Place) {
-            self.sets.forget();
+            self.sets.forget(|| None);
         }
+    }
+
+    /// The first byte of each key that is told, and the step.
+    #[derive(Default)]
+    struct Told(Vec<(u8, u32)>, u32);
+
+    impl Sink for Told {
+        fn put(&mut self, _: &'static str, shard: Option<u16>, key: &[u8], _: &[u8]) {
+            assert_eq!(shard, Some(0));
+            self.0.push((*key.iter().find(|&&byte| byte != 0 && byte != 10).unwrap_or(&0), self.1));
+        }
+        fn remove(&mut self, _: &'static str, _: Option<u16>, _: &[u8]) {
+            unreachable!("nothing is closed")
+        }
+        fn at(&mut self, step: Option<u32>) {
+            self.1 = step.unwrap();
+        }
+        fn count(&mut self, _: &'static str, _: u64) {
+            unreachable!("no counter")
+        }
+    }
+
+    /// The first attempt opens a set and is given up; the second opens another in its place.
+    #[test]
+    fn an_attempt_that_is_given_up_leaves_no_step() {
+        let domain = Arc::new(Domain::new(1, false));
+        let shape = SetShape { capacity: 5_000, ..SHAPE };
+        let (mut all, _) = DividedSets::<SetKey4, u64>::of_all(&domain, shape, 1).unwrap();
+        let sets = &mut all[0];
+        let steps = Steps::default();
+        sets.remember(&steps);
+        domain.count_steps(move || steps.next());
+        let mut worker = Worker::new(Arc::new(Transaction::new(&domain, 0)));
+        let told = |sets: &DividedSets<_, _>| {
+            let mut told = Told::default();
+            sets.drain("sets", &Moment::new(0), &mut told);
+            told.0
+        };
+        let mut handle = |sets: &mut _, hosts: &[u8]| {
+            let mut packets = Packets { sets, hosts, given_up: 0 };
+            worker.handle(&mut packets, hosts.len());
+            packets.given_up
+        };
+        assert_eq!(handle(sets, &[1, 2]), 0);
+        let first = told(sets);
+        assert_eq!(first.len(), 2);
+        assert_eq!(first[0].1, first[1].1, "one batch, one step");
+        // Host 3 has to be alone, after hosts 1 and 4: that attempt is given up, and so is the second.
+        assert_eq!(handle(sets, &[1, 4, 3]), 2);
+        let mut again = told(sets);
+        again.sort_unstable();
+        let next = first[0].1 + 1;
+        assert_eq!(again, [(1, next), (3, next + 1), (4, next)], "those before it, and itself");
+        assert_eq!(told(sets), []);
     }
 
     proptest! {
@@ -573,7 +660,7 @@ mod tests {
                 });
             };
             handle(&mut sets, first, true);
-            sets.forget();
+            sets.forget(|| None);
             let before = content(&sets);
             handle(&mut sets, second, false);
             sets.take_back();

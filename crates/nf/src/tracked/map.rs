@@ -1,6 +1,6 @@
 //! Maps.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use anabranch_txn::{Domain, Map, SlotId, Words};
 
@@ -8,7 +8,7 @@ use super::causes::{
     ASK_IN_PERIODIC, Cause, Change, Contended, NEARLY_FULL, Operation, Recipe, Structure,
     TWICE_THE_ROOM, When,
 };
-use super::{EntryOf, Tracked, from_words, with_words};
+use super::{EntryOf, Tracked, from_words, noting, with_words};
 use crate::function::Occupancy;
 use crate::key::{Key, Value, spread};
 use crate::state::TableUse;
@@ -20,7 +20,7 @@ pub struct SharedMap<K, V> {
     entries: Map<EntryOf<K, V, false>>,
     seed: u64,
     /// Which entries were written and which removed, where a store keeps them.
-    journal: OnceLock<Box<Journal<K>>>,
+    journal: OnceLock<Arc<Journal<K>>>,
 }
 
 impl<K: Key, V: Value> SharedMap<K, V> {
@@ -47,10 +47,12 @@ impl<K: Key, V: Value> Tracked<SharedMap<K, V>> {
         }
     }
 
-    /// The entry at `id` is written, if the transaction commits.
+    /// The entry at `id` was written: noted here by who is alone.
     #[inline]
     fn note(&self, id: SlotId) {
-        if let Some(journal) = self.object.journal.get() {
+        if let Some(journal) = self.object.journal.get()
+            && self.transaction.is_alone()
+        {
             journal.note(self.object.entries.number(id));
         }
     }
@@ -92,10 +94,10 @@ impl<K: Key, V: Value> MapOperations<K, V> for Tracked<SharedMap<K, V>> {
     fn remove(&mut self, key: &K) -> Option<V> {
         let (id, old) = self.find(key)?;
         self.object.entries.remove(&self.transaction, key.hash(self.object.seed).word(), id);
-        if let Some(journal) = self.object.journal.get() {
-            // It is told again if the transaction is given up.
-            journal.remove_beside(self.object.entries.number(id), *key);
-            self.note(id);
+        if let Some(journal) = self.object.journal.get()
+            && self.transaction.is_alone()
+        {
+            journal.clear_alone(self.object.entries.number(id), *key);
         }
         Some(old)
     }
@@ -118,9 +120,12 @@ impl<K: Key, V: Value> Journaled for Tracked<SharedMap<K, V>> {
     }
 
     fn keep(&mut self, steps: &Steps) {
-        self.object
-            .journal
-            .get_or_init(|| Box::new(Journal::new(self.object.entries.slots(), steps)));
+        let SharedMap { entries, journal, .. } = &*self.object;
+        journal.get_or_init(|| {
+            let journal = Arc::new(Journal::new(entries.slots(), steps));
+            entries.memory().watch(noting::buckets::<K, EntryOf<K, V, false>>(&journal));
+            journal
+        });
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {

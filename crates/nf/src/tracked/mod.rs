@@ -39,6 +39,7 @@ mod allocator;
 pub mod causes;
 mod divided;
 mod map;
+mod noting;
 mod profile;
 mod scalar;
 mod sets;

@@ -6,7 +6,7 @@ use anabranch_packet::{Mode, Packet};
 use anabranch_txn::{Count, Domain, Memory, Shape, Transaction, Words};
 
 use super::causes::{Cause, Change, Contended, Operation, Recipe, Structure, When};
-use super::{Tracked, from_words, with_words};
+use super::{Tracked, from_words, noting, with_words};
 use crate::context::Context;
 use crate::key::Value;
 use crate::l3::{L3, Learned};
@@ -58,7 +58,7 @@ pub struct SharedDistributed<T> {
     /// `None`: the others' parts are read each time.
     kept: Option<Kept>,
     /// Whether parts were updated, where a store keeps the value.
-    journal: OnceLock<Box<Journal<u32>>>,
+    journal: OnceLock<Arc<Journal<u32>>>,
 }
 
 /// What each worker has read of the others lately.
@@ -134,7 +134,9 @@ impl<T: Value> DistributedOperations<T> for Tracked<SharedDistributed<T>> {
         with_words(&part, |part| {
             self.transaction.write(&self.object.parts, own, |into| into.copy_from(0, part));
         });
-        if let Some(journal) = self.object.journal.get() {
+        if let Some(journal) = self.object.journal.get()
+            && self.transaction.is_alone()
+        {
             journal.note(own);
         }
     }
@@ -253,9 +255,12 @@ impl<T: Value> Journaled for Tracked<SharedDistributed<T>> {
     }
 
     fn keep(&mut self, steps: &Steps) {
-        self.object
-            .journal
-            .get_or_init(|| Box::new(Journal::new(self.object.parts.shape().objects, steps)));
+        let SharedDistributed { parts, journal, .. } = &*self.object;
+        journal.get_or_init(|| {
+            let journal = Arc::new(Journal::new(parts.shape().objects, steps));
+            parts.watch(noting::numbered(&journal));
+            journal
+        });
     }
 
     fn drain(&mut self, name: &'static str, moment: &Moment, sink: &mut dyn Sink) {

@@ -1,6 +1,6 @@
 //! Packet sets.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use anabranch_txn::{Deadline, Domain, Map, SlotId, Transaction, Words};
 
@@ -8,7 +8,7 @@ use super::causes::{
     Cause, Change, Contended, NEARLY_FULL, Operation, Recipe, Structure, TWICE_THE_ROOM, When,
 };
 use super::wheel::SharedWheel;
-use super::{EntryOf, from_words, with_words};
+use super::{EntryOf, from_words, noting, with_words};
 use crate::context::{ends, to_ticks};
 use crate::key::{Hash, Key, Value, spread};
 use crate::packet_set::SetShape;
@@ -25,7 +25,7 @@ pub struct SharedSets<K, S> {
     /// Its number in a profile.
     number: u16,
     /// Which sets were written and which closed, where a store keeps them.
-    journal: OnceLock<Box<Journal<K>>>,
+    journal: OnceLock<Arc<Journal<K>>>,
 }
 
 /// A set, as a packet finds it.
@@ -139,12 +139,14 @@ impl<K: Key, S: Value> SharedSets<K, S> {
     #[inline(never)]
     fn store(&self, transaction: &Transaction, id: SlotId, stored: &Stored<S>) {
         with_words(stored, |stored| self.sets.change(transaction, id, stored));
-        self.note(self.sets.number(id));
+        self.note(transaction, self.sets.number(id));
     }
 
-    /// The set in this slot is written, if the transaction commits.
-    fn note(&self, number: u32) {
-        if let Some(journal) = self.journal.get() {
+    /// The set in this slot was written: noted here by who is alone.
+    fn note(&self, transaction: &Transaction, number: u32) {
+        if let Some(journal) = self.journal.get()
+            && transaction.is_alone()
+        {
             journal.note(number);
         }
     }
@@ -170,7 +172,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let id = with_words(key, |key| with_words(&stored, |stored| insert(key, stored)))?;
         let number = self.sets.number(id);
         self.wheel.queue(transaction, number, tick);
-        self.note(number);
+        self.note(transaction, number);
         // It has its generation from the slot; whoever refreshes it in this transaction changes the
         // copy.
         let deadline = self.sets.entry(transaction, id, |_, _, deadline| deadline)?;
@@ -183,7 +185,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
         let id = self.sets.slot(set.number);
         if let Some(journal) = self.journal.get() {
             let key = self.sets.entry(transaction, id, |key, _, _| from_words::<K>(key));
-            key.into_iter().for_each(|key| journal.remove_beside(set.number, key));
+            key.into_iter().for_each(|key| journal.clear_alone(set.number, key));
         }
         self.sets.remove(transaction, hash.word(), id);
     }
@@ -207,7 +209,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
             }
             self.sets.remove(transaction, self.hash(&key).word(), id);
             let number = self.sets.number(id);
-            self.journal.get().iter().for_each(|journal| journal.remove_beside(number, key));
+            self.journal.get().iter().for_each(|journal| journal.clear_alone(number, key));
             return Some(state);
         }
         None
@@ -226,7 +228,11 @@ impl<K: Key, S: Value> SharedSets<K, S> {
 
     /// From now on changes are remembered, for a store.
     pub fn remember(&self, steps: &Steps) {
-        self.journal.get_or_init(|| Box::new(Journal::new(self.sets.slots(), steps)));
+        self.journal.get_or_init(|| {
+            let journal = Arc::new(Journal::new(self.sets.slots(), steps));
+            self.sets.memory().watch(noting::buckets::<K, EntryOf<K, Stored<S>, true>>(&journal));
+            journal
+        });
     }
 
     /// Tells what has changed since the last time, as [`Journaled`](journal::Journaled) does. For who is

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use anabranch_txn::{Count, Domain, Memory, Shape, Transaction};
 
 use super::causes::{Cause, Change, Contended, Recipe, Structure, When, index};
-use super::{Tracked, filled, from_words, packed};
+use super::{Tracked, filled, from_words, noting, packed};
 use crate::function::Occupancy;
 use crate::key::Value;
 use crate::pack::{MOST_WORDS, Unpack, words};
@@ -22,7 +22,7 @@ pub struct SharedVector<T> {
     elements: Arc<Memory>,
     faults: Count,
     /// Which elements were written, where a store keeps them.
-    journal: OnceLock<Box<Journal<u32>>>,
+    journal: OnceLock<Arc<Journal<u32>>>,
     element: PhantomData<fn() -> T>,
 }
 
@@ -73,11 +73,11 @@ impl<T: Value> SharedVector<T> {
                 for at in (0..words(T::BITS).min(N)).filter(|&at| old[at] != new[at]) {
                     into.set(at, new[at]);
                 }
+                if let Some(journal) = self.journal.get() {
+                    journal.note(index);
+                }
             }
             None => self.store(transaction, index, new),
-        }
-        if let Some(journal) = self.journal.get() {
-            journal.note(index);
         }
     }
 
@@ -91,7 +91,11 @@ impl<T: Value> SharedVector<T> {
     }
 
     fn keep(&self, steps: &Steps) {
-        self.journal.get_or_init(|| Box::new(Journal::new(self.elements.shape().objects, steps)));
+        self.journal.get_or_init(|| {
+            let journal = Arc::new(Journal::new(self.elements.shape().objects, steps));
+            self.elements.watch(noting::numbered(&journal));
+            journal
+        });
     }
 
     /// Tells the elements that were written, under what `key` makes of an index.

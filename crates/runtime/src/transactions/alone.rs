@@ -146,7 +146,7 @@ impl<N: NetworkFunction> Alone<N> {
                     Seat::<N, _> { visit, sets }.handle_any(frame, environment)
                 }
             };
-            sets.forget();
+            sets.forget(transaction);
             self.agenda.emit(&meta, release);
             match verdict {
                 Verdict::Recirculate(port) => frame.meta_mut().port = port,

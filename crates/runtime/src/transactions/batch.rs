@@ -275,6 +275,10 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         }
     }
 
+    fn committed(&mut self, transaction: &Transaction) {
+        self.own.wrote |= self.sets.take().is_some_and(|sets| sets.forget(transaction));
+    }
+
     fn undo(&mut self, range: Range<usize>) {
         self.sets.take().into_iter().for_each(Held::take_back);
         let Own { environment, slots, .. } = &mut *self.own;
@@ -289,7 +293,6 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
     }
 
     fn release(&mut self, range: Range<usize>, place: Place) {
-        self.own.wrote |= self.sets.take().is_some_and(Held::forget);
         let Self { own, frames, release, gone, .. } = self;
         let left = range.start.max(*gone)..range.end;
         let (frames, slots) = (&frames[left.clone()], &mut own.slots[left]);

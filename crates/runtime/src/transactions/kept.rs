@@ -41,7 +41,7 @@ impl<N: NetworkFunction> Member<N> {
         let Some(schedule) = self.shared.schedule.get() else { return };
         let wrote = self.worker.take_wrote() | std::mem::take(&mut self.own.wrote);
         match wrote {
-            true => schedule.owe(),
+            true => schedule.owe_changes(),
             false => schedule.owe_refreshes(),
         }
         self.tell_in_time();
@@ -94,6 +94,8 @@ impl<N: NetworkFunction> Alone<N> {
         self.agenda.keep(steps);
         floor.nf.keep(steps);
         floor.shared.sets.remember(steps);
+        let steps = steps.clone();
+        floor.transaction.domain().count_steps(move || steps.next());
         self.storing = Some(Box::new(storing));
     }
 

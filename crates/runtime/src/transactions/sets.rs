@@ -1,5 +1,6 @@
 //! Where packet sets are: with all workers, or each with the one worker to which all its packets come.
 
+use std::cell::LazyCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anabranch_nf::packet_set::{SetKey4, SetKey6, SetShape};
@@ -237,12 +238,12 @@ impl<S: Value> Part<S> {
 }
 
 impl<S: Value> Held<'_, S> {
-    /// What was done to them stays. True: sets of one worker were changed.
-    pub(super) fn forget(self) -> bool {
-        match self {
-            Self::Common(_) => false,
-            Self::Part(mut part) => part.v4.forget() | part.v6.forget(),
-        }
+    /// What was done to them in this transaction stays. True: sets of one worker were changed.
+    pub(super) fn forget(self, transaction: &Transaction) -> bool {
+        let Self::Part(mut part) = self else { return false };
+        // It is one step for both.
+        let step = LazyCell::new(|| (!transaction.is_alone()).then(|| transaction.step()));
+        part.v4.forget(|| *step) | part.v6.forget(|| *step)
     }
 
     /// What was done to them was not done.

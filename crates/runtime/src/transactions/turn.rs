@@ -98,7 +98,7 @@ impl<N: NetworkFunction> Alone<N> {
                 Course { seat, environment, now_ns: &mut now_ns }.packets(frames, slots)
             }
         };
-        held.forget();
+        held.forget(transaction);
         shared.now_ns.store(now_ns, Ordering::Relaxed);
         handled
     }

@@ -520,7 +520,7 @@ fn what_a_worker_that_panics_leaves_half_done_is_not_stored() {
 /// in both directions, and those that are in one.
 struct Watched {
     store: Memory,
-    found: Arc<Mutex<Vec<(usize, usize)>>>,
+    found: Found,
 }
 
 impl Watched {
@@ -562,25 +562,13 @@ impl Driver for Watched {
 /// several turns, and however few of them there were.
 #[test]
 fn a_nat_that_is_killed_in_a_flood_has_no_flow_by_halves() {
-    type Nat = anabranch_nfs::nat::Function;
-    let flows: Vec<Vec<u8>> = (0..3_000u32)
-        .map(|n| {
-            let host = Ipv4Addr::new(10, 0, (n >> 8) as u8, n as u8);
-            udp((host, 5_000), (Ipv4Addr::new(198, 51, 100, 1), 53))
-        })
-        .collect();
+    let flows = flows(3_000);
     for held in [Held::Alone, Held::Locked, Held::Tracked] {
         const LONG_NS: u64 = 50_000_000;
         for (period_ns, turns, is_all) in
             [(0, 1, true), (LONG_NS, 0, false), (LONG_NS, 3, false), (LONG_NS, 60, true)]
         {
-            let found = Arc::default();
-            let watched = Watched { store: Memory::default(), found: Arc::clone(&found) };
-            let settings = Settings { message_changes: 256, ..Settings::default() };
-            let opened = Flusher::open(watched, "nat", "a", settings).unwrap();
-            let nat = "public = [\"203.0.113.1\"]";
-            let mut node =
-                Node::<Nat>::kept_by(nat, START_NS, held, (Some(opened), period_ns)).unwrap();
+            let (mut node, found) = watched(held, period_ns);
             // The first batch is told at once.
             let mut sent = batches(&mut node, &flows[..2_900], 0);
             std::thread::sleep(Duration::from_nanos(period_ns));
@@ -604,6 +592,56 @@ fn a_nat_that_is_killed_in_a_flood_has_no_flow_by_halves() {
     }
 }
 
+/// So it is where two workers open flows at the same time, and give up what others have done meanwhile.
+#[test]
+fn a_nat_that_is_killed_while_its_workers_work_side_by_side_has_no_flow_by_halves() {
+    const PERIOD_NS: u64 = 50_000_000;
+    let flows = flows(3_000);
+    for held in [Held::Tracked, Held::Tracked, Held::Locked].into_iter().cycle().take(24) {
+        let (mut node, found) = watched(held, PERIOD_NS);
+        // The first batch is told at once.
+        batches(&mut node, &flows[..32], 0);
+        let mut numbers = 0;
+        std::thread::scope(|threads| {
+            for (worker, flows) in node.workers.iter_mut().zip(flows[32..].chunks(1_484)) {
+                numbers += 10_000;
+                threads.spawn(move || feed(worker, flows, numbers));
+            }
+        });
+        std::thread::sleep(Duration::from_nanos(PERIOD_NS));
+        for more in 0..60 {
+            std::thread::sleep(Duration::from_millis(2));
+            batches(&mut node, &flows[..1], 40_000 + more);
+        }
+        node.stop();
+        let found = found.lock().unwrap();
+        let what = format!("{held:?}: {found:?}");
+        assert_eq!(found.iter().map(|one| one.1).max(), Some(0), "{what}");
+        assert_eq!(found.iter().map(|one| one.0).max(), Some(3_000), "{what}");
+    }
+}
+
+type Found = Arc<Mutex<Vec<(usize, usize)>>>;
+
+/// A NAT whose store notes what it would find, told so often in messages of 256 changes.
+fn watched(held: Held, period_ns: u64) -> (Node<anabranch_nfs::nat::Function>, Found) {
+    let found = Found::default();
+    let watched = Watched { store: Memory::default(), found: Arc::clone(&found) };
+    let settings = Settings { message_changes: 256, ..Settings::default() };
+    let opened = Flusher::open(watched, "nat", "a", settings).unwrap();
+    let nat = "public = [\"203.0.113.1\"]";
+    (Node::kept_by(nat, START_NS, held, (Some(opened), period_ns)).unwrap(), found)
+}
+
+/// The first packets of flows of so many hosts.
+fn flows(hosts: u32) -> Vec<Vec<u8>> {
+    let flow = |n: u32| {
+        let host = Ipv4Addr::new(10, 0, (n >> 8) as u8, n as u8);
+        udp((host, 5_000), (Ipv4Addr::new(198, 51, 100, 1), 53))
+    };
+    (0..hosts).map(flow).collect()
+}
+
 /// What it costs per packet that a store keeps a NAT's state: printed, not asserted, since it depends
 /// on the machine. `cargo test --release -p anabranch-runtime --test deployed -- --ignored --nocapture restart`
 #[test]
@@ -611,12 +649,7 @@ fn a_nat_that_is_killed_in_a_flood_has_no_flow_by_halves() {
 fn cost_of_being_kept() {
     type Nat = anabranch_nfs::nat::Function;
     let settings = "public = [\"203.0.113.1\"]";
-    let flows: Vec<Vec<u8>> = (0..20_000u32)
-        .map(|n| {
-            let host = Ipv4Addr::new(10, 0, (n >> 8) as u8, n as u8);
-            udp((host, 5_000), (Ipv4Addr::new(198, 51, 100, 1), 53))
-        })
-        .collect();
+    let flows = flows(20_000);
     for round in 0..3 {
         for store in [None, Some(Memory::default())] {
             let mut node = Node::<Nat>::start(settings, START_NS, Held::Alone, None).unwrap();
@@ -655,6 +688,10 @@ fn worked_ns() -> u64 {
 }
 
 fn batches<N: NetworkFunction>(node: &mut Node<N>, flows: &[Vec<u8>], first: u64) -> u64 {
+    feed(&mut node.workers[0], flows, first)
+}
+
+fn feed<N: NetworkFunction>(worker: &mut State<N>, flows: &[Vec<u8>], first: u64) -> u64 {
     let mut sent = Nowhere;
     let mut buffers: Vec<Vec<u8>> = Vec::new();
     for (batch, flows) in flows.chunks(32).enumerate() {
@@ -667,7 +704,7 @@ fn batches<N: NetworkFunction>(node: &mut Node<N>, flows: &[Vec<u8>], first: u64
             let meta = Meta { arrival_ns, number, wire_len, port: Port::new(0), ..Meta::default() };
             frames.push(Frame::new(buffer, 64, flow.len(), 0, meta));
         }
-        node.workers[0].handle(&mut frames, &mut sent);
+        worker.handle(&mut frames, &mut sent);
     }
     flows.len() as u64
 }

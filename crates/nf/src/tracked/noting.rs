@@ -1,0 +1,232 @@
+//! What workers change beside each other, noted for a store as it is committed.
+//!
+//! Not as they change it: an attempt that is given up would have noted it, too, and whoever took the same place
+//! next would have inherited its step. Who is alone notes at once.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use anabranch_txn::{Entry, Map, Watcher, Words};
+
+use super::from_words;
+use crate::key::Value;
+use crate::state::journal::Journal;
+
+/// Of objects that are told by their numbers.
+struct Numbered(Arc<Journal<u32>>);
+
+impl Watcher for Numbered {
+    fn changes(&self, object: u32, _: Words<'_>, _: Words<'_>, step: u32) {
+        self.0.note_in(object, step);
+    }
+}
+
+/// Notes what is committed of objects that are told by their numbers.
+pub(super) fn numbered(journal: &Arc<Journal<u32>>) -> Box<dyn Watcher> {
+    Box::new(Numbered(Arc::clone(journal)))
+}
+
+/// Of buckets of entries with keys `K`.
+struct Buckets<K, E>(Arc<Journal<K>>, PhantomData<fn() -> E>);
+
+impl<K: Value, E: Entry> Watcher for Buckets<K, E> {
+    fn changes(&self, bucket: u32, before: Words<'_>, after: Words<'_>, step: u32) {
+        Map::<E>::compare(bucket, [before, after], |slot, gone, is_new| {
+            gone.into_iter().for_each(|key| self.0.clear_in(slot, from_words(key), step));
+            if is_new {
+                self.0.note_in(slot, step);
+            }
+        });
+    }
+}
+
+/// Notes what is committed of the buckets of a map.
+pub(super) fn buckets<K: Value, E: Entry + 'static>(journal: &Arc<Journal<K>>) -> Box<dyn Watcher> {
+    Box::new(Buckets::<K, E>(Arc::clone(journal), PhantomData))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use anabranch_txn::{Batch, Domain, Place, Transaction, Worker};
+
+    use super::*;
+    use crate::key::{Fold, Key};
+    use crate::pack::{Pack, Unpack};
+    use crate::state::journal::{Journaled, Moment, Sink, Steps};
+    use crate::tracked::{SharedMap, Sharing, Tracked};
+    use crate::world::MapOperations;
+
+    /// What is told: object, step, key, and the value if there is one.
+    #[derive(Default)]
+    struct Told(Vec<(&'static str, u32, u8, Option<u8>)>, u32);
+
+    impl Sink for Told {
+        fn put(&mut self, object: &'static str, _: Option<u16>, key: &[u8], value: &[u8]) {
+            self.0.push((object, self.1, key[0], Some(value[0])));
+        }
+        fn remove(&mut self, object: &'static str, _: Option<u16>, key: &[u8]) {
+            self.0.push((object, self.1, key[0], None));
+        }
+        fn at(&mut self, step: Option<u32>) {
+            self.1 = step.unwrap();
+        }
+        fn count(&mut self, _: &'static str, _: u64) {
+            unreachable!("no counter")
+        }
+    }
+
+    /// All of them belong in one bucket, of three entries.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Name(u8);
+
+    impl Value for Name {
+        const BITS: u32 = 8;
+        fn zero() -> Self {
+            Self(0)
+        }
+        fn pack(&self, pack: &mut Pack<'_>) {
+            pack.put(self.0.into(), 8);
+        }
+        fn unpack(unpack: &mut Unpack<'_>) -> Self {
+            Self(unpack.take(8) as u8)
+        }
+    }
+
+    impl Key for Name {
+        fn fold(&self, fold: Fold) -> Fold {
+            fold
+        }
+    }
+
+    type Shared = Tracked<SharedMap<Name, u32>>;
+
+    /// A worker, with two maps.
+    struct One {
+        worker: Worker,
+        maps: [Shared; 2],
+    }
+
+    /// One packet, and how often it was run.
+    struct Packet<'a>(&'a mut [Shared; 2], &'a mut dyn FnMut(&mut [Shared; 2], u32), u32);
+
+    impl Batch for Packet<'_> {
+        fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
+            assert!(!transaction.is_alone());
+            self.2 += 1;
+            (self.1)(self.0, self.2);
+            range.len()
+        }
+        fn undo(&mut self, _: Range<usize>) {}
+        fn release(&mut self, _: Range<usize>, _: Place) {}
+    }
+
+    impl One {
+        /// Does something in a transaction, which knows which attempt it is; returns how many it took.
+        fn packet(&mut self, mut act: impl FnMut(&mut [Shared; 2], u32)) -> u32 {
+            let mut packet = Packet(&mut self.maps, &mut act, 0);
+            self.worker.handle(&mut packet, 1);
+            packet.2
+        }
+
+        fn told(&mut self) -> Vec<(&'static str, u32, u8, Option<u8>)> {
+            let (Self { worker, maps }, mut told) = (self, Told::default());
+            worker.alone(|_| {
+                for (map, name) in maps.iter_mut().zip(["one", "two"]) {
+                    map.drain(name, &Moment::new(0), &mut told);
+                }
+            });
+            told.0
+        }
+    }
+
+    /// Two workers, and a store.
+    fn workers() -> [One; 2] {
+        let domain = Arc::new(Domain::new(2, false).with_turns(Some(false)));
+        let mut sharing = Some(Sharing::new(&domain));
+        let mut workers = [0, 1].map(|_| {
+            let mut own = sharing.take().unwrap();
+            let mut map =
+                |name| own.object(name, |domain| SharedMap::new(domain, 5_000, 1)).unwrap();
+            let maps = [map("one"), map("two")];
+            let worker = Worker::new(Arc::clone(&own.transaction));
+            sharing = Some(own.next());
+            One { worker, maps }
+        });
+        let steps = Steps::default();
+        workers[0].maps.iter_mut().for_each(|map| map.keep(&steps));
+        domain.count_steps(move || steps.next());
+        workers
+    }
+
+    /// The first attempt of one is overtaken by the other, which takes its places.
+    #[test]
+    fn who_takes_the_place_of_an_attempt_does_not_inherit_its_step() {
+        let [mut one, mut other] = workers();
+        let tries = one.packet(|[first, second], attempt| {
+            first.insert(Name(1), 11);
+            if attempt == 1 {
+                other.packet(|[_, second], _| assert!(second.insert(Name(3), 33)));
+                other.packet(|maps, _| {
+                    assert!(maps.iter_mut().all(|map| map.insert(Name(2), 22)));
+                });
+            }
+            second.insert(Name(1), 11);
+        });
+        assert_eq!(tries, 2);
+        let mut told = one.told();
+        told.sort_by_key(|one| one.1);
+        let names: Vec<_> = told.iter().map(|one| (one.0, one.2)).collect();
+        let expected = [("two", 3), ("one", 2), ("two", 2), ("one", 1), ("two", 1)];
+        assert_eq!(names, expected, "in the order of what was committed: {told:?}");
+        let is_same: Vec<_> = told.windows(2).map(|two| two[0].1 == two[1].1).collect();
+        assert_eq!(is_same, [false, true, false, true], "{told:?}");
+    }
+
+    #[test]
+    fn what_an_attempt_has_removed_is_not_told_to_be_gone() {
+        let [mut one, mut other] = workers();
+        one.packet(|[first, _], _| assert!(first.insert(Name(1), 11)));
+        assert_eq!(one.told().len(), 1);
+        let tries = one.packet(|[first, second], attempt| match attempt {
+            1 => {
+                assert_eq!(first.remove(&Name(1)), Some(11));
+                second.insert(Name(3), 33);
+                other.packet(|[_, second], _| assert!(second.insert(Name(2), 22)));
+            }
+            _ => assert!(first.contains(&Name(1))),
+        });
+        assert_eq!(tries, 2);
+        let told = one.told();
+        assert!(matches!(told[..], [("two", _, 2, Some(22))]), "{told:?}");
+    }
+
+    #[test]
+    fn what_comes_to_the_place_of_what_is_gone_is_written_when_it_comes() {
+        let [mut one, mut other] = workers();
+        one.packet(|[first, _], _| assert!(first.insert(Name(1), 11)));
+        other.packet(|[first, _], _| assert_eq!(first.remove(&Name(1)), Some(11)));
+        one.packet(|[first, _], _| assert!(first.insert(Name(3), 33)));
+        // What comes and goes in one transaction is not told, nor what is as it was.
+        other.packet(|[first, second], _| {
+            assert!(first.insert(Name(4), 44) && first.remove(&Name(4)).is_some());
+            assert!(second.insert(Name(5), 55) && second.remove(&Name(5)).is_some());
+            assert!(first.insert(Name(3), 33));
+        });
+        let told = one.told();
+        let [("one", gone, 1, None), ("one", come, 3, Some(33))] = told[..] else {
+            panic!("{told:?}");
+        };
+        assert_eq!(come, gone + 1);
+        one.packet(|[first, _], _| {
+            assert!(
+                first.remove(&Name(3)).is_some()
+                    && first.insert(Name(6), 66)
+                    && first.insert(Name(3), 34)
+            );
+        });
+        let told: Vec<_> = one.told().into_iter().map(|one| (one.2, one.3)).collect();
+        assert_eq!(told, [(3, None), (6, Some(66)), (3, Some(34))]);
+    }
+}
