@@ -20,8 +20,6 @@ mod link;
 mod requests;
 mod retry;
 mod rows;
-#[cfg(feature = "cassandra-tls")]
-mod trust;
 
 pub use address::Address;
 

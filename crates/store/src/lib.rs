@@ -33,6 +33,8 @@ pub mod redis;
 mod sheet;
 #[cfg(any(feature = "redis", feature = "cassandra"))]
 mod timeout;
+#[cfg(any(feature = "redis-tls", feature = "cassandra-tls"))]
+mod trust;
 pub mod view;
 
 pub use behind::{Change, Policy, Settings, Status, WriteBehind};

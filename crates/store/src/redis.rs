@@ -5,6 +5,7 @@ mod address;
 mod cluster;
 mod command;
 mod link;
+mod wire;
 
 pub use address::Address;
 

@@ -131,7 +131,7 @@ async fn connect(address: &Address) -> Result<Session, Box<dyn std::error::Error
     }
     #[cfg(feature = "cassandra-tls")]
     if address.is_secure {
-        session = session.tls_context(Some(super::trust::trusting(address.authority.as_deref())?));
+        session = session.tls_context(Some(crate::trust::trusting(address.authority.as_deref())?));
     }
     let session = session.build().await?;
     // What a single one refuses, it would be waited for all the same.

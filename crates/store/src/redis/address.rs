@@ -124,7 +124,7 @@ impl Address {
         nodes.iter().all(|node| self.of_node(node).as_str().into_connection_info().is_ok())
     }
 
-    /// The address of one server that is found at `node`, for the client library.
+    /// The address of one server that is found at `node`, for the client library, which knows nothing of TLS.
     pub(super) fn of_node(&self, node: &str) -> String {
         match &self.servers {
             Servers::Socket(path) => {
@@ -136,7 +136,7 @@ impl Address {
                     words.map(|(name, word)| format!("{name}={}", of_query(word))).collect();
                 format!("redis+unix://{path}?{}", query.join("&"))
             }
-            _ => format!("{}://{}{node}/{}", self.scheme, self.credentials, self.database),
+            _ => format!("redis://{}{node}/{}", self.credentials, self.database),
         }
     }
 
@@ -151,7 +151,7 @@ impl Address {
         let credentials = self.sentinel_password.as_ref().map_or(String::new(), |password| {
             format!(":{}@", utf8_percent_encode(password, NON_ALPHANUMERIC))
         });
-        format!("{}://{credentials}{node}/", self.scheme)
+        format!("redis://{credentials}{node}/")
     }
 }
 

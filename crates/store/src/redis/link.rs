@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::{
-    Client, Cmd, Connection, ConnectionLike, ErrorKind, IntoConnectionInfo, RedisError, Value,
-};
+use redis::{Cmd, ErrorKind, IntoConnectionInfo, RedisError, Value};
 
 use super::address::{Address, Servers};
 use super::cluster::{Redirection, node_at, slot, slots, without_slots};
+use super::wire::Wire;
 use crate::error::Error;
 
 /// Commands that are sent before their answers are read.
 const TOGETHER: usize = 512;
+/// How many times as long as one answer those to a message may take that reads.
+const PAGES: u32 = 4;
 /// How often in a row a cluster's redirections are followed.
 const REDIRECTIONS: u32 = 5;
 /// How long to wait, at first, for keys that are on their way from one node of a cluster to another; then longer.
@@ -46,7 +47,8 @@ pub(super) struct Link {
     master: Option<String>,
 }
 
-/// Whether keys are waited for, for as long as for a server, that are on their way from one node of a cluster to another.
+/// Whether all answers of a message together may take longer than one, and whether keys are waited for, for as long as
+/// for a server, that are on their way from one node of a cluster to another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
     None,
@@ -74,7 +76,7 @@ pub(super) struct Answered {
 pub(super) type Answers = Vec<Result<Answered, Error>>;
 
 struct Connected {
-    connection: Connection,
+    wire: Wire,
     number: u64,
 }
 
@@ -129,26 +131,20 @@ impl Link {
         if REFUSALS.iter().any(|word| says.contains(word)) {
             return Error::refused(&self.name, says, CREDENTIALS);
         }
-        // Of a socket that has a timeout.
-        if says.contains("os error 11") {
-            let timeout_ms = self.address.timeout.as_millis();
-            return Error::unavailable(&self.name, format!("nothing within {timeout_ms} ms"));
-        }
         Error::unavailable(&self.name, says)
     }
 
     /// Why there is no connection. A server that answers and refuses is running, and at its address.
     fn not_connected(&self, error: &RedisError) -> Error {
-        let says = error.to_string();
         match error.kind() {
-            ErrorKind::AuthenticationFailed => Error::refused(&self.name, says, CREDENTIALS),
-            _ if says.contains("switch database") && says.contains("Authentication required") => {
-                Error::refused(&self.name, says, CREDENTIALS)
-            }
-            _ if says.contains("switch database") => {
-                Error::refused(&self.name, says, "name a database that it has: …/0 is always there")
-            }
-            _ => self.failed(says),
+            _ if is_refusal(error) => Error::refused(&self.name, error, CREDENTIALS),
+            // There is nothing else that it is told then.
+            ErrorKind::Server(_) => Error::refused(
+                &self.name,
+                error,
+                "name a database that it has: …/0 is always there",
+            ),
+            _ => self.failed(error),
         }
     }
 
@@ -168,7 +164,8 @@ impl Link {
         let mut open: Vec<Open> = (0..commands.len()).map(Open::new).collect();
         let (began, mut turns, mut pause) = (Instant::now(), 0, PAUSE);
         while !open.is_empty() {
-            let Turn { sent_on, mut split, held } = self.turn(commands, &open, &mut answers);
+            let Turn { sent_on, mut split, held } =
+                self.turn(commands, &open, patience, &mut answers);
             turns = if sent_on.is_empty() { 0 } else { turns + 1 };
             if !split.is_empty() {
                 if patience == Patience::None || began.elapsed() + pause > self.address.timeout {
@@ -197,7 +194,13 @@ impl Link {
     }
 
     /// Asks each of `open` once, but for what has to come after another.
-    fn turn(&mut self, commands: &[Routed], open: &[Open], answers: &mut Answers) -> Turn {
+    fn turn(
+        &mut self,
+        commands: &[Routed],
+        open: &[Open],
+        patience: Patience,
+        answers: &mut Answers,
+    ) -> Turn {
         let mut turn = Turn::default();
         if open.iter().any(|one| one.to.is_none())
             && let Err(error) = self.learn_where()
@@ -210,7 +213,7 @@ impl Link {
             let mut rest = &open[..];
             while !rest.is_empty() {
                 let (some, later) = rest.split_at(rest.len().min(TOGETHER));
-                match self.send(&node, commands, some) {
+                match self.send(&node, commands, some, patience) {
                     Ok(found) => {
                         for (one, answer) in some.iter().zip(found) {
                             self.take(one.index, answer, &node, &mut turn, answers);
@@ -268,6 +271,7 @@ impl Link {
         node: &str,
         commands: &[Routed],
         open: &[Open],
+        patience: Patience,
     ) -> Result<Vec<Answered>, Error> {
         let mut packed = Vec::with_capacity(open.len());
         for one in open {
@@ -276,7 +280,12 @@ impl Link {
             }
             packed.push(commands[one.index].command.get_packed_command());
         }
-        let mut found = self.exchange(node, &packed)?.into_iter();
+        let all = match patience {
+            Patience::None => self.address.timeout,
+            // Each may be a page of something large.
+            Patience::Timeout => self.address.timeout * PAGES,
+        };
+        let mut found = self.exchange(node, &packed, all)?.into_iter();
         let by = self.connections.get(node).map_or(0, |connected| connected.number);
         let answer = |one: &Open| {
             // One more comes before it, to `ASKING`.
@@ -381,69 +390,39 @@ impl Link {
 
     /// Asks one server.
     pub(super) fn ask_node(&mut self, node: &str, command: &Cmd) -> Result<Value, Error> {
-        let answer = self.exchange(node, &[command.get_packed_command()])?;
+        let packed = [command.get_packed_command()];
+        let answer = self.exchange(node, &packed, self.address.timeout)?;
         let answer = answer.into_iter().next().unwrap_or_default();
         self.redirection(&answer, node)?;
         Ok(answer)
     }
 
-    /// Sends these and reads an answer to each. A connection that breaks, or has more to say, is closed.
-    fn exchange(&mut self, node: &str, packed: &[Vec<u8>]) -> Result<Vec<Value>, Error> {
-        let began = Instant::now();
-        // A server that dribbles its answers has not answered.
-        let patience = self.address.timeout * 4;
-        let is_open = |one: &Connected| one.connection.is_open();
-        let mut connected = match self.connections.remove(node).filter(is_open) {
+    /// Sends these and reads an answer to each, all within so long. A connection that breaks, or has more to say, is
+    /// closed.
+    fn exchange(
+        &mut self,
+        node: &str,
+        packed: &[Vec<u8>],
+        all: Duration,
+    ) -> Result<Vec<Value>, Error> {
+        let mut connected = match self.connections.remove(node) {
             Some(connected) => connected,
             None => {
                 let url = self.address.of_node(node);
                 let made = self.connect(&url).map_err(|error| self.not_connected(&error));
                 self.connected += 1;
-                Connected { connection: made?, number: self.connected }
+                Connected { wire: made?, number: self.connected }
             }
         };
-        let connection = &mut connected.connection;
-        connection.send_packed_command(&packed.concat()).map_err(|error| self.failed(error))?;
-        let mut answers = Vec::with_capacity(packed.len());
-        while answers.len() < packed.len() {
-            match connection.recv_response().map_err(|error| self.failed(error))? {
-                Value::Push { .. } => {}
-                answer => answers.push(answer),
-            }
-            if began.elapsed() > patience {
-                return Err(self.failed("it takes too long to answer"));
-            }
-        }
+        let timeout = self.address.timeout;
+        let answers =
+            connected.wire.ask(packed, timeout, all).map_err(|error| self.failed(error))?;
         self.connections.insert(node.to_string(), connected);
         Ok(answers)
     }
 
-    fn connect(&self, url: &str) -> Result<Connection, RedisError> {
-        let timeout = self.address.timeout;
-        let address = url.into_connection_info()?;
-        let settings = address.redis_settings().clone().set_skip_set_lib_name();
-        let address = address.set_redis_settings(settings);
-        let connection = self.client(address)?.get_connection_with_timeout(timeout)?;
-        connection.set_read_timeout(Some(timeout))?;
-        connection.set_write_timeout(Some(timeout))?;
-        Ok(connection)
-    }
-
-    #[cfg(not(feature = "redis-tls"))]
-    fn client(&self, address: redis::ConnectionInfo) -> Result<Client, RedisError> {
-        Client::open(address)
-    }
-
-    #[cfg(feature = "redis-tls")]
-    fn client(&self, address: redis::ConnectionInfo) -> Result<Client, RedisError> {
-        if !self.address.is_secure() {
-            return Client::open(address);
-        }
-        // Fails where the program has chosen one already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let root_cert = self.address.authority.as_ref().map(std::fs::read).transpose()?;
-        let certificates = redis::TlsCertificates { client_tls: None, root_cert };
-        Client::build_with_tls(address, certificates)
+    fn connect(&self, url: &str) -> Result<Wire, RedisError> {
+        Wire::open(&url.into_connection_info()?, &self.address)
     }
 
     /// Asks the sentinels who has the data, and that server whether it thinks so too.
@@ -493,7 +472,8 @@ impl Link {
     ) -> Result<Option<(String, String)>, RedisError> {
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-        question.query(&mut self.connect(&self.address.of_sentinel(sentinel))?)
+        let mut wire = self.connect(&self.address.of_sentinel(sentinel))?;
+        Ok(redis::from_redis_value(wire.ask_one(&question, self.address.timeout)?)?)
     }
 
     /// A slot is at `node` that was thought to be elsewhere; the others may hear of that later than we do.
@@ -535,9 +515,8 @@ fn fail(open: &[Open], error: &Error, answers: &mut Answers) {
 
 /// Whether a server has answered, and lets nobody in.
 fn is_refusal(error: &RedisError) -> bool {
-    let says = error.to_string();
     error.kind() == ErrorKind::AuthenticationFailed
-        || REFUSALS.iter().any(|word| says.contains(word))
+        || error.code().is_some_and(|code| REFUSALS.contains(&code))
 }
 
 fn first_word(answer: Value) -> Vec<u8> {

@@ -10,6 +10,7 @@ use anabranch_store::{
 
 use crate::cable::Cable;
 use crate::failing::{Outcome, run, settings};
+use crate::relay::Relay;
 use crate::server::{Cluster, Server, Watched, available, until};
 use crate::{ask, by_socket, driver};
 
@@ -108,6 +109,28 @@ fn a_network_that_is_cut_delays_nobody() {
         assert_eq!(status.rebuilds, if is_emptied { 2 } else { 0 }, "{status:?}");
         assert!(is_late(&worst) && worst.trouble.is_some(), "{worst:?}");
     }
+}
+
+#[test]
+fn a_line_that_dribbles_delays_nobody() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let relay = Relay::to(server.node());
+    let address = format!("redis://{}/3?timeout_ms=200", relay.node());
+    let Outcome { status, worst, .. } = run(
+        || driver(&address),
+        (settings(), PATIENCE),
+        || {
+            relay.dribble(true);
+            thread::sleep(Duration::from_millis(1_500));
+            relay.dribble(false);
+        },
+    );
+    assert!(status.failures > 0 && status.rebuilds == 0, "{status:?}");
+    let trouble = worst.trouble.unwrap_or_default();
+    assert!(trouble.contains("no answer within 200 ms"), "{trouble}");
 }
 
 #[test]

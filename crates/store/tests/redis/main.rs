@@ -10,6 +10,7 @@ mod cable;
 mod failing;
 mod faults;
 mod layout;
+mod relay;
 mod resharding;
 mod sentinels;
 mod server;
@@ -23,7 +24,8 @@ use anabranch_store::{
     Batch, Call, Content, Driver, End, Entry, Error, Key, Kind, Location, Operation, Outcome,
     Place, Reply, Scope,
 };
-use server::{Cluster, Server, available, until};
+use relay::Relay;
+use server::{Cluster, Server, Watched, available, until};
 
 fn driver(address: &str) -> Redis {
     Redis::new(Address::parse(address).unwrap())
@@ -321,6 +323,78 @@ fn a_stopped_server_is_waited_for_no_longer_than_configured() {
     }
 }
 
+/// A value is asked for by way of `relay`, and set, while it dribbles and when it does not.
+fn does_not_wait_for_what_is_dribbled(relay: &Relay, address: &str) {
+    let at = key(Kind::Value, 1);
+    let put = |letter| Operation::Put(Content::Value(vec![letter; 200]));
+    let batch = |number: u8| Batch {
+        mark: at.scope().key(Kind::Value, "mark").unwrap(),
+        expected: (number > 1).then(|| vec![b'm'; 100 + usize::from(number) - 1]),
+        next: vec![b'm'; 100 + usize::from(number)],
+        calls: vec![Call::new(&at, put(number))],
+    };
+    let mut open = driver(address);
+    assert_eq!(open.commit(&[batch(1)]), Ok(vec![Outcome::Committed]), "{address}");
+    relay.dribble(true);
+    // The mark that the server has is in the answer to one that is not right.
+    for (mut driver, what) in [(open, "connected"), (driver(address), "not connected")] {
+        let began = Instant::now();
+        let late = driver.commit(&[batch(9)]).unwrap_err();
+        // A connection is made within the timeout, and so long is waited then.
+        let took = began.elapsed();
+        assert!(took < Duration::from_millis(700), "{address}, {what}: {took:?}");
+        assert!(late.to_string().contains("no answer within 200 ms"), "{address}: {late}");
+        let began = Instant::now();
+        let late = ask(&mut driver, &at, Operation::Read).unwrap_err();
+        let took = began.elapsed();
+        assert!(took < Duration::from_millis(1_100), "{address}, {what}: {took:?}");
+        assert!(late.to_string().contains("no answer within 200 ms"), "{address}: {late}");
+        relay.dribble(false);
+        let read = ask(&mut driver, &at, Operation::Read).unwrap();
+        assert_eq!(read, Reply::Content(Some(Content::Value(vec![1; 200]))), "{address}");
+        relay.dribble(true);
+    }
+    relay.dribble(false);
+}
+
+#[test]
+fn an_answer_that_is_dribbled_is_waited_for_no_longer_than_configured() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&["--requirepass", "s3cret"]);
+    let relay = Relay::to(server.node());
+    let address = format!("redis://:s3cret@{}/3?timeout_ms=200", relay.node());
+    does_not_wait_for_what_is_dribbled(&relay, &address);
+    let cluster = Server::start(&["--cluster-enabled", "yes"]);
+    let relay = Relay::to(cluster.node());
+    let port = relay.node().rsplit(':').next().unwrap().to_owned();
+    cluster.ask::<()>(&["CONFIG", "SET", "cluster-announce-port", &port]);
+    cluster.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    until("it works", || cluster.ask::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));
+    let address = format!("redis+cluster://{}?timeout_ms=200", relay.node());
+    does_not_wait_for_what_is_dribbled(&relay, &address);
+}
+
+#[test]
+fn a_sentinel_that_dribbles_is_waited_for_no_longer_than_configured() {
+    if !available() {
+        return;
+    }
+    let servers = Watched::start();
+    let relay = Relay::to(servers.sentinel.node());
+    let address = format!("redis+sentinel://{}/main?timeout_ms=200", relay.node());
+    relay.dribble(true);
+    let mut driver = driver(&address);
+    let began = Instant::now();
+    let late = ask(&mut driver, &key(Kind::Counter, 1), Operation::Read).unwrap_err();
+    assert!(began.elapsed() < Duration::from_millis(1_000), "{:?}", began.elapsed());
+    assert!(late.to_string().contains("no answer within 200 ms"), "{late}");
+    relay.dribble(false);
+    let read = ask(&mut driver, &key(Kind::Counter, 1), Operation::Read);
+    assert_eq!(read, Ok(Reply::Content(None)));
+}
+
 #[test]
 fn a_cluster_fails_over() {
     if !available() {
@@ -365,6 +439,10 @@ fn connections_are_encrypted_and_only_the_right_authority_is_trusted() {
         "no",
     ];
     let _server = Server::start(&arguments);
+    let relay = Relay::to(format!("127.0.0.1:{port}"));
+    let trusted = format!("ca={}&timeout_ms=200", made.path("ca.crt"));
+    let address = format!("rediss://{}?{trusted}", relay.node());
+    does_not_wait_for_what_is_dribbled(&relay, &address);
     let nothing = key(Kind::Value, 0);
     conforms(&format!("rediss://127.0.0.1:{port}?ca={}", made.path("ca.crt")), 5);
     for address in [

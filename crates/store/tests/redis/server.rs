@@ -184,7 +184,7 @@ pub fn free_port() -> u16 {
 pub struct Watched {
     pub master: Server,
     pub replica: Server,
-    sentinel: Server,
+    pub sentinel: Server,
 }
 
 impl Watched {

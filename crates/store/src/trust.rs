@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 
 /// Connections that trust the authorities in the file `authority` (PEM), else those of the system.
-pub(super) fn trusting(
+pub(crate) fn trusting(
     authority: Option<&Path>,
 ) -> Result<Arc<ClientConfig>, Box<dyn Error + Send + Sync>> {
     let mut roots = RootCertStore::empty();
