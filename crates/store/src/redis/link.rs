@@ -15,6 +15,9 @@ use crate::error::Error;
 const TOGETHER: usize = 512;
 /// How many times as long as one answer those to a message may take that reads.
 const PAGES: u32 = 4;
+/// How many times as long as it was waited for a silent node of a cluster is left alone, so that others are not delayed
+/// by it at each message.
+const LEFT_ALONE: u32 = 2;
 /// How often in a row a cluster's redirections are followed.
 const REDIRECTIONS: u32 = 5;
 /// How long to wait, at first, for keys that are on their way from one node of a cluster to another; then longer.
@@ -39,6 +42,8 @@ pub(super) struct Link {
     connections: BTreeMap<String, Connected>,
     /// How many there were.
     connected: u64,
+    /// In a cluster: nodes that have not answered in time, and until when they are left alone.
+    silent: BTreeMap<String, Instant>,
     /// In a cluster: the last slot of each range, and the node that has it.
     slots: BTreeMap<u16, String>,
     /// In a cluster: who has said last that a slot has moved to whom, and knows of it for certain.
@@ -116,6 +121,7 @@ impl Link {
             name,
             connections,
             connected: 0,
+            silent: BTreeMap::new(),
             slots: BTreeMap::new(),
             informed: None,
             master: None,
@@ -405,20 +411,31 @@ impl Link {
         packed: &[Vec<u8>],
         all: Duration,
     ) -> Result<Vec<Value>, Error> {
+        if self.silent.get(node).is_some_and(|until| Instant::now() < *until) {
+            return Err(self.failed(format!("{node} was silent and is left alone for a while")));
+        }
         let mut connected = match self.connections.remove(node) {
             Some(connected) => connected,
             None => {
-                let url = self.address.of_node(node);
-                let made = self.connect(&url).map_err(|error| self.not_connected(&error));
+                let made = self.connect(&self.address.of_node(node));
                 self.connected += 1;
-                Connected { wire: made?, number: self.connected }
+                let made = made.inspect_err(|error| self.leave_alone_if_silent(node, error));
+                let wire = made.map_err(|error| self.not_connected(&error))?;
+                Connected { wire, number: self.connected }
             }
         };
-        let timeout = self.address.timeout;
-        let answers =
-            connected.wire.ask(packed, timeout, all).map_err(|error| self.failed(error))?;
+        let answers = connected.wire.ask(packed, self.address.timeout, all);
+        let answers = answers.inspect_err(|error| self.leave_alone_if_silent(node, error));
+        let answers = answers.map_err(|error| self.failed(error))?;
         self.connections.insert(node.to_string(), connected);
         Ok(answers)
+    }
+
+    fn leave_alone_if_silent(&mut self, node: &str, error: &RedisError) {
+        if error.is_timeout() && matches!(self.address.servers, Servers::Cluster(_)) {
+            let until = Instant::now() + self.address.timeout * LEFT_ALONE;
+            self.silent.insert(node.to_string(), until);
+        }
     }
 
     fn connect(&self, url: &str) -> Result<Wire, RedisError> {

@@ -4,8 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anabranch_store::{
-    Change, Content, Entry, Flusher, Key, Kind, Operation, Place, Policy, Reply, Scope, Settings,
-    Status,
+    Batch, Call, Change, Content, Driver, Entry, Flusher, Key, Kind, Operation, Place, Policy,
+    Reply, Scope, Settings, Status,
 };
 
 use crate::cable::Cable;
@@ -262,6 +262,59 @@ fn a_node_of_a_cluster_that_takes_nothing_delays_only_the_scopes_that_it_has() {
     }
     cluster.masters[0].kill();
     assert_eq!(followed(&flusher, &address, 12, 4_000), elsewhere);
+}
+
+/// Sets the mark of each shard, whatever it was.
+fn marked(driver: &mut impl Driver, shards: &[u16]) -> Vec<bool> {
+    let mark = |shard: &u16| of_shard(*shard).1.scope().key(Kind::Value, "mark").unwrap();
+    let batch = |shard| Batch {
+        mark: mark(shard),
+        expected: Some(vec![1]),
+        next: vec![1],
+        calls: vec![Call::new(&of_shard(*shard).1, Operation::Put(Content::Counter(1)))],
+    };
+    let batches: Vec<Batch> = shards.iter().map(batch).collect();
+    let outcomes = driver.commit(&batches).unwrap();
+    outcomes.iter().map(|outcome| *outcome == anabranch_store::Outcome::Committed).collect()
+}
+
+/// Others are delayed by it once in a while, and not by each message.
+#[test]
+fn a_node_of_a_cluster_that_is_silent_is_left_alone_for_a_while() {
+    if !available() {
+        return;
+    }
+    let cluster = Cluster::start(false);
+    let mut driver = driver(&cluster.address());
+    let all: Vec<u16> = (0..12).collect();
+    for shard in &all {
+        let mark = of_shard(*shard).1.scope().key(Kind::Value, "mark").unwrap();
+        let put = Operation::Put(Content::Value(vec![1]));
+        assert_eq!(ask(&mut driver, &mark, put), Ok(Reply::Done));
+    }
+    assert_eq!(marked(&mut driver, &all), [true; 12]);
+    let is_elsewhere = |shard: &u16| {
+        let name = format!("{{nat@edge@s{shard}}}@counter@n");
+        cluster.masters[0].ask::<Vec<String>>(&["KEYS", &name]).is_empty()
+    };
+    let elsewhere: Vec<bool> = all.iter().map(is_elsewhere).collect();
+    assert!(elsewhere.contains(&true) && elsewhere.contains(&false), "{elsewhere:?}");
+    for other in &cluster.masters[1..] {
+        other.ask::<()>(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    cluster.masters[0].signal("STOP");
+    let (began, mut slow, mut quick) = (Instant::now(), 0, 0);
+    while began.elapsed() < Duration::from_secs(4) {
+        let asked = Instant::now();
+        assert_eq!(marked(&mut driver, &all), elsewhere, "after {:?}", began.elapsed());
+        // Half a second is waited for an answer, and it is left alone for as long again, twice.
+        let is_slow = asked.elapsed() > Duration::from_millis(480);
+        (slow, quick) = if is_slow { (slow + 1, quick) } else { (slow, quick + 1) };
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!((1..=3).contains(&slow) && quick > 50, "{slow} messages are slow, {quick} are not");
+    cluster.masters[0].signal("CONT");
+    until("it is asked again", || marked(&mut driver, &all) == [true; 12]);
 }
 
 #[test]
