@@ -44,6 +44,14 @@ pub trait Driver: Send {
 
     /// The keys that begin with `prefix`, in no order, those of ended values perhaps among them.
     fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error>;
+
+    /// Brings what was answered to where it lasts, if it is not there yet; at the end, when nothing more is asked.
+    ///
+    /// # Errors
+    /// It is not known whether all of it is there.
+    fn close(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// Changes that take effect together, if nobody else has written and nothing was lost.
@@ -145,5 +153,8 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     }
     fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
         (**self).keys(prefix)
+    }
+    fn close(&mut self) -> Result<(), Error> {
+        (**self).close()
     }
 }

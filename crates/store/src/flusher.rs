@@ -316,16 +316,17 @@ struct Connection(SyncSender<News>);
 
 impl Connection {
     /// Asks the store, one question after the other.
-    fn answer(self, mut driver: impl Driver, questions: &Receiver<Question>) {
+    fn answer(self, mut driver: impl Driver, questions: &Receiver<Question>) -> Result<(), Error> {
         while let Ok(question) = questions.recv() {
             let answer = match question {
                 Question::Commit(batches) => News::Committed(driver.commit(&batches)),
                 Question::List(scope) => News::Listed(driver.keys(&format!("{scope}@"))),
             };
             if self.0.send(answer).is_err() {
-                return;
+                break;
             }
         }
+        driver.close()
     }
 }
 
@@ -416,7 +417,9 @@ impl Worker {
         drop(heard);
         if !is_asking {
             // It ends when the driver has closed what it has open.
-            let _ = connection.join();
+            if let Ok(Err(error)) = connection.join() {
+                lock(&self.shared.status).trouble.get_or_insert(error.to_string());
+            }
         }
         is_meant
     }

@@ -167,4 +167,11 @@ impl Driver for Memory {
     fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
         Ok(self.lock().objects.keys(prefix))
     }
+
+    fn close(&mut self) -> Result<(), Error> {
+        match &mut self.lock().files {
+            Files::Log(log) => log.close(),
+            _ => Ok(()),
+        }
+    }
 }

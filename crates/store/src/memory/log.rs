@@ -243,15 +243,25 @@ impl Log {
     pub(super) fn sync(&mut self) -> Result<(), Error> {
         self.disk.bring(&self.file).map_err(|error| unusable(&self.directory, &error))
     }
+
+    /// Brings to the disk what is to be there at the end. What the system likes it likes then too, and before an
+    /// answer it was brought there.
+    pub(super) fn close(&mut self) -> Result<(), Error> {
+        if self.syncer.is_none() {
+            return Ok(());
+        }
+        // Of an earlier failure, too, nobody may have been told.
+        let _ = self.disk.bring(&self.file);
+        let look = "what was written is with the system; see how the disk is before that ends";
+        let told = |why| Error::unusable(self.directory.display(), why, look);
+        self.disk.last().map(drop).map_err(told)
+    }
 }
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // What the system likes it likes at the end too; before an answer it was brought there.
-        if self.syncer.take().is_some() {
-            // Nobody is left to be told; what was written is with the system.
-            let _ = self.disk.bring(&self.file);
-        }
+        // Who closes it first is told; here nobody is left.
+        let _ = self.close();
     }
 }
 
@@ -534,8 +544,10 @@ mod tests {
 
     use super::*;
     use crate::call::Operation;
-    use crate::content::Kind;
+    use crate::content::{Content, Kind};
     use crate::key::{Place, Scope};
+    use crate::memory::{Files, Memory};
+    use crate::{Answer, Batch, Change, Driver, Flusher, Key, Outcome, Settings};
 
     /// Nothing else is written meanwhile.
     #[test]
@@ -570,6 +582,55 @@ mod tests {
             drop(log);
             assert_eq!(disk.last().unwrap() > written, expected[1], "{sync:?}, at the end");
         }
+    }
+
+    /// A store whose disk fails when all is written.
+    struct FailsAtTheEnd(Memory);
+
+    impl Driver for FailsAtTheEnd {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+        fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
+            self.0.run(calls)
+        }
+        fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
+            self.0.commit(batches)
+        }
+        fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
+            self.0.keys(prefix)
+        }
+        fn close(&mut self) -> Result<(), Error> {
+            if let Files::Log(log) = &self.0.lock().files {
+                // Nothing can be brought to it.
+                log.disk.bring(&File::open("/dev/null").unwrap()).unwrap_err();
+            }
+            self.0.close()
+        }
+    }
+
+    #[test]
+    fn who_closes_a_run_is_told_what_has_not_reached_the_disk() {
+        let key = Scope::new("nat", "a", Place::Core(0)).unwrap().key(Kind::Counter, "n").unwrap();
+        let trouble = |store: Box<dyn Driver>| {
+            let settings = Settings::default();
+            let (flusher, _) = Flusher::open(store, "nat", "a", settings).unwrap();
+            let mut feed = flusher.feed();
+            feed.change(Change::put(&key, Content::Counter(7)));
+            feed.hand_over_surely();
+            drop(feed);
+            let status = flusher.close(Duration::from_secs(20));
+            assert_eq!((status.waiting, status.stored), (0, 1), "{status:?}");
+            status.trouble
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let open = || Memory::open(directory.path(), Durability::default()).unwrap();
+        assert_eq!(trouble(Box::new(open())), None);
+        let told = trouble(Box::new(FailsAtTheEnd(open())));
+        assert!(
+            told.as_ref().is_some_and(|why| why.contains("did not reach the disk")),
+            "{told:?}"
+        );
     }
 
     #[test]
