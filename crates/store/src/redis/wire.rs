@@ -33,7 +33,11 @@ impl Timed {
         for address in addresses {
             let timed = Self { socket: Socket::new(address.domain(), Type::STREAM, None)?, until };
             match timed.socket.connect_timeout(&address, timed.left()?) {
-                Ok(()) => return Ok(timed),
+                Ok(()) => {
+                    // The end of a message is not to wait until the server has acknowledged the rest.
+                    let _ = timed.socket.set_tcp_nodelay(true);
+                    return Ok(timed);
+                }
                 Err(error) => last = error,
             }
         }
