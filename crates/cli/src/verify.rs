@@ -97,6 +97,10 @@ const REST_OF: usize = 2;
 /// verification from beginning, as for `run` and `plan`.
 pub(crate) fn run(library: &Library, arguments: &VerifyArguments) -> Result<(), Error> {
     let entry = library.find(&arguments.nf)?;
+    // Said before all call paths are found.
+    if cfg!(not(feature = "verify")) {
+        return Err(Error::without("verify"));
+    }
     let trial = trial(&entry.source(), arguments)?;
     let found = entry.verify(trial)?;
     match arguments.json {
@@ -164,6 +168,7 @@ fn planned(paths: &Paths, arguments: &VerifyArguments) -> Result<Plan, Error> {
 /// [`Error::Settings`], [`Error::Input`] for a capture that cannot be read, [`Error::Usage`] where it
 /// is not compiled in, [`Error::LinkType`].
 pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Error> {
+    // Here too, so that worlds without the feature are not compiled.
     if cfg!(not(feature = "verify")) {
         return Err(Error::without("verify"));
     }
