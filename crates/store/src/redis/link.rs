@@ -16,7 +16,7 @@ const TOGETHER: usize = 512;
 /// How many times as long as one answer those to a message may take that reads.
 const PAGES: u32 = 4;
 /// How many times as long as it was waited for a silent node of a cluster is left alone, so that others are not delayed
-/// by it at each message.
+/// by it at each message of write-behind. Who reads waits.
 const LEFT_ALONE: u32 = 2;
 /// How often in a row a cluster's redirections are followed.
 const REDIRECTIONS: u32 = 5;
@@ -194,9 +194,10 @@ impl Link {
         answers
     }
 
-    /// Whether no server is connected: none has answered last, or none was the right one.
+    /// Whether no server is connected: none has answered last, or none was the right one. Not where one was not even
+    /// asked.
     pub(super) fn is_alone(&self) -> bool {
-        self.connections.is_empty()
+        self.connections.is_empty() && self.silent.is_empty()
     }
 
     /// Asks each of `open` once, but for what has to come after another.
@@ -291,6 +292,9 @@ impl Link {
             // Each may be a page of something large.
             Patience::Timeout => self.address.timeout * PAGES,
         };
+        if patience == Patience::None {
+            self.is_not_left_alone(node)?;
+        }
         let mut found = self.exchange(node, &packed, all)?.into_iter();
         let by = self.connections.get(node).map_or(0, |connected| connected.number);
         let answer = |one: &Open| {
@@ -396,6 +400,7 @@ impl Link {
 
     /// Asks one server.
     pub(super) fn ask_node(&mut self, node: &str, command: &Cmd) -> Result<Value, Error> {
+        self.is_not_left_alone(node)?;
         let packed = [command.get_packed_command()];
         let answer = self.exchange(node, &packed, self.address.timeout)?;
         let answer = answer.into_iter().next().unwrap_or_default();
@@ -403,17 +408,24 @@ impl Link {
         Ok(answer)
     }
 
-    /// Sends these and reads an answer to each, all within so long. A connection that breaks, or has more to say, is
-    /// closed.
+    /// # Errors
+    /// The node was silent just now: it is not asked again yet.
+    fn is_not_left_alone(&mut self, node: &str) -> Result<(), Error> {
+        let now = Instant::now();
+        self.silent.retain(|_, until| now < *until);
+        match self.silent.contains_key(node) {
+            true => Err(self.failed(format!("{node} was silent and is left alone for a while"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Sends these and reads an answer to each, all within so long. A connection that breaks is closed.
     fn exchange(
         &mut self,
         node: &str,
         packed: &[Vec<u8>],
         all: Duration,
     ) -> Result<Vec<Value>, Error> {
-        if self.silent.get(node).is_some_and(|until| Instant::now() < *until) {
-            return Err(self.failed(format!("{node} was silent and is left alone for a while")));
-        }
         let mut connected = match self.connections.remove(node) {
             Some(connected) => connected,
             None => {
@@ -428,11 +440,14 @@ impl Link {
         let answers = answers.inspect_err(|error| self.leave_alone_if_silent(node, error));
         let answers = answers.map_err(|error| self.failed(error))?;
         self.connections.insert(node.to_string(), connected);
+        self.silent.remove(node);
         Ok(answers)
     }
 
+    /// For the sake of others that answer: where there are none it is waited for.
     fn leave_alone_if_silent(&mut self, node: &str, error: &RedisError) {
-        if error.is_timeout() && matches!(self.address.servers, Servers::Cluster(_)) {
+        let has_others = !self.connections.is_empty();
+        if has_others && error.is_timeout() && matches!(self.address.servers, Servers::Cluster(_)) {
             let until = Instant::now() + self.address.timeout * LEFT_ALONE;
             self.silent.insert(node.to_string(), until);
         }

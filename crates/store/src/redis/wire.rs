@@ -30,9 +30,10 @@ impl Timed {
             _ => Vec::new(),
         };
         let mut last = io::Error::new(ErrorKind::NotFound, "the host has no address");
-        for address in addresses {
+        for (address, others) in addresses.iter().zip((0..addresses.len() as u32).rev()) {
             let timed = Self { socket: Socket::new(address.domain(), Type::STREAM, None)?, until };
-            match timed.socket.connect_timeout(&address, timed.left()?) {
+            // One that is silent leaves time for the others.
+            match timed.socket.connect_timeout(address, timed.left()? / (others + 1)) {
                 Ok(()) => {
                     // The end of a message is not to wait until the server has acknowledged the rest.
                     let _ = timed.socket.set_tcp_nodelay(true);
@@ -46,7 +47,9 @@ impl Timed {
 
     fn left(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+        // Less than a microsecond would be none, which to a socket is for ever.
+        let least = Duration::from_micros(1);
+        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left.max(least)) }
     }
 }
 

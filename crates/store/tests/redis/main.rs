@@ -348,10 +348,8 @@ fn does_not_wait_for_what_is_dribbled(relay: &Relay, address: &str) {
         let late = ask(&mut driver, &at, Operation::Read).unwrap_err();
         let took = began.elapsed();
         assert!(took < Duration::from_millis(1_100), "{address}, {what}: {took:?}");
-        assert!(late.is_unavailable(), "{address}: {late}");
+        assert!(late.to_string().contains("no answer within 200 ms"), "{address}: {late}");
         relay.dribble(false);
-        // A node of a cluster is left alone for a while.
-        until("it answers again", || ask(&mut driver, &at, Operation::Read).is_ok());
         let read = ask(&mut driver, &at, Operation::Read).unwrap();
         assert_eq!(read, Reply::Content(Some(Content::Value(vec![1; 200]))), "{address}");
         relay.dribble(true);
