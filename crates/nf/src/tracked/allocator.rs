@@ -155,7 +155,11 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
             into.set(at, Deadline::from_word(into.get(at)).renewed(0).word());
         });
         self.object.indices.give(&self.transaction, index);
-        self.note(index);
+        if let Some(journal) = self.object.journal.get()
+            && self.transaction.is_alone()
+        {
+            journal.clear_alone(index, index);
+        }
     }
 
     /// The next object whose end has come, already free, with its value. `budget` counts down the
@@ -291,7 +295,7 @@ impl<T: Value> Journaled for Tracked<SharedAllocator<T>> {
         let SharedAllocator { objects, indices, journal, .. } = &*self.object;
         journal.get_or_init(|| {
             let journal = Arc::new(Journal::new(indices.len(), steps));
-            objects.watch(noting::numbered(&journal));
+            objects.watch(noting::mortal(&journal, SharedAllocator::<T>::DEADLINE));
             journal
         });
     }
@@ -301,13 +305,9 @@ impl<T: Value> Journaled for Tracked<SharedAllocator<T>> {
         let ends = |index| self.kept(index).map_or(0, |kept| kept.deadline.tick);
         for (index, step) in journal.take(name, moment, ends, sink) {
             sink.at(Some(step));
-            match self.kept(index) {
-                None => moment.remove(sink, (name, None), &index),
-                Some(Kept { deadline, lifetime, value }) => {
-                    let object = (moment.absolute(deadline.tick), lifetime, value);
-                    moment.put(sink, (name, None), &index, &object);
-                }
-            }
+            let Some(Kept { deadline, lifetime, value }) = self.kept(index) else { continue };
+            let object = (moment.absolute(deadline.tick), lifetime, value);
+            moment.put(sink, (name, None), &index, &object);
         }
     }
 

@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use anabranch_txn::{Entry, Map, Watcher, Words};
+use anabranch_txn::{Deadline, Entry, Map, Watcher, Words};
 
 use super::from_words;
 use crate::key::Value;
@@ -24,6 +24,26 @@ impl Watcher for Numbered {
 /// Notes what is committed of objects that are told by their numbers.
 pub(super) fn numbered(journal: &Arc<Journal<u32>>) -> Box<dyn Watcher> {
     Box::new(Numbered(Arc::clone(journal)))
+}
+
+/// Of those that have a deadline, in this word, and are gone when they have none.
+struct Mortal(Arc<Journal<u32>>, usize);
+
+impl Watcher for Mortal {
+    fn changes(&self, object: u32, before: Words<'_>, after: Words<'_>, step: u32) {
+        let is_there = |words: Words<'_>| Deadline::from_word(words.get(self.1)).tick != 0;
+        match (is_there(before), is_there(after)) {
+            // What is given the number next has a step of its own.
+            (true, false) => self.0.clear_in(object, object, step),
+            (false, false) => {}
+            (_, true) => self.0.note_in(object, step),
+        }
+    }
+}
+
+/// Notes what is committed of objects that are told by their numbers as long as they have a deadline, in this word.
+pub(super) fn mortal(journal: &Arc<Journal<u32>>, deadline: usize) -> Box<dyn Watcher> {
+    Box::new(Mortal(Arc::clone(journal), deadline))
 }
 
 /// Of buckets of entries with keys `K`.
@@ -52,11 +72,12 @@ mod tests {
     use anabranch_txn::{Batch, Domain, Place, Transaction, Worker};
 
     use super::*;
+    use crate::context::{Context, Environment};
     use crate::key::{Fold, Key};
     use crate::pack::{Pack, Unpack};
     use crate::state::journal::{Journaled, Moment, Sink, Steps};
-    use crate::tracked::{SharedMap, Sharing, Tracked};
-    use crate::world::MapOperations;
+    use crate::tracked::{SharedAllocator, SharedMap, Sharing, Tracked};
+    use crate::world::{AllocatorOperations, MapOperations, Solo};
 
     /// What is told: object, step, key, and the value if there is one.
     #[derive(Default)]
@@ -158,6 +179,52 @@ mod tests {
         workers[0].maps.iter_mut().for_each(|map| map.keep(&steps));
         domain.count_steps(move || steps.next());
         workers
+    }
+
+    struct Act<F>(F);
+
+    impl<F: FnMut()> Batch for Act<F> {
+        fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
+            assert!(!transaction.is_alone());
+            (self.0)();
+            range.len()
+        }
+        fn undo(&mut self, _: Range<usize>) {}
+        fn release(&mut self, _: Range<usize>, _: Place) {}
+    }
+
+    /// An object is made, given back, and another one made that has its number, before any is told.
+    #[test]
+    fn who_is_given_a_number_does_not_inherit_the_step_of_who_had_it() {
+        let domain = Arc::new(Domain::new(1, false).with_turns(Some(false)));
+        let mut own = Sharing::new(&domain);
+        let mut objects =
+            own.object("objects", |domain| SharedAllocator::<u8>::new(domain, 64)).unwrap();
+        let mut worker = Worker::new(Arc::clone(&own.transaction));
+        let steps = Steps::default();
+        objects.keep(&steps);
+        domain.count_steps(move || steps.next());
+        let mut environment = Environment::new(1);
+        let context = &Context::<Solo>::new(&mut environment);
+        for value in [11, 22] {
+            worker.handle(&mut Act(|| assert!(objects.allocate_at(7, value, 1 << 40, context))), 1);
+            if value == 11 {
+                worker.handle(&mut Act(|| assert!(objects.free(7))), 1);
+            }
+        }
+        let mut told = Told::default();
+        worker.alone(|_| objects.drain("objects", &Moment::new(0), &mut told));
+        let [(_, gone, 7, None), (_, come, 7, Some(_))] = told.0[..] else {
+            panic!("{:?}", told.0)
+        };
+        assert_eq!(come, gone + 1);
+        // Who is alone notes it himself.
+        worker.alone(|_| {
+            assert!(objects.free(7) && objects.allocate_at(7, 33, 1 << 40, context));
+        });
+        let mut told = Told::default();
+        worker.alone(|_| objects.drain("objects", &Moment::new(0), &mut told));
+        assert!(matches!(told.0[..], [(_, _, 7, None), (_, _, 7, Some(_))]), "{:?}", told.0);
     }
 
     /// The first attempt of one is overtaken by the other, which takes its places.
