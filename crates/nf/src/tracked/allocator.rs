@@ -105,9 +105,7 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
     /// The object under `index` was written: noted here by who is alone.
     #[inline]
     fn note(&self, index: u32) {
-        if let Some(journal) = self.object.journal.get()
-            && self.transaction.is_alone()
-        {
+        if let Some(journal) = noting::alone(&self.object.journal, &self.transaction) {
             journal.note(index);
         }
     }
@@ -155,9 +153,7 @@ impl<T: Value> Tracked<SharedAllocator<T>> {
             into.set(at, Deadline::from_word(into.get(at)).renewed(0).word());
         });
         self.object.indices.give(&self.transaction, index);
-        if let Some(journal) = self.object.journal.get()
-            && self.transaction.is_alone()
-        {
+        if let Some(journal) = noting::alone(&self.object.journal, &self.transaction) {
             journal.clear_alone(index, index);
         }
     }

@@ -50,9 +50,7 @@ impl<K: Key, V: Value> Tracked<SharedMap<K, V>> {
     /// The entry at `id` was written: noted here by who is alone.
     #[inline]
     fn note(&self, id: SlotId) {
-        if let Some(journal) = self.object.journal.get()
-            && self.transaction.is_alone()
-        {
+        if let Some(journal) = noting::alone(&self.object.journal, &self.transaction) {
             journal.note(self.object.entries.number(id));
         }
     }
@@ -94,9 +92,7 @@ impl<K: Key, V: Value> MapOperations<K, V> for Tracked<SharedMap<K, V>> {
     fn remove(&mut self, key: &K) -> Option<V> {
         let (id, old) = self.find(key)?;
         self.object.entries.remove(&self.transaction, key.hash(self.object.seed).word(), id);
-        if let Some(journal) = self.object.journal.get()
-            && self.transaction.is_alone()
-        {
+        if let Some(journal) = noting::alone(&self.object.journal, &self.transaction) {
             journal.clear_alone(self.object.entries.number(id), *key);
         }
         Some(old)

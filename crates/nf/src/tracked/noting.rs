@@ -4,13 +4,22 @@
 //! next would have inherited its step. Who is alone notes at once.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use anabranch_txn::{Deadline, Entry, Map, Watcher, Words};
+use anabranch_txn::{Deadline, Entry, Map, Transaction, Watcher, Words};
 
 use super::from_words;
 use crate::key::Value;
 use crate::state::journal::Journal;
+
+/// Where who is alone notes what he changes, if it is kept; nobody is told of it otherwise.
+#[inline]
+pub(super) fn alone<'a, K>(
+    journal: &'a OnceLock<Arc<Journal<K>>>,
+    transaction: &Transaction,
+) -> Option<&'a Journal<K>> {
+    journal.get().filter(|_| transaction.is_alone()).map(|journal| &**journal)
+}
 
 /// Of objects that are told by their numbers.
 struct Numbered(Arc<Journal<u32>>);
@@ -69,7 +78,7 @@ pub(super) fn buckets<K: Value, E: Entry + 'static>(journal: &Arc<Journal<K>>) -
 mod tests {
     use std::ops::Range;
 
-    use anabranch_txn::{Batch, Domain, Place, Transaction, Worker};
+    use anabranch_txn::{Batch, Domain, Place, Worker};
 
     use super::*;
     use crate::context::{Context, Environment};

@@ -134,9 +134,7 @@ impl<T: Value> DistributedOperations<T> for Tracked<SharedDistributed<T>> {
         with_words(&part, |part| {
             self.transaction.write(&self.object.parts, own, |into| into.copy_from(0, part));
         });
-        if let Some(journal) = self.object.journal.get()
-            && self.transaction.is_alone()
-        {
+        if let Some(journal) = noting::alone(&self.object.journal, &self.transaction) {
             journal.note(own);
         }
     }

@@ -144,9 +144,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
 
     /// The set in this slot was written: noted here by who is alone.
     fn note(&self, transaction: &Transaction, number: u32) {
-        if let Some(journal) = self.journal.get()
-            && transaction.is_alone()
-        {
+        if let Some(journal) = noting::alone(&self.journal, transaction) {
             journal.note(number);
         }
     }
