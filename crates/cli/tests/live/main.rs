@@ -26,3 +26,4 @@ mod soak;
 mod stored;
 mod traffic;
 mod trojan;
+mod tunnels;

@@ -38,6 +38,7 @@ mod spread;
 #[allow(unsafe_code)]
 mod system;
 mod tap;
+mod tunnel;
 mod xdp;
 
 pub use error::OpenError;

@@ -1,8 +1,9 @@
 //! What a virtual NIC leaves undone: the header that says so, and finishing checksums.
 
 use super::segment::Segments;
+use super::tunnel::Ip;
 use anabranch_packet::checksum::Sum;
-use anabranch_packet::{Layout, parse};
+use anabranch_packet::parse;
 
 /// What is to be done to a packet before it is one as on the wire (`struct virtio_net_hdr`,
 /// Virtual I/O Device 1.2, 5.1.6).
@@ -32,6 +33,10 @@ impl Offload {
     const NEEDS_CHECKSUM: u8 = 1;
     /// The bit that says that the packet has ECN bits set; it changes nothing else.
     const ECN: u8 = 0x80;
+    const TCP_OVER_IPV4: u8 = 1;
+    const TCP_OVER_IPV6: u8 = 4;
+    /// UDP in datagrams of one size, not the fragmentation of one datagram, which is 3.
+    const UDP: u8 = 5;
 
     /// Reads the header, whose numbers are in the machine's order.
     pub(super) fn read(header: &[u8; Self::LEN]) -> Self {
@@ -53,9 +58,7 @@ impl Offload {
     /// Undoes the offload, or says what is to be done.
     pub(super) fn undo(self, packet: &mut [u8]) -> Wire {
         if self.kind != 0 {
-            let layout = parse(packet, packet.len() as u32);
-            return Segments::new(packet, layout, self.segment_len)
-                .map_or(Wire::Unknown, Wire::Cut);
+            return self.segments(packet).map_or(Wire::Unknown, Wire::Cut);
         }
         if !self.needs_checksum {
             return Wire::Whole(false);
@@ -65,6 +68,23 @@ impl Offload {
             Some(()) => Wire::Whole(true),
             None => Wire::Unknown,
         }
+    }
+
+    /// The segments of a packet that is to be cut, if that is what the header says it is: a kind, and where the
+    /// transport header is, which may be in a tunnel.
+    fn segments(self, packet: &[u8]) -> Option<Segments> {
+        let layout = parse(packet, packet.len() as u32);
+        let segments = Segments::new(packet, layout, self.segment_len)?;
+        let ip = segments.ip();
+        let is_of_kind = match self.kind {
+            Self::TCP_OVER_IPV4 => ip.is_tcp() && !ip.ipv6,
+            Self::TCP_OVER_IPV6 => ip.is_tcp() && ip.ipv6,
+            Self::UDP => ip.is_udp(),
+            _ => false,
+        };
+        // What was put together on receiving has no checksum left to finish, and does not say where.
+        let is_there = !self.needs_checksum || usize::from(self.checksum_start) == ip.l4;
+        (is_of_kind && is_there).then_some(segments)
     }
 }
 
@@ -77,35 +97,24 @@ fn finish(packet: &mut [u8], start: usize, field: usize) -> Option<()> {
     Some(())
 }
 
-/// Finishes the TCP or UDP checksum of a packet that comes without a word on its offloads, if it is the sum of
-/// the pseudo header and nothing else. Where a whole checksum happens to be that too, it comes out the same.
-/// True: it was finished.
+/// Finishes the TCP or UDP checksums of a packet that comes without a word on its offloads, its own and that of one
+/// in a tunnel, which are the sum of the pseudo header and nothing else. Where a whole checksum happens to be that
+/// too, it comes out the same. True: one was finished.
 pub(super) fn finish_unmarked(packet: &mut [u8]) -> bool {
     let layout = parse(packet, packet.len() as u32);
-    let unfinished = (|| {
-        let field = layout.l4_offset() + if layout.has_tcp() { 16 } else { 6 };
-        let has_field = (layout.has_tcp() || layout.has_udp()) && !layout.is_fragment();
-        let is_whole = has_field && layout.malformed().is_none() && layout.end() <= packet.len();
-        let written = packet.get(field..field + 2).filter(|_| is_whole)?;
-        let len = (layout.end() - layout.l4_offset()) as u32;
-        let pseudo = pseudo_header(packet, layout, len)?.checksum().map(|byte| !byte);
-        (*written == pseudo).then_some(field)
-    })();
-    unfinished.is_some_and(|field| {
-        let (start, end) = (layout.l4_offset(), layout.end());
-        packet.get_mut(..end).and_then(|whole| finish(whole, start, field)).is_some()
-    })
+    let carried = Ip::tunnelled(packet, layout).map(|[_, inner]| inner);
+    let outermost = Ip::outermost(layout).filter(|_| layout.malformed().is_none());
+    let both = [carried, outermost];
+    both.into_iter().flatten().filter(|ip| finish_if_unfinished(packet, *ip).is_some()).count() > 0
 }
 
-/// The sum of the pseudo header of a TCP or UDP packet with `len` bytes from the transport header on.
-fn pseudo_header(packet: &[u8], layout: Layout, len: u32) -> Option<Sum> {
-    let l3 = layout.l3_offset();
-    if layout.has_ipv4() {
-        let [a, b] = [l3 + 12, l3 + 16].map(|at| packet.get(at..)?.first_chunk::<4>().copied());
-        return Some(Sum::new().ipv4(a?.into(), b?.into(), layout.protocol(), len));
-    }
-    let [a, b] = [l3 + 8, l3 + 24].map(|at| packet.get(at..)?.first_chunk::<16>().copied());
-    Some(Sum::new().ipv6(a?.into(), b?.into(), layout.protocol(), len))
+/// Finishes the checksum of what `ip` carries, if it is unfinished.
+fn finish_if_unfinished(packet: &mut [u8], ip: Ip) -> Option<()> {
+    let field = ip.checksum_at();
+    let written = packet.get(field..field + 2)?;
+    let pseudo = ip.pseudo_header(packet, ip.end.checked_sub(ip.l4)?)?.checksum();
+    let is_unfinished = *written == pseudo.map(|byte| !byte);
+    is_unfinished.then(|| finish(packet.get_mut(..ip.end)?, ip.l4, field))?
 }
 
 #[cfg(test)]
@@ -170,6 +179,45 @@ mod tests {
         for len in 0..60 {
             finish_unmarked(&mut unfinished(b"abc")[..len.min(45)]);
         }
+    }
+
+    /// That of a packet in a tunnel is found, whatever the tunnel's own is.
+    #[test]
+    fn unfinished_checksums_in_tunnels_are_recognised() {
+        let carried = unfinished(&[0x5a; 33]);
+        for own in [[0, 0], [0x12, 0x34]] {
+            let udp_len = (16 + carried.len()) as u16;
+            let mut packet = unfinished(&[]);
+            packet[16..18].copy_from_slice(&(20 + udp_len).to_be_bytes());
+            packet[36..38].copy_from_slice(&4_789_u16.to_be_bytes());
+            packet[38..40].copy_from_slice(&udp_len.to_be_bytes());
+            packet[40..42].copy_from_slice(&own);
+            packet.extend([8, 0, 0, 0, 0, 0, 7, 0]);
+            let at = packet.len();
+            packet.extend(&carried);
+            let before = packet.clone();
+            assert!(finish_unmarked(&mut packet));
+            assert_eq!(packet[..at], before[..at]);
+            assert_eq!(transport(&mut packet[at..]), Check::Valid);
+            assert!(!finish_unmarked(&mut packet));
+        }
+    }
+
+    /// What is to be cut is what the header says, where it says; else it would be cut in the middle.
+    #[test]
+    fn what_is_of_another_kind_is_not_cut() {
+        let mut header = header(1, Offload::UDP, 34, 6);
+        header[4..6].copy_from_slice(&100_u16.to_ne_bytes());
+        let mut undo = |change: &[(usize, u8)]| {
+            let mut header = header;
+            change.iter().for_each(|&(at, byte)| header[at] = byte);
+            matches!(Offload::read(&header).undo(&mut unfinished(&[7; 300])), Wire::Cut(_))
+        };
+        assert!(undo(&[]) && undo(&[(0, 0), (6, 0)]) && undo(&[(1, Offload::UDP | Offload::ECN)]));
+        for kind in [Offload::TCP_OVER_IPV4, Offload::TCP_OVER_IPV6, 3, 2, 77] {
+            assert!(!undo(&[(1, kind)]), "{kind}");
+        }
+        assert!(!undo(&[(6, 84)]), "the kernel means another header");
     }
 
     #[test]
