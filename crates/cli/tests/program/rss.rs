@@ -152,6 +152,21 @@ fn one_key_that_cannot_serve_both_families_serves_one() {
     assert_eq!(check("p0.ipv6.dst = p0.ipv6.dst"), 25);
 }
 
+/// Classes that hang together with one that cannot be served are named too: no key serves them either.
+#[test]
+fn what_is_left_out_with_others_is_named() {
+    let constraint = "p0.ipv4.src = p1.ipv4.dst || p0.tcp.dst = 443 && p1.tcp.dst = 443";
+    let words = ["rss", "key", "--nic", "82599", "--partial", "--json", "--constraint", constraint];
+    let document = Bench::new().run_words(&words).expect(0).json();
+    let left_out = document["impossible"].as_array().unwrap();
+    for port in [0, 1] {
+        let is_it = |one: &&Value| one["port"] == port && one["class"] == "ipv6-tcp";
+        let found = left_out.iter().find(is_it).unwrap();
+        assert_eq!(found["cause"], "no-key");
+        assert!(!found["needs"].as_array().unwrap().is_empty(), "{found}");
+    }
+}
+
 #[test]
 fn a_symmetric_key_is_called_so_and_a_constraint_it_breaks_is_shown_by_two_packets() {
     let bench = Bench::new();

@@ -95,17 +95,20 @@ fn leave_out(
 ) -> Vec<Unsteerable> {
     let own = stuck.into_iter().filter(|class| class.cause != Cause::NoKey);
     let own: Vec<Unsteerable> = own.filter(|class| group.sides.contains(&class.side)).collect();
-    if !own.is_empty() {
-        return own;
-    }
-    let before = groups.iter().filter(|other| served.needs.contains(&other.needs[0]));
-    let cause = in_the_way(setting, before, group).unwrap_or(Cause::NoKey);
-    let class = |&side: &Side| Unsteerable {
+    let left_out = |&side: &Side, cause: &Cause| Unsteerable {
         side,
         needs: setting.touching(&group.needs, side),
         cause: cause.clone(),
     };
-    group.sides.iter().map(class).collect()
+    if !own.is_empty() {
+        // What they are tied to is left out with them.
+        let tied = group.sides.iter().filter(|side| own.iter().all(|class| class.side != **side));
+        let tied = tied.map(|side| left_out(side, &Cause::NoKey));
+        return own.iter().cloned().chain(tied).collect();
+    }
+    let before = groups.iter().filter(|other| served.needs.contains(&other.needs[0]));
+    let cause = in_the_way(setting, before, group).unwrap_or(Cause::NoKey);
+    group.sides.iter().map(|side| left_out(side, &cause)).collect()
 }
 
 /// How much traffic a group has: frames of the sample, or what is usual.
