@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::BenchArguments;
 use crate::error::Error;
-use crate::file::{check_writable, deliver, is_standard_output, print, tell};
+use crate::file::{check_writable, deliver, is_standard_output, print};
 use crate::library::Library;
 use crate::run::to_json;
 
@@ -107,6 +107,7 @@ fn names_compared() -> Vec<&'static str> {
 
 #[cfg(feature = "library")]
 fn compare(names: Vec<String>, arguments: &BenchArguments) -> Result<Value, Error> {
+    use crate::file::tell;
     use anabranch_bench::{BenchError, Plan, Step};
     let (flows, workers) = (arguments.flows.clone(), arguments.workers.clone());
     let plan = Plan { nfs: names, flows, workers, strategies: arguments.strategies() };
