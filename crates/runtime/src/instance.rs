@@ -52,6 +52,35 @@ pub trait Release {
     fn hold(&mut self, _frame: &Frame<'_>) {}
     /// So many packets that were held go nowhere.
     fn settle(&mut self, _reason: DropReason, _packets: u64) {}
+    /// `frames` are let go of, in order, as the `verdict` of each one's slot says; who re-enters has done so
+    /// before.
+    #[inline(always)]
+    fn let_go<T>(&mut self, frames: &[Frame<'_>], slots: &[T], verdict: impl Fn(&T) -> Verdict) {
+        frames.iter().zip(slots).for_each(|(frame, slot)| let_go_one(self, frame, verdict(slot)));
+    }
+}
+
+/// Lets go of a packet that does not re-enter.
+#[inline(always)]
+pub(crate) fn let_go_one(
+    release: &mut (impl Release + ?Sized),
+    frame: &Frame<'_>,
+    verdict: Verdict,
+) {
+    match verdict {
+        Verdict::Forward(port) => release.forward(frame, port),
+        other => let_go_other(release, frame, other),
+    }
+}
+
+/// The rarer verdicts.
+#[inline(never)]
+fn let_go_other(release: &mut (impl Release + ?Sized), frame: &Frame<'_>, verdict: Verdict) {
+    match verdict {
+        Verdict::Forward(port) => release.forward(frame, port),
+        Verdict::Discard(reason) => release.discard(frame, reason),
+        Verdict::Flood | Verdict::Recirculate(_) => release.flood(frame),
+    }
 }
 
 /// One NF with all its state, owned by one worker (or, where state is shared, behind one lock). On lines of its own.

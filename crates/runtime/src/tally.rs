@@ -2,10 +2,10 @@
 
 use anabranch_io::Chunk;
 use anabranch_io::sink::{Output, Outputs};
-use anabranch_nf::{Builtin, DropReason};
+use anabranch_nf::{Builtin, DropReason, Verdict};
 use anabranch_packet::{Frame, Meta, Port};
 
-use crate::instance::Release;
+use crate::instance::{Release, let_go_one};
 use crate::mailbox::{Again, Outbox};
 
 /// Drop reasons are numbered below this.
@@ -168,6 +168,27 @@ impl<'t> Tally<'t> {
 }
 
 impl Release for Tally<'_> {
+    /// Packets that all leave through one port are summed up first, as those [received](Counts::received) are.
+    #[inline(always)]
+    fn let_go<T>(&mut self, frames: &[Frame<'_>], slots: &[T], verdict: impl Fn(&T) -> Verdict) {
+        let sum = |port| {
+            let (mut bytes, mut others) = (0, false);
+            for (frame, slot) in frames.iter().zip(slots) {
+                bytes += u64::from(frame.meta().wire_len);
+                others |= verdict(slot) != Verdict::Forward(port);
+            }
+            (!others).then_some(Flowed { packets: frames.len() as u64, bytes })
+        };
+        if self.outputs.is_none()
+            && let Some(Verdict::Forward(port)) = slots.first().map(&verdict)
+            && let Some(out) = self.counts.out.get_mut(usize::from(port.index()))
+            && let Some(sum) = sum(port)
+        {
+            return out.add(sum);
+        }
+        frames.iter().zip(slots).for_each(|(frame, slot)| let_go_one(self, frame, verdict(slot)));
+    }
+
     #[inline(always)]
     fn forward(&mut self, frame: &Frame<'_>, port: Port) {
         let Some(out) = self.counts.out.get_mut(usize::from(port.index())) else {

@@ -226,7 +226,11 @@ impl<E: Entry> Map<E> {
         match self.look_in(transaction, bucket, (hash, key), &mut look)? {
             Seen::Entry(id, seen) => Some((id, seen)),
             Seen::Nowhere => None,
-            Seen::Beyond => self.look_beyond(transaction, bucket, (hash, key), &mut look),
+            Seen::Beyond => {
+                // Taken apart: what comes from afar would have what is found here go by way of memory, too.
+                let (id, seen) = self.look_beyond(transaction, bucket, (hash, key), &mut look)?;
+                Some((id, seen))
+            }
         }
     }
 

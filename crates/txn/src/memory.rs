@@ -87,6 +87,12 @@ impl Shape {
         1 + self.tracked + self.deadlines
     }
 
+    /// Whether objects of so many words have cache lines of their own, lie [apart](Self::apart) or not.
+    #[inline(always)]
+    const fn fills_lines(self) -> bool {
+        self.apart || self.used() > LINE / 2
+    }
+
     /// Words from one object to the next.
     #[inline(always)]
     const fn stride(self) -> usize {
@@ -245,14 +251,14 @@ impl Memory {
         (self.first.after(at), Words(&self.words()[at..at + self.used]))
     }
 
-    /// An object of so many words as all of these have, and known to lie apart if `shape` says so: where it
-    /// is known when this is compiled, offsets need no check.
+    /// An object of so many words as all of these have, and known to lie apart if `shape` says so or by their
+    /// number: where it is known when this is compiled, offsets need no check.
     ///
     /// # Panics
     /// If there is no such object.
     #[inline(always)]
     pub(crate) fn object_of(&self, object: u32, shape: Shape) -> Words<'_> {
-        let stride = if shape.apart { shape.stride() } else { self.stride as usize };
+        let stride = if shape.fills_lines() { shape.stride() } else { self.stride as usize };
         debug_assert_eq!((stride, shape.used()), (self.stride as usize, self.used));
         if stride == LINE {
             // One check of the number, instead of two of where its words lie, and none that needs both sides
@@ -267,7 +273,7 @@ impl Memory {
     /// The name of an object whose shape is known when this is compiled, as [`object_of`](Self::object_of) has it.
     #[inline(always)]
     pub(crate) fn name_of(&self, object: u32, shape: Shape) -> Name {
-        match shape.apart {
+        match shape.fills_lines() {
             true => self.first.after(object as usize * shape.stride()),
             false => self.name(object),
         }
@@ -276,7 +282,7 @@ impl Memory {
     /// The mark of that name.
     #[inline(always)]
     pub(crate) fn mark_of(&self, object: u32, shape: Shape) -> Mark {
-        match shape.apart && shape.stride() == LINE {
+        match shape.stride() == LINE && shape.fills_lines() {
             true => Mark::new(object.into(), self.salt),
             false => self.name_of(object, shape).mark(),
         }

@@ -87,7 +87,7 @@ pub trait Batch {
         false
     }
     /// An item that was seen to need it has run alone. For who wants to know why.
-    fn ran_alone(&mut self) {}
+    fn ran_alone(&mut self, _item: usize) {}
     /// The transaction, in which so many items were run, is given up. For who wants to know why.
     fn given_up(&mut self, _cause: Cause, _ran: usize) {}
     /// The transaction, beside others, has committed: what was done outside of it is done in its
@@ -392,7 +392,7 @@ impl Worker {
             batch.release(next..next + 1, transaction.place());
             if is_foreseen {
                 self.counts.alone += 1;
-                batch.ran_alone();
+                batch.ran_alone(next);
             }
             next += 1;
             is_foreseen = next < items.end && batch.needs_alone(next);

@@ -23,7 +23,11 @@ macro_rules! of_words {
                 let $words = $crate::tracked::filled::<$Type, 2>($value);
                 $act
             }
-            3..=8 => {
+            3..=4 => {
+                let $words = $crate::tracked::filled::<$Type, 4>($value);
+                $act
+            }
+            5..=8 => {
                 let $words = $crate::tracked::filled::<$Type, 8>($value);
                 $act
             }

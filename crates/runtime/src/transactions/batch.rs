@@ -15,7 +15,7 @@ use super::sets::{Families, Held};
 use super::turn::Queue;
 use super::{Shared, Times};
 use crate::head::Head;
-use crate::instance::{Making, Release, refused};
+use crate::instance::{Making, Release, let_go_one, refused};
 use crate::lock::Commit;
 use crate::reassembly::{Reassembly, is_part};
 use crate::tuner::Tuner;
@@ -102,24 +102,25 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
     /// one place is inlined there.
     #[inline(never)]
     fn packets(mut self, frames: &mut [Frame<'_>], slots: &mut [Slot]) -> usize {
-        let (all, mut slots) = (slots.len(), slots.iter_mut());
-        for frame in frames {
-            let Some(slot) = slots.next() else { break };
+        let all = frames.len().min(slots.len());
+        for (at, (frame, slot)) in frames.iter_mut().zip(slots).enumerate() {
             if !self.packet(frame, slot) {
-                return all - slots.len() - 1;
+                return at;
             }
             if self.seat.visit.transaction.is_doomed() {
-                break;
+                return at + 1;
             }
         }
-        all - slots.len()
+        all
     }
 
     /// Handles one packet, unless it is to be put together with others.
     #[inline(always)]
     fn packet(&mut self, frame: &mut Frame<'_>, slot: &mut Slot) -> bool {
-        let now_ns = frame.meta().arrival_ns.max(self.times.now_ns);
-        frame.meta_mut().arrival_ns = now_ns;
+        let meta = frame.meta_mut();
+        if meta.arrival_ns < self.times.now_ns {
+            meta.arrival_ns = self.times.now_ns;
+        }
         match parse_common(frame.bytes(), frame.meta().wire_len) {
             Some(layout) => self.handle::<Common<Real>>(frame, layout, slot),
             None => {
@@ -170,11 +171,7 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
             slot.head.save(packet.bytes(), M::COMMON);
         }
         let Meta { arrival_ns: now_ns, number, fragment_len, .. } = *packet.meta();
-        if N::LAYER == 4 && fragment_len != 0 {
-            // A datagram that was put together: it is rare, and so is what it leaves as.
-            slot.verdict = Verdict::Flood;
-            return self.require_alone(|| of_runtime(Operation::Reenter));
-        }
+        debug_assert_eq!(fragment_len, 0, "a datagram that was put together is alone");
         // Packets that arrive together find the clock where it is to be, and nothing due.
         if !self.environment.stands_at(now_ns) {
             if now_ns >= self.times.due_ns {
@@ -254,16 +251,20 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         handled
     }
 
+    /// What is due comes before it, or it is a datagram that was put together: that is a batch of its own, and
+    /// leaves in pieces.
     fn needs_alone(&self, item: usize) -> bool {
-        let times = self.shared.times();
-        self.frames[item].meta().arrival_ns.max(times.now_ns) >= times.due_ns
+        let (meta, times) = (self.frames[item].meta(), self.shared.times());
+        meta.fragment_len != 0 || meta.arrival_ns.max(times.now_ns) >= times.due_ns
     }
 
-    fn ran_alone(&mut self) {
+    fn ran_alone(&mut self, item: usize) {
         if N::Parallel::PROFILED
             && let Some(trail) = &self.own.trail
         {
-            trail.ran_alone(of_runtime(Operation::Due).into());
+            let is_whole = self.frames[item].meta().fragment_len != 0;
+            let why = if is_whole { Operation::Reenter } else { Operation::Due };
+            trail.ran_alone(of_runtime(why).into());
         }
     }
 
@@ -297,9 +298,7 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         let left = range.start.max(*gone)..range.end;
         let (frames, slots) = (&frames[left.clone()], &mut own.slots[left]);
         if own.environment.emitted().is_empty() {
-            for (frame, slot) in frames.iter().zip(&*slots) {
-                let_go(*release, frame, slot.verdict);
-            }
+            release.let_go(frames, slots, |slot| slot.verdict);
         } else {
             let emitted = own.environment.emitted();
             let_go_with(*release, frames.iter().zip(&*slots), emitted);
@@ -310,25 +309,6 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         if own.order.is_some() {
             self.note_order(range, place);
         }
-    }
-}
-
-/// Lets go of a packet.
-#[inline(always)]
-pub(super) fn let_go(release: &mut impl Release, frame: &Frame<'_>, verdict: Verdict) {
-    match verdict {
-        Verdict::Forward(port) => release.forward(frame, port),
-        other => leave(release, frame, other),
-    }
-}
-
-/// The rarer verdicts.
-#[inline(never)]
-fn leave(release: &mut impl Release, frame: &Frame<'_>, verdict: Verdict) {
-    match verdict {
-        Verdict::Forward(port) => release.forward(frame, port),
-        Verdict::Discard(reason) => release.discard(frame, reason),
-        Verdict::Flood | Verdict::Recirculate(_) => release.flood(frame),
     }
 }
 
@@ -344,6 +324,6 @@ fn let_go_with<'a, 'f: 'a>(
         let made = (released..slot.emitted).filter_map(|one| emitted.get(one as usize));
         made.for_each(|(port, bytes)| release.emit(frame.meta(), port, bytes));
         released = released.max(slot.emitted);
-        let_go(release, frame, slot.verdict);
+        let_go_one(release, frame, slot.verdict);
     }
 }

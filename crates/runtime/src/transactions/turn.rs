@@ -13,7 +13,7 @@ use anabranch_nf::{Environment, Line, NetworkFunction, Verdict};
 use anabranch_packet::{Common, Frame, Packet, Real, parse_any, parse_common};
 
 use super::alone::{Alone, Floor};
-use super::batch::{Slot, let_go};
+use super::batch::Slot;
 use super::seat::{Seat, Visit};
 use super::sets::{Families, Held};
 use crate::instance::{Release, refused};
@@ -32,9 +32,7 @@ impl<R: Release> Queue<'_, '_, R> {
     /// Lets go of the packets before that one, which are done with.
     fn let_go(&mut self, before: usize) {
         let done = self.gone..before;
-        for (frame, slot) in self.frames[done.clone()].iter().zip(&self.slots[done]) {
-            let_go(self.release, frame, slot.verdict);
-        }
+        self.release.let_go(&self.frames[done.clone()], &self.slots[done], |slot| slot.verdict);
         self.gone = before;
     }
 }
