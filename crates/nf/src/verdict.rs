@@ -149,7 +149,7 @@ builtin! {
     PacketTooBig = "packet-too-big",
     /// Not addressed to this interface's hardware address.
     NotForThisInterface = "not-for-this-interface",
-    /// A destination that no router forwards: loopback, link-local, multicast.
+    /// To or from an address that no router forwards: loopback, link-local, broadcast, multicast; or to be ignored.
     NotForwardable = "not-forwardable",
     /// Of a protocol that this NF does not handle.
     UnsupportedProtocol = "unsupported-protocol",

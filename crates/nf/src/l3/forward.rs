@@ -85,7 +85,7 @@ impl L3 {
 
     #[inline(always)]
     fn next_hop4(&self, src: Ipv4Addr, dst: Ipv4Addr) -> NextHop {
-        match special::is_source4_refused(src) {
+        match special::is_source4_refused(src) || self.broadcasts.has4(src) {
             false => NextHop::from_value(self.ipv4.look_up(dst.octets())),
             true => NextHop::Nowhere,
         }

@@ -14,6 +14,7 @@
 //! neighbours, of fixed size. Nothing allocates on the packet path. Each worker has all of it to
 //! itself; what one learns of neighbours it tells the others ([`Learned`]).
 
+mod address_set;
 mod arrival;
 mod configuration;
 mod forward;
@@ -23,7 +24,6 @@ mod limiter;
 mod neighbours;
 mod next_hop;
 mod notation;
-mod own;
 mod prefix;
 mod receive;
 mod report;
@@ -39,6 +39,7 @@ use std::sync::Arc;
 
 use anabranch_packet::Port;
 
+use self::address_set::AddressSet;
 pub use self::arrival::Arrival;
 pub use self::configuration::TABLES;
 use self::configuration::{Configuration, Interface, Route};
@@ -47,7 +48,6 @@ use self::learned::Turn;
 pub use self::limiter::{BURST as ERRORS_AT_ONCE, INTERVAL_NS as ERROR_INTERVAL_NS};
 use self::neighbours::{Neighbour, Neighbours};
 use self::next_hop::NextHop;
-use self::own::Own;
 use self::prefix::Prefix;
 use self::receive::Gate;
 use self::trie::Trie;
@@ -69,7 +69,9 @@ pub struct L3 {
     interfaces: Vec<Option<Interface>>,
     /// Whether an interface clamps segment sizes.
     clamps: bool,
-    own: Own,
+    own: AddressSet,
+    /// The broadcast addresses of our links.
+    broadcasts: AddressSet,
     ipv4: Trie,
     ipv6: Trie,
     neighbours: Neighbours,
@@ -110,7 +112,8 @@ impl L3 {
             gates: interfaces.iter().map(|interface| Gate::new(interface.as_ref())).collect(),
             clamps: configuration.interfaces.iter().any(|interface| interface.clamp_mss),
             interfaces,
-            own: Own::new(addresses.map(|own| own.address)),
+            own: AddressSet::new(addresses.clone().map(|own| own.address)),
+            broadcasts: AddressSet::new(addresses.flat_map(|own| broadcasts(*own))),
             neighbours,
             learned,
             scratch: vec![0; SCRATCH_LEN].into(),
@@ -265,9 +268,13 @@ impl L3 {
 fn connected(interface: &Interface, own: Prefix) -> impl Iterator<Item = (Prefix, NextHop)> {
     let link_local = special::is_link_local(own.address);
     let hop = if link_local { NextHop::Nowhere } else { NextHop::OnLink(interface.port) };
-    let broadcasts = own.broadcasts().into_iter().flatten();
-    let broadcasts = broadcasts.map(|address| (Prefix::host(address), NextHop::Nowhere));
-    std::iter::once((own.network(), hop)).chain(broadcasts)
+    let nowhere = broadcasts(own).map(|address| (Prefix::host(address), NextHop::Nowhere));
+    std::iter::once((own.network(), hop)).chain(nowhere)
+}
+
+/// The broadcast addresses of the link that an interface's own address is on.
+fn broadcasts(own: Prefix) -> impl Iterator<Item = IpAddr> {
+    own.broadcasts().into_iter().flatten()
 }
 
 /// The rows of a trie: those of `table` whose address `octets` takes.
@@ -288,7 +295,8 @@ impl Default for L3 {
             gates: Vec::new(),
             interfaces: Vec::new(),
             clamps: false,
-            own: Own::default(),
+            own: AddressSet::default(),
+            broadcasts: AddressSet::default(),
             ipv4: Trie::empty(),
             ipv6: Trie::empty(),
             neighbours: Neighbours::none(),

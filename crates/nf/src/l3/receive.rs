@@ -6,7 +6,7 @@ use anabranch_packet::{Mode, Packet, parse};
 
 use crate::context::Context;
 use crate::l3::configuration::Interface;
-use crate::l3::{L3, SCRATCH_LEN};
+use crate::l3::{L3, SCRATCH_LEN, special};
 use crate::verdict::{Builtin, Drop, Verdict};
 use crate::world::World;
 
@@ -213,11 +213,15 @@ impl L3 {
         ((asks4 || asks6) && !packet.is_fragment()).then(|| self.answer_echo(packet, cx))
     }
 
+    /// Nobody is answered who cannot be one host (RFC 1122, 3.2.2).
     fn answer_echo<W: World, M: Mode>(
         &mut self,
         packet: &Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict {
+        if !self.comes_from_a_host(packet) {
+            return Drop(Builtin::NotForwardable);
+        }
         // What went astray is answered where it belongs, if anywhere.
         if !cx.is_astray()
             && let Some(len) = craft::echo_reply(&mut self.scratch, packet)
@@ -228,6 +232,15 @@ impl L3 {
             }
         }
         Drop(Builtin::Answered)
+    }
+
+    fn comes_from_a_host<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
+        match (packet.ipv4(), packet.ipv6()) {
+            (Some(ipv4), _) => {
+                special::is_host(ipv4.src().into()) && !self.broadcasts.has4(ipv4.src())
+            }
+            (_, ipv6) => ipv6.is_some_and(|ipv6| special::is_host(ipv6.src().into())),
+        }
     }
 
     /// As [`emit_back`](Self::emit_back), in fragments of IPv4 that are as long as those that came.

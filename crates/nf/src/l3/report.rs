@@ -13,7 +13,7 @@ use crate::world::World;
 impl L3 {
     /// Tells the sender of `packet`, as it arrived, of `error`: back through the port by which it
     /// came, to the station that sent it, and not more often than the limit allows. Nothing where
-    /// the standards forbid an error, nor where the sender is ourselves.
+    /// the standards forbid an error, nor where the sender is ourselves or all hosts of a link.
     #[cold]
     pub(super) fn report<W: World, M: Mode>(
         &mut self,
@@ -33,7 +33,7 @@ impl L3 {
         let original = Packet::<Real>::new(&mut frame, layout);
         let interface = self.interfaces.get(usize::from(port.index())).and_then(Option::as_ref);
         let (Some((src, dst)), Some(interface)) = (addresses(&original), interface) else { return };
-        if self.own.has(src) {
+        if self.own.has(src) || self.broadcasts.has(src) {
             return;
         }
         // From the very address that was written to, where it is ours (RFC 4443, 2.2 (a)).

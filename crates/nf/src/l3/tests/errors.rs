@@ -105,6 +105,22 @@ fn nothing_is_said_to_ourselves() {
 }
 
 #[test]
+fn nothing_is_said_to_all_hosts_of_a_link() {
+    for src in ["10.0.0.255", "198.51.100.0"] {
+        let mut router = Router::new(NETWORK);
+        // A translator gives it a source that can be forwarded.
+        let frame = with_hops(&outbound(src, "203.0.113.5", 30), 1);
+        let outcome = router.send_through(LAN, &frame, |packet| {
+            packet.ipv4_mut().unwrap().set_src("198.51.100.2".parse().unwrap());
+        });
+        assert_eq!((outcome.verdict, outcome.emitted), (drop(Builtin::TtlExpired), vec![]));
+        let outcome = router.send(LAN, &echo_request(src, "10.0.0.1", b"x"));
+        assert_eq!(outcome.received, Some(drop(Builtin::NotForwardable)));
+        assert_eq!(outcome.emitted, []);
+    }
+}
+
+#[test]
 fn no_error_about_errors_and_later_fragments() {
     let mut router = Router::new(NETWORK);
     let frame = with_hops(&outbound("10.0.0.7", "203.0.113.5", 30), 1);

@@ -1,31 +1,31 @@
-//! Our own addresses.
+//! A few addresses that packets are held against: our own, and those that mean all hosts of our links.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A few addresses, and a filter that tells most others apart by one bit.
 #[derive(Default)]
-pub(super) struct Own {
+pub(super) struct AddressSet {
     filter: u64,
     ipv4: Vec<Ipv4Addr>,
     ipv6: Vec<Ipv6Addr>,
 }
 
-impl Own {
+impl AddressSet {
     pub fn new(addresses: impl Iterator<Item = IpAddr>) -> Self {
-        let mut own = Self::default();
+        let mut set = Self::default();
         for address in addresses {
             match address {
                 IpAddr::V4(address) => {
-                    own.filter |= bit4(address);
-                    own.ipv4.push(address);
+                    set.filter |= bit4(address);
+                    set.ipv4.push(address);
                 }
                 IpAddr::V6(address) => {
-                    own.filter |= bit6(address);
-                    own.ipv6.push(address);
+                    set.filter |= bit6(address);
+                    set.ipv6.push(address);
                 }
             }
         }
-        own
+        set
     }
 
     #[inline(always)]
@@ -67,13 +67,13 @@ mod tests {
     fn has_what_it_was_given() {
         let given: [IpAddr; 3] =
             ["10.0.0.1", "192.0.2.1", "2001:db8::1"].map(|a| a.parse().unwrap());
-        let own = Own::new(given.into_iter());
-        assert!(given.iter().all(|&address| own.has(address)));
+        let set = AddressSet::new(given.into_iter());
+        assert!(given.iter().all(|&address| set.has(address)));
         let others = (0..=u16::MAX).map(|low| Ipv4Addr::from(0x0a00_0002 + u32::from(low)));
-        assert!(others.into_iter().all(|address| !own.has4(address)));
+        assert!(others.into_iter().all(|address| !set.has4(address)));
         assert!(
-            (2..=u16::MAX).all(|low| !own.has6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, low)))
+            (2..=u16::MAX).all(|low| !set.has6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, low)))
         );
-        assert!(!Own::default().has4(Ipv4Addr::UNSPECIFIED));
+        assert!(!AddressSet::default().has4(Ipv4Addr::UNSPECIFIED));
     }
 }
