@@ -1,5 +1,6 @@
 //! What is done with a packet before the network function sees it.
 
+use anabranch_packet::checksum::{Check, verify};
 use anabranch_packet::craft;
 use anabranch_packet::fragment::cut;
 use anabranch_packet::{Mode, Packet, parse};
@@ -213,13 +214,14 @@ impl L3 {
         ((asks4 || asks6) && !packet.is_fragment()).then(|| self.answer_echo(packet, cx))
     }
 
-    /// Nobody is answered who cannot be one host (RFC 1122, 3.2.2).
+    /// Nobody is answered who cannot be one host, nor by damaged data (RFC 1122, 3.2.2; RFC 4443, 2.3).
     fn answer_echo<W: World, M: Mode>(
         &mut self,
         packet: &Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict {
-        if !self.comes_from_a_host(packet) {
+        let is_damaged = verify(packet).transport == Check::Invalid;
+        if is_damaged || !self.comes_from_a_host(packet) {
             return Drop(Builtin::NotForwardable);
         }
         // What went astray is answered where it belongs, if anywhere.

@@ -199,6 +199,18 @@ fn echo_to_any_of_our_addresses_is_answered() {
 }
 
 #[test]
+fn damaged_echo_requests_are_not_answered() {
+    for (src, own) in [("10.0.0.7", "10.0.0.1"), ("2001:db8:1::7", "2001:db8:1::1")] {
+        let mut router = Router::new(NETWORK);
+        let mut frame = echo_request(src, own, b"data");
+        *frame.last_mut().unwrap() ^= 1;
+        let outcome = router.send(LAN, &frame);
+        assert_eq!(outcome.received, Some(drop(Builtin::NotForwardable)), "{src}");
+        assert_eq!(outcome.emitted, []);
+    }
+}
+
+#[test]
 fn what_a_translator_may_want_is_not_taken() {
     let mut router = Router::new(NETWORK);
     let through = router.send(LAN, &echo_request("10.0.0.7", "203.0.113.5", b"x"));
