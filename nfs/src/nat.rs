@@ -18,12 +18,14 @@
 //!   fill the table; of the last half of those places a host gets none that has more than 64 mappings
 //!   and than a sixteenth of the places. Each inside host has a limit too (RFC 4787 §11).
 //! - **Hairpinning**: packets between inside hosts by way of public addresses, seen with their
-//!   public sources (RFC 4787 REQ-9, RFC 5382 REQ-8, RFC 5508 REQ-7), by `Recirculate`.
+//!   public sources (RFC 4787 REQ-9, RFC 5382 REQ-8, RFC 5508 REQ-7), by `Recirculate`. For routers:
+//!   a wire knows no host's MAC address; what it sends back keeps the ones it had, and no host takes it.
 //! - **ICMP**: echo by identifier (RFC 5508 REQ-1), requests from inside and replies from outside.
 //!   Errors of both directions are translated with the packet that they quote; they refresh and close
 //!   nothing (RFC 5508 REQ-3 to REQ-6, RFC 4787 REQ-12, RFC 5382 REQ-9, REQ-10).
 //! - **Static mappings** (port forwarding): open to anybody, for ever.
-//! - Unsolicited packets are dropped in silence, SYNs included, for which RFC 5382 REQ-4 asks.
+//! - Unsolicited packets are dropped in silence, SYNs included: RFC 5382 REQ-4 asks that for 6 s, and
+//!   then for a *port unreachable*, unless policy forbids it. Here it does.
 //!
 //! A TCP mapping follows the connection of its first peer, and lives by its packets: others may send
 //! to it, but do not prolong it. As soon as a second connection shares the mapping, everybody's packets
@@ -33,8 +35,7 @@
 //! is not IPv4 passes unchanged (IPv6 as set). With them it is a router, and routes IPv6 and what stays
 //! inside untranslated.
 //!
-//! Fragments, in any order, are put together first, and what they make leaves in fragments as long
-//! (RFC 4787 REQ-14).
+//! Fragments, in any order, are put together first, and leave as long (RFC 4787 REQ-14).
 //!
 //! What it does not do: application-level gateways (RFC 4787 REQ-10 wants them
 //! off), ports below `first_port` for inside ports below it, other protocols than TCP, UDP and ICMP,
