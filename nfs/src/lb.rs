@@ -318,18 +318,14 @@ pub mod lb {
     }
 
     fn check(settings: &Settings) -> Result<(), &'static str> {
-        if settings.services.len() == 0 && settings.services6.len() == 0 {
+        let (ipv4, ipv6) = (settings.services.len(), settings.services6.len());
+        if ipv4 == 0 && ipv6 == 0 {
             return Err("`services` or `services6` must have a service");
         }
-        if settings.services.len() > 256 || settings.services6.len() > 256 - settings.services.len()
-        {
+        if ipv4 > 256 || ipv6 > 256 - ipv4 {
             return Err("at most 256 services");
         }
         Ok(())
-    }
-
-    fn number(protocol: Protocol) -> u8 {
-        if protocol == Protocol::Tcp { TCP } else { UDP }
     }
 
     /// Mixes two words, as MurmurHash3 finishes (Appleby 2011).
@@ -466,16 +462,14 @@ pub mod lb {
                 self.serve(service, Address::V6(one.address), one.port, one.protocol);
             }
             for position in 0..self.settings.backends.len() {
-                if let Some(one) = self.settings.backends.get(position)
-                    && self.add(one.service, Address::V4(one.address), one.port).is_err()
-                {
+                let one = self.settings.backends[position];
+                if self.add(one.service, Address::V4(one.address), one.port).is_err() {
                     log!(cx, error, "backend {} of the settings cannot be added", position);
                 }
             }
             for position in 0..self.settings.backends6.len() {
-                if let Some(one) = self.settings.backends6.get(position)
-                    && self.add(one.service, Address::V6(one.address), one.port).is_err()
-                {
+                let one = self.settings.backends6[position];
+                if self.add(one.service, Address::V6(one.address), one.port).is_err() {
                     log!(cx, error, "IPv6 backend {} of the settings cannot be added", position);
                 }
             }
@@ -515,19 +509,22 @@ pub mod lb {
             if connection.generation == 0 {
                 return Drop(Reason::NoBackend);
             }
+            let flags = match pkt.tcp() {
+                Some(tcp) => tcp.flags() & (FIN | SYN | RST),
+                None => 0,
+            };
             let mut backend = self.backends.read(u32::from(connection.backend));
             let is_gone = backend.generation != connection.generation || !backend.keeps();
+            // The client's port is used again, for another connection.
+            let begins = flags == SYN && connection.progress == Progress::Closing;
+            let is_left = is_gone || begins && !backend.takes(backend.service);
             // A new one's has just been picked.
-            if is_gone && connection.progress != Progress::New {
+            if is_left && connection.progress != Progress::New {
                 if !self.reconnect(connection, pkt) {
                     return Drop(Reason::NoBackend);
                 }
                 backend = self.backends.read(u32::from(connection.backend));
             }
-            let flags = match pkt.tcp() {
-                Some(tcp) => tcp.flags() & (FIN | SYN | RST),
-                None => 0,
-            };
             if flags != 0 || connection.progress != Progress::Open {
                 self.follow(connection, flags, pkt.protocol(), cx);
             }
@@ -658,15 +655,14 @@ pub mod lb {
             self.backends.update(u32::from(connection.backend), |backend| backend.connections += 1);
         }
 
-        /// Finds another backend for a connection whose own is gone.
+        /// Finds another backend for a connection whose own is gone, or for one that begins anew.
         #[cold]
         fn reconnect(&mut self, connection: &mut Connection, pkt: &Packet) -> bool {
             let Some(to) = destination_of(pkt) else { return false };
             let Some(service) = self.services.get(&to) else { return false };
             let Some(found) = self.choose(service, pkt) else { return false };
             self.disconnect(connection);
-            connection.backend = found.backend;
-            connection.generation = found.generation;
+            *connection = Connection { progress: connection.progress, ..found };
             self.count(connection);
             true
         }
@@ -683,8 +679,11 @@ pub mod lb {
         /// A connection of a client, by the hash of its endpoint.
         fn pick(&self, service: u32, client: Endpoint) -> Option<Connection> {
             let hash = client.hash(u64::from(service));
-            let position = ((hash >> 32) * u64::from(self.settings.table_size.entries())) >> 32;
-            let entry = self.table.read(self.row(self.half.get(), service) + position as u32);
+            let services = self.settings.services.len() + self.settings.services6.len();
+            let row = self.half.get() * services + service;
+            let size = self.settings.table_size.entries();
+            let position = ((hash >> 32) * u64::from(size)) >> 32;
+            let entry = self.table.read(row * size + position as u32);
             let backend = self.backends.read(u32::from(entry.backend));
             // One that was never filled stands for no backend.
             if (entry.round != 0) & backend.takes(service) {
@@ -745,7 +744,8 @@ pub mod lb {
         }
 
         fn serve(&mut self, service: u32, address: Address, port: u16, protocol: Protocol) {
-            let endpoint = Endpoint { address, port, protocol: number(protocol) };
+            let protocol = if protocol == Protocol::Tcp { TCP } else { UDP };
+            let endpoint = Endpoint { address, port, protocol };
             self.services.insert(endpoint, service);
             self.virtuals.write(service, endpoint);
         }
@@ -822,12 +822,6 @@ pub mod lb {
                 }
             }
             if known { Ok(()) } else { Err("no such backend") }
-        }
-
-        /// Where a service's part of a Maglev table begins.
-        fn row(&self, half: u32, service: u32) -> u32 {
-            let services = self.settings.services.len() + self.settings.services6.len();
-            (half * services + service) * self.settings.table_size.entries()
         }
 
         fn begin_build(&mut self) {

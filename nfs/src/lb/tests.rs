@@ -6,7 +6,7 @@ use super::lb;
 use crate::frames::{arp, echo, error, hops, segment, tcp, udp};
 use anabranch_nf::packet::checksum::{Sum, verify};
 use anabranch_nf::packet::craft::IcmpError;
-use anabranch_nf::packet::craft::tcp_flags::{ACK, FIN, SYN};
+use anabranch_nf::packet::craft::tcp_flags::{ACK, FIN, RST, SYN};
 use anabranch_nf::packet::{Frame, Meta, Packet, parse};
 use anabranch_runtime::testing::{Harness, Outcome};
 
@@ -254,6 +254,28 @@ fn a_drained_backend_keeps_what_it_has() {
         assert_eq!(new, BTreeMap::from([("10.0.0.2:8080".to_owned(), 100)]));
         let back = lb.send(BACKENDS, &tcp("10.0.0.1:8080", CLIENT, ACK));
         assert_eq!(left(&back).0, CLIENTS, "its replies pass");
+    }
+}
+
+/// A client's port that is used again, while the connection before is still kept, begins another.
+#[test]
+fn a_drained_backend_gets_no_connection_in_place_of_one_that_closes() {
+    for (method, closing) in [("maglev", FIN | ACK), ("least-connections", RST)] {
+        let mut lb = lb(2, &[&format!("method={method}")]);
+        let before: Vec<String> = (0..100).map(|n| backend(&mut lb, &client(n), SYN)).collect();
+        let close = |lb: &mut Lb| -> Vec<String> {
+            (0..100).map(|n| backend(lb, &client(n), closing)).collect()
+        };
+        assert_eq!(close(&mut lb), before);
+        let again: Vec<String> = (0..100).map(|n| backend(&mut lb, &client(n), SYN)).collect();
+        assert_eq!(again, before, "it stays where it may");
+        lb.control("drain-backend address=10.0.0.1 port=8080").unwrap();
+        assert_eq!(close(&mut lb), before, "what it has, it keeps to the end");
+        let all = BTreeMap::from([("10.0.0.2:8080".to_owned(), 100)]);
+        assert_eq!(shares(&mut lb, 0..100), all);
+        assert_eq!(close(&mut lb), ["10.0.0.2:8080"; 100], "and goes on there");
+        lb.control("drain-backend address=10.0.0.2 port=8080").unwrap();
+        dropped(&lb.send(CLIENTS, &tcp(&client(0), WEB, SYN)), "no-backend");
     }
 }
 
