@@ -325,6 +325,15 @@ pub mod lb {
         if ipv4 > 256 || ipv6 > 256 - ipv4 {
             return Err("at most 256 services");
         }
+        for at in 0..ipv4.max(ipv6) {
+            for before in 0..at {
+                let same4 = at < ipv4 && settings.services[at] == settings.services[before];
+                let same6 = at < ipv6 && settings.services6[at] == settings.services6[before];
+                if same4 || same6 {
+                    return Err("two services have the same address, port and protocol; keep one");
+                }
+            }
+        }
         Ok(())
     }
 

@@ -485,11 +485,17 @@ fn a_full_connection_table_says_so() {
 
 #[test]
 fn wrong_settings_are_refused() {
+    let web = "{ address = \"192.0.2.80\", port = 80 }";
+    let web6 = "{ address = \"2001:db8::80\", port = 80 }";
+    let name = "{ address = \"192.0.2.80\", port = 80, protocol = \"udp\" }";
     for (settings, words) in [
         (&[][..], "must have a service"),
         (&[SERVICES, "table_size=65536"], "one of tiny, small, standard, large"),
         (&[SERVICES, "method=random"], "least-connections"),
         (&["services=[{ address = \"192.0.2.1\" }]"], "port"),
+        (&[&format!("services=[{web}, {web}]")], "two services"),
+        (&[&format!("services=[{name}, {web}, {name}]")], "two services"),
+        (&[SERVICES, &format!("services6=[{web6}, {web6}]")], "two services"),
     ] {
         let error = Lb::try_new(settings).err().expect("a mistake");
         assert!(error.contains(words), "{error}");
