@@ -28,11 +28,22 @@ fn pcap_of_both_resolutions_and_byte_orders() {
 }
 
 #[test]
-fn the_length_of_the_check_sequence_is_no_part_of_the_link_type() {
-    let order = BOTH[0];
-    let mut file = order.pcap_header(0xa1b2_c3d4, 0x2400_0001);
-    file.extend(order.pcap_record(1, 0, 64, &[7; 64]));
-    assert_eq!(read_all(&file).0.len(), 1);
+fn check_sequences_are_no_part_of_packets() {
+    for (order, (network, expected)) in BOTH.into_iter().flat_map(|order| {
+        [
+            (0x2400_0001, [(60, 60), (60, 40), (60, 58)]),
+            (0x2000_0001, [(64, 64), (64, 40), (64, 58)]),
+        ]
+        .map(|kind| (order, kind))
+    }) {
+        let mut file = order.pcap_header(0xa1b2_c3d4, network);
+        for captured in [64, 40, 58] {
+            file.extend(order.pcap_record(1, 0, 64, &vec![7; captured]));
+        }
+        let packets = read_all(&file).0;
+        let lengths: Vec<_> = packets.iter().map(|(_, len, bytes)| (*len, bytes.len())).collect();
+        assert_eq!(lengths, expected, "{network:#x}");
+    }
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub(super) struct Pcap {
     endian: Endian,
     /// Nanoseconds in one unit of a timestamp's fraction: 1 or 1,000.
     fraction_ns: u64,
+    /// Bytes of a frame check sequence at the end of every packet.
+    check_len: u32,
 }
 
 impl Pcap {
@@ -30,17 +32,22 @@ impl Pcap {
         };
         [Endian::Little, Endian::Big].into_iter().find_map(|endian| {
             let fraction_ns = fraction_ns(endian.u32(magic))?;
-            Some(Self { endian, fraction_ns })
+            Some(Self { endian, fraction_ns, check_len: 0 })
         })
     }
 
     /// Reads the file header and returns the link type.
-    pub(super) fn open<R: Read>(&self, window: &mut Window<R>) -> Result<u32, Fault> {
+    pub(super) fn open<R: Read>(&mut self, window: &mut Window<R>) -> Result<u32, Fault> {
+        /// The upper four bits say how long the frame check sequence is, in words of 16 bits
+        /// (draft-ietf-opsawg-pcap, 4).
+        const HAS_CHECK_LEN: u32 = 1 << 26;
         if !window.need(FILE_HEADER_LEN)? {
             return Err(Fault::Truncated);
         }
-        // The upper half holds the length of the frame check sequence, not the link type.
         let network = self.endian.word(window.consume(FILE_HEADER_LEN), 5);
+        if network & HAS_CHECK_LEN != 0 {
+            self.check_len = (network >> 28) * 2;
+        }
         Ok(network & 0xffff)
     }
 
@@ -61,12 +68,17 @@ impl Pcap {
         if !window.need(total)? {
             return Err(Fault::Truncated);
         }
+        // It is no part of the packet, neither of its length nor, unless it was cut off, of what was captured.
+        let (wire_len, most) = match self.check_len {
+            0 => (wire_len, captured_len),
+            check_len => [wire_len.saturating_sub(check_len); 2].into(),
+        };
         Ok(Some(Found {
             timestamp_ns: u64::from(seconds) * 1_000_000_000
                 + u64::from(fraction) * self.fraction_ns,
             wire_len,
             at: RECORD_HEADER_LEN,
-            captured_len: captured_len as usize,
+            captured_len: captured_len.min(most) as usize,
             total,
         }))
     }

@@ -66,7 +66,7 @@ impl<R: Read> CaptureReader<R> {
     }
 
     fn detect(&mut self, magic: Option<[u8; 4]>) -> Result<(), CaptureError> {
-        if let Some(pcap) = magic.and_then(Pcap::detect) {
+        if let Some(mut pcap) = magic.and_then(Pcap::detect) {
             let link_type = pcap.open(&mut self.window).map_err(|fault| self.error(fault))?;
             if link_type != LINKTYPE_ETHERNET {
                 return Err(self.error(Fault::LinkType(link_type)));
