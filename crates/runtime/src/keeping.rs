@@ -12,6 +12,7 @@ use anabranch_store::{
     Bytes, Change, Content, Flusher, Key, Location, Place, Scope, Settings, Status,
 };
 
+use crate::cores::Cores;
 use crate::deployment::Deployment;
 use crate::instance::{Instance, Owner, Restored, Storing, counted};
 use crate::report::{LagReport, RestartReport, RunReport, StoreReport};
@@ -35,6 +36,23 @@ pub struct Keeping {
     pub settings: Settings,
 }
 
+/// States that have begun.
+pub(crate) struct Begun {
+    /// The store that keeps them, if one does.
+    pub(crate) kept: Option<Kept>,
+    /// How far their clock is ahead of the one by which they were to begin, nanoseconds: the run before was.
+    pub(crate) ahead_ns: u64,
+}
+
+/// A store that has told what it has.
+struct Opened {
+    flusher: Flusher,
+    store: String,
+    state: Vec<(Key, Content)>,
+    began: Instant,
+    read_ns: u64,
+}
+
 /// A store at work.
 pub(crate) struct Kept {
     flusher: Flusher,
@@ -43,26 +61,59 @@ pub(crate) struct Kept {
     restart: RestartReport,
 }
 
+/// Starts the clock of `states` at `now_ns` and has `commands` carried out, each so long after it. Where a store
+/// keeps the state, what it has is put in, and kept from then on; and where the run before had come to a later time,
+/// the clock goes on from there: what it has kept of times stays in the past.
+pub(crate) fn begin<N: NetworkFunction>(
+    keeping: Option<&Keeping>,
+    states: &mut States<N>,
+    arrangement: &Arrangement,
+    (now_ns, commands): (u64, &[(u64, N::Command)]),
+    warnings: &mut Vec<String>,
+) -> Result<Begun, RunError> {
+    let Some(keeping) = keeping else {
+        states.start(now_ns, commands);
+        return Ok(Begun { kept: None, ahead_ns: 0 });
+    };
+    let begin = || {
+        let opened = keeping.open(states, arrangement, warnings)?;
+        let ahead_ns = opened.flusher.clock_ns().saturating_sub(now_ns);
+        states.start(now_ns.saturating_add(ahead_ns), commands);
+        let kept = Some(keeping.go_on(opened, states, arrangement, warnings)?);
+        Ok(Begun { kept, ahead_ns })
+    };
+    Cores::allowed().beside(arrangement.table.workers(), begin)
+}
+
 impl Keeping {
-    /// Puts what the store has into the instances, and has it kept from then on.
-    pub(crate) fn begin<N: NetworkFunction>(
+    /// Takes over what the store has.
+    fn open<N: NetworkFunction>(
         &self,
-        states: &mut States<N>,
+        states: &States<N>,
         arrangement: &Arrangement,
         warnings: &mut Vec<String>,
-    ) -> Result<Kept, RunError> {
-        if let (States::Owned(instances), Some(_)) = (&*states, arrangement.deployment())
+    ) -> Result<Opened, RunError> {
+        if let (States::Owned(instances), Some(_)) = (states, arrangement.deployment())
             && let Some(why) = instances.first().and_then(Instance::immovable)
         {
             return Err(RunError::StoreOfParts(why));
         }
         let began = Instant::now();
-        let since = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let driver = self.location.open()?;
         let store = driver.name().to_owned();
         warnings.extend(driver.remark().map(str::to_owned));
         let (flusher, state) = Flusher::open(driver, N::NAME, &self.instance, self.settings)?;
-        let read_ns = since();
+        Ok(Opened { flusher, store, state, began, read_ns: since(began) })
+    }
+
+    /// Puts what the store has into the instances, and has it kept from then on.
+    fn go_on<N: NetworkFunction>(
+        &self,
+        Opened { flusher, store, state, began, read_ns }: Opened,
+        states: &mut States<N>,
+        arrangement: &Arrangement,
+        warnings: &mut Vec<String>,
+    ) -> Result<Kept, RunError> {
         // What describes nothing binds nobody: of a run that ended before its first packet.
         let (described, state) = match state.iter().all(|(key, _)| key.id().starts_with('.')) {
             true => (state, Vec::new()),
@@ -71,7 +122,7 @@ impl Keeping {
         let division = arrangement.division();
         self.check_division(&state, division.as_deref())?;
         let entries = restore(states, &state, arrangement.deployment(), warnings)?;
-        let warm_ns = since();
+        let warm_ns = since(began);
         let mut feed = flusher.feed();
         described.iter().for_each(|(key, _)| feed.change(Change::delete(key)));
         feed.hand_over_surely();
@@ -92,7 +143,7 @@ impl Keeping {
                 "the store does not know yet how state is divided: until then no other run goes on with it: {why}"
             ));
         }
-        let restart = RestartReport { entries, read_ns, warm_ns, ready_ns: since() };
+        let restart = RestartReport { entries, read_ns, warm_ns, ready_ns: since(began) };
         Ok(Kept { flusher, store, restart })
     }
 
@@ -157,6 +208,10 @@ impl Keeping {
             advice,
         })
     }
+}
+
+fn since(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Puts in what the store has; how many entries.

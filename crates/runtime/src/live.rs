@@ -40,7 +40,7 @@ use anabranch_packet::Port;
 use crate::account::Account;
 use crate::balance::Balancing;
 use crate::cores::Cores;
-use crate::keeping::Kept;
+use crate::keeping::{Begun, Kept, begin};
 use crate::report::{LivePortReport, RunReport};
 use crate::run::{Arrangement, Options, RunError, read_commands};
 use crate::sync::mpsc::{Receiver, channel};
@@ -103,14 +103,12 @@ pub fn run<N: NetworkFunction>(
     }
     let clock = LiveClock::start();
     let faults_before = elements::faults();
-    states.start(clock.origin_ns(), &commands);
     let mut warnings = Vec::new();
-    let keeping = options.store.as_ref();
-    let kept = keeping.map(|keeping| {
-        let begin = || keeping.begin(&mut states, &arrangement, &mut warnings);
-        Cores::allowed().beside(workers, begin)
-    });
-    let kept = kept.transpose()?;
+    let (keeping, beginning) = (options.store.as_ref(), (clock.origin_ns(), &commands[..]));
+    let Begun { kept, ahead_ns } =
+        begin(keeping, &mut states, &arrangement, beginning, &mut warnings)?;
+    let clock = clock.ahead_by(ahead_ns);
+    warnings.extend(warning_of(ahead_ns));
     let mut account = Account::new::<N>(&options.making.ports);
     account.report.faults = elements::faults() - faults_before;
     account.warn_of_fewer(workers, options.workers);
@@ -137,6 +135,17 @@ pub fn run<N: NetworkFunction>(
 fn open_all(specs: &[LiveSpec], workers: usize) -> Result<Vec<LivePort>, RunError> {
     let open = |(number, spec)| Ok(open_port(spec, Port::new(number as u8), workers)?);
     specs.iter().enumerate().map(open).collect()
+}
+
+/// What to know of a clock that is so far ahead of the system's; of less than a second, nothing.
+fn warning_of(ahead_ns: u64) -> Option<String> {
+    let ahead_s = ahead_ns / 1_000_000_000;
+    (ahead_s > 0).then(|| {
+        format!(
+            "the clock of the run before was {ahead_s} s ahead of the system's: this one's goes on from there; begin \
+             as another --instance where that is not meant"
+        )
+    })
 }
 
 /// Who steers, and what that costs.

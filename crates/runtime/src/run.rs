@@ -34,7 +34,7 @@ use crate::deployment::{Deployment, Refusal, strategy_of, why_not_sharded};
 use crate::division::Division;
 use crate::instance::{Instance, Making};
 pub use crate::keeping::Keeping;
-use crate::keeping::SETS_ONLY;
+use crate::keeping::{Begun, SETS_ONLY, begin};
 use crate::lock::Lock;
 use crate::report::{BalanceReport, ErrorKind, RunReport};
 use crate::steer::{SHARDS, Steering};
@@ -153,14 +153,10 @@ pub(crate) fn run_on<N: NetworkFunction>(
     };
     let commands = read_commands::<N>(&options.commands)?;
     let faults_before = elements::faults();
-    states.start(origin, &commands);
     let mut warnings = Vec::new();
-    let keeping = options.store.as_ref();
-    let kept = keeping.map(|keeping| {
-        let begin = || keeping.begin(&mut states, &arrangement, &mut warnings);
-        Cores::allowed().beside(workers, begin)
-    });
-    let kept = kept.transpose()?;
+    let (keeping, beginning) = (options.store.as_ref(), (origin, &commands[..]));
+    let Begun { kept, ahead_ns } =
+        begin(keeping, &mut states, &arrangement, beginning, &mut warnings)?;
     let commanded = !options.commands.is_empty();
     let balancing = arrangement.balancing(&states, options.balancing, commanded);
     let states = states.share(&options.making, workers);
@@ -181,8 +177,8 @@ pub(crate) fn run_on<N: NetworkFunction>(
     account.report.faults = elements::faults() - faults_before;
     account.warn_of_fewer(workers, options.workers);
     let mut report = scope(|threads| {
-        let crew = Crew::start(threads, states, keep, options.making.ports.len());
-        let clock = Clock::default();
+        let clock = Clock::ahead_by(ahead_ns);
+        let crew = Crew::start(threads, states, (keep, ahead_ns), options.making.ports.len());
         Coordinator {
             crew,
             source,
@@ -428,7 +424,7 @@ impl<'s> Crew<'s> {
     fn start<'e, N: NetworkFunction>(
         threads: &'s Scope<'s, 'e>,
         states: Vec<State<N>>,
-        keep: bool,
+        (keep, ahead_ns): (bool, u64),
         ports: usize,
     ) -> Self {
         let (tell, notices) = channel();
@@ -439,7 +435,7 @@ impl<'s> Crew<'s> {
             // Only who owns shards of its own hands packets over.
             let alone = !matches!(state, State::Own(_)) || crew.workers.len() == 1;
             let peers = if alone { Vec::new() } else { crew.workers.clone() };
-            let worker = Worker { state, keep, longest: LONGEST, number, ports, peers };
+            let worker = Worker { state, keep, ahead_ns, longest: LONGEST, number, ports, peers };
             let (cores, tell) = (cores.clone(), tell.clone());
             crew.threads.push(threads.spawn(move || {
                 cores.pin(number);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use anabranch_nf::state::journal::{Moment, Round, Steps};
-use anabranch_nf::to_ticks;
+use anabranch_nf::{to_ns, to_ticks};
 
 /// Between which batches workers tell a store what has changed: once a period, and what was only
 /// refreshed once in a longer one. Workers that share state share it too.
@@ -29,6 +29,8 @@ pub(crate) struct Schedule {
     owes: AtomicBool,
     /// The same of refreshes.
     owes_refreshes: AtomicBool,
+    /// How far the clock of the function has come in what is to be told.
+    clock_ns: AtomicU64,
     /// One of several workers is about to tell.
     claimed: AtomicBool,
     /// What workers write between two calls of [`owe`](Self::owe) they write in one step; in transactions, what is
@@ -77,6 +79,7 @@ impl Schedule {
             round_every: AtomicU32::new(to_ticks(refresh_ns)),
             owes: AtomicBool::new(false),
             owes_refreshes: AtomicBool::new(false),
+            clock_ns: AtomicU64::new(0),
             claimed: AtomicBool::new(false),
             steps,
         }
@@ -107,6 +110,19 @@ impl Schedule {
     pub(crate) fn owe_alone(&self) {
         self.steps.next_alone();
         self.owe_changes();
+    }
+
+    /// Something may have been written at `now_ns` by the clock of the function, at which a worker says so that does
+    /// not tell: to a tick, so that it is seldom written.
+    pub(crate) fn note_clock(&self, now_ns: u64) {
+        if now_ns > self.clock_ns.load(Ordering::Relaxed).saturating_add(to_ns(1)) {
+            self.clock_ns.fetch_max(now_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// How far the clock of the function has come in what is told at `now_ns`.
+    pub(crate) fn clock_ns(&self, now_ns: u64) -> u64 {
+        self.clock_ns.load(Ordering::Relaxed).max(now_ns)
     }
 
     /// Something may have been refreshed, and nothing else.

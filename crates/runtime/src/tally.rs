@@ -120,6 +120,8 @@ pub struct Tally<'t> {
     pub outputs: Option<&'t mut Outputs>,
     /// Where the time stamps of packets are found, if they are handled at other times.
     pub arrivals: Option<&'t Chunk>,
+    /// How far the clock is ahead of time stamps that are not found there, nanoseconds.
+    pub ahead_ns: u64,
     /// Where packets wait that other workers own.
     pub outbox: Option<&'t mut Outbox>,
     /// The packet whose outputs come now, and how many it has had.
@@ -129,7 +131,7 @@ pub struct Tally<'t> {
 impl<'t> Tally<'t> {
     /// Counts into `counts` and keeps packets in `outputs`.
     pub fn new(counts: &'t mut Counts, outputs: Option<&'t mut Outputs>) -> Self {
-        Self { counts, outputs, arrivals: None, outbox: None, place: (u64::MAX, 0) }
+        Self { counts, outputs, arrivals: None, ahead_ns: 0, outbox: None, place: (u64::MAX, 0) }
     }
 
     #[inline(always)]
@@ -144,10 +146,13 @@ impl<'t> Tally<'t> {
         self.place = (cause.number, sub);
         if let Some(outputs) = &mut self.outputs {
             let number = cause.number;
-            let timestamp_ns = self.arrivals.map_or(cause.arrival_ns, |chunk| {
-                let at = number.wrapping_sub(chunk.first_number()) as usize;
-                chunk.meta(at).map_or(cause.arrival_ns, |meta| meta.arrival_ns)
-            });
+            let arrival = self
+                .arrivals
+                .and_then(|chunk| chunk.meta(number.wrapping_sub(chunk.first_number()) as usize));
+            let timestamp_ns = arrival.map_or_else(
+                || cause.arrival_ns.saturating_sub(self.ahead_ns),
+                |meta| meta.arrival_ns,
+            );
             outputs.push(&Output { number, sub, port, timestamp_ns, wire_len, bytes });
         }
     }

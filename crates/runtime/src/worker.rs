@@ -314,6 +314,8 @@ pub struct Worker<N: NetworkFunction> {
     pub state: State<N>,
     /// Whether some port has a capture.
     pub keep: bool,
+    /// How far the clock is ahead of the capture's, nanoseconds.
+    pub ahead_ns: u64,
     /// Longest packet that a chunk may hold, in bytes.
     pub longest: usize,
     /// Its number.
@@ -530,6 +532,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let mut outputs = std::mem::take(&mut self.carried);
         let keep = self.worker.keep;
         let mut tally = Tally::new(&mut self.counts, keep.then_some(&mut outputs));
+        tally.ahead_ns = self.worker.ahead_ns;
         let sides = self.worker.state.sides();
         let transactions = self.worker.state.transactions();
         let end = self.worker.state.end(&mut tally);

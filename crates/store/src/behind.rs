@@ -12,7 +12,8 @@
 //! **Lanes.** Each [scope](crate::Scope) has its own mark in the store: the writer's epoch and the
 //! number of the last batch. A batch takes effect only on top of the mark of the one before it.
 //! A mark of an earlier batch, or none: the store lost something, and all of the lane is written
-//! again. A later epoch: another instance writes now, and this one stops.
+//! again. A later epoch: another instance writes now, and this one stops. Beside them stands how far the
+//! [clock](WriteBehind::note_clock) had come of who wrote, so that the next one's does not begin earlier.
 //!
 //! **What is sent first** is what was written first. What was written in one [step](Change::in_step), as
 //! by the packets of one batch, goes in one message, so that a writer that is killed leaves a flow in all
@@ -206,6 +207,8 @@ pub struct Claimed {
 pub struct WriteBehind {
     settings: Settings,
     epoch: u64,
+    /// How far the clock has come of who tells what has changed, or had of those before.
+    clock_ns: u64,
     lanes: Vec<Lane>,
     /// Which lane is whose.
     numbers: HashMap<Scope, usize>,
@@ -318,14 +321,16 @@ impl WriteBehind {
         epoch: u64,
         claimed: impl IntoIterator<Item = Claimed>,
     ) -> Result<Self, Error> {
-        let (mut lanes, mut numbers) = (Vec::new(), HashMap::new());
+        let (mut lanes, mut numbers, mut clock_ns) = (Vec::new(), HashMap::new(), 0);
         for Claimed { scope, mark, content } in claimed {
             lanes.push(Lane::claimed(&scope, mark, content)?);
             numbers.insert(scope, lanes.len() - 1);
+            clock_ns = mark.clock_ns.max(clock_ns);
         }
         Ok(Self {
             settings,
             epoch,
+            clock_ns,
             lanes,
             numbers,
             asked: Vec::new(),
@@ -388,6 +393,17 @@ impl WriteBehind {
             }
         }
         taken
+    }
+
+    /// What was handed over, and is from now on, may speak of times until `clock_ns`, nanoseconds since the Unix
+    /// epoch. It goes to the store with what has changed, whose marks say so.
+    pub fn note_clock(&mut self, clock_ns: u64) {
+        self.clock_ns = self.clock_ns.max(clock_ns);
+    }
+
+    /// The latest time of which was told so, now or by those who had claimed the scopes before; 0: nobody has.
+    pub fn clock_ns(&self) -> u64 {
+        self.clock_ns
     }
 
     /// How the steps of what is handed over together are counted on.
@@ -488,13 +504,14 @@ impl WriteBehind {
         let mut room = self.room;
         // A very long step goes in parts where all of it does not get through.
         let most = (self.room * STEP).min(self.settings.message_changes.max(1));
+        let writer = Mark { epoch: self.epoch, batch: 0, clock_ns: self.clock_ns };
         let mut batches = Vec::new();
         while room > 0
             && let Some(number) = self.turns.pop_front()
         {
             let lane = &mut self.lanes[number];
             lane.in_line = false;
-            let batch = lane.batch(self.epoch, room, most, now_ns);
+            let batch = lane.batch(writer, room, most, now_ns);
             room = room.saturating_sub(batch.calls.len().max(1));
             batches.push(batch);
             self.asked.push(number);
@@ -524,7 +541,7 @@ impl WriteBehind {
         self.counts.messages += 1;
         for (number, outcome) in asked.into_iter().zip(outcomes) {
             let lane = &mut self.lanes[number];
-            match lane.answered(outcome, (self.epoch, self.settings.period_ns), now_ns) {
+            match lane.answered(outcome, self.settings.period_ns, now_ns) {
                 lane::Answered::Stored(since) => {
                     self.counts.stored += since.len() as u64;
                     self.lags.note(since, now_ns);

@@ -19,6 +19,7 @@
 //! **The line is bounded** by who asks first whether it [has room](Feed::has_room): where it has none, what
 //! changes is told later, and once however often it changes until then.
 
+mod connection;
 mod feed;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -32,11 +33,12 @@ use hdrhistogram::Histogram;
 use crate::behind::{Action, Mark, Policy, Settings, Status, Target, WriteBehind};
 use crate::clock::now_ms;
 use crate::content::Content;
-use crate::driver::{Batch, Driver, Outcome};
+use crate::driver::Driver;
 use crate::error::Error;
-use crate::key::{Key, Scope};
+use crate::key::Key;
 use crate::sheet::Sheet;
 use crate::view;
+use connection::{Connection, News, Question};
 pub use feed::Feed;
 use feed::NEVER;
 
@@ -73,6 +75,8 @@ struct Shared {
     period_ns: u64,
     /// How long each feed's last round of refreshes took.
     rounds_ns: Mutex<Vec<Arc<AtomicU64>>>,
+    /// How far the clock has come of what is in the line, and was before.
+    clock_ns: AtomicU64,
     /// Nobody takes in what is in the line any more.
     ended: AtomicBool,
     /// Wakes the flusher.
@@ -99,7 +103,7 @@ const MOST_SPARE: usize = 64;
 const MOST_SPARE_BYTES: usize = 1 << 18;
 
 impl Shared {
-    fn new(status: Status, period_ns: u64, news: SyncSender<News>) -> Self {
+    fn new(behind: &WriteBehind, period_ns: u64, news: SyncSender<News>) -> Self {
         Self {
             began: Instant::now(),
             line: Mutex::default(),
@@ -112,9 +116,10 @@ impl Shared {
             last_trip_ns: AtomicU64::new(0),
             period_ns,
             rounds_ns: Mutex::default(),
+            clock_ns: AtomicU64::new(behind.clock_ns()),
             ended: AtomicBool::new(false),
             news,
-            status: Mutex::new(status),
+            status: Mutex::new(behind.status(0)),
             pauses: Mutex::new(Histogram::new_with_bounds(1, LONGEST_PAUSE_NS, 2).ok()),
             refuses_new: Arc::default(),
             stops: AtomicBool::new(false),
@@ -179,7 +184,7 @@ impl Flusher {
         let state = claimed.iter().flat_map(|one| one.content.clone()).collect();
         let behind = WriteBehind::new(settings, epoch, claimed)?;
         let (news, heard) = sync_channel(2);
-        let shared = Arc::new(Shared::new(behind.status(0), settings.period_ns, news));
+        let shared = Arc::new(Shared::new(&behind, settings.period_ns, news));
         let worker = Worker {
             behind,
             maps: Vec::new(),
@@ -198,6 +203,12 @@ impl Flusher {
         };
         let thread = Some(thread::spawn(work));
         Ok((Self { shared, thread }, state))
+    }
+
+    /// How far the clock has come of those who tell or, before anybody has, had of those who wrote before: what was
+    /// found may speak of times until then. Nanoseconds since the Unix epoch; 0: nobody has said.
+    pub fn clock_ns(&self) -> u64 {
+        self.shared.clock_ns.load(Ordering::Relaxed)
     }
 
     /// A feed for one more worker.
@@ -292,50 +303,6 @@ impl Drop for Ending {
         status.accepts_new = self.policy == Policy::KeepOn;
         status.trouble = Some("the thread that writes to it has ended".to_owned());
         self.shared.refuses_new.store(!status.accepts_new, Ordering::Relaxed);
-    }
-}
-
-enum Question {
-    Commit(Vec<Batch>),
-    List(Scope),
-}
-
-/// What the flusher waits for.
-enum News {
-    /// The store's answer to a question.
-    Committed(Result<Vec<Outcome>, Error>),
-    Listed(Result<Vec<Key>, Error>),
-    /// Workers have changed something, or it is to end.
-    Told,
-    /// The driver has panicked.
-    Gone,
-}
-
-/// What the connection has to tell, and if it is that it panics.
-struct Connection(SyncSender<News>);
-
-impl Connection {
-    /// Asks the store, one question after the other.
-    fn answer(self, mut driver: impl Driver, questions: &Receiver<Question>) -> Result<(), Error> {
-        while let Ok(question) = questions.recv() {
-            let answer = match question {
-                Question::Commit(batches) => News::Committed(driver.commit(&batches)),
-                Question::List(scope) => News::Listed(driver.keys(&format!("{scope}@"))),
-            };
-            if self.0.send(answer).is_err() {
-                break;
-            }
-        }
-        driver.close()
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            // Where nobody hears it, it does not matter.
-            let _ = self.0.send(News::Gone);
-        }
     }
 }
 
@@ -484,6 +451,8 @@ impl Worker {
     fn take_changes(&mut self) -> Result<(), Error> {
         self.taken_ns = self.now_ns();
         let line = std::mem::take(&mut *lock(&self.shared.line));
+        // What is in the line was put there after its clock was noted.
+        self.behind.note_clock(self.shared.clock_ns.load(Ordering::Relaxed));
         let now_ns = self.now_ns();
         let mut taken = Ok(());
         for Handed { feed, mut sheets } in line {
@@ -520,8 +489,10 @@ mod tests {
     use super::feed::FULL;
     use super::*;
     use crate::behind::Change;
+    use crate::call::{Call, Operation};
     use crate::content::{Entry, Kind};
-    use crate::key::Place;
+    use crate::driver::{Batch, Outcome};
+    use crate::key::{Place, Scope};
     use crate::memory::Memory;
     use std::collections::BTreeMap;
 
@@ -627,7 +598,7 @@ mod tests {
         drop(feed);
         assert_eq!(flusher.settle(Duration::from_secs(20)).waiting, 0);
         let keys = store.keys("nat@a@").unwrap();
-        let delete = |key| crate::Call::new(key, crate::Operation::Delete);
+        let delete = |key| Call::new(key, Operation::Delete);
         store.run(&keys.iter().map(delete).collect::<Vec<_>>()).unwrap();
         let status = flusher.close(Duration::from_secs(20));
         assert_eq!((status.waiting, status.rebuilds), (0, 3));
@@ -642,7 +613,7 @@ mod tests {
         fn name(&self) -> &str {
             "before"
         }
-        fn run(&mut self, calls: &[crate::Call]) -> Result<Vec<crate::Answer>, Error> {
+        fn run(&mut self, calls: &[Call]) -> Result<Vec<crate::Answer>, Error> {
             self.0.run(calls)
         }
         fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
@@ -684,7 +655,8 @@ mod tests {
 
     #[test]
     fn the_line_is_full_until_the_flusher_has_taken_in_what_is_in_it() {
-        let shared = Arc::new(Shared::new(Status::default(), 1_000_000, sync_channel(1).0));
+        let behind = WriteBehind::new(Settings::default(), 1, []).unwrap();
+        let shared = Arc::new(Shared::new(&behind, 1_000_000, sync_channel(1).0));
         let (mut one, mut other) = (Feed::new(&shared), Feed::new(&shared));
         for flow in 0..FULL as u32 {
             one.change(insert(0, flow % 10, 1));
@@ -867,6 +839,36 @@ mod tests {
             thread::yield_now();
         }
         drop(flusher);
+    }
+
+    /// Also one that writes nothing; and one of a release that knew of no clock has none.
+    #[test]
+    fn who_goes_on_knows_how_far_the_clock_had_come() {
+        let mut store = Memory::default();
+        let open = |store: &Memory| {
+            Flusher::open(store.clone(), "nat", "a", Settings::default()).unwrap().0
+        };
+        let write = |flusher: Flusher, core, clock_ns| {
+            let mut feed = flusher.feed();
+            feed.note_clock(clock_ns);
+            feed.change(insert(core, 1, 1));
+            drop(feed);
+            assert_eq!(flusher.close(Duration::from_secs(20)).waiting, 0);
+        };
+        let first = open(&store);
+        assert_eq!(first.clock_ns(), 0);
+        write(first, 0, 500);
+        drop(open(&store));
+        let third = open(&store);
+        assert_eq!(third.clock_ns(), 500);
+        write(third, 1, 400);
+        assert_eq!(open(&store).clock_ns(), 500, "it does not go back");
+        for core in [0, 1] {
+            let mark = Mark::key(&key(core).scope()).unwrap();
+            let old = Operation::Put(Content::Value(b"1 7 3".to_vec()));
+            store.run(&[Call::new(&mark, old)]).unwrap();
+        }
+        assert_eq!(open(&store).clock_ns(), 0);
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub fn state(
 
 /// Takes over the state of an instance for a writer of [this epoch](Mark::epoch_at), or a later one: the
 /// writer's epoch, and the scopes of its cores and shards with what they hold. Whoever wrote there
-/// before is told so with his next batch, and stops.
+/// before is told so with his next batch, and stops. Each scope's mark has the latest clock of all.
 pub fn claim(
     driver: &mut (impl Driver + ?Sized),
     nf: &str,
@@ -102,16 +102,18 @@ pub fn claim(
         let marks: Vec<Key> = scopes.iter().map(Mark::key).collect::<Result<_, _>>()?;
         let reads: Vec<Call> = marks.iter().map(|mark| Call::new(mark, Operation::Read)).collect();
         let answers = driver.run(&reads)?;
-        let mut batches = Vec::new();
+        let (mut batches, mut clock_ns) = (Vec::new(), 0);
         for (mark, expected) in marks.into_iter().zip(answers) {
             let expected = value_of(&mark, vec![expected])?;
             let found = expected.as_deref().map(|bytes| Mark::decode(&mark, bytes)).transpose()?;
-            epoch = epoch.max(found.map_or(0, |mark| mark.epoch + 1));
+            let found = found.unwrap_or_default();
+            epoch = epoch.max(found.epoch.saturating_add(u64::from(expected.is_some())));
+            clock_ns = found.clock_ns.max(clock_ns);
             batches.push(Batch { mark, expected, next: Bytes::new(), calls: Vec::new() });
         }
         // Read between the marks and the claim: what is claimed has not changed since.
         let mut state = state(driver, nf, Some(instance))?;
-        let mark = Mark { epoch, batch: 1 };
+        let mark = Mark { epoch, batch: 1, clock_ns };
         batches.iter_mut().for_each(|batch| batch.next = mark.encode());
         let outcomes = match driver.commit(&batches) {
             // It has just answered: a long pause of the store, or one of its nodes is gone.

@@ -224,6 +224,11 @@ impl Storing {
         self.feed.hand_over_surely();
     }
 
+    /// What is told from now on may speak of times until `now_ns`, by the clock of the function.
+    pub(crate) fn note_clock(&self, now_ns: u64) {
+        self.feed.note_clock(self.schedule.clock_ns(now_ns));
+    }
+
     /// Tells what `drain` gives, between two batches; later, while the flusher is behind: objects remember
     /// what they have to tell in less room than the line to it takes. What takes long is told in several
     /// turns, and handed over with what has changed meanwhile once nothing is left: what is stored was there
@@ -533,6 +538,7 @@ impl<N: NetworkFunction> Instance<N> {
     pub(super) fn tell_before_moving(&mut self, shards: &ShardSet) {
         let Some(mut storing) = self.storing.take() else { return };
         let Self { nf, sets, agenda: Agenda { environment, .. }, .. } = self;
+        storing.note_clock(environment.now());
         storing.tell_of(shards, moment(environment), |moment, sink| {
             drain(nf, sets, moment, sink);
             environment.drain_timers(moment, sink);
@@ -551,6 +557,7 @@ impl<N: NetworkFunction> Instance<N> {
     pub(crate) fn tell_now(&mut self, turn: Turn) {
         let Some(mut storing) = self.storing.take() else { return };
         let Self { nf, sets, agenda: Agenda { environment, .. }, .. } = self;
+        storing.note_clock(environment.now());
         storing.tell(turn, moment(environment), |moment, sink| {
             drain(nf, sets, moment, sink);
             environment.drain_timers(moment, sink);

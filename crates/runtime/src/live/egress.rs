@@ -42,9 +42,9 @@ pub(super) struct Egress {
 }
 
 impl Egress {
-    /// Nothing yet, of an NF whose own drop reasons are `words`.
-    pub(super) fn new(words: &'static [Word]) -> Self {
-        Self { taps: Taps::new(words), ..Self::default() }
+    /// Nothing yet, of an NF whose own drop reasons are `words`, and whose clock is `ahead_ns` ahead of the system's.
+    pub(super) fn new(words: &'static [Word], ahead_ns: u64) -> Self {
+        Self { taps: Taps::new(words, ahead_ns), ..Self::default() }
     }
 
     /// Where what leaves goes, until it is sent.

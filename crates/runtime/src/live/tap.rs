@@ -221,12 +221,13 @@ fn no_reason(name: &str, words: Words) -> String {
 pub(super) struct Taps {
     taps: Vec<Tap>,
     words: Words,
+    ahead_ns: u64,
 }
 
 impl Taps {
-    /// None yet, for an NF whose own reasons are `words`.
-    pub(super) fn new(words: Words) -> Self {
-        Self { taps: Vec::new(), words }
+    /// None yet, for an NF whose own reasons are `words`, and whose clock is `ahead_ns` ahead of the system's.
+    pub(super) fn new(words: Words, ahead_ns: u64) -> Self {
+        Self { taps: Vec::new(), words, ahead_ns }
     }
 
     /// One more.
@@ -279,6 +280,7 @@ impl Taps {
 
     #[cold]
     fn copy(&self, event: Event, port: u8, at_ns: u64, packet: (&[u8], u32)) {
+        let at_ns = at_ns.saturating_sub(self.ahead_ns);
         self.taps.iter().for_each(|tap| tap.copy(event, port, at_ns, packet));
     }
 }
@@ -314,7 +316,7 @@ mod tests {
     fn copied(filter: &str) -> Vec<Copied> {
         let (tap, copies) =
             Tap::new(Filter::read(filter, &["lan", "wan"], &[]).unwrap(), Vec::new());
-        let mut taps = Taps::new(&[]);
+        let mut taps = Taps::new(&[], 0);
         taps.add(tap);
         let mut bytes = [0; 96];
         let frame = packet(&mut bytes);
@@ -343,6 +345,15 @@ mod tests {
     }
 
     #[test]
+    fn copies_have_the_time_of_the_system() {
+        let (tap, copies) = Tap::new(Filter::default(), Vec::new());
+        let mut taps = Taps::new(&[], 5);
+        taps.add(tap);
+        taps.left(&[&[0; 60]], 0, 9);
+        assert_eq!(copies.packets.try_iter().map(|one| one.at_ns).collect::<Vec<_>>(), [4]);
+    }
+
+    #[test]
     fn mistakes_are_told() {
         for (wrong, part) in [
             ("port=dmz", "lan, wan"),
@@ -362,7 +373,7 @@ mod tests {
     #[test]
     fn a_full_ring_loses_and_counts() {
         let (tap, copies) = Tap::new(Filter::default(), Vec::new());
-        let mut taps = Taps::new(&[]);
+        let mut taps = Taps::new(&[], 0);
         taps.add(tap);
         let mut bytes = [0; 96];
         let frame = packet(&mut bytes);
@@ -383,7 +394,7 @@ mod tests {
     fn nothing_is_copied_when_nobody_watches_any_more() {
         let filter = Filter::read("host=192.0.2.99", &[], &[]).unwrap();
         let (tap, copies) = Tap::new(filter, Vec::new());
-        let mut taps = Taps::new(&[]);
+        let mut taps = Taps::new(&[], 0);
         taps.add(tap);
         taps.forget();
         assert!(taps.are_there());

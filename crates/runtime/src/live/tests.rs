@@ -18,9 +18,10 @@ use anabranch_packet::craft::{Link, udp};
 use anabranch_packet::{Frame, Meta, Port};
 use anabranch_plan::Options as Planning;
 use anabranch_rss::Nic;
-use anabranch_store::{Durability, Location, Settings};
+use anabranch_store::{Durability, Flusher, Location, Settings};
 
 use super::clock::LiveClock;
+use super::{Begun, begin};
 use super::{Crew, Moment, Watched, Workplace};
 use crate::account::Account;
 use crate::balance::Balancing;
@@ -232,10 +233,11 @@ fn run_until<N: NetworkFunction>(
     let arrangement = Arrangement::of::<N>(&options);
     let mut states = arrangement.states::<N>(&options.making).unwrap();
     let clock = LiveClock::start();
-    states.start(clock.origin_ns(), &[]);
     let mut warnings = Vec::new();
-    let keeping = options.store.as_ref();
-    let kept = keeping.map(|one| one.begin(&mut states, &arrangement, &mut warnings).unwrap());
+    let (keeping, beginning) = (options.store.as_ref(), (clock.origin_ns(), &[][..]));
+    let begun = begin(keeping, &mut states, &arrangement, beginning, &mut warnings);
+    let Begun { kept, ahead_ns } = begun.unwrap();
+    let clock = clock.ahead_by(ahead_ns);
     assert_eq!(warnings, Vec::<String>::new());
     let account = Account::new::<N>(&options.making.ports);
     let states = states.share(&options.making, workers);
@@ -401,6 +403,32 @@ fn translations_outlive_runs_while_shards_move() {
         }
     }
     panic!("{entries} entries moved");
+}
+
+/// As after a run with a clock that was an hour ahead.
+#[test]
+fn a_clock_that_was_ahead_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = Location::Durable(folder.path().join("state"), Durability::default().sync);
+    let store = Keeping { location, instance: "a".to_owned(), settings: Settings::default() };
+    let still = (Duration::ZERO, Balancing::Still);
+    let run = || {
+        run_at::<nat::Function>("public = ['203.0.113.1']", true, 2, u64::MAX, still, Some(&store))
+    };
+    run();
+    let open =
+        || Flusher::open(store.location.open().unwrap(), "nat", "a", store.settings).unwrap().0;
+    let flusher = open();
+    let real_ns = LiveClock::start().origin_ns();
+    assert!((real_ns - 60_000_000_000..=real_ns).contains(&flusher.clock_ns()));
+    let ahead_ns = real_ns + 3_600_000_000_000;
+    flusher.feed().note_clock(ahead_ns);
+    flusher.close(Duration::from_secs(20));
+    run();
+    let now_ns = open().clock_ns();
+    assert!((ahead_ns + 1..ahead_ns + 60_000_000_000).contains(&now_ns), "{now_ns}, {ahead_ns}");
+    assert_eq!(super::warning_of(999_999_999), None);
+    assert!(super::warning_of(7_200_000_000_000).unwrap().contains("7200 s ahead"));
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl<N: NetworkFunction> Worker<N> {
         }
         let shift = Shift {
             counts: Counts::new(queues.len()),
-            egress: Egress::new(N::REASONS),
+            egress: Egress::new(N::REASONS, clock.ahead_ns()),
             outbox,
             batch: Vec::with_capacity(BATCH),
             theirs: Vec::with_capacity(BATCH),

@@ -41,7 +41,10 @@ impl<N: NetworkFunction> Member<N> {
         let Some(schedule) = self.shared.schedule.get() else { return };
         let wrote = self.worker.take_wrote() | std::mem::take(&mut self.own.wrote);
         match wrote {
-            true => schedule.owe_changes(),
+            true => {
+                schedule.note_clock(self.own.last.arrival_ns);
+                schedule.owe_changes();
+            }
             false => schedule.owe_refreshes(),
         }
         self.tell_in_time();
@@ -112,6 +115,7 @@ impl<N: NetworkFunction> Alone<N> {
         if floor.shared.is_half_done() {
             return storing.schedule.put_off(turn);
         }
+        storing.note_clock(environment.now());
         storing.tell(turn, moment(environment), |moment, sink| {
             floor.nf.drain(moment, sink);
             if N::SET.is_some() {

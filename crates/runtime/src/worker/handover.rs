@@ -83,7 +83,9 @@ impl<N: NetworkFunction> Shift<'_, N> {
     fn take_table(&mut self, step: &Reassignment, arriving: ShardSet) {
         let State::Own(instance) = &mut self.worker.state else { return };
         let keep = self.worker.keep.then_some(&mut self.carried);
-        instance.advance(&step.first, &mut Tally::new(&mut self.counts, keep));
+        let mut tally = Tally::new(&mut self.counts, keep);
+        tally.ahead_ns = self.worker.ahead_ns;
+        instance.advance(&step.first, &mut tally);
         instance.adopt(Arc::clone(&step.table), arriving);
         self.sends = step.epoch;
     }

@@ -6,7 +6,7 @@ use super::backlog::{Part, Since};
 use super::mirror::Mirror;
 use super::{Mark, pause_ns};
 use crate::call::Call;
-use crate::content::Content;
+use crate::content::{Bytes, Content};
 use crate::driver::{Batch, Outcome};
 use crate::error::Error;
 use crate::key::{Key, Scope};
@@ -17,11 +17,11 @@ pub(super) struct Lane {
     mirror: Mirror,
     /// What the batch under way holds.
     under_way: Vec<(Part, Since)>,
-    /// The mark that the store is known to have.
-    known: Option<Mark>,
-    /// Batches sent, with those that were not answered.
-    sent: u64,
-    /// Of them, those sent before `known` was learnt. The mark of one of them is of a store that has
+    /// The mark that the store is known to have, as it stands there.
+    known: Option<Bytes>,
+    /// That of the last batch sent, answered or not.
+    sent: Mark,
+    /// Number of the last batch sent before `known` was learnt. The mark of one until then is of a store that has
     /// gone back; that of a later one is of a batch whose answer was lost.
     settled: u64,
     state: State,
@@ -67,7 +67,7 @@ impl Lane {
             mirror: Mirror::default(),
             under_way: Vec::new(),
             known: None,
-            sent: 0,
+            sent: Mark::default(),
             settled: 0,
             state: State::Following,
             lost_ns: 0,
@@ -87,8 +87,7 @@ impl Lane {
     ) -> Result<Self, Error> {
         let mut lane = Self::new(scope)?;
         lane.mirror.load(copy);
-        let (sent, settled) = (mark.batch, mark.batch);
-        Ok(Self { known: Some(mark), sent, settled, ..lane })
+        Ok(Self { known: Some(mark.encode()), sent: mark, settled: mark.batch, ..lane })
     }
 
     pub(super) fn copy(&self) -> impl Iterator<Item = (Key, Content)> + '_ {
@@ -160,7 +159,7 @@ impl Lane {
         self.state = State::Following;
         if !keys.contains(&self.mark) {
             // It is not the store that had what is known: where that comes back, these are not its keys.
-            (self.known, self.settled) = (None, self.sent);
+            (self.known, self.settled) = (None, self.sent.batch);
         }
         let found = keys.iter().filter(|key| **key != self.mark);
         let since = Since { ns: self.lost_ns.min(now_ns), step: 0 };
@@ -186,8 +185,9 @@ impl Lane {
     }
 
     /// A batch of about `room` changes: it ends where a step does, if that is not more than `most` later. Half as many
-    /// after each refusal: it may be too much for the way to the part of the store that has this scope.
-    pub(super) fn batch(&mut self, epoch: u64, room: usize, most: usize, now_ns: u64) -> Batch {
+    /// after each refusal: it may be too much for the way to the part of the store that has this scope. Whose batch it
+    /// is, and how far his clock has come, says `writer`.
+    pub(super) fn batch(&mut self, writer: Mark, room: usize, most: usize, now_ns: u64) -> Batch {
         let room = (room >> self.refusals.min(20)).max(1);
         let mut calls = Vec::new();
         let mut step = None;
@@ -199,24 +199,18 @@ impl Lane {
             calls.push(self.mirror.call(part));
             self.under_way.push((part, since));
         }
-        self.sent += 1;
+        self.sent = Mark { batch: self.sent.batch + 1, ..writer };
         self.answered_ns = now_ns;
-        let expected = self.known.map(Mark::encode);
-        let next = Mark { epoch, batch: self.sent }.encode();
+        let (expected, next) = (self.known.clone(), self.sent.encode());
         Batch { mark: self.mark.clone(), expected, next, calls }
     }
 
-    pub(super) fn answered(
-        &mut self,
-        outcome: Outcome,
-        (epoch, period_ns): (u64, u64),
-        now_ns: u64,
-    ) -> Answered {
-        let sent = Mark { epoch, batch: self.sent };
+    pub(super) fn answered(&mut self, outcome: Outcome, period_ns: u64, now_ns: u64) -> Answered {
+        let sent = self.sent;
         let refusals = std::mem::take(&mut self.refusals);
         let found = match outcome {
             Outcome::Committed => {
-                (self.known, self.settled) = (Some(sent), self.sent);
+                (self.known, self.settled) = (Some(sent.encode()), sent.batch);
                 self.answered_ns = now_ns;
                 self.is_in_doubt = false;
                 let stored = std::mem::take(&mut self.under_way);
@@ -229,19 +223,21 @@ impl Lane {
                 self.refusals = refusals + 1;
                 return Answered::Refused(error);
             }
-            Outcome::Found(found) => found.map(|bytes| Mark::decode(&self.mark, &bytes)),
+            Outcome::Found(found) => found,
         };
         self.failed();
-        match found {
+        let mark = found.as_deref().map(|bytes| Mark::decode(&self.mark, bytes));
+        let settled = std::mem::replace(&mut self.settled, sent.batch);
+        self.known = found;
+        match mark {
             // What cannot be read was not written by a writer of this release: make way.
             Some(Err(_)) => return Answered::Fenced,
             // A later writer, or one of the same moment.
-            Some(Ok(mark)) if mark > sent => return Answered::Fenced,
-            Some(Ok(mark)) if mark.epoch == epoch && mark.batch > self.settled => {
-                (self.known, self.settled) = (Some(mark), self.sent);
+            Some(Ok(mark)) if mark.is_later_than(sent) => return Answered::Fenced,
+            Some(Ok(mark)) if mark.epoch == sent.epoch && mark.batch > settled => {
                 return Answered::Ours;
             }
-            found => (self.known, self.settled) = (found.and_then(Result::ok), self.sent),
+            _ => {}
         }
         self.lose(now_ns);
         Answered::Lost

@@ -9,14 +9,17 @@ use crate::key::{Key, Scope};
 /// Layout of what is stored under a scope; another meaning of objects is another layout.
 const LAYOUT: u16 = 1;
 
-/// Who wrote a lane last, and its how-manieth batch it was. Later writers have later epochs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// Who wrote a lane last, its how-manieth batch it was, and how far the writer's clock had come. Later writers have
+/// later epochs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// When the writer started, and something that tells it from others that started then
     /// ([`epoch_at`](Self::epoch_at)); later if that was taken.
     pub epoch: u64,
     /// Number of the batch.
     pub batch: u64,
+    /// The latest time that what is stored may speak of, nanoseconds since the Unix epoch; 0: nobody has said.
+    pub clock_ns: u64,
 }
 
 /// Bits of an epoch that are drawn.
@@ -34,9 +37,19 @@ impl Mark {
         scope.key(Kind::Value, ".mark")
     }
 
-    /// As it stands in the store.
+    /// Whether it was written after `other`.
+    pub(crate) fn is_later_than(self, other: Self) -> bool {
+        (self.epoch, self.batch) > (other.epoch, other.batch)
+    }
+
+    /// As it stands in the store. Releases before there was a clock read what stands before it.
     pub fn encode(self) -> Bytes {
-        format!("{LAYOUT} {} {}", self.epoch, self.batch).into_bytes()
+        let mark = format!("{LAYOUT} {} {}", self.epoch, self.batch);
+        match self.clock_ns {
+            0 => mark,
+            clock_ns => format!("{mark} {clock_ns}"),
+        }
+        .into_bytes()
     }
 
     /// As it was encoded; an error for what is none, or of a later release.
@@ -51,7 +64,7 @@ impl Mark {
             return Err(Error::LaterFormat { what, found, known: LAYOUT });
         }
         let (epoch, batch) = number().zip(number()).ok_or_else(foreign)?;
-        Ok(Self { epoch, batch })
+        Ok(Self { epoch, batch, clock_ns: number().unwrap_or(0) })
     }
 }
 
@@ -73,7 +86,10 @@ mod tests {
     #[test]
     fn marks_are_read_as_written_and_others_are_refused() {
         let key = Mark::key(&Scope::new("nat", "edge", Place::Shard(1)).unwrap()).unwrap();
-        let mark = Mark { epoch: 1_700_000_000_000, batch: 42 };
+        let mark = Mark { epoch: 1_700_000_000_000, batch: 42, clock_ns: 0 };
+        assert_eq!(mark.encode(), b"1 1700000000000 42", "as it was before there was a clock");
+        assert_eq!(Mark::decode(&key, &mark.encode()), Ok(mark));
+        let mark = Mark { clock_ns: u64::MAX, ..mark };
         assert_eq!(Mark::decode(&key, &mark.encode()), Ok(mark));
         assert!(matches!(Mark::decode(&key, b"2 1 1"), Err(Error::LaterFormat { found: 2, .. })));
         for other in [&b""[..], b"1", b"1 2", b"x y z", &[0xff]] {

@@ -57,6 +57,12 @@ impl Feed {
         self.sheet().other(change);
     }
 
+    /// What is told from now on may speak of times until `clock_ns`, nanoseconds since the Unix epoch, by the
+    /// clock of the function.
+    pub fn note_clock(&self, clock_ns: u64) {
+        self.shared.clock_ns.fetch_max(clock_ns, Ordering::Relaxed);
+    }
+
     /// A number for a map of which entries will be told.
     pub fn map(&mut self, key: &Key) -> MapNumber {
         self.sheet().name(key.clone());

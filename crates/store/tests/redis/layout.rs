@@ -208,7 +208,7 @@ fn state_that_an_older_release_has_written_is_gone_on_with() {
         }
     };
     for place in [Place::Core(0), Place::Shard(17)] {
-        assert_eq!(mark(place), Mark { epoch: EPOCH, batch: 1 });
+        assert_eq!(mark(place), Mark { epoch: EPOCH, batch: 1, clock_ns: 0 });
     }
     let (flusher, found) = Flusher::open(open(), "nat", "edge 1", Settings::default()).unwrap();
     assert_eq!(found.into_iter().collect::<BTreeMap<_, _>>(), expected);

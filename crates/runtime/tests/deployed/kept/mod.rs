@@ -1,6 +1,7 @@
 //! What a store keeps of runs: state in shards, and state that workers share.
 
 mod case;
+mod clock;
 mod moving;
 mod shards;
 mod shared;
