@@ -12,7 +12,7 @@
 //! **Lanes.** Each [scope](crate::Scope) has its own mark in the store: the writer's epoch and the
 //! number of the last batch. A batch takes effect only on top of the mark of the one before it.
 //! A mark of an earlier batch, or none: the store lost something, and all of the lane is written
-//! again. A later epoch: another instance writes now, and this one stops. Beside them stands how far the
+//! again, on top of a new mark that is written before it is looked which keys are too many. A later epoch: another instance writes now, and this one stops. Beside them stands how far the
 //! [clock](WriteBehind::note_clock) had come of who wrote, so that the next one's does not begin earlier.
 //!
 //! **What is sent first** is what was written first. What was written in one [step](Change::in_step), as
@@ -147,7 +147,7 @@ pub enum Action {
     Wait(u64),
     /// Have the store commit these, then call [`WriteBehind::committed`].
     Commit(Vec<Batch>),
-    /// List the keys of this scope, then call [`WriteBehind::listed`].
+    /// [List](crate::view::listing) this scope, then call [`WriteBehind::listed`].
     List(Scope),
 }
 
@@ -192,6 +192,15 @@ pub struct Status {
     pub refresh_round_ns: u64,
 }
 
+/// What a scope has in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The keys, with that of its mark.
+    pub keys: Vec<Key>,
+    /// What the mark held after that.
+    pub mark: Option<Bytes>,
+}
+
 /// A scope that a writer has claimed: nobody of an earlier epoch writes there any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimed {
@@ -215,6 +224,9 @@ pub struct WriteBehind {
     /// The lanes with an answer to come, in the order of their batches.
     asked: Vec<usize>,
     listing: Option<usize>,
+    /// Not before that is a lane listed, and how often in a row none could be.
+    list_ns: u64,
+    unlisted: u32,
     /// Changes in one message, about: as many as a slow way to the store lets through within its timeout.
     room: usize,
     /// Lanes that wait for a message, the one that waits longest first.
@@ -335,6 +347,8 @@ impl WriteBehind {
             numbers,
             asked: Vec::new(),
             listing: None,
+            list_ns: 0,
+            unlisted: 0,
             room: settings.message_changes.max(1),
             turns: VecDeque::new(),
             steps: 0,
@@ -475,8 +489,8 @@ impl WriteBehind {
         if now_ns < due_ns {
             return Action::Wait(due_ns);
         }
-        if let Some(number) = self.lanes.iter().position(Lane::is_lost) {
-            self.listing = Some(number);
+        if let Some(number) = self.to_list(now_ns) {
+            (self.listing, self.asked_ns) = (Some(number), now_ns);
             return Action::List(self.lanes[number].begin_listing());
         }
         self.line_up(now_ns);
@@ -487,6 +501,13 @@ impl WriteBehind {
         }
         self.asked_ns = now_ns;
         Action::Commit(batches)
+    }
+
+    /// A lane that is to be listed, each in its turn where some cannot be.
+    fn to_list(&self, now_ns: u64) -> Option<usize> {
+        let wants = |(number, lane): (usize, &Lane)| Some((lane.wants_listing()?, number));
+        let next = self.lanes.iter().enumerate().filter_map(wants).min();
+        next.filter(|_| now_ns >= self.list_ns).map(|(_, number)| number)
     }
 
     /// Every lane with something to send waits for its turn.
@@ -579,17 +600,23 @@ impl WriteBehind {
         self.trouble = Some(error);
     }
 
-    /// The keys of the scope of the last [`Action::List`].
-    pub fn listed(&mut self, keys: Result<Vec<Key>, Error>, now_ns: u64) {
+    /// What there is of the scope of the last [`Action::List`].
+    pub fn listed(&mut self, listing: Result<Listing, Error>, now_ns: u64) {
         let Some(number) = self.listing.take() else { return };
         let lane = &mut self.lanes[number];
-        match keys {
-            Ok(keys) => lane.rebuild(&keys, now_ns),
-            Err(error) => {
-                lane.listing_failed();
-                self.retry_later(error, now_ns);
-            }
-        }
+        let rebuilt = listing.and_then(|listing| lane.rebuild(&listing, now_ns));
+        let Err(error) = rebuilt else {
+            self.unlisted = 0;
+            return;
+        };
+        // What can be sent goes meanwhile: for twice as long as that took, longer each time.
+        lane.listing_failed();
+        let took_ns = now_ns.saturating_sub(self.asked_ns);
+        let pause_ns = pause_ns(self.settings.period_ns, self.unlisted);
+        self.list_ns = now_ns.saturating_add(pause_ns.max(took_ns.saturating_mul(2)));
+        self.unlisted += 1;
+        self.counts.failures += 1;
+        self.trouble = Some(error);
     }
 
     /// How it goes at `now_ns`.
@@ -658,9 +685,7 @@ impl WriteBehind {
 
     /// Whether the store has everything, as far as is known.
     pub fn is_settled(&self) -> bool {
-        self.asked.is_empty()
-            && self.listing.is_none()
-            && self.lanes.iter().all(|lane| lane.waiting() == 0 && !lane.is_lost())
+        self.asked.is_empty() && self.listing.is_none() && self.waiting() == 0
     }
 
     /// Everything that waits goes now.

@@ -430,7 +430,7 @@ impl Worker {
                     self.asked_all.iter().for_each(|until_ns| self.note_stored(*until_ns));
                 }
             }
-            News::Listed(keys) => self.behind.listed(keys, now_ns),
+            News::Listed(listing) => self.behind.listed(listing, now_ns),
             News::Told | News::Gone => {}
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map as Object, Value as Json, json};
 
-use crate::behind::{Claimed, Mark};
+use crate::behind::{Claimed, Listing, Mark};
 use crate::call::{Call, Operation, Reply};
 use crate::content::{Bytes, Content, Entry, Kind};
 use crate::driver::{Answer, Batch, Driver, Outcome, only, unexpected, value_of};
@@ -82,6 +82,14 @@ pub fn state(
         }
     }
     Ok(state)
+}
+
+/// The keys of a scope, and then what its mark holds: which copy of the store it is that was listed.
+pub fn listing(driver: &mut (impl Driver + ?Sized), scope: &Scope) -> Result<Listing, Error> {
+    let keys = driver.keys(&format!("{scope}@"))?;
+    let key = Mark::key(scope)?;
+    let mark = value_of(&key, driver.run(&[Call::new(&key, Operation::Read)])?)?;
+    Ok(Listing { keys, mark })
 }
 
 /// Takes over the state of an instance for a writer of [this epoch](Mark::epoch_at), or a later one: the

@@ -48,6 +48,12 @@ impl Faulty {
         self.store.run(calls).unwrap();
     }
 
+    /// A replica takes over that has not got the last writes, or any state of before.
+    fn fail_over(&mut self) {
+        let replica = self.random.pick(&self.replicas).cloned().unwrap_or_default();
+        self.become_one(&replica);
+    }
+
     fn gone<T>(&self) -> Result<T, Error> {
         Err(Error::unavailable("simulated", "a fault"))
     }
@@ -94,10 +100,8 @@ impl Driver for Faulty {
                 self.become_one(&[]);
                 self.gone()
             }
-            // A replica takes over that has not got the last writes, or any state of before.
             4 => {
-                let replica = self.random.pick(&self.replicas).cloned().unwrap_or_default();
-                self.become_one(&replica);
+                self.fail_over();
                 if self.random.one_in(2) { self.gone() } else { self.store.commit(batches) }
             }
             // Some scopes cannot be worked on now, others can.
@@ -120,7 +124,10 @@ impl Driver for Faulty {
 
     fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
         if self.faults > 0 && self.random.one_in(self.faults) {
-            return self.gone();
+            if self.random.one_in(2) {
+                return self.gone();
+            }
+            self.fail_over();
         }
         self.store.keys(prefix)
     }
@@ -181,8 +188,8 @@ fn act(writer: &mut WriteBehind, store: &mut Faulty) {
             writer.committed(outcomes, store.now_ns);
         }
         Action::List(scope) => {
-            let keys = store.keys(&format!("{scope}@"));
-            writer.listed(keys, store.now_ns);
+            let listing = view::listing(store, &scope);
+            writer.listed(listing, store.now_ns);
         }
     }
 }
@@ -268,21 +275,25 @@ fn a_restart_finds_what_was_true_when_a_batch_was_made_and_goes_on() {
         let settings = Settings { message_changes: 10_000, ..Settings::default() };
         let mut writer = fresh(settings, 100);
         let mut oracle = Memory::default();
-        let mut history: Vec<State> = vec![State::new()];
+        let mut history: Vec<(State, u64)> = vec![(State::new(), 0)];
         for _ in 0..random.below(60) {
             for _ in 0..random.below(6) {
                 let change = change(&mut random, 1);
                 oracle.run(&[change.call().clone()]).unwrap();
                 writer.change(change, store.now_ns).unwrap();
             }
-            history.push(truth(&mut oracle));
+            let clock_ns = 1 + store.now_ns;
+            writer.note_clock(clock_ns);
+            history.push((truth(&mut oracle), clock_ns));
             act(&mut writer, &mut store);
         }
         // Killed here. The next one reads, claims, and goes on.
         let (epoch, claimed) = view::claim(&mut store.store, "nat", "a", 50).unwrap();
         assert!(claimed.is_empty() || epoch > 100, "{epoch}");
         let found: State = claimed.iter().flat_map(|one| one.content.clone()).collect();
-        assert!(history.contains(&found), "ANABRANCH_SEED={seed}: {found:?}");
+        let clock_ns = claimed.iter().map(|one| one.mark.clock_ns).max().unwrap_or(0);
+        let was = |(state, then_ns): &(State, u64)| *state == found && *then_ns <= clock_ns;
+        assert!(history.iter().any(was), "ANABRANCH_SEED={seed}: {found:?} at {clock_ns}");
         let mut oracle = Memory::default();
         let puts = found
             .iter()
@@ -533,27 +544,89 @@ fn what_is_too_much_for_one_message_is_stored_by_several() {
     assert!(many < 80 && longest > 1_000, "it grows again: {many} messages, {longest} in one");
 }
 
-/// What is found in a store that was emptied says nothing of the one that was there before, and comes back.
+/// As where one part of the store is silent, which all are asked for the keys of a scope.
+#[test]
+fn a_scope_that_cannot_be_listed_keeps_no_other_waiting() {
+    let mut store = Faulty::new(1, 0, false);
+    let mut writer = fresh(Settings::default(), 7);
+    let key = |shard| {
+        let scope = Scope::new("nat", "a", Place::Shard(shard)).unwrap();
+        scope.key(Kind::Counter, "x").unwrap()
+    };
+    for shard in 0..3 {
+        writer.change(Change::put(&key(shard), Content::Counter(1)), 0).unwrap();
+    }
+    settle(&mut writer, &mut store);
+    let mark = anabranch_store::behind::Mark::key(&key(0).scope()).unwrap();
+    store.run(&[Call::new(&mark, anabranch_store::Operation::Delete)]).unwrap();
+    let (mut latest_ns, mut lists, began_ns) = (0, 0, store.now_ns);
+    let until_ns = began_ns + 20_000 * MS;
+    while store.now_ns < until_ns {
+        let since_ns = store.now_ns;
+        for shard in 0..3 {
+            let change = Change::put(&key(shard), Content::Counter(since_ns as i64));
+            writer.change(change, since_ns).unwrap();
+        }
+        match writer.next(store.now_ns) {
+            Action::List(_) => {
+                // A timeout later.
+                store.now_ns += 300 * MS;
+                writer.listed(store.gone(), store.now_ns);
+                lists += 1;
+            }
+            Action::Commit(batches) => {
+                let outcomes = store.store.commit(&batches);
+                writer.committed(outcomes, store.now_ns);
+            }
+            Action::Wait(_) => {}
+        }
+        store.now_ns += MS;
+        let Content::Counter(stored_ns) = truth(&mut store.store)[&key(1)] else { panic!() };
+        latest_ns = latest_ns.max(store.now_ns - began_ns.max(stored_ns as u64));
+    }
+    assert!((10..40).contains(&lists), "{lists} times");
+    assert!(latest_ns < 400 * MS, "{latest_ns}");
+    let status = writer.status(store.now_ns);
+    assert!(status.trouble.is_some() && status.lag_ns > 19_000 * MS, "{status:?}");
+    settle(&mut writer, &mut store);
+    assert_eq!(writer.status(store.now_ns).trouble, None);
+    assert_eq!(truth(&mut store.store), writer.copy().collect());
+}
+
+/// What is found in a store that was emptied says nothing of the one that was there before, and comes back; nor of
+/// half a batch, without the mark that would be written last, where there are no transactions.
 #[test]
 fn what_was_listed_elsewhere_is_not_taken_for_what_is_there() {
-    let mut store = Faulty::new(1, 0, false);
-    let mut writer = fresh(Settings { most_waiting: 1, ..Settings::default() }, 7);
-    let scope = Scope::new("nat", "a", Place::Shard(0)).unwrap();
-    let [x, y] = ["x", "y"].map(|id| scope.key(Kind::Counter, id).unwrap());
-    writer.change(Change::put(&x, Content::Counter(1)), 0).unwrap();
-    settle(&mut writer, &mut store);
-    let before = store.all();
-    store.become_one(&[]);
-    // More than may wait: it is to be found out what is there.
-    for gone in [&x, &y] {
-        writer.change(Change::delete(gone), store.now_ns).unwrap();
+    for is_half in [false, true] {
+        let mut store = Faulty::new(1, 0, false);
+        let mut writer = fresh(Settings { most_waiting: 1, ..Settings::default() }, 7);
+        let scope = Scope::new("nat", "a", Place::Shard(0)).unwrap();
+        let [x, y] = ["x", "y"].map(|id| scope.key(Kind::Counter, id).unwrap());
+        writer.change(Change::put(&x, Content::Counter(1)), 0).unwrap();
+        settle(&mut writer, &mut store);
+        let mut before = store.all();
+        before.retain(|call| call.key == x || !is_half);
+        store.become_one(&[]);
+        // More than may wait: it is to be found out what is there.
+        for gone in [&x, &y] {
+            writer.change(Change::delete(gone), store.now_ns).unwrap();
+        }
+        writer.hurry();
+        loop {
+            match writer.next(store.now_ns) {
+                Action::Wait(until_ns) => store.now_ns = until_ns,
+                Action::Commit(batches) => {
+                    writer.committed(store.commit(&batches), store.now_ns);
+                }
+                Action::List(scope) => {
+                    break writer.listed(view::listing(&mut store, &scope), store.now_ns);
+                }
+            }
+        }
+        store.become_one(&before);
+        settle(&mut writer, &mut store);
+        assert_eq!(truth(&mut store.store), State::new(), "half a batch: {is_half}");
     }
-    writer.hurry();
-    let Action::List(_) = writer.next(store.now_ns) else { panic!("it is not lost") };
-    writer.listed(store.keys("nat@a@"), store.now_ns);
-    store.become_one(&before);
-    settle(&mut writer, &mut store);
-    assert_eq!(truth(&mut store.store), State::new());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::backlog::{Part, Since};
 use super::mirror::Mirror;
-use super::{Mark, pause_ns};
+use super::{Listing, Mark, pause_ns};
 use crate::call::Call;
 use crate::content::{Bytes, Content};
 use crate::driver::{Batch, Outcome};
@@ -31,7 +31,7 @@ pub(super) struct Lane {
     answered_ns: u64,
     /// It is to be looked whether the store still has everything, however short ago it had.
     is_in_doubt: bool,
-    /// How often in a row the store would not work on this scope; not before then is it asked again.
+    /// How often in a row the store would not work on this scope, or list it; not before then is it asked again.
     refusals: u32,
     retry_ns: u64,
     pub(super) in_line: bool,
@@ -41,8 +41,11 @@ pub(super) struct Lane {
 enum State {
     /// The store has everything but what is dirty.
     Following,
-    /// It does not, and it has to be found out which keys are too many.
+    /// It does not. A mark of its own says first which store it is of: what is found there is not taken for what
+    /// another has that takes over, whose mark, or want of one, may be the same as before.
     Lost,
+    /// It has to be found out which keys are too many.
+    Marked,
     Listing,
 }
 
@@ -96,7 +99,7 @@ impl Lane {
 
     pub(super) fn change(&mut self, call: Call, since: Since) {
         // Where it is lost, all is to be written again, as it is here then.
-        self.mirror.change(call, (!self.is_lost()).then_some(since));
+        self.mirror.change(call, self.is_following().then_some(since));
     }
 
     /// The number of an object.
@@ -112,7 +115,7 @@ impl Lane {
         value: Option<&[u8]>,
         since: Since,
     ) {
-        self.mirror.change_entry(object, name, value, (!self.is_lost()).then_some(since));
+        self.mirror.change_entry(object, name, value, self.is_following().then_some(since));
     }
 
     /// With more than `most` waiting by name, and twice as many as there is, the names are forgotten: all is to be
@@ -120,7 +123,7 @@ impl Lane {
     pub(super) fn bound(&mut self, most: usize, now_ns: u64) {
         let lacking = self.mirror.lacking();
         let is_much = lacking > most && lacking as u64 > 2 * self.mirror.len();
-        if self.state == State::Following && is_much {
+        if self.is_following() && is_much {
             self.lose(now_ns);
         }
     }
@@ -131,8 +134,13 @@ impl Lane {
         self.mirror.forget();
     }
 
-    pub(super) fn is_lost(&self) -> bool {
-        self.state == State::Lost
+    fn is_following(&self) -> bool {
+        self.state == State::Following
+    }
+
+    /// How often in a row it could not be listed, where it is to be.
+    pub(super) fn wants_listing(&self) -> Option<u32> {
+        (self.state == State::Marked).then_some(self.refusals)
     }
 
     pub(super) fn begin_listing(&mut self) -> Scope {
@@ -150,29 +158,40 @@ impl Lane {
     }
 
     pub(super) fn listing_failed(&mut self) {
-        self.state = State::Lost;
+        self.refusals += 1;
+        if self.state == State::Listing {
+            self.state = State::Marked;
+        }
     }
 
-    /// Everything is to be written again, and of `keys`, which the store has, those that are not
-    /// here are to go.
-    pub(super) fn rebuild(&mut self, keys: &[Key], now_ns: u64) {
-        self.state = State::Following;
-        if !keys.contains(&self.mark) {
-            // It is not the store that had what is known: where that comes back, these are not its keys.
-            (self.known, self.settled) = (None, self.sent.batch);
+    /// Everything is to be written again, and of the keys that the store has, those that are not here are to go. An
+    /// error where it is not the store that has the last mark.
+    pub(super) fn rebuild(&mut self, listing: &Listing, now_ns: u64) -> Result<(), Error> {
+        let Listing { keys, mark } = listing;
+        if *mark != self.known {
+            // It is to be marked anew.
+            self.state = State::Lost;
+            return Err(Error::unavailable(&self.scope, "another copy of it does"));
         }
+        (self.state, self.refusals) = (State::Following, 0);
         let found = keys.iter().filter(|key| **key != self.mark);
         let since = Since { ns: self.lost_ns.min(now_ns), step: 0 };
         self.mirror.lack_everything(found, now_ns, since);
+        Ok(())
     }
 
     /// Whether there is something to send, or it is time to look whether all is still there.
     pub(super) fn wants(&self, now_ns: u64, check_ns: u64) -> bool {
-        self.state == State::Following
-            && now_ns >= self.retry_ns
-            && (self.mirror.lacking() > 0
-                || self.is_in_doubt
-                || now_ns >= self.answered_ns.saturating_add(check_ns))
+        let is_due = match self.state {
+            State::Following => {
+                self.mirror.lacking() > 0
+                    || self.is_in_doubt
+                    || now_ns >= self.answered_ns.saturating_add(check_ns)
+            }
+            State::Lost => true,
+            State::Marked | State::Listing => false,
+        };
+        is_due && now_ns >= self.retry_ns
     }
 
     /// It is to be looked whether the store has what it was given.
@@ -212,7 +231,10 @@ impl Lane {
             Outcome::Committed => {
                 (self.known, self.settled) = (Some(sent.encode()), sent.batch);
                 self.answered_ns = now_ns;
-                self.is_in_doubt = false;
+                match self.state {
+                    State::Lost => self.state = State::Marked,
+                    _ => self.is_in_doubt = false,
+                }
                 let stored = std::mem::take(&mut self.under_way);
                 stored.iter().for_each(|(part, _)| self.mirror.arrived(*part));
                 return Answered::Stored(stored.into_iter().map(|(_, since)| since.ns).collect());
@@ -246,7 +268,7 @@ impl Lane {
     /// What was under way may have been stored or not: it is dirty as before.
     pub(super) fn failed(&mut self) {
         for (part, since) in std::mem::take(&mut self.under_way) {
-            if self.state == State::Following {
+            if self.is_following() {
                 self.mirror.put_back(part, since);
             } else {
                 self.mirror.arrived(part);
@@ -256,7 +278,7 @@ impl Lane {
 
     /// Changes that wait, with those under way.
     pub(super) fn waiting(&self) -> u64 {
-        if self.state != State::Following {
+        if !self.is_following() {
             return self.mirror.len().max(1);
         }
         (self.mirror.lacking() + self.under_way.len()) as u64
@@ -264,12 +286,12 @@ impl Lane {
 
     /// Whether all of them have been sent.
     pub(super) fn is_all_under_way(&self) -> bool {
-        self.state == State::Following && self.mirror.lacking() == 0
+        self.is_following() && self.mirror.lacking() == 0
     }
 
     /// Since when the oldest of them waits.
     pub(super) fn oldest(&self) -> Option<u64> {
-        if self.state != State::Following {
+        if !self.is_following() {
             return Some(self.lost_ns);
         }
         let under_way = self.under_way.iter().map(|(_, since)| since.ns);

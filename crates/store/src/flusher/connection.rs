@@ -3,9 +3,11 @@
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread;
 
+use crate::behind::Listing;
 use crate::driver::{Batch, Driver, Outcome};
 use crate::error::Error;
-use crate::key::{Key, Scope};
+use crate::key::Scope;
+use crate::view;
 
 /// What the store is asked.
 pub(super) enum Question {
@@ -17,7 +19,7 @@ pub(super) enum Question {
 pub(super) enum News {
     /// The store's answer to a question.
     Committed(Result<Vec<Outcome>, Error>),
-    Listed(Result<Vec<Key>, Error>),
+    Listed(Result<Listing, Error>),
     /// Workers have changed something, or it is to end.
     Told,
     /// The driver has panicked.
@@ -37,7 +39,7 @@ impl Connection {
         while let Ok(question) = questions.recv() {
             let answer = match question {
                 Question::Commit(batches) => News::Committed(driver.commit(&batches)),
-                Question::List(scope) => News::Listed(driver.keys(&format!("{scope}@"))),
+                Question::List(scope) => News::Listed(view::listing(&mut driver, &scope)),
             };
             if self.0.send(answer).is_err() {
                 break;
