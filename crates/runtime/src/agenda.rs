@@ -16,7 +16,7 @@ use crate::instance::Release;
 /// open, so that collection keeps up, and enough that where workers share state few packets run alone for it.
 const EXPIRY_BUDGET: u32 = 16;
 /// Steps of collecting what has expired at one go; more is left to the next call.
-const STEPS: usize = 64;
+const STEPS: u64 = 64;
 /// How long collecting may wait where no packet comes: an entry that is over is found so in any case.
 pub(crate) const COLLECTION_NS: u64 = 20_000_000;
 
@@ -114,12 +114,29 @@ impl<N: NetworkFunction> Agenda<N> {
         cause: &Meta,
         release: &mut impl Release,
     ) {
-        for _ in 0..STEPS {
+        self.run_due_in(STEPS, nf, sets, cause, release);
+    }
+
+    /// The same, with at most so many steps of collecting what has expired.
+    pub(crate) fn run_due_in(
+        &mut self,
+        steps: u64,
+        nf: &mut N,
+        sets: &mut impl Expiring<N::Set>,
+        cause: &Meta,
+        release: &mut impl Release,
+    ) {
+        for _ in 0..steps {
             if cause.arrival_ns < self.environment.due() {
                 break;
             }
             self.run_events(nf, sets, cause, release);
         }
+    }
+
+    /// Whether the clock stands at `now_ns` or later, and no command and no period is due by then.
+    pub(crate) fn has_come_to(&self, now_ns: u64) -> bool {
+        self.environment.now() >= now_ns && self.events.next() > now_ns
     }
 
     /// When something is to be done without a packet, as seen at `now_ns`.

@@ -396,6 +396,7 @@ impl<N: NetworkFunction> Instance<N> {
         let meta = frame.meta_mut();
         meta.arrival_ns = meta.arrival_ns.max(self.last.arrival_ns);
         self.last.arrival_ns = meta.arrival_ns;
+        self.last.number = self.last.number.max(meta.number);
         let Again { turn, arrival, strayed } = again;
         self.agenda.environment.set_arrival(arrival);
         self.enter_from(frame, Entrance { turn, strayed }, release);

@@ -41,7 +41,9 @@ use crate::steer::{SHARDS, Steering};
 use crate::sync::mpsc::{Receiver, Sender, channel};
 use crate::sync::thread::{Scope, ScopedJoinHandle, scope};
 use crate::transactions::Members;
-use crate::worker::{Finished, Job, Late, Message, Notice, Reassignment, State, Worker};
+use crate::worker::{
+    Finished, Job, LastPacket, Late, Message, Notice, Reassignment, State, Worker,
+};
 
 /// Chunks in flight per worker.
 const IN_FLIGHT: usize = 3;
@@ -189,6 +191,7 @@ pub(crate) fn run_on<N: NetworkFunction>(
             keep,
             longest,
             reassignments: 0,
+            last: None,
         }
         .run(first, watch)
     });
@@ -469,6 +472,11 @@ struct Pending {
 }
 
 impl Pending {
+    /// Of which none of `workers` workers has done its part.
+    fn new(first: u64, workers: usize) -> Self {
+        Self { first, done: (0..workers).map(|_| None).collect(), late: Vec::new(), under_way: 0 }
+    }
+
     fn is_complete(&self) -> bool {
         self.done.iter().all(Option::is_some) && self.under_way == 0
     }
@@ -499,6 +507,8 @@ struct Coordinator<'s> {
     longest: Option<usize>,
     /// How often shards have changed hands.
     reassignments: u64,
+    /// The last packet so far.
+    last: Option<LastPacket>,
 }
 
 impl Coordinator<'_> {
@@ -527,8 +537,23 @@ impl Coordinator<'_> {
             next = self.source.next_chunk();
         }
         while !pending.is_empty() && self.collect(&mut pending, started) {}
+        self.come_to_end(&mut pending, started);
         watch(self.source.progress(), self.account.handled());
         self.finish(started)
+    }
+
+    /// Brings all workers to the time of the last packet, which one of them has handled: what is due by then belongs
+    /// to the run. All that was handed over has arrived before, unless the run has failed.
+    fn come_to_end(&mut self, pending: &mut VecDeque<Pending>, started: Instant) {
+        let Some(last) = self.last.take() else { return };
+        for worker in &self.crew.workers {
+            // A worker that is gone has panicked: joining it will tell.
+            let _ = worker.send(Message::Last(last.clone()));
+        }
+        if pending.is_empty() {
+            pending.push_back(Pending::new(last.meta.number + 1, self.crew.workers.len()));
+            self.collect(pending, started);
+        }
     }
 
     /// Has a chunk handled, and waits where too much is under way. False: the run must end.
@@ -566,8 +591,8 @@ impl Coordinator<'_> {
             let job = Job { chunk: chunk.clone(), mine, shards, times, wholes, outputs };
             let _ = worker.send(Message::Job(job));
         }
-        let done = self.crew.workers.iter().map(|_| None).collect();
-        Pending { first: chunk.first_number(), done, late: Vec::new(), under_way: 0 }
+        self.last = LastPacket::of(chunk, times.as_deref().map(Vec::as_slice));
+        Pending::new(chunk.first_number(), self.crew.workers.len())
     }
 
     /// Has shards change hands before the packet `first`.
@@ -611,6 +636,9 @@ impl Coordinator<'_> {
     fn write(&mut self, outputs: &mut [Outputs]) -> bool {
         if !self.keep {
             return true;
+        }
+        if self.account.has_failed(ErrorKind::Output) {
+            return false;
         }
         match write_in_order(outputs, &mut self.sinks) {
             Ok(()) => true,

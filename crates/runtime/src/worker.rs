@@ -100,6 +100,20 @@ impl<N: NetworkFunction> State<N> {
         }
     }
 
+    /// `last` is the last packet of the run, and all have been handled: does what is due before it and was not done
+    /// then, since it is another worker's or was not shown to the NF.
+    fn come_to_end(&mut self, last: &Meta, release: &mut impl Release) {
+        match self {
+            Self::Own(instance) => instance.come_to_end(last, release),
+            // Of what is shared, the last packet may have brought about itself what is due at its very time.
+            Self::Locked(_) | Self::Tracked(_) => {
+                if self.next_due_ns(last.arrival_ns) < last.arrival_ns {
+                    self.run_due(last, release);
+                }
+            }
+        }
+    }
+
     /// Has the NF carry out a command at the time of `cause`.
     ///
     /// # Errors
@@ -199,6 +213,26 @@ pub struct Job {
     pub outputs: Outputs,
 }
 
+/// The last packet of a run.
+#[derive(Clone)]
+pub struct LastPacket {
+    /// The chunk it is in.
+    pub chunk: Chunk,
+    /// The packet, at the time at which it is handled.
+    pub meta: Meta,
+}
+
+impl LastPacket {
+    /// The last one of `chunk`, whose packets are handled at `times`, where these do not follow from their
+    /// arrival.
+    pub fn of(chunk: &Chunk, times: Option<&[u64]>) -> Option<Self> {
+        let meta = chunk.meta(chunk.len().checked_sub(1)?)?;
+        let at_ns = times.and_then(|times| times.last().copied());
+        let meta = Meta { arrival_ns: at_ns.unwrap_or(meta.arrival_ns), ..meta };
+        Some(Self { chunk: chunk.clone(), meta })
+    }
+}
+
 /// What a worker receives.
 pub enum Message {
     /// Packets from the source.
@@ -212,6 +246,8 @@ pub enum Message {
     Fence(u64),
     /// State of shards that this worker gets.
     Bundle(Bundle),
+    /// All packets have been handled, by all workers; this was the last one. Answered as a job is.
+    Last(LastPacket),
     /// There will be no more.
     End,
 }
@@ -395,6 +431,7 @@ struct Shift<'m, N: NetworkFunction> {
 enum Task {
     Job(Job),
     Reassignment(Reassignment),
+    Last(LastPacket),
 }
 
 impl<N: NetworkFunction> Shift<'_, N> {
@@ -403,6 +440,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             match self.waiting.pop_front() {
                 Some(Task::Job(job)) => self.work(job),
                 Some(Task::Reassignment(step)) => self.change_hands(&step),
+                Some(Task::Last(last)) => self.come_to_end(&last),
                 None => match self.messages.recv() {
                     Ok(message) => self.receive(message),
                     Err(_) => self.ended = true,
@@ -488,6 +526,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             Message::Reassignment(step) => self.waiting.push_back(Task::Reassignment(step)),
             Message::Fence(epoch) => *self.fences.entry(epoch).or_default() += 1,
             Message::Bundle(bundle) => self.bundles.push(bundle),
+            Message::Last(last) => self.waiting.push_back(Task::Last(last)),
             Message::End => self.ended = true,
         }
     }
@@ -521,6 +560,18 @@ impl<N: NetworkFunction> Shift<'_, N> {
         self.outbox.give_back(parcel);
         let sent = self.hand_over(&chunk);
         self.tell(Notice::Late(Late { chunk: chunk.first_number(), outputs, settled, sent }));
+    }
+
+    /// Brings the state to the time of the last packet of the run.
+    fn come_to_end(&mut self, last: &LastPacket) {
+        let started = Instant::now();
+        let mut outputs = std::mem::take(&mut self.carried);
+        let mut tally = Tally::new(&mut self.counts, self.worker.keep.then_some(&mut outputs));
+        tally.arrivals = Some(&last.chunk);
+        self.worker.state.come_to_end(&last.meta, &mut tally);
+        self.meter.busy += started.elapsed();
+        let lines = self.worker.state.take_lines();
+        self.tell(Notice::Done(Done { outputs, mine: Vec::new(), packets: 0, sent: 0, lines }));
     }
 
     fn tell(&mut self, notice: Notice) {

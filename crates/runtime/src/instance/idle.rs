@@ -17,6 +17,18 @@ impl<N: NetworkFunction> Instance<N> {
         }
     }
 
+    /// `last` is the last packet of the run, and all have been handled, here or by other workers: does what is due
+    /// before it, unless it was handled here. What it has brought about itself would be due before the next one. What
+    /// has expired is collected as if the packets that others have had since had come here.
+    pub(crate) fn come_to_end(&mut self, last: &Meta, release: &mut impl Release) {
+        let Self { nf, sets, agenda, .. } = self;
+        let since = last.number.saturating_sub(self.last.number);
+        if since > 0 || !agenda.has_come_to(last.arrival_ns) {
+            agenda.run_due_in(since.max(1), nf, sets, last, release);
+        }
+        self.end_after(*last);
+    }
+
     /// Carries out `command` now, at the time of `cause`, after all that is due.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod balance;
+mod ends;
 mod fragments;
 mod homes;
 mod kept;
