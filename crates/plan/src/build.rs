@@ -10,7 +10,7 @@ use crate::check::unbroken;
 use crate::class::Class;
 use crate::constraint::{Cause, Constraint, Constraints, Side};
 use crate::error::PlanError;
-use crate::filter::{Need, needs};
+use crate::filter::{Need, needs, written_by_parts};
 use crate::keys::{Keys, Wanted, all_fields, keys};
 use crate::limit::is_limit;
 use crate::model::{Impossible, Plan, Strategy};
@@ -71,7 +71,19 @@ pub fn plan(paths: &Paths, options: &Options) -> Result<Plan, PlanError> {
     let keys = decision.keys(options)?;
     let solve_us = solving.elapsed().as_micros();
     let mut plan = report::plan(&decision, keys, options);
-    unbroken(&plan, &decision.constraints, &decision)?;
+    match unbroken(&plan, &decision.constraints, &decision) {
+        // Nobody has edited it: packets that must meet would not by the keys that were found.
+        Err(PlanError::Broken(missed)) => {
+            let why = format!("no keys were found by which all meet that must: {missed}");
+            decision.impossible = Some(Impossible { why, lines: Vec::new() });
+            if let Some(asked) = options.strategy.filter(|asked| !asked.shares_all()) {
+                return Err(decision.refusal(asked));
+            }
+            decision.share_all(Strategy::Transactional);
+            plan = report::plan(&decision, decision.keys(options)?, options);
+        }
+        unbroken => unbroken?,
+    }
     plan.solve_us = u64::try_from(solve_us).unwrap_or(u64::MAX);
     let own = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     plan.total_ms = paths.statistics.time_ms.saturating_add(own);
@@ -99,6 +111,7 @@ pub(crate) fn decide(paths: &Paths) -> Decision<'_> {
     };
     decision.relax();
     decision.share_what_conflicts();
+    decision.share_what_parts_write();
     decision.settle();
     decision
 }
@@ -201,6 +214,22 @@ impl Decision<'_> {
                 return;
             }
         }
+    }
+
+    /// Shares what the control plane writes by what it has read of state that would be divided. Where anything is
+    /// shared, all that it can read is.
+    fn share_what_parts_write(&mut self) {
+        if !self.sharding.refused.is_empty() {
+            return;
+        }
+        for (object, lines) in written_by_parts(self.touches.paths, &self.touches.needs) {
+            let why = "the control plane writes it by what it has read of state that is divided";
+            self.sharding.refused.insert(object, (why.to_owned(), lines));
+            self.sharding.constraints.remove(&object);
+            self.constraints = self.all(None);
+        }
+        let all = self.constraints.clone();
+        self.deciding = self.deciding(all.all.keys());
     }
 
     /// A side of a port where packets of TCP or UDP must meet, and none of them can be spread.

@@ -161,7 +161,8 @@ pub(crate) fn equations(
         {
             return None;
         }
-        if matches!((x, y), (Part::Fresh(_), Part::Fresh(_))) {
+        // Those of two allocators may be the same number.
+        if matches!((x, y), (Part::Fresh(a), Part::Fresh(b)) if a == b) {
             return None;
         }
         let (Some(x), Some(y)) = (sums(x, y, classes[0], fields), sums(y, x, classes[1], fields))
@@ -182,13 +183,19 @@ pub(crate) fn equations(
     Some(all)
 }
 
-/// The bits of a part that can be compared with `other`; of a protocol number, what the class says.
+/// The bits of a part that can be compared with `other`; of a protocol number, what the class says. Words of
+/// different lengths are not: sums of them are made in different types, in which they begin anew elsewhere.
 fn sums(part: &Part, other: &Part, class: Class, fields: &Fields) -> Option<Vec<Sum>> {
-    let word = match (part, other) {
-        (Part::Word(word), Part::Word(_)) => word,
-        (Part::Shifted { base, by }, Part::Shifted { by: other, .. }) if by == other => base,
+    let (word, len) = match (part, other) {
+        (Part::Word(word), Part::Word(other)) => (word, other.len()),
+        (Part::Shifted { base, by }, Part::Shifted { base: other, by: same }) if by == same => {
+            (base, other.len())
+        }
         _ => return None,
     };
+    if word.len() != len {
+        return None;
+    }
     Some(word.iter().map(|sum| of_class(sum, class, fields)).collect())
 }
 

@@ -1,9 +1,9 @@
 //! Which state objects need no packet to meet another: those never written, those whose writes
 //! commute, those that only the control plane writes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch_analysis::{CallPath, Effect, Mode, Paths, StateObject};
+use anabranch_analysis::{Access, CallPath, Effect, Mode, Paths, StateObject};
 
 /// What a state object needs, from who writes it alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,8 +48,53 @@ pub(crate) const OF_CONTROL: [&str; 3] = ["init", "control", "shutdown"];
 
 /// What each object needs, in the order of [`Paths::objects`], and the lines that say so.
 pub(crate) fn needs(paths: &Paths) -> Vec<(Need, BTreeSet<u32>)> {
-    let timers_of_control = !paths.paths.iter().any(packets_set_timers);
-    paths.objects.iter().map(|object| need(object, paths, timers_of_control)).collect()
+    let timers = timers_of_control(paths);
+    paths.objects.iter().map(|object| need(object, paths, timers)).collect()
+}
+
+/// Objects that a command, or a timer of the control plane, writes by what it has read of divided state, and the
+/// lines where it does. Each shard has only its part of that, and would write something else, or nothing.
+pub(crate) fn written_by_parts(paths: &Paths, needs: &[Need]) -> BTreeMap<usize, BTreeSet<u32>> {
+    let timers = timers_of_control(paths);
+    let number = |name: &str| paths.objects.iter().position(|object| object.name == name);
+    let is_divided = |object: &str| {
+        let need = number(object).and_then(|object| needs.get(object));
+        matches!(need, Some(Need::Sharding | Need::Distributed))
+    };
+    let mut written: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();
+    let of_control = paths.paths.iter().filter(|path| match caller(path) {
+        Caller::Control => true,
+        Caller::Timer => timers,
+        Caller::Packet | Caller::Periodic | Caller::Shutdown => false,
+    });
+    for path in of_control {
+        let reads = || {
+            let all = path.accesses.iter().filter(|one| one.mode == Mode::Read);
+            all.filter(|one| is_divided(&one.object))
+        };
+        for write in path.accesses.iter().filter(|one| one.mode == Mode::Write) {
+            // Where an entry is, all of it is, and of other objects what has the same key.
+            let is_beside = |read: &Access| {
+                same_key(read, write) && (read.object == write.object || is_divided(&write.object))
+            };
+            if let (Some(object), true) =
+                (number(&write.object), reads().any(|one| !is_beside(one)))
+            {
+                written.entry(object).or_default().insert(write.line);
+            }
+        }
+    }
+    written
+}
+
+/// Whether two accesses are to entries of the same key; what has none is no entry.
+fn same_key(a: &Access, b: &Access) -> bool {
+    let terms = |access: &Access| access.key.iter().map(|part| part.term).collect::<Vec<_>>();
+    !a.key.is_empty() && terms(a) == terms(b)
+}
+
+fn timers_of_control(paths: &Paths) -> bool {
+    !paths.paths.iter().any(packets_set_timers)
 }
 
 fn packets_set_timers(path: &CallPath) -> bool {
@@ -104,8 +149,14 @@ fn writers(object: &StateObject, paths: &Paths) -> BTreeSet<(Caller, u32)> {
     writers
 }
 
+/// By packets, or by the timers that they set.
 fn read_by_packets(object: &StateObject, paths: &Paths) -> bool {
-    let of_packets = paths.paths.iter().filter(|path| caller(path) == Caller::Packet);
+    let timers = !timers_of_control(paths);
+    let of_packets = paths.paths.iter().filter(|path| match caller(path) {
+        Caller::Packet => true,
+        Caller::Timer => timers,
+        Caller::Control | Caller::Periodic | Caller::Shutdown => false,
+    });
     let mut accesses = of_packets.flat_map(|path| &path.accesses);
     accesses.any(|access| access.object == object.name && access.mode == Mode::Read)
 }

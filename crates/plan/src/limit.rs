@@ -7,8 +7,8 @@ use anabranch_analysis::expr::{SymbolId, Term, Terms};
 use anabranch_analysis::{Access, CallPath, Effect, Mode, Paths, Verdict};
 
 /// Whether an object is a count of this kind: what is read from it goes nowhere but into itself and
-/// into conditions; where it decides, the packet is dropped or an entry of a sharded object opened
-/// or closed; and it changes only together with one.
+/// into conditions; where it decides, the packet is dropped, leaving nothing, or an entry of a sharded
+/// object opened or closed; and it changes only together with one.
 pub(crate) fn is_limit(name: &str, sharded: &BTreeSet<String>, paths: &Paths) -> bool {
     let unknowns = results(name, paths);
     if unknowns.is_empty() {
@@ -82,13 +82,17 @@ fn keeps_to_itself(
         return false;
     }
     let of_sharded = |access: &&Access| sharded.contains(&access.object) && access.object != name;
-    let moves = path.accesses.iter().filter(of_sharded).any(opens_or_closes);
     let decides = path.conditions.iter().any(|made| reads.has(made.term));
-    let drops = matches!(path.verdict, Verdict::Drop(_));
+    let mut of_others = path.accesses.iter().filter(of_sharded);
+    // Who is refused leaves nothing that is found later; who is not has opened or closed something.
+    let is_limited = match path.verdict {
+        Verdict::Drop(_) => !of_others.any(|one| stays(path, one, reads.terms)),
+        _ => of_others.any(|one| opens_or_closes(path, one, reads.terms)),
+    };
     let own_write = |access: &Access| access.object == name && access.mode == Mode::Write;
     let changes = path.accesses.iter().any(own_write);
     let with_another = path.accesses.iter().filter(of_sharded).any(|one| one.mode == Mode::Write);
-    (!decides || drops || moves) && (!changes || with_another)
+    (!decides || is_limited) && (!changes || with_another)
 }
 
 fn leaves_through(name: &str, access: &Access, reads: &mut Reads<'_>) -> bool {
@@ -97,10 +101,31 @@ fn leaves_through(name: &str, access: &Access, reads: &mut Reads<'_>) -> bool {
     in_key || in_value
 }
 
-fn opens_or_closes(access: &Access) -> bool {
+/// Whether there are more entries after an access, or fewer. What is put in a place that may be taken is neither.
+fn opens_or_closes(path: &CallPath, access: &Access, terms: &Terms) -> bool {
     let operation = access.operation.as_str();
-    matches!(operation, "insert" | "remove" | "free" | "expire")
-        || operation.starts_with("allocate")
+    match operation {
+        "insert" => access.kind == "PacketSet" || was_absent(path, access, terms),
+        "remove" | "free" | "expire" => true,
+        _ => operation.starts_with("allocate"),
+    }
+}
+
+/// Whether the path has looked for an entry, and found none, before it made it.
+fn was_absent(path: &CallPath, insert: &Access, terms: &Terms) -> bool {
+    let key = |access: &Access| access.key.iter().map(|part| part.term).collect::<Vec<_>>();
+    let before = path.accesses.iter().filter(|one| one.number < insert.number);
+    let same = before.filter(|one| one.object == insert.object && one.mode == Mode::Read);
+    same.filter(|one| key(one) == key(insert)).any(|one| path.outcome(one, terms) == Some(false))
+}
+
+/// Whether an entry of a map is new, and there after the path.
+fn stays(path: &CallPath, access: &Access, terms: &Terms) -> bool {
+    let is_new = access.operation == "insert" && was_absent(path, access, terms);
+    let mut after = path.accesses.iter().filter(|one| one.number > access.number);
+    is_new
+        && path.outcome(access, terms) != Some(false)
+        && !after.any(|one| one.object == access.object && one.operation == "remove")
 }
 
 fn effect_terms(effect: &Effect) -> Vec<Term> {

@@ -57,6 +57,9 @@ pub(crate) type Reason = (ObjectMode, String, BTreeSet<u32>);
 pub(crate) fn mode(decision: &Decision<'_>, object: usize) -> Reason {
     let own = &decision.touches.paths.objects[object];
     let lines = decision.lines[object].clone();
+    if let Some((why, lines)) = decision.sharding.refused.get(&object) {
+        return (ObjectMode::Shared, why.clone(), lines.clone());
+    }
     match decision.touches.needs[object] {
         Need::ReadOnly => {
             let by_init = own.written_by("init");
@@ -80,9 +83,6 @@ pub(crate) fn mode(decision: &Decision<'_>, object: usize) -> Reason {
 
 fn sharded(decision: &Decision<'_>, object: usize, lines: BTreeSet<u32>) -> Reason {
     let sharding = &decision.sharding;
-    if let Some((why, lines)) = sharding.refused.get(&object) {
-        return (ObjectMode::Shared, why.clone(), lines.clone());
-    }
     if decision.strategy == Strategy::Transactional {
         return (ObjectMode::Shared, "all workers change it, in transactions".to_owned(), lines);
     }

@@ -250,6 +250,17 @@ fn named_by(
     for keyed in all().filter(|keyed| matches!(keyed.parts[..], [Part::Initial])) {
         found.initial.entry(keyed.object).or_default().insert(keyed.line);
     }
+    // How many there are is known of no shard alone.
+    let counted: BTreeSet<u32> =
+        all().filter(|keyed| keyed.parts.is_empty()).map(|keyed| keyed.line).collect();
+    if !counted.is_empty() {
+        let name = &touches.paths.objects[allocator].name;
+        let why = format!("how many entries `{name}` names is asked, of which each shard has some");
+        for object in &owned {
+            found.refused.insert(*object, (why.clone(), counted.clone()));
+        }
+        return;
+    }
     let foreign: Vec<Keyed<'_>> = all()
         .filter(|keyed| keyed.parts.iter().any(|part| is_foreign(part, allocator)))
         .cloned()

@@ -206,7 +206,8 @@ impl<'p> Touches<'p> {
         let mut known: HashSet<Signature> = HashSet::new();
         let mut stored: BTreeSet<StoredAs> = BTreeSet::new();
         for (number, path) in self.paths.paths.iter().enumerate() {
-            if !matches!(caller(path), Caller::Packet | Caller::Timer | Caller::Periodic) {
+            let caller = caller(path);
+            if caller == Caller::Shutdown {
                 continue;
             }
             let own = self.own_results(path);
@@ -218,6 +219,10 @@ impl<'p> Touches<'p> {
                 }
                 let context = self.contexts[number];
                 self.note_write(object, access, context, &own, &mut stored);
+                // A command is carried out by every shard, each on its own entries.
+                if caller == Caller::Control {
+                    continue;
+                }
                 // What expires, expires in the shard that holds it.
                 let expires = access.kind == "PacketSet" && access.operation == "expire";
                 if expires || POOL.contains(&access.operation.as_str()) {

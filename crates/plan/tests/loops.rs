@@ -308,10 +308,12 @@ fn what_a_turn_may_decide_is_not_sharded() {
 fn a_count_that_turns_ask_is_no_limit() {
     let body = |asked: &str| {
         format!(
-            "let sent = self.sent.get();
-             {asked}
-             self.hosts.insert(src, 1);
-             self.sent.set(sent + 1);"
+            "if !self.hosts.contains(&src) {{
+                 let sent = self.sent.get();
+                 {asked}
+                 self.hosts.insert(src, 1);
+                 self.sent.set(sent + 1);
+             }}"
         )
     };
     let once = planned("", &body("if sent > 9 { return Drop(Reason::Refused); }"));

@@ -286,3 +286,173 @@ fn what_follows_a_routed_packet_is_seen() {
     assert_eq!(matrix(&found)[0][0], "lan.ipv4.dst = lan'.ipv4.dst");
     assert_eq!(mode(&found, "l3"), ObjectMode::Replicated);
 }
+
+/// One sum begins anew at 65,536, the other does not: that they are equal says nothing of which bit is which.
+#[test]
+fn sums_of_different_types_are_not_compared() {
+    let key = "Map<(Ipv4Addr, u32), u32>";
+    for (narrow, wide) in [
+        ("u32::from(src_port.wrapping_add(7))", "u32::from(dst_port) + 7"),
+        (
+            "u32::from(src_port.wrapping_sub(self.settings.first))",
+            "u32::from(dst_port).wrapping_sub(u32::from(self.settings.first))",
+        ),
+    ] {
+        let body = format!(
+            "if pkt.port() == LAN {{ self.counts.insert((src, {narrow}), 1); }}
+             else if !self.counts.contains(&(dst, {wide})) {{ return Drop(Reason::Refused); }}"
+        );
+        let found = planned(&format!("#[capacity(64)] counts: {key},"), &body);
+        assert_eq!(matrix(&found)[0][1], "lan.ipv4.src = wan.ipv4.dst", "{narrow}");
+    }
+}
+
+/// With commands `Put`, which `handlers` carry out.
+fn commanded(fields: &str, handlers: &str, body: &str) -> Plan {
+    let items = "pub enum Command { Put { address: Ipv4Addr, group: u32 } }";
+    planned_with(items, fields, handlers, body, "e810")
+}
+
+const CONTROL: &str =
+    "fn control(&mut self, command: Command, cx: &mut Context) -> Result<(), &'static str>";
+
+#[test]
+fn what_a_command_stores_is_of_no_packet() {
+    let fields =
+        "#[capacity(64)] groups: Map<Ipv4Addr, u32>, #[capacity(64)] counts: Map<u32, u32>,";
+    let body = "let group = match self.groups.get(&src) {
+                    Some(group) => group,
+                    None => { self.groups.insert(src, u32::from(src)); u32::from(src) }
+                };
+                let count = self.counts.get(&group).unwrap_or(0);
+                self.counts.insert(group, count + 1);
+                if count > self.settings.number { return Drop(Reason::Refused); }";
+    let put = format!(
+        "{CONTROL} {{ match command {{ Command::Put {{ address, group }} => {{
+            self.groups.insert(address, group); }} }} Ok(()) }}"
+    );
+    assert_eq!(planned(fields, body).strategy, Strategy::SharedNothing);
+    let found = commanded(fields, &put, body);
+    assert_ne!(found.strategy, Strategy::SharedNothing);
+    // An entry of its own is another matter: only the shard of that host looks at it.
+    let body = "if self.groups.contains(&src) { return Drop(Reason::Refused); } self.groups.insert(src, 1);";
+    assert_eq!(commanded(fields, &put, body).strategy, Strategy::SharedNothing);
+}
+
+#[test]
+fn what_is_read_of_parts_is_no_news_for_all() {
+    let counts = "let count = self.counts.get(&u32::from(src)).unwrap_or(0);
+                  self.counts.insert(u32::from(src), count + 1);";
+    let fields = "#[capacity(64)] counts: Map<u32, u32>, alarm: Cell<bool>, seen: Counter,";
+    let command = |act: &str| {
+        format!(
+            "{CONTROL} {{ match command {{ Command::Put {{ address, group }} => {{ {act} }} }} Ok(()) }}"
+        )
+    };
+    let alarmed = format!(
+        "{counts} self.seen.add(1); if self.alarm.get() {{ return Drop(Reason::Refused); }}"
+    );
+    for act in [
+        "if self.counts.contains(&u32::from(address)) { self.alarm.set(true); }",
+        "if self.seen.read() > 10 { self.alarm.set(true); }",
+    ] {
+        let found = commanded(fields, &command(act), &alarmed);
+        assert_ne!(found.strategy, Strategy::SharedNothing, "{act}");
+        assert!(why(&found, "alarm").contains("by what it has read"), "{}", why(&found, "alarm"));
+    }
+    let timers = "fn init(&mut self, cx: &mut Context) { cx.set_timer(1_000_000, 1); }
+        fn timer(&mut self, token: u64, cx: &mut Context) {
+            if self.seen.read() > 10 { self.alarm.set(true); }
+            cx.set_timer(1_000_000, 1);
+        }";
+    let found = planned_with("", fields, timers, &alarmed, "e810");
+    assert_ne!(found.strategy, Strategy::SharedNothing);
+    let renames = "let count = self.counts.get(&u32::from(address)).unwrap_or(0);
+                   self.counts.insert(group, count);";
+    assert_ne!(commanded(fields, &command(renames), counts).strategy, Strategy::SharedNothing);
+    // The shard that has the entry has all of it, and what is set is the same everywhere.
+    let resets = "if self.counts.contains(&group) { self.counts.insert(group, 0); }";
+    assert_eq!(commanded(fields, &command(resets), counts).strategy, Strategy::SharedNothing);
+    let sets = "self.alarm.set(group > 0);";
+    assert_eq!(commanded(fields, &command(sets), &alarmed).strategy, Strategy::SharedNothing);
+}
+
+/// What decides about packets, or who comes first, limits nothing of which each shard could have its part.
+#[test]
+fn a_count_that_opens_nothing_is_no_limit() {
+    let fields = "#[capacity(64)] counts: Map<u32, u32>, total: Cell<u32>,";
+    let key = "u32::from(src)";
+    let hundred = format!(
+        "self.counts.insert({key}, 1);
+         if self.total.get() >= 100 {{ return Drop(Reason::Refused); }}
+         self.total.update(|total| *total += 1);"
+    );
+    let turns = format!(
+        "if !self.counts.contains(&{key}) {{
+             let turn = self.total.get();
+             self.total.set(turn + 1);
+             if turn % 2 == 0 {{ self.counts.insert({key}, 1); return Drop(Reason::Refused); }}
+             self.counts.insert({key}, 0);
+         }}"
+    );
+    for body in [hundred, turns] {
+        assert_ne!(planned(fields, &body).strategy, Strategy::SharedNothing, "{body}");
+    }
+    let limit = format!(
+        "if !self.counts.contains(&{key}) {{
+             if self.total.get() >= 100 {{ return Drop(Reason::Refused); }}
+             if !self.counts.insert({key}, 1) {{ return Drop(Reason::Refused); }}
+             self.total.update(|total| *total += 1);
+         }}"
+    );
+    let found = planned(fields, &limit);
+    assert_eq!(
+        (found.strategy, mode(&found, "total")),
+        (Strategy::SharedNothing, ObjectMode::PerShard)
+    );
+}
+
+#[test]
+fn how_many_indices_are_out_and_those_of_others_are_asked_by_all() {
+    let fields = "#[capacity(64)] flows: Map<Ipv4Addr, u32>, #[capacity(64)] slots: Allocator<()>,
+                  #[capacity(64)] others: Allocator<()>, #[capacity(64)] marks: Map<(u32, u8), u32>,";
+    let take = |from: &str| {
+        format!(
+            "let Some(index) = self.{from}.allocate((), 1_000_000_000, cx) else {{ return Drop(Reason::Refused) }};
+             self.flows.insert(src, index);"
+        )
+    };
+    let opens =
+        |act: &str| format!("if self.flows.contains(&src) {{ return Forward(WAN); }} {act}");
+    assert_eq!(planned(fields, &opens(&take("slots"))).strategy, Strategy::SharedNothing);
+    let counted =
+        format!("{} if self.slots.len() > 10 {{ return Drop(Reason::Refused); }}", take("slots"));
+    assert_ne!(planned(fields, &opens(&counted)).strategy, Strategy::SharedNothing);
+    let marks = |from: &str| {
+        let taken = take(from);
+        format!(
+            "{taken} if self.marks.contains(&(index, 3)) {{ return Drop(Reason::Refused); }}
+             self.marks.insert((index, 3), 1);"
+        )
+    };
+    let both = format!("if src_port == 7 {{ {} }} else {{ {} }}", marks("slots"), marks("others"));
+    assert_ne!(planned(fields, &opens(&both)).strategy, Strategy::SharedNothing);
+}
+
+/// A plan whose keys do not serve it is not handed out as if somebody had edited it.
+#[test]
+fn what_no_keys_serve_is_shared() {
+    let found = planned(
+        COUNTS,
+        "if pkt.port() == LAN {
+             self.counts.insert(u32::from(src) & 0xffff_ff00, 1);
+             self.counts.insert((u32::from(src) << 8) | 5, 1);
+             return Forward(WAN);
+         }
+         if !self.counts.contains(&(u32::from(dst) & 0xffff_0000)) { return Drop(Reason::Refused); }
+         if !self.counts.contains(&(u32::from(dst).rotate_left(8) | 0xff)) { return Drop(Reason::Refused); }",
+    );
+    assert_eq!(found.strategy, Strategy::Transactional);
+    let why = found.impossible.unwrap().why;
+    assert!(why.contains("no keys were found by which all meet"), "{why}");
+}
