@@ -40,6 +40,9 @@ const HEADER: usize = 68;
 /// `PACKET_IGNORE_OUTGOING` (linux/if_packet.h).
 const IGNORE_OUTGOING: libc::c_int = 23;
 
+/// Sockets of a fanout group at most.
+const MOST_MEMBERS: usize = 256;
+
 /// The fanout group of a port's sockets: the interface's number above a bit that says that the group is
 /// there, above the group's number. A group holds sockets of one interface only.
 #[derive(Debug, Default)]
@@ -159,6 +162,13 @@ pub(super) fn receive_all(socket: &OwnedFd, interface: i32) -> io::Result<()> {
 
 /// Opens `name` with a queue for each of `workers` workers.
 pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, OpenError> {
+    if workers > MOST_MEMBERS {
+        return Err(OpenError::WrongType {
+            interface: name.to_owned(),
+            what: "the kernel spreads packets over 256 packet sockets at most (PACKET_FANOUT), one for each worker",
+            instead: format!("give `--workers {MOST_MEMBERS}` or fewer, or `xdp:{name}`"),
+        });
+    }
     let group = Arc::new(Group::default());
     let queues = (0..workers.max(1)).map(|_| {
         let group = (workers > 1).then(|| Arc::clone(&group));
@@ -526,6 +536,15 @@ impl<'m> Queue<'m> for AfPacket<'m> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_workers_than_a_group_has_sockets_are_refused_at_once() {
+        let why = open("lo", Port::new(0), 257).err().map(|why| why.to_string());
+        let why = why.unwrap_or_default();
+        assert!(why.contains("256 packet sockets") && why.contains("`--workers 256`"), "{why}");
+        let fewer = open("no-such-one", Port::new(0), 256).err().map(|why| why.to_string());
+        assert!(!fewer.unwrap_or_default().contains("--workers"));
+    }
 
     #[test]
     fn a_tag_is_put_back_between_addresses_and_type() {
