@@ -38,6 +38,13 @@ pub(super) fn has_link(name: &str) -> bool {
     is_up(name) && link.unwrap_or(true)
 }
 
+/// Whether it is a TAP that somebody has open: one that nobody has open has no link.
+pub(super) fn is_tap_in_use(name: &str) -> bool {
+    let Ok(interface) = Interface::named(name) else { return false };
+    interface.driver().is_ok_and(|driver| driver == "tun")
+        && interface.has_link().is_ok_and(|link| link)
+}
+
 /// Bytes of the longest packet that it sends, without the Ethernet header.
 pub(super) fn mtu(name: &str) -> Option<usize> {
     let request = answer(name, Ask::Mtu).ok()?;
