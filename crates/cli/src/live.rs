@@ -8,6 +8,7 @@ mod metrics;
 mod pcapng;
 #[cfg(feature = "terminal")]
 mod screen;
+mod timely;
 pub(crate) mod top;
 
 use std::net::SocketAddr;

@@ -4,8 +4,9 @@
 //! FILTER…` by a pcapng stream until the other end says no more; anything wrong by `error` and why. Whoever
 //! may open the socket may do all of this: it belongs to its owner alone.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -19,14 +20,19 @@ use anabranch_runtime::live::{Copies, Request};
 use anabranch_runtime::report::RunReport;
 
 use super::pcapng;
+use super::timely::{Bounded as _, Timely};
 use crate::error::Error;
 
 /// Longest line that is read.
 const LONGEST_LINE: u64 = 4_096;
-/// Connections served at once; more are closed.
+/// Connections served at once; more wait, and are closed.
 const CONNECTIONS: usize = 16;
-/// Time for a line to come, and for an answer to be taken.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for a request to come, all of it, and for a place where too many are served.
+pub(super) const ASKING: Duration = Duration::from_secs(2);
+/// Time for an answer to be taken, all of it.
+pub(super) const ANSWERING: Duration = Duration::from_secs(5);
+/// Bytes of the longest path of a socket (`sun_path` of unix(7), without the zero at its end).
+const LONGEST_PATH: usize = 107;
 /// Time for the last words of connections when the run is over.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Pause after a connection that could not be accepted.
@@ -46,10 +52,16 @@ impl Endpoint {
     /// # Errors
     /// [`Error::Output`]: another run listens there, something else is there, or the socket cannot be made.
     pub(super) fn open(path: &Path, requests: Sender<Request>) -> Result<Self, Error> {
-        let refuse = |why| {
+        let refuse = |why: &str| {
             let message = format!("{}: {why}: give --listen another path", path.display());
             Err(Error::Output(message))
         };
+        if path.as_os_str().len() > LONGEST_PATH {
+            return refuse(&format!(
+                "a socket's path has {LONGEST_PATH} bytes at most, and this one {}",
+                path.as_os_str().len()
+            ));
+        }
         if UnixStream::connect(path).is_ok() {
             return refuse("another run listens there");
         }
@@ -93,7 +105,7 @@ fn bind(path: &Path) -> Result<UnixListener, Error> {
         _ => Error::output(path, &cause),
     })?;
     let socket = private.join("socket");
-    let bound = UnixListener::bind(&socket).and_then(|listener| {
+    let bound = bind_in(&private).and_then(|listener| {
         fs::set_permissions(&socket, Permissions::from_mode(0o600))?;
         fs::rename(&socket, path)?;
         Ok(listener)
@@ -106,8 +118,19 @@ fn bind(path: &Path) -> Result<UnixListener, Error> {
         .map_err(|cause| Error::output(path, &cause))
 }
 
-/// Handles each connection on a thread of its own, as long as the process lives. Returns what has as many owners
-/// as there are connections, and two.
+/// A listener on `socket` in `folder`, whose path may be longer than a socket's: then the folder is named by its
+/// descriptor.
+fn bind_in(folder: &Path) -> io::Result<UnixListener> {
+    let socket = folder.join("socket");
+    if socket.as_os_str().len() <= LONGEST_PATH {
+        return UnixListener::bind(socket);
+    }
+    let folder = File::open(folder)?;
+    UnixListener::bind(format!("/proc/self/fd/{}/socket", folder.as_raw_fd()))
+}
+
+/// Handles each connection on a thread of its own, as long as the process lives; where there are too many, one more
+/// waits a while for another to end. Returns what has as many owners as there are connections, and two.
 pub(super) fn serve<S: Send + 'static>(
     accept: impl Fn() -> io::Result<S> + Send + 'static,
     handle: impl Fn(S) + Send + Sync + 'static,
@@ -123,6 +146,10 @@ pub(super) fn serve<S: Send + 'static>(
                 continue;
             };
             let (handle, one) = (Arc::clone(&handle), Arc::clone(&served));
+            let until = Instant::now() + ASKING;
+            while Arc::strong_count(&one) > CONNECTIONS + 2 && Instant::now() < until {
+                std::thread::sleep(PAUSE / 10);
+            }
             if Arc::strong_count(&one) <= CONNECTIONS + 2 {
                 // Where no thread can be had, the connection is closed.
                 let _ = connection().spawn(move || {
@@ -137,18 +164,18 @@ pub(super) fn serve<S: Send + 'static>(
 
 /// Reads a line, and answers.
 fn converse(stream: &UnixStream, requests: &Sender<Request>) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
-    BufReader::new(stream.take(LONGEST_LINE)).read_line(&mut line)?;
+    let asked = Timely::new(stream, ASKING);
+    BufReader::new(asked.take(LONGEST_LINE)).read_line(&mut line)?;
+    let say = |answer: String| Timely::new(stream, ANSWERING).write_all(answer.as_bytes());
     if let Some(filter) = line.trim().strip_prefix("capture") {
         return match copies(filter, requests) {
             Ok(copies) => send_copies(stream, &copies),
-            Err(why) => { stream }.write_all(format!("error {why}\n").as_bytes()),
+            Err(why) => say(format!("error {why}\n")),
         };
     }
     let answer = answer(line.trim(), requests).unwrap_or_else(|why| format!("error {why}"));
-    { stream }.write_all((answer + "\n").as_bytes())
+    say(answer + "\n")
 }
 
 fn copies(filter: &str, requests: &Sender<Request>) -> Result<Copies, String> {
@@ -161,7 +188,7 @@ fn copies(filter: &str, requests: &Sender<Request>) -> Result<Copies, String> {
 /// Sends copies until the run is over, or the other end says no more. Who reads slowly, or pauses, is waited for:
 /// what comes meanwhile and finds no room is lost, and counted.
 fn send_copies(stream: &UnixStream, copies: &Copies) -> io::Result<()> {
-    stream.set_write_timeout(None)?;
+    stream.bound(None)?;
     let mut out = BufWriter::new(stream);
     out.write_all(&pcapng::head(&copies.ports))?;
     let (mut copied, mut last_ns, mut looks) = (0, 0, Instant::now());
@@ -278,6 +305,49 @@ mod tests {
         let (code, text) = told(&directory.path().join("q.sock"));
         assert!(code == 6 && text.contains("q.sock.part: is there, left by"), "{text}");
         assert!(part.is_dir());
+    }
+
+    #[test]
+    fn a_path_may_be_as_long_as_a_socket_s() {
+        let directory = tempfile::tempdir().unwrap();
+        let of = |len: usize| {
+            let before = directory.path().as_os_str().len() + 1;
+            directory.path().join("s".repeat(len - before))
+        };
+        for len in [90, 95, 96, 106, LONGEST_PATH] {
+            let path = of(len);
+            let (tell, requests) = channel();
+            let endpoint = Endpoint::open(&path, tell).unwrap();
+            drop(requests);
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            assert_eq!(client::ask(&path, "report").unwrap(), "error the run is ending");
+            drop(endpoint);
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "{len}");
+        }
+        let refused = Endpoint::open(&of(LONGEST_PATH + 1), channel().0);
+        let why = refused.map(|_| ()).unwrap_err().to_string();
+        assert!(why.contains("has 107 bytes at most, and this one 108: give --listen"), "{why}");
+    }
+
+    #[test]
+    fn who_says_little_is_not_waited_for_long() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("slow.sock");
+        let (tell, requests) = channel();
+        let _endpoint = Endpoint::open(&path, tell).unwrap();
+        drop(requests);
+        let mut slow: Vec<UnixStream> =
+            (0..CONNECTIONS).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let begun = Instant::now();
+        let asked = std::thread::spawn(move || client::ask(&path, "report"));
+        // Each byte comes in time, if each had all of it.
+        while !asked.is_finished() && begun.elapsed() < 4 * ASKING {
+            slow.retain_mut(|one| one.write_all(b"x").is_ok());
+            std::thread::sleep(ASKING / 5);
+        }
+        assert_eq!(asked.join().unwrap().unwrap(), "error the run is ending");
+        assert!(begun.elapsed() < 2 * ASKING, "{:?}", begun.elapsed());
     }
 
     #[test]

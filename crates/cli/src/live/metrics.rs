@@ -3,18 +3,16 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::Sender;
-use std::time::Duration;
 
 use anabranch_runtime::live::Request;
 
-use super::endpoint::{report, serve};
+use super::endpoint::{ANSWERING, ASKING, report, serve};
 use super::exposition::render;
+use super::timely::Timely;
 use crate::error::Error;
 
 /// Longest head of a request.
 const LONGEST_HEAD: u64 = 16 << 10;
-/// Time for a request to come, and for an answer to be taken.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Version 0.0.4 of Prometheus's text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -39,8 +37,6 @@ pub(super) fn open(address: SocketAddr, requests: Sender<Request>) -> Result<Soc
 }
 
 fn answer(stream: &TcpStream, requests: &Sender<Request>) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
     let asked = read_head(stream)?;
     let (status, text) = match asked.split_whitespace().collect::<Vec<_>>()[..] {
         ["GET", "/metrics", _] => match report(requests) {
@@ -54,12 +50,12 @@ fn answer(stream: &TcpStream, requests: &Sender<Request>) -> io::Result<()> {
         "HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         text.len()
     );
-    (&*stream).write_all((head + &text).as_bytes())
+    Timely::new(stream, ANSWERING).write_all((head + &text).as_bytes())
 }
 
 /// The first line of a request, all of whose head has been read: a connection that is closed before is reset.
 fn read_head(stream: &TcpStream) -> io::Result<String> {
-    let mut lines = BufReader::new(stream.take(LONGEST_HEAD));
+    let mut lines = BufReader::new(Timely::new(stream, ASKING).take(LONGEST_HEAD));
     let mut first = String::new();
     lines.read_line(&mut first)?;
     let mut line = String::new();
@@ -72,6 +68,7 @@ fn read_head(stream: &TcpStream) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
+    use std::time::Instant;
 
     use anabranch_runtime::report::RunReport;
 
@@ -111,6 +108,18 @@ mod tests {
             let answer = get(address, request);
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {answer}");
         }
+    }
+
+    #[test]
+    fn a_request_that_does_not_come_whole_is_given_up() {
+        let (tell, _requests) = channel();
+        let address = open("127.0.0.1:0".parse().unwrap(), tell).unwrap();
+        let mut slow = TcpStream::connect(address).unwrap();
+        let begun = Instant::now();
+        while slow.write_all(b"GET").is_ok() && begun.elapsed() < 4 * ASKING {
+            std::thread::sleep(ASKING / 5);
+        }
+        assert!(begun.elapsed() < 2 * ASKING, "{:?}", begun.elapsed());
     }
 
     #[test]
