@@ -8,7 +8,7 @@ use anabranch_runtime::balance::Balancing;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::live::{Event, Filter};
 use anabranch_runtime::run::Options;
-use anabranch_runtime::trace::{Fate, Followed, trace};
+use anabranch_runtime::trace::{Fate, Followed, NEVER_TRACED, trace};
 use anabranch_verify::{Coverage, Setup};
 use serde::Serialize;
 
@@ -108,7 +108,8 @@ pub(crate) fn execute<F: NetworkFunction>(
 ) -> Result<Vec<Shown>, Error> {
     let ports = PortNames::new(F::PORTS, &order);
     let names: Vec<&str> = ports.0.iter().map(String::as_str).collect();
-    let filter = Filter::read(&choice.filter, &names, F::REASONS).map_err(Error::Usage)?;
+    let filter = Filter::read(&choice.filter, &names, F::REASONS, NEVER_TRACED);
+    let filter = filter.map_err(Error::Usage)?;
     if filter.snap != Filter::default().snap {
         return Err(Error::Usage("snap=BYTES is for `capture`: no packet is copied here".into()));
     }
@@ -128,17 +129,21 @@ pub(crate) fn execute<F: NetworkFunction>(
         commands: order.controls.into_iter().map(|one| (one.at_ns, one.command)).collect(),
         store: None,
     };
-    let (mut shown, mut events) = (Vec::new(), Vec::new());
+    let mut found = Found { count: choice.count, ..Found::default() };
     let (mut progress, mut handled) = (order.progress, 0);
     let traced = trace::<F::Traced>(&options, &mut |followed| {
         handled += 1;
         progress.update(handled, None);
+        let complete_to = followed.complete_to;
         if is_chosen(&followed, choice, &filter) {
-            shown.push(Shown::of(&followed, &ports.0));
-            events.push(followed.events);
+            found.add(Shown::of(&followed, &ports.0), followed.events);
         }
-        choice.packet.is_none_or(|wanted| handled <= wanted) && shown.len() < choice.count
+        match choice.packet {
+            Some(wanted) => found.shown.is_empty() && complete_to <= wanted,
+            None => !found.is_enough(complete_to),
+        }
     });
+    let Found { mut shown, events, .. } = found;
     progress.finish();
     traced.map_err(cannot_begin)?;
     if let (Some(wanted), true) = (choice.packet, shown.is_empty()) {
@@ -162,6 +167,32 @@ fn number_paths<F: NetworkFunction>(shown: &mut [Shown], events: Vec<Vec<Step>>,
     }
 }
 
+/// The first packets that are chosen, by number, with the events that the function left.
+#[derive(Default)]
+struct Found {
+    shown: Vec<Shown>,
+    events: Vec<Vec<Step>>,
+    /// At most so many.
+    count: usize,
+}
+
+impl Found {
+    /// One more; of fragments it is known late what became of them.
+    fn add(&mut self, one: Shown, events: Vec<Step>) {
+        let at = self.shown.partition_point(|other| other.number < one.number);
+        self.shown.insert(at, one);
+        self.events.insert(at, events);
+        self.shown.truncate(self.count);
+        self.events.truncate(self.count);
+    }
+
+    /// Whether no packet from this number on is among them.
+    fn is_enough(&self, number: u64) -> bool {
+        let last = self.count.checked_sub(1).map(|last| self.shown.get(last));
+        last.is_none_or(|last| last.is_some_and(|last| last.number < number))
+    }
+}
+
 fn is_chosen(followed: &Followed<'_>, choice: &Choice, filter: &Filter) -> bool {
     let Followed { meta, bytes, fate, .. } = followed;
     if let Some(number) = choice.packet {
@@ -179,7 +210,7 @@ fn is_chosen(followed: &Followed<'_>, choice: &Choice, filter: &Filter) -> bool 
 
 impl Shown {
     fn of(followed: &Followed<'_>, ports: &[String]) -> Self {
-        let Followed { meta, bytes, events, fate } = followed;
+        let Followed { meta, bytes, events, fate, .. } = followed;
         let name = |port: u8| ports.get(usize::from(port)).cloned().unwrap_or_default();
         Self {
             number: meta.number,

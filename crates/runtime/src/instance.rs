@@ -50,8 +50,8 @@ pub trait Release {
     fn emit(&mut self, cause: &Meta, port: Port, frame: &[u8]);
     /// `frame` is a fragment that waits for others; it is accounted for when its datagram is.
     fn hold(&mut self, _frame: &Frame<'_>) {}
-    /// So many packets that were held go nowhere.
-    fn settle(&mut self, _reason: DropReason, _packets: u64) {}
+    /// The packets of these numbers, which were held, go nowhere.
+    fn settle(&mut self, _reason: DropReason, _held: &[u64]) {}
     /// `frames` are let go of, in order, as the `verdict` of each one's slot says; who re-enters has done so
     /// before.
     #[inline(always)]

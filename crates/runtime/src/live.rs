@@ -25,7 +25,7 @@ mod tests;
 mod worker;
 
 pub use request::Request;
-pub use tap::{Copied, Copies, Event, Filter};
+pub use tap::{Copied, Copies, Event, Filter, NEVER_COPIED, Unseen};
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Requests, RecvTimeoutError};
@@ -341,7 +341,7 @@ impl Workplace<'_> {
             Request::Copy { filter, answer } => {
                 let ports = &self.account.report.ports;
                 let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
-                let filter = Filter::read(&filter, &names, N::REASONS);
+                let filter = Filter::read(&filter, &names, N::REASONS, NEVER_COPIED);
                 let _ = answer.send(filter.map(|filter| {
                     let (tap, copies) =
                         Tap::new(filter, names.iter().map(|&name| name.to_owned()).collect());

@@ -129,8 +129,8 @@ impl Reassembly {
             Self::Before(given) => return take_given(given, frame, release),
         };
         let outcome = pool.add(frame.bytes(), frame.meta(), layout);
-        release.settle(Builtin::Reassembled.into(), outcome.reassembled);
-        release.settle(Builtin::IncompleteDatagram.into(), outcome.incomplete);
+        release.settle(Builtin::Reassembled.into(), &outcome.reassembled);
+        release.settle(Builtin::IncompleteDatagram.into(), &outcome.incomplete);
         match outcome.fate {
             Fate::Completes(whole) => return Some(whole),
             Fate::Waits => release.hold(frame),
@@ -150,7 +150,16 @@ impl Reassembly {
     /// Drops all that is incomplete: nothing comes any more.
     pub(crate) fn end(&mut self, release: &mut impl Release) {
         if let Self::Here(pool) = self {
-            release.settle(Builtin::IncompleteDatagram.into(), pool.end());
+            release.settle(Builtin::IncompleteDatagram.into(), &pool.end());
+        }
+    }
+
+    /// Drops what is late at `now_ns`, though no fragment comes: so that it is told of.
+    pub(crate) fn give_up_late(&mut self, now_ns: u64, release: &mut impl Release) {
+        if let Self::Here(pool) = self
+            && pool.is_late(now_ns)
+        {
+            release.settle(Builtin::IncompleteDatagram.into(), &pool.give_up_late(now_ns));
         }
     }
 
@@ -171,8 +180,8 @@ fn take_given(
 ) -> Option<Whole> {
     let meta = *frame.meta();
     // Of packets that have not come here: there are none, and if there were nothing would be lost but them.
-    while given.pop_front_if(|next| next.meta.number < meta.number).is_some() {
-        release.settle(Builtin::IncompleteDatagram.into(), 1);
+    while let Some(next) = given.pop_front_if(|next| next.meta.number < meta.number) {
+        release.settle(Builtin::IncompleteDatagram.into(), &[next.meta.number]);
     }
     let Some(next) = given.pop_front_if(|next| next.meta.number == meta.number) else {
         release.hold(frame);

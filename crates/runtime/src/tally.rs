@@ -233,8 +233,8 @@ impl Release for Tally<'_> {
         }
     }
 
-    fn settle(&mut self, reason: DropReason, packets: u64) {
-        self.counts.drop(reason, packets);
+    fn settle(&mut self, reason: DropReason, held: &[u64]) {
+        self.counts.drop(reason, held.len() as u64);
     }
 
     fn emit(&mut self, cause: &Meta, port: Port, frame: &[u8]) {

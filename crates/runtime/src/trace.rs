@@ -2,17 +2,29 @@
 //!
 //! Run with the [`Traced`](NetworkFunction::Traced) form of an NF; any other leaves no events.
 
+use std::collections::BTreeMap;
+
 use anabranch_io::source::open;
 use anabranch_nf::trace::{Event, take};
-use anabranch_nf::{DropReason, NetworkFunction, Word};
+use anabranch_nf::{Builtin, DropReason, NetworkFunction, Word};
 use anabranch_packet::{Frame, Meta, Port};
 
 use crate::instance::{Instance, Release};
+use crate::live::Unseen;
 use crate::mailbox::Again;
 use crate::run::{Options, RunError, read_commands};
 
 /// Room before and behind each packet, as ports leave it.
 const ROOM: usize = 256;
+
+/// Reasons for which no packet of a capture is dropped.
+pub const NEVER_TRACED: Unseen = &[
+    (Builtin::TransmitFull, LIVE),
+    (Builtin::LinkDown, LIVE),
+    (Builtin::MailboxFull, LIVE),
+    (Builtin::Oversized, LIVE),
+];
+const LIVE: &str = "only live ports drop so, and a trace is of captures";
 
 /// What became of a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,10 +48,13 @@ pub struct Followed<'p> {
     pub events: Vec<Event>,
     /// What became of it.
     pub fate: Fate,
+    /// Every packet of a lower number has been shown.
+    pub complete_to: u64,
 }
 
-/// Has one worker handle every packet of the inputs, one at a time, and shows each to `see`, until that says
-/// that it has seen enough.
+/// Has one worker handle every packet of the inputs, one at a time, and shows each to `see` as soon as it is known
+/// what became of it, until that says that it has seen enough. A fragment that waits for others is shown after
+/// packets that came later.
 ///
 /// # Errors
 /// As for [`run`](crate::run::run); here also when an input fails later.
@@ -52,6 +67,7 @@ pub fn trace<N: NetworkFunction>(
     let mut source = open(&options.inputs)?;
     let ports = options.making.ports.len();
     let mut is_first = true;
+    let mut witness = Witness::new(ports, N::REASONS);
     take();
     while let Some(chunk) = source.next_chunk()? {
         for place in 0..chunk.len() {
@@ -62,31 +78,89 @@ pub fn trace<N: NetworkFunction>(
                     instance.schedule(meta.arrival_ns.saturating_add(*after_ns), command.clone());
                 }
             }
-            let mut witness = Witness { fate: Fate::default(), ports, words: N::REASONS };
+            instance.reassembly().give_up_late(meta.arrival_ns, &mut witness);
             let mut buffer = vec![0; ROOM + bytes.len() + ROOM];
             if let Some(place) = buffer.get_mut(ROOM..ROOM + bytes.len()) {
                 place.copy_from_slice(bytes);
             }
             let frame = Frame::new(&mut buffer, ROOM, bytes.len(), 0, meta);
             instance.handle(&mut [frame], &mut witness);
-            let (events, fate) = (take(), witness.fate);
-            if !see(Followed { meta, bytes, events, fate }) {
+            if !witness.show(meta, bytes, see) {
                 return Ok(());
             }
         }
     }
+    instance.reassembly().end(&mut witness);
+    witness.show_settled(u64::MAX, see);
     Ok(())
 }
 
-/// Notes what becomes of one packet.
+/// A fragment that waits for others.
+struct Waiting {
+    meta: Meta,
+    bytes: Vec<u8>,
+    events: Vec<Event>,
+}
+
+/// Notes what becomes of one packet, and of those that have waited.
 struct Witness {
     fate: Fate,
+    /// The packet waits for others.
+    is_held: bool,
+    /// Those that wait, by number: no more than are put together.
+    waiting: BTreeMap<u64, Waiting>,
+    /// Those of which it is known since the last was shown why they are dropped.
+    settled: Vec<(u64, &'static str)>,
     ports: usize,
     /// The NF's own drop reasons.
     words: &'static [Word],
 }
 
 impl Witness {
+    fn new(ports: usize, words: &'static [Word]) -> Self {
+        let (fate, waiting, settled) = (Fate::default(), BTreeMap::new(), Vec::new());
+        Self { fate, is_held: false, waiting, settled, ports, words }
+    }
+
+    /// Shows what is known now of fragments that waited, and of the packet that was handled last; whether more
+    /// is to be seen.
+    fn show(
+        &mut self,
+        meta: Meta,
+        bytes: &[u8],
+        see: &mut dyn FnMut(Followed<'_>) -> bool,
+    ) -> bool {
+        let (events, fate) = (take(), std::mem::take(&mut self.fate));
+        if !self.show_settled(meta.number, see) {
+            return false;
+        }
+        if std::mem::take(&mut self.is_held) {
+            self.waiting.insert(meta.number, Waiting { meta, bytes: bytes.to_vec(), events });
+            return true;
+        }
+        let complete_to = self.complete_to(meta.number + 1);
+        see(Followed { meta, bytes, events, fate, complete_to })
+    }
+
+    /// Shows the fragments of which it is known what became, before the packet of the number `next`.
+    fn show_settled(&mut self, next: u64, see: &mut dyn FnMut(Followed<'_>) -> bool) -> bool {
+        let mut settled = std::mem::take(&mut self.settled);
+        settled.sort_unstable();
+        settled.into_iter().all(|(number, reason)| {
+            let Some(Waiting { meta, bytes, events }) = self.waiting.remove(&number) else {
+                return true;
+            };
+            let complete_to = self.complete_to(next);
+            let fate = Fate { dropped: Some(reason), ..Fate::default() };
+            see(Followed { meta, bytes: &bytes, events, fate, complete_to })
+        })
+    }
+
+    /// Of all packets before that of the number `next`, those before this number do not wait.
+    fn complete_to(&self, next: u64) -> u64 {
+        self.waiting.first_key_value().map_or(next, |(&oldest, _)| oldest.min(next))
+    }
+
     fn drop(&mut self, reason: impl Into<DropReason>) {
         self.fate.dropped = Some(reason.into().word(self.words));
     }
@@ -97,7 +171,7 @@ impl Release for Witness {
         if usize::from(port.index()) < self.ports {
             self.fate.left.push((port.index(), frame.bytes().to_vec()));
         } else {
-            self.drop(anabranch_nf::Builtin::NoSuchPort);
+            self.drop(Builtin::NoSuchPort);
         }
     }
 
@@ -113,6 +187,15 @@ impl Release for Witness {
 
     fn hand_over(&mut self, _: &Frame<'_>, _: u16, _: Again) {
         unreachable!("one worker has all shards");
+    }
+
+    fn hold(&mut self, _: &Frame<'_>) {
+        self.is_held = true;
+    }
+
+    fn settle(&mut self, reason: DropReason, held: &[u64]) {
+        let word = reason.word(self.words);
+        self.settled.extend(held.iter().map(|&number| (number, word)));
     }
 
     fn emit(&mut self, _: &Meta, port: Port, frame: &[u8]) {

@@ -22,7 +22,7 @@ use crate::hardware::{Hardware, HardwareCounts, processor_time};
 use crate::instance::{Instance, Release};
 use crate::lock::{Access, Commit, Sides};
 use crate::mailbox::{Again, Outbox, Parcel};
-use crate::reassembly::{Assembles as _, Whole};
+use crate::reassembly::{Assembles as _, Reassembly, Whole};
 use crate::sync::mpsc::{Receiver, Sender};
 use crate::tally::{Counts, Tally};
 use crate::transactions::Member;
@@ -55,10 +55,15 @@ impl<N: NetworkFunction> State<N> {
 
     /// Datagrams are put together elsewhere; these are completed by packets that come now.
     fn expect(&mut self, wholes: Vec<Whole>) {
+        self.reassembly().expect(wholes);
+    }
+
+    /// Datagrams that are incomplete.
+    pub(crate) fn reassembly(&mut self) -> &mut Reassembly {
         match self {
-            Self::Own(instance) => instance.reassembly().expect(wholes),
-            Self::Locked(access) => access.reassembly().expect(wholes),
-            Self::Tracked(member) => member.reassembly().expect(wholes),
+            Self::Own(instance) => instance.reassembly(),
+            Self::Locked(access) => access.reassembly(),
+            Self::Tracked(member) => member.reassembly(),
         }
     }
 

@@ -78,10 +78,13 @@ pub(super) fn head(ports: &[String]) -> Vec<u8> {
 pub(super) fn packet(copied: &Copied) -> Vec<u8> {
     let block = time(Block::new(PACKET).word(copied.port.into()), copied.at_ns);
     let block = block.word(copied.bytes.len() as u32).word(copied.len).bytes(&copied.bytes).pad();
-    let direction = if copied.event == Event::Left { OUTBOUND } else { INBOUND };
+    let leaves = matches!(copied.event, Event::Left | Event::Unsent(_));
+    let direction = if leaves { OUTBOUND } else { INBOUND };
     let block = block.option(FLAGS, &direction.to_le_bytes());
     match copied.event {
-        Event::Dropped(reason) => block.option(COMMENT, format!("dropped: {reason}").as_bytes()),
+        Event::Dropped(reason) | Event::Unsent(reason) => {
+            block.option(COMMENT, format!("dropped: {reason}").as_bytes())
+        }
         Event::Entered | Event::Left => block,
     }
     .end()

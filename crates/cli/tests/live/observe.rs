@@ -1,5 +1,6 @@
 //! A living run, seen from another terminal, and by Prometheus.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -106,7 +107,11 @@ fn packets_are_copied_with_the_reason_why_they_were_dropped() {
     assert!(lab.run("b", "ping -c 3 -i 0.1 -W 1 10.0.0.1").fails());
     assert!(captures[2].wait().success());
     ping(&lab, "a", "10.0.0.2", 56);
-    for (wrong, part) in [("port=dmz", "inside, outside"), ("tcp", "no filter")] {
+    for (wrong, part) in [
+        ("port=dmz", "inside, outside"),
+        ("tcp", "no filter"),
+        ("reason=oversized", "before a worker has them"),
+    ] {
         let refused = lab.run("nf", &format!("{PROGRAM} capture nf.sock {wrong}"));
         assert!(refused.fails() && refused.text.contains(part), "{}", refused.text);
     }
@@ -117,6 +122,66 @@ fn packets_are_copied_with_the_reason_why_they_were_dropped() {
     assert_eq!(count(&lab, "dropped.pcapng"), (3, 3));
     assert_eq!(count(&lab, "short.pcapng"), (5, 0));
     assert_eq!(report.packets_dropped, 3, "{:?}", report.drops);
+}
+
+/// How often a capture says that a packet was dropped for a reason, by the reason.
+fn reasons(lab: &Lab, file: &str) -> BTreeMap<String, u64> {
+    const SAYS: &[u8] = b"dropped: ";
+    let bytes = std::fs::read(lab.path(file)).unwrap();
+    let mut reasons = BTreeMap::new();
+    for at in (0..bytes.len()).filter(|at| bytes[*at..].starts_with(SAYS)) {
+        let word = bytes[at + SAYS.len()..].iter().take_while(|byte| byte.is_ascii_graphic());
+        let word = word.map(|byte| char::from(*byte)).collect();
+        *reasons.entry(word).or_insert(0) += 1;
+    }
+    reasons
+}
+
+/// Fragments that are put together, packets that are too long for the link, and packets for a link that is down.
+fn drops_of_the_runtime(kind: Kind) {
+    let Some(lab) = Lab::of_two(kind) else { return };
+    let firewall = lab.join("firewall", "", ["inside", "outside"]);
+    ping(&lab, "a", "10.0.0.2", 56);
+    let before = firewall.report().drops;
+    assert_eq!(before.len(), 0, "{before:?}");
+    let capture = |file: &str, filter: &str| {
+        lab.serve("nf", &format!("{PROGRAM} capture nf.sock -o {file} {filter}"))
+    };
+    let mut captures = [capture("all.pcapng", ""), capture("dropped.pcapng", "dropped")];
+    std::thread::sleep(Duration::from_millis(500));
+    lab.run("a", "ping -c 2 -i 0.1 -s 3000 10.0.0.2").expect();
+    lab.ip("nf", "link set p-outside mtu 1400");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(lab.run("a", "ping -c 3 -i 0.1 -W 1 -s 1450 10.0.0.2").fails());
+    lab.ip("nf", "link set p-outside down");
+    assert!(lab.run("a", "ping -c 4 -i 0.1 -W 1 10.0.0.2").fails());
+    // The first of three fragments waits, and the others never come.
+    for line in [
+        "add table netdev cut",
+        r"add chain netdev cut out { type filter hook egress device e priority 0 \; }",
+        r"add rule netdev cut out ip frag-off \& 0x1fff != 0 drop",
+    ] {
+        lab.run("a", &format!("nft {line}")).expect();
+    }
+    assert!(lab.run("a", "ping -c 1 -W 1 -s 3000 10.0.0.2").fails());
+    let report = firewall.finish();
+    captures.iter_mut().for_each(|capture| assert!(capture.wait().success()));
+    let counted = |word: &str| report.drops.get(word).copied().unwrap_or_default();
+    assert_eq!((counted("reassembled"), counted("fragmented")), (8, 4), "{:?}", report.drops);
+    assert!(counted("packet-too-big") >= 3 && counted("link-down") >= 3, "{:?}", report.drops);
+    assert!(counted("incomplete-datagram") >= 1, "{:?}", report.drops);
+    assert_eq!(reasons(&lab, "dropped.pcapng"), report.drops);
+    assert_eq!(reasons(&lab, "all.pcapng"), report.drops);
+}
+
+#[test]
+fn what_the_runtime_drops_is_copied_over_packet_sockets() {
+    drops_of_the_runtime(Kind::AfPacket);
+}
+
+#[test]
+fn what_the_runtime_drops_is_copied_over_xdp() {
+    drops_of_the_runtime(Kind::Xdp);
 }
 
 #[test]

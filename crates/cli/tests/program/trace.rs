@@ -1,5 +1,9 @@
 //! `trace`: a packet's way is the same in words, in JSON, and in the report of a run.
 
+use anabranch_io::capture::{CaptureWriter, Record};
+use anabranch_packet::craft::{Link, udp};
+use anabranch_packet::fragment::cut;
+use anabranch_packet::parse;
 use serde_json::Value;
 
 use crate::Bench;
@@ -77,5 +81,75 @@ fn each_packet_goes_a_way_that_paths_lists() {
     let first = all[0].to_string();
     for part in ["inside.get(", "mappings.allocate", "forwarded to wan, bytes"] {
         assert!(first.contains(part), "{part}\n{first}");
+    }
+}
+
+/// A datagram of this identification, in fragments; one that fits is not cut.
+fn fragments(id: u16, len: usize) -> Vec<Vec<u8>> {
+    let mut bytes = vec![0; 4_000];
+    let (from, to) = ("10.0.0.2:5000".parse().unwrap(), "192.0.2.9:6000".parse().unwrap());
+    let written = udp(&mut bytes, &Link::default(), from, to, &vec![7; len]).unwrap();
+    bytes.truncate(written);
+    bytes[18..20].copy_from_slice(&id.to_be_bytes());
+    bytes[20] = 0;
+    let (mut pieces, mut scratch) = (Vec::new(), vec![0; 4_000]);
+    let layout = parse(&bytes, written as u32);
+    cut(&bytes, layout, 1_000, &mut scratch, |piece| pieces.push(piece.to_vec())).unwrap();
+    pieces
+}
+
+/// Of a fragment it is told what became of its datagram, though that is known later only.
+#[test]
+fn fragments_are_told_of_as_a_run_counts_them() {
+    let bench = Bench::new();
+    let (never, whole, late) = (fragments(1, 2_500), fragments(2, 2_500), fragments(3, 1_500));
+    assert_eq!((never.len(), whole.len(), late.len()), (3, 3, 2));
+    let single = &fragments(4, 100)[0];
+    let order = [
+        (0, &never[0]),
+        (1, &whole[2]),
+        (2, single),
+        (3, &whole[0]),
+        (4, &whole[1]),
+        (5, &late[0]),
+        (6, single),
+        (40, single),
+        (41, &late[1]),
+        (42, single),
+        (43, &never[1]),
+    ];
+    let mut writer = CaptureWriter::create(bench.path("in.pcap")).unwrap();
+    for (second, bytes) in order {
+        let (timestamp_ns, wire_len) = ((1_000 + second) * 1_000_000_000, bytes.len() as u32);
+        writer.write(&Record { timestamp_ns, wire_len, bytes }).unwrap();
+    }
+    writer.finish().unwrap();
+    let firewall = |command: &str, options: &str| {
+        bench.run(&format!("{command} firewall --in inside=in.pcap {options}"))
+    };
+    let numbers = |options: &str| -> Vec<u64> {
+        let shown = packets(&firewall("trace", &format!("--json {options}")).expect(0).out);
+        shown.iter().map(|one| one["number"].as_u64().unwrap()).collect()
+    };
+    let report = firewall("run", "--json -").expect(0).json();
+    for (reason, expected) in [
+        ("incomplete-datagram", &[0, 5, 8, 10][..]),
+        ("reassembled", &[1, 3][..]),
+        ("fragmented", &[4][..]),
+    ] {
+        assert_eq!(numbers(&format!("--count 99 reason={reason}")), expected, "{reason}");
+        assert_eq!(report["drops"][reason], expected.len(), "{reason}");
+    }
+    assert_eq!(numbers("--count 99 out"), [2, 6, 7, 9]);
+    assert_eq!(numbers("--count 99"), Vec::from_iter(0..11), "each once, in order");
+    // The first are the first, though others are known before.
+    assert_eq!(numbers("--count 3"), [0, 1, 2]);
+    assert_eq!(numbers("--count 2 reason=incomplete-datagram"), [0, 5]);
+    assert_eq!(numbers("--packet 10"), [10]);
+    firewall("trace", "--packet 11").expect(2).says("there are 11 packets");
+    firewall("trace", "--packet 0").expect(0).shows("→ dropped: incomplete-datagram");
+    // What no trace can show is not waited for.
+    for reason in ["transmit-full", "link-down", "mailbox-full", "oversized"] {
+        firewall("trace", &format!("reason={reason}")).expect(2).says("only live ports drop so");
     }
 }

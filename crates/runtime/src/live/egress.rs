@@ -47,14 +47,15 @@ impl Egress {
         Self { taps: Taps::new(words, ahead_ns), ..Self::default() }
     }
 
-    /// Where what leaves goes, until it is sent.
+    /// Where what leaves from `now_ns` on goes, until it is sent.
     #[inline(always)]
     pub(super) fn departures<'t>(
         &'t mut self,
         counts: &'t mut Counts,
         outbox: &'t mut Outbox,
+        now_ns: u64,
     ) -> Departures<'t> {
-        Departures { egress: self, counts, outbox }
+        Departures { egress: self, counts, outbox, now_ns }
     }
 
     /// Sends what leaves `batch`, whose frames are lent by one of `queues`, through the queues of its ports at
@@ -112,7 +113,8 @@ impl Egress {
         (places, count)
     }
 
-    /// As [`send`](Self::send), of frames of any origin, which are copied.
+    /// As [`send`](Self::send), of frames of any origin, which are copied. Where somebody watches what leaves, each
+    /// is sent by itself: of several that a queue is given together it says only how many it has not sent.
     pub(super) fn send_copies(
         &mut self,
         batch: &[Frame<'_>],
@@ -123,22 +125,28 @@ impl Egress {
         if self.outcomes.is_empty() && self.made.is_empty() {
             return;
         }
+        let most = if self.taps.ask_what_leaves() { 1 } else { BATCH };
         for (number, queue) in queues.iter_mut().enumerate() {
+            let mut send = |packets: &[&[u8]]| {
+                let sent = queue.send(packets);
+                if let (1, [packet]) = (most, packets) {
+                    self.taps.given(packet, number, at_ns, sent);
+                }
+                sent
+            };
             let mut sent = Sent::default();
             let mut packets: [&[u8]; BATCH] = [&[]; BATCH];
             let mut count = 0;
             for packet in self.leaving(batch, Port::new(number as u8)) {
                 packets[count] = packet;
                 count += 1;
-                if count == BATCH {
-                    self.taps.left(&packets, number, at_ns);
-                    sent.add(queue.send(&packets));
+                if count == most {
+                    sent.add(send(&packets[..count]));
                     count = 0;
                 }
             }
             if count > 0 {
-                self.taps.left(&packets[..count], number, at_ns);
-                sent.add(queue.send(&packets[..count]));
+                sent.add(send(&packets[..count]));
             }
             note(sent, number, counts);
         }
@@ -187,6 +195,7 @@ pub(super) struct Departures<'t> {
     pub(super) counts: &'t mut Counts,
     /// Where packets wait that other workers own.
     outbox: &'t mut Outbox,
+    now_ns: u64,
 }
 
 impl Departures<'_> {
@@ -225,12 +234,14 @@ impl Release for Departures<'_> {
         self.egress.outcomes.push(Outcome::Gone);
     }
 
-    fn hold(&mut self, _: &Frame<'_>) {
+    fn hold(&mut self, frame: &Frame<'_>) {
+        self.egress.taps.hold(frame);
         self.egress.outcomes.push(Outcome::Gone);
     }
 
-    fn settle(&mut self, reason: DropReason, packets: u64) {
-        self.counts.drop(reason, packets);
+    fn settle(&mut self, reason: DropReason, held: &[u64]) {
+        self.egress.taps.settle(reason, held, self.now_ns);
+        self.counts.drop(reason, held.len() as u64);
     }
 
     fn emit(&mut self, _: &Meta, port: Port, frame: &[u8]) {
@@ -245,8 +256,96 @@ impl Release for Departures<'_> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::fd::RawFd;
+
+    use anabranch_io::live::QueueStatistics;
+
+    use super::super::tap::{Event, Filter, Tap};
     use super::*;
+
+    /// A queue that takes short packets, as many as there is room for; how often it was given some.
+    struct Narrow {
+        is_down: bool,
+        room: usize,
+        given: u64,
+    }
+
+    impl<'m> Queue<'m> for Narrow {
+        fn receive(&mut self, _: &mut Vec<Frame<'m>>, _: usize) -> usize {
+            0
+        }
+
+        fn release(&mut self, batch: &mut Vec<Frame<'m>>) {
+            batch.clear();
+        }
+
+        fn send(&mut self, packets: &[&[u8]]) -> Sent {
+            let mut sent = Sent::default();
+            self.given += 1;
+            for packet in packets {
+                match packet.len() {
+                    _ if self.is_down => sent.down += 1,
+                    5.. => sent.too_big += 1,
+                    _ if self.room == 0 => sent.full += 1,
+                    _ => (sent.packets, self.room) = (sent.packets + 1, self.room - 1),
+                }
+            }
+            sent
+        }
+
+        fn attend(&mut self) {}
+
+        fn fds(&self, _: &mut Vec<RawFd>) {}
+
+        fn statistics(&mut self) -> QueueStatistics {
+            QueueStatistics { missed: self.given, ..QueueStatistics::default() }
+        }
+    }
+
+    /// What is copied by `filter` of five packets of which the third is too long for one port, where there is room for
+    /// three, and all are flooded to one that is down; and how often the first port was given packets.
+    fn watched(filter: &str) -> (Vec<(Event, u8, u8)>, u64) {
+        let (mut egress, mut counts, mut outbox) =
+            (Egress::default(), Counts::new(3), Outbox::new(1));
+        let filter = Filter::read(filter, &["a", "b", "c"], &[], &[]).unwrap();
+        let (tap, copies) = Tap::new(filter, Vec::new());
+        egress.taps.add(tap);
+        let mut buffers: Vec<Vec<u8>> =
+            (0..5).map(|number| vec![number; if number == 2 { 5 } else { 4 }]).collect();
+        let frames = buffers.iter_mut().map(|bytes| {
+            let len = bytes.len();
+            Frame::new(bytes, 0, len, 0, Meta { port: Port::new(2), ..Meta::default() })
+        });
+        let mut batch: Vec<Frame<'_>> = frames.collect();
+        let mut departures = egress.departures(&mut counts, &mut outbox, 7);
+        batch.iter().for_each(|frame| departures.flood(frame));
+        let narrow = |is_down| Box::new(Narrow { is_down, room: 3, given: 0 });
+        let mut queues: [Box<dyn Queue<'_>>; 3] = [narrow(false), narrow(true), narrow(false)];
+        egress.send(&mut batch, &mut queues, &mut counts, 7);
+        let drops: Vec<_> = counts.drops().map(|(_, count)| count).collect();
+        assert_eq!((counts.out[0].packets, drops), (3, vec![1, 1, 5]));
+        let copied = copies.packets.try_iter().map(|one| (one.event, one.port, one.bytes[0]));
+        (copied.collect(), queues[0].statistics().missed)
+    }
+
+    #[test]
+    fn who_watches_is_told_of_each_packet_whether_it_left() {
+        let (copied, given) = watched("");
+        let [big, full, down] = ["packet-too-big", "transmit-full", "link-down"].map(Event::Unsent);
+        let fates = [Event::Left, Event::Left, big, Event::Left, full];
+        let fates: Vec<_> = (0..).zip(fates).map(|(packet, event)| (event, 0, packet)).collect();
+        assert_eq!(copied[..5], fates);
+        assert_eq!(copied[5..], (0..5).map(|packet| (down, 1, packet)).collect::<Vec<_>>());
+        assert_eq!(given, 5);
+        assert_eq!(watched("dropped port=a").0, [(big, 0, 2), (full, 0, 4)]);
+        assert_eq!(watched("reason=link-down").0.len(), 5);
+        // Who does not watch that does not have each sent by itself.
+        for filter in ["in", "reason=no-route"] {
+            assert_eq!(watched(filter), (Vec::new(), 1), "{filter}");
+        }
+    }
 
     #[test]
     fn packets_leave_in_order_by_their_ports() {
@@ -256,8 +355,7 @@ mod tests {
         let [a, b, c, d] = &mut buffers;
         let frame = |buffer| Frame::new(buffer, 0, 4, 0, Meta::default());
         let batch = [frame(a), frame(b), frame(c), frame(d)];
-        let mut departures =
-            Departures { egress: &mut egress, counts: &mut counts, outbox: &mut outbox };
+        let mut departures = egress.departures(&mut counts, &mut outbox, 0);
         departures.forward(&batch[0], Port::new(1));
         departures.emit(&Meta::default(), Port::new(1), &[9; 4]);
         departures.flood(&batch[1]);

@@ -94,7 +94,8 @@ impl<N: NetworkFunction> Shift<'_, N> {
     /// Does what is due by now, to the state that is still this worker's.
     fn advance(&mut self) {
         let cause = self.cause();
-        let mut departures = self.egress.departures(&mut self.counts, &mut self.outbox);
+        let mut departures =
+            self.egress.departures(&mut self.counts, &mut self.outbox, cause.arrival_ns);
         if let State::Own(instance) = &mut self.state {
             instance.advance(&cause, &mut departures);
         }

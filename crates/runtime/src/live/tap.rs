@@ -7,29 +7,42 @@
 //!
 //! Where nobody watches, a batch pays for seeing that there is no tap.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
+use anabranch_io::live::Sent;
 use anabranch_nf::settings::nearest;
-use anabranch_nf::{DropReason, Word};
-use anabranch_packet::{Frame, Port, parse_any};
+use anabranch_nf::{Builtin, DropReason, Word};
+use anabranch_packet::{Frame, Meta, Port, parse_any};
 
 /// Copies that may wait to be taken.
 const RING: usize = 8_192;
 /// Drop reasons of the runtime and the NF, by word.
 type Words = &'static [Word];
 
+/// Reasons for which packets are dropped that nobody can be shown, each with why.
+pub type Unseen = &'static [(Builtin, &'static str)];
+
+/// Those of a living run.
+pub const NEVER_COPIED: Unseen = &[(
+    Builtin::Oversized,
+    "the port drops them before a worker has them: `top` and the report count them",
+)];
+
 /// What befell a packet when it was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// It was received, and nobody has touched it yet.
     Entered,
-    /// It was given to a port's queue; whether there was room is counted, not known of each.
+    /// A port's queue took it.
     Left,
     /// It was dropped, for the reason of this word; as it was then.
     Dropped(&'static str),
+    /// It was dropped, for the reason of this word, as it was to leave by a port.
+    Unsent(&'static str),
 }
 
 /// A copy.
@@ -37,7 +50,8 @@ pub enum Event {
 pub struct Copied {
     /// What befell it.
     pub event: Event,
-    /// The port by which it entered or left; of a dropped one, that by which it entered.
+    /// The port by which it entered or left; of a dropped one, that by which it entered; of an unsent one, that
+    /// by which it was to leave.
     pub port: u8,
     /// When, in nanoseconds since the Unix epoch, by the clock of the run.
     pub at_ns: u64,
@@ -75,8 +89,9 @@ impl Filter {
     /// if none is.
     ///
     /// # Errors
-    /// Which word is none of these, or names no port or drop reason.
-    pub fn read(text: &str, ports: &[&str], words: Words) -> Result<Self, String> {
+    /// Which word is none of these, or names no port or drop reason, or one of `unseen`, so that no packet would
+    /// ever meet it.
+    pub fn read(text: &str, ports: &[&str], words: Words, unseen: Unseen) -> Result<Self, String> {
         let mut filter = Self { events: [false; 3], ..Self::default() };
         for word in text.split_whitespace() {
             match word.split_once('=').unwrap_or((word, "")) {
@@ -93,10 +108,7 @@ impl Filter {
                     filter.host = Some(host.parse().map_err(wrong)?);
                 }
                 ("reason", reason) if !reason.is_empty() => {
-                    if !DropReason::words(words).any(|word| word == reason) {
-                        return Err(no_reason(reason, words));
-                    }
-                    filter.reason = Some(reason.to_owned());
+                    filter.reason = Some(seen_reason(reason, words, unseen)?);
                     filter.events[2] = true;
                 }
                 ("snap", len) => {
@@ -117,12 +129,19 @@ impl Filter {
         Ok(filter)
     }
 
+    /// Whether it may want to know whether packets leave.
+    fn asks_what_leaves(&self) -> bool {
+        let of_ports = [Builtin::TransmitFull, Builtin::PacketTooBig, Builtin::LinkDown];
+        let is_of_ports = |word: &str| of_ports.iter().any(|one| one.as_str() == word);
+        self.events[1] || self.events[2] && self.reason.as_deref().is_none_or(is_of_ports)
+    }
+
     /// Whether a packet to which this befell, of these bytes and this length on the wire, meets it.
     pub fn wants(&self, event: Event, port: u8, bytes: &[u8], len: u32) -> bool {
         let (place, reason) = match event {
             Event::Entered => (0, None),
             Event::Left => (1, None),
-            Event::Dropped(reason) => (2, Some(reason)),
+            Event::Dropped(reason) | Event::Unsent(reason) => (2, Some(reason)),
         };
         self.events[place]
             && self.port.is_none_or(|wanted| wanted == port)
@@ -203,6 +222,17 @@ impl Tap {
     }
 }
 
+/// The drop reason `name`, if it is one, and none of `unseen`.
+fn seen_reason(name: &str, words: Words, unseen: Unseen) -> Result<String, String> {
+    if !DropReason::words(words).any(|word| word == name) {
+        return Err(no_reason(name, words));
+    }
+    match unseen.iter().find(|(reason, _)| reason.as_str() == name) {
+        Some((_, why)) => Err(format!("no packet is ever seen that is dropped as `{name}`: {why}")),
+        None => Ok(name.to_owned()),
+    }
+}
+
 /// Why `name` is no drop reason, and what may have been meant.
 fn no_reason(name: &str, words: Words) -> String {
     let meant = match nearest(name, DropReason::words(words)) {
@@ -222,12 +252,21 @@ pub(super) struct Taps {
     taps: Vec<Tap>,
     words: Words,
     ahead_ns: u64,
+    /// Fragments that wait for others while somebody watches, by number: no more than are put together.
+    held: BTreeMap<u64, Held>,
+}
+
+/// A fragment as it came.
+struct Held {
+    port: u8,
+    len: u32,
+    bytes: Vec<u8>,
 }
 
 impl Taps {
     /// None yet, for an NF whose own reasons are `words`, and whose clock is `ahead_ns` ahead of the system's.
     pub(super) fn new(words: Words, ahead_ns: u64) -> Self {
-        Self { taps: Vec::new(), words, ahead_ns }
+        Self { words, ahead_ns, ..Self::default() }
     }
 
     /// One more.
@@ -238,6 +277,9 @@ impl Taps {
     /// Those that are over go: nothing is copied for them any more.
     pub(super) fn forget(&mut self) {
         self.taps.retain(|tap| !tap.is_over.load(Ordering::Relaxed));
+        if self.taps.is_empty() {
+            self.held.clear();
+        }
     }
 
     /// These have been received, and nothing else.
@@ -254,13 +296,43 @@ impl Taps {
         !self.taps.is_empty()
     }
 
-    /// These leave by a port.
-    #[inline(always)]
-    pub(super) fn left(&self, packets: &[&[u8]], port: usize, at_ns: u64) {
-        if !self.taps.is_empty() {
-            packets.iter().for_each(|bytes| {
-                self.copy(Event::Left, port as u8, at_ns, (bytes, bytes.len() as u32));
-            });
+    /// Whether somebody watches what leaves, so that of each packet it has to be known whether it did.
+    pub(super) fn ask_what_leaves(&self) -> bool {
+        self.taps.iter().any(|tap| tap.filter.asks_what_leaves())
+    }
+
+    /// This one was to leave by a port, and alone this became of it.
+    pub(super) fn given(&self, bytes: &[u8], port: usize, at_ns: u64, sent: Sent) {
+        let event = match sent {
+            Sent { down: 1.., .. } => Event::Unsent(Builtin::LinkDown.as_str()),
+            Sent { too_big: 1.., .. } => Event::Unsent(Builtin::PacketTooBig.as_str()),
+            Sent { full: 1.., .. } => Event::Unsent(Builtin::TransmitFull.as_str()),
+            _ => Event::Left,
+        };
+        self.copy(event, port as u8, at_ns, (bytes, bytes.len() as u32));
+    }
+
+    /// This fragment waits for others, and is copied when it is known what becomes of them.
+    #[inline]
+    pub(super) fn hold(&mut self, frame: &Frame<'_>) {
+        if self.taps.iter().any(|tap| tap.filter.events[2]) {
+            let &Meta { number, port, wire_len: len, .. } = frame.meta();
+            let held = Held { port: port_of(port), len, bytes: frame.bytes().to_vec() };
+            self.held.insert(number, held);
+        }
+    }
+
+    /// Fragments of these numbers have waited, and are dropped. Those that came when nobody watched are not there.
+    #[inline]
+    pub(super) fn settle(&mut self, reason: DropReason, numbers: &[u64], at_ns: u64) {
+        if self.held.is_empty() {
+            return;
+        }
+        let event = Event::Dropped(reason.word(self.words));
+        for number in numbers {
+            if let Some(Held { port, len, bytes }) = self.held.remove(number) {
+                self.copy(event, port, at_ns, (&bytes, len));
+            }
         }
     }
 
@@ -298,8 +370,6 @@ impl std::fmt::Debug for Taps {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use anabranch_nf::Builtin;
-    use anabranch_packet::Meta;
     use anabranch_packet::craft::{Link, udp};
 
     use super::*;
@@ -315,13 +385,13 @@ mod tests {
     /// What a tap with this filter copies of a packet that enters, leaves and is dropped.
     fn copied(filter: &str) -> Vec<Copied> {
         let (tap, copies) =
-            Tap::new(Filter::read(filter, &["lan", "wan"], &[]).unwrap(), Vec::new());
+            Tap::new(Filter::read(filter, &["lan", "wan"], &[], &[]).unwrap(), Vec::new());
         let mut taps = Taps::new(&[], 0);
         taps.add(tap);
         let mut bytes = [0; 96];
         let frame = packet(&mut bytes);
         taps.entered(std::slice::from_ref(&frame));
-        taps.left(&[frame.bytes()], 0, 9);
+        taps.given(frame.bytes(), 0, 9, Sent { packets: 1, bytes: 47, ..Sent::default() });
         taps.dropped(&frame, Builtin::NoRoute.into());
         copies.packets.try_iter().collect()
     }
@@ -354,6 +424,31 @@ mod tests {
     }
 
     #[test]
+    fn fragments_that_waited_are_copied_when_it_is_known_what_became_of_them() {
+        let (tap, copies) = Tap::new(Filter::default(), Vec::new());
+        let mut taps = Taps::new(&[], 0);
+        let mut bytes = [0; 96];
+        let mut frame = packet(&mut bytes);
+        taps.hold(&frame);
+        taps.add(tap);
+        for number in 1..4 {
+            frame.meta_mut().number = number;
+            taps.hold(&frame);
+        }
+        // Nobody watched when the first came.
+        taps.settle(Builtin::Reassembled.into(), &[0, 2], 8);
+        taps.settle(Builtin::IncompleteDatagram.into(), &[1], 9);
+        let told: Vec<_> = copies.packets.try_iter().collect();
+        let said = told.iter().map(|one| (one.event, one.port, one.at_ns, one.len));
+        let (whole, not) = (Event::Dropped("reassembled"), Event::Dropped("incomplete-datagram"));
+        assert_eq!(said.collect::<Vec<_>>(), [(whole, 1, 8, 47), (not, 1, 9, 47)]);
+        assert_eq!(told[0].bytes, frame.bytes());
+        drop(copies);
+        taps.forget();
+        assert!(taps.held.is_empty(), "nothing is kept for who has gone");
+    }
+
+    #[test]
     fn mistakes_are_told() {
         for (wrong, part) in [
             ("port=dmz", "lan, wan"),
@@ -363,9 +458,10 @@ mod tests {
             ("reason", "no filter"),
             ("reason=no-rout", "did you mean `no-route`?"),
             ("reason=nothing-like-it", "own are too-late"),
+            ("reason=oversized", "before a worker has them"),
         ] {
             let own = &[Word { name: "too-late", help: "" }];
-            let why = Filter::read(wrong, &["lan", "wan"], own).unwrap_err();
+            let why = Filter::read(wrong, &["lan", "wan"], own, NEVER_COPIED).unwrap_err();
             assert!(why.contains(part), "{wrong}: {why}");
         }
     }
@@ -392,7 +488,7 @@ mod tests {
 
     #[test]
     fn nothing_is_copied_when_nobody_watches_any_more() {
-        let filter = Filter::read("host=192.0.2.99", &[], &[]).unwrap();
+        let filter = Filter::read("host=192.0.2.99", &[], &[], &[]).unwrap();
         let (tap, copies) = Tap::new(filter, Vec::new());
         let mut taps = Taps::new(&[], 0);
         taps.add(tap);

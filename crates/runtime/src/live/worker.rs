@@ -195,7 +195,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
         self.divide();
         self.counts.received(&self.batch);
         let mine = self.batch.len();
-        let mut departures = self.egress.departures(&mut self.counts, &mut self.outbox);
+        let mut departures = self.egress.departures(&mut self.counts, &mut self.outbox, now_ns);
         self.state.handle(&mut self.batch, &mut departures);
         self.egress.send(&mut self.batch, &mut self.queues, &mut self.counts, now_ns);
         self.meter.end(timed, mine);
@@ -306,7 +306,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             frames.push(frame);
             self.again.push(again);
         }
-        let mut departures = self.egress.departures(&mut self.counts, &mut self.outbox);
+        let mut departures = self.egress.departures(&mut self.counts, &mut self.outbox, now_ns);
         let mut from = 0;
         // What re-enters was counted where it was received.
         for run in self.again.chunk_by(|a, b| a.is_none() && b.is_none()) {
@@ -332,7 +332,8 @@ impl<N: NetworkFunction> Shift<'_, N> {
     /// Does what is due without a packet.
     fn run_due(&mut self) {
         let cause = self.cause();
-        let mut departures = self.egress.departures(&mut self.counts, &mut self.outbox);
+        let mut departures =
+            self.egress.departures(&mut self.counts, &mut self.outbox, cause.arrival_ns);
         self.state.run_due(&cause, &mut departures);
         self.send_made(&cause);
     }
@@ -371,7 +372,8 @@ impl<N: NetworkFunction> Shift<'_, N> {
             Order::Copy(tap) => self.egress.taps.add(tap),
             Order::CarryOut(command, answer) => {
                 let cause = self.cause();
-                let mut departures = self.egress.departures(&mut self.counts, &mut self.outbox);
+                let mut departures =
+                    self.egress.departures(&mut self.counts, &mut self.outbox, cause.arrival_ns);
                 let done = self.state.carry_out(&cause, command, &mut departures);
                 self.send_made(&cause);
                 let _ = answer.send(done);
@@ -397,6 +399,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             self.attends = self.now + ATTENTION;
             self.queues.iter_mut().for_each(|queue| queue.attend());
             self.egress.taps.forget();
+            self.give_up_late();
             let lines = self.state.take_lines();
             if !lines.is_empty() {
                 // Nobody listens any more: the run is ending.
@@ -405,6 +408,13 @@ impl<N: NetworkFunction> Shift<'_, N> {
             // To open something anew takes its time.
             self.now = Instant::now();
         }
+    }
+
+    /// Drops fragments that have waited long enough, also where no others come.
+    fn give_up_late(&mut self) {
+        let now_ns = self.clock.at(self.now);
+        let mut departures = self.egress.departures(&mut self.counts, &mut self.outbox, now_ns);
+        self.state.reassembly().give_up_late(now_ns, &mut departures);
     }
 
     /// Sleeps until there is a packet, mail, or something due.
@@ -470,6 +480,9 @@ impl<N: NetworkFunction> Shift<'_, N> {
     }
 
     fn finish(mut self) -> End {
+        let now_ns = self.clock.at(self.now);
+        let mut departures = self.egress.departures(&mut self.counts, &mut self.outbox, now_ns);
+        self.state.reassembly().end(&mut departures);
         let End { mut finished, queues } = self.so_far();
         let mut outputs = Outputs::default();
         let mut lines = self.state.take_lines();
@@ -480,7 +493,8 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let _ = self.log.send(lines);
         for output in outputs.iter() {
             if let Some(queue) = self.queues.get_mut(usize::from(output.port.index())) {
-                queue.send(&[output.bytes]);
+                let sent = queue.send(&[output.bytes]);
+                self.egress.taps.given(output.bytes, output.port.index().into(), now_ns, sent);
             }
         }
         finished.faults = elements::faults();

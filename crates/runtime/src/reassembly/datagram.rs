@@ -7,6 +7,8 @@ use anabranch_packet::{Layout, Meta, Port, parse};
 const PATIENCE_NS: u64 = 30_000_000_000;
 /// Fragments of a datagram at most.
 const MOST_PIECES: usize = 128;
+/// As many may wait, those that came twice among them.
+const MOST_HELD: usize = 2 * MOST_PIECES;
 /// The longest IP packet.
 pub(super) const LONGEST: usize = u16::MAX as usize;
 
@@ -56,8 +58,8 @@ pub(super) struct Datagram {
     parts: Vec<Part>,
     /// Bytes of the payload; known from the last fragment.
     len: Option<usize>,
-    /// Fragments that wait.
-    pub(super) held: u64,
+    /// Numbers of the fragments that wait.
+    pub(super) held: Vec<u64>,
     longest: u16,
     /// Of IPv6, bytes before the payload.
     header_len: usize,
@@ -93,7 +95,7 @@ impl Datagram {
             payload,
             parts: Vec::new(),
             len: None,
-            held: 0,
+            held: Vec::new(),
             longest: 0,
             header_len: 0,
             congestion: 0,
@@ -111,7 +113,7 @@ impl Datagram {
         let at = self.parts.partition_point(|part| part.from < from);
         let same = self.parts.get(at).is_some_and(|part| (part.from, part.to) == (from, to));
         if same && piece.more == (self.len != Some(to)) {
-            return Effect::Waits;
+            return if self.held.len() < MOST_HELD { Effect::Waits } else { Effect::Spoils };
         }
         let before = at.checked_sub(1).and_then(|at| self.parts.get(at));
         let overlaps = before.is_some_and(|part| part.to > from)

@@ -45,8 +45,8 @@ impl Gatherer {
         for &index in parts {
             let Some((meta, bytes)) = chunk.packet(index as usize) else { continue };
             let outcome = pool.add(bytes, &meta, parse(bytes, meta.wire_len));
-            counts.drop(Builtin::Reassembled, outcome.reassembled);
-            counts.drop(Builtin::IncompleteDatagram, outcome.incomplete);
+            counts.drop(Builtin::Reassembled, outcome.reassembled.len() as u64);
+            counts.drop(Builtin::IncompleteDatagram, outcome.incomplete.len() as u64);
             match outcome.fate {
                 Fate::Waits => {}
                 Fate::Completes(whole) => wholes.push((index, whole)),
@@ -58,7 +58,7 @@ impl Gatherer {
 
     /// What became of fragments; those of incomplete datagrams are given up.
     pub(crate) fn end(mut self) -> Counts {
-        self.counts.drop(Builtin::IncompleteDatagram, self.pool.end());
+        self.counts.drop(Builtin::IncompleteDatagram, self.pool.end().len() as u64);
         self.counts
     }
 }

@@ -26,10 +26,10 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) fate: Fate,
-    /// Fragments that waited, and are part of a whole now.
-    pub(super) reassembled: u64,
-    /// Fragments that waited, and are dropped.
-    pub(super) incomplete: u64,
+    /// Numbers of fragments that waited, and are part of a whole now.
+    pub(super) reassembled: Vec<u64>,
+    /// Numbers of fragments that waited, and are dropped.
+    pub(super) incomplete: Vec<u64>,
 }
 
 /// What a fragment comes to.
@@ -46,10 +46,8 @@ pub(super) enum Fate {
 impl Pool {
     /// Takes a fragment that was parsed as `layout`.
     pub(super) fn add(&mut self, frame: &[u8], meta: &Meta, layout: Layout) -> Outcome {
-        let mut outcome = Outcome { fate: Fate::Waits, reassembled: 0, incomplete: 0 };
-        while self.under_way.front().is_some_and(|oldest| oldest.is_late(meta.arrival_ns)) {
-            outcome.incomplete += self.give_up(0);
-        }
+        let incomplete = self.give_up_late(meta.arrival_ns);
+        let mut outcome = Outcome { fate: Fate::Waits, reassembled: Vec::new(), incomplete };
         outcome.fate = match sound_piece(frame, layout) {
             Ok(piece) => {
                 let identity = Identity::of(frame, meta.port, &piece, layout);
@@ -67,7 +65,7 @@ impl Pool {
             return at;
         }
         if self.under_way.len() == UNDER_WAY {
-            outcome.incomplete += self.give_up(0);
+            outcome.incomplete.extend(self.give_up(0));
         }
         let memory = [(); 2].map(|()| self.spare.pop().unwrap_or_default());
         self.under_way.push_back(Datagram::new(*identity, now_ns, memory));
@@ -86,12 +84,12 @@ impl Pool {
         let Some(datagram) = self.under_way.get_mut(at) else { unreachable!("it was found") };
         match datagram.add(frame, piece) {
             Effect::Waits => {
-                datagram.held += 1;
+                datagram.held.push(meta.number);
                 Fate::Waits
             }
             Effect::Completes => {
-                let Some(datagram) = self.under_way.remove(at) else { unreachable!("found") };
-                outcome.reassembled += datagram.held;
+                let Some(mut datagram) = self.under_way.remove(at) else { unreachable!("found") };
+                outcome.reassembled = std::mem::take(&mut datagram.held);
                 let (bytes, meta, free) = datagram.into_packet(meta);
                 self.take_back(free);
                 let whole = Whole { bytes, meta };
@@ -104,23 +102,38 @@ impl Pool {
                 }
             }
             Effect::Spoils => {
-                outcome.incomplete += self.give_up(at);
+                outcome.incomplete.extend(self.give_up(at));
                 Fate::Dropped(Builtin::IncompleteDatagram.into())
             }
         }
     }
 
-    /// Gives a datagram up; how many fragments waited for it.
-    fn give_up(&mut self, at: usize) -> u64 {
-        let Some(datagram) = self.under_way.remove(at) else { return 0 };
-        let held = datagram.held;
+    /// Whether a datagram has been waited for long enough at `now_ns`.
+    #[inline]
+    pub(super) fn is_late(&self, now_ns: u64) -> bool {
+        self.under_way.front().is_some_and(|oldest| oldest.is_late(now_ns))
+    }
+
+    /// Gives up what has been waited for long enough; the numbers of fragments that waited.
+    pub(super) fn give_up_late(&mut self, now_ns: u64) -> Vec<u64> {
+        let mut held = Vec::new();
+        while self.is_late(now_ns) {
+            held.extend(self.give_up(0));
+        }
+        held
+    }
+
+    /// Gives a datagram up; the numbers of fragments that waited for it.
+    fn give_up(&mut self, at: usize) -> Vec<u64> {
+        let Some(mut datagram) = self.under_way.remove(at) else { return Vec::new() };
+        let held = std::mem::take(&mut datagram.held);
         datagram.into_memory().into_iter().for_each(|memory| self.take_back(memory));
         held
     }
 
-    /// Gives all of them up: nothing comes any more. How many fragments waited.
-    pub(super) fn end(&mut self) -> u64 {
-        self.under_way.drain(..).map(|datagram| datagram.held).sum()
+    /// Gives all of them up: nothing comes any more. The numbers of fragments that waited.
+    pub(super) fn end(&mut self) -> Vec<u64> {
+        self.under_way.drain(..).flat_map(|datagram| datagram.held).collect()
     }
 
     /// Memory that is free now.

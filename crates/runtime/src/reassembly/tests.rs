@@ -28,11 +28,11 @@ impl Release for Account {
     fn hold(&mut self, _: &Frame<'_>) {
         self.held += 1;
     }
-    fn settle(&mut self, reason: DropReason, packets: u64) {
+    fn settle(&mut self, reason: DropReason, held: &[u64]) {
         let reassembled = DropReason::from(Builtin::Reassembled);
         let place =
             if reason == reassembled { &mut self.reassembled } else { &mut self.incomplete };
-        *place += packets;
+        *place += held.len() as u64;
     }
 }
 
@@ -123,7 +123,7 @@ fn any_order_makes_the_packet_that_was_cut() {
             assert_eq!(give(&mut reassembly, &mut account, 0, &one), None);
         }
     }
-    let left: u64 = pool(&reassembly).under_way.iter().map(|datagram| datagram.held).sum();
+    let left: u64 = pool(&reassembly).under_way.iter().map(|one| one.held.len() as u64).sum();
     reassembly.end(&mut account);
     assert_eq!(account.incomplete, left);
     // Each fragment but those that completed something was held, and all have been settled.
@@ -262,4 +262,36 @@ fn ipv6_comes_together_and_hides_nothing() {
     let before = account.discarded;
     assert_eq!(give(&mut reassembly, &mut account, 0, &ipv6(0, 0, false, 44, &inner)), None);
     assert_eq!(account.discarded, before + 1);
+}
+
+/// Whoever looks at the clock has what is late given up, though nothing else comes in fragments.
+#[test]
+fn what_is_late_is_given_up_without_another_fragment() {
+    let (mut reassembly, mut account) = (Reassembly::default(), Account::default());
+    for (second, id) in [(0, 1), (1, 2)] {
+        let fragment = &pieces(&packet(id, 2_000), 1_280)[0];
+        assert_eq!(give(&mut reassembly, &mut account, second, fragment), None);
+    }
+    let told = |reassembly: &mut Reassembly, account: &mut Account, second: u64| {
+        reassembly.give_up_late(second * 1_000_000_000, account);
+        account.incomplete
+    };
+    assert_eq!(told(&mut reassembly, &mut account, 29), 0);
+    assert_eq!(told(&mut reassembly, &mut account, 30), 1);
+    assert_eq!(told(&mut reassembly, &mut account, 31), 2);
+    assert_eq!(pool(&reassembly).under_way.len(), 0);
+}
+
+/// Whoever sends one fragment again and again fills nothing.
+#[test]
+fn what_comes_again_and_again_is_given_up() {
+    let (mut reassembly, mut account) = (Reassembly::default(), Account::default());
+    let fragment = &pieces(&packet(1, 2_000), 1_280)[0];
+    for _ in 0..1_000 {
+        assert_eq!(give(&mut reassembly, &mut account, 0, fragment), None);
+        assert!(pool(&reassembly).under_way.iter().all(|one| one.held.len() <= 256));
+    }
+    reassembly.end(&mut account);
+    assert_eq!(account.held, account.incomplete);
+    assert_eq!(account.held + account.discarded, 1_000);
 }
