@@ -520,10 +520,12 @@ impl Coordinator<'_> {
         let started = Instant::now();
         let mut pending: VecDeque<Pending> = VecDeque::new();
         let mut next = first;
-        loop {
+        let mut goes_on = true;
+        while goes_on {
             match next {
                 Ok(Some(chunk)) => {
-                    if !self.handle(chunk, &mut pending, started) {
+                    goes_on = self.handle(chunk, &mut pending, started);
+                    if !goes_on {
                         break;
                     }
                 }
@@ -536,7 +538,10 @@ impl Coordinator<'_> {
             watch(self.source.progress(), self.account.handled());
             next = self.source.next_chunk();
         }
-        while !pending.is_empty() && self.collect(&mut pending, started) {}
+        // What a worker has left that has panicked is waited for in vain.
+        while goes_on && !pending.is_empty() {
+            goes_on = self.collect(&mut pending, started);
+        }
         self.come_to_end(&mut pending, started);
         watch(self.source.progress(), self.account.handled());
         self.finish(started)

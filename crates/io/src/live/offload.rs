@@ -208,7 +208,7 @@ mod tests {
     fn what_is_of_another_kind_is_not_cut() {
         let mut header = header(1, Offload::UDP, 34, 6);
         header[4..6].copy_from_slice(&100_u16.to_ne_bytes());
-        let mut undo = |change: &[(usize, u8)]| {
+        let undo = |change: &[(usize, u8)]| {
             let mut header = header;
             change.iter().for_each(|&(at, byte)| header[at] = byte);
             matches!(Offload::read(&header).undo(&mut unfinished(&[7; 300])), Wire::Cut(_))

@@ -419,7 +419,7 @@ mod tests {
         let (tap, copies) = Tap::new(Filter::default(), Vec::new());
         let mut taps = Taps::new(&[], 5);
         taps.add(tap);
-        taps.left(&[&[0; 60]], 0, 9);
+        taps.given(&[0; 60], 0, 9, Sent::default());
         assert_eq!(copies.packets.try_iter().map(|one| one.at_ns).collect::<Vec<_>>(), [4]);
     }
 

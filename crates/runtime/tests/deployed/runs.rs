@@ -375,6 +375,9 @@ fn a_run_without_packets_ends() {
     }
 }
 
+/// Packets that all instances of `Fragile` have handled.
+static HANDLED: AtomicU32 = AtomicU32::new(0);
+
 /// Panics at one packet of all: no NF of the language can, but a fault in Anabranch itself might.
 struct Fragile;
 
@@ -407,7 +410,6 @@ impl NetworkFunction for Fragile {
         _: &mut Packet<'_, M>,
         _: &mut Context<'_, Solo>,
     ) -> Verdict {
-        static HANDLED: AtomicU32 = AtomicU32::new(0);
         assert!(HANDLED.fetch_add(1, Ordering::Relaxed) != 20_000, "fragile");
         Flood
     }
@@ -418,18 +420,23 @@ impl NetworkFunction for Fragile {
 
 #[test]
 fn a_panic_of_one_worker_ends_the_run() {
-    let (tell, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path().join("out.pcap");
-        let ended = std::panic::catch_unwind(|| {
-            run::<Fragile>(&options(3, &out, &[]), &mut |_, _| {}).map(|report| report.packets_out)
+    // Of one chunk, and of so many that some are under way when it is noticed.
+    for packets in [40_000, 400_000] {
+        HANDLED.store(0, Ordering::Relaxed);
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let folder = tempfile::tempdir().unwrap();
+            let mut options = options(3, &folder.path().join("out.pcap"), &[]);
+            options.inputs[0].spec =
+                format!("gen:flows=3000,packets={packets},seed=7").parse().unwrap();
+            let run = || run::<Fragile>(&options, &mut |_, _| {}).map(|report| report.packets_out);
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+            let left = std::fs::read_dir(folder.path()).unwrap().count();
+            tell.send((ended.is_err(), left)).unwrap();
         });
-        let left = std::fs::read_dir(folder.path()).unwrap().count();
-        tell.send((ended.is_err(), left)).unwrap();
-    });
-    let ended = told.recv_timeout(std::time::Duration::from_secs(60));
-    assert_eq!(ended, Ok((true, 0)), "the panic is passed on and no output is left behind");
+        let ended = told.recv_timeout(std::time::Duration::from_secs(60));
+        assert_eq!(ended, Ok((true, 0)), "the panic is passed on and no output is left behind");
+    }
 }
 
 #[test]
