@@ -219,17 +219,18 @@ impl Decision<'_> {
     /// Shares what the control plane writes by what it has read of state that would be divided. Where anything is
     /// shared, all that it can read is.
     fn share_what_parts_write(&mut self) {
-        if !self.sharding.refused.is_empty() {
+        let written = written_by_parts(self.touches.paths, &self.touches.needs);
+        if !self.sharding.refused.is_empty() || written.is_empty() {
             return;
         }
-        for (object, lines) in written_by_parts(self.touches.paths, &self.touches.needs) {
+        for (object, lines) in written {
             let why = "the control plane writes it by what it has read of state that is divided";
             self.sharding.refused.insert(object, (why.to_owned(), lines));
             self.sharding.constraints.remove(&object);
-            self.constraints = self.all(None);
         }
-        let all = self.constraints.clone();
+        let all = self.all(None);
         self.deciding = self.deciding(all.all.keys());
+        self.constraints = all;
     }
 
     /// A side of a port where packets of TCP or UDP must meet, and none of them can be spread.

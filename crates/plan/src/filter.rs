@@ -88,9 +88,9 @@ pub(crate) fn written_by_parts(paths: &Paths, needs: &[Need]) -> BTreeMap<usize,
 }
 
 /// Whether two accesses are to entries of the same key; what has none is no entry.
-fn same_key(a: &Access, b: &Access) -> bool {
-    let terms = |access: &Access| access.key.iter().map(|part| part.term).collect::<Vec<_>>();
-    !a.key.is_empty() && terms(a) == terms(b)
+pub(crate) fn same_key(a: &Access, b: &Access) -> bool {
+    let [a, b] = [a, b].map(|access| access.key.iter().map(|part| part.term));
+    a.len() > 0 && a.eq(b)
 }
 
 fn timers_of_control(paths: &Paths) -> bool {
@@ -114,7 +114,7 @@ fn need(object: &StateObject, paths: &Paths, timers: bool) -> (Need, BTreeSet<u3
         "L3" => Need::Replicated("routes are read; neighbours learnt by one shard are told to all"),
         _ if !by_packets && writers.is_empty() => Need::ReadOnly,
         "Distributed" => Need::Distributed,
-        "Counter" if !read_by_packets(object, paths) => Need::Distributed,
+        "Counter" if !read_by_packets(object, paths, timers) => Need::Distributed,
         _ if !by_packets => Need::Replicated("only the control plane writes it"),
         _ => Need::Sharding,
     };
@@ -149,12 +149,11 @@ fn writers(object: &StateObject, paths: &Paths) -> BTreeSet<(Caller, u32)> {
     writers
 }
 
-/// By packets, or by the timers that they set.
-fn read_by_packets(object: &StateObject, paths: &Paths) -> bool {
-    let timers = !timers_of_control(paths);
+/// By packets or, unless `timers` are the control plane's, by those that packets set.
+fn read_by_packets(object: &StateObject, paths: &Paths, timers: bool) -> bool {
     let of_packets = paths.paths.iter().filter(|path| match caller(path) {
         Caller::Packet => true,
-        Caller::Timer => timers,
+        Caller::Timer => !timers,
         Caller::Control | Caller::Periodic | Caller::Shutdown => false,
     });
     let mut accesses = of_packets.flat_map(|path| &path.accesses);

@@ -6,6 +6,8 @@ use std::collections::{BTreeSet, HashMap};
 use anabranch_analysis::expr::{SymbolId, Term, Terms};
 use anabranch_analysis::{Access, CallPath, Effect, Mode, Paths, Verdict};
 
+use crate::filter::same_key;
+
 /// Whether an object is a count of this kind: what is read from it goes nowhere but into itself and
 /// into conditions; where it decides, the packet is dropped, leaving nothing, or an entry of a sharded
 /// object opened or closed; and it changes only together with one.
@@ -113,10 +115,9 @@ fn opens_or_closes(path: &CallPath, access: &Access, terms: &Terms) -> bool {
 
 /// Whether the path has looked for an entry, and found none, before it made it.
 fn was_absent(path: &CallPath, insert: &Access, terms: &Terms) -> bool {
-    let key = |access: &Access| access.key.iter().map(|part| part.term).collect::<Vec<_>>();
     let before = path.accesses.iter().filter(|one| one.number < insert.number);
     let same = before.filter(|one| one.object == insert.object && one.mode == Mode::Read);
-    same.filter(|one| key(one) == key(insert)).any(|one| path.outcome(one, terms) == Some(false))
+    same.filter(|one| same_key(one, insert)).any(|one| path.outcome(one, terms) == Some(false))
 }
 
 /// Whether an entry of a map is new, and there after the path.

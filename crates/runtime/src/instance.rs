@@ -56,8 +56,19 @@ pub trait Release {
     /// before.
     #[inline(always)]
     fn let_go<T>(&mut self, frames: &[Frame<'_>], slots: &[T], verdict: impl Fn(&T) -> Verdict) {
-        frames.iter().zip(slots).for_each(|(frame, slot)| let_go_one(self, frame, verdict(slot)));
+        let_go_each(self, frames, slots, verdict);
     }
+}
+
+/// Lets go of packets, one by one.
+#[inline(always)]
+pub(crate) fn let_go_each<T>(
+    release: &mut (impl Release + ?Sized),
+    frames: &[Frame<'_>],
+    slots: &[T],
+    verdict: impl Fn(&T) -> Verdict,
+) {
+    frames.iter().zip(slots).for_each(|(frame, slot)| let_go_one(release, frame, verdict(slot)));
 }
 
 /// Lets go of a packet that does not re-enter.

@@ -521,7 +521,7 @@ impl Coordinator<'_> {
         let mut pending: VecDeque<Pending> = VecDeque::new();
         let mut next = first;
         let mut goes_on = true;
-        while goes_on {
+        loop {
             match next {
                 Ok(Some(chunk)) => {
                     goes_on = self.handle(chunk, &mut pending, started);

@@ -5,7 +5,7 @@ use anabranch_io::sink::{Output, Outputs};
 use anabranch_nf::{Builtin, DropReason, Verdict};
 use anabranch_packet::{Frame, Meta, Port};
 
-use crate::instance::{Release, let_go_one};
+use crate::instance::{Release, let_go_each};
 use crate::mailbox::{Again, Outbox};
 
 /// Drop reasons are numbered below this.
@@ -191,7 +191,7 @@ impl Release for Tally<'_> {
         {
             return out.add(sum);
         }
-        frames.iter().zip(slots).for_each(|(frame, slot)| let_go_one(self, frame, verdict(slot)));
+        let_go_each(self, frames, slots, verdict);
     }
 
     #[inline(always)]

@@ -71,7 +71,10 @@ impl Pcap {
         // It is no part of the packet, neither of its length nor, unless it was cut off, of what was captured.
         let (wire_len, most) = match self.check_len {
             0 => (wire_len, captured_len),
-            check_len => [wire_len.saturating_sub(check_len); 2].into(),
+            check_len => {
+                let wire_len = wire_len.saturating_sub(check_len);
+                (wire_len, wire_len)
+            }
         };
         Ok(Some(Found {
             timestamp_ns: u64::from(seconds) * 1_000_000_000
