@@ -56,7 +56,7 @@ impl Way {
     }
 
     /// The next while.
-    fn next(self, takes_turns: bool, is_trial: bool) -> Self {
+    pub(crate) fn next(self, takes_turns: bool, is_trial: bool) -> Self {
         let flags = if takes_turns { TURNS } else { 0 } | if is_trial { TRIAL } else { 0 };
         Self(((self.0 & !(TURNS | TRIAL)) + WHILE) | flags)
     }

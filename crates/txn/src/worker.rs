@@ -297,7 +297,8 @@ impl Worker {
     }
 
     /// Runs items of `range` in one transaction, or all up to `len` where workers take turns; otherwise how many
-    /// were run, and why in vain.
+    /// were run, and why in vain. None is run where workers no more take turns, though they did a batch ago: it
+    /// was not looked whether the first of them needs to be alone.
     #[inline(always)]
     fn attempt(
         &mut self,
@@ -306,7 +307,8 @@ impl Worker {
         len: usize,
     ) -> Result<Course, (usize, Cause)> {
         let transaction = &*self.transaction;
-        if self.way[1].takes_turns() {
+        let took_turns = self.way[1].takes_turns();
+        if took_turns {
             // As it was a batch ago, and before the gate: who waits is in nobody's way.
             let (turns, workers) = (&transaction.domain().turns, transaction.domain().workers());
             turns.floor.be_polite(self.number(), workers, || !turns.way().takes_turns());
@@ -327,6 +329,9 @@ impl Worker {
             self.counts.turn_items += ran as u64;
             batch.release(range.start..range.start + ran, place);
             return Ok(Course::after(ran, range));
+        }
+        if took_turns {
+            return Ok(Course::Goes(range.start));
         }
         let range = range.start..range.end.min(range.start + self.size);
         match self.logging.is_on() {
@@ -441,6 +446,7 @@ mod tests {
     struct Items {
         alone: Range<usize>,
         end: Option<usize>,
+        tried: Vec<usize>,
         released: Vec<(usize, Option<Place>)>,
     }
 
@@ -448,6 +454,7 @@ mod tests {
     impl Batch for Items {
         fn run(&mut self, range: Range<usize>, transaction: &Transaction) -> usize {
             let range = range.start..self.end.map_or(range.end, |end| range.end.min(end));
+            self.tried.push(range.start);
             let last = range.clone().find(|item| self.alone.contains(item));
             last.iter().for_each(|_| transaction.require_alone());
             last.map_or(range.len(), |last| last + 1 - range.start)
@@ -499,6 +506,19 @@ mod tests {
                 assert_eq!((alone + items + turn_items) as usize, end);
             }
         }
+    }
+
+    #[test]
+    #[cfg(not(any(loom, shuttle)))] // there is but one thread
+    fn what_needs_to_be_alone_is_so_in_the_first_batch_after_turns() {
+        let domain = Arc::new(crate::Domain::new(2, true).with_turns(Some(false)));
+        let mut worker = Worker::new(Arc::new(Transaction::new(&domain, 0)));
+        worker.way[1] = worker.way[1].next(true, false);
+        let mut batch = Items { alone: 0..1, ..Items::default() };
+        assert_eq!(worker.handle(&mut batch, MOST_ITEMS), MOST_ITEMS);
+        assert_eq!(batch.tried, [1], "it was not tried beside others");
+        let Counts { alone, items, .. } = worker.counts();
+        assert_eq!((alone, items as usize), (1, MOST_ITEMS - 1));
     }
 
     #[test]
