@@ -110,6 +110,7 @@ impl Account {
                 cpu_s: end.cpu.map(|time| time.as_secs_f64()),
             };
             self.report.workers.push(worker);
+            end.handlers.iter().for_each(|one| self.report.add_handler(one));
             counts.add(&end.counts);
             if let Some(sides) = end.sides {
                 let lock = self.report.lock.get_or_insert_default();

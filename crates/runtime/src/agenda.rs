@@ -10,6 +10,7 @@ use anabranch_nf::{Context, Environment, NetworkFunction};
 use anabranch_packet::Meta;
 
 use crate::events::{Event, Events};
+use crate::handlers::{Handler, measured};
 use crate::instance::Release;
 
 /// Sets, and objects of each allocator, looked at for expiry before a packet: more than a packet can
@@ -27,6 +28,11 @@ pub(crate) trait Expiring<S> {
     fn expire(&mut self, now: Tick, budget: &mut u32) -> Option<(Option<u16>, S)>;
     /// Ticks are counted from an origin `by` later.
     fn rebase(&mut self, by: Tick);
+}
+
+/// Runs what calls `handler` once.
+fn once<N: NetworkFunction, R>(handler: Handler, run: impl FnOnce() -> R) -> R {
+    measured::<N, _>(handler, |_| 1, run)
 }
 
 /// The clock, the events and the expiry of an NF.
@@ -75,7 +81,8 @@ impl<N: NetworkFunction> Agenda<N> {
         self.environment.begin_event(now_ns);
         self.environment.enter_every_shard();
         self.set_event(true);
-        let done = nf.control(command, &mut Context::new(&mut self.environment));
+        let cx = &mut Context::new(&mut self.environment);
+        let done = once::<N, _>(Handler::Control, || nf.control(command, cx));
         self.set_event(false);
         done
     }
@@ -174,10 +181,10 @@ impl<N: NetworkFunction> Agenda<N> {
             }
             let cx = &mut Context::new(&mut self.environment);
             match event {
-                Event::Timer(timer) => nf.timer(timer.token, cx),
-                Event::Period => nf.periodic(cx),
+                Event::Timer(timer) => once::<N, _>(Handler::Timer, || nf.timer(timer.token, cx)),
+                Event::Period => once::<N, _>(Handler::Periodic, || nf.periodic(cx)),
                 Event::Command(command) => {
-                    let answer = nf.control(command, cx);
+                    let answer = once::<N, _>(Handler::Control, || nf.control(command, cx));
                     self.events.answer(answer);
                 }
             }
@@ -185,7 +192,10 @@ impl<N: NetworkFunction> Agenda<N> {
             self.emit(cause, release);
         }
         self.keep_in_reach(nf, sets, now_ns);
-        self.collect(nf, sets, cause, release);
+        if cause.arrival_ns >= self.collects_ns {
+            once::<N, _>(Handler::Expired, || self.collect(nf, sets, cause));
+            self.emit(cause, release);
+        }
         self.set_event(false);
         self.plan();
     }
@@ -205,16 +215,7 @@ impl<N: NetworkFunction> Agenda<N> {
 
     /// Collects what has expired, a bounded amount: from when timer wheels turn, before each packet
     /// until nothing is left, so that it does not matter how packets are batched.
-    fn collect(
-        &mut self,
-        nf: &mut N,
-        sets: &mut impl Expiring<N::Set>,
-        cause: &Meta,
-        release: &mut impl Release,
-    ) {
-        if cause.arrival_ns < self.collects_ns {
-            return;
-        }
+    fn collect(&mut self, nf: &mut N, sets: &mut impl Expiring<N::Set>, cause: &Meta) {
         self.environment.begin_expiry(cause.arrival_ns, cause.number);
         let now = self.environment.tick();
         let mut budget = EXPIRY_BUDGET;
@@ -226,7 +227,6 @@ impl<N: NetworkFunction> Agenda<N> {
         }
         let done = nf.expire(&mut self.environment, EXPIRY_BUDGET) && budget > 0;
         self.collects_ns = if done { self.environment.next_turn_ns() } else { 0 };
-        self.emit(cause, release);
     }
 
     /// Has ticks counted from a later origin where they would run out at `now_ns`: once in 26 days

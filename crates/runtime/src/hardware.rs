@@ -57,6 +57,11 @@ impl Hardware {
     /// What has been counted since; counts no more.
     pub fn stop(&mut self) -> Option<HardwareCounts> {
         let _ = self.group.disable();
+        self.read()
+    }
+
+    /// What has been counted so far.
+    pub(crate) fn read(&mut self) -> Option<HardwareCounts> {
         let counts = self.group.read().ok()?;
         let of = |counter| counts.get(counter).map(|entry| entry.value());
         Some(HardwareCounts {
@@ -69,12 +74,30 @@ impl Hardware {
 }
 
 impl HardwareCounts {
+    /// Nothing of what can be counted.
+    pub(crate) const NONE: Self =
+        Self { cycles: 0, instructions: 0, cache_misses: Some(0), branch_misses: Some(0) };
+
+    /// What has been counted since it was `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        self.with(before, u64::saturating_sub)
+    }
+
+    /// So many times as much.
+    pub(crate) fn times(self, times: u64) -> Self {
+        self.with(Self::NONE, |count, _| count * times)
+    }
+
     /// Both; what one of them lacks the sum lacks.
     pub fn plus(self, other: Self) -> Self {
-        let both = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
+        self.with(other, |one, other| one + other)
+    }
+
+    fn with(self, other: Self, of: impl Fn(u64, u64) -> u64) -> Self {
+        let both = |one: Option<u64>, other: Option<u64>| Some(of(one?, other?));
         Self {
-            cycles: self.cycles + other.cycles,
-            instructions: self.instructions + other.instructions,
+            cycles: of(self.cycles, other.cycles),
+            instructions: of(self.instructions, other.instructions),
             cache_misses: both(self.cache_misses, other.cache_misses),
             branch_misses: both(self.branch_misses, other.branch_misses),
         }
@@ -118,5 +141,7 @@ mod tests {
         let all = HardwareCounts { cache_misses: Some(3), branch_misses: None, ..one };
         assert_eq!(one.plus(all), HardwareCounts { cycles: 2, instructions: 4, ..one });
         assert_eq!(all.plus(all).cache_misses, Some(6));
+        let twice = HardwareCounts { cycles: 2, instructions: 4, ..HardwareCounts::default() };
+        assert_eq!((one.times(2), twice.since(one)), (twice, one));
     }
 }

@@ -20,6 +20,7 @@ pub mod deployment;
 mod division;
 pub mod events;
 mod finding;
+mod handlers;
 pub mod hardware;
 mod head;
 pub mod instance;

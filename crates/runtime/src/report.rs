@@ -75,6 +75,9 @@ pub struct RunReport {
     pub store: Option<StoreReport>,
     /// What each worker did, in order.
     pub workers: Vec<WorkerReport>,
+    /// What each handler took; only where the run is watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handlers: Vec<HandlerReport>,
     /// How full each state object was at the end.
     pub tables: Vec<TableReport>,
     /// Counters of the NF (`Counter` state objects), by name, summed over shards.
@@ -333,6 +336,29 @@ impl TransactionReport {
     }
 }
 
+/// What a handler of the function took, on all workers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HandlerReport {
+    /// `packet`, `control`, `timer`, `periodic`, `expired`.
+    pub handler: String,
+    /// How often it was called; `packet` also for packets whose transactions were given up. Of `expired`: how often
+    /// something might have expired.
+    pub calls: u64,
+    /// Seconds that passed in it.
+    pub time_s: f64,
+    /// What processors counted meanwhile in user space; absent where they count nothing.
+    pub hardware: Option<HardwareCounts>,
+}
+
+impl HandlerReport {
+    /// Adds another worker's.
+    fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.time_s += other.time_s;
+        self.hardware = self.hardware.zip(other.hardware).map(|(one, other)| one.plus(other));
+    }
+}
+
 /// One worker's part in the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerReport {
@@ -453,6 +479,7 @@ impl RunReport {
             shards: None,
             store: None,
             workers: Vec::new(),
+            handlers: Vec::new(),
             tables: Vec::new(),
             counters: BTreeMap::new(),
             faults: 0,
@@ -489,6 +516,14 @@ impl RunReport {
         let handled: u64 = self.workers.iter().map(|worker| worker.packets).sum();
         for worker in &mut self.workers {
             worker.share = ratio(worker.packets as f64, handled as f64);
+        }
+    }
+
+    /// Adds what a handler took on one worker.
+    pub(crate) fn add_handler(&mut self, more: &HandlerReport) {
+        match self.handlers.iter_mut().find(|one| one.handler == more.handler) {
+            Some(one) => one.add(more),
+            None => self.handlers.push(more.clone()),
         }
     }
 }

@@ -18,11 +18,13 @@ use hdrhistogram::Histogram;
 pub use handover::{Passed, Reassignment};
 
 use crate::events::Answer;
+use crate::handlers;
 use crate::hardware::{Hardware, HardwareCounts, processor_time};
 use crate::instance::{Instance, Release};
 use crate::lock::{Access, Commit, Sides};
 use crate::mailbox::{Again, Outbox, Parcel};
 use crate::reassembly::{Assembles as _, Reassembly, Whole};
+use crate::report::HandlerReport;
 use crate::sync::mpsc::{Receiver, Sender};
 use crate::tally::{Counts, Tally};
 use crate::transactions::Member;
@@ -318,8 +320,10 @@ pub struct Finished {
     pub sides: Option<Sides>,
     /// How its transactions ended.
     pub transactions: Option<anabranch_txn::Counts>,
-    /// What the processor counted of its thread, where it counts.
+    /// What the processor counted of its thread, where it counts and handlers are not counted each for itself.
     pub hardware: Option<HardwareCounts>,
+    /// What its handlers took, where the run is watched.
+    pub handlers: Vec<HandlerReport>,
     /// Time that its thread ran on a processor, where the system tells.
     pub cpu: Option<Duration>,
     /// What it has passed on to others.
@@ -392,13 +396,17 @@ impl<N: NetworkFunction> Worker<N> {
             tell,
             worker: self,
         };
-        let mut hardware = Hardware::open();
+        let watched = N::Parallel::PROFILED;
+        let mut hardware = if watched { None } else { Hardware::open() };
+        if watched {
+            handlers::watch();
+        }
         let started = processor_time();
         hardware.iter_mut().for_each(Hardware::start);
         let finished = shift.run();
         let hardware = hardware.as_mut().and_then(Hardware::stop);
         let cpu = processor_time().zip(started).map(|(end, start)| end.saturating_sub(start));
-        Finished { hardware, cpu, ..finished }
+        Finished { hardware, cpu, handlers: handlers::take(), ..finished }
     }
 }
 
@@ -596,7 +604,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let (counts, faults) = (self.counts, elements::faults());
         let instance = end.unwrap_or_default();
         let passed = self.passed;
-        let hardware = None;
+        let (hardware, handlers) = (None, Vec::new());
         Finished {
             counts,
             latency,
@@ -604,6 +612,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             sides,
             transactions,
             hardware,
+            handlers,
             cpu: None,
             passed,
             instance,

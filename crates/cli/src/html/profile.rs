@@ -13,12 +13,13 @@ pub(crate) fn render(document: &Document) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n\
-         {}{}{}{}{}{}{}{}</main>\n</body>\n</html>\n",
+         {}{}{}{}{}{}{}{}{}</main>\n</body>\n</html>\n",
         plan::OWN_STYLE,
         header(document),
         figures(document),
         causes(document),
         lines(document),
+        handlers(document),
         load(document),
         entries(document),
         pools(document),
@@ -146,6 +147,13 @@ fn lines(document: &Document) -> String {
     });
     let title = format!("Aborts by line <span>{}</span>", escape(&document.file));
     plan::panel(&title, &plan::table(&["share", "aborts", "line", ""], rows))
+}
+
+fn handlers(document: &Document) -> String {
+    let (head, rows) = document.handler_table();
+    let head: Vec<&str> = head.iter().map(|head| head.trim_start_matches('>')).collect();
+    let rows = rows.into_iter().map(|row| row[..head.len()].to_vec());
+    plan::panel("Handlers", &plan::table(&head, rows))
 }
 
 fn load(document: &Document) -> String {

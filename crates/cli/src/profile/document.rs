@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 use anabranch_nf::tracked::causes::Site;
 use anabranch_runtime::hardware::HardwareCounts;
 use anabranch_runtime::profile::Finding;
-use anabranch_runtime::report::{RunReport, ShardsReport, TransactionReport, WorkerReport};
+use anabranch_runtime::report::{
+    HandlerReport, RunReport, ShardsReport, TransactionReport, WorkerReport,
+};
 use serde::Serialize;
 
 use super::apply::{Applied, Figures};
 use super::recipe::{Step, Subject};
 use super::{Measured, Pair};
-use crate::figures::{percent, ratio};
+use crate::figures::{percent, ratio, thousands};
 
 /// What is lost is worth a word from this share on.
 pub(super) const WORTH_A_WORD: f64 = 0.01;
@@ -43,6 +45,8 @@ pub(crate) struct Document {
     pub(crate) pools: Vec<Fullness>,
     /// `None`: the machine counts nothing.
     pub(crate) hardware: Option<HardwareUse>,
+    /// The one that took most first.
+    pub(crate) handlers: Vec<HandlerUse>,
     pub(crate) overhead: Overhead,
     pub(crate) applied: Vec<Applied>,
     /// What recipes that helped come to together, where they are several.
@@ -145,6 +149,83 @@ pub(crate) struct HardwareUse {
     pub(crate) branch_misses_per_packet: Option<f64>,
 }
 
+/// What one handler takes, watched.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct HandlerUse {
+    pub(crate) handler: String,
+    /// Packets that were handled again are counted again.
+    pub(crate) calls: u64,
+    pub(crate) ns_per_call: f64,
+    /// Of the time in which workers had packets to handle, 0 to 1.
+    pub(crate) share: f64,
+    /// As `hardware`, and likewise absent.
+    pub(crate) cycles_per_call: Option<f64>,
+    pub(crate) instructions_per_call: Option<f64>,
+    pub(crate) cache_misses_per_call: Option<f64>,
+    pub(crate) branch_misses_per_call: Option<f64>,
+}
+
+impl HandlerUse {
+    fn of(report: &HandlerReport, busy_s: f64) -> Self {
+        let each = |count: u64| ratio(count, report.calls);
+        let counts = report.hardware;
+        Self {
+            handler: report.handler.clone(),
+            calls: report.calls,
+            ns_per_call: report.time_s * 1e9 / report.calls.max(1) as f64,
+            share: if busy_s > 0.0 { report.time_s / busy_s } else { 0.0 },
+            cycles_per_call: counts.map(|counts| each(counts.cycles)),
+            instructions_per_call: counts.map(|counts| each(counts.instructions)),
+            cache_misses_per_call: counts.and_then(|counts| counts.cache_misses).map(each),
+            branch_misses_per_call: counts.and_then(|counts| counts.branch_misses).map(each),
+        }
+    }
+
+    /// As a row of a table; what processors count is empty where they do not.
+    fn row(&self) -> [String; HANDLERS.len()] {
+        let figure = |count: Option<f64>, digits: usize| {
+            count.map_or_else(String::new, |each| format!("{each:.digits$}"))
+        };
+        [
+            self.handler.clone(),
+            thousands(self.calls),
+            format!("{:.0}", self.ns_per_call),
+            percent(self.share),
+            figure(self.cycles_per_call, 0),
+            figure(self.instructions_per_call, 0),
+            figure(self.cache_misses_per_call, 2),
+            figure(self.branch_misses_per_call, 2),
+        ]
+    }
+}
+
+impl Document {
+    /// What each handler takes, and the runtime besides, as headings and rows of a table; what processors count only
+    /// where they do.
+    pub(crate) fn handler_table(&self) -> (&'static [&'static str], Vec<[String; HANDLERS.len()]>) {
+        let is_counted = self.handlers.iter().any(|handler| handler.cycles_per_call.is_some());
+        let columns = if is_counted { HANDLERS.len() } else { HANDLERS.len() / 2 };
+        let told: f64 = self.handlers.iter().map(|handler| handler.share).sum();
+        let mut rest = [const { String::new() }; HANDLERS.len()];
+        (rest[0], rest[3]) = ("(the runtime)".to_owned(), percent((1.0 - told).max(0.0)));
+        let rows = self.handlers.iter().map(HandlerUse::row);
+        let rest = (!self.handlers.is_empty()).then_some(rest);
+        (&HANDLERS[..columns], rows.chain(rest).collect())
+    }
+}
+
+/// Headings of what [`HandlerUse::row`] says.
+const HANDLERS: [&str; 8] = [
+    "handler",
+    ">calls",
+    ">ns each",
+    ">of all",
+    ">cycles",
+    ">instructions",
+    ">cache misses",
+    ">branch misses",
+];
+
 /// What a machine lacks that counts nothing.
 pub(crate) const NOT_COUNTED: &str = "cycles, instructions, cache and branch misses are not counted here: that takes a \
      processor whose performance counters this system shows (a virtual machine's host can pass them on), and \
@@ -216,6 +297,7 @@ impl Document {
             shards: report.shards.clone().unwrap_or_default(),
             pools: pools(report, subject),
             hardware: measured.hardware.map(|(counts, packets)| HardwareUse::of(counts, packets)),
+            handlers: handlers(report),
             overhead: Overhead::of(&measured.pairs),
             applied: Vec::new(),
             together: None,
@@ -223,6 +305,15 @@ impl Document {
             notes: notes(subject, report),
         }
     }
+}
+
+/// The one that took most first.
+fn handlers(report: &RunReport) -> Vec<HandlerUse> {
+    let busy_s = report.workers.iter().map(|worker| worker.busy * report.elapsed_s).sum();
+    let mut handlers: Vec<HandlerUse> =
+        report.handlers.iter().map(|one| HandlerUse::of(one, busy_s)).collect();
+    handlers.sort_by(|one, other| other.share.total_cmp(&one.share));
+    handlers
 }
 
 /// Packets that could have been handled instead: those handled for nothing, and those that the others

@@ -23,7 +23,8 @@ pub(super) fn render(document: &Document, arguments: &ProfileArguments) -> Strin
     let head =
         if limit.starts_with("nothing") { head } else { head.replace("limited by ", "limited: ") };
     let mut text = wrap("", &head, 4);
-    let tables = [totals, causes, lines, load, entries, pools].map(|table| table(document));
+    let tables =
+        [totals, causes, lines, handlers, load, entries, pools].map(|table| table(document));
     for table in tables {
         if !table.is_empty() {
             text.push('\n');
@@ -98,6 +99,14 @@ fn lines(document: &Document) -> Table {
         let place = if line.line == 0 { source } else { format!(":{} {source}", line.line) };
         table.row([percent(line.share), thousands(line.aborts), place]);
     }
+    table
+}
+
+/// What each handler takes.
+fn handlers(document: &Document) -> Table {
+    let (headings, rows) = document.handler_table();
+    let mut table = Table::new(headings);
+    rows.into_iter().for_each(|row| table.row(row));
     table
 }
 

@@ -13,9 +13,16 @@ fn a_table_names_causes_lines_and_recipes() {
     let text = bench.run(BRIDGE).expect(0).out;
     let first = text.lines().next().unwrap();
     assert!(first.starts_with("bridge on 2 workers"), "{text}");
-    for part in
-        ["lost  aborts  alone  cause", "given up", "stations (Map)", "line of ", "middle", "in use"]
-    {
+    for part in [
+        "lost  aborts  alone  cause",
+        "given up",
+        "ns each",
+        "(the runtime)",
+        "stations (Map)",
+        "line of ",
+        "middle",
+        "in use",
+    ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     let counted = text.contains("not counted here") || text.contains("branch misses a packet");
@@ -48,6 +55,7 @@ fn the_document_has_its_names_and_ranks_causes() {
         "load",
         "shards",
         "pools",
+        "handlers",
         "overhead",
         "applied",
         "notes",
@@ -55,6 +63,7 @@ fn the_document_has_its_names_and_ranks_causes() {
         assert!(!profile[name].is_null(), "{name} in\n{profile}");
     }
     assert!(profile.as_object().unwrap().contains_key("hardware"), "{profile}");
+    handlers_are_told(&profile);
     let overhead = &profile["overhead"];
     let spread = overhead["spread"].as_f64().unwrap();
     let share = &overhead["share"];
@@ -76,6 +85,26 @@ fn the_document_has_its_names_and_ranks_causes() {
         let line = cause["operations"][0]["line"].as_u64().unwrap();
         let source = cause["operations"][0]["source"].as_str().unwrap();
         assert!(line > 90 && source.contains("self.stations."), "{cause}");
+    }
+}
+
+/// Every packet has been handled, some again; what expires has been collected.
+fn handlers_are_told(profile: &serde_json::Value) {
+    let handlers = profile["handlers"].as_array().unwrap();
+    let of = |name: &str| handlers.iter().find(|one| one["handler"] == name).unwrap();
+    assert!(of("packet")["calls"].as_u64() >= Some(120_000), "{handlers:?}");
+    assert!(of("expired")["calls"].as_u64() > Some(0), "{handlers:?}");
+    let share = |one: &serde_json::Value| one["share"].as_f64().unwrap();
+    let all: f64 = handlers.iter().map(share).sum();
+    // Parts are measured, and a thread that loses its core meanwhile is counted for others.
+    assert!(share(of("packet")) > 0.05 && all < 1.5, "{handlers:?}");
+    for handler in handlers {
+        assert!(handler["ns_per_call"].as_f64() > Some(0.0), "{handler}");
+        assert_eq!(
+            handler["cycles_per_call"].is_null(),
+            profile["hardware"].is_null(),
+            "{handler}"
+        );
     }
 }
 

@@ -470,6 +470,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
             sides: self.state.sides(),
             transactions: self.state.transactions(),
             hardware: None,
+            handlers: Vec::new(),
             cpu: None,
             passed: self.hands.passed,
             instance: self.state.so_far(self.exchange.worker == 0),

@@ -8,6 +8,7 @@ use super::Shared;
 use super::seat::{Seat, Visit};
 use super::sets::{Collected, Held};
 use crate::agenda::Agenda;
+use crate::handlers::{Handler, measured};
 use crate::instance::{RECIRCULATIONS, Release, Storing, refused};
 use crate::worker::InstanceEnd;
 
@@ -136,7 +137,7 @@ impl<N: NetworkFunction> Alone<N> {
             }
             let mut sets = shared.sets.hold(worker);
             let visit = Visit::<N> { nf, transaction, trail: None };
-            let verdict = match &mut sets {
+            let run = || match &mut sets {
                 Held::Common(sets) => {
                     let sets = &mut sets.families();
                     Seat::<N, _> { visit, sets }.handle_any(frame, environment)
@@ -146,6 +147,7 @@ impl<N: NetworkFunction> Alone<N> {
                     Seat::<N, _> { visit, sets }.handle_any(frame, environment)
                 }
             };
+            let verdict = measured::<N::Parallel, _>(Handler::Packet, |_| 1, run);
             sets.forget(transaction);
             self.agenda.emit(&meta, release);
             match verdict {

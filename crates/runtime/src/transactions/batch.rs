@@ -14,6 +14,7 @@ use super::seat::{Seat, Visit};
 use super::sets::{Families, Held};
 use super::turn::Queue;
 use super::{Shared, Times};
+use crate::handlers::{Handler, measured};
 use crate::head::Head;
 use crate::instance::{Making, Release, let_go_one, refused};
 use crate::lock::Commit;
@@ -226,7 +227,7 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         let (frames, slots) = (&mut frames[range.clone()], &mut slots[range]);
         let visit = Visit::<N> { nf, transaction, trail };
         let mut held = shared.sets.hold(transaction.worker());
-        let ran = match &mut held {
+        let run = || match &mut held {
             Held::Common(sets) => {
                 let seat = Seat::<N, _> { visit, sets: &mut sets.families() };
                 Beside { seat, environment, times, why_alone }.packets(frames, slots)
@@ -236,6 +237,7 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
                 Beside { seat, environment, times, why_alone }.packets(frames, slots)
             }
         };
+        let ran = measured::<N::Parallel, _>(Handler::Packet, |ran| *ran, run);
         self.sets = Some(held);
         ran
     }

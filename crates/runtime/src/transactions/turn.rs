@@ -16,6 +16,7 @@ use super::alone::{Alone, Floor};
 use super::batch::Slot;
 use super::seat::{Seat, Visit};
 use super::sets::{Families, Held};
+use crate::handlers::{Handler, measured};
 use crate::instance::{Release, refused};
 use crate::reassembly::{is_part, is_part_frame, leaving};
 
@@ -86,7 +87,7 @@ impl<N: NetworkFunction> Alone<N> {
         let mut now_ns = shared.now_ns.load(Ordering::Relaxed);
         let visit = Visit::<N> { nf, transaction, trail: None };
         let mut held = shared.sets.hold(transaction.worker());
-        let handled = match &mut held {
+        let run = || match &mut held {
             Held::Common(sets) => {
                 let seat = Seat::<N, _> { visit, sets: &mut sets.families() };
                 Course { seat, environment, now_ns: &mut now_ns }.packets(frames, slots)
@@ -96,6 +97,7 @@ impl<N: NetworkFunction> Alone<N> {
                 Course { seat, environment, now_ns: &mut now_ns }.packets(frames, slots)
             }
         };
+        let handled = measured::<N::Parallel, _>(Handler::Packet, |(handled, _)| *handled, run);
         held.forget(transaction);
         shared.now_ns.store(now_ns, Ordering::Relaxed);
         handled

@@ -17,6 +17,7 @@ use anabranch_nf::{Builder, Environment, Key, NetworkFunction};
 use anabranch_runtime::balance::Balancing;
 use anabranch_runtime::instance::Making;
 use anabranch_runtime::profile::{Finding, RUNTIME, findings, profile};
+use anabranch_runtime::report::RunReport;
 use anabranch_runtime::run::Options;
 use anabranch_txn::{Batch, Cause, Domain, Memory, Place, Shape, Trail, Transaction, Worker};
 
@@ -393,11 +394,17 @@ pub mod ticking {
         #[every_ms(1)]
         fn periodic(&mut self, cx: &mut Context) {
             self.ticks.update(|ticks| *ticks += 1);
+            cx.set_timer(1_000, 1);
         }
+        fn timer(&mut self, token: u64, cx: &mut Context) {}
     }
 }
 
 fn profiled<N: NetworkFunction>(settings: &str) -> Vec<Finding> {
+    measured::<N>(settings).1
+}
+
+fn measured<N: NetworkFunction>(settings: &str) -> (RunReport, Vec<Finding>) {
     let spec = "gen:flows=10,packets=2000,rate=100000".parse().unwrap();
     let ports = N::PORTS.iter().map(ToString::to_string).collect();
     let settings = settings.parse().unwrap();
@@ -413,7 +420,7 @@ fn profiled<N: NetworkFunction>(settings: &str) -> Vec<Finding> {
     };
     let (report, findings) = profile::<N>(&options, &mut |_, _| {}).unwrap();
     assert!(report.complete && report.packets_read == 2_000, "{report:?}");
-    findings
+    (report, findings)
 }
 
 #[test]
@@ -433,6 +440,21 @@ fn the_runtime() {
     }
     let found = profiled::<ticking::Function>("");
     assert!(named(&found, "event due").alone >= 10, "{found:?}");
+}
+
+#[test]
+fn handlers_are_counted_each_for_itself() {
+    let calls = |report: &RunReport, name: &str| {
+        let of = report.handlers.iter().find(|one| one.handler == name);
+        assert!(of.is_none_or(|one| one.time_s > 0.0), "{of:?}");
+        of.map_or(0, |one| one.calls)
+    };
+    let (report, _) = measured::<ticking::Function>("");
+    assert!(calls(&report, "packet") >= 2_000, "{:?}", report.handlers);
+    let periods = calls(&report, "periodic");
+    assert!((18..=20).contains(&periods), "{:?}", report.handlers);
+    assert!((periods - 1..=periods).contains(&calls(&report, "timer")), "{:?}", report.handlers);
+    assert_eq!(calls(&report, "control"), 0);
 }
 
 /// What is declared is what the tests above provoke.
