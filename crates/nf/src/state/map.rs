@@ -151,6 +151,7 @@ impl<K: Key, V: Value> Map<K, V> {
         };
         if let Some(notes) = &mut self.notes {
             notes.changed(id, key, before, value);
+            notes.stored(id);
         }
         true
     }
@@ -209,6 +210,15 @@ impl<K: Key, V: Value> Notes<K, V> {
         }
         if let Some(journal) = &mut self.journal {
             journal.change(id.0, lost, || key);
+        }
+    }
+
+    /// An entry was put at `id`: by a command, in every worker alike, whosever it was here before.
+    fn stored(&mut self, id: SlotId) {
+        if let Shards::Sharded { tags, .. } = &mut self.shards
+            && tags.is_everywhere()
+        {
+            tags.share(id.0);
         }
     }
 
@@ -488,6 +498,23 @@ mod tests {
         assert!(a.insert(70, 2) && a.remove(&71).is_some());
         moved(&mut a, &mut b, &[2]);
         assert_eq!((b.get(&70), b.get(&71), a.get(&70)), (Some(2), None, Some(2)));
+    }
+
+    /// The others have what a command puts in place of a shard's own entry.
+    #[test]
+    fn what_a_command_stores_over_an_entry_of_a_shard_goes_with_it() {
+        let (mut a, here) = divided(&Scope::Sharded, 0..1);
+        let (mut b, there) = divided(&Scope::Sharded, 1..2);
+        here.enter(2);
+        assert!(a.insert(70, 1));
+        for (map, here) in [(&mut a, &here), (&mut b, &there)] {
+            here.enter_every_shard();
+            assert!(map.insert(70, 5));
+        }
+        here.enter(2);
+        assert_eq!(a.remove(&70), Some(5));
+        moved(&mut a, &mut b, &[2]);
+        assert_eq!((a.get(&70), b.get(&70)), (None, None));
     }
 
     #[test]

@@ -134,6 +134,13 @@ impl Tags {
         None
     }
 
+    /// Every worker has what is at `place`, whosever it is.
+    pub(crate) fn share(&mut self, place: u32) {
+        if let Some(tag) = self.tags.get_mut(place as usize) {
+            *tag |= COMMON;
+        }
+    }
+
     pub(crate) fn set(&mut self, place: u32, tag: Tag) {
         if let Some(place) = self.tags.get_mut(place as usize) {
             *place = tag.0;
