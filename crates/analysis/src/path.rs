@@ -37,6 +37,8 @@ pub enum Effect {
         port: Term,
         /// Its length in bytes.
         len: Term,
+        /// Its bytes, where they are no part of the packet's payload.
+        bytes: Vec<Term>,
         /// Line.
         line: u32,
     },

@@ -420,7 +420,7 @@ impl<'p> Touches<'p> {
 }
 
 /// `pool.get#2.ports` is `pool.ports` on every path.
-fn without_reads(text: &str) -> String {
+pub(crate) fn without_reads(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('#') {

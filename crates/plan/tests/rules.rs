@@ -380,7 +380,7 @@ fn what_is_read_of_parts_is_no_news_for_all() {
 /// What decides about packets, or who comes first, limits nothing of which each shard could have its part.
 #[test]
 fn a_count_that_opens_nothing_is_no_limit() {
-    let fields = "#[capacity(64)] counts: Map<u32, u32>, total: Cell<u32>,";
+    let fields = "#[capacity(64)] counts: Map<u32, u32>, total: Cell<u32>, #[capacity(64)] slots: Allocator<()>,";
     let key = "u32::from(src)";
     let hundred = format!(
         "self.counts.insert({key}, 1);
@@ -395,7 +395,24 @@ fn a_count_that_opens_nothing_is_no_limit() {
              self.counts.insert({key}, 0);
          }}"
     );
-    for body in [hundred, turns] {
+    // By turns: both go on, but not the same way.
+    let servers = turns.replace("return Drop(Reason::Refused)", "return Forward(LAN)");
+    // Who is refused has taken an index.
+    let taken =
+        "let Some(index) = self.slots.allocate((), 1_000_000_000, cx) else { return Drop(Reason::Refused) };
+         if self.total.get() >= 100 { return Drop(Reason::Refused); }
+         self.total.update(|total| *total += 1);"
+            .to_owned();
+    let told = format!(
+        "if !self.counts.contains(&{key}) {{
+             let total = self.total.get();
+             if total >= 100 {{ return Drop(Reason::Refused); }}
+             if !self.counts.insert({key}, 1) {{ return Drop(Reason::Refused); }}
+             self.total.set(total + 1);
+             cx.emit(WAN, &total.to_be_bytes());
+         }}"
+    );
+    for body in [hundred, turns, servers, taken, told] {
         assert_ne!(planned(fields, &body).strategy, Strategy::SharedNothing, "{body}");
     }
     let limit = format!(

@@ -38,8 +38,8 @@ impl<'p> Interpreter<'p> {
             },
             "emit" => {
                 let port = number(self, Scalar::Port)?;
-                let frame = next.next();
-                Effect::Emit { port, len: self.frame_length(frame)?, line }
+                let (len, bytes) = self.emitted(next.next())?;
+                Effect::Emit { port, len, bytes, line }
             }
             _ => {
                 return self.error(format!("the context has no `{name}`: see docs/nf-language.md"));
@@ -60,10 +60,18 @@ impl<'p> Interpreter<'p> {
         Value::Scalar(Scalar::Unsigned(64), self.terms.symbol(&name, Sort::Bits(64), Kind::Number))
     }
 
-    fn frame_length(&mut self, frame: Option<Value>) -> Eval<Term> {
+    /// The length of what is emitted, and its bytes.
+    fn emitted(&mut self, frame: Option<Value>) -> Eval<(Term, Vec<Term>)> {
         match frame {
-            Some(Value::Array(bytes)) => Ok(self.terms.constant(bytes.len() as u128, 64)),
-            Some(Value::Payload(window)) => Ok(self.payload_left(window)),
+            Some(Value::Array(bytes)) => {
+                let known = bytes.iter().filter_map(|byte| match byte {
+                    Value::Scalar(_, term) => Some(*term),
+                    _ => None,
+                });
+                let known = known.collect();
+                Ok((self.terms.constant(bytes.len() as u128, 64), known))
+            }
+            Some(Value::Payload(window)) => Ok((self.payload_left(window), Vec::new())),
             _ => self.error("`emit` needs a port and the bytes of a packet"),
         }
     }
