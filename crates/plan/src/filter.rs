@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anabranch_analysis::expr::{Term, Terms};
 use anabranch_analysis::{Access, CallPath, Effect, Mode, Paths, StateObject};
+
+use crate::touch::POOL;
 
 /// What a state object needs, from who writes it alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +55,7 @@ pub(crate) fn needs(paths: &Paths) -> Vec<(Need, BTreeSet<u32>)> {
     paths.objects.iter().map(|object| need(object, paths, timers)).collect()
 }
 
-/// Objects that a command, or a timer of the control plane, writes by what it has read of divided state, and the
+/// Objects that a command, or a timer of the control plane, writes by what it has found in divided state, and the
 /// lines where it does. Each shard has only its part of that, and would write something else, or nothing.
 pub(crate) fn written_by_parts(paths: &Paths, needs: &[Need]) -> BTreeMap<usize, BTreeSet<u32>> {
     let timers = timers_of_control(paths);
@@ -68,23 +71,51 @@ pub(crate) fn written_by_parts(paths: &Paths, needs: &[Need]) -> BTreeMap<usize,
         Caller::Packet | Caller::Periodic | Caller::Shutdown => false,
     });
     for path in of_control {
-        let reads = || {
-            let all = path.accesses.iter().filter(|one| one.mode == Mode::Read);
-            all.filter(|one| is_divided(&one.object))
-        };
+        let divided = path.accesses.iter().filter(|one| is_divided(&one.object));
+        let reads: Vec<&Access> = divided.filter(|one| is_used(one, path, &paths.terms)).collect();
         for write in path.accesses.iter().filter(|one| one.mode == Mode::Write) {
-            // Where an entry is, all of it is, and of other objects what has the same key.
-            let is_beside = |read: &Access| {
-                same_key(read, write) && (read.object == write.object || is_divided(&write.object))
-            };
-            if let (Some(object), true) =
-                (number(&write.object), reads().any(|one| !is_beside(one)))
+            if let (Some(object), false) =
+                (number(&write.object), reads.iter().all(|read| is_own(read, write, path, paths)))
             {
                 written.entry(object).or_default().insert(write.line);
             }
         }
     }
     written
+}
+
+/// Whether a write changes the very entry that was found: where that is, all of it is. What is made where there is
+/// none is made by all shards but the one that has it, unless packets leave all of them the same keys.
+fn is_own(read: &Access, write: &Access, path: &CallPath, paths: &Paths) -> bool {
+    let terms = &paths.terms;
+    let asked = path.conditions.iter().any(|made| is_of(read, made.term, terms));
+    let makes = write.operation == "insert" && asked && path.outcome(read, terms) != Some(true);
+    let of_packets = paths.paths.iter().filter(|one| caller(one) != Caller::Control);
+    let mut others = of_packets.flat_map(|one| &one.accesses);
+    let by_packets = |one: &Access| {
+        one.object == write.object && ["insert", "remove"].contains(&one.operation.as_str())
+    };
+    read.object == write.object && same_key(read, write) && !(makes && others.any(by_packets))
+}
+
+/// Whether the path may go on by what an access finds. One that writes tells too, by what was there: where that is
+/// asked, or put elsewhere. That there is no room says nothing of what is there.
+fn is_used(access: &Access, path: &CallPath, terms: &Terms) -> bool {
+    let takes_room = access.operation == "insert" || POOL.contains(&access.operation.as_str());
+    if access.mode == Mode::Read || takes_room {
+        return access.mode == Mode::Read;
+    }
+    let others = path.accesses.iter().filter(|one| one.number != access.number);
+    let put = others.flat_map(|one| one.key.iter().chain(&one.value)).map(|part| part.term);
+    let mut uses = path.conditions.iter().map(|made| made.term).chain(put);
+    uses.any(|term| is_of(access, term, terms))
+}
+
+/// Whether a term depends on what an access has found.
+fn is_of(access: &Access, term: Term, terms: &Terms) -> bool {
+    let found = access.result.iter().map(|part| part.term).chain(access.outcome);
+    let mut found = found.flat_map(|term| terms.unknowns(term).iter());
+    found.any(|id| terms.unknowns(term).contains(id))
 }
 
 /// Whether two accesses are to entries of the same key; what has none is no entry.

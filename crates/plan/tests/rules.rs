@@ -370,11 +370,56 @@ fn what_is_read_of_parts_is_no_news_for_all() {
     let renames = "let count = self.counts.get(&u32::from(address)).unwrap_or(0);
                    self.counts.insert(group, count);";
     assert_ne!(commanded(fields, &command(renames), counts).strategy, Strategy::SharedNothing);
+    // What was there, and whether it was, is read too.
+    for act in [
+        "if let Some(count) = self.counts.remove(&u32::from(address)) { self.counts.insert(group, count); }",
+        "if self.counts.update(&u32::from(address), |count| *count = 0) { self.alarm.set(true); }",
+    ] {
+        assert_ne!(
+            commanded(fields, &command(act), &alarmed).strategy,
+            Strategy::SharedNothing,
+            "{act}"
+        );
+    }
     // The shard that has the entry has all of it, and what is set is the same everywhere.
     let resets = "if self.counts.contains(&group) { self.counts.insert(group, 0); }";
     assert_eq!(commanded(fields, &command(resets), counts).strategy, Strategy::SharedNothing);
     let sets = "self.alarm.set(group > 0);";
     assert_eq!(commanded(fields, &command(sets), &alarmed).strategy, Strategy::SharedNothing);
+}
+
+/// What a command makes or changes by what one shard alone has would not go with that shard.
+#[test]
+fn what_a_command_takes_from_one_entry_into_another_is_shared() {
+    let fields =
+        "#[capacity(64)] sent: Map<Ipv4Addr, u32>, #[capacity(64)] allowed: Map<Ipv4Addr, u32>,";
+    let command = |act: &str| {
+        format!(
+            "{CONTROL} {{ match command {{ Command::Put {{ address, group }} => {{ {act} }} }} Ok(()) }}"
+        )
+    };
+    let body = "if pkt.port() == LAN {
+             let sent = self.sent.get(&src).unwrap_or(0);
+             self.sent.insert(src, sent + 1);
+         } else if !self.allowed.update(&dst, |left| *left -= 1) {
+             return Drop(Reason::Refused);
+         }";
+    let copies = "let Some(sent) = self.sent.get(&address) else { return Err(\"none\") };
+                  self.allowed.insert(address, sent);";
+    let found = commanded(fields, &command(copies), body);
+    assert_ne!(found.strategy, Strategy::SharedNothing);
+    assert!(why(&found, "allowed").contains("by what it has read"), "{}", why(&found, "allowed"));
+    // A shard that has it refuses; the others would keep what it does not know of.
+    let adds = |map: &str| {
+        format!(
+            "if self.{map}.contains(&address) {{ return Err(\"there\"); }} self.{map}.insert(address, group);"
+        )
+    };
+    let found = commanded(fields, &command(&adds("sent")), body);
+    assert_ne!(found.strategy, Strategy::SharedNothing);
+    // All have the same keys where packets make and remove none.
+    let found = commanded(fields, &command(&adds("allowed")), body);
+    assert_eq!(found.strategy, Strategy::SharedNothing, "{}", why(&found, "allowed"));
 }
 
 /// What decides about packets, or who comes first, limits nothing of which each shard could have its part.
