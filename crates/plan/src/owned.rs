@@ -27,8 +27,22 @@ pub(crate) fn owner(object: usize, keys: &[Keyed<'_>], touches: &Touches<'_>) ->
     })
 }
 
-/// Whether a key names an entry that its owner, or nobody, may be another shard's.
-pub(crate) fn is_foreign(part: &Part, allocator: usize) -> bool {
+/// Whether a key names an entry that its owner, or nobody, may be another shard's. What `init` left names one that
+/// every shard has, where `init` has taken it; what a packet takes there, others may want as well.
+pub(crate) fn is_foreign(touches: &Touches<'_>, keyed: &Keyed<'_>, allocator: usize) -> bool {
+    keyed.parts.iter().any(|part| match part {
+        Part::Initial => {
+            let path = touches.paths.paths.get(keyed.at.0);
+            let access = path.and_then(|path| path.accesses.get(keyed.at.1));
+            let takes = access.is_some_and(|access| access.operation == "allocate_at");
+            takes || touches.paths.objects[allocator].written_by("init").is_none()
+        }
+        part => is_brought(part, allocator),
+    })
+}
+
+/// Whether an index is none that this path was given, or `init` left.
+fn is_brought(part: &Part, allocator: usize) -> bool {
     match part {
         Part::Fresh(own) => *own != allocator,
         Part::Initial => false,
@@ -105,7 +119,7 @@ fn foreign_lines(
         let known = touches.object(&access.object).is_some_and(|at| objects.contains(&at));
         let ([part], true) = (&access.key[..], known) else { continue };
         let part = touches.part(part.term, &HashMap::new());
-        if is_foreign(&part, allocator) && !matches!(part, Part::Stored(_)) {
+        if is_brought(&part, allocator) && !matches!(part, Part::Stored(_)) {
             lines.insert(access.line);
         }
     }

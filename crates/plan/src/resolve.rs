@@ -23,6 +23,7 @@ pub(crate) struct Keyed<'p> {
 const DEEPEST: usize = 4;
 
 const NOT_STORED: Part = Part::Opaque("is read from state that is stored elsewhere");
+const OF_INIT: Part = Part::Opaque("may be what `init` has stored, for several packets the same");
 pub(crate) const OTHER_PACKET: Part = Part::Opaque("is of another packet than the rest of the key");
 
 impl<'p> Touches<'p> {
@@ -45,7 +46,7 @@ impl<'p> Touches<'p> {
             let by_writers = self.written(key, source, touch, depth);
             ways.extend(by_writers.filter(|way| !way.is_empty()));
         }
-        let own: Vec<Part> = key.iter().map(without_state).collect();
+        let own: Vec<Part> = key.iter().map(|part| self.without_state(part)).collect();
         ways.push(vec![keyed(own, context, touch)]);
         ways
     }
@@ -70,15 +71,35 @@ impl<'p> Touches<'p> {
             let ways = self.ways_of(&parts, write.context, touch, depth + 1);
             all.extend(ways.into_iter().next()?);
         }
-        let defaults = matches!(self.paths.objects[source.object].kind, "Vector" | "Cell");
+        let object = &self.paths.objects[source.object];
+        let defaults = matches!(object.kind, "Vector" | "Cell");
+        let mut may_be = Vec::new();
         if defaults && !touch.certain.contains(&(source.object, source.access)) {
+            may_be.push(Part::Opaque("may be a default that nothing has stored"));
+        }
+        // Objects of `init` stand in every shard, which the plan says.
+        if object.kind != "Allocator" && object.written_by("init").is_some() {
+            let is_index = all.iter().any(|keyed| matches!(keyed.parts[..], [Part::Fresh(_)]));
+            may_be.push(if is_index { Part::Initial } else { OF_INIT });
+        }
+        for other in may_be {
             let parts = key.iter().map(|part| match is_from(part, source) {
-                true => Part::Opaque("may be a default that nothing has stored"),
+                true => other.clone(),
                 false => part.clone(),
             });
             all.push(keyed(parts.collect(), touch.context, touch));
         }
         Some(all)
+    }
+
+    fn without_state(&self, part: &Part) -> Part {
+        match part {
+            Part::Stored(stored) => match self.paths.objects[stored.object].written_by("init") {
+                Some(_) => OF_INIT,
+                None => NOT_STORED,
+            },
+            other => other.clone(),
+        }
     }
 }
 
@@ -125,13 +146,6 @@ fn substituted(
         Part::Word(word) if word.iter().all(|sum| sum.bits.is_empty()) => part.clone(),
         Part::Rigid | Part::Initial | Part::Opaque(_) => part.clone(),
         _ => OTHER_PACKET,
-    }
-}
-
-fn without_state(part: &Part) -> Part {
-    match part {
-        Part::Stored(_) => NOT_STORED,
-        other => other.clone(),
     }
 }
 

@@ -261,10 +261,8 @@ fn named_by(
         }
         return;
     }
-    let foreign: Vec<Keyed<'_>> = all()
-        .filter(|keyed| keyed.parts.iter().any(|part| is_foreign(part, allocator)))
-        .cloned()
-        .collect();
+    let foreign: Vec<Keyed<'_>> =
+        all().filter(|keyed| is_foreign(touches, keyed, allocator)).cloned().collect();
     for object in &owned {
         found.constraints.insert(*object, Constraints::default());
     }
@@ -312,8 +310,8 @@ fn steer(
     };
     let (true, Some(first)) = (decodings.iter().all(|(_, _, one)| alike(one)), &first) else {
         let guilty = decodings.iter().filter(|(_, _, decoded)| decoded.is_none());
-        let lines = guilty.map(|(keyed, ..)| keyed.line).collect();
-        refuse(touches, allocator, owned, lines, found);
+        let guilty: Vec<&Keyed<'_>> = guilty.map(|(keyed, ..)| *keyed).collect();
+        refuse(touches, allocator, owned, &guilty, found);
         return;
     };
     let mut steered = Steered {
@@ -347,14 +345,20 @@ fn refuse(
     touches: &Touches<'_>,
     allocator: usize,
     owned: &BTreeSet<usize>,
-    lines: BTreeSet<u32>,
+    guilty: &[&Keyed<'_>],
     found: &mut Sharding,
 ) {
     let name = &touches.paths.objects[allocator].name;
-    let why = format!(
-        "its entries are named by indices of `{name}`, and a packet that brings such an index says \
-         neither in which shard it was given, nor whether it is meant"
-    );
+    let says = if guilty.iter().any(|keyed| keyed.parts == [Part::Initial]) {
+        "one that `init` has noted may be taken by packets of any shard"
+    } else if guilty.iter().any(|keyed| keyed.context.is_none()) {
+        "what is done without a packet does not say in which shard such an index was given"
+    } else {
+        "a packet that brings such an index says neither in which shard it was given, nor whether \
+         it is meant"
+    };
+    let why = format!("its entries are named by indices of `{name}`, and {says}");
+    let lines: BTreeSet<u32> = guilty.iter().map(|keyed| keyed.line).collect();
     for object in owned {
         found.refused.insert(*object, (why.clone(), lines.clone()));
         found.constraints.remove(object);

@@ -422,6 +422,46 @@ fn what_a_command_takes_from_one_entry_into_another_is_shared() {
     assert_eq!(found.strategy, Strategy::SharedNothing, "{}", why(&found, "allowed"));
 }
 
+/// What `init` stores may be the same for several packets, and name what others want.
+#[test]
+fn what_init_stores_is_of_no_packet() {
+    let fields =
+        "#[capacity(64)] groups: Map<Ipv4Addr, u32>, #[capacity(64)] counts: Map<u32, u32>,";
+    let body = "let group = match self.groups.get(&src) {
+                    Some(group) => group,
+                    None => { self.groups.insert(src, u32::from(src)); u32::from(src) }
+                };
+                let count = self.counts.get(&group).unwrap_or(0);
+                self.counts.insert(group, count + 1);
+                if count > self.settings.number { return Drop(Reason::Refused); }";
+    let init = "fn init(&mut self, cx: &mut Context) {
+            self.groups.insert(Ipv4Addr::new(10, 0, 0, 1), 7);
+            self.groups.insert(Ipv4Addr::new(10, 0, 0, 2), 7);
+        }";
+    assert_eq!(planned(fields, body).strategy, Strategy::SharedNothing);
+    let found = planned_with("", fields, init, body, "e810");
+    assert_eq!(mode(&found, "counts"), ObjectMode::Shared);
+    assert!(why(&found, "counts").contains("`init` has stored"), "{}", why(&found, "counts"));
+
+    let fields =
+        "#[capacity(64)] reserved: Map<Ipv4Addr, u32>, #[capacity(64)] seats: Allocator<Ipv4Addr>,";
+    let init = init.replace("groups", "reserved");
+    let seat = |act: &str| {
+        format!(
+            "let Some(seat) = self.reserved.get(&src) else {{ return Drop(Reason::Refused) }}; {act}"
+        )
+    };
+    for act in [
+        "if !self.seats.allocate_at(seat, src, 9, cx) { return Drop(Reason::Refused); }",
+        "if self.seats.get(seat, cx) != Some(src) { return Drop(Reason::Refused); }
+         if src_port == 7 { self.seats.free(seat); }",
+    ] {
+        let found = planned_with("", fields, &init, &seat(act), "e810");
+        assert_eq!(mode(&found, "seats"), ObjectMode::Shared, "{act}");
+        assert!(why(&found, "seats").contains("that `init` has noted"), "{}", why(&found, "seats"));
+    }
+}
+
 /// What decides about packets, or who comes first, limits nothing of which each shard could have its part.
 #[test]
 fn a_count_that_opens_nothing_is_no_limit() {
