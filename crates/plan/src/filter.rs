@@ -124,7 +124,8 @@ pub(crate) fn same_key(a: &Access, b: &Access) -> bool {
     a.len() > 0 && a.eq(b)
 }
 
-fn timers_of_control(paths: &Paths) -> bool {
+/// Whether only the control plane sets timers, if anybody does.
+pub(crate) fn timers_of_control(paths: &Paths) -> bool {
     !paths.paths.iter().any(packets_set_timers)
 }
 
@@ -145,7 +146,7 @@ fn need(object: &StateObject, paths: &Paths, timers: bool) -> (Need, BTreeSet<u3
         "L3" => Need::Replicated("routes are read; neighbours learnt by one shard are told to all"),
         _ if !by_packets && writers.is_empty() => Need::ReadOnly,
         "Distributed" => Need::Distributed,
-        "Counter" if !read_by_packets(object, paths, timers) => Need::Distributed,
+        "Counter" if !read_by_packets(object, paths) => Need::Distributed,
         _ if !by_packets => Need::Replicated("only the control plane writes it"),
         _ => Need::Sharding,
     };
@@ -180,13 +181,21 @@ fn writers(object: &StateObject, paths: &Paths) -> BTreeSet<(Caller, u32)> {
     writers
 }
 
-/// By packets or, unless `timers` are the control plane's, by those that packets set.
-fn read_by_packets(object: &StateObject, paths: &Paths, timers: bool) -> bool {
-    let of_packets = paths.paths.iter().filter(|path| match caller(path) {
+/// By packets or timers; or by a period of which something comes, which each shard has for itself.
+fn read_by_packets(object: &StateObject, paths: &Paths) -> bool {
+    let reads = |path: &&CallPath| {
+        path.accesses.iter().any(|one| one.object == object.name && one.mode == Mode::Read)
+    };
+    paths.paths.iter().filter(reads).any(|path| match caller(path) {
         Caller::Packet => true,
-        Caller::Timer => !timers,
-        Caller::Control | Caller::Periodic | Caller::Shutdown => false,
-    });
-    let mut accesses = of_packets.flat_map(|path| &path.accesses);
-    accesses.any(|access| access.object == object.name && access.mode == Mode::Read)
+        Caller::Timer | Caller::Periodic => acts(path),
+        Caller::Control | Caller::Shutdown => false,
+    })
+}
+
+/// Whether a path leaves anything: a packet, a timer, state.
+fn acts(path: &CallPath) -> bool {
+    path.cut_off
+        || !path.effects.is_empty()
+        || path.accesses.iter().any(|one| one.mode == Mode::Write)
 }

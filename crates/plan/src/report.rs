@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anabranch_analysis::{Effect, Mode};
+
 use crate::build::{Decision, Options};
 use crate::class::Class;
 use crate::constraint::{Cause, Constraint};
-use crate::filter::Need;
+use crate::filter::{Caller, Need, caller, timers_of_control};
 use crate::keys::Keys;
 use crate::lend::lends;
 use crate::model::{Difference, Meeting, Object, ObjectMode, Plan, SteeredAllocation, Strategy};
@@ -229,7 +231,38 @@ fn differences(
         ));
     }
     found.extend(replicated(objects));
+    found.extend(by_each_worker(decision));
     found
+}
+
+/// What is done once on one core, and by each worker for itself where nothing is shared: what commands, periods and
+/// timers of theirs send, and count.
+fn by_each_worker(decision: &Decision<'_>) -> Option<Difference> {
+    if decision.strategy != Strategy::SharedNothing {
+        return None;
+    }
+    let (paths, needs) = (decision.touches.paths, &decision.touches.needs);
+    let timers = timers_of_control(paths);
+    let mut lines = BTreeSet::new();
+    for path in paths.paths.iter().filter(|path| match caller(path) {
+        Caller::Control | Caller::Periodic | Caller::Shutdown => true,
+        Caller::Timer => timers,
+        Caller::Packet => false,
+    }) {
+        lines.extend(path.effects.iter().filter_map(|effect| match effect {
+            Effect::Emit { line, .. } => Some(*line),
+            Effect::SetExpiry { .. } | Effect::SetTimer { .. } => None,
+        }));
+        let counts = path.accesses.iter().filter(|access| {
+            let object = decision.touches.object(&access.object);
+            let need = object.and_then(|object| needs.get(object));
+            access.mode == Mode::Write && need == Some(&Need::Distributed)
+        });
+        lines.extend(counts.map(|access| access.line));
+    }
+    let what = "commands, periods and the timers that they set are each worker's own: what is sent or counted \
+                here is so once for each worker";
+    (!lines.is_empty()).then(|| difference(what, lines))
 }
 
 fn capacities(decision: &Decision<'_>, objects: &[Object]) -> Option<Difference> {

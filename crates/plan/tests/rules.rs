@@ -462,6 +462,29 @@ fn what_init_stores_is_of_no_packet() {
     }
 }
 
+#[test]
+fn what_is_done_without_a_packet_is_done_by_each_worker() {
+    let fields = "seen: Counter, beats: Counter,";
+    let every = |act: &str| {
+        let periodic =
+            format!("#[every_ms(1)] fn periodic(&mut self, cx: &mut Context) {{ {act} }}");
+        planned_with("", fields, &periodic, "self.seen.add(1);", "e810")
+    };
+    let listed = |plan: &Plan| {
+        let mut all = plan.differences.iter();
+        all.any(|one| one.what.contains("once for each worker"))
+    };
+    let quiet = every("let seen = self.seen.read(); log!(cx, info, \"{}\", seen);");
+    assert_eq!((quiet.strategy, listed(&quiet)), (Strategy::SharedNothing, false));
+    for act in ["cx.emit(WAN, &[0; 64]);", "self.beats.add(1);"] {
+        let found = every(act);
+        assert_eq!((found.strategy, listed(&found)), (Strategy::SharedNothing, true), "{act}");
+    }
+    // Each would go by its own part.
+    let found = every("if self.seen.read() > 10 { cx.emit(WAN, &[0; 64]); }");
+    assert_eq!(mode(&found, "seen"), ObjectMode::Shared);
+}
+
 /// What decides about packets, or who comes first, limits nothing of which each shard could have its part.
 #[test]
 fn a_count_that_opens_nothing_is_no_limit() {
