@@ -254,8 +254,8 @@ pub(crate) struct Decoded {
 }
 
 /// The packet field that the index of this access stands for. An index of the form
-/// `row × modulus + (field − base)`, where the path knows that `field − base < modulus`, determines
-/// the field as long as it does not wrap.
+/// `row × modulus + (field − base)`, or without a row, where the path knows that `field − base < modulus`,
+/// determines the field as long as it does not wrap.
 pub(crate) fn decoded(
     touches: &mut Touches<'_>,
     keyed: &Keyed<'_>,
@@ -264,22 +264,31 @@ pub(crate) fn decoded(
     let path = touches.paths.paths.get(keyed.at.0)?;
     let index = path.accesses.get(keyed.at.1)?.key.first()?.term;
     let terms = &touches.paths.terms;
-    let Node::Binary(Binary::Add, a, b) = *terms.node(index) else { return None };
     let known: Vec<(Term, bool)> = path
         .conditions
         .iter()
         .flat_map(|condition| conjuncts(condition.term, true, terms))
         .collect();
-    [(a, b), (b, a)].into_iter().find_map(|(row, column)| {
-        let Node::Binary(Binary::Mul, x, y) = *terms.node(row) else { return None };
-        let modulus =
-            [x, y].into_iter().find(|modulus| is_below(column, *modulus, &known, terms))?;
-        if !touches.is_rigid(modulus) {
-            return None;
+    let with_row = match *terms.node(index) {
+        Node::Binary(Binary::Add, a, b) => {
+            [(a, b), (b, a)].into_iter().find_map(|(row, column)| {
+                let Node::Binary(Binary::Mul, x, y) = *terms.node(row) else { return None };
+                let is_modulus = |modulus: &Term| bounds(column, &known, terms).contains(modulus);
+                Some((column, [x, y].into_iter().find(is_modulus)?))
+            })
         }
-        let (field, base) = column_of(touches, column, class)?;
-        Some(Decoded { modulus: touches.rigid_text(modulus), base, field })
-    })
+        _ => None,
+    };
+    let alone = || {
+        let mut bounds = bounds(index, &known, terms).into_iter();
+        bounds.find(|bound| touches.is_rigid(*bound)).map(|bound| (index, bound))
+    };
+    let (column, modulus) = with_row.or_else(alone)?;
+    if !touches.is_rigid(modulus) {
+        return None;
+    }
+    let (field, base) = column_of(touches, column, class)?;
+    Some(Decoded { modulus: touches.rigid_text(modulus), base, field })
 }
 
 /// What a choice by the protocol of a quoted packet comes to for a class.
@@ -293,13 +302,14 @@ fn chosen(term: Term, class: Class, terms: &Terms) -> Term {
     }
 }
 
-/// Whether the path knows that `column < modulus`.
-fn is_below(column: Term, modulus: Term, known: &[(Term, bool)], terms: &Terms) -> bool {
-    known.iter().any(|(term, holds)| match (terms.node(*term), *holds) {
-        (Node::Binary(Binary::LessUnsigned, a, b), true) => (*a, *b) == (column, modulus),
-        (Node::Binary(Binary::LessEqualUnsigned, a, b), false) => (*a, *b) == (modulus, column),
-        _ => false,
-    })
+/// What the path knows `column` to be less than.
+fn bounds(column: Term, known: &[(Term, bool)], terms: &Terms) -> Vec<Term> {
+    let bound = |(term, holds): &(Term, bool)| match (terms.node(*term), *holds) {
+        (Node::Binary(Binary::LessUnsigned, a, b), true) if *a == column => Some(*b),
+        (Node::Binary(Binary::LessEqualUnsigned, a, b), false) if *b == column => Some(*a),
+        _ => None,
+    };
+    known.iter().filter_map(bound).collect()
 }
 
 /// `field − base`, widened.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anabranch_analysis::expr::{Binary, Node, SymbolId, Term, Terms};
-use anabranch_analysis::{Access, CallPath, Mode, Paths, Site};
+use anabranch_analysis::{Access, CallPath, Effect, Mode, Paths, Site};
 
 use crate::class::{Classes, classes_of};
 use crate::filter::{Caller, Need, OF_CONTROL, caller};
@@ -202,7 +202,24 @@ impl<'p> Touches<'p> {
         digits.parse().ok()
     }
 
+    /// The allocator of which every timer brings an index that whoever set it had just been given: such a timer is
+    /// in the shard of that index.
+    fn of_timers(&mut self) -> Option<usize> {
+        let mut allocators = BTreeSet::new();
+        for path in &self.paths.paths {
+            for effect in &path.effects {
+                let Effect::SetTimer { token, .. } = effect else { continue };
+                match (caller(path), self.part(narrow(*token, self.terms()), &HashMap::new())) {
+                    (Caller::Packet, Part::Fresh(allocator)) => allocators.insert(allocator),
+                    _ => return None,
+                };
+            }
+        }
+        allocators.first().copied().filter(|_| allocators.len() == 1)
+    }
+
     fn collect(&mut self) {
+        let of_timers = self.of_timers();
         let mut known: HashSet<Signature> = HashSet::new();
         let mut stored: BTreeSet<StoredAs> = BTreeSet::new();
         for (number, path) in self.paths.paths.iter().enumerate() {
@@ -210,7 +227,10 @@ impl<'p> Touches<'p> {
             if caller == Caller::Shutdown {
                 continue;
             }
-            let own = self.own_results(path);
+            let own = match (caller, of_timers) {
+                (Caller::Timer, Some(allocator)) => self.brought_by_timer(path, allocator),
+                _ => self.own_results(path),
+            };
             let certain = self.certain(path);
             for (position, access) in path.accesses.iter().enumerate() {
                 let Some(object) = self.object(&access.object) else { continue };
@@ -249,6 +269,19 @@ impl<'p> Touches<'p> {
                 });
             }
         }
+    }
+
+    /// The index that a timer brings, wherever it is a key.
+    fn brought_by_timer(&self, path: &CallPath, allocator: usize) -> HashMap<Term, Part> {
+        let is_token = |term: &Term| {
+            let whole = match *self.terms().node(*term) {
+                Node::Extract { low: 0, of, .. } if self.terms().width(*term) >= 32 => of,
+                _ => *term,
+            };
+            matches!(*self.terms().node(whole), Node::Symbol(id) if self.terms().symbol_of(id).name == "token")
+        };
+        let keys = path.accesses.iter().flat_map(|access| &access.key).map(|part| part.term);
+        keys.filter(is_token).map(|term| (term, Part::Fresh(allocator))).collect()
     }
 
     /// What an expired object held and its index: named alike in every such handler.
@@ -354,10 +387,7 @@ impl<'p> Touches<'p> {
 
     /// `field + rigid` and `field - rigid`: equal where the fields are.
     fn shifted(&mut self, term: Term) -> Option<Part> {
-        let inner = match *self.terms().node(term) {
-            Node::Extend { signed: false, of, .. } => of,
-            _ => term,
-        };
+        let inner = narrow(term, self.terms());
         let Node::Binary(operator @ (Binary::Add | Binary::Sub | Binary::Xor), a, b) =
             *self.terms().node(inner)
         else {
@@ -416,6 +446,14 @@ impl<'p> Touches<'p> {
             Node::Symbol(_) => "is no packet field",
             _ => "is not linear in the bits of packet fields",
         }
+    }
+}
+
+/// A term before it was widened.
+fn narrow(term: Term, terms: &Terms) -> Term {
+    match *terms.node(term) {
+        Node::Extend { signed: false, of, .. } => of,
+        _ => term,
     }
 }
 

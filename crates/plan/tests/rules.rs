@@ -257,6 +257,66 @@ fn an_index_from_a_packet_is_refused_where_nothing_bounds_it() {
     assert_eq!(found.impossible.unwrap().lines, [24]);
 }
 
+/// The plainest translation: the index is the port, less the first that is given out.
+#[test]
+fn an_index_without_rows_steers_where_it_is_bounded() {
+    let fields = "#[capacity(512)] chain: Allocator<Ipv4Addr>, #[capacity(512)] sent: Vector<u32>,";
+    let body = |bound: &str| {
+        format!(
+            "if pkt.port() == LAN {{
+                let Some(index) = self.chain.allocate(src, 1_000, cx) else {{ return Drop(Reason::Refused) }};
+                self.sent.write(index, 0);
+                pkt.set_src_port(self.settings.first + index as u16);
+            }} else {{
+                let index = u32::from(dst_port.wrapping_sub(self.settings.first));
+                if {bound} {{ return Drop(Reason::Refused); }}
+                let Some(inside) = self.chain.get(index, cx) else {{ return Drop(Reason::Refused) }};
+                self.sent.update(index, |sent| *sent += 1);
+                if self.sent.read(index) > 5 {{ return Drop(Reason::Refused); }}
+                pkt.set_destination(inside, 80);
+            }}"
+        )
+    };
+    let found = planned(fields, &body("index >= self.settings.number"));
+    assert_eq!(
+        (found.strategy, mode(&found, "chain")),
+        (Strategy::SharedNothing, ObjectMode::Steered)
+    );
+    let steered = &found.steered[0];
+    assert_eq!((&*steered.base, &*steered.modulus), ("settings.first", "settings.number"));
+    assert_eq!(matrix(&found)[1][1], "wan.tcp.dst = wan'.tcp.dst");
+    // What bounds it has to be the same for all.
+    let found = planned(fields, &body("index >= u32::from(src_port)"));
+    assert_eq!(mode(&found, "chain"), ObjectMode::Shared);
+}
+
+/// A timer that brings the index that its packet was given is where that is.
+#[test]
+fn a_timer_finds_what_its_packet_took() {
+    let fields =
+        "#[capacity(64)] flows: Map<Ipv4Addr, u32>, #[capacity(64)] slots: Allocator<Ipv4Addr>,";
+    let handlers = "fn timer(&mut self, token: u64, cx: &mut Context) {
+            let Some(host) = self.slots.get(token as u32, cx) else { return };
+            self.slots.free(token as u32);
+            self.flows.remove(&host);
+        }";
+    let opens = |token: &str| {
+        format!(
+            "if self.flows.contains(&src) {{ return Forward(WAN); }}
+             let Some(index) = self.slots.allocate(src, 1_000_000_000, cx) else {{ return Drop(Reason::Refused) }};
+             self.flows.insert(src, index);
+             cx.set_timer(1_000_000, {token});"
+        )
+    };
+    let found = planned_with("", fields, handlers, &opens("u64::from(index)"), "e810");
+    assert_eq!(found.strategy, Strategy::SharedNothing, "{}", why(&found, "slots"));
+    assert_eq!(matrix(&found)[0][1], "lan.ipv4.src = wan.ipv4.src");
+    for token in ["u64::from(index) + 1", "u64::from(u32::from(src))"] {
+        let found = planned_with("", fields, handlers, &opens(token), "e810");
+        assert_ne!(found.strategy, Strategy::SharedNothing, "{token}");
+    }
+}
+
 #[test]
 fn a_key_after_a_loop_without_a_known_end_is_not_trusted() {
     let body = "let mut key = u32::from(src);
