@@ -11,6 +11,7 @@ use crate::filter::Need;
 use crate::owned::{Decoded, decoded, interchangeable, is_foreign, owner};
 use crate::resolve::{Keyed, OTHER_PACKET};
 use crate::touch::{Context, Part, Touches};
+use crate::variant::ABSENT;
 use crate::word::{FieldId, Fields, Sum};
 
 /// What sharding needs.
@@ -99,7 +100,7 @@ fn is_same(a: &Keyed<'_>, b: &Keyed<'_>) -> bool {
 fn note_unused(object: usize, keys: &[Keyed<'_>], found: &mut Sharding) {
     for keyed in keys {
         for part in &keyed.parts {
-            if let (Part::Opaque(why), true) = (part, *part != OTHER_PACKET) {
+            if let (Part::Opaque(why), false) = (part, [OTHER_PACKET, ABSENT].contains(part)) {
                 found.unused.insert((keyed.line, object, why));
             }
         }
@@ -166,7 +167,9 @@ fn why_all_meet(touches: &Touches<'_>, object: usize, keys: &[Keyed<'_>]) -> Str
 fn why_opaque(keys: &[Keyed<'_>]) -> Option<String> {
     keys.iter().filter(|keyed| keyed.writes).chain(keys).find_map(|keyed| {
         keyed.parts.iter().find_map(|part| match part {
-            Part::Opaque(why) => Some(format!("its key at line {} {why}", keyed.line)),
+            Part::Opaque(why) if *part != ABSENT => {
+                Some(format!("its key at line {} {why}", keyed.line))
+            }
             _ => None,
         })
     })

@@ -7,7 +7,7 @@
 use crate::touch::Part;
 
 const UNKNOWN: Part = Part::Opaque("is of a variant that is not known");
-const ABSENT: Part = Part::Opaque("is of another variant");
+pub(crate) const ABSENT: Part = Part::Opaque("is of another variant");
 
 /// Hides the payloads of enums whose variant could be another for another packet. One that was read
 /// from state is known where it was stored.
