@@ -124,6 +124,18 @@ fn a_part_that_is_not_understood_only_makes_more_packets_meet() {
     assert!(found.notes.iter().any(|note| note.lines == [18]), "{:?}", found.notes);
 }
 
+/// That a key is of one kind and not another is no reason; that one of them is the same for all is.
+#[test]
+fn one_entry_for_all_beside_others_is_the_reason() {
+    let items = "pub enum Key { Host(Ipv4Addr), All }";
+    let body = "self.used.insert(Key::Host(src), 1);\nself.used.insert(Key::All, 1);";
+    let found = planned_with(items, "#[capacity(64)] used: Map<Key, u32>,", "", body, "e810");
+    assert_eq!(found.strategy, Strategy::Transactional);
+    let why = why(&found, "used");
+    assert!(why.contains("named by no packet field"), "{why}");
+    assert!(found.notes.iter().all(|note| !note.what.contains("variant")), "{:?}", found.notes);
+}
+
 #[test]
 fn constants_never_meet_other_constants() {
     let found = planned(
