@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anabranch_nf::l3::{ERROR_INTERVAL_NS, ERRORS_AT_ONCE};
+use anabranch_packet::MacAddr;
 use anabranch_packet::craft::{self, Echo, IcmpError, Link, Segment, tcp_flags};
 use anabranch_packet::fuzzing::{Seeds, samples};
 
@@ -15,6 +16,10 @@ use crate::setup::Setup;
 
 /// Hosts of a port.
 pub(crate) const HOSTS: usize = 6;
+/// Stations behind a port.
+pub(crate) const STATIONS: usize = 4;
+/// Transport ports that most packets have, from 1 on.
+pub(crate) const LOW_PORTS: usize = 8;
 /// Steps back that a packet may depend on.
 const REACH: usize = 96;
 
@@ -451,7 +456,7 @@ impl<'s> Generator<'s> {
     /// Mostly one of few, never one that an allocator may give out.
     fn transport_port(&mut self) -> u16 {
         if self.is(70) {
-            return 1 + self.chance.below(8) as u16;
+            return 1 + self.chance.below(LOW_PORTS) as u16;
         }
         if let Some(port) = self.pick(&self.setup.known_ports) {
             return port;
@@ -485,18 +490,17 @@ impl<'s> Generator<'s> {
     }
 
     fn link(&mut self, port: u8) -> Link {
-        let last = self.chance.below(4) as u8;
-        let mac = |port: u8, last: u8| [2, 0, 0, 0, port, last].into();
+        let last = self.chance.below(STATIONS) as u8;
         let other = self.port();
         let dst = match self.chance.below(40) {
             0 => [0xff; 6].into(),
             1 => [0x01, 0x80, 0xc2, 0, 0, 3].into(),
-            _ => mac(other, self.chance.below(4) as u8),
+            _ => station(other, self.chance.below(STATIONS) as u8),
         };
         // Now and then a station has moved.
         let home = if self.is(2) { other } else { port };
         let tag = self.is(8).then(|| self.chance.below(3) as u16);
-        Link { src: mac(home, last), dst, tags: [tag, None] }
+        Link { src: station(home, last), dst, tags: [tag, None] }
     }
 
     /// One that the function looks into, where it does; else so many bytes.
@@ -571,8 +575,13 @@ impl<'s> Generator<'s> {
     }
 }
 
+/// Station `last` behind `port`.
+pub(crate) fn station(port: u8, last: u8) -> MacAddr {
+    [2, 0, 0, 0, port, last].into()
+}
+
 /// Host `last` behind `port`.
-fn address(port: u8, last: u8, ipv4: bool) -> IpAddr {
+pub(crate) fn address(port: u8, last: u8, ipv4: bool) -> IpAddr {
     match ipv4 {
         true => Ipv4Addr::new(10, port, 0, last).into(),
         false => Ipv6Addr::new(0xfd00, port.into(), 0, 0, 0, 0, 0, last.into()).into(),

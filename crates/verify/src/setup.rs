@@ -11,7 +11,7 @@ use anabranch_plan::Plan;
 use anabranch_runtime::instance::Making;
 
 use crate::examples::conversations;
-use crate::generate::{HOSTS, ITSELF};
+use crate::generate::{HOSTS, ITSELF, LOW_PORTS, STATIONS, address, station};
 use crate::program::{Allocated, FIRST_ALLOCATED};
 
 /// A function's settings, and what can be read off them.
@@ -400,22 +400,34 @@ fn kind_of(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "IPv4 address" } else { "IPv6 address" }
 }
 
+/// A value for a field of a command: one of the settings', or one that packets of a program have too, so that the
+/// command is about what they have left.
 fn value(kind: &str, setup: &Setup, chance: &mut Seeds) -> String {
-    let known = |chance: &mut Seeds| {
-        let all = setup.known_addresses.iter().filter(|one| kind_of(**one) == kind);
-        let all: Vec<&IpAddr> = all.collect();
-        let at = chance.below(all.len());
-        all.get(at).map(|address| address.to_string())
-    };
+    let port = chance.below(setup.ports.len()) as u8;
+    if let Some(choices) = kind.strip_prefix("one of ") {
+        let choices: Vec<&str> = choices.split(", ").collect();
+        return choices.get(chance.below(choices.len())).copied().unwrap_or_default().to_owned();
+    }
     match kind {
-        "IPv4 address" => known(chance).unwrap_or_else(|| "10.1.0.1".to_owned()),
-        "IPv6 address" => known(chance).unwrap_or_else(|| "fd00:1::1".to_owned()),
-        "boolean" => (chance.below(2) == 0).to_string(),
-        _ => {
-            let at = chance.below(2 * setup.known_ports.len().max(1));
-            let port = setup.known_ports.get(at).copied().map_or(chance.below(2) as u64, u64::from);
-            port.to_string()
+        "IPv4 address" | "IPv6 address" => {
+            let of_kind = |one: &&IpAddr| kind_of(**one) == kind;
+            let known: Vec<&IpAddr> = setup.known_addresses.iter().filter(of_kind).collect();
+            let at = chance.below(known.len());
+            let known = known.get(at).filter(|_| chance.below(3) > 0);
+            let host = address(port, 1 + chance.below(HOSTS) as u8, kind == "IPv4 address");
+            known.map_or(host, |known| **known).to_string()
         }
+        "Ethernet address" => station(port, chance.below(STATIONS) as u8).to_string(),
+        "port number" => port.to_string(),
+        "boolean" => (chance.below(2) == 0).to_string(),
+        _ => match chance.below(3) {
+            0 => chance.below(2).to_string(),
+            1 => (1 + chance.below(LOW_PORTS)).to_string(),
+            _ => {
+                let at = chance.below(setup.known_ports.len());
+                setup.known_ports.get(at).copied().unwrap_or(1).to_string()
+            }
+        },
     }
 }
 
@@ -437,5 +449,26 @@ mod tests {
         let drawn: Vec<String> = (0..100).map(|_| drain6.draw(&setup, &mut chance)).collect();
         assert!(drawn.contains(&"drain-backend6 address=fd00:1::3 port=4".to_owned()), "{drawn:?}");
         assert!(drawn.iter().all(|text| !text.contains("address=10.")), "{drawn:?}");
+    }
+
+    /// What a command ties, pins or bans is what packets of the program have.
+    #[test]
+    fn commands_are_about_hosts_that_send() {
+        let setup = Setup::new::<anabranch_nfs::lb::Function>(toml::Table::new());
+        let command = Command {
+            name: "move",
+            fields: vec![
+                ("from", "IPv4 address".to_owned()),
+                ("station", "Ethernet address".to_owned()),
+                ("to", "one of inside, outside".to_owned()),
+            ],
+        };
+        let mut chance = Seeds::new(1);
+        let drawn: Vec<String> = (0..400).map(|_| command.draw(&setup, &mut chance)).collect();
+        for (port, host) in [(0, 1), (0, 6), (1, 3)] {
+            let text = format!(" from=10.{port}.0.{host} ");
+            assert!(drawn.iter().any(|one| one.contains(&text)), "{text} of {drawn:?}");
+        }
+        assert!(drawn.iter().any(|one| one.contains(" station=02:00:00:00:01:03 to=inside")));
     }
 }
