@@ -46,6 +46,41 @@ fn check_sequences_are_no_part_of_packets() {
     }
 }
 
+/// An enhanced packet of interface 0 with its flags.
+fn flagged_packet(order: Order, wire_len: u32, bytes: &[u8], flags: u32) -> Vec<u8> {
+    let mut body = order.words(&[0, 0, 1, bytes.len() as u32, wire_len]);
+    body.extend_from_slice(bytes);
+    body.resize(body.len().next_multiple_of(4), 0);
+    body.extend([order.half(2), order.half(4)].concat());
+    body.extend(order.word(flags));
+    order.block(6, &body)
+}
+
+/// Of all packets of an interface, in bytes or in bits; or of one, by its flags.
+#[test]
+fn pcapng_says_of_interfaces_and_of_packets_whether_they_have_check_sequences() {
+    for order in BOTH {
+        for (len, flags, expected) in [
+            (4, 0, [(60, 60), (60, 40), (60, 58)]),
+            (32, 1, [(60, 60), (60, 40), (60, 58)]),
+            (0, 4 << 5 | 2, [(60, 60), (60, 40), (60, 58)]),
+            (4, 2 << 5, [(62, 62), (62, 40), (62, 58)]),
+            (0, 2, [(64, 64), (64, 40), (64, 58)]),
+        ] {
+            let mut file = order.section();
+            file.extend(order.interface(1, 0, &[(13, vec![len])]));
+            for captured in [64, 40, 58] {
+                file.extend(flagged_packet(order, 64, &vec![7; captured], flags));
+            }
+            let (packets, error) = read_all(&file);
+            assert!(error.is_none(), "{error:?}");
+            let lengths: Vec<_> =
+                packets.iter().map(|(_, len, bytes)| (*len, bytes.len())).collect();
+            assert_eq!(lengths, expected, "{len}, {flags:#x}");
+        }
+    }
+}
+
 #[test]
 fn pcapng_with_interfaces_of_different_clocks() {
     for order in BOTH {

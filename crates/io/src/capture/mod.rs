@@ -79,6 +79,19 @@ struct Found {
     total: usize,
 }
 
+impl Found {
+    /// The packet without a frame check sequence of so many bytes at its end. That is no part of the packet, neither
+    /// of its length nor, unless it was cut off, of what was captured.
+    #[inline]
+    fn without_check(self, check_len: u32) -> Self {
+        if check_len == 0 {
+            return self;
+        }
+        let wire_len = self.wire_len.saturating_sub(check_len);
+        Self { wire_len, captured_len: self.captured_len.min(wire_len as usize), ..self }
+    }
+}
+
 /// What is wrong with a capture, before the file and offset are known.
 #[derive(Debug)]
 enum Fault {

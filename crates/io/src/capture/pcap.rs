@@ -68,21 +68,14 @@ impl Pcap {
         if !window.need(total)? {
             return Err(Fault::Truncated);
         }
-        // It is no part of the packet, neither of its length nor, unless it was cut off, of what was captured.
-        let (wire_len, most) = match self.check_len {
-            0 => (wire_len, captured_len),
-            check_len => {
-                let wire_len = wire_len.saturating_sub(check_len);
-                (wire_len, wire_len)
-            }
-        };
-        Ok(Some(Found {
+        let found = Found {
             timestamp_ns: u64::from(seconds) * 1_000_000_000
                 + u64::from(fraction) * self.fraction_ns,
             wire_len,
             at: RECORD_HEADER_LEN,
-            captured_len: captured_len.min(most) as usize,
+            captured_len: captured_len as usize,
             total,
-        }))
+        };
+        Ok(Some(found.without_check(self.check_len)))
     }
 }

@@ -24,6 +24,9 @@ const MAX_INTERFACES: usize = 65_536;
 
 pub(super) const OPTION_TSRESOL: u16 = 9;
 const OPTION_TSOFFSET: u16 = 14;
+const OPTION_FCSLEN: u16 = 13;
+/// Of a packet.
+const OPTION_FLAGS: u16 = 2;
 
 /// The state of the section that is being read.
 #[derive(Debug)]
@@ -126,6 +129,7 @@ impl Pcapng {
             snap_len: self.endian.word(body, 1),
             resolution: Resolution::MICROSECONDS,
             offset_s: 0,
+            check_len: 0,
         };
         for (code, value) in options(self.endian, &body[8..]) {
             interface.apply(self.endian, code, value);
@@ -168,13 +172,26 @@ impl Pcapng {
         }
         let ticks = u64::from(high) << 32 | u64::from(low);
         let timestamp_ns = interface.timestamp_ns(ticks);
-        Ok(Found { timestamp_ns, wire_len, at: PACKET_HEADER_LEN, captured_len, total: 0 })
+        let found = Found { timestamp_ns, wire_len, at: PACKET_HEADER_LEN, captured_len, total: 0 };
+        let rest = body.get(PACKET_HEADER_LEN + captured_len.next_multiple_of(4)..);
+        let own = self.check_len(rest.unwrap_or_default());
+        Ok(found.without_check(own.unwrap_or(interface.check_len)))
+    }
+
+    /// What a packet's own options say of the length of its frame check sequence, if anything: bits 5 to 8 of its
+    /// flags, in bytes.
+    #[inline]
+    fn check_len(&self, rest: &[u8]) -> Option<u32> {
+        let mut flags = options(self.endian, rest).filter(|(code, _)| *code == OPTION_FLAGS);
+        let (_, value) = flags.next()?;
+        Some(self.endian.word(value, 0) >> 5 & 0xf).filter(|len| *len != 0)
     }
 
     /// A simple packet block: interface 0, no time, the captured length follows from the others.
     fn simple_packet(&self, body: &[u8]) -> Result<Found, Fault> {
         let data_len = body.len().checked_sub(4).ok_or(TOO_SHORT)?;
-        let snap_len = match self.interface(0)?.snap_len {
+        let interface = self.interface(0)?;
+        let snap_len = match interface.snap_len {
             0 => u32::MAX,
             limit => limit,
         };
@@ -183,7 +200,9 @@ impl Pcapng {
         if captured_len > data_len {
             return Err(TOO_SHORT);
         }
-        Ok(Found { timestamp_ns: self.last_timestamp_ns, wire_len, at: 4, captured_len, total: 0 })
+        let timestamp_ns = self.last_timestamp_ns;
+        let found = Found { timestamp_ns, wire_len, at: 4, captured_len, total: 0 };
+        Ok(found.without_check(interface.check_len))
     }
 
     fn interface(&self, number: u32) -> Result<&Interface, Fault> {
@@ -227,6 +246,8 @@ struct Interface {
     resolution: Resolution,
     /// Added to every timestamp.
     offset_s: i64,
+    /// Bytes of a frame check sequence at the end of every packet that does not say otherwise.
+    check_len: u32,
 }
 
 impl Interface {
@@ -237,6 +258,11 @@ impl Interface {
                 let (a, b) = (endian.word(value, 0), endian.word(value, 1));
                 let (high, low) = if endian == Endian::Big { (a, b) } else { (b, a) };
                 self.offset_s = (u64::from(high) << 32 | u64::from(low)).cast_signed();
+            }
+            // In bits by the draft, in bytes by its example and by those who write it (pcapng issue 60): no check
+            // sequence has fewer than 16 bits, nor as many bytes.
+            (OPTION_FCSLEN, &[len]) => {
+                self.check_len = u32::from(if len < 16 { len } else { len / 8 })
             }
             _ => {}
         }
@@ -301,7 +327,8 @@ mod tests {
     #[test]
     fn offsets_move_the_time_and_clamp() {
         let resolution = Resolution::new(9);
-        let at = |offset_s| Interface { link_type: 1, snap_len: 0, resolution, offset_s };
+        let at =
+            |offset_s| Interface { link_type: 1, snap_len: 0, resolution, offset_s, check_len: 0 };
         assert_eq!(at(2).timestamp_ns(7), 2_000_000_007);
         assert_eq!(at(-2).timestamp_ns(2_000_000_007), 7);
         assert_eq!(at(-3).timestamp_ns(7), 0);
