@@ -93,8 +93,15 @@ impl Filter {
     /// ever meet it.
     pub fn read(text: &str, ports: &[&str], words: Words, unseen: Unseen) -> Result<Self, String> {
         let mut filter = Self { events: [false; 3], ..Self::default() };
-        for word in text.split_whitespace() {
-            match word.split_once('=').unwrap_or((word, "")) {
+        for (place, word) in text.split_whitespace().enumerate() {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            let before = text.split_whitespace().take(place);
+            if before.clone().any(|other| other.split_once('=').is_some_and(|(is, _)| is == key)) {
+                return Err(format!(
+                    "`{key}=` is given twice, and packets meet all filters: {text}"
+                ));
+            }
+            match (key, value) {
                 ("in", "") => filter.events[0] = true,
                 ("out", "") => filter.events[1] = true,
                 ("dropped", "") => filter.events[2] = true,
@@ -454,6 +461,8 @@ mod tests {
             ("port=dmz", "lan, wan"),
             ("host=here", "no address"),
             ("snap=x", "number"),
+            ("host=10.0.0.1 in host=10.0.0.2", "`host=` is given twice"),
+            ("port=wan port=wan", "`port=` is given twice"),
             ("tcp", "no filter"),
             ("reason", "no filter"),
             ("reason=no-rout", "did you mean `no-route`?"),
