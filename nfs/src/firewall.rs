@@ -264,9 +264,12 @@ pub mod firewall {
         }
     }
 
+    /// Where one side has closed, it answers a SYN that opens the same again; that SYN may have been an old one.
     fn after_syn_ack(state: State, from_inside: bool) -> Result<State, Reason> {
         match (state, from_inside) {
-            (State::SynSent, false) => Ok(State::SynReceived),
+            (State::SynSent | State::FinInside | State::FinOutside, false) => {
+                Ok(State::SynReceived)
+            }
             (State::New | State::SynSent, _) => Err(Reason::OutOfState),
             _ => Ok(state),
         }

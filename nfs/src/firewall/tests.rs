@@ -115,6 +115,40 @@ fn a_connection_from_beginning_to_end() {
     assert_eq!(back(&mut firewall, SYN | ACK), Ok(()));
 }
 
+/// The other end has been restarted meanwhile, or has given up waiting for the close (RFC 9293, section 3.5.1).
+#[test]
+fn a_half_closed_connection_may_be_opened_again() {
+    for inside_closes in [true, false] {
+        let half_closed = || {
+            let mut firewall = established(&[]);
+            let close = |firewall: &mut Firewall, inside: bool| match inside {
+                true => out(firewall, FIN | ACK),
+                false => back(firewall, FIN | ACK),
+            };
+            assert_eq!(close(&mut firewall, inside_closes), Ok(()));
+            assert_eq!(out(&mut firewall, SYN), Ok(()));
+            assert_eq!(back(&mut firewall, SYN | ACK), Ok(()));
+            assert_eq!(out(&mut firewall, ACK), Ok(()));
+            assert_eq!(close(&mut firewall, !inside_closes), Ok(()));
+            firewall
+        };
+        lives_for(half_closed, 0, 7_440);
+    }
+}
+
+#[test]
+fn a_late_copy_of_the_first_syn_opens_nothing() {
+    let closed = || {
+        let mut firewall = established(&[]);
+        assert_eq!(out(&mut firewall, FIN | ACK), Ok(()));
+        assert_eq!(out(&mut firewall, SYN), Ok(()));
+        assert_eq!(back(&mut firewall, ACK), Ok(()));
+        assert_eq!(back(&mut firewall, FIN | ACK), Ok(()));
+        firewall
+    };
+    lives_for(closed, 0, 240);
+}
+
 #[test]
 fn tcp_begins_with_a_syn_from_inside() {
     let mut firewall = firewall(&[]);

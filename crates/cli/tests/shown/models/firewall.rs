@@ -155,6 +155,7 @@ fn next(state: Tcp, flags: u8, from_inside: bool) -> Result<Tcp, &'static str> {
         one if one == SYN | ACK => match state {
             Tcp::SynSent if from_inside => Err("out-of-state"),
             Tcp::SynSent => Ok(Tcp::SynReceived),
+            Tcp::Fin { .. } if !from_inside => Ok(Tcp::SynReceived),
             _ => Ok(state),
         },
         ACK => match state {
