@@ -11,7 +11,7 @@
 //!   several balancers to which the same backends were added in the same order agree. The table is built beside
 //!   the one in use, 1024 entries at a time from a timer, so that packets do not wait for it; a command begins it
 //!   anew. Until it is done, connections that hash to a backend that is gone take the next one in order.
-//! - **Least connections**: the backend with the fewest connections; the first of equals.
+//! - **Least connections**: the backend with the fewest that their clients have not ended; the first of equals.
 //!
 //! Backends come and go by commands. A *drained* backend keeps its connections and gets no more; a *removed* one
 //! loses them; an unhealthy one too, until it is healthy again. Their connections then pick anew with their next
@@ -24,7 +24,7 @@
 //!
 //! What it does not do: backends of one endpoint in several services, weights, direct server return, translation
 //! between IPv4 and IPv6, pings to virtual addresses, health checks of its own. Without `interfaces`, what is not
-//! IP passes unchanged. Fragments are put together first.
+//! IP passes unchanged. Fragments are put together first. A connection that only its backend ends counts till it expires.
 //!
 //! Memory: 62 bytes a connection over IPv4 and 128 over IPv6 in full tables, replies included; a table for each
 //! IP version, of `connections` entries. 12 bytes for each entry of a service's two Maglev tables.
@@ -235,6 +235,13 @@ pub mod lb {
         Opening,
         Open,
         Closing,
+    }
+
+    impl Progress {
+        /// Whether its backend has it among its connections.
+        fn counts(self) -> bool {
+            matches!(self, Progress::Opening | Progress::Open)
+        }
     }
 
     #[packet_set(
@@ -535,14 +542,14 @@ pub mod lb {
                 backend = self.backends.read(u32::from(connection.backend));
             }
             if flags != 0 || connection.progress != Progress::Open {
-                self.follow(connection, flags, pkt.protocol(), cx);
+                self.follow(connection, flags, pkt.protocol() == TCP, cx);
             }
             set_end(pkt, backend.endpoint, false);
             if routes { self.l3.forward(pkt, cx) } else { Forward(BACKENDS) }
         }
 
         fn packet_set_expired(&mut self, connection: &Connection, cx: &mut Context) {
-            self.disconnect(connection);
+            self.count(connection, false);
         }
 
         fn orphan(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
@@ -659,28 +666,27 @@ pub mod lb {
             }
         }
 
-        /// Counted when there is room for the connection, not before.
-        fn count(&mut self, connection: &Connection) {
-            self.backends.update(u32::from(connection.backend), |backend| backend.connections += 1);
-        }
-
         /// Finds another backend for a connection whose own is gone, or for one that begins anew.
         #[cold]
         fn reconnect(&mut self, connection: &mut Connection, pkt: &Packet) -> bool {
             let Some(to) = destination_of(pkt) else { return false };
             let Some(service) = self.services.get(&to) else { return false };
             let Some(found) = self.choose(service, pkt) else { return false };
-            self.disconnect(connection);
-            *connection = Connection { progress: connection.progress, ..found };
-            self.count(connection);
+            self.count(connection, false);
+            *connection = found;
             true
         }
 
-        fn disconnect(&mut self, connection: &Connection) {
+        /// Its backend has one more, once there is room for it; or, if it counted, has it no more.
+        fn count(&mut self, connection: &Connection, more: bool) {
+            if !more && !connection.progress.counts() {
+                return;
+            }
             let generation = connection.generation;
             self.backends.update(u32::from(connection.backend), |backend| {
                 if backend.generation == generation {
-                    backend.connections = backend.connections.saturating_sub(1);
+                    let count = backend.connections;
+                    backend.connections = if more { count + 1 } else { count.saturating_sub(1) };
                 }
             });
         }
@@ -724,32 +730,23 @@ pub mod lb {
         }
 
         #[cold]
-        fn follow(
-            &mut self,
-            connection: &mut Connection,
-            flags: u8,
-            protocol: u8,
-            cx: &mut Context,
-        ) {
-            let is_new = connection.progress == Progress::New;
-            if is_new {
-                self.count(connection);
+        fn follow(&mut self, connection: &mut Connection, flags: u8, tcp: bool, cx: &mut Context) {
+            let before = connection.progress;
+            let (after, seconds) = match before {
+                _ if !tcp => (Progress::Open, self.settings.udp_s),
+                _ if flags & (FIN | RST) != 0 => (Progress::Closing, self.settings.closing_s),
+                // Nobody has seen it open here: it is not kept for hours because of one packet.
+                _ if flags != 0 || before == Progress::New => {
+                    (Progress::Opening, self.settings.opening_s)
+                }
+                Progress::Closing => (before, self.settings.closing_s),
+                _ => (Progress::Open, self.settings.established_s),
+            };
+            if before.counts() != after.counts() {
+                self.count(connection, after.counts());
             }
-            if protocol != TCP {
-                connection.progress = Progress::Open;
-                return;
-            }
-            if flags & (FIN | RST) != 0 {
-                connection.progress = Progress::Closing;
-                cx.set_expiry(self.settings.closing_s * SECOND_NS);
-            } else if flags & SYN != 0 || is_new {
-                // Nobody has seen it open: it is not kept for hours because of one packet.
-                connection.progress = Progress::Opening;
-                cx.set_expiry(self.settings.opening_s * SECOND_NS);
-            } else if connection.progress != Progress::Closing {
-                connection.progress = Progress::Open;
-                cx.set_expiry(self.settings.established_s * SECOND_NS);
-            }
+            connection.progress = after;
+            cx.set_expiry(seconds * SECOND_NS);
         }
 
         fn serve(&mut self, service: u32, address: Address, port: u16, protocol: Protocol) {

@@ -368,6 +368,76 @@ fn least_connections_fills_the_emptiest() {
     assert_eq!(new, BTreeMap::from([("10.0.0.3:8080".to_owned(), 50)]));
 }
 
+/// Who has closed or reset its connection needs the backend no more, though the connection is remembered; and it is
+/// not taken off again when it is forgotten.
+#[test]
+fn connections_that_have_ended_do_not_count() {
+    for ending in [FIN | ACK, RST] {
+        let mut lb = lb(2, &["method=least-connections"]);
+        let first = "10.0.0.1:8080";
+        let (ended, stay): (Vec<u32>, Vec<u32>) =
+            (0..100).partition(|n| backend(&mut lb, &client(*n), SYN) == first);
+        for n in ended.iter().chain(&ended) {
+            backend(&mut lb, &client(*n), ending);
+        }
+        let new = shares(&mut lb, 100..150);
+        assert_eq!(new, BTreeMap::from([(first.to_owned(), 50)]));
+        // A port that is used again counts again.
+        for (flags, until_even) in [(SYN, 10), (ending, 0)] {
+            for n in &ended[..10] {
+                assert_eq!(backend(&mut lb, &client(*n), flags), first);
+            }
+            let new = shares(&mut lb, 150..150 + until_even);
+            assert_eq!(new.get("10.0.0.2:8080").copied().unwrap_or(0), until_even);
+        }
+        for n in stay.into_iter().chain(100..150) {
+            backend(&mut lb, &client(n), ACK);
+        }
+        lb.at(200 * SECOND);
+        assert_eq!(shares(&mut lb, 200..250).into_values().collect::<Vec<_>>(), [25, 25]);
+        assert_eq!(lb.table("Connection (IPv4)").used, 150, "those that ended are forgotten");
+    }
+}
+
+/// A segment that ends what nobody has seen begin is passed on, and counts for nothing.
+#[test]
+fn what_ends_before_it_begins_does_not_count() {
+    let mut lb = lb(2, &["method=least-connections"]);
+    for n in 0..50 {
+        backend(&mut lb, &client(n), RST);
+    }
+    assert_eq!(shares(&mut lb, 100..200).into_values().collect::<Vec<_>>(), [50, 50]);
+}
+
+/// Where the connections of a backend that has gone come to, nobody has seen them open: they are refused there, and
+/// their clients say no more.
+#[test]
+fn connections_that_move_count_where_they_come_to_and_not_for_long() {
+    let mut lb = lb(2, &["method=least-connections"]);
+    let open = |lb: &mut Lb, clients: std::ops::Range<u32>| {
+        for flags in [SYN, ACK] {
+            clients.clone().for_each(|n| drop(backend(lb, &client(n), flags)));
+        }
+    };
+    open(&mut lb, 0..100);
+    lb.control("set-health address=10.0.0.1 healthy=false").unwrap();
+    for n in 0..100 {
+        assert_eq!(backend(&mut lb, &client(n), ACK), "10.0.0.2:8080");
+    }
+    lb.control("add-backend address=10.0.0.3 port=8080").unwrap();
+    open(&mut lb, 100..200);
+    let share = |lb: &mut Lb, clients| shares(lb, clients).into_values().collect::<Vec<_>>();
+    assert_eq!(share(&mut lb, 200..300), [50, 50], "a hundred each");
+    lb.at(200 * SECOND);
+    // The fifty that moved are forgotten, a few with each packet, as are those that never opened.
+    (0..30).for_each(|_| drop(backend(&mut lb, &client(100), ACK)));
+    assert_eq!(share(&mut lb, 300..350), [50]);
+    assert_eq!(share(&mut lb, 350..400), [25, 25]);
+    lb.control("set-health address=10.0.0.1 healthy=true").unwrap();
+    let first = BTreeMap::from([("10.0.0.1:8080".to_owned(), 100)]);
+    assert_eq!(shares(&mut lb, 400..500), first, "none of those that have left it count");
+}
+
 /// One segment of a connection whose opening nobody saw may be a forged one.
 #[test]
 fn connections_end_by_their_state() {
