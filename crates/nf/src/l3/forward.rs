@@ -54,7 +54,8 @@ impl L3 {
         neighbour.takes(hops, len, now).then(|| self.depart(packet, hops, neighbour))
     }
 
-    /// Whether the packet's destination is behind the port that it came by, or our own address there.
+    /// Whether the packet goes nowhere from here: its destination is behind the port that it came by, or our own
+    /// address there, or it is from or to an address that no router forwards.
     #[inline]
     pub fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
         let port = packet.port();
@@ -65,7 +66,7 @@ impl L3 {
             }
             (Some(NextHop::Own), Some(ipv4), _) => self.is_of_port(port, ipv4.dst().into()),
             (Some(NextHop::Own), _, Some(ipv6)) => self.is_of_port(port, ipv6.dst().into()),
-            _ => false,
+            (hop, ..) => hop == Some(NextHop::Nowhere),
         }
     }
 

@@ -75,6 +75,24 @@ fn what_stays_inside_keeps_its_addresses() {
     assert_eq!(opened(&mut nat), "198.51.100.2:40000");
 }
 
+/// RFC 1812 §5.3.7: looked at before the source is a public one.
+#[test]
+fn what_no_router_forwards_takes_no_mapping() {
+    let mut nat = router();
+    for (src, dst) in [
+        ("10.0.0.255:5", FAR),
+        ("10.0.1.0:5", FAR),
+        ("198.51.100.255:5", FAR),
+        ("127.0.0.1:5", FAR),
+        ("224.0.0.1:5", FAR),
+        (HOST, "127.0.0.1:53"),
+        (HOST, "198.51.100.255:53"),
+    ] {
+        dropped(&nat.send(LAN, &to(LAN_MAC, udp(src, dst))), "not-forwardable");
+        assert_eq!(nat.table("mappings").used, 0, "{src} to {dst}");
+    }
+}
+
 #[test]
 fn frames_to_others_reach_no_mapping() {
     let mut nat = router();
