@@ -21,7 +21,7 @@ const ETHERNET_LEN: usize = 14;
 pub(super) struct Gate {
     mask: u64,
     expected: u64,
-    /// Frames without a VLAN tag only, and header checksums are verified.
+    /// Frames of no VLAN only, and header checksums are verified.
     is_strict: bool,
 }
 
@@ -45,8 +45,7 @@ impl Gate {
     #[inline(always)]
     fn admits<M: Mode>(self, packet: &Packet<'_, M>) -> bool {
         let start = packet.bytes().first_chunk().map_or(0, |start| u64::from_le_bytes(*start));
-        let tagged = packet.layout().l3_offset() != ETHERNET_LEN;
-        start & self.mask == self.expected && !(tagged && self.is_strict)
+        start & self.mask == self.expected && !(self.is_strict && is_of_vlan(packet))
     }
 }
 
@@ -141,7 +140,7 @@ impl L3 {
     fn refuse_plain<M: Mode>(&self, packet: &Packet<'_, M>) -> Option<Verdict> {
         let refused = Some(Drop(Builtin::NotForThisInterface));
         let Some(interface) = self.interface(packet.port()) else { return refused };
-        if packet.layout().l3_offset() != ETHERNET_LEN && !interface.promiscuous {
+        if is_of_vlan(packet) && !interface.promiscuous {
             return refused;
         }
         let dst = packet.ethernet().dst();
@@ -164,7 +163,7 @@ impl L3 {
         self.enabled().then(|| Drop(Builtin::NotForThisInterface))
     }
 
-    /// Frames to many, to others, and with VLAN tags.
+    /// Frames to many, to others, and of VLANs.
     #[cold]
     fn receive_unusual<W: World, M: Mode>(
         &mut self,
@@ -281,6 +280,18 @@ impl L3 {
             cx.emit(packet.port(), frame);
         }
     }
+}
+
+/// Whether the frame is of a VLAN. A tag with VLAN identifier 0 gives a priority and names none: whoever receives
+/// it takes the frame as untagged (IEEE 802.1Q-2022, 6.9 and table 9-2).
+#[inline(always)]
+fn is_of_vlan<M: Mode>(packet: &Packet<'_, M>) -> bool {
+    packet.layout().l3_offset() != ETHERNET_LEN && !has_priority_only(packet)
+}
+
+#[cold]
+fn has_priority_only<M: Mode>(packet: &Packet<'_, M>) -> bool {
+    packet.layout().vlan_tags() == 1 && packet.vlan().is_some_and(|tag| tag.id() == 0)
 }
 
 fn is_discovery<M: Mode>(packet: &Packet<'_, M>) -> bool {

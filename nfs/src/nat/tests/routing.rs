@@ -93,6 +93,20 @@ fn what_no_router_forwards_takes_no_mapping() {
     }
 }
 
+/// IEEE 802.1Q-2022, 6.9: a tag that names no VLAN gives a priority.
+#[test]
+fn frames_with_a_priority_are_translated_both_ways() {
+    let mut nat = router();
+    let tagged =
+        |frame: Vec<u8>, id: u8| [&frame[..12], &[0x81, 0, 0xa0, id], &frame[12..]].concat();
+    let there = nat.send(LAN, &to(LAN_MAC, tagged(udp(HOST, FAR), 0)));
+    assert_eq!(left(&there), (WAN, format!("198.51.100.2:40000 > {FAR}")));
+    let answer = udp(FAR, "198.51.100.2:40000");
+    let back = nat.send(WAN, &to(WAN_MAC, tagged(answer.clone(), 0)));
+    assert_eq!(left(&back), (LAN, format!("{FAR} > {HOST}")));
+    dropped(&nat.send(WAN, &to(WAN_MAC, tagged(answer, 7))), "not-for-this-interface");
+}
+
 #[test]
 fn frames_to_others_reach_no_mapping() {
     let mut nat = router();

@@ -85,6 +85,31 @@ fn other_stations_tags_and_bad_checksums_are_not_admitted() {
     assert_eq!(recirculated.received, None, "addressed to another interface of ours");
 }
 
+/// IEEE 802.1Q-2022, 6.9: VLAN identifier 0 names no VLAN.
+#[test]
+fn a_tag_that_gives_a_priority_only_stays_and_changes_nothing() {
+    let mut router = Router::new(NETWORK);
+    let tagged = |frame: &[u8], tags: &[u8]| [&frame[..12], tags, &frame[12..]].concat();
+    let priority = [0x81, 0, 0xe0, 0];
+    let frame = outbound("10.0.0.7", "203.0.113.5", 10);
+    let outcome = router.send(LAN, &tagged(&frame, &priority));
+    assert_eq!((outcome.received, outcome.verdict), (None, Verdict::Forward(WAN)));
+    assert_eq!(macs(&outcome.bytes), (GATEWAY_MAC, WAN_MAC));
+    assert_eq!(outcome.bytes[12..16], priority);
+    assert_intact(&outcome.bytes);
+    let (host, own) = ("10.0.0.7".parse().unwrap(), "10.0.0.1".parse().unwrap());
+    let asked = made(|out| craft::arp_request(out, HOST_MAC, host, own));
+    for (tags, expected) in [
+        (&priority[..], Builtin::Answered),
+        (&[0x81, 0, 0, 7], Builtin::NotForThisInterface),
+        (&[0x81, 0, 0, 7, 0x81, 0, 0, 0], Builtin::NotForThisInterface),
+        (&[0x81, 0, 0, 0, 0x81, 0, 0, 7], Builtin::NotForThisInterface),
+    ] {
+        let outcome = router.send(LAN, &tagged(&asked, tags));
+        assert_eq!(outcome.received, Some(drop(expected)), "{tags:02x?}");
+    }
+}
+
 #[test]
 fn a_promiscuous_interface_takes_what_a_capture_has() {
     let text = NETWORK.replacen("addresses", "promiscuous = true\naddresses", 1);
