@@ -6,7 +6,8 @@
 //! - **Endpoint-independent mapping**: one inside address and port keeps one public address and
 //!   port, whomever it talks to (RFC 4787 REQ-1, RFC 5382 REQ-1). Public addresses are *paired*: one
 //!   host keeps one as long as that has a port left (RFC 4787 REQ-2); a port is never given twice
-//!   (REQ-3), is the inside one where that is free, and has its parity for UDP (REQ-4).
+//!   (REQ-3), is the inside one where that is free (with several workers seldom: each has its own), and has its
+//!   parity for UDP (REQ-4).
 //! - **Filtering** as set: anybody may answer, or only addresses, or only addresses and ports, that
 //!   the inside endpoint has sent to (RFC 4787 REQ-8, RFC 5382 REQ-3). The first peer of a mapping
 //!   may answer as long as the mapping lasts, each further one as long as it is itself refreshed.
@@ -33,13 +34,12 @@
 //!
 //! Without `interfaces` it is a wire between two networks: TTL and Ethernet addresses stay, and what
 //! is not IPv4 passes unchanged (IPv6 as set). With them it is a router, and routes IPv6 and what stays
-//! inside untranslated.
+//! inside untranslated; it asks for a smaller MTU after translation.
 //!
 //! Fragments, in any order, are put together first, and leave as long (RFC 4787 REQ-14).
 //!
-//! What it does not do: application-level gateways (RFC 4787 REQ-10 wants them
-//! off), ports below `first_port` for inside ports below it, other protocols than TCP, UDP and ICMP,
-//! translation between IPv4 and IPv6. As a router it asks for a smaller MTU after translation.
+//! What it does not do: application-level gateways (RFC 4787 REQ-10 wants them off), ports below `first_port` for
+//! inside ports below it, other protocols than TCP, UDP and ICMP, translation between IPv4 and IPv6.
 //!
 //! Memory: an inside endpoint takes 19 bytes of `inside` (11 in a full line), a mapping 32 bytes and
 //! its place in the queue 4: both directions 59 bytes. The inbound direction needs no table:
