@@ -96,7 +96,10 @@ pub(crate) fn capture(arguments: &CaptureArguments) -> Result<(), Error> {
             copies.end();
         }
     }
-    out.map_or(Ok(()), |mut out| out.flush()).map_err(|cause| Error::output(file, &cause))?;
+    let Some(mut out) = out else {
+        return Err(unanswered(socket, &ErrorKind::UnexpectedEof.into()));
+    };
+    out.flush().map_err(|cause| Error::output(file, &cause))?;
     match pcapng::counted(&copies.last) {
         Some((copied, 0)) => tell(&format!("{} copied", counted(copied, "packet"))),
         Some((all, lost)) => {

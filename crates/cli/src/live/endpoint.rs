@@ -25,7 +25,7 @@ use crate::error::Error;
 
 /// Longest line that is read.
 const LONGEST_LINE: u64 = 4_096;
-/// Connections served at once; more wait, and are closed.
+/// Connections served at once; more wait, and are turned away.
 const CONNECTIONS: usize = 16;
 /// Time for a request to come, all of it, and for a place where too many are served.
 pub(super) const ASKING: Duration = Duration::from_secs(2);
@@ -70,7 +70,8 @@ impl Endpoint {
         }
         let listener = bind(path)?;
         let accept = move || listener.accept().map(|(stream, _)| stream);
-        let served = serve(accept, move |stream| drop(converse(&stream, &requests)))
+        let talk = move |stream| drop(converse(&stream, &requests));
+        let served = serve(accept, talk, |stream| drop(turn_away(&stream)))
             .map_err(|cause| Error::output(path, &cause))?;
         Ok(Self { path: path.to_owned(), served })
     }
@@ -130,10 +131,12 @@ fn bind_in(folder: &Path) -> io::Result<UnixListener> {
 }
 
 /// Handles each connection on a thread of its own, as long as the process lives; where there are too many, one more
-/// waits a while for another to end. Returns what has as many owners as there are connections, and two.
+/// waits a while for another to end, and is turned away. Returns what has as many owners as there are connections,
+/// and two.
 pub(super) fn serve<S: Send + 'static>(
     accept: impl Fn() -> io::Result<S> + Send + 'static,
     handle: impl Fn(S) + Send + Sync + 'static,
+    turn_away: impl Fn(S) + Send + 'static,
 ) -> io::Result<Arc<()>> {
     let handle = Arc::new(handle);
     let counted = Arc::new(());
@@ -150,16 +153,28 @@ pub(super) fn serve<S: Send + 'static>(
             while Arc::strong_count(&one) > CONNECTIONS + 2 && Instant::now() < until {
                 std::thread::sleep(PAUSE / 10);
             }
-            if Arc::strong_count(&one) <= CONNECTIONS + 2 {
-                // Where no thread can be had, the connection is closed.
-                let _ = connection().spawn(move || {
-                    handle(stream);
-                    drop(one);
-                });
+            if Arc::strong_count(&one) > CONNECTIONS + 2 {
+                turn_away(stream);
+                continue;
             }
+            // Where no thread can be had, the connection is closed.
+            let _ = connection().spawn(move || {
+                handle(stream);
+                drop(one);
+            });
         }
     });
     serving.map(|_| counted)
+}
+
+/// Tells who has asked, and waited, why there is no answer.
+fn turn_away(mut stream: &UnixStream) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    // A question that nobody has read would break the connection before it is told.
+    let _ = stream.read(&mut [0; LONGEST_LINE as usize]);
+    let why =
+        format!("error {CONNECTIONS} captures and questions are served, and no more at once\n");
+    stream.write_all(why.as_bytes())
 }
 
 /// Reads a line, and answers.
@@ -348,6 +363,23 @@ mod tests {
         }
         assert_eq!(asked.join().unwrap().unwrap(), "error the run is ending");
         assert!(begun.elapsed() < 2 * ASKING, "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn who_is_one_too_many_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("full.sock");
+        // Nobody answers them.
+        let (tell, _requests) = channel();
+        let _endpoint = Endpoint::open(&path, tell).unwrap();
+        let asked = || {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.write_all(b"report\n").unwrap();
+            stream
+        };
+        let _served: Vec<UnixStream> = (0..CONNECTIONS).map(|_| asked()).collect();
+        let answer = client::ask(&path, "control flush").unwrap();
+        assert!(answer.starts_with("error 16 captures and questions are served"), "{answer}");
     }
 
     #[test]

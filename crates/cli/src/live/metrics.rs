@@ -26,7 +26,7 @@ pub(super) fn open(address: SocketAddr, requests: Sender<Request>) -> Result<Soc
         let listener = TcpListener::bind(address)?;
         let bound = listener.local_addr()?;
         let accept = move || listener.accept().map(|(stream, _)| stream);
-        drop(serve(accept, move |stream| drop(answer(&stream, &requests)))?);
+        drop(serve(accept, move |stream| drop(answer(&stream, &requests)), drop)?);
         Ok(bound)
     };
     open().map_err(|cause: io::Error| {
