@@ -31,6 +31,9 @@ const TX_PAGE: i64 = 0x8000_0000;
 const FILL_PAGE: i64 = 0x1_0000_0000;
 const COMPLETION_PAGE: i64 = 0x1_8000_0000;
 
+/// Bytes of an Ethernet header.
+const HEADER: usize = 14;
+
 /// A socket on one queue, with its memory.
 struct Socket {
     interface: i32,
@@ -131,7 +134,7 @@ pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, O
     let link =
         program.attach(index).map_err(step("attaching an XDP program (is another one there?)"))?;
     let sockets = open_sockets(name, index, &program)?;
-    let about = about(sockets.len(), workers, link.native);
+    let about = about(sockets.len(), workers, link.native, interface::mtu(name));
     let program = Arc::new(program);
     let mut link = Some(link);
     let mut memories = Vec::new();
@@ -165,7 +168,7 @@ fn open_side_socket(name: &str, interface: i32) -> Result<OwnedFd, OpenError> {
     Ok(socket)
 }
 
-fn about(queues: usize, workers: usize, native: bool) -> String {
+fn about(queues: usize, workers: usize, native: bool, mtu: Option<usize>) -> String {
     let place = if native { "in the driver" } else { "behind the driver (generic XDP)" };
     let queues = match queues {
         1 => "1 queue".to_owned(),
@@ -174,8 +177,24 @@ fn about(queues: usize, workers: usize, native: bool) -> String {
     format!(
         "{queues} of the interface for {workers} workers, spread by the sender or the NIC, taken off \
          {place}; packets are copied when sent; unfinished checksums are recognised and finished in \
-         software"
+         software{}",
+        mtu.and_then(too_long).unwrap_or_default()
     )
+}
+
+/// What is to be said of an interface whose MTU allows packets that do not fit: they never come here, and hosts that
+/// send them wait in vain.
+fn too_long(mtu: usize) -> Option<String> {
+    /// What the kernel keeps free before a packet (XDP_PACKET_HEADROOM).
+    const HEADROOM: usize = 256;
+    const LONGEST: usize = CHUNK - HEADROOM;
+    (mtu + HEADER > LONGEST).then(|| {
+        format!(
+            "; packets of more than {LONGEST} bytes are missed, though its MTU of {mtu} allows them: give all stations \
+             of the link an MTU of {} at most",
+            LONGEST - HEADER
+        )
+    })
 }
 
 struct Memory {
@@ -297,7 +316,6 @@ struct Xdp<'m> {
 /// Bytes of the longest packet that the interface `name` sends. The kernel looks at the length of what comes
 /// by a packet socket, and not of what comes from here: whoever receives it drops it.
 fn longest(name: &str) -> usize {
-    const HEADER: usize = 14;
     interface::mtu(name).map_or(CHUNK, |mtu| mtu + HEADER)
 }
 
@@ -462,5 +480,20 @@ impl<'m> Queue<'m> for Xdp<'m> {
     fn statistics(&mut self) -> QueueStatistics {
         let missed: u64 = self.lanes.iter().map(Lane::missed).sum();
         QueueStatistics { missed: self.statistics.missed + missed, ..self.statistics }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_mtu_that_allows_what_does_not_fit_is_told_of() {
+        for (mtu, told) in [(1_500, false), (3_826, false), (3_827, true), (9_000, true)] {
+            let about = about(2, 2, true, Some(mtu));
+            let says = format!("more than 3840 bytes are missed, though its MTU of {mtu} allows");
+            assert_eq!(about.contains(&says), told, "{about}");
+        }
+        assert!(about(1, 1, false, None).ends_with("finished in software"));
     }
 }
