@@ -5,6 +5,7 @@ pub(crate) mod client;
 mod endpoint;
 mod exposition;
 mod metrics;
+pub(crate) mod mtu;
 mod pcapng;
 #[cfg(feature = "terminal")]
 mod screen;

@@ -253,7 +253,9 @@ pub(crate) fn to_json(document: &impl serde::Serialize) -> Result<String, Error>
 pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Error> {
     let plan = plan_for::<F>(&order)?;
     let live = live::specs(&order.ports, &PortNames::new(F::PORTS, &order))?;
-    let options = options::<F>(&order, plan)?;
+    let mut options = options::<F>(&order, plan)?;
+    let Making { settings, ports, .. } = &mut options.making;
+    live::mtu::fit(settings, &live, ports, LiveSpec::mtu)?;
     let mut progress = order.progress;
     let report = if live.is_empty() {
         let mut watch = |done: Done, packets| progress.update(packets, done.fraction());

@@ -1,6 +1,7 @@
 //! How live ports are written on the command line: `afpacket:eth0`, `tap:tap0`, `xdp:eth0`,
 //! `dpdk:0000:03:00.0`, `dpdk:net_af_packet0,iface=eth0,qpairs=2`.
 
+use super::{interface, xdp};
 use crate::spec::SpecError;
 use std::fmt;
 use std::str::FromStr;
@@ -39,6 +40,18 @@ pub struct LiveSpec {
     pub kind: LiveKind,
     /// The interface's name; of a device of DPDK's, its address or name, and its arguments.
     pub interface: String,
+}
+
+impl LiveSpec {
+    /// Bytes of the longest IP packet that the interface carries now; `None` where it says nothing of that, or has yet
+    /// to be made.
+    pub fn mtu(&self) -> Option<usize> {
+        match self.kind {
+            LiveKind::AfPacket | LiveKind::Tap => interface::mtu(&self.interface),
+            LiveKind::Xdp => interface::mtu(&self.interface).map(|mtu| mtu.min(xdp::LARGEST)),
+            LiveKind::Dpdk => None,
+        }
+    }
 }
 
 /// Bytes of an interface's name at most (`IFNAMSIZ` less the final zero).

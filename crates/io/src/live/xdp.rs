@@ -33,6 +33,8 @@ const COMPLETION_PAGE: i64 = 0x1_8000_0000;
 
 /// Bytes of an Ethernet header.
 const HEADER: usize = 14;
+/// Bytes of the longest IP packet that is sent, whatever the interface carries.
+pub(super) const LARGEST: usize = CHUNK - HEADER;
 
 /// A socket on one queue, with its memory.
 struct Socket {
