@@ -9,8 +9,9 @@ use crate::error::Error;
 
 /// Hardware type of Ethernet (RFC 826).
 const ETHERNET: u32 = 1;
-/// Longest packet that an `xdp` port receives in one piece.
+/// Largest MTU whose packets an `xdp` port receives in one piece in the driver, and behind it.
 const XDP_MTU: u32 = 3_500;
+const XDP_MTU_BEHIND: u32 = 3_826;
 /// Flag of an interface that is up.
 const UP: u32 = 1;
 /// `TCP_V4_FLOW` and `UDP_V4_FLOW`, and the bits of the four fields (linux/ethtool.h).
@@ -124,7 +125,9 @@ fn offloads(name: &str) -> Option<Finding> {
 fn mtu(files: &Files, name: &str) -> Option<Finding> {
     let mtu: u32 = files.number(&class(name, "mtu"))?;
     (mtu > XDP_MTU).then(|| {
-        let says = format!("packets of up to {mtu} bytes: `xdp` takes {XDP_MTU} at most");
+        let says = format!(
+            "packets of up to {mtu} bytes: `xdp` takes {XDP_MTU} at most in the driver, {XDP_MTU_BEHIND} behind it"
+        );
         Finding::new(name, Note, says).run(format!("ip link set {name} mtu 1500"))
     })
 }
