@@ -10,16 +10,18 @@
 //! full for a while, which changes nothing. IPv4 and IPv6 destinations have a table each, of
 //! `destinations` entries: addresses of one version never take the place of the other's.
 //!
-//! Packets from `lan` and what is not IP (ARP, for one) are forwarded. Fragments count like any
-//! packet; a group address is one destination. Nothing is queued or delayed: this is a policer, not
-//! a shaper. Packets whose time stamps run backwards earn nothing.
+//! Packets from `lan` and what is not IP (ARP, for one) are forwarded; so is IPv6 neighbour discovery
+//! that no router has forwarded, beyond the rate too: who floods a host must not cut it off from its
+//! router. Fragments count like any packet; a group address is one destination. Nothing is queued or
+//! delayed: this is a policer, not a shaper. Packets whose time stamps run backwards earn nothing.
 
 use anabranch_nf::prelude::*;
 
 pub use policer::Function;
 
 /// Limits the rate at which each destination receives: a token bucket per IPv4 or IPv6 destination
-/// of the packets that arrive on `wan`. Packets from `lan` and what is not IP are forwarded.
+/// of the packets that arrive on `wan`. Packets from `lan`, neighbour discovery and what is not IP are
+/// forwarded.
 #[network_function(ports(lan, wan))]
 pub mod policer {
     pub struct Settings {
@@ -72,7 +74,7 @@ pub mod policer {
             bucket.at_ns += elapsed_ns;
             if with_packet > self.settings.burst_bytes * PER_BYTE {
                 bucket.missing = missing;
-                return Drop(Reason::OverRate);
+                return if is_discovery(pkt) { Forward(LAN) } else { Drop(Reason::OverRate) };
             }
             bucket.missing = with_packet;
             Forward(LAN)
@@ -82,12 +84,23 @@ pub mod policer {
             Forward(pkt.port().other())
         }
     }
+
+    /// Neighbour discovery on the link itself (RFC 4861, section 6.1 and 7.1).
+    #[cold]
+    fn is_discovery(pkt: &Packet) -> bool {
+        let Some(ip) = pkt.ipv6() else { return false };
+        let Some(icmp) = pkt.icmpv6() else { return false };
+        match icmp.kind() {
+            133..=137 => ip.hop_limit() == 255,
+            _ => false,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::policer;
-    use crate::frames::{arp, padded, udp};
+    use crate::frames::{arp, hops, padded, solicitation, udp};
     use anabranch_runtime::testing::Harness;
     use proptest::prelude::*;
 
@@ -122,6 +135,17 @@ mod tests {
             assert!(passes(&mut policer, &frame), "100 bytes are there again");
             assert!(!passes(&mut policer, &frame), "and no more than that");
         }
+    }
+
+    /// As by ARP, beyond any rate.
+    #[test]
+    fn neighbours_find_each_other() {
+        let mut policer = policer(&["rate_bps=8000", "burst_bytes=100"]);
+        let asked = solicitation("fd00::1", "fd00::5");
+        for _ in 0..20 {
+            assert!(passes(&mut policer, &asked));
+        }
+        assert!(!passes(&mut policer, &hops(&asked, 254)), "a router has forwarded it");
     }
 
     #[test]
