@@ -17,21 +17,24 @@
 //!
 //! Time is counted in periods of `answer_s` seconds: what was tried in one and has no answer when the
 //! next one is over has failed, which is between one and two `answer_s` after the attempt. It is noticed
-//! with the next connection, or answer, of the same host; nothing waits for a timer.
+//! with the next connection, or answer, of the same host; nothing waits for a timer. Who sends faster than
+//! failures are told has `unanswered` connections without an answer at most: what it tries beyond is dropped,
+//! and counts as nothing, until some have been answered or have failed (the second paper's limit on
+//! connections whose outcome is not known; there ten, which grow with each success).
 //!
 //! Only the first connection of a host to an address and port counts, until nothing has been heard
 //! of this *contact* for `contact_s`: a client that tries a dead server again and again is no
 //! scanner. (The papers count addresses alone; with the port, scans of one host are seen too.)
 //!
 //! With `action = "block"`, a scanner's new TCP connections are dropped until it has tried none for
-//! `host_s`; those that it has are left alone. With `action = "report"`, the log says so, once. All
+//! `host_s`; those that it has are left alone. With `action = "report"` nothing is dropped. The log says
+//! either way who scans, once, and who has come to `unanswered`. All
 //! else passes: IPv6 as IPv4, UDP, ICMP and what is not IP without a look. To watch hosts on the other
 //! side, swap the ports.
 //!
-//! Not done: scans that use no SYN (FIN, null, UDP), hosts that share an address, forged sources (an
-//! outsider behind `lan` can have another host blocked), and the papers' limit on connections whose
-//! outcome is not known yet. Hosts and contacts that find their table full are not counted as
-//! attempts; `untracked` says how many.
+//! Not done: scans that use no SYN (FIN, null, UDP), hosts that share an address, and forged sources (an
+//! outsider behind `lan` can have another host blocked). Hosts and contacts that find their table full
+//! are not counted as attempts; `untracked` says how many.
 
 use anabranch_nf::prelude::*;
 
@@ -57,6 +60,9 @@ pub mod portscan {
         /// Seconds of a period: a connection without an answer in its own and the next has failed.
         #[setting(default = 5, min = 1, max = 3_600)]
         pub answer_s: u64,
+        /// Connections without an answer at which a host may try no further ones.
+        #[setting(default = 100, min = 1, max = 1_000_000)]
+        pub unanswered: u32,
         /// Seconds for which a contact is not counted again.
         #[setting(default = 300, min = 1, max = 86_400)]
         pub contact_s: u64,
@@ -81,6 +87,8 @@ pub mod portscan {
     pub enum Reason {
         /// A new connection of a host that scans.
         Scanner,
+        /// A new connection of a host that has too many without an answer.
+        Unanswered,
     }
 
     pub enum Address {
@@ -192,8 +200,8 @@ pub mod portscan {
                 }
                 return Forward(LAN);
             }
-            if flags == SYN && self.is_held_back(pkt, cx) {
-                return Drop(Reason::Scanner);
+            if flags == SYN {
+                return self.tried(pkt, cx);
             }
             Forward(WAN)
         }
@@ -221,6 +229,8 @@ pub mod portscan {
             let Some(mut host) = self.known(address, cx) else { return };
             let age = host.period.saturating_sub(standing.period);
             if !standing.is_open || age > 1 {
+                // It changes nothing; others may have failed meanwhile.
+                self.judge(address, host, cx);
                 return;
             }
             if age == 0 {
@@ -238,22 +248,39 @@ pub mod portscan {
             self.judge(address, host, cx);
         }
 
-        /// A host wants a connection; whether it may not.
-        fn is_held_back(&mut self, pkt: &Packet, cx: &mut Context) -> bool {
-            let Some(address) = source_of(pkt) else { return false };
-            let Some(peer) = destination_of(pkt) else { return false };
-            let Some(port) = pkt.dst_port() else { return false };
+        /// A host wants a connection.
+        fn tried(&mut self, pkt: &Packet, cx: &mut Context) -> Verdict {
+            let Some(address) = source_of(pkt) else { return Forward(WAN) };
+            let Some(peer) = destination_of(pkt) else { return Forward(WAN) };
+            let Some(port) = pkt.dst_port() else { return Forward(WAN) };
             let known = self.known(address, cx);
             let found = if known.is_some() { known } else { self.watch(address, cx) };
             let Some(mut host) = found else {
                 self.untracked.add(1);
-                return false;
+                return Forward(WAN);
             };
             self.idle.refresh(host.place, self.settings.host_s * NS_PER_S, cx);
-            if !host.is_scanner && self.attempt(Contact { host: address, peer, port }, cx) {
-                host.open += 1;
+            let blocks = self.settings.action == Action::Block;
+            if !host.is_scanner {
+                let contact = Contact { host: address, peer, port };
+                let waiting = host.open.saturating_add(host.open_before);
+                let is_known = self.is_remembered(contact, cx);
+                if !is_known && blocks && waiting >= self.settings.unanswered {
+                    let is_scanner = self.judge(address, host, cx);
+                    return Drop(if is_scanner { Reason::Scanner } else { Reason::Unanswered });
+                }
+                if !is_known && self.remember(contact, cx) {
+                    host.open += 1;
+                    if waiting + 1 == self.settings.unanswered {
+                        tell_of_waiting(address, waiting + 1, cx);
+                    }
+                }
             }
-            self.judge(address, host, cx) && self.settings.action == Action::Block
+            if self.judge(address, host, cx) && blocks {
+                Drop(Reason::Scanner)
+            } else {
+                Forward(WAN)
+            }
         }
 
         /// Begins to watch a host, if there is room.
@@ -268,14 +295,15 @@ pub mod portscan {
             None
         }
 
-        /// Remembers a contact; whether it is new, and there was room for it.
-        fn attempt(&mut self, contact: Contact, cx: &mut Context) -> bool {
+        /// Whether a contact has been tried already, and is remembered longer for it.
+        fn is_remembered(&mut self, contact: Contact, cx: &mut Context) -> bool {
+            let Some(standing) = self.contacts.get(&contact) else { return false };
+            self.ends.refresh(standing.end, self.settings.contact_s * NS_PER_S, cx)
+        }
+
+        /// Remembers a new contact; whether there was room for it.
+        fn remember(&mut self, contact: Contact, cx: &mut Context) -> bool {
             let lifetime_ns = self.settings.contact_s * NS_PER_S;
-            if let Some(standing) = self.contacts.get(&contact)
-                && self.ends.refresh(standing.end, lifetime_ns, cx)
-            {
-                return false;
-            }
             let Some(end) = self.ends.allocate(contact, lifetime_ns, cx) else {
                 self.untracked.add(1);
                 return false;
@@ -316,6 +344,14 @@ pub mod portscan {
             }
         }
     }
+
+    #[cold]
+    fn tell_of_waiting(address: Address, count: u32, cx: &mut Context) {
+        match address {
+            Address::V4(address) => log!(cx, warn, "{} waits for {} answers", address, count),
+            Address::V6(address) => log!(cx, warn, "{} waits for {} answers", address, count),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -332,11 +368,12 @@ mod tests {
     const HOSTS: [&str; 2] = ["10.0.0.1", "[fd00::1]"];
     const PEERS: [&str; 2] = ["198.51.100.7", "[2001:db8::7]"];
 
-    struct Watched(Harness<portscan::Function>, usize);
+    /// The version of IP, and why the last attempt was refused that was.
+    struct Watched(Harness<portscan::Function>, usize, String);
 
     impl Watched {
         fn new(settings: &[&str]) -> Self {
-            Self(Harness::new(settings), 0)
+            Self(Harness::new(settings), 0, String::new())
         }
 
         /// The host tries this port of the peer; whether it gets through.
@@ -351,7 +388,7 @@ mod tests {
             match outcome.dropped() {
                 None => outcome.forwarded() == [(WAN, frame)],
                 Some(reason) => {
-                    assert_eq!(reason, "scanner");
+                    self.2 = reason.to_owned();
                     false
                 }
             }
@@ -400,6 +437,42 @@ mod tests {
         assert!(nf.tries(21), "nothing has failed yet");
         nf.0.at(10 * SECOND);
         assert!(!nf.tries(22));
+    }
+
+    #[test]
+    fn who_tries_faster_than_failures_are_told_gets_no_further() {
+        for version in 0..2 {
+            let mut nf = Watched::new(&["unanswered=50"]);
+            nf.1 = version;
+            assert!((1..=50).all(|port| nf.tries(port)));
+            assert!((51..=1_000).all(|port| !nf.tries(port) && nf.2 == "unanswered"));
+            assert!((1..=50).all(|port| nf.tries(port)), "sent again");
+            nf.answers(1, SYN | ACK);
+            assert!(nf.tries(51) && !nf.tries(52), "one has been answered");
+            assert_eq!(nf.0.table("contacts").used, 51);
+            nf.0.at(10 * SECOND);
+            assert!(!nf.tries(53) && nf.2 == "scanner", "the others have failed");
+            let host = HOSTS[version].trim_matches(['[', ']']);
+            let waits = || format!("{host} waits for 50 answers");
+            assert_eq!(nf.0.logged(), [waits(), waits(), format!("{host} scans")]);
+        }
+    }
+
+    #[test]
+    fn a_report_tells_of_who_waits_and_drops_nothing() {
+        let mut nf = Watched::new(&["unanswered=50", "action=report"]);
+        assert!((1..=1_000).all(|port| nf.tries(port)));
+        assert_eq!(nf.0.logged(), ["10.0.0.1 waits for 50 answers"]);
+    }
+
+    #[test]
+    fn any_answer_shows_what_has_failed() {
+        let mut nf = Watched::new(&["answer_s=5"]);
+        assert!((1..=20).all(|port| nf.tries(port)));
+        nf.answers(1, SYN | ACK);
+        nf.0.at(10 * SECOND);
+        nf.answers(1, SYN | ACK);
+        assert_eq!(nf.0.logged(), ["10.0.0.1 scans"], "the answer was sent again");
     }
 
     #[test]

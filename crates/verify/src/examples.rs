@@ -10,7 +10,7 @@ pub fn example(nf: &str) -> &'static str {
         "policer" => "rate_bps = 8_000\nburst_bytes = 3_000\n",
         // Thresholds that few hosts reach.
         "anti-ddos" => "share_percent = 50\nleast_flows = 20\n",
-        "portscan" => "threshold = 2_000\n",
+        "portscan" => "threshold = 2_000\nunanswered = 8\n",
         "dns-tunnel" => "threshold = 3\n",
         // So little that two packets meet.
         "synthetic" => "elements = 16\nwrites = 1\n",
