@@ -7,11 +7,11 @@
 //! Borders et al., "Chimera: A Declarative Language for Streaming Network Traffic Analysis", 2012.)
 //!
 //! A request is a TCP segment from `clients` whose payload begins with an HTTP method (RFC 9110,
-//! section 9; seven of them, without CONNECT and TRACE) and holds a `Cookie` field (RFC 6265, section
-//! 4.2). Its session is the first cookie whose name contains `sess` or is `sid`, in capitals or not,
+//! section 9; seven of them, without CONNECT and TRACE; an empty line before it is passed over, as servers
+//! do) and holds `Cookie` fields (RFC 6265, section 4.2). Its session is the first cookie whose name contains `sess` or is `sid`, in capitals or not,
 //! with a value of at least eight bytes: `PHPSESSID`, `JSESSIONID`, `ASP.NET_SessionId`, `session`,
 //! `connect.sid`. A session is remembered by a hash of 64 bits of name, value and server; the cookie
-//! itself is not kept. (Tried between real hosts with sessions of `nginx` in the cookies of `curl`.)
+//! itself is not kept, and how it is written (blanks, quotation marks) makes no difference. (Tried between real hosts with sessions of `nginx` in the cookies of `curl`.)
 //!
 //! With `action = "block"`, requests with a stolen session are dropped, so that the thief's first
 //! request comes to nothing; with `action = "report"` they pass. The log tells both addresses either
@@ -21,8 +21,9 @@
 //! Not done: nothing of TLS can be read (use it, and nobody sidejacks). Clients behind one address
 //! are one; a client that changes its address (from Wi-Fi to mobile, say) looks like a thief: leave
 //! `action = "report"` where such are common. Requests are read within one segment and its first 4096
-//! bytes; of a cookie that does not end there (with `;` or its line) too little is known. Sessions
-//! that find the table full are not watched.
+//! bytes; of a cookie that does not end there (with `;` or its line) too little is known. A thief who
+//! puts a session of his own before the stolen one is known by that. Sessions that find the table full
+//! are not watched.
 
 use anabranch_nf::prelude::*;
 
@@ -72,6 +73,8 @@ pub mod sidejacking {
     const LONGEST: usize = 4_096;
     /// Bytes of a value that make it a session's: shorter ones are flags and counters.
     const SHORTEST_VALUE: usize = 8;
+    /// `Cookie` fields that are looked at: browsers send one, servers take several for one.
+    const FIELDS: u32 = 8;
     const NS_PER_S: u64 = 1_000_000_000;
     /// The hash of nothing, and what it is multiplied with (Fowler, Noll and Vo, 64 bits, variant 1a).
     const HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
@@ -121,9 +124,9 @@ pub mod sidejacking {
             || text.starts_with(b"OPTIONS ")
     }
 
-    /// Where the value of the `Cookie` field begins, if there is one.
-    fn cookies_at(text: &[u8]) -> Option<usize> {
-        for at in 0..LONGEST {
+    /// Where the value of the next `Cookie` field begins, if there is one.
+    fn cookies_at(text: &[u8], from: usize) -> Option<usize> {
+        for at in from..LONGEST {
             if at >= text.len() {
                 return None;
             }
@@ -161,10 +164,19 @@ pub mod sidejacking {
         false
     }
 
+    fn is_blank(letter: u8) -> bool {
+        matches!(letter, b' ' | b'\t')
+    }
+
+    /// Blanks and quotation marks are no part of a name or value (RFC 6265, section 4.1.1), and servers take them
+    /// off.
     fn hash(text: &[u8], from: usize, to: usize, start: u64) -> u64 {
         let mut sum = start;
         for at in from..to {
-            sum = (sum ^ u64::from(byte(text, at))).wrapping_mul(HASH_FACTOR);
+            let letter = byte(text, at);
+            if !is_blank(letter) && letter != b'"' {
+                sum = (sum ^ u64::from(letter)).wrapping_mul(HASH_FACTOR);
+            }
         }
         sum
     }
@@ -189,7 +201,7 @@ pub mod sidejacking {
                 from = at + 1;
             } else if equals == 0 && byte(text, at) == b'=' {
                 equals = at;
-            } else if byte(text, at) == b' ' && at == from {
+            } else if is_blank(byte(text, at)) && at == from {
                 from = at + 1;
             }
         }
@@ -199,16 +211,21 @@ pub mod sidejacking {
     /// What a request's session is known by: a hash of its cookie; 0 where it has none.
     #[opaque]
     pub fn session_of(text: &[u8], server: u128) -> u64 {
+        let text = if text.starts_with(b"\r\n") { &text[2..] } else { text };
         if !is_request(text) {
             return 0;
         }
-        let Some(at) = cookies_at(text) else { return 0 };
-        let found = session_in(text, at);
-        if found == 0 {
-            return 0;
+        let mut from = 0;
+        for _ in 0..FIELDS {
+            let Some(at) = cookies_at(text, from) else { return 0 };
+            let found = session_in(text, at);
+            if found != 0 {
+                let folded = (server >> 64) as u64 ^ server as u64;
+                return (found ^ folded).wrapping_mul(HASH_FACTOR).rotate_left(23).max(1);
+            }
+            from = at;
         }
-        let folded = (server >> 64) as u64 ^ server as u64;
-        (found ^ folded).wrapping_mul(HASH_FACTOR).rotate_left(23).max(1)
+        0
     }
 
     impl Sidejacking {
@@ -326,6 +343,25 @@ mod tests {
             let line = format!("{} uses a session of {}", address(thief.0), address(owner.0));
             assert_eq!(nf.logged(), [line]);
         }
+    }
+
+    #[test]
+    fn a_thief_cannot_write_it_otherwise() {
+        let known = sidejacking::session_of(&request("sid=0123456789abcdef"), 7);
+        for fields in [
+            "Cookie: a=b\r\nCookie: sid=0123456789abcdef",
+            "Cookie: a=b\r\nAccept: */*\r\ncookie:sid=0123456789abcdef",
+            "Cookie:\tsid=0123456789abcdef",
+            "Cookie: sid=0123456789abcdef \t",
+            "Cookie:  sid=\"0123456789abcdef\" ; a=b",
+        ] {
+            for before in ["", "\r\n"] {
+                let text = format!("{before}GET / HTTP/1.1\r\n{fields}\r\n\r\n");
+                assert_eq!(sidejacking::session_of(text.as_bytes(), 7), known, "{text:?}");
+            }
+        }
+        let body = b"POST / HTTP/1.1\r\nCookie: a=b\r\n\r\nCookie: sid=0123456789abcdef\r\n";
+        assert_eq!(sidejacking::session_of(body, 7), 0, "what is no field");
     }
 
     #[test]
