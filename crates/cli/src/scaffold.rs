@@ -24,6 +24,13 @@ const TAKEN: [&str; 46] = [
     "struct", "super", "test", "trait", "true", "try", "type", "unsafe", "use", "where", "while",
 ];
 
+/// Names that `cargo` keeps for directories of its own.
+const DIRECTORIES: [&str; 4] = ["build", "deps", "examples", "incremental"];
+
+/// Types that the new crate has or uses beside the one that is called after it.
+const TYPES: [&str; 9] =
+    ["Context", "Drop", "Forward", "Function", "Packet", "Reason", "Settings", "Source", "Verdict"];
+
 /// Writes the crate into a directory of its name.
 ///
 /// # Errors
@@ -67,6 +74,10 @@ fn check_name(name: &str) -> Result<(), Error> {
         "only lower-case letters, digits, `-` and `_` can be in it"
     } else if TAKEN.contains(&module(name).as_str()) {
         "the word means something in Rust"
+    } else if DIRECTORIES.contains(&name) {
+        "cargo has a directory of that name"
+    } else if TYPES.contains(&camel(&module(name)).as_str()) {
+        "its type would be called as another in it"
     } else if name.starts_with("anabranch") {
         "the name is Anabranch's own"
     } else if name.len() > 64 {
@@ -152,6 +163,9 @@ mod tests {
             ("my/nf", "only lower-case"),
             ("match", "means something"),
             ("anabranch-nf", "own"),
+            ("deps", "cargo has a directory"),
+            ("settings", "called as another"),
+            ("source-", "called as another"),
         ] {
             let error = check_name(name).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
