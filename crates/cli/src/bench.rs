@@ -21,7 +21,7 @@ use crate::run::to_json;
 /// Measures, prints a table and delivers the document.
 ///
 /// # Errors
-/// [`Error::UnknownNf`], [`Error::Analysis`] when a function cannot be measured,
+/// [`Error::UnknownNf`], [`Error::Usage`], [`Error::Analysis`] when a function cannot be measured,
 /// [`Error::Output`].
 pub(crate) fn bench(library: &Library, arguments: &BenchArguments) -> Result<(), Error> {
     let json_only = arguments.json.as_deref().is_some_and(is_standard_output);
@@ -37,6 +37,12 @@ pub(crate) fn bench(library: &Library, arguments: &BenchArguments) -> Result<(),
         return deliver_rows(arguments, json_only, &rows, stores::render);
     }
     let (compared, alone) = chosen(library, &arguments.nfs)?;
+    if let Some(name) = compared.first().filter(|_| !arguments.settings.is_empty()) {
+        return Err(Error::Usage(format!(
+            "--set: {name} is compared with the same job written by hand, under the settings of that: name \
+             functions without such a job only"
+        )));
+    }
     let mut document = match compared.is_empty() {
         true => json!({ "machine": { "cores": crate::arguments::cores() }, "results": [] }),
         false => compare(compared, arguments)?,

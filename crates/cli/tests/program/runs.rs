@@ -172,4 +172,6 @@ fn a_bench_by_strategies_measures_them_all_in_one_run() {
     }
     bench.run("bench nop --strategies mutexes").expect(2).says("mutex");
     bench.run("bench nop/fast --flows 10").expect(2).says("nop/fast");
+    let unheard = bench.run("bench prads bridge --flows 10 --set stations=5");
+    unheard.expect(2).says("bridge is compared with the same job written by hand");
 }
