@@ -117,7 +117,6 @@ impl Finding {
     ) -> Self {
         let ours = site.and_then(Site::of);
         let (object, cause) = found(objects, why, ours);
-        let is_conflict = matches!(why, Why::Conflict { .. });
         let theirs = match why {
             Why::Conflict { theirs, .. } => theirs.and_then(Site::of),
             Why::Alone | Why::First | Why::TooLarge => None,
@@ -130,7 +129,7 @@ impl Finding {
             theirs,
             times: given_up.times,
             packets: given_up.items,
-            alone: if is_conflict { 0 } else { given_up.single },
+            alone: given_up.alone,
             keys: object.map_or_else(Vec::new, |object| hottest(object, given_up)),
         }
     }

@@ -74,8 +74,8 @@ pub struct GivenUp {
     pub times: u64,
     /// Items that had been run in them, for nothing.
     pub items: u64,
-    /// How many of them had run nothing but the item that was at fault.
-    pub single: u64,
+    /// Items that ran alone for it.
+    pub alone: u64,
     /// How often each key of the own operation was the one.
     pub keys: BTreeMap<Key, u64>,
 }
@@ -85,7 +85,7 @@ impl GivenUp {
     pub fn add(&mut self, other: &Self) {
         self.times += other.times;
         self.items += other.items;
-        self.single += other.single;
+        self.alone += other.alone;
         for (key, times) in &other.keys {
             *self.keys.entry(key.clone()).or_default() += times;
         }
@@ -137,6 +137,16 @@ struct Step {
     key: (usize, usize),
 }
 
+/// Why, and in which operation, where one is known.
+type Reason = (Why, Option<Site>);
+
+/// What was given up since it was asked, and for what the last time.
+#[derive(Debug, Default)]
+struct Noted {
+    all: BTreeMap<Reason, GivenUp>,
+    last: Option<Reason>,
+}
+
 /// What one worker's transactions do, operation by operation, and why they were given up.
 #[derive(Debug)]
 pub struct Trail {
@@ -149,7 +159,7 @@ pub struct Trail {
     open: Own,
     /// The operation in which the transaction was doomed, counted from 1.
     blamed: Own,
-    given_up: Mutex<BTreeMap<(Why, Option<Site>), GivenUp>>,
+    noted: Mutex<Noted>,
 }
 
 impl Trail {
@@ -162,7 +172,7 @@ impl Trail {
             words: Entries::new(KEY_WORDS),
             open: Own::default(),
             blamed: Own::default(),
-            given_up: Mutex::default(),
+            noted: Mutex::default(),
         }
     }
 
@@ -247,11 +257,14 @@ impl Trail {
             Cause::TooLarge => (Why::TooLarge, self.step(self.blamed.get() as usize)),
         };
         let site = step.as_ref().map_or(otherwise, |step| Some(step.site));
-        let mut all = self.locked();
-        let given_up = all.entry((why, site)).or_default();
+        let is_conflict = matches!(why, Why::Conflict { .. });
+        let mut noted = self.locked();
+        noted.last = Some((why, site));
+        let given_up = noted.all.entry((why, site)).or_default();
         given_up.times += 1;
         given_up.items += items as u64;
-        given_up.single += u64::from(items <= 1);
+        // Of several the one at fault is tried again by itself first.
+        given_up.alone += u64::from(items <= 1 && !is_conflict);
         if let Some(step) = step {
             let key = self.key(&step);
             if given_up.keys.len() < MOST_KEYS || given_up.keys.contains_key(&key) {
@@ -262,17 +275,24 @@ impl Trail {
 
     /// An item that needed to be alone, as was known before it ran, was so.
     pub fn ran_alone(&self, why: Site) {
-        self.locked().entry((Why::Alone, Some(why))).or_default().single += 1;
+        self.locked().all.entry((Why::Alone, Some(why))).or_default().alone += 1;
+    }
+
+    /// An item runs alone for what the last transaction was given up for.
+    #[cold]
+    pub fn runs_irrevocably(&self) {
+        let Noted { all, last } = &mut *self.locked();
+        last.iter().for_each(|reason| all.entry(*reason).or_default().alone += 1);
     }
 
     /// What was given up, and why, since the last call; `None` for a site that nobody knows.
-    pub fn take(&self) -> BTreeMap<(Why, Option<Site>), GivenUp> {
-        std::mem::take(&mut *self.locked())
+    pub fn take(&self) -> BTreeMap<Reason, GivenUp> {
+        std::mem::take(&mut self.locked().all)
     }
 
     /// Nobody who holds it panics.
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<(Why, Option<Site>), GivenUp>> {
-        self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
+    fn locked(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn conflict(&self, memory: u16, name: Name) -> (Why, Option<Step>) {

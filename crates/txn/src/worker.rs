@@ -90,6 +90,9 @@ pub trait Batch {
     fn ran_alone(&mut self, _item: usize) {}
     /// The transaction, in which so many items were run, is given up. For who wants to know why.
     fn given_up(&mut self, _cause: Cause, _ran: usize) {}
+    /// Others have been in the way of the first item of the transaction that was given up last for too often: it
+    /// runs alone now. For who wants to know why.
+    fn runs_irrevocably(&mut self) {}
     /// The transaction, beside others, has committed: what was done outside of it is done in its
     /// [step](Transaction::step).
     fn committed(&mut self, _transaction: &Transaction) {}
@@ -256,6 +259,7 @@ impl Worker {
                         continue;
                     }
                     self.counts.irrevocable += 1;
+                    batch.runs_irrevocably();
                 }
                 Cause::Alone | Cause::Settled(_) | Cause::TooLarge if ran > 1 => {
                     self.counts.unfit += 1;

@@ -278,6 +278,12 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         }
     }
 
+    fn runs_irrevocably(&mut self) {
+        if N::Parallel::PROFILED {
+            self.own.trail.iter().for_each(|trail| trail.runs_irrevocably());
+        }
+    }
+
     fn committed(&mut self, transaction: &Transaction) {
         self.own.wrote |= self.sets.take().is_some_and(|sets| sets.forget(transaction));
     }

@@ -39,6 +39,9 @@ impl Batch for Turn<'_> {
     fn given_up(&mut self, cause: Cause, ran: usize) {
         self.trail.given_up(cause, ran, None);
     }
+    fn runs_irrevocably(&mut self) {
+        self.trail.runs_irrevocably();
+    }
     fn undo(&mut self, _: Range<usize>) {}
     fn release(&mut self, _: Range<usize>, _: Place) {}
 }
@@ -81,6 +84,16 @@ impl<O> Bed<O> {
         ours: Act<'_, O>,
         theirs: Option<Act<'_, O>>,
     ) -> Vec<Finding> {
+        self.meet_often(before, ours, theirs.map(|theirs| (theirs, 1)))
+    }
+
+    /// The same as often as it says, each time that worker 0 tries again.
+    fn meet_often(
+        self,
+        before: Act<'_, O>,
+        ours: Act<'_, O>,
+        mut theirs: Option<(Act<'_, O>, u32)>,
+    ) -> Vec<Finding> {
         let [mut a, mut b] = self.objects;
         let trails = self.profile.trails();
         let [first, second] = [&*trails[0], &*trails[1]];
@@ -90,11 +103,11 @@ impl<O> Bed<O> {
         early.begin(0, 0);
         late.begin(100 * MS, 1);
         one.alone(|_| before(&mut a, &mut Context::new(&mut early), first));
-        let mut theirs = theirs;
         let own = self.own;
         let mut act = || {
             ours(&mut a, &mut Context::new(&mut late), first);
-            if let Some(theirs) = theirs.take() {
+            if let Some((theirs, left)) = theirs.as_mut().filter(|(_, left)| *left > 0) {
+                *left -= 1;
                 let mut act = || theirs(&mut b, &mut Context::new(&mut early), second);
                 other.handle(&mut Turn { trail: second, act: &mut act }, 1);
             }
@@ -179,6 +192,22 @@ fn maps() {
         None,
     );
     named(&found, "length asked");
+}
+
+/// Who has been given up eight times keeps all others waiting: that is the conflict's cost, too.
+#[test]
+fn packets_that_run_alone_in_the_end_are_the_conflicts() {
+    let theirs: Act<'_, Numbers> = &|map, _, _| {
+        map.update(&1, |value| *value += 1);
+    };
+    let ours: Act<'_, Numbers> = &|map, _, _| {
+        let _ = map.get(&1);
+    };
+    for (times, alone) in [(7, 0), (8, 1)] {
+        let found = map().meet_often(&filled, ours, Some((theirs, times)));
+        let same = named(&found, "same entry");
+        assert_eq!((same.times, same.alone), (u64::from(times), alone), "{found:?}");
+    }
 }
 
 #[test]
@@ -420,6 +449,8 @@ fn measured<N: NetworkFunction>(settings: &str) -> (RunReport, Vec<Finding>) {
     };
     let (report, findings) = profile::<N>(&options, &mut |_, _| {}).unwrap();
     assert!(report.complete && report.packets_read == 2_000, "{report:?}");
+    let alone = report.transactions.map(|all| all.alone + all.irrevocable);
+    assert_eq!(alone, Some(findings.iter().map(|finding| finding.alone).sum()), "{findings:?}");
     (report, findings)
 }
 
