@@ -13,12 +13,31 @@ use crate::error::Error;
 /// # Errors
 /// [`Error::Output`] when the file cannot be created, written or renamed; no `.part` is left.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
+    write(path, text, None)
+}
+
+/// The same, open to nobody to whom the file `like` is not.
+///
+/// # Errors
+/// As [`write_whole`].
+pub(crate) fn write_as(path: &Path, text: &str, like: &Path) -> Result<(), Error> {
+    let permissions =
+        fs::metadata(like).map_err(|cause| Error::output(like, &cause))?.permissions();
+    write(path, text, Some(permissions))
+}
+
+fn write(path: &Path, text: &str, permissions: Option<fs::Permissions>) -> Result<(), Error> {
     if is_special(path) {
         return fs::write(path, text).map_err(|cause| Error::output(path, &cause));
     }
     let file = identity(path);
     let part = part_of(&file);
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &file));
+    let create = || {
+        let mut created = fs::File::create(&part)?;
+        permissions.into_iter().try_for_each(|these| created.set_permissions(these))?;
+        created.write_all(text.as_bytes())
+    };
+    let written = create().and_then(|()| fs::rename(&part, &file));
     written.map_err(|cause| {
         // The failure to report is the first one; there may be no `.part` to remove.
         let _ = fs::remove_file(&part);

@@ -9,10 +9,14 @@
 mod apply;
 mod document;
 mod recipe;
+mod save;
 mod text;
+
+use std::path::Path;
 
 use anabranch_analysis::Budget;
 use anabranch_io::source::Progress as Done;
+use anabranch_io::spec::SourceSpec;
 use anabranch_nf::NetworkFunction;
 use anabranch_plan::plan as plan_paths;
 use anabranch_runtime::deployment::{paths_of, strategy_of};
@@ -23,13 +27,16 @@ use toml::Table;
 
 use crate::arguments::{PlanningArguments, ProfileArguments};
 use crate::error::Error;
-use crate::file::{Files, check_writable, deliver, is_standard_output, print};
+use crate::file::{
+    Files, check_writable, deliver, is_special, is_standard_output, print, read, tell, write_as,
+};
 use crate::html::profile as page;
 use crate::library::{Entry, Library};
 use crate::plan;
 use crate::progress::Progress;
 use crate::run::{Order, cannot_begin, name_inputs, options, plan_for, sources, to_json};
 use crate::settings::{control, settings};
+use apply::Figures;
 pub(crate) use document::{Cause, Document, LimitKind, NOT_COUNTED};
 pub(crate) use recipe::Step;
 use recipe::Subject;
@@ -40,12 +47,14 @@ const PAIRS: usize = 5;
 /// What runs of a profile came to.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The watched run.
+    /// The watched run of which the middle number of transactions was given up.
     pub report: RunReport,
     /// Why its transactions were given up.
     pub findings: Vec<Finding>,
     /// Of each pair of runs what they took of processors.
     pub pairs: Vec<Pair>,
+    /// What each pair came to.
+    pub runs: Vec<Run>,
     /// Millions of packets a second, not watched.
     pub mpps: f64,
     /// What processors counted of a run that was not watched, and of how many packets; where they count.
@@ -61,6 +70,15 @@ pub struct Pair {
     pub unwatched_ns: f64,
 }
 
+/// What a pair of runs came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Millions of packets a second, unwatched.
+    pub mpps: f64,
+    /// Transactions given up, watched.
+    pub aborts: u64,
+}
+
 /// Profiles.
 ///
 /// # Errors
@@ -69,6 +87,7 @@ pub(crate) fn run(library: &Library, arguments: &ProfileArguments) -> Result<(),
     let entry = library.find(&arguments.nf)?;
     let outputs = [&arguments.html, &arguments.save];
     let order = order(arguments)?;
+    check_repeatable(arguments, &order)?;
     let mut files = Files::default();
     files.reads_document("--config", arguments.config.as_deref());
     name_inputs(&mut files, &arguments.inputs, &order.inputs);
@@ -81,6 +100,8 @@ pub(crate) fn run(library: &Library, arguments: &ProfileArguments) -> Result<(),
         check_writable(path)?;
     }
     let given = order.settings.clone();
+    let text = arguments.config.as_deref().filter(|_| arguments.save.is_some()).map(read);
+    let text = text.transpose()?.unwrap_or_default();
     let measured = entry.profile(order)?;
     let mut document = Document::new(&measured, &subject(entry, &given)?);
     if let Some(first) = measured.report.errors.first() {
@@ -88,12 +109,57 @@ pub(crate) fn run(library: &Library, arguments: &ProfileArguments) -> Result<(),
     }
     if arguments.apply {
         let again = |settings| entry.profile(Order { settings, ..self::order(arguments)? });
-        let file = document.apply(&given, |settings| entry.accepts(settings), again)?;
-        if let (Some(path), Some(file)) = (&arguments.save, file) {
-            deliver(path, &file)?;
+        let before = Figures::of(&measured);
+        let accepts = |settings: &Table| entry.accepts(settings);
+        let better = document.apply((&given, &before), accepts, again)?;
+        if let Some(path) = &arguments.save {
+            save(path, better, &text, arguments)?;
         }
     }
     show(&document, arguments)
+}
+
+/// All that is read can be read again: the traffic by each run, the configuration when it is written anew.
+fn check_repeatable(arguments: &ProfileArguments, order: &Order) -> Result<(), Error> {
+    for (text, input) in arguments.inputs.iter().zip(&order.inputs) {
+        if let SourceSpec::Capture(file) | SourceSpec::Memory { file, .. } = &input.spec
+            && is_special(file)
+        {
+            return Err(Error::Usage(format!(
+                "--in {text}: a profile runs its traffic several times, and this can be read once: write it to a \
+                 file first"
+            )));
+        }
+    }
+    match &arguments.config {
+        Some(path) if arguments.save.is_some() && is_special(path) => Err(Error::Usage(format!(
+            "--config {}: --save writes what stands there with its changes: give a file",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Writes the settings that are `better`, into the operator's configuration, which is `text`.
+fn save(
+    path: &Path,
+    better: Option<(Table, Vec<Step>)>,
+    text: &str,
+    arguments: &ProfileArguments,
+) -> Result<(), Error> {
+    let Some((settings, kept)) = better else {
+        // Else the text says so.
+        if arguments.json || is_standard_output(path) {
+            tell(&format!("--save {}: nothing is written: no setting helped", path.display()));
+        }
+        return Ok(());
+    };
+    let file = save::file(&arguments.nf, &kept, text, &settings);
+    match &arguments.config {
+        // It may have the password of a store.
+        Some(config) if !is_standard_output(path) => write_as(path, &file, config),
+        _ => deliver(path, &file),
+    }
 }
 
 fn show(document: &Document, arguments: &ProfileArguments) -> Result<(), Error> {
@@ -163,7 +229,7 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<Measured, Erro
     let mut progress = order.progress;
     let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
     let (mut pairs, mut mpps) = (Vec::with_capacity(PAIRS), 0.0_f64);
-    let (mut last, mut hardware) = (None, None);
+    let (mut watched, mut hardware, mut runs) = (Vec::new(), None, Vec::with_capacity(PAIRS));
     for _ in 0..PAIRS {
         let plain = unwatched::<F>(&options, &mut watch).map_err(cannot_begin)?;
         mpps = mpps.max(plain.mpps);
@@ -171,13 +237,14 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<Measured, Erro
         let (report, findings) = profile::<F>(&options, &mut watch).map_err(cannot_begin)?;
         let (watched_ns, unwatched_ns) = (ns_a_packet(&report), ns_a_packet(&plain));
         pairs.push(Pair { watched_ns, unwatched_ns });
-        last = Some((report, findings));
+        let aborts = findings.iter().map(|finding| finding.times).sum();
+        runs.push(Run { mpps: plain.mpps, aborts });
+        watched.push((aborts, report, findings));
     }
     progress.finish();
-    let Some((report, findings)) = last else {
-        return Err(Error::Internal("nothing was run".to_owned()));
-    };
-    Ok(Measured { report, findings, pairs, mpps, hardware })
+    watched.sort_by_key(|(aborts, ..)| *aborts);
+    let (_, report, findings) = watched.swap_remove(PAIRS / 2);
+    Ok(Measured { report, findings, pairs, runs, mpps, hardware })
 }
 
 /// What the processors of all workers counted; `None`: not all of them did.

@@ -16,7 +16,7 @@ pub(crate) const FLUSH_MS: RangeInclusive<u64> = 1..=60_000;
 pub(crate) const BEHIND_MS: RangeInclusive<u64> = 1..=3_600_000;
 
 /// The name of the table, which no network function has a setting of.
-const TABLE: &str = "store";
+pub(crate) const TABLE: &str = "store";
 const EXAMPLE: &str = "location = \"memory:DIRECTORY\"";
 
 /// The table `[store]`. Messages say nothing of values: one may be an address with a password.

@@ -207,7 +207,7 @@ fn applied(document: &Document) -> String {
             if one.helped { "helped" } else { "no help" }.to_owned(),
         ]
     });
-    let together = document.together.map(|all| {
+    let together = document.together.as_ref().map(|all| {
         let (mpps, aborts) = (rate(all.mpps), thousands(all.aborts));
         vec![
             "what helped, together".to_owned(),

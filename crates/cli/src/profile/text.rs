@@ -244,9 +244,9 @@ fn applied(document: &Document, file: Option<&Path>) -> String {
             if *helped { "helped" } else { "no help" }.to_owned(),
         ]);
     }
-    if let Some(Figures { mpps, aborts }) = document.together {
+    if let Some(Figures { mpps, aborts, .. }) = &document.together {
         let (all, none) = ("what helped, together".to_owned(), String::new());
-        table.row([all, none.clone(), none.clone(), rate(mpps), thousands(aborts), none]);
+        table.row([all, none.clone(), none.clone(), rate(*mpps), thousands(*aborts), none]);
     }
     let written = file.map_or(String::new(), |file| match document.improved {
         true => format!("written: {}\n", file.display()),
