@@ -141,7 +141,7 @@ fn lines(document: &Document) -> String {
         vec![
             percent(line.share),
             thousands(line.aborts),
-            plan::lines(&[line.line]),
+            if line.line == 0 { String::new() } else { plan::lines(&[line.line]) },
             format!("<code>{}</code>", escape(&line.source)),
         ]
     });

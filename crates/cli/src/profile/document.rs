@@ -370,7 +370,9 @@ fn lines(findings: &[Finding], aborts: u64, subject: &Subject<'_>) -> Vec<Line> 
         aborts: times,
         share: ratio(times, aborts),
     };
-    let mut lines: Vec<Line> = by_line.into_iter().map(line).collect();
+    // What was seen to need to be alone before it ran is given up nowhere.
+    let given_up = by_line.into_iter().filter(|(_, times)| *times > 0);
+    let mut lines: Vec<Line> = given_up.map(line).collect();
     lines.sort_by_key(|line| std::cmp::Reverse(line.aborts));
     lines
 }

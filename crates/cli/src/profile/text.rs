@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::apply::{Applied, Figures};
-use super::document::{Cause, Document, NOT_COUNTED, Operation};
+use super::document::{Cause, Document, NOT_COUNTED, Operation, WORTH_A_WORD};
 use super::recipe::Step;
 use crate::arguments::ProfileArguments;
 use crate::figures::{percent, rate, ratio, thousands};
@@ -212,13 +212,14 @@ fn recipe(step: &Step) -> String {
 
 fn applied(document: &Document, file: Option<&Path>) -> String {
     if document.applied.is_empty() {
-        let steps = document.causes.iter().flat_map(|cause| &cause.recipes);
+        let costly = document.causes.iter().filter(|cause| cause.lost >= WORTH_A_WORD);
+        let steps = costly.clone().flat_map(|cause| &cause.recipes);
         let line = steps.filter(|step| step.by == "source").find_map(|step| step.line);
         let place = line.map(|line| format!(", at {}:{line} first", document.file));
         let place = place.unwrap_or_default();
-        let text = match document.causes.is_empty() {
-            true => "nothing was found that a recipe could relieve".to_owned(),
-            false => format!("no setting relieves what was found: the source has to change{place}"),
+        let text = match costly.count() {
+            0 => "nothing to try: no cause costs 1 % of the work".to_owned(),
+            _ => format!("no setting relieves what was found: the source has to change{place}"),
         };
         let not = file.map(|file| format!("; {}: not written", file.display()));
         return format!("\n{}", wrap("", &(text + &not.unwrap_or_default()), 4));

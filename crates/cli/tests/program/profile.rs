@@ -134,8 +134,27 @@ fn a_page_and_settings_are_written() {
 }
 
 #[test]
+fn where_nothing_costs_anything_nothing_is_to_be_changed() {
+    let bench = Bench::new();
+    let quiet = "profile nop --in lan=gen:flows=50,packets=20000 --workers 2 --apply";
+    let text = bench.run(&format!("{quiet} --save a.toml")).expect(0).out;
+    assert!(text.contains("nothing to try: no cause costs 1 % of the work"), "{text}");
+    assert!(!text.contains("the source has to change"), "{text}");
+    let printed = bench.run(&format!("{quiet} --save -")).expect(0);
+    assert_eq!(printed.out, "");
+    assert!(
+        printed.err.contains("--save -: nothing is written: no setting helped"),
+        "{}",
+        printed.err
+    );
+    assert!(bench.files().is_empty());
+}
+
+#[test]
 fn what_cannot_be_profiled_is_told() {
     let bench = Bench::new();
+    let twice = bench.run("profile bridge --in p0=/dev/stdin").expect(2).err;
+    assert!(twice.contains("runs its traffic several times"), "{twice}");
     let one = bench.run("profile nop --in lan=gen:packets=10 --workers 1").expect(2).err;
     assert!(one.contains("nobody's way"), "{one}");
     bench.run("profile nop --workers 2").expect(2);
