@@ -240,7 +240,7 @@ pub mod lb {
     impl Progress {
         /// Whether its backend has it among its connections.
         fn counts(self) -> bool {
-            matches!(self, Progress::Opening | Progress::Open)
+            (self != Progress::New) & (self != Progress::Closing)
         }
     }
 

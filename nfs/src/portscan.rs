@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn who_tries_faster_than_failures_are_told_gets_no_further() {
-        for version in 0..2 {
+        for (version, host) in HOSTS.iter().enumerate() {
             let mut nf = Watched::new(&["unanswered=50"]);
             nf.1 = version;
             assert!((1..=50).all(|port| nf.tries(port)));
@@ -452,7 +452,7 @@ mod tests {
             assert_eq!(nf.0.table("contacts").used, 51);
             nf.0.at(10 * SECOND);
             assert!(!nf.tries(53) && nf.2 == "scanner", "the others have failed");
-            let host = HOSTS[version].trim_matches(['[', ']']);
+            let host = host.trim_matches(['[', ']']);
             let waits = || format!("{host} waits for 50 answers");
             assert_eq!(nf.0.logged(), [waits(), waits(), format!("{host} scans")]);
         }
