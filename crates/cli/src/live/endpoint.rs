@@ -27,8 +27,10 @@ use crate::error::Error;
 const LONGEST_LINE: u64 = 4_096;
 /// Connections served at once; more wait, and are turned away.
 const CONNECTIONS: usize = 16;
-/// Time for a request to come, all of it, and for a place where too many are served.
+/// Time for a request to come, all of it.
 pub(super) const ASKING: Duration = Duration::from_secs(2);
+/// Time for a place where too many are served: those that ask nothing have gone by then.
+const WAITING: Duration = Duration::from_secs(3);
 /// Time for an answer to be taken, all of it.
 pub(super) const ANSWERING: Duration = Duration::from_secs(5);
 /// Bytes of the longest path of a socket (`sun_path` of unix(7), without the zero at its end).
@@ -149,7 +151,7 @@ pub(super) fn serve<S: Send + 'static>(
                 continue;
             };
             let (handle, one) = (Arc::clone(&handle), Arc::clone(&served));
-            let until = Instant::now() + ASKING;
+            let until = Instant::now() + WAITING;
             while Arc::strong_count(&one) > CONNECTIONS + 2 && Instant::now() < until {
                 std::thread::sleep(PAUSE / 10);
             }
