@@ -226,6 +226,10 @@ pub mod portscan {
             let Some(port) = pkt.src_port() else { return };
             let contact = Contact { host: address, peer, port };
             let Some(standing) = self.contacts.get(&contact) else { return };
+            // One whose time is over may be there still, or not.
+            if !self.ends.is_allocated(standing.end, cx) {
+                return;
+            }
             let Some(mut host) = self.known(address, cx) else { return };
             let age = host.period.saturating_sub(standing.period);
             if !standing.is_open || age > 1 {
@@ -473,6 +477,18 @@ mod tests {
         nf.0.at(10 * SECOND);
         nf.answers(1, SYN | ACK);
         assert_eq!(nf.0.logged(), ["10.0.0.1 scans"], "the answer was sent again");
+    }
+
+    /// Whether it has been collected already is chance.
+    #[test]
+    fn an_answer_to_a_contact_whose_time_is_over_shows_nothing() {
+        let mut nf = Watched::new(&["contact_s=300", "host_s=600"]);
+        assert!((1..=40).all(|port| nf.tries(port)));
+        nf.0.at(310 * SECOND);
+        nf.answers(40, SYN | ACK);
+        assert!(nf.0.logged().is_empty(), "the contact is there still");
+        assert!(!nf.tries(41));
+        assert_eq!(nf.0.logged(), ["10.0.0.1 scans"]);
     }
 
     #[test]
