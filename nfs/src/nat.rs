@@ -489,7 +489,7 @@ pub mod nat {
                 // What runs out of hops here takes no mapping.
                 (Some(ip), _) if ip.ttl() <= 1 => Some(self.l3.forward(pkt, cx)),
                 // What stays inside, where its addresses are known.
-                (Some(_), _) if pkt.port() == LAN && self.l3.leads_back(pkt) => {
+                (Some(_), _) if pkt.port() == LAN && self.l3.leads_nowhere(pkt) => {
                     Some(self.l3.forward(pkt, cx))
                 }
                 (Some(_), _) => None,

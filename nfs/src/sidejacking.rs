@@ -6,12 +6,13 @@
 //! the same server for stolen. (The sidejacking detector of the NFork paper's table 6, which is that of
 //! Borders et al., "Chimera: A Declarative Language for Streaming Network Traffic Analysis", 2012.)
 //!
-//! A request is a TCP segment from `clients` whose payload begins with an HTTP method (RFC 9110,
-//! section 9; seven of them, without CONNECT and TRACE; an empty line before it is passed over, as servers
-//! do) and holds `Cookie` fields (RFC 6265, section 4.2). Its session is the first cookie whose name contains `sess` or is `sid`, in capitals or not,
-//! with a value of at least eight bytes: `PHPSESSID`, `JSESSIONID`, `ASP.NET_SessionId`, `session`,
-//! `connect.sid`. A session is remembered by a hash of 64 bits of name, value and server; the cookie
-//! itself is not kept, and how it is written (blanks, quotation marks) makes no difference. (Tried between real hosts with sessions of `nginx` in the cookies of `curl`.)
+//! A request is a TCP segment from `clients` whose payload begins with an HTTP method (RFC 9110, section 9;
+//! seven of them, without CONNECT and TRACE; an empty line before it is passed over, as servers do) and
+//! holds `Cookie` fields (RFC 6265, section 4.2). Its session is the first cookie whose name contains
+//! `sess` or is `sid`, in capitals or not, with a value of at least eight bytes: `PHPSESSID`, `JSESSIONID`,
+//! `ASP.NET_SessionId`, `session`, `connect.sid`. A session is remembered by a hash of 64 bits of name,
+//! value and server; the cookie itself is not kept, and how it is written (blanks, quotation marks) makes
+//! no difference. (Tried between real hosts with sessions of `nginx` in the cookies of `curl`.)
 //!
 //! With `action = "block"`, requests with a stolen session are dropped, so that the thief's first
 //! request comes to nothing; with `action = "report"` they pass. The log tells both addresses either

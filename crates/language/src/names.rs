@@ -63,7 +63,7 @@ pub const CELL: &[Operation] = &[reads("get", 0), writes("set", 1), writes("upda
 pub const L3: &[Operation] = &[
     reads("enabled", 0),
     reads("admit", 2),
-    reads("leads_back", 1),
+    reads("leads_nowhere", 1),
     writes("receive", 2),
     writes("forward", 2),
 ];

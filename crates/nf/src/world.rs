@@ -182,7 +182,7 @@ pub trait L3Operations {
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict>;
     /// Whether the packet's destination is behind the port that it came by, or our own address there.
-    fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool;
+    fn leads_nowhere<M: Mode>(&self, packet: &Packet<'_, M>) -> bool;
     /// Answers what is addressed to the function itself; `None`: the packet is to be forwarded.
     fn receive<W: World, M: Mode>(
         &mut self,
@@ -724,8 +724,8 @@ impl L3Operations for L3 {
         self.admit(packet, cx)
     }
     #[inline]
-    fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
-        self.leads_back(packet)
+    fn leads_nowhere<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
+        self.leads_nowhere(packet)
     }
     #[inline]
     fn receive<W: World, M: Mode>(
@@ -759,7 +759,7 @@ impl<O: Glance<bool>> L3Operations for Fetched<'_, O> {
         None
     }
     #[inline(always)]
-    fn leads_back<M: Mode>(&self, _: &Packet<'_, M>) -> bool {
+    fn leads_nowhere<M: Mode>(&self, _: &Packet<'_, M>) -> bool {
         false
     }
     #[inline(always)]

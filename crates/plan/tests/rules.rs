@@ -388,17 +388,21 @@ fn commanded(fields: &str, handlers: &str, body: &str) -> Plan {
 const CONTROL: &str =
     "fn control(&mut self, command: Command, cx: &mut Context) -> Result<(), &'static str>";
 
+const GROUPS: &str =
+    "#[capacity(64)] groups: Map<Ipv4Addr, u32>, #[capacity(64)] counts: Map<u32, u32>,";
+
+/// Counts the packets of each group; a host that is in none is one by itself.
+const COUNTS_OF_GROUPS: &str = "let group = match self.groups.get(&src) {
+        Some(group) => group,
+        None => { self.groups.insert(src, u32::from(src)); u32::from(src) }
+    };
+    let count = self.counts.get(&group).unwrap_or(0);
+    self.counts.insert(group, count + 1);
+    if count > self.settings.number { return Drop(Reason::Refused); }";
+
 #[test]
 fn what_a_command_stores_is_of_no_packet() {
-    let fields =
-        "#[capacity(64)] groups: Map<Ipv4Addr, u32>, #[capacity(64)] counts: Map<u32, u32>,";
-    let body = "let group = match self.groups.get(&src) {
-                    Some(group) => group,
-                    None => { self.groups.insert(src, u32::from(src)); u32::from(src) }
-                };
-                let count = self.counts.get(&group).unwrap_or(0);
-                self.counts.insert(group, count + 1);
-                if count > self.settings.number { return Drop(Reason::Refused); }";
+    let (fields, body) = (GROUPS, COUNTS_OF_GROUPS);
     let put = format!(
         "{CONTROL} {{ match command {{ Command::Put {{ address, group }} => {{
             self.groups.insert(address, group); }} }} Ok(()) }}"
@@ -497,15 +501,7 @@ fn what_a_command_takes_from_one_entry_into_another_is_shared() {
 /// What `init` stores may be the same for several packets, and name what others want.
 #[test]
 fn what_init_stores_is_of_no_packet() {
-    let fields =
-        "#[capacity(64)] groups: Map<Ipv4Addr, u32>, #[capacity(64)] counts: Map<u32, u32>,";
-    let body = "let group = match self.groups.get(&src) {
-                    Some(group) => group,
-                    None => { self.groups.insert(src, u32::from(src)); u32::from(src) }
-                };
-                let count = self.counts.get(&group).unwrap_or(0);
-                self.counts.insert(group, count + 1);
-                if count > self.settings.number { return Drop(Reason::Refused); }";
+    let (fields, body) = (GROUPS, COUNTS_OF_GROUPS);
     let init = "fn init(&mut self, cx: &mut Context) {
             self.groups.insert(Ipv4Addr::new(10, 0, 0, 1), 7);
             self.groups.insert(Ipv4Addr::new(10, 0, 0, 2), 7);

@@ -234,9 +234,9 @@ impl<'p> Interpreter<'p> {
                 self.run.accesses[access].outcome = Some(enabled);
                 Ok(Value::Bool(enabled))
             }
-            "leads_back" => {
+            "leads_nowhere" => {
                 let kind = Kind::Outcome("back", "on");
-                let (_, back) = self.l3_outcome(object, "leads_back", Mode::Read, kind);
+                let (_, back) = self.l3_outcome(object, "leads_nowhere", Mode::Read, kind);
                 Ok(Value::Bool(back))
             }
             "admit" => self.l3_admit(object),

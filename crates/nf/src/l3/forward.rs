@@ -57,7 +57,7 @@ impl L3 {
     /// Whether the packet goes nowhere from here: its destination is behind the port that it came by, or our own
     /// address there, or it is from or to an address that no router forwards.
     #[inline]
-    pub fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
+    pub fn leads_nowhere<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
         let port = packet.port();
         match (self.next_hop(packet), packet.ipv4(), packet.ipv6()) {
             (Some(NextHop::OnLink(out)), ..) => out == port,

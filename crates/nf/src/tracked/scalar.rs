@@ -185,8 +185,8 @@ impl L3Operations for TrackedL3 {
         }
     }
     #[inline]
-    fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
-        self.l3.leads_back(packet)
+    fn leads_nowhere<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
+        self.l3.leads_nowhere(packet)
     }
     #[inline]
     fn receive<W: World, M: Mode>(

@@ -314,8 +314,8 @@ impl L3Operations for Watched<TrackedL3> {
     ) -> Option<Verdict> {
         self.object.admit(packet, cx)
     }
-    fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
-        self.object.leads_back(packet)
+    fn leads_nowhere<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
+        self.object.leads_nowhere(packet)
     }
     #[track_caller]
     fn receive<W: World, M: Mode>(

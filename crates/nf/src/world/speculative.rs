@@ -392,8 +392,8 @@ impl L3Operations for Shared<'_, '_, L3> {
         self.object.admit_plain(packet)
     }
     #[inline(always)]
-    fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
-        self.object.leads_back(packet)
+    fn leads_nowhere<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
+        self.object.leads_nowhere(packet)
     }
     #[inline(always)]
     fn receive<W: World, M: Mode>(

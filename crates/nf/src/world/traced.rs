@@ -372,9 +372,9 @@ impl L3Operations for Told<L3> {
         self.call("admit").outcome(verdict.is_some()).note();
         verdict
     }
-    fn leads_back<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
-        let back = self.object.leads_back(packet);
-        self.call("leads_back").outcome(back).note();
+    fn leads_nowhere<M: Mode>(&self, packet: &Packet<'_, M>) -> bool {
+        let back = self.object.leads_nowhere(packet);
+        self.call("leads_nowhere").outcome(back).note();
         back
     }
     fn receive<W: World, M: Mode>(

@@ -7,7 +7,7 @@
 //!
 //! Where nobody watches, a batch pays for seeing that there is no tap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -93,10 +93,10 @@ impl Filter {
     /// ever meet it.
     pub fn read(text: &str, ports: &[&str], words: Words, unseen: Unseen) -> Result<Self, String> {
         let mut filter = Self { events: [false; 3], ..Self::default() };
-        for (place, word) in text.split_whitespace().enumerate() {
+        let mut given = BTreeSet::new();
+        for word in text.split_whitespace() {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
-            let before = text.split_whitespace().take(place);
-            if before.clone().any(|other| other.split_once('=').is_some_and(|(is, _)| is == key)) {
+            if word.contains('=') && !given.insert(key) {
                 return Err(format!(
                     "`{key}=` is given twice, and packets meet all filters: {text}"
                 ));

@@ -107,7 +107,7 @@ pass! {
     bridge: 52 16,
     bridge_static: 4 0,
     nat: 560 108,
-    lb: 180 60,
+    lb: 180 64,
     router: 3 0,
     anti_ddos: 28 18,
     portscan: 45 15,
