@@ -315,7 +315,7 @@ impl Own {
         }
         let faults = elements::faults();
         if N::REWRITES {
-            self.head.save(frame.bytes(), layout.is_common());
+            self.head.save(frame.bytes(), layout);
         }
         self.environment.begin(time_ns, frame.meta().number);
         let verdict = locked.instance.speculate(frame, layout, &mut self.environment, speculation);

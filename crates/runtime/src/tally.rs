@@ -177,12 +177,14 @@ impl Release for Tally<'_> {
     #[inline(always)]
     fn let_go<T>(&mut self, frames: &[Frame<'_>], slots: &[T], verdict: impl Fn(&T) -> Verdict) {
         let sum = |port| {
-            let (mut bytes, mut others) = (0, false);
+            let mut bytes = 0;
             for (frame, slot) in frames.iter().zip(slots) {
+                if verdict(slot) != Verdict::Forward(port) {
+                    return None;
+                }
                 bytes += u64::from(frame.meta().wire_len);
-                others |= verdict(slot) != Verdict::Forward(port);
             }
-            (!others).then_some(Flowed { packets: frames.len() as u64, bytes })
+            Some(Flowed { packets: frames.len() as u64, bytes })
         };
         if self.outputs.is_none()
             && let Some(Verdict::Forward(port)) = slots.first().map(&verdict)

@@ -48,6 +48,15 @@ pub(super) struct Slot {
     emitted: u32,
 }
 
+impl Slot {
+    /// The packet is not shown to the NF, and yet to be found as it is when it runs again.
+    #[cold]
+    fn refuse(&mut self, frame: &Frame<'_>) {
+        self.head.save(frame.bytes(), Layout::default());
+        self.verdict = Verdict::Flood;
+    }
+}
+
 impl Own {
     /// `ordered`: the order in which packets take effect is kept; `trail`: what is done is noted there.
     pub(super) fn new(making: &Making, ordered: bool, trail: Option<Arc<Trail>>) -> Self {
@@ -118,9 +127,9 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
     /// Handles one packet, unless it is to be put together with others.
     #[inline(always)]
     fn packet(&mut self, frame: &mut Frame<'_>, slot: &mut Slot) -> bool {
-        let meta = frame.meta_mut();
-        if meta.arrival_ns < self.times.now_ns {
-            meta.arrival_ns = self.times.now_ns;
+        // Packets that arrive together find the clock where it is to be, and nothing due.
+        if !self.environment.stands_at(frame.meta().arrival_ns) && !self.advance(frame, slot) {
+            return true;
         }
         match parse_common(frame.bytes(), frame.meta().wire_len) {
             Some(layout) => self.handle::<Common<Real>>(frame, layout, slot),
@@ -134,6 +143,22 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
         if self.environment.has_more() | reenters {
             self.more(slot, reenters);
         }
+        true
+    }
+
+    /// The clock comes to the arrival of a packet; `false`: something is due before, and it is to run alone.
+    #[inline(always)]
+    fn advance(&mut self, frame: &mut Frame<'_>, slot: &mut Slot) -> bool {
+        let meta = frame.meta_mut();
+        meta.arrival_ns = meta.arrival_ns.max(self.times.now_ns);
+        let now_ns = meta.arrival_ns;
+        if now_ns >= self.times.due_ns {
+            slot.refuse(frame);
+            self.require_alone(|| of_runtime(Operation::Due));
+            return false;
+        }
+        self.environment.advance(now_ns);
+        self.seat.visit.transaction.set_time(now_ns);
         true
     }
 
@@ -155,8 +180,7 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
             return false;
         }
         if let Some(reason) = refused::<N>(layout) {
-            // It is not shown to the NF, and yet to be found as it is when it runs again.
-            slot.head.save(frame.bytes(), false);
+            slot.refuse(frame);
             slot.verdict = Verdict::Discard(reason.into());
         } else {
             self.handle::<Real>(frame, layout, slot);
@@ -169,19 +193,10 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
         // First of all, while what parsing has learnt of the frame's length is known.
         let packet = &mut Packet::<M>::new(frame, layout);
         if N::REWRITES {
-            slot.head.save(packet.bytes(), M::COMMON);
+            slot.head.save(packet.bytes(), packet.layout());
         }
-        let Meta { arrival_ns: now_ns, number, fragment_len, .. } = *packet.meta();
+        let Meta { number, fragment_len, .. } = *packet.meta();
         debug_assert_eq!(fragment_len, 0, "a datagram that was put together is alone");
-        // Packets that arrive together find the clock where it is to be, and nothing due.
-        if !self.environment.stands_at(now_ns) {
-            if now_ns >= self.times.due_ns {
-                slot.verdict = Verdict::Flood;
-                return self.require_alone(|| of_runtime(Operation::Due));
-            }
-            self.environment.advance(now_ns);
-            self.seat.visit.transaction.set_time(now_ns);
-        }
         self.environment.begin_at_once(number);
         if !self.seat.handle(packet, self.environment, &mut slot.verdict) {
             slot.verdict = self.seat.open(frame, self.environment);
