@@ -35,6 +35,7 @@ mod resolve;
 mod shard;
 mod space;
 mod text;
+mod timer;
 mod touch;
 mod variant;
 mod word;

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anabranch_analysis::expr::{Binary, Node, SymbolId, Term, Terms};
-use anabranch_analysis::{Access, CallPath, Effect, Mode, Paths, Site};
+use anabranch_analysis::{Access, CallPath, Mode, Paths, Site};
 
 use crate::class::{Classes, classes_of};
 use crate::filter::{Caller, Need, OF_CONTROL, caller};
+use crate::timer::{Arrival, in_fields};
 use crate::variant::{aligned, hide_unknown};
 use crate::word::{Fields, Word, word};
 
@@ -114,6 +115,13 @@ type StoredAs = (usize, Option<Context>, Vec<(String, Part)>);
 /// What makes two accesses one touch.
 type Signature = (usize, u32, bool, Option<Context>, Vec<Part>, BTreeSet<(usize, usize)>);
 
+/// What has been collected once.
+#[derive(Default)]
+struct Known {
+    touched: HashSet<Signature>,
+    stored: BTreeSet<StoredAs>,
+}
+
 impl<'p> Touches<'p> {
     pub(crate) fn read(paths: &'p Paths, needs: Vec<Need>) -> Self {
         let mut all = Self {
@@ -202,86 +210,65 @@ impl<'p> Touches<'p> {
         digits.parse().ok()
     }
 
-    /// The allocator of which every timer brings an index that whoever set it had just been given: such a timer is
-    /// in the shard of that index.
-    fn of_timers(&mut self) -> Option<usize> {
-        let mut allocators = BTreeSet::new();
-        for path in &self.paths.paths {
-            for effect in &path.effects {
-                let Effect::SetTimer { token, .. } = effect else { continue };
-                match (caller(path), self.part(narrow(*token, self.terms()), &HashMap::new())) {
-                    (Caller::Packet, Part::Fresh(allocator)) => allocators.insert(allocator),
-                    _ => return None,
-                };
+    fn collect(&mut self) {
+        let brought = self.brought_by_timers();
+        let mut known = Known::default();
+        let paths = self.paths;
+        for (number, path) in paths.paths.iter().enumerate() {
+            let arrivals = match (caller(path), &brought) {
+                (Caller::Shutdown, _) => Vec::new(),
+                (Caller::Timer, Some(brought)) => self.arrivals_of_timer(path, brought),
+                _ => {
+                    let own = self.own_results(path);
+                    vec![Arrival { context: self.contexts[number], own, token: None }]
+                }
+            };
+            for arrival in arrivals {
+                self.collect_path(number, &arrival, &mut known);
             }
         }
-        allocators.first().copied().filter(|_| allocators.len() == 1)
     }
 
-    fn collect(&mut self) {
-        let of_timers = self.of_timers();
-        let mut known: HashSet<Signature> = HashSet::new();
-        let mut stored: BTreeSet<StoredAs> = BTreeSet::new();
-        for (number, path) in self.paths.paths.iter().enumerate() {
-            let caller = caller(path);
-            if caller == Caller::Shutdown {
+    /// What a path touches that is come to in this way.
+    fn collect_path(&mut self, number: usize, arrival: &Arrival, known: &mut Known) {
+        let path = &self.paths.paths[number];
+        let certain = self.certain(path);
+        let context = arrival.context;
+        for (position, access) in path.accesses.iter().enumerate() {
+            let Some(object) = self.object(&access.object) else { continue };
+            if self.needs[object] != Need::Sharding {
                 continue;
             }
-            let own = match (caller, of_timers) {
-                (Caller::Timer, Some(allocator)) => self.brought_by_timer(path, allocator),
-                _ => self.own_results(path),
-            };
-            let certain = self.certain(path);
-            for (position, access) in path.accesses.iter().enumerate() {
-                let Some(object) = self.object(&access.object) else { continue };
-                if self.needs[object] != Need::Sharding {
-                    continue;
-                }
-                let context = self.contexts[number];
-                self.note_write(object, access, context, &own, &mut stored);
-                // A command is carried out by every shard, each on its own entries.
-                if caller == Caller::Control {
-                    continue;
-                }
-                // What expires, expires in the shard that holds it.
-                let expires = access.kind == "PacketSet" && access.operation == "expire";
-                if expires || POOL.contains(&access.operation.as_str()) {
-                    continue;
-                }
-                let key = self.key(access, &own, path.cut_off);
-                // Finding a packet set restarts its lifetime.
-                let writes = access.mode == Mode::Write || access.kind == "PacketSet";
-                let used = used(&certain, &key);
-                let signature = (object, access.line, writes, context, key.clone(), used.clone());
-                if !known.insert(signature) {
-                    continue;
-                }
-                self.touches.push(Touch {
-                    object,
-                    writes,
-                    symmetric: access.symmetric,
-                    list: path.class.as_deref().filter(|_| access.kind == "PacketSet"),
-                    key,
-                    context,
-                    certain: used,
-                    line: access.line,
-                    at: (number, position),
-                });
+            self.note_write(object, access, arrival, &mut known.stored);
+            // A command is carried out by every shard, each on its own entries.
+            if caller(path) == Caller::Control {
+                continue;
             }
+            // What expires, expires in the shard that holds it.
+            let expires = access.kind == "PacketSet" && access.operation == "expire";
+            if expires || POOL.contains(&access.operation.as_str()) {
+                continue;
+            }
+            let key = self.key(access, arrival, path.cut_off);
+            // Finding a packet set restarts its lifetime.
+            let writes = access.mode == Mode::Write || access.kind == "PacketSet";
+            let used = used(&certain, &key);
+            let signature = (object, access.line, writes, context, key.clone(), used.clone());
+            if !known.touched.insert(signature) {
+                continue;
+            }
+            self.touches.push(Touch {
+                object,
+                writes,
+                symmetric: access.symmetric,
+                list: path.class.as_deref().filter(|_| access.kind == "PacketSet"),
+                key,
+                context,
+                certain: used,
+                line: access.line,
+                at: (number, position),
+            });
         }
-    }
-
-    /// The index that a timer brings, wherever it is a key.
-    fn brought_by_timer(&self, path: &CallPath, allocator: usize) -> HashMap<Term, Part> {
-        let is_token = |term: &Term| {
-            let whole = match *self.terms().node(*term) {
-                Node::Extract { low: 0, of, .. } if self.terms().width(*term) >= 32 => of,
-                _ => *term,
-            };
-            matches!(*self.terms().node(whole), Node::Symbol(id) if self.terms().symbol_of(id).name == "token")
-        };
-        let keys = path.accesses.iter().flat_map(|access| &access.key).map(|part| part.term);
-        keys.filter(is_token).map(|term| (term, Part::Fresh(allocator))).collect()
     }
 
     /// What an expired object held and its index: named alike in every such handler.
@@ -305,12 +292,12 @@ impl<'p> Touches<'p> {
         read.map(|stored| (stored.object, stored.access)).collect()
     }
 
-    fn key(&mut self, access: &Access, own: &HashMap<Term, Part>, cut: bool) -> Vec<Part> {
+    fn key(&mut self, access: &Access, arrival: &Arrival, cut: bool) -> Vec<Part> {
         // The key of a packet set is the arriving packet's, whatever the handler does.
         if cut && access.kind != "PacketSet" {
             return vec![AFTER_LOOP];
         }
-        let parts = self.named(&access.key, own);
+        let parts = self.named(&access.key, arrival);
         match self.object(&access.object) {
             Some(object) if access.kind == "Map" => aligned(parts, &mut self.names[object]),
             _ => parts.into_iter().map(|(_, part)| part).collect(),
@@ -321,9 +308,16 @@ impl<'p> Touches<'p> {
     fn named(
         &mut self,
         parts: &[anabranch_analysis::Part],
-        own: &HashMap<Term, Part>,
+        arrival: &Arrival,
     ) -> Vec<(String, Part)> {
-        let named = parts.iter().map(|part| (part.name.clone(), self.part(part.term, own)));
+        let named = parts.iter().map(|part| {
+            let made = self.part(part.term, &arrival.own);
+            let made = match &arrival.token {
+                Some(token) => in_fields(made, token, &mut self.fields),
+                None => made,
+            };
+            (part.name.clone(), made)
+        });
         let mut named: Vec<(String, Part)> = named.collect();
         hide_unknown(&mut named);
         named
@@ -333,14 +327,14 @@ impl<'p> Touches<'p> {
         &mut self,
         object: usize,
         access: &Access,
-        context: Option<Context>,
-        own: &HashMap<Term, Part>,
+        arrival: &Arrival,
         stored: &mut BTreeSet<StoredAs>,
     ) {
         if access.mode == Mode::Read || access.value.is_empty() {
             return;
         }
-        let parts = self.named(&access.value, own);
+        let parts = self.named(&access.value, arrival);
+        let context = arrival.context;
         if stored.insert((object, context, parts.clone())) {
             self.writes[object].push(Write { context, parts: parts.into_iter().collect() });
         }
@@ -450,7 +444,7 @@ impl<'p> Touches<'p> {
 }
 
 /// A term before it was widened.
-fn narrow(term: Term, terms: &Terms) -> Term {
+pub(crate) fn narrow(term: Term, terms: &Terms) -> Term {
     match *terms.node(term) {
         Node::Extend { signed: false, of, .. } => of,
         _ => term,

@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use anabranch_analysis::expr::{Binary, Node, Symbol, SymbolId, Term, Terms};
 
+use crate::timer::token_field;
+
 /// A header field, by its number in [`Fields`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct FieldId(pub(crate) u16);
@@ -60,8 +62,11 @@ impl Fields {
         }
     }
 
-    /// The field behind a symbol, if it is one.
+    /// The field behind a symbol, if it is one; what a timer is given is one of whoever has set it.
     pub(crate) fn of_symbol(&mut self, symbol: &Symbol) -> Option<FieldId> {
+        if let Some(token) = token_field(&symbol.name, self) {
+            return Some(token);
+        }
         let (header, rest) = symbol.name.split_once('.')?;
         let field = HEADERS.contains(&header) && !rest.contains(['#', '.']);
         field.then(|| self.id(&symbol.name, u16::from(symbol.sort.width())))
@@ -85,7 +90,7 @@ impl Sum {
         self.bits.is_empty() && !self.constant
     }
 
-    fn plus(&self, other: &Self) -> Self {
+    pub(crate) fn plus(&self, other: &Self) -> Self {
         let mut bits: Vec<Bit> =
             self.bits.iter().filter(|bit| !other.bits.contains(bit)).copied().collect();
         bits.extend(other.bits.iter().filter(|bit| !self.bits.contains(bit)));

@@ -329,6 +329,78 @@ fn a_timer_finds_what_its_packet_took() {
     }
 }
 
+/// What is set in turns of a loop that are not listed may bring anything.
+#[test]
+fn a_timer_of_a_loop_without_a_known_end_is_not_trusted() {
+    let fields = "#[capacity(64)] hosts: Map<Ipv4Addr, u32>,";
+    let handlers = "fn timer(&mut self, token: u64, cx: &mut Context) {
+            let sent = self.hosts.get(&Ipv4Addr::from(token as u32)).unwrap_or(0);
+            if !self.hosts.insert(Ipv4Addr::from(token as u32), sent + 1) { cx.emit(WAN, &[0; 64]); }
+        }";
+    let set = |turn: &str| {
+        let body = format!(
+            "cx.set_timer(1_000_000, u64::from(u32::from(src)));
+             for step in 0..self.settings.number {{ {turn} }}"
+        );
+        mode(&planned_with("", fields, handlers, &body, "e810"), "hosts")
+    };
+    assert_eq!(set(""), ObjectMode::Sharded);
+    assert_eq!(set("if step == 5 { cx.set_timer(1_000_000, 7); }"), ObjectMode::Shared);
+}
+
+/// A timer is in the shard of the packet that has set it, so that what it brings of that packet names its entries.
+#[test]
+fn a_timer_finds_what_its_packet_has_stored() {
+    let fields = "#[capacity(64)] hosts: Map<Ipv4Addr, u32>, #[capacity(64)] pairs: Map<Ipv4Addr, Ipv4Addr>,";
+    let timed = |handler: &str, token: &str| {
+        let handlers = format!("fn timer(&mut self, token: u64, cx: &mut Context) {{ {handler} }}");
+        let body = format!(
+            "let sent = self.hosts.get(&src).unwrap_or(0);
+             if sent == 0 {{ cx.set_timer(1_000_000, {token}); }}
+             self.hosts.insert(src, sent + 1);"
+        );
+        planned_with("", fields, &handlers, &body, "e810")
+    };
+    let forgets = "self.hosts.remove(&Ipv4Addr::from(token as u32));";
+    let again = "let host = Ipv4Addr::from(token as u32);
+        let Some(sent) = self.hosts.get(&host) else { return };
+        self.hosts.insert(host, sent / 2);
+        cx.set_timer(1_000_000_000, token);";
+    let src = "u64::from(u32::from(src))";
+    for handler in [forgets, again] {
+        let found = timed(handler, src);
+        assert_eq!(found.strategy, Strategy::SharedNothing, "{}", why(&found, "hosts"));
+        assert_eq!(matrix(&found)[0][1], "lan.ipv4.src = wan.ipv4.src");
+        // The entry of another host, of a sum, of what chance has drawn, of whatever comes next.
+        for token in ["u64::from(u32::from(dst))", "u64::from(u32::from(src)) + 1", "cx.random()"] {
+            assert_eq!(mode(&timed(handler, token), "hosts"), ObjectMode::Shared, "{token}");
+        }
+    }
+    let next = again.replace(", token);", ", token + 1);");
+    assert_eq!(mode(&timed(&next, src), "hosts"), ObjectMode::Shared);
+    // What it stores is of that packet, too.
+    let stores = "self.pairs.insert(Ipv4Addr::from(token as u32), Ipv4Addr::from(token as u32));
+        if let Some(host) = self.pairs.get(&Ipv4Addr::from(token as u32)) { self.hosts.remove(&host); }";
+    assert_eq!(timed(stores, src).strategy, Strategy::SharedNothing);
+    // Two kinds of timers are told by bits that they bring.
+    let kinds = "if token >> 32 == 1 { self.hosts.remove(&Ipv4Addr::from(token as u32)); }
+        else { self.pairs.remove(&Ipv4Addr::from(token as u32)); }";
+    let two = |known: &str| {
+        format!(
+            "{known} << 32 | u64::from(u32::from(src)));
+             self.pairs.insert(dst, src);
+             cx.set_timer(1_000_000, u64::from(u32::from(dst))"
+        )
+    };
+    let found = timed(kinds, &two("1"));
+    assert_eq!(mode(&found, "hosts"), ObjectMode::Sharded, "{}", why(&found, "hosts"));
+    let hosts_only = "if token >> 32 == 1 { self.hosts.remove(&Ipv4Addr::from(token as u32)); }";
+    assert_eq!(mode(&timed(hosts_only, &two("1")), "hosts"), ObjectMode::Sharded);
+    assert_eq!(mode(&timed(hosts_only, &two("0")), "hosts"), ObjectMode::Sharded);
+    let either = "if token >> 32 != 2 { self.hosts.remove(&Ipv4Addr::from(token as u32)); }";
+    assert_eq!(mode(&timed(either, &two("1")), "hosts"), ObjectMode::Shared);
+}
+
 #[test]
 fn a_key_after_a_loop_without_a_known_end_is_not_trusted() {
     let body = "let mut key = u32::from(src);
