@@ -91,6 +91,11 @@ pub enum Error {
     /// A newer instance writes this state now.
     #[error("another instance, started later, writes the state of `{0}` now: give each its own id")]
     Fenced(String),
+    /// It cannot be taken over: somebody else is always ahead.
+    #[error(
+        "another instance writes the state of `{0}` without a pause: end it, or give each its own id"
+    )]
+    Contended(String),
     /// The store is not configured right.
     #[error("store `{text}`: {why}")]
     Configuration {

@@ -1,27 +1,24 @@
 //! All of an NF's state as it is in a store: read, merged over cores, shards and instances, as JSON;
 //! and claimed by the one who goes on writing it.
 
+mod claim;
+
 use std::collections::BTreeMap;
-use std::thread;
-use std::time::Duration;
 
 use serde_json::{Map as Object, Value as Json, json};
 
-use crate::behind::{Claimed, Listing, Mark};
+use crate::behind::{Listing, Mark};
 use crate::call::{Call, Operation, Reply};
 use crate::content::{Bytes, Content, Entry, Kind};
-use crate::driver::{Answer, Batch, Driver, Outcome, only, unexpected, value_of};
+use crate::driver::{Answer, Driver, only, unexpected, value_of};
 use crate::error::Error;
-use crate::key::{Key, Place, Scope, prefix};
+use crate::key::{Key, Scope, prefix};
+pub use claim::claim;
 
 /// Entries that are read at once.
 const PAGE: u32 = 4096;
 /// Objects that are asked for at once.
 const TOGETHER: usize = 64;
-/// How often a claim is tried that somebody else got ahead of, or of which nobody knows what became.
-const CLAIMS: u32 = 8;
-/// How long to wait after the first claim that is not answered; after others longer.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Everything that an object holds, in pages where it is large; `None`: there is nothing.
 pub fn read(driver: &mut (impl Driver + ?Sized), key: &Key) -> Result<Option<Content>, Error> {
@@ -90,69 +87,6 @@ pub fn listing(driver: &mut (impl Driver + ?Sized), scope: &Scope) -> Result<Lis
     let key = Mark::key(scope)?;
     let mark = value_of(&key, driver.run(&[Call::new(&key, Operation::Read)])?)?;
     Ok(Listing { keys, mark })
-}
-
-/// Takes over the state of an instance for a writer of [this epoch](Mark::epoch_at), or a later one: the
-/// writer's epoch, and the scopes of its cores and shards with what they hold. Whoever wrote there
-/// before is told so with his next batch, and stops. Each scope's mark has the latest clock of all.
-pub fn claim(
-    driver: &mut (impl Driver + ?Sized),
-    nf: &str,
-    instance: &str,
-    mut epoch: u64,
-) -> Result<(u64, Vec<Claimed>), Error> {
-    for tried in 1..=CLAIMS {
-        let keys = driver.keys(&prefix(nf, Some(instance))?)?;
-        let mut scopes: Vec<Scope> = keys.iter().map(Key::scope).collect();
-        scopes.retain(|scope| scope.place() != Place::Instance);
-        scopes.sort();
-        scopes.dedup();
-        let marks: Vec<Key> = scopes.iter().map(Mark::key).collect::<Result<_, _>>()?;
-        let reads: Vec<Call> = marks.iter().map(|mark| Call::new(mark, Operation::Read)).collect();
-        let answers = driver.run(&reads)?;
-        let (mut batches, mut clock_ns) = (Vec::new(), 0);
-        for (mark, expected) in marks.into_iter().zip(answers) {
-            let expected = value_of(&mark, vec![expected])?;
-            let found = expected.as_deref().map(|bytes| Mark::decode(&mark, bytes)).transpose()?;
-            let found = found.unwrap_or_default();
-            epoch = epoch.max(found.epoch.saturating_add(u64::from(expected.is_some())));
-            clock_ns = found.clock_ns.max(clock_ns);
-            batches.push(Batch { mark, expected, next: Bytes::new(), calls: Vec::new() });
-        }
-        // Read between the marks and the claim: what is claimed has not changed since.
-        let mut state = state(driver, nf, Some(instance))?;
-        let mark = Mark { epoch, batch: 1, clock_ns };
-        batches.iter_mut().for_each(|batch| batch.next = mark.encode());
-        let outcomes = match driver.commit(&batches) {
-            // It has just answered: a long pause of the store, or one of its nodes is gone.
-            Err(late) if late.is_unavailable() && tried < CLAIMS => {
-                thread::sleep(PAUSE * tried);
-                None
-            }
-            outcomes => Some(outcomes?),
-        };
-        let refused = |outcome: &Outcome| match outcome {
-            Outcome::Refused(error) => Some(error.clone()),
-            _ => None,
-        };
-        if let Some(error) = outcomes.iter().flatten().find_map(refused) {
-            if tried == CLAIMS {
-                return Err(error);
-            }
-            thread::sleep(PAUSE * tried);
-        }
-        let is_committed = |outcome: &Outcome| *outcome == Outcome::Committed;
-        if outcomes.is_some_and(|outcomes| outcomes.iter().all(is_committed)) {
-            let claimed = scopes.into_iter().map(|scope| {
-                let content = state.extract_if(.., |key, _| key.scope_str() == scope.as_str());
-                let content = content.collect();
-                Claimed { scope, mark, content }
-            });
-            return Ok((epoch, claimed.collect()));
-        }
-        epoch += 1;
-    }
-    Err(Error::Fenced(format!("{nf}@{instance}")))
 }
 
 /// The value that parts over cores, shards and instances come to. Counters add up, so do those of
@@ -224,6 +158,7 @@ fn text(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::Memory;
+    use crate::key::Place;
 
     fn store() -> Memory {
         let mut store = Memory::default();
@@ -244,42 +179,6 @@ mod tests {
         store
     }
 
-    /// A store that will not work on what is claimed, so many times.
-    struct Refusing(Memory, u32);
-
-    impl Driver for Refusing {
-        fn name(&self) -> &str {
-            "refusing"
-        }
-
-        fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
-            self.0.run(calls)
-        }
-
-        fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
-            let refused = |_: &Batch| Outcome::Refused(Error::unavailable("refusing", "it moves"));
-            match self.1.checked_sub(1) {
-                None => self.0.commit(batches),
-                Some(left) => {
-                    self.1 = left;
-                    Ok(batches.iter().map(refused).collect())
-                }
-            }
-        }
-
-        fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
-            self.0.keys(prefix)
-        }
-    }
-
-    #[test]
-    fn a_claim_that_is_refused_is_tried_again_and_told_in_the_end() {
-        let (epoch, claimed) = claim(&mut Refusing(store(), 1), "nat", "a", 7).unwrap();
-        assert_eq!((epoch, claimed.len()), (8, 2));
-        let never = claim(&mut Refusing(store(), CLAIMS), "nat", "a", 7).unwrap_err();
-        assert!(never.to_string().contains("it moves"), "{never}");
-    }
-
     #[test]
     fn parts_come_to_one_value() {
         let state = state(&mut store(), "nat", None).unwrap();
@@ -291,49 +190,6 @@ mod tests {
         assert_eq!(of(Kind::Value), Content::Value(vec![100]));
         assert_eq!(json(&of(Kind::CounterMap)).to_string(), r#"{"k":112}"#);
         assert_eq!(json(&of(Kind::Set)).to_string(), r#"["0x03","0x04","0x05","d"]"#);
-    }
-
-    #[test]
-    fn a_claim_is_of_one_instance_and_later_than_any_before() {
-        let mut store = store();
-        let (first, claimed) = claim(&mut store, "nat", "a", 500).unwrap();
-        let scopes: Vec<&str> = claimed.iter().map(|one| one.scope.as_str()).collect();
-        assert_eq!((first, scopes), (500, vec!["nat@a@s1", "nat@a@s2"]));
-        assert!(claimed.iter().all(|one| one.content.len() == 4));
-        let (second, again) = claim(&mut store, "nat", "a", 7).unwrap();
-        assert_eq!((second, again[0].content.clone()), (501, claimed[0].content.clone()));
-    }
-
-    /// A store that does not answer some commits, all or half of which it has carried out.
-    struct Silent(Memory, u32);
-
-    impl Driver for Silent {
-        fn name(&self) -> &str {
-            "silent"
-        }
-
-        fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
-            self.0.run(calls)
-        }
-
-        fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
-            let Some(left) = self.1.checked_sub(1) else { return self.0.commit(batches) };
-            self.1 = left;
-            self.0.commit(if left % 2 == 0 { &batches[..1] } else { batches })?;
-            Err(Error::unavailable("silent", "it takes too long to answer"))
-        }
-
-        fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
-            self.0.keys(prefix)
-        }
-    }
-
-    #[test]
-    fn a_claim_that_is_not_answered_is_made_again() {
-        let (epoch, claimed) = claim(&mut Silent(store(), 3), "nat", "a", 500).unwrap();
-        assert_eq!((epoch, claimed.len()), (503, 2));
-        let never = claim(&mut Silent(store(), CLAIMS), "nat", "a", 500);
-        assert!(never.unwrap_err().is_unavailable());
     }
 
     #[test]
