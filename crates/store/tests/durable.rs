@@ -335,6 +335,23 @@ fn what_follows_a_hole_is_kept_and_told_of_however_long_the_hole_is() {
     assert!(store.remark().unwrap().contains("all of it is kept"), "{:?}", store.remark());
 }
 
+#[test]
+fn what_follows_a_header_of_zeroes_is_kept_and_told_of() {
+    for hole in [10, 4096] {
+        let directory = tempfile::tempdir().unwrap();
+        write(directory.path(), 200);
+        let path = directory.path().join("log-00000000");
+        let mut log = fs::read(&path).unwrap();
+        log[..hole].fill(0);
+        fs::write(&path, &log).unwrap();
+        let store = Memory::open(directory.path(), NEVER).unwrap();
+        let said = store.remark().expect("whole frames follow");
+        let copy = said.split('`').nth(3).unwrap();
+        assert!(copy.ends_with("damaged-log-00000000-0"), "{said}");
+        assert_eq!(fs::read(copy).unwrap(), log);
+    }
+}
+
 /// The writer makes a checkpoint while somebody reads the one before.
 #[test]
 fn files_that_are_replaced_while_they_are_looked_at_are_looked_at_again() {

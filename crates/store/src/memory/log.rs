@@ -299,12 +299,12 @@ fn read(directory: &Path, generation: u32) -> Result<Contents, Error> {
         return Err(damaged(&path, 0, "there is a later log, but not the checkpoint before it"));
     }
     let bytes = read_if_there(&path).map_err(failed)?;
-    let mut rest = match check_header(&path, &bytes, LOG)? {
-        Some(rest) => rest,
-        None => return Ok(Contents { objects, len: 0, damage: None }),
-    };
-    let mut whole = HEADER;
-    while let Some((payload, after)) = next_frame(rest) {
+    let header = check_header(&path, &bytes, LOG)?;
+    let mut rest = header.unwrap_or(&bytes);
+    let mut whole = header.map_or(0, |_| HEADER);
+    while header.is_some()
+        && let Some((payload, after)) = next_frame(rest)
+    {
         let record = postcard::from_bytes::<OwnedRecord>(payload);
         let record = record.map_err(|_| unknown(&path, whole))?;
         for call in &record.calls {
