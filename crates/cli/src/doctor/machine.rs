@@ -1,5 +1,7 @@
 //! What all interfaces have in common: kernel, rights, clock, cores, memory.
 
+use anabranch_runtime::hardware::Hardware;
+
 use super::State::{Good, Note, Wrong};
 use super::{Files, Finding};
 
@@ -26,7 +28,7 @@ pub(super) fn examine(files: &Files) -> Vec<Finding> {
         Some(hugepages(files)),
         Some(dpdk(anabranch_io::live::dpdk_version())),
         devices(files),
-        counters(files),
+        counters(files, Hardware::open().is_some()),
         compiler(files),
         Some(tun(files)),
         Some(solver()),
@@ -172,13 +174,18 @@ fn devices(files: &Files) -> Option<Finding> {
     (!names.is_empty()).then(|| Finding::new("dpdk", Good, says()))
 }
 
-fn counters(files: &Files) -> Option<Finding> {
+/// `counted`: whether the processor's counters were opened.
+fn counters(files: &Files, counted: bool) -> Option<Finding> {
     let paranoid: i32 = files.number("proc/sys/kernel/perf_event_paranoid")?;
-    let may = effective(files) >> PERFMON & 1 == 1 || effective(files) >> SYS_ADMIN & 1 == 1;
-    if paranoid <= 2 || may {
+    if counted {
         return Some(Finding::new("counters", Good, "instructions and cycles can be counted"));
     }
-    let says = "instructions and cycles cannot be counted (`bench`)";
+    let may = effective(files) >> PERFMON & 1 == 1 || effective(files) >> SYS_ADMIN & 1 == 1;
+    if paranoid <= 2 || may {
+        let says = "this processor shows none, as in most virtual machines: `bench` and `profile` count the TSC's cycles";
+        return Some(Finding::new("counters", Note, says));
+    }
+    let says = "instructions and cycles may not be counted (`bench`, `profile`)";
     Some(Finding::new("counters", Note, says).run("sysctl kernel.perf_event_paranoid=2"))
 }
 
@@ -297,6 +304,24 @@ mod tests {
             assert_eq!(found.says.contains("8 MiB at most"), state == Note, "{found:?}");
         }
         assert_eq!(locked(&machine(&[]).1), None);
+    }
+
+    #[test]
+    fn counters_are_there_where_they_were_opened() {
+        let status = |bits: &str| format!("CapEff:\t{bits}\n");
+        for (paranoid, bits, counted, state, lines) in [
+            ("2", "0", true, Good, 0),
+            ("2", "0", false, Note, 0),
+            ("4", "0", false, Note, 1),
+            ("4", "0000004000000000", false, Note, 0),
+        ] {
+            let (_directory, files) = machine(&[
+                ("proc/sys/kernel/perf_event_paranoid", paranoid),
+                ("proc/self/status", &status(bits)),
+            ]);
+            let found = counters(&files, counted).unwrap();
+            assert_eq!((found.state, found.run.len()), (state, lines), "{found:?}");
+        }
     }
 
     #[test]
