@@ -14,15 +14,16 @@
 //!   ports nor segments that nobody asked for count; who connects and waits for the greeting does;
 //! - FTP: `RETR` commands to port 21 (RFC 959, section 4.1.3) of names that end in `.htm`, `.html`,
 //!   `.zip` or `.exe`, in capitals or not;
-//! - IRC: segments to any port but 21 that begin with `NICK`, `JOIN` or `PRIVMSG` (RFC 2812, section
-//!   3), once all else has been seen. `USER` does not count, with which POP3 begins too (RFC 1939).
+//! - IRC: segments to any port but 21 that begin with `NICK`, `JOIN` or `PRIVMSG`, in capitals or not (RFC 2812,
+//!   section 3), once all else has been seen. `CAP`, `PASS` and `USER` may come before these, and do not count:
+//!   POP3 has them too (RFC 1939).
 //!
 //! With `action = "block"`, all IP packets of an infected host, in both directions, are dropped from
 //! then on, until it has sent none for `block_s`; with `action = "report"` the log says so, once.
 //! Everything else passes, over IPv4 and IPv6.
 //!
-//! Not done: a command that is split over segments or shares one with another, FTP over TLS, IRC
-//! over TLS; what a file is, is believed of its name. Hosts that find the table full are not watched.
+//! Not done: a command that is split over segments, FTP over TLS, IRC over TLS; what a file is, is
+//! believed of its name. Hosts that find the table full are not watched.
 
 use anabranch_nf::prelude::*;
 
@@ -114,19 +115,37 @@ pub mod trojan {
         [letter(line, end - 3), letter(line, end - 2), letter(line, end - 1)] == letters
     }
 
-    /// The kind of file that an FTP command fetches, as one bit; 0 for anything else.
-    #[opaque]
-    pub fn fetched(line: &[u8]) -> u8 {
-        let verb = [letter(line, 0), letter(line, 1), letter(line, 2), letter(line, 3)];
-        if verb != [b'r', b'e', b't', b'r'] || line.get(4).map_or(0, |found| *found) != b' ' {
-            return 0;
-        }
-        let mut end = line.len();
-        for _ in 0..2 {
-            if end > 0 && matches!(line.get(end - 1), Some(b'\r' | b'\n')) {
-                end -= 1;
+    /// Whether a line begins with a command, in capitals or not, and a space.
+    fn begins(line: &[u8], command: &[u8]) -> bool {
+        for at in 0..command.len() {
+            if letter(line, at) != command[at] {
+                return false;
             }
         }
+        line.get(command.len()) == Some(&b' ')
+    }
+
+    /// The kinds of files that FTP commands fetch, one bit each.
+    #[opaque]
+    pub fn fetched(commands: &[u8]) -> u8 {
+        let mut files = 0;
+        let mut start = 0;
+        for at in 0..commands.len() {
+            if commands[at] == b'\n' {
+                files |= file(&commands[start..at]);
+                start = at + 1;
+            }
+        }
+        files | file(&commands[start..])
+    }
+
+    /// The kind of file that an FTP command fetches, as one bit; 0 for anything else.
+    fn file(line: &[u8]) -> u8 {
+        if !begins(line, b"retr") {
+            return 0;
+        }
+        let ends = line.len() > 0 && line.get(line.len() - 1) == Some(&b'\r');
+        let end = line.len() - if ends { 1 } else { 0 };
         if ends_with(line, end, [b'z', b'i', b'p']) {
             return ZIP;
         }
@@ -137,8 +156,24 @@ pub mod trojan {
         if ends_with(line, page, [b'h', b't', b'm']) { HTML } else { 0 }
     }
 
-    fn is_irc(line: &[u8]) -> bool {
-        line.starts_with(b"NICK ") || line.starts_with(b"JOIN ") || line.starts_with(b"PRIVMSG ")
+    /// Whether a segment's first command is one of IRC's, but for those that may come before at login.
+    #[opaque]
+    pub fn is_irc(commands: &[u8]) -> bool {
+        let mut start = 0;
+        for at in 0..commands.len() {
+            if commands[at] == b'\n' {
+                let line = &commands[start..at];
+                if !(begins(line, b"cap") || begins(line, b"pass") || begins(line, b"user")) {
+                    return chats(line);
+                }
+                start = at + 1;
+            }
+        }
+        chats(&commands[start..])
+    }
+
+    fn chats(line: &[u8]) -> bool {
+        begins(line, b"nick") || begins(line, b"join") || begins(line, b"privmsg")
     }
 
     impl Trojan {
@@ -410,6 +445,7 @@ mod tests {
             (b"retr /x/y.HTM\n", 1),
             (b"RETR a.zip", 2),
             (b"RETR .exe\r\n", 4),
+            (b"TYPE I\r\nRETR a.exe\r\nRETR b.zip\r\nQUIT\r\n", 6),
             (b"RETR a.exe.txt\r\n", 0),
             (b"STOR a.exe\r\n", 0),
             (b"RETR exe\r\n", 0),
@@ -417,6 +453,24 @@ mod tests {
             (b"", 0),
         ] {
             assert_eq!(trojan::fetched(line), kind, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn irc_is_told_by_its_first_command_but_for_the_login() {
+        for (commands, is_irc) in [
+            (&b"NICK bob\r\n"[..], true),
+            (b"join #x", true),
+            (b"CAP LS 302\r\nNICK bob\r\nUSER bob 0 * :Bob\r\n", true),
+            (b"pass x\nuser bob 0 * :Bob\nnick bob\n", true),
+            (b"USER bob\r\nPASS x\r\nSTAT\r\n", false),
+            (b"SELECT *\nJOIN x\n", false),
+            (b"NICKNAME x", false),
+            (b"JOIN", false),
+            (b"\nNICK bob\n", false),
+            (b"", false),
+        ] {
+            assert_eq!(trojan::is_irc(commands), is_irc, "{commands:?}");
         }
     }
 
@@ -442,7 +496,7 @@ mod tests {
         /// Bytes of any kind, in front of an end that makes them a file or not.
         #[test]
         fn any_name_is_read(
-            mut name in prop::collection::vec(any::<u8>(), 0..40),
+            mut name in prop::collection::vec(any::<u8>().prop_filter("ends a line", |byte| *byte != b'\n'), 0..40),
             kind in 0usize..4,
         ) {
             name.extend([&b"?"[..], b".htm", b".zip", b".exe"][kind]);
