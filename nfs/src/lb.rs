@@ -13,9 +13,9 @@
 //!   anew. Until it is done, connections that hash to a backend that is gone take the next one in order.
 //! - **Least connections**: the backend with the fewest that their clients have not ended; the first of equals.
 //!
-//! Backends come and go by commands. A *drained* backend keeps its connections and gets no more; a *removed* one
-//! loses them; an unhealthy one too, until it is healthy again. Their connections then pick anew with their next
-//! packet. Health is told from outside by `set-health`.
+//! Backends come and go by commands. A *drained* backend keeps its connections and gets no more until it is added
+//! again; a *removed* one loses them; an unhealthy one too, until it is healthy again. Their connections then pick
+//! anew with their next packet. Health is told from outside by `set-health`.
 //!
 //! A connection lives by its client's packets (`opening_s` from a SYN, or from its first packet where that was
 //! none; `closing_s` from FIN or RST), since replies need no table beyond the backends': a service that only
@@ -139,7 +139,7 @@ pub mod lb {
     }
 
     pub enum Command {
-        /// Adds a backend to a service, counted within `services` from 0.
+        /// Adds a backend to a service, counted within `services` from 0, or takes up again one of it that drains.
         AddBackend {
             #[setting(default = 0)]
             service: u32,
@@ -212,6 +212,8 @@ pub mod lb {
 
     /// What a command makes of a backend.
     pub enum Change {
+        /// Active again, where it drains.
+        TakeUp,
         Drain,
         Remove,
         Health(bool),
@@ -431,7 +433,9 @@ pub mod lb {
         Some((src, Endpoint { address: dst, port: quote.dst_port(), protocol }))
     }
 
+    /// The other end of the quoted packet is that of the error.
     fn set_quoted(pkt: &mut Packet, to: Endpoint, is_source: bool) {
+        set_end(pkt, to, !is_source);
         if let Some(mut quote) = pkt.embedded_mut() {
             match (to.address, is_source) {
                 (Address::V4(address), true) => quote.set_src(address),
@@ -525,10 +529,7 @@ pub mod lb {
             if connection.generation == 0 {
                 return Drop(Reason::NoBackend);
             }
-            let flags = match pkt.tcp() {
-                Some(tcp) => tcp.flags() & (FIN | SYN | RST),
-                None => 0,
-            };
+            let flags = pkt.tcp().map_or(0, |tcp| tcp.flags() & (FIN | SYN | RST));
             let mut backend = self.backends.read(u32::from(connection.backend));
             let is_gone = backend.generation != connection.generation || !backend.keeps();
             // The client's port is used again, for another connection.
@@ -589,9 +590,7 @@ pub mod lb {
                 return None;
             }
             let slot = u32::from(self.pick(service, to)?.backend);
-            let backend = self.backends.read(slot).endpoint;
-            set_quoted(pkt, backend, true);
-            set_end(pkt, backend, false);
+            set_quoted(pkt, self.backends.read(slot).endpoint, true);
             Some(Forward(BACKENDS))
         }
 
@@ -599,9 +598,7 @@ pub mod lb {
         #[cold]
         fn error_from_backend(&mut self, pkt: &mut Packet) -> Option<Verdict> {
             let (_, to) = quoted(pkt)?;
-            let endpoint = self.replies.get(&to)?;
-            set_quoted(pkt, endpoint, false);
-            set_end(pkt, endpoint, true);
+            set_quoted(pkt, self.replies.get(&to)?, false);
             Some(Forward(CLIENTS))
         }
 
@@ -614,22 +611,22 @@ pub mod lb {
                     self.add(service, Address::V6(address), port)?;
                 }
                 Command::DrainBackend { address, port } => {
-                    self.change(Address::V4(address), Some(port), Change::Drain)?;
+                    self.edit(Address::V4(address), Some(port), Change::Drain)?;
                 }
                 Command::DrainBackend6 { address, port } => {
-                    self.change(Address::V6(address), Some(port), Change::Drain)?;
+                    self.edit(Address::V6(address), Some(port), Change::Drain)?;
                 }
                 Command::RemoveBackend { address, port } => {
-                    self.change(Address::V4(address), Some(port), Change::Remove)?;
+                    self.edit(Address::V4(address), Some(port), Change::Remove)?;
                 }
                 Command::RemoveBackend6 { address, port } => {
-                    self.change(Address::V6(address), Some(port), Change::Remove)?;
+                    self.edit(Address::V6(address), Some(port), Change::Remove)?;
                 }
                 Command::SetHealth { address, healthy } => {
-                    self.change(Address::V4(address), None, Change::Health(healthy))?;
+                    self.edit(Address::V4(address), None, Change::Health(healthy))?;
                 }
                 Command::SetHealth6 { address, healthy } => {
-                    self.change(Address::V6(address), None, Change::Health(healthy))?;
+                    self.edit(Address::V6(address), None, Change::Health(healthy))?;
                 }
             }
             self.begin_build();
@@ -771,8 +768,10 @@ pub mod lb {
             };
             let protocol = self.virtuals.read(service).protocol;
             let endpoint = Endpoint { address, port, protocol };
-            if self.replies.contains(&endpoint) {
-                return Err("that endpoint is a backend already");
+            if let Some(found) = self.replies.get(&endpoint) {
+                let is_its_own = found == self.virtuals.read(service);
+                let back = is_its_own && self.edit(address, Some(port), Change::TakeUp).is_ok();
+                return if back { Ok(()) } else { Err("that endpoint is a backend already") };
             }
             let Some(slot) = self.free_slot() else {
                 return Err("no slot is left: raise `backend_slots`");
@@ -803,18 +802,15 @@ pub mod lb {
         }
 
         /// Changes the backends at an address, of one port or of all.
-        fn change(
-            &mut self,
-            address: Address,
-            port: Option<u16>,
-            change: Change,
-        ) -> Result<(), &'static str> {
+        fn edit(&mut self, at: Address, port: Option<u16>, to: Change) -> Result<(), &'static str> {
             let mut known = false;
             for slot in 0..self.settings.backend_slots {
                 let mut backend = self.backends.read(slot);
-                if backend.is_at(address, port) {
+                let drains = backend.standing == Standing::Draining;
+                if backend.is_at(at, port) && (drains || to != Change::TakeUp) {
                     known = true;
-                    match change {
+                    match to {
+                        Change::TakeUp => backend.standing = Standing::Active,
                         Change::Drain => backend.standing = Standing::Draining,
                         Change::Health(healthy) => backend.healthy = healthy,
                         Change::Remove => {

@@ -545,6 +545,33 @@ fn long() -> Vec<u8> {
     frame
 }
 
+/// After maintenance it is added again, with the connections that it has kept.
+#[test]
+fn a_drained_backend_is_taken_up_again() {
+    for method in ["maglev", "least-connections"] {
+        let mut lb = lb(2, &[&format!("method={method}")]);
+        let before: Vec<String> = (0..100).map(|n| backend(&mut lb, &client(n), SYN)).collect();
+        lb.control("drain-backend address=10.0.0.1 port=8080").unwrap();
+        lb.at(SECOND);
+        assert_eq!(shares(&mut lb, 100..150).len(), 1);
+        lb.control("add-backend address=10.0.0.1 port=8080").unwrap();
+        lb.at(2 * SECOND);
+        let after: Vec<String> = (0..100).map(|n| backend(&mut lb, &client(n), ACK)).collect();
+        assert_eq!(before, after);
+        assert!(shares(&mut lb, 200..300)["10.0.0.1:8080"] > 30);
+        let error = lb.control("add-backend address=10.0.0.1 port=8080").unwrap_err();
+        assert!(error.contains("a backend already"), "{error}");
+    }
+    let mut lb = Lb::new(&[
+        "services=[{ address = \"192.0.2.80\", port = 80 }, { address = \"192.0.2.80\", port = 81 }]",
+        "backends=[{ address = \"10.0.0.1\", port = 8080 }]",
+    ]);
+    lb.control("drain-backend address=10.0.0.1 port=8080").unwrap();
+    let error = lb.control("add-backend service=1 address=10.0.0.1 port=8080").unwrap_err();
+    assert!(error.contains("a backend already"), "it is another service's: {error}");
+    dropped(&lb.send(CLIENTS, &tcp(CLIENT, WEB, SYN)), "no-backend");
+}
+
 #[test]
 fn a_full_connection_table_says_so() {
     let mut lb = lb(2, &["connections=50"]);

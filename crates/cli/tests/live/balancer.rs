@@ -114,6 +114,9 @@ fn three_backends(kind: Kind) {
     lab.ip("client", "route add default via 10.0.0.1");
     let _servers = ["b1", "b2", "b3"].map(|host| lab.web(host, 80));
     change(&lab, &balancer);
+    balancer.control("add-backend address=10.1.0.1 port=80").expect();
+    sleep(Duration::from_millis(200));
+    assert_eq!(hosts(&lab), ["b1", "b3"], "what was drained is taken up again");
     for (wrong, why) in [
         ("drain-backend address=10.1.0.9 port=80", "no such backend"),
         ("add-backend address=10.1.0.9", "port"),
