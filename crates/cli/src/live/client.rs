@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anabranch_runtime::report::RunReport;
 
 use super::arguments::{CaptureArguments, ControlArguments};
+use super::endpoint::LONGEST_LINE;
 use super::{pcapng, stop_signal};
 use crate::error::Error;
 use crate::figures::{counted, thousands};
@@ -22,8 +23,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Asks the run behind the socket at `path`, and returns its answer without the end of the line.
 ///
 /// # Errors
-/// [`Error::Input`]: no run listens there.
+/// [`Error::Input`]: no run listens there; [`Error::Settings`]: the question is too long.
 pub(super) fn ask(path: &Path, line: &str) -> Result<String, Error> {
+    let room = LONGEST_LINE - 1;
+    if line.len() as u64 > room {
+        return Err(Error::Settings(format!(
+            "a question to a run has {room} bytes at most, and this one {}",
+            line.len()
+        )));
+    }
     let answer = || {
         let mut stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(PATIENCE))?;

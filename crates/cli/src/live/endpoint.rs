@@ -23,8 +23,8 @@ use super::pcapng;
 use super::timely::{Bounded as _, Timely};
 use crate::error::Error;
 
-/// Longest line that is read.
-const LONGEST_LINE: u64 = 4_096;
+/// Longest question, in bytes, with the end of its line.
+pub(super) const LONGEST_LINE: u64 = 4_096;
 /// Connections served at once; more wait, and are turned away.
 const CONNECTIONS: usize = 16;
 /// Time for a request to come, all of it.
@@ -181,10 +181,14 @@ fn turn_away(mut stream: &UnixStream) -> io::Result<()> {
 
 /// Reads a line, and answers.
 fn converse(stream: &UnixStream, requests: &Sender<Request>) -> io::Result<()> {
-    let mut line = String::new();
+    let mut line = Vec::new();
     let asked = Timely::new(stream, ASKING);
-    BufReader::new(asked.take(LONGEST_LINE)).read_line(&mut line)?;
+    BufReader::new(asked.take(LONGEST_LINE)).read_until(b'\n', &mut line)?;
     let say = |answer: String| Timely::new(stream, ANSWERING).write_all(answer.as_bytes());
+    if line.len() as u64 == LONGEST_LINE && !line.ends_with(b"\n") {
+        return say(format!("error a question is a line of {LONGEST_LINE} bytes at most\n"));
+    }
+    let line = String::from_utf8_lossy(&line);
     if let Some(filter) = line.trim().strip_prefix("capture") {
         return match copies(filter, requests) {
             Ok(copies) => send_copies(stream, &copies),
@@ -300,6 +304,16 @@ mod tests {
             let answer = client::ask(&path, wrong).unwrap();
             assert!(answer.starts_with(why), "{answer}");
         }
+        // With the end of its line, the first is as long as a question may be.
+        let longest = format!("{:<4095}", "control flush");
+        assert_eq!(client::ask(&path, &longest).unwrap(), "error flush");
+        let longer = longest + " ";
+        assert!(client::ask(&path, &longer).is_err_and(|error| error.code() == 3));
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.write_all(longer.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer, "error a question is a line of 4096 bytes at most\n");
         drop(endpoint);
         assert!(!path.exists());
         assert!(client::report(&path).is_err_and(|error| error.code() == 4));
