@@ -20,6 +20,7 @@ mod link;
 mod requests;
 mod retry;
 mod rows;
+mod schema;
 
 pub use address::Address;
 

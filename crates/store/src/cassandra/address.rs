@@ -32,7 +32,7 @@ pub struct Address {
     pub(super) credentials: Option<(String, String)>,
     /// How many replicas have a write before it is answered.
     pub consistency: Consistency,
-    /// Copies of each partition in a key space that is made here; one that is there stays as it is.
+    /// Copies of each partition in a key space that is made here; one that is there has as many or more.
     pub replication: u8,
     /// How long to wait for a connection or an answer.
     pub timeout: Duration,
@@ -118,18 +118,22 @@ impl Address {
             authority: None,
         };
         let address = address.with(&query).map_err(|why| bad(&why))?;
-        // Who lists what there is must ask one of those that were written to.
-        let asked = match address.consistency {
-            Consistency::One | Consistency::LocalOne => 1,
-            Consistency::Two => 2,
-            Consistency::Three => 3,
-            _ => return Ok(address),
-        };
-        match 2 * asked > address.replication {
-            true => Ok(address),
-            false => Err(bad(
+        match address.asked() {
+            Some(asked) if 2 * asked <= u32::from(address.replication) => Err(bad(
                 "with so many copies write to most of them: consistency=quorum or local-quorum",
             )),
+            _ => Ok(address),
+        }
+    }
+
+    /// How many copies a write is answered by, where that is a number: it has to be most of them, since who lists what
+    /// there is must ask one of those that were written to.
+    pub(super) fn asked(&self) -> Option<u32> {
+        match self.consistency {
+            Consistency::One | Consistency::LocalOne => Some(1),
+            Consistency::Two => Some(2),
+            Consistency::Three => Some(3),
+            _ => None,
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::address::Address;
 use super::requests::Requests;
+use super::schema;
 use crate::error::Error;
 
 /// Longest that a question of many requests may take, in timeouts; and a read, which may have to go through a
@@ -22,9 +23,6 @@ const PATIENCE: u32 = 10;
 /// cut off from the others waits for them until it takes them for gone.
 const MORE_NODES: usize = 2;
 const PART: u32 = 4;
-
-/// The table that has all state.
-const TABLE: &str = "anabranch_state";
 
 pub(super) struct Link {
     address: Address,
@@ -55,7 +53,7 @@ impl Link {
         let (address, name) = (&self.address, &self.name);
         if self.requests.is_none() {
             let connected = runtime.block_on(within(address.timeout * PATIENCE, name, async {
-                let session = connect(address).await.map_err(|why| failed(name, why))?;
+                let session = connect(address).await.map_err(|why| not_connected(name, why))?;
                 let patience = address.timeout * PATIENCE;
                 Requests::prepare(session, name, address.serial(), patience).await
             }));
@@ -88,6 +86,14 @@ async fn within<T>(
     tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| Err(late(name)))
 }
 
+/// Why there is no session.
+fn not_connected(name: &str, why: Box<dyn std::error::Error + Send + Sync>) -> Error {
+    match why.downcast::<schema::Unfit>() {
+        Ok(unfit) => Error::unusable(name, unfit.why, unfit.look),
+        Err(why) => failed(name, why),
+    }
+}
+
 /// Why a question was not answered. A server that answers and refuses is running, and at its address.
 pub(super) fn failed(name: &str, why: impl ToString) -> Error {
     let says = why.to_string();
@@ -103,6 +109,11 @@ pub(super) fn failed(name: &str, why: impl ToString) -> Error {
     if has(&DbError::Unauthorized) {
         let look = "the user must be granted SELECT and MODIFY on the key space, and CREATE on all key spaces where \
                     key space and table are not there yet";
+        return Error::refused(name, says, look);
+    }
+    if says.contains("Not enough nodes are alive") {
+        let look = "fewer nodes are up than that level takes, of as many copies as the key space has: see how the \
+                    nodes are, or write another consistency=LEVEL";
         return Error::refused(name, says, look);
     }
     Error::unavailable(name, says)
@@ -143,17 +154,9 @@ async fn connect(address: &Address) -> Result<Session, Box<dyn std::error::Error
         let builder = profile.to_builder().speculative_execution_policy(Some(Arc::new(others)));
         handle.map_to_another_profile(builder.build());
     }
-    let keyspace = &address.keyspace;
     agree(&session, address.timeout).await;
-    let tables =
-        "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
-    let found = session.query_unpaged(tables, (keyspace, TABLE)).await?;
-    if found.into_rows_result()?.rows_num() == 0 {
-        for make in making(address) {
-            session.query_unpaged(make, ()).await?;
-        }
-    }
-    session.use_keyspace(keyspace, false).await?;
+    schema::prepare(&session, address).await?;
+    session.use_keyspace(&address.keyspace, false).await?;
     Ok(session)
 }
 
@@ -167,66 +170,4 @@ async fn agree(session: &Session, patience: Duration) {
     };
     // What is asked of a server that does not know the table yet fails and is asked again.
     let _late = tokio::time::timeout(patience, agreed).await;
-}
-
-/// What makes the key space and its table.
-///
-/// **Invariant: the same table wherever it is made.** Servers that have not told each other yet, as when a cluster
-/// comes up and several instances with it, each make one; of two with identities of their own the servers would keep
-/// one, and lose what had been written to the other.
-fn making(address: &Address) -> [String; 2] {
-    let Address { keyspace, replication, .. } = address;
-    // What is erased is remembered for replicas that missed it, three hours as hints are; of one copy
-    // for nobody. Flows come and go: readers would wade through ten days of them.
-    let kept_s = if *replication == 1 { 0 } else { 3 * 3_600 };
-    let id = identity(keyspace);
-    [
-        format!(
-            "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
-             {{'class': 'NetworkTopologyStrategy', 'replication_factor': {replication}}}"
-        ),
-        format!(
-            "CREATE TABLE IF NOT EXISTS {keyspace}.{TABLE} (scope text, kind text, id text, \
-             entry blob, value blob, number bigint, ends bigint, PRIMARY KEY ((scope), kind, id, entry)) \
-             WITH id = '{id}' AND gc_grace_seconds = {kept_s}"
-        ),
-    ]
-}
-
-/// The identity of the table in this key space: a UUID of version 8 (RFC 9562, section 5.8), by the hash of its name.
-fn identity(keyspace: &str) -> String {
-    let hash = hash(format!("{keyspace}.{TABLE}").as_bytes());
-    let id = hash & !(0xf << 76) & !(0b11 << 62) | 8 << 76 | 0b10 << 62;
-    let parts = [(96, 8), (80, 4), (64, 4), (48, 4), (0, 12)];
-    let parts = parts.map(|(at, digits)| {
-        let part = id >> at & ((1 << (4 * digits)) - 1);
-        format!("{part:0digits$x}")
-    });
-    parts.join("-")
-}
-
-/// FNV-1a, 128 bits.
-fn hash(bytes: &[u8]) -> u128 {
-    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    bytes.iter().fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_has_one_identity_wherever_it_is_made() {
-        let id = identity("anabranch");
-        assert_eq!(id, identity("anabranch"));
-        assert_ne!(id, identity("anabranch_2"));
-        let lengths: Vec<usize> = id.split('-').map(str::len).collect();
-        assert_eq!(lengths, [8, 4, 4, 4, 12], "{id}");
-        assert!(id.as_bytes()[14] == b'8' && b"89ab".contains(&id.as_bytes()[19]), "{id}");
-        // Of releases that were, which may make it beside this one.
-        assert_eq!(id, "965a1700-e6fb-8d1d-b31c-8a510baac89f");
-        // As published with the algorithm.
-        assert_eq!(hash(b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
-    }
 }

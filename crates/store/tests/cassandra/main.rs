@@ -15,6 +15,7 @@ mod faults;
 mod layout;
 #[cfg(feature = "cassandra-tls")]
 mod login;
+mod others;
 mod server;
 
 use std::collections::BTreeMap;
