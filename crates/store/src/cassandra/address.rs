@@ -118,6 +118,8 @@ impl Address {
             authority: None,
         };
         let address = address.with(&query).map_err(|why| bad(&why))?;
+        #[cfg(feature = "cassandra-tls")]
+        crate::trust::check(address.authority.as_deref()).map_err(|why| bad(&why))?;
         match address.asked() {
             Some(asked) if 2 * asked <= u32::from(address.replication) => Err(bad(
                 "with so many copies write to most of them: consistency=quorum or local-quorum",
@@ -213,14 +215,16 @@ mod tests {
 
     #[test]
     fn tls_is_asked_for_by_its_word() {
-        let parsed = Address::parse("cassandra+tls://me:s3cret@a/k?ca=/etc/ca.pem");
+        let parsed = Address::parse("cassandra+tls://me:s3cret@a/k?ca=/nowhere/ca.pem");
         if !cfg!(feature = "cassandra-tls") {
             let error = parsed.unwrap_err().to_string();
             assert!(error.contains("cassandra-tls") && !error.contains("s3cret"), "{error}");
             return;
         }
-        let address = parsed.unwrap();
-        assert_eq!(address.authority, Some("/etc/ca.pem".into()));
+        let error = parsed.unwrap_err();
+        assert!(matches!(error, Error::Configuration { .. }), "{error}");
+        assert!(error.to_string().contains("the authorities in /nowhere/ca.pem"), "{error}");
+        let address = Address::parse("cassandra+tls://me:s3cret@a/k").unwrap();
         assert_eq!(address.to_string(), "cassandra+tls://a:9042/k");
     }
 

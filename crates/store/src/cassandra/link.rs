@@ -111,6 +111,10 @@ pub(super) fn failed(name: &str, why: impl ToString) -> Error {
                     key space and table are not there yet";
         return Error::refused(name, says, look);
     }
+    #[cfg(feature = "cassandra-tls")]
+    if crate::trust::is_of_tls(&says) {
+        return Error::unusable(name, says, crate::trust::TLS_LOOK);
+    }
     if says.contains("Not enough nodes are alive") {
         let look = "fewer nodes are up than that level takes, of as many copies as the key space has: see how the \
                     nodes are, or write another consistency=LEVEL";

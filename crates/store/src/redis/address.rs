@@ -81,6 +81,16 @@ impl Address {
         if secure == "rediss" && !cfg!(feature = "redis-tls") {
             return Err(bad("this program was built without TLS: build it with `redis-tls`"));
         }
+        match &authority {
+            // Who names one means to be safe from others on the way.
+            Some(_) if secure == "redis" => return Err(bad("`ca` is for TLS: begin with rediss")),
+            _ if secure == "rediss" && how == "unix" => {
+                return Err(bad("a socket of this machine has no TLS: begin with redis+unix"));
+            }
+            _ => {}
+        }
+        #[cfg(feature = "redis-tls")]
+        crate::trust::check(authority.as_deref()).map_err(|why| bad(&why))?;
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
         let nodes: Vec<String> = hosts.split(',').map(with_port).collect();
         let (servers, database) = match how {
@@ -262,6 +272,20 @@ mod tests {
         assert_eq!(socket.of_node(""), "redis+unix:///run/r.sock?user=me&pass=a%2Bb%26");
     }
 
+    #[cfg(feature = "redis-tls")]
+    #[test]
+    fn an_authority_is_there_and_there_is_none_for_a_socket() {
+        for (text, hint) in [
+            ("rediss://h?ca=/nowhere/at/all", "the authorities in /nowhere/at/all"),
+            ("rediss://h?ca=/dev/null", "no authority to trust in /dev/null"),
+            ("rediss+unix:///run/r.sock", "begin with redis+unix"),
+        ] {
+            let error = Address::parse(text).unwrap_err();
+            assert!(matches!(error, Error::Configuration { .. }), "{error}");
+            assert!(error.to_string().contains(hint), "{text}: {error}");
+        }
+    }
+
     #[test]
     fn a_password_may_stand_in_a_file() {
         let directory = tempfile::tempdir().unwrap();
@@ -314,6 +338,7 @@ mod tests {
             ("redis://h?timeout_s=3", "only timeout_ms=N"),
             ("redis://h/sessions", "a database is a number"),
             ("redis://u:s3cret@", "host"),
+            ("redis://u:s3cret@h?ca=/etc/ca.pem", "`ca` is for TLS: begin with rediss"),
         ];
         for (text, hint) in mistakes {
             let error = Address::parse(text).unwrap_err().to_string();

@@ -137,6 +137,10 @@ impl Link {
         if REFUSALS.iter().any(|word| says.contains(word)) {
             return Error::refused(&self.name, says, CREDENTIALS);
         }
+        #[cfg(feature = "redis-tls")]
+        if crate::trust::is_of_tls(&says) {
+            return Error::unusable(&self.name, says, crate::trust::TLS_LOOK);
+        }
         Error::unavailable(&self.name, says)
     }
 

@@ -103,8 +103,8 @@ impl Wire {
     /// it has not got the database.
     pub(super) fn open(to: &ConnectionInfo, address: &Address) -> Result<Self, RedisError> {
         let until = Instant::now() + address.timeout;
-        let made = Timed::open(to.addr(), until).and_then(|timed| over(timed, to.addr(), address));
-        let stream = made.map_err(|why| late(why, address.timeout))?;
+        let timed = Timed::open(to.addr(), until).map_err(|why| late(why, address.timeout))?;
+        let stream = over(timed, to.addr(), address)?;
         let mut wire = Self { stream, parser: Parser::new() };
         wire.log_in(to.redis_settings(), until).map_err(|why| late(why, address.timeout))?;
         Ok(wire)
@@ -160,9 +160,13 @@ impl Wire {
     }
 }
 
-/// With TLS where the address says so; that is agreed on within the same time.
+/// With TLS where the address says so; that is agreed on within the same time, or it is said that it is not.
 #[cfg(feature = "redis-tls")]
-fn over(mut timed: Timed, to: &ConnectionAddr, address: &Address) -> io::Result<Box<dyn Stream>> {
+fn over(
+    mut timed: Timed,
+    to: &ConnectionAddr,
+    address: &Address,
+) -> Result<Box<dyn Stream>, RedisError> {
     let ConnectionAddr::Tcp(host, _) = to else { return Ok(Box::new(timed)) };
     if !address.is_secure() {
         return Ok(Box::new(timed));
@@ -170,12 +174,16 @@ fn over(mut timed: Timed, to: &ConnectionAddr, address: &Address) -> io::Result<
     let trust = crate::trust::trusting(address.authority.as_deref()).map_err(io::Error::other)?;
     let name = host.clone().try_into().map_err(io::Error::other)?;
     let mut tls = rustls::ClientConnection::new(trust, name).map_err(io::Error::other)?;
-    tls.complete_io(&mut timed)?;
+    tls.complete_io(&mut timed).map_err(|why| {
+        let why = late(why, address.timeout);
+        let kind = if why.is_timeout() { ErrorKind::TimedOut } else { ErrorKind::Other };
+        io::Error::new(kind, format!("{}: {why}", crate::trust::NO_TLS))
+    })?;
     Ok(Box::new(Tls::new(tls, timed)))
 }
 
 #[cfg(not(feature = "redis-tls"))]
-fn over(timed: Timed, _: &ConnectionAddr, _: &Address) -> io::Result<Box<dyn Stream>> {
+fn over(timed: Timed, _: &ConnectionAddr, _: &Address) -> Result<Box<dyn Stream>, RedisError> {
     Ok(Box::new(timed))
 }
 

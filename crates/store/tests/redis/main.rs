@@ -445,12 +445,17 @@ fn connections_are_encrypted_and_only_the_right_authority_is_trusted() {
     does_not_wait_for_what_is_dribbled(&relay, &address);
     let nothing = key(Kind::Value, 0);
     conforms(&format!("rediss://127.0.0.1:{port}?ca={}", made.path("ca.crt")), 5);
-    for address in [
-        format!("rediss://127.0.0.1:{port}?ca={}", made.path("other.crt")),
-        format!("rediss://127.0.0.1:{port}"),
-        format!("redis://127.0.0.1:{port}?timeout_ms=300"),
+    let silent = Server::start(&[]);
+    let plain = format!("rediss://{}?{trusted}", silent.node());
+    for (address, why) in [
+        (format!("rediss://127.0.0.1:{port}?ca={}", made.path("other.crt")), "UnknownIssuer"),
+        (format!("rediss://127.0.0.1:{port}"), "no TLS: invalid peer certificate"),
+        (format!("rediss://localhost:{port}?{trusted}"), "not valid for name \"localhost\""),
+        // It waits for the end of a line.
+        (plain, "no TLS: no answer within 200 ms): does it speak TLS at this port"),
+        (format!("redis://127.0.0.1:{port}?timeout_ms=300"), "does not answer"),
     ] {
-        let refused = ask(&mut driver(&address), &nothing, Operation::Read);
-        assert!(refused.unwrap_err().is_unavailable(), "{address}");
+        let refused = ask(&mut driver(&address), &nothing, Operation::Read).unwrap_err();
+        assert!(refused.is_unavailable() && refused.to_string().contains(why), "{refused}");
     }
 }
