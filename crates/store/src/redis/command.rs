@@ -30,7 +30,7 @@ use crate::key::Key;
 
 /// Runs commands if what is found first is as it should be: `{1}` if they ran, `{0, found}` if not.
 /// `found` is `=` and the bytes, or `-`: nothing. Every command is written as the number of its
-/// words, and its words.
+/// words, and its words. An error says at which key it came about.
 const GUARDED: &str = "\
 local how, want, at = ARGV[1], ARGV[2], 4
 if how == 'absent' or how == 'present' then
@@ -44,7 +44,8 @@ elseif how ~= 'always' then
 end
 while at <= #ARGV do
   local words = tonumber(ARGV[at])
-  redis.call(unpack(ARGV, at + 1, at + words))
+  local done = redis.pcall(unpack(ARGV, at + 1, at + words))
+  if type(done) == 'table' and done.err then return {err = done.err .. ' at ' .. ARGV[at + 2]} end
   at = at + words + 1
 end
 return {1, '-'}";
@@ -509,7 +510,9 @@ fn page(kind: Kind, answer: Value, (cursor, limit): (&Bytes, u32), by: u64) -> O
 /// scopes.
 pub(super) fn outcome(batch: &Batch, answer: Value) -> Outcome {
     let text = match answer {
-        Value::ServerError(error) => error.to_string(),
+        Value::ServerError(error) => {
+            format!("{} {}", error.code(), error.details().unwrap_or_default())
+        }
         Value::Array(parts) => match <[Value; 2]>::try_from(parts) {
             Ok([Value::Int(1), _]) => return Outcome::Committed,
             Ok([Value::Int(0), Value::BulkString(found)]) => {
@@ -519,5 +522,12 @@ pub(super) fn outcome(batch: &Batch, answer: Value) -> Outcome {
         },
         other => format!("{other:?}"),
     };
-    Outcome::Refused(foreign(&batch.mark, &text))
+    // In a cluster braces stand around the scope; no key of ours has any.
+    let written = |name: &str| name.replace(['{', '}'], "");
+    let of = |(says, name): (&str, &str)| {
+        let call = batch.calls.iter().find(|call| call.key.as_str() == written(name))?;
+        Some((call.key.clone(), says.to_string()))
+    };
+    let (key, says) = text.rsplit_once(" at ").and_then(of).unwrap_or((batch.mark.clone(), text));
+    Outcome::Refused(foreign(&key, &says))
 }
