@@ -53,6 +53,40 @@ fn a_link_that_comes_back_is_used_again_by_xdp() {
     comes_back(Kind::Xdp);
 }
 
+/// An interface keeps its number in another namespace, and when it is back.
+fn is_elsewhere_for_a_while(kind: Kind) {
+    let Some(mut lab) = Lab::of_two(kind) else { return };
+    lab.host("elsewhere");
+    let nop = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);
+    lab.ip("a", "addr replace 10.0.0.1/24 dev e");
+    lab.ip("b", "addr replace 10.0.0.2/24 dev e");
+    ping(&lab, "a", "10.0.0.2", 56);
+    for pause_ms in [300, 0] {
+        let (there, here) = (lab.namespace("elsewhere"), lab.namespace("nf"));
+        lab.ip("nf", &format!("link set p-wan netns {there}"));
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        lab.ip("elsewhere", &format!("link set p-wan netns {here}"));
+        lab.ip("nf", "link set p-wan up");
+        std::thread::sleep(Duration::from_millis(500));
+        ping(&lab, "a", "10.0.0.2", 56);
+    }
+    let report = nop.finish();
+    let right = report.ports[1].live.as_ref().unwrap();
+    assert_eq!(right.reopened, 4, "both queues, twice: {right:?}");
+    let dropped: u64 = report.drops.values().sum();
+    assert_eq!(report.packets_read, report.packets_out + dropped, "{:?}", report.drops);
+}
+
+#[test]
+fn an_interface_that_was_in_another_namespace_is_used_again_by_packet_sockets() {
+    is_elsewhere_for_a_while(Kind::AfPacket);
+}
+
+#[test]
+fn an_interface_that_was_in_another_namespace_is_used_again_by_xdp() {
+    is_elsewhere_for_a_while(Kind::Xdp);
+}
+
 #[test]
 fn what_cannot_be_opened_is_told_with_what_mends_it() {
     let Some(lab) = Lab::open(Kind::AfPacket) else { return };

@@ -10,7 +10,7 @@ use super::offload::{Offload, Wire};
 use super::ring::Ring;
 use super::segment::Segments;
 use super::system::{
-    Mapping, bind, option, refuse_all, refuse_none, send_batch, set_option, socket,
+    Mapping, bind, bound_interface, option, refuse_all, refuse_none, send_batch, set_option, socket,
 };
 use super::{LivePort, Opened, Queue, QueueStatistics, Sent, interface};
 use crate::port::{FreeBuffers, Pool};
@@ -111,6 +111,12 @@ fn open_queue(name: &str, group: Option<&Group>) -> Result<(Sockets, Mapping), O
     }
     let send = open_sender(name, index)?;
     Ok((Sockets { receive, send, index }, mapping))
+}
+
+/// Whether a socket that was bound to the interface of this number is no more: it was moved to another namespace. It
+/// keeps its number there, and when it is back.
+pub(super) fn is_cut_off(socket: &OwnedFd, index: i32) -> bool {
+    bound_interface(socket).is_ok_and(|bound| bound != index)
 }
 
 /// A socket that sends by the interface of this number.
@@ -513,7 +519,8 @@ impl<'m> Queue<'m> for AfPacket<'m> {
     fn attend(&mut self) {
         // Reading the error clears it; what it was is seen below.
         let _: io::Result<i32> = option(&self.sockets.receive, libc::SOL_SOCKET, libc::SO_ERROR);
-        if interface::index(self.name) != Some(self.sockets.index) {
+        let index = interface::index(self.name);
+        if index != Some(self.sockets.index) || is_cut_off(&self.sockets.send, self.sockets.index) {
             self.note_down();
             self.reopen();
         } else if !interface::has_link(self.name) {

@@ -51,6 +51,15 @@ pub(super) fn mtu(name: &str) -> Option<usize> {
     usize::try_from(request.number()).ok()
 }
 
+/// Whether a packet fits an interface that sends `longest` bytes, the Ethernet header among them; a VLAN tag does not
+/// count.
+#[inline(always)]
+pub(super) fn fits(packet: &[u8], longest: usize) -> bool {
+    const TAG: usize = 4;
+    let is_tagged = || packet.get(12..14) == Some(&[0x81, 0]);
+    packet.len() <= longest || packet.len() <= longest + TAG && is_tagged()
+}
+
 /// Whether it has been told to receive what is for other stations, by whoever has set its flags.
 #[cfg(feature = "dpdk")]
 pub(super) fn is_promiscuous(name: &str) -> bool {

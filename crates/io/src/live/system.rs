@@ -96,6 +96,19 @@ pub(super) fn bind<T: Plain>(fd: &OwnedFd, address: &T) -> io::Result<()> {
     check(unsafe { libc::bind(fd.as_raw_fd(), address, len) }).map(drop)
 }
 
+/// The number of the interface that a packet socket is bound to. One whose interface was taken away, were it only to
+/// another namespace and back, is bound to none.
+pub(super) fn bound_interface(fd: &OwnedFd) -> io::Result<i32> {
+    let mut address = MaybeUninit::<libc::sockaddr_ll>::zeroed();
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    let to = address.as_mut_ptr().cast::<libc::sockaddr>();
+    // SAFETY: the kernel writes at most `len` bytes; any bytes are an address.
+    unsafe {
+        check(libc::getsockname(fd.as_raw_fd(), to, &mut len))?;
+        Ok(address.assume_init().sll_ifindex)
+    }
+}
+
 /// Packets that [`send_batch`] sends at once.
 pub(super) const SEND_BATCH: usize = 32;
 

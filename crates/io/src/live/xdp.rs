@@ -8,7 +8,7 @@ mod program;
 #[allow(unsafe_code)]
 mod umem;
 
-use super::afpacket::{open_sender, receive_all, send_through};
+use super::afpacket::{is_cut_off, open_sender, receive_all, send_through};
 use super::error::{Capability, OpenError, held};
 use super::offload::finish_unmarked;
 use super::system::{Mapping, bind, kick, option, set_option, socket};
@@ -211,6 +211,9 @@ struct Memory {
     link: Option<Link>,
 }
 
+/// The number of no interface.
+const NOWHERE: i32 = 0;
+
 impl Opened for Memory {
     fn queue(&mut self) -> Box<dyn Queue<'_> + '_> {
         let lanes = self.sockets.iter_mut().map(Lane::new).collect();
@@ -221,6 +224,7 @@ impl Opened for Memory {
             lanes,
             sender: &mut self.sender,
             program: &self.program,
+            keeps_program: self.link.is_some(),
             link: &mut self.link,
             longest: longest(&self.name),
             statistics: QueueStatistics::default(),
@@ -308,6 +312,7 @@ struct Xdp<'m> {
     lanes: Vec<Lane<'m>>,
     sender: &'m mut OwnedFd,
     program: &'m Program,
+    keeps_program: bool,
     link: &'m mut Option<Link>,
     /// Bytes of the longest packet that the interface sends, with the Ethernet header.
     longest: usize,
@@ -321,11 +326,9 @@ fn longest(name: &str) -> usize {
     interface::mtu(name).map_or(CHUNK, |mtu| mtu + HEADER)
 }
 
-/// Whether an interface that sends `longest` bytes takes this packet; a VLAN tag does not count.
+/// Whether an interface that sends `longest` bytes takes this packet.
 fn is_taken(packet: &[u8], longest: usize) -> bool {
-    const TAG: usize = 4;
-    let is_tagged = || packet.get(12..14) == Some(&[0x81, 0]);
-    packet.len() <= CHUNK.min(longest) || packet.len() <= CHUNK.min(longest + TAG) && is_tagged()
+    packet.len() <= CHUNK && interface::fits(packet, longest)
 }
 
 impl<'m> Xdp<'m> {
@@ -364,7 +367,9 @@ impl<'m> Xdp<'m> {
             self.statistics.unsent += unsent;
             self.program.add(lane.queue, lane.fd).map_err(step("giving a queue to its socket"))?;
         }
-        if self.link.is_some() {
+        if self.keeps_program {
+            // The interface may be the old one, with its program.
+            *self.link = None;
             let attached = self.program.attach(index);
             *self.link = Some(attached.map_err(step("attaching an XDP program"))?);
         }
@@ -394,6 +399,16 @@ impl<'m> Xdp<'m> {
     fn note_down(&mut self) {
         self.statistics.link_downs += u64::from(!self.is_down);
         self.is_down = true;
+    }
+
+    /// Of an interface that was in another namespace, the kernel has taken the sockets off.
+    fn look_whether_cut_off(&mut self) {
+        if self.index != NOWHERE && is_cut_off(self.sender, self.index) {
+            let index = std::mem::replace(&mut self.index, NOWHERE);
+            for lane in self.lanes.iter_mut().filter(|lane| lane.interface == index) {
+                lane.interface = NOWHERE;
+            }
+        }
     }
 }
 
@@ -464,6 +479,7 @@ impl<'m> Queue<'m> for Xdp<'m> {
             self.statistics.unsent += lane.kick().unwrap_or(0);
         }
         self.longest = longest(self.name);
+        self.look_whether_cut_off();
         if interface::index(self.name) != Some(self.index) {
             self.note_down();
             // What keeps it from being opened may pass.
