@@ -190,3 +190,95 @@ fn an_interface_that_is_removed_is_taken_in_again_when_it_is_back() {
     assert_eq!((&live["reopened"], &live["link_downs"]), (&4.into(), &4.into()), "{report}");
     assert_eq!(report["ports"][0]["live"]["reopened"], 0);
 }
+
+#[test]
+fn interfaces_are_left_as_they_were_found_whatever_ends_the_run() {
+    let Some(lab) = lab() else { return };
+    lab.sh("nf", "ip link set wan promisc on");
+    let found = lab.promiscuity();
+    assert_eq!(found, [(false, 0), (true, 1)]);
+    let run = lab.start(&format!("nop --workers 2 --port lan={LAN} --port wan={WAN}"));
+    let during = lab.promiscuity();
+    assert!(during.iter().all(|(_, count)| *count > 0), "{during:?}");
+    run.finish();
+    // Who is dropped is killed.
+    drop(lab.start(&format!("nop --workers 2 --port lan={LAN} --port wan={WAN}")));
+    assert_eq!(lab.promiscuity(), found);
+}
+
+#[test]
+fn what_the_next_link_does_not_take_is_counted() {
+    let Some(lab) = lab() else { return };
+    lab.sh("client", "ip addr add 198.51.100.7/24 dev e");
+    lab.sh("client", "ip neigh replace 198.51.100.1 lladdr 02:00:00:00:00:05 dev e");
+    lab.sh("server", "ip neigh replace 198.51.100.7 lladdr 02:00:00:00:00:0c dev e");
+    let nop = lab.start(&format!("nop --workers 2 --port lan={LAN} --port wan={WAN}"));
+    lab.sh("nf", "ip link set wan mtu 1400");
+    std::thread::sleep(Duration::from_millis(300));
+    lab.sh("client", "ping -c 3 -i 0.05 -W 5 -s 1372 198.51.100.1");
+    assert!(!lab.succeeds("client", "ping -c 3 -i 0.05 -W 1 -s 1373 198.51.100.1"));
+    let report = nop.finish();
+    assert_adds_up(&report);
+    assert_eq!(report["drops"]["packet-too-big"], 3, "{report}");
+}
+
+const ROUTER: &str = r#"
+public = ["198.51.100.2"]
+[interfaces.lan]
+mac = "02:00:00:00:01:01"
+addresses = ["10.0.0.1/24"]
+[interfaces.wan]
+mac = "02:00:00:00:01:02"
+addresses = ["198.51.100.2/24"]
+"#;
+
+#[test]
+fn a_router_tells_what_the_interface_of_a_device_does_not_carry() {
+    let Some(lab) = lab() else { return };
+    lab.sh("client", "ip neigh del 10.0.0.1 dev e");
+    lab.sh("server", "ip neigh del 198.51.100.2 dev e");
+    lab.sh("nf", "ip link set wan mtu 1400");
+    lab.sh("server", "ip link set e mtu 1400");
+    fs::write(lab.path("nat.toml"), ROUTER).unwrap();
+    let nat =
+        lab.start(&format!("nat --config nat.toml --workers 2 --port lan={LAN} --port wan={WAN}"));
+    lab.sh("client", &format!("ping -c 2 -i 0.2 -W 5 -s 1372 {SERVER}"));
+    let told = lab.sh("client", &format!("ping -M do -c 1 -W 1 -s 1400 {SERVER} || true"));
+    assert!(told.contains("mtu = 1400"), "{told}");
+    assert_eq!(nat.finish()["drops"]["packet-too-big"], 1);
+}
+
+#[test]
+fn a_cable_that_is_out_is_a_link_that_is_down() {
+    let Some(lab) = lab() else { return };
+    let nop = lab.start(&format!("nop --workers 2 --port lan={LAN} --port wan={WAN}"));
+    lab.sh("server", "ip link set e down");
+    std::thread::sleep(Duration::from_millis(300));
+    lab.sh("client", "ping -c 3 -i 0.05 -W 1 10.0.0.1 || true");
+    let report = nop.finish();
+    assert_eq!(report["ports"][1]["live"]["link_downs"], 2, "{report}");
+    assert_eq!(report["drops"]["link-down"], 3, "{report}");
+}
+
+#[test]
+fn what_a_capture_driver_reads_from_an_interface_has_whole_checksums() {
+    let Some(lab) = lab() else { return };
+    let large = web(&lab);
+    let nat = NAT.replace("--workers 2", "--workers 1");
+    let nat =
+        lab.start(&format!("{nat} --port lan=dpdk:net_pcap0,iface=lan --port wan=afpacket:wan"));
+    fetch(&lab, &large[..]);
+    let report = nat.finish();
+    assert!(report["ports"][0]["live"]["finished_checksums"].as_u64().unwrap() > 0, "{report}");
+}
+
+#[test]
+fn an_argument_that_is_wrong_is_no_want_of_memory() {
+    let Some(lab) = lab() else { return };
+    for device in ["net_null0,size=0", "net_af_packet0,iface=lan,framesz=4096,blocksz=8192"] {
+        let why = lab.refuses(&format!("nop --port lan=dpdk:{device} --port wan=afpacket:wan"));
+        assert!(why.contains("it does not start") && !why.contains("hugepages"), "{why}");
+    }
+    let why = lab.refuses("nop --port lan=dpdk:net_af_packet0,iface= --port wan=afpacket:wan");
+    assert!(why.contains("iface=INTERFACE"), "{why}");
+}

@@ -98,6 +98,16 @@ impl Lab {
         self.command(host, line).output().unwrap().status.success()
     }
 
+    /// Of `lan` and `wan`, whether somebody has set them promiscuous, and how many want them so.
+    pub fn promiscuity(&self) -> [(bool, u32); 2] {
+        ["lan", "wan"].map(|end| {
+            let shown = self.sh("nf", &format!("ip -d link show {end} || true"));
+            let after = shown.split_once("promiscuity ").map_or("0", |(_, after)| after);
+            let count = after.split_whitespace().next().unwrap_or("0");
+            (shown.contains("PROMISC"), count.parse().unwrap())
+        })
+    }
+
     /// Starts what goes on until the end.
     pub fn serve(&self, host: &str, line: &str) {
         let mut command = self.command(host, &format!("exec {line}"));
@@ -120,6 +130,15 @@ impl Lab {
         }
     }
 
+    /// Why `anabranch run` does not run in `nf`.
+    #[track_caller]
+    pub fn refuses(&self, line: &str) -> String {
+        let program = env!("CARGO_BIN_EXE_anabranch");
+        let output = self.command("nf", &format!("{program} run {line} --for 1")).output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{line}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
     /// Starts `anabranch run` in `nf`, and waits until it runs.
     #[track_caller]
     pub fn start(&self, line: &str) -> Function<'_> {
@@ -129,8 +148,9 @@ impl Lab {
         let line = format!("{bpf}; exec {program} run {line} --for 300 --json report.json");
         let mut command = self.command("nf", &line);
         let errors = File::create(self.path("errors")).unwrap();
+        let found = self.promiscuity();
         let process = command.stdout(Stdio::null()).stderr(errors).spawn().unwrap();
-        let mut function = Function { lab: self, process };
+        let mut function = Function { lab: self, process, found };
         let started = Instant::now();
         while !function.said().contains("running: ") {
             let gone = function.process.try_wait().unwrap();
@@ -162,6 +182,8 @@ fn ip(line: &str) -> Output {
 pub struct Function<'l> {
     lab: &'l Lab,
     process: Child,
+    /// [`Lab::promiscuity`] before it was started.
+    found: [(bool, u32); 2],
 }
 
 impl Function<'_> {
@@ -184,10 +206,7 @@ impl Function<'_> {
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
         let status = self.process.wait().unwrap();
         assert_eq!(status.code(), Some(0), "{}", self.said());
-        for end in ["lan", "wan"] {
-            let shown = self.lab.sh("nf", &format!("ip -d link show {end} || true"));
-            assert!(!shown.contains("PROMISC") && !shown.contains("promiscuity 1"), "{shown}");
-        }
+        assert_eq!(self.lab.promiscuity(), self.found);
         serde_json::from_slice(&fs::read(self.lab.path("report.json")).unwrap()).unwrap()
     }
 }

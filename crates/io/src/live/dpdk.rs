@@ -23,8 +23,6 @@ use std::fs;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// Drivers whose packets come from this machine's own network, with checksums that an offload may have left unfinished.
-const UNFINISHED: [&str; 2] = ["net_af_packet", "net_af_xdp"];
 /// Drivers that take a key and a table, and hash nothing.
 const HASHES_NOTHING: &str = "net_null";
 
@@ -95,8 +93,8 @@ impl Opened for Memory {
     fn queue(&mut self) -> Box<dyn Queue<'_> + '_> {
         let Self { device, port, first, seat } = self;
         Box::new(Dpdk {
-            lane: seat.lane(device.longest),
-            finishes: UNFINISHED.contains(&device.description.driver()),
+            lane: seat.lane(device.longest()),
+            finishes: device.may_be_unfinished(),
             index: device.interface_index,
             device,
             port: *port,
@@ -138,6 +136,12 @@ impl Dpdk<'_> {
             self.missed[0] = counts.missed + counts.no_memory + counts.rx_errors;
             self.unsent[0] = counts.tx_errors;
         }
+    }
+
+    /// Some drivers do not look at the interface that they are on.
+    fn has_link(&self) -> bool {
+        self.device.interface.as_deref().is_none_or(interface::has_link)
+            && ffi::has_link(self.device.started.port())
     }
 
     fn down(&self, packets: usize) -> Sent {
@@ -194,14 +198,13 @@ impl<'m> Queue<'m> for Dpdk<'m> {
                     *lost = [0, lost.iter().sum()];
                 }
                 self.statistics.reopened += 1;
-                self.note_up(true);
+                self.note_up(self.has_link());
             }
             return;
         }
-        // Some drivers do not look at the interface that they are on.
-        self.note_up(
-            name.is_none_or(interface::is_up) && ffi::has_link(self.device.started.port()),
-        );
+        // Some drivers do not look at the MTU of the interface that they are on.
+        self.lane.set_longest(self.device.longest());
+        self.note_up(self.has_link());
     }
 
     fn fds(&self, _: &mut Vec<RawFd>) {}

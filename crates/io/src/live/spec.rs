@@ -43,15 +43,41 @@ pub struct LiveSpec {
 }
 
 impl LiveSpec {
+    /// The kernel's interface, also that which a device of DPDK's is on; another device as it is written.
+    pub fn kernel_interface(&self) -> &str {
+        let device = (self.kind == LiveKind::Dpdk).then_some(self.interface.as_str());
+        device.and_then(on_interface).unwrap_or(&self.interface)
+    }
+
     /// Bytes of the longest IP packet that the interface carries now; `None` where it says nothing of that, or has yet
     /// to be made.
     pub fn mtu(&self) -> Option<usize> {
         match self.kind {
             LiveKind::AfPacket | LiveKind::Tap => interface::mtu(&self.interface),
             LiveKind::Xdp => interface::mtu(&self.interface).map(|mtu| mtu.min(xdp::LARGEST)),
-            LiveKind::Dpdk => None,
+            LiveKind::Dpdk => on_interface(&self.interface).and_then(interface::mtu),
         }
     }
+}
+
+/// Drivers of DPDK's that are on an interface of the kernel's, which must be there.
+const ON_INTERFACES: [&str; 2] = ["net_af_packet", "net_af_xdp"];
+
+/// The kernel's interface that a device of DPDK's is on.
+pub(super) fn on_interface(devargs: &str) -> Option<&str> {
+    let name = devargs.split(',').next().unwrap_or_default();
+    let interface = argument(devargs, "iface").filter(|interface| !interface.is_empty());
+    interface.filter(|_| ON_INTERFACES.contains(&driver_of(name)))
+}
+
+/// The driver of a virtual device: `net_tap` of `net_tap0`.
+pub(super) fn driver_of(name: &str) -> &str {
+    name.trim_end_matches(|digit: char| digit.is_ascii_digit())
+}
+
+/// The value of an argument: of `iface` in `net_af_packet0,iface=eth0`.
+pub(super) fn argument<'a>(devargs: &'a str, name: &str) -> Option<&'a str> {
+    devargs.split(',').skip(1).find_map(|one| one.strip_prefix(name)?.strip_prefix('='))
 }
 
 /// Bytes of an interface's name at most (`IFNAMSIZ` less the final zero).

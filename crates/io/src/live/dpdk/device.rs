@@ -3,18 +3,18 @@
 use super::eal::{self, Pages};
 use super::ffi::{self, Description};
 use super::memory::{Seat, Started, megabytes};
-use crate::live::error::OpenError;
+use crate::live::afpacket::{open_sender, receive_all};
+use crate::live::error::{Capability, OpenError};
 use crate::live::interface;
+use crate::live::spec::{argument, driver_of, on_interface};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Drivers of the kernel's that leave a device to programs, or share it with them.
 const DRIVERS: [&str; 7] =
     ["vfio-pci", "igb_uio", "uio_pci_generic", "mlx5_core", "mlx4_core", "mana", "nfp"];
-
-/// Drivers that are on an interface of the kernel's, which must be there.
-const ON_INTERFACES: [&str; 2] = ["net_af_packet", "net_af_xdp"];
 
 /// A device that has been started.
 pub(super) struct Device {
@@ -26,11 +26,18 @@ pub(super) struct Device {
     pub(super) interface: Option<String>,
     /// The number that this had at first.
     pub(super) interface_index: Option<i32>,
-    /// Longest packet that it sends.
-    pub(super) longest: usize,
+    /// Bytes of the longest packet that its driver sends.
+    longest: usize,
     pub(super) pages: Pages,
     pub(super) started: Arc<Started>,
+    /// As long as it is open, its interface receives what is for other stations.
+    listener: Mutex<Option<OwnedFd>>,
 }
+
+/// Arguments by which `net_pcap` reads an interface, and no capture.
+const CAPTURED: [&str; 3] = ["iface", "rx_iface", "rx_iface_in"];
+/// Bytes of an Ethernet header.
+const HEADER: usize = 14;
 
 impl Device {
     /// Starts `written` with a queue for each worker.
@@ -42,8 +49,8 @@ impl Device {
         };
         let (devargs, name) = names(written);
         let is_pci = is_pci(&name);
-        let is_on_one = ON_INTERFACES.contains(&driver_of(&name));
-        let interface = argument(&devargs, "iface").filter(|_| is_on_one);
+        let interface = on_interface(&devargs);
+        let was_promiscuous = interface.is_some_and(interface::is_promiscuous);
         if let Some(interface) = interface {
             interface::usable(interface)?;
         }
@@ -72,25 +79,59 @@ impl Device {
             let (what, instead) = not_started(&cause, workers);
             fails(what, instead)
         })?;
-        started.receive_all(interface.is_some_and(interface::is_promiscuous));
-        ffi::take_log();
         let (started, seats) = started.seats();
         let interface = interface.map(str::to_owned);
         let interface_index = interface.as_deref().and_then(interface::index);
         let longest = ffi::longest(port);
-        Ok((
-            Self {
-                devargs,
+        let listener = Mutex::default();
+        let device = Self {
+            devargs,
+            name,
+            description,
+            interface,
+            interface_index,
+            longest,
+            pages,
+            started,
+            listener,
+        };
+        device.receive_all(was_promiscuous);
+        ffi::take_log();
+        Ok((device, seats))
+    }
+
+    /// Has it receive what is for other stations. An interface is asked by a socket: it ends with the process, whatever
+    /// ends that. DPDK has taken off the flag that somebody had set.
+    fn receive_all(&self, was_promiscuous: bool) {
+        let ask = |name: &str| {
+            let index = interface::usable(name)?;
+            let socket = open_sender(name, index)?;
+            receive_all(&socket, index).map_err(OpenError::of(
                 name,
-                description,
-                interface,
-                interface_index,
-                longest,
-                pages,
-                started,
-            },
-            seats,
-        ))
+                "receiving what is for others",
+                Capability::NetRaw,
+            ))?;
+            Ok::<_, OpenError>(socket)
+        };
+        let interface = self.interface.as_deref().filter(|_| !was_promiscuous);
+        let listener = interface.and_then(|name| ask(name).ok());
+        if listener.is_none() {
+            self.started.receive_all(was_promiscuous);
+        }
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = listener;
+    }
+
+    /// Whether its packets come from this machine's own network, with checksums that an offload may have left unfinished.
+    pub(super) fn may_be_unfinished(&self) -> bool {
+        let is_capture = self.description.driver() == "net_pcap";
+        let is_given = |word: &&str| argument(&self.devargs, word).is_some();
+        self.interface.is_some() || is_capture && CAPTURED.iter().any(is_given)
+    }
+
+    /// Bytes of the longest packet that it sends now, without a VLAN tag.
+    pub(super) fn longest(&self) -> usize {
+        let mtu = self.interface.as_deref().and_then(interface::mtu);
+        mtu.map_or(self.longest, |mtu| self.longest.min(mtu + HEADER))
     }
 
     /// Starts it again, whose interface was gone and is back, when nobody uses it. False: not yet.
@@ -99,7 +140,7 @@ impl Device {
         let probe = || ffi::probe(&self.devargs, &self.name);
         let restarted = self.started.replace(generation, probe)?;
         if restarted {
-            self.started.receive_all(was_promiscuous);
+            self.receive_all(was_promiscuous);
         }
         ffi::take_log();
         Ok(restarted)
@@ -121,16 +162,6 @@ fn names(written: &str) -> (String, String) {
 /// Whether a device is called so for its place on the PCI bus.
 pub(super) fn is_pci(name: &str) -> bool {
     name.bytes().next().is_some_and(|byte| byte.is_ascii_hexdigit()) && name.contains(':')
-}
-
-/// The driver of a virtual device: `net_tap` of `net_tap0`.
-fn driver_of(name: &str) -> &str {
-    name.trim_end_matches(|digit: char| digit.is_ascii_digit())
-}
-
-/// The value of an argument: of `iface` in `net_af_packet0,iface=eth0`.
-fn argument<'a>(devargs: &'a str, name: &str) -> Option<&'a str> {
-    devargs.split(',').skip(1).find_map(|one| one.strip_prefix(name)?.strip_prefix('='))
 }
 
 /// Whether a PCI device is there, and may be taken.
@@ -167,7 +198,7 @@ fn not_found(is_pci: bool, name: &str, cause: &io::Error) -> (String, String) {
     let instead = match (is_pci, driver_of(name)) {
         (true, _) => "reading /dev/vfio takes root, or a group that may".to_owned(),
         (_, "net_af_packet") => {
-            "write `net_af_packet0,iface=INTERFACE,qpairs=WORKERS`, and run with CAP_NET_RAW"
+            "write `net_af_packet0,iface=INTERFACE,qpairs=WORKERS`, and run with CAP_NET_RAW and CAP_NET_ADMIN"
                 .to_owned()
         }
         (_, "net_af_xdp") => {
@@ -214,14 +245,18 @@ fn other_queues(name: &str, workers: usize) -> String {
 
 /// Why a device could not be started.
 fn not_started(cause: &io::Error, workers: usize) -> (String, String) {
-    if cause.raw_os_error() == Some(libc::ENOMEM) {
+    // Drivers say that there is no memory, where an argument is wrong.
+    if cause.raw_os_error().is_none() && cause.kind() == io::ErrorKind::OutOfMemory {
         let what = format!("no memory for its packets, {} MB", megabytes(workers));
         let instead = "`sysctl vm.nr_hugepages=1024` makes more hugepages (`anabranch doctor` \
                        shows how many are free)";
         return (what, instead.to_owned());
     }
     let what = eal::said().unwrap_or_else(|| cause.to_string());
-    (format!("it does not start: {what}"), "look at its arguments".to_owned())
+    (
+        format!("it does not start: {what}"),
+        "look at its arguments, and run with CAP_NET_ADMIN".to_owned(),
+    )
 }
 
 #[cfg(test)]
@@ -236,8 +271,9 @@ mod tests {
         assert_eq!(name("03:00.0"), "0000:03:00.0");
         assert_eq!(names("03:00.1,a=b").0, "0000:03:00.1,a=b");
         assert_eq!(name("0001:03:00.0"), "0001:03:00.0");
-        assert_eq!(argument("net_af_packet0,iface=eth2,qpairs=2", "iface"), Some("eth2"));
-        assert_eq!(argument("net_null0,ifaces=3", "iface"), None);
+        assert_eq!(on_interface("net_af_packet0,iface=eth2,qpairs=2"), Some("eth2"));
+        assert_eq!(on_interface("net_af_packet0,ifaces=3"), None);
+        assert_eq!(on_interface("net_tap0,iface=t0"), None);
         assert_eq!(driver_of(&name("net_tap12,iface=t0")), "net_tap");
     }
 

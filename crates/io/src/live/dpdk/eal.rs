@@ -57,8 +57,9 @@ pub(super) fn free_hugepages() -> usize {
     free.sum()
 }
 
-/// What DPDK says whenever a device cannot be had.
-const AFTERWARDS: [&str; 2] = ["EAL: Driver cannot attach", "EAL: Failed to attach device"];
+/// What DPDK says whenever a device cannot be had, or is given back.
+const AFTERWARDS: [&str; 3] =
+    ["EAL: Driver cannot attach", "EAL: Failed to attach device", "Device with port_id="];
 
 /// What DPDK has said last, on one line, if that is of use.
 pub(super) fn said() -> Option<String> {
@@ -83,5 +84,6 @@ mod tests {
         let said = "one\n\ntwo\nthree \nEAL: Driver cannot attach the device (net_x0)\n";
         assert_eq!(last_lines(said).as_deref(), Some("two; three"));
         assert_eq!(last_lines("EAL: Failed to attach device on primary process\n"), None);
+        assert_eq!(last_lines("Device with port_id=0 already stopped\n"), None);
     }
 }

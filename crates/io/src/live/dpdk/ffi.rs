@@ -282,7 +282,7 @@ pub(super) fn set_promiscuous(port: u16, on: bool) -> io::Result<()> {
     check(unsafe { anabranch_dpdk_set_promiscuous(port, c_int::from(on)) })
 }
 
-/// The longest frame that a port takes, in bytes without FCS.
+/// The longest frame that a port takes, in bytes without FCS and VLAN tag.
 pub(super) fn longest(port: u16) -> usize {
     // SAFETY: no pointers.
     unsafe { anabranch_dpdk_longest(port) as usize }

@@ -17,7 +17,7 @@ use super::ffi::packets::{
     anabranch_dpdk_start,
 };
 use super::ffi::{HEADROOM, Mbuf, RawPool, check, close, register_thread, set_promiscuous};
-use crate::live::Sent;
+use crate::live::{Sent, interface};
 use crate::port::BATCH;
 use anabranch_packet::{Frame, Meta, Port};
 use std::ffi::CString;
@@ -103,7 +103,7 @@ impl Started {
     /// Starts `port` with a receive and a transmit queue for each worker, and memory on the node `socket`.
     ///
     /// # Errors
-    /// `ENOMEM`: there is no memory for so many packets; else as the device has it.
+    /// `OutOfMemory`, without a number: there is no memory for so many packets; else as the device has it.
     pub(super) fn new(port: u16, workers: usize, socket: i32) -> io::Result<Self> {
         let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
         let queues = u16::try_from(workers).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -114,7 +114,7 @@ impl Started {
             unsafe { anabranch_dpdk_make_pool(name.as_ptr(), count, CACHE, BUFFER as u16, socket) };
         if raw.is_null() {
             close(port);
-            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+            return Err(io::ErrorKind::OutOfMemory.into());
         }
         let mut memory = 0..0;
         // SAFETY: a pool that was made, and two numbers to write to.
@@ -190,12 +190,11 @@ impl Started {
 }
 
 impl Seat {
-    /// The queue, which sends packets of `longest` bytes at most. To be called by the thread that uses it.
+    /// The queue, which sends packets of `longest` bytes at most, a VLAN tag aside. To be called by the thread that uses it.
     pub(super) fn lane(&mut self, longest: usize) -> Lane<'_> {
         register_thread();
         let registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
         let lent = registry.pools.iter().map(|pool| pool.memory.clone()).collect();
-        let longest = longest.min(BUFFER - HEADROOM);
         let Self { started, number } = &*self;
         let mut in_use = started.in_use();
         in_use.lanes += 1;
@@ -226,7 +225,7 @@ impl Drop for Started {
 pub(super) struct Lane<'m> {
     started: &'m Started,
     number: u16,
-    /// Longest packet that is sent.
+    /// Bytes of the longest packet that is sent, a VLAN tag aside.
     longest: usize,
     /// Where mbufs of this process are.
     lent: Vec<Range<usize>>,
@@ -366,12 +365,22 @@ impl<'m> Lane<'m> {
         found.is_some()
     }
 
+    /// From now on packets of `longest` bytes at most are sent.
+    pub(super) fn set_longest(&mut self, longest: usize) {
+        self.longest = longest;
+    }
+
+    #[inline(always)]
+    fn fits(&self, packet: &[u8]) -> bool {
+        packet.len() <= BUFFER - HEADROOM && interface::fits(packet, self.longest)
+    }
+
     /// Whether a frame's buffer is one of ours, and its packet not too long to be sent.
     #[inline(always)]
     fn may_leave(&mut self, frame: &Frame<'m>) -> bool {
         let (start, len) = (frame.headroom(), frame.captured_len());
         let buffer = frame.bytes().as_ptr() as usize - start;
-        len <= self.longest && self.is_lent(buffer, start + len + frame.tailroom())
+        self.fits(frame.bytes()) && self.is_lent(buffer, start + len + frame.tailroom())
     }
 
     /// Sends all of a batch. Frames that lie in DPDK's memory leave themselves; others stay.
@@ -408,7 +417,7 @@ impl<'m> Lane<'m> {
             for place in some {
                 let Some(frame) = frames.get_mut(usize::from(*place)) else { continue };
                 let len = frame.captured_len();
-                if len > self.longest {
+                if !self.fits(frame.bytes()) {
                     sent.too_big += 1;
                 } else if let Some(mbuf) = self.take(frame) {
                     burst.push(mbuf, len);
@@ -438,7 +447,7 @@ impl<'m> Lane<'m> {
         for some in packets.chunks(BATCH) {
             let (mut burst, mut sent) = (Burst::new(), Sent::default());
             for packet in some {
-                if packet.len() > self.longest {
+                if !self.fits(packet) {
                     sent.too_big += 1;
                 } else if let Some(mbuf) = self.copy(packet) {
                     burst.push(mbuf, packet.len());

@@ -241,12 +241,12 @@ int anabranch_dpdk_set_promiscuous(uint16_t port, int on)
 	return on ? rte_eth_promiscuous_enable(port) : rte_eth_promiscuous_disable(port);
 }
 
-/* Longest frame, without FCS, with one VLAN tag. */
+/* Longest frame, without FCS and VLAN tag. */
 uint32_t anabranch_dpdk_longest(uint16_t port)
 {
 	uint16_t mtu = RTE_ETHER_MTU;
 	rte_eth_dev_get_mtu(port, &mtu);
-	return (uint32_t)mtu + RTE_ETHER_HDR_LEN + 4;
+	return (uint32_t)mtu + RTE_ETHER_HDR_LEN;
 }
 
 int anabranch_dpdk_has_link(uint16_t port)
