@@ -38,19 +38,23 @@ pub(super) fn open(address: SocketAddr, requests: Sender<Request>) -> Result<Soc
 
 fn answer(stream: &TcpStream, requests: &Sender<Request>) -> io::Result<()> {
     let asked = read_head(stream)?;
-    let (status, text) = match asked.split_whitespace().collect::<Vec<_>>()[..] {
-        ["GET", "/metrics", _] => match report(requests) {
+    let asked: Vec<&str> = asked.split_whitespace().collect();
+    // What a server is asked for besides, as `params` of Prometheus does, changes nothing.
+    let path = asked.get(1).and_then(|target| target.split('?').next());
+    let (status, text) = match asked[..] {
+        ["GET" | "HEAD", _, _] if path == Some("/metrics") => match report(requests) {
             Some(report) => ("200 OK", render(&report)),
             None => ("503 Service Unavailable", "the run is ending\n".to_owned()),
         },
-        ["GET", ..] => ("404 Not Found", "metrics are at /metrics\n".to_owned()),
+        ["GET" | "HEAD", ..] => ("404 Not Found", "metrics are at /metrics\n".to_owned()),
         _ => ("405 Method Not Allowed", "metrics are to be read: GET /metrics\n".to_owned()),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         text.len()
     );
-    Timely::new(stream, ANSWERING).write_all((head + &text).as_bytes())
+    let body = if asked.first() == Some(&"HEAD") { "" } else { &text };
+    Timely::new(stream, ANSWERING).write_all((head + body).as_bytes())
 }
 
 /// The first line of a request, all of whose head has been read: a connection that is closed before is reset.
@@ -101,6 +105,8 @@ mod tests {
         assert_eq!(text, render(&RunReport::new("nop")));
         for (request, status) in [
             ("GET /metrics HTTP/1.1", "503"),
+            ("GET /metrics?from=here HTTP/1.1", "503"),
+            ("GET /metricsx HTTP/1.1", "404"),
             ("GET / HTTP/1.1", "404"),
             ("POST /metrics HTTP/1.1", "405"),
             ("", "405"),
@@ -108,6 +114,10 @@ mod tests {
             let answer = get(address, request);
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {answer}");
         }
+        // The head alone (RFC 9110, 9.3.2), with the length of what is left out.
+        let answer = get(address, "HEAD /metrics HTTP/1.1");
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("\r\n\r\n"), "{answer}");
+        assert!(!answer.contains("Content-Length: 0\r\n"), "{answer}");
     }
 
     #[test]
