@@ -58,7 +58,8 @@ pub(crate) fn specs(
                 "--port {spec}: say which port it is, as in `--port {example}={spec}`"
             )));
         };
-        let twice = specs.iter().flatten().any(|other| other.interface == spec.interface);
+        let is_same = |other: &LiveSpec| other.kernel_interface() == spec.kernel_interface();
+        let twice = specs.iter().flatten().any(is_same);
         let place = specs.get_mut(usize::from(port.index()));
         match place.filter(|place| place.is_none() && !twice) {
             Some(place) => *place = Some(spec.clone()),
@@ -161,6 +162,11 @@ mod tests {
             (&["lan=tap:a"][..], "port `wan` has no interface"),
             (&["lan=tap:a", "lan=tap:b"], "each port is one interface"),
             (&["lan=tap:a", "wan=tap:a"], "each port is one interface"),
+            (&["lan=xdp:a", "wan=dpdk:net_af_packet0,iface=a"], "each port is one interface"),
+            (
+                &["lan=dpdk:net_af_xdp0,iface=a", "wan=dpdk:net_af_packet0,qpairs=2,iface=a"],
+                "each port is one interface",
+            ),
             (&["tap:a"], "say which port"),
             (&["dmz=tap:a"], "there is no port `dmz`"),
         ] {
