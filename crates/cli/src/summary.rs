@@ -251,7 +251,7 @@ fn state(report: &RunReport) -> Table {
             object.name.clone(),
             thousands(object.used),
             thousands(object.capacity),
-            percent(ratio(object.used, object.capacity)),
+            if object.whole { String::new() } else { percent(ratio(object.used, object.capacity)) },
             bytes(object.bytes),
             object
                 .bytes
@@ -404,6 +404,7 @@ pub(crate) fn example() -> RunReport {
         bytes: 7_340_032,
     }];
     report.counters.insert("hairpinned".to_string(), 77);
+        whole: false,
     report.logs_suppressed = 1_204;
     report.samples = (1..=40)
         .map(|i| Sample { t_s: f64::from(i) * 0.05, mpps: 2.1 + f64::from(i).sin() * 0.25 })

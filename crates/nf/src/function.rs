@@ -443,7 +443,7 @@ pub trait Occupancy {
 }
 
 macro_rules! sized {
-    ($(<$($parameter:ident: $bound:path),+> $object:ty, $faults:expr;)+) => {$(
+    ($(<$($parameter:ident: $bound:path),+> $object:ty, $faults:expr, $whole:literal;)+) => {$(
         impl<$($parameter: $bound),+> Occupancy for $object {
             fn table_use(&self, name: &str) -> TableUse {
                 let faults: fn(&Self) -> u64 = $faults;
@@ -453,13 +453,14 @@ macro_rules! sized {
                     capacity: self.capacity().into(),
                     bytes: self.bytes() as u64,
                     faults: faults(self),
+                    whole: $whole,
                 }
             }
         }
     )+};
 }
 sized! {
-    <K: crate::key::Key, V: Value> Map<K, V>, |_| 0;
-    <T: Value> Allocator<T>, |_| 0;
-    <T: Value> Vector<T>, Self::faults;
+    <K: crate::key::Key, V: Value> Map<K, V>, |_| 0, false;
+    <T: Value> Allocator<T>, |_| 0, false;
+    <T: Value> Vector<T>, Self::faults, true;
 }

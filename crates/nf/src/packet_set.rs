@@ -467,6 +467,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
             capacity: self.table.capacity().into(),
             bytes: (self.table.bytes() + self.wheel.bytes()) as u64,
             faults: 0,
+            whole: false,
         }
     }
 }

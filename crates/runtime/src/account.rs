@@ -183,6 +183,7 @@ impl Account {
                     used: table.used,
                     capacity: table.capacity,
                     bytes: table.bytes,
+                    whole: table.whole,
                 }),
             }
         }

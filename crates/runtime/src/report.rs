@@ -388,6 +388,9 @@ pub struct TableReport {
     pub capacity: u64,
     /// Memory the object occupies, used or not.
     pub bytes: u64,
+    /// Every place is in use from the start, as the elements of a vector: it cannot fill up.
+    #[serde(default)]
+    pub whole: bool,
 }
 
 /// One line of the NF's log.

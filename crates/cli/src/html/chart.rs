@@ -104,14 +104,14 @@ pub(super) fn drops(report: &RunReport) -> Option<String> {
     bars("Packets dropped by reason", &all, None)
 }
 
-/// How full each state object is.
+/// How full each state object is, of those that can fill up.
 pub(super) fn state(report: &RunReport) -> Option<String> {
     let bar = |object: &anabranch_runtime::report::TableReport| Bar {
         name: object.name.clone(),
         figure: format!("{} of {}", thousands(object.used), thousands(object.capacity)),
         length: ratio(object.used, object.capacity),
     };
-    let all: Vec<Bar> = report.tables.iter().map(bar).collect();
+    let all: Vec<Bar> = report.tables.iter().filter(|object| !object.whole).map(bar).collect();
     bars("State objects: entries in use", &all, None)
 }
 

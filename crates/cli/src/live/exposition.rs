@@ -152,7 +152,8 @@ fn state(text: &mut Exposition<'_>, report: &RunReport) {
         ("table_capacity", "Entries there is room for", |one| one.capacity),
         ("table_bytes", "Memory of a state object", |one| one.bytes),
     ] {
-        let tables = report.tables.iter();
+        // What is whole from the start is no matter of an alert about full tables.
+        let tables = report.tables.iter().filter(|one| name == "table_bytes" || !one.whole);
         let samples = tables.map(|one| (vec![("table", one.name.clone())], value(one) as f64));
         text.metric(name, Gauge, help, samples.collect());
     }
@@ -235,8 +236,13 @@ mod tests {
         };
         report.ports = vec![port, PortReport { name: "wan".to_owned(), ..PortReport::default() }];
         report.workers = vec![WorkerReport { packets: 5, ..WorkerReport::default() }];
-        report.tables =
-            vec![TableReport { name: "flows".to_owned(), used: 2, ..TableReport::default() }];
+        let table = |name: &str, whole| TableReport {
+            name: name.to_owned(),
+            used: 2,
+            whole,
+            ..TableReport::default()
+        };
+        report.tables = vec![table("flows", false), table("ring", true)];
         report.counters.insert("hits".to_owned(), 9);
         report.latency_ns = Some(LatencyReport { max: 40, ..LatencyReport::default() });
         report.lock = Some(LockReport { readers: 1, upgraded: 4 });
@@ -260,6 +266,7 @@ mod tests {
             "anabranch_drops_total{nf=\"nat\",reason=\"no \\\"route\\\"\"} 3",
             "anabranch_latency_ns{nf=\"nat\",quantile=\"1\"} 40",
             "anabranch_table_used{nf=\"nat\",table=\"flows\"} 2",
+            "anabranch_table_bytes{nf=\"nat\",table=\"ring\"} 0",
             "anabranch_counters{nf=\"nat\",counter=\"hits\"} 9",
             "anabranch_lock_total{nf=\"nat\",side=\"upgraded\"} 4",
             "anabranch_elapsed_s{nf=\"nat\"} 2",
@@ -268,6 +275,10 @@ mod tests {
             "anabranch_store_lag_ns{nf=\"nat\",store=\"memory\",quantile=\"0.99\"} 0",
         ] {
             assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+        }
+        // What is whole from the start would be taken for a full table.
+        for metric in ["anabranch_table_used", "anabranch_table_capacity"] {
+            assert!(!text.contains(&format!("{metric}{{nf=\"nat\",table=\"ring\"}}")), "{text}");
         }
     }
 

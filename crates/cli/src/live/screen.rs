@@ -162,7 +162,7 @@ impl View {
     }
 
     fn state(&self) -> Part {
-        let tables = self.now.tables.iter().map(|table| {
+        let tables = self.now.tables.iter().filter(|table| !table.whole).map(|table| {
             let part = ratio(table.used, table.capacity);
             let bar = "█".repeat((part * 30.0).round() as usize);
             vec![table.name.clone(), thousands(table.used), percent(part), bar]
@@ -238,8 +238,13 @@ mod tests {
         report.ports = vec![port];
         report.workers =
             vec![WorkerReport { packets, share: 1.0, busy: 0.5, ..WorkerReport::default() }];
-        report.tables =
-            vec![TableReport { name: "flows".to_owned(), used: 1, capacity: 4, bytes: 64 }];
+        report.tables = vec![TableReport {
+            name: "flows".to_owned(),
+            used: 1,
+            capacity: 4,
+            bytes: 64,
+            whole: false,
+        }];
         report.count_drop("no-route", packets / 2);
         report.finish(Duration::from_secs(elapsed_s));
         report

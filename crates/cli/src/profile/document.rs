@@ -295,7 +295,7 @@ impl Document {
             causes,
             load: report.workers.clone(),
             shards: report.shards.clone().unwrap_or_default(),
-            pools: pools(report, subject),
+            pools: pools(report),
             hardware: measured.hardware.map(|(counts, packets)| HardwareUse::of(counts, packets)),
             handlers: handlers(report),
             overhead: Overhead::of(&measured.pairs),
@@ -463,9 +463,7 @@ fn quantile(values: impl Iterator<Item = f64>, part: f64) -> f64 {
 }
 
 /// The fullest first.
-fn pools(report: &RunReport, subject: &Subject<'_>) -> Vec<Fullness> {
-    // Every element of a vector is always in use.
-    let fills = |name: &str| subject.object(name).is_some_and(|object| object.kind != "Vector");
+fn pools(report: &RunReport) -> Vec<Fullness> {
     let fullness = |table: &anabranch_runtime::report::TableReport| {
         let share = ratio(table.used, table.capacity);
         Fullness {
@@ -476,7 +474,7 @@ fn pools(report: &RunReport, subject: &Subject<'_>) -> Vec<Fullness> {
             nearly_full: share >= NEARLY_FULL,
         }
     };
-    let pools = report.tables.iter().filter(|table| fills(&table.name));
+    let pools = report.tables.iter().filter(|table| !table.whole);
     let mut pools: Vec<Fullness> = pools.map(fullness).collect();
     pools.sort_by(|one, other| other.share.total_cmp(&one.share));
     pools

@@ -41,4 +41,6 @@ pub struct TableUse {
     pub bytes: u64,
     /// Accesses past the end (an author's mistake), 0 for a right NF.
     pub faults: u64,
+    /// Every place is in use from the start, as the elements of a vector: it cannot fill up.
+    pub whole: bool,
 }

@@ -344,6 +344,7 @@ impl<T: Value> Occupancy for Tracked<SharedAllocator<T>> {
             capacity: object.indices.len().into(),
             bytes: bytes as u64,
             faults: 0,
+            whole: false,
         }
     }
 }

@@ -310,6 +310,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
             capacity: self.ages.capacity.into(),
             bytes: (self.table.bytes() + self.ages.bytes) as u64,
             faults: 0,
+            whole: false,
         }
     }
 }

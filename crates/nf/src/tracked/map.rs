@@ -172,6 +172,7 @@ impl<K: Key, V: Value> Occupancy for Tracked<SharedMap<K, V>> {
             capacity: entries.capacity().into(),
             bytes: entries.bytes() as u64,
             faults: 0,
+            whole: false,
         }
     }
 }

@@ -289,6 +289,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
             capacity: self.sets.capacity().into(),
             bytes: (self.sets.bytes() + self.wheel.bytes()) as u64,
             faults: 0,
+            whole: false,
         }
     }
 }

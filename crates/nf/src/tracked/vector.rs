@@ -183,6 +183,7 @@ impl<T: Value> Occupancy for Tracked<SharedVector<T>> {
             capacity: objects,
             bytes: self.object.elements.bytes() as u64,
             faults: self.object.faults.sum(),
+            whole: true,
         }
     }
 }
