@@ -81,7 +81,8 @@ fn section<T>(text: &mut String, title: &str, items: &[T], show: impl Fn(&T) -> 
     }
 }
 
-fn setting(setting: &Setting) -> String {
+/// Type, limits and default.
+fn facts(setting: &Setting) -> String {
     let mut facts = setting.kind.clone();
     match (&setting.min, &setting.max) {
         (Some(min), Some(max)) => facts.push_str(&format!(", {min} to {max}")),
@@ -93,7 +94,18 @@ fn setting(setting: &Setting) -> String {
         Some(default) => facts.push_str(&format!("; default {default}")),
         None => facts.push_str("; must be given"),
     }
-    item(setting.name, &format!("({facts})"), setting.help)
+    facts
+}
+
+fn setting(setting: &Setting) -> String {
+    let fields = setting.fields.iter().map(field_of);
+    item(setting.name, &format!("({})", facts(setting)), setting.help) + &fields.collect::<String>()
+}
+
+/// What stands under a name in the tables of a list.
+fn field_of(field: &Setting) -> String {
+    let text = format!("({}) {}", facts(field), field.help);
+    wrap(&format!("      - {} ", field.name), &text, 10)
 }
 
 /// A name with what belongs beside it, and its meaning on the lines below.

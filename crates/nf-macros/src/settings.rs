@@ -67,6 +67,7 @@ pub(crate) fn schema(settings: &[Setting]) -> TokenStream {
                 min: #min,
                 max: #max,
                 help: #help,
+                fields: <#ty as ::anabranch_nf::settings::SettingType>::fields(),
             }
         }
     });
@@ -139,6 +140,7 @@ fn element(settings: &Settings) -> TokenStream {
     let take = take(&settings.fields, &quote!(Self));
     let kind = settings.fields.iter().map(|field| field.ident.to_string()).collect::<Vec<_>>();
     let kind = format!("table of {}", kind.join(", "));
+    let schema = schema(&settings.fields);
     let texts = settings.fields.iter().map(|field| {
         let (ident, ty, name) = (&field.ident, &field.ty, field.ident.to_string());
         quote! {
@@ -176,6 +178,7 @@ fn element(settings: &Settings) -> TokenStream {
             fn to_text(&self) -> ::std::string::String {
                 ::std::format!("{{ {} }}", [#(#texts),*].join(", "))
             }
+            fn fields() -> ::std::vec::Vec<::anabranch_nf::settings::Setting> { #schema }
         }
     }
 }

@@ -61,6 +61,8 @@ pub struct Setting {
     pub max: Option<String>,
     /// What it does.
     pub help: &'static str,
+    /// What stands in each table, of a list of tables.
+    pub fields: Vec<Setting>,
 }
 
 /// Every mistake found in the settings.
@@ -86,6 +88,10 @@ pub trait SettingType: Sized + Clone + Send + Sync + 'static {
     /// The least and the greatest value, of a type that is a number.
     fn limits() -> Option<[Self; 2]> {
         None
+    }
+    /// What stands in it, of a table or a list of tables.
+    fn fields() -> Vec<Setting> {
+        Vec::new()
     }
 }
 
@@ -229,7 +235,8 @@ impl<T: SettingType> SettingType for List<T> {
     }
     fn from_toml(value: &Value) -> Result<Self, String> {
         let Value::Array(elements) = value else {
-            return Err(expected("a list in brackets", value));
+            let instead = T::from_toml(value).map(|_| format!(": write [{value}]"));
+            return Err(expected("a list in brackets", value) + &instead.unwrap_or_default());
         };
         let read =
             |(at, element)| T::from_toml(element).map_err(|why| format!("element {at}: {why}"));

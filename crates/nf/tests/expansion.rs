@@ -28,6 +28,7 @@ pub mod quota {
                 min: Some(nf_settings::SettingType::to_text(&(1 as u64))),
                 max: None,
                 help: "Packets one source may send.",
+                fields: Vec::new(),
             }]
         }
         fn take(fields: &mut nf_settings::Fields<'_>) -> Option<Self> {

@@ -87,7 +87,15 @@ mod tests {
 
     fn setting(name: &'static str, kind: &str, [min, max]: [Option<&str>; 2]) -> Setting {
         let [min, max] = [min, max].map(|text| text.map(str::to_owned));
-        Setting { name, kind: kind.to_owned(), default: Some("8".to_owned()), min, max, help: "" }
+        Setting {
+            name,
+            kind: kind.to_owned(),
+            default: Some("8".to_owned()),
+            min,
+            max,
+            help: "",
+            fields: Vec::new(),
+        }
     }
 
     /// What is written is read as it was; what a setting does not take is not written.

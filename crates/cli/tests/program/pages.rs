@@ -20,6 +20,13 @@ fn functions_are_listed_and_described() {
     for part in ["Settings:", "Drop reasons:", "Commands:", "default"] {
         assert!(lb.contains(part), "{part} in\n{lb}");
     }
+    // What stands in each table of a list: type, limits, default.
+    for part in [
+        "- protocol (one of tcp, udp; default \"tcp\")",
+        "- port (integer, at least 1; must be given)",
+    ] {
+        assert!(lb.contains(part), "{part} in\n{lb}");
+    }
     for (name, routes) in [("router", true), ("nat", true), ("firewall", false)] {
         let text = bench.run(&format!("nfs {name}")).expect(0).out;
         assert_eq!(text.contains("\n  neighbours"), routes, "{text}");
