@@ -246,12 +246,17 @@ impl<T: SettingType> SettingType for List<T> {
         let elements: Vec<_> = self.0.iter().map(T::to_text).collect();
         format!("[{}]", elements.join(", "))
     }
+    fn fields() -> Vec<Setting> {
+        T::fields()
+    }
 }
 
 /// Settings on their way out of a table: counts what was taken, gathers mistakes.
 pub struct Fields<'t> {
     table: &'t Table,
     path: &'t str,
+    /// What they are called in errors: `setting`, of a command `field`.
+    called: &'static str,
     known: Vec<&'static str>,
     errors: Vec<String>,
 }
@@ -259,7 +264,12 @@ pub struct Fields<'t> {
 impl<'t> Fields<'t> {
     /// The fields of `table`, which stands at `path` (empty for the outermost).
     pub fn new(table: &'t Table, path: &'t str) -> Self {
-        Self { table, path, known: Vec::new(), errors: Vec::new() }
+        Self { table, path, called: "setting", known: Vec::new(), errors: Vec::new() }
+    }
+
+    /// The fields of a command.
+    fn of_command(table: &'t Table) -> Self {
+        Self { called: "field", ..Self::new(table, "") }
     }
 
     /// Takes `name`, or `default` where the operator is silent.
@@ -300,7 +310,7 @@ impl<'t> Fields<'t> {
     }
 
     fn refuse<T>(&mut self, name: &str, why: &str) -> Option<T> {
-        self.errors.push(format!("setting `{}{name}`: {why}", self.path));
+        self.errors.push(format!("{} `{}{name}`: {why}", self.called, self.path));
         None
     }
 
@@ -311,9 +321,10 @@ impl<'t> Fields<'t> {
             let hint = match nearest {
                 Some(nearest) => format!("did you mean `{nearest}`?"),
                 None if self.known.is_empty() => "there are none: leave it out".to_owned(),
-                None => format!("the settings are: {}", self.known.join(", ")),
+                None => format!("the {}s are: {}", self.called, self.known.join(", ")),
             };
-            self.errors.push(format!("setting `{}{name}` does not exist; {hint}", self.path));
+            self.errors
+                .push(format!("{} `{}{name}` does not exist; {hint}", self.called, self.path));
         }
         SettingErrors(self.errors)
     }
@@ -435,7 +446,7 @@ pub trait Command: Sized + Clone + Send + Sync + 'static {
             return Err(format!("command `{name}`: `{twice}` is given twice: give it once"));
         }
         fields.iter().try_for_each(|word| set(&mut table, word))?;
-        let mut fields = Fields::new(&table, "");
+        let mut fields = Fields::of_command(&table);
         let command = Self::take(name, &mut fields);
         let errors = fields.finish();
         match command {
@@ -513,6 +524,11 @@ mod tests {
             ),
             (&["flows=many", "address=192.0.2.1"], "expected an integer, found string"),
             (&["flows=3"], "setting `address`: must be given (IPv4 address)"),
+            (
+                &["flows=3", "address=192.0.2.1", "backends=192.0.2.7"],
+                "expected a list in brackets, found string `\"192.0.2.7\"`: write [\"192.0.2.7\"]",
+            ),
+            (&["flows=3", "address=192.0.2.1", "backends=true"], "found boolean `true`"),
             (&["address=192.0.2"], "\"192.0.2\" is no IPv4 address; write one such as"),
             (&["nonsense"], "`nonsense` is no setting; write NAME=VALUE"),
             (&["flows=9223372036854775808"], "is too large: numbers end at 9223372036854775807"),

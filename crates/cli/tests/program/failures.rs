@@ -96,9 +96,16 @@ fn wrong_settings_are_3() {
     run("--config bad.toml").expect(3).says("line 2");
     run("--set rate_bps=-1").expect(3).says("write a value between");
     let line = "run nat --in lan=a.pcap --set public=[203.0.113.1]";
+    let drain =
+        |fields: &str| bench.run_words(&["run", "lb", "--in", "a.pcap", "--control", fields]);
+    drain("drain-backend port=80").expect(3).says("field `address`: must be given");
+    drain("drain-backend addr=10.0.0.1").expect(3).says("the fields are: address, port");
     bench.run(line).expect(3).says(r#"write 'public=["203.0.113.1"]'"#);
     bench.run("run nop --in a.pcap --set foo=1").expect(3).says("`foo` does not exist; there are");
     // Tables of routing, of a function that does not route.
+    let alone =
+        "expected a list in brackets, found string `\"203.0.113.1\"`: write [\"203.0.113.1\"]";
+    bench.run("run nat --in lan=a.pcap --set public=203.0.113.1").expect(3).says(alone);
     let line = "run nop --in a.pcap --set interfaces.lan.mtu=9";
     bench.run(line).expect(3).says("`nop` does not route");
     bench
