@@ -175,7 +175,7 @@ fn dispatch(program: &str, library: &Library, command: &Command) -> Result<(), E
         Command::Traffic(arguments) => traffic::traffic(arguments),
         Command::Bench(arguments) => bench::bench(library, arguments),
         Command::New(arguments) => scaffold::new(arguments),
-        Command::Completions(arguments) => manual::completions(program, arguments),
+        Command::Completions(arguments) => manual::completions(program, library, arguments),
         Command::Man(arguments) => manual::man(program, arguments),
     }
 }
