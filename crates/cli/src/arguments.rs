@@ -113,7 +113,7 @@ pub(crate) struct RunArguments {
     #[arg(default_missing_value = crate::live::arguments::SOCKET)]
     pub(crate) listen: Option<PathBuf>,
     /// Answer http://ADDRESS:PORT/metrics in the format of Prometheus, while a run over interfaces goes on.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = endpoint)]
     pub(crate) metrics: Option<std::net::SocketAddr>,
     /// Change a setting; wins over the configuration file.
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -614,6 +614,11 @@ impl Workers {
 fn at_least_one(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|&count| count > 0);
     count.ok_or_else(|| "write a number from 1 on".to_owned())
+}
+
+/// Where metrics are asked for.
+fn endpoint(text: &str) -> Result<std::net::SocketAddr, String> {
+    text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:9464".to_owned())
 }
 
 /// The name of an instance, as stores take it.

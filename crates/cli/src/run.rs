@@ -68,7 +68,7 @@ pub struct Order {
 /// been delivered and the outputs hold what came of all that was read.
 pub(crate) fn run(library: &Library, arguments: &RunArguments) -> Result<(), Error> {
     let entry = library.find(&arguments.nf)?;
-    let order = order(arguments)?;
+    let order = order(arguments, entry.description().ports)?;
     check_files(&order, arguments)?;
     for path in [&arguments.json, &arguments.report].into_iter().flatten() {
         if !is_standard_output(path) {
@@ -83,12 +83,12 @@ pub(crate) fn run(library: &Library, arguments: &RunArguments) -> Result<(), Err
     }
 }
 
-fn order(arguments: &RunArguments) -> Result<Order, Error> {
+fn order(arguments: &RunArguments, ports: &[&str]) -> Result<Order, Error> {
     if arguments.inputs.is_empty() && arguments.ports.is_empty() {
+        let (nf, port) = (&arguments.nf, ports.first().unwrap_or(&"p0"));
         return Err(Error::Usage(format!(
-            "nothing to read: give --in PORT=SOURCE, as in `run {} --in lan=lan.pcap`, or an interface \
-             for each port, as in `--port lan=afpacket:eth1`",
-            arguments.nf
+            "nothing to read: give --in PORT=SOURCE, as in `run {nf} --in {port}={port}.pcap`, or an \
+             interface for each port, as in `--port {port}=afpacket:eth1`"
         )));
     }
     if arguments.seconds.is_some() && arguments.ports.is_empty() {

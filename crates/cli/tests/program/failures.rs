@@ -19,6 +19,10 @@ fn a_wrong_command_line_is_2() {
     bench.run("").expect(2).says("Usage");
     bench.run("fly").expect(2).says("fly");
     bench.run("run nop").expect(2).says("--in PORT=SOURCE");
+    // With a port that this function has.
+    bench.run("run firewall").expect(2).says("--in inside=inside.pcap");
+    bench.run("run bridge").expect(2).says("--in p0=p0.pcap");
+    bench.run("run nop --metrics 9464").expect(2).says("such as 127.0.0.1:9464");
     bench.run("run nop --in none=x.pcap --in lan=x").expect(2).says("none");
     bench.run("run nop --in lan=mem:a.pcap?loop=0").expect(2).says("loop=0: out of range");
     bench.run("run nop --in lan=a.pcap --out wan=-").expect(2).says("/dev/stdin");
@@ -92,20 +96,20 @@ fn wrong_settings_are_3() {
     run("--config none.toml").expect(3).says("none.toml");
     run("--control at=1s").expect(3).says("the command is missing");
     run("--control fly").expect(3).says("fly");
-    fs::write(bench.path("bad.toml"), "a = 1\nb = = 2\n").unwrap();
-    run("--config bad.toml").expect(3).says("line 2");
-    run("--set rate_bps=-1").expect(3).says("write a value between");
-    let line = "run nat --in lan=a.pcap --set public=[203.0.113.1]";
     let drain =
         |fields: &str| bench.run_words(&["run", "lb", "--in", "a.pcap", "--control", fields]);
     drain("drain-backend port=80").expect(3).says("field `address`: must be given");
     drain("drain-backend addr=10.0.0.1").expect(3).says("the fields are: address, port");
-    bench.run(line).expect(3).says(r#"write 'public=["203.0.113.1"]'"#);
-    bench.run("run nop --in a.pcap --set foo=1").expect(3).says("`foo` does not exist; there are");
-    // Tables of routing, of a function that does not route.
+    fs::write(bench.path("bad.toml"), "a = 1\nb = = 2\n").unwrap();
+    run("--config bad.toml").expect(3).says("line 2");
+    run("--set rate_bps=-1").expect(3).says("write a value between");
     let alone =
         "expected a list in brackets, found string `\"203.0.113.1\"`: write [\"203.0.113.1\"]";
     bench.run("run nat --in lan=a.pcap --set public=203.0.113.1").expect(3).says(alone);
+    let line = "run nat --in lan=a.pcap --set public=[203.0.113.1]";
+    bench.run(line).expect(3).says(r#"write 'public=["203.0.113.1"]'"#);
+    bench.run("run nop --in a.pcap --set foo=1").expect(3).says("`foo` does not exist; there are");
+    // Tables of routing, of a function that does not route.
     let line = "run nop --in a.pcap --set interfaces.lan.mtu=9";
     bench.run(line).expect(3).says("`nop` does not route");
     bench

@@ -125,7 +125,7 @@ impl Filter {
                 _ => {
                     return Err(format!(
                         "`{word}` is no filter: write in, out, dropped, port=NAME, host=ADDRESS, \
-                         reason=WORD or snap=BYTES"
+                         reason=WORD or, of a capture, snap=BYTES"
                     ));
                 }
             }
