@@ -488,10 +488,10 @@ const BENCH_STRATEGIES: [&str; 7] =
 /// `anabranch bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
-    /// The network functions to measure; all of them when none is named. `synthetic/read-write-zipf` is
-    /// one of the loads of `synthetic`; `bridge/each-frame` and `bridge/refresh-interval`, `nat/tight-pool` and
-    /// `nat/overprovisioned`, `anti-ddos/exact` and `anti-ddos/stale` are measured where they are named: before a
-    /// recipe of the profile, and after it.
+    /// The network functions to measure; when none is named, all that have a job written by hand.
+    /// `synthetic/read-write-zipf` is one of the loads of `synthetic`; `bridge/each-frame` and
+    /// `bridge/refresh-interval`, `nat/tight-pool` and `nat/overprovisioned`, `anti-ddos/exact` and
+    /// `anti-ddos/stale` are measured where they are named: before a recipe of the profile, and after it.
     pub(crate) nfs: Vec<String>,
     /// Measure workers that share state by each of these strategies, in turn, and nothing beside them but one
     /// worker alone (`sequential`). `mutex` is one mutex around the whole function.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{BenchArguments, PlanningArguments};
 use crate::error::Error;
+use crate::figures::{percent, ratio};
 use crate::file::tell;
 use crate::library::Entry;
 use crate::plan;
@@ -48,7 +49,10 @@ pub(super) fn measure(entry: &dyn Entry, arguments: &BenchArguments) -> Result<V
                 entry.run(order)
             });
             match runs.collect::<Result<Vec<_>, _>>() {
-                Ok(runs) => rows.push(row(&runs, flows, workers)),
+                Ok(runs) => {
+                    runs.first().and_then(dropped).iter().for_each(|said| tell(said));
+                    rows.push(row(&runs, flows, workers));
+                }
                 // A strategy that is not right for it.
                 Err(Error::Analysis(why)) if strategy.is_some() => tell(&format!("bench: {why}")),
                 Err(why) => return Err(why),
@@ -56,6 +60,16 @@ pub(super) fn measure(entry: &dyn Entry, arguments: &BenchArguments) -> Result<V
         }
     }
     Ok(rows)
+}
+
+/// What to know of a function that drops packets: it may be made for that, or lack a setting to do its work.
+fn dropped(run: &RunReport) -> Option<String> {
+    let (reason, _) = run.drops.iter().max_by_key(|(_, count)| **count)?;
+    let share = percent(ratio(run.packets_dropped, run.packets_read));
+    Some(format!(
+        "bench: {} drops {share} of these packets, most as `{reason}`: its figures are of that work",
+        run.nf
+    ))
 }
 
 /// Numbers of workers, and the strategy of each: as planned, or those that are asked for. One worker
@@ -180,5 +194,23 @@ impl Drop for Capture {
             // A file that is gone already is what is wanted.
             let _ = std::fs::remove_file(file);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_drops_its_packets_is_told() {
+        let mut report = RunReport::new("router");
+        report.packets_read = 4;
+        assert_eq!(dropped(&report), None);
+        report.count_drop("unsupported-protocol", 3);
+        report.count_drop("answered", 1);
+        report.finish(RUN);
+        let told = "bench: router drops 100.0 % of these packets, most as `unsupported-protocol`: its figures are \
+                    of that work";
+        assert_eq!(dropped(&report).as_deref(), Some(told));
     }
 }
