@@ -8,7 +8,7 @@ mod svg;
 
 use anabranch_runtime::report::{ErrorKind, RunReport};
 
-use crate::figures::{bytes, percent, rate, ratio, seconds, thousands};
+use crate::figures::{bytes, counted, percent, rate, ratio, seconds, thousands};
 use crate::summary;
 use svg::escape;
 
@@ -112,8 +112,8 @@ fn shares(report: &RunReport) -> String {
     let mut note = "share of the packets; the mark is an equal share".to_string();
     if let Some(balance) = report.balance.filter(|balance| balance.steps > 0) {
         note += &format!(
-            "; {} shards moved: the busiest worker had {:.2} × the average at first, {:.2} × at last",
-            thousands(balance.shards_moved),
+            "; {} moved: the busiest worker had {:.2} × the average at first, {:.2} × at last",
+            counted(balance.shards_moved, "shard"),
             balance.busiest_first,
             balance.busiest_last
         );

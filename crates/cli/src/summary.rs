@@ -2,7 +2,7 @@
 
 use anabranch_runtime::report::{LivePortReport, RestartReport, RunReport, StoreReport};
 
-use crate::figures::{bytes, nanoseconds, percent, rate, ratio, seconds, thousands};
+use crate::figures::{bytes, counted, nanoseconds, percent, rate, ratio, seconds, thousands};
 use crate::table::{Table, wrap};
 
 /// The whole report as text, one table a subject, a blank line between two.
@@ -212,13 +212,15 @@ pub(crate) fn balanced(report: &RunReport) -> Vec<[String; 3]> {
         ],
     ];
     if balance.steps > 0 {
-        let shards = thousands(balance.shards_moved);
         let times = if balance.steps == 1 { "at once" } else { "in several steps" };
-        let entries = thousands(balance.entries_moved);
+        let entries = match balance.entries_moved {
+            1 => "1 entry".to_string(),
+            more => format!("{} entries", thousands(more)),
+        };
         rows.push([
             "moved".to_string(),
-            format!("{shards} shards"),
-            format!("{times}, {entries} entries with them"),
+            counted(balance.shards_moved, "shard"),
+            format!("{times}, {entries} along"),
         ]);
     }
     rows
@@ -402,9 +404,9 @@ pub(crate) fn example() -> RunReport {
         used: 41_200,
         capacity: 65_536,
         bytes: 7_340_032,
+        whole: false,
     }];
     report.counters.insert("hairpinned".to_string(), 77);
-        whole: false,
     report.logs_suppressed = 1_204;
     report.samples = (1..=40)
         .map(|i| Sample { t_s: f64::from(i) * 0.05, mpps: 2.1 + f64::from(i).sin() * 0.25 })
