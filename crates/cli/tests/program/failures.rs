@@ -96,8 +96,10 @@ fn wrong_settings_are_3() {
     run("--config none.toml").expect(3).says("none.toml");
     run("--control at=1s").expect(3).says("the command is missing");
     run("--control fly").expect(3).says("fly");
-    let drain =
-        |fields: &str| bench.run_words(&["run", "lb", "--in", "a.pcap", "--control", fields]);
+    let service = r#"services=[{ address = "192.0.2.80", port = 80 }]"#;
+    let drain = |fields: &str| {
+        bench.run_words(&["run", "lb", "--in", "a.pcap", "--set", service, "--control", fields])
+    };
     drain("drain-backend port=80").expect(3).says("field `address`: must be given");
     drain("drain-backend addr=10.0.0.1").expect(3).says("the fields are: address, port");
     fs::write(bench.path("bad.toml"), "a = 1\nb = = 2\n").unwrap();
