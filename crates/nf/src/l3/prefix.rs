@@ -62,8 +62,11 @@ impl Prefix {
     pub fn read(text: &str) -> Result<Self, String> {
         let example = "write one such as \"10.0.0.0/24\" or \"2001:db8::/32\"";
         let Some((address, length)) = text.split_once('/') else {
-            let host = text.parse().ok().map(Self::host);
-            let hint = host.map_or_else(|| example.to_owned(), |host| format!("write \"{host}\""));
+            let hint = text.parse().ok().map(Self::host).map(|host| {
+                let common = if host.length == 32 { 24 } else { 64 };
+                format!("write that of its network, as in \"{text}/{common}\", or \"{host}\" for it alone")
+            });
+            let hint = hint.unwrap_or_else(|| example.to_owned());
             return Err(format!("\"{text}\" has no prefix length; {hint}"));
         };
         let address: IpAddr =
@@ -123,7 +126,8 @@ mod tests {
     #[test]
     fn says_what_to_write() {
         for (text, words) in [
-            ("10.0.0.0", "has no prefix length; write \"10.0.0.0/32\""),
+            ("10.0.0.1", "as in \"10.0.0.1/24\", or \"10.0.0.1/32\" for it alone"),
+            ("fd00::1", "as in \"fd00::1/64\", or \"fd00::1/128\" for it alone"),
             ("ten", "has no prefix length; write one such as"),
             ("ten/8", "is no prefix; write one such as"),
             ("10.0.0.0/33", "the prefix length is a number from 0 to 32"),

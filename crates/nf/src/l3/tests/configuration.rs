@@ -32,7 +32,10 @@ fn says_what_is_wrong_and_what_to_write() {
         ),
         (lan("").replace("02:", "03:"), "03:00:00:00:00:01 is no station's address"),
         (lan("").replace("mac = ", "# "), "setting `interfaces.lan.mac`: must be given"),
-        (lan("").replace("/24", ""), "\"10.0.0.1\" has no prefix length; write \"10.0.0.1/32\""),
+        (
+            lan("").replace("/24", ""),
+            "\"10.0.0.1\" has no prefix length; write that of its network, as in \"10.0.0.1/24\"",
+        ),
         (lan("").replace("0.1/24", "0.0/24"), "10.0.0.0/24 is no host's address"),
         (lan("").replace("10.0.0.1", "224.0.0.1"), "224.0.0.1/24 is no host's address"),
         (
