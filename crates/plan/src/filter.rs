@@ -100,7 +100,7 @@ fn is_own(read: &Access, write: &Access, path: &CallPath, paths: &Paths) -> bool
 
 /// Whether the path may go on by what an access finds. One that writes tells too, by what was there: where that is
 /// asked, or put elsewhere. That there is no room says nothing of what is there.
-fn is_used(access: &Access, path: &CallPath, terms: &Terms) -> bool {
+pub(crate) fn is_used(access: &Access, path: &CallPath, terms: &Terms) -> bool {
     let takes_room = access.operation == "insert" || POOL.contains(&access.operation.as_str());
     if access.mode == Mode::Read || takes_room {
         return access.mode == Mode::Read;

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch_analysis::{Effect, Mode};
+use anabranch_analysis::{CallPath, Effect, Mode};
 
 use crate::build::{Decision, Options};
 use crate::class::Class;
 use crate::constraint::{Cause, Constraint};
-use crate::filter::{Caller, Need, caller, timers_of_control};
+use crate::filter::{Caller, Need, caller, is_used, timers_of_control};
 use crate::keys::Keys;
 use crate::lend::lends;
 use crate::model::{Difference, Meeting, Object, ObjectMode, Plan, SteeredAllocation, Strategy};
@@ -232,7 +232,37 @@ fn differences(
     }
     found.extend(replicated(objects));
     found.extend(by_each_worker(decision));
+    found.extend(asked_by_commands(decision, objects));
     found
+}
+
+/// What commands ask of entries that commands have stored on every worker, and that packets have changed since on one.
+fn asked_by_commands(decision: &Decision<'_>, objects: &[Object]) -> Option<Difference> {
+    let paths = decision.touches.paths;
+    let is_divided = |name: &str| {
+        objects.iter().any(|object| {
+            let modes = [ObjectMode::Sharded, ObjectMode::Steered, ObjectMode::PerShard];
+            object.name == name && modes.contains(&object.mode)
+        })
+    };
+    let is_written = |name: &str, by_command: bool| {
+        let is_by = |path: &&CallPath| (caller(path) == Caller::Control) == by_command;
+        let mut accesses = paths.paths.iter().filter(is_by).flat_map(|path| &path.accesses);
+        accesses.any(|access| access.object == name && access.mode == Mode::Write)
+    };
+    let of_control = paths.paths.iter().filter(|path| caller(path) == Caller::Control);
+    let asked = of_control
+        .flat_map(|path| path.accesses.iter().filter(|access| is_used(access, path, &paths.terms)));
+    let lines: BTreeSet<u32> = asked
+        .filter(|access| {
+            let name = access.object.as_str();
+            is_divided(name) && is_written(name, true) && is_written(name, false)
+        })
+        .map(|access| access.line)
+        .collect();
+    let what = "commands ask each worker here, are carried out where it accepts them, and fail where none does: of what \
+                a command has stored on all, those know nothing of what packets have made of it on another";
+    (!lines.is_empty()).then(|| difference(what, lines))
 }
 
 /// What is done once on one core, and by each worker for itself where nothing is shared: what commands, periods and

@@ -570,6 +570,30 @@ fn what_a_command_takes_from_one_entry_into_another_is_shared() {
     assert_eq!(found.strategy, Strategy::SharedNothing, "{}", why(&found, "allowed"));
 }
 
+/// Packets use up what a command has stored on every worker, each on one.
+#[test]
+fn what_commands_ask_of_entries_that_packets_change_is_listed() {
+    let fields = "#[capacity(64)] allowed: Map<Ipv4Addr, u32>,";
+    let command = |act: &str| {
+        format!(
+            "{CONTROL} {{ match command {{ Command::Put {{ address, group }} => {{ {act} }} }} Ok(()) }}"
+        )
+    };
+    let uses = "if !self.allowed.remove(&src).is_some() { return Drop(Reason::Refused); }";
+    let looks = "if !self.allowed.contains(&src) { return Drop(Reason::Refused); }";
+    let tops_up = "if self.allowed.contains(&address) { self.allowed.insert(address, group); }";
+    let puts = "self.allowed.insert(address, group);";
+    let ends = "self.allowed.remove(&address);";
+    for (act, body, is_listed) in
+        [(tops_up, uses, true), (puts, uses, false), (ends, uses, false), (tops_up, looks, false)]
+    {
+        let found = commanded(fields, &command(act), body);
+        assert_eq!(found.strategy, Strategy::SharedNothing, "{act}");
+        let mut all = found.differences.iter();
+        assert_eq!(all.any(|one| one.what.contains("ask each worker")), is_listed, "{act} {body}");
+    }
+}
+
 /// What `init` stores may be the same for several packets, and name what others want.
 #[test]
 fn what_init_stores_is_of_no_packet() {
