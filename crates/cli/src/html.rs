@@ -48,14 +48,14 @@ fn header(report: &RunReport) -> String {
          <p class=\"strategy\"><b>{}</b> on {workers}: {}</p>\n</header>\n",
         escape(&report.nf),
         escape(&report.strategy),
-        escape(&report.strategy_why),
+        plan::prose(&report.strategy_why),
     )
 }
 
 /// Errors first, then warnings.
 fn remarks(report: &RunReport) -> String {
     let errors = report.errors.iter().map(|error| {
-        let message = escape(&error.message);
+        let message = plan::prose(&error.message);
         let rest = match error.kind {
             ErrorKind::Control => "",
             _ => "; the figures are those of what was read",
@@ -64,7 +64,7 @@ fn remarks(report: &RunReport) -> String {
     });
     let warnings = summary::warnings(report)
         .into_iter()
-        .map(|warning| format!("<p class=\"remark\">{}</p>\n", escape(&warning)));
+        .map(|warning| format!("<p class=\"remark\">{}</p>\n", plan::prose(&warning)));
     errors.chain(warnings).collect()
 }
 
@@ -207,8 +207,10 @@ mod tests {
 
     #[test]
     fn the_page_says_what_the_table_says() {
-        let report = summary::example();
+        let mut report = summary::example();
+        report.strategy_why = "`flows` < are its own".to_owned();
         let page = render(&report, "");
+        assert!(page.contains("<code>flows</code> &lt; are its own"));
         let rows = summary::sharing(&report).concat();
         let cells = [rows, summary::balanced(&report).concat()].concat();
         assert!(cells.contains(&"98,001".to_owned()) && cells.contains(&"61 shards".to_owned()));
