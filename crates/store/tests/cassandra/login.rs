@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anabranch_store::Driver as _;
+use anabranch_store::cassandra::Address;
+use anabranch_store::{Driver as _, Error};
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use scylla::client::session_builder::SessionBuilder;
@@ -73,9 +74,13 @@ fn only_who_should_is_let_in() {
     passwords_are_looked_at(&address, &trusted);
     rights_are_what_is_needed(&address, &trusted, &superuser);
     let user = format!("nf:{WRITTEN}@");
-    for authority in ["other.crt", "none.crt", "names"] {
-        let refused = refusal(&address(&user, &format!("&ca={}", made.path(authority))));
-        assert!(!refused.contains("password"), "{refused}");
+    let by = |authority: &str| address(&user, &format!("&ca={}", made.path(authority)));
+    let refused = refusal(&by("other.crt"));
+    assert!(refused.contains("its authority trusted"), "{refused}");
+    // What is no file of authorities is told before anybody is asked.
+    for authority in ["none.crt", "names"] {
+        let refused = Address::parse(&by(authority)).unwrap_err();
+        assert!(matches!(refused, Error::Configuration { .. }), "{refused}");
     }
     refusal(&address(&user, "&timeout_ms=5000"));
     refusal(&server.address("timeout_ms=5000").replace("://", &format!("://{user}")));
