@@ -766,10 +766,10 @@ pub mod lb {
             let Some(service) = self.service_number(service, address) else {
                 return Err("no such service");
             };
-            let protocol = self.virtuals.read(service).protocol;
-            let endpoint = Endpoint { address, port, protocol };
+            let served = self.virtuals.read(service);
+            let endpoint = Endpoint { address, port, protocol: served.protocol };
             if let Some(found) = self.replies.get(&endpoint) {
-                let is_its_own = found == self.virtuals.read(service);
+                let is_its_own = found == served;
                 let back = is_its_own && self.edit(address, Some(port), Change::TakeUp).is_ok();
                 return if back { Ok(()) } else { Err("that endpoint is a backend already") };
             }
@@ -788,7 +788,7 @@ pub mod lb {
                 healthy: true,
             };
             self.backends.write(slot, backend);
-            self.replies.insert(endpoint, self.virtuals.read(service));
+            self.replies.insert(endpoint, served);
             Ok(())
         }
 

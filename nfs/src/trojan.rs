@@ -159,17 +159,19 @@ pub mod trojan {
     /// Whether a segment's first command is one of IRC's, but for those that may come before at login.
     #[opaque]
     pub fn is_irc(commands: &[u8]) -> bool {
-        let mut start = 0;
+        if !logs_in(commands) {
+            return chats(commands);
+        }
         for at in 0..commands.len() {
-            if commands[at] == b'\n' {
-                let line = &commands[start..at];
-                if !(begins(line, b"cap") || begins(line, b"pass") || begins(line, b"user")) {
-                    return chats(line);
-                }
-                start = at + 1;
+            if commands[at] == b'\n' && !logs_in(&commands[at + 1..]) {
+                return chats(&commands[at + 1..]);
             }
         }
-        chats(&commands[start..])
+        false
+    }
+
+    fn logs_in(line: &[u8]) -> bool {
+        begins(line, b"cap") || begins(line, b"pass") || begins(line, b"user")
     }
 
     fn chats(line: &[u8]) -> bool {
