@@ -149,12 +149,20 @@ impl Scan<'_> {
 impl<'ast> Visit<'ast> for Scan<'_> {
     fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
         let name = call.method.to_string();
-        if let Expr::Field(field) = &*call.receiver
-            && let Member::Named(object) = &field.member
-        {
+        let on_field = match &*call.receiver {
+            Expr::Field(field) => Some(&field.member),
+            _ => None,
+        };
+        if let Some(Member::Named(object)) = on_field {
             self.operation(object.to_string(), &name, call.method.span());
         }
-        self.open.push(name);
+        // No field holds the network function: on one, methods of other types alone can be meant.
+        let of = self.module.methods().filter(|one| one.function.sig.ident == name);
+        if on_field.is_none()
+            || of.into_iter().any(|one| one.of() != self.module.nf.ident.to_string())
+        {
+            self.open.push(name);
+        }
         visit::visit_expr_method_call(self, call);
     }
 

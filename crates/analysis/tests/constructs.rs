@@ -535,3 +535,16 @@ fn opaque_functions_are_run_on_known_arguments() {
     let none: &'static str = nf("", "", "Forward(pkt.port().other())").leak();
     assert!(Opaque::of(source(none)).is_none());
 }
+
+#[test]
+fn an_operation_of_a_field_is_no_method_of_the_function() {
+    let items = "pub enum Command { Go }\nimpl Nf {\n\
+        fn control(&mut self, command: Command, cx: &mut Context) -> Result<(), &'static str> {\n\
+        self.add(1);\nOk(())\n}\n\
+        fn add(&mut self, n: u32) {\nself.table.insert(Ipv4Addr::new(10, 0, 0, 1), n);\n}\n}";
+    let found =
+        explored(items, &format!("{TABLE} seen: Counter,"), "self.seen.add(1);\nForward(WAN)");
+    let of = |name: &str| found.objects.iter().find(|object| object.name == name).unwrap();
+    assert!(of("table").sites[0].handlers.iter().eq(["control"]), "{:?}", of("table").sites);
+    assert!(of("seen").sites[0].handlers.iter().eq(["packet"]), "{:?}", of("seen").sites);
+}
