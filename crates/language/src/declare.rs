@@ -273,6 +273,8 @@ pub struct Handlers {
     pub init: bool,
     /// `packet_set_opened`.
     pub packet_set_opened: bool,
+    /// `packet_set_full`.
+    pub packet_set_full: bool,
     /// `packet`: always there in a module that passed the check.
     pub packet: bool,
     /// `packet_set_expired`.

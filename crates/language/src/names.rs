@@ -325,6 +325,7 @@ pub const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug"];
 pub const HANDLERS: &[&str] = &[
     "init",
     "packet_set_opened",
+    "packet_set_full",
     "packet",
     "packet_set_expired",
     "orphan",

@@ -139,6 +139,22 @@ fn with_packet(module: &Module, made: Made) -> TokenStream {
             ) -> ::core::result::Result<Self::Set, Verdict> { #run }
         }
     });
+    let full = module.handlers.packet_set_full.then(|| {
+        let run = quote!(Self::packet_set_full(self, set, packet, &mut cx.elsewhere()));
+        let run = match told {
+            true => quote! {
+                ::anabranch_nf::trace::packet(
+                    "packet_set_full", cx.now(), &mut (), packet, |_, packet| #run,
+                )
+            },
+            false => run,
+        };
+        quote! {
+            fn packet_set_full #mode(
+                &mut self, set: &Self::Set, packet: &mut Packet<'_, __M>, cx: #context,
+            ) -> Verdict { #run }
+        }
+    });
     let orphan = module.packet_set.as_ref().map(|_| {
         let run = match module.handlers.orphan {
             true => quote!(Self::orphan(self, packet, &mut cx.elsewhere())),
@@ -167,6 +183,6 @@ fn with_packet(module: &Module, made: Made) -> TokenStream {
         fn packet #mode(
             &mut self, set: &mut Self::Set, packet: &mut Packet<'_, __M>, cx: #context,
         ) -> Verdict { #run }
-        #opened #orphan
+        #opened #full #orphan
     }
 }

@@ -140,6 +140,15 @@ fn handlers(module: &Module) -> TokenStream {
             }
         }
     });
+    let full = given.packet_set_full.then(|| {
+        quote! {
+            fn packet_set_full #mode(
+                &mut self, set: &Self::Set, packet: #packet, cx: #context,
+            ) -> Verdict {
+                Self::packet_set_full(self, set, packet, cx)
+            }
+        }
+    });
     let set = module.packet_set.as_ref().map(|_| quote!(set,));
     let expired = given.packet_set_expired.then(|| {
         quote! {
@@ -173,7 +182,7 @@ fn handlers(module: &Module) -> TokenStream {
         fn packet #mode(&mut self, set: &mut Self::Set, packet: #packet, cx: #context) -> Verdict {
             Self::packet(self, #set packet, cx)
         }
-        #(#simple)* #opened #expired #orphan #control #timer
+        #(#simple)* #opened #full #expired #orphan #control #timer
     }
 }
 

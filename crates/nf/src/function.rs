@@ -123,6 +123,16 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     ) -> Result<Self::Set, Verdict> {
         Ok(Self::Set::zero())
     }
+    /// Handler `packet_set_full`.
+    #[inline]
+    fn packet_set_full<M: Mode>(
+        &mut self,
+        _set: &Self::Set,
+        _packet: &mut Packet<'_, M>,
+        _cx: &mut Context<'_, Solo>,
+    ) -> Verdict {
+        Drop(Builtin::PacketSetsFull)
+    }
     /// Handler `packet`; `set` is the packet's, or a zero one where the NF has no packet set.
     fn packet<M: Mode>(
         &mut self,

@@ -11,8 +11,8 @@ use anabranch_nf::settings::Settings as _;
 use anabranch_nf::state::wheel::Tick;
 use anabranch_nf::state::{Scope, TableUse, Ward};
 use anabranch_nf::{
-    BuildError, Builder, Builtin, Context, Drop, DropReason, Environment, Key, NetworkFunction,
-    Value, Verdict,
+    BuildError, Builder, Builtin, Context, DropReason, Environment, Key, NetworkFunction, Value,
+    Verdict,
 };
 use anabranch_packet::{
     Common, Frame, Layout, Malformed, Meta, Mode, Packet, Port, Real, parse, parse_any,
@@ -656,7 +656,7 @@ fn open<N: NetworkFunction, K: Key>(
     };
     let now = environment.tick();
     let Some(id) = sets.open(hash, key, state, now) else {
-        return Drop(Builtin::PacketSetsFull);
+        return nf.packet_set_full(&state, packet, &mut Context::new(environment));
     };
     let set = sets.entry_mut(id);
     let verdict = nf.packet(&mut set.state, packet, &mut Context::new(environment));

@@ -131,6 +131,18 @@ impl<N: NetworkFunction> Harness<N> {
         }
     }
 
+    /// What the state object `name` of type `Counter` has counted.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn counter(&self, name: &str) -> u64 {
+        let counters = self.instance.counters();
+        match counters.iter().find(|(counter, _)| *counter == name) {
+            Some((_, count)) => *count,
+            None => panic!("no counter `{name}` among {counters:?}"),
+        }
+    }
+
     /// Lines that the NF has logged since the last call.
     pub fn logged(&mut self) -> Vec<String> {
         self.instance.environment().log().take().into_iter().map(|line| line.text).collect()

@@ -528,9 +528,7 @@ impl<'p> Coverage<'p> {
         let same = match (&path.verdict, made) {
             (Verdict::Forward(port), Made::Forward(made)) => is_to(*port, made),
             (Verdict::Recirculate(port), Made::Recirculate(made)) => is_to(*port, made),
-            (Verdict::Drop(word), Made::Discard(reason)) => {
-                passage.is_refused() || reason.word(self.reasons) == word
-            }
+            (Verdict::Drop(word), Made::Discard(reason)) => reason.word(self.reasons) == word,
             (Verdict::Flood, Made::Flood) | (Verdict::Object(_), _) => true,
             _ => false,
         };

@@ -38,6 +38,8 @@ pub(crate) fn passages(
         match event {
             Event::Enter { handler, now_ns, given, packet } => match &mut current {
                 Some(opened) if handler == "packet" => opened.stored(set),
+                // The attempt to store it was an access, too.
+                Some(opened) if handler == "packet_set_full" => opened.next += 1,
                 other => {
                     all.extend(other.take());
                     *other = Some(Passage::new(handler, now_ns, &given, packet, [set, command]));
@@ -65,7 +67,7 @@ pub(crate) fn passages(
                         current = Some(passage);
                     }
                     _ => {
-                        passage.kept = Some(state);
+                        passage.kept = (!passage.is_refused()).then_some(state);
                         all.push(passage);
                     }
                 }
@@ -148,7 +150,7 @@ impl Passage {
     }
 
     /// Whether a new packet set found the table full.
-    pub(crate) fn is_refused(&self) -> bool {
+    fn is_refused(&self) -> bool {
         self.opened
             && self.given.iter().any(|(name, stored)| name.ends_with(".insert") && *stored == 0)
     }

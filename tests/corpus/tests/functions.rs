@@ -9,7 +9,7 @@ use anabranch_nf::packet::{Frame, Hollow, Meta, Packet, Port, parse};
 use anabranch_nf::packet_set::{SetKey, SetKey4};
 use anabranch_nf::settings::{Command as _, Settings as _, set};
 use anabranch_nf::{
-    Builder, Context, DropReason, Environment, LookAhead, NetworkFunction, Verdict,
+    Builder, Builtin, Context, DropReason, Environment, LookAhead, NetworkFunction, Verdict,
 };
 use anabranch_tests::idioms::{allocation, balance, bounds_nf, buckets, learning, quota, watch};
 
@@ -238,6 +238,10 @@ fn handlers_of_packet_sets_are_the_authors() {
             nf.packet(&mut set, packet, &mut Context::new(&mut environment))
         })
     });
+    let full = right.with(&mut right.bytes(), |packet| {
+        nf.packet_set_full(&set, packet, &mut Context::new(&mut environment))
+    });
+    assert_eq!(full, Verdict::Discard(Builtin::PacketSetsFull.into()), "it is new no more");
     let over: DropReason = quota::Reason::OverQuota.into();
     assert_eq!(verdicts, [Verdict::Forward(quota::INSIDE), Verdict::Discard(over)]);
 }

@@ -166,11 +166,19 @@ impl<'p> Interpreter<'p> {
         self.run.accesses[insert].outcome = Some(stored);
         match self.decide(stored)? {
             true => Ok(Ok(state)),
-            false => {
-                self.run.verdict_line = 0;
-                Ok(Err(Verdict::Drop("packet-sets-full".to_owned())))
-            }
+            false => Ok(Err(self.set_full(state)?)),
         }
+    }
+
+    /// The verdict on a packet whose new set found no room.
+    fn set_full(&mut self, state: Value) -> Eval<Verdict> {
+        if !self.program.module.handlers.packet_set_full {
+            self.run.verdict_line = 0;
+            return Ok(Verdict::Drop("packet-sets-full".to_owned()));
+        }
+        let arguments = vec![state, Value::Packet, Value::Context];
+        let value = self.handler("packet_set_full", arguments)?;
+        self.verdict_of(value)
     }
 
     /// Which way a `Result` went, and what it holds.

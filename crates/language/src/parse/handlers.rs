@@ -65,6 +65,7 @@ fn note(handlers: &mut Handlers, name: &str, function: &ImplItemFn, errors: &mut
     match name {
         "init" => handlers.init = true,
         "packet_set_opened" => handlers.packet_set_opened = true,
+        "packet_set_full" => handlers.packet_set_full = true,
         "packet" => handlers.packet = true,
         "packet_set_expired" => handlers.packet_set_expired = true,
         "orphan" => handlers.orphan = true,
@@ -102,6 +103,8 @@ fn signatures(items: &Items) -> Vec<Form> {
         packet.insert(0, ("set", format!("&mut {set}")));
     }
     let set = set.unwrap_or_else(|| "X".to_owned());
+    let mut full = packet_cx();
+    full.insert(0, ("set", format!("&{set}")));
     let cx = || ("cx", CONTEXT.to_owned());
     let form = |name: &str, parameters, output: &str| Form {
         name: name.to_owned(),
@@ -111,6 +114,7 @@ fn signatures(items: &Items) -> Vec<Form> {
     let mut forms = vec![
         form("init", vec![cx()], ""),
         form("packet_set_opened", packet_cx(), &format!("Result<{set}, Verdict>")),
+        form("packet_set_full", full, "Verdict"),
         form("packet", packet, "Verdict"),
         form("packet_set_expired", vec![("set", format!("&{set}")), cx()], ""),
         form("orphan", packet_cx(), "Verdict"),
@@ -182,6 +186,7 @@ fn check_required(items: &Items, handlers: &Handlers, errors: &mut Errors) {
     }
     let sets = [
         ("packet_set_opened", handlers.packet_set_opened),
+        ("packet_set_full", handlers.packet_set_full),
         ("packet_set_expired", handlers.packet_set_expired),
         ("orphan", handlers.orphan),
     ];

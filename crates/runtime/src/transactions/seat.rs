@@ -159,7 +159,7 @@ impl<N: NetworkFunction> Visit<'_, N> {
         self.end();
         match opened {
             Some(set) => self.packet_of(sets, (key, set), packet, environment),
-            None => Drop(Builtin::PacketSetsFull),
+            None => self.nf.packet_set_full(&state, packet, &mut Context::new(environment)),
         }
     }
 

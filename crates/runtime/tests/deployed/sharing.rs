@@ -131,7 +131,47 @@ pub mod twice {
     }
 }
 
+/// Counts packets by destination, from 100 on; those without room have 200.
+#[network_function(ports(inside, outside))]
+pub mod crowded {
+    #[packet_set(ipv4(ip.dst), capacity = 16, expires_s = 1)]
+    pub struct Host {
+        packets: u8,
+    }
+    pub struct Crowded {
+        refused: Cell<u64>,
+    }
+    fn mark(pkt: &mut Packet, number: u8) -> Verdict {
+        if let Some(mut ip) = pkt.ipv4_mut() {
+            ip.set_ttl(number);
+        }
+        Forward(OUTSIDE)
+    }
+    impl Crowded {
+        fn packet_set_opened(
+            &mut self,
+            pkt: &mut Packet,
+            cx: &mut Context,
+        ) -> Result<Host, Verdict> {
+            Ok(Host { packets: 100 })
+        }
+        fn packet_set_full(&mut self, host: &Host, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            self.refused.update(|refused| *refused += 1);
+            mark(pkt, host.packets + 100)
+        }
+        fn packet(&mut self, host: &mut Host, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            host.packets += 1;
+            mark(pkt, host.packets)
+        }
+        fn orphan(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            Drop(Builtin::UnsupportedProtocol)
+        }
+    }
+}
+
 const MS: u64 = 1_000_000;
+/// In a frame without a VLAN tag.
+const TTL: usize = 22;
 
 fn packet(port: u8, after_ns: u64, host: u8) -> Arrived {
     let mut bytes = vec![0; 64];
@@ -297,7 +337,6 @@ fn expiry_under_stress_is_that_of_one_core() {
 /// Where the order of commits is kept, values in parts are read as they are, whatever staleness they declare.
 #[test]
 fn values_in_parts_are_as_one_core_has_them() {
-    const TTL: usize = 22;
     let times = [0, 1, 2, 5, 10, 11, 15, 25];
     let workers = [0, 1, 1, 0, 0, 1, 0, 0];
     let packets: Vec<_> = times.iter().map(|at| packet(0, at * MS, 1)).collect();
@@ -342,4 +381,21 @@ fn packets_that_reenter_find_the_sets_of_another_worker() {
     let forwarded = alone.outcomes.values().filter(|outcome| outcome.dropped().is_none()).count();
     let alone = run.transactions.alone + run.transactions.turn_items;
     assert_eq!((forwarded, alone > 200), (600, true));
+}
+
+#[test]
+fn what_finds_no_room_is_told_so_by_every_way_of_sharing() {
+    let mut numbers = Numbers(9);
+    let packets: Vec<_> =
+        (0..600).map(|at| packet(1, at * 7 * MS, numbers.below(40) as u8)).collect();
+    let shares = [0, 1].map(|odd| (0..packets.len()).filter(|at| at % 2 == odd).collect());
+    let settings = toml::Table::new();
+    for sharing in BOTH {
+        let run = SideBySide::run::<crowded::Function>(sharing, &settings, &packets, &shares, 32);
+        let alone = run.replay::<crowded::Function>(&settings, &packets);
+        assert_eq!(run.done.outcomes, alone.outcomes);
+        let marks = alone.outcomes.values().map(|outcome| outcome.forwarded()[0].1[TTL]);
+        let (refused, counted): (Vec<_>, Vec<_>) = marks.partition(|mark| *mark == 200);
+        assert!(refused.len() > 200 && counted.len() > 200, "{} refused", refused.len());
+    }
 }

@@ -438,6 +438,18 @@ pub mod quota {
             Forward(pkt.port().other())
         }
 
+        fn packet_set_full(
+            &mut self,
+            set: &Connection,
+            pkt: &mut Packet,
+            cx: &mut Context,
+        ) -> Verdict {
+            if set.phase == Phase::New && pkt.udp().is_some() {
+                return Forward(pkt.port().other());
+            }
+            Drop(Builtin::PacketSetsFull)
+        }
+
         fn next(phase: Phase, pkt: &Packet, cx: &mut Context) -> Phase {
             match (phase, pkt.tcp()) {
                 (_, Some(tcp)) if tcp.rst() || tcp.fin() => Phase::Closing { since: cx.now() },
