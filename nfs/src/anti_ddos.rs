@@ -12,9 +12,9 @@
 //! its second packet passes; a forged source does not. Flows under way are left alone. With `action =
 //! "report"` they all pass. Either way the log has a line a second.
 //!
-//! With either action, while the table of flows is full the packets of new flows are dropped, as
-//! `packet-sets-full`: a flood of more flows than `flows` within `one_packet_s` keeps everybody new
-//! out, so give it a place for each that can come.
+//! Flows that find the table full are not remembered: each of their packets is a first one, which passes
+//! uncounted but for an attack, when it is dropped with `action = "block"`. A flood of more flows than `flows`
+//! within `one_packet_s` so keeps everybody new out, so give it a place for each that can come.
 //!
 //! A flow that is over counts until it is collected, which packets do, of any kind and from either
 //! port: each collects up to two. After a flood and a silence, new flows are so still held back until
@@ -48,7 +48,7 @@ pub mod anti_ddos {
         /// Count UDP flows too.
         #[setting(default = false)]
         pub udp: bool,
-        /// Flows at once, of IPv4 and of IPv6 each; more are dropped.
+        /// Flows at once, of IPv4 and of IPv6 each; more are not remembered.
         #[setting(default = 262_144, min = 1, max = 16_777_216)]
         pub flows: u32,
         /// Seconds that a flow is remembered by its first packet; 2 at least, so that a host that
@@ -137,6 +137,10 @@ pub mod anti_ddos {
             Ok(Flow { packets: Packets::None })
         }
 
+        fn packet_set_full(&mut self, flow: &Flow, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            self.judge()
+        }
+
         fn packet(&mut self, flow: &mut Flow, pkt: &mut Packet, cx: &mut Context) -> Verdict {
             match flow.packets {
                 Packets::None => {
@@ -159,6 +163,11 @@ pub mod anti_ddos {
                 tally.flows += 1;
                 tally.one_packet += 1;
             });
+            self.judge()
+        }
+
+        /// What becomes of a first packet.
+        fn judge(&mut self) -> Verdict {
             if self.settings.action == Action::Block && self.is_attack(self.tally.read()) {
                 return Drop(Reason::UnderAttack);
             }
@@ -333,10 +342,24 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_holds_back_what_is_new() {
-        let mut nf = anti_ddos(&["flows=2"]);
-        assert!(passes(&mut nf, &segment(0, 1, SYN)) && passes(&mut nf, &segment(0, 2, SYN)));
-        assert_eq!(nf.send(WAN, &segment(0, 3, SYN)).dropped(), Some("packet-sets-full"));
+    fn a_full_table_holds_back_what_is_new_in_an_attack_alone() {
+        let full = |settings: &[&str]| {
+            let mut nf = anti_ddos(&[&["flows=2"], settings].concat());
+            nf.send(WAN, &segment(0, 1, SYN));
+            nf.send(WAN, &segment(0, 2, SYN));
+            nf
+        };
+        for settings in [&["least_flows=3"][..], &["least_flows=2", "action=report"]] {
+            let mut nf = full(settings);
+            for _ in 0..2 {
+                assert!(passes(&mut nf, &segment(0, 3, SYN)), "not counted: {settings:?}");
+            }
+        }
+        let mut nf = full(&["least_flows=2"]);
+        for _ in 0..2 {
+            assert_eq!(nf.send(WAN, &segment(0, 3, SYN)).dropped(), Some("under-attack"));
+        }
+        assert!(passes(&mut nf, &segment(0, 1, ACK)), "a flow under way");
     }
 
     proptest! {

@@ -9,8 +9,8 @@
 //!   prime size, which each backend fills in turn by its own permutation. Shares are equal within about
 //!   `backends / table_size`; when a backend goes, few connections of the others would hash elsewhere, and
 //!   several balancers to which the same backends were added in the same order agree. The table is built beside
-//!   the one in use, 1024 entries at a time from a timer, so that packets do not wait for it; a command begins it
-//!   anew. Until it is done, connections that hash to a backend that is gone take the next one in order.
+//!   the one in use, 1024 entries at a time from a timer; a command begins it anew. Until it is done, connections
+//!   that hash to a backend that is gone take the next one in order.
 //! - **Least connections**: the backend with the fewest that their clients have not ended; the first of equals.
 //!
 //! Backends come and go by commands. A *drained* backend keeps its connections and gets no more until it is added
@@ -19,12 +19,13 @@
 //!
 //! A connection lives by its client's packets (`opening_s` from a SYN, or from its first packet where that was
 //! none; `closing_s` from FIN or RST), since replies need no table beyond the backends': a service that only
-//! sends is picked anew by the same hash. ICMP errors about connections are translated in both directions; one
-//! from a client's side finds its backend by the hash alone, and is dropped with least connections.
+//! sends is picked anew by the same hash. ICMP errors are translated in both directions. A client's, and what
+//! finds the table full (`by_hash` counts it: a flood takes away no more than that connections stay when backends
+//! change), go by the hash alone; with least connections they are dropped.
 //!
 //! What it does not do: backends of one endpoint in several services, weights, direct server return, translation
-//! between IPv4 and IPv6, pings to virtual addresses, health checks of its own. Without `interfaces`, what is not
-//! IP passes unchanged. Fragments are put together first. A connection that only its backend ends counts till it expires.
+//! between IPv4 and IPv6, pings to virtual addresses, health checks. Without `interfaces`, what is not IP passes
+//! unchanged. Fragments are put together first. A connection that only its backend ends counts till it expires.
 //!
 //! Memory: 62 bytes a connection over IPv4 and 128 over IPv6 in full tables, replies included; a table for each
 //! IP version, of `connections` entries. 12 bytes for each entry of a service's two Maglev tables.
@@ -226,7 +227,7 @@ pub mod lb {
         offset: u32,
         skip: u32,
         connections: u32,
-        /// How often the slot has been given.
+        /// How often the slot has been given and taken back.
         generation: u16,
         standing: Standing,
         healthy: bool,
@@ -271,7 +272,7 @@ pub mod lb {
         next: u32,
     }
 
-    /// A service's slots in the ring, as of the build of this number.
+    /// A service's slots in the ring, as of this build.
     pub struct Ends {
         number: u64,
         first: u32,
@@ -323,6 +324,8 @@ pub mod lb {
         build: Cell<Build>,
         /// Which of the two tables is in use.
         half: Cell<u32>,
+        /// Packets of connections that found the table full.
+        by_hash: Counter,
         l3: L3,
     }
 
@@ -369,12 +372,7 @@ pub mod lb {
     }
 
     impl Backend {
-        /// Whether connections that it has stay.
-        fn keeps(self) -> bool {
-            self.standing != Standing::Free && self.healthy
-        }
-
-        /// A new connection to it, in this slot.
+        /// A new connection to it.
         fn connection(self, slot: u16) -> Connection {
             Connection { backend: slot, generation: self.generation, progress: Progress::New }
         }
@@ -392,20 +390,15 @@ pub mod lb {
         }
     }
 
-    fn source_of(pkt: &Packet) -> Option<Endpoint> {
-        let address = match pkt.ipv4() {
-            Some(ip) => Address::V4(ip.src()),
-            None => Address::V6(pkt.ipv6()?.src()),
+    fn end_of(pkt: &Packet, is_source: bool) -> Option<Endpoint> {
+        let address = match (pkt.ipv4(), is_source) {
+            (Some(ip), true) => Address::V4(ip.src()),
+            (Some(ip), false) => Address::V4(ip.dst()),
+            (None, true) => Address::V6(pkt.ipv6()?.src()),
+            (None, false) => Address::V6(pkt.ipv6()?.dst()),
         };
-        Some(Endpoint { address, port: pkt.src_port()?, protocol: pkt.protocol() })
-    }
-
-    fn destination_of(pkt: &Packet) -> Option<Endpoint> {
-        let address = match pkt.ipv4() {
-            Some(ip) => Address::V4(ip.dst()),
-            None => Address::V6(pkt.ipv6()?.dst()),
-        };
-        Some(Endpoint { address, port: pkt.dst_port()?, protocol: pkt.protocol() })
+        let port = if is_source { pkt.src_port()? } else { pkt.dst_port()? };
+        Some(Endpoint { address, port, protocol: pkt.protocol() })
     }
 
     fn set_end(pkt: &mut Packet, to: Endpoint, is_source: bool) {
@@ -455,8 +448,7 @@ pub mod lb {
     }
 
     impl Build {
-        /// After a step of a backend that has filled an entry or not, before that of `next`; or where the service
-        /// has none.
+        /// After a step that has filled an entry or not, before that of `next`; or where the service has no backend.
         fn after(self, fills: bool, next: u32, is_empty: bool) -> Build {
             let filled = self.filled + u32::from(fills);
             let done = filled == self.size || is_empty;
@@ -502,16 +494,30 @@ pub mod lb {
             pkt: &mut Packet,
             cx: &mut Context,
         ) -> Result<Connection, Verdict> {
-            if self.l3.enabled()
-                && let Some(verdict) = self.l3.admit(pkt, cx)
-            {
+            let routes = self.l3.enabled();
+            if routes && let Some(verdict) = self.l3.admit(pkt, cx) {
                 return Err(verdict);
             }
-            let Some(to) = destination_of(pkt) else { return Err(Drop(Reason::NotAService)) };
+            let Some(to) = end_of(pkt, false) else { return Err(Drop(Reason::NotAService)) };
             let Some(service) = self.services.get(&to) else {
                 return Err(Drop(Reason::NotAService));
             };
             self.choose(service, pkt).ok_or(Drop(Reason::NoBackend))
+        }
+
+        /// Its next packet is a first one again, and picks the same by Maglev.
+        fn packet_set_full(
+            &mut self,
+            connection: &Connection,
+            pkt: &mut Packet,
+            cx: &mut Context,
+        ) -> Verdict {
+            if self.settings.method != Method::Maglev {
+                return Drop(Builtin::PacketSetsFull);
+            }
+            self.by_hash.add(1);
+            let backend = self.backends.read(u32::from(connection.backend));
+            self.send(backend.endpoint, pkt, cx)
         }
 
         fn packet(
@@ -531,7 +537,7 @@ pub mod lb {
             }
             let flags = pkt.tcp().map_or(0, |tcp| tcp.flags() & (FIN | SYN | RST));
             let mut backend = self.backends.read(u32::from(connection.backend));
-            let is_gone = backend.generation != connection.generation || !backend.keeps();
+            let is_gone = backend.generation != connection.generation || !backend.healthy;
             // The client's port is used again, for another connection.
             let begins = flags == SYN && connection.progress == Progress::Closing;
             let is_left = is_gone || begins && !backend.takes(backend.service);
@@ -545,8 +551,12 @@ pub mod lb {
             if flags != 0 || connection.progress != Progress::Open {
                 self.follow(connection, flags, pkt.protocol() == TCP, cx);
             }
-            set_end(pkt, backend.endpoint, false);
-            if routes { self.l3.forward(pkt, cx) } else { Forward(BACKENDS) }
+            self.send(backend.endpoint, pkt, cx)
+        }
+
+        fn send(&mut self, backend: Endpoint, pkt: &mut Packet, cx: &mut Context) -> Verdict {
+            set_end(pkt, backend, false);
+            if self.l3.enabled() { self.l3.forward(pkt, cx) } else { Forward(BACKENDS) }
         }
 
         fn packet_set_expired(&mut self, connection: &Connection, cx: &mut Context) {
@@ -571,14 +581,12 @@ pub mod lb {
             if pkt.port() == CLIENTS {
                 return self.error_from_client(pkt).unwrap_or(refused(pkt));
             }
-            if let Some(from) = source_of(pkt) {
-                let Some(endpoint) = self.replies.get(&from) else {
-                    return Drop(Reason::NotABackend);
-                };
-                set_end(pkt, endpoint, true);
-                return Forward(CLIENTS);
-            }
-            self.error_from_backend(pkt).unwrap_or(refused(pkt))
+            let Some(from) = end_of(pkt, true) else {
+                return self.error_from_backend(pkt).unwrap_or(refused(pkt));
+            };
+            let Some(endpoint) = self.replies.get(&from) else { return Drop(Reason::NotABackend) };
+            set_end(pkt, endpoint, true);
+            Forward(CLIENTS)
         }
 
         /// An ICMP error about a reply: the quoted packet's destination is the client.
@@ -658,7 +666,7 @@ pub mod lb {
         /// Where a new connection goes.
         fn choose(&self, service: u32, pkt: &Packet) -> Option<Connection> {
             match self.settings.method {
-                Method::Maglev => self.pick(service, source_of(pkt)?),
+                Method::Maglev => self.pick(service, end_of(pkt, true)?),
                 Method::LeastConnections => self.least_connected(service),
             }
         }
@@ -666,7 +674,7 @@ pub mod lb {
         /// Finds another backend for a connection whose own is gone, or for one that begins anew.
         #[cold]
         fn reconnect(&mut self, connection: &mut Connection, pkt: &Packet) -> bool {
-            let Some(to) = destination_of(pkt) else { return false };
+            let Some(to) = end_of(pkt, false) else { return false };
             let Some(service) = self.services.get(&to) else { return false };
             let Some(found) = self.choose(service, pkt) else { return false };
             self.count(connection, false);
@@ -679,9 +687,8 @@ pub mod lb {
             if !more && !connection.progress.counts() {
                 return;
             }
-            let generation = connection.generation;
             self.backends.update(u32::from(connection.backend), |backend| {
-                if backend.generation == generation {
+                if backend.generation == connection.generation {
                     let count = backend.connections;
                     backend.connections = if more { count + 1 } else { count.saturating_sub(1) };
                 }
@@ -849,8 +856,8 @@ pub mod lb {
                 let takes = backend.takes(backend.service);
                 let ends = self.ends.read(backend.service);
                 let goes_on = takes && ends.number == number;
-                self.ring.write(slot, (if goes_on { ends.last } else { slot }) as u16);
-                let first = if goes_on { ends.first } else { slot };
+                let (first, last) = if goes_on { (ends.first, ends.last) } else { (slot, slot) };
+                self.ring.write(slot, last as u16);
                 let further = Ends { number, first, last: slot };
                 self.ends.write(backend.service, if takes { further } else { ends });
             }

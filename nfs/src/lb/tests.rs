@@ -573,8 +573,21 @@ fn a_drained_backend_is_taken_up_again() {
 }
 
 #[test]
-fn a_full_connection_table_says_so() {
+fn what_finds_the_connection_table_full_goes_by_the_hash() {
     let mut lb = lb(2, &["connections=50"]);
+    shares(&mut lb, 0..50);
+    let first = lb.send(CLIENTS, &tcp(CLIENT, WEB, SYN)).forwarded().to_vec();
+    assert_eq!(first.len(), 1);
+    for _ in 0..3 {
+        assert_eq!(lb.send(CLIENTS, &tcp(CLIENT, WEB, SYN)).forwarded(), first);
+    }
+    assert_eq!(lb.counter("by_hash"), 4);
+    assert_eq!(shares(&mut lb, 0..50).len(), 2, "the others go on");
+}
+
+#[test]
+fn with_least_connections_a_full_table_says_so() {
+    let mut lb = lb(2, &["connections=50", "method=\"least-connections\""]);
     shares(&mut lb, 0..50);
     dropped(&lb.send(CLIENTS, &tcp(CLIENT, WEB, SYN)), "packet-sets-full");
     assert_eq!(shares(&mut lb, 0..50).len(), 2, "the others go on");
