@@ -41,7 +41,12 @@ pub enum Error {
 impl Error {
     /// An output error about `path`.
     pub(crate) fn output(path: &Path, cause: &std::io::Error) -> Error {
-        Error::Output(format!("{}: cannot be written: {cause}", path.display()))
+        let there = path.parent().filter(|there| !there.as_os_str().is_empty() && !there.exists());
+        let why = there.map_or_else(
+            || cause.to_string(),
+            |there| format!("there is no directory {}", there.display()),
+        );
+        Error::Output(format!("{}: cannot be written: {why}", path.display()))
     }
 
     /// `feature`, which a command needs, was not compiled in.

@@ -125,15 +125,30 @@ pub fn program(program: &'static str, library: Library) -> ExitCode {
     }
 }
 
-/// What clap says of a command line that cannot be understood; which word it is that is no text, clap does not
-/// say.
+/// What clap says of a command line that cannot be understood. Which word it is that is no text, clap does not
+/// say, nor what a number looks like.
 fn refused(program: &str, error: &clap::Error) -> ExitCode {
-    if error.kind() != clap::error::ErrorKind::InvalidUtf8 {
-        error.exit();
-    }
     let words: Vec<OsString> = std::env::args_os().collect();
-    file::tell(&format!("{program}: {}", not_text(&words)));
+    let ours = match error.kind() {
+        clap::error::ErrorKind::InvalidUtf8 => Some(not_text(&words)),
+        _ => not_a_number(error),
+    };
+    let Some(ours) = ours else { error.exit() };
+    file::tell(&format!("{program}: {ours}"));
     ExitCode::from(Error::Usage(String::new()).code())
+}
+
+/// Of a word that has to be a whole number and is none: which, and what to write.
+fn not_a_number(error: &clap::Error) -> Option<String> {
+    use clap::error::ContextKind;
+    std::error::Error::source(error)?.downcast_ref::<std::num::ParseIntError>()?;
+    let (argument, word) =
+        (error.get(ContextKind::InvalidArg)?, error.get(ContextKind::InvalidValue)?.to_string());
+    let has_unit = word.starts_with(|first: char| first.is_ascii_digit())
+        && word.ends_with(|last: char| last.is_ascii_alphabetic());
+    let instead =
+        if has_unit { "write a whole number without a unit" } else { "write a whole number" };
+    Some(format!("`{word}` for {argument}: {instead}"))
 }
 
 /// The words that are not UTF-8, each with the option before it, and what to do.

@@ -102,7 +102,7 @@ macro_rules! integers {
                 "integer".to_owned()
             }
             fn from_toml(value: &Value) -> Result<Self, String> {
-                let Value::Integer(number) = value else { return Err(expected("an integer", value)) };
+                let Value::Integer(number) = value else { return Err(expected("an integer", value) + number_alone(value)) };
                 Self::try_from(*number).map_err(|_| {
                     let [least, most] = Self::limits().unwrap_or([Self::MIN, Self::MAX]).map(Some);
                     out_of_range(number, &least, &most)
@@ -182,6 +182,18 @@ fn out_of_range<T: SettingType>(
 
 pub(crate) fn expected(what: &str, found: &Value) -> String {
     format!("expected {what}, found {} `{found}`", found.type_str())
+}
+
+/// What to write instead of a number with a unit.
+fn number_alone(found: &Value) -> &'static str {
+    let has_unit = found.as_str().is_some_and(|text| {
+        text.starts_with(|first: char| first.is_ascii_digit())
+            && text.ends_with(|last: char| last.is_ascii_alphabetic())
+    });
+    if !has_unit {
+        return "";
+    }
+    ": write the number alone; its unit is at the end of the name (`_s`: seconds, `_bps`: bits a second)"
 }
 
 /// A list in the settings.
@@ -523,6 +535,7 @@ mod tests {
                 "101 is out of range: write a value between 1 and 100",
             ),
             (&["flows=many", "address=192.0.2.1"], "expected an integer, found string"),
+            (&["flows=5m", "address=192.0.2.1"], "found string `\"5m\"`: write the number alone"),
             (&["flows=3"], "setting `address`: must be given (IPv4 address)"),
             (
                 &["flows=3", "address=192.0.2.1", "backends=192.0.2.7"],

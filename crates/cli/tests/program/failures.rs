@@ -262,6 +262,19 @@ fn a_name_that_is_no_text_is_named() {
 }
 
 #[test]
+fn a_number_that_is_none_is_named() {
+    let bench = Bench::new();
+    let run = |rest: &str| bench.run(&format!("run nop --in lan=a.pcap {rest}"));
+    run("--seed x").expect(2).says("`x` for --seed <N>: write a whole number");
+    run("--flush-ms 1s")
+        .expect(2)
+        .says("`1s` for --flush-ms <N>: write a whole number without a unit");
+    bench.traffic("a.pcap", "flows=10,packets=100");
+    let run = run("--json nowhere/report.json");
+    run.expect(6).says("nowhere/report.json: cannot be written: there is no directory nowhere");
+}
+
+#[test]
 fn addresses_of_nobody_are_refused() {
     let bench = Bench::new();
     bench.traffic("a.pcap", "flows=10,packets=100");
