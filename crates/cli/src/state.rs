@@ -36,7 +36,8 @@ pub(crate) fn run(library: &Library, arguments: &StateArguments) -> Result<(), E
     state.retain(|key, _| !key.id().starts_with('.'));
     if arguments.merged {
         let merged = view::merged(&state, |_, last| last);
-        return show(arguments, merged.iter().map(|((id, kind), one)| (id.clone(), *kind, one)));
+        let named = view::named(&merged).into_iter();
+        return show(arguments, named.map(|(name, (kind, one))| (name, kind, one)));
     }
     show(arguments, state.iter().map(|(key, one)| (key.to_string(), key.kind(), one)))
 }

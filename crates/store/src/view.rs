@@ -108,6 +108,16 @@ pub fn merged(
     merged
 }
 
+/// The same by its names: the id, or `type@id` where releases have kept something of another type under the same id.
+pub fn named(merged: &BTreeMap<(String, Kind), Content>) -> BTreeMap<String, (Kind, &Content)> {
+    let of = |((id, kind), content): (&(String, Kind), _)| {
+        let is_alone = merged.keys().filter(|(other, _)| other == id).count() == 1;
+        let name = if is_alone { id.clone() } else { format!("{kind}@{id}") };
+        (name, (*kind, content))
+    };
+    merged.iter().map(of).collect()
+}
+
 fn merge(sum: Content, part: Content, choose: impl Fn(Bytes, Bytes) -> Bytes) -> Content {
     match (sum, part) {
         (Content::Counter(a), Content::Counter(b)) => Content::Counter(a.wrapping_add(b)),
@@ -188,6 +198,10 @@ mod tests {
         assert_eq!(of(Kind::CounterMap), Content::CounterMap([(b"k".to_vec(), 112)].into()));
         assert_eq!(of(Kind::Set).len(), 4);
         assert_eq!(of(Kind::Value), Content::Value(vec![100]));
+        let one = [(("y".to_string(), Kind::List), Content::List(Vec::new()))];
+        let all = merged.clone().into_iter().chain(one).collect();
+        let names: Vec<String> = named(&all).into_keys().collect();
+        assert_eq!(names, ["counter@x", "countermap@x", "set@x", "value@x", "y"]);
         assert_eq!(json(&of(Kind::CounterMap)).to_string(), r#"{"k":112}"#);
         assert_eq!(json(&of(Kind::Set)).to_string(), r#"["0x03","0x04","0x05","d"]"#);
     }
