@@ -335,6 +335,44 @@ fn what_follows_a_hole_is_kept_and_told_of_however_long_the_hole_is() {
     assert!(store.remark().unwrap().contains("all of it is kept"), "{:?}", store.remark());
 }
 
+/// As of a function whose entries are large, or of a disk that has other bytes in their place.
+#[test]
+fn what_follows_a_long_damaged_frame_is_kept_and_told_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let truths = write(directory.path(), 9);
+    let path = directory.path().join("log-00000000");
+    let whole = fs::read(&path).unwrap();
+    let (before, after) = whole.split_at(truths[truths.len() - 2].0 as usize);
+    let long = 3u32 << 20;
+    let noise = (0..long).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8);
+    let frame: Vec<u8> = long.to_le_bytes().into_iter().chain([7; 4]).chain(noise).collect();
+    let log = [before, &frame, after].concat();
+    fs::write(&path, &log).unwrap();
+    let store = Memory::open(directory.path(), NEVER).unwrap();
+    let said = store.remark().expect("a whole frame follows");
+    assert_eq!(fs::read(said.split('`').nth(3).unwrap()).unwrap(), log);
+}
+
+#[test]
+fn what_is_damaged_twice_at_the_same_place_is_kept_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log-00000000");
+    let damaged = || {
+        let mut store = Memory::open(directory.path(), NEVER).unwrap();
+        (0..9).for_each(|number| step(&mut store, number));
+        drop(store);
+        let mut log = fs::read(&path).unwrap();
+        log[30] ^= 1;
+        fs::write(&path, &log).unwrap();
+        let store = Memory::open(directory.path(), NEVER).unwrap();
+        let copy = store.remark().unwrap().split('`').nth(3).unwrap().to_owned();
+        (log, copy)
+    };
+    for (log, copy) in [damaged(), damaged(), damaged()] {
+        assert_eq!(fs::read(&copy).unwrap(), log, "{copy}");
+    }
+}
+
 #[test]
 fn what_follows_a_header_of_zeroes_is_kept_and_told_of() {
     for hole in [10, 4096] {

@@ -35,6 +35,8 @@ pub(super) const FORMAT: u16 = 1;
 const LOG: &[u8; 8] = b"anab-log";
 const CHECKPOINT: &[u8; 8] = b"anab-ckp";
 const HEADER: u64 = 10;
+/// Length and checksum of a frame.
+const FRAME_HEADER: usize = 8;
 /// Objects in a frame of a checkpoint.
 const OBJECTS: usize = 1024;
 /// How often files are looked at anew whose writer has made a checkpoint meanwhile.
@@ -321,22 +323,33 @@ fn read(directory: &Path, generation: u32) -> Result<Contents, Error> {
     Ok(Contents { objects, len: whole, damage })
 }
 
-/// Whether there is more than what was being written when the process ended. Looked for where it would begin soon.
+/// Whether there is more than what was being written when the process ended, behind a frame or hole of any length.
 fn has_whole_frames(bytes: &[u8]) -> bool {
-    // Behind a hole, however long: of a frame's length, which comes first, one of four bytes is not zero.
-    let zeroes = bytes.iter().take_while(|byte| **byte == 0).count();
-    let bytes = &bytes[zeroes.saturating_sub(3)..];
-    let starts = 0..bytes.len().min(1 << 20);
-    starts
-        .map(|start| &bytes[start..(start + (1 << 20)).min(bytes.len())])
-        .any(|from| next_frame(from).is_some_and(|(payload, _)| !payload.is_empty()))
+    let begins_one = |at: usize| is_like_frame(&bytes[at..]) && next_frame(&bytes[at..]).is_some();
+    (0..bytes.len()).any(begins_one)
 }
 
-/// Keeps a copy of the damaged log, of which `len` bytes are whole, and says so.
+/// Whether it is worth the while to sum up what a frame here would hold: when it was written, how many calls, and the
+/// first one's key.
+fn is_like_frame(bytes: &[u8]) -> bool {
+    let payload = bytes.get(FRAME_HEADER..).unwrap_or_default();
+    let beginning = postcard::take_from_bytes::<(u64, u64, &str)>(payload);
+    beginning.is_ok_and(|((_, _, key), _)| key.contains('@'))
+}
+
+/// Keeps a copy of the damaged log, of which `len` bytes are whole, beside those of earlier damage, and says so.
 fn keep(path: &Path, len: u64, damage: String) -> io::Result<String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let copy = path.with_file_name(format!("damaged-{name}-{len}"));
+    let mut copy = path.with_file_name(format!("damaged-{name}-{len}"));
+    let mut others = 1;
+    while copy.try_exists()? {
+        others += 1;
+        copy.set_file_name(format!("damaged-{name}-{len}-{others}"));
+    }
     fs::copy(path, &copy)?;
+    // There before anything is cut off.
+    File::open(&copy)?.sync_all()?;
+    path.parent().map_or(Ok(()), sync_directory)?;
     Ok(format!("{damage}, and all of it is kept as `{}`", copy.display()))
 }
 
