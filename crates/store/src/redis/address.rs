@@ -151,7 +151,6 @@ impl Address {
     }
 
     /// Whether connections are encrypted.
-    #[cfg(feature = "redis-tls")]
     pub(super) fn is_secure(&self) -> bool {
         self.scheme == "rediss"
     }

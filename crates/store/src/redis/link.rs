@@ -35,6 +35,15 @@ const CREDENTIALS: &str = "are user and password right, and may the user do that
 const SENTINEL_CREDENTIALS: &str = "a sentinel is told the password of ?sentinel_password_file=FILE, or none where \
                                     the address has no such word; that of the servers is another";
 
+/// The same where a server has no such command as it is asked for, or is another kind of server than the address says.
+const NO_SUCH_COMMAND: &str = "a sentinel is named as redis+sentinel://HOST:PORT,…/NAME; any other server has to \
+                               have this command";
+const NO_SENTINEL: &str = "it is no sentinel: name a server as redis://HOST:PORT";
+const NO_SUCH_NAME: &str = "behind the / stands the name of `sentinel monitor NAME …`";
+const IN_CLUSTER: &str = "a node of a cluster is named as redis+cluster://HOST:PORT,…";
+const NO_CLUSTER: &str = "name a server that is in no cluster as redis://HOST:PORT";
+const NO_REDIS: &str = "name the port of a Redis; where it wants TLS, begin with rediss";
+
 /// Connections to the servers of an address, made when first needed and made again when they broke.
 pub(super) struct Link {
     address: Address,
@@ -154,7 +163,24 @@ impl Link {
                 error,
                 "name a database that it has: …/0 is always there",
             ),
-            _ => self.failed(error),
+            _ => self.broken("", error, true),
+        }
+    }
+
+    /// Why a connection did not last, to whom `from` says where it is not of the address.
+    fn broken(&self, from: &str, error: &RedisError, is_new: bool) -> Error {
+        let is_closed = error.is_connection_dropped() && !error.is_connection_refusal();
+        let may_want_tls =
+            !self.address.is_secure() && !matches!(self.address.servers, Servers::Socket(_));
+        match error.kind() {
+            ErrorKind::Parse => {
+                let says = format!("{from}what it answers is nothing that a Redis says");
+                Error::refused(&self.name, says, NO_REDIS)
+            }
+            _ if is_new && is_closed && may_want_tls => {
+                self.failed(format!("{from}{error}; where it wants TLS, begin with rediss"))
+            }
+            _ => self.failed(format!("{from}{error}")),
         }
     }
 
@@ -315,8 +341,14 @@ impl Link {
         let Value::ServerError(error) = answer else { return Ok(None) };
         let details = error.details().unwrap_or_default();
         let code = error.code();
-        if let Some(redirection) = Redirection::read(code, details, node) {
-            return Ok(Some(redirection));
+        let redirection = Redirection::read(code, details, node);
+        let is_cluster = matches!(self.address.servers, Servers::Cluster(_));
+        if !is_cluster && (redirection.is_some() || code == "CROSSSLOT") {
+            let says = format!("{node}: {code} {details}");
+            return Err(Error::refused(&self.name, says, IN_CLUSTER));
+        }
+        if redirection.is_some() {
+            return Ok(redirection);
         }
         match code {
             // The server cannot work now: not a matter of this call.
@@ -326,6 +358,9 @@ impl Link {
             _ if NOT_NOW.contains(&code) || FULL_OR_BUSY.contains(&code) => {
                 let look = "see how the server is and what it is configured for";
                 Err(Error::refused(&self.name, format!("{code} {details}"), look))
+            }
+            _ if let Some(says) = unknown_command(details) => {
+                Err(Error::refused(&self.name, format!("{node}: {says}"), NO_SUCH_COMMAND))
             }
             _ => Ok(None),
         }
@@ -430,7 +465,9 @@ impl Link {
         packed: &[Vec<u8>],
         all: Duration,
     ) -> Result<Vec<Value>, Error> {
-        let mut connected = match self.connections.remove(node) {
+        let before = self.connections.remove(node);
+        let is_new = before.is_none();
+        let mut connected = match before {
             Some(connected) => connected,
             None => {
                 let made = self.connect(&self.address.of_node(node));
@@ -442,7 +479,7 @@ impl Link {
         };
         let answers = connected.wire.ask(packed, self.address.timeout, all);
         let answers = answers.inspect_err(|error| self.leave_alone_if_silent(node, error));
-        let answers = answers.map_err(|error| self.failed(error))?;
+        let answers = answers.map_err(|error| self.broken("", &error, is_new))?;
         self.connections.insert(node.to_string(), connected);
         self.silent.remove(node);
         Ok(answers)
@@ -474,30 +511,40 @@ impl Link {
             let node = match self.ask_sentinel(sentinel, &name) {
                 Ok(Some((host, port))) => node_at(&host, port),
                 Ok(None) => {
-                    last = self.failed(format!("{sentinel} knows no `{name}`"));
+                    let says = format!("{sentinel} knows no `{name}`");
+                    last = Error::refused(&self.name, says, NO_SUCH_NAME);
                     continue;
                 }
                 Err(error) => {
                     let says = format!("{sentinel}: {error}");
                     if is_refusal(&error) {
                         refused = Some(Error::refused(&self.name, says, SENTINEL_CREDENTIALS));
+                    } else if let Some(says) = unknown_command(&says) {
+                        let says = format!("{sentinel}: {says}");
+                        refused = Some(Error::refused(&self.name, says, NO_SENTINEL));
                     } else {
-                        last = self.failed(says);
+                        last = self.broken(&format!("{sentinel}: "), &error, true);
                     }
                     continue;
                 }
             };
-            match self.ask_node(&node, &redis::cmd("ROLE")).map(first_word) {
-                Ok(role) if role == b"master" => {
-                    self.master = Some(node.clone());
-                    return Ok(node);
-                }
-                Ok(_) => last = self.failed(format!("{node} is no master yet")),
+            match self.named_master(node) {
+                Ok(node) => return Ok(node),
                 Err(error) => last = error,
             }
         }
         // Who sets it right has to know this first; one that is away comes back by itself.
         Err(refused.unwrap_or(last))
+    }
+
+    /// Takes this server for the one that has the data, if it thinks so too.
+    fn named_master(&mut self, node: String) -> Result<String, Error> {
+        let role = self.ask_node(&node, &redis::cmd("ROLE")).map(first_word)?;
+        if role != b"master" {
+            return Err(self.failed(format!("{node} is no master yet")));
+        }
+        self.master = Some(node.clone());
+        Ok(node)
     }
 
     /// Host and port of the server that a sentinel takes for the master.
@@ -526,21 +573,25 @@ impl Link {
         let Servers::Cluster(seeds) = self.address.servers.clone() else { return Ok(()) };
         let known: Vec<String> = self.connections.keys().cloned().collect();
         let informed = self.informed.take();
-        let mut why = "no node is configured".to_string();
+        let mut last = self.failed("no node is configured");
         for node in informed.iter().chain(&known).chain(&seeds) {
             let mut question = redis::cmd("CLUSTER");
             match self.ask_node(node, question.arg("SLOTS")) {
+                Ok(Value::ServerError(error)) => {
+                    let says = format!("{node}: {}", error.details().unwrap_or(error.code()));
+                    last = Error::refused(&self.name, says, NO_CLUSTER);
+                }
                 Ok(answer) => {
                     self.slots = slots(answer, node).unwrap_or_default();
                     if !self.slots.is_empty() {
                         return Ok(());
                     }
-                    why = format!("{node} is not in a cluster that works");
+                    last = self.failed(format!("{node} is not in a cluster that works"));
                 }
-                Err(error) => why = error.to_string(),
+                Err(error) => last = error,
             }
         }
-        Err(self.failed(why))
+        Err(last)
     }
 }
 
@@ -553,6 +604,12 @@ fn fail(open: &[Open], error: &Error, answers: &mut Answers) {
 fn is_refusal(error: &RedisError) -> bool {
     error.kind() == ErrorKind::AuthenticationFailed
         || error.code().is_some_and(|code| REFUSALS.contains(&code))
+}
+
+/// What a server says, in short, that has no such command as it was asked for.
+fn unknown_command(says: &str) -> Option<&str> {
+    let says = says.get(says.find("unknown command ")?..)?;
+    says.split(", with args").next()
 }
 
 fn first_word(answer: Value) -> Vec<u8> {

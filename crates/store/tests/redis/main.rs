@@ -453,7 +453,10 @@ fn connections_are_encrypted_and_only_the_right_authority_is_trusted() {
         (format!("rediss://localhost:{port}?{trusted}"), "not valid for name \"localhost\""),
         // It waits for the end of a line.
         (plain, "no TLS: no answer within 200 ms): does it speak TLS at this port"),
-        (format!("redis://127.0.0.1:{port}?timeout_ms=300"), "does not answer"),
+        (
+            format!("redis://127.0.0.1:{port}?timeout_ms=300"),
+            "where it wants TLS, begin with rediss",
+        ),
     ] {
         let refused = ask(&mut driver(&address), &nothing, Operation::Read).unwrap_err();
         assert!(refused.is_unavailable() && refused.to_string().contains(why), "{refused}");

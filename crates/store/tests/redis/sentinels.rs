@@ -1,9 +1,12 @@
 //! Sentinels: who they say has the data, and the passwords that they and the servers want to hear.
 
-use anabranch_store::Kind;
-use anabranch_store::redis::Address;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 
-use crate::server::{Server, Watched, available, until};
+use anabranch_store::redis::Address;
+use anabranch_store::{Driver as _, Kind};
+
+use crate::server::{Cluster, Server, Watched, available, until};
 use crate::{ask, count, driver, key};
 
 /// A file with a password beside a server's socket, as an option of an address.
@@ -86,4 +89,59 @@ fn sentinels_have_passwords_of_their_own() {
     // Only the sentinel wants to hear one.
     master.ask::<()>(&["CONFIG", "SET", "requirepass", ""]);
     assert_eq!(told(&address("", &[guarded.node()], &right)), Ok(()));
+}
+
+/// A sentinel that watches one server.
+fn sentinel_of(master: &Server) -> Server {
+    let sentinel = Server::start(&["--sentinel"]);
+    let port = master.port.to_string();
+    sentinel.ask::<()>(&["SENTINEL", "MONITOR", "main", "127.0.0.1", &port, "1"]);
+    sentinel
+}
+
+/// Answers as a web server does, until the tests are over.
+fn web_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let node = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 512]);
+            let _ =
+                stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n<html>");
+        }
+    });
+    node
+}
+
+#[test]
+fn another_kind_of_server_than_the_address_says_is_told() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let sentinel = sentinel_of(&server);
+    let (server, sentinel) = (server.node(), sentinel.node());
+    for (address, look) in [
+        (format!("redis://{sentinel}"), "a sentinel is named as redis+sentinel://HOST:PORT,…/NAME"),
+        (format!("redis+cluster://{sentinel}"), "a sentinel is named as redis+sentinel://"),
+        (format!("redis+sentinel://{server}/main"), "it is no sentinel"),
+        (format!("redis+sentinel://{sentinel}/other"), "knows no `other`): behind the / stands"),
+        (format!("redis+cluster://{server}"), "that is in no cluster as redis://HOST:PORT"),
+        (format!("redis://{}", web_server()), "name the port of a Redis; where it wants TLS"),
+    ] {
+        let address = format!("{address}?timeout_ms=2000");
+        let error = told(&address).unwrap_err();
+        assert!(error.contains(look) && !error.contains("is it running"), "{address}: {error}");
+        assert!(!error.contains("with args") && !error.contains('\n'), "{error}");
+    }
+    // A key is at one of them.
+    let cluster = Cluster::start(false);
+    let nodes = cluster.masters.iter().map(|master| format!("redis://{}", master.node()));
+    let errors: Vec<String> = nodes.filter_map(|node| told(&node).err()).collect();
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    let look = "is named as redis+cluster://HOST:PORT";
+    assert!(errors.iter().all(|error| error.contains(look)), "{errors:?}");
+    let listed = driver(&format!("redis://{sentinel}")).keys("nat@").unwrap_err().to_string();
+    assert!(listed.contains("unknown command 'SCAN'): a sentinel is named"), "{listed}");
 }
