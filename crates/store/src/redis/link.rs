@@ -57,8 +57,9 @@ pub(super) struct Link {
     slots: BTreeMap<u16, String>,
     /// In a cluster: who has said last that a slot has moved to whom, and knows of it for certain.
     informed: Option<String>,
-    /// With sentinels: who they say has the data.
+    /// With sentinels: who they say has the data, and said last.
     master: Option<String>,
+    said_last: Option<String>,
 }
 
 /// Whether all answers of a message together may take longer than one, and whether keys are waited for, for as long as
@@ -134,6 +135,7 @@ impl Link {
             slots: BTreeMap::new(),
             informed: None,
             master: None,
+            said_last: None,
         }
     }
 
@@ -498,7 +500,8 @@ impl Link {
         Wire::open(&url.into_connection_info()?, &self.address)
     }
 
-    /// Asks the sentinels who has the data, and that server whether it thinks so too.
+    /// Asks the sentinels who has the data, and that server whether it thinks so too; where none of them is there, it
+    /// is still whom they have named last, if he thinks so.
     fn master(&mut self) -> Result<String, Error> {
         if let Some(master) = &self.master {
             return Ok(master.clone());
@@ -507,8 +510,11 @@ impl Link {
             return Err(self.failed("there are no sentinels"));
         };
         let (mut refused, mut last) = (None, self.failed("no sentinel is configured"));
+        let mut is_silent = true;
         for sentinel in &sentinels {
-            let node = match self.ask_sentinel(sentinel, &name) {
+            let answer = self.ask_sentinel(sentinel, &name);
+            is_silent &= answer.as_ref().is_err_and(RedisError::is_io_error);
+            let node = match answer {
                 Ok(Some((host, port))) => node_at(&host, port),
                 Ok(None) => {
                     let says = format!("{sentinel} knows no `{name}`");
@@ -533,6 +539,9 @@ impl Link {
                 Err(error) => last = error,
             }
         }
+        if let Some(node) = self.said_last.clone().filter(|_| is_silent) {
+            return self.named_master(node);
+        }
         // Who sets it right has to know this first; one that is away comes back by itself.
         Err(refused.unwrap_or(last))
     }
@@ -543,7 +552,7 @@ impl Link {
         if role != b"master" {
             return Err(self.failed(format!("{node} is no master yet")));
         }
-        self.master = Some(node.clone());
+        (self.master, self.said_last) = (Some(node.clone()), Some(node.clone()));
         Ok(node)
     }
 

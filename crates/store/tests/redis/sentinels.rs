@@ -99,6 +99,29 @@ fn sentinel_of(master: &Server) -> Server {
     sentinel
 }
 
+#[test]
+fn whom_sentinels_have_named_last_is_asked_while_none_of_them_is_there() {
+    if !available() {
+        return;
+    }
+    let master = Server::start(&[]);
+    let mut sentinel = sentinel_of(&master);
+    let address = format!("redis+sentinel://{}/main?timeout_ms=2000", sentinel.node());
+    let mut driver = driver(&address);
+    ask(&mut driver, &key(Kind::Counter, 1), count(8)).unwrap();
+    sentinel.kill();
+    let closes = || master.ask::<i64>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    assert!(closes() > 0);
+    ask(&mut driver, &key(Kind::Counter, 1), count(9)).unwrap();
+    assert_eq!(master.ask::<String>(&["GET", "nat@edge@s1@counter@x"]), "9");
+    // Who starts now has nobody to ask.
+    assert!(told(&address).unwrap_err().contains("is it running"));
+    master.ask::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
+    closes();
+    let error = ask(&mut driver, &key(Kind::Counter, 1), count(10)).unwrap_err().to_string();
+    assert!(error.contains("is no master yet"), "{error}");
+}
+
 /// Answers as a web server does, until the tests are over.
 fn web_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
