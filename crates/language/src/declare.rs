@@ -51,6 +51,16 @@ pub enum SettingType {
     Struct(Ident),
 }
 
+impl SettingType {
+    /// Whether it is an address, or a list of them.
+    pub(crate) fn is_of_addresses(&self) -> bool {
+        match self {
+            Self::List(element) => element.is_of_addresses(),
+            _ => matches!(self, Self::Ipv4Addr | Self::Ipv6Addr | Self::MacAddr),
+        }
+    }
+}
+
 /// One setting.
 #[derive(Clone, Debug)]
 pub struct Setting {

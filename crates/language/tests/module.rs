@@ -123,3 +123,35 @@ fn text_that_is_no_module_is_refused_by_line() {
         assert!(problems[0].message.contains(words), "{problems:?}");
     }
 }
+
+#[test]
+fn an_address_without_quotes_is_said_to_need_them() {
+    let of = |kind: &str, value: &str| {
+        let text = TEXT.replace(
+            "    pub struct Settings {\n",
+            &format!("    pub struct Settings {{\n#[setting(default = {value})] pub at: {kind},\n"),
+        );
+        assert_ne!(text, TEXT);
+        Module::from_source(&text, 100)
+    };
+    for (kind, value) in [
+        ("Ipv4Addr", "10.0.0.1"),
+        ("Ipv6Addr", "2001:db8::1"),
+        ("Ipv6Addr", "fe80::1"),
+        ("MacAddr", "02:00:00:00:00:01"),
+        ("List<Ipv4Addr>", "[10.0.0.1, 10.0.0.2]"),
+        ("List<Ipv6Addr>", "[::1]"),
+    ] {
+        let Err(problems) = of(kind, value) else { panic!("{value}") };
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert!(problem.message.contains("write `\"192.0.2.1\"`"), "{problem:?}");
+    }
+    for (kind, value) in [
+        ("Ipv4Addr", "\"10.0.0.1\", "),
+        ("Ipv4Addr", "Ipv4Addr::new(10, 0, 0, 1)"),
+        ("List<Ipv4Addr>", "[]"),
+        ("MacAddr", "\"02:00:00:00:00:01\""),
+    ] {
+        of(kind, value).unwrap_or_else(|problems| panic!("{value} {problems:?}"));
+    }
+}

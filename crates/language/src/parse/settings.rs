@@ -1,7 +1,12 @@
 //! `Settings`, and everything read like a setting.
 
+use syn::parse::ParseStream;
+use syn::parse::discouraged::Speculative;
 use syn::spanned::Spanned;
-use syn::{Expr, Field, Fields, GenericArgument, ItemEnum, ItemStruct, PathArguments, Token, Type};
+use syn::{
+    Expr, ExprLit, Field, Fields, GenericArgument, ItemEnum, ItemStruct, Lit, PathArguments, Token,
+    Type,
+};
 
 use super::attributes;
 use crate::declare::{Setting, SettingType, Settings};
@@ -76,13 +81,39 @@ fn argument(meta: &syn::meta::ParseNestedMeta, setting: &mut Setting) -> syn::Re
         return Err(meta.error("a setting has `default`, `min` and `max`: leave the rest away"));
     }
     meta.input.parse::<Token![=]>()?;
-    let value: Expr = meta.input.parse()?;
+    let value = match setting.kind.is_of_addresses() {
+        true => address(meta.input)?,
+        false => meta.input.parse()?,
+    };
     match name.as_str() {
         "default" => setting.default = Some(value),
         "min" => setting.min = Some(value),
         _ => setting.max = Some(value),
     }
     Ok(())
+}
+
+/// The value of an address or of a list of them, which an author may have written as operators do.
+fn address(input: ParseStream) -> syn::Result<Expr> {
+    let bare = input.error(
+        "an address stands in quotes here: write `\"192.0.2.1\"`, `\"2001:db8::1\"` or \
+         `\"02:00:00:00:00:01\"`",
+    );
+    let ahead = input.fork();
+    let Ok(value) = ahead.parse::<Expr>() else { return Err(bare) };
+    let is_bare = |value: &Expr| {
+        let is_float = matches!(value, Expr::Lit(ExprLit { lit: Lit::Float(_), .. }));
+        is_float || matches!(value, Expr::Field(_))
+    };
+    let within = match &value {
+        Expr::Array(array) => array.elems.iter().any(is_bare),
+        _ => false,
+    };
+    if is_bare(&value) || within || !(ahead.is_empty() || ahead.peek(Token![,])) {
+        return Err(bare);
+    }
+    input.advance_to(&ahead);
+    Ok(value)
 }
 
 impl Kinds<'_> {
