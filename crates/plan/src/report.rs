@@ -382,16 +382,33 @@ fn initial(decision: &Decision<'_>) -> Vec<Difference> {
     let made: Vec<(&str, u32)> = made
         .filter_map(|(_, object)| Some((object.name.as_str(), object.written_by("init")?)))
         .collect();
-    if made.is_empty() {
-        return Vec::new();
-    }
-    let names: Vec<String> = made.iter().map(|(name, _)| format!("`{name}`")).collect();
-    let what = format!(
-        "entries that `init` makes in {} stand in every shard, and are not steered: what a packet \
-         writes to one is seen in its shard only",
+    let quoted = |names: Vec<&str>| {
+        let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
         names.join(", ")
-    );
-    vec![difference(what, made.iter().map(|(_, line)| *line))]
+    };
+    let mut found = Vec::new();
+    if !made.is_empty() {
+        let names = quoted(made.iter().map(|(name, _)| *name).collect());
+        let what = format!(
+            "entries that `init` makes in {names} stand in every shard, and are not steered: what a packet \
+             writes to one is seen in its shard only"
+        );
+        found.push(difference(what, made.iter().map(|(_, line)| *line)));
+    }
+    let under = decision.sharding.initial.iter().filter(|(at, _)| {
+        let by_init = objects[**at].written_by("init").is_some();
+        !by_init && decision.sharding.constraints.contains_key(at)
+    });
+    let under: Vec<_> = under.map(|(at, lines)| (objects[*at].name.as_str(), lines)).collect();
+    if !under.is_empty() {
+        let names = quoted(under.iter().map(|(name, _)| *name).collect());
+        let what = format!(
+            "what {names} holds under an index that `init` has noted is each shard's own: packets of \
+             several shards that find the same index do not see what the others write there"
+        );
+        found.push(difference(what, under.iter().flat_map(|(_, lines)| lines.iter().copied())));
+    }
+    found
 }
 
 fn together(decision: &Decision<'_>, keys: &Keys) -> Vec<Difference> {
