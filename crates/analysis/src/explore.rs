@@ -12,6 +12,9 @@ use crate::solver::{Absence, Answer, Solver};
 pub struct Budget {
     /// Paths of one network function.
     pub paths: usize,
+    /// Accesses to state on all paths of one handler: each is compared with those before it on its path, so that
+    /// few long paths take as long as many short ones.
+    pub accesses: usize,
     /// Iterations of one loop on one path.
     pub iterations: usize,
     /// Iterations of a loop whose end is unknown (a list of the settings, a bound read from
@@ -39,6 +42,7 @@ impl Default for Budget {
     fn default() -> Self {
         Self {
             paths: 16_384,
+            accesses: 262_144,
             iterations: 4_096,
             unrolled: 3,
             routed_apart: true,

@@ -355,6 +355,7 @@ impl<'p> Search<'p> {
 
     fn explore(&mut self, entry: &Entry) -> Result<(), AnalysisError> {
         let before = self.paths.len();
+        let mut accesses = 0;
         loop {
             self.interpreter.restart();
             let end = self.interpreter.run_entry(entry);
@@ -364,13 +365,17 @@ impl<'p> Search<'p> {
                 self.cut_off.push(entry.clone());
             }
             self.warnings.append(&mut self.interpreter.run.warnings);
-            if self.is_followed_again(&end) {
+            if self.is_followed_again(&end, accesses) {
+                accesses = 0;
                 self.paths.truncate(before);
                 self.interpreter.explorer.abandon();
                 continue;
             }
             match end {
-                Ok(path) => self.add(path)?,
+                Ok(path) => {
+                    accesses += path.accesses.len();
+                    self.add(path, accesses)?;
+                }
                 Err(Stop::Infeasible | Stop::Impure | Stop::Cut | Stop::Again) => {}
                 Err(Stop::Solver(message)) => return Err(AnalysisError::Solver(message)),
                 Err(Stop::Error(line, message)) => return Err(self.error(line, message)),
@@ -383,20 +388,31 @@ impl<'p> Search<'p> {
 
     /// Whether an entry is followed from the start, after a run that has ended so: it has found out something about
     /// a loop, or went where any turn of a loop cannot be followed, but its first ones may be.
-    fn is_followed_again(&mut self, end: &Result<CallPath, Stop>) -> bool {
+    fn is_followed_again(&mut self, end: &Result<CallPath, Stop>, accesses: usize) -> bool {
         match end {
             Err(Stop::Again) => true,
             Err(Stop::Error(..)) => self.interpreter.unroll_all(),
-            Ok(_) => {
-                let is_full = self.paths.len() >= self.interpreter.explorer.budget.paths;
+            Ok(path) => {
+                let Budget { paths, accesses: most, .. } = self.interpreter.explorer.budget;
+                let is_full = self.paths.len() >= paths || accesses + path.accesses.len() > most;
                 is_full && self.interpreter.unroll_all()
             }
             Err(_) => false,
         }
     }
 
-    fn add(&mut self, mut path: CallPath) -> Result<(), AnalysisError> {
-        let limit = self.interpreter.explorer.budget.paths;
+    /// `accesses`: of all paths of its handler so far.
+    fn add(&mut self, mut path: CallPath, accesses: usize) -> Result<(), AnalysisError> {
+        let Budget { paths: limit, accesses: most, .. } = self.interpreter.explorer.budget;
+        if accesses > most {
+            let line = self.interpreter.explorer.busiest_line();
+            let message = format!(
+                "{} call paths so far touch state more than {most} times, and there are more, most of them from \
+                 here: look fewer things up in one handler, or give the loop a smaller bound",
+                self.paths.len()
+            );
+            return Err(self.error(line, message));
+        }
         if self.paths.len() >= limit {
             let line = self.interpreter.explorer.busiest_line();
             let message = format!(

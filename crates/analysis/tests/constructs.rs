@@ -267,6 +267,32 @@ fn too_many_paths_are_an_error_that_names_the_line() {
     }
 }
 
+/// Of few paths that are long, as of many; where the first turn that finds something is the last, there are few.
+#[test]
+fn a_loop_of_look_ups_that_go_on_either_way_is_refused_soon_by_its_line() {
+    let look_up = |turns: u32, found: &str| {
+        let body = format!(
+            "let Some(ip) = pkt.ipv4() else {{ return Flood }};\n\
+             let mut known = 0;\n\
+             for host in 0..{turns} {{\n\
+             if self.hosts.contains(&(u32::from(ip.src()) + host)) {{ {found} }}\n\
+             }}\nif known > 3 {{ return Drop(Reason::Old) }}\nForward(WAN)"
+        );
+        nf(REASON, "#[capacity(8)] hosts: Map<u32, u32>,", &body)
+    };
+    let text = look_up(256, "known += 1;");
+    match paths(&source(&text)) {
+        Err(AnalysisError::At { line, message, .. }) => {
+            assert_eq!(line, line_of(&text, "self.hosts.contains"));
+            assert!(message.contains("touch state more than 262144 times"), "{message}");
+            assert!(message.contains("give the loop a smaller bound"), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let text = look_up(256, "return Drop(Reason::Small)");
+    assert_eq!(paths(&source(&text)).unwrap_or_else(|error| panic!("{error}")).paths.len(), 516);
+}
+
 #[test]
 fn faults_that_can_happen_are_reported_with_their_line() {
     let body = "let Some(udp) = pkt.udp() else { return Flood };\n\
