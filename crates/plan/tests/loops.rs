@@ -86,7 +86,7 @@ const COUNT: &str = "match self.hosts.get(&src) {
             }";
 
 /// Loops that leave alone what is touched after them by the source.
-const HARMLESS: [(&str, &str); 9] = [
+const HARMLESS: [(&str, &str); 12] = [
     (IS_ALLOWED, "if self.is_allowed(src) { return Forward(pkt.port().other()); }"),
     (IS_ALLOWED, "if self.is_allowed(src) || self.is_allowed(dst) { return Flood; }"),
     (
@@ -145,6 +145,30 @@ const HARMLESS: [(&str, &str); 9] = [
                  if one == dst { break 'networks; }
              }
          }",
+    ),
+    // Integers without a written type have that of what they meet, if anything.
+    (
+        "",
+        "let mut position = 0;
+         while position < self.settings.allowed.len() {
+             if self.settings.allowed[position] == src { return Flood; }
+             position += 1;
+         }",
+    ),
+    (
+        "",
+        "let mut found = 0;
+         for one in self.settings.allowed.iter() { if one == src { found += 1; } }
+         if found > 2 { return Flood; }",
+    ),
+    (
+        "fn after(&self, position: u32) -> u32 { position + 1 }",
+        "let (mut position, mut sum) = (0, 0);
+         while self.settings.allowed.len() > position {
+             sum += 3;
+             position = self.after(position);
+         }
+         if sum > 40 && u64::from(position) < 99 { return Flood; }",
     ),
 ];
 

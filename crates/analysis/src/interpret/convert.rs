@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
+use syn::Expr;
+
 use super::types::{Scalar, Type};
-use super::value::{EnumValue, Tag, Value};
+use super::value::{EnumValue, Slot, Tag, Value};
 use super::{Eval, Interpreter};
 use crate::expr::{Binary, Node, Term, mask};
 
@@ -57,6 +59,28 @@ impl<'p> Interpreter<'p> {
             });
         }
         Ok(Value::Enum(EnumValue { payloads: Rc::new(payloads), ..value }))
+    }
+
+    /// An integer that has met a type: so has the local, from there on, for which none was written.
+    pub(crate) fn met(&mut self, expression: &Expr, value: Value, of: &Type) -> Eval {
+        let (Value::Literal(_), Type::Scalar(_)) = (&value, of) else { return Ok(value) };
+        let value = self.coerce(value, of)?;
+        if let Some(local) = self.untyped(expression) {
+            local.value.replace(value.clone());
+        }
+        Ok(value)
+    }
+
+    /// The local that an expression is, if it holds an integer that has not met a type.
+    fn untyped(&mut self, expression: &Expr) -> Option<Slot> {
+        let local = match expression {
+            Expr::Paren(inner) => return self.untyped(&inner.expr),
+            Expr::Group(inner) => return self.untyped(&inner.expr),
+            Expr::Path(path) => self.local(path.path.get_ident()?)?,
+            _ => return None,
+        };
+        let is_untyped = matches!(*local.value.borrow(), Value::Literal(_));
+        is_untyped.then_some(local)
     }
 
     /// Gives the literals of `value` the types that `other` has in the same places.

@@ -14,7 +14,10 @@ impl<'p> Interpreter<'p> {
     pub(crate) fn expression(&mut self, expression: &'p Expr, want: &Type) -> Eval {
         match expression {
             Expr::Lit(literal) => self.literal(&literal.lit, want),
-            Expr::Path(path) => self.path_value(path),
+            Expr::Path(path) => {
+                let value = self.path_value(path)?;
+                self.met(expression, value, want)
+            }
             Expr::Paren(inner) => self.expression(&inner.expr, want),
             Expr::Group(inner) => self.expression(&inner.expr, want),
             Expr::Unary(unary) => self.unary(unary, want),

@@ -50,6 +50,13 @@ impl<'p> Interpreter<'p> {
         };
         let right = self.expression(&binary.right, &want)?;
         let right = self.settled(right)?;
+        let left = match binary.op {
+            BinOp::Shl(_) | BinOp::Shr(_) => left,
+            _ => {
+                let of = self.type_of(&right);
+                self.met(&binary.left, left, &of)?
+            }
+        };
         self.here = Here::Operator(&binary.op);
         self.operate(&binary.op, left, right)
     }

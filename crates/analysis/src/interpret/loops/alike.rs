@@ -17,7 +17,7 @@ use super::{Endless, Local, Turn, marked_again, referred, unmarked};
 use crate::expr::{LEFT, Term};
 use crate::hash::{FastMap, FastSet};
 use crate::interpret::packet::FieldName;
-use crate::interpret::types::Type;
+use crate::interpret::types::{Scalar, Type};
 use crate::interpret::value::{Slot, Value};
 use crate::interpret::{Eval, Exit, Interpreter, Stop, stop};
 
@@ -111,7 +111,12 @@ impl<'p> Interpreter<'p> {
     fn left_by_turn(&mut self, line: u32, slots: &[(Local, Slot)]) -> Eval<()> {
         let known = self.alike.left.len();
         for (local, slot) in slots.iter().filter(|(_, slot)| slot.written_at.get() != 0) {
-            let of = self.type_of(&slot.value.borrow());
+            let value = slot.value.borrow().clone();
+            let of = match value {
+                // Of a type that only shows elsewhere, if anywhere: there is none whose values are more.
+                Value::Literal(_) => Type::Scalar(Scalar::Signed(128)),
+                value => self.type_of(&value),
+            };
             self.alike.left.entry((line, local.clone())).or_insert(of);
         }
         if self.alike.left.len() > known { stop(Stop::Again) } else { Ok(()) }
