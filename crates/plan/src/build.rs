@@ -296,8 +296,9 @@ impl Decision<'_> {
             // The last one goes: what is before it in the NF's struct is what it is about.
             _ => objects.into_iter().next_back().into_iter().collect(),
         };
+        let have = if names.len() == 1 { "has" } else { "have" };
         let why = format!(
-            "{} has entries that packets must meet for when {}: no packet field is the same in all \
+            "{} {have} entries that packets must meet for when {}: no packet field is the same in all \
              packets that must meet",
             names.join(" and "),
             wanted.join(", and also when ")

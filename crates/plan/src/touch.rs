@@ -437,6 +437,11 @@ impl<'p> Touches<'p> {
             Node::Ite(..) => "is a choice between values",
             Node::Binary(Binary::Add | Binary::Sub, ..) => "is a sum that carries",
             Node::Binary(Binary::Mul, ..) => "is a product",
+            Node::Binary(Binary::ShiftLeft | Binary::ShiftRight | Binary::And, a, b)
+                if self.is_rigid(*a) != self.is_rigid(*b) =>
+            {
+                "is shifted or masked by a setting (a constant in its place is followed)"
+            }
             Node::Symbol(_) => "is no packet field",
             _ => "is not linear in the bits of packet fields",
         }

@@ -626,6 +626,57 @@ fn what_init_stores_is_of_no_packet() {
     }
 }
 
+/// What hosts share under an index of `init` is listed by name, though `init` has not written it.
+#[test]
+fn what_stands_under_an_index_of_init_is_named() {
+    let fields =
+        "#[capacity(64)] groups: Allocator<()>, #[capacity(64)] members: Map<Ipv4Addr, u32>,
+        #[capacity(64)] sent: Vector<u64>,";
+    let body = |index: &str| {
+        format!(
+            "let Some(index) = {index} else {{ return Drop(Reason::Refused) }};
+            let sent = self.sent.read(index);
+            if sent > 99 {{ return Drop(Reason::Refused); }}
+            self.sent.write(index, sent + 1);"
+        )
+    };
+    let init = "fn init(&mut self, cx: &mut Context) {
+            self.groups.allocate_at(7, (), u64::MAX, cx);
+            self.members.insert(Ipv4Addr::new(10, 0, 0, 1), 7);
+            self.members.insert(Ipv4Addr::new(10, 0, 0, 2), 7);
+        }";
+    let listed = |found: &Plan| {
+        let mut all = found.differences.iter();
+        all.any(|one| one.what.starts_with("what `sent` holds") && one.lines.len() == 2)
+    };
+    let make = "self.groups.allocate((), 9, cx)";
+    let known = body("self.members.get(&src)");
+    let join = format!(
+        "if !self.members.contains(&src) && let Some(index) = {make} {{
+            self.members.insert(src, index); self.sent.write(index, 0); return Flood;
+         }}
+         {known}"
+    );
+    let found = planned_with("", fields, init, &join, "e810");
+    assert_eq!(mode(&found, "sent"), ObjectMode::Sharded, "{}", why(&found, "sent"));
+    assert!(listed(&found), "{:?}", found.differences);
+    let found = planned(fields, &join);
+    assert_eq!((mode(&found, "sent"), listed(&found)), (ObjectMode::Sharded, false));
+}
+
+#[test]
+fn a_key_that_a_setting_shifts_says_what_to_write() {
+    for key in [
+        "u32::from(src) >> (32 - self.settings.number)",
+        "u32::from(src) & (u32::MAX << (32 - self.settings.number))",
+    ] {
+        let why = why(&counted_under(key), "counts");
+        assert!(why.contains("a constant in its place is followed"), "{key}: {why}");
+    }
+    const KEY: &str = "u32::from(src) >> 8";
+    assert_eq!(mode(&counted_under(KEY), "counts"), ObjectMode::Sharded);
+}
+
 #[test]
 fn what_is_done_without_a_packet_is_done_by_each_worker() {
     let fields = "seen: Counter, beats: Counter,";
