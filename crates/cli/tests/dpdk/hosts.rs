@@ -129,6 +129,35 @@ fn nat_on_one_worker_is_a_wire_over_af_xdp() {
     assert_adds_up(&nat.finish());
 }
 
+/// DPDK's driver would use the program of the first run, and take it off at the end.
+#[test]
+fn an_interface_that_another_run_receives_by_is_refused_and_left_alone() {
+    let Some(lab) = lab() else { return };
+    for host in ["client", "server"] {
+        lab.sh(host, "ethtool -L e tx 1");
+    }
+    let taken = "nop --port lan=dpdk:net_af_xdp0,iface=wan --port wan=dpdk:net_null0";
+    let kinds = ["dpdk:net_af_xdp0,iface=lan", "dpdk:net_af_xdp1,iface=wan"];
+    for [lan, wan] in [kinds, ["xdp:lan", "xdp:wan"]] {
+        let nat = NAT.replace("--workers 2", "--workers 1");
+        let nat = lab.start(&format!("{nat} --port lan={lan} --port wan={wan}"));
+        let why = lab.refuses(taken);
+        assert!(why.contains("receives by AF_XDP on wan") && why.contains("end it first"), "{why}");
+        assert_eq!(why.lines().count(), 1, "{why}");
+        let pings = lab.sh("client", &format!("ping -c 5 -i 0.05 -W 5 {SERVER}"));
+        assert!(pings.contains(" 0% packet loss"), "{pings}");
+        nat.finish();
+    }
+    // What a run leaves that is killed keeps nobody out.
+    let ports = kinds.map(|kind| kind.replace("dpdk:", "--port ?=dpdk:"));
+    let ports = [ports[0].replace('?', "lan"), ports[1].replace('?', "wan")].join(" ");
+    let nat = format!("{} {ports}", NAT.replace("--workers 2", "--workers 1"));
+    drop(lab.start(&nat));
+    let nat = lab.start(&nat);
+    lab.sh("client", &format!("ping -c 5 -i 0.05 -W 5 {SERVER}"));
+    nat.finish();
+}
+
 #[test]
 fn a_tap_of_dpdks_is_a_port() {
     let Some(lab) = lab() else { return };

@@ -146,7 +146,11 @@ fn an_interface_has_one_program() {
     let program = env!("CARGO_BIN_EXE_anabranch");
     let second =
         lab.run("nf", &format!("{program} run nop --port lan=xdp:p-lan --port wan=xdp:p-wan"));
-    assert!(second.fails() && second.text.contains("is another one there?"), "{}", second.text);
+    assert!(
+        second.fails() && second.text.contains("another XDP program is on it"),
+        "{}",
+        second.text
+    );
     first.finish();
     let third = format!("{program} run nop --port lan=xdp:p-lan --port wan=xdp:p-wan --for 0.1");
     lab.run("nf", &third).expect();

@@ -106,6 +106,21 @@ fn unlocked(name: &str, cause: io::Error) -> OpenError {
     }
 }
 
+/// Why the program cannot be put onto an interface.
+fn unattached(name: &str, cause: io::Error) -> OpenError {
+    match cause.raw_os_error() {
+        Some(libc::EBUSY) => OpenError::WrongType {
+            interface: name.to_owned(),
+            what: "another XDP program is on it",
+            instead: format!(
+                "end the run or program that has put it there; one that was killed leaves it where it came by DPDK: \
+                 `ip link set dev {name} xdp off`"
+            ),
+        },
+        _ => OpenError::of(name, "attaching an XDP program", Capability::Bpf)(cause),
+    }
+}
+
 /// The sockets of all queues of an interface, which `program` gives what comes by them.
 fn open_sockets(name: &str, index: i32, program: &Program) -> Result<Vec<Socket>, OpenError> {
     if open_socket(name, index, QUEUES)?.is_some() {
@@ -128,13 +143,33 @@ fn open_sockets(name: &str, index: i32, program: &Program) -> Result<Vec<Socket>
     Ok(sockets)
 }
 
+/// Whether some program takes packets off the interface `name` for AF_XDP sockets that are open: another run's, or
+/// anybody's. A program that a killed process has left has no sockets.
+#[cfg(feature = "dpdk")]
+pub(super) fn is_served(name: &str, index: i32) -> Result<bool, OpenError> {
+    let is_busy = |cause: &io::Error| cause.raw_os_error() == Some(libc::EBUSY);
+    let step = |what| OpenError::of(name, what, Capability::Bpf);
+    let program = Program::load().map_err(step("loading an XDP program"))?;
+    if !program.attach(index).is_err_and(|cause| is_busy(&cause)) {
+        return Ok(false);
+    }
+    for queue in 0..QUEUES {
+        match open_socket(name, index, queue) {
+            Ok(Some(_)) => {}
+            Ok(None) => break,
+            Err(OpenError::System { cause, .. }) if is_busy(&cause) => return Ok(true),
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(false)
+}
+
 /// Opens `name`, its queues shared out among `workers` workers.
 pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, OpenError> {
     let index = interface::usable(name)?;
     let step = |what| OpenError::of(name, what, Capability::Bpf);
     let program = Program::load().map_err(step("loading an XDP program"))?;
-    let link =
-        program.attach(index).map_err(step("attaching an XDP program (is another one there?)"))?;
+    let link = program.attach(index).map_err(|cause| unattached(name, cause))?;
     let sockets = open_sockets(name, index, &program)?;
     let about = about(sockets.len(), workers, link.native, interface::mtu(name));
     let program = Arc::new(program);

@@ -7,6 +7,7 @@ use crate::live::afpacket::{open_sender, receive_all};
 use crate::live::error::{Capability, OpenError};
 use crate::live::interface;
 use crate::live::spec::{argument, driver_of, on_interface};
+use crate::live::xdp;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -52,7 +53,9 @@ impl Device {
         let interface = on_interface(&devargs);
         let was_promiscuous = interface.is_some_and(interface::is_promiscuous);
         if let Some(interface) = interface {
-            interface::usable(interface)?;
+            let index = interface::usable(interface)?;
+            check_unserved(&name, interface, index)
+                .map_err(|(what, instead)| fails(what, instead))?;
         }
         if is_pci {
             check_pci(&name, Path::new("/sys/bus/pci/devices"))
@@ -137,7 +140,16 @@ impl Device {
     /// Starts it again, whose interface was gone and is back, when nobody uses it. False: not yet.
     pub(super) fn restart(&self, generation: u64) -> io::Result<bool> {
         let was_promiscuous = self.interface.as_deref().is_some_and(interface::is_promiscuous);
-        let probe = || ffi::probe(&self.devargs, &self.name);
+        let probe = || {
+            let refused = self
+                .interface
+                .as_deref()
+                .and_then(|name| check_unserved(&self.name, name, interface::index(name)?).err());
+            match refused {
+                Some((what, _)) => Err(io::Error::other(what)),
+                None => ffi::probe(&self.devargs, &self.name),
+            }
+        };
         let restarted = self.started.replace(generation, probe)?;
         if restarted {
             self.receive_all(was_promiscuous);
@@ -183,6 +195,16 @@ fn check_pci(name: &str, devices: &Path) -> Result<(), (String, String)> {
             Err((what, format!("`dpdk-devbind.py -b vfio-pci {name}` gives it to programs")))
         }
     }
+}
+
+/// Whether nobody has AF_XDP sockets on the interface of a device. DPDK would find the program of another run there, use
+/// it, and take it off at the end, so that the other receives nothing any more.
+fn check_unserved(name: &str, interface: &str, index: i32) -> Result<(), (String, String)> {
+    if driver_of(name) != "net_af_xdp" || !xdp::is_served(interface, index).unwrap_or(false) {
+        return Ok(());
+    }
+    let what = format!("another run or program receives by AF_XDP on {interface}");
+    Err((what, "end it first, or give another interface".to_owned()))
 }
 
 /// Why a device could not be made.
