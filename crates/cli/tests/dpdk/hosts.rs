@@ -125,6 +125,9 @@ fn nat_on_one_worker_is_a_wire_over_af_xdp() {
     let nat = lab.start(&format!(
         "{nat} --port lan=dpdk:net_af_xdp0,iface=lan --port wan=dpdk:net_af_xdp1,iface=wan"
     ));
+    // What its driver's libraries say would stand there.
+    let said = nat.said();
+    assert!(said.lines().all(|line| line.starts_with("nat: ")), "{said}");
     fetch(&lab, &large);
     assert_adds_up(&nat.finish());
 }

@@ -2,9 +2,11 @@
  * layout is its business. Nothing here keeps state but the log. */
 
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -87,6 +89,33 @@ size_t anabranch_dpdk_take_log(char *to, size_t room)
 	return len;
 }
 
+/* As libbpf and libxdp, by which net_af_xdp works, have what they say written; the lowest level is a warning. */
+typedef int (*writer)(int level, const char *format, va_list words);
+
+static int keep_warning(int level, const char *format, va_list words)
+{
+	char text[512];
+	int len;
+	if (level > 0)
+		return 0;
+	len = vsnprintf(text, sizeof(text), format, words);
+	if (len > 0)
+		keep(NULL, text, (size_t)len < sizeof(text) ? (size_t)len : sizeof(text) - 1);
+	return len;
+}
+
+/* They write to the terminal by themselves. Nothing is loaded that no driver has loaded. */
+static void take_words_of(const char *library, const char *setter)
+{
+	writer (*set)(writer);
+	void *loaded = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+	if (loaded == NULL)
+		return;
+	*(void **)&set = dlsym(loaded, setter);
+	if (set != NULL)
+		set(keep_warning);
+}
+
 const char *anabranch_dpdk_version(void)
 {
 	return rte_version();
@@ -103,6 +132,8 @@ int anabranch_dpdk_start_eal(int argc, char **argv)
 	setvbuf(log, NULL, _IOLBF, 512);
 	int asked = pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
 	int done = rte_eal_init(argc, argv);
+	take_words_of("libbpf.so.1", "libbpf_set_print");
+	take_words_of("libxdp.so.1", "libxdp_set_print");
 	if (asked == 0)
 		pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
 	if (done >= 0)
