@@ -169,9 +169,14 @@ pub(super) mod packets {
 /// Keys are shorter.
 const LONGEST_KEY: usize = 512;
 
-/// DPDK's results: below zero a negative error number.
+/// DPDK's results: below zero a negative error number. Drivers say -1 for whatever went wrong, which as a number would
+/// be "not permitted".
 pub(super) fn check(result: c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+    match result {
+        -1 => Err(io::Error::other("its driver says -1, and not why")),
+        ..0 => Err(io::Error::from_raw_os_error(-result)),
+        _ => Ok(()),
+    }
 }
 
 /// A text as C has it. `None`: there is a zero byte in it.
@@ -331,4 +336,18 @@ pub(super) fn table(port: u16, size: u16) -> io::Result<Vec<u16>> {
 pub(super) fn set_table(port: u16, queues: &[u16]) -> io::Result<()> {
     // SAFETY: it reads as many numbers as it is told.
     check(unsafe { anabranch_dpdk_set_table(port, queues.as_ptr(), queues.len() as u16) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_drivers_say_is_an_error_number_but_for_one() {
+        let error = |result| check(result).err();
+        assert!(error(0).is_none() && error(7).is_none());
+        assert_eq!(error(-libc::EINVAL).and_then(|why| why.raw_os_error()), Some(libc::EINVAL));
+        let why = error(-1).map(|why| why.to_string()).unwrap_or_default();
+        assert!(why.contains("-1") && !why.contains("permitted"), "{why}");
+    }
 }
