@@ -25,6 +25,8 @@ use std::sync::Arc;
 
 /// Drivers that take a key and a table, and hash nothing.
 const HASHES_NOTHING: &str = "net_null";
+/// A driver that keeps what it says it could not send, and sends it when the link is back.
+const SENDS_LATER: &str = "net_af_packet";
 
 /// DPDK's version, as it is linked: `DPDK 22.11.11`.
 pub(super) fn version() -> String {
@@ -102,6 +104,7 @@ impl Opened for Memory {
             statistics: QueueStatistics::default(),
             missed: [0; 2],
             unsent: [0; 2],
+            kept: (device.description.driver() == SENDS_LATER).then_some(0),
             is_down: false,
         })
     }
@@ -120,6 +123,8 @@ struct Dpdk<'m> {
     /// Packets that the device has lost so far, and those before it lost; received, and to be sent.
     missed: [u64; 2],
     unsent: [u64; 2],
+    /// Of a driver that sends later: packets that it has kept, and that have left since.
+    kept: Option<u64>,
     is_down: bool,
 }
 
@@ -134,7 +139,18 @@ impl Dpdk<'_> {
         if self.first && !self.lane.is_parked() {
             let counts = ffi::counts(self.device.started.port());
             self.missed[0] = counts.missed + counts.no_memory + counts.rx_errors;
-            self.unsent[0] = counts.tx_errors;
+            match &mut self.kept {
+                None => self.unsent[0] = counts.tx_errors,
+                Some(kept) if !self.is_down => *kept = counts.tx_errors,
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// What its driver has kept goes with the device.
+    fn lose_kept(&mut self) {
+        if let Some(kept) = self.kept.filter(|_| self.first && !self.lane.is_parked()) {
+            self.unsent[0] = ffi::counts(self.device.started.port()).tx_errors.saturating_sub(kept);
         }
     }
 
@@ -185,8 +201,9 @@ impl<'m> Queue<'m> for Dpdk<'m> {
         let name = self.device.interface.as_deref();
         let index = name.and_then(interface::index);
         if self.lane.is_parked() || index != self.index {
-            self.look_at_counts();
+            self.lose_kept();
             self.note_up(false);
+            self.look_at_counts();
             let generation = self.lane.park();
             if name.is_some_and(|name| interface::usable(name).is_ok()) {
                 // What keeps it from being started may pass; who comes last starts it.
@@ -194,6 +211,7 @@ impl<'m> Queue<'m> for Dpdk<'m> {
             }
             if self.lane.unpark() {
                 self.index = index;
+                self.kept = self.kept.map(|_| 0);
                 for lost in [&mut self.missed, &mut self.unsent] {
                     *lost = [0, lost.iter().sum()];
                 }
@@ -205,6 +223,9 @@ impl<'m> Queue<'m> for Dpdk<'m> {
         // Some drivers do not look at the MTU of the interface that they are on.
         self.lane.set_longest(self.device.longest());
         self.note_up(self.has_link());
+        if self.kept.is_some() {
+            self.look_at_counts();
+        }
     }
 
     fn fds(&self, _: &mut Vec<RawFd>) {}
