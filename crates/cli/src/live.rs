@@ -13,7 +13,7 @@ mod timely;
 pub(crate) mod top;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -26,9 +26,10 @@ use anabranch_runtime::live::{Moment, run as run_live};
 use anabranch_runtime::report::RunReport;
 use anabranch_runtime::run::{Options, RunError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::{flag, low_level};
 
 use crate::error::Error;
+use crate::file::tell;
 use crate::progress::Progress;
 use crate::run::PortNames;
 use endpoint::Endpoint;
@@ -82,8 +83,13 @@ pub(crate) fn specs(
     }
 }
 
+/// Time for a run to begin that is to end already.
+const BEGINNING: Duration = Duration::from_secs(3);
+/// What a program ends with that a signal has ended at once.
+const INTERRUPTED: i32 = 130;
+
 /// Runs over live ports until `duration` is over or SIGINT, SIGTERM or SIGHUP comes. A second signal ends the
-/// program at once.
+/// program at once, and one while ports are being opened soon.
 ///
 /// # Errors
 /// Outside: where the run was to be seen from cannot be opened; inside: it cannot begin.
@@ -100,11 +106,16 @@ pub(crate) fn run<F: NetworkFunction>(
     let _endpoint = socket.map(|path| Endpoint::open(path, tell.clone())).transpose()?;
     openings.metrics.map(|address| metrics::open(address, tell.clone())).transpose()?;
     let stop = stop_signal();
+    let begun = Arc::new(AtomicBool::new(false));
+    end_what_does_not_begin(&stop, &begun, socket);
     let started = Instant::now();
-    Ok(run_live::<F>(options, specs, &requests, &mut |moment| {
+    let done = run_live::<F>(options, specs, &requests, &mut |moment| {
         match moment {
             Moment::Opened { port, about } => progress.say(&format!("port {port}: {about}")),
-            Moment::Started(steering) => progress.say(&format!("running: {steering}")),
+            Moment::Started(steering) => {
+                begun.store(true, Ordering::Relaxed);
+                progress.say(&format!("running: {steering}"));
+            }
             Moment::Logged(line) => {
                 progress
                     .say(&format!("{:?} (line {}): {}", line.level, line.source_line, line.text));
@@ -120,7 +131,31 @@ pub(crate) fn run<F: NetworkFunction>(
         }
         let over = duration.is_some_and(|duration| started.elapsed() >= duration);
         !over && !stop.load(Ordering::Relaxed)
-    }))
+    });
+    begun.store(true, Ordering::Relaxed);
+    Ok(done)
+}
+
+/// Ends the program some time after `stop` is set where the run has not begun: a device may wait for its other end, and
+/// asks nobody meanwhile whether it is to go on.
+fn end_what_does_not_begin(stop: &Arc<AtomicBool>, begun: &Arc<AtomicBool>, socket: Option<&Path>) {
+    let (stop, begun) = (Arc::clone(stop), Arc::clone(begun));
+    let socket = socket.map(Path::to_owned);
+    let has_begun = move || begun.load(Ordering::Relaxed);
+    std::thread::spawn(move || {
+        while !has_begun() && !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(BEGINNING / 40);
+        }
+        let until = Instant::now() + BEGINNING;
+        while !has_begun() && Instant::now() < until {
+            std::thread::sleep(BEGINNING / 40);
+        }
+        if !has_begun() {
+            socket.iter().for_each(|path| drop(std::fs::remove_file(path)));
+            tell("run: ended before its ports were open");
+            low_level::exit(INTERRUPTED);
+        }
+    });
 }
 
 /// Set when SIGINT or SIGTERM comes, or SIGHUP because the terminal has gone, unless `nohup` has it ignored; a second
@@ -135,7 +170,7 @@ fn stop_signal() -> Arc<AtomicBool> {
     for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
         // In this order: the first signal finds the flag unset. Only signals that nobody may handle are
         // refused, and these are none.
-        let _ = flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop));
+        let _ = flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop));
         let _ = flag::register(signal, Arc::clone(&stop));
     }
     stop

@@ -8,7 +8,11 @@ mod hosts;
 mod lab;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Time for what is awaited.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the program in a directory.
 fn anabranch(directory: &Path, line: &str) -> Output {
@@ -57,6 +61,36 @@ fn what_dpdk_says_stands_in_the_error_and_nowhere_else() {
         assert_eq!(output.status.code(), Some(4), "{why}");
         assert!(why.contains(part) && output.stdout.is_empty(), "{why}");
     }
+}
+
+/// Its driver waits for another end, and asks nobody whether to go on.
+#[test]
+fn a_run_whose_device_waits_for_another_end_is_ended_by_a_signal() {
+    if !has_dpdk() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (device, socket) = (directory.path().join("device"), directory.path().join("run.sock"));
+    let port = format!("lan=dpdk:net_virtio_user0,path={},server=1", device.display());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    command.args(["run", "nop", "--port", &port, "--port", "wan=dpdk:net_null0", "--listen"]);
+    let mut run = command.arg(&socket).stderr(Stdio::piped()).spawn().unwrap();
+    let started = Instant::now();
+    while !device.exists() {
+        assert!(started.elapsed() < PATIENCE && run.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = run.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let signalled = Instant::now();
+    while run.try_wait().unwrap().is_none() && signalled.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Nothing happens where it has ended.
+    let _ = run.kill();
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert!(said(&output).contains("before its ports were open") && !socket.exists());
 }
 
 #[test]
