@@ -1,7 +1,7 @@
 //! The other end of a run's socket.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -23,8 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Asks the run behind the socket at `path`, and returns its answer without the end of the line.
 ///
 /// # Errors
-/// [`Error::Input`]: no run listens there; [`Error::Settings`]: the question is too long.
+/// [`Error::Input`]: no run listens there; [`Error::Settings`]: the question is too long, or no line.
 pub(super) fn ask(path: &Path, line: &str) -> Result<String, Error> {
+    one_line(line).map_err(Error::Settings)?;
     let room = LONGEST_LINE - 1;
     if line.len() as u64 > room {
         return Err(Error::Settings(format!(
@@ -41,6 +42,14 @@ pub(super) fn ask(path: &Path, line: &str) -> Result<String, Error> {
         Ok(answer.trim_end().to_owned())
     };
     answer().map_err(|cause| unanswered(path, &cause))
+}
+
+/// A run reads a question to the end of its line, and would do half of one that goes on.
+fn one_line(question: &str) -> Result<(), String> {
+    match question.contains('\n') {
+        true => Err(format!("a question to a run is one line, and this is not: {question:?}")),
+        false => Ok(()),
+    }
 }
 
 fn unanswered(path: &Path, cause: &std::io::Error) -> Error {
@@ -79,13 +88,20 @@ pub(crate) fn control(arguments: &ControlArguments) -> Result<(), Error> {
 /// `anabranch capture`: writes copies of packets until it is interrupted, its time is over, or the run is.
 ///
 /// # Errors
-/// [`Error::Input`]: no run listens there; [`Error::Usage`]: the filter is wrong; [`Error::Output`].
+/// [`Error::Input`]: no run listens there; [`Error::Usage`]: the filter is wrong, or standard output a terminal;
+/// [`Error::Output`].
 pub(crate) fn capture(arguments: &CaptureArguments) -> Result<(), Error> {
     let (socket, file) = (&arguments.socket, &arguments.out);
+    let filter = arguments.filters.join(" ");
+    one_line(&filter).map_err(Error::Usage)?;
+    // What hosts have sent is not for a terminal, which does as it is told.
+    if is_standard_output(file) && std::io::stdout().is_terminal() {
+        let instead = "give `-o FILE`, or `| tshark -r -` after it";
+        return Err(Error::Usage(format!("a capture is not written to a terminal: {instead}")));
+    }
     let stop = stop_signal();
     let until = arguments.seconds.map(|seconds| Instant::now() + seconds.0);
-    let mut copies = Copies::open(socket, &arguments.filters.join(" "))
-        .map_err(|cause| unanswered(socket, &cause))?;
+    let mut copies = Copies::open(socket, &filter).map_err(|cause| unanswered(socket, &cause))?;
     let mut out: Option<Box<dyn Write>> = None;
     while let Some(bytes) = copies.next().map_err(|cause| unanswered(socket, &cause))? {
         if out.is_none() && !bytes.is_empty() {

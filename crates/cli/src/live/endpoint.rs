@@ -309,6 +309,10 @@ mod tests {
         assert_eq!(client::ask(&path, &longest).unwrap(), "error flush");
         let longer = longest + " ";
         assert!(client::ask(&path, &longer).is_err_and(|error| error.code() == 3));
+        let two = client::ask(&path, "control flush all=true\nreport");
+        assert!(
+            two.is_err_and(|error| error.code() == 3 && error.to_string().contains("one line"))
+        );
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.write_all(longer.as_bytes()).unwrap();
         let mut answer = String::new();

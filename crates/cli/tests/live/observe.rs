@@ -54,6 +54,18 @@ fn what_is_seen_meanwhile_is_what_is_said_at_the_end() {
 }
 
 #[test]
+fn a_capture_is_not_written_to_a_terminal() {
+    let Some(lab) = Lab::of_two(Kind::AfPacket) else { return };
+    let nop = lab.join("nop", "", ["lan", "wan"]);
+    let capture = format!("{PROGRAM} capture nf.sock in --for 0.1");
+    // `script` runs it on a terminal of its own.
+    let shown = lab.run("nf", &format!("script -qec '{capture}' /dev/null"));
+    assert!(shown.fails() && shown.text.contains("give `-o FILE`"), "{}", shown.text);
+    lab.run("nf", &format!("{capture} -o some.pcapng")).expect();
+    nop.finish();
+}
+
+#[test]
 fn a_doctor_says_what_to_run() {
     let Some(lab) = Lab::open(Kind::AfPacket) else { return };
     lab.ip("nf", "link add here type veth peer name there");
