@@ -140,6 +140,22 @@ fn what_is_due_is_done_without_packets() {
 }
 
 #[test]
+fn an_interface_belongs_to_one_run() {
+    let Some(lab) = Lab::of_two(Kind::AfPacket) else { return };
+    let first = lab.join("nop", "", ["lan", "wan"]);
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    for kind in ["afpacket", "xdp"] {
+        let second =
+            format!("{program} run nop --port lan={kind}:p-lan --port wan={kind}:p-wan --for 1");
+        let second = lab.run("nf", &second);
+        assert!(second.fails() && second.text.contains("another run has"), "{}", second.text);
+    }
+    let pings = lab.run("a", "ping -c 3 -i 0.1 -W 5 10.0.0.2").expect();
+    assert!(!pings.contains("DUP"), "{pings}");
+    first.finish();
+}
+
+#[test]
 fn an_interface_has_one_program() {
     let Some(lab) = Lab::of_two(Kind::Xdp) else { return };
     let first = lab.start("nop", "", &[("lan", "a"), ("wan", "b")]);

@@ -5,6 +5,7 @@
 //! the kernel gives each packet to one of them, by a hash of its flow. What is sent goes past the queueing
 //! discipline straight to the device, so that a full device is a drop, not a wait.
 
+use super::claim::{Claim, claim};
 use super::error::{Capability, OpenError};
 use super::offload::{Offload, Wire};
 use super::ring::Ring;
@@ -176,11 +177,14 @@ pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, O
         });
     }
     let group = Arc::new(Group::default());
+    interface::usable(name)?;
+    let claim = Arc::new(claim(name)?);
     let queues = (0..workers.max(1)).map(|_| {
         let group = (workers > 1).then(|| Arc::clone(&group));
         let (sockets, mapping) = open_queue(name, group.as_deref())?;
         let pool = Pool::new(SEGMENTS, LONGEST_SEGMENT);
-        let memory = Memory { name: name.to_owned(), port, group, sockets, mapping, pool };
+        let (name, _claim) = (name.to_owned(), Arc::clone(&claim));
+        let memory = Memory { name, port, group, sockets, mapping, pool, _claim };
         Ok(Box::new(memory) as Box<dyn Opened>)
     });
     let queues = queues.collect::<Result<_, OpenError>>()?;
@@ -202,6 +206,7 @@ struct Memory {
     sockets: Sockets,
     mapping: Mapping,
     pool: Pool,
+    _claim: Arc<Claim>,
 }
 
 impl Opened for Memory {

@@ -23,6 +23,7 @@
 //! `ethtool.rs` (what drivers are asked), `dpdk/ffi.rs` (DPDK's functions) and `dpdk/memory.rs` (memory shared with devices).
 
 mod afpacket;
+mod claim;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod error;

@@ -9,6 +9,7 @@ mod program;
 mod umem;
 
 use super::afpacket::{is_cut_off, open_sender, receive_all, send_through};
+use super::claim::{Claim, claim};
 use super::error::{Capability, OpenError, held};
 use super::offload::finish_unmarked;
 use super::system::{Mapping, bind, kick, option, set_option, socket};
@@ -170,6 +171,8 @@ pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, O
     let step = |what| OpenError::of(name, what, Capability::Bpf);
     let program = Program::load().map_err(step("loading an XDP program"))?;
     let link = program.attach(index).map_err(|cause| unattached(name, cause))?;
+    // Nothing is taken off before there are sockets.
+    let claim = Arc::new(claim(name)?);
     let sockets = open_sockets(name, index, &program)?;
     let about = about(sockets.len(), workers, link.native, interface::mtu(name));
     let program = Arc::new(program);
@@ -184,6 +187,7 @@ pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, O
             sender: open_side_socket(name, index)?,
             program: Arc::clone(&program),
             link: link.take(),
+            _claim: Arc::clone(&claim),
         });
     }
     for (queue, socket) in sockets.into_iter().enumerate() {
@@ -244,6 +248,7 @@ struct Memory {
     program: Arc<Program>,
     /// The first worker keeps the program on the interface.
     link: Option<Link>,
+    _claim: Arc<Claim>,
 }
 
 /// The number of no interface.

@@ -4,6 +4,7 @@ use super::eal::{self, Pages};
 use super::ffi::{self, Description};
 use super::memory::{Seat, Started, megabytes};
 use crate::live::afpacket::{open_sender, receive_all};
+use crate::live::claim::{Claim, claim};
 use crate::live::error::{Capability, OpenError};
 use crate::live::interface;
 use crate::live::spec::{argument, driver_of, on_interface};
@@ -33,6 +34,7 @@ pub(super) struct Device {
     pub(super) started: Arc<Started>,
     /// As long as it is open, its interface receives what is for other stations.
     listener: Mutex<Option<OwnedFd>>,
+    _claim: Option<Claim>,
 }
 
 /// Arguments by which `net_pcap` reads an interface, and no capture.
@@ -57,6 +59,7 @@ impl Device {
             check_unserved(&name, interface, index)
                 .map_err(|(what, instead)| fails(what, instead))?;
         }
+        let _claim = interface.map(claim).transpose()?;
         if is_pci {
             check_pci(&name, Path::new("/sys/bus/pci/devices"))
                 .map_err(|(what, instead)| fails(what, instead))?;
@@ -97,6 +100,7 @@ impl Device {
             pages,
             started,
             listener,
+            _claim,
         };
         device.receive_all(was_promiscuous);
         ffi::take_log();
