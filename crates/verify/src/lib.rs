@@ -20,6 +20,7 @@ mod examples;
 mod field;
 mod generate;
 mod guide;
+mod limits;
 mod mutate;
 mod pairs;
 mod parallel;

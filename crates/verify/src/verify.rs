@@ -1,5 +1,6 @@
 //! The verification: programs of many seeds, each run both ways and compared.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anabranch_analysis::Paths;
@@ -13,6 +14,7 @@ use crate::coverage::{Coverage, Taken};
 use crate::error::VerifyError;
 use crate::generate::Generator;
 use crate::guide::Guide;
+use crate::limits;
 use crate::mutate::Mutation;
 use crate::parallel::Parallel;
 use crate::program::Program;
@@ -194,6 +196,8 @@ pub(crate) struct Trial {
     seeds: u64,
     /// Of hashes, chance and interleaving.
     own: u64,
+    /// Reasons for which one core may refuse what many do not, as the plan lists.
+    limits: Arc<BTreeSet<String>>,
 }
 
 impl Trial {
@@ -212,7 +216,8 @@ impl Trial {
         if let Some(mutation) = subject.mutation {
             mutation.of_runtime(&mut parallel);
         }
-        Ok(Self { setup, parallel, seed, seeds: 1, own: seed })
+        let limits = Arc::new(limits::reasons(&plan, subject.paths));
+        Ok(Self { setup, parallel, seed, seeds: 1, own: seed, limits })
     }
 
     /// As it is, or, but for planted bugs, all but the first program of a turn under a lock.
@@ -274,7 +279,7 @@ impl Trial {
             if differs {
                 return Ok(Some((trial, program)));
             }
-            handled += sent;
+            handled += sent.max(1);
             part += 1;
         }
         Ok(None)
@@ -312,7 +317,7 @@ impl Trial {
                 continue;
             }
             let parallel = Parallel::locked(subject.workers);
-            let trial = Self { own, setup, parallel, ..self };
+            let trial = Self { own, setup, parallel, ..self.clone() };
             let before = watch.reached();
             let (sent, differs) = trial.tried::<N>(subject, &program, Some(&mut guide), watch)?;
             if differs {
@@ -333,7 +338,8 @@ impl Trial {
         guide: Option<&mut Guide>,
         watch: &mut Watch<'_, '_>,
     ) -> Result<(usize, bool), VerifyError> {
-        let (one, many) = self.both::<N>(program)?;
+        let (program, one, many) = self.both::<N>(program)?;
+        let program = &program;
         let sent = sent(&one);
         watch.packets += sent;
         (watch.tell)(watch.packets);
@@ -373,15 +379,40 @@ impl Trial {
         &self,
         program: &Program,
     ) -> Result<Option<Difference>, VerifyError> {
-        let (one, many) = self.both::<N>(program)?;
-        Ok(self.first_difference(program, one, many))
+        let (program, one, many) = self.both::<N>(program)?;
+        Ok(self.first_difference(&program, one, many))
     }
 
-    fn both<N: NetworkFunction>(&self, program: &Program) -> Result<(Record, Course), VerifyError> {
+    /// What both make of `program`, without the packets that only one core refuses for a limit which each shard's
+    /// worker has for itself. Those leave nothing on one core, so that there the others find what they found.
+    fn both<N: NetworkFunction>(
+        &self,
+        program: &Program,
+    ) -> Result<(Program, Record, Course), VerifyError> {
         let making = self.setup.making(self.own);
-        let many = Simulation::<N>::new(&self.parallel, &making, self.own)?.run(program);
-        let one = Sequential::<N>::new(&making)?.run(program, &many);
-        Ok((one, many))
+        let mut program = program.clone();
+        loop {
+            let many = Simulation::<N>::new(&self.parallel, &making, self.own)?.run(&program);
+            let one = Sequential::<N>::new(&making)?.run(&program, &many);
+            let is_split = self.parallel.deployment.is_some() && !self.limits.is_empty();
+            let first = if is_split { self.differs(&one, &many) } else { None };
+            let refused = first.map(|(at, _)| limits::refused(&self.limits, at, &one, &many));
+            let Some(refused) = refused.filter(|refused| !refused.is_empty()) else {
+                return Ok((program, one, many));
+            };
+            let steps = program.steps.iter().enumerate();
+            let kept = steps.filter(|(at, _)| !refused.contains(at));
+            program = program.part(kept.map(|(_, step)| step.clone()));
+        }
+    }
+
+    /// The first step that differs, and what does.
+    fn differs(&self, one: &Record, many: &Course) -> Option<(usize, String)> {
+        let mut comparison = Comparison::new(self.parallel.sameness());
+        many.order.iter().find_map(|at| {
+            let what = comparison.differs(one.get(*at)?, many.record.get(*at)?)?;
+            Some((*at, what))
+        })
     }
 
     /// Runs `program` as one core did once more, traced, and follows it.
@@ -405,12 +436,7 @@ impl Trial {
     }
 
     fn first_difference(&self, program: &Program, one: Record, many: Course) -> Option<Difference> {
-        let mut comparison = Comparison::new(self.parallel.sameness());
-        let found = many.order.iter().find_map(|at| {
-            let what = comparison.differs(one.get(*at)?, many.record.get(*at)?)?;
-            Some((*at, what))
-        });
-        let (at, what) = found?;
+        let (at, what) = self.differs(&one, &many)?;
         let (program, setup) = (program.clone(), self.setup.clone());
         let (seed, seeds, many) = (self.seed, self.seeds, many.record);
         Some(Difference { seed, seeds, setup, program, at, what, one, many })

@@ -12,7 +12,9 @@ use anabranch_nf::NetworkFunction;
 use anabranch_plan::{Options, Plan};
 use anabranch_rss::Nic;
 use anabranch_runtime::deployment::{paths_of, plan_of};
-use anabranch_verify::{Effort, Findings, Generator, Parallel, Setup, Simulation, Subject};
+use anabranch_verify::{
+    Effort, Fault, Findings, Generator, Mutation, Parallel, Setup, Simulation, Subject,
+};
 use anabranch_verify::{example, verify};
 
 fn planned<N: NetworkFunction>() -> Plan {
@@ -228,6 +230,28 @@ fn the_rest_is_led_to_what_no_seed_has_reached() {
     let (before, after) = (reached(0), reached(15_000));
     assert!(before.is_subset(&after), "the seeds do the same");
     assert!(after.len() > before.len() + 20, "{} after {}", after.len(), before.len());
+}
+
+/// Each shard's worker counts the sessions of a host for itself, as the plan lists: what only one core refuses for that
+/// is left out, and a bug beside it is noticed all the same.
+#[test]
+fn limits_that_each_worker_has_for_itself_are_no_difference() {
+    type N = anabranch_nfs::nat::Function;
+    let settings = "sessions_per_host = 2".parse().unwrap();
+    let setup = Setup::exemplified::<N>(settings, example("nat"));
+    let (plan, paths) = (planned::<N>(), paths_of(&N::SOURCE, budget()).unwrap());
+    let effort = Effort { packets: 5_000, seeds: 2, first_seed: 1, rest: 0 };
+    let differences = |mutation: Option<&Mutation>, paths: Option<&Paths>| {
+        let (workers, programs, plan, setup) = (4, &[], &plan, &setup);
+        let subject = Subject { setup, plan, workers, mutation, programs, paths };
+        verify::<N>(&subject, effort, &mut |_| {}).unwrap().differences
+    };
+    assert_eq!(differences(None, None), 2, "nobody reaches the limit");
+    assert_eq!(differences(None, Some(&paths)), 0);
+    for fault in [Fault::MovesShards, Fault::KeepsHandOvers] {
+        let planted = Mutation::Runtime(fault);
+        assert_eq!(differences(Some(&planted), Some(&paths)), 2, "{planted}");
+    }
 }
 
 /// With fewer ports than shards nearly every mapping is under a port that is at home elsewhere.
