@@ -157,10 +157,8 @@ impl<'ast> Visit<'ast> for Scan<'_> {
             self.operation(object.to_string(), &name, call.method.span());
         }
         // No field holds the network function: on one, methods of other types alone can be meant.
-        let of = self.module.methods().filter(|one| one.function.sig.ident == name);
-        if on_field.is_none()
-            || of.into_iter().any(|one| one.of() != self.module.nf.ident.to_string())
-        {
+        let mut of = self.module.methods().filter(|one| one.function.sig.ident == name);
+        if on_field.is_none() || of.any(|one| self.module.nf.ident != one.of()) {
             self.open.push(name);
         }
         visit::visit_expr_method_call(self, call);
