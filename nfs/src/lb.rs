@@ -516,8 +516,7 @@ pub mod lb {
                 return Drop(Builtin::PacketSetsFull);
             }
             self.by_hash.add(1);
-            let backend = self.backends.read(u32::from(connection.backend));
-            self.send(backend.endpoint, pkt, cx)
+            self.send(self.backends.read(u32::from(connection.backend)).endpoint, pkt, cx)
         }
 
         fn packet(
@@ -536,12 +535,13 @@ pub mod lb {
                 return Drop(Reason::NoBackend);
             }
             let flags = pkt.tcp().map_or(0, |tcp| tcp.flags() & (FIN | SYN | RST));
-            let mut backend = self.backends.read(u32::from(connection.backend));
+            let slot = u32::from(connection.backend);
+            let mut backend = self.backends.read(slot);
             let is_gone = backend.generation != connection.generation || !backend.healthy;
             // The client's port is used again, for another connection.
             let begins = flags == SYN && connection.progress == Progress::Closing;
-            let is_left = is_gone || begins && !backend.takes(backend.service);
-            // A new one's has just been picked.
+            // Read again: else each packet would unpack what this alone asks. A new one's has just been picked.
+            let is_left = is_gone || begins && !self.backends.read(slot).takes(backend.service);
             if is_left && connection.progress != Progress::New {
                 if !self.reconnect(connection, pkt) {
                     return Drop(Reason::NoBackend);
