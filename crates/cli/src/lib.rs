@@ -144,11 +144,8 @@ fn not_a_number(error: &clap::Error) -> Option<String> {
     std::error::Error::source(error)?.downcast_ref::<std::num::ParseIntError>()?;
     let (argument, word) =
         (error.get(ContextKind::InvalidArg)?, error.get(ContextKind::InvalidValue)?.to_string());
-    let has_unit = word.starts_with(|first: char| first.is_ascii_digit())
-        && word.ends_with(|last: char| last.is_ascii_alphabetic());
-    let instead =
-        if has_unit { "write a whole number without a unit" } else { "write a whole number" };
-    Some(format!("`{word}` for {argument}: {instead}"))
+    let alone = if anabranch_nf::settings::has_unit(&word) { " without a unit" } else { "" };
+    Some(format!("`{word}` for {argument}: write a whole number{alone}"))
 }
 
 /// The words that are not UTF-8, each with the option before it, and what to do.

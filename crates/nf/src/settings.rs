@@ -184,13 +184,15 @@ pub(crate) fn expected(what: &str, found: &Value) -> String {
     format!("expected {what}, found {} `{found}`", found.type_str())
 }
 
+/// Whether a text is a number with a unit, as `5m`.
+pub fn has_unit(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_digit())
+        && text.ends_with(|last: char| last.is_ascii_alphabetic())
+}
+
 /// What to write instead of a number with a unit.
 fn number_alone(found: &Value) -> &'static str {
-    let has_unit = found.as_str().is_some_and(|text| {
-        text.starts_with(|first: char| first.is_ascii_digit())
-            && text.ends_with(|last: char| last.is_ascii_alphabetic())
-    });
-    if !has_unit {
+    if !found.as_str().is_some_and(has_unit) {
         return "";
     }
     ": write the number alone; its unit is at the end of the name (`_s`: seconds, `_bps`: bits a second)"

@@ -1,5 +1,6 @@
 //! The verification: programs of many seeds, each run both ways and compared.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -339,7 +340,7 @@ impl Trial {
         watch: &mut Watch<'_, '_>,
     ) -> Result<(usize, bool), VerifyError> {
         let (program, one, many) = self.both::<N>(program)?;
-        let program = &program;
+        let program = &*program;
         let sent = sent(&one);
         watch.packets += sent;
         (watch.tell)(watch.packets);
@@ -385,12 +386,12 @@ impl Trial {
 
     /// What both make of `program`, without the packets that only one core refuses for a limit which each shard's
     /// worker has for itself. Those leave nothing on one core, so that there the others find what they found.
-    fn both<N: NetworkFunction>(
+    fn both<'p, N: NetworkFunction>(
         &self,
-        program: &Program,
-    ) -> Result<(Program, Record, Course), VerifyError> {
+        program: &'p Program,
+    ) -> Result<(Cow<'p, Program>, Record, Course), VerifyError> {
         let making = self.setup.making(self.own);
-        let mut program = program.clone();
+        let mut program = Cow::Borrowed(program);
         loop {
             let many = Simulation::<N>::new(&self.parallel, &making, self.own)?.run(&program);
             let one = Sequential::<N>::new(&making)?.run(&program, &many);
@@ -402,7 +403,7 @@ impl Trial {
             };
             let steps = program.steps.iter().enumerate();
             let kept = steps.filter(|(at, _)| !refused.contains(at));
-            program = program.part(kept.map(|(_, step)| step.clone()));
+            program = Cow::Owned(program.part(kept.map(|(_, step)| step.clone())));
         }
     }
 

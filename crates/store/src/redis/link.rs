@@ -588,7 +588,11 @@ impl Link {
             match self.ask_node(node, question.arg("SLOTS")) {
                 Ok(Value::ServerError(error)) => {
                     let says = format!("{node}: {}", error.details().unwrap_or(error.code()));
-                    last = Error::refused(&self.name, says, NO_CLUSTER);
+                    // Any other may pass.
+                    last = match says.contains("cluster support disabled") {
+                        true => Error::refused(&self.name, says, NO_CLUSTER),
+                        false => self.failed(says),
+                    };
                 }
                 Ok(answer) => {
                     self.slots = slots(answer, node).unwrap_or_default();
