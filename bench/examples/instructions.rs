@@ -16,7 +16,7 @@ const FLOWS: usize = 1_000;
 /// difference of one; after the first of them transactions have found what nobody changes any more.
 const PACKETS: [usize; 2] = [131_072, 655_360];
 /// Heading, and the contestant's name.
-const CONTESTANTS: [(&str, [&str; 3]); 14] = [
+const CONTESTANTS: [(&str, [&str; 3]); 15] = [
     ("pass off", ["sequential", "off", "supplied"]),
     ("one", ["sequential", "one", "supplied"]),
     ("two", ["sequential", "two", "supplied"]),
@@ -25,6 +25,7 @@ const CONTESTANTS: [(&str, [&str; 3]); 14] = [
     ("transact.", ["transactional", "off", "supplied"]),
     ("in turns", ["transactional", "off", "turns"]),
     ("singly", ["transactional", "off", "singly"]),
+    ("watched", ["transactional", "off", "watched"]),
     ("lock", ["lock", "off", "supplied"]),
     ("mutex", ["mutex", "off", "supplied"]),
     ("by hand", ["handwritten", "on", "none"]),

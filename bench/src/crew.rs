@@ -28,7 +28,9 @@ use crate::document::Row;
 use crate::hand::BATCH;
 use crate::held::Held;
 use crate::lane::{Runner, pool};
-use crate::measure::{deployed, divided, instance, members, resident, resident_since, with_costs};
+use crate::measure::{
+    deployed, divided, instance, members, profiled, resident, resident_since, with_costs,
+};
 use crate::planned::{Left, Readdressed, plan, ports, steering};
 use crate::scenario::{Scenario, Subject};
 
@@ -145,6 +147,15 @@ pub fn lone<N: Subject>(
     };
     let steady = Arc::clone(&scenario.steady);
     Ok(states.pop().map(|state| Part { state, steady }))
+}
+
+/// A worker that is the only one, in transactions that somebody watches to make a profile.
+///
+/// # Errors
+/// As [`crews`].
+pub fn watched<N: Subject>(scenario: &Scenario) -> Result<Part<N::Profiled>, BenchError> {
+    let state = State::Tracked(Box::new(profiled::<N>(&scenario.settings)?));
+    Ok(Part { state: opened(&scenario.opening, state), steady: Arc::clone(&scenario.steady) })
 }
 
 /// Workers that run at once, and what they have done.
@@ -453,7 +464,7 @@ fn apart<N: Subject>(
 }
 
 /// The state, with the flows of `opening` open.
-fn opened<N: Subject>(opening: &Arc<Trace>, state: State<N>) -> Held<N> {
+fn opened<N: NetworkFunction>(opening: &Arc<Trace>, state: State<N>) -> Held<N> {
     let mut pool = pool();
     let mut runner = Runner::<N>::new(&mut pool, Held::State(state), None);
     runner.load(opening);

@@ -124,6 +124,10 @@ pub fn exercise<N: Subject>(
     packets: usize,
 ) -> Result<(), BenchError> {
     let is_it = |one: &&mut Contestant<'_>| [one.strategy, one.prefetch, one.hash] == named;
+    if named == ["transactional", "off", "watched"] {
+        crew::watched::<N>(scenario)?.run(packets);
+        return Ok(());
+    }
     if let Some(part) = crew::lone::<N>(scenario, named)? {
         part.run(packets);
         return Ok(());
@@ -289,6 +293,19 @@ pub fn divided<N: NetworkFunction>(
 ) -> Result<Vec<Member<N>>, BuildError> {
     let making = Making { turns, ..making::<N>(settings, pass) };
     Ok(begun(Members::divided(&making, deployment, false)?))
+}
+
+/// The only one of its workers, watched.
+///
+/// # Errors
+/// Settings that the function refuses.
+pub fn profiled<N: NetworkFunction>(
+    settings: &toml::Table,
+) -> Result<Member<N::Profiled>, BuildError> {
+    let making = making::<N>(settings, Some(Pass::Off));
+    let members = Members::<N::Profiled>::watched(&making, 1, None, &Arc::default())?;
+    let Some(member) = begun(members).pop() else { unreachable!("there is one") };
+    Ok(member)
 }
 
 fn begun<N: NetworkFunction>(mut members: Members<N>) -> Vec<Member<N>> {

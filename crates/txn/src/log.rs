@@ -128,12 +128,9 @@ impl<const N: usize> Entries<N> {
         Some(std::array::from_fn(|number| entry[number].get()))
     }
 
-    /// Puts other numbers in place of the last ones.
-    pub(crate) fn replace_last(&self, numbers: [u64; N]) {
-        if let Some(last) = self.len.get().checked_sub(1) {
-            self.len.set(last);
-            self.push(numbers);
-        }
+    /// Keeps the first `len` of them.
+    pub(crate) fn truncate(&self, len: usize) {
+        self.len.set(self.len.get().min(len as u64));
     }
 
     #[inline(always)]

@@ -1,17 +1,23 @@
 //! Who was in whose way: transactions retraced, operation by operation, when somebody profiles.
 //!
 //! ```text
-//! operation ─▶ Trail: site, key, how much had been read and written when it began
-//!                └─ what it wants to write ─▶ Footprints of this worker: object ─▶ site, key
-//! given up  ─▶ the object in conflict ─▶ own operation, by the trail
-//!                                     └▶ the other's, by the footprints of who changed it last
+//! operation that wants to write ─▶ Footprints of this worker: object ─▶ site, key
+//! given up ─▶ the object in conflict ─▶ the other's operation, by the footprints of who changed it last
+//!                │                    └▶ own operation: the one that had written it
+//!                └─ only read: run again closely ─▶ Trail: site, key, which reads and writes are of
+//!                                                   each operation ─▶ own operation
 //! ```
 //!
-//! Transactions themselves know nothing of it: whoever profiles tells the trail of each operation
-//! before and after, and of each transaction that is given up. Footprints are left while an operation is
-//! under way, before its commit can be in anybody's way.
+//! To note each operation costs half as much as the operations themselves. So those that only read are noted
+//! in transactions that are looked at *closely*: those that run after one that was given up, which do the same
+//! again, and no more than one of [`SPARSE`]. What is given up besides counts as what was looked at.
+//!
+//! Transactions themselves know nothing of it: whoever profiles tells the trail of each operation, and of each
+//! transaction that begins, commits and is given up. Footprints are left before the commit of what they are of can
+//! be in anybody's way.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::log::{Entries, Name};
@@ -28,6 +34,12 @@ const PLACES_BITS: u32 = 15;
 const SITE_BITS: u32 = 48;
 /// Different keys that are counted for each cause.
 const MOST_KEYS: usize = 1_024;
+/// Of so many transactions one is looked at closely at most, but for the first [`EARLY`].
+const SPARSE: u64 = 16;
+/// Transactions that may be looked at closely before there are many: short runs are known in full.
+const EARLY: u64 = 512;
+/// Transactions looked at closely in which the operation is sought that one before was given up for.
+const SOUGHT: u32 = 4;
 
 /// An operation in an NF's text: a number of 48 bits that whoever profiles has a meaning for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,6 +93,22 @@ pub struct GivenUp {
 }
 
 impl GivenUp {
+    /// Adds as large a part of `more` as its transactions are of `all`.
+    fn take_share(&mut self, more: &mut Self, all: u64) {
+        let times = self.times;
+        let part = |whole: &mut u64| {
+            let part = (u128::from(*whole) * u128::from(times) / u128::from(all.max(1))) as u64;
+            *whole -= part;
+            part
+        };
+        let share = part(&mut more.times);
+        self.times += share;
+        self.items += part(&mut more.items);
+        self.alone += part(&mut more.alone);
+        // Keys are as hot among those that were not looked at.
+        self.keys.values_mut().for_each(|key| *key += *key * share / times.max(1));
+    }
+
     /// Adds another worker's.
     pub fn add(&mut self, other: &Self) {
         self.times += other.times;
@@ -129,22 +157,65 @@ impl Footprints {
     }
 }
 
-/// An operation under way or done.
-struct Step {
-    site: Site,
+/// Where a transaction was when an operation began.
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
     reads: usize,
     writes: usize,
-    key: (usize, usize),
+    /// It was doomed already: what comes after is done for nothing.
+    is_doomed: bool,
+}
+
+/// An operation that is done: which of the transaction's reads and writes are its own, and where its key is.
+struct Step {
+    site: Site,
+    reads: Range<usize>,
+    writes: Range<usize>,
+    key: Range<usize>,
+}
+
+impl Step {
+    fn packed(&self) -> [u64; 3] {
+        let pair = |range: &Range<usize>| (range.start as u64) << 16 | range.end as u64;
+        [self.site.0, pair(&self.reads) << 32 | pair(&self.writes), pair(&self.key)]
+    }
+
+    fn unpacked([site, counts, key]: [u64; 3]) -> Self {
+        let pair = |pair: u64| usize::from((pair >> 16) as u16)..usize::from(pair as u16);
+        Self { site: Site(site), reads: pair(counts >> 32), writes: pair(counts), key: pair(key) }
+    }
 }
 
 /// Why, and in which operation, where one is known.
 type Reason = (Why, Option<Site>);
+
+/// A transaction that was given up for an operation that is not known yet.
+#[derive(Debug)]
+struct Sought {
+    memory: u16,
+    name: Name,
+    theirs: Option<Print>,
+    items: u64,
+    /// Transactions in which it is still looked for.
+    left: u32,
+}
 
 /// What was given up since it was asked, and for what the last time.
 #[derive(Debug, Default)]
 struct Noted {
     all: BTreeMap<Reason, GivenUp>,
     last: Option<Reason>,
+    sought: Vec<Sought>,
+}
+
+impl Noted {
+    fn given_up(&mut self, reason: Reason, items: u64) -> &mut GivenUp {
+        self.last = Some(reason);
+        let given_up = self.all.entry(reason).or_default();
+        given_up.times += 1;
+        given_up.items += items;
+        given_up
+    }
 }
 
 /// What one worker's transactions do, operation by operation, and why they were given up.
@@ -152,11 +223,12 @@ struct Noted {
 pub struct Trail {
     transaction: Arc<Transaction>,
     footprints: Arc<Footprints>,
-    /// Site; reads and writes when it began; where its key is.
     steps: Entries<3>,
     words: Entries<1>,
-    /// Whether the last of them is under way: 1 more than there were writes when it began.
-    open: Own,
+    /// Whether all operations are noted: 1; 0: those that want to write.
+    closely: Own,
+    /// Transactions begun, and those of them that were looked at closely.
+    begun: [Own; 2],
     /// The operation in which the transaction was doomed, counted from 1.
     blamed: Own,
     noted: Mutex<Noted>,
@@ -170,7 +242,8 @@ impl Trail {
             footprints: Arc::clone(footprints),
             steps: Entries::new(STEPS),
             words: Entries::new(KEY_WORDS),
-            open: Own::default(),
+            closely: Own::default(),
+            begun: Default::default(),
             blamed: Own::default(),
             noted: Mutex::default(),
         }
@@ -182,95 +255,157 @@ impl Trail {
     }
 
     /// A transaction begins.
+    #[inline(always)]
     pub fn begin(&self) {
         self.steps.clear();
         self.words.clear();
-        self.open.set(0);
         self.blamed.set(0);
+        let [all, closely] = &self.begun;
+        all.set(all.get() + 1);
+        closely.set(closely.get() + self.closely.get());
     }
 
-    /// An operation begins that is about `key`.
-    #[inline]
-    pub fn enter(&self, site: Site, key: &[u64]) {
-        if self.transaction.is_alone() || self.transaction.is_doomed() {
+    /// An operation begins.
+    #[inline(always)]
+    pub fn before(&self) -> Before {
+        let transaction = &*self.transaction;
+        Before {
+            reads: transaction.reads().len(),
+            writes: transaction.writes().len(),
+            is_doomed: transaction.is_doomed(),
+        }
+    }
+
+    /// Whether an operation that can only read is to be noted, by [`note_read`](Self::note_read).
+    #[inline(always)]
+    pub fn is_close(&self) -> bool {
+        self.closely.get() != 0
+    }
+
+    /// An operation that can only read is done: what was read since the one noted last, which is all of it where
+    /// all are noted.
+    #[cold]
+    #[inline(never)]
+    pub fn note_read(&self, site: Site, key: &[u64]) {
+        let last = self.step(self.steps.len());
+        let reads = last.map_or(0, |last| last.reads.end);
+        let is_doomed = self.blamed.get() != 0;
+        self.note(site, key, Before { reads, is_doomed, ..self.before() });
+    }
+
+    /// Whether an operation is to be [noted](Self::note) that is done.
+    #[inline(always)]
+    pub fn is_told_of(&self, before: Before) -> bool {
+        let transaction = &*self.transaction;
+        self.is_close()
+            || transaction.writes().len() > before.writes
+            || transaction.is_doomed() != before.is_doomed
+    }
+
+    /// The operation that began at `before`, and was about `key`, is done.
+    #[cold]
+    #[inline(never)]
+    pub fn note(&self, site: Site, key: &[u64], before: Before) {
+        if self.transaction.is_alone() || before.is_doomed {
             return;
         }
-        let writes = self.transaction.writes().len() as u64;
-        self.open.set(writes + 1);
-        let reads = (self.transaction.reads().len() as u64) << 32;
-        let at = (self.words.len() as u64) << 32;
-        let fits = key.iter().all(|&word| self.words.push([word]));
-        let len = if fits { key.len() as u64 } else { 0 };
-        self.steps.push([site.0, reads | writes, at | len]);
-    }
-
-    /// It is done.
-    #[inline]
-    pub fn leave(&self) {
-        let Some(before) = self.open.get().checked_sub(1) else { return };
-        self.open.set(0);
+        let now = self.before();
+        let at = self.words.len();
+        if !key.iter().all(|&word| self.words.push([word])) {
+            self.words.truncate(at);
+        }
+        let step = Step {
+            site,
+            reads: before.reads..now.reads,
+            writes: before.writes..now.writes,
+            key: at..self.words.len(),
+        };
+        self.steps.push(step.packed());
         if self.transaction.is_doomed() {
             self.blamed.set(self.steps.len() as u64);
         }
-        // Most operations only read.
-        if self.transaction.writes().len() as u64 > before {
-            self.leave_footprints(before as usize);
+        let print = (site, self.mark(&step));
+        for name in self.transaction.writes().names_after(before.writes) {
+            self.footprints.leave(self.transaction.worker(), name, print);
         }
     }
 
-    /// On what the operation that is done has written: all but the first so many.
-    fn leave_footprints(&self, before: usize) {
-        let Some(step) = self.step(self.steps.len()) else { return };
-        let (worker, print) = (self.transaction.worker(), (step.site, self.mark(&step)));
-        for name in self.transaction.writes().names_after(before) {
-            self.footprints.leave(worker, name, print);
+    /// The transaction has committed.
+    #[inline(always)]
+    pub fn committed(&self) {
+        if self.is_close() {
+            self.find_sought(&mut self.locked());
         }
-    }
-
-    /// It is done, and has turned out to be about `key`: an index that was given out.
-    pub fn leave_with(&self, key: &[u64]) {
-        if let Some(step) = self.step(self.steps.len()).filter(|_| self.open.get() != 0) {
-            let at = (self.words.len() as u64) << 32;
-            if key.iter().all(|&word| self.words.push([word])) {
-                let counts = (step.reads as u64) << 32 | step.writes as u64;
-                self.steps.replace_last([step.site.0, counts, at | key.len() as u64]);
-            }
-        }
-        self.leave();
     }
 
     /// The transaction is given up after so many items; `otherwise` is at fault where no operation
     /// is.
     #[cold]
     pub fn given_up(&self, cause: Cause, items: usize, otherwise: Option<Site>) {
+        let blamed = self.step(self.blamed.get() as usize);
+        let mut noted = self.locked();
+        if self.is_close() {
+            self.find_sought(&mut noted);
+        }
         let (why, step) = match cause {
             Cause::Conflict(memory, object) => {
-                match self.transaction.domain().name(memory, object) {
-                    Some(name) => self.conflict(memory, name),
-                    None => return,
+                let Some(name) = self.transaction.domain().name(memory, object) else { return };
+                let theirs = self.changed_by(name);
+                match self.at_fault(name) {
+                    None if self.may_be_close() => {
+                        let (items, left) = (items as u64, SOUGHT);
+                        noted.sought.push(Sought { memory, name, theirs, items, left });
+                        self.closely.set(1);
+                        return;
+                    }
+                    step => (self.conflict(memory, step.as_ref(), theirs), step),
                 }
             }
             // Where there is a profile reads are logged.
             Cause::Overtaken => return,
-            Cause::Settled(_) => (Why::First, self.step(self.blamed.get() as usize)),
-            Cause::Alone => (Why::Alone, self.step(self.blamed.get() as usize)),
-            Cause::TooLarge => (Why::TooLarge, self.step(self.blamed.get() as usize)),
+            Cause::Settled(_) => (Why::First, blamed),
+            Cause::Alone => (Why::Alone, blamed),
+            Cause::TooLarge => (Why::TooLarge, blamed),
         };
-        let site = step.as_ref().map_or(otherwise, |step| Some(step.site));
         let is_conflict = matches!(why, Why::Conflict { .. });
-        let mut noted = self.locked();
-        noted.last = Some((why, site));
-        let given_up = noted.all.entry((why, site)).or_default();
-        given_up.times += 1;
-        given_up.items += items as u64;
+        let site = step.as_ref().map(|step| step.site);
+        let site = if is_conflict { site } else { site.or(otherwise) };
+        let given_up = noted.given_up((why, site), items as u64);
         // Of several the one at fault is tried again by itself first.
         given_up.alone += u64::from(items <= 1 && !is_conflict);
-        if let Some(step) = step {
-            let key = self.key(&step);
-            if given_up.keys.len() < MOST_KEYS || given_up.keys.contains_key(&key) {
-                *given_up.keys.entry(key).or_default() += 1;
-            }
+        self.count_key(given_up, step);
+    }
+
+    fn count_key(&self, given_up: &mut GivenUp, step: Option<Step>) {
+        let Some(key) = step.map(|step| self.words_of(&step).collect::<Key>()) else { return };
+        if given_up.keys.len() < MOST_KEYS || given_up.keys.contains_key(&key) {
+            *given_up.keys.entry(key).or_default() += 1;
         }
+    }
+
+    /// Whether the next transactions may be looked at closely.
+    fn may_be_close(&self) -> bool {
+        let [all, closely] = &self.begun;
+        closely.get() < EARLY + all.get() / SPARSE
+    }
+
+    /// The transaction, looked at closely, is at its end: which of its operations those before were given up for.
+    #[cold]
+    fn find_sought(&self, noted: &mut Noted) {
+        let mut sought = std::mem::take(&mut noted.sought);
+        sought.retain_mut(|one| {
+            one.left -= 1;
+            let step = self.at_fault(one.name);
+            if step.is_some() || one.left == 0 {
+                let why = self.conflict(one.memory, step.as_ref(), one.theirs);
+                let site = step.as_ref().map(|step| step.site);
+                self.count_key(noted.given_up((why, site), one.items), step);
+                return false;
+            }
+            true
+        });
+        self.closely.set(u64::from(!sought.is_empty()));
+        noted.sought = sought;
     }
 
     /// An item that needed to be alone, as was known before it ran, was so.
@@ -281,13 +416,17 @@ impl Trail {
     /// An item runs alone for what the last transaction was given up for.
     #[cold]
     pub fn runs_irrevocably(&self) {
-        let Noted { all, last } = &mut *self.locked();
+        let Noted { all, last, .. } = &mut *self.locked();
         last.iter().for_each(|reason| all.entry(*reason).or_default().alone += 1);
     }
 
     /// What was given up, and why, since the last call; `None` for a site that nobody knows.
     pub fn take(&self) -> BTreeMap<Reason, GivenUp> {
-        std::mem::take(&mut self.locked().all)
+        let noted = &mut *self.locked();
+        for one in std::mem::take(&mut noted.sought) {
+            noted.given_up((self.conflict(one.memory, None, one.theirs), None), one.items);
+        }
+        shared_out(std::mem::take(&mut noted.all))
     }
 
     /// Nobody who holds it panics.
@@ -295,34 +434,32 @@ impl Trail {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn conflict(&self, memory: u16, name: Name) -> (Why, Option<Step>) {
-        let step = self.at_fault(name);
-        let theirs = self.changed_by(name);
-        let relation = match (&step, theirs) {
-            (Some(step), Some((_, theirs))) if self.mark(step) != 0 && theirs != 0 => {
-                if self.mark(step) == theirs { Relation::Same } else { Relation::Different }
+    fn conflict(&self, memory: u16, ours: Option<&Step>, theirs: Option<Print>) -> Why {
+        let relation = match (ours.map(|step| self.mark(step)), theirs) {
+            (Some(ours), Some((_, theirs))) if ours != 0 && theirs != 0 => {
+                if ours == theirs {
+                    Relation::Same
+                } else {
+                    Relation::Different
+                }
             }
             _ => Relation::Unknown,
         };
-        (Why::Conflict { memory, theirs: theirs.map(|(site, _)| site), relation }, step)
+        Why::Conflict { memory, theirs: theirs.map(|(site, _)| site), relation }
     }
 
-    /// The own operation that looked at the object first.
+    /// The own operation that looked at the object first, if it was noted.
     fn at_fault(&self, name: Name) -> Option<Step> {
         let read = self.transaction.reads().iter().position(|(read, _)| read == name);
         let written = self.transaction.writes().iter().position(|write| write.name == name);
-        let began = |step: &Step| match (read, written) {
-            (Some(read), _) => step.reads <= read,
-            (None, Some(written)) => step.writes <= written,
+        let looked = |step: &Step| match (read, written) {
+            (Some(read), _) => step.reads.contains(&read),
+            (None, Some(written)) => step.writes.contains(&written),
             (None, None) => false,
         };
-        let blamed = match self.blamed.get() as usize {
-            0 => self.steps.len(),
-            blamed => blamed,
-        };
-        let mut steps = (1..=self.steps.len()).rev().filter_map(|step| self.step(step));
+        let found = (1..=self.steps.len()).filter_map(|step| self.step(step)).find(looked);
         // What is in neither list was being looked at when the transaction was doomed.
-        steps.find(began).or_else(|| self.step(blamed))
+        found.or_else(|| self.step(self.blamed.get() as usize))
     }
 
     /// What changed the object: who holds it, or made the version that it has; if that is this
@@ -336,22 +473,11 @@ impl Trail {
 
     /// The operation of this number, counted from 1.
     fn step(&self, number: usize) -> Option<Step> {
-        let [site, counts, key] = self.steps.get(number.checked_sub(1)?)?;
-        Some(Step {
-            site: Site(site),
-            reads: (counts >> 32) as usize,
-            writes: counts as u32 as usize,
-            key: ((key >> 32) as usize, key as u32 as usize),
-        })
-    }
-
-    fn key(&self, step: &Step) -> Key {
-        self.words_of(step).collect()
+        self.steps.get(number.checked_sub(1)?).map(Step::unpacked)
     }
 
     fn words_of(&self, step: &Step) -> impl Iterator<Item = u64> {
-        let (at, len) = step.key;
-        (at..at + len).filter_map(|word| self.words.get(word)).map(|[word]| word)
+        step.key.clone().filter_map(|word| self.words.get(word)).map(|[word]| word)
     }
 
     /// A number that different keys rarely share; 0 for none.
@@ -359,6 +485,38 @@ impl Trail {
         let mix = |mixed: u64, word: u64| {
             (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
         };
-        if step.key.1 == 0 { 0 } else { self.words_of(step).fold(0x51_7cc1, mix) | 1 }
+        if step.key.is_empty() { 0 } else { self.words_of(step).fold(0x51_7cc1, mix) | 1 }
     }
+}
+
+/// What was not looked at closely counts as what was, of the same memory.
+fn shared_out(mut all: BTreeMap<Reason, GivenUp>) -> BTreeMap<Reason, GivenUp> {
+    let memory_of = |(why, site): &Reason| match why {
+        Why::Conflict { memory, .. } => Some((*memory, site.is_some())),
+        Why::Alone | Why::First | Why::TooLarge => None,
+    };
+    let mut known: BTreeMap<u16, u64> = BTreeMap::new();
+    for (reason, given_up) in &all {
+        if let Some((memory, true)) = memory_of(reason) {
+            *known.entry(memory).or_default() += given_up.times;
+        }
+    }
+    let mut unknown: BTreeMap<u16, GivenUp> = BTreeMap::new();
+    all.retain(|reason, given_up| match memory_of(reason) {
+        Some((memory, false)) if known.contains_key(&memory) => {
+            unknown.entry(memory).or_default().add(given_up);
+            false
+        }
+        _ => true,
+    });
+    for (reason, given_up) in &mut all {
+        let Some((memory, _)) = memory_of(reason) else { continue };
+        let (Some(more), Some(left)) = (unknown.get_mut(&memory), known.get_mut(&memory)) else {
+            continue;
+        };
+        // The last of a memory's takes what is left.
+        let of = std::mem::replace(left, *left - given_up.times);
+        given_up.take_share(more, of);
+    }
+    all
 }

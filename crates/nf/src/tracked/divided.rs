@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch_txn::{Count, Deadline, Domain, Trail, Transaction};
+use anabranch_txn::{Before, Count, Deadline, Domain, Trail, Transaction};
 
 use super::causes::{Contended, Operation, Site, Structure};
 use super::sets::{Found, OpenSet, SharedSets};
@@ -352,10 +352,12 @@ pub trait PacketSets<K: Key, S: Value> {
     /// Removes a set. For who is alone.
     fn close(&mut self, transaction: &Transaction, hash: Hash, set: &OpenSet<S>);
 
-    /// Has `trail` told of an operation about `key`; [`Trail::leave`] when it is done.
-    fn watch(&self, trail: &Trail, operation: Operation, key: &K) {
+    /// Has `trail` note an operation about `key` that is done.
+    #[cold]
+    #[inline(never)]
+    fn note(&self, trail: &Trail, operation: Operation, key: &K, before: Before) {
         let site = Site { operation, object: Some(self.number()), line: 0 };
-        with_words(key, |key| trail.enter(site.into(), key));
+        with_words(key, |key| trail.note(site.into(), key, before));
     }
 }
 

@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use anabranch_packet::{Mode, Packet};
-use anabranch_txn::Trail;
+use anabranch_txn::{Before, Trail};
 
 use super::{
     AllocatorOperations, CellOperations, CounterOperations, DistributedOperations, L3Operations,
@@ -43,6 +43,11 @@ impl World for Profiled {
 /// A state object whose operations are noted.
 pub struct Watched<O> {
     object: O,
+    by: Watching,
+}
+
+/// Who notes them, and which object it is.
+struct Watching {
     trail: Arc<Trail>,
     number: u16,
 }
@@ -50,7 +55,7 @@ pub struct Watched<O> {
 impl<O> Watched<O> {
     /// `object`, of this number in the profile, worked on by the worker of `trail`.
     pub fn new(object: O, trail: &Arc<Trail>, number: u16) -> Self {
-        Self { object, trail: Arc::clone(trail), number }
+        Self { object, by: Watching { trail: Arc::clone(trail), number } }
     }
 
     /// The object.
@@ -58,20 +63,58 @@ impl<O> Watched<O> {
     pub fn unwatched(&self) -> &O {
         &self.object
     }
+}
 
-    /// An operation about `key` begins at the line from which it was called.
-    #[track_caller]
-    #[inline]
-    fn begin(&self, operation: Operation, key: &impl Value) {
-        let line = Location::caller().line();
-        let site = Site { operation, object: Some(self.number), line };
-        with_words(key, |key| self.trail.enter(site.into(), key));
+impl Watching {
+    /// An operation begins that may write, or doom the transaction.
+    #[inline(always)]
+    fn before(&self) -> Before {
+        self.trail.before()
     }
 
+    /// It is done, was about `key`, and was asked at the line from which this is called.
+    #[track_caller]
+    #[inline(always)]
+    fn done(&self, before: Before, operation: Operation, key: &impl Value) {
+        if self.trail.is_told_of(before) {
+            self.note(operation, Location::caller(), key, Some(before));
+        }
+    }
+
+    /// The same of one that can only read.
+    #[track_caller]
+    #[inline(always)]
+    fn read(&self, operation: Operation, key: &impl Value) {
+        if self.trail.is_close() {
+            self.note(operation, Location::caller(), key, None);
+        }
+    }
+
+    /// The same of one that turned out to be about the index that it gave out.
+    #[track_caller]
     #[inline]
-    fn end<R>(&self, done: R) -> R {
-        self.trail.leave();
-        done
+    fn gave(&self, before: Before, operation: Operation, index: Option<u32>) {
+        match index {
+            Some(index) => self.done(before, operation, &index),
+            None => self.done(before, operation, &()),
+        }
+    }
+
+    /// `before`: where the transaction was when the operation began; `None`: it could only read.
+    #[cold]
+    #[inline(never)]
+    fn note(
+        &self,
+        operation: Operation,
+        at: &Location<'_>,
+        key: &impl Value,
+        before: Option<Before>,
+    ) {
+        let site = Site { operation, object: Some(self.number), line: at.line() }.into();
+        with_words(key, |key| match before {
+            Some(before) => self.trail.note(site, key, before),
+            None => self.trail.note_read(site, key),
+        });
     }
 }
 
@@ -96,57 +139,74 @@ impl<O: Occupancy> Occupancy for Watched<O> {
 
 impl<K: Key, V: Value> MapOperations<K, V> for Watched<Tracked<SharedMap<K, V>>> {
     #[track_caller]
+    #[inline(always)]
     fn get(&self, key: &K) -> Option<V> {
-        self.begin(Operation::Get, key);
-        self.end(self.object.get(key))
+        let done = self.object.get(key);
+        self.by.read(Operation::Get, key);
+        done
     }
     #[track_caller]
+    #[inline(always)]
     fn contains(&self, key: &K) -> bool {
-        self.begin(Operation::Contains, key);
-        self.end(self.object.contains(key))
+        let done = self.object.contains(key);
+        self.by.read(Operation::Contains, key);
+        done
     }
     #[track_caller]
+    #[inline(always)]
     fn insert(&mut self, key: K, value: V) -> bool {
-        self.begin(Operation::Insert, &key);
-        let stored = self.object.insert(key, value);
-        self.end(stored)
+        let before = self.by.before();
+        let done = self.object.insert(key, value);
+        self.by.done(before, Operation::Insert, &key);
+        done
     }
     #[track_caller]
+    #[inline(always)]
     fn remove(&mut self, key: &K) -> Option<V> {
-        self.begin(Operation::Remove, key);
-        let removed = self.object.remove(key);
-        self.end(removed)
+        let before = self.by.before();
+        let done = self.object.remove(key);
+        self.by.done(before, Operation::Remove, key);
+        done
     }
     #[track_caller]
+    #[inline(always)]
     fn update(&mut self, key: &K, change: impl FnOnce(&mut V)) -> bool {
-        self.begin(Operation::Update, key);
-        let there = self.object.update(key, change);
-        self.end(there)
+        let before = self.by.before();
+        let done = self.object.update(key, change);
+        self.by.done(before, Operation::Update, key);
+        done
     }
     #[track_caller]
+    #[inline(always)]
     fn len(&self) -> u32 {
-        self.begin(Operation::Len, &());
-        self.end(self.object.len())
+        let before = self.by.before();
+        let done = self.object.len();
+        self.by.done(before, Operation::Len, &());
+        done
     }
 }
 
 impl<T: Value> VectorOperations<T> for Watched<Tracked<SharedVector<T>>> {
     #[track_caller]
+    #[inline(always)]
     fn read(&self, index: u32) -> T {
-        self.begin(Operation::Read, &index);
-        self.end(self.object.read(index))
+        let done = self.object.read(index);
+        self.by.read(Operation::Read, &index);
+        done
     }
     #[track_caller]
+    #[inline(always)]
     fn write(&mut self, index: u32, value: T) {
-        self.begin(Operation::Write, &index);
+        let before = self.by.before();
         self.object.write(index, value);
-        self.end(());
+        self.by.done(before, Operation::Write, &index);
     }
     #[track_caller]
+    #[inline(always)]
     fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) {
-        self.begin(Operation::Update, &index);
+        let before = self.by.before();
         self.object.update(index, change);
-        self.end(());
+        self.by.done(before, Operation::Update, &index);
     }
     fn len(&self) -> u32 {
         self.object.len()
@@ -155,17 +215,20 @@ impl<T: Value> VectorOperations<T> for Watched<Tracked<SharedVector<T>>> {
 
 impl<T: Value> AllocatorOperations<T> for Watched<Tracked<SharedAllocator<T>>> {
     #[track_caller]
+    #[inline(always)]
     fn allocate<W: World>(
         &mut self,
         value: T,
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> Option<u32> {
-        self.begin(Operation::Allocate, &());
+        let before = self.by.before();
         let index = self.object.allocate(value, lifetime_ns, cx);
-        self.given(index)
+        self.by.gave(before, Operation::Allocate, index);
+        index
     }
     #[track_caller]
+    #[inline(always)]
     fn allocate_at<W: World>(
         &mut self,
         index: u32,
@@ -173,11 +236,13 @@ impl<T: Value> AllocatorOperations<T> for Watched<Tracked<SharedAllocator<T>>> {
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> bool {
-        self.begin(Operation::AllocateAt, &index);
+        let before = self.by.before();
         let taken = self.object.allocate_at(index, value, lifetime_ns, cx);
-        self.end(taken)
+        self.by.done(before, Operation::AllocateAt, &index);
+        taken
     }
     #[track_caller]
+    #[inline(always)]
     fn allocate_within<W: World>(
         &mut self,
         first: u32,
@@ -188,99 +253,114 @@ impl<T: Value> AllocatorOperations<T> for Watched<Tracked<SharedAllocator<T>>> {
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> Option<u32> {
-        self.begin(Operation::AllocateWithin, &());
+        let before = self.by.before();
         let index = self.object.allocate_within(first, count, step, start, value, lifetime_ns, cx);
-        self.given(index)
-    }
-    #[track_caller]
-    fn free(&mut self, index: u32) -> bool {
-        self.begin(Operation::Free, &index);
-        let freed = self.object.free(index);
-        self.end(freed)
-    }
-    #[track_caller]
-    fn refresh<W: World>(&mut self, index: u32, lifetime_ns: u64, cx: &Context<'_, W>) -> bool {
-        self.begin(Operation::Refresh, &index);
-        let there = self.object.refresh(index, lifetime_ns, cx);
-        self.end(there)
-    }
-    #[track_caller]
-    fn touch<W: World>(&mut self, index: u32, cx: &Context<'_, W>) -> Option<T> {
-        self.begin(Operation::Touch, &index);
-        let found = self.object.touch(index, cx);
-        self.end(found)
-    }
-    #[track_caller]
-    fn is_allocated<W: World>(&self, index: u32, cx: &Context<'_, W>) -> bool {
-        self.begin(Operation::IsAllocated, &index);
-        self.end(self.object.is_allocated(index, cx))
-    }
-    #[track_caller]
-    fn get<W: World>(&self, index: u32, cx: &Context<'_, W>) -> Option<T> {
-        self.begin(Operation::Get, &index);
-        self.end(self.object.get(index, cx))
-    }
-    #[track_caller]
-    fn set(&mut self, index: u32, value: T) -> bool {
-        self.begin(Operation::Set, &index);
-        let there = self.object.set(index, value);
-        self.end(there)
-    }
-    #[track_caller]
-    fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) -> bool {
-        self.begin(Operation::Update, &index);
-        let there = self.object.update(index, change);
-        self.end(there)
-    }
-    #[track_caller]
-    fn len(&self) -> u32 {
-        self.begin(Operation::Len, &());
-        self.end(self.object.len())
-    }
-}
-
-impl<T: Value> Watched<Tracked<SharedAllocator<T>>> {
-    /// The operation under way was about the index that it gave out.
-    fn given(&self, index: Option<u32>) -> Option<u32> {
-        match index {
-            Some(index) => self.trail.leave_with(&[index.into()]),
-            None => self.trail.leave(),
-        }
+        self.by.gave(before, Operation::AllocateWithin, index);
         index
+    }
+    #[track_caller]
+    #[inline(always)]
+    fn free(&mut self, index: u32) -> bool {
+        let before = self.by.before();
+        let done = self.object.free(index);
+        self.by.done(before, Operation::Free, &index);
+        done
+    }
+    #[track_caller]
+    #[inline(always)]
+    fn refresh<W: World>(&mut self, index: u32, lifetime_ns: u64, cx: &Context<'_, W>) -> bool {
+        let before = self.by.before();
+        let done = self.object.refresh(index, lifetime_ns, cx);
+        self.by.done(before, Operation::Refresh, &index);
+        done
+    }
+    #[track_caller]
+    #[inline(always)]
+    fn touch<W: World>(&mut self, index: u32, cx: &Context<'_, W>) -> Option<T> {
+        let before = self.by.before();
+        let done = self.object.touch(index, cx);
+        self.by.done(before, Operation::Touch, &index);
+        done
+    }
+    #[track_caller]
+    #[inline(always)]
+    fn is_allocated<W: World>(&self, index: u32, cx: &Context<'_, W>) -> bool {
+        let done = self.object.is_allocated(index, cx);
+        self.by.read(Operation::IsAllocated, &index);
+        done
+    }
+    #[track_caller]
+    #[inline(always)]
+    fn get<W: World>(&self, index: u32, cx: &Context<'_, W>) -> Option<T> {
+        let done = self.object.get(index, cx);
+        self.by.read(Operation::Get, &index);
+        done
+    }
+    #[track_caller]
+    #[inline(always)]
+    fn set(&mut self, index: u32, value: T) -> bool {
+        let before = self.by.before();
+        let done = self.object.set(index, value);
+        self.by.done(before, Operation::Set, &index);
+        done
+    }
+    #[track_caller]
+    #[inline(always)]
+    fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) -> bool {
+        let before = self.by.before();
+        let done = self.object.update(index, change);
+        self.by.done(before, Operation::Update, &index);
+        done
+    }
+    #[track_caller]
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        let before = self.by.before();
+        let done = self.object.len();
+        self.by.done(before, Operation::Len, &());
+        done
     }
 }
 
 impl<T: Value> DistributedOperations<T> for Watched<Tracked<SharedDistributed<T>>> {
     #[track_caller]
+    #[inline(always)]
     fn update(&mut self, change: impl FnOnce(&mut T)) {
-        self.begin(Operation::Update, &());
+        let before = self.by.before();
         self.object.update(change);
-        self.end(());
+        self.by.done(before, Operation::Update, &());
     }
     #[track_caller]
+    #[inline(always)]
     fn read(&self) -> T {
-        self.begin(Operation::Read, &());
-        self.end(self.object.read())
+        let before = self.by.before();
+        let done = self.object.read();
+        self.by.done(before, Operation::Read, &());
+        done
     }
 }
 
 impl<T: Value> CellOperations<T> for Watched<Tracked<SharedCell<T>>> {
     #[track_caller]
+    #[inline(always)]
     fn get(&self) -> T {
-        self.begin(Operation::Get, &());
-        self.end(self.object.get())
+        let done = self.object.get();
+        self.by.read(Operation::Get, &());
+        done
     }
     #[track_caller]
+    #[inline(always)]
     fn set(&mut self, value: T) {
-        self.begin(Operation::Set, &());
+        let before = self.by.before();
         self.object.set(value);
-        self.end(());
+        self.by.done(before, Operation::Set, &());
     }
     #[track_caller]
+    #[inline(always)]
     fn update(&mut self, change: impl FnOnce(&mut T)) {
-        self.begin(Operation::Update, &());
+        let before = self.by.before();
         self.object.update(change);
-        self.end(());
+        self.by.done(before, Operation::Update, &());
     }
 }
 
@@ -297,9 +377,12 @@ impl CounterOperations for Watched<Tracked<SharedCounter>> {
         self.object.add(n);
     }
     #[track_caller]
+    #[inline(always)]
     fn read(&self) -> u64 {
-        self.begin(Operation::Read, &());
-        self.end(CounterOperations::read(&self.object))
+        let before = self.by.before();
+        let done = CounterOperations::read(&self.object);
+        self.by.done(before, Operation::Read, &());
+        done
     }
 }
 
@@ -318,23 +401,27 @@ impl L3Operations for Watched<TrackedL3> {
         self.object.leads_nowhere(packet)
     }
     #[track_caller]
+    #[inline(always)]
     fn receive<W: World, M: Mode>(
         &mut self,
         packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict> {
-        self.begin(Operation::Receive, &());
-        let verdict = self.object.receive(packet, cx);
-        self.end(verdict)
+        let before = self.by.before();
+        let done = self.object.receive(packet, cx);
+        self.by.done(before, Operation::Receive, &());
+        done
     }
     #[track_caller]
+    #[inline(always)]
     fn forward<W: World, M: Mode>(
         &mut self,
         packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict {
-        self.begin(Operation::Forward, &());
-        let verdict = self.object.forward(packet, cx);
-        self.end(verdict)
+        let before = self.by.before();
+        let done = self.object.forward(packet, cx);
+        self.by.done(before, Operation::Forward, &());
+        done
     }
 }

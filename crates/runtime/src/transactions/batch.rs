@@ -300,6 +300,9 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
     }
 
     fn committed(&mut self, transaction: &Transaction) {
+        if N::Parallel::PROFILED {
+            self.own.trail.iter().for_each(|trail| trail.committed());
+        }
         self.own.wrote |= self.sets.take().is_some_and(|sets| sets.forget(transaction));
     }
 

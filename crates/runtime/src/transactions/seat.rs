@@ -5,7 +5,7 @@ use anabranch_nf::tracked::causes::Operation;
 use anabranch_nf::tracked::{Found, OpenSet, PacketSets};
 use anabranch_nf::{Builtin, Context, Drop, Environment, Key, NetworkFunction, Value, Verdict};
 use anabranch_packet::{Frame, Mode, Packet, Real, parse};
-use anabranch_txn::{Trail, Transaction};
+use anabranch_txn::{Before, Trail, Transaction};
 
 use super::sets::Families;
 
@@ -84,23 +84,24 @@ impl<N: NetworkFunction, F: Families<N::Set>> Seat<'_, N, F> {
 }
 
 impl<N: NetworkFunction> Visit<'_, N> {
-    /// An operation on the packet set of `key` begins: noted where the NF is watched.
+    /// An operation on packet sets begins: where the NF is watched.
     #[inline(always)]
-    fn begin<K: Key>(&self, sets: &impl PacketSets<K, N::Set>, operation: Operation, key: &K) {
-        if N::Parallel::PROFILED
-            && let Some(trail) = self.trail
-        {
-            sets.watch(trail, operation, key);
-        }
+    fn before(&self) -> Option<Before> {
+        if N::Parallel::PROFILED { self.trail.map(Trail::before) } else { None }
     }
 
-    /// It is done.
+    /// It is done, and was about the set of `key`.
     #[inline(always)]
-    fn end(&self) {
-        if N::Parallel::PROFILED
-            && let Some(trail) = self.trail
+    fn done<K: Key>(
+        &self,
+        before: Option<Before>,
+        operation: Operation,
+        (sets, key): (&impl PacketSets<K, N::Set>, &K),
+    ) {
+        if let (Some(trail), Some(before)) = (self.trail, before)
+            && trail.is_told_of(before)
         {
-            trail.leave();
+            sets.note(trail, operation, key, before);
         }
     }
 
@@ -115,9 +116,9 @@ impl<N: NetworkFunction> Visit<'_, N> {
         verdict: &mut Verdict,
     ) -> bool {
         let hash = sets.hash(key);
-        self.begin(sets, Operation::Find, key);
+        let before = self.before();
         let found = sets.find(self.transaction, (hash, key), environment.tick());
-        self.end();
+        self.done(before, Operation::Find, (sets, key));
         let Found::Alive(set) = found else { return false };
         *verdict = self.packet_of(sets, (key, set), packet, environment);
         true
@@ -154,9 +155,9 @@ impl<N: NetworkFunction> Visit<'_, N> {
             Err(declined) => return declined,
         };
         let shard = packet.meta().steering_hash as u16;
-        self.begin(sets, Operation::Open, key);
+        let before = self.before();
         let opened = sets.open(transaction, (hash, key), state, now, shard);
-        self.end();
+        self.done(before, Operation::Open, (sets, key));
         match opened {
             Some(set) => self.packet_of(sets, (key, set), packet, environment),
             None => self.nf.packet_set_full(&state, packet, &mut Context::new(environment)),
@@ -174,9 +175,9 @@ impl<N: NetworkFunction> Visit<'_, N> {
     ) -> Verdict {
         let (now, mut state) = (environment.tick(), set.state);
         let verdict = self.packet(&mut state, packet, environment);
-        self.begin(sets, Operation::Keep, key);
+        let before = self.before();
         sets.keep(self.transaction, (&set, &state), now, environment.expiry());
-        self.end();
+        self.done(before, Operation::Keep, (sets, key));
         verdict
     }
 
