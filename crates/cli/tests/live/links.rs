@@ -272,6 +272,23 @@ fn what_was_missed_stays_counted_by_xdp() {
     stays_counted(Kind::Xdp);
 }
 
+/// Of packets that come one by one each takes a block of the ring: a worker that gets no processor for a while is not to
+/// miss any.
+#[test]
+fn what_comes_while_workers_stand_still_waits() {
+    let Some(lab) = Lab::of_two(Kind::AfPacket) else { return };
+    let nop = lab.join("nop", "", ["lan", "wan"]);
+    ping(&lab, "a", "10.0.0.2", 56);
+    nop.signal("-STOP");
+    assert!(lab.run("a", "ping -q -c 200 -i 0.001 -W 0.1 10.0.0.2").fails(), "nobody answers");
+    nop.signal("-CONT");
+    std::thread::sleep(Duration::from_millis(500));
+    let sent = lab.sent("a");
+    let report = nop.finish();
+    let left = &report.ports[0];
+    assert_eq!((left.packets_read, left.live.as_ref().unwrap().missed), (sent, 0), "{left:?}");
+}
+
 #[test]
 fn memory_that_may_not_be_locked_is_told() {
     let Some(lab) = Lab::open(Kind::Xdp) else { return };

@@ -17,14 +17,18 @@ use super::{LivePort, Opened, Queue, QueueStatistics, Sent, interface};
 use crate::port::{FreeBuffers, Pool};
 use anabranch_packet::{Frame, Meta, Port};
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a block: room for the largest packet of an offload, with the kernel's headers.
 const BLOCK: usize = 128 << 10;
-/// Blocks of a ring: 8 MiB. One is used up every millisecond in which a packet comes.
-const BLOCKS: usize = 64;
+/// Blocks of a ring, at least and at most: 8 to 32 MiB. One is used up every millisecond in which a packet comes, so
+/// that a worker may stand still for as many milliseconds.
+const BLOCKS: RangeInclusive<usize> = 64..=256;
+/// Blocks of a port, over which more workers have fewer each.
+const PORT_BLOCKS: usize = 512;
 /// Milliseconds after which a block that is not full is handed over.
 const BLOCK_TIMEOUT_MS: u32 = 1;
 /// Free bytes before each packet.
@@ -85,8 +89,17 @@ struct Sockets {
     index: i32,
 }
 
-/// Opens the sockets of one queue and maps its ring.
-fn open_queue(name: &str, group: Option<&Group>) -> Result<(Sockets, Mapping), OpenError> {
+/// Blocks of the ring of each of `workers` workers.
+fn blocks(workers: usize) -> usize {
+    (PORT_BLOCKS / workers.max(1)).clamp(*BLOCKS.start(), *BLOCKS.end())
+}
+
+/// Opens the sockets of one queue and maps its ring of so many blocks.
+fn open_queue(
+    name: &str,
+    group: Option<&Group>,
+    blocks: usize,
+) -> Result<(Sockets, Mapping), OpenError> {
     let index = interface::usable(name)?;
     let step = |what| OpenError::of(name, what, Capability::NetRaw);
     let receive =
@@ -99,11 +112,11 @@ fn open_queue(name: &str, group: Option<&Group>) -> Result<(Sockets, Mapping), O
         .and_then(|()| set(libc::PACKET_RESERVE, HEADROOM as i32))
         .and_then(|()| set(IGNORE_OUTGOING, 1))
         .and_then(|()| {
-            set_option(&receive, libc::SOL_PACKET, libc::PACKET_RX_RING, &ring_request())
+            set_option(&receive, libc::SOL_PACKET, libc::PACKET_RX_RING, &ring_request(blocks))
         })
         .map_err(step("making a receive ring"))?;
     let mapping =
-        Mapping::new(&receive, BLOCK * BLOCKS, 0).map_err(step("mapping the receive ring"))?;
+        Mapping::new(&receive, BLOCK * blocks, 0).map_err(step("mapping the receive ring"))?;
     let everything = (libc::ETH_P_ALL as u16).to_be();
     bind(&receive, &address(index, everything)).map_err(step("binding to the interface"))?;
     receive_all(&receive, index).map_err(step("receiving what is for other stations"))?;
@@ -131,13 +144,13 @@ pub(super) fn open_sender(name: &str, index: i32) -> Result<OwnedFd, OpenError> 
     Ok(send)
 }
 
-fn ring_request() -> libc::tpacket_req3 {
+fn ring_request(blocks: usize) -> libc::tpacket_req3 {
     const FRAME: usize = 2_048;
     libc::tpacket_req3 {
         tp_block_size: BLOCK as u32,
-        tp_block_nr: BLOCKS as u32,
+        tp_block_nr: blocks as u32,
         tp_frame_size: FRAME as u32,
-        tp_frame_nr: (BLOCK * BLOCKS / FRAME) as u32,
+        tp_frame_nr: (BLOCK * blocks / FRAME) as u32,
         tp_retire_blk_tov: BLOCK_TIMEOUT_MS,
         tp_sizeof_priv: 0,
         tp_feature_req_word: 0,
@@ -181,7 +194,7 @@ pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, O
     let claim = Arc::new(claim(name)?);
     let queues = (0..workers.max(1)).map(|_| {
         let group = (workers > 1).then(|| Arc::clone(&group));
-        let (sockets, mapping) = open_queue(name, group.as_deref())?;
+        let (sockets, mapping) = open_queue(name, group.as_deref(), blocks(workers))?;
         let pool = Pool::new(SEGMENTS, LONGEST_SEGMENT);
         let (name, _claim) = (name.to_owned(), Arc::clone(&claim));
         let memory = Memory { name, port, group, sockets, mapping, pool, _claim };
@@ -417,7 +430,8 @@ impl<'m> AfPacket<'m> {
 
     /// Opens an interface that has come back, if nothing of the old one is lent.
     fn reopen(&mut self) {
-        let Ok((sockets, mapping)) = open_queue(self.name, self.group) else { return };
+        let blocks = self.ring.blocks();
+        let Ok((sockets, mapping)) = open_queue(self.name, self.group, blocks) else { return };
         if let Some(large) = self.large.take() {
             self.give(large.packet.buffer);
         }
@@ -556,6 +570,12 @@ mod tests {
         assert!(why.contains("256 packet sockets") && why.contains("`--workers 256`"), "{why}");
         let fewer = open("no-such-one", Port::new(0), 256).err().map(|why| why.to_string());
         assert!(!fewer.unwrap_or_default().contains("--workers"));
+    }
+
+    #[test]
+    fn few_workers_have_long_rings() {
+        let of = [1, 2, 4, 8, 256].map(blocks);
+        assert_eq!(of, [256, 256, 128, 64, 64]);
     }
 
     #[test]

@@ -53,6 +53,11 @@ impl<'m> Ring<'m> {
         }
     }
 
+    /// How many blocks there are.
+    pub(super) fn blocks(&self) -> usize {
+        self.returned.len()
+    }
+
     /// The next block, when the kernel has filled it.
     pub(super) fn take(&mut self) -> Option<&'m mut [u8]> {
         self.hand_back();
