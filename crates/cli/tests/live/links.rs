@@ -289,6 +289,40 @@ fn what_comes_while_workers_stand_still_waits() {
     assert_eq!((left.packets_read, left.live.as_ref().unwrap().missed), (sent, 0), "{left:?}");
 }
 
+/// Whether what had come before an interface went away is handled when it is back already.
+fn is_handled_late(kind: Kind) {
+    let Some(mut lab) = Lab::of_two(kind) else { return };
+    lab.host("elsewhere");
+    let nop = lab.join("nop", "", ["lan", "wan"]);
+    ping(&lab, "a", "10.0.0.2", 56);
+    nop.signal("-STOP");
+    let flood = "ping -q -c 400 -l 400 -W 0.1 10.0.0.2";
+    assert!(lab.run("a", flood).fails(), "nobody answers");
+    let (there, here) = (lab.namespace("elsewhere"), lab.namespace("nf"));
+    lab.ip("nf", &format!("link set p-lan netns {there}"));
+    lab.ip("elsewhere", &format!("link set p-lan netns {here}"));
+    lab.ip("nf", "link set p-lan up");
+    nop.signal("-CONT");
+    std::thread::sleep(Duration::from_millis(700));
+    ping(&lab, "a", "10.0.0.2", 56);
+    let sent = lab.sent("a");
+    let report = nop.finish();
+    let left = &report.ports[0];
+    let live = left.live.as_ref().unwrap();
+    assert_eq!(live.reopened, 2, "both queues: {live:?}");
+    assert_eq!(left.packets_read + live.missed, sent, "{left:?}");
+}
+
+#[test]
+fn what_came_before_an_interface_went_is_handled_by_packet_sockets() {
+    is_handled_late(Kind::AfPacket);
+}
+
+#[test]
+fn what_came_before_an_interface_went_is_handled_by_xdp() {
+    is_handled_late(Kind::Xdp);
+}
+
 #[test]
 fn memory_that_may_not_be_locked_is_told() {
     let Some(lab) = Lab::open(Kind::Xdp) else { return };

@@ -428,13 +428,14 @@ impl<'m> AfPacket<'m> {
         }
     }
 
-    /// Opens an interface that has come back, if nothing of the old one is lent.
+    /// Opens an interface that has come back, if all that came by the old one has been handled.
     fn reopen(&mut self) {
+        let is_read = self.block.as_ref().is_none_or(|block| block.left == 0);
+        if !is_read || self.large.is_some() || self.ring.is_filled() {
+            return;
+        }
         let blocks = self.ring.blocks();
         let Ok((sockets, mapping)) = open_queue(self.name, self.group, blocks) else { return };
-        if let Some(large) = self.large.take() {
-            self.give(large.packet.buffer);
-        }
         if let Some(block) = self.block.take() {
             self.give(block.rest);
         }

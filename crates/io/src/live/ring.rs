@@ -58,14 +58,18 @@ impl<'m> Ring<'m> {
         self.returned.len()
     }
 
+    /// Whether the kernel has filled the next block.
+    pub(super) fn is_filled(&self) -> bool {
+        self.returned.get(self.next).is_some_and(|returned| *returned == self.block_len)
+            && !self.complete.contains(&self.next)
+            && self.status(self.next).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
     /// The next block, when the kernel has filled it.
     pub(super) fn take(&mut self) -> Option<&'m mut [u8]> {
         self.hand_back();
         let block = self.next;
-        if *self.returned.get(block)? != self.block_len {
-            return None;
-        }
-        if self.status(block).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+        if !self.is_filled() {
             return None;
         }
         if let Some(returned) = self.returned.get_mut(block) {

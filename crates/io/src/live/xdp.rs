@@ -389,14 +389,19 @@ impl<'m> Xdp<'m> {
         lane.refill();
     }
 
-    /// Opens an interface that has come back. An error is that it is not back yet, or not as it was.
+    /// Opens an interface that has come back. An error is that it is not back yet, or not as it was, or that something is
+    /// left to be handled.
     fn reopen(&mut self) -> Result<(), OpenError> {
         let index = interface::usable(self.name)?;
         let step = |what| OpenError::of(self.name, what, Capability::NetAdmin);
+        let gone = || OpenError::NoSuchInterface { interface: self.name.to_owned() };
+        // What came by the old one is handled first.
+        if self.lanes.iter().any(|lane| lane.interface != index && lane.receive.len() > 0) {
+            return Err(gone());
+        }
         *self.sender = open_side_socket(self.name, index)?;
         // What an earlier try has done is done.
         for lane in self.lanes.iter_mut().filter(|lane| lane.interface != index) {
-            let gone = || OpenError::NoSuchInterface { interface: self.name.to_owned() };
             let socket = open_socket(self.name, index, lane.queue)?.ok_or_else(gone)?;
             // The counts of a socket go with it, and what it had not sent.
             let (missed, unsent) = (lane.missed(), u64::from(lane.send.len()));
