@@ -227,6 +227,61 @@ fn an_interface_that_is_removed_is_taken_in_again_when_it_is_back() {
     assert_eq!(report["ports"][0]["live"]["reopened"], 0);
 }
 
+/// The driver keeps what it could not send, for the link to come back.
+#[test]
+fn what_a_driver_still_holds_at_the_end_is_unsent() {
+    let Some(lab) = lab() else { return };
+    let nop = lab.start(&format!("nop --workers 2 --port lan={LAN} --port wan={WAN}"));
+    let received = || {
+        let count = lab.sh("server", "cat /sys/class/net/e/statistics/rx_packets");
+        count.trim().parse::<u64>().unwrap()
+    };
+    let flood = "ping -q -c 20 -l 20 -W 0.1 10.0.0.1";
+    assert!(!lab.succeeds("client", flood), "nobody answers");
+    lab.until("server", "test $(cat /sys/class/net/e/statistics/rx_packets) -ge 20");
+    nop.signal("-STOP");
+    assert!(!lab.succeeds("client", flood), "nobody answers");
+    lab.sh("nf", "ip link set wan down");
+    nop.signal("-CONT");
+    std::thread::sleep(Duration::from_millis(300));
+    let received = received();
+    let report = nop.finish();
+    assert_adds_up(&report);
+    let wan = &report["ports"][1];
+    let [out, unsent] = [&wan["packets_out"], &wan["live"]["unsent"]].map(|n| n.as_u64().unwrap());
+    assert_eq!((out, unsent), (received + unsent, out - received), "{report}");
+    assert!(unsent > 0, "{report}");
+}
+
+/// Both workers send by an interface that is being removed.
+#[test]
+fn what_an_interface_takes_with_it_is_unsent_and_what_has_come_is_read() {
+    let Some(lab) = lab() else { return };
+    let nop = lab.start(&format!("nop --workers 2 --port lan={LAN} --port wan={WAN}"));
+    let count = |host: &str, of: &str| {
+        let count = lab.sh(host, &format!("cat /sys/class/net/e/statistics/{of}_packets"));
+        count.trim().parse::<u64>().unwrap()
+    };
+    nop.signal("-STOP");
+    for host in 11..19 {
+        let flood = format!("ping -q -c 40 -l 40 -W 0.1 10.0.0.{host}");
+        lab.sh("client", &format!("ip neigh replace 10.0.0.{host} lladdr 02:00:00:00:00:05 dev e"));
+        assert!(!lab.succeeds("client", &flood), "nobody answers");
+    }
+    lab.sh("nf", "ip link del wan");
+    nop.signal("-CONT");
+    std::thread::sleep(Duration::from_millis(500));
+    lab.link("wan", "server");
+    std::thread::sleep(Duration::from_millis(700));
+    let (sent, received) = (count("client", "tx"), count("server", "rx"));
+    let report = nop.finish();
+    assert_adds_up(&report);
+    let [lan, wan] = [&report["ports"][0], &report["ports"][1]];
+    assert_eq!(lan["packets_read"], sent, "{report}");
+    let [out, unsent] = [&wan["packets_out"], &wan["live"]["unsent"]].map(|n| n.as_u64().unwrap());
+    assert_eq!(out, received + unsent, "{report}");
+}
+
 #[test]
 fn interfaces_are_left_as_they_were_found_whatever_ends_the_run() {
     let Some(lab) = lab() else { return };

@@ -200,10 +200,15 @@ impl Function<'_> {
         fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap() * TICK_MS).sum()
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
     /// Interrupts it, and reads its report. Interfaces are as they were.
     pub fn finish(mut self) -> serde_json::Value {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        self.signal("-INT");
         let status = self.process.wait().unwrap();
         assert_eq!(status.code(), Some(0), "{}", self.said());
         assert_eq!(self.lab.promiscuity(), self.found);

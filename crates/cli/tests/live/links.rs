@@ -324,6 +324,23 @@ fn what_came_before_an_interface_went_is_handled_by_xdp() {
 }
 
 #[test]
+fn what_xdp_still_holds_at_the_end_is_unsent() {
+    let Some(lab) = Lab::of_two(Kind::Xdp) else { return };
+    let nop = lab.join("nop", "", ["lan", "wan"]);
+    ping(&lab, "a", "10.0.0.2", 56);
+    nop.signal("-STOP");
+    assert!(lab.run("a", "ping -q -c 20 -l 20 -W 0.1 10.0.0.2").fails(), "nobody answers");
+    lab.ip("nf", "link set p-wan down");
+    nop.signal("-CONT");
+    std::thread::sleep(Duration::from_millis(300));
+    let received = lab.received("b");
+    let report = nop.finish();
+    let right = &report.ports[1];
+    let unsent = right.live.as_ref().unwrap().unsent;
+    assert_eq!((right.packets_out, unsent > 0), (received + unsent, true), "{right:?}");
+}
+
+#[test]
 fn memory_that_may_not_be_locked_is_told() {
     let Some(lab) = Lab::open(Kind::Xdp) else { return };
     lab.ip("nf", "link add here type veth peer name there");

@@ -106,6 +106,8 @@ impl Opened for Memory {
             unsent: [0; 2],
             kept: (device.description.driver() == SENDS_LATER).then_some(0),
             is_down: false,
+            has_received: false,
+            is_over: false,
         })
     }
 }
@@ -126,6 +128,10 @@ struct Dpdk<'m> {
     /// Of a driver that sends later: packets that it has kept, and that have left since.
     kept: Option<u64>,
     is_down: bool,
+    /// Whether something has come since interfaces were looked at.
+    has_received: bool,
+    /// Whether nothing is sent any more.
+    is_over: bool,
 }
 
 impl Dpdk<'_> {
@@ -134,23 +140,20 @@ impl Dpdk<'_> {
         self.is_down = !is_up;
     }
 
-    /// Of a device that is being replaced, nobody asks anything.
     fn look_at_counts(&mut self) {
-        if self.first && !self.lane.is_parked() {
-            let counts = ffi::counts(self.device.started.port());
-            self.missed[0] = counts.missed + counts.no_memory + counts.rx_errors;
-            match &mut self.kept {
-                None => self.unsent[0] = counts.tx_errors,
-                Some(kept) if !self.is_down => *kept = counts.tx_errors,
-                Some(_) => {}
-            }
+        if !self.first {
+            return;
         }
-    }
-
-    /// What its driver has kept goes with the device.
-    fn lose_kept(&mut self) {
-        if let Some(kept) = self.kept.filter(|_| self.first && !self.lane.is_parked()) {
-            self.unsent[0] = ffi::counts(self.device.started.port()).tx_errors.saturating_sub(kept);
+        let counts = self.lane.counts();
+        self.missed[0] = counts.missed + counts.no_memory + counts.rx_errors;
+        match &mut self.kept {
+            None => self.unsent[0] = counts.tx_errors,
+            // It goes with the device.
+            Some(kept) if self.lane.is_parked() || self.is_over && self.is_down => {
+                self.unsent[0] = counts.tx_errors.saturating_sub(*kept);
+            }
+            Some(kept) if !self.is_down => *kept = counts.tx_errors,
+            Some(_) => {}
         }
     }
 
@@ -178,7 +181,9 @@ impl<'m> Queue<'m> for Dpdk<'m> {
                 self.statistics.finished_checksums += u64::from(finished);
             }
         }
-        batch.len() - before
+        let received = batch.len() - before;
+        self.has_received |= received > 0;
+        received
     }
 
     fn release(&mut self, batch: &mut Vec<Frame<'m>>) {
@@ -201,14 +206,18 @@ impl<'m> Queue<'m> for Dpdk<'m> {
         let name = self.device.interface.as_deref();
         let index = name.and_then(interface::index);
         if self.lane.is_parked() || index != self.index {
-            self.lose_kept();
             self.note_up(false);
-            self.look_at_counts();
+            // What had come is read first.
+            if std::mem::take(&mut self.has_received) {
+                return;
+            }
             let generation = self.lane.park();
             if name.is_some_and(|name| interface::usable(name).is_ok()) {
                 // What keeps it from being started may pass; who comes last starts it.
                 let _ = self.device.restart(generation);
             }
+            // Others may have sent by it since; what it had counted when it was closed is all.
+            self.look_at_counts();
             if self.lane.unpark() {
                 self.index = index;
                 self.kept = self.kept.map(|_| 0);
@@ -223,9 +232,14 @@ impl<'m> Queue<'m> for Dpdk<'m> {
         // Some drivers do not look at the MTU of the interface that they are on.
         self.lane.set_longest(self.device.longest());
         self.note_up(self.has_link());
+        self.has_received = false;
         if self.kept.is_some() {
             self.look_at_counts();
         }
+    }
+
+    fn end(&mut self) {
+        self.is_over = true;
     }
 
     fn fds(&self, _: &mut Vec<RawFd>) {}

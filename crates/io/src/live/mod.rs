@@ -103,6 +103,10 @@ pub trait Queue<'m> {
     /// that went down is counted; an interface that was removed is opened again when it is back.
     fn attend(&mut self);
 
+    /// The run is over: what was given to the device and has not been sent counts as [`unsent`](QueueStatistics::unsent)
+    /// from here on.
+    fn end(&mut self) {}
+
     /// Appends what is readable when packets have come to `fds`, if there is anything to be waited for
     /// ([`is_polled`](Self::is_polled): there is not).
     fn fds(&self, fds: &mut Vec<RawFd>);

@@ -536,6 +536,12 @@ impl<'m> Queue<'m> for Xdp<'m> {
         }
     }
 
+    fn end(&mut self) {
+        for lane in &mut self.lanes {
+            self.statistics.unsent += lane.kick().unwrap_or(0) + u64::from(lane.send.len());
+        }
+    }
+
     fn fds(&self, fds: &mut Vec<RawFd>) {
         fds.extend(self.lanes.iter().map(|lane| lane.fd.as_raw_fd()));
     }

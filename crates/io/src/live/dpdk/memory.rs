@@ -16,7 +16,9 @@ use super::ffi::packets::{
     anabranch_dpdk_gather, anabranch_dpdk_make_pool, anabranch_dpdk_receive, anabranch_dpdk_send,
     anabranch_dpdk_start,
 };
-use super::ffi::{HEADROOM, Mbuf, RawPool, check, close, register_thread, set_promiscuous};
+use super::ffi::{
+    Counts, HEADROOM, Mbuf, RawPool, check, close, counts, register_thread, set_promiscuous,
+};
 use crate::live::{Sent, interface};
 use crate::port::BATCH;
 use anabranch_packet::{Frame, Meta, Port};
@@ -77,6 +79,8 @@ struct Use {
     lanes: usize,
     /// How often it has been replaced.
     generation: u64,
+    /// What the last one that was closed had counted.
+    closed: Counts,
 }
 
 /// The port of no device.
@@ -173,6 +177,10 @@ impl Started {
         let mut in_use = self.in_use();
         if in_use.lanes > 0 || in_use.generation != generation {
             return Ok(false);
+        }
+        if self.port() != CLOSED {
+            // Nobody sends by it any more.
+            in_use.closed = counts(self.port());
         }
         self.close();
         self.port.store(probe()?, Ordering::Relaxed);
@@ -283,6 +291,15 @@ impl<'m> Lane<'m> {
             self.started.in_use().lanes -= 1;
         }
         self.generation
+    }
+
+    /// What its device has counted so far, or had when it was closed to be replaced.
+    pub(super) fn counts(&self) -> Counts {
+        let in_use = self.started.in_use();
+        match self.started.port() {
+            port if port != CLOSED && in_use.generation == self.generation => counts(port),
+            _ => in_use.closed,
+        }
     }
 
     /// Uses the device again, if it has been replaced since this lane was parked.
