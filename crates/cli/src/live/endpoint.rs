@@ -4,15 +4,16 @@
 //! FILTER…` by a pcapng stream until the other end says no more; anything wrong by `error` and why. Whoever
 //! may open the socket may do all of this: it belongs to its owner alone.
 
+use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use anabranch_runtime::live::{Copies, Request};
 use anabranch_runtime::report::RunReport;
 
 use super::pcapng;
-use super::timely::{Bounded as _, Timely};
+use super::timely::{Bounded, Timely};
 use crate::error::Error;
 
 /// Longest question, in bytes, with the end of its line.
@@ -29,6 +30,8 @@ pub(super) const LONGEST_LINE: u64 = 4_096;
 const CONNECTIONS: usize = 16;
 /// Time for a request to come, all of it.
 pub(super) const ASKING: Duration = Duration::from_secs(2);
+/// Time for a request to come where others wait for its place.
+const SILENCE: Duration = Duration::from_millis(250);
 /// Time for a place where too many are served: those that ask nothing have gone by then.
 const WAITING: Duration = Duration::from_secs(3);
 /// Time for an answer to be taken, all of it.
@@ -72,7 +75,7 @@ impl Endpoint {
         }
         let listener = bind(path)?;
         let accept = move || listener.accept().map(|(stream, _)| stream);
-        let talk = move |stream| drop(converse(&stream, &requests));
+        let talk = move |served: &Served<_>| drop(converse(served, &requests));
         let served = serve(accept, talk, |stream| drop(turn_away(&stream)))
             .map_err(|cause| Error::output(path, &cause))?;
         Ok(Self { path: path.to_owned(), served })
@@ -132,12 +135,42 @@ fn bind_in(folder: &Path) -> io::Result<UnixListener> {
     UnixListener::bind(format!("/proc/self/fd/{}/socket", folder.as_raw_fd()))
 }
 
-/// Handles each connection on a thread of its own, as long as the process lives; where there are too many, one more
-/// waits a while for another to end, and is turned away. Returns what has as many owners as there are connections,
-/// and two.
-pub(super) fn serve<S: Send + 'static>(
+/// A connection that is served.
+pub(super) struct Served<S> {
+    pub(super) stream: S,
+    since: Instant,
+    /// Whether its request has come, or is not waited for any more.
+    is_settled: AtomicBool,
+}
+
+impl<S: Bounded> Served<S> {
+    fn new(stream: S) -> Self {
+        Self { stream, since: Instant::now(), is_settled: AtomicBool::new(false) }
+    }
+
+    /// To be called when its request has come. False: it has been closed meanwhile.
+    pub(super) fn has_asked(&self) -> bool {
+        !self.is_settled.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether its request has not come, and is under way perhaps.
+    fn is_new(&self) -> bool {
+        !self.is_settled.load(Ordering::Relaxed) && self.since.elapsed() < SILENCE
+    }
+
+    /// Closes it if its request has not come. False: it has.
+    fn give_up(&self) -> bool {
+        let asks_nothing = !self.is_settled.swap(true, Ordering::Relaxed);
+        asks_nothing && self.stream.shut().is_ok()
+    }
+}
+
+/// Handles each connection on a thread of its own, as long as the process lives. Where there are too many, the one that
+/// has been there for longest and has asked nothing is closed for one more; if all have asked, it waits a while for
+/// another to end, and is turned away. Returns what has as many owners as there are connections, and two.
+pub(super) fn serve<S: Bounded + Send + Sync + 'static>(
     accept: impl Fn() -> io::Result<S> + Send + 'static,
-    handle: impl Fn(S) + Send + Sync + 'static,
+    handle: impl Fn(&Served<S>) + Send + Sync + 'static,
     turn_away: impl Fn(S) + Send + 'static,
 ) -> io::Result<Arc<()>> {
     let handle = Arc::new(handle);
@@ -145,6 +178,7 @@ pub(super) fn serve<S: Send + 'static>(
     let served = Arc::clone(&counted);
     let connection = || Builder::new().name("connection".to_owned());
     let serving = connection().spawn(move || {
+        let mut waiting = VecDeque::<Weak<Served<S>>>::new();
         loop {
             let Ok(stream) = accept() else {
                 std::thread::sleep(PAUSE);
@@ -152,21 +186,42 @@ pub(super) fn serve<S: Send + 'static>(
             };
             let (handle, one) = (Arc::clone(&handle), Arc::clone(&served));
             let until = Instant::now() + WAITING;
+            let mut is_freed = false;
             while Arc::strong_count(&one) > CONNECTIONS + 2 && Instant::now() < until {
-                std::thread::sleep(PAUSE / 10);
+                is_freed = is_freed || free_place(&mut waiting);
+                std::thread::sleep(PAUSE / 100);
             }
             if Arc::strong_count(&one) > CONNECTIONS + 2 {
                 turn_away(stream);
                 continue;
             }
+            let stream = Arc::new(Served::new(stream));
+            waiting.retain(|one| one.strong_count() > 0);
+            waiting.push_back(Arc::downgrade(&stream));
             // Where no thread can be had, the connection is closed.
             let _ = connection().spawn(move || {
-                handle(stream);
-                drop(one);
+                handle(&stream);
+                drop((stream, one));
             });
         }
     });
     serving.map(|_| counted)
+}
+
+/// Closes the oldest of `connections` that has asked nothing for a while. False: there is none.
+fn free_place<S: Bounded>(connections: &mut VecDeque<Weak<Served<S>>>) -> bool {
+    while let Some(oldest) = connections.front() {
+        let is_closed = match oldest.upgrade() {
+            Some(one) if one.is_new() => return false,
+            Some(one) => one.give_up(),
+            None => false,
+        };
+        connections.pop_front();
+        if is_closed {
+            return true;
+        }
+    }
+    false
 }
 
 /// Tells who has asked, and waited, why there is no answer.
@@ -180,10 +235,13 @@ fn turn_away(mut stream: &UnixStream) -> io::Result<()> {
 }
 
 /// Reads a line, and answers.
-fn converse(stream: &UnixStream, requests: &Sender<Request>) -> io::Result<()> {
-    let mut line = Vec::new();
+fn converse(served: &Served<UnixStream>, requests: &Sender<Request>) -> io::Result<()> {
+    let (mut line, stream) = (Vec::new(), &served.stream);
     let asked = Timely::new(stream, ASKING);
     BufReader::new(asked.take(LONGEST_LINE)).read_until(b'\n', &mut line)?;
+    if !served.has_asked() {
+        return Ok(());
+    }
     let say = |answer: String| Timely::new(stream, ANSWERING).write_all(answer.as_bytes());
     if line.len() as u64 == LONGEST_LINE && !line.ends_with(b"\n") {
         return say(format!("error a question is a line of {LONGEST_LINE} bytes at most\n"));

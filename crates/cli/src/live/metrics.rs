@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 
 use anabranch_runtime::live::Request;
 
-use super::endpoint::{ANSWERING, ASKING, report, serve};
+use super::endpoint::{ANSWERING, ASKING, Served, report, serve};
 use super::exposition::render;
 use super::timely::Timely;
 use crate::error::Error;
@@ -26,7 +26,7 @@ pub(super) fn open(address: SocketAddr, requests: Sender<Request>) -> Result<Soc
         let listener = TcpListener::bind(address)?;
         let bound = listener.local_addr()?;
         let accept = move || listener.accept().map(|(stream, _)| stream);
-        drop(serve(accept, move |stream| drop(answer(&stream, &requests)), drop)?);
+        drop(serve(accept, move |served: &Served<_>| drop(answer(served, &requests)), drop)?);
         Ok(bound)
     };
     open().map_err(|cause: io::Error| {
@@ -36,8 +36,12 @@ pub(super) fn open(address: SocketAddr, requests: Sender<Request>) -> Result<Soc
     })
 }
 
-fn answer(stream: &TcpStream, requests: &Sender<Request>) -> io::Result<()> {
+fn answer(served: &Served<TcpStream>, requests: &Sender<Request>) -> io::Result<()> {
+    let stream = &served.stream;
     let asked = read_head(stream)?;
+    if !served.has_asked() {
+        return Ok(());
+    }
     let asked: Vec<&str> = asked.split_whitespace().collect();
     // What a server is asked for besides, as `params` of Prometheus does, changes nothing.
     let path = asked.get(1).and_then(|target| target.split('?').next());
@@ -130,6 +134,19 @@ mod tests {
             std::thread::sleep(ASKING / 5);
         }
         assert!(begun.elapsed() < 2 * ASKING, "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn who_asks_nothing_keeps_nobody_waiting() {
+        let (tell, requests) = channel();
+        let address = open("127.0.0.1:0".parse().unwrap(), tell).unwrap();
+        drop(requests);
+        let _silent: Vec<TcpStream> =
+            (0..60).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let begun = Instant::now();
+        let answer = get(address, "GET /metrics HTTP/1.1");
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert!(begun.elapsed() < ASKING, "{:?}", begun.elapsed());
     }
 
     #[test]

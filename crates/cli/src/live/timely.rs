@@ -1,7 +1,7 @@
 //! Connections that are served for a time, and no longer.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -12,21 +12,32 @@ pub(super) struct Timely<'s, S> {
     until: Instant,
 }
 
-/// A stream whose calls may be given a time.
+/// A stream whose calls may be given a time, and an end.
 pub(super) trait Bounded {
     /// As `set_read_timeout` and `set_write_timeout` of the standard library.
     fn bound(&self, time: Option<Duration>) -> io::Result<()>;
+
+    /// Ends it both ways, whoever else is reading or writing.
+    fn shut(&self) -> io::Result<()>;
 }
 
 impl Bounded for UnixStream {
     fn bound(&self, time: Option<Duration>) -> io::Result<()> {
         self.set_read_timeout(time).and_then(|()| self.set_write_timeout(time))
     }
+
+    fn shut(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Both)
+    }
 }
 
 impl Bounded for TcpStream {
     fn bound(&self, time: Option<Duration>) -> io::Result<()> {
         self.set_read_timeout(time).and_then(|()| self.set_write_timeout(time))
+    }
+
+    fn shut(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Both)
     }
 }
 
