@@ -63,6 +63,20 @@ fn what_dpdk_says_stands_in_the_error_and_nowhere_else() {
     }
 }
 
+#[test]
+fn a_device_that_does_not_find_its_other_end_is_told_of() {
+    if !has_dpdk() {
+        return;
+    }
+    // It listens there, and nobody comes.
+    let lan = format!("dpdk:net_memif0,role=server,socket=/anabranch/{}", std::process::id());
+    let line = format!("run nop --port lan={lan} --port wan=dpdk:net_null0 --for 0.1");
+    let output = anabranch(&std::env::temp_dir(), &line);
+    let why = said(&output);
+    assert!(why.contains("its link is down: nobody is at the other end of its socket"), "{why}");
+    assert_eq!(why.matches("link is down").count(), 1, "{why}");
+}
+
 /// Its driver waits for another end, and asks nobody whether to go on.
 #[test]
 fn a_run_whose_device_waits_for_another_end_is_ended_by_a_signal() {

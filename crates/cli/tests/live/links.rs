@@ -91,7 +91,10 @@ fn an_interface_that_was_in_another_namespace_is_used_again_by_xdp() {
 fn what_cannot_be_opened_is_told_with_what_mends_it() {
     let Some(lab) = Lab::open(Kind::AfPacket) else { return };
     lab.ip("nf", "link add here type veth peer name there");
-    lab.ip("nf", "link set there up");
+    lab.ip("nf", "link add there2 type veth peer name here2");
+    for link in ["there", "there2"] {
+        lab.ip("nf", &format!("link set {link} up"));
+    }
     let program = env!("CARGO_BIN_EXE_anabranch");
     let refused = |bound: &str| {
         let line = format!("{program} run nop --port lan=afpacket:there --port wan={bound}");
@@ -107,6 +110,11 @@ fn what_cannot_be_opened_is_told_with_what_mends_it() {
     assert!(no_ethernet.contains("not an Ethernet interface"), "{no_ethernet}");
     let no_tap = refused("tap:here");
     assert!(no_tap.contains("no TAP"), "{no_tap}");
+    let line = format!(
+        "sh -c 'ulimit -n 24 && {program} run nop --workers 8 --port lan=afpacket:there --port wan=afpacket:there2'"
+    );
+    let files = lab.run("nf", &line).text;
+    assert!(files.contains("`ulimit -n 65536` first"), "{files}");
     let no_kind = refused("pcap:here");
     assert!(no_kind.contains("write afpacket:"), "{no_kind}");
     let line = format!(

@@ -23,7 +23,10 @@ pub(super) fn claim(name: &str) -> Result<Claim, OpenError> {
         Err(cause) if cause.kind() == io::ErrorKind::AddrInUse => Err(OpenError::WrongType {
             interface: name.to_owned(),
             what: "another run has this interface, and both would handle every packet",
-            instead: "end the other one, or give another interface".to_owned(),
+            instead: format!(
+                "end the other one (`ss -xap | grep anabranch/port/{name}` says which process that is), or give another \
+                 interface"
+            ),
         }),
         bound => Ok(Claim { _socket: bound.ok() }),
     }
@@ -41,6 +44,7 @@ mod tests {
         assert!(one.is_some() && refused("another").is_none());
         let why = refused(&name).unwrap_or_default();
         assert!(why.starts_with(&name) && why.contains("another run has"), "{why}");
+        assert!(why.contains(&format!("anabranch/port/{name}` says which")), "{why}");
         drop(one);
         assert_eq!(refused(&name), None);
     }

@@ -63,10 +63,23 @@ fn about(device: &Device, workers: usize) -> String {
         }
     };
     let node = node(device.description.socket, "/sys/devices/system/node").unwrap_or_default();
+    let link = if ffi::has_link(device.started.port()) { "" } else { without_link(driver) };
     format!(
         "driver {driver}, {queues}, polled; packets are handled where they were received, {pages}, and leave other \
-         DPDK ports from there{node}"
+         DPDK ports from there{node}{link}"
     )
+}
+
+/// What is to be said of a device that has no link: some drivers look for their other end as long as they run, and never
+/// say that they do not find it.
+fn without_link(driver: &str) -> &'static str {
+    match driver {
+        "net_memif" => {
+            "; its link is down: nobody is at the other end of its socket yet (`socket=` in its arguments is the same on \
+             both sides, and one of them has `role=server`)"
+        }
+        _ => "; its link is down as yet",
+    }
 }
 
 /// Where the device is, on machines with several nodes.

@@ -85,6 +85,17 @@ pub enum OpenError {
         /// The device, as it was written.
         interface: String,
     },
+    /// This process may open no more files.
+    #[error(
+        "{interface}: {what} failed: this process has as many files open as it may, and each worker needs some for each \
+         port; `ulimit -n 65536` first (LimitNOFILE=65536 in a unit), or give fewer `--workers`"
+    )]
+    Files {
+        /// Its name.
+        interface: String,
+        /// What was tried.
+        what: &'static str,
+    },
     /// A system call failed.
     #[error("{interface}: {what} failed: {cause}")]
     System {
@@ -114,6 +125,7 @@ impl OpenError {
                 }
                 Some(libc::ENODEV | libc::ENXIO) => Self::NoSuchInterface { interface },
                 Some(libc::ENETDOWN) => Self::Down { interface },
+                Some(libc::EMFILE) => Self::Files { interface, what },
                 _ => Self::System { interface, what, cause },
             }
         }
@@ -194,6 +206,10 @@ mod tests {
         assert_eq!(Capability::IpcLock.setcap(three), all);
         assert!(error(libc::ENODEV).contains("`ip link` lists them"));
         assert!(error(libc::ENETDOWN).contains("`ip link set veth1 up`"));
+        assert!(
+            error(libc::EMFILE).contains("opening a packet socket failed: this process has as")
+        );
+        assert!(error(libc::EMFILE).contains("`ulimit -n 65536`"));
         assert!(error(libc::ENOMEM).contains("opening a packet socket failed"));
     }
 }

@@ -23,7 +23,11 @@ fn answer(about: &str, question: Ask) -> io::Result<InterfaceRequest> {
 
 /// The number of the interface `name`, if there is one.
 pub(super) fn index(name: &str) -> Option<i32> {
-    answer(name, Ask::Index).ok().map(|request| request.number())
+    number(name).ok()
+}
+
+fn number(name: &str) -> io::Result<i32> {
+    answer(name, Ask::Index).map(|request| request.number())
 }
 
 /// Whether it exists and is up.
@@ -92,7 +96,8 @@ pub(super) fn set_up(name: &str) -> Result<(), OpenError> {
 /// The number of an interface that is up and carries Ethernet.
 pub(super) fn usable(name: &str) -> Result<i32, OpenError> {
     let interface = || name.to_owned();
-    let index = index(name).ok_or_else(|| OpenError::NoSuchInterface { interface: interface() })?;
+    let index =
+        number(name).map_err(OpenError::of(name, "asking for its number", Capability::NetAdmin))?;
     let hardware = answer(name, Ask::Hardware).map_err(OpenError::of(
         name,
         "asking for its hardware address",
