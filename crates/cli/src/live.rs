@@ -9,6 +9,7 @@ pub(crate) mod mtu;
 mod pcapng;
 #[cfg(feature = "terminal")]
 mod screen;
+mod speaker;
 mod timely;
 pub(crate) mod top;
 
@@ -33,6 +34,7 @@ use crate::file::tell;
 use crate::progress::Progress;
 use crate::run::PortNames;
 use endpoint::Endpoint;
+use speaker::{Said, Speaker};
 
 /// From where a run is seen and commanded; none, if nothing is named.
 #[derive(Debug, Default)]
@@ -98,7 +100,7 @@ pub(crate) fn run<F: NetworkFunction>(
     specs: &[LiveSpec],
     openings: &Openings,
     duration: Option<Duration>,
-    progress: &mut Progress,
+    progress: Progress,
 ) -> Result<Result<RunReport, RunError>, Error> {
     let (tell, requests) = channel();
     let socket = openings.socket.as_deref();
@@ -109,31 +111,43 @@ pub(crate) fn run<F: NetworkFunction>(
     let begun = Arc::new(AtomicBool::new(false));
     end_what_does_not_begin(&stop, &begun, socket);
     let started = Instant::now();
+    let mut speaker = speak_by(progress);
     let done = run_live::<F>(options, specs, &requests, &mut |moment| {
         match moment {
-            Moment::Opened { port, about } => progress.say(&format!("port {port}: {about}")),
+            Moment::Opened { port, about } => speaker.say(format!("port {port}: {about}")),
             Moment::Started(steering) => {
                 begun.store(true, Ordering::Relaxed);
-                progress.say(&format!("running: {steering}"));
+                speaker.say(format!("running: {steering}"));
             }
             Moment::Logged(line) => {
-                progress
-                    .say(&format!("{:?} (line {}): {}", line.level, line.source_line, line.text));
+                speaker.say(format!("{:?} (line {}): {}", line.level, line.source_line, line.text));
             }
-            Moment::Stored(Some(why)) => progress.say(&format!("store: {why}")),
-            Moment::Stored(None) => progress.say("store: takes what changes again"),
+            Moment::Stored(Some(why)) => speaker.say(format!("store: {why}")),
+            Moment::Stored(None) => speaker.say("store: takes what changes again".to_owned()),
             Moment::Handled(packets) => {
                 let part = |whole: Duration| {
                     (started.elapsed().as_secs_f64() / whole.as_secs_f64().max(1e-9)).min(1.0)
                 };
-                progress.update(packets, duration.map(part));
+                speaker.update(packets, duration.map(part));
             }
         }
         let over = duration.is_some_and(|duration| started.elapsed() >= duration);
         !over && !stop.load(Ordering::Relaxed)
     });
     begun.store(true, Ordering::Relaxed);
+    speaker.finish();
     Ok(done)
+}
+
+/// Says what a run says by way of `progress`.
+fn speak_by(progress: Progress) -> Speaker {
+    let mut progress = Some(progress);
+    Speaker::start(move |said| match (said, &mut progress) {
+        (Said::Line(line), Some(progress)) => progress.say(&line),
+        (Said::Far(packets, part), Some(progress)) => progress.update(packets, part),
+        (Said::Over, progress) => progress.take().into_iter().for_each(Progress::finish),
+        _ => {}
+    })
 }
 
 /// Ends the program some time after `stop` is set where the run has not begun: a device may wait for its other end, and

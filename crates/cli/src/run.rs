@@ -259,11 +259,12 @@ pub(crate) fn execute<F: NetworkFunction>(order: Order) -> Result<RunReport, Err
     let mut progress = order.progress;
     let report = if live.is_empty() {
         let mut watch = |done: Done, packets| progress.update(packets, done.fraction());
-        runtime::run::<F>(&options, &mut watch)
+        let report = runtime::run::<F>(&options, &mut watch);
+        progress.finish();
+        report
     } else {
-        live::run::<F>(&options, &live, &order.openings, order.duration, &mut progress)?
+        live::run::<F>(&options, &live, &order.openings, order.duration, progress)?
     };
-    progress.finish();
     report.map_err(cannot_begin)
 }
 
