@@ -34,6 +34,7 @@ use crate::file::tell;
 use crate::progress::Progress;
 use crate::run::PortNames;
 use endpoint::Endpoint;
+use mtu::Links;
 use speaker::{Said, Speaker};
 
 /// From where a run is seen and commanded; none, if nothing is named.
@@ -112,6 +113,7 @@ pub(crate) fn run<F: NetworkFunction>(
     end_what_does_not_begin(&stop, &begun, socket);
     let started = Instant::now();
     let mut speaker = speak_by(progress);
+    let mut links = Links::new(&options.making.settings, specs, &options.making.ports);
     let done = run_live::<F>(options, specs, &requests, &mut |moment| {
         match moment {
             Moment::Opened { port, about } => speaker.say(format!("port {port}: {about}")),
@@ -129,6 +131,7 @@ pub(crate) fn run<F: NetworkFunction>(
                     (started.elapsed().as_secs_f64() / whole.as_secs_f64().max(1e-9)).min(1.0)
                 };
                 speaker.update(packets, duration.map(part));
+                links.look(LiveSpec::mtu).into_iter().for_each(|line| speaker.say(line));
             }
         }
         let over = duration.is_some_and(|duration| started.elapsed() >= duration);

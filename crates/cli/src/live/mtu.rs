@@ -42,6 +42,52 @@ pub(crate) fn fit(
     Ok(())
 }
 
+/// The links of ports that route, while the run goes on.
+pub(super) struct Links(Vec<Link>);
+
+struct Link {
+    port: String,
+    spec: LiveSpec,
+    /// Largest packet that hosts are told of.
+    told: usize,
+    /// Whether its interface carries less.
+    is_short: bool,
+}
+
+impl Links {
+    /// Those of `settings`, to which [`fit`] has given their MTUs.
+    pub(super) fn new(settings: &Table, specs: &[LiveSpec], ports: &[String]) -> Self {
+        let interfaces = settings.get("interfaces").and_then(Value::as_table);
+        let link = |(spec, port): (&LiveSpec, &String)| {
+            let mtu = interfaces?.get(port)?.get("mtu")?.as_integer()?;
+            let told = usize::try_from(mtu).ok()?;
+            Some(Link { port: port.clone(), spec: spec.clone(), told, is_short: false })
+        };
+        Self(specs.iter().zip(ports).filter_map(link).collect())
+    }
+
+    /// What is to be said of links whose interfaces have come to carry less than hosts are told, or carry it again.
+    pub(super) fn look(&mut self, mtu: impl Fn(&LiveSpec) -> Option<usize>) -> Vec<String> {
+        let changed = |link: &mut Link| {
+            let Link { port, spec, told, is_short } = link;
+            let carried = mtu(spec)?;
+            if (carried < *told) == *is_short {
+                return None;
+            }
+            *is_short = carried < *told;
+            let told = *told;
+            Some(match is_short {
+                true => format!(
+                    "port {port}: {spec} carries {carried} bytes now, and not {told}: longer packets are dropped \
+                     (`packet-too-big`), and nobody is told; begin the run anew, or give it back its MTU"
+                ),
+                false => format!("port {port}: {spec} carries {told} bytes again"),
+            })
+        };
+        self.0.iter_mut().filter_map(changed).collect()
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -71,6 +117,21 @@ mod tests {
             why.contains("interfaces.wan.mtu: xdp:eth2 carries 1400 bytes, and not 1500"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn a_link_that_comes_to_carry_less_is_told_of_once() {
+        let settings: Table = "[interfaces.wan]\nmtu = 1500\n[interfaces.lan]".parse().unwrap();
+        let specs: Vec<LiveSpec> =
+            ["afpacket:eth1", "xdp:eth2"].iter().map(|text| text.parse().unwrap()).collect();
+        let mut links = Links::new(&settings, &specs, &["lan".to_owned(), "wan".to_owned()]);
+        let mut said = |carried| links.look(|_| carried);
+        assert!(said(Some(1_500)).is_empty() && said(None).is_empty());
+        let [less] = &said(Some(1_400))[..] else { panic!("one link") };
+        assert!(less.starts_with("port wan: xdp:eth2 carries 1400 bytes now, and not 1500"));
+        assert!(said(Some(1_300)).is_empty() && said(None).is_empty());
+        assert_eq!(said(Some(9_000)), ["port wan: xdp:eth2 carries 1500 bytes again"]);
+        assert!(Links::new(&Table::new(), &specs, &["lan".to_owned()]).0.is_empty());
     }
 
     #[test]
