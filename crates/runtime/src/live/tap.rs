@@ -119,8 +119,11 @@ impl Filter {
                     filter.events[2] = true;
                 }
                 ("snap", len) => {
-                    filter.snap =
-                        len.parse().map_err(|_| format!("`{len}` is no number of bytes"))?;
+                    // Elsewhere 0 is the whole packet.
+                    let copied = len.parse().ok().filter(|len| *len > 0);
+                    filter.snap = copied.ok_or_else(|| {
+                        format!("`{len}` is no number of bytes, from 1 on; without it packets are copied whole")
+                    })?;
                 }
                 _ => {
                     return Err(format!(
@@ -461,6 +464,7 @@ mod tests {
             ("port=dmz", "lan, wan"),
             ("host=here", "no address"),
             ("snap=x", "number"),
+            ("snap=0", "copied whole"),
             ("host=10.0.0.1 in host=10.0.0.2", "`host=` is given twice"),
             ("port=wan port=wan", "`port=` is given twice"),
             ("tcp", "no filter"),
