@@ -22,6 +22,7 @@ use std::collections::BTreeSet;
 use redis::{Cmd, Value};
 
 use super::cluster::SPLIT;
+use super::link::{CREDENTIALS, STATE};
 use crate::call::{Call, End, Operation, Reply};
 use crate::content::{Bytes, Content, Entry, Kind};
 use crate::driver::{Answer, Batch, Outcome};
@@ -53,6 +54,12 @@ return {1, '-'}";
 /// What to look at where a slot does not come to its new node.
 const MOVING: &str = "a hash slot is on its way from one node to another; where none is meant to move, \
                       `redis-cli --cluster fix` brings it to its end";
+
+/// What a server says where a key holds something else than it should, or a count would leave its range.
+const OF_CONTENT: [&str; 3] = ["WRONGTYPE", "not an integer", "would overflow"];
+/// What it says, beside its words for it, to a user who may not do that: in a script, and of a message that is too long
+/// for somebody whose password is right no more.
+const OF_USER: [&str; 2] = ["The user executing the script", "unauthenticated"];
 
 /// Entries in one command of a script: its interpreter takes some thousand words at once.
 const ENTRIES: usize = 500;
@@ -355,15 +362,18 @@ fn words_of(entry: &Entry) -> Vec<Bytes> {
     }
 }
 
-/// Why `store` has not done what it was asked, where it is not done now and may be later.
+/// Why `store` has not done what it was asked, where that is not because of what it has there: it may do it later.
 pub(super) fn refusal(store: &str, answer: &Value) -> Option<Error> {
-    match answer {
-        Value::ServerError(error) if error.code() == SPLIT => {
-            let says = format!("{SPLIT} {}", error.details().unwrap_or_default());
-            Some(Error::refused(store, says, MOVING))
-        }
-        _ => None,
-    }
+    let Value::ServerError(error) = answer else { return None };
+    let says = format!("{} {}", error.code(), error.details().unwrap_or_default());
+    let has = |words: &[&str]| words.iter().any(|word| says.contains(word));
+    let look = match error.code() {
+        _ if has(&OF_CONTENT) => return None,
+        SPLIT => MOVING,
+        _ if has(&OF_USER) => CREDENTIALS,
+        _ => STATE,
+    };
+    Some(Error::refused(store, says, look))
 }
 
 /// By which policy a server evicts keys of whatever kind, as `INFO memory` says; those of the others (`noeviction`,

@@ -30,7 +30,9 @@ const NOT_NOW: [&str; 4] = ["LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN"];
 /// The same of one that is the right one and is to stay connected.
 const FULL_OR_BUSY: [&str; 4] = ["OOM", "MISCONF", "BUSY", "NOREPLICAS"];
 /// What to look at where a server does not let somebody in, or not do something.
-const CREDENTIALS: &str = "are user and password right, and may the user do that?";
+pub(super) const CREDENTIALS: &str = "are user and password right, and may the user do that?";
+/// The same where it is not the user who may not.
+pub(super) const STATE: &str = "see how the server is and what it is configured for";
 /// The same where a sentinel does not.
 const SENTINEL_CREDENTIALS: &str = "a sentinel is told the password of ?sentinel_password_file=FILE, or none where \
                                     the address has no such word; that of the servers is another";
@@ -358,8 +360,7 @@ impl Link {
                 Err(Error::refused(&self.name, format!("{code} {details}"), CREDENTIALS))
             }
             _ if NOT_NOW.contains(&code) || FULL_OR_BUSY.contains(&code) => {
-                let look = "see how the server is and what it is configured for";
-                Err(Error::refused(&self.name, format!("{code} {details}"), look))
+                Err(Error::refused(&self.name, format!("{code} {details}"), STATE))
             }
             _ if let Some(says) = unknown_command(details) => {
                 Err(Error::refused(&self.name, format!("{node}: {says}"), NO_SUCH_COMMAND))

@@ -338,6 +338,39 @@ fn what_others_wrote_into_a_scope_delays_no_other() {
     assert_eq!(flusher.trouble(), None);
 }
 
+/// In the middle of a script, and in the middle of a run.
+#[test]
+fn who_may_not_write_is_told_so_and_not_that_others_have() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let user =
+        |rights: &[&str]| server.ask::<()>(&[&["ACL", "SETUSER", "default"], rights].concat());
+    let (flusher, _) =
+        Flusher::open(driver(&by_socket(&server)), "nat", "edge", settings()).unwrap();
+    let mut feed = flusher.feed();
+    let mut trouble = |flow: u8| {
+        feed.change(Change::insert(&of_shard(1).0, Entry::Pair(vec![flow], vec![0; 70_000])));
+        feed.hand_over_surely();
+        flusher.settle(Duration::from_millis(500)).trouble
+    };
+    let is_of_user = |why: &Option<String>| {
+        why.as_ref().is_some_and(|why| why.contains("are user and password right"))
+    };
+    user(&["-hset"]);
+    let told = trouble(1);
+    assert!(is_of_user(&told), "{told:?}");
+    user(&["+hset"]);
+    assert_eq!(trouble(2), None);
+    // Who says nothing of a password is let in as nobody, of whom what is long is refused in other words.
+    let mut connection = server.connect();
+    user(&["resetpass", ">another"]);
+    redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut connection).unwrap();
+    let told = trouble(3);
+    assert!(is_of_user(&told), "{told:?}");
+}
+
 /// How late changes are stored when they are many or few, of one scope or of 512 shards: printed, not
 /// asserted, since it depends on the machine.
 /// `cargo test -p anabranch-store --features redis --test redis -- --ignored --nocapture lag`
