@@ -58,8 +58,8 @@ impl Memory {
     /// What the files in `directory` come to now, perhaps while another process writes them. Changes
     /// are refused.
     pub fn look(directory: &Path) -> Result<Self, Error> {
-        let log::Contents { objects, damage, .. } = log::look(directory)?;
-        Ok(Self { damage, ..Self::of(name(directory), objects, Files::ReadOnly) })
+        let log::Contents { objects, damage, lack, .. } = log::look(directory)?;
+        Ok(Self { damage: damage.or(lack), ..Self::of(name(directory), objects, Files::ReadOnly) })
     }
 
     fn of(name: String, objects: Objects, files: Files) -> Self {
@@ -111,7 +111,7 @@ impl Inner {
 
     fn checkpoint_if_due(&mut self) -> Result<(), Error> {
         match &mut self.files {
-            Files::Log(log) if log.is_long() => log.checkpoint(&self.objects),
+            Files::Log(log) if log.is_over() => log.checkpoint(&self.objects),
             _ => Ok(()),
         }
     }
@@ -169,8 +169,9 @@ impl Driver for Memory {
     }
 
     fn close(&mut self) -> Result<(), Error> {
-        match &mut self.lock().files {
-            Files::Log(log) => log.close(),
+        let inner = &mut *self.lock();
+        match &mut inner.files {
+            Files::Log(log) => log.close(&inner.objects),
             _ => Ok(()),
         }
     }

@@ -214,7 +214,7 @@ fn killed_at_any_stage_of_a_checkpoint_nothing_is_lost() {
             fs::write(directory.path().join(name), bytes).unwrap();
         }
         let mut store = Memory::open(directory.path(), NEVER).unwrap();
-        assert_eq!(state(&mut store), truth, "stage {number}");
+        assert_eq!((state(&mut store), store.remark()), (truth.clone(), None), "stage {number}");
         let left = |name: &str| directory.path().join(name).exists();
         assert!(!left("checkpoint.unfinished") && !left("log.unfinished"), "stage {number}");
         step(&mut store, 2);
@@ -429,6 +429,65 @@ fn a_directory_has_one_writer_and_may_be_looked_at_meanwhile() {
     assert_eq!(state(&mut reader), state(&mut store));
     let put = Call::new(&key(Kind::Counter), Operation::Add(1));
     assert!(reader.run(&[put]).unwrap_err().is_unavailable());
+}
+
+/// What is left was once true, and is older than what was there: nobody goes on with it unawares.
+#[test]
+fn a_log_that_somebody_has_removed_is_told_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let open = || Memory::open(directory.path(), NEVER).unwrap();
+    let told = |store: &Memory| store.remark().map(str::to_owned);
+    fs::write(path("lock"), "").unwrap();
+    let mut store = open();
+    assert_eq!(told(&store), None, "it was killed before its log began");
+    step(&mut store, 3);
+    drop(store);
+    fs::remove_file(path("log-00000000")).unwrap();
+    assert!(told(&Memory::look(directory.path()).unwrap()).unwrap().contains("log-00000000"));
+    let mut store = open();
+    assert!(state(&mut store).is_empty());
+    assert!(told(&store).unwrap().contains("all state is lost"), "{:?}", store.remark());
+    step(&mut store, 3);
+    store.checkpoint().unwrap();
+    let before = state(&mut store);
+    step(&mut store, 4);
+    drop(store);
+    assert_eq!(told(&open()), None, "nothing more has gone");
+    fs::remove_file(path("log-00000001")).unwrap();
+    let mut store = open();
+    assert_eq!(state(&mut store), before);
+    let says = "log-00000001` was removed: the state is that of the checkpoint before it";
+    assert!(told(&store).unwrap().contains(says), "{:?}", store.remark());
+    drop(store);
+    assert_eq!(told(&open()), None, "it was told once");
+}
+
+#[test]
+fn a_log_that_is_removed_while_it_is_written_takes_nothing_along() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Memory::open(directory.path(), NEVER).unwrap();
+    step(&mut store, 3);
+    for written in [true, false] {
+        let log = if written { "log-00000000" } else { "log-00000001" };
+        fs::remove_file(directory.path().join(log)).unwrap();
+        if written {
+            step(&mut store, 4);
+        }
+    }
+    let truth = state(&mut store);
+    store.close().unwrap();
+    drop(store);
+    let mut store = Memory::open(directory.path(), NEVER).unwrap();
+    assert_eq!((state(&mut store), store.remark()), (truth.clone(), None));
+    // With its lock gone the directory may be another's.
+    fs::read_dir(directory.path())
+        .unwrap()
+        .for_each(|file| fs::remove_file(file.unwrap().path()).unwrap());
+    let add = Call::new(&key(Kind::Counter), Operation::Add(1));
+    let refused = store.run(&[add]).unwrap_err().to_string();
+    assert!(refused.contains("removed while it was in use"), "{refused}");
+    assert_eq!((state(&mut store), fs::read_dir(directory.path()).unwrap().count()), (truth, 0));
 }
 
 #[test]

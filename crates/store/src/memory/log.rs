@@ -11,11 +11,14 @@
 //! is a state that was once true. A checkpoint and the log after it are written beside the old ones
 //! (`checkpoint.unfinished`, `log.unfinished`), brought to the disk and then renamed, so that there is
 //! always a whole one, and the old ones go on where there is no room for new ones.
+//!
+//! **Invariant: a log is there from the beginning on**, that of the newest checkpoint or the one before it, and the
+//! file `lock` says that there was a beginning. Where none is, somebody has removed it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::RangeInclusive;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -39,8 +42,12 @@ const HEADER: u64 = 10;
 const FRAME_HEADER: usize = 8;
 /// Objects in a frame of a checkpoint.
 const OBJECTS: usize = 1024;
+/// What the lock holds once a log has begun.
+const BEGUN: &[u8] = b"begun\n";
 /// How often files are looked at anew whose writer has made a checkpoint meanwhile.
 const LOOKS: u32 = 32;
+/// The file that its writer holds.
+const LOCK: &str = "lock";
 /// What becomes the next checkpoint and log.
 const UNFINISHED: [&str; 2] = ["checkpoint.unfinished", "log.unfinished"];
 
@@ -135,7 +142,7 @@ pub(super) struct Log {
     /// A write failed and could not be taken back, or a checkpoint half way: nothing may be appended any more.
     broken: bool,
     /// Held, so that no other process writes here.
-    _lock: File,
+    lock: File,
 }
 
 impl Log {
@@ -148,7 +155,7 @@ impl Log {
         let failed = |error: io::Error| unusable(directory, &error);
         // What is stored is nobody else's business: addresses of users among it.
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
-        let lock = owned().truncate(true).open(directory.join("lock")).map_err(failed)?;
+        let mut lock = owned().truncate(false).open(directory.join(LOCK)).map_err(failed)?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::Error(error) => failed(error),
             TryLockError::WouldBlock => Error::Configuration {
@@ -157,13 +164,15 @@ impl Log {
             },
         })?;
         let generation = newest(directory, "checkpoint-")?;
-        let Contents { objects, len, damage } = read(directory, generation)?;
-        forget_others(directory, generation).map_err(failed)?;
+        let Contents { objects, len, damage, lack } = read(directory, generation)?;
         forget_unfinished(directory).map_err(failed)?;
         let path = log_path(directory, generation);
         let damage = damage.map(|damage| keep(&path, len, damage)).transpose().map_err(failed)?;
         let file = Arc::new(open_log(&path, len).map_err(failed)?);
         sync_directory(directory).map_err(failed)?;
+        // There is a log by now, whatever happens.
+        forget_others(directory, generation).map_err(failed)?;
+        lock.write_all(BEGUN).and_then(|()| sync_directory(directory)).map_err(failed)?;
         let checkpoint = fs::metadata(checkpoint_path(directory, generation));
         let disk = Disk::new();
         let log = Self {
@@ -177,9 +186,19 @@ impl Log {
             durability,
             disk,
             broken: false,
-            _lock: lock,
+            lock,
         };
-        Ok((log, objects, damage))
+        Ok((log, objects, damage.or(lack)))
+    }
+
+    /// Whether the directory is still this writer's: without the lock somebody else may have it.
+    fn is_ours(&self) -> Result<(), Error> {
+        let removed = "its files were removed while it was in use";
+        let look = "begin the run again, and have nobody remove them";
+        match is_removed(&self.lock) {
+            true => Err(Error::unusable(self.directory.display(), removed, look)),
+            false => Ok(()),
+        }
     }
 
     /// Appends calls that take effect together.
@@ -189,6 +208,7 @@ impl Log {
             let look = "what it has is kept; begin the run again";
             return Err(Error::unusable(self.directory.display(), earlier, look));
         }
+        self.is_ours()?;
         let mut bytes = Vec::new();
         let written = frame(&Record { now_ms, calls }, &mut bytes)
             .and_then(|()| self.file.write_all(&bytes))
@@ -210,14 +230,16 @@ impl Log {
         Ok(())
     }
 
-    /// Whether it is time for a checkpoint.
-    pub(super) fn is_long(&self) -> bool {
+    /// Whether it is time for a checkpoint: it is long, or somebody has removed it.
+    pub(super) fn is_over(&self) -> bool {
         let at_least = self.durability.checkpoint_bytes.max(self.checkpoint_len);
         self.len - self.tried_len >= at_least.max(HEADER + 1)
+            || is_removed(&self.file) && self.is_ours().is_ok()
     }
 
     /// Writes a checkpoint of `objects` and goes on with an empty log; with the old one if there is no room.
     pub(super) fn checkpoint(&mut self, objects: &Objects) -> Result<(), Error> {
+        self.is_ours()?;
         let [checkpoint, log] = UNFINISHED.map(|name| self.directory.join(name));
         let written = write_checkpoint(&checkpoint, objects)
             .and_then(|len| open_log(&log, 0).map(|file| (Arc::new(file), len)));
@@ -247,8 +269,15 @@ impl Log {
     }
 
     /// Brings to the disk what is to be there at the end. What the system likes it likes then too, and before an
-    /// answer it was brought there.
-    pub(super) fn close(&mut self) -> Result<(), Error> {
+    /// answer it was brought there. Where somebody has removed the log, `objects` are in a checkpoint.
+    pub(super) fn close(&mut self, objects: &Objects) -> Result<(), Error> {
+        if is_removed(&self.file) {
+            self.checkpoint(objects)?;
+        }
+        self.bring_at_end()
+    }
+
+    fn bring_at_end(&mut self) -> Result<(), Error> {
         if self.syncer.is_none() {
             return Ok(());
         }
@@ -263,7 +292,7 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         // Who closes it first is told; here nobody is left.
-        let _ = self.close();
+        let _ = self.bring_at_end();
     }
 }
 
@@ -274,6 +303,8 @@ pub(super) struct Contents {
     len: u64,
     /// Where the log is damaged, if no crash of the process can have damaged it: more that is whole follows.
     pub(super) damage: Option<String>,
+    /// Which file somebody has removed, and what that means.
+    pub(super) lack: Option<String>,
 }
 
 /// What they come to now, while another process may write them.
@@ -320,7 +351,30 @@ fn read(directory: &Path, generation: u32) -> Result<Contents, Error> {
         let (file, left) = (path.display(), rest.len());
         format!("`{file}` is damaged at byte {whole}: the {left} bytes from there on are left out")
     });
-    Ok(Contents { objects, len: whole, damage })
+    Ok(Contents { objects, len: whole, damage, lack: lack(directory, generation).map_err(failed)? })
+}
+
+/// What is said of a directory without a log: that of the checkpoint, or what was there before the first one.
+fn lack(directory: &Path, generation: u32) -> io::Result<Option<String>> {
+    let before = generation.checked_sub(1);
+    let is_its = |log: &u32| *log == generation || Some(*log) == before;
+    if generations(directory, "log-")?.iter().any(is_its) {
+        return Ok(None);
+    }
+    let has_begun = generation > 0 || !read_if_there(&directory.join(LOCK))?.is_empty();
+    Ok(has_begun.then(|| {
+        let gone = log_path(directory, generation);
+        let what = match generation {
+            0 => "all state is lost with it",
+            _ => "the state is that of the checkpoint before it, and older than the last run's",
+        };
+        format!("`{}` was removed: {what}; to have it back, end this run first", gone.display())
+    }))
+}
+
+/// Whether nobody finds this file any more.
+fn is_removed(file: &File) -> bool {
+    file.metadata().is_ok_and(|known| known.nlink() == 0)
 }
 
 /// Whether there is more than what was being written when the process ended, behind a frame or hole of any length.
