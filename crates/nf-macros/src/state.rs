@@ -276,7 +276,9 @@ pub(crate) fn kept(module: &Module) -> TokenStream {
     let idents: Vec<_> = module.nf.fields.iter().filter(holds).map(|field| &field.ident).collect();
     let names: Vec<_> = idents.iter().map(|ident| ident.to_string()).collect();
     quote! {
-        fn layouts(&self) -> ::std::vec::Vec<(&'static str, ::std::string::String)> {
+        fn layouts(&self) -> ::std::vec::Vec<(
+            &'static str, ::anabranch_nf::state::journal::Layout,
+        )> {
             ::std::vec![#(
                 (#names, ::anabranch_nf::state::journal::Journaled::layout(&self.#idents))
             ),*]

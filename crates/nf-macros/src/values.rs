@@ -1,6 +1,6 @@
 //! Plain structs and enums: copies, `==`, a zero value, and their bits as a key.
 
-use anabranch_language::Module;
+use anabranch_language::{Module, kebab};
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -54,6 +54,7 @@ fn structure(item: &ItemStruct) -> TokenStream {
         width,
         packed: quote!(let Self #bindings = self; #packed),
         unpacked: quote!(Self #unpacked),
+        shape: shape(&item.fields),
     };
     let given = implementations(name, &item.generics, &quote!(Self #zero), &bits);
     quote!(#derives #item #given)
@@ -76,7 +77,7 @@ fn choice(item: &ItemEnum) -> TokenStream {
     let arms = item.variants.iter().enumerate().map(|(index, variant)| {
         let (name, index) = (&variant.ident, index as u64);
         let (bindings, folds) = (bound(&variant.fields), folded(&variant.fields));
-        let word = format!("{}.", anabranch_language::kebab(&name.to_string()));
+        let word = format!("{}.", kebab(&name.to_string()));
         let described = described(&word, &variant.fields);
         (
             quote!(Self::#name #bindings => { let __fold = __fold.push(#index, #width); #folds }),
@@ -111,7 +112,12 @@ fn packed_choice(item: &ItemEnum, tag: u32) -> Bits {
     unpack.reverse();
     let widths = item.variants.iter().map(|variant| width(&variant.fields));
     let widest = widths.fold(quote!(0), |a, b| quote!(::anabranch_nf::pack::wider(#a, #b)));
+    let shapes = item.variants.iter().map(|variant| {
+        let (name, shape) = (kebab(&variant.ident.to_string()), shape(&variant.fields));
+        quote!((#name, #shape))
+    });
     Bits {
+        shape: quote!(::anabranch_nf::shape::Shape::choice(#tag, [#(#shapes),*])),
         folded: TokenStream::new(),
         described: TokenStream::new(),
         width: quote!(#tag + #widest),
@@ -140,6 +146,7 @@ struct Bits {
     width: TokenStream,
     packed: TokenStream,
     unpacked: TokenStream,
+    shape: TokenStream,
 }
 
 /// `Value`, `Key` and `Default`.
@@ -149,7 +156,7 @@ fn implementations(
     zero: &TokenStream,
     bits: &Bits,
 ) -> TokenStream {
-    let Bits { folded, described, width, packed, unpacked } = bits;
+    let Bits { folded, described, width, packed, unpacked, shape } = bits;
     let with = |bound: &TokenStream| {
         let mut generics = generics.clone();
         for parameter in &mut generics.params {
@@ -171,6 +178,7 @@ fn implementations(
             fn pack(&self, __pack: &mut ::anabranch_nf::pack::Pack<'_>) { #packed }
             #[inline(always)]
             fn unpack(__unpack: &mut ::anabranch_nf::pack::Unpack<'_>) -> Self { #unpacked }
+            fn shape() -> ::anabranch_nf::shape::Shape { #shape }
             fn parts(&self, __parts: &mut ::anabranch_nf::trace::Parts) { #described }
         }
         impl #key_impl ::anabranch_nf::Key for #name #ty {
@@ -196,6 +204,20 @@ fn unpacked(field: &Field) -> TokenStream {
 fn width(fields: &Fields) -> TokenStream {
     let types = fields.iter().map(|field| &field.ty);
     quote!(0 #(+ <#types as ::anabranch_nf::Value>::BITS)*)
+}
+
+/// The shape of these fields, one after the other.
+fn shape(fields: &Fields) -> TokenStream {
+    let shapes = fields.iter().enumerate().map(|(index, field)| {
+        let (name, ty) = (field_name(index, field), &field.ty);
+        quote_spanned!(ty.span()=> (#name, <#ty as ::anabranch_nf::Value>::shape()))
+    });
+    quote!(::anabranch_nf::shape::Shape::fields([#(#shapes),*]))
+}
+
+/// Its name, or its number.
+fn field_name(index: usize, field: &Field) -> String {
+    field.ident.as_ref().map_or_else(|| index.to_string(), ToString::to_string)
 }
 
 /// The bound fields packed, in order.
@@ -250,8 +272,8 @@ fn folded(fields: &Fields) -> TokenStream {
 /// The bound fields described, under names that begin with `word`.
 fn described(word: &str, fields: &Fields) -> TokenStream {
     let parts = fields.iter().enumerate().map(|(index, field)| {
-        let name = field.ident.as_ref().map_or_else(|| index.to_string(), ToString::to_string);
-        let (binding, name) = (binding(index, field), format!("{word}{name}"));
+        let (binding, name) = (binding(index, field), field_name(index, field));
+        let name = format!("{word}{name}");
         quote!(__parts.field(#name, #binding);)
     });
     quote!(#(#parts)*)

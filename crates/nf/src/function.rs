@@ -12,7 +12,7 @@ use crate::key::Value;
 use crate::l3::{L3, Learned};
 use crate::packet_set::{SetKey, SetShape};
 use crate::settings::{Command, Settings};
-use crate::state::journal::{Moment, Sink, Steps};
+use crate::state::journal::{Layout, Moment, Sink, Steps};
 use crate::state::wheel::Tick;
 use crate::state::{Allocator, Bundle, Cell, Loans, Map, Scope, Shift, TableUse, Vector, Ward};
 use crate::tracked::causes::Contended;
@@ -216,7 +216,7 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     }
 
     /// What the entries of each object are made of, by the name of the field.
-    fn layouts(&self) -> Vec<(&'static str, String)> {
+    fn layouts(&self) -> Vec<(&'static str, Layout)> {
         Vec::new()
     }
     /// From now on every object remembers what changes, and in which step.

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use anabranch_packet::{MacAddr, Port};
 
 use crate::pack::{Pack, Unpack, wider};
+use crate::shape::Shape;
 use crate::trace::Parts;
 
 /// A plain value that a state object can hold: copied in and out, with a zero that stands for
@@ -35,6 +36,11 @@ pub trait Value: Copy + PartialEq + Debug + Send + Sync + 'static {
     fn pack(&self, pack: &mut Pack<'_>);
     /// What was packed; zero for what has no bits.
     fn unpack(unpack: &mut Unpack<'_>) -> Self;
+
+    /// How it lies in its bits.
+    fn shape() -> Shape {
+        Shape::number("bits", Self::BITS)
+    }
 
     /// Describes the numbers that it is made of. Without effect for what no state object holds.
     fn parts(&self, _parts: &mut Parts) {}
@@ -175,7 +181,7 @@ impl Hash {
 }
 
 macro_rules! integers {
-    ($($integer:ty),*) => {$(
+    ($($integer:ty: $word:literal),*) => {$(
         impl Value for $integer {
             const NUMBER: bool = true;
             const BITS: u32 = <$integer>::BITS;
@@ -197,6 +203,9 @@ macro_rules! integers {
             fn minus(self, other: Self) -> Self {
                 self.wrapping_sub(other)
             }
+            fn shape() -> Shape {
+                Shape::number($word, <$integer>::BITS)
+            }
             fn parts(&self, parts: &mut Parts) {
                 parts.leaf(*self as u128 & (u128::MAX >> (128 - <$integer>::BITS)));
             }
@@ -209,10 +218,13 @@ macro_rules! integers {
         }
     )*};
 }
-integers!(u8, u16, u32, u64, i8, i16, i32, i64, usize);
+integers!(u8: "u", u16: "u", u32: "u", u64: "u", i8: "i", i16: "i", i32: "i", i64: "i", usize: "u");
 
 impl Value for u128 {
     const BITS: u32 = 128;
+    fn shape() -> Shape {
+        Shape::number("u", Self::BITS)
+    }
     #[inline(always)]
     fn zero() -> Self {
         0
@@ -240,6 +252,9 @@ impl Key for u128 {
 
 impl Value for bool {
     const BITS: u32 = 1;
+    fn shape() -> Shape {
+        Shape::number("bool", Self::BITS)
+    }
     #[inline(always)]
     fn zero() -> Self {
         false
@@ -266,6 +281,9 @@ impl Key for bool {
 
 impl Value for Ipv4Addr {
     const BITS: u32 = 32;
+    fn shape() -> Shape {
+        Shape::number("ipv4.", Self::BITS)
+    }
     #[inline(always)]
     fn zero() -> Self {
         Self::UNSPECIFIED
@@ -292,6 +310,9 @@ impl Key for Ipv4Addr {
 
 impl Value for Ipv6Addr {
     const BITS: u32 = 128;
+    fn shape() -> Shape {
+        Shape::number("ipv6.", Self::BITS)
+    }
     #[inline(always)]
     fn zero() -> Self {
         Self::UNSPECIFIED
@@ -318,6 +339,9 @@ impl Key for Ipv6Addr {
 
 impl Value for MacAddr {
     const BITS: u32 = 48;
+    fn shape() -> Shape {
+        Shape::number("mac", Self::BITS)
+    }
     #[inline(always)]
     fn zero() -> Self {
         Self::from([0; 6])
@@ -347,6 +371,9 @@ impl Key for MacAddr {
 
 impl Value for Port {
     const BITS: u32 = 8;
+    fn shape() -> Shape {
+        Shape::number("port", Self::BITS)
+    }
     #[inline(always)]
     fn zero() -> Self {
         Self::new(0)
@@ -373,6 +400,9 @@ impl Key for Port {
 
 impl Value for () {
     const BITS: u32 = 0;
+    fn shape() -> Shape {
+        Shape::fields([])
+    }
     #[inline(always)]
     fn zero() -> Self {}
     #[inline(always)]
@@ -418,6 +448,10 @@ impl Value for &'static str {
 
 impl<T: Value, E: Value> Value for Result<T, E> {
     const BITS: u32 = 1 + wider(T::BITS, E::BITS);
+    fn shape() -> Shape {
+        let [ok, err] = [T::shape(), E::shape()].map(|shape| Shape::fields([("value", shape)]));
+        Shape::choice(1, [("err", err), ("ok", ok)])
+    }
     #[inline(always)]
     fn zero() -> Self {
         Err(E::zero())
@@ -446,6 +480,9 @@ impl<T: Value, E: Value> Value for Result<T, E> {
 
 impl<T: Value, const N: usize> Value for [T; N] {
     const BITS: u32 = T::BITS * N as u32;
+    fn shape() -> Shape {
+        Shape::Array(N as u32, Box::new(T::shape()))
+    }
     #[inline(always)]
     fn zero() -> Self {
         [T::zero(); N]
@@ -481,6 +518,10 @@ impl<T: Key, const N: usize> Key for [T; N] {
 
 impl<T: Value> Value for Option<T> {
     const BITS: u32 = 1 + T::BITS;
+    fn shape() -> Shape {
+        let some = Shape::fields([("value", T::shape())]);
+        Shape::choice(1, [("none", Shape::fields([])), ("some", some)])
+    }
     #[inline(always)]
     fn zero() -> Self {
         None
@@ -521,6 +562,10 @@ macro_rules! tuples {
     ($($name:ident),+) => {
         impl<$($name: Value),+> Value for ($($name,)+) {
             const BITS: u32 = 0 $(+ $name::BITS)+;
+            fn shape() -> Shape {
+                let shapes = [$($name::shape()),+].into_iter();
+                Shape::Fields((0..).map(|at: u32| at.to_string()).zip(shapes).collect())
+            }
             #[inline(always)]
             fn zero() -> Self {
                 ($($name::zero(),)+)

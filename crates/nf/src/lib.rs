@@ -18,6 +18,7 @@ mod log;
 pub mod pack;
 pub mod packet_set;
 pub mod settings;
+pub mod shape;
 #[allow(unsafe_code)]
 pub mod state;
 pub mod trace;

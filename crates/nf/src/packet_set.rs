@@ -479,7 +479,7 @@ pub(crate) fn ends_at<K: Key, S: Value>(table: &Table<K, Entry<S>>, slot: u32) -
 }
 
 impl<K: Key, S: Value> Journaled for SetTable<K, S> {
-    fn layout(&self) -> String {
+    fn layout(&self) -> journal::Layout {
         journal::layout::<K, (u64, u32, S)>()
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anabranch_nf::Environment;
 use anabranch_nf::packet_set::{SetKey4, SetShape, SetTable};
-use anabranch_nf::state::journal::{Journaled, Moment, Round, Sink, Steps, stored};
+use anabranch_nf::state::journal::{self, Journaled, Moment, Round, Sink, Steps, stored};
 use anabranch_nf::state::{Allocator, Bundle, Cell, Here, Map, Movable, Scope, Vector, Ward};
 use proptest::prelude::*;
 
@@ -55,7 +55,7 @@ struct Kept<T, const PARTS: bool = false>(T, Environment);
 type Parts = Kept<Map<u32, u32>, true>;
 
 impl<T: Journaled, const PARTS: bool> Journaled for Kept<T, PARTS> {
-    fn layout(&self) -> String {
+    fn layout(&self) -> journal::Layout {
         self.0.layout()
     }
     fn keep(&mut self, steps: &Steps) {

@@ -19,7 +19,7 @@ use anabranch_packet::{
     parse_common, parse_other,
 };
 
-pub(crate) use storing::counted;
+pub(crate) use storing::{Kept, LAYOUT, TYPES, counted};
 pub use storing::{Owner, Restored, Storing};
 
 use crate::agenda::{Agenda, Expiring};

@@ -7,16 +7,17 @@
 use std::time::{Duration, Instant};
 
 use anabranch_nf::NetworkFunction;
-use anabranch_nf::state::journal::COUNTED_BY_OTHERS;
+use anabranch_nf::state::journal::{COUNTED_BY_OTHERS, Layout};
 use anabranch_store::{
     Bytes, Change, Content, Flusher, Key, Location, Place, Scope, Settings, Status,
 };
 
 use crate::cores::Cores;
 use crate::deployment::Deployment;
-use crate::instance::{Instance, Owner, Restored, Storing, counted};
+use crate::instance::{Instance, Kept as Stored, Owner, Restored, Storing, counted};
 use crate::report::{LagReport, RestartReport, RunReport, StoreReport};
 use crate::run::{Arrangement, RunError, States};
+use crate::upgrade::upgraded;
 
 /// How a division ends where only packet sets are divided.
 pub(crate) const SETS_ONLY: &str = ", packet sets only";
@@ -114,6 +115,8 @@ impl Keeping {
         arrangement: &Arrangement,
         warnings: &mut Vec<String>,
     ) -> Result<Kept, RunError> {
+        let who = (N::NAME, &self.instance[..]);
+        let state = upgraded(&flusher, who, &layouts(states), state, warnings)?;
         // What describes nothing binds nobody: of a run that ended before its first packet.
         let (described, state) = match state.iter().all(|(key, _)| key.id().starts_with('.')) {
             true => (state, Vec::new()),
@@ -207,6 +210,13 @@ impl Keeping {
             here: here.map_or_else(whole, |here| format!("divided by {here}")),
             advice,
         })
+    }
+}
+
+fn layouts<N: NetworkFunction>(states: &mut States<N>) -> Vec<(&'static str, Layout)> {
+    match states {
+        States::Owned(instances) => instances.first().map_or_else(Vec::new, Stored::layouts),
+        States::Tracked(members) => members.layouts(),
     }
 }
 

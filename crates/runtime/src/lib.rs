@@ -40,4 +40,5 @@ pub mod testing;
 pub mod trace;
 pub mod transactions;
 pub mod tuner;
+mod upgrade;
 pub mod worker;

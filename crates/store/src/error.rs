@@ -66,6 +66,19 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// The entries of an object are made of something else than they are here.
+    #[error(
+        "`{key}` says that entries are `{stored}`, and here they are `{here}`: run the release of the function that \
+         wrote them, or begin anew as another instance"
+    )]
+    OtherLayout {
+        /// Where it is noted.
+        key: Key,
+        /// What is noted.
+        stored: String,
+        /// What they are here.
+        here: String,
+    },
     /// A file of a durable store is damaged where a crash cannot have damaged it.
     #[error(
         "`{file}` is damaged at byte {offset} ({why}): restore it, or begin with an empty store"

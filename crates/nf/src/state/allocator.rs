@@ -615,7 +615,7 @@ impl Leases {
 }
 
 impl<T: Value> journal::Journaled for Allocator<T> {
-    fn layout(&self) -> String {
+    fn layout(&self) -> journal::Layout {
         journal::layout::<u32, (u64, u32, T)>()
     }
 

@@ -214,9 +214,8 @@ fn pack<V: Value>(value: &V, bits: &mut Vec<u64>, bytes: &mut Vec<u8>) {
 
 /// A state object whose entries can be kept in a store.
 pub trait Journaled {
-    /// What its keys and values are made of, by the names of the fields. Entries of another layout
-    /// are not read.
-    fn layout(&self) -> String;
+    /// What its keys and values are made of. Entries of another layout are not read.
+    fn layout(&self) -> Layout;
     /// From now on changes are remembered, each with its step.
     fn keep(&mut self, steps: &Steps);
     /// Tells what has changed since the last time, of whatever shards `moment` is of.
@@ -225,9 +224,26 @@ pub trait Journaled {
     fn restore(&mut self, key: &[u8], value: &[u8], moment: &Moment) -> bool;
 }
 
-/// The names of the numbers that a key and a value are made of, and their bytes.
-pub fn layout<K: Value, V: Value>() -> String {
-    format!("{} -> {}", described::<K>(), described::<V>())
+/// What the entries of an object are made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The names of the numbers that a key and a value are made of, and their bytes: all that the first releases noted.
+    pub names: String,
+    /// How both lie in their bits, variants that are not the first among them.
+    pub types: String,
+}
+
+/// That of entries with such keys and values.
+pub fn layout<K: Value, V: Value>() -> Layout {
+    Layout {
+        names: format!("{} -> {}", described::<K>(), described::<V>()),
+        types: format!("{} -> {}", K::shape(), V::shape()),
+    }
+}
+
+/// That of a count.
+pub(crate) fn layout_of_count() -> Layout {
+    Layout { names: "count".to_owned(), types: u64::shape().to_string() }
 }
 
 fn described<V: Value>() -> String {

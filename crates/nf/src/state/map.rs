@@ -358,7 +358,7 @@ impl<K: Key, V: Value> Movable for Map<K, V> {
 }
 
 impl<K: Key, V: Value> Journaled for Map<K, V> {
-    fn layout(&self) -> String {
+    fn layout(&self) -> journal::Layout {
         journal::layout::<K, V>()
     }
 

@@ -199,8 +199,8 @@ impl<T: Value> Distributed<T> {
 }
 
 impl Journaled for Counter {
-    fn layout(&self) -> String {
-        "count".to_string()
+    fn layout(&self) -> journal::Layout {
+        journal::layout_of_count()
     }
 
     fn keep(&mut self, _: &Steps) {
@@ -240,7 +240,7 @@ fn tell<T: Value>(
 }
 
 impl<T: Value> Journaled for Cell<T> {
-    fn layout(&self) -> String {
+    fn layout(&self) -> journal::Layout {
         journal::layout::<(), T>()
     }
 
@@ -268,7 +268,7 @@ impl<T: Value> Journaled for Cell<T> {
 }
 
 impl<T: Value> Journaled for Distributed<T> {
-    fn layout(&self) -> String {
+    fn layout(&self) -> journal::Layout {
         journal::layout::<(), T>()
     }
 

@@ -149,7 +149,7 @@ impl Notes {
 }
 
 impl<T: Value> Journaled for Vector<T> {
-    fn layout(&self) -> String {
+    fn layout(&self) -> journal::Layout {
         journal::layout::<u32, T>()
     }
 

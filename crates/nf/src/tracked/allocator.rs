@@ -283,7 +283,7 @@ impl<T: Value> AllocatorOperations<T> for Tracked<SharedAllocator<T>> {
 }
 
 impl<T: Value> Journaled for Tracked<SharedAllocator<T>> {
-    fn layout(&self) -> String {
+    fn layout(&self) -> journal::Layout {
         journal::layout::<u32, (u64, u32, T)>()
     }
 

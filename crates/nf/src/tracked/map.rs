@@ -111,7 +111,7 @@ impl<K: Key, V: Value> MapOperations<K, V> for Tracked<SharedMap<K, V>> {
 }
 
 impl<K: Key, V: Value> Journaled for Tracked<SharedMap<K, V>> {
-    fn layout(&self) -> String {
+    fn layout(&self) -> journal::Layout {
         journal::layout::<K, V>()
     }
 

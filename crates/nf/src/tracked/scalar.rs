@@ -220,8 +220,8 @@ impl L3Operations for TrackedL3 {
 }
 
 impl Journaled for Tracked<SharedCounter> {
-    fn layout(&self) -> String {
-        "count".to_owned()
+    fn layout(&self) -> journal::Layout {
+        journal::layout_of_count()
     }
 
     fn keep(&mut self, _: &Steps) {
@@ -248,7 +248,7 @@ impl Journaled for Tracked<SharedCounter> {
 
 /// The value is told merged, as one worker has it.
 impl<T: Value> Journaled for Tracked<SharedDistributed<T>> {
-    fn layout(&self) -> String {
+    fn layout(&self) -> journal::Layout {
         journal::layout::<(), T>()
     }
 

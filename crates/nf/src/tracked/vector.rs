@@ -214,7 +214,7 @@ impl<T: Value> CellOperations<T> for Tracked<SharedCell<T>> {
 }
 
 impl<T: Value> Journaled for Tracked<SharedVector<T>> {
-    fn layout(&self) -> String {
+    fn layout(&self) -> journal::Layout {
         journal::layout::<u32, T>()
     }
 
@@ -238,7 +238,7 @@ impl<T: Value> Journaled for Tracked<SharedVector<T>> {
 }
 
 impl<T: Value> Journaled for Tracked<SharedCell<T>> {
-    fn layout(&self) -> String {
+    fn layout(&self) -> journal::Layout {
         journal::layout::<(), T>()
     }
 

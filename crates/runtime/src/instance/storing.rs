@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anabranch_nf::packet_set::{SetKey4, SetKey6};
-use anabranch_nf::state::journal::{self, Journaled as _, Moment, Sink, Steps};
+use anabranch_nf::state::journal::{self, Journaled as _, Layout, Moment, Sink, Steps};
 use anabranch_nf::state::timers::TIMERS;
 use anabranch_nf::state::{MOST_SHARDS, ShardSet};
 use anabranch_nf::{Environment, NetworkFunction, to_ns};
@@ -17,8 +17,10 @@ use crate::schedule::{Schedule, Turn};
 /// Names of the tables of packet sets; no field is named so.
 pub(crate) const V4: &str = "sets.v4";
 pub(crate) const V6: &str = "sets.v6";
-/// What the name of a layout begins with.
-const LAYOUT: &str = ".layout.";
+/// What the names of the two parts of a layout begin with: names of numbers, and types, which the first releases did
+/// not note.
+pub(crate) const LAYOUT: &str = ".layout.";
+pub(crate) const TYPES: &str = ".types.";
 
 /// In whose scopes an instance writes.
 #[derive(Clone, Debug)]
@@ -217,9 +219,10 @@ impl Storing {
     }
 
     /// Says what the entries of each object are made of, before any is told.
-    pub(crate) fn begin(&mut self, layouts: Vec<(&'static str, String)>) {
-        for (object, layout) in layouts {
-            self.describe(&format!("{LAYOUT}{object}"), layout);
+    pub(crate) fn begin(&mut self, layouts: Vec<(&'static str, Layout)>) {
+        for (object, Layout { names, types }) in layouts {
+            self.describe(&format!("{LAYOUT}{object}"), names);
+            self.describe(&format!("{TYPES}{object}"), types);
         }
         self.feed.hand_over_surely();
     }
@@ -376,7 +379,7 @@ pub(crate) fn restore_timers(environment: &mut Environment, state: &[(Key, Conte
 /// State that a store can keep: the objects and packet sets of one worker, or of all.
 pub(crate) trait Kept {
     /// What the entries of each object are made of.
-    fn layouts(&self) -> Vec<(&'static str, String)>;
+    fn layouts(&self) -> Vec<(&'static str, Layout)>;
     /// Puts in an entry of an object, as it was told, of the scope of `place`; false when it does not fit or
     /// cannot be read.
     fn put(&mut self, place: Place, object: &str, entry: (&[u8], &[u8]), moment: &Moment) -> bool;
@@ -384,7 +387,7 @@ pub(crate) trait Kept {
     /// Puts in what a store has.
     ///
     /// # Errors
-    /// [`Error::Foreign`]: the entries of an object are made of other fields than here.
+    /// [`Error::OtherLayout`]: the entries of an object are made of something else than here.
     fn put_all(&mut self, state: &[(Key, Content)], moment: &Moment) -> Result<Restored, Error> {
         check_layouts(&self.layouts(), state)?;
         let mut restored = Restored::default();
@@ -406,26 +409,27 @@ pub(crate) trait Kept {
 }
 
 fn check_layouts(
-    layouts: &[(&'static str, String)],
+    layouts: &[(&'static str, Layout)],
     state: &[(Key, Content)],
 ) -> Result<(), Error> {
     for (key, content) in state {
         let (id, Content::Value(stored)) = (key.id(), content) else { continue };
-        let Some(object) = id.strip_prefix(LAYOUT) else { continue };
-        match layouts.iter().find(|(name, _)| *name == object) {
-            Some((_, layout)) if layout.as_bytes() != &stored[..] => {
-                let stored = String::from_utf8_lossy(stored);
-                let why = format!("it was written as `{stored}` and is `{layout}` now");
-                return Err(Error::Foreign { key: key.clone(), why });
-            }
-            _ => {}
+        let here = |object: &str| layouts.iter().find(|(name, _)| *name == object);
+        let noted = match (id.strip_prefix(LAYOUT), id.strip_prefix(TYPES)) {
+            (Some(object), _) => here(object).map(|(_, layout)| &layout.names),
+            (_, Some(object)) => here(object).map(|(_, layout)| &layout.types),
+            _ => None,
+        };
+        if let Some(noted) = noted.filter(|noted| noted.as_bytes() != &stored[..]) {
+            let (stored, here) = (String::from_utf8_lossy(stored).into_owned(), noted.clone());
+            return Err(Error::OtherLayout { key: key.clone(), stored, here });
         }
     }
     Ok(())
 }
 
 /// What the entries of each object and of the packet sets of `nf` are made of.
-pub(crate) fn layouts<N: NetworkFunction>(nf: &N) -> Vec<(&'static str, String)> {
+pub(crate) fn layouts<N: NetworkFunction>(nf: &N) -> Vec<(&'static str, Layout)> {
     let mut layouts = nf.layouts();
     if N::SET.is_some() {
         layouts.extend([
@@ -442,7 +446,7 @@ pub(crate) fn moment(environment: &Environment) -> Moment {
 }
 
 impl<N: NetworkFunction> Kept for Instance<N> {
-    fn layouts(&self) -> Vec<(&'static str, String)> {
+    fn layouts(&self) -> Vec<(&'static str, Layout)> {
         layouts(&self.nf)
     }
 
@@ -466,7 +470,7 @@ impl<N: NetworkFunction> Instance<N> {
     /// [`COUNTED_BY_OTHERS`](anabranch_nf::state::journal::COUNTED_BY_OTHERS) apart.
     ///
     /// # Errors
-    /// [`Error::Foreign`]: the entries of an object are made of other fields than here: another
+    /// [`Error::OtherLayout`]: the entries of an object are made of something else than here: another
     /// version of the function has written them.
     pub fn restore(&mut self, state: &[(Key, Content)]) -> Result<Restored, Error> {
         let moment = moment(&self.agenda.environment);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use anabranch_nf::NetworkFunction;
-use anabranch_nf::state::journal::Moment;
+use anabranch_nf::state::journal::{Layout, Moment};
 use anabranch_store::{Content, Error, Key, Place};
 
 use super::alone::{Alone, Floor};
@@ -18,12 +18,18 @@ impl<N: NetworkFunction> Members<N> {
     /// Puts in what a store has kept, after [`start`](Self::start).
     ///
     /// # Errors
-    /// [`Error::Foreign`]: the entries of an object are made of other fields than here.
+    /// [`Error::OtherLayout`]: the entries of an object are made of something else than here.
     pub fn restore(&mut self, state: &[(Key, Content)]) -> Result<Restored, Error> {
         match self.members.first_mut() {
             Some(first) => first.with_floor(|alone, floor| alone.restore(floor, state)),
             None => Ok(Restored::default()),
         }
+    }
+
+    /// What the entries of each object and of the packet sets are made of.
+    pub(crate) fn layouts(&mut self) -> Vec<(&'static str, Layout)> {
+        let first = self.members.first_mut();
+        first.map_or_else(Vec::new, |first| first.with_floor(|_, floor| floor.layouts()))
     }
 
     /// From now on tells `storing` what changes.
@@ -64,7 +70,7 @@ impl<N: NetworkFunction> Member<N> {
 }
 
 impl<N: NetworkFunction> Kept for Floor<'_, N> {
-    fn layouts(&self) -> Vec<(&'static str, String)> {
+    fn layouts(&self) -> Vec<(&'static str, Layout)> {
         layouts(&*self.nf)
     }
 

@@ -445,10 +445,7 @@ fn state_of_another_version_is_refused() {
     let refused =
         Node::<anabranch_nfs::firewall::Function>::start("", START_NS, Held::Alone, Some(&store));
     let error = refused.err().unwrap();
-    assert!(
-        matches!(&error, Error::Foreign { why, .. } if why.contains("written as `other`")),
-        "{error}"
-    );
+    assert!(matches!(&error, Error::OtherLayout { stored, .. } if stored == "other"), "{error}");
 }
 
 fn store_layout(store: &Memory) -> Key {

@@ -5,3 +5,4 @@ mod clock;
 mod moving;
 mod shards;
 mod shared;
+mod upgrade;

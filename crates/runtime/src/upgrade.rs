@@ -1,0 +1,278 @@
+//! State whose entries an earlier release of a function has made of something else: read as it was then, and written
+//! as it is now, before the first packet.
+//!
+//! ```text
+//! .new.X of every scope ═▶ .upgraded.X ═▶ X of every scope, .types.X ═▶ no .upgraded.X ═▶ no .new.X
+//! ```
+//!
+//! What stands before a `═▶` is in the store before what stands behind it is written, and either may take any number
+//! of messages. **Invariant**: who is killed leaves the state of then whole, and where `.upgraded.X` says of what its
+//! entries are made, that of now, under `.new.X`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anabranch_nf::shape::Shape;
+use anabranch_nf::state::journal::Layout;
+use anabranch_store::{Change, Content, Error, Feed, Flusher, Key, Kind, Place, Scope};
+
+use crate::instance::{LAYOUT, TYPES};
+
+/// What the names of these begin with.
+const NEW: &str = ".new.";
+const UPGRADED: &str = ".upgraded.";
+/// Longest that each of them is waited for.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+type State = BTreeMap<Key, Content>;
+
+/// The same state, of entries as `layouts` has them, which the store has too then; what there is to say of it, `said`
+/// is told.
+///
+/// # Errors
+/// [`Error::OtherLayout`] for entries that cannot be read so, [`Error::Unavailable`] where the store does not take them.
+pub(crate) fn upgraded(
+    flusher: &Flusher,
+    (nf, instance): (&str, &str),
+    layouts: &[(&'static str, Layout)],
+    state: Vec<(Key, Content)>,
+    said: &mut Vec<String>,
+) -> Result<Vec<(Key, Content)>, Error> {
+    let common = Scope::new(nf, instance, Place::Core(0))?;
+    let state: State = state.into_iter().collect();
+    let mut upgrade = Upgrade { flusher, feed: flusher.feed(), common, state, said };
+    for (object, _) in layouts {
+        upgrade.finish(object)?;
+    }
+    for (object, layout) in layouts {
+        if upgrade.convert(object, layout)? {
+            upgrade.finish(object)?;
+        }
+    }
+    upgrade.forget_unfinished();
+    Ok(upgrade.state.into_iter().collect())
+}
+
+struct Upgrade<'f> {
+    flusher: &'f Flusher,
+    said: &'f mut Vec<String>,
+    feed: Feed,
+    /// Where it stands of what entries are made.
+    common: Scope,
+    state: State,
+}
+
+impl Upgrade<'_> {
+    /// Writes what is new of an object beside what is there, and that it is all there; whether something is.
+    fn convert(&mut self, object: &str, layout: &Layout) -> Result<bool, Error> {
+        let types = self.common.key(Kind::Value, &format!("{TYPES}{object}"))?;
+        let Some(Content::Value(stored)) = self.state.get(&types) else { return Ok(false) };
+        let stored = String::from_utf8_lossy(stored).into_owned();
+        if stored == layout.types {
+            return Ok(false);
+        }
+        let Some((from, to, changes)) = readable(&stored, &layout.types) else {
+            let here = layout.types.clone();
+            return Err(Error::OtherLayout { key: types, stored, here });
+        };
+        let mut new = State::new();
+        let (mut entries, mut lost) = (0, 0);
+        for (key, content) in of(&self.state, object) {
+            let Content::Map(old) = content else { continue };
+            let each = old.iter().filter_map(|(name, value)| {
+                from.converted(&to, value).map(|value| (name.clone(), value))
+            });
+            let converted: BTreeMap<_, _> = each.collect();
+            entries += converted.len();
+            lost += old.len() - converted.len();
+            let beside = key.scope().key(Kind::Map, &format!("{NEW}{object}"))?;
+            new.insert(beside, Content::Map(converted));
+        }
+        if new.is_empty() {
+            self.note(object, layout);
+            return Ok(false);
+        }
+        let changes = match changes.is_empty() {
+            true => "numbers are wider, or there are more variants".to_owned(),
+            false => changes.join(", "),
+        };
+        self.said.push(format!(
+            "{entries} stored entries of `{object}` are of another release of this function, and are read: {changes}"
+        ));
+        if lost > 0 {
+            self.said.push(format!("{lost} more of `{object}` cannot be read, and are left out"));
+        }
+        self.write(new)?;
+        let flag = self.common.key(Kind::Value, &format!("{UPGRADED}{object}"))?;
+        let types = Content::Value(layout.types.clone().into_bytes());
+        self.write([(flag, types)].into())?;
+        Ok(true)
+    }
+
+    /// Puts what is new of an object, if all of it is there, in place of what was.
+    fn finish(&mut self, object: &str) -> Result<(), Error> {
+        let flag = self.common.key(Kind::Value, &format!("{UPGRADED}{object}"))?;
+        let Some(types) = self.state.get(&flag).cloned() else { return Ok(()) };
+        // Of what nothing could be read there is nothing.
+        let nothing = |(key, _): (&Key, _)| (key.clone(), Content::Map(BTreeMap::new()));
+        let mut written: State = of(&self.state, object).map(nothing).collect();
+        for (beside, content) in of(&self.state, &format!("{NEW}{object}")) {
+            written.insert(beside.scope().key(Kind::Map, object)?, content.clone());
+        }
+        written.insert(self.common.key(Kind::Value, &format!("{TYPES}{object}"))?, types);
+        self.write(written)?;
+        self.erase(|key| *key == flag);
+        // What names say is written anew with all else.
+        let names = self.common.key(Kind::Value, &format!("{LAYOUT}{object}"))?;
+        self.state.remove(&names);
+        self.settle()
+    }
+
+    /// Nothing of it was stored: it is as it is here.
+    fn note(&mut self, object: &str, layout: &Layout) {
+        for (part, text) in [(LAYOUT, &layout.names), (TYPES, &layout.types)] {
+            if let Ok(key) = self.common.key(Kind::Value, &format!("{part}{object}")) {
+                self.state.insert(key, Content::Value(text.clone().into_bytes()));
+            }
+        }
+    }
+
+    fn forget_unfinished(&mut self) {
+        self.erase(|key| key.id().starts_with(NEW));
+        self.feed.hand_over_surely();
+    }
+
+    fn erase(&mut self, is_meant: impl Fn(&Key) -> bool) {
+        let Self { state, feed, .. } = self;
+        state.retain(|key, _| {
+            let stays = !is_meant(key);
+            if !stays {
+                feed.change(Change::delete(key));
+            }
+            stays
+        });
+    }
+
+    /// Until the store has these, too.
+    fn write(&mut self, written: State) -> Result<(), Error> {
+        for (key, content) in &written {
+            self.feed.change(Change::put(key, content.clone()));
+        }
+        self.state.extend(written);
+        self.settle()
+    }
+
+    fn settle(&mut self) -> Result<(), Error> {
+        self.feed.hand_over_surely();
+        let status = self.flusher.settle(PATIENCE);
+        if status.waiting == 0 && status.trouble.is_none() {
+            return Ok(());
+        }
+        let why = status.trouble.unwrap_or_else(|| "it is too slow".to_owned());
+        let state =
+            "the state of another release of the function is to be written as that of this one";
+        Err(Error::unavailable(&self.common, format!("{state}, and is not: {why}")))
+    }
+}
+
+/// What every scope has under this name.
+fn of<'s>(state: &'s State, id: &str) -> impl Iterator<Item = (&'s Key, &'s Content)> {
+    state.iter().filter(move |(key, _)| key.kind() == Kind::Map && key.id() == id)
+}
+
+/// What values of entries were made of and are, where they can be read so, and what changes; keys are the same.
+fn readable(stored: &str, here: &str) -> Option<(Shape, Shape, Vec<String>)> {
+    let (old_key, from) = stored.split_once(" -> ")?;
+    let (new_key, to) = here.split_once(" -> ")?;
+    let (from, to): (Shape, Shape) = (from.parse().ok()?, to.parse().ok()?);
+    let changes = from.becomes(&to).ok().filter(|_| old_key == new_key)?;
+    Some((from, to, changes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use anabranch_nf::state::journal::{layout, stored};
+    use anabranch_store::{
+        Answer, Batch, Call, Driver, Memory, Operation, Outcome, Settings, view,
+    };
+
+    use super::*;
+
+    /// A store, and what it held after each message.
+    struct Noted(Memory, Arc<Mutex<Vec<State>>>);
+
+    impl Driver for Noted {
+        fn name(&self) -> &str {
+            "noted"
+        }
+        fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
+            self.0.run(calls)
+        }
+        fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
+            let outcomes = self.0.commit(batches)?;
+            let now = view::state(&mut self.0, "nat", Some("a"))?;
+            self.1.lock().unwrap().push(now);
+            Ok(outcomes)
+        }
+        fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
+            self.0.keys(prefix)
+        }
+    }
+
+    fn scopes() -> [Scope; 3] {
+        [Place::Core(0), Place::Shard(3), Place::Shard(4)]
+            .map(|place| Scope::new("nat", "a", place).unwrap())
+    }
+
+    fn flows<V: anabranch_nf::Value>(value: impl Fn(u32) -> V) -> State {
+        let of = |scope: &Scope| {
+            let flows = (0..10u32).map(|flow| (stored(&flow), stored(&value(flow))));
+            (scope.key(Kind::Map, "flows").unwrap(), Content::Map(flows.collect()))
+        };
+        scopes().iter().map(of).collect()
+    }
+
+    /// What becomes of `state`, whose flows are as `Layout` says, and what the store holds after each message.
+    fn upgrade(state: &State, layout: &Layout) -> (State, Vec<String>, Vec<State>) {
+        let mut store = Memory::default();
+        let put =
+            |(key, content): (&Key, &Content)| Call::new(key, Operation::Put(content.clone()));
+        let puts: Vec<Call> = state.iter().map(put).collect();
+        store.run(&puts).unwrap().into_iter().for_each(|done| drop(done.unwrap()));
+        let noted = Arc::default();
+        let driver = Noted(store, Arc::clone(&noted));
+        let settings = Settings { message_changes: 3, period_ns: 10_000, ..Settings::default() };
+        let (flusher, state) = Flusher::open(driver, "nat", "a", settings).unwrap();
+        let layouts = [("flows", layout.clone())];
+        let mut said = Vec::new();
+        let state = upgraded(&flusher, ("nat", "a"), &layouts, state, &mut said).unwrap();
+        flusher.close(PATIENCE);
+        let noted = noted.lock().unwrap().clone();
+        (state.into_iter().collect(), said, noted)
+    }
+
+    fn flows_of(state: &State) -> State {
+        of(state, "flows").map(|(key, content)| (key.clone(), content.clone())).collect()
+    }
+
+    #[test]
+    fn whenever_it_is_killed_an_upgrade_is_not_by_halves() {
+        let [old, new] = [layout::<u32, (u8, u16)>(), layout::<u32, (u32, u16, bool)>()];
+        let mut before = flows(|flow| (flow as u8, 500 + flow as u16));
+        let types = scopes()[0].key(Kind::Value, ".types.flows").unwrap();
+        before.insert(types, Content::Value(old.types.into_bytes()));
+        let expected = flows(|flow| (flow, 500 + flow as u16, false));
+        let (after, said, states) = upgrade(&before, &new);
+        assert_eq!((flows_of(&after), said.len()), (expected.clone(), 1));
+        assert!(states.len() > 12, "{}", states.len());
+        for (number, state) in states.iter().enumerate() {
+            let (after, _, later) = upgrade(state, &new);
+            assert_eq!(flows_of(&after), expected, "killed after message {number}");
+            let last = later.last().unwrap_or(state);
+            assert_eq!(flows_of(last), expected, "in the store, killed after message {number}");
+            assert!(!last.keys().any(|key| key.id().starts_with(NEW)), "{number}: {last:?}");
+        }
+    }
+}
