@@ -13,7 +13,7 @@ use crate::class::{Class, Classes, quoted_protocol};
 use crate::constraint::{Constraint, Equation};
 use crate::filter::{Caller, caller};
 use crate::resolve::Keyed;
-use crate::touch::{Context, Part, Touches};
+use crate::touch::{Context, Part, Touches, narrow};
 use crate::word::{FieldId, Word};
 
 /// The allocator that names the entries which `keys` touch, if one does.
@@ -304,26 +304,32 @@ fn chosen(term: Term, class: Class, terms: &Terms) -> Term {
 
 /// What the path knows `column` to be less than.
 fn bounds(column: Term, known: &[(Term, bool)], terms: &Terms) -> Vec<Term> {
+    let is_column = |term: &Term| [column, narrow(column, terms)].contains(term);
     let bound = |(term, holds): &(Term, bool)| match (terms.node(*term), *holds) {
-        (Node::Binary(Binary::LessUnsigned, a, b), true) if *a == column => Some(*b),
-        (Node::Binary(Binary::LessEqualUnsigned, a, b), false) if *b == column => Some(*a),
+        (Node::Binary(Binary::LessUnsigned, a, b), true) if is_column(a) => Some(*b),
+        (Node::Binary(Binary::LessEqualUnsigned, a, b), false) if is_column(b) => Some(*a),
         _ => None,
     };
     known.iter().filter_map(bound).collect()
 }
 
-/// `field − base`, widened.
+/// `field − base`, widened before or after.
 fn column_of(touches: &mut Touches<'_>, column: Term, class: Class) -> Option<(FieldId, String)> {
     let terms = &touches.paths.terms;
-    let narrow = match *terms.node(column) {
-        Node::Extend { signed: false, of, .. } => of,
-        _ => column,
+    let column = narrow(column, terms);
+    let (field, base) = match *terms.node(column) {
+        Node::Binary(Binary::Sub, field, base) if touches.is_rigid(base) => {
+            (field, touches.rigid_text(base))
+        }
+        // What is taken off is kept as what is added to wrap.
+        Node::Binary(Binary::Add, field, added) => {
+            let least = terms.constant_of(added)?.wrapping_neg();
+            (field, (least & u128::MAX >> (128 - terms.width(added))).to_string())
+        }
+        _ => (column, String::new()),
     };
-    let (field, base) = match *terms.node(narrow) {
-        Node::Binary(Binary::Sub, field, base) if touches.is_rigid(base) => (field, Some(base)),
-        _ => (narrow, None),
-    };
-    let Node::Symbol(id) = *terms.node(chosen(field, class, terms)) else { return None };
+    let field = chosen(narrow(field, terms), class, terms);
+    let Node::Symbol(id) = *terms.node(field) else { return None };
     let id = touches.fields.of_symbol(touches.paths.terms.symbol_of(id))?;
-    Some((id, base.map_or_else(String::new, |base| touches.rigid_text(base))))
+    Some((id, base))
 }

@@ -302,6 +302,41 @@ fn an_index_without_rows_steers_where_it_is_bounded() {
     assert_eq!(mode(&found, "chain"), ObjectMode::Shared);
 }
 
+/// The first that is given out may be a constant, and be taken off before the port is widened or after.
+#[test]
+fn the_first_port_that_is_given_out_may_be_a_constant() {
+    let fields = "#[capacity(512)] chain: Allocator<Ipv4Addr>,";
+    let steered = |index: &str, bound: &str| {
+        let body = format!(
+            "if pkt.port() == LAN {{
+                let Some(index) = self.chain.allocate(src, 1_000, cx) else {{ return Drop(Reason::Refused) }};
+                pkt.set_src_port(FIRST + index as u16);
+            }} else {{
+                let index = {index};
+                if {bound} {{ return Drop(Reason::Refused); }}
+                let Some(inside) = self.chain.get(index, cx) else {{ return Drop(Reason::Refused) }};
+                pkt.set_destination(inside, 80);
+            }}"
+        );
+        let found = planned_with("const FIRST: u16 = 2_048;", fields, "", &body, "e810");
+        let steered = found.steered.first().map(|one| (one.base.clone(), one.modulus.clone()));
+        assert_eq!(mode(&found, "chain") == ObjectMode::Steered, steered.is_some());
+        steered
+    };
+    let known = |base: &str, modulus: &str| Some((base.to_owned(), modulus.to_owned()));
+    let wide = "u32::from(dst_port).wrapping_sub(u32::from(FIRST))";
+    let narrow = "u32::from(dst_port.wrapping_sub(FIRST))";
+    for index in [wide, narrow] {
+        assert_eq!(steered(index, "index >= 512"), known("2048", "512"), "{index}");
+    }
+    let set = "u32::from(dst_port).wrapping_sub(u32::from(self.settings.first))";
+    let number = "index >= self.settings.number";
+    assert_eq!(steered(set, number), known("settings.first", "settings.number"));
+    assert_eq!(steered(wide, "index >= u32::from(src_port)"), None, "no bound that is the same for all");
+    let scaled = "u32::from(dst_port) * 3 - u32::from(FIRST)";
+    assert_eq!(steered(scaled, "index >= 512"), None, "it is no port");
+}
+
 /// A timer that brings the index that its packet was given is where that is.
 #[test]
 fn a_timer_finds_what_its_packet_took() {
