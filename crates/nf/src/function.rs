@@ -453,10 +453,11 @@ pub trait Occupancy {
 }
 
 macro_rules! sized {
-    ($(<$($parameter:ident: $bound:path),+> $object:ty, $faults:expr, $whole:literal;)+) => {$(
+    ($(<$($parameter:ident: $bound:path),+> $object:ty, $faults:expr, $whole:literal, $common:expr;)+) => {$(
         impl<$($parameter: $bound),+> Occupancy for $object {
             fn table_use(&self, name: &str) -> TableUse {
                 let faults: fn(&Self) -> u64 = $faults;
+                let is_common: fn(&Self) -> bool = $common;
                 TableUse {
                     name: name.to_owned(),
                     used: self.len().into(),
@@ -464,13 +465,14 @@ macro_rules! sized {
                     bytes: self.bytes() as u64,
                     faults: faults(self),
                     whole: $whole,
+                    common: is_common(self),
                 }
             }
         }
     )+};
 }
 sized! {
-    <K: crate::key::Key, V: Value> Map<K, V>, |_| 0, false;
-    <T: Value> Allocator<T>, |_| 0, false;
-    <T: Value> Vector<T>, Self::faults, true;
+    <K: crate::key::Key, V: Value> Map<K, V>, |_| 0, false, |_| false;
+    <T: Value> Allocator<T>, |_| 0, false, Self::is_common;
+    <T: Value> Vector<T>, Self::faults, true, |_| false;
 }

@@ -468,6 +468,7 @@ impl<K: Key, S: Value> SetTable<K, S> {
             bytes: (self.table.bytes() + self.wheel.bytes()) as u64,
             faults: 0,
             whole: false,
+            common: false,
         }
     }
 }

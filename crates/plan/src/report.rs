@@ -296,11 +296,14 @@ fn by_each_worker(decision: &Decision<'_>) -> Option<Difference> {
 }
 
 fn capacities(decision: &Decision<'_>, objects: &[Object]) -> Option<Difference> {
-    let sharded = objects.iter().filter(|object| {
-        matches!(object.mode, ObjectMode::Sharded | ObjectMode::Steered | ObjectMode::PerShard)
-    });
-    let sized: Vec<&Object> =
-        sharded.filter(|object| object.capacity.is_some() && object.kind != "Vector").collect();
+    // Indices of allocators are given out once, whoever gives them.
+    let has_one_each = |object: &&Object| match object.mode {
+        ObjectMode::Sharded => !["Vector", "Allocator"].contains(&&*object.kind),
+        ObjectMode::PerShard => object.kind != "Vector",
+        _ => false,
+    };
+    let sharded = objects.iter().filter(has_one_each);
+    let sized: Vec<&Object> = sharded.filter(|object| object.capacity.is_some()).collect();
     if sized.is_empty() {
         return None;
     }
@@ -313,10 +316,7 @@ fn capacities(decision: &Decision<'_>, objects: &[Object]) -> Option<Difference>
         .filter(|known| sized.iter().any(|object| object.name == known.name))
         .map(|known| known.line);
     Some(difference(
-        format!(
-            "each worker has tables and pools of its own, each of the size set: {}",
-            names.join(", ")
-        ),
+        format!("each worker has tables of its own, each of the size set: {}", names.join(", ")),
         lines,
     ))
 }
@@ -332,7 +332,11 @@ fn values(decision: &Decision<'_>, objects: &[Object]) -> Vec<Difference> {
     };
     pools
         .map(|object| {
-            let what = format!("`{}` gives out other values than it would alone", object.name);
+            let mut what = format!("`{}` gives out other values than it would alone", object.name);
+            if object.mode == ObjectMode::Sharded {
+                what += "; workers lease its indices, up to 64 at a time, so that one may find none while \
+                         others have some left";
+            }
             difference(what, line(&object.name))
         })
         .collect()
@@ -365,8 +369,8 @@ fn interchangeable(decision: &Decision<'_>) -> Vec<Difference> {
     all.map(|(allocator, lines)| {
         let name = &decision.touches.paths.objects[*allocator].name;
         let what = format!(
-            "two shards may give out the same value of `{name}`: packets that bring it are told \
-             apart by what is compared here"
+            "what packets bring of `{name}` may be looked up in another shard than gave it out, which finds \
+             nothing where one core finds what is not meant, as is compared here"
         );
         difference(what, lines.iter().copied())
     })

@@ -332,7 +332,11 @@ fn the_first_port_that_is_given_out_may_be_a_constant() {
     let set = "u32::from(dst_port).wrapping_sub(u32::from(self.settings.first))";
     let number = "index >= self.settings.number";
     assert_eq!(steered(set, number), known("settings.first", "settings.number"));
-    assert_eq!(steered(wide, "index >= u32::from(src_port)"), None, "no bound that is the same for all");
+    assert_eq!(
+        steered(wide, "index >= u32::from(src_port)"),
+        None,
+        "no bound that is the same for all"
+    );
     let scaled = "u32::from(dst_port) * 3 - u32::from(FIRST)";
     assert_eq!(steered(scaled, "index >= 512"), None, "it is no port");
 }

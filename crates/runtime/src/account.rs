@@ -175,7 +175,7 @@ impl Account {
             match known {
                 Some(known) => {
                     known.used += table.used;
-                    known.capacity += table.capacity;
+                    known.capacity += if table.common { 0 } else { table.capacity };
                     known.bytes += table.bytes;
                 }
                 None => self.report.tables.push(TableReport {
@@ -214,5 +214,32 @@ fn percentiles(latency: Histogram<u64>) -> LatencyReport {
         p99: latency.value_at_quantile(0.99),
         p99_9: latency.value_at_quantile(0.999),
         max: latency.max(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Places that workers have together are there once, their own as often as there are workers.
+    #[test]
+    fn what_workers_have_together_counts_once() {
+        let report = RunReport::new("nf");
+        let mut account =
+            Account { report, reasons: &[], handled: 0, interval_s: 0.01, sampled: 0 };
+        let table = |name: &str, used, common| TableUse {
+            name: name.to_owned(),
+            used,
+            capacity: 40,
+            bytes: 1,
+            faults: 0,
+            whole: false,
+            common,
+        };
+        for used in [10, 30] {
+            account.tables(&[table("pool", used, true), table("map", used, false)]);
+        }
+        let full = account.report.tables.iter().map(|table| (table.used, table.capacity));
+        assert_eq!(full.collect::<Vec<_>>(), [(40, 40), (40, 80)]);
     }
 }

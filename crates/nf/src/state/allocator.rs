@@ -74,6 +74,8 @@ struct Shards {
 /// in use.
 struct Leases {
     commons: Arc<Commons>,
+    /// Indices leased at a time.
+    block: u32,
     /// Those that came in blocks and stay when they are given back, a bit each.
     blocks: Box<[u64]>,
     /// Indices leased.
@@ -127,7 +129,7 @@ impl<T: Value> Allocator<T> {
         self.objects = Zeroed::sparse(len as usize, dense as usize);
         self.wheel = Wheel::sparse(len, dense);
         let leases = match &ward.scope {
-            Scope::Leased(commons) => Some(Leases::new(commons, len)),
+            Scope::Leased(commons) => Some(Leases::new(commons, len, ward.workers)),
             _ => None,
         };
         if leases.is_some() {
@@ -153,6 +155,12 @@ impl<T: Value> Allocator<T> {
     /// Objects in all.
     pub fn capacity(&self) -> u32 {
         self.indices.len()
+    }
+
+    /// Whether all workers have its indices together: each is given out by one of them.
+    pub fn is_common(&self) -> bool {
+        let leases = self.shards.as_ref().and_then(|shards| shards.leases.as_ref());
+        self.loans.is_some() || leases.is_some()
     }
 
     /// Bytes of memory when every object has been in use.
@@ -572,15 +580,21 @@ impl<T: Value> Allocator<T> {
 }
 
 impl Leases {
-    fn new(commons: &Arc<Commons>, len: u32) -> Self {
+    fn new(commons: &Arc<Commons>, len: u32, workers: u32) -> Self {
         let blocks = vec![0; (len as usize).div_ceil(64)].into();
-        Self { commons: Arc::clone(commons), blocks, count: 0 }
+        Self { commons: Arc::clone(commons), block: Self::block(len, workers), blocks, count: 0 }
     }
 
-    /// Leases one more block within the range, and has its indices be free.
+    /// Few enough that what workers have leased and not given out is an eighth of all at most, where that can be.
+    fn block(len: u32, workers: u32) -> u32 {
+        (len / workers.saturating_mul(8).max(1)).clamp(1, 64)
+    }
+
+    /// Leases some more of a block within the range, and has its indices be free.
     fn lease(&mut self, within: Within, indices: &mut Indices) -> bool {
         let to = within.first.saturating_add(within.count).min(indices.len());
-        let Some((start, got)) = self.commons.lease(indices.len(), within.first, to) else {
+        let Some((start, got)) = self.commons.lease(indices.len(), within.first, to, self.block)
+        else {
             return false;
         };
         self.blocks[(start / 64) as usize] |= got;

@@ -43,4 +43,6 @@ pub struct TableUse {
     pub faults: u64,
     /// Every place is in use from the start, as the elements of a vector: it cannot fill up.
     pub whole: bool,
+    /// All workers have these places together.
+    pub common: bool,
 }

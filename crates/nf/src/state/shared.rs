@@ -233,14 +233,23 @@ fn bits(len: usize) -> Box<[AtomicU64]> {
     (0..len.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()
 }
 
+/// The `most` lowest of these bits.
+fn lowest(bits: u64, most: u32) -> u64 {
+    let mut left = bits;
+    for _ in 0..most.min(bits.count_ones()) {
+        left &= left - 1;
+    }
+    bits & !left
+}
+
 impl Commons {
     fn words(&self, len: u32) -> &[AtomicU64] {
         self.leased.get_or_init(|| bits(len as usize))
     }
 
-    /// Leases what is free of the first block that has a free index in `from .. to`, of `len`
+    /// Leases what is free, `most` at most, of the first block that has a free index in `from .. to`, of `len`
     /// indices in all: the block's first index, and a bit for each index that was got.
-    pub fn lease(&self, len: u32, from: u32, to: u32) -> Option<(u32, u64)> {
+    pub fn lease(&self, len: u32, from: u32, to: u32, most: u32) -> Option<(u32, u64)> {
         let (first, last) = (from / 64, to.div_ceil(64));
         let words = self.words(len).get(first as usize..last as usize)?;
         (first..).zip(words).find_map(|(block, word)| {
@@ -250,12 +259,17 @@ impl Commons {
                 _ => u64::MAX,
             };
             let wanted = below(to.min(len)) & !below(from);
-            if word.load(Ordering::Relaxed) & wanted == wanted {
-                return None;
+            loop {
+                let some = lowest(wanted & !word.load(Ordering::Relaxed), most);
+                if some == 0 {
+                    return None;
+                }
+                // Whoever sets a bit first has leased the index: no other memory hangs on it.
+                let got = some & !word.fetch_or(some, Ordering::Relaxed);
+                if got != 0 {
+                    return Some((start, got));
+                }
             }
-            // Whoever sets a bit first has leased the index: no other memory hangs on it.
-            let got = wanted & !word.fetch_or(wanted, Ordering::Relaxed);
-            (got != 0).then_some((start, got))
         })
     }
 
@@ -722,7 +736,7 @@ mod tests {
         assert!(commons.lease_one(1_000, 70) && !commons.lease_one(1_000, 70));
         let mut all: Vec<u32> = std::thread::scope(|threads| {
             let worker = || {
-                let lease = || commons.lease(1_000, 3, 990);
+                let lease = || commons.lease(1_000, 3, 990, 5);
                 let indices = |(start, got): (u32, u64)| {
                     (0..64).filter(move |at| got >> at & 1 != 0).map(move |at| start + at)
                 };
@@ -735,8 +749,8 @@ mod tests {
         let expected: Vec<u32> = (3..990).filter(|&index| index != 70).collect();
         assert_eq!(all, expected);
         commons.give_back(1_000, 500);
-        assert_eq!(commons.lease(1_000, 0, 1_000), Some((0, 0b111)));
-        assert_eq!(commons.lease(1_000, 3, 990), Some((448, 1 << 52)));
+        assert_eq!(commons.lease(1_000, 0, 1_000, 64), Some((0, 0b111)));
+        assert_eq!(commons.lease(1_000, 3, 990, 64), Some((448, 1 << 52)));
         assert!(!commons.lease_one(1_000, 1_000), "there is no such index");
     }
 

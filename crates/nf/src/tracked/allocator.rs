@@ -345,6 +345,7 @@ impl<T: Value> Occupancy for Tracked<SharedAllocator<T>> {
             bytes: bytes as u64,
             faults: 0,
             whole: false,
+            common: false,
         }
     }
 }

@@ -311,6 +311,7 @@ impl<K: Key, S: Value> DividedSets<K, S> {
             bytes: (self.table.bytes() + self.ages.bytes) as u64,
             faults: 0,
             whole: false,
+            common: false,
         }
     }
 }

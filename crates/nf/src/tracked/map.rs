@@ -173,6 +173,7 @@ impl<K: Key, V: Value> Occupancy for Tracked<SharedMap<K, V>> {
             bytes: entries.bytes() as u64,
             faults: 0,
             whole: false,
+            common: false,
         }
     }
 }

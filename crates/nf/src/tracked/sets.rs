@@ -290,6 +290,7 @@ impl<K: Key, S: Value> SharedSets<K, S> {
             bytes: (self.sets.bytes() + self.wheel.bytes()) as u64,
             faults: 0,
             whole: false,
+            common: false,
         }
     }
 }

@@ -184,6 +184,7 @@ impl<T: Value> Occupancy for Tracked<SharedVector<T>> {
             bytes: self.object.elements.bytes() as u64,
             faults: self.object.faults.sum(),
             whole: true,
+            common: false,
         }
     }
 }

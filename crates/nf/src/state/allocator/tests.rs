@@ -153,6 +153,32 @@ fn restored_twice(pair: [(Allocator<u16>, Environment); 2], index: u32) {
     assert_eq!(b.allocate(9, 99 * TICK, &at_b), Some(index));
 }
 
+/// A small pool is no one worker's.
+#[test]
+fn of_a_small_pool_every_worker_finds_some() {
+    let commons: Arc<Commons> = Arc::default();
+    let mut workers = [1, 2, 3, 4].map(|seed| {
+        let mut environment = Environment::new(seed);
+        let mut allocator = Allocator::new(40);
+        let here = Arc::clone(environment.here());
+        allocator.divide(&Ward { scope: Scope::Leased(Arc::clone(&commons)), here, workers: 4 });
+        environment.begin(0, 0);
+        (allocator, environment)
+    });
+    let mut given = std::collections::BTreeSet::new();
+    let mut refused = 0;
+    for _ in 0..10 {
+        for (allocator, at) in &mut workers {
+            at.enter_shard(1);
+            match allocator.allocate(0, 99 * TICK, at) {
+                Some(index) => assert!(given.insert(index), "given out twice"),
+                None => refused += 1,
+            }
+        }
+    }
+    assert_eq!((given.len(), refused), (40, 0));
+}
+
 #[test]
 fn what_two_shards_have_in_a_store_is_one_shard_s() {
     restored_twice(two_workers(), 1);
