@@ -174,7 +174,7 @@ pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Erro
     }
     let Trial { settings, inputs, plan, workers, mut effort, paths, unreached, mut progress } =
         trial;
-    let setup = Setup::exemplified::<N>(settings, example(N::NAME)).under(&plan);
+    let setup = Setup::exemplified::<N>(settings, example(N::NAME)).under(&plan, Some(&paths));
     let programs = captured(&inputs, &setup)?;
     let of_captures = programs.iter().map(Program::packets).sum();
     if let Some(more) = beside(effort.packets, of_captures) {

@@ -155,6 +155,21 @@ impl Deployment {
     }
 }
 
+impl Deployment {
+    /// How many of an allocator's `capacity` indices have been given out at least, in all, where a shard finds none:
+    /// workers lease theirs, up to 64 at a time, and of those that are steered a shard has its share, or takes any
+    /// of a kind, even or odd, where shards lend. `None`: it is not divided.
+    pub fn given_out_before_none(&self, name: &str, capacity: u32) -> Option<u32> {
+        if let Some((homes, lends)) = self.homes.get(name) {
+            let all = homes.sizes().sum::<u32>();
+            let least = if capacity < all { 0 } else { homes.sizes().min().unwrap_or(0) };
+            return Some(if *lends { all.min(capacity) / 2 } else { least });
+        }
+        let leased = 64 * self.table.workers() as u32;
+        matches!(self.scopes.get(name)?, Scope::Leased(_)).then(|| capacity.saturating_sub(leased))
+    }
+}
+
 /// How the entries of an object belong to shards, if they do.
 fn scope(object: &Object) -> Option<(String, Scope)> {
     let scope = match object.mode {

@@ -10,6 +10,7 @@
 //! Each run makes a program's packets of what came out of itself. `docs/verify.md` says what is
 //! compared and what is not. The command line depends on this crate.
 
+mod addresses;
 mod compare;
 mod configured;
 mod coverage;

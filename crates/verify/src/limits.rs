@@ -1,70 +1,121 @@
-//! Packets that one core refuses where many may not: where each shard's worker counts for itself, or has a table of
-//! its own, of the size set, as the plan lists.
+//! Packets that one core refuses where many may not, or many where one does not, as the plan lists: where each
+//! shard's worker counts for itself, or has a table of its own, of the size set; and where workers have one pool,
+//! of which one may find nothing while others have some.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch_analysis::expr::SymbolId;
-use anabranch_analysis::{CallPath, Mode, Paths, Verdict};
+use anabranch_analysis::expr::{SymbolId, Term};
+use anabranch_analysis::{Access, CallPath, Mode, Paths, Verdict};
+use anabranch_nf::state::TableUse;
 use anabranch_plan::{Object, ObjectMode, Plan};
+use anabranch_runtime::deployment::Deployment;
 
 use crate::run::Record;
 use crate::simulate::Course;
 
-/// The reasons for which packets are dropped where what the plan lists of counts and sizes has the last word.
-pub(crate) fn reasons(plan: &Plan, paths: Option<&Paths>) -> BTreeSet<String> {
-    let Some(paths) = paths else { return BTreeSet::new() };
-    let limited = paths.paths.iter().filter_map(|path| match &path.verdict {
-        Verdict::Drop(reason) if is_over_limit(path, plan, paths) => Some(reason.clone()),
-        _ => None,
-    });
-    limited.collect()
+/// The reasons for which packets are dropped where such a limit has the last word.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Limits {
+    /// One core may refuse what many do not.
+    of_one: BTreeSet<String>,
+    /// Many may refuse what one does not, once so many indices have been given out.
+    of_many: BTreeMap<String, u32>,
 }
 
-/// Whether the last that a path asks is a count that each shard keeps, or whether there is room in a table of which
-/// each worker has one.
-fn is_over_limit(path: &CallPath, plan: &Plan, paths: &Paths) -> bool {
-    let Some(last) = path.conditions.last() else { return false };
-    let asked = paths.terms.unknowns(last.term);
-    path.accesses.iter().any(|access| {
-        let Some(object) = plan.objects.iter().find(|object| object.name == access.object) else {
-            return false;
+impl Limits {
+    /// What `plan` lists for a function of these paths, deployed so, whose objects are as large as `tables` says.
+    pub(crate) fn new(
+        plan: &Plan,
+        paths: Option<&Paths>,
+        deployment: &Deployment,
+        tables: &[TableUse],
+    ) -> Self {
+        let mut limits = Self::default();
+        let Some(paths) = paths else { return limits };
+        let given_out_before_none = |object: &Object| {
+            let table = tables.iter().find(|table| table.name == object.name)?;
+            deployment.given_out_before_none(&object.name, table.capacity as u32)
         };
+        for path in &paths.paths {
+            let Verdict::Drop(reason) = &path.verdict else { continue };
+            for (access, object) in has_last_word(path, plan, paths) {
+                limits.of_one.insert(reason.clone());
+                if access.mode == Mode::Write
+                    && let Some(least) = given_out_before_none(object)
+                {
+                    let known = limits.of_many.entry(reason.clone()).or_insert(least);
+                    *known = least.min(*known);
+                }
+            }
+        }
+        limits
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.of_one.is_empty() && self.of_many.is_empty()
+    }
+
+    /// The steps whose packets one core refuses for such a reason, if the first step that differs is one of them and
+    /// its packet is not refused so by many; or the same of many, who have given out as much as that takes.
+    pub(crate) fn refused(&self, first: usize, one: &Record, many: &Course) -> BTreeSet<usize> {
+        let why =
+            |record: &Record, at: usize| record.get(at).and_then(|handled| handled.outcome.refused);
+        if why(one, first) == why(&many.record, first) {
+            return BTreeSet::new();
+        }
+        let of_one = |at: &usize| why(one, *at).is_some_and(|reason| self.of_one.contains(reason));
+        if of_one(&first) {
+            return (0..one.len()).filter(of_one).collect();
+        }
+        let mut given_out = 0;
+        let mut refused = BTreeSet::new();
+        for at in &many.order {
+            let least = why(&many.record, *at).and_then(|reason| self.of_many.get(reason));
+            if least.is_some_and(|least| *least <= given_out) {
+                refused.insert(*at);
+            }
+            let allocated = many.record.get(*at).is_some_and(|handled| handled.outcome.allocated);
+            given_out += u32::from(allocated);
+        }
+        if refused.contains(&first) { refused } else { BTreeSet::new() }
+    }
+}
+
+/// The accesses that the last condition of a path is about, where they ask a count that each shard keeps, or whether
+/// there is room in what is divided.
+fn has_last_word<'p>(
+    path: &'p CallPath,
+    plan: &'p Plan,
+    paths: &Paths,
+) -> Vec<(&'p Access, &'p Object)> {
+    let Some(last) = path.conditions.last() else { return Vec::new() };
+    let asked = paths.terms.unknowns(last.term);
+    let is_asked = |term: &Term| {
+        let asks = |id: &SymbolId| asked.contains(id);
+        paths.terms.unknowns(*term).iter().any(asks)
+    };
+    let found = path.accesses.iter().filter_map(|access| {
+        let object = plan.objects.iter().find(|object| object.name == access.object)?;
         let outcome = access.outcome.into_iter();
         let terms: Vec<_> = match access.mode {
             Mode::Read if object.mode == ObjectMode::PerShard => {
                 outcome.chain(access.result.iter().map(|part| part.term)).collect()
             }
-            Mode::Write if has_one_each(object) && makes(&access.operation) => outcome.collect(),
+            Mode::Write if is_divided(object) && makes(&access.operation) => outcome.collect(),
             _ => Vec::new(),
         };
-        let is_asked = |id: &SymbolId| asked.contains(id);
-        terms.iter().any(|term| paths.terms.unknowns(*term).iter().any(is_asked))
-    })
+        terms.iter().any(is_asked).then_some((access, object))
+    });
+    found.collect()
 }
 
-/// Whether each worker has such an object, of the size set.
-fn has_one_each(object: &Object) -> bool {
+/// Whether workers have their own entries of such an object, of which there are so many at most.
+fn is_divided(object: &Object) -> bool {
     let modes = [ObjectMode::Sharded, ObjectMode::Steered, ObjectMode::PerShard];
     modes.contains(&object.mode) && object.capacity.is_some() && object.kind != "Vector"
 }
 
 fn makes(operation: &str) -> bool {
     operation == "insert" || operation.starts_with("allocate")
-}
-
-/// The steps whose packets one core refuses for such a reason, if the first step that differs is one of them and its
-/// packet is not refused so by many.
-pub(crate) fn refused(
-    reasons: &BTreeSet<String>,
-    first: usize,
-    one: &Record,
-    many: &Course,
-) -> BTreeSet<usize> {
-    let why =
-        |record: &Record, at: usize| record.get(at).and_then(|handled| handled.outcome.refused);
-    let is_over = |at: usize| why(one, at).is_some_and(|reason| reasons.contains(reason));
-    if !is_over(first) || why(one, first) == why(&many.record, first) {
-        return BTreeSet::new();
-    }
-    (0..one.len()).filter(|at| is_over(*at)).collect()
 }

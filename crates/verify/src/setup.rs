@@ -4,12 +4,14 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use anabranch_analysis::Paths;
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::settings::{Command as _, Setting, Settings as _};
 use anabranch_packet::fuzzing::Seeds;
 use anabranch_plan::Plan;
 use anabranch_runtime::instance::Making;
 
+use crate::addresses::addresses;
 use crate::examples::conversations;
 use crate::generate::{HOSTS, ITSELF, LOW_PORTS, STATIONS, address, station};
 use crate::program::{Allocated, FIRST_ALLOCATED};
@@ -21,7 +23,7 @@ pub struct Setup {
     pub settings: toml::Table,
     /// Names of the ports.
     pub ports: Vec<String>,
-    /// Addresses in the settings.
+    /// Addresses in the settings, set or by default, and in the source.
     pub known_addresses: Vec<IpAddr>,
     /// Small numbers in the settings that may be ports.
     pub known_ports: Vec<u16>,
@@ -65,6 +67,7 @@ impl Setup {
             read(value, &mut known_addresses, &mut known_ports);
             read_ends(value, &mut known_ends);
         }
+        known_addresses.extend(by_default(&settings, &N::Settings::schema()));
         let (ports_of_interest, payloads) = conversations(N::NAME);
         known_ports.extend(ports_of_interest);
         let commands = N::Command::schema().into_iter().map(Command::of).collect();
@@ -100,11 +103,15 @@ impl Setup {
         Self { exemplary, ..setup }
     }
 
-    /// As before, with what `plan` says of allocators.
+    /// As before, with what `plan` says of allocators, and the addresses that stand in the source.
     #[must_use]
-    pub fn under(mut self, plan: &Plan) -> Self {
+    pub fn under(mut self, plan: &Plan, paths: Option<&Paths>) -> Self {
         let steered = plan.steered.first();
         let port = steered.and_then(|one| self.ports.iter().position(|name| *name == one.port));
+        let in_source = paths.map(addresses).unwrap_or_default().into_iter();
+        let is_new = |one: &IpAddr| !self.known_addresses.contains(one);
+        let in_source: Vec<IpAddr> = in_source.filter(is_new).collect();
+        self.known_addresses.extend(in_source);
         let addresses = self.known_addresses.clone();
         self.routes = plan.objects.iter().any(|object| object.kind == "L3");
         let lends = steered.is_some_and(|one| one.lends);
@@ -333,6 +340,13 @@ fn lifetimes_s(settings: &toml::Table, schema: &[Setting]) -> Vec<u64> {
         None => setting.default.as_ref()?.replace('_', "").parse().ok(),
     });
     seconds.collect()
+}
+
+/// Addresses that settings have by default, where nobody has set them.
+fn by_default(settings: &toml::Table, schema: &[Setting]) -> Vec<IpAddr> {
+    let open = schema.iter().filter(|setting| !settings.contains_key(setting.name));
+    let defaults = open.filter_map(|setting| setting.default.as_deref());
+    defaults.filter_map(|text| text.trim_matches('"').parse().ok()).collect()
 }
 
 /// Collects addresses and numbers that may be ports.

@@ -1,7 +1,6 @@
 //! The verification: programs of many seeds, each run both ways and compared.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anabranch_analysis::Paths;
@@ -9,13 +8,14 @@ use anabranch_nf::{NetworkFunction, trace};
 use anabranch_packet::fuzzing::Seeds;
 use anabranch_plan::Plan;
 use anabranch_runtime::deployment::why_not_sharded;
+use anabranch_runtime::instance::Instance;
 
 use crate::compare::Comparison;
 use crate::coverage::{Coverage, Taken};
 use crate::error::VerifyError;
 use crate::generate::Generator;
 use crate::guide::Guide;
-use crate::limits;
+use crate::limits::Limits;
 use crate::mutate::Mutation;
 use crate::parallel::Parallel;
 use crate::program::Program;
@@ -182,6 +182,19 @@ fn led_on(
     Some((setup, program))
 }
 
+/// The limits that `plan` lists where state is divided.
+fn limits<N: NetworkFunction>(
+    subject: &Subject<'_>,
+    plan: &Plan,
+    setup: &Setup,
+    parallel: &Parallel,
+) -> Result<Limits, VerifyError> {
+    let Some(deployment) = &parallel.deployment else { return Ok(Limits::default()) };
+    let instance = Instance::<N>::new(&setup.making(1));
+    let instance = instance.map_err(|why| VerifyError::Settings(why.0))?;
+    Ok(Limits::new(plan, subject.paths, deployment, &instance.tables()))
+}
+
 /// Packets of a run.
 fn sent(record: &Record) -> usize {
     record.iter().filter(|handled| handled.arrival.is_some()).count()
@@ -197,8 +210,8 @@ pub(crate) struct Trial {
     seeds: u64,
     /// Of hashes, chance and interleaving.
     own: u64,
-    /// Reasons for which one core may refuse what many do not, as the plan lists.
-    limits: Arc<BTreeSet<String>>,
+    /// What one core may refuse and many not, or many and one not, as the plan lists.
+    limits: Arc<Limits>,
 }
 
 impl Trial {
@@ -210,14 +223,14 @@ impl Trial {
             Some(mutation) => mutation.of_plan(subject.plan),
             None => subject.plan.clone(),
         };
-        let setup = subject.setup.clone().under(subject.plan);
+        let setup = subject.setup.clone().under(subject.plan, subject.paths);
         let setup = setup.varied::<N>(seed, why_not_sharded(&plan).is_some());
         let mut parallel = Parallel::of_plan::<N>(&plan, &setup, subject.workers)?;
         parallel.shuffle(seed);
         if let Some(mutation) = subject.mutation {
             mutation.of_runtime(&mut parallel);
         }
-        let limits = Arc::new(limits::reasons(&plan, subject.paths));
+        let limits = Arc::new(limits::<N>(subject, &plan, &setup, &parallel)?);
         Ok(Self { setup, parallel, seed, seeds: 1, own: seed, limits })
     }
 
@@ -384,8 +397,8 @@ impl Trial {
         Ok(self.first_difference(&program, one, many))
     }
 
-    /// What both make of `program`, without the packets that only one core refuses for a limit which each shard's
-    /// worker has for itself. Those leave nothing on one core, so that there the others find what they found.
+    /// What both make of `program`, without the packets that only one of them refuses for a limit that the plan lists.
+    /// Those leave nothing where they are refused, so that there the others find what they found.
     fn both<'p, N: NetworkFunction>(
         &self,
         program: &'p Program,
@@ -397,7 +410,7 @@ impl Trial {
             let one = Sequential::<N>::new(&making)?.run(&program, &many);
             let is_split = self.parallel.deployment.is_some() && !self.limits.is_empty();
             let first = if is_split { self.differs(&one, &many) } else { None };
-            let refused = first.map(|(at, _)| limits::refused(&self.limits, at, &one, &many));
+            let refused = first.map(|(at, _)| self.limits.refused(at, &one, &many));
             let Some(refused) = refused.filter(|refused| !refused.is_empty()) else {
                 return Ok((program, one, many));
             };
