@@ -304,10 +304,9 @@ fn chosen(term: Term, class: Class, terms: &Terms) -> Term {
 
 /// What the path knows `column` to be less than.
 fn bounds(column: Term, known: &[(Term, bool)], terms: &Terms) -> Vec<Term> {
-    let is_column = |term: &Term| [column, narrow(column, terms)].contains(term);
     let bound = |(term, holds): &(Term, bool)| match (terms.node(*term), *holds) {
-        (Node::Binary(Binary::LessUnsigned, a, b), true) if is_column(a) => Some(*b),
-        (Node::Binary(Binary::LessEqualUnsigned, a, b), false) if is_column(b) => Some(*a),
+        (Node::Binary(Binary::LessUnsigned, a, b), true) if *a == column => Some(*b),
+        (Node::Binary(Binary::LessEqualUnsigned, a, b), false) if *b == column => Some(*a),
         _ => None,
     };
     known.iter().filter_map(bound).collect()

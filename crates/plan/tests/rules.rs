@@ -326,8 +326,10 @@ fn the_first_port_that_is_given_out_may_be_a_constant() {
     let known = |base: &str, modulus: &str| Some((base.to_owned(), modulus.to_owned()));
     let wide = "u32::from(dst_port).wrapping_sub(u32::from(FIRST))";
     let narrow = "u32::from(dst_port.wrapping_sub(FIRST))";
+    assert_eq!(steered(wide, "index >= 512"), known("2048", "512"));
     for index in [wide, narrow] {
-        assert_eq!(steered(index, "index >= 512"), known("2048", "512"), "{index}");
+        let number = "index >= self.settings.number";
+        assert_eq!(steered(index, number), known("2048", "settings.number"), "{index}");
     }
     let set = "u32::from(dst_port).wrapping_sub(u32::from(self.settings.first))";
     let number = "index >= self.settings.number";
