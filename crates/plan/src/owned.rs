@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anabranch_analysis::expr::{Binary, Node, Term, Terms};
-use anabranch_analysis::{CallPath, Effect, Mode, Verdict};
+use anabranch_analysis::{Access, CallPath, Condition, Effect, Mode, Verdict};
 use anabranch_rss::Which;
 
 use crate::class::{Class, Classes, quoted_protocol};
@@ -262,13 +262,10 @@ pub(crate) fn decoded(
     class: Class,
 ) -> Option<Decoded> {
     let path = touches.paths.paths.get(keyed.at.0)?;
-    let index = path.accesses.get(keyed.at.1)?.key.first()?.term;
+    let access = path.accesses.get(keyed.at.1)?;
+    let index = access.key.first()?.term;
     let terms = &touches.paths.terms;
-    let known: Vec<(Term, bool)> = path
-        .conditions
-        .iter()
-        .flat_map(|condition| conjuncts(condition.term, true, terms))
-        .collect();
+    let known = known(path, terms);
     let with_row = match *terms.node(index) {
         Node::Binary(Binary::Add, a, b) => {
             [(a, b), (b, a)].into_iter().find_map(|(row, column)| {
@@ -284,7 +281,13 @@ pub(crate) fn decoded(
         bounds.find(|bound| touches.is_rigid(*bound)).map(|bound| (index, bound))
     };
     let (column, modulus) = with_row.or_else(alone)?;
-    if !touches.is_rigid(modulus) {
+    let is_same = |other: &Access| {
+        other.object == access.object && other.key.first().is_some_and(|key| key.term == index)
+    };
+    // Where it was asked only after the access, another path has the same without.
+    let mut others = touches.paths.paths.iter().filter(|path| path.accesses.iter().any(is_same));
+    let is_bound = |path| bounds(column, &self::known(path, terms), terms).contains(&modulus);
+    if !touches.is_rigid(modulus) || !others.all(is_bound) {
         return None;
     }
     let (field, base) = column_of(touches, column, class)?;
@@ -300,6 +303,12 @@ fn chosen(term: Term, class: Class, terms: &Terms) -> Term {
         Some(false) => chosen(no, class, terms),
         None => term,
     }
+}
+
+/// What holds on a path, each condition for itself.
+fn known(path: &CallPath, terms: &Terms) -> Vec<(Term, bool)> {
+    let of = |condition: &Condition| conjuncts(condition.term, true, terms);
+    path.conditions.iter().flat_map(of).collect()
 }
 
 /// What the path knows `column` to be less than.

@@ -302,6 +302,34 @@ fn an_index_without_rows_steers_where_it_is_bounded() {
     assert_eq!(mode(&found, "chain"), ObjectMode::Shared);
 }
 
+/// What is asked once the entry has been looked up says nothing of the index that it was looked up by.
+#[test]
+fn a_bound_that_comes_too_late_is_none() {
+    let planned_by = |there: &str| {
+        let body = format!(
+            "if pkt.port() == LAN {{
+                let Some(index) = self.chain.allocate(src, 1_000, cx) else {{ return Drop(Reason::Refused) }};
+                pkt.set_src_port(self.settings.first + index as u16);
+            }} else {{
+                let index = u32::from(dst_port.wrapping_sub(self.settings.first));
+                let there = {there};
+                pkt.set_src_port(if there {{ 80 }} else {{ 81 }});
+            }}"
+        );
+        mode(&planned("#[capacity(1024)] chain: Allocator<Ipv4Addr>,", &body), "chain")
+    };
+    let (is_there, is_bound) =
+        ("self.chain.touch(index, cx).is_some()", "index < self.settings.number");
+    assert_eq!(planned_by(&format!("{is_bound} && {is_there}")), ObjectMode::Steered);
+    assert_eq!(planned_by(&format!("{is_there} && {is_bound}")), ObjectMode::Shared);
+    let late = format!("{{ let there = {is_there}; if {is_bound} {{ there }} else {{ false }} }}");
+    assert_eq!(planned_by(&late), ObjectMode::Shared);
+    let late = format!(
+        "{{ let there = {is_there}; if index >= self.settings.number {{ false }} else {{ there }} }}"
+    );
+    assert_eq!(planned_by(&late), ObjectMode::Shared);
+}
+
 /// The first that is given out may be a constant, and be taken off before the port is widened or after.
 #[test]
 fn the_first_port_that_is_given_out_may_be_a_constant() {
