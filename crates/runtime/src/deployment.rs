@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anabranch_analysis::{Budget, Paths, Source, paths_within};
 use anabranch_nf::settings::Settings as _;
-use anabranch_nf::state::{Homes, Loans, Scope, ShardSet};
+use anabranch_nf::state::{Commons, Homes, Loans, Scope, ShardSet};
 use anabranch_nf::{BuildError, NetworkFunction};
 use anabranch_packet::Port;
 use anabranch_plan::{
@@ -153,11 +153,9 @@ impl Deployment {
         let workers = 0..self.table.workers() as u16;
         workers.map(|worker| Instance::deployed(making, post(worker))).collect()
     }
-}
 
-impl Deployment {
     /// How many of an allocator's `capacity` indices have been given out at least, in all, where a shard finds none:
-    /// workers lease theirs, up to 64 at a time, and of those that are steered a shard has its share, or takes any
+    /// workers lease theirs, some at a time, and of those that are steered a shard has its share, or takes any
     /// of a kind, even or odd, where shards lend. `None`: it is not divided.
     pub fn given_out_before_none(&self, name: &str, capacity: u32) -> Option<u32> {
         if let Some((homes, lends)) = self.homes.get(name) {
@@ -165,7 +163,8 @@ impl Deployment {
             let least = if capacity < all { 0 } else { homes.sizes().min().unwrap_or(0) };
             return Some(if *lends { all.min(capacity) / 2 } else { least });
         }
-        let leased = 64 * self.table.workers() as u32;
+        let workers = self.table.workers() as u32;
+        let leased = workers * Commons::block(capacity, workers);
         matches!(self.scopes.get(name)?, Scope::Leased(_)).then(|| capacity.saturating_sub(leased))
     }
 }

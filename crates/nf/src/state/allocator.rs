@@ -582,12 +582,7 @@ impl<T: Value> Allocator<T> {
 impl Leases {
     fn new(commons: &Arc<Commons>, len: u32, workers: u32) -> Self {
         let blocks = vec![0; (len as usize).div_ceil(64)].into();
-        Self { commons: Arc::clone(commons), block: Self::block(len, workers), blocks, count: 0 }
-    }
-
-    /// Few enough that what workers have leased and not given out is an eighth of all at most, where that can be.
-    fn block(len: u32, workers: u32) -> u32 {
-        (len / workers.saturating_mul(8).max(1)).clamp(1, 64)
+        Self { commons: Arc::clone(commons), block: Commons::block(len, workers), blocks, count: 0 }
     }
 
     /// Leases some more of a block within the range, and has its indices be free.

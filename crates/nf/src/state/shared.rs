@@ -243,6 +243,12 @@ fn lowest(bits: u64, most: u32) -> u64 {
 }
 
 impl Commons {
+    /// How many of `len` indices a worker leases at a time: few enough that what `workers` have leased and not given
+    /// out is an eighth of all at most, where that can be.
+    pub fn block(len: u32, workers: u32) -> u32 {
+        (len / workers.saturating_mul(8).max(1)).clamp(1, 64)
+    }
+
     fn words(&self, len: u32) -> &[AtomicU64] {
         self.leased.get_or_init(|| bits(len as usize))
     }
