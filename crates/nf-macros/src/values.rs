@@ -113,7 +113,7 @@ fn packed_choice(item: &ItemEnum, tag: u32) -> Bits {
     let widths = item.variants.iter().map(|variant| width(&variant.fields));
     let widest = widths.fold(quote!(0), |a, b| quote!(::anabranch_nf::pack::wider(#a, #b)));
     let shapes = item.variants.iter().map(|variant| {
-        let (name, shape) = (kebab(&variant.ident.to_string()), shape(&variant.fields));
+        let (name, shape) = (variant.ident.to_string(), shape(&variant.fields));
         quote!((#name, #shape))
     });
     Bits {

@@ -6,6 +6,9 @@ use std::str::FromStr;
 
 use crate::pack::{Pack, Unpack, words};
 
+/// Shapes within shapes that are read: those of others may be anything.
+const DEEPEST: u32 = 64;
+
 /// How a value lies in its bits, the lowest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -39,9 +42,11 @@ impl Shape {
         let of = |(_, shape): &(String, Self)| shape.bits();
         match self {
             Self::Number(_, bits) => *bits,
-            Self::Fields(fields) => fields.iter().map(of).sum(),
-            Self::Choice(bits, choices) => bits + choices.iter().map(of).max().unwrap_or(0),
-            Self::Array(len, one) => len * one.bits(),
+            Self::Fields(fields) => fields.iter().map(of).fold(0, u32::saturating_add),
+            Self::Choice(bits, choices) => {
+                bits.saturating_add(choices.iter().map(of).max().unwrap_or(0))
+            }
+            Self::Array(len, one) => len.saturating_mul(one.bits()),
         }
     }
 
@@ -156,33 +161,35 @@ impl FromStr for Shape {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let mut rest = text;
-        let shape = read(&mut rest).ok_or(())?;
+        let shape = read(&mut rest, DEEPEST).ok_or(())?;
         if rest.is_empty() { Ok(shape) } else { Err(()) }
     }
 }
 
-/// The shape that `text` begins with, which is taken off.
-fn read(text: &mut &str) -> Option<Shape> {
+/// The shape that `text` begins with, which is taken off; in no more than so many others.
+fn read(text: &mut &str, deepest: u32) -> Option<Shape> {
+    let deepest = deepest.checked_sub(1)?;
     if let Some(rest) = text.strip_prefix('(') {
         *text = rest;
-        return Some(Shape::Fields(read_all(text, ')')?));
+        return Some(Shape::Fields(read_all(text, ')', deepest)?));
     }
-    let word = taken(text, |letter| letter.is_ascii_alphabetic() || letter == '.');
-    let number = taken(text, |letter| letter.is_ascii_digit()).parse().ok()?;
+    let token = taken(text, |letter| letter.is_ascii_alphanumeric() || letter == '.');
+    let word = token.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let number = token[word.len()..].parse().ok()?;
     if !word.is_empty() {
         return Some(Shape::number(word, number));
     }
     let (first, rest) = (text.chars().next()?, text.get(1..)?);
     *text = rest;
     match first {
-        '*' => Some(Shape::Array(number, Box::new(read(text)?))),
-        '<' => Some(Shape::Choice(number, read_all(text, '>')?)),
+        '*' => Some(Shape::Array(number, Box::new(read(text, deepest)?))),
+        '<' if number <= u64::BITS => Some(Shape::Choice(number, read_all(text, '>', deepest)?)),
         _ => None,
     }
 }
 
 /// Shapes with their names up to `end`, which is taken off too.
-fn read_all(text: &mut &str, end: char) -> Option<Vec<(String, Shape)>> {
+fn read_all(text: &mut &str, end: char, deepest: u32) -> Option<Vec<(String, Shape)>> {
     let mut all = Vec::new();
     loop {
         *text = text.trim_start_matches([',', ' ']);
@@ -197,7 +204,7 @@ fn read_all(text: &mut &str, end: char) -> Option<Vec<(String, Shape)>> {
         let shape = match text.strip_prefix(' ') {
             Some(rest) => {
                 *text = rest;
-                read(text)?
+                read(text, deepest)?
             }
             None => Shape::fields([]),
         };
@@ -248,6 +255,10 @@ impl fmt::Display for Shape {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use anabranch_packet::{MacAddr, Port};
+
     use super::*;
     use crate::Value;
     use crate::state::journal::{loaded, stored};
@@ -264,6 +275,24 @@ mod tests {
         assert_eq!(shape::<[Option<u8>; 3]>(), "3*1<none, some (value u8)>");
         assert_eq!(shape::<Result<u8, ()>>(), "1<err (value), ok (value u8)>");
         assert_ne!(shape::<(u16, u32)>(), shape::<(u32, u16)>());
+        assert_eq!(shape::<(Ipv4Addr, MacAddr, Port)>().split(' ').nth(1), Some("ipv4.32,"));
+        assert_eq!(shape::<[Ipv6Addr; 4]>(), "4*ipv6.128");
+    }
+
+    /// Whatever a store holds is a shape or none.
+    #[test]
+    fn a_shape_that_nobody_has_written_is_refused() {
+        for hostile in [
+            "1*".repeat(500_000),
+            "(a ".repeat(500_000),
+            "200<new, known>".to_owned(),
+            "u99999999999".to_owned(),
+            "(a ipv4.32.1)".to_owned(),
+        ] {
+            assert!(hostile.parse::<Shape>().is_err(), "{:.40}", hostile);
+        }
+        let wide: Shape = "(gone 4294967295*u64, more 4294967295*u64)".parse().unwrap();
+        assert_eq!(wide.converted(&u8::shape(), &[1]), None);
     }
 
     fn converted<T: Value, U: Value>(from: T) -> Result<U, String> {
@@ -281,7 +310,7 @@ mod tests {
         for refused in [
             converted::<u32, u16>(1).map(drop),
             converted::<i16, i32>(1).map(drop),
-            converted::<u32, std::net::Ipv4Addr>(1).map(drop),
+            converted::<u32, Ipv4Addr>(1).map(drop),
             converted::<[u8; 2], [u8; 3]>([1, 2]).map(drop),
             converted::<Option<u8>, Result<u8, u8>>(None).map(drop),
         ] {

@@ -17,7 +17,7 @@ use crate::deployment::Deployment;
 use crate::instance::{Instance, Kept as Stored, Owner, Restored, Storing, counted};
 use crate::report::{LagReport, RestartReport, RunReport, StoreReport};
 use crate::run::{Arrangement, RunError, States};
-use crate::upgrade::upgraded;
+use crate::upgrade::{NEW, upgraded};
 
 /// How a division ends where only packet sets are divided.
 pub(crate) const SETS_ONLY: &str = ", packet sets only";
@@ -115,15 +115,16 @@ impl Keeping {
         arrangement: &Arrangement,
         warnings: &mut Vec<String>,
     ) -> Result<Kept, RunError> {
-        let who = (N::NAME, &self.instance[..]);
-        let state = upgraded(&flusher, who, &layouts(states), state, warnings)?;
         // What describes nothing binds nobody: of a run that ended before its first packet.
-        let (described, state) = match state.iter().all(|(key, _)| key.id().starts_with('.')) {
+        let describes = |key: &Key| key.id().starts_with('.') && !key.id().starts_with(NEW);
+        let (described, state) = match state.iter().all(|(key, _)| describes(key)) {
             true => (state, Vec::new()),
             false => (Vec::new(), state),
         };
         let division = arrangement.division();
         self.check_division(&state, division.as_deref())?;
+        let who = (N::NAME, &self.instance[..]);
+        let state = upgraded(&flusher, who, &layouts(states), state, warnings)?;
         let entries = restore(states, &state, arrangement.deployment(), warnings)?;
         let warm_ns = since(began);
         let mut feed = flusher.feed();

@@ -2,7 +2,7 @@
 //! as it is now, before the first packet.
 //!
 //! ```text
-//! .new.X of every scope ═▶ .upgraded.X ═▶ X of every scope, .types.X ═▶ no .upgraded.X ═▶ no .new.X
+//! .new.X of every scope ═▶ .upgraded.X ═▶ .layout.X, .types.X ═▶ X of every scope ═▶ no .upgraded.X ═▶ no .new.X
 //! ```
 //!
 //! What stands before a `═▶` is in the store before what stands behind it is written, and either may take any number
@@ -19,7 +19,7 @@ use anabranch_store::{Change, Content, Error, Feed, Flusher, Key, Kind, Place, S
 use crate::instance::{LAYOUT, TYPES};
 
 /// What the names of these begin with.
-const NEW: &str = ".new.";
+pub(crate) const NEW: &str = ".new.";
 const UPGRADED: &str = ".upgraded.";
 /// Longest that each of them is waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -41,8 +41,17 @@ pub(crate) fn upgraded(
     let common = Scope::new(nf, instance, Place::Core(0))?;
     let state: State = state.into_iter().collect();
     let mut upgrade = Upgrade { flusher, feed: flusher.feed(), common, state, said };
-    for (object, _) in layouts {
-        upgrade.finish(object)?;
+    let begun = |key: &Key| key.id().strip_prefix(UPGRADED).map(str::to_owned);
+    let begun: Vec<String> = upgrade.state.keys().filter_map(begun).collect();
+    for object in begun {
+        upgrade.said.push(format!(
+            "stored entries of `{object}` were being read as another release of this function has them: that is done"
+        ));
+        upgrade.finish(&object)?;
+    }
+    // All or none: where one cannot be read, the release that wrote them can read them all.
+    for (object, layout) in layouts {
+        upgrade.others(object, layout)?;
     }
     for (object, layout) in layouts {
         if upgrade.convert(object, layout)? {
@@ -63,18 +72,23 @@ struct Upgrade<'f> {
 }
 
 impl Upgrade<'_> {
+    /// How entries of an object are to be read, where they are of another release.
+    fn others(&self, object: &str, layout: &Layout) -> Result<Option<How>, Error> {
+        let key = self.common.key(Kind::Value, &format!("{TYPES}{object}"))?;
+        let Some(Content::Value(stored)) = self.state.get(&key) else { return Ok(None) };
+        let (stored, here) = (String::from_utf8_lossy(stored).into_owned(), layout.types.clone());
+        if stored == here {
+            return Ok(None);
+        }
+        match readable(&stored, &here) {
+            Some(how) => Ok(Some(how)),
+            None => Err(Error::OtherLayout { key, stored, here }),
+        }
+    }
+
     /// Writes what is new of an object beside what is there, and that it is all there; whether something is.
     fn convert(&mut self, object: &str, layout: &Layout) -> Result<bool, Error> {
-        let types = self.common.key(Kind::Value, &format!("{TYPES}{object}"))?;
-        let Some(Content::Value(stored)) = self.state.get(&types) else { return Ok(false) };
-        let stored = String::from_utf8_lossy(stored).into_owned();
-        if stored == layout.types {
-            return Ok(false);
-        }
-        let Some((from, to, changes)) = readable(&stored, &layout.types) else {
-            let here = layout.types.clone();
-            return Err(Error::OtherLayout { key: types, stored, here });
-        };
+        let Some((from, to, changes)) = self.others(object, layout)? else { return Ok(false) };
         let mut new = State::new();
         let (mut entries, mut lost) = (0, 0);
         for (key, content) in of(&self.state, object) {
@@ -92,6 +106,11 @@ impl Upgrade<'_> {
             self.note(object, layout);
             return Ok(false);
         }
+        if lost > 0 {
+            let key = self.common.key(Kind::Value, &format!("{TYPES}{object}"))?;
+            let why = format!("{lost} entries of `{object}` are not made of what it says");
+            return Err(Error::Foreign { key, why });
+        }
         let changes = match changes.is_empty() {
             true => "numbers are wider, or there are more variants".to_owned(),
             false => changes.join(", "),
@@ -99,32 +118,37 @@ impl Upgrade<'_> {
         self.said.push(format!(
             "{entries} stored entries of `{object}` are of another release of this function, and are read: {changes}"
         ));
-        if lost > 0 {
-            self.said.push(format!("{lost} more of `{object}` cannot be read, and are left out"));
-        }
         self.write(new)?;
         let flag = self.common.key(Kind::Value, &format!("{UPGRADED}{object}"))?;
-        let types = Content::Value(layout.types.clone().into_bytes());
-        self.write([(flag, types)].into())?;
+        let both = format!("{}\n{}", layout.names, layout.types);
+        self.write([(flag, Content::Value(both.into_bytes()))].into())?;
         Ok(true)
     }
 
     /// Puts what is new of an object, if all of it is there, in place of what was.
     fn finish(&mut self, object: &str) -> Result<(), Error> {
         let flag = self.common.key(Kind::Value, &format!("{UPGRADED}{object}"))?;
-        let Some(types) = self.state.get(&flag).cloned() else { return Ok(()) };
+        let Some(Content::Value(both)) = self.state.get(&flag).cloned() else { return Ok(()) };
+        let both = String::from_utf8_lossy(&both).into_owned();
+        let Some((names, types)) = both.split_once('\n') else {
+            let why = "it does not say of what entries are made".to_owned();
+            return Err(Error::Foreign { key: flag, why });
+        };
+        // Whoever does not know of the flag refuses the state from here on.
+        let mut noted = State::new();
+        for (part, text) in [(LAYOUT, names), (TYPES, types)] {
+            let key = self.common.key(Kind::Value, &format!("{part}{object}"))?;
+            noted.insert(key, Content::Value(text.as_bytes().to_vec()));
+        }
+        self.write(noted)?;
         // Of what nothing could be read there is nothing.
         let nothing = |(key, _): (&Key, _)| (key.clone(), Content::Map(BTreeMap::new()));
         let mut written: State = of(&self.state, object).map(nothing).collect();
         for (beside, content) in of(&self.state, &format!("{NEW}{object}")) {
             written.insert(beside.scope().key(Kind::Map, object)?, content.clone());
         }
-        written.insert(self.common.key(Kind::Value, &format!("{TYPES}{object}"))?, types);
         self.write(written)?;
         self.erase(|key| *key == flag);
-        // What names say is written anew with all else.
-        let names = self.common.key(Kind::Value, &format!("{LAYOUT}{object}"))?;
-        self.state.remove(&names);
         self.settle()
     }
 
@@ -164,11 +188,16 @@ impl Upgrade<'_> {
 
     fn settle(&mut self) -> Result<(), Error> {
         self.feed.hand_over_surely();
-        let status = self.flusher.settle(PATIENCE);
-        if status.waiting == 0 && status.trouble.is_none() {
-            return Ok(());
-        }
-        let why = status.trouble.unwrap_or_else(|| "it is too slow".to_owned());
+        // However much it is, as long as it becomes less.
+        let mut left = u64::MAX;
+        let why = loop {
+            let status = self.flusher.settle(PATIENCE);
+            match status.trouble {
+                None if status.waiting == 0 => return Ok(()),
+                None if status.waiting < left => left = status.waiting,
+                trouble => break trouble.unwrap_or_else(|| "it is too slow".to_owned()),
+            }
+        };
         let state =
             "the state of another release of the function is to be written as that of this one";
         Err(Error::unavailable(&self.common, format!("{state}, and is not: {why}")))
@@ -180,8 +209,11 @@ fn of<'s>(state: &'s State, id: &str) -> impl Iterator<Item = (&'s Key, &'s Cont
     state.iter().filter(move |(key, _)| key.kind() == Kind::Map && key.id() == id)
 }
 
-/// What values of entries were made of and are, where they can be read so, and what changes; keys are the same.
-fn readable(stored: &str, here: &str) -> Option<(Shape, Shape, Vec<String>)> {
+/// What values of entries were made of and are, and what changes.
+type How = (Shape, Shape, Vec<String>);
+
+/// How entries can be read as they are here, where they can; keys are the same.
+fn readable(stored: &str, here: &str) -> Option<How> {
     let (old_key, from) = stored.split_once(" -> ")?;
     let (new_key, to) = here.split_once(" -> ")?;
     let (from, to): (Shape, Shape) = (from.parse().ok()?, to.parse().ok()?);
@@ -263,6 +295,8 @@ mod tests {
         let mut before = flows(|flow| (flow as u8, 500 + flow as u16));
         let types = scopes()[0].key(Kind::Value, ".types.flows").unwrap();
         before.insert(types, Content::Value(old.types.into_bytes()));
+        let names = scopes()[0].key(Kind::Value, ".layout.flows").unwrap();
+        before.insert(names.clone(), Content::Value(old.names.into_bytes()));
         let expected = flows(|flow| (flow, 500 + flow as u16, false));
         let (after, said, states) = upgrade(&before, &new);
         assert_eq!((flows_of(&after), said.len()), (expected.clone(), 1));
@@ -273,6 +307,8 @@ mod tests {
             let last = later.last().unwrap_or(state);
             assert_eq!(flows_of(last), expected, "in the store, killed after message {number}");
             assert!(!last.keys().any(|key| key.id().starts_with(NEW)), "{number}: {last:?}");
+            let noted = Some(Content::Value(new.names.clone().into_bytes()));
+            assert_eq!([last, &after].map(|state| state.get(&names)), [noted.as_ref(); 2]);
         }
     }
 }

@@ -195,7 +195,7 @@ impl Log {
     fn is_ours(&self) -> Result<(), Error> {
         let removed = "its files were removed while it was in use";
         let look = "begin the run again, and have nobody remove them";
-        match is_removed(&self.lock) {
+        match is_gone(&self.lock, &self.directory.join(LOCK)) {
             true => Err(Error::unusable(self.directory.display(), removed, look)),
             false => Ok(()),
         }
@@ -234,7 +234,8 @@ impl Log {
     pub(super) fn is_over(&self) -> bool {
         let at_least = self.durability.checkpoint_bytes.max(self.checkpoint_len);
         self.len - self.tried_len >= at_least.max(HEADER + 1)
-            || is_removed(&self.file) && self.is_ours().is_ok()
+            || is_gone(&self.file, &log_path(&self.directory, self.generation))
+                && self.is_ours().is_ok()
     }
 
     /// Writes a checkpoint of `objects` and goes on with an empty log; with the old one if there is no room.
@@ -271,7 +272,7 @@ impl Log {
     /// Brings to the disk what is to be there at the end. What the system likes it likes then too, and before an
     /// answer it was brought there. Where somebody has removed the log, `objects` are in a checkpoint.
     pub(super) fn close(&mut self, objects: &Objects) -> Result<(), Error> {
-        if is_removed(&self.file) {
+        if is_gone(&self.file, &log_path(&self.directory, self.generation)) {
             self.checkpoint(objects)?;
         }
         self.bring_at_end()
@@ -372,9 +373,13 @@ fn lack(directory: &Path, generation: u32) -> io::Result<Option<String>> {
     }))
 }
 
-/// Whether nobody finds this file any more.
-fn is_removed(file: &File) -> bool {
-    file.metadata().is_ok_and(|known| known.nlink() == 0)
+/// Whether nobody finds this file there any more.
+fn is_gone(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(known), Ok(found)) => (known.dev(), known.ino()) != (found.dev(), found.ino()),
+        (_, Err(error)) => error.kind() == io::ErrorKind::NotFound,
+        (Err(_), Ok(_)) => false,
+    }
 }
 
 /// Whether there is more than what was being written when the process ended, behind a frame or hole of any length.
