@@ -88,6 +88,8 @@ pub(crate) fn specs(
 
 /// Time for a run to begin that is to end already.
 const BEGINNING: Duration = Duration::from_secs(3);
+/// Time between two looks at what interfaces carry.
+const LOOKING: Duration = Duration::from_millis(100);
 /// What a program ends with that a signal has ended at once.
 const INTERRUPTED: i32 = 130;
 
@@ -114,6 +116,7 @@ pub(crate) fn run<F: NetworkFunction>(
     let started = Instant::now();
     let mut speaker = speak_by(progress);
     let mut links = Links::new(&options.making.settings, specs, &options.making.ports);
+    let mut looked = Instant::now();
     let done = run_live::<F>(options, specs, &requests, &mut |moment| {
         match moment {
             Moment::Opened { port, about } => speaker.say(format!("port {port}: {about}")),
@@ -131,7 +134,10 @@ pub(crate) fn run<F: NetworkFunction>(
                     (started.elapsed().as_secs_f64() / whole.as_secs_f64().max(1e-9)).min(1.0)
                 };
                 speaker.update(packets, duration.map(part));
-                links.look(LiveSpec::mtu).into_iter().for_each(|line| speaker.say(line));
+                if looked.elapsed() >= LOOKING {
+                    looked = Instant::now();
+                    links.look(LiveSpec::mtu).into_iter().for_each(|line| speaker.say(line));
+                }
             }
         }
         let over = duration.is_some_and(|duration| started.elapsed() >= duration);
@@ -169,7 +175,14 @@ fn end_what_does_not_begin(stop: &Arc<AtomicBool>, begun: &Arc<AtomicBool>, sock
         }
         if !has_begun() {
             socket.iter().for_each(|path| drop(std::fs::remove_file(path)));
-            tell("run: ended before its ports were open");
+            // Where nobody reads, what was said before keeps this one waiting.
+            let mut last = Speaker::start(|said| {
+                if let Said::Line(line) = said {
+                    tell(&line);
+                }
+            });
+            last.say("run: ended before its ports were open".to_owned());
+            last.finish();
             low_level::exit(INTERRUPTED);
         }
     });

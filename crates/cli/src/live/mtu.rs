@@ -55,11 +55,12 @@ struct Link {
 }
 
 impl Links {
-    /// Those of `settings`, to which [`fit`] has given their MTUs.
+    /// Those of `settings`, to which [`fit`] has given their MTUs, where their interfaces were there.
     pub(super) fn new(settings: &Table, specs: &[LiveSpec], ports: &[String]) -> Self {
         let interfaces = settings.get("interfaces").and_then(Value::as_table);
         let link = |(spec, port): (&LiveSpec, &String)| {
-            let mtu = interfaces?.get(port)?.get("mtu")?.as_integer()?;
+            // An interface that the run makes is there only now.
+            let mtu = interfaces?.get(port)?.get("mtu").map_or(Some(USUAL), Value::as_integer)?;
             let told = usize::try_from(mtu).ok()?;
             Some(Link { port: port.clone(), spec: spec.clone(), told, is_short: false })
         };
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_link_that_comes_to_carry_less_is_told_of_once() {
-        let settings: Table = "[interfaces.wan]\nmtu = 1500\n[interfaces.lan]".parse().unwrap();
+        let settings: Table = "[interfaces.wan]\n[interfaces.lan]\nmtu = 68".parse().unwrap();
         let specs: Vec<LiveSpec> =
             ["afpacket:eth1", "xdp:eth2"].iter().map(|text| text.parse().unwrap()).collect();
         let mut links = Links::new(&settings, &specs, &["lan".to_owned(), "wan".to_owned()]);

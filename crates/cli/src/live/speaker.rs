@@ -67,24 +67,30 @@ impl Speaker {
 
     /// Says a line, which is lost where too many wait.
     pub(super) fn say(&mut self, line: String) {
+        self.tell_lost();
+        if self.lost > 0 || self.lines.try_send(line).is_err() {
+            self.lost += 1;
+        }
+    }
+
+    fn tell_lost(&mut self) {
         if self.lost > 0 {
             let told = format!("{} lost: nobody read them here", counted(self.lost as u64, "line"));
             if self.lines.try_send(told).is_ok() {
                 self.lost = 0;
             }
         }
-        if self.lost > 0 || self.lines.try_send(line).is_err() {
-            self.lost += 1;
-        }
     }
 
     /// Says how far the run is.
-    pub(super) fn update(&self, packets: u64, part: Option<f64>) {
+    pub(super) fn update(&mut self, packets: u64, part: Option<f64>) {
+        self.tell_lost();
         *self.far.lock().unwrap_or_else(PoisonError::into_inner) = Some((packets, part));
     }
 
     /// Waits a little until all is written.
-    pub(super) fn finish(self) {
+    pub(super) fn finish(mut self) {
+        self.tell_lost();
         let Self { lines, over, .. } = self;
         drop(lines);
         let _ = over.recv_timeout(LAST_WORDS);

@@ -249,7 +249,7 @@ fn what_a_driver_still_holds_at_the_end_is_unsent() {
     assert_adds_up(&report);
     let wan = &report["ports"][1];
     let [out, unsent] = [&wan["packets_out"], &wan["live"]["unsent"]].map(|n| n.as_u64().unwrap());
-    assert_eq!((out, unsent), (received + unsent, out - received), "{report}");
+    assert_eq!(out, received + unsent, "{report}");
     assert!(unsent > 0, "{report}");
 }
 

@@ -27,7 +27,7 @@ const BLOCK: usize = 128 << 10;
 /// Blocks of a ring, at least and at most: 8 to 32 MiB. One is used up every millisecond in which a packet comes, so
 /// that a worker may stand still for as many milliseconds.
 const BLOCKS: RangeInclusive<usize> = 64..=256;
-/// Blocks of a port, over which more workers have fewer each.
+/// Blocks of a port, over which more workers have fewer each, down to the least.
 const PORT_BLOCKS: usize = 512;
 /// Milliseconds after which a block that is not full is handed over.
 const BLOCK_TIMEOUT_MS: u32 = 1;
@@ -94,7 +94,21 @@ fn blocks(workers: usize) -> usize {
     (PORT_BLOCKS / workers.max(1)).clamp(*BLOCKS.start(), *BLOCKS.end())
 }
 
-/// Opens the sockets of one queue and maps its ring of so many blocks.
+/// Opens the sockets of one queue and maps its ring of so many blocks, or as many as there is memory for.
+fn open_queue_of_most(
+    name: &str,
+    group: Option<&Group>,
+    blocks: usize,
+) -> Result<(Sockets, Mapping), OpenError> {
+    match open_queue(name, group, blocks) {
+        Err(error) if error.is_for_memory() && blocks > *BLOCKS.start() => {
+            open_queue_of_most(name, group, blocks / 2)
+        }
+        opened => opened,
+    }
+}
+
+/// The same of that many.
 fn open_queue(
     name: &str,
     group: Option<&Group>,
@@ -194,7 +208,7 @@ pub(super) fn open(name: &str, port: Port, workers: usize) -> Result<LivePort, O
     let claim = Arc::new(claim(name)?);
     let queues = (0..workers.max(1)).map(|_| {
         let group = (workers > 1).then(|| Arc::clone(&group));
-        let (sockets, mapping) = open_queue(name, group.as_deref(), blocks(workers))?;
+        let (sockets, mapping) = open_queue_of_most(name, group.as_deref(), blocks(workers))?;
         let pool = Pool::new(SEGMENTS, LONGEST_SEGMENT);
         let (name, _claim) = (name.to_owned(), Arc::clone(&claim));
         let memory = Memory { name, port, group, sockets, mapping, pool, _claim };

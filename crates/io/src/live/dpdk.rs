@@ -75,8 +75,8 @@ fn about(device: &Device, workers: usize) -> String {
 fn without_link(driver: &str) -> &'static str {
     match driver {
         "net_memif" => {
-            "; its link is down: nobody is at the other end of its socket yet (`socket=` in its arguments is the same on \
-             both sides, and one of them has `role=server`)"
+            "; its link is down as yet: if it stays so, nobody is at the other end of its socket (`socket=` in its \
+             arguments is the same on both sides, and one of them has `role=server`)"
         }
         _ => "; its link is down as yet",
     }
@@ -262,6 +262,10 @@ impl<'m> Queue<'m> for Dpdk<'m> {
     }
 
     fn statistics(&mut self) -> QueueStatistics {
+        // Its link may have gone down since that was looked at.
+        if self.kept.is_some() && !self.lane.is_parked() && !self.has_link() {
+            self.note_up(false);
+        }
         self.look_at_counts();
         let [missed, unsent] = [self.missed, self.unsent].map(|lost| lost.iter().sum());
         QueueStatistics { missed, unsent, ..self.statistics }

@@ -109,6 +109,11 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// Whether there is not as much memory as was asked for.
+    pub(super) fn is_for_memory(&self) -> bool {
+        matches!(self, Self::System { cause, .. } if cause.raw_os_error() == Some(libc::ENOMEM))
+    }
+
     /// Why a step of opening `interface` failed, with the capability (`net_raw` for `CAP_NET_RAW`)
     /// that it needs.
     pub(super) fn of<'a>(

@@ -484,8 +484,7 @@ impl<N: NetworkFunction> Shift<'_, N> {
         let now_ns = self.clock.at(self.now);
         let mut departures = self.egress.departures(&mut self.counts, &mut self.outbox, now_ns);
         self.state.reassembly().end(&mut departures);
-        self.queues.iter_mut().for_each(|queue| queue.end());
-        let End { mut finished, queues } = self.so_far();
+        let End { mut finished, .. } = self.so_far();
         let mut outputs = Outputs::default();
         let mut lines = self.state.take_lines();
         let mut tally = Tally::new(&mut finished.counts, Some(&mut outputs));
@@ -500,6 +499,9 @@ impl<N: NetworkFunction> Shift<'_, N> {
             }
         }
         finished.faults = elements::faults();
+        // Nothing is sent any more.
+        self.queues.iter_mut().for_each(|queue| queue.end());
+        let queues = self.queues.iter_mut().map(|queue| queue.statistics()).collect();
         End { finished, queues }
     }
 }

@@ -184,7 +184,11 @@ impl Started {
         }
         self.close();
         self.port.store(probe()?, Ordering::Relaxed);
-        self.start()?;
+        if let Err(why) = self.start() {
+            // Its own counts are of nothing: those of the one before stand.
+            self.close();
+            return Err(why);
+        }
         in_use.generation += 1;
         Ok(true)
     }
