@@ -24,7 +24,7 @@ use crate::log::{Entries, Name};
 use crate::sync::{AtomicU64, Ordering, Own};
 use crate::transaction::{Cause, Transaction};
 
-/// Operations of a transaction that are retraced; later ones count as the last of these.
+/// Operations of a transaction that are retraced; later ones are not known.
 const STEPS: usize = 4_096;
 /// Words of their keys.
 const KEY_WORDS: usize = 16_384;
@@ -93,20 +93,19 @@ pub struct GivenUp {
 }
 
 impl GivenUp {
-    /// Adds as large a part of `more` as its transactions are of `all`.
-    fn take_share(&mut self, more: &mut Self, all: u64) {
-        let times = self.times;
+    /// Adds as large a part of `more` as `share` is of `all`.
+    fn take_share(&mut self, more: &mut Self, share: u64, all: u64) {
         let part = |whole: &mut u64| {
-            let part = (u128::from(*whole) * u128::from(times) / u128::from(all.max(1))) as u64;
+            let part = (u128::from(*whole) * u128::from(share) / u128::from(all.max(1))) as u64;
             *whole -= part;
             part
         };
-        let share = part(&mut more.times);
-        self.times += share;
+        let (times, known) = (part(&mut more.times), self.times.max(1));
+        self.times += times;
         self.items += part(&mut more.items);
         self.alone += part(&mut more.alone);
         // Keys are as hot among those that were not looked at.
-        self.keys.values_mut().for_each(|key| *key += *key * share / times.max(1));
+        self.keys.values_mut().for_each(|key| *key += *key * times / known);
     }
 
     /// Adds another worker's.
@@ -206,6 +205,8 @@ struct Noted {
     all: BTreeMap<Reason, GivenUp>,
     last: Option<Reason>,
     sought: Vec<Sought>,
+    /// How often each reason was found by seeking: of such are those that nothing is known of.
+    found: BTreeMap<Reason, u64>,
 }
 
 impl Noted {
@@ -276,21 +277,29 @@ impl Trail {
         }
     }
 
-    /// Whether an operation that can only read is to be noted, by [`note_read`](Self::note_read).
-    #[inline(always)]
-    pub fn is_close(&self) -> bool {
+    fn is_close(&self) -> bool {
         self.closely.get() != 0
     }
 
-    /// An operation that can only read is done: what was read since the one noted last, which is all of it where
-    /// all are noted.
+    /// Whether an operation that can only read is to be noted, by [`note_read`](Self::note_read): all are, or it
+    /// has doomed the transaction.
+    #[inline(always)]
+    pub fn is_told_of_read(&self) -> bool {
+        self.is_close() || self.transaction.is_doomed() && self.blamed.get() == 0
+    }
+
+    /// An operation that can only read is done.
     #[cold]
     #[inline(never)]
     pub fn note_read(&self, site: Site, key: &[u64]) {
-        let last = self.step(self.steps.len());
-        let reads = last.map_or(0, |last| last.reads.end);
-        let is_doomed = self.blamed.get() != 0;
-        self.note(site, key, Before { reads, is_doomed, ..self.before() });
+        let before = self.before();
+        let reads = match self.is_close() {
+            // All that was read since the one noted last.
+            true => self.step(self.steps.len()).map_or(0, |last| last.reads.end),
+            // What others have read, which are not noted, is not its own.
+            false => before.reads,
+        };
+        self.note(site, key, Before { reads, is_doomed: self.blamed.get() != 0, ..before });
     }
 
     /// Whether an operation is to be [noted](Self::note) that is done.
@@ -334,7 +343,7 @@ impl Trail {
     #[inline(always)]
     pub fn committed(&self) {
         if self.is_close() {
-            self.find_sought(&mut self.locked());
+            self.find_sought(&mut self.locked(), None);
         }
     }
 
@@ -344,14 +353,18 @@ impl Trail {
     pub fn given_up(&self, cause: Cause, items: usize, otherwise: Option<Site>) {
         let blamed = self.step(self.blamed.get() as usize);
         let mut noted = self.locked();
+        let name = match cause {
+            Cause::Conflict(memory, object) => self.transaction.domain().name(memory, object),
+            _ => None,
+        };
         if self.is_close() {
-            self.find_sought(&mut noted);
+            self.find_sought(&mut noted, name);
         }
         let (why, step) = match cause {
-            Cause::Conflict(memory, object) => {
-                let Some(name) = self.transaction.domain().name(memory, object) else { return };
+            Cause::Conflict(memory, _) => {
+                let Some(name) = name else { return };
                 let theirs = self.changed_by(name);
-                match self.at_fault(name) {
+                match self.at_fault(name, Some(name)) {
                     None if self.may_be_close() => {
                         let (items, left) = (items as u64, SOUGHT);
                         noted.sought.push(Sought { memory, name, theirs, items, left });
@@ -389,17 +402,19 @@ impl Trail {
         closely.get() < EARLY + all.get() / SPARSE
     }
 
-    /// The transaction, looked at closely, is at its end: which of its operations those before were given up for.
+    /// The transaction, looked at closely, is at its end, doomed for an object or not: which of its operations those
+    /// before were given up for.
     #[cold]
-    fn find_sought(&self, noted: &mut Noted) {
+    fn find_sought(&self, noted: &mut Noted, doomed_for: Option<Name>) {
         let mut sought = std::mem::take(&mut noted.sought);
         sought.retain_mut(|one| {
             one.left -= 1;
-            let step = self.at_fault(one.name);
+            let step = self.at_fault(one.name, doomed_for);
             if step.is_some() || one.left == 0 {
                 let why = self.conflict(one.memory, step.as_ref(), one.theirs);
-                let site = step.as_ref().map(|step| step.site);
-                self.count_key(noted.given_up((why, site), one.items), step);
+                let reason = (why, step.as_ref().map(|step| step.site));
+                *noted.found.entry(reason).or_default() += u64::from(step.is_some());
+                self.count_key(noted.given_up(reason, one.items), step);
                 return false;
             }
             true
@@ -426,7 +441,7 @@ impl Trail {
         for one in std::mem::take(&mut noted.sought) {
             noted.given_up((self.conflict(one.memory, None, one.theirs), None), one.items);
         }
-        shared_out(std::mem::take(&mut noted.all))
+        shared_out(std::mem::take(&mut noted.all), std::mem::take(&mut noted.found))
     }
 
     /// Nobody who holds it panics.
@@ -448,8 +463,8 @@ impl Trail {
         Why::Conflict { memory, theirs: theirs.map(|(site, _)| site), relation }
     }
 
-    /// The own operation that looked at the object first, if it was noted.
-    fn at_fault(&self, name: Name) -> Option<Step> {
+    /// The own operation that looked at the object first, if it was noted; the transaction may be `doomed_for` one.
+    fn at_fault(&self, name: Name, doomed_for: Option<Name>) -> Option<Step> {
         let read = self.transaction.reads().iter().position(|(read, _)| read == name);
         let written = self.transaction.writes().iter().position(|write| write.name == name);
         let looked = |step: &Step| match (read, written) {
@@ -457,9 +472,11 @@ impl Trail {
             (None, Some(written)) => step.writes.contains(&written),
             (None, None) => false,
         };
-        let found = (1..=self.steps.len()).filter_map(|step| self.step(step)).find(looked);
-        // What is in neither list was being looked at when the transaction was doomed.
-        found.or_else(|| self.step(self.blamed.get() as usize))
+        if read.is_none() && written.is_none() && doomed_for == Some(name) {
+            // It was being looked at when the transaction was doomed.
+            return self.step(self.blamed.get() as usize);
+        }
+        (1..=self.steps.len()).filter_map(|step| self.step(step)).find(looked)
     }
 
     /// What changed the object: who holds it, or made the version that it has; if that is this
@@ -489,34 +506,38 @@ impl Trail {
     }
 }
 
-/// What was not looked at closely counts as what was, of the same memory.
-fn shared_out(mut all: BTreeMap<Reason, GivenUp>) -> BTreeMap<Reason, GivenUp> {
-    let memory_of = |(why, site): &Reason| match why {
-        Why::Conflict { memory, .. } => Some((*memory, site.is_some())),
+/// What nothing is known of counts as what was found by seeking, of the same memory: what is known without is known of
+/// all.
+fn shared_out(
+    mut all: BTreeMap<Reason, GivenUp>,
+    found: BTreeMap<Reason, u64>,
+) -> BTreeMap<Reason, GivenUp> {
+    let memory_of = |(why, _): &Reason| match why {
+        Why::Conflict { memory, .. } => Some(*memory),
         Why::Alone | Why::First | Why::TooLarge => None,
     };
     let mut known: BTreeMap<u16, u64> = BTreeMap::new();
-    for (reason, given_up) in &all {
-        if let Some((memory, true)) = memory_of(reason) {
-            *known.entry(memory).or_default() += given_up.times;
-        }
+    for (reason, times) in &found {
+        memory_of(reason).into_iter().for_each(|of| *known.entry(of).or_default() += times);
     }
+    known.retain(|_, times| *times > 0);
     let mut unknown: BTreeMap<u16, GivenUp> = BTreeMap::new();
-    all.retain(|reason, given_up| match memory_of(reason) {
-        Some((memory, false)) if known.contains_key(&memory) => {
+    all.retain(|reason, given_up| match (memory_of(reason), reason.1) {
+        (Some(memory), None) if known.contains_key(&memory) => {
             unknown.entry(memory).or_default().add(given_up);
             false
         }
         _ => true,
     });
-    for (reason, given_up) in &mut all {
-        let Some((memory, _)) = memory_of(reason) else { continue };
-        let (Some(more), Some(left)) = (unknown.get_mut(&memory), known.get_mut(&memory)) else {
-            continue;
-        };
-        // The last of a memory's takes what is left.
-        let of = std::mem::replace(left, *left - given_up.times);
-        given_up.take_share(more, of);
+    for (reason, times) in found {
+        let memory = memory_of(&reason);
+        let more = memory.and_then(|memory| unknown.get_mut(&memory));
+        let left = memory.and_then(|memory| known.get_mut(&memory));
+        if let (Some(more), Some(left), Some(given_up)) = (more, left, all.get_mut(&reason)) {
+            // The last of a memory's takes what is left.
+            let of = std::mem::replace(left, *left - times);
+            given_up.take_share(more, times, of);
+        }
     }
     all
 }

@@ -85,7 +85,7 @@ impl Watching {
     #[track_caller]
     #[inline(always)]
     fn read(&self, operation: Operation, key: &impl Value) {
-        if self.trail.is_close() {
+        if self.trail.is_told_of_read() {
             self.note(operation, Location::caller(), key, None);
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anabranch_io::source::Input;
 use anabranch_nf::packet_set::{SetKey4, SetShape};
@@ -233,6 +234,32 @@ fn what_was_not_looked_at_counts_as_what_was() {
     assert_eq!((same.ours.unwrap().operation, found.len()), (Operation::Get, 1), "{found:?}");
     let (key, times) = &same.keys[0];
     assert!(key == "1" && (39_000..=40_000).contains(times), "{found:?}");
+}
+
+/// What writes is known of all, what reads of few: what is not known of is what reads.
+#[test]
+fn what_writes_is_not_counted_for_what_reads() {
+    let calls = AtomicU32::new(0);
+    let ours: Act<'_, Numbers> = &|map, _, _| {
+        // Nine times a round.
+        if (calls.fetch_add(1, Ordering::Relaxed) / 9).is_multiple_of(2) {
+            let _ = map.get(&1);
+        } else {
+            map.update(&1, |value| *value += 1);
+        }
+    };
+    let theirs: Act<'_, Numbers> = &|map, _, _| {
+        map.update(&1, |value| *value += 1);
+    };
+    let found = map().meet_often(&filled, ours, Some((theirs, 8)), 5_000);
+    let times = |operation| {
+        let of = found.iter().filter(move |one| one.ours.unwrap().operation == operation);
+        of.map(|one| one.times).sum::<u64>()
+    };
+    for operation in [Operation::Get, Operation::Update] {
+        assert!((19_000..=21_000).contains(&times(operation)), "{operation:?}: {found:?}");
+    }
+    assert_eq!(found.iter().map(|one| one.times).sum::<u64>(), 40_000);
 }
 
 #[test]
