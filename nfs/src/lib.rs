@@ -116,7 +116,7 @@ mod tests {
 
     /// What is taken not to rewrite packets is not given their heads back when it runs again.
     #[test]
-    fn who_rewrites_packets_is_known() {
+    fn who_rewrites_packets_and_has_them_enter_again_is_known() {
         use super::{bridge, firewall, lb, nat, nop, policer, router};
         let kept = [
             nop::Function::REWRITES,
@@ -127,5 +127,7 @@ mod tests {
         let rewritten =
             [nat::Function::REWRITES, lb::Function::REWRITES, router::Function::REWRITES];
         assert_eq!((kept, rewritten), ([false; 4], [true; 3]));
+        let again = [nat::Function::REENTERS, lb::Function::REENTERS, bridge::Function::REENTERS];
+        assert_eq!(again, [true, false, false]);
     }
 }

@@ -42,6 +42,7 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
             const OBJECTS: bool = <#solo>::OBJECTS;
             const ROUTES: bool = <#solo>::ROUTES;
             const REWRITES: bool = <#solo>::REWRITES;
+            const REENTERS: bool = <#solo>::REENTERS;
             const PERIOD_MS: u64 = <#solo>::PERIOD_MS;
             const PROFILED: bool = #watched;
             type Settings = <#solo>::Settings;

@@ -4,7 +4,7 @@ use anabranch_language::{Module, Packets, Ports, StateKind};
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::rewrites::rewrites;
+use crate::rewrites::{reenters, rewrites};
 use crate::source::Source;
 use crate::state::Made;
 use crate::{commands, elsewhere, packet_set, state};
@@ -67,7 +67,7 @@ fn constants(module: &Module, source: &Source) -> TokenStream {
     let (reasons, set) = (commands::words(module), packet_set::name(module));
     let objects = has_objects(module);
     let routes = module.nf.fields.iter().any(|field| matches!(field.kind, StateKind::L3));
-    let rewrites = rewrites(module);
+    let (rewrites, reenters) = (rewrites(module), reenters(module));
     let period = module.handlers.periodic.map_or(0, |periodic| periodic.every_ms);
     quote! {
         const NAME: &'static str = #name;
@@ -80,6 +80,7 @@ fn constants(module: &Module, source: &Source) -> TokenStream {
         const OBJECTS: bool = #objects;
         const ROUTES: bool = #routes;
         const REWRITES: bool = #rewrites;
+        const REENTERS: bool = #reenters;
         const PERIOD_MS: u64 = #period;
     }
 }

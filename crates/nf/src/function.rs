@@ -74,6 +74,8 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     const ROUTES: bool = false;
     /// Whether its handlers may rewrite packets.
     const REWRITES: bool = true;
+    /// Whether its handlers may have packets enter again, by `Recirculate`.
+    const REENTERS: bool = true;
     /// Period of `periodic`, in milliseconds; 0: none.
     const PERIOD_MS: u64;
     /// Its objects leave traces of what is asked of them.

@@ -139,7 +139,7 @@ impl<N: NetworkFunction, F: Families<N::Set>> Beside<'_, N, F> {
                 }
             }
         }
-        let reenters = matches!(slot.verdict, Verdict::Recirculate(_));
+        let reenters = N::REENTERS && matches!(slot.verdict, Verdict::Recirculate(_));
         if self.environment.has_more() | reenters {
             self.more(slot, reenters);
         }

@@ -162,7 +162,7 @@ impl<N: NetworkFunction, F: Families<N::Set>> Course<'_, N, F> {
             if !self.packet(frame, &mut slot.verdict) {
                 return (at, Halt::Done);
             }
-            let reenters = matches!(slot.verdict, Verdict::Recirculate(_));
+            let reenters = N::REENTERS && matches!(slot.verdict, Verdict::Recirculate(_));
             if reenters || !self.environment.emitted().is_empty() {
                 return (at + 1, Halt::After);
             }
