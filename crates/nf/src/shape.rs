@@ -287,7 +287,8 @@ mod tests {
             "(a ".repeat(500_000),
             "200<new, known>".to_owned(),
             "u99999999999".to_owned(),
-            "(a ipv4.32.1)".to_owned(),
+            "(a ipv4.32".to_owned(),
+            "(a ipv4.)".to_owned(),
         ] {
             assert!(hostile.parse::<Shape>().is_err(), "{:.40}", hostile);
         }
