@@ -163,5 +163,5 @@ fn what_only_seems_to_be_the_same_is_refused() {
     case.write_packets::<first::tally::Function>(&packets(4), 2);
     case.run::<first::tally::Function>(1, 1, true);
     let refused = goes_on::<third::tally::Function>(&case, 2, 1).err().unwrap();
-    assert!(refused.to_string().contains("phase 2<new, idle>"), "{refused}");
+    assert!(refused.to_string().contains("phase 2<New, Idle>"), "{refused}");
 }
