@@ -57,9 +57,10 @@ const MOVING: &str = "a hash slot is on its way from one node to another; where 
 
 /// What a server says where a key holds something else than it should, or a count would leave its range.
 const OF_CONTENT: [&str; 3] = ["WRONGTYPE", "not an integer", "would overflow"];
-/// What it says, beside its words for it, to a user who may not do that: in a script, and of a message that is too long
-/// for somebody whose password is right no more.
-const OF_USER: [&str; 2] = ["The user executing the script", "unauthenticated"];
+/// What it says, beside its words for it, to a user who may not do that: in a script (Redis, and since 7.2 and as
+/// Valkey), and of a message that is too long for somebody whose password is right no more.
+const OF_USER: [&str; 3] =
+    ["The user executing the script", "ACL failure in script", "unauthenticated"];
 
 /// Entries in one command of a script: its interpreter takes some thousand words at once.
 const ENTRIES: usize = 500;
