@@ -210,8 +210,7 @@ struct Noted {
 }
 
 impl Noted {
-    fn given_up(&mut self, reason: Reason, items: u64) -> &mut GivenUp {
-        self.last = Some(reason);
+    fn count(&mut self, reason: Reason, items: u64) -> &mut GivenUp {
         let given_up = self.all.entry(reason).or_default();
         given_up.times += 1;
         given_up.items += items;
@@ -367,6 +366,7 @@ impl Trail {
                 match self.at_fault(name, Some(name)) {
                     None if self.may_be_close() => {
                         let (items, left) = (items as u64, SOUGHT);
+                        noted.last = Some((self.conflict(memory, None, theirs), None));
                         noted.sought.push(Sought { memory, name, theirs, items, left });
                         self.closely.set(1);
                         return;
@@ -383,7 +383,8 @@ impl Trail {
         let is_conflict = matches!(why, Why::Conflict { .. });
         let site = step.as_ref().map(|step| step.site);
         let site = if is_conflict { site } else { site.or(otherwise) };
-        let given_up = noted.given_up((why, site), items as u64);
+        noted.last = Some((why, site));
+        let given_up = noted.count((why, site), items as u64);
         // Of several the one at fault is tried again by itself first.
         given_up.alone += u64::from(items <= 1 && !is_conflict);
         self.count_key(given_up, step);
@@ -414,7 +415,7 @@ impl Trail {
                 let why = self.conflict(one.memory, step.as_ref(), one.theirs);
                 let reason = (why, step.as_ref().map(|step| step.site));
                 *noted.found.entry(reason).or_default() += u64::from(step.is_some());
-                self.count_key(noted.given_up(reason, one.items), step);
+                self.count_key(noted.count(reason, one.items), step);
                 return false;
             }
             true
@@ -431,16 +432,24 @@ impl Trail {
     /// An item runs alone for what the last transaction was given up for.
     #[cold]
     pub fn runs_irrevocably(&self) {
-        let Noted { all, last, .. } = &mut *self.locked();
-        last.iter().for_each(|reason| all.entry(*reason).or_default().alone += 1);
+        let noted = &mut *self.locked();
+        noted.last.iter().for_each(|reason| noted.all.entry(*reason).or_default().alone += 1);
+        // Who runs alone is not looked at.
+        self.seek_no_more(noted);
+    }
+
+    /// Nothing is known of what is still sought.
+    fn seek_no_more(&self, noted: &mut Noted) {
+        for one in std::mem::take(&mut noted.sought) {
+            noted.count((self.conflict(one.memory, None, one.theirs), None), one.items);
+        }
+        self.closely.set(0);
     }
 
     /// What was given up, and why, since the last call; `None` for a site that nobody knows.
     pub fn take(&self) -> BTreeMap<Reason, GivenUp> {
         let noted = &mut *self.locked();
-        for one in std::mem::take(&mut noted.sought) {
-            noted.given_up((self.conflict(one.memory, None, one.theirs), None), one.items);
-        }
+        self.seek_no_more(noted);
         shared_out(std::mem::take(&mut noted.all), std::mem::take(&mut noted.found))
     }
 
