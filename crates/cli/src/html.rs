@@ -33,6 +33,7 @@ pub(crate) fn render(report: &RunReport, command: &str) -> String {
     )
 }
 
+/// The end of a page: what made it.
 fn footer(command: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!("<footer>anabranch {version}: <code>{}</code></footer>\n", escape(command))
@@ -92,7 +93,7 @@ fn headline_figures(report: &RunReport) -> String {
 fn charts(report: &RunReport) -> String {
     let latency = report.latency_ns.as_ref().and_then(chart::latency);
     let charts = [
-        ("Throughput", "Mpps over time".to_string(), chart::throughput(&report.samples)),
+        ("Throughput", over_time(report), chart::throughput(&report.samples)),
         ("Latency", "arrival at a worker to release, logarithmic".to_string(), latency),
         ("Workers", shares(report), chart::workers(report)),
         ("Dropped packets", "by reason".to_string(), chart::drops(report)),
@@ -101,10 +102,21 @@ fn charts(report: &RunReport) -> String {
     charts
         .into_iter()
         .filter_map(|(title, note, chart)| Some((title, note, chart?)))
-        .map(|(title, note, chart)| {
-            format!("<section class=\"panel\">\n<h2>{title} <span>{note}</span></h2>\n{chart}\n</section>\n")
-        })
+        .map(|(title, note, chart)| panel("", &format!("{title} <span>{note}</span>"), &chart))
         .collect()
+}
+
+/// A part of the page, of a further CSS class if there is one.
+fn panel(class: &str, title: &str, body: &str) -> String {
+    format!("<section class=\"panel{class}\">\n<h2>{title}</h2>\n{body}\n</section>\n")
+}
+
+/// What the chart of the throughput shows.
+fn over_time(report: &RunReport) -> String {
+    let peak = chart::peak(&report.samples);
+    peak.map_or_else(String::new, |peak| {
+        format!("Mpps over time; the dot is the most, {}", rate(peak.mpps))
+    })
 }
 
 /// What the chart of the workers' shares shows, and what the balancer did about them.
@@ -163,21 +175,30 @@ fn tables(report: &RunReport) -> String {
     let balanced = summary::balanced(report).into_iter().map(|row| row.to_vec());
     let balance_headings = summary::BALANCE.map(|heading| heading.trim_start_matches('>'));
     let headings = ["port", "packets in", "bytes in", "packets out", "bytes out"];
-    table(&headings, ports.collect())
-        + &table(&interfaces, live.collect())
-        + &table(&["shared state", "", "of all", ""], shared.collect())
-        + &table(&balance_headings, balanced.collect())
-        + &table(&["state", "used", "capacity", "memory"], state.collect())
-        + &table(&store_headings, store.collect())
-        + &table(&restart_headings, restart.collect())
-        + &table(&["counter", "value"], counters.collect())
+    titled("Memory", &["state", "used", "capacity", "memory"], state.collect())
+        + &titled("Ports", &headings, ports.collect())
+        + &titled("Sharing", &["shared state", "", "of all", ""], shared.collect())
+        + &titled("Balance", &balance_headings, balanced.collect())
+        + &titled("Interfaces", &interfaces, live.collect())
+        + &titled("Store", &store_headings, store.collect())
+        + &titled("Restart", &restart_headings, restart.collect())
+        + &titled("Counters", &["counter", "value"], counters.collect())
 }
 
-/// A table whose first column holds words and whose others hold figures; nothing without rows.
-fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
+/// Columns that half of the page has room for.
+const COLUMNS: usize = 5;
+
+/// A panel with a table in it; nothing without rows.
+fn titled(title: &str, headings: &[&str], rows: Vec<Vec<String>>) -> String {
     if rows.is_empty() {
         return String::new();
     }
+    let class = if headings.len() > COLUMNS { " across" } else { "" };
+    panel(class, title, &table(headings, rows))
+}
+
+/// A table whose first column holds words and whose others hold figures.
+fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
     let head: String = headings.iter().map(|heading| format!("<th>{heading}</th>")).collect();
     let body: String = rows
         .iter()
@@ -187,7 +208,7 @@ fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
             format!("<tr>{cells}</tr>\n")
         })
         .collect();
-    format!("<section class=\"panel\"><table>\n<tr>{head}</tr>\n{body}</table></section>\n")
+    format!("<table>\n<tr>{head}</tr>\n{body}</table>\n")
 }
 
 #[cfg(test)]
@@ -221,9 +242,18 @@ mod tests {
     }
 
     #[test]
+    fn tables_with_many_columns_go_across_the_page() {
+        let page = render(&summary::example(), "");
+        assert!(page.contains("<section class=\"panel across\">\n<h2>Interfaces</h2>"), "{page}");
+        assert!(page.contains("<section class=\"panel\">\n<h2>Ports</h2>"), "{page}");
+    }
+
+    #[test]
     fn every_element_is_closed() {
         let page = render(&summary::example(), "anabranch run '<b>'");
-        for element in ["section", "div", "svg", "table", "tr", "td", "main", "p", "span", "h2"] {
+        for element in
+            ["section", "div", "svg", "table", "tr", "td", "main", "p", "span", "h2", "ul", "li"]
+        {
             let opened = page.matches(&format!("<{element}>")).count()
                 + page.matches(&format!("<{element} ")).count();
             assert_eq!(opened, page.matches(&format!("</{element}>")).count(), "{element}");

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::file::{Files, check_writable, deliver, is_standard_output, print, read as read_text};
 use crate::html::plan as page;
 use crate::library::Library;
-use crate::run::to_json;
+use crate::run::{this_command, to_json};
 
 /// Plans a network function, or checks a plan that was edited.
 ///
@@ -150,7 +150,7 @@ fn show(paths: &Paths, found: &Plan, arguments: &PlanArguments) -> Result<(), Er
         deliver(path, &text)?;
     }
     if let Some(path) = &arguments.html {
-        deliver(path, &page::render(paths, found))?;
+        deliver(path, &page::render(paths, found, &this_command()))?;
     }
     let silent =
         |path: &Option<std::path::PathBuf>| path.as_deref().is_some_and(is_standard_output);

@@ -34,7 +34,9 @@ use crate::html::profile as page;
 use crate::library::{Entry, Library};
 use crate::plan;
 use crate::progress::Progress;
-use crate::run::{Order, cannot_begin, name_inputs, options, plan_for, sources, to_json};
+use crate::run::{
+    Order, cannot_begin, name_inputs, options, plan_for, sources, this_command, to_json,
+};
 use crate::settings::{control, settings};
 use apply::Figures;
 pub(crate) use document::{Cause, Document, LimitKind, NOT_COUNTED};
@@ -164,7 +166,7 @@ fn save(
 
 fn show(document: &Document, arguments: &ProfileArguments) -> Result<(), Error> {
     if let Some(path) = &arguments.html {
-        deliver(path, &page::render(document))?;
+        deliver(path, &page::render(document, &this_command()))?;
     }
     let outputs = [&arguments.html, &arguments.save];
     let silent = outputs.into_iter().flatten().any(|path| is_standard_output(path));

@@ -206,7 +206,7 @@ fn deliver_all(report: &RunReport, arguments: &RunArguments) -> Result<(), Error
     }
     // Files first: they are there although standard output is full, or its terminal has gone.
     if let Some(path) = &arguments.report {
-        deliver(path, &html::render(report, &command_line(std::env::args_os())))?;
+        deliver(path, &html::render(report, &this_command()))?;
     }
     if let Some(path) = &arguments.json {
         deliver(path, &to_json(report)?)?;
@@ -216,6 +216,11 @@ fn deliver_all(report: &RunReport, arguments: &RunArguments) -> Result<(), Error
         true => Ok(()),
         false => print(&summary::render(report)),
     }
+}
+
+/// The command that this process runs, as pages quote it.
+pub(crate) fn this_command() -> String {
+    command_line(std::env::args_os())
 }
 
 /// A command as it can be typed again, without the passwords of stores.

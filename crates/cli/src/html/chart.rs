@@ -1,17 +1,15 @@
-//! The report's charts, as inline SVG: throughput over time, bars with a label and a figure each.
+//! The report's charts: throughput over time as inline SVG, bars with a label and a figure each.
 
 use anabranch_runtime::report::{LatencyReport, RunReport, Sample};
 
-use super::svg::{Anchor, Drawing};
+use super::svg::{Anchor, Drawing, escape};
 use crate::figures::{nanoseconds, percent, rate, ratio, seconds, thousands};
 use crate::summary::by_count;
 
-/// Width of every chart: half of the page's, so that two stand side by side.
+/// Width of the drawing: half of the page's, so that two charts stand side by side.
 const WIDTH: f64 = 520.0;
 /// Most points of a line.
 const POINTS: usize = 60;
-/// Longest name shown beside a bar, in characters; the rest is in the bar's title.
-const NAME_LENGTH: usize = 22;
 
 /// One bar of [`bars`].
 struct Bar {
@@ -21,13 +19,22 @@ struct Bar {
     length: f64,
 }
 
+/// The samples that are drawn: a line through hundreds of points shows nothing but how busy the machine was.
+fn drawn(samples: &[Sample]) -> Vec<Sample> {
+    Sample::joined(samples, samples.len().div_ceil(POINTS))
+}
+
+/// The highest point of the line that [`throughput`] draws.
+pub(super) fn peak(samples: &[Sample]) -> Option<Sample> {
+    drawn(samples).into_iter().max_by(|one, other| one.mpps.total_cmp(&other.mpps))
+}
+
 /// Throughput over the run; nothing when there were too few samples for a line.
 pub(super) fn throughput(samples: &[Sample]) -> Option<String> {
-    // A line through hundreds of points shows nothing but how busy the machine was.
-    let samples = Sample::joined(samples, samples.len().div_ceil(POINTS));
+    let highest = peak(samples)?;
+    let samples = drawn(samples);
     let last = samples.last().filter(|_| samples.len() > 1)?;
-    let highest = samples.iter().map(|sample| sample.mpps).fold(0.0, f64::max);
-    let top = round_up(highest);
+    let top = round_up(highest.mpps);
     let (left, right, head, foot) = (46.0, WIDTH - 12.0, 12.0, 192.0);
     let place = |sample: &Sample| {
         let x = left + (right - left) * sample.t_s / last.t_s.max(f64::MIN_POSITIVE);
@@ -38,7 +45,7 @@ pub(super) fn throughput(samples: &[Sample]) -> Option<String> {
         let value = top * f64::from(quarter) / 4.0;
         let y = foot - (foot - head) * f64::from(quarter) / 4.0;
         drawing.line("grid", (left, y), (right, y));
-        drawing.text("axis", (left - 8.0, y + 4.0), Anchor::End, &rate(value));
+        drawing.text("axis", (left - 8.0, y + 4.0), Anchor::End, &figure_on(value, top / 4.0));
     }
     let line: Vec<(f64, f64)> = samples.iter().map(place).collect();
     let mut area = vec![(line[0].0, foot)];
@@ -46,14 +53,12 @@ pub(super) fn throughput(samples: &[Sample]) -> Option<String> {
     area.push((line[line.len() - 1].0, foot));
     drawing.path("area", &area, true);
     drawing.path("curve", &line, false);
-    if let Some(peak) = samples.iter().max_by(|a, b| a.mpps.total_cmp(&b.mpps)) {
-        let title = format!("peak {} Mpps at {}", rate(peak.mpps), seconds(peak.t_s));
-        drawing.dot("peak", place(peak), &title);
-    }
+    let title = format!("peak {} Mpps at {}", rate(highest.mpps), seconds(highest.t_s));
+    drawing.dot("peak", place(&highest), &title);
     drawing.text("axis", (left, foot + 20.0), Anchor::Start, "0 s");
     let end = seconds(last.t_s);
     drawing.text("axis", (right, foot + 20.0), Anchor::End, &end);
-    let label = format!("Throughput over {end}, at most {} Mpps", rate(highest));
+    let label = format!("Throughput over {end}, at most {} Mpps", rate(highest.mpps));
     Some(drawing.finish(&label))
 }
 
@@ -116,32 +121,25 @@ pub(super) fn state(report: &RunReport) -> Option<String> {
 }
 
 /// Horizontal bars, name above on the left and figure on the right, with an optional mark at the
-/// same length of each. `None` when there are no bars.
+/// same length of each: text of the page, which no scale makes small. `None` when there are no bars.
 fn bars(label: &str, bars: &[Bar], mark: Option<f64>) -> Option<String> {
-    let (pitch, thickness) = (38.0, 12.0);
-    let mut drawing = Drawing::new(WIDTH, pitch * bars.len().max(1) as f64);
-    for (index, bar) in bars.iter().enumerate() {
-        let y = pitch * index as f64;
-        let title = format!("{}: {}", bar.name, bar.figure);
-        let length = WIDTH * bar.length.clamp(0.0, 1.0);
-        drawing.text("name", (0.0, y + 14.0), Anchor::Start, &shortened(&bar.name));
-        drawing.text("figure", (WIDTH, y + 14.0), Anchor::End, &bar.figure);
-        drawing.bar("track", (0.0, y + 20.0), (WIDTH, thickness), &title);
-        drawing.bar("bar", (0.0, y + 20.0), (length, thickness), &title);
-        if let Some(mark) = mark {
-            let x = WIDTH * mark.clamp(0.0, 1.0) - 1.0;
-            drawing.line("mark", (x, y + 18.5), (x, y + 22.0 + thickness));
-        }
-    }
-    (!bars.is_empty()).then(|| drawing.finish(label))
-}
-
-fn shortened(name: &str) -> String {
-    if name.chars().count() <= NAME_LENGTH {
-        return name.to_string();
-    }
-    let start: String = name.chars().take(NAME_LENGTH - 1).collect();
-    format!("{start}…")
+    let percent = |length: f64| format!("{:.1}%", 100.0 * length.clamp(0.0, 1.0));
+    let mark = mark.map_or_else(String::new, |mark| {
+        format!("<div class=\"mark\" style=\"left:{}\"></div>", percent(mark))
+    });
+    let rows: String = bars
+        .iter()
+        .map(|bar| {
+            format!(
+                "<li><span class=\"name\">{}</span><span class=\"figure\">{}</span><div class=\"track\">\
+                 <div class=\"bar\" style=\"width:{}\"></div>{mark}</div></li>\n",
+                escape(&bar.name),
+                escape(&bar.figure),
+                percent(bar.length)
+            )
+        })
+        .collect();
+    (!bars.is_empty()).then(|| format!("<ul class=\"bars\" aria-label=\"{label}\">\n{rows}</ul>"))
 }
 
 /// The next of 1, 2, 4, 5 or 8 times a power of ten at or above `value`: each has a quarter that
@@ -153,6 +151,16 @@ fn round_up(value: f64) -> f64 {
         .into_iter()
         .find(|top| *top >= value)
         .unwrap_or(10.0 * decade)
+}
+
+/// A figure on an axis with as many decimals as its steps need, so that all of them have as many.
+fn figure_on(value: f64, step: f64) -> String {
+    let is_whole = |decimals: &usize| {
+        let shown = step * 10_f64.powi(*decimals as i32);
+        (shown - shown.round()).abs() < 1e-6 * shown
+    };
+    let decimals = (0..9).find(is_whole).unwrap_or(9);
+    if value == 0.0 { "0".to_owned() } else { format!("{value:.decimals$}") }
 }
 
 #[cfg(test)]
@@ -189,8 +197,23 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_shortened() {
-        assert_eq!(shortened("short"), "short");
-        assert_eq!(shortened(&"x".repeat(40)).chars().count(), NAME_LENGTH);
+    fn the_figures_of_an_axis_have_as_many_decimals() {
+        for (top, shown) in [
+            (20.0, ["5", "10", "15", "20"]),
+            (5.0, ["1.25", "2.50", "3.75", "5.00"]),
+            (0.02, ["0.005", "0.010", "0.015", "0.020"]),
+        ] {
+            let figures = [1.0, 2.0, 3.0, 4.0].map(|nth| figure_on(nth * top / 4.0, top / 4.0));
+            assert_eq!(figures, shown);
+        }
+        assert_eq!(figure_on(0.0, 0.25), "0");
+    }
+
+    #[test]
+    fn bars_are_text_that_no_scale_makes_small() {
+        let bar = Bar { name: "<lan>".to_owned(), figure: "1 of 2".to_owned(), length: 2.0 };
+        let shown = bars("", &[bar], Some(0.25)).unwrap();
+        assert!(!shown.contains("<svg") && shown.contains("&lt;lan&gt;"), "{shown}");
+        assert!(shown.contains("width:100.0%") && shown.contains("left:25.0%"), "{shown}");
     }
 }

@@ -7,20 +7,20 @@ mod tree;
 use anabranch_analysis::Paths;
 use anabranch_plan::{Class, Difference, Plan, Port, Steerer};
 
-use super::STYLE;
 use super::svg::escape;
+use super::{STYLE, footer};
 
 pub(super) const OWN_STYLE: &str = include_str!("plan.css");
 
-/// The page as a document.
-pub(crate) fn render(paths: &Paths, plan: &Plan) -> String {
+/// The page as a document. `command`, which made it, is quoted at its end.
+pub(crate) fn render(paths: &Paths, plan: &Plan, command: &str) -> String {
     let title = escape(&format!("anabranch: plan of {}", plan.nf));
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<style>\n{STYLE}{OWN_STYLE}</style>\n</head>\n<body>\n<main>\n\
-         {}{}{}{}{}{}{}{}{}</main>\n</body>\n</html>\n",
+         {}{}{}{}{}{}{}{}{}{}</main>\n</body>\n</html>\n",
         header(paths, plan),
         state(plan),
         matrix(plan),
@@ -30,6 +30,7 @@ pub(crate) fn render(paths: &Paths, plan: &Plan) -> String {
         remarks("Not used", &plan.notes),
         accesses::render(paths),
         tree::render(paths),
+        footer(command),
     )
 }
 
@@ -61,15 +62,20 @@ pub(super) fn panel(title: &str, body: &str) -> String {
     format!("<section class=\"panel wide\">\n<h2>{title}</h2>\n{body}</section>\n")
 }
 
+/// A table of words. Each cell has its heading with it, which stands before it where the page is narrow.
 pub(super) fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let head: String = head.iter().map(|cell| format!("<th>{cell}</th>")).collect();
+    let names: Vec<String> = head.iter().map(|name| escape(name)).collect();
+    let cell = |(name, cell): (&String, &String)| match name.is_empty() || cell.is_empty() {
+        true => format!("<td>{cell}</td>"),
+        false => format!("<td data-head=\"{name}\">{cell}</td>"),
+    };
     let rows: String = rows
-        .map(|row| {
-            let cells: String = row.iter().map(|cell| format!("<td>{cell}</td>")).collect();
-            format!("<tr>{cells}</tr>\n")
-        })
+        .map(|row| format!("<tr>{}</tr>\n", names.iter().zip(&row).map(cell).collect::<String>()))
         .collect();
-    format!("<table class=\"text\">\n<tr>{head}</tr>\n{rows}</table>\n")
+    let head: String = names.iter().map(|name| format!("<th>{name}</th>")).collect();
+    format!(
+        "<table class=\"text\">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table>\n"
+    )
 }
 
 fn state(plan: &Plan) -> String {
@@ -97,13 +103,16 @@ fn matrix(plan: &Plan) -> String {
     let mut head = vec![""];
     head.extend(plan.ports.iter().map(|port| port.port.as_str()));
     let rows = matrix.iter().zip(&plan.ports).map(|(row, port)| {
-        let cells = row.iter().map(|cell| {
-            escape(cell).replace(" &amp;&amp; ", "<br>").replace(" || ", "<br><i>or</i><br>")
+        let cells = row.iter().map(|cell| match cell.as_str() {
+            "F" => "<i>never</i>".to_owned(),
+            cell => {
+                escape(cell).replace(" &amp;&amp; ", "<br>").replace(" || ", "<br><i>or</i><br>")
+            }
         });
         std::iter::once(format!("<b>{}</b>", escape(&port.port))).chain(cells).collect()
     });
     panel(
-        &format!("Packets that must meet <span>{class}; F: never</span>"),
+        &format!("Packets that must meet <span>{class}</span>"),
         &table(&head, rows).replacen("class=\"text\"", "class=\"text matrix\"", 1),
     )
 }

@@ -2,18 +2,18 @@
 
 use super::svg::escape;
 use super::{STYLE, plan};
-use crate::figures::{percent, rate, thousands};
+use crate::figures::{counted, percent, rate, thousands};
 use crate::profile::{Document, LimitKind, NOT_COUNTED};
 
-/// The page as a document.
-pub(crate) fn render(document: &Document) -> String {
+/// The page as a document. `command`, which made it, is quoted at its end.
+pub(crate) fn render(document: &Document, command: &str) -> String {
     let title = escape(&format!("anabranch: profile of {}", document.nf));
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n\
-         {}{}{}{}{}{}{}{}{}</main>\n</body>\n</html>\n",
+         {}{}{}{}{}{}{}{}{}{}</main>\n</body>\n</html>\n",
         plan::OWN_STYLE,
         header(document),
         figures(document),
@@ -24,6 +24,7 @@ pub(crate) fn render(document: &Document) -> String {
         entries(document),
         pools(document),
         applied(document),
+        super::footer(command),
     )
 }
 
@@ -64,10 +65,10 @@ fn figures(document: &Document) -> String {
             format!("<div><b>{figure}</b> <span>{unit}</span><small>{note}</small></div>\n")
         })
         .collect();
-    let counted = document.hardware.map_or(NOT_COUNTED.to_owned(), |hardware| hardware.text());
+    let hardware = document.hardware.map_or(NOT_COUNTED.to_owned(), |hardware| hardware.text());
     format!(
-        "<section class=\"figures\">\n{cards}</section>\n<p class=\"remark\">{}</p>\n",
-        escape(&counted)
+        "<section class=\"figures\">\n{cards}</section>\n<p class=\"note\">{}</p>\n",
+        escape(&hardware)
     )
 }
 
@@ -92,7 +93,7 @@ fn causes(document: &Document) -> String {
             .collect();
         let object = cause.object.as_deref().unwrap_or_default();
         vec![
-            format!("{}<br><small>{} aborts</small>", percent(cause.lost), thousands(cause.aborts)),
+            format!("{}<br><small>{}</small>", percent(cause.lost), counted(cause.aborts, "abort")),
             format!("<b>{}</b><br><small>{}</small>", escape(cause.cause), plan::prose(cause.why)),
             format!(
                 "{} <small>{}</small><br><small>{}</small>",
@@ -105,7 +106,7 @@ fn causes(document: &Document) -> String {
         ]
     });
     let head = ["lost", "cause", "object, hottest keys", "given up, committed", "what to do"];
-    plan::panel("Why transactions were given up", &plan::table(&head, rows))
+    given_up("Why transactions were given up", &head, rows.collect())
 }
 
 fn recipes(cause: &crate::profile::Cause) -> String {
@@ -146,14 +147,22 @@ fn lines(document: &Document) -> String {
         ]
     });
     let title = format!("Aborts by line <span>{}</span>", escape(&document.file));
-    plan::panel(&title, &plan::table(&["share", "aborts", "line", ""], rows))
+    given_up(&title, &["share", "aborts", "line", ""], rows.collect())
+}
+
+/// A panel about transactions that were given up, of which there may be none.
+fn given_up(title: &str, headings: &[&str], rows: Vec<Vec<String>>) -> String {
+    if rows.is_empty() {
+        return plan::panel(title, "<p>None was.</p>\n");
+    }
+    plan::panel(title, &plan::table(headings, rows.into_iter()))
 }
 
 fn handlers(document: &Document) -> String {
     let (head, rows) = document.handler_table();
     let head: Vec<&str> = head.iter().map(|head| head.trim_start_matches('>')).collect();
-    let rows = rows.into_iter().map(|row| row[..head.len()].to_vec());
-    plan::panel("Handlers", &plan::table(&head, rows))
+    let rows = rows.into_iter().map(|row| row[..head.len()].to_vec()).collect();
+    figures_of("Handlers", &head, rows)
 }
 
 fn load(document: &Document) -> String {
@@ -165,7 +174,12 @@ fn load(document: &Document) -> String {
             percent(worker.busy),
         ]
     });
-    plan::panel("Workers", &plan::table(&["worker", "packets", "share", "busy"], rows))
+    figures_of("Workers", &["worker", "packets", "share", "busy"], rows.collect())
+}
+
+/// A panel with a table of figures; nothing without rows.
+fn figures_of(title: &str, headings: &[&str], rows: Vec<Vec<String>>) -> String {
+    if rows.is_empty() { String::new() } else { plan::panel(title, &super::table(headings, rows)) }
 }
 
 fn entries(document: &Document) -> String {
@@ -177,20 +191,21 @@ fn entries(document: &Document) -> String {
     let title = format!(
         "Heaviest entries <span>of {used} with packets; the middle one has {median}</span>"
     );
-    plan::panel(&title, &plan::table(&["entry", "packets", "share", "worker"], rows))
+    figures_of(&title, &["entry", "packets", "share", "worker"], rows.collect())
 }
 
 fn pools(document: &Document) -> String {
     let rows = document.pools.iter().map(|pool| {
         let full = if pool.nearly_full { "nearly full" } else { "" };
         vec![
-            escape(&pool.object),
+            pool.object.clone(),
             thousands(pool.used),
             thousands(pool.capacity),
-            format!("{} {full}", percent(pool.share)),
+            percent(pool.share),
+            full.to_owned(),
         ]
     });
-    plan::panel("How full", &plan::table(&["object", "in use", "of", ""], rows))
+    figures_of("How full", &["object", "in use", "of", "full", ""], rows.collect())
 }
 
 fn applied(document: &Document) -> String {

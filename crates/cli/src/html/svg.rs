@@ -44,17 +44,6 @@ impl Drawing {
         Drawing { width, height, shapes: String::new() }
     }
 
-    /// A rectangle with rounded corners, of CSS class `class`, that says `title` when pointed at.
-    pub(crate) fn bar(&mut self, class: &str, at: (f64, f64), size: (f64, f64), title: &str) {
-        let (x, y) = at;
-        let (width, height) = (size.0.max(0.0), size.1.max(0.0));
-        let title = escape(title);
-        self.add(format_args!(
-            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
-             height=\"{height:.1}\" rx=\"3\"><title>{title}</title></rect>"
-        ));
-    }
-
     /// A straight line of CSS class `class`.
     pub(crate) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         self.add(format_args!(

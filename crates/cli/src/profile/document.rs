@@ -189,7 +189,7 @@ impl HandlerUse {
         [
             self.handler.clone(),
             thousands(self.calls),
-            format!("{:.0}", self.ns_per_call),
+            thousands(self.ns_per_call.round() as u64),
             percent(self.share),
             figure(self.cycles_per_call, 0),
             figure(self.instructions_per_call, 0),
