@@ -8,6 +8,7 @@ mod svg;
 
 use anabranch_runtime::report::{ErrorKind, RunReport};
 
+use crate::advice::uneven;
 use crate::figures::{bytes, counted, percent, rate, ratio, seconds, thousands};
 use crate::summary;
 use svg::escape;
@@ -53,7 +54,7 @@ fn header(report: &RunReport) -> String {
     )
 }
 
-/// Errors first, then warnings.
+/// Errors first, then warnings, then advice.
 fn remarks(report: &RunReport) -> String {
     let errors = report.errors.iter().map(|error| {
         let message = plan::prose(&error.message);
@@ -66,7 +67,9 @@ fn remarks(report: &RunReport) -> String {
     let warnings = summary::warnings(report)
         .into_iter()
         .map(|warning| format!("<p class=\"remark\">{}</p>\n", plan::prose(&warning)));
-    errors.chain(warnings).collect()
+    let advice =
+        uneven(report).map(|advice| format!("<p class=\"note\">{}</p>\n", plan::prose(&advice)));
+    errors.chain(warnings).chain(advice).collect()
 }
 
 fn headline_figures(report: &RunReport) -> String {
@@ -239,6 +242,8 @@ mod tests {
             assert!(page.contains(&format!("<td>{}</td>", escape(&cell))), "{cell}");
         }
         assert!(page.contains("1,204 lines of the NF&#39;s log were not printed"), "{page}");
+        let page = render(&RunReport { balance: None, ..report }, "");
+        assert!(page.contains("<p class=\"note\">worker 0 has 31.2 % of the packets: "), "{page}");
     }
 
     #[test]

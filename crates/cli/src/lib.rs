@@ -15,6 +15,7 @@
 //! but programs. The NF library comes with the feature `library`, for the program of this crate
 //! only; an author's own program does without.
 
+mod advice;
 mod arguments;
 mod bench;
 mod doctor;

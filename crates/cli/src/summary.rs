@@ -2,6 +2,7 @@
 
 use anabranch_runtime::report::{LivePortReport, RestartReport, RunReport, StoreReport};
 
+use crate::advice::uneven;
 use crate::figures::{bytes, counted, nanoseconds, percent, rate, ratio, seconds, thousands};
 use crate::table::{Table, wrap};
 
@@ -330,7 +331,9 @@ fn counters(report: &RunReport) -> Table {
 
 fn remarks(report: &RunReport) -> String {
     let remarks = warnings(report);
-    remarks.iter().map(|remark| format!("\n{}", wrap("warning: ", remark, 4))).collect()
+    let remarks = remarks.iter().map(|remark| wrap("warning: ", remark, 4));
+    let advice = uneven(report).map(|advice| wrap("note: ", &advice, 4));
+    remarks.chain(advice).map(|remark| format!("\n{remark}")).collect()
 }
 
 /// Warnings, and what was suppressed or made harmless; errors are printed by the program itself.
@@ -470,6 +473,14 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= COLUMNS, "too wide: {line}");
         }
+    }
+
+    #[test]
+    fn uneven_load_is_told_after_the_warnings() {
+        let report = RunReport { balance: None, ..example() };
+        let text = render(&report);
+        let (_, last) = text.rsplit_once("warning: ").unwrap();
+        assert!(last.contains("\n\nnote: worker 0 has 31.2 % of the packets: "), "{text}");
     }
 
     #[test]
