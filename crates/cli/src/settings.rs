@@ -55,8 +55,17 @@ fn read(path: &Path) -> Result<Table, Error> {
         // Without the line itself: it may be that of a password.
         let before = cause.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
-        Error::Settings(format!("{}, line {line}: {}", path.display(), cause.message()))
+        Error::Settings(format!("{}, line {line}: {}", path.display(), plainly(cause.message())))
     })
+}
+
+/// What the parser says; of a number that no setting can hold, which it says by the types of its own text, what would
+/// be one.
+fn plainly(message: &str) -> String {
+    if !message.starts_with("invalid type: integer") && message != "u64 value was too large" {
+        return message.to_owned();
+    }
+    format!("a number does not fit: write one from {} to {}", i64::MIN, i64::MAX)
 }
 
 /// A command for the NF and when it is given.
@@ -143,6 +152,19 @@ mod tests {
         std::fs::write(&path, "a = 1\nb = = 2\n").unwrap();
         let error = settings(Some(&path), &[]).unwrap_err().to_string();
         assert!(error.contains("nat.toml") && error.contains("line 2"), "{error}");
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_named_with_the_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nat.toml");
+        for number in ["18446744073709551615", "-99999999999999999999", "0x1_FFFF_FFFF_FFFF_FFFF"] {
+            std::fs::write(&path, format!("a = 1\nb = {number}\n")).unwrap();
+            let error = settings(Some(&path), &[]).unwrap_err().to_string();
+            let said =
+                "nat.toml, line 2: a number does not fit: write one from -9223372036854775808 to";
+            assert!(error.contains(said), "{error}");
+        }
     }
 
     #[test]
