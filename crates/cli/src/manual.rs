@@ -57,7 +57,7 @@ pub(crate) fn man(program: &str, arguments: &ManArguments) -> Result<(), Error> 
     let mut within = program.to_string();
     if let Some(directory) = &arguments.out {
         std::fs::create_dir_all(directory).map_err(|cause| Error::output(directory, &cause))?;
-        return write_all(&command, directory);
+        return write_all(&command, program, directory);
     }
     for name in &arguments.subcommand {
         let Some(subcommand) = command.find_subcommand(name) else {
@@ -67,14 +67,15 @@ pub(crate) fn man(program: &str, arguments: &ManArguments) -> Result<(), Error> 
         within += &format!(" {name}");
         command = titled(&command, subcommand);
     }
-    print(&page(&command)?)
+    print(&page(&command, program)?)
 }
 
 /// The page of a command, and those of its subcommands.
-fn write_all(command: &Command, directory: &Path) -> Result<(), Error> {
-    write_whole(&directory.join(format!("{}.1", command.get_name())), &page(command)?)?;
+fn write_all(command: &Command, program: &str, directory: &Path) -> Result<(), Error> {
+    let path = directory.join(format!("{}.1", command.get_name()));
+    write_whole(&path, &page(command, program)?)?;
     let mut subcommands = command.get_subcommands().filter(|one| one.get_name() != "help");
-    subcommands.try_for_each(|one| write_all(&titled(command, one), directory))
+    subcommands.try_for_each(|one| write_all(&titled(command, one), program, directory))
 }
 
 /// The subcommand under the name of its page, `anabranch-run`, `anabranch-rss-key`.
@@ -83,9 +84,11 @@ fn titled(command: &Command, subcommand: &Command) -> Command {
     subcommand.clone().name(leaked(&name))
 }
 
-fn page(command: &Command) -> Result<String, Error> {
+/// The page, whose foot has the version of `program`.
+fn page(command: &Command, program: &str) -> Result<String, Error> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone())
+        .source(format!("{program} {}", env!("CARGO_PKG_VERSION")))
         .render(&mut page)
         .map_err(|cause| Error::Internal(format!("the manual page cannot be made: {cause}")))?;
     Ok(String::from_utf8_lossy(&page).into_owned())

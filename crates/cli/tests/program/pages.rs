@@ -89,13 +89,19 @@ fn shells_complete_the_subcommands() {
 #[test]
 fn there_is_a_manual_page_for_each_subcommand() {
     let bench = Bench::new();
-    assert!(bench.run("man").expect(0).out.contains(".TH anabranch 1"));
-    assert!(bench.run("man run").expect(0).out.contains("anabranch-run"));
-    assert!(bench.run("man rss key").expect(0).out.contains("anabranch-rss-key"));
+    let version = env!("CARGO_PKG_VERSION");
+    for (page, name) in
+        [("", "anabranch"), (" run", "anabranch-run"), (" rss key", "anabranch-rss-key")]
+    {
+        let text = bench.run(&format!("man{page}")).expect(0).out;
+        assert!(text.contains(&format!(".TH {name} 1  \"anabranch {version}\"")), "{text}");
+    }
     bench.run("man rss fly").expect(2).says("no subcommand `fly`: see `anabranch rss --help`");
     bench.run("man --out pages").expect(0);
     let pages = std::fs::read_dir(bench.path("pages")).unwrap().count();
     assert_eq!(pages, 23);
+    let page = std::fs::read_to_string(bench.path("pages/anabranch-state.1")).unwrap();
+    assert!(page.contains(&format!("\"anabranch {version}\"")), "{page}");
     for nested in ["rss-key", "rss-check", "rss-nics", "state-show"] {
         assert!(bench.path(&format!("pages/anabranch-{nested}.1")).is_file(), "{nested}");
     }
