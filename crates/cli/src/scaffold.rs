@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::arguments::NewArguments;
 use crate::error::Error;
@@ -125,8 +126,17 @@ fn write(directory: &Path, name: &str, checkout: &Path) -> std::io::Result<()> {
     let lock = checkout.join("Cargo.lock");
     if lock.is_file() {
         fs::copy(lock, directory.join("Cargo.lock"))?;
+        lock_new_crate(directory);
     }
     Ok(())
+}
+
+/// Has Cargo write the new crate into the copied lock, and what it does not need out of it, as `--locked` wants it. Where
+/// Cargo cannot, the first build does so.
+fn lock_new_crate(directory: &Path) {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["update", "--workspace", "--offline", "--quiet"]).current_dir(directory);
+    let _ = cargo.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
 /// `token_bucket` as `TokenBucket`.

@@ -24,7 +24,7 @@ fn a_new_crate_builds_tests_and_runs() {
         bench.run_words(&["new", "token-quota", "--anabranch", root.to_str().unwrap()]).expect(0);
     assert!(done.out.contains("cd token-quota"), "{}", done.out);
     assert_eq!(bench.files(), ["token-quota"]);
-    let tests = cargo(&bench, "test --quiet").expect(0);
+    let tests = cargo(&bench, "test --quiet --locked").expect(0);
     assert!(tests.out.contains("2 passed"), "{}", tests.out);
     let line =
         "run --quiet -- run token-quota --set packets=5 --in gen:flows=10,packets=1000 --json -";
@@ -37,6 +37,13 @@ fn a_new_crate_builds_tests_and_runs() {
     assert!(figures["results"][0]["mpps"].as_f64().unwrap() > 0.0, "{figures}");
     cargo(&bench, "run --quiet -- nfs nat").expect(7).says("token-quota");
     cargo(&bench, "fmt --check").expect(0);
+}
+
+#[test]
+fn a_new_crate_needs_no_cargo_to_be_written() {
+    let bench = Bench::new();
+    bench.run_alone(&format!("new token-quota --anabranch {}", checkout().display())).expect(0);
+    assert!(bench.path("token-quota/Cargo.lock").is_file());
 }
 
 #[test]
