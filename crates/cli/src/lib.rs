@@ -59,6 +59,7 @@ pub use trace::{Choice, Shown};
 pub use verify::{Trial, Verified};
 
 use arguments::{Arguments, Command};
+use live::speaker::last_words;
 
 /// Writes `fn main`: a program with the whole command line for the given network functions, each
 /// named by a path to its module, or to
@@ -120,7 +121,7 @@ pub fn program(program: &'static str, library: Library) -> ExitCode {
     match done.unwrap_or_else(broken) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            file::tell(&format!("{program}: {error}"));
+            last_words(format!("{program}: {error}"));
             ExitCode::from(error.code())
         }
     }
@@ -135,7 +136,7 @@ fn refused(program: &str, error: &clap::Error) -> ExitCode {
         _ => not_a_number(error),
     };
     let Some(ours) = ours else { error.exit() };
-    file::tell(&format!("{program}: {ours}"));
+    last_words(format!("{program}: {ours}"));
     ExitCode::from(Error::Usage(String::new()).code())
 }
 

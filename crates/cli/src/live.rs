@@ -9,7 +9,7 @@ pub(crate) mod mtu;
 mod pcapng;
 #[cfg(feature = "terminal")]
 mod screen;
-mod speaker;
+pub(crate) mod speaker;
 mod timely;
 pub(crate) mod top;
 
@@ -30,12 +30,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
 use crate::error::Error;
-use crate::file::tell;
 use crate::progress::Progress;
 use crate::run::PortNames;
 use endpoint::Endpoint;
 use mtu::Links;
-use speaker::{Said, Speaker};
+use speaker::{Said, Speaker, last_words};
 
 /// From where a run is seen and commanded; none, if nothing is named.
 #[derive(Debug, Default)]
@@ -176,13 +175,7 @@ fn end_what_does_not_begin(stop: &Arc<AtomicBool>, begun: &Arc<AtomicBool>, sock
         if !has_begun() {
             socket.iter().for_each(|path| drop(std::fs::remove_file(path)));
             // Where nobody reads, what was said before keeps this one waiting.
-            let mut last = Speaker::start(|said| {
-                if let Said::Line(line) = said {
-                    tell(&line);
-                }
-            });
-            last.say("run: ended before its ports were open".to_owned());
-            last.finish();
+            last_words("run: ended before its ports were open".to_owned());
             low_level::exit(INTERRUPTED);
         }
     });

@@ -7,6 +7,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use crate::figures::counted;
+use crate::file::tell;
 
 /// Lines that wait to be written; more are lost, and counted.
 const WAITING: usize = 256;
@@ -95,6 +96,17 @@ impl Speaker {
         drop(lines);
         let _ = over.recv_timeout(LAST_WORDS);
     }
+}
+
+/// Says the last line of a program, which ends a little later though nobody reads it.
+pub(crate) fn last_words(line: String) {
+    let mut last = Speaker::start(|said| {
+        if let Said::Line(line) = said {
+            tell(&line);
+        }
+    });
+    last.say(line);
+    last.finish();
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Every documented exit code, with a message that helps, and nothing half-written.
 
 use std::fs;
+use std::io::Write;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
 
 use crate::Bench;
 
@@ -272,6 +275,33 @@ fn a_number_that_is_none_is_named() {
     bench.traffic("a.pcap", "flows=10,packets=100");
     let run = run("--json nowhere/report.json");
     run.expect(6).says("nowhere/report.json: cannot be written: there is no directory nowhere");
+}
+
+/// How the child ends, which it has to within some seconds.
+fn ended(child: &mut Child) -> ExitStatus {
+    let until = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < until {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    panic!("it waits for who reads its error");
+}
+
+#[test]
+fn who_does_not_read_the_error_does_not_keep_the_program() {
+    let (unread, mut full) = std::io::pipe().unwrap();
+    let error = full.try_clone().unwrap();
+    // Ends when the pipe does.
+    let filling = std::thread::spawn(move || while full.write_all(&[b' '; 4096]).is_ok() {});
+    std::thread::sleep(Duration::from_millis(300));
+    let mut command = Bench::new().command(&["nfs", "nothing"]);
+    let mut child = command.current_dir("/").stderr(error).spawn().unwrap();
+    assert_eq!(ended(&mut child).code(), Some(7));
+    drop((unread, command));
+    filling.join().unwrap();
 }
 
 #[test]
