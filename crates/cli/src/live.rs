@@ -112,7 +112,7 @@ pub(crate) fn run<F: NetworkFunction>(
     let stop = stop_signal();
     let begun = Arc::new(AtomicBool::new(false));
     end_what_does_not_begin(&stop, &begun, socket);
-    let started = Instant::now();
+    let mut started = Instant::now();
     let mut speaker = speak_by(progress);
     let mut links = Links::new(&options.making.settings, specs, &options.making.ports);
     let mut looked = Instant::now();
@@ -121,6 +121,8 @@ pub(crate) fn run<F: NetworkFunction>(
             Moment::Opened { port, about } => speaker.say(format!("port {port}: {about}")),
             Moment::Started(steering) => {
                 begun.store(true, Ordering::Relaxed);
+                // Opening a port may take seconds, which are none of the run.
+                started = Instant::now();
                 speaker.say(format!("running: {steering}"));
             }
             Moment::Logged(line) => {
