@@ -11,6 +11,7 @@ use crate::arguments::DoctorArguments;
 use crate::error::Error;
 use crate::file::print;
 use crate::run::to_json;
+use crate::table::wrap;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -97,7 +98,8 @@ fn text(findings: &[Finding]) -> String {
             State::Wrong => "WRONG",
         };
         let run = one.run.iter().map(|line| format!("       {:width$}  $ {line}\n", ""));
-        format!("{state}  {:width$}  {}\n{}", one.about, one.says, run.collect::<String>())
+        let says = wrap(&format!("{state}  {:width$}  ", one.about), &one.says, 9 + width);
+        says + &run.collect::<String>()
     };
     findings.iter().map(line).collect()
 }
@@ -128,6 +130,14 @@ mod tests {
             text(&findings),
             "good   clock  tsc\nWRONG  eth1   it is down\n              $ ip link set eth1 up\n"
         );
+    }
+
+    #[test]
+    fn what_is_said_stays_beside_what_it_is_about() {
+        let said = text(&[Finding::new("eth1", State::Note, "word ".repeat(20))]);
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines.len() == 2 && lines.iter().all(|line| line.len() <= 80), "{said}");
+        assert!(lines[1].starts_with("             word"), "{said}");
     }
 
     #[test]

@@ -123,7 +123,10 @@ pub(crate) fn capture(arguments: &CaptureArguments) -> Result<(), Error> {
     let Some(mut out) = out else {
         return Err(unanswered(socket, &ErrorKind::UnexpectedEof.into()));
     };
-    out.flush().map_err(|cause| Error::output(file, &cause))?;
+    match out.flush() {
+        Err(cause) if cause.kind() == ErrorKind::BrokenPipe => return Ok(()),
+        written => written.map_err(|cause| Error::output(file, &cause))?,
+    }
     match pcapng::counted(&copies.last) {
         Some((copied, 0)) => tell(&format!("{} copied", counted(copied, "packet"))),
         Some((all, lost)) => {
