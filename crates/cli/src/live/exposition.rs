@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use anabranch_runtime::report::RunReport;
+use anabranch_runtime::report::{RunReport, WorkerReport};
 
 /// What a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,14 +132,18 @@ fn ports(text: &mut Exposition<'_>, report: &RunReport) {
 }
 
 fn workers(text: &mut Exposition<'_>, report: &RunReport) {
-    let each = |value: fn(&anabranch_runtime::report::WorkerReport) -> f64| {
+    let each = |value: &dyn Fn(&WorkerReport) -> f64| {
         let workers = report.workers.iter().enumerate();
         workers.map(|(number, one)| (vec![("worker", number.to_string())], value(one))).collect()
     };
-    let packets = each(|worker| worker.packets as f64);
+    let packets = each(&|worker| worker.packets as f64);
     text.metric("worker_packets", Counter, "Packets a worker handled", packets);
     let help = "Part of the run in which a worker had packets to handle, 0 to 1";
-    text.metric("worker_busy", Gauge, help, each(|worker| worker.busy));
+    text.metric("worker_busy", Gauge, help, each(&|worker| worker.busy));
+    // The part of a run that has gone on for weeks says nothing of this minute: of this one there is a rate.
+    let help = "Seconds in which a worker had packets to handle";
+    let busy_s = each(&|worker| worker.busy * report.elapsed_s);
+    text.metric("worker_busy_s", Counter, help, busy_s);
 }
 
 fn state(text: &mut Exposition<'_>, report: &RunReport) {
@@ -219,7 +223,6 @@ mod tests {
 
     use anabranch_runtime::report::{
         LatencyReport, LivePortReport, LockReport, PortReport, StoreReport, TableReport,
-        WorkerReport,
     };
 
     use super::*;
@@ -235,7 +238,7 @@ mod tests {
             ..PortReport::default()
         };
         report.ports = vec![port, PortReport { name: "wan".to_owned(), ..PortReport::default() }];
-        report.workers = vec![WorkerReport { packets: 5, ..WorkerReport::default() }];
+        report.workers = vec![WorkerReport { packets: 5, busy: 0.25, ..WorkerReport::default() }];
         let table = |name: &str, whole| TableReport {
             name: name.to_owned(),
             used: 2,
@@ -269,6 +272,8 @@ mod tests {
             "anabranch_table_bytes{nf=\"nat\",table=\"ring\"} 0",
             "anabranch_counters{nf=\"nat\",counter=\"hits\"} 9",
             "anabranch_lock_total{nf=\"nat\",side=\"upgraded\"} 4",
+            "anabranch_worker_busy{nf=\"nat\",worker=\"0\"} 0.25",
+            "anabranch_worker_busy_s_total{nf=\"nat\",worker=\"0\"} 0.5",
             "anabranch_elapsed_s{nf=\"nat\"} 2",
             "anabranch_store_waiting{nf=\"nat\",store=\"memory\"} 6",
             "anabranch_store_trouble{nf=\"nat\",store=\"memory\"} 1",
@@ -279,6 +284,19 @@ mod tests {
         // What is whole from the start would be taken for a full table.
         for metric in ["anabranch_table_used", "anabranch_table_capacity"] {
             assert!(!text.contains(&format!("{metric}{{nf=\"nat\",table=\"ring\"}}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn alerts_in_the_documents_are_about_what_is_told() {
+        let (text, page) = (render(&report()), include_str!("../../../../docs/operations.md"));
+        let alerts = page.split("anabranch_").skip(1).map(|rest| {
+            rest.split(|at: char| !at.is_ascii_lowercase() && at != '_').next().unwrap_or_default()
+        });
+        let alerts: BTreeSet<&str> = alerts.collect();
+        assert!(alerts.contains("worker_busy_s_total") && alerts.len() > 4, "{alerts:?}");
+        for metric in alerts {
+            assert!(text.contains(&format!("# TYPE anabranch_{metric} ")), "{metric}");
         }
     }
 
@@ -296,7 +314,8 @@ mod tests {
             let (table, worker) = (name.strip_prefix("table_"), name.strip_prefix("worker_"));
             let found = match (table, worker, name.strip_prefix("store_")) {
                 (Some(name), ..) => &json["tables"][0][name],
-                (_, Some(name), _) => &json["workers"][0][name],
+                // A part of the time, and the seconds that it is.
+                (_, Some(name), _) => &json["workers"][0][name.trim_end_matches("_s")],
                 (.., Some(name)) => match name.strip_prefix("restart_") {
                     Some(name) => &json["store"]["restart"][name],
                     None => &json["store"][name],
