@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::arguments::VerifyArguments;
 use crate::error::Error;
-use crate::figures::counted;
+use crate::figures::{counted, thousands};
 use crate::file::print;
 use crate::library::Library;
 use crate::paths::find;
@@ -190,7 +190,11 @@ pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Erro
         paths: Some(&paths),
     };
     let all = effort.packets.saturating_mul(effort.seeds as usize).max(1);
+    let mut beyond = (effort.rest > 0).then(|| sought_on(effort.rest));
     let found = verify::<N>(&subject, effort, &mut |packets| {
+        if let Some(what) = beyond.take_if(|_| packets > all) {
+            progress.say(&what);
+        }
         let done = (packets <= all).then(|| packets as f64 / all as f64);
         progress.update(packets as u64, done);
     });
@@ -205,6 +209,14 @@ pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Erro
         verified.unreached_text.clear();
     }
     Ok(verified)
+}
+
+/// What is done when all seeds are.
+fn sought_on(most: usize) -> String {
+    let most = thousands(most as u64);
+    format!(
+        "all seeds are through; now to the call paths that none has taken, with {most} packets at the most"
+    )
 }
 
 /// Random packets under each seed, of so many, whatever captures bring.
