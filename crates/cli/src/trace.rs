@@ -23,7 +23,7 @@ use crate::run::{Order, PortNames, bound, cannot_begin, sources, to_json};
 use crate::settings::{control, settings};
 use crate::{live, plan};
 
-/// Numbers from here on are written in hexadecimal: addresses are read better so.
+/// Numbers from here on are written in hexadecimal; addresses are written as such.
 const LONG: u128 = 1 << 20;
 
 /// Which packets are shown.
@@ -284,12 +284,16 @@ fn within(parts: &Parts, before: &str, after: &str) -> String {
 }
 
 fn written(parts: &Parts) -> String {
-    let part = |(name, number): &(String, u128)| {
-        let number = if *number < LONG { number.to_string() } else { format!("{number:#x}") };
+    let part = |(place, (name, number)): (usize, &(String, u128))| {
+        let number = match parts.written(place) {
+            Some(address) => address.to_owned(),
+            None if *number < LONG => number.to_string(),
+            None => format!("{number:#x}"),
+        };
         let name = name.trim_start_matches('.');
         if name.is_empty() { number } else { format!("{name}={number}") }
     };
-    parts.all().iter().map(part).collect::<Vec<_>>().join(" ")
+    parts.all().iter().enumerate().map(part).collect::<Vec<_>>().join(" ")
 }
 
 /// What became of a packet of these bytes.
@@ -353,6 +357,15 @@ fn text(shown: &[Shown]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_written_as_such() {
+        let v4 = std::net::Ipv4Addr::new(10, 0, 0, 1);
+        let parts = Parts::of(&(v4, Some(v4.to_ipv6_mapped()), 1_u64 << 20, 7_u16));
+        assert_eq!(written(&parts), "0=10.0.0.1 1=1 1.value=::ffff:10.0.0.1 2=0x100000 3=7");
+        let station = anabranch_nf::packet::MacAddr::from([2, 0, 0, 0, 0, 1]);
+        assert_eq!(written(&Parts::of(&station)), "02:00:00:00:00:01");
+    }
 
     #[test]
     fn changes_are_named_by_their_bytes() {

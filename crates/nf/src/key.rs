@@ -297,7 +297,7 @@ impl Value for Ipv4Addr {
         Self::from((unpack.take(32) as u32).to_le_bytes())
     }
     fn parts(&self, parts: &mut Parts) {
-        parts.leaf(u128::from(u32::from(*self)));
+        parts.address(u128::from(u32::from(*self)), self);
     }
 }
 
@@ -326,7 +326,7 @@ impl Value for Ipv6Addr {
         Self::from(u128::unpack(unpack).to_le_bytes())
     }
     fn parts(&self, parts: &mut Parts) {
-        parts.leaf(u128::from(*self));
+        parts.address(u128::from(*self), self);
     }
 }
 
@@ -357,7 +357,8 @@ impl Value for MacAddr {
         Self::from([a, b, c, d, e, f])
     }
     fn parts(&self, parts: &mut Parts) {
-        parts.leaf(self.octets().iter().fold(0, |all, octet| all << 8 | u128::from(*octet)));
+        let number = self.octets().iter().fold(0, |all, octet| all << 8 | u128::from(*octet));
+        parts.address(number, self);
     }
 }
 

@@ -4,6 +4,7 @@
 //! A trace belongs to the thread: instances that are traced take turns.
 
 use std::cell::{Cell, RefCell};
+use std::fmt::Display;
 
 use anabranch_packet::{Mode, Packet};
 
@@ -16,6 +17,8 @@ use crate::verdict::Verdict;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     all: Vec<(String, u128)>,
+    /// Of some of them, by their places, how they are written.
+    texts: Vec<(usize, String)>,
     within: String,
 }
 
@@ -32,6 +35,12 @@ impl Parts {
         self.all.push((self.within.clone(), number));
     }
 
+    /// The same of an address, which is written in a form of its own.
+    pub fn address(&mut self, number: u128, written: impl Display) {
+        self.texts.push((self.all.len(), written.to_string()));
+        self.leaf(number);
+    }
+
     /// Describes the part `name` of it.
     pub fn field(&mut self, name: &str, part: &impl Value) {
         let before = self.within.len();
@@ -44,6 +53,11 @@ impl Parts {
     /// Each by its name, in order.
     pub fn all(&self) -> &[(String, u128)] {
         &self.all
+    }
+
+    /// How the part at `place` in [`all`](Self::all) is written, if not as a number.
+    pub fn written(&self, place: usize) -> Option<&str> {
+        self.texts.iter().find(|(at, _)| *at == place).map(|(_, text)| text.as_str())
     }
 }
 

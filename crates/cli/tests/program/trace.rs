@@ -79,7 +79,7 @@ fn each_packet_goes_a_way_that_paths_lists() {
         "{all:?}"
     );
     let first = all[0].to_string();
-    for part in ["inside.get(", "mappings.allocate", "forwarded to wan, bytes"] {
+    for part in ["inside.get(address=10.", "mappings.allocate", "forwarded to wan, bytes"] {
         assert!(first.contains(part), "{part}\n{first}");
     }
 }
