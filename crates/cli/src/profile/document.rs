@@ -496,6 +496,7 @@ fn notes(subject: &Subject<'_>, report: &RunReport) -> Vec<String> {
         ),
         _ => {}
     }
+    notes.extend(crate::advice::uneven(report));
     let busiest = report.workers.iter().map(|worker| worker.busy).fold(0.0, f64::max);
     if busiest < BUSY {
         notes.push(format!(

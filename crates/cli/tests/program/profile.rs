@@ -35,6 +35,22 @@ fn a_table_names_causes_lines_and_recipes() {
 }
 
 #[test]
+fn a_note_says_why_load_is_uneven() {
+    let bench = Bench::new();
+    let line = "profile bridge --workers 2 --in p0=gen:flows=50,packets=60000,zipf=3 --json";
+    let profile = bench.run(line).expect(0).json();
+    let notes = profile["notes"].as_array().unwrap();
+    let told = notes
+        .iter()
+        .filter_map(|note| note.as_str())
+        .find(|note| note.contains("an entry is one worker's"));
+    assert!(
+        told.is_some_and(|note| note.contains("the packets of a flow stay together")),
+        "{notes:?}"
+    );
+}
+
+#[test]
 fn the_document_has_its_names_and_ranks_causes() {
     let bench = Bench::new();
     let profile = bench.run(&format!("{BRIDGE} --json")).expect(0).json();
