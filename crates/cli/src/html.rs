@@ -202,16 +202,27 @@ fn titled(title: &str, headings: &[&str], rows: Vec<Vec<String>>) -> String {
 
 /// A table whose first column holds words and whose others hold figures.
 fn table(headings: &[&str], rows: Vec<Vec<String>>) -> String {
-    let head: String = headings.iter().map(|heading| format!("<th>{heading}</th>")).collect();
-    let body: String = rows
-        .iter()
-        .map(|row| {
-            let cells: String =
-                row.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
-            format!("<tr>{cells}</tr>\n")
-        })
-        .collect();
-    format!("<table>\n<tr>{head}</tr>\n{body}</table>\n")
+    let rows = rows.iter().map(|row| row.iter().map(|cell| escape(cell)).collect());
+    table_of("numbers", headings, rows)
+}
+
+/// A table of CSS class `class` whose cells are HTML. Each has its heading with it, which stands before it where the page
+/// is narrow.
+fn table_of(class: &str, headings: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let names: Vec<String> = headings.iter().map(|name| escape(name)).collect();
+    let cell = |(name, cell): (&String, &String)| match name.is_empty() || cell.is_empty() {
+        true => format!("<td>{cell}</td>"),
+        false => format!("<td data-head=\"{name}\">{cell}</td>"),
+    };
+    let row = |row: Vec<String>| {
+        let cells: String = names.iter().zip(&row).map(cell).collect();
+        format!("<tr>{cells}</tr>\n")
+    };
+    let rows: String = rows.map(row).collect();
+    let head: String = names.iter().map(|name| format!("<th>{name}</th>")).collect();
+    format!(
+        "<table class=\"{class}\">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table>\n"
+    )
 }
 
 #[cfg(test)]
@@ -239,7 +250,7 @@ mod tests {
         let cells = [rows, summary::balanced(&report).concat()].concat();
         assert!(cells.contains(&"98,001".to_owned()) && cells.contains(&"61 shards".to_owned()));
         for cell in cells {
-            assert!(page.contains(&format!("<td>{}</td>", escape(&cell))), "{cell}");
+            assert!(page.contains(&format!(">{}</td>", escape(&cell))), "{cell}");
         }
         assert!(page.contains("1,204 lines of the NF&#39;s log were not printed"), "{page}");
         let page = render(&RunReport { balance: None, ..report }, "");
@@ -251,6 +262,8 @@ mod tests {
         let page = render(&summary::example(), "");
         assert!(page.contains("<section class=\"panel across\">\n<h2>Interfaces</h2>"), "{page}");
         assert!(page.contains("<section class=\"panel\">\n<h2>Ports</h2>"), "{page}");
+        // Where the page is narrow.
+        assert!(page.contains("<td data-head=\"queues\">4</td>"), "{page}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(super) fn throughput(samples: &[Sample]) -> Option<String> {
     let samples = drawn(samples);
     let last = samples.last().filter(|_| samples.len() > 1)?;
     let top = round_up(highest.mpps);
-    let (left, right, head, foot) = (46.0, WIDTH - 12.0, 12.0, 192.0);
+    let (left, right, head, foot) = (58.0, WIDTH - 12.0, 12.0, 192.0);
     let place = |sample: &Sample| {
         let x = left + (right - left) * sample.t_s / last.t_s.max(f64::MIN_POSITIVE);
         (x, foot - (foot - head) * sample.mpps / top)

@@ -8,7 +8,7 @@ use anabranch_analysis::Paths;
 use anabranch_plan::{Class, Difference, Plan, Port, Steerer};
 
 use super::svg::escape;
-use super::{STYLE, footer};
+use super::{STYLE, footer, table_of};
 
 pub(super) const OWN_STYLE: &str = include_str!("plan.css");
 
@@ -62,20 +62,9 @@ pub(super) fn panel(title: &str, body: &str) -> String {
     format!("<section class=\"panel wide\">\n<h2>{title}</h2>\n{body}</section>\n")
 }
 
-/// A table of words. Each cell has its heading with it, which stands before it where the page is narrow.
+/// A table of words, whose cells are HTML.
 pub(super) fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let names: Vec<String> = head.iter().map(|name| escape(name)).collect();
-    let cell = |(name, cell): (&String, &String)| match name.is_empty() || cell.is_empty() {
-        true => format!("<td>{cell}</td>"),
-        false => format!("<td data-head=\"{name}\">{cell}</td>"),
-    };
-    let rows: String = rows
-        .map(|row| format!("<tr>{}</tr>\n", names.iter().zip(&row).map(cell).collect::<String>()))
-        .collect();
-    let head: String = names.iter().map(|name| format!("<th>{name}</th>")).collect();
-    format!(
-        "<table class=\"text\">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table>\n"
-    )
+    table_of("text", head, rows)
 }
 
 fn state(plan: &Plan) -> String {
