@@ -11,9 +11,10 @@
 //!
 //! **Lanes.** Each [scope](crate::Scope) has its own mark in the store: the writer's epoch and the
 //! number of the last batch. A batch takes effect only on top of the mark of the one before it.
-//! A mark of an earlier batch, or none: the store lost something, and all of the lane is written
-//! again, on top of a new mark that is written before it is looked which keys are too many. A later epoch:
-//! another instance writes now, and this one stops. Beside them stands how far the
+//! A mark of an earlier batch, or none, or an entry that was stored and is not [there](Batch::present), of which some
+//! are looked at once a second: the store lost something, and all of the lane is written again, on top of a new mark
+//! that is written before it is looked which keys are too many. A later epoch: another instance writes now, and this
+//! one stops. Beside them stands how far the
 //! [clock](WriteBehind::note_clock) had come of who wrote, so that the next one's does not begin earlier.
 //!
 //! **What is sent first** is what was written first. What was written in one [step](Change::in_step), as
@@ -533,7 +534,7 @@ impl WriteBehind {
         {
             let lane = &mut self.lanes[number];
             lane.in_line = false;
-            let batch = lane.batch(writer, room, most, now_ns);
+            let batch = lane.batch(writer, (room, most), now_ns, self.settings.check_ns);
             room = room.saturating_sub(batch.calls.len().max(1));
             batches.push(batch);
             self.asked.push(number);

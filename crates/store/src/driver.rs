@@ -5,7 +5,7 @@
 //! [`conformance`](crate::conformance) tells whether it is right.
 
 use crate::call::{Call, Operation, Reply};
-use crate::content::{Bytes, Content, Kind};
+use crate::content::{Bytes, Content, Entry, Kind};
 use crate::error::Error;
 use crate::key::Key;
 
@@ -63,6 +63,9 @@ pub struct Batch {
     pub expected: Option<Bytes>,
     /// What it holds when the batch has taken effect.
     pub next: Bytes,
+    /// Calls that would change nothing if nobody else has written and nothing was lost: puts of values and counters,
+    /// and inserts of what is under a name.
+    pub present: Vec<Call>,
     /// [Absolute](Operation::is_absolute) calls: they say how objects end, not by how much they
     /// change.
     pub calls: Vec<Call>,
@@ -71,7 +74,12 @@ pub struct Batch {
 impl Batch {
     /// Whether a store may take it; drivers ask first and refuse all batches with the error.
     pub fn check(&self) -> Result<(), Error> {
-        for call in &self.calls {
+        for call in &self.present {
+            if seen(call).is_none() {
+                return Err(Error::NotInBatch(call.operation.name()));
+            }
+        }
+        for call in self.present.iter().chain(&self.calls) {
             call.check()?;
             if !call.operation.is_absolute() {
                 return Err(Error::NotInBatch(call.operation.name()));
@@ -93,6 +101,8 @@ pub enum Outcome {
     Committed,
     /// Nothing was done: the mark holds something else.
     Found(Option<Bytes>),
+    /// Nothing was done: the mark is as expected, and of what was to be [present](Batch::present) something is not.
+    Lacks,
     /// Nothing was done, or it is not known whether, for this reason: the store cannot work on this scope now, and
     /// others may be well.
     Refused(Error),
@@ -104,6 +114,12 @@ fn commit_in_steps<D: Driver + ?Sized>(driver: &mut D, batch: &Batch) -> Result<
     if found != batch.expected {
         return Ok(Outcome::Found(found));
     }
+    let looks: Vec<Call> = batch.present.iter().filter_map(seen).collect();
+    for (call, answer) in batch.present.iter().zip(driver.run(&looks)?) {
+        if !shows(&answer?, call) {
+            return Ok(Outcome::Lacks);
+        }
+    }
     for answer in driver.run(&batch.calls)? {
         answer?;
     }
@@ -112,6 +128,27 @@ fn commit_in_steps<D: Driver + ?Sized>(driver: &mut D, batch: &Batch) -> Result<
         answer?;
     }
     Ok(Outcome::Committed)
+}
+
+/// The call that asks whether `call` would change something; `None`: no call does.
+pub(crate) fn seen(call: &Call) -> Option<Call> {
+    let look = match &call.operation {
+        Operation::Put(Content::Value(_) | Content::Counter(_)) => Operation::Read,
+        Operation::Insert(Entry::Pair(name, _) | Entry::Count(name, _)) => {
+            Operation::Find(name.clone())
+        }
+        _ => return None,
+    };
+    Some(Call::new(&call.key, look))
+}
+
+/// Whether `call` would change nothing, by the answer to who asks.
+pub(crate) fn shows(answer: &Reply, call: &Call) -> bool {
+    match (answer, &call.operation) {
+        (Reply::Content(Some(found)), Operation::Put(content)) => found == content,
+        (Reply::Found(Some(found)), Operation::Insert(entry)) => found == entry,
+        _ => false,
+    }
 }
 
 /// What a value holds, by the answer to a single `Read`.

@@ -13,7 +13,7 @@ pub use log::{Durability, Sync};
 use crate::call::{Call, Operation, Reply};
 use crate::clock::now_ms;
 use crate::content::Content;
-use crate::driver::{Answer, Batch, Driver, Outcome};
+use crate::driver::{Answer, Batch, Driver, Outcome, seen, shows};
 use crate::error::Error;
 use crate::key::Key;
 use log::Log;
@@ -124,6 +124,12 @@ impl Inner {
         };
         if found != batch.expected {
             return Ok(Outcome::Found(found));
+        }
+        for call in &batch.present {
+            let Some(look) = seen(call) else { continue };
+            if !shows(&self.objects.apply(&look, now_ms)?, call) {
+                return Ok(Outcome::Lacks);
+            }
         }
         let next = Operation::Put(Content::Value(batch.next.clone()));
         let next = Call::new(&batch.mark, next);

@@ -51,7 +51,7 @@ impl Redis {
                 redis::from_redis_value(told).map_err(|error| self.link.failed(error))?;
             if let Some(policy) = command::eviction(&told) {
                 return Ok(Some(format!(
-                    "the store `{}` loses state without a word when its memory is full: {node} evicts keys then \
+                    "the store `{}` loses state when its memory is full: {node} evicts keys then \
                      (maxmemory-policy {policy}); set it to noeviction, and keep caches on another server",
                     self.name()
                 )));

@@ -51,7 +51,7 @@ fn step(store: &mut Memory, number: u64) {
         let (expected, next) = (None, number.to_be_bytes().to_vec());
         let insert = Operation::Insert(Entry::Member(b"batch".to_vec()));
         let calls = vec![Call::new(&key(Kind::Set), insert)];
-        let batch = Batch { mark: mark.clone(), expected, next, calls };
+        let batch = Batch { mark: mark.clone(), expected, next, present: Vec::new(), calls };
         store.run(&[Call::new(&mark, Operation::Delete)]).unwrap();
         assert_eq!(store.commit(&[batch]).unwrap(), [Outcome::Committed]);
     } else {
@@ -73,7 +73,8 @@ fn write(directory: &Path, steps: u64) -> Vec<(u64, State)> {
             let next = number.to_be_bytes().to_vec();
             let insert = Operation::Insert(Entry::Member(b"batch".to_vec()));
             let calls = vec![Call::new(&key(Kind::Set), insert)];
-            let batch = Batch { mark: key(Kind::Value), expected: None, next, calls };
+            let batch =
+                Batch { mark: key(Kind::Value), expected: None, next, present: Vec::new(), calls };
             assert_eq!(store.commit(&[batch]).unwrap(), [Outcome::Committed]);
         } else {
             step(&mut store, number);

@@ -54,6 +54,20 @@ impl Faulty {
         self.become_one(&replica);
     }
 
+    /// One of the objects goes, or an entry of it; no mark does.
+    fn delete_some(&mut self) {
+        let is_list = |key: &Key| key.kind() == Kind::List || key.kind() == Kind::Set;
+        let all = view::state(&mut self.store, "nat", None).unwrap();
+        let keys: Vec<Key> = all.into_keys().filter(|key| !is_list(key)).collect();
+        let Some(key) = self.random.pick(&keys).cloned() else { return };
+        let is_map = matches!(key.kind(), Kind::Map | Kind::CounterMap);
+        let operation = match is_map && self.random.one_in(2) {
+            true => anabranch_store::Operation::Erase(vec![self.random.below(6) as u8]),
+            false => anabranch_store::Operation::Delete,
+        };
+        self.store.run(&[Call::new(&key, operation)]).unwrap();
+    }
+
     fn gone<T>(&self) -> Result<T, Error> {
         Err(Error::unavailable("simulated", "a fault"))
     }
@@ -77,7 +91,7 @@ impl Driver for Faulty {
         if self.faults == 0 || !self.random.one_in(self.faults) {
             return self.store.commit(batches);
         }
-        match self.random.below(7) {
+        match self.random.below(8) {
             // It does not arrive.
             0 => self.gone(),
             // The answer is lost.
@@ -113,6 +127,11 @@ impl Driver for Faulty {
                     Ok(self.store.commit(std::slice::from_ref(batch))?.remove(0))
                 };
                 batches.iter().map(&mut commit).collect()
+            }
+            // Somebody deletes an object, or an entry.
+            6 => {
+                self.delete_some();
+                self.store.commit(batches)
             }
             // It is slow.
             _ => {
@@ -202,7 +221,8 @@ fn settle(writer: &mut WriteBehind, store: &mut Faulty) {
         writer.hurry();
         act(writer, store);
         settled = if writer.is_settled() { settled + 1 } else { 0 };
-        if settled == 10 {
+        // So often that every entry was looked at: there are 36 in a scope at most, and four are each time.
+        if settled == 12 {
             return;
         }
     }

@@ -29,6 +29,8 @@ pub(super) struct Lane {
     lost_ns: u64,
     /// When the last batch was answered.
     answered_ns: u64,
+    /// When it was looked last whether the store still has what it was given.
+    looked_ns: u64,
     /// It is to be looked whether the store still has everything, however short ago it had.
     is_in_doubt: bool,
     /// How often in a row the store would not work on this scope, or list it; not before then is it asked again.
@@ -36,6 +38,9 @@ pub(super) struct Lane {
     retry_ns: u64,
     pub(super) in_line: bool,
 }
+
+/// Entries that are looked at together, beside one of each object.
+const LOOKS: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -75,6 +80,7 @@ impl Lane {
             state: State::Following,
             lost_ns: 0,
             answered_ns: 0,
+            looked_ns: 0,
             is_in_doubt: false,
             refusals: 0,
             retry_ns: 0,
@@ -206,7 +212,14 @@ impl Lane {
     /// A batch of about `room` changes: it ends where a step does, if that is not more than `most` later. Half as many
     /// after each refusal: it may be too much for the way to the part of the store that has this scope. Whose batch it
     /// is, and how far his clock has come, says `writer`.
-    pub(super) fn batch(&mut self, writer: Mark, room: usize, most: usize, now_ns: u64) -> Batch {
+    pub(super) fn batch(
+        &mut self,
+        writer: Mark,
+        (room, most): (usize, usize),
+        now_ns: u64,
+        check_ns: u64,
+    ) -> Batch {
+        let present = self.present(now_ns, check_ns);
         let room = (room >> self.refusals.min(20)).max(1);
         let mut calls = Vec::new();
         let mut step = None;
@@ -221,7 +234,18 @@ impl Lane {
         self.sent = Mark { batch: self.sent.batch + 1, ..writer };
         self.answered_ns = now_ns;
         let (expected, next) = (self.known.clone(), self.sent.encode());
-        Batch { mark: self.mark.clone(), expected, next, calls }
+        Batch { mark: self.mark.clone(), expected, next, present, calls }
+    }
+
+    /// What is to be there, if it is time to look: of marks nothing can be told of single objects. Not where the store
+    /// would not work on this scope: a part of it may be on its way.
+    fn present(&mut self, now_ns: u64, check_ns: u64) -> Vec<Call> {
+        let is_due = self.is_in_doubt || now_ns >= self.looked_ns.saturating_add(check_ns);
+        if !is_due || !self.is_following() || self.refusals > 0 {
+            return Vec::new();
+        }
+        self.looked_ns = now_ns;
+        self.mirror.present(LOOKS)
     }
 
     pub(super) fn answered(&mut self, outcome: Outcome, period_ns: u64, now_ns: u64) -> Answered {
@@ -244,6 +268,12 @@ impl Lane {
                 self.retry_ns = now_ns.saturating_add(pause_ns(period_ns, refusals));
                 self.refusals = refusals + 1;
                 return Answered::Refused(error);
+            }
+            Outcome::Lacks => {
+                self.failed();
+                self.settled = sent.batch;
+                self.lose(now_ns);
+                return Answered::Lost;
             }
             Outcome::Found(found) => found,
         };

@@ -54,7 +54,12 @@ pub(super) struct Mirror {
     backlog: Backlog,
     /// Parts that the store lacks.
     dirty: usize,
+    /// Rows before it were looked at last.
+    looked: usize,
 }
+
+/// In so many of an object's entries one is sought that the store has.
+const SOUGHT: usize = 64;
 
 impl Mirror {
     /// The number of the object under `key`.
@@ -395,6 +400,41 @@ impl Mirror {
                 Call::new(&self.objects[row.object as usize].key, operation)
             }
         }
+    }
+
+    /// Calls that the store has carried out before: of each object, and of `most` entries more, in turn.
+    pub(super) fn present(&mut self, most: usize) -> Vec<Call> {
+        let objects = 0..self.objects.len() as u32;
+        let mut parts: Vec<Part> = objects.filter_map(|object| self.some_of(object)).collect();
+        for _ in 0..most.min(self.rows.len()) {
+            let part = Part::Entry(self.looked as u32);
+            if self.has_arrived(self.looked as u32) && !parts.contains(&part) {
+                parts.push(part);
+            }
+            self.looked = (self.looked + 1) % self.rows.len();
+        }
+        parts.into_iter().map(|part| self.call(part)).collect()
+    }
+
+    /// What the store has of an object.
+    fn some_of(&self, object: u32) -> Option<Part> {
+        let Object { content, entries, since, .. } = &self.objects[object as usize];
+        match content {
+            Some(Content::Value(_) | Content::Counter(_)) => {
+                since.is_none().then_some(Part::Whole(object))
+            }
+            _ => {
+                let mut rows = entries.iter().take(SOUGHT);
+                rows.find(|row| self.has_arrived(**row)).map(|row| Part::Entry(*row))
+            }
+        }
+    }
+
+    /// Whether the store has what is under this name, as it is here.
+    fn has_arrived(&self, row: u32) -> bool {
+        let Row { object, held, since, under_way, .. } = &self.rows[row as usize];
+        let is_lacked = since.is_some() || self.objects[*object as usize].since.is_some();
+        !is_lacked && !under_way && matches!(held, Held::Value(_) | Held::Count(_))
     }
 
     /// Parts that the store lacks, without what is under way.

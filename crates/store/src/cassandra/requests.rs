@@ -51,7 +51,8 @@ pub(super) struct Requests {
     renew: PreparedStatement,
     renew_if: PreparedStatement,
     mark_first: PreparedStatement,
-    mark_next: PreparedStatement,
+    same_value: PreparedStatement,
+    same_number: PreparedStatement,
 }
 
 /// What a call comes to: its answer, and what is to change for it.
@@ -148,8 +149,11 @@ impl Requests {
         };
         let mark_first = "INSERT INTO anabranch_state (scope, kind, id, entry, value) \
                           VALUES (?, ?, ?, ?, ?) IF NOT EXISTS";
-        let mark_next =
-            format!("UPDATE anabranch_state SET value = ? {OBJECT} AND entry = ? IF value = ?");
+        let if_same = |column: &str| {
+            format!(
+                "UPDATE anabranch_state SET {column} = ? {OBJECT} AND entry = ? IF {column} = ?"
+            )
+        };
         // A row before all others, by its name: a static column would be read with the first row that lives, behind all
         // that were erased.
         const VERSION: &str = "WHERE scope = ? AND kind = '' AND id = '' AND entry = 0x";
@@ -176,7 +180,8 @@ impl Requests {
             renew: write(&renew).await?,
             renew_if: write(&format!("{renew} IF number = ?")).await?,
             mark_first: write(mark_first).await?,
-            mark_next: write(&mark_next).await?,
+            same_value: write(&if_same("value")).await?,
+            same_number: write(&if_same("number")).await?,
             session,
             name: name.to_string(),
         })
@@ -500,9 +505,10 @@ impl Requests {
             None => transaction.add(&self.mark_first, with(&batch.mark, [blob(&[]), next])),
             Some(expected) => {
                 let place = with(&batch.mark, [blob(&[]), blob(expected)]);
-                transaction.add(&self.mark_next, [next].into_iter().chain(place).collect());
+                transaction.add(&self.same_value, [next].into_iter().chain(place).collect());
             }
         }
+        batch.present.iter().for_each(|call| self.add_present(&mut transaction, call));
         let (version, scope) = (random(), batch.mark.scope_str());
         transaction.add(&self.renew, vec![big(version), text(scope)]);
         for (key, Ending { clears, mut rows }) in ends {
@@ -522,7 +528,31 @@ impl Requests {
         if found.as_ref() == Some(&batch.next) && self.version(scope).await? == Some(version) {
             return Ok(Outcome::Committed);
         }
-        Ok(Outcome::Found(found))
+        match found == batch.expected && !batch.present.is_empty() {
+            true => Ok(Outcome::Lacks),
+            false => Ok(Outcome::Found(found)),
+        }
+    }
+
+    /// On condition that a row is as `call` would make it.
+    fn add_present(&self, transaction: &mut Change, call: &Call) {
+        let (name, held) = match &call.operation {
+            Operation::Put(content) => match rows_of(content).into_iter().next() {
+                Some((name, Some(cell))) => (name, cell),
+                _ => return,
+            },
+            Operation::Insert(entry) => match row_of(entry.clone()) {
+                (name, Some(cell)) => (name, cell),
+                _ => return,
+            },
+            _ => return,
+        };
+        let (statement, held) = match (held.value, held.number) {
+            (Some(value), _) => (&self.same_value, Some(CqlValue::Blob(value))),
+            (None, number) => (&self.same_number, number.and_then(big)),
+        };
+        let place = with(&call.key, [blob(&name), held.clone()]);
+        transaction.add(statement, [held].into_iter().chain(place).collect());
     }
 
     pub(super) async fn keys(&self, prefix: &str) -> Result<Vec<Key>, Error> {

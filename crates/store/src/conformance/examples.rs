@@ -16,7 +16,8 @@ pub(super) fn check(driver: &mut dyn Driver, ends_ms: u64) -> Result<(), Failure
     }
     large_collections_come_in_pages(driver, &scope)?;
     what_is_armed_ends(driver, &scope, ends_ms)?;
-    batches_take_effect_by_their_marks(driver, &scope)
+    batches_take_effect_by_their_marks(driver, &scope)?;
+    batches_take_effect_where_nothing_is_lost(driver, &scope)
 }
 
 fn large_collections_come_in_pages(driver: &mut dyn Driver, scope: &Scope) -> Result<(), Failure> {
@@ -109,7 +110,8 @@ fn batches_take_effect_by_their_marks(
         |to: &[u8]| Call::new(&map, Operation::Insert(Entry::Pair(b"k".to_vec(), to.to_vec())));
     let batch = |expected: Option<&[u8]>, next: &[u8], calls: Vec<Call>| {
         let expected = expected.map(<[u8]>::to_vec);
-        Batch { mark: mark.clone(), expected, next: next.to_vec(), calls }
+        let (mark, next) = (mark.clone(), next.to_vec());
+        Batch { mark, expected, next, present: Vec::new(), calls }
     };
     let (found, committed) =
         (|mark: &[u8]| Outcome::Found(Some(mark.to_vec())), Outcome::Committed);
@@ -145,4 +147,56 @@ fn batches_take_effect_by_their_marks(
     }
     let mark = ask(driver, &mark, Operation::Read)?;
     equal("the mark", mark, Reply::Content(Some(Content::Value(b"2".to_vec()))))
+}
+
+/// Of batches with the right mark those take effect of which everything is there that is to be.
+fn batches_take_effect_where_nothing_is_lost(
+    driver: &mut dyn Driver,
+    scope: &Scope,
+) -> Result<(), Failure> {
+    let pair = |name: &[u8], to: &[u8]| Entry::Pair(name.to_vec(), to.to_vec());
+    let insert = |key: &Key, entry| Call::new(key, Operation::Insert(entry));
+    let put = |key: &Key, content| Call::new(key, Operation::Put(content));
+    let (mark, map) = (scope.key(Kind::Value, "mark 2")?, scope.key(Kind::Map, "map 2")?);
+    let (value, counter) = (scope.key(Kind::Value, "v 2")?, scope.key(Kind::Counter, "c 2")?);
+    let counts = scope.key(Kind::CounterMap, "cm 2")?;
+    let there = [
+        insert(&map, pair(b"k", b"12")),
+        insert(&map, pair(b"", b"")),
+        put(&value, Content::Value(Bytes::new())),
+        put(&counter, Content::Counter(-5)),
+        insert(&counts, Entry::Count(vec![7], 9)),
+    ];
+    let none = scope.key(Kind::Value, "none")?;
+    let lacking = [
+        insert(&map, pair(b"k", b"1")),
+        insert(&map, pair(b"no", b"")),
+        put(&value, Content::Value(b"-".to_vec())),
+        put(&none, Content::Value(b"-".to_vec())),
+        put(&none, Content::Value(Bytes::new())),
+        put(&counter, Content::Counter(5)),
+        put(&scope.key(Kind::Counter, "none")?, Content::Counter(0)),
+        insert(&counts, Entry::Count(vec![7], 8)),
+        insert(&counts, Entry::Count(vec![8], 9)),
+        insert(&scope.key(Kind::Map, "none")?, pair(b"k", b"false")),
+    ];
+    let mut commit = |round: u8, present: &[Call], calls: &[Call]| {
+        let expected = round.checked_sub(1).map(|round| vec![round]);
+        let (mark, next, calls) = (mark.clone(), vec![round], calls.to_vec());
+        driver.commit(&[Batch { mark, expected, next, present: present.to_vec(), calls }])
+    };
+    equal("what is there", commit(0, &[], &there)?, vec![Outcome::Committed])?;
+    let erase = Call::new(&map, Operation::Erase(b"k".to_vec()));
+    for call in &lacking {
+        let all = [&there[..], std::slice::from_ref(call)].concat();
+        let what = format!("{call:?} is not there");
+        equal(&what, commit(1, &all, std::slice::from_ref(&erase))?, vec![Outcome::Lacks])?;
+    }
+    let found = vec![Outcome::Found(Some(vec![0]))];
+    equal("another mark", commit(2, &there, &[])?, found.clone())?;
+    equal("another mark, and something lacks", commit(2, &lacking, &[])?, found)?;
+    let other = insert(&map, pair(b"other", b"1"));
+    equal("all is there", commit(1, &there, &[other])?, vec![Outcome::Committed])?;
+    equal("erased", commit(2, &there, &[erase])?, vec![Outcome::Committed])?;
+    equal("it is no more", commit(3, &there[..1], &[])?, vec![Outcome::Lacks])
 }

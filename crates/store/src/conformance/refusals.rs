@@ -274,7 +274,8 @@ fn batches_hold_what_may_be_repeated(
     let beside = Call::new(&scope.key(Kind::Set, "beside")?, Operation::Put(sample(Kind::Set)));
     let mut refused = |call: &Call| {
         let calls = vec![beside.clone(), call.clone()];
-        let batch = Batch { mark: mark.clone(), expected: None, next: b"1".to_vec(), calls };
+        let (mark, next) = (mark.clone(), b"1".to_vec());
+        let batch = Batch { mark, expected: None, next, present: Vec::new(), calls };
         let error = driver.commit(&[batch]).err();
         error.ok_or_else(|| Failure(format!("a batch holds {call:?}")))
     };

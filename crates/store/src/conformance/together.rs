@@ -154,7 +154,7 @@ fn each_mark_has_one_writer(open: &impl Open, many: u32, scope: &Scope) -> Resul
             let insert = Operation::Insert(Entry::Pair(next.clone(), Bytes::new()));
             let calls = vec![Call::new(&map, insert)];
             let (mark, expected) = (mark.clone(), found.clone());
-            let batch = Batch { mark, expected, next: next.clone(), calls };
+            let batch = Batch { mark, expected, next: next.clone(), present: Vec::new(), calls };
             found = match driver.commit(&[batch])?.pop() {
                 Some(Outcome::Committed) => {
                     won.push(next.clone());
@@ -162,7 +162,9 @@ fn each_mark_has_one_writer(open: &impl Open, many: u32, scope: &Scope) -> Resul
                 }
                 Some(Outcome::Found(found)) => found,
                 Some(Outcome::Refused(error)) => return Err(Failure(error.to_string())),
-                None => return Err(Failure("no outcome of a batch".to_string())),
+                Some(Outcome::Lacks) | None => {
+                    return Err(Failure("no outcome of a batch".to_string()));
+                }
             }
         }
     })?;

@@ -31,7 +31,8 @@ use crate::key::Key;
 
 /// Runs commands if what is found first is as it should be: `{1}` if they ran, `{0, found}` if not.
 /// `found` is `=` and the bytes, or `-`: nothing. Every command is written as the number of its
-/// words, and its words. An error says at which key it came about.
+/// words, and its words; below zero, its last word is what is to be found by the others, and where it is not, `{2}`.
+/// An error says at which key it came about.
 const GUARDED: &str = "\
 local how, want, at = ARGV[1], ARGV[2], 4
 if how == 'absent' or how == 'present' then
@@ -45,8 +46,14 @@ elseif how ~= 'always' then
 end
 while at <= #ARGV do
   local words = tonumber(ARGV[at])
-  local done = redis.pcall(unpack(ARGV, at + 1, at + words))
-  if type(done) == 'table' and done.err then return {err = done.err .. ' at ' .. ARGV[at + 2]} end
+  local looks = words < 0
+  if looks then words = -words end
+  local done = redis.pcall(unpack(ARGV, at + 1, at + words - (looks and 1 or 0)))
+  local fails = type(done) == 'table' and done.err
+  if fails and not (looks and string.find(done.err, 'WRONGTYPE')) then
+    return {err = done.err .. ' at ' .. ARGV[at + 2]}
+  end
+  if looks and done ~= ARGV[at + words] then return {2, '-'} end
   at = at + words + 1
 end
 return {1, '-'}";
@@ -233,10 +240,14 @@ fn position(cursor: &Bytes) -> u64 {
 pub(super) fn of_batch(batch: &Batch, spelling: Spelling) -> Cmd {
     let mark = spelling.of(&batch.mark);
     let mut keys = vec![mark.clone()];
-    let mut commands = Vec::new();
-    for call in &batch.calls {
+    let (mut looks, mut commands) = (Vec::new(), Vec::new());
+    let calls = batch.present.iter().map(|call| (call, true));
+    for (call, is_present) in calls.chain(batch.calls.iter().map(|call| (call, false))) {
         let key = spelling.of(&call.key);
-        write_of(&key, call, &mut commands);
+        match is_present {
+            true => looks.extend(look_of(&key, call)),
+            false => write_of(&key, call, &mut commands),
+        }
         if !keys.contains(&key) {
             keys.push(key);
         }
@@ -246,7 +257,18 @@ pub(super) fn of_batch(batch: &Batch, spelling: Spelling) -> Cmd {
         keys.extend(spelling.absent(batch.mark.scope_str()));
     }
     let keys: Vec<&Bytes> = keys.iter().collect();
-    guarded(("value", found_text(batch.expected.as_deref()), b""), &keys, &commands)
+    let guard = ("value", found_text(batch.expected.as_deref()), &b""[..]);
+    guarded_by(guard, &keys, &looks, &commands)
+}
+
+/// The command that finds what `call` says is there, and that behind it.
+fn look_of(key: &Bytes, call: &Call) -> Option<Vec<Bytes>> {
+    let (name, rest) = match &call.operation {
+        Operation::Put(content) => ("GET", vec![simple(content)?]),
+        Operation::Insert(entry) => ("HGET", words_of(entry)),
+        _ => return None,
+    };
+    Some([vec![name.into(), key.clone()], rest].concat())
 }
 
 /// Whether one of the commands may take away a key that a later one has to do with.
@@ -276,6 +298,15 @@ fn write_of(key: &Bytes, call: &Call, commands: &mut Vec<Vec<Bytes>>) {
 }
 
 fn guarded(guard: (&str, Bytes, &[u8]), keys: &[&Bytes], commands: &[Vec<Bytes>]) -> Cmd {
+    guarded_by(guard, keys, &[], commands)
+}
+
+fn guarded_by(
+    guard: (&str, Bytes, &[u8]),
+    keys: &[&Bytes],
+    looks: &[Vec<Bytes>],
+    commands: &[Vec<Bytes>],
+) -> Cmd {
     let mut script = redis::cmd("EVAL");
     script.arg(GUARDED).arg(keys.len());
     for key in keys {
@@ -283,8 +314,9 @@ fn guarded(guard: (&str, Bytes, &[u8]), keys: &[&Bytes], commands: &[Vec<Bytes>]
     }
     let (how, want, field) = guard;
     script.arg(how).arg(want).arg(field);
-    for words in commands {
-        script.arg(words.len());
+    let looks = looks.iter().map(|words| (-(words.len() as i64), words));
+    for (len, words) in looks.chain(commands.iter().map(|words| (words.len() as i64, words))) {
+        script.arg(len);
         for word in words {
             script.arg(word);
         }
@@ -526,6 +558,7 @@ pub(super) fn outcome(batch: &Batch, answer: Value) -> Outcome {
         }
         Value::Array(parts) => match <[Value; 2]>::try_from(parts) {
             Ok([Value::Int(1), _]) => return Outcome::Committed,
+            Ok([Value::Int(2), _]) => return Outcome::Lacks,
             Ok([Value::Int(0), Value::BulkString(found)]) => {
                 return Outcome::Found(found.strip_prefix(b"=").map(<[u8]>::to_vec));
             }
@@ -536,7 +569,8 @@ pub(super) fn outcome(batch: &Batch, answer: Value) -> Outcome {
     // In a cluster braces stand around the scope; no key of ours has any.
     let written = |name: &str| name.replace(['{', '}'], "");
     let of = |(says, name): (&str, &str)| {
-        let call = batch.calls.iter().find(|call| call.key.as_str() == written(name))?;
+        let mut calls = batch.present.iter().chain(&batch.calls);
+        let call = calls.find(|call| call.key.as_str() == written(name))?;
         Some((call.key.clone(), says.to_string()))
     };
     let (key, says) = text.rsplit_once(" at ").and_then(of).unwrap_or((batch.mark.clone(), text));

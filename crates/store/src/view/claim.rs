@@ -134,7 +134,7 @@ impl Claim {
     ) -> Result<Vec<(Scope, Option<Bytes>)>, Error> {
         let batch = |(scope, expected)| {
             let (mark, next) = (Mark::key(scope)?, mark.encode());
-            Ok(Batch { mark, expected, next, calls: Vec::new() })
+            Ok(Batch { mark, expected, next, present: Vec::new(), calls: Vec::new() })
         };
         let batches: Vec<Batch> =
             scopes.iter().zip(expected).map(batch).collect::<Result<_, Error>>()?;
@@ -148,7 +148,8 @@ impl Claim {
                     others.push((scope.clone(), found));
                     continue;
                 }
-                Outcome::Committed | Outcome::Refused(_) => {}
+                // Nothing is to be there beside the mark.
+                Outcome::Committed | Outcome::Lacks | Outcome::Refused(_) => {}
             }
             self.marks.insert(scope.clone(), mark);
         }
@@ -309,6 +310,7 @@ mod tests {
                     mark: Mark::key(scope).unwrap(),
                     expected: Some(mark.encode()),
                     next: next.encode(),
+                    present: Vec::new(),
                     calls: vec![Call::new(&count, put)],
                 };
                 if self.store.commit(&[batch]).unwrap() == [Outcome::Committed] {

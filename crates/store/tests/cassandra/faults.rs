@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use anabranch_store::Status;
+use anabranch_store::{Change, Content, Entry, Flusher, Key, Kind, Place, Scope, Status, view};
 
 use crate::cable::Cable;
+use crate::cql::Cql;
 use crate::failing::{self, Outcome, run};
 use crate::server::Server;
 use crate::{RELEASE, alone, driver};
@@ -61,10 +62,59 @@ fn cut_off_for_some_seconds(server: &mut Server) {
     assert_eq!(status.rebuilds, 0, "it had everything");
 }
 
+/// Somebody removes state under a run, and marks stay: of an object; of all, while transactions are under way that have
+/// read them before.
+fn emptied_by_somebody(server: &Server) {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let address = server.address_in("deleted", "consistency=one&timeout_ms=2000");
+    let (flusher, _) = Flusher::open(driver(&address), "nat", "edge", failing::settings()).unwrap();
+    let mut feed = flusher.feed();
+    let flows = |shard| {
+        let scope = Scope::new("nat", "edge", Place::Shard(shard)).unwrap();
+        scope.key(Kind::Map, "flows").unwrap()
+    };
+    let flow = |flow: u32| Entry::Pair(flow.to_be_bytes().into(), vec![7]);
+    let count = |shard: u16| flows(shard).scope().key(Kind::Counter, "n").unwrap();
+    for shard in 0..3 {
+        (0..200).for_each(|n| feed.change(Change::insert(&flows(shard), flow(n))));
+        feed.change(Change::put(&count(shard), Content::Counter(200)));
+    }
+    feed.hand_over_surely();
+    assert_eq!(flusher.settle(PATIENCE).waiting, 0);
+    let mut beside = driver(&address);
+    let mut stored = || view::state(&mut beside, "nat", None).unwrap();
+    let written = stored();
+    assert_eq!(written.values().map(Content::len).sum::<usize>(), 603);
+    let cql = Cql::of(&server.node());
+    let of = |key: &Key, what: &str| {
+        let scope = key.scope();
+        format!("DELETE FROM deleted.anabranch_state WHERE scope = '{scope}' AND {what}")
+    };
+    let deeds = [
+        of(&flows(0), "kind = 'map'"),
+        of(&count(1), "kind = 'counter'"),
+        "TRUNCATE deleted.anabranch_state".to_string(),
+        "TRUNCATE deleted.anabranch_state".to_string(),
+    ];
+    for deed in deeds {
+        cql.ask(&deed);
+        let began = Instant::now();
+        // What has not changed since is found to lack.
+        while began.elapsed() < Duration::from_millis(300) || stored() != written {
+            assert!(began.elapsed() < PATIENCE, "in vain after {deed}");
+            (0..3).for_each(|shard| feed.change(Change::insert(&flows(shard), flow(5))));
+            feed.hand_over_surely();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    assert_eq!(flusher.close(PATIENCE).trouble, None);
+}
+
 #[test]
 fn whatever_happens_to_it_nobody_waits_and_nothing_is_lost() {
     let _alone = alone();
     let Some(mut server) = Server::start_behind(Cable::lay(), RELEASE) else { return };
+    emptied_by_somebody(&server);
     killed_and_started_again(&mut server);
     stopped_for_some_seconds(&mut server);
     cut_off_for_some_seconds(&mut server);

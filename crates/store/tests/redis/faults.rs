@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anabranch_store::{
     Batch, Call, Change, Content, Driver, Entry, Flusher, Key, Kind, Operation, Place, Policy,
-    Reply, Scope, Settings, Status,
+    Reply, Scope, Settings, Status, view,
 };
 
 use crate::cable::Cable;
@@ -232,6 +232,43 @@ fn followed(flusher: &Flusher, address: &str, shards: u16, mut n: i64) -> Vec<u1
     (0..shards).filter(is_followed).collect()
 }
 
+/// Somebody deletes some of the objects under a run, and the mark stays.
+#[test]
+fn an_object_that_somebody_deletes_under_a_run_is_written_again() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let address = by_socket(&server);
+    let (flusher, _) = Flusher::open(driver(&address), "nat", "edge", settings()).unwrap();
+    let mut feed = flusher.feed();
+    let mut beside = driver(&address);
+    let flow = |n: u32| Entry::Pair(n.to_be_bytes().into(), vec![7]);
+    for shard in 0..3 {
+        let (flows, count) = of_shard(shard);
+        (0..600).for_each(|n| feed.change(Change::insert(&flows, flow(n))));
+        feed.change(Change::put(&count, Content::Counter(600)));
+    }
+    feed.hand_over_surely();
+    let status = flusher.settle(PATIENCE);
+    assert_eq!((status.waiting, status.rebuilds), (0, 0), "{status:?}");
+    let written = view::state(&mut beside, "nat", None).unwrap();
+    let gone = [of_shard(0).0, of_shard(1).1];
+    gone.iter().for_each(|key| server.ask::<()>(&["DEL", key.as_str()]));
+    assert_eq!(view::state(&mut beside, "nat", None).unwrap().len(), written.len() - 2);
+    // A scope that changes all the time is looked at, too.
+    let (flows, _) = of_shard(0);
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE && view::state(&mut beside, "nat", None).unwrap() != written {
+        feed.change(Change::insert(&flows, flow(5)));
+        feed.hand_over_surely();
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(view::state(&mut beside, "nat", None).unwrap() == written, "in vain");
+    let status = flusher.close(PATIENCE);
+    assert_eq!((status.rebuilds, status.trouble), (2, None));
+}
+
 #[test]
 fn a_node_of_a_cluster_that_takes_nothing_delays_only_the_scopes_that_it_has() {
     if !available() {
@@ -271,6 +308,7 @@ fn marked(driver: &mut impl Driver, shards: &[u16]) -> Vec<bool> {
         mark: mark(shard),
         expected: Some(vec![1]),
         next: vec![1],
+        present: Vec::new(),
         calls: vec![Call::new(&of_shard(*shard).1, Operation::Put(Content::Counter(1)))],
     };
     let batches: Vec<Batch> = shards.iter().map(batch).collect();

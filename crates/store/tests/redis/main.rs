@@ -161,6 +161,7 @@ fn a_message_takes_few_round_trips_and_not_one_for_each_call_or_batch() {
         mark: call.key.scope().key(Kind::Value, "mark").unwrap(),
         expected: None,
         next: b"1".to_vec(),
+        present: Vec::new(),
         calls: vec![call.clone()],
     };
     let batches: Vec<Batch> = calls.iter().map(batch).collect();
@@ -331,6 +332,7 @@ fn does_not_wait_for_what_is_dribbled(relay: &Relay, address: &str) {
         mark: at.scope().key(Kind::Value, "mark").unwrap(),
         expected: (number > 1).then(|| vec![b'm'; 100 + usize::from(number) - 1]),
         next: vec![b'm'; 100 + usize::from(number)],
+        present: Vec::new(),
         calls: vec![Call::new(&at, put(number))],
     };
     let mut open = driver(address);

@@ -174,7 +174,8 @@ impl Writer {
         let expected = Some(vec![self.marks[number]]).filter(|mark| *mark != [0]);
         self.marks[number] += 1;
         let mark = object(Kind::Value, shard, "mark");
-        Batch { mark, expected, next: vec![self.marks[number]], calls: calls.to_vec() }
+        let (next, present, calls) = (vec![self.marks[number]], Vec::new(), calls.to_vec());
+        Batch { mark, expected, next, present, calls }
     }
 
     /// A batch of each scope: whether that of the one that moves is carried out, as the other is in any case.
