@@ -4,10 +4,12 @@
 //! worked for: another number of workers goes on with it. What all workers have alike stands in the
 //! scope of the first; counts of each are in its own.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anabranch_nf::NetworkFunction;
 use anabranch_nf::state::journal::{COUNTED_BY_OTHERS, Layout};
+use anabranch_nf::state::timers::TIMERS;
 use anabranch_store::{
     Bytes, Change, Content, Flusher, Key, Location, Place, Scope, Settings, Status,
 };
@@ -124,7 +126,9 @@ impl Keeping {
         let division = arrangement.division();
         self.check_division(&state, division.as_deref())?;
         let who = (N::NAME, &self.instance[..]);
-        let state = upgraded(&flusher, who, &layouts(states), state, warnings)?;
+        let layouts = layouts(states);
+        let state = upgraded(&flusher, who, &layouts, state, warnings)?;
+        let state = known(&layouts, state, warnings);
         let entries = restore(states, &state, arrangement.deployment(), warnings)?;
         let warm_ns = since(began);
         let mut feed = flusher.feed();
@@ -219,6 +223,34 @@ fn layouts<N: NetworkFunction>(states: &mut States<N>) -> Vec<(&'static str, Lay
         States::Owned(instances) => instances.first().map_or_else(Vec::new, Stored::layouts),
         States::Tracked(members) => members.layouts(),
     }
+}
+
+/// What this function has objects for: what is stored of others, as of releases that were, stays where it is.
+fn known(
+    layouts: &[(&'static str, Layout)],
+    mut state: Vec<(Key, Content)>,
+    warnings: &mut Vec<String>,
+) -> Vec<(Key, Content)> {
+    let mut others: BTreeMap<String, usize> = BTreeMap::new();
+    state.retain(|(key, content)| {
+        let object = key.id();
+        let is_entries = matches!(content, Content::Map(_) | Content::Counter(_));
+        let is_known = !is_entries
+            || object == TIMERS
+            || object.starts_with('.')
+            || layouts.iter().any(|(name, _)| *name == object);
+        if !is_known {
+            *others.entry(object).or_default() += content.len();
+        }
+        is_known
+    });
+    for (object, entries) in others {
+        warnings.push(format!(
+            "{entries} stored entries of `{object}` are not read: this release of the function keeps nothing of this \
+             name; they stay in the store"
+        ));
+    }
+    state
 }
 
 fn since(began: Instant) -> u64 {

@@ -109,6 +109,26 @@ mod third {
     }
 }
 
+/// Of which hosts were kept once, and are no more.
+mod fourth {
+    use anabranch_nf::prelude::network_function;
+
+    #[network_function(ports(inside, outside))]
+    pub mod tally {
+        pub struct Tally {
+            #[capacity(512)]
+            seen: Map<Ipv4Addr, u16>,
+        }
+        impl Tally {
+            fn packet(&mut self, pkt: &mut Packet, _cx: &mut Context) -> Verdict {
+                let Some(ip) = pkt.ipv4() else { return Drop(Builtin::UnsupportedProtocol) };
+                self.seen.insert(ip.src(), 1);
+                Forward(OUTSIDE)
+            }
+        }
+    }
+}
+
 /// `each` packets of 200 hosts.
 fn packets(each: u64) -> Sent {
     let packet = |number: u64| {
@@ -164,4 +184,26 @@ fn what_only_seems_to_be_the_same_is_refused() {
     case.run::<first::tally::Function>(1, 1, true);
     let refused = goes_on::<third::tally::Function>(&case, 2, 1).err().unwrap();
     assert!(refused.to_string().contains("phase 2<New, Idle>"), "{refused}");
+}
+
+/// It is not for want of room in a table that it does not have.
+#[test]
+fn what_a_release_keeps_no_more_is_named_and_stays_for_the_release_before() {
+    for workers in [1, 2] {
+        let case = Case::of::<first::tally::Function>("");
+        case.write_packets::<first::tally::Function>(&packets(4), 2);
+        case.run::<first::tally::Function>(1, workers, true);
+        let report = goes_on::<fourth::tally::Function>(&case, 2, workers).unwrap();
+        let says = "200 stored entries of `hosts` are not read: this release of the function keeps nothing of this \
+                    name; they stay in the store";
+        assert_eq!(report.warnings, [says], "{workers} workers");
+        let report = goes_on::<first::tally::Function>(&case, 2, workers).unwrap();
+        let out: Vec<u64> = report.ports.iter().map(|port| port.packets_out).collect();
+        assert_eq!(out, [0, 400], "{workers} workers");
+        let told = report.warnings.join("\n");
+        assert!(
+            told.contains("stored entries of `seen` are not read"),
+            "{workers} workers: {told}"
+        );
+    }
 }
