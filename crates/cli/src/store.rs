@@ -9,6 +9,7 @@ use toml::{Table, Value};
 
 use crate::arguments::{StoreArguments, WhenBehind, instance_name};
 use crate::error::Error;
+use crate::file;
 
 /// Milliseconds from one flush to the next.
 pub(crate) const FLUSH_MS: RangeInclusive<u64> = 1..=60_000;
@@ -146,7 +147,7 @@ pub(crate) fn keeping(
     let slow_ns = behind_ms * 1_000_000;
     let settings = Settings { period_ns, refresh_ns, policy, slow_ns, ..by_default };
     let instance = instance.unwrap_or_else(|| "main".to_owned());
-    Ok(Some(Keeping { location, instance, settings }))
+    Ok(Some(Keeping { location, instance, settings, say: file::tell }))
 }
 
 fn without(option: &str) -> Error {

@@ -19,7 +19,7 @@ use crate::deployment::Deployment;
 use crate::instance::{Instance, Kept as Stored, Owner, Restored, Storing, counted};
 use crate::report::{LagReport, RestartReport, RunReport, StoreReport};
 use crate::run::{Arrangement, RunError, States};
-use crate::upgrade::{NEW, upgraded};
+use crate::upgrade::{NEW, Saying, upgraded};
 
 /// How a division ends where only packet sets are divided.
 pub(crate) const SETS_ONLY: &str = ", packet sets only";
@@ -37,6 +37,8 @@ pub struct Keeping {
     pub instance: String,
     /// How it is written.
     pub settings: Settings,
+    /// Is told, line by line, why the first packet is kept waiting.
+    pub say: fn(&str),
 }
 
 /// States that have begun.
@@ -127,7 +129,8 @@ impl Keeping {
         self.check_division(&state, division.as_deref())?;
         let who = (N::NAME, &self.instance[..]);
         let layouts = layouts(states);
-        let state = upgraded(&flusher, who, &layouts, state, warnings)?;
+        let mut said = Saying { say: self.say, at_end: warnings };
+        let state = upgraded(&flusher, who, &layouts, state, &mut said)?;
         let state = known(&layouts, state, warnings);
         let entries = restore(states, &state, arrangement.deployment(), warnings)?;
         let warm_ns = since(began);

@@ -10,7 +10,7 @@
 //! entries are made, that of now, under `.new.X`.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anabranch_nf::shape::Shape;
 use anabranch_nf::state::journal::Layout;
@@ -21,10 +21,27 @@ use crate::instance::{LAYOUT, TYPES};
 /// What the names of these begin with.
 pub(crate) const NEW: &str = ".new.";
 const UPGRADED: &str = ".upgraded.";
-/// Longest that each of them is waited for.
+/// Longest that each of them is waited for while nothing of it is stored.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How often it is said how far they are.
+const OFTEN: Duration = Duration::from_secs(2);
 
 type State = BTreeMap<Key, Content>;
+
+/// Who is told what there is to say.
+pub(crate) struct Saying<'s> {
+    /// While it lasts.
+    pub(crate) say: fn(&str),
+    /// At the end of the run, too.
+    pub(crate) at_end: &'s mut Vec<String>,
+}
+
+impl Saying<'_> {
+    fn say(&mut self, what: String) {
+        (self.say)(&format!("store: {what}"));
+        self.at_end.push(what);
+    }
+}
 
 /// The same state, of entries as `layouts` has them, which the store has too then; what there is to say of it, `said`
 /// is told.
@@ -36,7 +53,7 @@ pub(crate) fn upgraded(
     (nf, instance): (&str, &str),
     layouts: &[(&'static str, Layout)],
     state: Vec<(Key, Content)>,
-    said: &mut Vec<String>,
+    said: &mut Saying<'_>,
 ) -> Result<Vec<(Key, Content)>, Error> {
     let common = Scope::new(nf, instance, Place::Core(0))?;
     let state: State = state.into_iter().collect();
@@ -44,7 +61,7 @@ pub(crate) fn upgraded(
     let begun = |key: &Key| key.id().strip_prefix(UPGRADED).map(str::to_owned);
     let begun: Vec<String> = upgrade.state.keys().filter_map(begun).collect();
     for object in begun {
-        upgrade.said.push(format!(
+        upgrade.said.say(format!(
             "stored entries of `{object}` were being read as another release of this function has them: that is done"
         ));
         upgrade.finish(&object)?;
@@ -62,16 +79,16 @@ pub(crate) fn upgraded(
     Ok(upgrade.state.into_iter().collect())
 }
 
-struct Upgrade<'f> {
+struct Upgrade<'f, 's> {
     flusher: &'f Flusher,
-    said: &'f mut Vec<String>,
+    said: &'f mut Saying<'s>,
     feed: Feed,
     /// Where it stands of what entries are made.
     common: Scope,
     state: State,
 }
 
-impl Upgrade<'_> {
+impl Upgrade<'_, '_> {
     /// How entries of an object are to be read, where they are of another release.
     fn others(&self, object: &str, layout: &Layout) -> Result<Option<How>, Error> {
         let key = self.common.key(Kind::Value, &format!("{TYPES}{object}"))?;
@@ -115,7 +132,7 @@ impl Upgrade<'_> {
             true => "numbers are wider, or there are more variants".to_owned(),
             false => changes.join(", "),
         };
-        self.said.push(format!(
+        self.said.say(format!(
             "{entries} stored entries of `{object}` are of another release of this function, and are read: {changes}"
         ));
         self.write(new)?;
@@ -144,8 +161,13 @@ impl Upgrade<'_> {
         // Of what nothing could be read there is nothing.
         let nothing = |(key, _): (&Key, _)| (key.clone(), Content::Map(BTreeMap::new()));
         let mut written: State = of(&self.state, object).map(nothing).collect();
-        for (beside, content) in of(&self.state, &format!("{NEW}{object}")) {
-            written.insert(beside.scope().key(Kind::Map, object)?, content.clone());
+        let new = format!("{NEW}{object}");
+        for (beside, content) in &mut self.state {
+            if beside.kind() == Kind::Map && beside.id() == new {
+                // The key stays, by which it is erased; what is there is needed once.
+                let content = std::mem::replace(content, Content::Map(BTreeMap::new()));
+                written.insert(beside.scope().key(Kind::Map, object)?, content);
+            }
         }
         self.write(written)?;
         self.erase(|key| *key == flag);
@@ -179,24 +201,35 @@ impl Upgrade<'_> {
 
     /// Until the store has these, too.
     fn write(&mut self, written: State) -> Result<(), Error> {
-        for (key, content) in &written {
-            self.feed.change(Change::put(key, content.clone()));
+        for (key, content) in written {
+            self.feed.change(Change::put(&key, content.clone()));
+            self.state.insert(key, content);
         }
-        self.state.extend(written);
         self.settle()
     }
 
     fn settle(&mut self) -> Result<(), Error> {
         self.feed.hand_over_surely();
         // However much it is, as long as it becomes less.
-        let mut left = u64::MAX;
+        let (mut left, mut less) = (u64::MAX, Instant::now());
         let why = loop {
-            let status = self.flusher.settle(PATIENCE);
-            match status.trouble {
-                None if status.waiting == 0 => return Ok(()),
-                None if status.waiting < left => left = status.waiting,
-                trouble => break trouble.unwrap_or_else(|| "it is too slow".to_owned()),
+            let asked = Instant::now();
+            let status = self.flusher.settle(OFTEN);
+            let waiting = status.waiting;
+            if waiting == 0 && status.trouble.is_none() {
+                return Ok(());
             }
+            if waiting < left && status.trouble.is_none() {
+                (left, less) = (waiting, Instant::now());
+            }
+            // It comes back sooner where nothing is stored any more.
+            let is_over = asked.elapsed() < OFTEN;
+            if is_over || less.elapsed() >= PATIENCE {
+                break status.trouble.unwrap_or_else(|| "it is too slow".to_owned());
+            }
+            (self.said.say)(&format!(
+                "store: entries of another release are written anew, {waiting} changes are left"
+            ));
         };
         let state =
             "the state of another release of the function is to be written as that of this one";
@@ -227,10 +260,13 @@ mod tests {
 
     use anabranch_nf::state::journal::{layout, stored};
     use anabranch_store::{
-        Answer, Batch, Call, Driver, Memory, Operation, Outcome, Settings, view,
+        Answer, Batch, Call, Driver, Durability, Memory, Operation, Outcome, Settings, view,
     };
 
     use super::*;
+
+    /// What was said at once.
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
     /// A store, and what it held after each message.
     struct Noted(Memory, Arc<Mutex<Vec<State>>>);
@@ -279,10 +315,45 @@ mod tests {
         let (flusher, state) = Flusher::open(driver, "nat", "a", settings).unwrap();
         let layouts = [("flows", layout.clone())];
         let mut said = Vec::new();
-        let state = upgraded(&flusher, ("nat", "a"), &layouts, state, &mut said).unwrap();
+        let say = |line: &str| SAID.lock().unwrap().push(line.to_owned());
+        let mut saying = Saying { say, at_end: &mut said };
+        let state = upgraded(&flusher, ("nat", "a"), &layouts, state, &mut saying).unwrap();
         flusher.close(PATIENCE);
         let noted = noted.lock().unwrap().clone();
         (state.into_iter().collect(), said, noted)
+    }
+
+    /// `cargo test --release -p anabranch-runtime --lib -- --ignored --nocapture million`
+    #[test]
+    #[ignore = "takes long, and is to be looked at"]
+    #[allow(clippy::print_stdout)]
+    fn a_million_sessions_of_another_release_are_written_anew() {
+        let [old, new] = [layout::<u32, (u64, u32, u8)>(), layout::<u32, (u64, u32, u16)>()];
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Memory::open(folder.path(), Durability::default()).unwrap();
+        let scope = Scope::new("nat", "a", Place::Core(0)).unwrap();
+        let flows = (0..1_000_000u32)
+            .map(|flow| (stored(&flow), stored(&(u64::from(flow), flow, 7u8))))
+            .collect();
+        let put = |kind, id: &str, content| {
+            Call::new(&scope.key(kind, id).unwrap(), Operation::Put(content))
+        };
+        let told = [(LAYOUT, &old.names), (TYPES, &old.types)].map(|(part, text)| {
+            put(Kind::Value, &format!("{part}flows"), Content::Value(text.clone().into_bytes()))
+        });
+        store.run(&told).unwrap();
+        store.run(&[put(Kind::Map, "flows", Content::Map(flows))]).unwrap();
+        let began = Instant::now();
+        let (flusher, state) = Flusher::open(store, "nat", "a", Settings::default()).unwrap();
+        println!("read after {:?}", began.elapsed());
+        let mut said = Vec::new();
+        let mut saying = Saying { say: |line| println!("{line}"), at_end: &mut said };
+        let layouts = [("flows", new)];
+        let state = upgraded(&flusher, ("nat", "a"), &layouts, state, &mut saying).unwrap();
+        println!("written anew after {:?}", began.elapsed());
+        assert_eq!(state.iter().map(|(_, content)| content.len()).max(), Some(1_000_000));
+        let status = flusher.close(PATIENCE);
+        println!("settled after {:?}, {} changes", began.elapsed(), status.stored);
     }
 
     fn flows_of(state: &State) -> State {
@@ -300,6 +371,8 @@ mod tests {
         let expected = flows(|flow| (flow, 500 + flow as u16, false));
         let (after, said, states) = upgrade(&before, &new);
         assert_eq!((flows_of(&after), said.len()), (expected.clone(), 1));
+        let at_once = SAID.lock().unwrap()[0].clone();
+        assert_eq!(at_once, format!("store: {}", said[0]), "while it is waited for");
         assert!(states.len() > 12, "{}", states.len());
         for (number, state) in states.iter().enumerate() {
             let (after, _, later) = upgrade(state, &new);

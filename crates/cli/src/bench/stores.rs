@@ -205,6 +205,7 @@ impl Candidate {
             location,
             instance: instance(),
             settings: anabranch_store::Settings::default(),
+            say: |_| {},
         });
         entry.run(order)
     }

@@ -382,6 +382,7 @@ fn translations_outlive_runs_while_shards_move() {
         location: Location::Durable(folder.path().join("state"), Durability::default().sync),
         instance: "a".to_owned(),
         settings: Settings::default(),
+        say: |_| {},
     };
     let restless = (Duration::from_micros(200), Balancing::Restless(20));
     let settings = "public = ['203.0.113.1']";
@@ -410,7 +411,8 @@ fn translations_outlive_runs_while_shards_move() {
 fn a_clock_that_was_ahead_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let location = Location::Durable(folder.path().join("state"), Durability::default().sync);
-    let store = Keeping { location, instance: "a".to_owned(), settings: Settings::default() };
+    let (instance, settings) = ("a".to_owned(), Settings::default());
+    let store = Keeping { location, instance, settings, say: |_| {} };
     let still = (Duration::ZERO, Balancing::Still);
     let run = || {
         run_at::<nat::Function>("public = ['203.0.113.1']", true, 2, u64::MAX, still, Some(&store))

@@ -73,6 +73,7 @@ impl Case {
                 location: self.location(),
                 instance: "a".to_owned(),
                 settings: Settings::default(),
+                say: |_| {},
             }),
         }
     }
