@@ -145,6 +145,11 @@ impl Error {
         let text = match (address.split_once("://"), address.rsplit_once('@')) {
             (Some((scheme, _)), Some((_, hosts))) => format!("{scheme}://…@{hosts}"),
             (None, Some((_, hosts))) => format!("…@{hosts}"),
+            // Of `USER:PASSWORD` without a host the password stands where a port does.
+            (Some((scheme, hosts)), None) => match hosts.split('/').next().unwrap_or(hosts) {
+                host if host.split(',').all(is_port) => address.to_string(),
+                host => format!("{scheme}://{}:…", host.split(':').next().unwrap_or(host)),
+            },
             _ => address.to_string(),
         };
         let text = text.split_once('?').map_or(text.clone(), |(text, _)| format!("{text}?…"));
@@ -155,4 +160,11 @@ impl Error {
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
+}
+
+/// Whether behind the last colon of `host` stands a port, or nothing; of an IPv6 address, what is in brackets.
+fn is_port(host: &str) -> bool {
+    let host = host.split('?').next().unwrap_or(host);
+    let port = host.rsplit_once(':').map_or("", |(_, port)| port);
+    host.starts_with('[') && port.ends_with(']') || port.bytes().all(|digit| digit.is_ascii_digit())
 }

@@ -44,6 +44,9 @@ impl FromStr for Location {
             Some(("memory", directory)) if directory.is_empty() || directory.starts_with('?') => {
                 Err(bad("name a directory after the colon"))
             }
+            Some(("memory", directory)) if directory.starts_with("//") => Err(bad(
+                "name a directory after the colon: of one from the root the first / stands alone",
+            )),
             Some(("memory", directory)) => durable(directory).map_err(|why| bad(&why)),
             #[cfg(feature = "redis")]
             Some((scheme, _)) if scheme.starts_with("redis") => {
@@ -123,6 +126,7 @@ mod tests {
         for (word, hint) in [
             ("memory:", "directory"),
             ("memory:?sync=never", "directory"),
+            ("memory://state", "stands alone"),
             ("memory:state?sync=0", "1 to 60000"),
             ("memory:state?sync=soon", "sync=always"),
             ("memory:state?timeout_ms=9", "sync=always"),
@@ -139,6 +143,11 @@ mod tests {
             "rediss://me:s3cret@",
             "casandra://me:s3cret@h/k",
             "me:s3cret@h",
+            "redis://me:s3cret",
+            "redis://me:s3cret/3",
+            "redis+cluster://me:s3cret,b:1",
+            "cassandra://me:s3cret/k",
+            "casandra://me:s3cret",
         ] {
             let error = word.parse::<Location>().unwrap_err().to_string();
             assert!(!error.contains("s3cret"), "{error}");
