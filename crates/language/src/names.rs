@@ -159,9 +159,9 @@ pub const VIEWS: &[(&str, &[Field])] = &[
         &[
             ("src", "u16", true),
             ("dst", "u16", true),
-            ("sequence", "u32", false),
-            ("acknowledgement", "u32", false),
-            ("window", "u16", false),
+            ("sequence", "u32", true),
+            ("acknowledgement", "u32", true),
+            ("window", "u16", true),
             ("flags", "u8", false),
             ("syn", "bool", false),
             ("ack", "bool", false),

@@ -25,8 +25,7 @@ pub(crate) fn expand(module: &Module, made: Made) -> TokenStream {
     let (handlers, with_packet) = (handlers(module, told), with_packet(module, made));
     let expire = state::expire(module, made);
     let ahead = function::pass(module, "ahead", (!told).then_some("Ahead"), watched);
-    let beyond = (made == Made::Shared).then_some("Beyond");
-    let beyond = function::pass(module, "beyond", beyond, false);
+    let beyond = function::pass(module, "beyond", (!told).then_some("Beyond"), watched);
     let (rebase, tables, counters) =
         (state::rebase(module), state::tables(module), state::counters(module));
     let kept = (made == Made::Shared).then(|| state::kept(module));
@@ -120,7 +119,7 @@ fn handlers(module: &Module, told: bool) -> TokenStream {
 fn with_packet(module: &Module, made: Made) -> TokenStream {
     let (told, context) = (made == Made::Told, context());
     // As in Solo they become part of the loop over a batch.
-    let inline = (made == Made::Shared).then(|| quote!(#[inline(always)]));
+    let inline = (made != Made::Told).then(|| quote!(#[inline(always)]));
     let mode = quote!(<__M: ::anabranch_nf::packet::Mode>);
     let set = module.packet_set.as_ref().map(|_| quote!(set,));
     let opened = module.packet_set.as_ref().map(|_| {

@@ -118,7 +118,7 @@ impl Finding {
         let ours = site.and_then(Site::of);
         let (object, cause) = found(objects, why, ours);
         let theirs = match why {
-            Why::Conflict { theirs, .. } => theirs.and_then(Site::of),
+            Why::Conflict { theirs, .. } | Why::Overtaken { theirs } => theirs.and_then(Site::of),
             Why::Alone | Why::First | Why::TooLarge => None,
         };
         Self {
@@ -136,7 +136,10 @@ impl Finding {
 
     /// Whether another worker was in the way.
     pub fn is_conflict(&self) -> bool {
-        matches!(self.cause.when, When::Same(_) | When::Different(_) | When::Met(_))
+        matches!(
+            self.cause.when,
+            When::Same(_) | When::Different(_) | When::Met(_) | When::Overtaken
+        )
     }
 }
 
@@ -158,6 +161,7 @@ fn found(objects: &[Object], why: Why, ours: Option<Site>) -> (Option<&Object>, 
             let structure = own.map_or(&RUNTIME, |object| object.structure);
             (own, operation.and_then(|operation| structure.alone(operation)))
         }
+        Why::Overtaken { .. } => (None, RUNTIME.cause(|when| matches!(when, When::Overtaken))),
         Why::TooLarge => (own, RUNTIME.cause(|when| matches!(when, When::TooLarge))),
         Why::First => (own, RUNTIME.cause(|when| matches!(when, When::First))),
     };
@@ -226,6 +230,13 @@ pub static RUNTIME: Structure = Structure {
                 relaxes: "",
                 effect: "no packet runs alone for it",
             }],
+        },
+        Cause {
+            name: "overtaken",
+            when: When::Overtaken,
+            why: "others had changed nothing for a while, so no log was kept of what was read; another worker \
+                  committed, and whether that mattered is not known: it ran again, and those after it keep one",
+            recipes: &[],
         },
         Cause {
             name: "first change",

@@ -123,8 +123,7 @@ impl<N: NetworkFunction> Members<N> {
         deployment: Option<&Deployment>,
         profile: &Arc<Profile>,
     ) -> Result<Self, BuildError> {
-        let domain = Domain::new(workers, false).with_turns(Some(false)).with_read_logs();
-        let domain = Arc::new(domain);
+        let domain = Arc::new(Domain::new(workers, false).with_turns(Some(false)));
         Self::sharing(making, Sharing::new(&domain).watched_by(profile), deployment)
     }
 

@@ -68,7 +68,7 @@ pub use domain::{Domain, MOST_WORKERS};
 pub use indices::{Indices, Within, first_gap};
 pub use map::{Entry, Map, SlotId};
 pub use memory::{Deadline, Memory, Shape, Words};
-pub use profile::{Before, Footprints, GivenUp, Key, Relation, Site, Trail, Why};
+pub use profile::{Footprints, GivenUp, Key, Relation, Site, Trail, Why};
 pub use transaction::{Cause, Place, Transaction};
 pub use watcher::Watcher;
 pub use worker::{Batch, Counts, MOST_ITEMS, PATIENCE, Worker};

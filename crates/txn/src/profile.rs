@@ -71,6 +71,11 @@ pub enum Why {
         /// Whether both were about the same key.
         relation: Relation,
     },
+    /// Another worker committed, and there was no log of what had been read to see whether that mattered.
+    Overtaken {
+        /// The last operation of the other that wanted to write.
+        theirs: Option<Site>,
+    },
     /// The operation can be done only with nobody beside it.
     Alone,
     /// It was the first to change what nobody had changed beside others.
@@ -121,7 +126,15 @@ impl GivenUp {
 
 /// What each worker has left on objects.
 #[derive(Debug)]
-pub struct Footprints(Box<[Box<[[AtomicU64; 2]]>]>);
+pub struct Footprints(Box<[Walk]>);
+
+/// One worker's.
+#[derive(Debug)]
+struct Walk {
+    places: Box<[[AtomicU64; 2]]>,
+    /// The site that it left one for last; 0: none.
+    last: AtomicU64,
+}
 
 /// An operation on an object, as its footprint tells.
 type Print = (Site, u64);
@@ -130,12 +143,13 @@ impl Footprints {
     /// None as yet, of `workers` workers.
     pub fn new(workers: usize) -> Self {
         let places = || (0..1 << PLACES_BITS).map(|_| [AtomicU64::new(0), AtomicU64::new(0)]);
-        Self((0..workers).map(|_| places().collect()).collect())
+        let walk = |_| Walk { places: places().collect(), last: AtomicU64::new(0) };
+        Self((0..workers).map(walk).collect())
     }
 
     fn place(&self, worker: usize, name: Name) -> Option<(&[AtomicU64; 2], u64)> {
         let hash = name.hash();
-        let place = self.0.get(worker)?.get((hash >> (64 - PLACES_BITS)) as usize)?;
+        let place = self.0.get(worker)?.places.get((hash >> (64 - PLACES_BITS)) as usize)?;
         Some((place, hash << SITE_BITS))
     }
 
@@ -147,6 +161,16 @@ impl Footprints {
         }
     }
 
+    /// The worker has left all that it does for an operation.
+    fn pass(&self, worker: usize, site: Site) {
+        self.0.get(worker).into_iter().for_each(|walk| walk.last.store(site.0, Ordering::Relaxed));
+    }
+
+    fn last(&self, worker: usize) -> Option<Site> {
+        let last = self.0.get(worker)?.last.load(Ordering::Relaxed);
+        (last != 0).then_some(Site(last))
+    }
+
     fn of(&self, worker: usize, name: Name) -> Option<Print> {
         let (place, tag) = self.place(worker, name)?;
         let found = place[0].load(Ordering::Relaxed);
@@ -154,15 +178,6 @@ impl Footprints {
         let site = Site(found & ((1 << SITE_BITS) - 1));
         is_there.then(|| (site, place[1].load(Ordering::Relaxed)))
     }
-}
-
-/// Where a transaction was when an operation began.
-#[derive(Clone, Copy, Debug)]
-pub struct Before {
-    reads: usize,
-    writes: usize,
-    /// It was doomed already: what comes after is done for nothing.
-    is_doomed: bool,
 }
 
 /// An operation that is done: which of the transaction's reads and writes are its own, and where its key is.
@@ -227,6 +242,8 @@ pub struct Trail {
     words: Entries<1>,
     /// Whether all operations are noted: 1; 0: those that want to write.
     closely: Own,
+    /// The reads and writes of the transaction up to the operation noted last.
+    told: [Own; 2],
     /// Transactions begun, and those of them that were looked at closely.
     begun: [Own; 2],
     /// The operation in which the transaction was doomed, counted from 1.
@@ -243,6 +260,7 @@ impl Trail {
             steps: Entries::new(STEPS),
             words: Entries::new(KEY_WORDS),
             closely: Own::default(),
+            told: Default::default(),
             begun: Default::default(),
             blamed: Own::default(),
             noted: Mutex::default(),
@@ -260,81 +278,69 @@ impl Trail {
         self.steps.clear();
         self.words.clear();
         self.blamed.set(0);
+        self.told.iter().for_each(|told| told.set(0));
         let [all, closely] = &self.begun;
         all.set(all.get() + 1);
         closely.set(closely.get() + self.closely.get());
-    }
-
-    /// An operation begins.
-    #[inline(always)]
-    pub fn before(&self) -> Before {
-        let transaction = &*self.transaction;
-        Before {
-            reads: transaction.reads().len(),
-            writes: transaction.writes().len(),
-            is_doomed: transaction.is_doomed(),
+        if self.is_close() {
+            self.transaction.look_closely();
         }
     }
 
+    #[inline(always)]
     fn is_close(&self) -> bool {
         self.closely.get() != 0
     }
 
-    /// Whether an operation that can only read is to be noted, by [`note_read`](Self::note_read): all are, or it
-    /// has doomed the transaction.
+    /// Whether the operation that is done is to be [noted](Self::note): all are, or it wants to write, or has doomed
+    /// the transaction. Asked after each.
     #[inline(always)]
-    pub fn is_told_of_read(&self) -> bool {
-        self.is_close() || self.transaction.is_doomed() && self.blamed.get() == 0
+    pub fn is_told_of(&self) -> bool {
+        self.transaction.is_worth_telling() && self.has_more_to_tell()
     }
 
-    /// An operation that can only read is done.
     #[cold]
     #[inline(never)]
-    pub fn note_read(&self, site: Site, key: &[u64]) {
-        let before = self.before();
-        let reads = match self.is_close() {
-            // All that was read since the one noted last.
-            true => self.step(self.steps.len()).map_or(0, |last| last.reads.end),
-            // What others have read, which are not noted, is not its own.
-            false => before.reads,
-        };
-        self.note(site, key, Before { reads, is_doomed: self.blamed.get() != 0, ..before });
-    }
-
-    /// Whether an operation is to be [noted](Self::note) that is done.
-    #[inline(always)]
-    pub fn is_told_of(&self, before: Before) -> bool {
+    fn has_more_to_tell(&self) -> bool {
         let transaction = &*self.transaction;
         self.is_close()
-            || transaction.writes().len() > before.writes
-            || transaction.is_doomed() != before.is_doomed
+            || transaction.writes().len() > self.told[1].get() as usize
+            || transaction.is_doomed() && self.blamed.get() == 0
     }
 
-    /// The operation that began at `before`, and was about `key`, is done.
+    /// The operation, which was about `key`, is done.
     #[cold]
     #[inline(never)]
-    pub fn note(&self, site: Site, key: &[u64], before: Before) {
-        if self.transaction.is_alone() || before.is_doomed {
+    pub fn note(&self, site: Site, key: &[u64]) {
+        let transaction = &*self.transaction;
+        if transaction.is_alone() || self.blamed.get() != 0 {
             return;
         }
-        let now = self.before();
         let at = self.words.len();
         if !key.iter().all(|&word| self.words.push([word])) {
             self.words.truncate(at);
         }
+        let [reads, writes] = [transaction.reads().len(), transaction.writes().len()];
+        let [first_read, first_write] = self.told.each_ref().map(|told| told.get() as usize);
+        self.told[0].set(reads as u64);
+        self.told[1].set(writes as u64);
         let step = Step {
             site,
-            reads: before.reads..now.reads,
-            writes: before.writes..now.writes,
+            // What others have read, which are not noted, is not its own.
+            reads: if self.is_close() { first_read } else { reads }..reads,
+            writes: first_write..writes,
             key: at..self.words.len(),
         };
         self.steps.push(step.packed());
-        if self.transaction.is_doomed() {
+        if transaction.is_doomed() {
             self.blamed.set(self.steps.len() as u64);
         }
         let print = (site, self.mark(&step));
-        for name in self.transaction.writes().names_after(before.writes) {
-            self.footprints.leave(self.transaction.worker(), name, print);
+        for name in transaction.writes().names_after(first_write) {
+            self.footprints.leave(transaction.worker(), name, print);
+        }
+        if writes > first_write {
+            self.footprints.pass(transaction.worker(), site);
         }
     }
 
@@ -374,13 +380,16 @@ impl Trail {
                     step => (self.conflict(memory, step.as_ref(), theirs), step),
                 }
             }
-            // Where there is a profile reads are logged.
-            Cause::Overtaken => return,
+            Cause::Overtaken => {
+                let other = self.transaction.overtaker();
+                let theirs = other.and_then(|worker| self.footprints.last(worker));
+                (Why::Overtaken { theirs }, None)
+            }
             Cause::Settled(_) => (Why::First, blamed),
             Cause::Alone => (Why::Alone, blamed),
             Cause::TooLarge => (Why::TooLarge, blamed),
         };
-        let is_conflict = matches!(why, Why::Conflict { .. });
+        let is_conflict = matches!(why, Why::Conflict { .. } | Why::Overtaken { .. });
         let site = step.as_ref().map(|step| step.site);
         let site = if is_conflict { site } else { site.or(otherwise) };
         noted.last = Some((why, site));
@@ -397,10 +406,19 @@ impl Trail {
         }
     }
 
+    /// Whether the transaction that begins next is to have a log of what it reads: it is looked at closely, or may be
+    /// one of few.
+    #[inline(always)]
+    pub fn needs_read_log(&self) -> bool {
+        self.is_close() || self.begun[0].get() < EARLY
+    }
+
     /// Whether the next transactions may be looked at closely.
     fn may_be_close(&self) -> bool {
-        let [all, closely] = &self.begun;
-        closely.get() < EARLY + all.get() / SPARSE
+        let [all, closely] = self.begun.each_ref().map(Own::get);
+        // At no fixed distance: what is done may come round in as many transactions.
+        let is_drawn = all.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 == 0;
+        closely < EARLY || is_drawn && closely < EARLY + all / SPARSE
     }
 
     /// The transaction, looked at closely, is at its end, doomed for an object or not: which of its operations those
@@ -523,7 +541,7 @@ fn shared_out(
 ) -> BTreeMap<Reason, GivenUp> {
     let memory_of = |(why, _): &Reason| match why {
         Why::Conflict { memory, .. } => Some(*memory),
-        Why::Alone | Why::First | Why::TooLarge => None,
+        Why::Overtaken { .. } | Why::Alone | Why::First | Why::TooLarge => None,
     };
     let mut known: BTreeMap<u16, u64> = BTreeMap::new();
     for (reason, times) in &found {

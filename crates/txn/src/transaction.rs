@@ -48,8 +48,11 @@ const SPECIAL: u64 = 1;
 /// What is read is logged.
 const LOGGED: u64 = 2;
 
+/// Every operation is to be told of.
+const CLOSE: u64 = 4;
+
 /// Of one read: it has been looked at once in vain.
-const LOOK: u64 = 4;
+const LOOK: u64 = 8;
 
 /// A worker's transaction: begun, filled by reading and writing objects, and committed or dropped,
 /// again and again.
@@ -66,7 +69,7 @@ const LOOK: u64 = 4;
 /// but commits a change only if nobody else has committed since, and never catches up.
 #[repr(align(128))]
 pub struct Transaction {
-    /// What reads have to mind: [`SPECIAL`], [`LOGGED`].
+    /// What reads have to mind: [`SPECIAL`], [`LOGGED`]; and [`CLOSE`].
     state: Own,
     /// A bit for each copy, by its object's name: what has none of them has no copy. All of them,
     /// unless it runs beside others.
@@ -216,6 +219,18 @@ impl Transaction {
     #[inline(always)]
     fn is_logged(&self) -> bool {
         self.state.get() & LOGGED != 0
+    }
+
+    /// Until it ends, every operation is to be told of.
+    pub(crate) fn look_closely(&self) {
+        self.state.set(self.state.get() | CLOSE);
+    }
+
+    /// Whether there may be something to tell of an operation that is done: it has changed something, it has doomed
+    /// the transaction, or all are told of.
+    #[inline(always)]
+    pub(crate) fn is_worth_telling(&self) -> bool {
+        self.state.get() & (SPECIAL | CLOSE) != 0
     }
 
     #[inline(always)]
@@ -452,6 +467,13 @@ impl Transaction {
     /// Who changed an object last, or is about to.
     pub(crate) fn changer(&self, name: Name) -> usize {
         now(self.domain.memories(), name).changer()
+    }
+
+    /// A worker that has committed since this transaction began, or last caught up.
+    pub(crate) fn overtaker(&self) -> Option<usize> {
+        let others = self.seen.iter().zip(self.domain.versions()).enumerate();
+        let later = others.filter(|(_, (seen, version))| version.0 > seen.get());
+        later.map(|(worker, _)| worker).find(|&worker| worker != self.worker)
     }
 
     /// An object that was read and has changed, or is being changed by another.

@@ -86,6 +86,10 @@ pub trait Batch {
     fn needs_alone(&self, _item: usize) -> bool {
         false
     }
+    /// Whether the transaction that begins next is to have a log of what it reads in any case.
+    fn needs_read_log(&self) -> bool {
+        false
+    }
     /// An item that was seen to need it has run alone. For who wants to know why.
     fn ran_alone(&mut self, _item: usize) {}
     /// The transaction, in which so many items were run, is given up. For who wants to know why.
@@ -338,7 +342,7 @@ impl Worker {
             return Ok(Course::Goes(range.start));
         }
         let range = range.start..range.end.min(range.start + self.size);
-        match self.logging.is_on() {
+        match self.logging.is_on() || batch.needs_read_log() {
             true => transaction.begin(),
             false => transaction.begin_unlogged(),
         }

@@ -36,6 +36,8 @@ pub enum When {
     Met(&'static str),
     /// One of these operations had to be alone.
     Alone(&'static [Operation]),
+    /// Another worker committed anything.
+    Overtaken,
     /// An operation was the first to change an object beside others.
     First,
     /// An operation read or wrote more than a transaction has room for.
@@ -162,7 +164,7 @@ impl Structure {
             When::Same(there) => there == part && relation != Relation::Different,
             When::Different(there) => there == part && relation != Relation::Same,
             When::Met(there) => there == part,
-            When::Alone(_) | When::First | When::TooLarge => false,
+            When::Overtaken | When::Alone(_) | When::First | When::TooLarge => false,
         })
     }
 

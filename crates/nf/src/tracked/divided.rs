@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch_txn::{Before, Count, Deadline, Domain, Trail, Transaction};
+use anabranch_txn::{Count, Deadline, Domain, Trail, Transaction};
 
 use super::causes::{Contended, Operation, Site, Structure};
 use super::sets::{Found, OpenSet, SharedSets};
@@ -356,9 +356,9 @@ pub trait PacketSets<K: Key, S: Value> {
     /// Has `trail` note an operation about `key` that is done.
     #[cold]
     #[inline(never)]
-    fn note(&self, trail: &Trail, operation: Operation, key: &K, before: Before) {
+    fn note(&self, trail: &Trail, operation: Operation, key: &K) {
         let site = Site { operation, object: Some(self.number()), line: 0 };
-        with_words(key, |key| trail.note(site.into(), key, before));
+        with_words(key, |key| trail.note(site.into(), key));
     }
 }
 

@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use anabranch_packet::{Mode, Packet};
-use anabranch_txn::{Before, Trail};
+use anabranch_txn::Trail;
 
 use super::{
     AllocatorOperations, CellOperations, CounterOperations, DistributedOperations, L3Operations,
@@ -66,55 +66,30 @@ impl<O> Watched<O> {
 }
 
 impl Watching {
-    /// An operation begins that may write, or doom the transaction.
-    #[inline(always)]
-    fn before(&self) -> Before {
-        self.trail.before()
-    }
-
-    /// It is done, was about `key`, and was asked at the line from which this is called.
+    /// An operation is done, was about `key`, and was asked at the line from which this is called.
     #[track_caller]
     #[inline(always)]
-    fn done(&self, before: Before, operation: Operation, key: &impl Value) {
-        if self.trail.is_told_of(before) {
-            self.note(operation, Location::caller(), key, Some(before));
-        }
-    }
-
-    /// The same of one that can only read.
-    #[track_caller]
-    #[inline(always)]
-    fn read(&self, operation: Operation, key: &impl Value) {
-        if self.trail.is_told_of_read() {
-            self.note(operation, Location::caller(), key, None);
+    fn done(&self, operation: Operation, key: &impl Value) {
+        if self.trail.is_told_of() {
+            self.note(operation, Location::caller(), key);
         }
     }
 
     /// The same of one that turned out to be about the index that it gave out.
     #[track_caller]
     #[inline]
-    fn gave(&self, before: Before, operation: Operation, index: Option<u32>) {
+    fn gave(&self, operation: Operation, index: Option<u32>) {
         match index {
-            Some(index) => self.done(before, operation, &index),
-            None => self.done(before, operation, &()),
+            Some(index) => self.done(operation, &index),
+            None => self.done(operation, &()),
         }
     }
 
-    /// `before`: where the transaction was when the operation began; `None`: it could only read.
     #[cold]
     #[inline(never)]
-    fn note(
-        &self,
-        operation: Operation,
-        at: &Location<'_>,
-        key: &impl Value,
-        before: Option<Before>,
-    ) {
+    fn note(&self, operation: Operation, at: &Location<'_>, key: &impl Value) {
         let site = Site { operation, object: Some(self.number), line: at.line() }.into();
-        with_words(key, |key| match before {
-            Some(before) => self.trail.note(site, key, before),
-            None => self.trail.note_read(site, key),
-        });
+        with_words(key, |key| self.trail.note(site, key));
     }
 }
 
@@ -142,46 +117,42 @@ impl<K: Key, V: Value> MapOperations<K, V> for Watched<Tracked<SharedMap<K, V>>>
     #[inline(always)]
     fn get(&self, key: &K) -> Option<V> {
         let done = self.object.get(key);
-        self.by.read(Operation::Get, key);
+        self.by.done(Operation::Get, key);
         done
     }
     #[track_caller]
     #[inline(always)]
     fn contains(&self, key: &K) -> bool {
         let done = self.object.contains(key);
-        self.by.read(Operation::Contains, key);
+        self.by.done(Operation::Contains, key);
         done
     }
     #[track_caller]
     #[inline(always)]
     fn insert(&mut self, key: K, value: V) -> bool {
-        let before = self.by.before();
         let done = self.object.insert(key, value);
-        self.by.done(before, Operation::Insert, &key);
+        self.by.done(Operation::Insert, &key);
         done
     }
     #[track_caller]
     #[inline(always)]
     fn remove(&mut self, key: &K) -> Option<V> {
-        let before = self.by.before();
         let done = self.object.remove(key);
-        self.by.done(before, Operation::Remove, key);
+        self.by.done(Operation::Remove, key);
         done
     }
     #[track_caller]
     #[inline(always)]
     fn update(&mut self, key: &K, change: impl FnOnce(&mut V)) -> bool {
-        let before = self.by.before();
         let done = self.object.update(key, change);
-        self.by.done(before, Operation::Update, key);
+        self.by.done(Operation::Update, key);
         done
     }
     #[track_caller]
     #[inline(always)]
     fn len(&self) -> u32 {
-        let before = self.by.before();
         let done = self.object.len();
-        self.by.done(before, Operation::Len, &());
+        self.by.done(Operation::Len, &());
         done
     }
 }
@@ -191,22 +162,20 @@ impl<T: Value> VectorOperations<T> for Watched<Tracked<SharedVector<T>>> {
     #[inline(always)]
     fn read(&self, index: u32) -> T {
         let done = self.object.read(index);
-        self.by.read(Operation::Read, &index);
+        self.by.done(Operation::Read, &index);
         done
     }
     #[track_caller]
     #[inline(always)]
     fn write(&mut self, index: u32, value: T) {
-        let before = self.by.before();
         self.object.write(index, value);
-        self.by.done(before, Operation::Write, &index);
+        self.by.done(Operation::Write, &index);
     }
     #[track_caller]
     #[inline(always)]
     fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) {
-        let before = self.by.before();
         self.object.update(index, change);
-        self.by.done(before, Operation::Update, &index);
+        self.by.done(Operation::Update, &index);
     }
     fn len(&self) -> u32 {
         self.object.len()
@@ -222,9 +191,8 @@ impl<T: Value> AllocatorOperations<T> for Watched<Tracked<SharedAllocator<T>>> {
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> Option<u32> {
-        let before = self.by.before();
         let index = self.object.allocate(value, lifetime_ns, cx);
-        self.by.gave(before, Operation::Allocate, index);
+        self.by.gave(Operation::Allocate, index);
         index
     }
     #[track_caller]
@@ -236,9 +204,8 @@ impl<T: Value> AllocatorOperations<T> for Watched<Tracked<SharedAllocator<T>>> {
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> bool {
-        let before = self.by.before();
         let taken = self.object.allocate_at(index, value, lifetime_ns, cx);
-        self.by.done(before, Operation::AllocateAt, &index);
+        self.by.done(Operation::AllocateAt, &index);
         taken
     }
     #[track_caller]
@@ -253,71 +220,64 @@ impl<T: Value> AllocatorOperations<T> for Watched<Tracked<SharedAllocator<T>>> {
         lifetime_ns: u64,
         cx: &Context<'_, W>,
     ) -> Option<u32> {
-        let before = self.by.before();
         let index = self.object.allocate_within(first, count, step, start, value, lifetime_ns, cx);
-        self.by.gave(before, Operation::AllocateWithin, index);
+        self.by.gave(Operation::AllocateWithin, index);
         index
     }
     #[track_caller]
     #[inline(always)]
     fn free(&mut self, index: u32) -> bool {
-        let before = self.by.before();
         let done = self.object.free(index);
-        self.by.done(before, Operation::Free, &index);
+        self.by.done(Operation::Free, &index);
         done
     }
     #[track_caller]
     #[inline(always)]
     fn refresh<W: World>(&mut self, index: u32, lifetime_ns: u64, cx: &Context<'_, W>) -> bool {
-        let before = self.by.before();
         let done = self.object.refresh(index, lifetime_ns, cx);
-        self.by.done(before, Operation::Refresh, &index);
+        self.by.done(Operation::Refresh, &index);
         done
     }
     #[track_caller]
     #[inline(always)]
     fn touch<W: World>(&mut self, index: u32, cx: &Context<'_, W>) -> Option<T> {
-        let before = self.by.before();
         let done = self.object.touch(index, cx);
-        self.by.done(before, Operation::Touch, &index);
+        self.by.done(Operation::Touch, &index);
         done
     }
     #[track_caller]
     #[inline(always)]
     fn is_allocated<W: World>(&self, index: u32, cx: &Context<'_, W>) -> bool {
         let done = self.object.is_allocated(index, cx);
-        self.by.read(Operation::IsAllocated, &index);
+        self.by.done(Operation::IsAllocated, &index);
         done
     }
     #[track_caller]
     #[inline(always)]
     fn get<W: World>(&self, index: u32, cx: &Context<'_, W>) -> Option<T> {
         let done = self.object.get(index, cx);
-        self.by.read(Operation::Get, &index);
+        self.by.done(Operation::Get, &index);
         done
     }
     #[track_caller]
     #[inline(always)]
     fn set(&mut self, index: u32, value: T) -> bool {
-        let before = self.by.before();
         let done = self.object.set(index, value);
-        self.by.done(before, Operation::Set, &index);
+        self.by.done(Operation::Set, &index);
         done
     }
     #[track_caller]
     #[inline(always)]
     fn update(&mut self, index: u32, change: impl FnOnce(&mut T)) -> bool {
-        let before = self.by.before();
         let done = self.object.update(index, change);
-        self.by.done(before, Operation::Update, &index);
+        self.by.done(Operation::Update, &index);
         done
     }
     #[track_caller]
     #[inline(always)]
     fn len(&self) -> u32 {
-        let before = self.by.before();
         let done = self.object.len();
-        self.by.done(before, Operation::Len, &());
+        self.by.done(Operation::Len, &());
         done
     }
 }
@@ -326,16 +286,14 @@ impl<T: Value> DistributedOperations<T> for Watched<Tracked<SharedDistributed<T>
     #[track_caller]
     #[inline(always)]
     fn update(&mut self, change: impl FnOnce(&mut T)) {
-        let before = self.by.before();
         self.object.update(change);
-        self.by.done(before, Operation::Update, &());
+        self.by.done(Operation::Update, &());
     }
     #[track_caller]
     #[inline(always)]
     fn read(&self) -> T {
-        let before = self.by.before();
         let done = self.object.read();
-        self.by.done(before, Operation::Read, &());
+        self.by.done(Operation::Read, &());
         done
     }
 }
@@ -345,22 +303,20 @@ impl<T: Value> CellOperations<T> for Watched<Tracked<SharedCell<T>>> {
     #[inline(always)]
     fn get(&self) -> T {
         let done = self.object.get();
-        self.by.read(Operation::Get, &());
+        self.by.done(Operation::Get, &());
         done
     }
     #[track_caller]
     #[inline(always)]
     fn set(&mut self, value: T) {
-        let before = self.by.before();
         self.object.set(value);
-        self.by.done(before, Operation::Set, &());
+        self.by.done(Operation::Set, &());
     }
     #[track_caller]
     #[inline(always)]
     fn update(&mut self, change: impl FnOnce(&mut T)) {
-        let before = self.by.before();
         self.object.update(change);
-        self.by.done(before, Operation::Update, &());
+        self.by.done(Operation::Update, &());
     }
 }
 
@@ -379,9 +335,8 @@ impl CounterOperations for Watched<Tracked<SharedCounter>> {
     #[track_caller]
     #[inline(always)]
     fn read(&self) -> u64 {
-        let before = self.by.before();
         let done = CounterOperations::read(&self.object);
-        self.by.done(before, Operation::Read, &());
+        self.by.done(Operation::Read, &());
         done
     }
 }
@@ -407,9 +362,8 @@ impl L3Operations for Watched<TrackedL3> {
         packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Option<Verdict> {
-        let before = self.by.before();
         let done = self.object.receive(packet, cx);
-        self.by.done(before, Operation::Receive, &());
+        self.by.done(Operation::Receive, &());
         done
     }
     #[track_caller]
@@ -419,9 +373,8 @@ impl L3Operations for Watched<TrackedL3> {
         packet: &mut Packet<'_, M>,
         cx: &mut Context<'_, W>,
     ) -> Verdict {
-        let before = self.by.before();
         let done = self.object.forward(packet, cx);
-        self.by.done(before, Operation::Forward, &());
+        self.by.done(Operation::Forward, &());
         done
     }
 }

@@ -11,9 +11,9 @@ header! {
         /// Destination port.
         dst: u16 = 16 bits at 16, set_dst updates checksum;
         /// Sequence number.
-        sequence: u32 = 32 bits at 32;
+        sequence: u32 = 32 bits at 32, set_sequence updates checksum;
         /// Acknowledgement number.
-        acknowledgement: u32 = 32 bits at 64;
+        acknowledgement: u32 = 32 bits at 64, set_acknowledgement updates checksum;
         /// All flags: CWR ECE URG ACK PSH RST SYN FIN, from the highest bit.
         flags: u8 = 8 bits at 104;
         /// Urgent pointer is valid.
@@ -29,7 +29,7 @@ header! {
         /// No more from the sender.
         fin: bool = 1 bits at 111;
         /// Receive window, unscaled.
-        window: u16 = 16 bits at 112;
+        window: u16 = 16 bits at 112, set_window updates checksum;
     } derived {
         /// Bytes of the header with its options, 20 to 60.
         header_len: u8 = 8 bits, |header, _, _| (header[12] >> 4) * 4;
@@ -133,6 +133,27 @@ mod tests {
                 packet.tcp_mut().unwrap().set_mss(0);
                 packet.tcp_mut().unwrap().set_mss(7);
                 assert_eq!(packet.tcp().unwrap().mss(), 0, "0 is none");
+            });
+        }
+    }
+
+    #[test]
+    fn numbers_and_windows_are_set_with_their_checksum() {
+        let mut random = crate::fuzzing::Seeds::new(7);
+        for _ in 0..1_000 {
+            let mut bytes = segment([2, 4, 5, 0xb4, 1, 1, 4, 2]);
+            let (sequence, acknowledgement) = (random.draw() as u32, random.draw() as u32);
+            let window = random.draw() as u16;
+            with_packet(&mut bytes, |mut packet| {
+                let mut tcp = packet.tcp_mut().unwrap();
+                tcp.set_sequence(sequence);
+                tcp.set_acknowledgement(acknowledgement);
+                tcp.set_window(window);
+                let tcp = packet.tcp().unwrap();
+                let set = (tcp.sequence(), tcp.acknowledgement(), tcp.window());
+                assert_eq!(set, (sequence, acknowledgement, window));
+                assert_eq!((tcp.mss(), tcp.flags()), (1_460, 0));
+                assert!(verify(&packet).is_ok());
             });
         }
     }

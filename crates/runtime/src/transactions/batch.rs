@@ -275,6 +275,10 @@ impl<N: NetworkFunction, R: Release> Batch for Work<'_, '_, N, R> {
         meta.fragment_len != 0 || meta.arrival_ns.max(times.now_ns) >= times.due_ns
     }
 
+    fn needs_read_log(&self) -> bool {
+        N::Parallel::PROFILED && self.own.trail.as_ref().is_some_and(|trail| trail.needs_read_log())
+    }
+
     fn ran_alone(&mut self, item: usize) {
         if N::Parallel::PROFILED
             && let Some(trail) = &self.own.trail

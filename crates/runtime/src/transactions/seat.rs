@@ -5,7 +5,7 @@ use anabranch_nf::tracked::causes::Operation;
 use anabranch_nf::tracked::{Found, OpenSet, PacketSets};
 use anabranch_nf::{Builtin, Context, Drop, Environment, Key, NetworkFunction, Value, Verdict};
 use anabranch_packet::{Frame, Mode, Packet, Real, parse};
-use anabranch_txn::{Before, Trail, Transaction};
+use anabranch_txn::{Trail, Transaction};
 
 use super::sets::Families;
 
@@ -84,24 +84,14 @@ impl<N: NetworkFunction, F: Families<N::Set>> Seat<'_, N, F> {
 }
 
 impl<N: NetworkFunction> Visit<'_, N> {
-    /// An operation on packet sets begins: where the NF is watched.
+    /// An operation on packet sets is done, and was about the set of `key`.
     #[inline(always)]
-    fn before(&self) -> Option<Before> {
-        if N::Parallel::PROFILED { self.trail.map(Trail::before) } else { None }
-    }
-
-    /// It is done, and was about the set of `key`.
-    #[inline(always)]
-    fn done<K: Key>(
-        &self,
-        before: Option<Before>,
-        operation: Operation,
-        (sets, key): (&impl PacketSets<K, N::Set>, &K),
-    ) {
-        if let (Some(trail), Some(before)) = (self.trail, before)
-            && trail.is_told_of(before)
+    fn done<K: Key>(&self, operation: Operation, (sets, key): (&impl PacketSets<K, N::Set>, &K)) {
+        if N::Parallel::PROFILED
+            && let Some(trail) = self.trail
+            && trail.is_told_of()
         {
-            sets.note(trail, operation, key, before);
+            sets.note(trail, operation, key);
         }
     }
 
@@ -116,9 +106,8 @@ impl<N: NetworkFunction> Visit<'_, N> {
         verdict: &mut Verdict,
     ) -> bool {
         let hash = sets.hash(key);
-        let before = self.before();
         let found = sets.find(self.transaction, (hash, key), environment.tick());
-        self.done(before, Operation::Find, (sets, key));
+        self.done(Operation::Find, (sets, key));
         let Found::Alive(set) = found else { return false };
         *verdict = self.packet_of(sets, (key, set), packet, environment);
         true
@@ -147,6 +136,7 @@ impl<N: NetworkFunction> Visit<'_, N> {
         let (transaction, now, hash) = (self.transaction, environment.tick(), sets.hash(key));
         if let Found::Over(set) = sets.find(transaction, (hash, key), now) {
             sets.close(transaction, hash, &set);
+            self.done(Operation::Open, (sets, key));
             self.nf.packet_set_expired(&set.state, &mut Context::new(environment));
         }
         let opened = self.nf.packet_set_opened(packet, &mut Context::new(environment));
@@ -155,9 +145,8 @@ impl<N: NetworkFunction> Visit<'_, N> {
             Err(declined) => return declined,
         };
         let shard = packet.meta().steering_hash as u16;
-        let before = self.before();
         let opened = sets.open(transaction, (hash, key), state, now, shard);
-        self.done(before, Operation::Open, (sets, key));
+        self.done(Operation::Open, (sets, key));
         match opened {
             Some(set) => self.packet_of(sets, (key, set), packet, environment),
             None => self.nf.packet_set_full(&state, packet, &mut Context::new(environment)),
@@ -175,9 +164,8 @@ impl<N: NetworkFunction> Visit<'_, N> {
     ) -> Verdict {
         let (now, mut state) = (environment.tick(), set.state);
         let verdict = self.packet(&mut state, packet, environment);
-        let before = self.before();
         sets.keep(self.transaction, (&set, &state), now, environment.expiry());
-        self.done(before, Operation::Keep, (sets, key));
+        self.done(Operation::Keep, (sets, key));
         verdict
     }
 

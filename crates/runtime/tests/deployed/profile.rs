@@ -62,11 +62,13 @@ struct Bed<O> {
 type Act<'a, O> = &'a dyn Fn(&mut O, &mut Context<'_, Profiled>, &Trail);
 
 impl<O: Contended> Bed<Watched<O>> {
-    /// Two workers with an object `it`.
+    /// Two workers with an object `it`, who log what they read.
     fn new(make: impl Fn(&mut Builder) -> O) -> Self {
-        let profile = Arc::new(Profile::default());
-        let domain = Domain::new(2, false).with_turns(Some(false)).with_read_logs();
-        let domain = Arc::new(domain);
+        Self::within(Domain::new(2, false).with_turns(Some(false)).with_read_logs(), make)
+    }
+
+    fn within(domain: Domain, make: impl Fn(&mut Builder) -> O) -> Self {
+        let (profile, domain) = (Arc::new(Profile::default()), Arc::new(domain));
         let own = domain.memory(OWN);
         let mut sharing = Some(Sharing::new(&domain).watched_by(&profile));
         let objects = [(); 2].map(|()| {
@@ -262,6 +264,21 @@ fn what_writes_is_not_counted_for_what_reads() {
     assert_eq!(found.iter().map(|one| one.times).sum::<u64>(), 40_000);
 }
 
+/// Nobody knows what a transaction has read that keeps no log: the other is named that committed.
+#[test]
+fn who_keeps_no_log_is_overtaken() {
+    type Elements = Watched<Tracked<SharedVector<u32>>>;
+    let domain = Domain::new(2, false).with_turns(Some(false));
+    let bed = Bed::within(domain, |builder| builder.shared_vector::<u32>("it", 8).unwrap());
+    let ours: Act<'_, Elements> = &|vector, _, _| {
+        let _ = vector.read(3);
+    };
+    let found = bed.meet(&|_, _, _| {}, ours, Some(&|vector, _, _| vector.write(5, 1)));
+    let over = named(&found, "overtaken");
+    assert_eq!((over.ours, over.theirs.unwrap().operation), (None, Operation::Write));
+    assert_eq!((over.times, over.packets, over.alone, over.is_conflict()), (1, 1, 0, true));
+}
+
 #[test]
 fn vectors_and_cells() {
     let bed = Bed::new(|builder| builder.shared_vector::<u32>("it", 8).unwrap());
@@ -390,10 +407,9 @@ fn noted<R>(
     (operation, key): (Operation, &SetKey4),
     act: impl FnOnce() -> R,
 ) -> R {
-    let before = trail.before();
     let done = act();
-    if trail.is_told_of(before) {
-        PacketSets::note(&&**sets, trail, operation, key, before);
+    if trail.is_told_of() {
+        PacketSets::note(&&**sets, trail, operation, key);
     }
     done
 }

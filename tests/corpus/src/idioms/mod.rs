@@ -121,7 +121,8 @@ pub const PACKET_IDIOMS: &[PacketIdiom] = table! { over_packet:
         idiom_201 idiom_202 idiom_203 idiom_204 idiom_205 idiom_206 idiom_207 idiom_208 idiom_209
         idiom_210 idiom_211 idiom_212 idiom_213 idiom_214 idiom_215 idiom_216 idiom_217 idiom_218
         idiom_219 idiom_220 idiom_221 idiom_222 idiom_223 idiom_224 idiom_225 idiom_226 idiom_227
-        idiom_228 idiom_229 idiom_230 idiom_231 idiom_232 idiom_233 idiom_234 idiom_235;
+        idiom_228 idiom_229 idiom_230 idiom_231 idiom_232 idiom_233 idiom_234 idiom_235
+        idiom_236;
 };
 
 /// The source of every network function of the corpus.

@@ -367,4 +367,24 @@ pub mod packets {
         }
         u64::from(announced) << 16 | pkt.tcp().map_or(0, |tcp| u64::from(tcp.mss()))
     }
+
+    /// A connection's sender has begun elsewhere: numbers move by as much, and a window is narrowed.
+    pub fn idiom_236(pkt: &mut Packet) -> u64 {
+        const MOVED: u32 = 0xffff_0123;
+        if let Some(mut tcp) = pkt.tcp_mut() {
+            let (sequence, window) = (tcp.sequence().wrapping_add(MOVED), tcp.window());
+            tcp.set_sequence(sequence);
+            if tcp.ack() {
+                let acknowledgement = tcp.acknowledgement();
+                tcp.set_acknowledgement(acknowledgement.wrapping_sub(MOVED));
+            }
+            if window > 16_384 {
+                tcp.set_window(16_384);
+            }
+        }
+        let left = pkt.tcp().map(|tcp| (tcp.sequence(), tcp.acknowledgement(), tcp.window()));
+        left.map_or(0, |(sequence, acknowledgement, window)| {
+            u64::from(sequence ^ acknowledgement) << 16 | u64::from(window)
+        })
+    }
 }
