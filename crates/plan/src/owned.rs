@@ -80,20 +80,27 @@ pub(crate) fn interchangeable(
     let mut sinks = BTreeSet::new();
     let mut lines = BTreeSet::new();
     for (number, path) in paths.paths.iter().enumerate() {
-        let found = foreign_lines(touches, path, objects, allocator);
-        let Some(context) = touches.contexts[number].filter(|_| !found.is_empty()) else {
+        let brought = brought(touches, path, objects, allocator);
+        let Some(context) = touches.contexts[number].filter(|_| !brought.is_empty()) else {
             continue;
         };
-        lines.extend(found);
+        lines.extend(brought.values().flat_map(|found| &found.lines));
         if let Some(reason) = sink(path) {
             sinks.insert(reason);
             continue;
         }
-        let joined = joined(touches, path, objects);
-        common
-            .entry(context)
-            .and_modify(|known| *known = known.intersection(&joined).cloned().collect())
-            .or_insert(joined);
+        // Of several indices that a packet brings, each is compared for itself.
+        for found in brought.values() {
+            let mut joined = joined(touches, path, &found.results);
+            // What nobody has stored in a vector is zero elsewhere too, and may be what is compared.
+            joined.retain(|((object, _), _)| {
+                found.is_there || touches.paths.objects[*object].kind != "Vector"
+            });
+            common
+                .entry(context)
+                .and_modify(|known| *known = known.intersection(&joined).cloned().collect())
+                .or_insert(joined);
+        }
     }
     if !foreign.iter().all(|keyed| lines.contains(&keyed.line)) {
         return None;
@@ -108,22 +115,37 @@ pub(crate) fn interchangeable(
     Some(Interchangeable { constraints, lines })
 }
 
-fn foreign_lines(
+/// What a path finds under an index that its packet has brought.
+#[derive(Default)]
+struct Found {
+    lines: BTreeSet<u32>,
+    results: BTreeSet<Term>,
+    /// The allocator has given it out.
+    is_there: bool,
+}
+
+/// By the indices that the packet of a path has brought.
+fn brought(
     touches: &mut Touches<'_>,
     path: &CallPath,
     objects: &BTreeSet<usize>,
     allocator: usize,
-) -> BTreeSet<u32> {
-    let mut lines = BTreeSet::new();
+) -> BTreeMap<Term, Found> {
+    let mut brought: BTreeMap<Term, Found> = BTreeMap::new();
     for access in path.accesses.iter().filter(|_| caller(path) == Caller::Packet) {
-        let known = touches.object(&access.object).is_some_and(|at| objects.contains(&at));
-        let ([part], true) = (&access.key[..], known) else { continue };
-        let part = touches.part(part.term, &HashMap::new());
+        let object = touches.object(&access.object);
+        let known = object.is_some_and(|at| objects.contains(&at));
+        let ([index], true) = (&access.key[..], known) else { continue };
+        let part = touches.part(index.term, &HashMap::new());
         if is_brought(&part, allocator) && !matches!(part, Part::Stored(_)) {
-            lines.insert(access.line);
+            let found = brought.entry(index.term).or_default();
+            found.lines.insert(access.line);
+            found.results.extend(access.result.iter().map(|part| part.term));
+            let is_found = path.outcome(access, &touches.paths.terms) == Some(true);
+            found.is_there |= object == Some(allocator) && is_found;
         }
     }
-    lines
+    brought
 }
 
 /// The reason of a path that drops its packet and leaves no trace.
@@ -136,12 +158,15 @@ fn sink(path: &CallPath) -> Option<&str> {
     }
 }
 
-/// Equalities that the path asks for between what it has read of `objects` and its packet.
-fn joined(touches: &mut Touches<'_>, path: &CallPath, objects: &BTreeSet<usize>) -> Joined {
+/// Equalities that the path asks for between these `results` and its packet.
+fn joined(touches: &mut Touches<'_>, path: &CallPath, results: &BTreeSet<Term>) -> Joined {
     let mut joined = Joined::new();
     for condition in &path.conditions {
         for (a, b) in equalities(condition.term, &touches.paths.terms) {
             let nothing = HashMap::new();
+            if !results.contains(&a) && !results.contains(&b) {
+                continue;
+            }
             let parts = (touches.part(a, &nothing), touches.part(b, &nothing));
             let (Part::Stored(stored), Part::Word(word)) = (match parts {
                 (word @ Part::Word(_), stored) => (stored, word),
@@ -149,7 +174,7 @@ fn joined(touches: &mut Touches<'_>, path: &CallPath, objects: &BTreeSet<usize>)
             }) else {
                 continue;
             };
-            if objects.contains(&stored.object) && word.iter().any(|sum| !sum.bits.is_empty()) {
+            if word.iter().any(|sum| !sum.bits.is_empty()) {
                 joined.insert(((stored.object, stored.part), word));
             }
         }

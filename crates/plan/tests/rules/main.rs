@@ -6,6 +6,8 @@ use anabranch_analysis::{Budget, Source, paths_within};
 use anabranch_plan::{Class, ObjectMode, Options, Plan, Steerer, Strategy, plan};
 use anabranch_rss::Nic;
 
+mod indices;
+
 /// A function of two ports with these items, fields and the body of `packet`, which sees `ip`,
 /// `src` and `dst`: addresses and ports of TCP packets over IPv4.
 fn planned_with(items: &str, fields: &str, handlers: &str, body: &str, nic: &str) -> Plan {
@@ -228,147 +230,6 @@ fn a_count_of_packets_is_no_capacity() {
     );
     assert_eq!(found.strategy, Strategy::Transactional);
     assert!(why(&found, "sent").contains("one value"), "{}", why(&found, "sent"));
-}
-
-#[test]
-fn indices_inherit_the_key_that_they_are_stored_under() {
-    let body = "let index = match self.indices.get(&src) {
-                Some(index) if self.chain.is_allocated(index, cx) => index,
-                _ => {
-                    let Some(index) = self.chain.allocate((), 1_000, cx) else {
-                        return Drop(Reason::Refused);
-                    };
-                    self.indices.insert(src, index);
-                    index
-                }
-            };
-            self.counts.update(index, |count| *count += 1);";
-    let fields = "#[capacity(9)] indices: Map<Ipv4Addr, u32>, #[capacity(9)] chain: Allocator<()>,
-                  #[capacity(9)] counts: Vector<u32>,";
-    let found = planned(fields, body);
-    assert_eq!(matrix(&found)[0][1], "lan.ipv4.src = wan.ipv4.src");
-    assert_eq!(found.strategy, Strategy::SharedNothing);
-    assert!(why(&found, "counts").contains("`chain`"), "{}", why(&found, "counts"));
-}
-
-#[test]
-fn an_index_from_a_packet_is_refused_where_nothing_bounds_it() {
-    let body = "if pkt.port() == LAN {
-                let Some(index) = self.chain.allocate(src, 1_000, cx) else {
-                    return Drop(Reason::Refused);
-                };
-                pkt.set_src_port(index as u16);
-            } else {
-                let Some(inside) = self.chain.get(u32::from(dst_port), cx) else {
-                    return Drop(Reason::Refused);
-                };
-                pkt.set_destination(inside, 80);
-            }";
-    let found = planned("#[capacity(65_536)] chain: Allocator<Ipv4Addr>,", body);
-    assert_eq!(found.strategy, Strategy::Transactional);
-    assert_eq!(found.impossible.unwrap().lines, [24]);
-}
-
-/// The plainest translation: the index is the port, less the first that is given out.
-#[test]
-fn an_index_without_rows_steers_where_it_is_bounded() {
-    let fields = "#[capacity(512)] chain: Allocator<Ipv4Addr>, #[capacity(512)] sent: Vector<u32>,";
-    let body = |bound: &str| {
-        format!(
-            "if pkt.port() == LAN {{
-                let Some(index) = self.chain.allocate(src, 1_000, cx) else {{ return Drop(Reason::Refused) }};
-                self.sent.write(index, 0);
-                pkt.set_src_port(self.settings.first + index as u16);
-            }} else {{
-                let index = u32::from(dst_port.wrapping_sub(self.settings.first));
-                if {bound} {{ return Drop(Reason::Refused); }}
-                let Some(inside) = self.chain.get(index, cx) else {{ return Drop(Reason::Refused) }};
-                self.sent.update(index, |sent| *sent += 1);
-                if self.sent.read(index) > 5 {{ return Drop(Reason::Refused); }}
-                pkt.set_destination(inside, 80);
-            }}"
-        )
-    };
-    let found = planned(fields, &body("index >= self.settings.number"));
-    assert_eq!(
-        (found.strategy, mode(&found, "chain")),
-        (Strategy::SharedNothing, ObjectMode::Steered)
-    );
-    let steered = &found.steered[0];
-    assert_eq!((&*steered.base, &*steered.modulus), ("settings.first", "settings.number"));
-    assert_eq!(matrix(&found)[1][1], "wan.tcp.dst = wan'.tcp.dst");
-    // What bounds it has to be the same for all.
-    let found = planned(fields, &body("index >= u32::from(src_port)"));
-    assert_eq!(mode(&found, "chain"), ObjectMode::Shared);
-}
-
-/// What is asked once the entry has been looked up says nothing of the index that it was looked up by.
-#[test]
-fn a_bound_that_comes_too_late_is_none() {
-    let planned_by = |there: &str| {
-        let body = format!(
-            "if pkt.port() == LAN {{
-                let Some(index) = self.chain.allocate(src, 1_000, cx) else {{ return Drop(Reason::Refused) }};
-                pkt.set_src_port(self.settings.first + index as u16);
-            }} else {{
-                let index = u32::from(dst_port.wrapping_sub(self.settings.first));
-                let there = {there};
-                pkt.set_src_port(if there {{ 80 }} else {{ 81 }});
-            }}"
-        );
-        mode(&planned("#[capacity(1024)] chain: Allocator<Ipv4Addr>,", &body), "chain")
-    };
-    let (is_there, is_bound) =
-        ("self.chain.touch(index, cx).is_some()", "index < self.settings.number");
-    assert_eq!(planned_by(&format!("{is_bound} && {is_there}")), ObjectMode::Steered);
-    assert_eq!(planned_by(&format!("{is_there} && {is_bound}")), ObjectMode::Shared);
-    let late = format!("{{ let there = {is_there}; if {is_bound} {{ there }} else {{ false }} }}");
-    assert_eq!(planned_by(&late), ObjectMode::Shared);
-    let late = format!(
-        "{{ let there = {is_there}; if index >= self.settings.number {{ false }} else {{ there }} }}"
-    );
-    assert_eq!(planned_by(&late), ObjectMode::Shared);
-}
-
-/// The first that is given out may be a constant, and be taken off before the port is widened or after.
-#[test]
-fn the_first_port_that_is_given_out_may_be_a_constant() {
-    let fields = "#[capacity(512)] chain: Allocator<Ipv4Addr>,";
-    let steered = |index: &str, bound: &str| {
-        let body = format!(
-            "if pkt.port() == LAN {{
-                let Some(index) = self.chain.allocate(src, 1_000, cx) else {{ return Drop(Reason::Refused) }};
-                pkt.set_src_port(FIRST + index as u16);
-            }} else {{
-                let index = {index};
-                if {bound} {{ return Drop(Reason::Refused); }}
-                let Some(inside) = self.chain.get(index, cx) else {{ return Drop(Reason::Refused) }};
-                pkt.set_destination(inside, 80);
-            }}"
-        );
-        let found = planned_with("const FIRST: u16 = 2_048;", fields, "", &body, "e810");
-        let steered = found.steered.first().map(|one| (one.base.clone(), one.modulus.clone()));
-        assert_eq!(mode(&found, "chain") == ObjectMode::Steered, steered.is_some());
-        steered
-    };
-    let known = |base: &str, modulus: &str| Some((base.to_owned(), modulus.to_owned()));
-    let wide = "u32::from(dst_port).wrapping_sub(u32::from(FIRST))";
-    let narrow = "u32::from(dst_port.wrapping_sub(FIRST))";
-    assert_eq!(steered(wide, "index >= 512"), known("2048", "512"));
-    for index in [wide, narrow] {
-        let number = "index >= self.settings.number";
-        assert_eq!(steered(index, number), known("2048", "settings.number"), "{index}");
-    }
-    let set = "u32::from(dst_port).wrapping_sub(u32::from(self.settings.first))";
-    let number = "index >= self.settings.number";
-    assert_eq!(steered(set, number), known("settings.first", "settings.number"));
-    assert_eq!(
-        steered(wide, "index >= u32::from(src_port)"),
-        None,
-        "no bound that is the same for all"
-    );
-    let scaled = "u32::from(dst_port) * 3 - u32::from(FIRST)";
-    assert_eq!(steered(scaled, "index >= 512"), None, "it is no port");
 }
 
 /// A timer that brings the index that its packet was given is where that is.
