@@ -203,10 +203,10 @@ impl Decision<'_> {
                 return;
             };
             let (objects, impossible) = self.conflict(side, &all);
+            let objects = self.sharding.with_indices_of(&objects);
             for object in &objects {
                 let reason = (impossible.why.clone(), impossible.lines.iter().copied().collect());
-                self.sharding.refused.insert(*object, reason);
-                self.sharding.constraints.remove(object);
+                self.sharding.refuse(*object, reason);
             }
             self.impossible.get_or_insert(impossible);
             if objects.is_empty() {
@@ -225,8 +225,7 @@ impl Decision<'_> {
         }
         for (object, lines) in written {
             let why = "the control plane writes it by what it has read of state that is divided";
-            self.sharding.refused.insert(object, (why.to_owned(), lines));
-            self.sharding.constraints.remove(&object);
+            self.sharding.refuse(object, (why.to_owned(), lines));
         }
         let all = self.all(None);
         self.deciding = self.deciding(all.all.keys());

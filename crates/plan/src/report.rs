@@ -366,7 +366,8 @@ fn of_steering(steered: &SteeredAllocation) -> Difference {
 
 fn interchangeable(decision: &Decision<'_>) -> Vec<Difference> {
     let all = decision.sharding.interchangeable.iter();
-    all.map(|(allocator, lines)| {
+    let divided = all.filter(|(allocator, _)| !decision.sharding.refused.contains_key(allocator));
+    divided.map(|(allocator, lines)| {
         let name = &decision.touches.paths.objects[*allocator].name;
         let what = format!(
             "what packets bring of `{name}` may be looked up in another shard than gave it out, which finds \

@@ -33,6 +33,24 @@ pub(crate) struct Sharding {
     pub(crate) unused: BTreeSet<(u32, usize, &'static str)>,
 }
 
+impl Sharding {
+    /// Shares an object: where its indices lead is nobody's matter any more.
+    pub(crate) fn refuse(&mut self, object: usize, reason: Refusal) {
+        self.refused.insert(object, reason);
+        self.constraints.remove(&object);
+        self.steered.retain(|one| one.allocator != object);
+    }
+
+    /// These objects, and with each all that the same allocator names: what packets must meet for its indices is one
+    /// constraint for all of them.
+    pub(crate) fn with_indices_of(&self, objects: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let owners: BTreeSet<usize> =
+            objects.iter().filter_map(|object| self.owners.get(object)).copied().collect();
+        let named = self.owners.iter().filter(|(_, owner)| owners.contains(owner));
+        objects.iter().chain(named.map(|(object, _)| object)).copied().collect()
+    }
+}
+
 /// An allocator that gives out only values which lead the reply home.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Steered {

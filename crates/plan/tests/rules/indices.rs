@@ -218,3 +218,30 @@ fn the_first_port_that_is_given_out_may_be_a_constant() {
     let scaled = "u32::from(dst_port) * 3 - u32::from(FIRST)";
     assert_eq!(steered(scaled, "index >= 512"), None, "it is no port");
 }
+
+/// What stands under indices that are shared is shared with them, and nothing is said of how they are looked up.
+#[test]
+fn what_stands_under_shared_indices_goes_with_them() {
+    let body = "if pkt.port() == LAN {
+                match self.indices.get(&src) {
+                    Some(index) if self.chain.refresh(index, 1_000, cx) => {}
+                    _ => {
+                        let Some(index) = self.chain.allocate((), 1_000, cx) else { return Drop(Reason::Refused) };
+                        self.indices.insert(src, index);
+                        self.classes.write(index, ip.dscp());
+                    }
+                }
+            } else {
+                let index = u32::from(dst_port);
+                if !self.chain.is_allocated(index, cx) { return Drop(Reason::Refused); }
+                if self.classes.read(index) != ip.dscp() { return Drop(Reason::Refused); }
+            }";
+    let fields = "#[capacity(9)] indices: Map<Ipv4Addr, u32>, #[capacity(9)] chain: Allocator<()>,
+                  #[capacity(9)] classes: Vector<u8>,";
+    let found = planned(fields, body);
+    assert_eq!(found.strategy, Strategy::Mixed);
+    assert_eq!(["chain", "classes"].map(|name| mode(&found, name)), [ObjectMode::Shared; 2]);
+    assert_eq!(mode(&found, "indices"), ObjectMode::Sharded);
+    let listed = found.differences.iter().any(|one| one.what.contains("finds nothing where"));
+    assert!(!listed, "{:?}", found.differences);
+}
