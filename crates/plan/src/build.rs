@@ -1,5 +1,6 @@
 //! From what is touched to the plan.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -90,10 +91,27 @@ pub fn plan(paths: &Paths, options: &Options) -> Result<Plan, PlanError> {
     Ok(plan)
 }
 
+/// Where an index that packets bring needs no constraint of its own, its allocator may steer as well: what serves
+/// better is not known before all constraints are.
 pub(crate) fn decide(paths: &Paths) -> Decision<'_> {
+    let mut steering = BTreeSet::new();
+    let mut best = decide_with(paths, &steering);
+    let open: Vec<usize> = best.sharding.interchangeable.keys().copied().collect();
+    for allocator in open {
+        let tried = steering.iter().copied().chain([allocator]).collect();
+        let other = decide_with(paths, &tried);
+        if other.worth() > best.worth() {
+            (best, steering) = (other, tried);
+        }
+    }
+    best
+}
+
+/// The decision where these allocators steer.
+fn decide_with<'p>(paths: &'p Paths, steering: &BTreeSet<usize>) -> Decision<'p> {
     let (needs, lines): (Vec<Need>, Vec<BTreeSet<u32>>) = needs(paths).into_iter().unzip();
     let mut touches = Touches::read(paths, needs);
-    let sharding = sharding(&mut touches);
+    let sharding = sharding(&mut touches, steering);
     let ports = match &paths.words.ports[..] {
         [] => vec!["any".to_owned()],
         named => named.to_vec(),
@@ -126,6 +144,16 @@ impl Decision<'_> {
             }
         }
         all.coarsest()
+    }
+
+    /// How good it is: what shares least, then what spreads best the flows that are spread worst. Bits beyond those that
+    /// tell the shards apart are worth nothing.
+    fn worth(&self) -> (Reverse<Strategy>, Reverse<usize>, usize) {
+        const ENOUGH: usize = 16;
+        let sides = self.constraints.all.keys().flat_map(|constraint| constraint.sides);
+        let ranks = sides.filter(|(_, class)| class.carries_flows());
+        let worst = ranks.map(|side| self.deciding.rank(side)).min().unwrap_or(ENOUGH);
+        (Reverse(self.strategy), Reverse(self.sharding.refused.len()), worst.min(ENOUGH))
     }
 
     /// The fields that may decide, side by side.

@@ -63,8 +63,8 @@ pub(crate) struct Steered {
     pub(crate) lines: BTreeSet<u32>,
 }
 
-/// Works out what sharding needs of every object that needs it.
-pub(crate) fn sharding(touches: &mut Touches<'_>) -> Sharding {
+/// Works out what sharding needs of every object that needs it. Allocators in `steering` steer, though they need not.
+pub(crate) fn sharding(touches: &mut Touches<'_>, steering: &BTreeSet<usize>) -> Sharding {
     let mut found = Sharding::default();
     let keys = keys(touches);
     for (object, keys) in &keys {
@@ -82,7 +82,7 @@ pub(crate) fn sharding(touches: &mut Touches<'_>) -> Sharding {
     }
     let allocators: BTreeSet<usize> = found.owners.values().copied().collect();
     for allocator in allocators {
-        named_by(touches, allocator, &keys, &mut found);
+        named_by(touches, allocator, steering.contains(&allocator), &keys, &mut found);
     }
     found
 }
@@ -258,6 +258,7 @@ fn has_fields(constraint: &Constraint, touches: &Touches<'_>) -> bool {
 fn named_by(
     touches: &mut Touches<'_>,
     allocator: usize,
+    steers: bool,
     keys: &BTreeMap<usize, Vec<Keyed<'_>>>,
     found: &mut Sharding,
 ) {
@@ -290,7 +291,9 @@ fn named_by(
     if foreign.is_empty() {
         return;
     }
-    if let Some(condition) = interchangeable(touches, &owned, &foreign, allocator) {
+    let condition =
+        if steers { None } else { interchangeable(touches, &owned, &foreign, allocator) };
+    if let Some(condition) = condition {
         let own = found.constraints.entry(allocator).or_default();
         let cause = Cause {
             objects: owned,

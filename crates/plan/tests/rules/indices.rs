@@ -105,6 +105,39 @@ fn translated(class: &str, stores: &str, found: &str) -> Plan {
     planned_with(FLOW, fields, "", &body, "e810")
 }
 
+/// What is compared may serve no better than nothing: that all packets of a class meet is no use to those that meet by
+/// what they are known by. The allocator steers then.
+#[test]
+fn an_index_steers_where_what_is_compared_is_too_little() {
+    let compared = |class: &str, with: &str| {
+        translated(
+            class,
+            "",
+            &format!(
+                "let Some(it) = self.chain.get(index, cx) else {{ return Drop(Reason::Refused) }};
+                 if {with} {{ return Drop(Reason::Refused); }}
+                 pkt.set_destination(it.address, it.port);"
+            ),
+        )
+    };
+    let found = compared("ip.dscp()", "it.peer != src");
+    assert_eq!(
+        (found.strategy, mode(&found, "chain")),
+        (Strategy::SharedNothing, ObjectMode::Sharded)
+    );
+    assert_eq!(matrix(&found)[0][1], "lan.ipv4.dst = wan.ipv4.src");
+    for class in ["ip.dscp()", "ip.protocol()"] {
+        let found = compared(class, &format!("it.class != {class}"));
+        assert_eq!(
+            (found.strategy, mode(&found, "chain")),
+            (Strategy::SharedNothing, ObjectMode::Steered)
+        );
+        assert_eq!(matrix(&found)[1][1], "wan.tcp.dst = wan'.tcp.dst");
+        let listed = found.differences.iter().any(|one| one.what.contains("finds nothing where"));
+        assert!(!listed, "{:?}", found.differences);
+    }
+}
+
 /// Of two indices that a packet brings both are compared, or what is found depends on where it is looked up.
 #[test]
 fn each_index_that_a_packet_brings_is_compared() {
