@@ -3,7 +3,9 @@
 //! Under locks byte for byte. Where state is sharded, up to a renaming of what allocators gave out: a
 //! one-to-one relation between endpoints (address, port or echo identifier) of the two runs. A pair
 //! enters the relation, or replaces older ones, only at a step at which both runs allocated; from then
-//! on each run must go on with its own.
+//! on each run must go on with its own. Where a function gives one port for all protocols, what was
+//! allocated for a packet of one of them shows in those of another: the relation is then between
+//! endpoints whatever their protocol, in the whole program.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -27,6 +29,8 @@ pub enum Sameness {
 /// A one-to-one relation between endpoints of two runs.
 #[derive(Debug, Default)]
 pub struct Renaming {
+    /// Endpoints of all protocols are named alike.
+    joint: bool,
     there: HashMap<Endpoint, Endpoint>,
     back: HashMap<Endpoint, Endpoint>,
     /// Sources of packets for which both runs allocated something that has not been seen yet: what is
@@ -47,6 +51,11 @@ impl Comparison {
     /// A comparison of runs that have not begun.
     pub fn new(sameness: Sameness) -> Self {
         Self { sameness, renaming: Renaming::default() }
+    }
+
+    /// The same where a port is one for all protocols.
+    pub fn of_joint_ports(sameness: Sameness) -> Self {
+        Self { sameness, renaming: Renaming { joint: true, ..Renaming::default() } }
     }
 
     /// What differs at a step, in words; `None`: nothing.
@@ -97,12 +106,12 @@ impl Renaming {
         if !allocated && self.unseen.is_empty() {
             return None;
         }
-        let ours = arrived(one);
+        let ours = self.arrived(one);
         if allocated {
             self.unseen.extend(ours.first());
         }
         let shows = ours.iter().any(|end| self.unseen.contains(end));
-        shows.then(|| [ours, arrived(many)])
+        shows.then(|| [ours, self.arrived(many)])
     }
 
     /// `fresh`: both runs allocated, of packets with these endpoints.
@@ -170,6 +179,7 @@ impl Renaming {
         other: Endpoint,
         fresh: Option<&[Vec<Endpoint>; 2]>,
     ) -> bool {
+        let (one, other) = (self.name(one), self.name(other));
         match (self.there.get(&one), self.back.get(&other)) {
             (Some(to), Some(from)) if *to == other && *from == one => return true,
             (None, None) if one == other => return true,
@@ -202,12 +212,17 @@ impl Renaming {
             self.there.remove(&old);
         }
     }
-}
 
-fn arrived(handled: &Handled) -> Vec<Endpoint> {
-    let arrival = handled.arrival.as_ref();
-    let ends = arrival.map(|arrival| endpoints(&arrival.bytes)).unwrap_or_default();
-    ends.into_iter().map(|end| end.endpoint).collect()
+    /// The endpoints of a packet as it arrived.
+    fn arrived(&self, handled: &Handled) -> Vec<Endpoint> {
+        let arrival = handled.arrival.as_ref();
+        let ends = arrival.map(|arrival| endpoints(&arrival.bytes)).unwrap_or_default();
+        ends.into_iter().map(|end| self.name(end.endpoint)).collect()
+    }
+
+    fn name(&self, endpoint: Endpoint) -> Endpoint {
+        Endpoint { protocol: if self.joint { 0 } else { endpoint.protocol }, ..endpoint }
+    }
 }
 
 /// Where checksums stand that cover renamed fields. An error quotes checksums too, of which not

@@ -10,7 +10,7 @@ use anabranch_plan::Plan;
 use anabranch_runtime::deployment::why_not_sharded;
 use anabranch_runtime::instance::Instance;
 
-use crate::compare::Comparison;
+use crate::compare::{Comparison, Sameness};
 use crate::coverage::{Coverage, Taken};
 use crate::error::VerifyError;
 use crate::generate::Generator;
@@ -422,11 +422,23 @@ impl Trial {
 
     /// The first step that differs, and what does.
     fn differs(&self, one: &Record, many: &Course) -> Option<(usize, String)> {
-        let mut comparison = Comparison::new(self.parallel.sameness());
-        many.order.iter().find_map(|at| {
-            let what = comparison.differs(one.get(*at)?, many.record.get(*at)?)?;
-            Some((*at, what))
-        })
+        let first = |mut comparison: Comparison| {
+            many.order.iter().enumerate().find_map(|(turn, at)| {
+                let what = comparison.differs(one.get(*at)?, many.record.get(*at)?)?;
+                Some((turn, *at, what))
+            })
+        };
+        let sameness = self.parallel.sameness();
+        let apart = first(Comparison::new(sameness))?;
+        // Of the two ways to name ports, what the function does not do differs sooner.
+        let last = match sameness {
+            Sameness::Exact => apart,
+            Sameness::Renamed => {
+                let joint = first(Comparison::of_joint_ports(sameness))?;
+                if joint.0 > apart.0 { joint } else { apart }
+            }
+        };
+        Some((last.1, last.2))
     }
 
     /// Runs `program` as one core did once more, traced, and follows it.

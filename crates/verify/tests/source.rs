@@ -1,4 +1,5 @@
-//! A function with public addresses that nobody sets: one stands in its source, one is a default.
+//! A function with public addresses that nobody sets: one stands in its source, one is a default. A port of theirs is
+//! one for TCP and UDP.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
@@ -10,7 +11,8 @@ use anabranch_rss::Nic;
 use anabranch_runtime::deployment::{paths_of, plan_of};
 use anabranch_verify::{Effort, Fault, Mutation, Setup, Subject, verify};
 
-/// Translates TCP, what even ports send to one public address and what odd ones send to another.
+/// Translates TCP and UDP, both to the same port, what even ports send to one public address and what odd ones send to
+/// another.
 #[network_function(ports(lan, wan))]
 mod fixed {
     pub struct Settings {
@@ -55,8 +57,9 @@ mod fixed {
         fn packet(&mut self, pkt: &mut Packet, cx: &mut Context) -> Verdict {
             let Some(ip) = pkt.ipv4() else { return Drop(Builtin::UnsupportedProtocol) };
             let (src, dst) = (ip.src(), ip.dst());
-            let Some(tcp) = pkt.tcp() else { return Drop(Builtin::UnsupportedProtocol) };
-            let (from, to) = (tcp.src(), tcp.dst());
+            let (Some(from), Some(to)) = (pkt.src_port(), pkt.dst_port()) else {
+                return Drop(Builtin::UnsupportedProtocol);
+            };
             if pkt.port() == WAN {
                 let index = u32::from(to).wrapping_sub(FIRST);
                 if (dst != PUBLIC && dst != self.settings.other) || index >= self.settings.ports {
@@ -121,6 +124,16 @@ fn addresses_that_nobody_sets_are_known() {
     assert_eq!(setup.known_addresses, known);
     assert_eq!(setup.allocated.map(|allocated| allocated.addresses.clone()), Some(known.to_vec()));
     assert_eq!(differences("", None, Some(&paths)), 0);
+}
+
+/// What is allocated for a packet of TCP shows in one of UDP. That is no difference, and hides none.
+#[test]
+fn a_port_may_be_one_for_all_protocols() {
+    let paths = paths();
+    assert_eq!(differences("", None, Some(&paths)), 0);
+    for planted in [Mutation::Unsteered(0), Mutation::Base(0, 1)] {
+        assert!(differences("", Some(&planted), Some(&paths)) > 0, "{planted}");
+    }
 }
 
 /// With so few ports that shards find none, also of the others, where one core does: the plan says that pools are
