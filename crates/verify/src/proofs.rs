@@ -76,10 +76,12 @@ pub(crate) fn impossible_set(
         };
         values.allows(&known, settings)
     };
-    if !allows(&was) {
+    let own = |(name, _): &(String, u128)| name.starts_with(&values.object);
+    if passage.given.iter().any(own) && !allows(&was) {
         return Some(format!("it was {:?}", passage.given));
     }
-    let state = passage.kept.as_ref()?.all();
+    // Of a set that was declined there is nothing.
+    let state = passage.kept.as_ref().map(Parts::all).filter(|state| !state.is_empty())?;
     let is = |name: &str| state.iter().find(|(known, _)| *known == name).map(|(_, it)| *it);
     (!allows(&is)).then(|| format!("it becomes {state:?}"))
 }
