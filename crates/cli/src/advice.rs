@@ -50,7 +50,9 @@ fn shards_as_they_lie(report: &RunReport) -> Option<String> {
             "some entries of the indirection table have more than a worker's share, and an entry is one worker's"
         }
         (Some(_), _) => "which shards have most packets changes faster than shards move",
-        (None, true) => "shards have stayed where they are, by `--no-balance` or as a warning says",
+        (None, true) => {
+            "shards have stayed where they are, by `--no-balance` or for what the first line says"
+        }
         (None, false) => {
             "shards stay where they are, as state is shared; another number of workers divides them otherwise"
         }
@@ -104,7 +106,7 @@ mod tests {
     #[test]
     fn what_keeps_shards_from_moving_is_told() {
         let mut run = report("shared-nothing", &[75_000, 25_000], &[20_000; 5]);
-        assert!(uneven(&run).unwrap().ends_with("by `--no-balance` or as a warning says"));
+        assert!(uneven(&run).unwrap().ends_with("for what the first line says"));
         run.strategy = "transactional".to_owned();
         assert!(
             uneven(&run).unwrap().ends_with("another number of workers divides them otherwise")

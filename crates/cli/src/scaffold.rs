@@ -134,7 +134,7 @@ fn write(directory: &Path, name: &str, checkout: &Path) -> std::io::Result<()> {
 /// Has Cargo write the new crate into the copied lock, and what it does not need out of it, as `--locked` wants it. Where
 /// Cargo cannot, the first build does so.
 fn lock_new_crate(directory: &Path) {
-    let mut cargo = Command::new("cargo");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["update", "--workspace", "--offline", "--quiet"]).current_dir(directory);
     let _ = cargo.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
 }

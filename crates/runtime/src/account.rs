@@ -105,6 +105,7 @@ impl Account {
             let worker = WorkerReport {
                 packets: end.counts.packets(),
                 share: 0.0,
+                busy_s: end.busy.as_secs_f64(),
                 busy: (end.busy.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)).min(1.0),
                 hardware: end.hardware,
                 cpu_s: end.cpu.map(|time| time.as_secs_f64()),

@@ -366,6 +366,8 @@ pub struct WorkerReport {
     pub packets: u64,
     /// Its share of all packets, 0 to 1.
     pub share: f64,
+    /// Seconds in which it had packets to handle.
+    pub busy_s: f64,
     /// The part of the run in which it had packets to handle, 0 to 1.
     pub busy: f64,
     /// What the processor counted of its thread in user space; absent where it counts nothing.

@@ -3,9 +3,9 @@
 //! ```text
 //! operation that wants to write ─▶ Footprints of this worker: object ─▶ site, key
 //! given up ─▶ the object in conflict ─▶ the other's operation, by the footprints of who changed it last
-//!                │                    └▶ own operation: the one that had written it
-//!                └─ only read: run again closely ─▶ Trail: site, key, which reads and writes are of
-//!                                                   each operation ─▶ own operation
+//!                │                    └▶ own operation: the one that had written it, and not read it before
+//!                └─ read: run again closely ─▶ Trail: site, key, which reads and writes are of each
+//!                                              operation ─▶ own operation
 //! ```
 //!
 //! To note each operation costs half as much as the operations themselves. So those that only read are noted

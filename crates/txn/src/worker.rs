@@ -38,11 +38,13 @@ struct Logging {
     /// How many without a log have committed since.
     well: u32,
     always: bool,
+    /// The transaction under way has one.
+    has: bool,
 }
 
 impl Logging {
     fn new(always: bool) -> Self {
-        Self { left: 0, next: 1, well: 0, always }
+        Self { left: 0, next: 1, well: 0, always, has: always }
     }
 
     /// Whether the transaction that begins now is to have a log.
@@ -51,10 +53,17 @@ impl Logging {
         self.left > 0 || self.always
     }
 
+    /// A transaction begins, which is to have a log in any case where `is_needed`: whether it has one.
+    #[inline(always)]
+    fn begins(&mut self, is_needed: bool) -> bool {
+        self.has = self.is_on() || is_needed;
+        self.has
+    }
+
     /// The transaction was committed.
     #[inline(always)]
     fn went_well(&mut self) {
-        if self.is_on() {
+        if self.has {
             self.left = self.left.saturating_sub(1);
             return;
         }
@@ -252,7 +261,7 @@ impl Worker {
             match cause {
                 Cause::Conflict(..) | Cause::Overtaken => {
                     self.counts.conflicts += 1;
-                    if !self.logging.is_on() {
+                    if !self.logging.has {
                         self.logging.was_in_vain();
                     }
                     if cause != Cause::Overtaken {
@@ -342,7 +351,7 @@ impl Worker {
             return Ok(Course::Goes(range.start));
         }
         let range = range.start..range.end.min(range.start + self.size);
-        match self.logging.is_on() || batch.needs_read_log() {
+        match self.logging.begins(batch.needs_read_log()) {
             true => transaction.begin(),
             false => transaction.begin_unlogged(),
         }

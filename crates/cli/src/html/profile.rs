@@ -74,17 +74,18 @@ fn figures(document: &Document) -> String {
 
 fn causes(document: &Document) -> String {
     let rows = document.causes.iter().map(|cause| {
-        let operations: Vec<String> = cause
-            .operations
-            .iter()
-            .map(|one| {
+        let unknown = (!cause.is_own_known && !cause.operations.is_empty())
+            .then(|| "<small>not known</small>".to_owned());
+        let operations: Vec<String> = unknown
+            .into_iter()
+            .chain(cause.operations.iter().map(|one| {
                 let line = one.line.map(|line| plan::lines(&[line])).unwrap_or_default();
                 format!(
                     "<code>{}</code> {line}<br><small>{}</small>",
                     one.operation,
                     escape(&one.source)
                 )
-            })
+            }))
             .collect();
         let keys: Vec<String> = cause
             .keys
@@ -179,7 +180,7 @@ fn load(document: &Document) -> String {
 
 /// A panel with a table of figures; nothing without rows.
 fn figures_of(title: &str, headings: &[&str], rows: Vec<Vec<String>>) -> String {
-    if rows.is_empty() { String::new() } else { plan::panel(title, &super::table(headings, rows)) }
+    super::titled(title, headings, rows)
 }
 
 fn entries(document: &Document) -> String {

@@ -142,7 +142,7 @@ fn workers(text: &mut Exposition<'_>, report: &RunReport) {
     text.metric("worker_busy", Gauge, help, each(&|worker| worker.busy));
     // The part of a run that has gone on for weeks says nothing of this minute: of this one there is a rate.
     let help = "Seconds in which a worker had packets to handle";
-    let busy_s = each(&|worker| worker.busy * report.elapsed_s);
+    let busy_s = each(&|worker| worker.busy_s);
     text.metric("worker_busy_s", Counter, help, busy_s);
 }
 
@@ -314,8 +314,7 @@ mod tests {
             let (table, worker) = (name.strip_prefix("table_"), name.strip_prefix("worker_"));
             let found = match (table, worker, name.strip_prefix("store_")) {
                 (Some(name), ..) => &json["tables"][0][name],
-                // A part of the time, and the seconds that it is.
-                (_, Some(name), _) => &json["workers"][0][name.trim_end_matches("_s")],
+                (_, Some(name), _) => &json["workers"][0][name],
                 (.., Some(name)) => match name.strip_prefix("restart_") {
                     Some(name) => &json["store"]["restart"][name],
                     None => &json["store"][name],

@@ -143,8 +143,7 @@ impl View {
             let a_second =
                 self.rate(|report| report.workers.get(number).map_or(0, |one| one.packets));
             let busy_ns = |report: &RunReport| {
-                let busy = report.workers.get(number).map_or(0.0, |one| one.busy);
-                (busy * report.elapsed_s * 1e9) as u64
+                report.workers.get(number).map_or(0, |one| (one.busy_s * 1e9) as u64)
             };
             let busy = (self.rate(busy_ns) / 1e9).min(1.0);
             let bar = "█".repeat((busy * 30.0).round() as usize);

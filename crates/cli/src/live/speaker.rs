@@ -100,13 +100,18 @@ impl Speaker {
 
 /// Says the last line of a program, which ends a little later though nobody reads it.
 pub(crate) fn last_words(line: String) {
-    let mut last = Speaker::start(|said| {
-        if let Said::Line(line) = said {
-            tell(&line);
-        }
-    });
-    last.say(line);
-    last.finish();
+    let (is_over, over) = channel::<()>();
+    let line: Arc<str> = line.into();
+    let said = Arc::clone(&line);
+    let speak = move || {
+        tell(&said);
+        drop(is_over);
+    };
+    match Builder::new().name("speaker".to_owned()).spawn(speak) {
+        Ok(_) => drop(over.recv_timeout(LAST_WORDS)),
+        // Where no thread can be had that may be what is to be said.
+        Err(_) => tell(&line),
+    }
 }
 
 #[cfg(test)]

@@ -105,6 +105,9 @@ pub(crate) struct Cause {
     /// Another worker was in the way, whether or not it is known what that did.
     #[serde(skip)]
     pub(crate) is_conflict: bool,
+    /// Whether the first of `operations` is the one that was given up.
+    #[serde(skip)]
+    pub(crate) is_own_known: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -309,7 +312,7 @@ impl Document {
 
 /// The one that took most first.
 fn handlers(report: &RunReport) -> Vec<HandlerUse> {
-    let busy_s = report.workers.iter().map(|worker| worker.busy * report.elapsed_s).sum();
+    let busy_s = report.workers.iter().map(|worker| worker.busy_s).sum();
     let mut handlers: Vec<HandlerUse> =
         report.handlers.iter().map(|one| HandlerUse::of(one, busy_s)).collect();
     handlers.sort_by(|one, other| other.share.total_cmp(&one.share));
@@ -349,6 +352,7 @@ fn cause(finding: &Finding, aborts: u64, subject: &Subject<'_>) -> Cause {
         why: finding.cause.why,
         recipes: subject.recipes(finding),
         is_conflict: finding.is_conflict(),
+        is_own_known: finding.ours.is_some(),
     }
 }
 
@@ -366,7 +370,7 @@ fn lines(findings: &[Finding], aborts: u64, subject: &Subject<'_>) -> Vec<Line> 
     }
     let line = |(line, times): (u32, u64)| Line {
         line,
-        source: subject.text(line).unwrap_or("(the runtime)").to_owned(),
+        source: subject.text(line).unwrap_or("(the runtime, or not known)").to_owned(),
         aborts: times,
         share: ratio(times, aborts),
     };

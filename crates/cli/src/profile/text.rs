@@ -69,7 +69,11 @@ fn causes(document: &Document) -> Table {
     let headings = [">lost", ">aborts", ">alone", "cause", "object", "given up", "committed"];
     let mut table = Table::new(&headings);
     for cause in document.causes.iter().take(CAUSES) {
-        let operation = |at: usize| cause.operations.get(at).map(place).unwrap_or_default();
+        let unknown = usize::from(!cause.is_own_known);
+        let operation = |at: usize| {
+            let one = at.checked_sub(unknown).and_then(|at| cause.operations.get(at));
+            one.map(place).unwrap_or_default()
+        };
         let object = cause.object.as_ref().map(|object| format!("{object} ({})", cause.kind));
         table.row([
             percent(cause.lost),

@@ -328,9 +328,11 @@ impl Watched<Tracked<SharedCounter>> {
 }
 
 impl CounterOperations for Watched<Tracked<SharedCounter>> {
-    #[inline]
+    #[track_caller]
+    #[inline(always)]
     fn add(&mut self, n: u64) {
         self.object.add(n);
+        self.by.done(Operation::Add, &());
     }
     #[track_caller]
     #[inline(always)]

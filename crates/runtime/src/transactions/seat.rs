@@ -136,7 +136,6 @@ impl<N: NetworkFunction> Visit<'_, N> {
         let (transaction, now, hash) = (self.transaction, environment.tick(), sets.hash(key));
         if let Found::Over(set) = sets.find(transaction, (hash, key), now) {
             sets.close(transaction, hash, &set);
-            self.done(Operation::Open, (sets, key));
             self.nf.packet_set_expired(&set.state, &mut Context::new(environment));
         }
         let opened = self.nf.packet_set_opened(packet, &mut Context::new(environment));

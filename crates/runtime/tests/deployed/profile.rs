@@ -37,6 +37,9 @@ impl Batch for Turn<'_> {
         (self.act)();
         range.len()
     }
+    fn needs_read_log(&self) -> bool {
+        self.trail.needs_read_log()
+    }
     fn committed(&mut self, _: &Transaction) {
         self.trail.committed();
     }
@@ -62,13 +65,10 @@ struct Bed<O> {
 type Act<'a, O> = &'a dyn Fn(&mut O, &mut Context<'_, Profiled>, &Trail);
 
 impl<O: Contended> Bed<Watched<O>> {
-    /// Two workers with an object `it`, who log what they read.
+    /// Two workers with an object `it`.
     fn new(make: impl Fn(&mut Builder) -> O) -> Self {
-        Self::within(Domain::new(2, false).with_turns(Some(false)).with_read_logs(), make)
-    }
-
-    fn within(domain: Domain, make: impl Fn(&mut Builder) -> O) -> Self {
-        let (profile, domain) = (Arc::new(Profile::default()), Arc::new(domain));
+        let profile = Arc::new(Profile::default());
+        let domain = Arc::new(Domain::new(2, false).with_turns(Some(false)));
         let own = domain.memory(OWN);
         let mut sharing = Some(Sharing::new(&domain).watched_by(&profile));
         let objects = [(); 2].map(|()| {
@@ -232,8 +232,12 @@ fn what_was_not_looked_at_counts_as_what_was() {
     };
     let found = map().meet_often(&filled, ours, Some((theirs, 8)), 5_000);
     let same = named(&found, "same entry");
-    assert_eq!((same.times, same.packets, same.alone), (40_000, 40_000, 5_000), "{found:?}");
-    assert_eq!((same.ours.unwrap().operation, found.len()), (Operation::Get, 1), "{found:?}");
+    // Now and then it is tried to go without a log of what is read.
+    let over: u64 = found[1..].iter().map(|one| one.times).sum();
+    assert!(found[1..].iter().all(|one| one.cause.name == "overtaken") && over < 200, "{found:?}");
+    assert_eq!((same.times + over, same.times), (40_000, same.packets), "{found:?}");
+    assert!((4_900..=5_000).contains(&same.alone), "{found:?}");
+    assert_eq!(same.ours.unwrap().operation, Operation::Get);
     let (key, times) = &same.keys[0];
     assert!(key == "1" && (39_000..=40_000).contains(times), "{found:?}");
 }
@@ -255,7 +259,8 @@ fn what_writes_is_not_counted_for_what_reads() {
     };
     let found = map().meet_often(&filled, ours, Some((theirs, 8)), 5_000);
     let times = |operation| {
-        let of = found.iter().filter(move |one| one.ours.unwrap().operation == operation);
+        let of =
+            found.iter().filter(move |one| one.ours.is_some_and(|one| one.operation == operation));
         of.map(|one| one.times).sum::<u64>()
     };
     for operation in [Operation::Get, Operation::Update] {
@@ -268,15 +273,22 @@ fn what_writes_is_not_counted_for_what_reads() {
 #[test]
 fn who_keeps_no_log_is_overtaken() {
     type Elements = Watched<Tracked<SharedVector<u32>>>;
-    let domain = Domain::new(2, false).with_turns(Some(false));
-    let bed = Bed::within(domain, |builder| builder.shared_vector::<u32>("it", 8).unwrap());
     let ours: Act<'_, Elements> = &|vector, _, _| {
         let _ = vector.read(3);
     };
-    let found = bed.meet(&|_, _, _| {}, ours, Some(&|vector, _, _| vector.write(5, 1)));
-    let over = named(&found, "overtaken");
-    assert_eq!((over.ours, over.theirs.unwrap().operation), (None, Operation::Write));
-    assert_eq!((over.times, over.packets, over.alone, over.is_conflict()), (1, 1, 0, true));
+    let theirs: Act<'_, Elements> = &|vector, _, _| vector.update(5, |value| *value += 1);
+    // The first keep one.
+    for (rounds, times) in [(512, 0..=0), (513, 1..=1), (700, 2..=20)] {
+        let bed = Bed::new(|builder| builder.shared_vector::<u32>("it", 8).unwrap());
+        let found = bed.meet_often(&|_, _, _| {}, ours, Some((theirs, 1)), rounds);
+        let all: u64 = found.iter().map(|one| one.times).sum();
+        assert!(times.contains(&all), "{found:?}");
+        if rounds > 512 {
+            let over = named(&found, "overtaken");
+            assert_eq!((over.ours, over.theirs.unwrap().operation), (None, Operation::Update));
+            assert_eq!((over.packets, over.alone, over.is_conflict()), (over.times, 0, true));
+        }
+    }
 }
 
 #[test]
@@ -385,8 +397,7 @@ type Sets = Arc<SharedSets<SetKey4, [u64; 3]>>;
 /// Two sets to a bucket.
 fn sets(capacity: u32) -> Bed<Sets> {
     let profile = Arc::new(Profile::default());
-    let domain = Domain::new(2, false).with_turns(Some(false)).with_read_logs();
-    let domain = Arc::new(domain);
+    let domain = Arc::new(Domain::new(2, false).with_turns(Some(false)));
     let shape = SetShape { capacity, lifetime_ns: 50 * MS };
     let mut sets = SharedSets::new(&domain, shape, 1);
     let number = profile.watch("Flow (IPv4)", &sets);

@@ -370,13 +370,13 @@ pub mod packets {
 
     /// A connection's sender has begun elsewhere: numbers move by as much, and a window is narrowed.
     pub fn idiom_236(pkt: &mut Packet) -> u64 {
-        const MOVED: u32 = 0xffff_0123;
+        let moved = 0xffff_0123u32;
         if let Some(mut tcp) = pkt.tcp_mut() {
-            let (sequence, window) = (tcp.sequence().wrapping_add(MOVED), tcp.window());
+            let (sequence, window) = (tcp.sequence().wrapping_add(moved), tcp.window());
             tcp.set_sequence(sequence);
             if tcp.ack() {
                 let acknowledgement = tcp.acknowledgement();
-                tcp.set_acknowledgement(acknowledgement.wrapping_sub(MOVED));
+                tcp.set_acknowledgement(acknowledgement.wrapping_sub(moved));
             }
             if window > 16_384 {
                 tcp.set_window(16_384);
