@@ -286,7 +286,7 @@ fn within(parts: &Parts, before: &str, after: &str) -> String {
 fn written(parts: &Parts) -> String {
     let part = |(place, (name, number)): (usize, &(String, u128))| {
         let number = match parts.written(place) {
-            Some(address) => address.to_owned(),
+            Some(address) => address,
             None if *number < LONG => number.to_string(),
             None => format!("{number:#x}"),
         };

@@ -211,11 +211,11 @@ pub(crate) fn execute<N: NetworkFunction>(trial: Trial) -> Result<Verified, Erro
     Ok(verified)
 }
 
-/// What is done when all seeds are.
+/// What is done after the seeds.
 fn sought_on(most: usize) -> String {
     let most = thousands(most as u64);
     format!(
-        "all seeds are through; now to the call paths that none has taken, with {most} packets at the most"
+        "after the seeds come call paths that none has taken, where nothing differs: at most {most} packets more"
     )
 }
 

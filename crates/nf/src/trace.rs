@@ -4,9 +4,9 @@
 //! A trace belongs to the thread: instances that are traced take turns.
 
 use std::cell::{Cell, RefCell};
-use std::fmt::Display;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
-use anabranch_packet::{Mode, Packet};
+use anabranch_packet::{MacAddr, Mode, Packet};
 
 use crate::key::Value;
 use crate::verdict::Verdict;
@@ -17,9 +17,17 @@ use crate::verdict::Verdict;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     all: Vec<(String, u128)>,
-    /// Of some of them, by their places, how they are written.
-    texts: Vec<(usize, String)>,
+    /// Of addresses among them, by their places, of which kind.
+    addresses: Vec<(usize, Address)>,
     within: String,
+}
+
+/// A kind of address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    V4,
+    V6,
+    Mac,
 }
 
 impl Parts {
@@ -36,8 +44,8 @@ impl Parts {
     }
 
     /// The same of an address, which is written in a form of its own.
-    pub fn address(&mut self, number: u128, written: impl Display) {
-        self.texts.push((self.all.len(), written.to_string()));
+    pub(crate) fn address(&mut self, number: u128, kind: Address) {
+        self.addresses.push((self.all.len(), kind));
         self.leaf(number);
     }
 
@@ -56,8 +64,17 @@ impl Parts {
     }
 
     /// How the part at `place` in [`all`](Self::all) is written, if not as a number.
-    pub fn written(&self, place: usize) -> Option<&str> {
-        self.texts.iter().find(|(at, _)| *at == place).map(|(_, text)| text.as_str())
+    pub fn written(&self, place: usize) -> Option<String> {
+        let (_, number) = self.all.get(place)?;
+        let (_, kind) = self.addresses.iter().find(|(at, _)| *at == place)?;
+        Some(match kind {
+            Address::V4 => Ipv4Addr::from_bits(*number as u32).to_string(),
+            Address::V6 => Ipv6Addr::from_bits(*number).to_string(),
+            Address::Mac => {
+                let [.., a, b, c, d, e, f] = number.to_be_bytes();
+                MacAddr::from([a, b, c, d, e, f]).to_string()
+            }
+        })
     }
 }
 
