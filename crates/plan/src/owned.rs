@@ -92,10 +92,8 @@ pub(crate) fn interchangeable(
         // Of several indices that a packet brings, each is compared for itself.
         for found in brought.values() {
             let mut joined = joined(touches, path, &found.results);
-            // What nobody has stored in a vector is zero elsewhere too, and may be what is compared.
-            joined.retain(|((object, _), _)| {
-                found.is_there || touches.paths.objects[*object].kind != "Vector"
-            });
+            // What nobody has stored is zero elsewhere too, or left of whoever had the index before.
+            joined.retain(|((object, _), _)| found.is_there || *object == allocator);
             common
                 .entry(context)
                 .and_modify(|known| *known = known.intersection(&joined).cloned().collect())
@@ -108,12 +106,53 @@ pub(crate) fn interchangeable(
     if sinks.len() > 1 || common.values().any(BTreeSet::is_empty) {
         return None;
     }
+    let compared: BTreeSet<usize> =
+        common.values().flatten().map(|((object, _), _)| *object).collect();
+    if compared
+        .into_iter()
+        .any(|object| object != allocator && keeps_old(touches, object, allocator))
+    {
+        return None;
+    }
     let mut constraints = Vec::new();
     for (context, joined) in &common {
         constraints.extend(constraints_of(touches, *context, joined)?);
     }
     Some(Interchangeable { constraints, lines })
 }
+
+/// Whether an index may be given out anew while `object` keeps under it what was there before.
+fn keeps_old(touches: &Touches<'_>, object: usize, allocator: usize) -> bool {
+    let [object, allocator] = [object, allocator].map(|at| &*touches.paths.objects[at].name);
+    let terms = &touches.paths.terms;
+    touches.paths.paths.iter().any(|path| {
+        let done = |access: &Access| path.outcome(access, terms) != Some(false);
+        let is_of = |access: &Access, name: &str, operations: &[&str]| {
+            access.object == name && operations.contains(&&*access.operation)
+        };
+        let gives = |access: &&Access| {
+            access.object == allocator && access.operation.starts_with("allocate") && done(access)
+        };
+        path.accesses.iter().filter(gives).any(|given| {
+            let index = match &*given.operation {
+                "allocate_at" => given.key.first(),
+                _ => given.result.first(),
+            };
+            let after = path.accesses.iter().filter(|one| one.number > given.number);
+            let mut same = after.filter(|one| {
+                index.is_some_and(|index| one.key.first().map(|key| key.term) == Some(index.term))
+            });
+            !same.any(|one| {
+                is_of(one, allocator, &["free"])
+                    || is_of(one, object, &["write"])
+                    || (is_of(one, object, &["insert"]) && path.outcome(one, terms) == Some(true))
+            })
+        })
+    })
+}
+
+/// Operations of an allocator that say whether an index is out: the others find what is over, too.
+const ASKING: [&str; 4] = ["get", "touch", "refresh", "is_allocated"];
 
 /// What a path finds under an index that its packet has brought.
 #[derive(Default)]
@@ -141,8 +180,8 @@ fn brought(
             let found = brought.entry(index.term).or_default();
             found.lines.insert(access.line);
             found.results.extend(access.result.iter().map(|part| part.term));
-            let is_found = path.outcome(access, &touches.paths.terms) == Some(true);
-            found.is_there |= object == Some(allocator) && is_found;
+            let asks = object == Some(allocator) && ASKING.contains(&&*access.operation);
+            found.is_there |= asks && path.outcome(access, &touches.paths.terms) == Some(true);
         }
     }
     brought

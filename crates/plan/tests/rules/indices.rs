@@ -101,8 +101,10 @@ fn translated(class: &str, stores: &str, found: &str) -> Plan {
     );
     let fields =
         "#[capacity(512)] indices: Map<Flow, u32>, #[capacity(512)] chain: Allocator<Flow>,
-                  #[capacity(512)] flows: Vector<Flow>,";
-    planned_with(FLOW, fields, "", &body, "e810")
+                  #[capacity(512)] flows: Vector<Flow>, #[capacity(512)] kept: Map<u32, Flow>,
+                  #[capacity(512)] last: Map<Ipv4Addr, u32>,";
+    let find = "fn find(&mut self, index: u32, cx: &mut Context) -> Option<Flow> { self.chain.get(index, cx) }";
+    planned_with(FLOW, fields, find, &body, "e810")
 }
 
 /// What is compared may serve no better than nothing: that all packets of a class meet is no use to those that meet by
@@ -181,6 +183,35 @@ fn what_nothing_has_stored_is_compared_with_nothing() {
     assert_eq!(compared(""), Strategy::Mixed);
     let asked = "if !self.chain.is_allocated(index, cx) { return Drop(Reason::Refused); }";
     assert_eq!(compared(asked), Strategy::SharedNothing);
+}
+
+/// What a map holds may be left of whoever had the index before.
+#[test]
+fn what_is_left_under_an_index_is_compared_with_nothing() {
+    let compared = |stores: &str, before: &str| {
+        let found = translated(
+            "0",
+            stores,
+            &format!(
+                "let index = u32::from(dst_port);
+                 {before}
+                 let Some(it) = self.kept.get(&index) else {{ return Drop(Reason::Refused) }};
+                 if it.peer != src {{ return Drop(Reason::Refused); }}
+                 pkt.set_destination(it.address, it.port);"
+            ),
+        );
+        found.strategy
+    };
+    let stores = "if !self.kept.insert(index, flow) { self.chain.free(index); return Drop(Reason::Refused); }";
+    let asked = "if !self.chain.is_allocated(index, cx) { return Drop(Reason::Refused); }";
+    assert_ne!(compared(stores, ""), Strategy::SharedNothing);
+    assert_eq!(compared(stores, asked), Strategy::SharedNothing);
+    // So it is where the next one stores nothing.
+    for stores in
+        ["self.kept.insert(index, flow);".to_owned(), format!("if src_port != 7 {{ {stores} }}")]
+    {
+        assert_ne!(compared(&stores, asked), Strategy::SharedNothing, "{stores}");
+    }
 }
 
 /// What is asked once the entry has been looked up says nothing of the index that it was looked up by.
