@@ -78,13 +78,14 @@ pub(crate) fn interchangeable(
     let paths = touches.paths;
     let mut common: BTreeMap<Context, Joined> = BTreeMap::new();
     let mut sinks = BTreeSet::new();
-    let mut lines = BTreeSet::new();
+    let (mut lines, mut seen) = (BTreeSet::new(), BTreeSet::new());
     for (number, path) in paths.paths.iter().enumerate() {
         let brought = brought(touches, path, objects, allocator);
         let Some(context) = touches.contexts[number].filter(|_| !brought.is_empty()) else {
             continue;
         };
         lines.extend(brought.values().flat_map(|found| &found.lines));
+        seen.extend(brought.values().flat_map(|found| &found.at).map(|at| (number, *at)));
         if let Some(reason) = sink(path) {
             sinks.insert(reason);
             continue;
@@ -100,7 +101,8 @@ pub(crate) fn interchangeable(
                 .or_insert(joined);
         }
     }
-    if !foreign.iter().all(|keyed| lines.contains(&keyed.line)) {
+    // By the access: one line may look up what this packet brings, and what another one has left.
+    if !foreign.iter().all(|keyed| keyed.direct && seen.contains(&keyed.at)) {
         return None;
     }
     if sinks.len() > 1 || common.values().any(BTreeSet::is_empty) {
@@ -158,6 +160,8 @@ const ASKING: [&str; 4] = ["get", "touch", "refresh", "is_allocated"];
 #[derive(Default)]
 struct Found {
     lines: BTreeSet<u32>,
+    /// Positions of the accesses on the path.
+    at: BTreeSet<usize>,
     results: BTreeSet<Term>,
     /// The allocator has given it out.
     is_there: bool,
@@ -171,14 +175,16 @@ fn brought(
     allocator: usize,
 ) -> BTreeMap<Term, Found> {
     let mut brought: BTreeMap<Term, Found> = BTreeMap::new();
-    for access in path.accesses.iter().filter(|_| caller(path) == Caller::Packet) {
+    let accesses = path.accesses.iter().enumerate();
+    for (at, access) in accesses.filter(|_| caller(path) == Caller::Packet) {
         let object = touches.object(&access.object);
-        let known = object.is_some_and(|at| objects.contains(&at));
+        let known = object.is_some_and(|object| objects.contains(&object));
         let ([index], true) = (&access.key[..], known) else { continue };
         let part = touches.part(index.term, &HashMap::new());
         if is_brought(&part, allocator) && !matches!(part, Part::Stored(_)) {
             let found = brought.entry(index.term).or_default();
             found.lines.insert(access.line);
+            found.at.insert(at);
             found.results.extend(access.result.iter().map(|part| part.term));
             let asks = object == Some(allocator) && ASKING.contains(&&*access.operation);
             found.is_there |= asks && path.outcome(access, &touches.paths.terms) == Some(true);

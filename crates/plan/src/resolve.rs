@@ -14,6 +14,8 @@ pub(crate) struct Keyed<'p> {
     /// The packet; none where the access belongs to no packet.
     pub(crate) context: Option<Context>,
     pub(crate) parts: Vec<Part>,
+    /// Whether it is the key of the packet that makes the access.
+    pub(crate) direct: bool,
     pub(crate) line: u32,
     /// Path and position of one such access.
     pub(crate) at: (usize, usize),
@@ -157,6 +159,7 @@ fn keyed<'p>(parts: Vec<Part>, context: Option<Context>, touch: &Touch<'p>) -> K
         list: touch.list,
         context,
         parts,
+        direct: touch.direct,
         line: touch.line,
         at: touch.at,
     }

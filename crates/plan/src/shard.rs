@@ -112,7 +112,8 @@ fn says_something(keyed: &Keyed<'_>) -> bool {
 }
 
 fn is_same(a: &Keyed<'_>, b: &Keyed<'_>) -> bool {
-    (a.context, a.line, a.writes, &a.parts) == (b.context, b.line, b.writes, &b.parts)
+    (a.context, a.line, a.writes, a.direct, &a.parts)
+        == (b.context, b.line, b.writes, b.direct, &b.parts)
 }
 
 fn note_unused(object: usize, keys: &[Keyed<'_>], found: &mut Sharding) {

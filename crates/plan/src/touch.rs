@@ -60,6 +60,8 @@ pub(crate) struct Touch<'p> {
     pub(crate) context: Option<Context>,
     /// Reads that are known to have found what was stored, not a default.
     pub(crate) certain: BTreeSet<(usize, usize)>,
+    /// Whether the key is the touching packet's own, and not out of state or a timer's.
+    pub(crate) direct: bool,
     pub(crate) line: u32,
     /// Path and position of one such access.
     pub(crate) at: (usize, usize),
@@ -113,7 +115,7 @@ fn cut_off(paths: &Paths) -> BTreeSet<&str> {
 type StoredAs = (usize, Option<Context>, Vec<(String, Part)>);
 
 /// What makes two accesses one touch.
-type Signature = (usize, u32, bool, Option<Context>, Vec<Part>, BTreeSet<(usize, usize)>);
+type Signature = (usize, u32, [bool; 2], Option<Context>, Vec<Part>, BTreeSet<(usize, usize)>);
 
 /// What has been collected once.
 #[derive(Default)]
@@ -163,6 +165,7 @@ impl<'p> Touches<'p> {
                     key: vec![AFTER_LOOP],
                     context: None,
                     certain: BTreeSet::new(),
+                    direct: false,
                     line: site.line,
                     at: (0, 0),
                 });
@@ -253,7 +256,10 @@ impl<'p> Touches<'p> {
             // Finding a packet set restarts its lifetime.
             let writes = access.mode == Mode::Write || access.kind == "PacketSet";
             let used = used(&certain, &key);
-            let signature = (object, access.line, writes, context, key.clone(), used.clone());
+            let from_state = key.iter().any(|part| matches!(part, Part::Stored(_)));
+            let direct = caller(path) == Caller::Packet && !from_state;
+            let how = [writes, direct];
+            let signature = (object, access.line, how, context, key.clone(), used.clone());
             if !known.touched.insert(signature) {
                 continue;
             }
@@ -265,6 +271,7 @@ impl<'p> Touches<'p> {
                 key,
                 context,
                 certain: used,
+                direct,
                 line: access.line,
                 at: (number, position),
             });

@@ -214,6 +214,34 @@ fn what_is_left_under_an_index_is_compared_with_nothing() {
     }
 }
 
+/// That a line has been looked at says nothing of who else comes by it.
+#[test]
+fn an_index_out_of_state_is_no_index_that_a_packet_brings() {
+    let compared = |other: &str| {
+        let found = translated(
+            "0",
+            "",
+            &format!(
+                "let index = u32::from(dst_port);
+                 if dst_port == 7 {{
+                     {other}
+                 }}
+                 let Some(it) = self.find(index, cx) else {{ return Drop(Reason::Refused) }};
+                 if it.peer != src {{ return Drop(Reason::Refused); }}
+                 self.last.insert(src, index);
+                 pkt.set_destination(it.address, it.port);"
+            ),
+        );
+        found.strategy
+    };
+    assert_eq!(compared(""), Strategy::SharedNothing);
+    let unseen = "let Some(known) = self.last.get(&src) else { return Drop(Reason::Refused) };
+                  let Some(it) = self.find(known, cx) else { return Drop(Reason::Refused) };
+                  pkt.set_destination(it.address, it.port);
+                  return Forward(LAN);";
+    assert_ne!(compared(unseen), Strategy::SharedNothing);
+}
+
 /// What is asked once the entry has been looked up says nothing of the index that it was looked up by.
 #[test]
 fn a_bound_that_comes_too_late_is_none() {
