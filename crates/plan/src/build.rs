@@ -13,7 +13,7 @@ use crate::constraint::{Cause, Constraint, Constraints, Side};
 use crate::error::PlanError;
 use crate::filter::{Need, needs, written_by_parts};
 use crate::keys::{Keys, Wanted, all_fields, keys};
-use crate::limit::is_limit;
+use crate::limit::{Beside, is_limit};
 use crate::model::{Impossible, Plan, Strategy};
 use crate::report;
 use crate::shard::{Sharding, sharding};
@@ -185,16 +185,20 @@ impl Decision<'_> {
         deciding(&sides, constraints, &self.touches.fields)
     }
 
+    /// What is sharded and what is not, as it stands.
+    fn beside(&self) -> Beside {
+        let name = |at: &usize| self.touches.paths.objects[*at].name.clone();
+        let sharded = self.sharding.constraints.keys().map(name).collect();
+        Beside::new(sharded, self.sharding.refused.keys().map(name).collect(), self.touches.paths)
+    }
+
     /// Keeps counts by shard, where they would stand in the way.
     fn relax(&mut self) {
-        let names = |objects: Vec<usize>| -> BTreeSet<String> {
-            objects.iter().map(|at| self.touches.paths.objects[*at].name.clone()).collect()
-        };
-        let sharded = names(self.sharding.constraints.keys().copied().collect());
+        let beside = self.beside();
         let is_count = |object: usize| {
             let object = &self.touches.paths.objects[object];
             matches!(object.kind, "Cell" | "Map" | "Vector" | "Counter")
-                && is_limit(&object.name, &sharded, self.touches.paths)
+                && is_limit(&object.name, &beside, self.touches.paths)
         };
         let refused: Vec<usize> =
             self.sharding.refused.keys().copied().filter(|object| is_count(*object)).collect();

@@ -8,20 +8,34 @@ use anabranch_analysis::expr::{Node, SymbolId, Term, Terms};
 use anabranch_analysis::{Access, CallPath, Effect, Mode, Paths, Verdict};
 
 use crate::filter::same_key;
+use crate::owned::ASKING;
 use crate::touch::without_reads;
+
+/// What stands beside a count, by name.
+pub(crate) struct Beside {
+    pub(crate) sharded: BTreeSet<String>,
+    /// All that packets find what other packets have left in, sharded or not.
+    kept: BTreeSet<String>,
+    /// Those of `kept` that only count.
+    counts: BTreeSet<String>,
+}
+
+impl Beside {
+    pub(crate) fn new(sharded: BTreeSet<String>, refused: BTreeSet<String>, paths: &Paths) -> Self {
+        let kept: BTreeSet<String> = sharded.union(&refused).cloned().collect();
+        let counts = kept.iter().filter(|name| is_count(name, paths, &mut Reads::of(name, paths)));
+        Self { counts: counts.cloned().collect(), sharded, kept }
+    }
+}
 
 /// Whether an object is a count of this kind: what is read from it goes nowhere but into itself and
 /// into conditions; where it decides, the packet is dropped, leaving nothing, or an entry of a sharded
 /// object opened or closed; and it changes only together with one.
-pub(crate) fn is_limit(name: &str, sharded: &BTreeSet<String>, paths: &Paths) -> bool {
-    let unknowns = results(name, paths);
-    if unknowns.is_empty() {
-        return false;
-    }
-    let mut reads =
-        Reads { unknowns, terms: &paths.terms, known: HashMap::new(), texts: HashMap::new() };
-    is_count(name, paths, &mut reads)
-        && paths.paths.iter().all(|path| keeps_to_itself(name, sharded, path, &mut reads))
+pub(crate) fn is_limit(name: &str, beside: &Beside, paths: &Paths) -> bool {
+    let mut reads = Reads::of(name, paths);
+    beside.counts.contains(name)
+        && !reads.unknowns.is_empty()
+        && paths.paths.iter().all(|path| keeps_to_itself(name, beside, path, &mut reads))
         && only_refuses(name, paths, &mut reads)
 }
 
@@ -47,7 +61,12 @@ struct Reads<'t> {
     texts: HashMap<Term, Rc<str>>,
 }
 
-impl Reads<'_> {
+impl<'t> Reads<'t> {
+    fn of(name: &str, paths: &'t Paths) -> Self {
+        let unknowns = results(name, paths);
+        Self { unknowns, terms: &paths.terms, known: HashMap::new(), texts: HashMap::new() }
+    }
+
     fn has(&mut self, term: Term) -> bool {
         let (unknowns, terms) = (&self.unknowns, self.terms);
         let depends = || terms.unknowns(term).iter().any(|id| unknowns.contains(id));
@@ -73,12 +92,7 @@ fn results(name: &str, paths: &Paths) -> BTreeSet<SymbolId> {
     ids.filter(|id| paths.terms.symbol_of(*id).name.starts_with(&prefix)).collect()
 }
 
-fn keeps_to_itself(
-    name: &str,
-    sharded: &BTreeSet<String>,
-    path: &CallPath,
-    reads: &mut Reads<'_>,
-) -> bool {
+fn keeps_to_itself(name: &str, beside: &Beside, path: &CallPath, reads: &mut Reads<'_>) -> bool {
     // What the turns of a loop that are not listed have made of it, and whether they left, is not seen.
     let in_loop = path.accesses.iter().take(path.before_loops).any(|one| one.object == name);
     let escapes = path.rewrites.iter().any(|made| reads.has(made.term))
@@ -94,12 +108,13 @@ fn keeps_to_itself(
     if in_loop || escapes || verdict {
         return false;
     }
-    let of_sharded = |access: &&Access| sharded.contains(&access.object) && access.object != name;
+    let of_sharded =
+        |access: &&Access| beside.sharded.contains(&access.object) && access.object != name;
     let decides = path.conditions.iter().any(|made| reads.has(made.term));
     let mut of_others = path.accesses.iter().filter(of_sharded);
     // Who is refused leaves nothing that is found later; who is not has opened or closed something.
     let is_limited = match path.verdict {
-        Verdict::Drop(_) => !of_others.any(|one| stays(path, one, reads.terms)),
+        Verdict::Drop(_) => !decides || leaves_nothing(name, beside, path, reads.terms),
         _ => of_others.any(|one| opens_or_closes(path, one, reads.terms)),
     };
     let own_write = |access: &Access| access.object == name && access.mode == Mode::Write;
@@ -188,16 +203,81 @@ fn was_absent(path: &CallPath, insert: &Access, terms: &Terms) -> bool {
     same.filter(|one| same_key(one, insert)).any(|one| path.outcome(one, terms) == Some(false))
 }
 
-/// Whether an entry of a map, or an index that was taken, is new, and there after the path.
-fn stays(path: &CallPath, access: &Access, terms: &Terms) -> bool {
-    let is_new = match access.operation.as_str() {
-        "insert" => was_absent(path, access, terms),
-        operation => operation.starts_with("allocate"),
+/// Whether all is as before once the packet is dropped, but for what it had closed before the count was asked: what it
+/// makes it takes back, and counts follow what was closed.
+fn leaves_nothing(name: &str, beside: &Beside, path: &CallPath, terms: &Terms) -> bool {
+    let lasting =
+        |effect: &Effect| matches!(effect, Effect::SetExpiry { .. } | Effect::SetTimer { .. });
+    let own = path.accesses.iter().filter(|one| one.object == name).map(|one| one.number);
+    let (Some(first), Some(last)) = (own.clone().min(), own.max()) else { return true };
+    let is_change = |one: &&Access| {
+        let is_kept = one.object != name && beside.kept.contains(&one.object);
+        is_kept && one.mode == Mode::Write && path.outcome(one, terms) != Some(false)
     };
-    let mut after = path.accesses.iter().filter(|one| one.number > access.number);
-    let goes =
-        |one: &Access| one.object == access.object && ["remove", "free"].contains(&&*one.operation);
-    is_new && path.outcome(access, terms) != Some(false) && !after.any(goes)
+    let mut changes = path.accesses.iter().filter(is_change);
+    let closes_before = |one: &Access| is_closing(one) && one.number < first;
+    let has_closed =
+        changes.clone().any(|one| closes_before(one) && path.outcome(one, terms) == Some(true));
+    !path.effects.iter().any(lasting)
+        && changes.all(|one| {
+            let is_counted = beside.counts.contains(&one.object) && one.number < last;
+            closes_before(one)
+                || is_taken_back(path, one, terms)
+                || takes_back(path, one, terms)
+                || (is_counted && has_closed)
+        })
+}
+
+fn is_closing(access: &Access) -> bool {
+    ["remove", "free", "expire"].contains(&&*access.operation)
+}
+
+fn is_making(access: &Access) -> bool {
+    access.operation == "insert" || access.operation.starts_with("allocate")
+}
+
+/// The entry that an access is to: an index that was given out is its own.
+fn entry(access: &Access) -> Vec<Term> {
+    let is_given = ["allocate", "allocate_within"].contains(&&*access.operation);
+    let parts = if is_given { &access.result } else { &access.key };
+    parts.iter().map(|part| part.term).collect()
+}
+
+fn is_same_entry(a: &Access, b: &Access) -> bool {
+    let [one, other] = [entry(a), entry(b)];
+    a.object == b.object && !one.is_empty() && one == other
+}
+
+/// Whether what a change is to is gone later on, and was not there before where the change has made it.
+fn is_taken_back(path: &CallPath, change: &Access, terms: &Terms) -> bool {
+    let mut same = path.accesses.iter().filter(|one| is_closing(one) && is_same_entry(one, change));
+    let was_closed = same.clone().any(|one| one.number < change.number);
+    let is_new = change.operation != "insert"
+        || was_closed
+        || was_absent(path, change, terms)
+        || was_over(path, change, terms);
+    !is_closing(change) && is_new && same.any(|one| one.number > change.number)
+}
+
+/// Whether the path has made before what an access removes.
+fn takes_back(path: &CallPath, access: &Access, terms: &Terms) -> bool {
+    let mut before = path.accesses.iter().filter(|one| one.number < access.number);
+    is_closing(access)
+        && before.any(|one| {
+            let is_made = is_making(one) && path.outcome(one, terms) != Some(false);
+            is_made && is_same_entry(one, access)
+        })
+}
+
+/// Whether the path has found an index in the place of what it inserts, of an object that is over.
+fn was_over(path: &CallPath, insert: &Access, terms: &Terms) -> bool {
+    let before = || path.accesses.iter().filter(|one| one.number < insert.number);
+    let reads = before().filter(|one| one.mode == Mode::Read && is_same_entry(one, insert));
+    let held: Vec<Term> = reads.flat_map(|one| &one.result).map(|part| part.term).collect();
+    before().any(|one| {
+        let asks = ASKING.contains(&&*one.operation) && path.outcome(one, terms) == Some(false);
+        asks && one.key.first().is_some_and(|index| held.contains(&index.term))
+    })
 }
 
 fn effect_terms(effect: &Effect) -> Vec<Term> {

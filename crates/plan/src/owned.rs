@@ -154,7 +154,7 @@ fn keeps_old(touches: &Touches<'_>, object: usize, allocator: usize) -> bool {
 }
 
 /// Operations of an allocator that say whether an index is out: the others find what is over, too.
-const ASKING: [&str; 4] = ["get", "touch", "refresh", "is_allocated"];
+pub(crate) const ASKING: [&str; 4] = ["get", "touch", "refresh", "is_allocated"];
 
 /// What a path finds under an index that its packet has brought.
 #[derive(Default)]

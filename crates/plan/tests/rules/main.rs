@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use anabranch_analysis::{Budget, Source, paths_within};
+use anabranch_analysis::{Budget, Paths, Source, paths_within};
 use anabranch_plan::{Class, ObjectMode, Options, Plan, Steerer, Strategy, plan};
 use anabranch_rss::Nic;
 
@@ -10,7 +10,7 @@ mod indices;
 
 /// A function of two ports with these items, fields and the body of `packet`, which sees `ip`,
 /// `src` and `dst`: addresses and ports of TCP packets over IPv4.
-fn planned_with(items: &str, fields: &str, handlers: &str, body: &str, nic: &str) -> Plan {
+fn paths_of(items: &str, fields: &str, handlers: &str, body: &str) -> Paths {
     let text = format!(
         "#[network_function(ports(lan, wan))]
 pub mod tested {{
@@ -37,7 +37,11 @@ pub mod tested {{
     );
     let paths =
         paths_within(&Source { text: &text, file: "tested.rs", line: 1 }, Budget::for_accesses());
-    let paths = paths.unwrap_or_else(|error| panic!("{error}\n{text}"));
+    paths.unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn planned_with(items: &str, fields: &str, handlers: &str, body: &str, nic: &str) -> Plan {
+    let paths = paths_of(items, fields, handlers, body);
     plan(&paths, &Options::new(Nic::named(nic).unwrap())).unwrap()
 }
 
@@ -680,6 +684,48 @@ fn a_count_that_opens_nothing_is_no_limit() {
         (found.strategy, mode(&found, "total")),
         (Strategy::SharedNothing, ObjectMode::PerShard)
     );
+}
+
+/// What a refusal leaves is there in one shard whose count is full, and not in another one.
+#[test]
+fn a_count_whose_refusals_leave_something_is_no_limit() {
+    let fields = "#[capacity(64)] counts: Map<u32, u32>, total: Cell<u32>, #[capacity(64)] slots: Allocator<()>,
+                  #[capacity(64)] strikes: Map<u32, u32>, #[capacity(64)] flows: Map<(u32, u8), u32>,";
+    let refusing = |refuses: &str| {
+        let body = format!(
+            "let key = u32::from(src);
+             if self.strikes.get(&key).unwrap_or(0) > 3 {{ return Drop(Reason::Refused); }}
+             if self.flows.contains(&(key, 1)) {{ return Forward(WAN); }}
+             if !self.counts.contains(&key) {{
+                 let Some(index) = self.slots.allocate((), 1_000_000_000, cx) else {{ return Drop(Reason::Refused) }};
+                 if self.total.get() >= 100 {{
+                     self.slots.free(index);
+                     {refuses}
+                     return Drop(Reason::Refused);
+                 }}
+                 if !self.counts.insert(key, 1) {{ self.slots.free(index); return Drop(Reason::Refused); }}
+                 self.total.update(|total| *total += 1);
+                 if src_port == 7 {{ self.strikes.insert(key, 0); self.flows.insert((key, 2), 1); }}
+                 if src_port == 8 {{ self.flows.insert((key, 1), 1); }}
+             }}"
+        );
+        mode(&planned(fields, &body), "total")
+    };
+    assert_eq!(refusing(""), ObjectMode::PerShard);
+    assert_eq!(
+        refusing("if self.flows.insert((key, 3), 1) { self.flows.remove(&(key, 3)); }"),
+        ObjectMode::Shared,
+        "it may have been there"
+    );
+    let taken_back = "if !self.flows.contains(&(key, 3)) { self.flows.insert((key, 3), 1); self.flows.remove(&(key, 3)); }";
+    assert_eq!(refusing(taken_back), ObjectMode::PerShard);
+    for refuses in [
+        "self.strikes.update(&key, |strikes| *strikes += 1);",
+        "self.flows.remove(&(key, 2));",
+        "if !self.flows.contains(&(key, 1)) { self.flows.insert((key, 1), 1); self.flows.remove(&(key, 2)); }",
+    ] {
+        assert_eq!(refusing(refuses), ObjectMode::Shared, "{refuses}");
+    }
 }
 
 #[test]
