@@ -257,7 +257,9 @@ impl Decision<'_> {
         }
         for (object, lines) in written {
             let why = "the control plane writes it by what it has read of state that is divided";
-            self.sharding.refuse(object, (why.to_owned(), lines));
+            for object in self.sharding.with_indices_of(&BTreeSet::from([object])) {
+                self.sharding.refuse(object, (why.to_owned(), lines.clone()));
+            }
         }
         let all = self.all(None);
         self.deciding = self.deciding(all.all.keys());

@@ -153,6 +153,19 @@ fn modes(
         }
         modes.insert(at, edited.mode);
     }
+    for (object, owner) in &decision.sharding.owners {
+        let is = |at: &usize, mode| modes.get(at) == Some(&mode);
+        if !plan.strategy.shares_all()
+            && is(owner, ObjectMode::Shared)
+            && is(object, ObjectMode::Sharded)
+        {
+            let [object, owner] =
+                [object, owner].map(|at| &decision.touches.paths.objects[*at].name);
+            return Err(PlanError::Broken(format!(
+                "`{object}` stands under indices of `{owner}`, which is shared: write mode = \"shared\" of both"
+            )));
+        }
+    }
     let shares = modes.values().any(|mode| *mode == ObjectMode::Shared);
     if shares && plan.strategy == Strategy::SharedNothing {
         let message = "a shared-nothing plan shares no object: write strategy = \"mixed\"";

@@ -364,6 +364,9 @@ fn steer(
     }
     found.steered.push(steered);
     keyed_by_fields(touches, allocator, &keys, found);
+    if let Some(reason) = found.refused.get(&allocator).cloned() {
+        owned.iter().for_each(|object| found.refuse(*object, reason.clone()));
+    }
 }
 
 fn refuse(

@@ -1,8 +1,9 @@
 //! Indices that allocators give out: whose they are, and what packets that bring them back find.
 
-use anabranch_plan::{ObjectMode, Plan, Strategy};
+use anabranch_plan::{ObjectMode, Options, Plan, Strategy, check, plan};
+use anabranch_rss::Nic;
 
-use super::{matrix, mode, planned, planned_with, why};
+use super::{CONTROL, commanded, matrix, mode, paths_of, planned, planned_with, why};
 
 #[test]
 fn indices_inherit_the_key_that_they_are_stored_under() {
@@ -336,4 +337,48 @@ fn what_stands_under_shared_indices_goes_with_them() {
     assert_eq!(mode(&found, "indices"), ObjectMode::Sharded);
     let listed = found.differences.iter().any(|one| one.what.contains("finds nothing where"));
     assert!(!listed, "{:?}", found.differences);
+}
+
+const COUNTED: &str = "let index = match self.indices.get(&src) {
+        Some(index) if self.chain.is_allocated(index, cx) => index,
+        _ => {
+            let Some(index) = self.chain.allocate((), 1_000, cx) else { return Drop(Reason::Refused) };
+            self.indices.insert(src, index);
+            index
+        }
+    };
+    self.counts.update(index, |count| *count += 1);
+    if self.counts.read(index) > 9 { return Drop(Reason::Refused); }";
+const COUNTED_FIELDS: &str =
+    "#[capacity(9)] indices: Map<Ipv4Addr, u32>, #[capacity(9)] chain: Allocator<()>,
+    #[capacity(9)] counts: Vector<u32>,";
+
+/// Where indices are shared by all because a command gives them back, so is what stands under them.
+#[test]
+fn what_stands_under_indices_that_commands_free_goes_with_them() {
+    let control = format!(
+        "{CONTROL} {{ match command {{ Command::Put {{ address, group }} => {{
+             if self.indices.contains(&address) {{ self.chain.free(group); }} }} }} Ok(()) }}"
+    );
+    let found = commanded(COUNTED_FIELDS, &control, COUNTED);
+    assert_eq!(["chain", "counts"].map(|name| mode(&found, name)), [ObjectMode::Shared; 2]);
+}
+
+/// A file may share what was sharded, but not the indices alone.
+#[test]
+fn a_file_shares_what_stands_under_shared_indices() {
+    let paths = paths_of("", COUNTED_FIELDS, "", COUNTED);
+    let planned = plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap();
+    let shared = |names: &[&str]| {
+        let mut edited = planned.clone();
+        edited.strategy = Strategy::Mixed;
+        for object in edited.objects.iter_mut().filter(|one| names.contains(&&*one.name)) {
+            object.mode = ObjectMode::Shared;
+        }
+        check(&paths, &edited).map_err(|broken| broken.to_string())
+    };
+    assert_eq!(shared(&["chain", "counts"]), Ok(()));
+    assert_eq!(shared(&["counts"]), Ok(()));
+    let broken = shared(&["chain"]).unwrap_err();
+    assert!(broken.contains("`counts`") && broken.contains("`chain`"), "{broken}");
 }
