@@ -16,7 +16,7 @@ use crate::keys::{Keys, Wanted, all_fields, keys};
 use crate::limit::{Beside, is_limit};
 use crate::model::{Impossible, Plan, Strategy};
 use crate::report;
-use crate::shard::{Sharding, sharding};
+use crate::shard::{Refusal, Sharding, sharding};
 use crate::space::{Deciding, deciding};
 use crate::touch::Touches;
 use crate::word::{FieldId, Fields};
@@ -127,9 +127,9 @@ fn decide_with<'p>(paths: &'p Paths, steering: &BTreeSet<usize>) -> Decision<'p>
         ports,
         deciding: Deciding::default(),
     };
-    decision.relax();
-    decision.share_what_conflicts();
-    decision.share_what_parts_write();
+    let were_refused = decision.relax();
+    decision.share();
+    decision.keep_to_limits(were_refused);
     decision.settle();
     decision
 }
@@ -189,17 +189,20 @@ impl Decision<'_> {
     fn beside(&self) -> Beside {
         let name = |at: &usize| self.touches.paths.objects[*at].name.clone();
         let sharded = self.sharding.constraints.keys().map(name).collect();
-        Beside::new(sharded, self.sharding.refused.keys().map(name).collect(), self.touches.paths)
+        let others = self.sharding.refused.keys().chain(&self.limits).map(name).collect();
+        Beside::new(sharded, others, self.touches.paths)
     }
 
-    /// Keeps counts by shard, where they would stand in the way.
-    fn relax(&mut self) {
+    fn is_limit(&self, object: usize, beside: &Beside) -> bool {
+        let object = &self.touches.paths.objects[object];
+        matches!(object.kind, "Cell" | "Map" | "Vector" | "Counter")
+            && is_limit(&object.name, beside, self.touches.paths)
+    }
+
+    /// Keeps counts by shard, where they would stand in the way, and gives back why those were refused that were.
+    fn relax(&mut self) -> BTreeMap<usize, Refusal> {
         let beside = self.beside();
-        let is_count = |object: usize| {
-            let object = &self.touches.paths.objects[object];
-            matches!(object.kind, "Cell" | "Map" | "Vector" | "Counter")
-                && is_limit(&object.name, &beside, self.touches.paths)
-        };
+        let is_count = |object: usize| self.is_limit(object, &beside);
         let refused: Vec<usize> =
             self.sharding.refused.keys().copied().filter(|object| is_count(*object)).collect();
         let keyed: Vec<usize> = self
@@ -210,8 +213,9 @@ impl Decision<'_> {
             .map(|(object, _)| *object)
             .filter(|object| !self.sharding.owners.contains_key(object) && is_count(*object))
             .collect();
+        let mut were_refused = BTreeMap::new();
         for object in refused {
-            self.sharding.refused.remove(&object);
+            were_refused.extend(self.sharding.refused.remove(&object).map(|why| (object, why)));
             self.limits.insert(object);
         }
         for object in keyed {
@@ -223,6 +227,31 @@ impl Decision<'_> {
                 self.limits.insert(object);
             }
         }
+        were_refused
+    }
+
+    /// What limits something that has come to be shared since is no limit of a shard: it is as it would be otherwise.
+    fn keep_to_limits(&mut self, mut were_refused: BTreeMap<usize, Refusal>) {
+        while !self.sharding.refused.is_empty() {
+            let beside = self.beside();
+            let limits = self.limits.iter().copied();
+            let none: Vec<usize> = limits.filter(|one| !self.is_limit(*one, &beside)).collect();
+            if none.is_empty() {
+                return;
+            }
+            for object in none {
+                self.limits.remove(&object);
+                if let Some(reason) = were_refused.remove(&object) {
+                    self.sharding.refuse(object, reason);
+                }
+            }
+            self.share();
+        }
+    }
+
+    fn share(&mut self) {
+        self.share_what_conflicts();
+        self.share_what_parts_write();
     }
 
     /// Shares objects until the rest can be sharded.

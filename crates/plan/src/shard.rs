@@ -194,7 +194,7 @@ fn why_opaque(keys: &[Keyed<'_>]) -> Option<String> {
     })
 }
 
-type Refusal = (String, BTreeSet<u32>);
+pub(crate) type Refusal = (String, BTreeSet<u32>);
 
 fn pair(
     touches: &mut Touches<'_>,

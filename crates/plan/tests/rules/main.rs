@@ -728,6 +728,30 @@ fn a_count_whose_refusals_leave_something_is_no_limit() {
     }
 }
 
+/// All count together what all have together.
+#[test]
+fn a_count_of_what_is_shared_is_shared() {
+    let fields = "#[capacity(64)] sent: Map<Ipv4Addr, u32>, #[capacity(64)] counts: Map<u16, u32>, total: Cell<u32>,";
+    let counted_by = |key: &str| {
+        let body = format!(
+            "if self.sent.get(&src).unwrap_or(0) > 9 {{ return Drop(Reason::Refused); }}
+             if dst_port == 9 {{ self.sent.insert(src, 0); return Forward(WAN); }}
+             let key = {key};
+             if !self.counts.contains(&key) {{
+                 if self.total.get() >= 100 {{ return Drop(Reason::Refused); }}
+                 if !self.counts.insert(key, 1) {{ return Drop(Reason::Refused); }}
+                 self.total.update(|total| *total += 1);
+             }}
+             self.sent.update(&src, |sent| *sent += 1);"
+        );
+        let found = planned(fields, &body);
+        ["counts", "total"].map(|name| mode(&found, name))
+    };
+    let low = "(u32::from(src) & 0xffff) as u16";
+    assert_eq!(counted_by(low), [ObjectMode::Sharded, ObjectMode::PerShard]);
+    assert_eq!(counted_by("src_port"), [ObjectMode::Shared; 2]);
+}
+
 #[test]
 fn how_many_indices_are_out_and_those_of_others_are_asked_by_all() {
     let fields = "#[capacity(64)] flows: Map<Ipv4Addr, u32>, #[capacity(64)] slots: Allocator<()>,
