@@ -63,7 +63,8 @@ pub struct Settings {
     pub period_ns: u64,
     /// The same for deadlines that were only moved, coarser: of who tells of them.
     pub refresh_ns: u64,
-    /// After how long without a change it is looked whether the store still has everything.
+    /// After how long without a change it is looked whether the store still has the last batch, and how often whether
+    /// what was stored is there; up to 64 times as seldom where something lacks each time.
     pub check_ns: u64,
     /// Changes in one message to the store at most, about: it ends where a step does. Half as many after each that is
     /// not answered, an eighth more after each that is.
@@ -337,7 +338,7 @@ impl WriteBehind {
     ) -> Result<Self, Error> {
         let (mut lanes, mut numbers, mut clock_ns) = (Vec::new(), HashMap::new(), 0);
         for Claimed { scope, mark, content } in claimed {
-            lanes.push(Lane::claimed(&scope, mark, content)?);
+            lanes.push(Lane::claimed((&scope, lanes.len()), mark, content)?);
             numbers.insert(scope, lanes.len() - 1);
             clock_ns = mark.clock_ns.max(clock_ns);
         }
@@ -446,7 +447,7 @@ impl WriteBehind {
             let (text, why) = (scope.to_string(), "write a core's or a shard's scope behind");
             return Err(Error::BadKey { text, why });
         }
-        self.lanes.push(Lane::new(&scope)?);
+        self.lanes.push(Lane::new(&scope, self.lanes.len())?);
         self.numbers.insert(scope, self.lanes.len() - 1);
         Ok(self.lanes.len() - 1)
     }
@@ -535,7 +536,7 @@ impl WriteBehind {
             let lane = &mut self.lanes[number];
             lane.in_line = false;
             let batch = lane.batch(writer, (room, most), now_ns, self.settings.check_ns);
-            room = room.saturating_sub(batch.calls.len().max(1));
+            room = room.saturating_sub((batch.calls.len() + batch.present.len()).max(1));
             batches.push(batch);
             self.asked.push(number);
         }
@@ -564,7 +565,7 @@ impl WriteBehind {
         self.counts.messages += 1;
         for (number, outcome) in asked.into_iter().zip(outcomes) {
             let lane = &mut self.lanes[number];
-            match lane.answered(outcome, self.settings.period_ns, now_ns) {
+            match lane.answered(outcome, &self.settings, now_ns) {
                 lane::Answered::Stored(since) => {
                     self.counts.stored += since.len() as u64;
                     self.lags.note(since, now_ns);

@@ -222,7 +222,7 @@ fn settle(writer: &mut WriteBehind, store: &mut Faulty) {
         act(writer, store);
         settled = if writer.is_settled() { settled + 1 } else { 0 };
         // So often that every entry was looked at: there are 36 in a scope at most, and four are each time.
-        if settled == 12 {
+        if settled == 36 {
             return;
         }
     }
@@ -541,7 +541,8 @@ fn what_is_too_much_for_one_message_is_stored_by_several() {
             match writer.next(store.now_ns) {
                 Action::Wait(until) => store.now_ns = until,
                 Action::Commit(batches) => {
-                    let length = batches.iter().map(|batch| batch.calls.len()).sum();
+                    let length = |batch: &Batch| batch.calls.len() + batch.present.len();
+                    let length = batches.iter().map(length).sum();
                     let outcomes =
                         if length > fits { store.gone() } else { store.commit(&batches) };
                     failures += usize::from(outcomes.is_err());
@@ -725,4 +726,117 @@ fn killed_between_any_two_messages_no_flow_is_half_there() {
 fn names(content: &Content) -> Vec<Bytes> {
     let Content::Map(entries) = content else { panic!("{content:?}") };
     entries.keys().cloned().collect()
+}
+
+/// Somebody deletes an entry of many: all of it is written again, and of what was there still nothing goes meanwhile.
+#[test]
+fn what_the_store_has_still_stays_while_what_it_lacks_is_written_again() {
+    const MANY: usize = 20_000;
+    let scope = Scope::new("nat", "a", Place::Core(0)).unwrap();
+    let (flows, count) =
+        (scope.key(Kind::Map, "x").unwrap(), scope.key(Kind::Counter, "n").unwrap());
+    let mut store = Faulty::new(1, 0, false);
+    let mut writer = fresh(Settings::default(), 7);
+    let insert = |n: usize| Change::insert(&flows, Entry::Pair(n.to_be_bytes().into(), vec![1]));
+    writer.changes((0..MANY).map(insert).collect(), 0).unwrap();
+    writer.change(Change::put(&count, Content::Counter(1)), 0).unwrap();
+    settle(&mut writer, &mut store);
+    // The one of the object at which it is looked each time is not known: the one of all that is first in turn.
+    let gone = anabranch_store::Operation::Erase(0usize.to_be_bytes().into());
+    store.run(&[Call::new(&flows, gone)]).unwrap();
+    let was_whole = |store: &mut Faulty| truth(&mut store.store)[&flows].len() == MANY;
+    let mut messages = 0;
+    while writer.status(0).rebuilds == 0 || !was_whole(&mut store) {
+        store.now_ns += 100 * MS;
+        messages += 1;
+        assert!(messages < 200_000, "it is never noticed");
+        let batches = match writer.next(store.now_ns) {
+            Action::Commit(batches) => batches,
+            Action::Wait(_) => continue,
+            Action::List(scope) => panic!("{scope} is not to be listed"),
+        };
+        let of_delete = |call: &&Call| call.operation == anabranch_store::Operation::Delete;
+        let deletes = batches.iter().flat_map(|batch| &batch.calls).find(of_delete);
+        assert_eq!(deletes, None);
+        let outcomes = store.store.commit(&batches);
+        writer.committed(outcomes, store.now_ns);
+        if batches.iter().any(|batch| !batch.calls.is_empty()) {
+            assert!(truth(&mut store.store)[&flows].len() >= MANY - 1);
+        }
+    }
+    settle(&mut writer, &mut store);
+    assert_eq!(writer.status(store.now_ns).rebuilds, 1);
+    assert_eq!(truth(&mut store.store), writer.copy().collect());
+}
+
+/// As a server that evicts keys all the time, or on which somebody has given them an end; and one that does not let it
+/// be looked.
+#[test]
+fn what_lacks_again_and_again_is_looked_at_less_and_less_often() {
+    let scope = Scope::new("nat", "a", Place::Core(0)).unwrap();
+    let (flows, count) =
+        (scope.key(Kind::Map, "x").unwrap(), scope.key(Kind::Counter, "n").unwrap());
+    for is_refused in [false, true] {
+        let mut store = Faulty::new(1, 0, false);
+        let mut writer = fresh(Settings::default(), 7);
+        let mut looks_until = |writer: &mut WriteBehind, until_ns: u64, is_well: bool| {
+            let mut looks = 0;
+            while store.now_ns < until_ns {
+                store.now_ns += 10 * MS;
+                let change = Change::put(&count, Content::Counter(store.now_ns as i64));
+                writer.change(change, store.now_ns).unwrap();
+                let Action::Commit(batches) = writer.next(store.now_ns) else { continue };
+                let looked = batches.iter().any(|batch| !batch.present.is_empty());
+                looks += u32::from(looked);
+                let refused = Outcome::Refused(Error::unavailable("simulated", "no HGET"));
+                let outcomes = match looked && is_refused && !is_well {
+                    true => Ok(vec![refused; batches.len()]),
+                    false => store.store.commit(&batches),
+                };
+                writer.committed(outcomes, store.now_ns);
+                if !is_well && !is_refused {
+                    let gone = anabranch_store::Operation::Delete;
+                    store.store.run(&[Call::new(&flows, gone)]).unwrap();
+                }
+            }
+            looks
+        };
+        let flow = Entry::Pair(vec![1], vec![1]);
+        writer.change(Change::insert(&flows, flow), 0).unwrap();
+        looks_until(&mut writer, 1_000 * MS, true);
+        let looks = looks_until(&mut writer, 121_000 * MS, false);
+        assert!((5..12).contains(&looks), "{looks} in two minutes; refused: {is_refused}");
+        let looks = looks_until(&mut writer, 421_000 * MS, true);
+        assert!(looks > 120, "{looks} once all is well; refused: {is_refused}");
+    }
+}
+
+/// All at once would be a message like no other, once a second.
+#[test]
+fn scopes_are_looked_at_one_after_the_other_and_looks_count_in_a_message() {
+    const SCOPES: usize = 512;
+    let mut store = Faulty::new(1, 0, false);
+    let settings = Settings { message_changes: 64, ..Settings::default() };
+    let mut writer = fresh(settings, 7);
+    for shard in 0..SCOPES {
+        let scope = Scope::new("nat", "a", Place::Shard(shard as u16)).unwrap();
+        let map = scope.key(Kind::Map, "x").unwrap();
+        let flows = (0..20u8).map(|flow| Change::insert(&map, Entry::Pair(vec![flow], vec![1])));
+        writer.changes(flows.collect(), 0).unwrap();
+    }
+    let (mut most, mut looked) = ([0; 2], 0);
+    while store.now_ns < 5_000 * MS {
+        store.now_ns += MS;
+        let Action::Commit(batches) = writer.next(store.now_ns) else { continue };
+        let looks = |batch: &Batch| batch.present.len();
+        let scopes = batches.iter().filter(|batch| looks(batch) > 0).count();
+        let length: usize = batches.iter().map(|batch| batch.calls.len() + looks(batch)).sum();
+        most = [most[0].max(scopes), most[1].max(length)];
+        looked += scopes;
+        let outcomes = store.store.commit(&batches);
+        writer.committed(outcomes, store.now_ns);
+    }
+    assert!((3 * SCOPES..6 * SCOPES).contains(&looked), "{looked} looks");
+    // A step is as long as its twenty changes.
+    assert!(most[0] < 16 && most[1] < 64 + 25, "{most:?} scopes and calls in a message");
 }

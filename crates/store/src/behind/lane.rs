@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::backlog::{Part, Since};
 use super::mirror::Mirror;
-use super::{Listing, Mark, pause_ns};
+use super::{Listing, Mark, Settings, pause_ns};
 use crate::call::Call;
 use crate::content::{Bytes, Content};
 use crate::driver::{Batch, Outcome};
@@ -29,8 +29,13 @@ pub(super) struct Lane {
     lost_ns: u64,
     /// When the last batch was answered.
     answered_ns: u64,
-    /// When it was looked last whether the store still has what it was given.
-    looked_ns: u64,
+    /// When it is to be looked next whether the store still has what it was given; nothing was sent yet: not said.
+    look_ns: Option<u64>,
+    /// Of the time from one look to the next, so many 64ths before the first: not all lanes look at once.
+    turn: u64,
+    /// Whether the batch under way looks, and how often in a row one that did found that something lacks, or was refused.
+    looks: bool,
+    lacks: u32,
     /// It is to be looked whether the store still has everything, however short ago it had.
     is_in_doubt: bool,
     /// How often in a row the store would not work on this scope, or list it; not before then is it asked again.
@@ -41,6 +46,10 @@ pub(super) struct Lane {
 
 /// Entries that are looked at together, beside one of each object.
 const LOOKS: usize = 4;
+/// Longest pause from one look to the next where each finds that something lacks, as a power of two of the usual one.
+const SELDOM: u32 = 6;
+/// Lanes that look one after the other.
+const TURNS: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -67,8 +76,8 @@ pub(super) enum Answered {
 }
 
 impl Lane {
-    /// A lane that the store has nothing of.
-    pub(super) fn new(scope: &Scope) -> Result<Self, Error> {
+    /// A lane that the store has nothing of, and its number.
+    pub(super) fn new(scope: &Scope, number: usize) -> Result<Self, Error> {
         Ok(Self {
             scope: scope.clone(),
             mark: Mark::key(scope)?,
@@ -80,7 +89,10 @@ impl Lane {
             state: State::Following,
             lost_ns: 0,
             answered_ns: 0,
-            looked_ns: 0,
+            look_ns: None,
+            turn: (number % TURNS) as u64,
+            looks: false,
+            lacks: 0,
             is_in_doubt: false,
             refusals: 0,
             retry_ns: 0,
@@ -90,11 +102,11 @@ impl Lane {
 
     /// A lane that this writer has claimed.
     pub(super) fn claimed(
-        scope: &Scope,
+        (scope, number): (&Scope, usize),
         mark: Mark,
         copy: BTreeMap<Key, Content>,
     ) -> Result<Self, Error> {
-        let mut lane = Self::new(scope)?;
+        let mut lane = Self::new(scope, number)?;
         lane.mirror.load(copy);
         Ok(Self { known: Some(mark.encode()), sent: mark, settled: mark.batch, ..lane })
     }
@@ -193,6 +205,7 @@ impl Lane {
                 self.mirror.lacking() > 0
                     || self.is_in_doubt
                     || now_ns >= self.answered_ns.saturating_add(check_ns)
+                    || self.look_ns.is_some_and(|look_ns| self.may_look() && now_ns >= look_ns)
             }
             State::Lost => true,
             State::Marked | State::Listing => false,
@@ -233,6 +246,7 @@ impl Lane {
         }
         self.sent = Mark { batch: self.sent.batch + 1, ..writer };
         self.answered_ns = now_ns;
+        self.looks = !present.is_empty();
         let (expected, next) = (self.known.clone(), self.sent.encode());
         Batch { mark: self.mark.clone(), expected, next, present, calls }
     }
@@ -240,16 +254,45 @@ impl Lane {
     /// What is to be there, if it is time to look: of marks nothing can be told of single objects. Not where the store
     /// would not work on this scope: a part of it may be on its way.
     fn present(&mut self, now_ns: u64, check_ns: u64) -> Vec<Call> {
-        let is_due = self.is_in_doubt || now_ns >= self.looked_ns.saturating_add(check_ns);
-        if !is_due || !self.is_following() || self.refusals > 0 {
+        let first_ns = now_ns.saturating_add(check_ns / TURNS as u64 * self.turn);
+        let is_due = self.is_in_doubt || now_ns >= *self.look_ns.get_or_insert(first_ns);
+        if !is_due || !self.may_look() {
             return Vec::new();
         }
-        self.looked_ns = now_ns;
+        self.look_later(check_ns, now_ns);
         self.mirror.present(LOOKS)
     }
 
-    pub(super) fn answered(&mut self, outcome: Outcome, period_ns: u64, now_ns: u64) -> Answered {
+    fn may_look(&self) -> bool {
+        self.is_following() && self.refusals == 0
+    }
+
+    /// Half as often after each look that was in vain: of a server that evicts, all would be written again all the time.
+    fn look_later(&mut self, check_ns: u64, now_ns: u64) {
+        let pause_ns = check_ns.saturating_mul(1 << self.lacks.min(SELDOM));
+        self.look_ns = Some(now_ns.saturating_add(pause_ns));
+    }
+
+    fn note_look(&mut self, outcome: &Outcome, check_ns: u64, now_ns: u64) {
+        match outcome {
+            _ if !std::mem::take(&mut self.looks) => {}
+            Outcome::Committed => self.lacks = 0,
+            Outcome::Lacks | Outcome::Refused(_) => {
+                self.lacks += 1;
+                self.look_later(check_ns, now_ns);
+            }
+            Outcome::Found(_) => {}
+        }
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        outcome: Outcome,
+        settings: &Settings,
+        now_ns: u64,
+    ) -> Answered {
         let sent = self.sent;
+        self.note_look(&outcome, settings.check_ns, now_ns);
         let refusals = std::mem::take(&mut self.refusals);
         let found = match outcome {
             Outcome::Committed => {
@@ -265,14 +308,18 @@ impl Lane {
             }
             Outcome::Refused(error) => {
                 self.failed();
-                self.retry_ns = now_ns.saturating_add(pause_ns(period_ns, refusals));
+                self.retry_ns = now_ns.saturating_add(pause_ns(settings.period_ns, refusals));
                 self.refusals = refusals + 1;
                 return Answered::Refused(error);
             }
             Outcome::Lacks => {
                 self.failed();
                 self.settled = sent.batch;
-                self.lose(now_ns);
+                // Its mark says that there is nothing but what was stored here: nothing is to go.
+                match self.is_following() {
+                    true => self.mirror.lack_again(Since { ns: now_ns, step: 0 }),
+                    false => self.lose(now_ns),
+                }
                 return Answered::Lost;
             }
             Outcome::Found(found) => found,

@@ -306,6 +306,21 @@ impl Mirror {
         }
     }
 
+    /// The store has nothing that is not here, and may lack since then whatever is: all of it is put over what it has,
+    /// which stays there until then. What waits already goes with what it was written with.
+    pub(super) fn lack_again(&mut self, since: Since) {
+        let has_own = |object: &u32| self.objects[*object as usize].content.is_some();
+        let wholes = (0..self.objects.len() as u32).filter(has_own).map(Part::Whole);
+        let is_held = |row: &u32| !matches!(self.held(*row), Held::Nothing);
+        let entries = (0..self.rows.len() as u32).filter(is_held).map(Part::Entry);
+        let parts: Vec<Part> = wholes.chain(entries).collect();
+        for part in parts {
+            if self.since(part).is_none() {
+                self.lack(part, since);
+            }
+        }
+    }
+
     /// It is not known any more what the store lacks.
     pub(super) fn forget(&mut self) {
         self.objects.iter_mut().for_each(|object| object.since = None);
@@ -424,7 +439,9 @@ impl Mirror {
                 since.is_none().then_some(Part::Whole(object))
             }
             _ => {
-                let mut rows = entries.iter().take(SOUGHT);
+                // Another one each time: one that is written all the time is there though all others are gone.
+                let first = self.looked % entries.len().clamp(1, SOUGHT);
+                let mut rows = entries.iter().cycle().skip(first).take(SOUGHT.min(entries.len()));
                 rows.find(|row| self.has_arrived(**row)).map(|row| Part::Entry(*row))
             }
         }
