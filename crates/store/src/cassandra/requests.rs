@@ -24,6 +24,8 @@ use crate::key::Key;
 
 /// Requests under way at once.
 const TOGETHER: usize = 64;
+/// Rows of an object that are removed one by one at most, where others are put in the same transaction.
+const FEW: i32 = 1_000;
 /// How often a change is tried that others get ahead of.
 const TRIES: u32 = 400;
 
@@ -52,7 +54,7 @@ pub(super) struct Requests {
     renew_if: PreparedStatement,
     mark_first: PreparedStatement,
     same_value: PreparedStatement,
-    same_number: PreparedStatement,
+    some: PreparedStatement,
 }
 
 /// What a call comes to: its answer, and what is to change for it.
@@ -149,11 +151,10 @@ impl Requests {
         };
         let mark_first = "INSERT INTO anabranch_state (scope, kind, id, entry, value) \
                           VALUES (?, ?, ?, ?, ?) IF NOT EXISTS";
-        let if_same = |column: &str| {
-            format!(
-                "UPDATE anabranch_state SET {column} = ? {OBJECT} AND entry = ? IF {column} = ?"
-            )
-        };
+        let same_value =
+            format!("UPDATE anabranch_state SET value = ? {OBJECT} AND entry = ? IF value = ?");
+        let some = "SELECT entry, value, number, ends, kind, id FROM anabranch_state \
+                    WHERE scope = ? AND (kind, id, entry) IN ?";
         // A row before all others, by its name: a static column would be read with the first row that lives, behind all
         // that were erased.
         const VERSION: &str = "WHERE scope = ? AND kind = '' AND id = '' AND entry = 0x";
@@ -162,7 +163,7 @@ impl Requests {
         Ok(Self {
             version: read(format!("SELECT number FROM anabranch_state {VERSION}")).await?,
             all: read(format!("{CELL} {OBJECT}")).await?,
-            names: read(of_object("entry")).await?,
+            names: read(format!("{} LIMIT ?", of_object("entry"))).await?,
             one: read(format!("{CELL} {OBJECT} AND entry = ?")).await?,
             from: read(format!("{CELL} {OBJECT} LIMIT ?")).await?,
             after: read(format!("{CELL} {OBJECT} AND entry > ? LIMIT ?")).await?,
@@ -180,8 +181,8 @@ impl Requests {
             renew: write(&renew).await?,
             renew_if: write(&format!("{renew} IF number = ?")).await?,
             mark_first: write(mark_first).await?,
-            same_value: write(&if_same("value")).await?,
-            same_number: write(&if_same("number")).await?,
+            same_value: write(&same_value).await?,
+            some: read(some.to_string()).await?,
             session,
             name: name.to_string(),
         })
@@ -396,7 +397,7 @@ impl Requests {
             // Its only row is among them.
             return Ok(rows);
         }
-        for row in self.ask(&self.names, object(key)).await? {
+        for row in self.ask(&self.names, with(key, [Some(CqlValue::Int(i32::MAX))])).await? {
             let name = row.columns.into_iter().next().flatten().and_then(CqlValue::into_blob);
             if let Some(name) = name {
                 rows.entry(name).or_insert(None);
@@ -499,6 +500,12 @@ impl Requests {
         for call in &batch.calls {
             ends.entry(&call.key).or_default().apply(call);
         }
+        if let Some(outcome) = self.looked_at(batch).await? {
+            return Ok(outcome);
+        }
+        if let Some(outcome) = self.cleared(batch, &ends).await? {
+            return Ok(outcome);
+        }
         let mut transaction = Change::repeatable();
         let next = blob(&batch.next);
         match &batch.expected {
@@ -508,7 +515,6 @@ impl Requests {
                 transaction.add(&self.same_value, [next].into_iter().chain(place).collect());
             }
         }
-        batch.present.iter().for_each(|call| self.add_present(&mut transaction, call));
         let (version, scope) = (random(), batch.mark.scope_str());
         transaction.add(&self.renew, vec![big(version), text(scope)]);
         for (key, Ending { clears, mut rows }) in ends {
@@ -528,31 +534,75 @@ impl Requests {
         if found.as_ref() == Some(&batch.next) && self.version(scope).await? == Some(version) {
             return Ok(Outcome::Committed);
         }
-        match found == batch.expected && !batch.present.is_empty() {
-            true => Ok(Outcome::Lacks),
-            false => Ok(Outcome::Found(found)),
-        }
+        Ok(Outcome::Found(found))
     }
 
-    /// On condition that a row is as `call` would make it.
-    fn add_present(&self, transaction: &mut Change, call: &Call) {
-        let (name, held) = match &call.operation {
-            Operation::Put(content) => match rows_of(content).into_iter().next() {
-                Some((name, Some(cell))) => (name, cell),
-                _ => return,
-            },
-            Operation::Insert(entry) => match row_of(entry.clone()) {
-                (name, Some(cell)) => (name, cell),
-                _ => return,
-            },
-            _ => return,
+    /// What becomes of a batch of which not everything is there that is to be: nothing is written to find that out.
+    async fn looked_at(&self, batch: &Batch) -> Result<Option<Outcome>, Error> {
+        if batch.present.is_empty() {
+            return Ok(None);
+        }
+        let mark = [(&batch.mark, Bytes::new())];
+        let looks = batch.present.iter().filter_map(|call| Some((&call.key, expected(call)?.0)));
+        let places = mark.into_iter().chain(looks).map(|(key, name)| {
+            let [_, kind, id] = <[Option<CqlValue>; 3]>::try_from(object(key)).unwrap_or_default();
+            CqlValue::Tuple(vec![kind, id, blob(&name)])
+        });
+        let places = Some(CqlValue::List(places.collect()));
+        let rows = self.ask(&self.some, vec![text(batch.mark.scope_str()), places]).await?;
+        let cells: Vec<(Values, Bytes, Cell)> = rows.into_iter().filter_map(placed).collect();
+        let found = |key: &Key, name: &[u8]| {
+            let place = object(key);
+            let mut cells = cells.iter();
+            let cell = cells.find(|(of, entry, _)| of[..] == place[1..] && entry == name);
+            cell.map(|(_, _, cell)| cell).filter(|cell| cell.is_alive())
         };
-        let (statement, held) = match (held.value, held.number) {
-            (Some(value), _) => (&self.same_value, Some(CqlValue::Blob(value))),
-            (None, number) => (&self.same_number, number.and_then(big)),
+        let mark = found(&batch.mark, &[]).and_then(|cell| cell.value.clone());
+        if mark != batch.expected {
+            return Ok(Some(Outcome::Found(mark)));
+        }
+        let is_there = |call: &Call| {
+            expected(call).is_none_or(|(name, cell)| {
+                found(&call.key, &name)
+                    .is_some_and(|found| (&found.value, found.number) == (&cell.value, cell.number))
+            })
         };
-        let place = with(&call.key, [blob(&name), held.clone()]);
-        transaction.add(statement, [held].into_iter().chain(place).collect());
+        Ok((!batch.present.iter().all(is_there)).then_some(Outcome::Lacks))
+    }
+
+    /// Removes first what is to go of objects that have more than goes row by row into one transaction with what comes
+    /// in its place; another outcome where the mark is not as expected.
+    async fn cleared(
+        &self,
+        batch: &Batch,
+        ends: &BTreeMap<&Key, Ending>,
+    ) -> Result<Option<Outcome>, Error> {
+        let mut crowded = Vec::new();
+        for (key, Ending { clears, rows }) in ends {
+            if *clears && !rows.is_empty() && key.kind().is_collection() {
+                let names = self.ask(&self.names, with(key, [Some(CqlValue::Int(FEW))])).await?;
+                crowded.extend((names.len() >= FEW as usize).then_some(*key));
+            }
+        }
+        let scope = batch.mark.scope_str();
+        for _ in 0..if crowded.is_empty() { 0 } else { TRIES } {
+            let version = self.version(scope).await?;
+            let found = self.one(&batch.mark, &[]).await?.and_then(|cell| cell.value);
+            if found != batch.expected {
+                return Ok(Some(Outcome::Found(found)));
+            }
+            let mut transaction = Change::once();
+            let renewed = vec![big(random()), text(scope), version.and_then(big)];
+            transaction.add(&self.renew_if, renewed);
+            crowded.iter().for_each(|key| transaction.add(&self.clear, object(key)));
+            if self.take_effect(transaction).await? {
+                return Ok(None);
+            }
+        }
+        match crowded.is_empty() {
+            true => Ok(None),
+            false => Err(self.failed("others write to the same scope all the time")),
+        }
     }
 
     pub(super) async fn keys(&self, prefix: &str) -> Result<Vec<Key>, Error> {
@@ -624,6 +674,28 @@ fn of_some(outcomes: Vec<Result<Outcome, Error>>) -> Result<Vec<Outcome>, Error>
         return outcomes.into_iter().collect();
     }
     Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(Outcome::Refused)).collect())
+}
+
+/// The row that `call` says is there.
+fn expected(call: &Call) -> Option<(Bytes, Cell)> {
+    let (name, cell) = match &call.operation {
+        Operation::Put(content) => rows_of(content).into_iter().next()?,
+        Operation::Insert(entry) => row_of(entry.clone()),
+        _ => return None,
+    };
+    Some((name, cell?))
+}
+
+/// Type and id, entry and cell of a row that was looked at.
+fn placed(row: Row) -> Option<(Values, Bytes, Cell)> {
+    let mut columns = row.columns.into_iter();
+    let mut next = || columns.next().flatten();
+    let name = next()?.into_blob()?;
+    let value = next().and_then(CqlValue::into_blob);
+    let mut number = || next().and_then(|number| number.as_bigint());
+    let (number, ends) = (number(), number());
+    let place = vec![next(), next()];
+    Some((place, name, Cell { value, number, ends }))
 }
 
 /// A number that nobody else comes upon: the hash of nothing, by keys that are drawn anew each time.

@@ -2,7 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use anabranch_store::{Change, Content, Entry, Flusher, Key, Kind, Place, Scope, Status, view};
+use anabranch_store::cassandra::Cassandra;
+use anabranch_store::{
+    Batch, Call, Change, Content, Driver as _, Entry, Flusher, Key, Kind, Operation,
+    Outcome as Done, Place, Scope, Status, view,
+};
 
 use crate::cable::Cable;
 use crate::cql::Cql;
@@ -90,6 +94,7 @@ fn emptied_by_somebody(server: &Server) {
         let scope = key.scope();
         format!("DELETE FROM deleted.anabranch_state WHERE scope = '{scope}' AND {what}")
     };
+    let written_again = |flusher: &Flusher| flusher.status().rebuilds;
     let deeds = [
         of(&flows(0), "kind = 'map'"),
         of(&count(1), "kind = 'counter'"),
@@ -97,10 +102,11 @@ fn emptied_by_somebody(server: &Server) {
         "TRUNCATE deleted.anabranch_state".to_string(),
     ];
     for deed in deeds {
+        let before = written_again(&flusher);
         cql.ask(&deed);
         let began = Instant::now();
         // What has not changed since is found to lack.
-        while began.elapsed() < Duration::from_millis(300) || stored() != written {
+        while written_again(&flusher) == before || stored() != written {
             assert!(began.elapsed() < PATIENCE, "in vain after {deed}");
             (0..3).for_each(|shard| feed.change(Change::insert(&flows(shard), flow(5))));
             feed.hand_over_surely();
@@ -110,10 +116,37 @@ fn emptied_by_somebody(server: &Server) {
     assert_eq!(flusher.close(PATIENCE).trouble, None);
 }
 
+/// More rows are to go than a transaction takes statements.
+fn a_large_object_is_replaced(server: &Server) {
+    const MANY: u32 = 70_000;
+    let mut driver = driver(&server.address_in("large", "consistency=one&timeout_ms=30000"));
+    let scope = Scope::new("nat", "edge", Place::Shard(0)).unwrap();
+    let (mark, map) =
+        (scope.key(Kind::Value, "mark").unwrap(), scope.key(Kind::Map, "flows").unwrap());
+    let insert = |flow: u32| {
+        let pair = Entry::Pair(flow.to_be_bytes().into(), vec![7]);
+        Call::new(&map, Operation::Insert(pair))
+    };
+    let mut expected = None;
+    let mut commit = |driver: &mut Cassandra, calls: Vec<Call>| {
+        let next = vec![expected.as_ref().map_or(0, |mark: &Vec<u8>| mark[0] + 1)];
+        let (mark, expected) = (mark.clone(), expected.replace(next.clone()));
+        let batch = Batch { mark, expected, next, present: Vec::new(), calls };
+        assert_eq!(driver.commit(&[batch]).unwrap(), [Done::Committed]);
+    };
+    for first in (0..MANY).step_by(4_000) {
+        commit(&mut driver, (first..MANY.min(first + 4_000)).map(insert).collect());
+    }
+    let delete = Call::new(&map, Operation::Delete);
+    commit(&mut driver, [vec![delete], (5..8).map(insert).collect()].concat());
+    assert_eq!(view::read(&mut driver, &map).unwrap().unwrap().len(), 3);
+}
+
 #[test]
 fn whatever_happens_to_it_nobody_waits_and_nothing_is_lost() {
     let _alone = alone();
     let Some(mut server) = Server::start_behind(Cable::lay(), RELEASE) else { return };
+    a_large_object_is_replaced(&server);
     emptied_by_somebody(&server);
     killed_and_started_again(&mut server);
     stopped_for_some_seconds(&mut server);
