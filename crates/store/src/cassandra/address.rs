@@ -94,6 +94,13 @@ impl Address {
         if hosts.split(',').any(str::is_empty) {
             return Err(bad("a host is missing"));
         }
+        let is_right = |host: &str| {
+            let port = host.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+            port.is_none_or(|port| port.is_ok_and(|port| port > 0))
+        };
+        if !hosts.split(',').all(is_right) {
+            return Err(bad("a port is 1 to 65535, and USER:PASSWORD@ stands before a host"));
+        }
         let is_name = |name: &str| {
             name.starts_with(|first: char| first.is_ascii_lowercase())
                 && name
@@ -251,6 +258,8 @@ mod tests {
             ("cassandra://a/K", "key space"),
             ("cassandra://a/k'", "key space"),
             ("cassandra:///k", "host"),
+            ("cassandra://me:s3cret/k", "a port is 1 to 65535, and USER:PASSWORD@ stands"),
+            ("cassandra://a,b:0/k", "a port is 1 to 65535"),
             ("cassandra://me:s3cret@a,/k", "host"),
             (
                 "cassandra://me:s3cret@a/k?consistency=most",
