@@ -50,9 +50,7 @@ while at <= #ARGV do
   if looks then words = -words end
   local done = redis.pcall(unpack(ARGV, at + 1, at + words - (looks and 1 or 0)))
   local fails = type(done) == 'table' and done.err
-  if fails and not (looks and string.find(done.err, 'WRONGTYPE')) then
-    return {err = done.err .. ' at ' .. ARGV[at + 2]}
-  end
+  if fails then return {err = done.err .. ' at ' .. ARGV[at + 2]} end
   if looks and done ~= ARGV[at + words] then return {2, '-'} end
   at = at + words + 1
 end
