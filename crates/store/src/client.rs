@@ -4,7 +4,7 @@
 //! use anabranch_store::{Client, Memory, Place, Scope};
 //!
 //! # fn main() -> Result<(), anabranch_store::Error> {
-//! let scope = Scope::new("nat", "edge-1", Place::Core(0))?;
+//! let scope = Scope::new("nat", "edge-1", Place::Instance)?;
 //! let client = Client::new(Memory::default(), scope, 1024);
 //! let flows = client.counter("flows")?;
 //! assert_eq!(flows.add(3)?, 3);
