@@ -195,14 +195,18 @@ impl Decision<'_> {
 
     fn is_limit(&self, object: usize, beside: &Beside) -> bool {
         let object = &self.touches.paths.objects[object];
-        matches!(object.kind, "Cell" | "Map" | "Vector" | "Counter")
+        // Of ways that were not followed to their end nobody knows what they count.
+        !self.touches.paths.given_up
+            && matches!(object.kind, "Cell" | "Map" | "Vector" | "Counter")
             && is_limit(&object.name, beside, self.touches.paths)
     }
 
     /// Keeps counts by shard, where they would stand in the way, and gives back why those were refused that were.
     fn relax(&mut self) -> BTreeMap<usize, Refusal> {
         let beside = self.beside();
-        let is_count = |object: usize| self.is_limit(object, &beside);
+        let is_count = |object: usize| {
+            !self.sharding.owners.contains_key(&object) && self.is_limit(object, &beside)
+        };
         let refused: Vec<usize> =
             self.sharding.refused.keys().copied().filter(|object| is_count(*object)).collect();
         let keyed: Vec<usize> = self
@@ -211,7 +215,7 @@ impl Decision<'_> {
             .iter()
             .filter(|(_, own)| !own.all.is_empty())
             .map(|(object, _)| *object)
-            .filter(|object| !self.sharding.owners.contains_key(object) && is_count(*object))
+            .filter(|object| is_count(*object))
             .collect();
         let mut were_refused = BTreeMap::new();
         for object in refused {

@@ -191,7 +191,7 @@ fn opens_or_closes(path: &CallPath, access: &Access, terms: &Terms) -> bool {
     let operation = access.operation.as_str();
     match operation {
         "insert" => access.kind == "PacketSet" || was_absent(path, access, terms),
-        "remove" | "free" | "expire" => true,
+        "remove" | "free" | "expire" => path.outcome(access, terms) != Some(false),
         _ => operation.starts_with("allocate"),
     }
 }
@@ -208,8 +208,10 @@ fn was_absent(path: &CallPath, insert: &Access, terms: &Terms) -> bool {
 fn leaves_nothing(name: &str, beside: &Beside, path: &CallPath, terms: &Terms) -> bool {
     let lasting =
         |effect: &Effect| matches!(effect, Effect::SetExpiry { .. } | Effect::SetTimer { .. });
-    let own = path.accesses.iter().filter(|one| one.object == name).map(|one| one.number);
-    let (Some(first), Some(last)) = (own.clone().min(), own.max()) else { return true };
+    let own = || path.accesses.iter().filter(|one| one.object == name);
+    let Some(first) = own().map(|one| one.number).min() else { return true };
+    let reads = own().filter(|one| one.mode == Mode::Read).map(|one| one.number);
+    let asked = reads.min().unwrap_or(first);
     let is_change = |one: &&Access| {
         let is_kept = one.object != name && beside.kept.contains(&one.object);
         is_kept && one.mode == Mode::Write && path.outcome(one, terms) != Some(false)
@@ -220,8 +222,10 @@ fn leaves_nothing(name: &str, beside: &Beside, path: &CallPath, terms: &Terms) -
         changes.clone().any(|one| closes_before(one) && path.outcome(one, terms) == Some(true));
     !path.effects.iter().any(lasting)
         && changes.all(|one| {
-            let is_counted = beside.counts.contains(&one.object) && one.number < last;
+            let is_counted = beside.counts.contains(&one.object) && one.number < asked;
+            let is_renewed = ["touch", "refresh"].contains(&&*one.operation) && one.number < first;
             closes_before(one)
+                || is_renewed
                 || is_taken_back(path, one, terms)
                 || takes_back(path, one, terms)
                 || (is_counted && has_closed)
@@ -275,7 +279,8 @@ fn was_over(path: &CallPath, insert: &Access, terms: &Terms) -> bool {
     let reads = before().filter(|one| one.mode == Mode::Read && is_same_entry(one, insert));
     let held: Vec<Term> = reads.flat_map(|one| &one.result).map(|part| part.term).collect();
     before().any(|one| {
-        let asks = ASKING.contains(&&*one.operation) && path.outcome(one, terms) == Some(false);
+        let is_asked = one.kind == "Allocator" && ASKING.contains(&&*one.operation);
+        let asks = is_asked && path.outcome(one, terms) == Some(false);
         asks && one.key.first().is_some_and(|index| held.contains(&index.term))
     })
 }

@@ -723,6 +723,11 @@ fn a_count_whose_refusals_leave_something_is_no_limit() {
         "self.strikes.update(&key, |strikes| *strikes += 1);",
         "self.flows.remove(&(key, 2));",
         "if !self.flows.contains(&(key, 1)) { self.flows.insert((key, 1), 1); self.flows.remove(&(key, 2)); }",
+        // What is looked up in vain under what is there is not over for it.
+        "if let Some(it) = self.strikes.get(&key) && self.flows.get(&(it, 9)).is_none() {
+             self.strikes.insert(key, 1);
+             self.strikes.remove(&key);
+         }",
     ] {
         assert_eq!(refusing(refuses), ObjectMode::Shared, "{refuses}");
     }
