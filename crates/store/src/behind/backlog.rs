@@ -61,6 +61,11 @@ impl Backlog {
         self.places += 1;
     }
 
+    /// Whether what was stored before is on its way once more, which goes first.
+    pub(super) fn is_anew(&self) -> bool {
+        self.steps.contains_key(&0)
+    }
+
     /// The next part that counts, taken out if it is in this step or `step` is `None`.
     pub(super) fn pop(
         &mut self,

@@ -263,8 +263,10 @@ impl Lane {
         self.mirror.present(LOOKS)
     }
 
+    /// Not before all is there again that was found to lack: else it would begin anew, and what has changed since would
+    /// never have its turn.
     fn may_look(&self) -> bool {
-        self.is_following() && self.refusals == 0
+        self.is_following() && self.refusals == 0 && !self.mirror.is_written_anew()
     }
 
     /// Half as often after each look that was in vain: of a server that evicts, all would be written again all the time.

@@ -56,6 +56,8 @@ pub(super) struct Mirror {
     dirty: usize,
     /// Rows before it were looked at last.
     looked: usize,
+    /// How often it was looked.
+    looks: usize,
 }
 
 /// In so many of an object's entries one is sought that the store has.
@@ -419,6 +421,7 @@ impl Mirror {
 
     /// Calls that the store has carried out before: of each object, and of `most` entries more, in turn.
     pub(super) fn present(&mut self, most: usize) -> Vec<Call> {
+        self.looks = self.looks.wrapping_add(1);
         let objects = 0..self.objects.len() as u32;
         let mut parts: Vec<Part> = objects.filter_map(|object| self.some_of(object)).collect();
         for _ in 0..most.min(self.rows.len()) {
@@ -440,7 +443,7 @@ impl Mirror {
             }
             _ => {
                 // Another one each time: one that is written all the time is there though all others are gone.
-                let first = self.looked % entries.len().clamp(1, SOUGHT);
+                let first = self.looks % entries.len().clamp(1, SOUGHT);
                 let mut rows = entries.iter().cycle().skip(first).take(SOUGHT.min(entries.len()));
                 rows.find(|row| self.has_arrived(**row)).map(|row| Part::Entry(*row))
             }
@@ -452,6 +455,11 @@ impl Mirror {
         let Row { object, held, since, under_way, .. } = &self.rows[row as usize];
         let is_lacked = since.is_some() || self.objects[*object as usize].since.is_some();
         !is_lacked && !under_way && matches!(held, Held::Value(_) | Held::Count(_))
+    }
+
+    /// Whether what the store had is being written again.
+    pub(super) fn is_written_anew(&self) -> bool {
+        self.backlog.is_anew()
     }
 
     /// Parts that the store lacks, without what is under way.
