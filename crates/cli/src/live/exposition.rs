@@ -238,7 +238,8 @@ mod tests {
             ..PortReport::default()
         };
         report.ports = vec![port, PortReport { name: "wan".to_owned(), ..PortReport::default() }];
-        report.workers = vec![WorkerReport { packets: 5, busy: 0.25, ..WorkerReport::default() }];
+        report.workers =
+            vec![WorkerReport { packets: 5, busy: 0.25, busy_s: 0.5, ..WorkerReport::default() }];
         let table = |name: &str, whole| TableReport {
             name: name.to_owned(),
             used: 2,

@@ -235,8 +235,13 @@ mod tests {
         let port =
             PortReport { name: "lan".to_owned(), packets_read: packets, ..PortReport::default() };
         report.ports = vec![port];
-        report.workers =
-            vec![WorkerReport { packets, share: 1.0, busy: 0.5, ..WorkerReport::default() }];
+        report.workers = vec![WorkerReport {
+            packets,
+            share: 1.0,
+            busy: 0.5,
+            busy_s: 0.5 * elapsed_s as f64,
+            ..WorkerReport::default()
+        }];
         report.tables = vec![TableReport {
             name: "flows".to_owned(),
             used: 1,
