@@ -145,9 +145,8 @@ fn keeps_old(touches: &Touches<'_>, object: usize, allocator: usize) -> bool {
                 index.is_some_and(|index| one.key.first().map(|key| key.term) == Some(index.term))
             });
             !same.any(|one| {
-                is_of(one, allocator, &["free"])
-                    || is_of(one, object, &["write"])
-                    || (is_of(one, object, &["insert"]) && path.outcome(one, terms) == Some(true))
+                // An entry that a full map refuses was not there before.
+                is_of(one, allocator, &["free"]) || is_of(one, object, &["write", "insert"])
             })
         })
     })

@@ -542,21 +542,36 @@ mod tests {
     fn a_log_is_kept_for_longer_each_time_that_going_without_was_in_vain() {
         let mut logging = Logging::new(false);
         for expected in [1, 2, 4, 8] {
-            assert!(!logging.is_on());
+            assert!(!logging.begins(false));
             logging.was_in_vain();
             let mut kept = 0;
-            while logging.is_on() {
+            while logging.begins(false) {
                 logging.went_well();
                 kept += 1;
             }
             assert_eq!(kept, expected);
         }
         for _ in 0..EASE {
+            // What had one in any case says nothing of those without.
+            assert!(logging.begins(true));
             logging.went_well();
         }
+        assert!(!logging.begins(false));
         logging.was_in_vain();
+        assert!((0..16).all(|_| {
+            let has = logging.begins(false);
+            logging.went_well();
+            has
+        }));
+        for _ in 0..EASE {
+            assert!(!logging.begins(false));
+            logging.went_well();
+        }
+        assert!(!logging.begins(false));
+        logging.was_in_vain();
+        assert!(logging.begins(false));
         logging.went_well();
-        assert!(!logging.is_on(), "it went well for long enough");
-        assert!(Logging::new(true).is_on());
+        assert!(!logging.begins(false), "it went well for long enough");
+        assert!(Logging::new(true).begins(false));
     }
 }
