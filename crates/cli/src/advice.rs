@@ -1,13 +1,12 @@
 //! What a run's figures suggest that its user do.
 
+use anabranch_runtime::balance::WINDOW;
 use anabranch_runtime::report::{RunReport, WorkerReport};
 
 use crate::figures::{percent, rate};
 
 /// How many times its equal share the busiest worker may have before there is a word about it.
 const UNEVEN: f64 = 1.25;
-/// Packets a worker below which chance explains much: as many as load is looked at over.
-const WINDOW: u64 = 1 << 14;
 
 /// Why one worker has more packets than others, and what helps; nothing where load is even.
 pub(crate) fn uneven(report: &RunReport) -> Option<String> {
@@ -17,6 +16,7 @@ pub(crate) fn uneven(report: &RunReport) -> Option<String> {
     };
     let (number, busiest) = report.workers.iter().enumerate().max_by(by_share)?;
     let much = UNEVEN / workers as f64;
+    // Of fewer packets than load is looked at over chance explains much.
     if workers < 2 || report.packets_read < WINDOW * workers as u64 || busiest.share < much {
         return None;
     }

@@ -36,7 +36,7 @@ impl Balancing {
 }
 
 /// Packets of a window, per worker: one standard deviation of a worker's count is 0.8 % of it.
-const WINDOW: u64 = 1 << 14;
+pub const WINDOW: u64 = 1 << 14;
 /// How far above the best the busiest worker may be before anything moves, in percent.
 const MARGIN_PERCENT: u64 = 5;
 /// How near to the best is near enough, in percent.

@@ -42,8 +42,8 @@ impl Redis {
         redis
     }
 
-    /// What to say of a server that throws keys away when its memory is full. It takes
-    /// those that nobody has used for long; what is gone is written again only while the run lasts.
+    /// What to say of a server that throws keys away when its memory is full. It takes those that nobody has used for
+    /// long; what is gone is written again only while the run lasts.
     fn evicts(&mut self) -> Result<Option<String>, Error> {
         for node in self.link.nodes()? {
             let told = self.link.ask_node(&node, redis::cmd("INFO").arg("memory"))?;

@@ -113,8 +113,7 @@ impl Domain {
         Self { turns, ..self }
     }
 
-    /// The same, whose transactions always have a log of what they have read: for who asks what was in the way
-    /// of one.
+    /// The same, whose transactions always have a log of what they have read: for who measures what that costs.
     #[must_use]
     pub fn with_read_logs(self) -> Self {
         Self { unlogged: false, ..self }

@@ -288,8 +288,8 @@ mod tests {
             fields().filter(|f| f.settable).map(|f| format!("{}.{}", f.header, f.name)).collect();
         let language = "ethernet.dst ethernet.src vlan.priority vlan.id ipv4.dscp ipv4.ecn ipv4.ttl \
             ipv4.src ipv4.dst ipv6.traffic_class ipv6.hop_limit ipv6.src ipv6.dst tcp.src tcp.dst \
-            tcp.sequence tcp.acknowledgement tcp.window tcp.mss udp.src udp.dst icmpv4.id icmpv6.id embedded.src embedded.dst embedded.src6 \
-            embedded.dst6 embedded.src_port embedded.dst_port embedded.id";
+            tcp.sequence tcp.acknowledgement tcp.window tcp.mss udp.src udp.dst icmpv4.id icmpv6.id \
+            embedded.src embedded.dst embedded.src6 embedded.dst6 embedded.src_port embedded.dst_port embedded.id";
         assert_eq!(settable, language.split_whitespace().collect::<Vec<_>>());
     }
 }

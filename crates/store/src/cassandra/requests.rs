@@ -207,15 +207,7 @@ impl Requests {
         values: Values,
     ) -> Result<Vec<(Bytes, Cell)>, Error> {
         let rows = self.ask(statement, values).await?;
-        let cells = rows.into_iter().filter_map(|row| {
-            let mut columns = row.columns.into_iter();
-            let mut next = || columns.next().flatten();
-            let name = next()?.into_blob()?;
-            let value = next().and_then(CqlValue::into_blob);
-            let mut number = || next().and_then(|number| number.as_bigint());
-            let (number, ends) = (number(), number());
-            Some((name, Cell { value, number, ends }))
-        });
+        let cells = rows.into_iter().filter_map(|row| named(&mut row.columns.into_iter()));
         Ok(cells.filter(|(_, cell)| cell.is_alive()).collect())
     }
 
@@ -689,13 +681,19 @@ fn expected(call: &Call) -> Option<(Bytes, Cell)> {
 /// Type and id, entry and cell of a row that was looked at.
 fn placed(row: Row) -> Option<(Values, Bytes, Cell)> {
     let mut columns = row.columns.into_iter();
+    let (name, cell) = named(&mut columns)?;
+    let place = vec![columns.next().flatten(), columns.next().flatten()];
+    Some((place, name, cell))
+}
+
+/// The entry and the cell in the first columns of a row.
+fn named(columns: &mut impl Iterator<Item = Option<CqlValue>>) -> Option<(Bytes, Cell)> {
     let mut next = || columns.next().flatten();
     let name = next()?.into_blob()?;
     let value = next().and_then(CqlValue::into_blob);
     let mut number = || next().and_then(|number| number.as_bigint());
     let (number, ends) = (number(), number());
-    let place = vec![next(), next()];
-    Some((place, name, Cell { value, number, ends }))
+    Some((name, Cell { value, number, ends }))
 }
 
 /// A number that nobody else comes upon: the hash of nothing, by keys that are drawn anew each time.
