@@ -185,12 +185,12 @@ impl Decision<'_> {
         deciding(&sides, constraints, &self.touches.fields)
     }
 
-    /// What is sharded and what is not, as it stands.
-    fn beside(&self) -> Beside {
+    /// What is sharded and what is not, where each shard keeps `limits` for itself: none of them vouches for another.
+    fn beside(&self, limits: &BTreeSet<usize>) -> Beside {
         let name = |at: &usize| self.touches.paths.objects[*at].name.clone();
-        let sharded = self.sharding.constraints.keys().map(name).collect();
-        let others = self.sharding.refused.keys().chain(&self.limits).map(name).collect();
-        Beside::new(sharded, others, self.touches.paths)
+        let sharded = self.sharding.constraints.keys().filter(|object| !limits.contains(object));
+        let others = self.sharding.refused.keys().chain(limits).map(name).collect();
+        Beside::new(sharded.map(name).collect(), others, self.touches.paths)
     }
 
     fn is_limit(&self, object: usize, beside: &Beside) -> bool {
@@ -201,28 +201,28 @@ impl Decision<'_> {
             && is_limit(&object.name, beside, self.touches.paths)
     }
 
+    /// Whether a count may be kept by shard beside those that are already.
+    fn joins_limits(&self, object: usize) -> bool {
+        let limits = self.limits.iter().copied().chain([object]).collect();
+        let beside = self.beside(&limits);
+        let are_limits = || limits.iter().all(|one| self.is_limit(*one, &beside));
+        !self.sharding.owners.contains_key(&object) && are_limits()
+    }
+
     /// Keeps counts by shard, where they would stand in the way, and gives back why those were refused that were.
     fn relax(&mut self) -> BTreeMap<usize, Refusal> {
-        let beside = self.beside();
-        let is_count = |object: usize| {
-            !self.sharding.owners.contains_key(&object) && self.is_limit(object, &beside)
-        };
-        let refused: Vec<usize> =
-            self.sharding.refused.keys().copied().filter(|object| is_count(*object)).collect();
-        let keyed: Vec<usize> = self
-            .sharding
-            .constraints
-            .iter()
-            .filter(|(_, own)| !own.all.is_empty())
-            .map(|(object, _)| *object)
-            .filter(|object| is_count(*object))
-            .collect();
         let mut were_refused = BTreeMap::new();
-        for object in refused {
-            were_refused.extend(self.sharding.refused.remove(&object).map(|why| (object, why)));
-            self.limits.insert(object);
+        for object in self.sharding.refused.keys().copied().collect::<Vec<_>>() {
+            if self.joins_limits(object) {
+                were_refused.extend(self.sharding.refused.remove(&object).map(|why| (object, why)));
+                self.limits.insert(object);
+            }
         }
-        for object in keyed {
+        let keyed = self.sharding.constraints.iter().filter(|(_, own)| !own.all.is_empty());
+        for object in keyed.map(|(object, _)| *object).collect::<Vec<_>>() {
+            if !self.joins_limits(object) {
+                continue;
+            }
             let (with, without) = (self.all(None), self.all(Some(object)));
             let (with, without) =
                 (self.deciding(with.all.keys()), self.deciding(without.all.keys()));
@@ -237,7 +237,7 @@ impl Decision<'_> {
     /// What limits something that has come to be shared since is no limit of a shard: it is as it would be otherwise.
     fn keep_to_limits(&mut self, mut were_refused: BTreeMap<usize, Refusal>) {
         while !self.sharding.refused.is_empty() {
-            let beside = self.beside();
+            let beside = self.beside(&self.limits);
             let limits = self.limits.iter().copied();
             let none: Vec<usize> = limits.filter(|one| !self.is_limit(*one, &beside)).collect();
             if none.is_empty() {

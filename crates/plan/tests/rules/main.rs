@@ -7,6 +7,7 @@ use anabranch_plan::{Class, ObjectMode, Options, Plan, Steerer, Strategy, plan};
 use anabranch_rss::Nic;
 
 mod indices;
+mod limits;
 
 /// A function of two ports with these items, fields and the body of `packet`, which sees `ip`,
 /// `src` and `dst`: addresses and ports of TCP packets over IPv4.

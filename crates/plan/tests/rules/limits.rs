@@ -1,0 +1,33 @@
+//! Counts that each shard may keep for itself, and what they rest upon.
+
+use anabranch_plan::{ObjectMode, Strategy};
+
+use super::{matrix, mode, planned, why};
+
+/// Two counts, each of which is asked only where an entry of the other one is opened: of one host's packets the
+/// first one goes on, wherever it goes, and that is no capacity of anything.
+#[test]
+fn counts_do_not_vouch_for_each_other() {
+    let fields = "#[capacity(64)] sent: Map<(Ipv4Addr, u8), u32>,
+                  #[capacity(64)] received: Map<(Ipv4Addr, u8), u32>,";
+    let found = planned(
+        fields,
+        "if pkt.port() == LAN {
+             if self.sent.contains(&(src, 1)) { return Drop(Reason::Refused); }
+             if self.received.contains(&(dst, 1)) { return Drop(Reason::Refused); }
+             self.sent.insert((src, 1), 1);
+             self.received.insert((dst, 1), 1);
+             return Forward(WAN);
+         }
+         let Some(sent) = self.sent.get(&(dst, 1)) else { return Drop(Reason::Refused) };
+         let Some(received) = self.received.get(&(src, 1)) else { return Drop(Reason::Refused) };
+         if self.sent.contains(&(dst, 2)) { return Drop(Reason::Refused); }
+         if self.received.contains(&(src, 2)) { return Drop(Reason::Refused); }
+         self.sent.insert((dst, 2), sent + 1);
+         self.received.insert((src, 2), received + 1);",
+    );
+    let modes = ["sent", "received"].map(|name| mode(&found, name));
+    assert!(modes.contains(&ObjectMode::Sharded), "{modes:?}: {}", why(&found, "sent"));
+    assert_eq!(found.strategy, Strategy::SharedNothing);
+    assert_eq!(matrix(&found)[0][0], "lan.ipv4.dst = lan'.ipv4.dst");
+}
