@@ -186,21 +186,32 @@ fn leaves_through(name: &str, access: &Access, reads: &mut Reads<'_>) -> bool {
     in_key || in_value
 }
 
-/// Whether there are more entries after an access, or fewer. What is put in a place that may be taken is neither.
+/// Whether there are more entries after an access, or fewer. What is put in a place that may be taken is neither, nor
+/// what is taken out where there may be nothing, or put back.
 fn opens_or_closes(path: &CallPath, access: &Access, terms: &Terms) -> bool {
-    let operation = access.operation.as_str();
-    match operation {
+    let after = path.accesses.iter().filter(|one| one.number > access.number);
+    let mut same = after.filter(|one| is_same_entry(one, access));
+    match access.operation.as_str() {
         "insert" => access.kind == "PacketSet" || was_absent(path, access, terms),
-        "remove" | "free" | "expire" => path.outcome(access, terms) != Some(false),
-        _ => operation.starts_with("allocate"),
+        "remove" | "free" => {
+            let was_there = path.outcome(access, terms) == Some(true);
+            (was_there || had_found(path, access, true, terms)) && !same.any(is_making)
+        }
+        operation => operation == "expire" || operation.starts_with("allocate"),
     }
 }
 
 /// Whether the path has looked for an entry, and found none, before it made it.
 fn was_absent(path: &CallPath, insert: &Access, terms: &Terms) -> bool {
-    let before = path.accesses.iter().filter(|one| one.number < insert.number);
-    let same = before.filter(|one| one.object == insert.object && one.mode == Mode::Read);
-    same.filter(|one| same_key(one, insert)).any(|one| path.outcome(one, terms) == Some(false))
+    had_found(path, insert, false, terms)
+}
+
+/// Whether the path has looked for an entry before an access to it, and whether it was there.
+fn had_found(path: &CallPath, access: &Access, found: bool, terms: &Terms) -> bool {
+    let before = path.accesses.iter().filter(|one| one.number < access.number);
+    let asks = |one: &&Access| one.mode == Mode::Read || ASKING.contains(&&*one.operation);
+    let same = before.filter(|one| one.object == access.object && asks(one));
+    same.filter(|one| same_key(one, access)).any(|one| path.outcome(one, terms) == Some(found))
 }
 
 /// Whether all is as before once the packet is dropped, but for what it had closed before the count was asked: what it

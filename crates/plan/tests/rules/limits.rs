@@ -31,3 +31,25 @@ fn counts_do_not_vouch_for_each_other() {
     assert_eq!(found.strategy, Strategy::SharedNothing);
     assert_eq!(matrix(&found)[0][0], "lan.ipv4.dst = lan'.ipv4.dst");
 }
+
+/// What is taken out where nobody knows whether there is anything is no entry that is closed.
+#[test]
+fn a_count_beside_what_may_be_nothing_is_no_limit() {
+    let fields =
+        "#[capacity(64)] sent: Map<Ipv4Addr, u32>, #[capacity(64)] told: Map<Ipv4Addr, u32>,";
+    let taking = |takes: &str| {
+        let body = format!(
+            "if pkt.port() == WAN {{ self.told.insert(src, 1); return Forward(LAN); }}
+             let sent = self.sent.get(&src).unwrap_or(0);
+             if sent >= 3 {{ return Drop(Reason::Refused); }}
+             {takes}
+             self.sent.insert(src, sent + 1);"
+        );
+        mode(&planned(fields, &body), "sent")
+    };
+    let asked = "if self.told.remove(&dst).is_none() { return Drop(Reason::Refused); }";
+    let found =
+        "if !self.told.contains(&dst) { return Drop(Reason::Refused); } self.told.remove(&dst);";
+    assert_eq!([asked, found].map(taking), [ObjectMode::PerShard; 2]);
+    assert_ne!(taking("self.told.remove(&dst);"), ObjectMode::PerShard);
+}
