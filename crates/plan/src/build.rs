@@ -187,13 +187,19 @@ impl Decision<'_> {
 
     /// What is sharded and what is not, where each shard keeps `limits` for itself: none of them vouches for another.
     fn beside(&self, limits: &BTreeSet<usize>) -> Beside {
-        let name = |at: &usize| self.touches.paths.objects[*at].name.clone();
-        let sharded = self.sharding.constraints.keys().filter(|object| !limits.contains(object));
-        let others = self.sharding.refused.keys().chain(limits).map(name).collect();
-        Beside::new(sharded.map(name).collect(), others, self.touches.paths)
+        self.beside_sharded(|object| !limits.contains(object))
     }
 
-    fn is_limit(&self, object: usize, beside: &Beside) -> bool {
+    /// What is sharded and what is not, where of all that could be only `sharded` is.
+    pub(crate) fn beside_sharded(&self, sharded: impl Fn(&usize) -> bool) -> Beside {
+        let name = |at: &usize| self.touches.paths.objects[*at].name.clone();
+        let (own, others): (Vec<usize>, Vec<usize>) =
+            self.sharding.constraints.keys().partition(|object| sharded(object));
+        let others = others.iter().chain(self.sharding.refused.keys()).chain(&self.limits);
+        Beside::new(own.iter().map(name).collect(), others.map(name).collect(), self.touches.paths)
+    }
+
+    pub(crate) fn is_limit(&self, object: usize, beside: &Beside) -> bool {
         let object = &self.touches.paths.objects[object];
         // Of ways that were not followed to their end nobody knows what they count.
         !self.touches.paths.given_up

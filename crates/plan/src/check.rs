@@ -166,12 +166,50 @@ fn modes(
             )));
         }
     }
+    limits_hold(decision, plan, &modes)?;
     let shares = modes.values().any(|mode| *mode == ObjectMode::Shared);
     if shares && plan.strategy == Strategy::SharedNothing {
         let message = "a shared-nothing plan shares no object: write strategy = \"mixed\"";
         return Err(PlanError::Broken(message.to_owned()));
     }
     Ok(modes)
+}
+
+/// That counts which each shard keeps for itself limit what shards still have of their own.
+fn limits_hold(
+    decision: &Decision<'_>,
+    plan: &Plan,
+    modes: &BTreeMap<usize, ObjectMode>,
+) -> Result<(), PlanError> {
+    let is_kept = |object: &usize| modes.get(object) == Some(&ObjectMode::PerShard);
+    if plan.strategy.shares_all() || !decision.limits.iter().any(is_kept) {
+        return Ok(());
+    }
+    let is_divided = |object: &usize| {
+        matches!(modes.get(object), Some(ObjectMode::Sharded | ObjectMode::Steered))
+    };
+    let beside = decision.beside_sharded(is_divided);
+    let Some(count) =
+        decision.limits.iter().find(|one| is_kept(one) && !decision.is_limit(**one, &beside))
+    else {
+        return Ok(());
+    };
+    let objects = &decision.touches.paths.objects;
+    let sharded = decision.sharding.constraints.keys().filter(|one| !decision.limits.contains(one));
+    let given_up: Vec<String> = sharded
+        .filter(|one| !is_divided(one))
+        .map(|one| format!("`{}`", objects[*one].name))
+        .collect();
+    let (_, _, lines) = crate::report::mode(decision, *count);
+    let lines: Vec<String> = lines.iter().map(u32::to_string).collect();
+    Err(PlanError::Broken(format!(
+        "`{count}` can be per-shard only where what it limits is sharded (lines {}), and {} {} shared: write \
+         mode = \"shared\" of `{count}` too",
+        lines.join(", "),
+        given_up.join(", "),
+        if given_up.len() == 1 { "is" } else { "are" },
+        count = objects[*count].name,
+    )))
 }
 
 fn of_sharded(decision: &Decision<'_>, modes: &BTreeMap<usize, ObjectMode>) -> Constraints {

@@ -1,8 +1,9 @@
 //! Counts that each shard may keep for itself, and what they rest upon.
 
-use anabranch_plan::{ObjectMode, Strategy};
+use anabranch_plan::{ObjectMode, Options, Strategy, check, plan};
+use anabranch_rss::Nic;
 
-use super::{matrix, mode, planned, why};
+use super::{matrix, mode, paths_of, planned, why};
 
 /// Two counts, each of which is asked only where an entry of the other one is opened: of one host's packets the
 /// first one goes on, wherever it goes, and that is no capacity of anything.
@@ -52,4 +53,33 @@ fn a_count_beside_what_may_be_nothing_is_no_limit() {
         "if !self.told.contains(&dst) { return Drop(Reason::Refused); } self.told.remove(&dst);";
     assert_eq!([asked, found].map(taking), [ObjectMode::PerShard; 2]);
     assert_ne!(taking("self.told.remove(&dst);"), ObjectMode::PerShard);
+}
+
+/// Whoever shares what a count limits shares the count.
+#[test]
+fn a_file_shares_a_count_with_what_it_limits() {
+    let fields = "#[capacity(64)] hosts: Map<Ipv4Addr, u32>, #[capacity(64)] flows: Map<(Ipv4Addr, u16), u32>,
+                  total: Cell<u32>,";
+    let body = "if self.flows.contains(&(src, src_port)) { return Forward(WAN); }
+        if self.total.get() >= 100 { return Drop(Reason::Refused); }
+        self.flows.insert((src, src_port), 1);
+        self.hosts.insert(src, 1);
+        self.total.update(|total| *total += 1);";
+    let paths = paths_of("", fields, "", body);
+    let planned = plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap();
+    assert_eq!(mode(&planned, "total"), ObjectMode::PerShard);
+    let shared = |names: &[&str]| {
+        let mut edited = planned.clone();
+        edited.strategy = Strategy::Mixed;
+        for object in edited.objects.iter_mut().filter(|one| names.contains(&&*one.name)) {
+            object.mode = ObjectMode::Shared;
+        }
+        check(&paths, &edited).map_err(|broken| broken.to_string())
+    };
+    for names in [&["total"][..], &["hosts"], &["flows", "total"], &["hosts", "flows", "total"]] {
+        assert_eq!(shared(names), Ok(()), "{names:?}");
+    }
+    let broken = shared(&["flows"]).unwrap_err();
+    let says = "`total` can be per-shard only where what it limits is sharded (lines 23), and `flows` is shared";
+    assert!(broken.contains(says), "{broken}");
 }
