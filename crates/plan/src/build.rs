@@ -146,14 +146,15 @@ impl Decision<'_> {
         all.coarsest()
     }
 
-    /// How good it is: what shares least, then what spreads best the flows that are spread worst. Bits beyond those that
-    /// tell the shards apart are worth nothing.
-    fn worth(&self) -> (Reverse<Strategy>, Reverse<usize>, usize) {
+    /// How good it is: what shares least, then what spreads best the flows that are spread worst, then what has each
+    /// shard count for itself least. Bits beyond those that tell the shards apart are worth nothing.
+    fn worth(&self) -> (Reverse<Strategy>, Reverse<usize>, usize, Reverse<usize>) {
         const ENOUGH: usize = 16;
         let sides = self.constraints.all.keys().flat_map(|constraint| constraint.sides);
         let ranks = sides.filter(|(_, class)| class.carries_flows());
         let worst = ranks.map(|side| self.deciding.rank(side)).min().unwrap_or(ENOUGH);
-        (Reverse(self.strategy), Reverse(self.sharding.refused.len()), worst.min(ENOUGH))
+        let (shared, counts) = (self.sharding.refused.len(), self.limits.len());
+        (Reverse(self.strategy), Reverse(shared), worst.min(ENOUGH), Reverse(counts))
     }
 
     /// The fields that may decide, side by side.

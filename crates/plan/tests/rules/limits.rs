@@ -83,3 +83,34 @@ fn a_file_shares_a_count_with_what_it_limits() {
     let says = "`total` can be per-shard only where what it limits is sharded (lines 23), and `flows` is shared";
     assert!(broken.contains(says), "{broken}");
 }
+
+/// Of two ways to find an index again, the one by which what is answered is still counted by one shard.
+#[test]
+fn an_allocator_steers_where_a_count_is_whole_by_it() {
+    let fields = "#[capacity(512)] chain: Allocator<(Ipv4Addr, Ipv4Addr)>, #[capacity(64)] marks: Allocator<()>,
+                  #[capacity(64)] answers: Map<u16, u32>,";
+    let counting = |counts: &str| {
+        let body = format!(
+            "if pkt.port() == LAN {{
+                 let Some(index) = self.chain.allocate((src, dst), 1_000, cx) else {{ return Drop(Reason::Refused) }};
+                 pkt.set_src_port(index as u16);
+                 return Forward(WAN);
+             }}
+             let index = u32::from(dst_port);
+             if index >= self.settings.number {{ return Drop(Reason::Refused); }}
+             let Some((inside, peer)) = self.chain.get(index, cx) else {{ return Drop(Reason::Refused) }};
+             if peer != src {{ return Drop(Reason::Refused); }}
+             let had = self.answers.get(&dst_port).unwrap_or(0);
+             if had >= 9 {{ return Drop(Reason::Refused); }}
+             if self.marks.allocate((), 1_000, cx).is_none() {{ return Drop(Reason::Refused); }}
+             {counts}
+             pkt.set_destination(inside, 80);"
+        );
+        let found = planned(fields, &body);
+        assert_eq!(found.strategy, Strategy::SharedNothing, "{}", why(&found, "chain"));
+        ["chain", "answers"].map(|name| mode(&found, name))
+    };
+    assert_eq!(counting(""), [ObjectMode::Sharded, ObjectMode::ReadOnly]);
+    let counted = "self.answers.insert(dst_port, had + 1);";
+    assert_eq!(counting(counted), [ObjectMode::Steered, ObjectMode::Sharded]);
+}
