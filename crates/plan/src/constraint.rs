@@ -145,6 +145,34 @@ impl Equation {
     }
 }
 
+/// What is left of equations between packets of two classes, which say what their protocols are; nothing where these
+/// contradict one.
+pub(crate) fn of_classes(
+    equations: &BTreeSet<Equation>,
+    classes: [Class; 2],
+    fields: &Fields,
+) -> Option<BTreeSet<Equation>> {
+    let sum = |equation: &Equation, which: Which| {
+        let own = equation.terms.iter().filter(|(of, _)| *of == which);
+        let bits = own.map(|(_, bit)| *bit).collect();
+        of_class(&Sum { bits, constant: false }, classes[which.index()], fields)
+    };
+    let mut left = BTreeSet::new();
+    for equation in equations {
+        let [a, b] = [Which::First, Which::Second].map(|which| sum(equation, which));
+        let mut equation = Equation { constant: equation.constant, ..Equation::between(&a, &b) };
+        equation.constant ^= a.constant ^ b.constant;
+        match (equation.terms.is_empty(), equation.constant) {
+            (true, true) => return None,
+            (true, false) => {}
+            (false, _) => {
+                left.insert(equation);
+            }
+        }
+    }
+    Some(left)
+}
+
 /// What holds of two packets when their keys name one entry; nothing where they never do.
 pub(crate) fn equations(
     a: &Keyed<'_>,

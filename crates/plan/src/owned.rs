@@ -10,7 +10,7 @@ use anabranch_analysis::{Access, CallPath, Condition, Effect, Mode, Verdict};
 use anabranch_rss::Which;
 
 use crate::class::{Class, Classes, quoted_protocol};
-use crate::constraint::{Constraint, Equation};
+use crate::constraint::{Constraint, Equation, of_classes};
 use crate::filter::{Caller, caller};
 use crate::resolve::Keyed;
 use crate::touch::{Context, Part, Touches, narrow};
@@ -269,7 +269,7 @@ fn constraints_of(
                     _ => return None,
                 }
             }
-            constraints.extend(between(write.context?, context, &equations, touches));
+            constraints.extend(between(write.context?, context, &equations, touches)?);
         }
     }
     Some(constraints)
@@ -287,29 +287,34 @@ fn equal(stored: &Word, word: &Word) -> Vec<Equation> {
     pairs.map(equation).filter(|equation| !equation.terms.is_empty()).collect()
 }
 
-/// The constraint for all classes of two contexts that have the fields it speaks of.
+/// The constraint for all classes of two contexts that have the fields it speaks of; nothing where all packets of
+/// flows would have to meet.
 fn between(
     first: Context,
     second: Context,
     equations: &BTreeSet<Equation>,
     touches: &Touches<'_>,
-) -> Vec<Constraint> {
+) -> Option<Vec<Constraint>> {
     let mut constraints = Vec::new();
     for a in first.classes.iter() {
         for b in second.classes.iter() {
-            let sides = [(first.port, a), (second.port, b)];
-            let constraint = Constraint { sides, equations: equations.clone() };
+            let Some(equations) = of_classes(equations, [a, b], &touches.fields) else { continue };
+            let says_nothing = equations.is_empty();
+            let constraint = Constraint { sides: [(first.port, a), (second.port, b)], equations };
             let has = |which, class: Class| {
                 let fields = constraint.fields(which);
                 let mut headers = fields.iter().map(|field| touches.fields.header(*field));
                 headers.all(|header| Classes::with(header).contains(class))
             };
             if has(Which::First, a) && has(Which::Second, b) {
+                if says_nothing && (a.carries_flows() || b.carries_flows()) {
+                    return None;
+                }
                 constraints.push(constraint);
             }
         }
     }
-    constraints
+    Some(constraints)
 }
 
 /// How the packet field is had back from an index: `base + index % modulus`.

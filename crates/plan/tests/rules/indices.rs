@@ -381,3 +381,33 @@ fn a_file_shares_what_stands_under_shared_indices() {
     let broken = shared(&["chain"]).unwrap_err();
     assert!(broken.contains("`counts`") && broken.contains("`chain`"), "{broken}");
 }
+
+/// The protocol is the same in all packets of TCP: it tells no shards apart, and no key spreads by it.
+#[test]
+fn a_protocol_that_is_compared_is_nothing() {
+    let compared = |with: &str| {
+        let body = format!(
+            "if pkt.port() == LAN {{
+                 let flow = Flow {{ address: src, port: src_port, peer: dst, class: ip.protocol() }};
+                 let Some(index) = self.chain.allocate(flow, 1_000, cx) else {{
+                     return Drop(Reason::Refused);
+                 }};
+                 pkt.set_src_port(index as u16);
+             }} else {{
+                 let Some(it) = self.chain.get(u32::from(dst_port), cx) else {{
+                     return Drop(Reason::Refused);
+                 }};
+                 if {with} {{ return Drop(Reason::Refused); }}
+                 pkt.set_destination(it.address, it.port);
+             }}"
+        );
+        planned_with(FLOW, "#[capacity(512)] chain: Allocator<Flow>,", "", &body, "e810")
+    };
+    let found = compared("it.class != ip.protocol() || it.peer != src");
+    assert_eq!(found.strategy, Strategy::SharedNothing);
+    assert_eq!(matrix(&found)[0][1], "lan.ipv4.dst = wan.ipv4.src");
+    let found = compared("it.class != ip.protocol()");
+    assert_eq!(found.strategy, Strategy::Transactional);
+    let why = why(&found, "chain");
+    assert!(why.contains("indices of `chain`"), "{why}");
+}
