@@ -86,7 +86,7 @@ pub(crate) fn interchangeable(
         };
         lines.extend(brought.values().flat_map(|found| &found.lines));
         seen.extend(brought.values().flat_map(|found| &found.at).map(|at| (number, *at)));
-        if let Some(reason) = sink(path) {
+        if let Some(reason) = sink(path, touches) {
             sinks.insert(reason);
             continue;
         }
@@ -192,14 +192,21 @@ fn brought(
     brought
 }
 
-/// The reason of a path that drops its packet and leaves no trace.
-fn sink(path: &CallPath) -> Option<&str> {
+/// The reason of a path that drops its packet and leaves no trace, and what it leaves the packet set to live.
+fn sink<'p>(path: &'p CallPath, touches: &Touches<'_>) -> Option<(&'p str, Option<Term>)> {
     let writes = path.accesses.iter().any(|access| access.mode == Mode::Write);
-    let asks = path.effects.iter().any(|effect| !matches!(effect, Effect::SetExpiry { .. }));
-    match &path.verdict {
-        Verdict::Drop(reason) if !writes && !asks && path.rewrites.is_empty() => Some(reason),
-        _ => None,
+    let Verdict::Drop(reason) = &path.verdict else { return None };
+    let mut lifetime = None;
+    for effect in &path.effects {
+        match effect {
+            // What is found must not say how long.
+            Effect::SetExpiry { lifetime_ns, .. } if touches.is_rigid(*lifetime_ns) => {
+                lifetime = Some(*lifetime_ns);
+            }
+            _ => return None,
+        }
     }
+    (!writes && path.rewrites.is_empty()).then_some((reason, lifetime))
 }
 
 /// Equalities that the path asks for between these `results` and its packet.

@@ -1,5 +1,6 @@
 //! Indices that allocators give out: whose they are, and what packets that bring them back find.
 
+use anabranch_analysis::{Budget, Source, paths_within};
 use anabranch_plan::{ObjectMode, Options, Plan, Strategy, check, plan};
 use anabranch_rss::Nic;
 
@@ -410,4 +411,56 @@ fn a_protocol_that_is_compared_is_nothing() {
     assert_eq!(found.strategy, Strategy::Transactional);
     let why = why(&found, "chain");
     assert!(why.contains("indices of `chain`"), "{why}");
+}
+
+/// How long a packet set is left to live must not say whether the index was found in this shard.
+#[test]
+fn what_a_refused_packet_leaves_is_the_same_everywhere() {
+    let items =
+        "#[packet_set(ipv4(ipv4.src, ipv4.dst), bidirectional, capacity = 64, expires_s = 60)]
+        pub struct Pair { seen: u32 }";
+    let refusing = |missing: &str, other: &str| {
+        let text = format!(
+            "#[network_function(ports(lan, wan))]
+pub mod tested {{
+    pub struct Settings {{}}
+    pub enum Reason {{ Refused }}
+    {items}
+    pub struct Flow {{ address: Ipv4Addr, peer: Ipv4Addr }}
+    pub struct Tested {{ settings: Settings, #[capacity(512)] chain: Allocator<Flow>, }}
+    impl Tested {{
+        fn packet_set_opened(&mut self, pkt: &mut Packet, cx: &mut Context) -> Result<Pair, Verdict> {{
+            if pkt.port() == WAN {{ return Err(Drop(Reason::Refused)); }}
+            Ok(Pair {{ seen: 0 }})
+        }}
+        fn packet(&mut self, pair: &mut Pair, pkt: &mut Packet, cx: &mut Context) -> Verdict {{
+            let Some(ip) = pkt.ipv4() else {{ return Drop(Builtin::UnsupportedProtocol) }};
+            let Some(tcp) = pkt.tcp() else {{ return Drop(Builtin::UnsupportedProtocol) }};
+            let (src, dst, dst_port) = (ip.src(), ip.dst(), tcp.dst());
+            if pkt.port() == LAN {{
+                let Some(index) = self.chain.allocate(Flow {{ address: src, peer: dst }}, 1_000, cx) else {{
+                    return Drop(Reason::Refused);
+                }};
+                pkt.set_src_port(index as u16);
+                return Forward(WAN);
+            }}
+            let Some(it) = self.chain.get(u32::from(dst_port), cx) else {{ {missing} return Drop(Reason::Refused) }};
+            if it.peer != src || it.address != dst {{ {other} return Drop(Reason::Refused); }}
+            pkt.set_destination(it.address, 80);
+            Forward(LAN)
+        }}
+    }}
+}}"
+        );
+        let source = Source { text: &text, file: "tested.rs", line: 1 };
+        let paths = paths_within(&source, Budget::for_accesses()).unwrap();
+        let found = plan(&paths, &Options::new(Nic::named("e810").unwrap())).unwrap();
+        mode(&found, "chain")
+    };
+    let short = "cx.set_expiry(1_000_000_000);";
+    assert_eq!(refusing("", ""), ObjectMode::Sharded);
+    assert_eq!(refusing(short, short), ObjectMode::Sharded);
+    for (missing, other) in [("", short), (short, ""), (short, "cx.set_expiry(5_000_000_000);")] {
+        assert_eq!(refusing(missing, other), ObjectMode::Shared, "{missing} {other}");
+    }
 }
