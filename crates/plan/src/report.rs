@@ -210,18 +210,13 @@ fn differences(
         return found;
     }
     found.extend(capacities(decision, objects));
-    found.extend(values(decision, objects));
-    found.extend(steered.iter().map(of_steering));
-    for object in objects.iter().filter(|object| object.mode == ObjectMode::PerShard) {
-        let what = format!(
-            "`{}` is counted by each shard's worker for itself: its limit holds for each worker, \
-             not for all together",
-            object.name
-        );
-        found.push(difference(what, object.lines.iter().copied()));
+    if decision.strategy == Strategy::SharedNothing {
+        found.extend(values(decision, objects));
+        found.extend(steered.iter().map(of_steering));
+        found.extend(counts(objects));
+        found.extend(interchangeable(decision));
+        found.extend(initial(decision));
     }
-    found.extend(interchangeable(decision));
-    found.extend(initial(decision));
     found.extend(together(decision, keys));
     let again = decision.recirculations();
     if !again.is_empty() {
@@ -231,8 +226,10 @@ fn differences(
         ));
     }
     found.extend(replicated(objects));
-    found.extend(by_each_worker(decision));
-    found.extend(asked_by_commands(decision, objects));
+    if decision.strategy == Strategy::SharedNothing {
+        found.extend(by_each_worker(decision));
+        found.extend(asked_by_commands(decision, objects));
+    }
     found
 }
 
@@ -268,9 +265,6 @@ fn asked_by_commands(decision: &Decision<'_>, objects: &[Object]) -> Option<Diff
 /// What is done once on one core, and by each worker for itself where nothing is shared: what commands, periods and
 /// timers of theirs send, and count.
 fn by_each_worker(decision: &Decision<'_>) -> Option<Difference> {
-    if decision.strategy != Strategy::SharedNothing {
-        return None;
-    }
     let (paths, needs) = (decision.touches.paths, &decision.touches.needs);
     let timers = timers_of_control(paths);
     let mut lines = BTreeSet::new();
@@ -296,8 +290,10 @@ fn by_each_worker(decision: &Decision<'_>) -> Option<Difference> {
 }
 
 fn capacities(decision: &Decision<'_>, objects: &[Object]) -> Option<Difference> {
-    // Indices of allocators are given out once, whoever gives them.
+    // Indices of allocators are given out once, whoever gives them. Beside what is shared only packet sets are divided.
+    let are_sets = decision.strategy == Strategy::Mixed;
     let has_one_each = |object: &&Object| match object.mode {
+        _ if are_sets && object.kind != "PacketSet" => false,
         ObjectMode::Sharded => !["Vector", "Allocator"].contains(&&*object.kind),
         ObjectMode::PerShard => object.kind != "Vector",
         _ => false,
@@ -340,6 +336,19 @@ fn values(decision: &Decision<'_>, objects: &[Object]) -> Vec<Difference> {
             difference(what, line(&object.name))
         })
         .collect()
+}
+
+/// Counts that each shard keeps for itself.
+fn counts(objects: &[Object]) -> impl Iterator<Item = Difference> {
+    let counts = objects.iter().filter(|object| object.mode == ObjectMode::PerShard);
+    counts.map(|object| {
+        let what = format!(
+            "`{}` is counted by each shard's worker for itself: its limit holds for each worker, \
+             not for all together",
+            object.name
+        );
+        difference(what, object.lines.iter().copied())
+    })
 }
 
 fn of_steering(steered: &SteeredAllocation) -> Difference {

@@ -114,3 +114,27 @@ fn an_allocator_steers_where_a_count_is_whole_by_it() {
     let counted = "self.answers.insert(dst_port, had + 1);";
     assert_eq!(counting(counted), [ObjectMode::Steered, ObjectMode::Sharded]);
 }
+
+/// Beside what is shared only packet sets are divided: tables and pools of other objects are one for all.
+#[test]
+fn a_mixed_plan_lists_tables_of_packet_sets_only() {
+    let fields =
+        "#[capacity(64)] from: Map<u32, u32>, #[capacity(64)] to: Map<u32, u32>, total: Cell<u32>,
+                  #[capacity(64)] slots: Allocator<()>,";
+    let opens = |shares: &str| {
+        let body = format!(
+            "if self.from.contains(&u32::from(src)) {{ return Forward(WAN); }}
+             if self.total.get() >= 100 {{ return Drop(Reason::Refused); }}
+             if self.slots.allocate((), 1_000, cx).is_none() {{ return Drop(Reason::Refused); }}
+             self.from.insert(u32::from(src), 1);
+             {shares}
+             self.total.update(|total| *total += 1);"
+        );
+        let found = planned(fields, &body);
+        let listed = |what: &str| found.differences.iter().any(|one| one.what.contains(what));
+        let listed = ["each of the size set", "gives out other values", "for itself"].map(listed);
+        (found.strategy, listed)
+    };
+    assert_eq!(opens(""), (Strategy::SharedNothing, [true; 3]));
+    assert_eq!(opens("self.to.insert(u32::from(dst), 1);"), (Strategy::Mixed, [false; 3]));
+}
