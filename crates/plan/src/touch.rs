@@ -436,10 +436,18 @@ impl<'p> Touches<'p> {
         without_reads(&text)
     }
 
+    fn is_of_payload(&self, term: Term) -> bool {
+        let mut unknowns = self.terms().unknowns(term).iter();
+        unknowns.any(|id| self.terms().symbol_of(*id).name.starts_with("payload"))
+    }
+
     /// Why a term is no key that sharding can follow.
     fn opaque(&self, term: Term) -> &'static str {
         match self.terms().node(term) {
             _ if self.terms().is_of_loop(term) => "is made in a loop whose end is unknown",
+            _ if self.is_of_payload(term) => {
+                "is made of the payload, by which neither a NIC nor a worker steers"
+            }
             Node::Apply(..) => "is an unknown function",
             Node::Ite(..) => "is a choice between values",
             Node::Binary(Binary::Add | Binary::Sub, ..) => "is a sum that carries",
@@ -447,7 +455,7 @@ impl<'p> Touches<'p> {
             Node::Binary(Binary::ShiftLeft | Binary::ShiftRight | Binary::And, a, b)
                 if self.is_rigid(*a) != self.is_rigid(*b) =>
             {
-                "is shifted or masked by a setting (a constant in its place is followed)"
+                "is shifted or masked by a setting, and a plan holds for all settings (a constant in its place is followed)"
             }
             Node::Symbol(_) => "is no packet field",
             _ => "is not linear in the bits of packet fields",

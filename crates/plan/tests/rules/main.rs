@@ -802,3 +802,19 @@ fn what_no_keys_serve_is_shared() {
     let why = found.impossible.unwrap().why;
     assert!(why.contains("no keys were found by which all meet"), "{why}");
 }
+
+/// What nothing steers by, and what a plan cannot know, is said as it is.
+#[test]
+fn keys_of_the_payload_and_of_settings_are_refused_by_name() {
+    let prefix = "u32::from(src) >> (32 - self.settings.number)";
+    let bytes = "u32::from_be_bytes([payload[0], payload[1], payload[2], payload[3]])";
+    for (key, reason) in [
+        (prefix, "is shifted or masked by a setting, and a plan holds for all settings"),
+        (bytes, "is made of the payload, by which neither a NIC nor a worker steers"),
+        ("u32::from(payload[0]) + 1", "is made of the payload"),
+    ] {
+        let body = format!("let payload = pkt.payload(); self.counts.insert({key}, 1);");
+        let why = why(&planned(COUNTS, &body), "counts");
+        assert!(why.contains(reason), "{key}: {why}");
+    }
+}
