@@ -94,12 +94,17 @@ pub fn plan(paths: &Paths, options: &Options) -> Result<Plan, PlanError> {
 /// Where an index that packets bring needs no constraint of its own, its allocator may steer as well: what serves
 /// better is not known before all constraints are.
 pub(crate) fn decide(paths: &Paths) -> Decision<'_> {
+    decide_beside(paths, &BTreeSet::new())
+}
+
+/// The decision where these objects are shared whatever comes of it.
+pub(crate) fn decide_beside<'p>(paths: &'p Paths, shared: &BTreeSet<usize>) -> Decision<'p> {
     let mut steering = BTreeSet::new();
-    let mut best = decide_with(paths, &steering);
+    let mut best = decide_with(paths, &steering, shared);
     let open: Vec<usize> = best.sharding.interchangeable.keys().copied().collect();
     for allocator in open {
         let tried = steering.iter().copied().chain([allocator]).collect();
-        let other = decide_with(paths, &tried);
+        let other = decide_with(paths, &tried, shared);
         if other.worth() > best.worth() {
             (best, steering) = (other, tried);
         }
@@ -107,12 +112,38 @@ pub(crate) fn decide(paths: &Paths) -> Decision<'_> {
     best
 }
 
-/// The decision where these allocators steer.
-fn decide_with<'p>(paths: &'p Paths, steering: &BTreeSet<usize>) -> Decision<'p> {
+/// The decision where these allocators steer. What is read from an object that is shared may be of any shard: where keys
+/// were followed through one that has come to be, all is decided anew without.
+fn decide_with<'p>(
+    paths: &'p Paths,
+    steering: &BTreeSet<usize>,
+    shared: &BTreeSet<usize>,
+) -> Decision<'p> {
     let (needs, lines): (Vec<Need>, Vec<BTreeSet<u32>>) = needs(paths).into_iter().unzip();
     let mut touches = Touches::read(paths, needs);
+    let sources = touches.sources();
+    touches.distrusted = sources.intersection(shared).copied().collect();
+    loop {
+        let decision = decide_once(touches, lines.clone(), steering);
+        let refused = decision.sharding.refused.keys().copied();
+        let news: Vec<usize> = refused
+            .filter(|one| sources.contains(one) && !decision.touches.distrusted.contains(one))
+            .collect();
+        if news.is_empty() {
+            return decision;
+        }
+        touches = decision.touches;
+        touches.distrusted.extend(news);
+    }
+}
+
+fn decide_once<'p>(
+    mut touches: Touches<'p>,
+    lines: Vec<BTreeSet<u32>>,
+    steering: &BTreeSet<usize>,
+) -> Decision<'p> {
     let sharding = sharding(&mut touches, steering);
-    let ports = match &paths.words.ports[..] {
+    let ports = match &touches.paths.words.ports[..] {
         [] => vec!["any".to_owned()],
         named => named.to_vec(),
     };

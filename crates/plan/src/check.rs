@@ -1,12 +1,12 @@
 //! Whether a plan keeps together what must meet: exact, by linear algebra, and apart from how its
 //! keys were found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch_analysis::Paths;
+use anabranch_analysis::{Paths, StateObject};
 use anabranch_rss::{Field, Which};
 
-use crate::build::{Decision, decide};
+use crate::build::{Decision, decide, decide_beside};
 use crate::class::Class;
 use crate::constraint::{Constraint, Constraints, Equation};
 use crate::error::PlanError;
@@ -32,7 +32,7 @@ pub fn check(paths: &Paths, plan: &Plan) -> Result<(), PlanError> {
         let message = format!("the plan is for `{}`, not for `{}`", plan.nf, paths.name);
         return Err(PlanError::Broken(message));
     }
-    let mut decision = decide(paths);
+    let mut decision = decided(paths, plan);
     well_formed(plan, &decision.ports, paths.fragments)?;
     let modes = modes(&mut decision, plan)?;
     if !plan.strategy.shares_all() {
@@ -41,6 +41,22 @@ pub fn check(paths: &Paths, plan: &Plan) -> Result<(), PlanError> {
         unbroken(plan, &constraints, &decision)?;
     }
     is_for_nic(plan)
+}
+
+/// What there is to decide where what `plan` shares is shared: who stored what is read from it may be in any shard.
+fn decided<'p>(paths: &'p Paths, plan: &Plan) -> Decision<'p> {
+    let decision = decide(paths);
+    let is_shared = |(at, object): (usize, &StateObject)| {
+        let mut edited = plan.objects.iter().filter(|edited| edited.name == object.name);
+        edited.any(|edited| edited.mode == ObjectMode::Shared).then_some(at)
+    };
+    let shared: BTreeSet<usize> = paths.objects.iter().enumerate().filter_map(is_shared).collect();
+    let distrusted = &decision.touches.distrusted;
+    let mut news = decision.touches.sources().into_iter().filter(|one| shared.contains(one));
+    if plan.strategy.shares_all() || news.all(|one| distrusted.contains(&one)) {
+        return decision;
+    }
+    decide_beside(paths, &shared.union(distrusted).copied().collect())
 }
 
 fn no_key(port: &str) -> PlanError {
@@ -333,7 +349,6 @@ fn echelon(constraint: &Constraint) -> Vec<Equation> {
 mod tests {
     use super::*;
     use crate::word::FieldId;
-    use std::collections::BTreeSet;
 
     fn equal(a: u16, b: u16, width: u16) -> impl Iterator<Item = Equation> {
         (0..width).map(move |bit| Equation {

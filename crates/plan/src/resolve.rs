@@ -25,6 +25,8 @@ pub(crate) struct Keyed<'p> {
 const DEEPEST: usize = 4;
 
 const NOT_STORED: Part = Part::Opaque("is read from state that is stored elsewhere");
+pub(crate) const SHARED: Part =
+    Part::Opaque("is read from what packets of other shards may have left");
 const OF_INIT: Part = Part::Opaque("may be what `init` has stored, for several packets the same");
 pub(crate) const OTHER_PACKET: Part = Part::Opaque("is of another packet than the rest of the key");
 
@@ -44,7 +46,8 @@ impl<'p> Touches<'p> {
     ) -> Vec<Vec<Keyed<'p>>> {
         let sources = sources(key);
         let mut ways = Vec::new();
-        for source in sources.iter().filter(|_| depth < DEEPEST) {
+        let trusted = |source: &&Stored| !self.distrusted.contains(&source.object);
+        for source in sources.iter().filter(|_| depth < DEEPEST).filter(trusted) {
             let by_writers = self.written(key, source, touch, depth);
             ways.extend(by_writers.filter(|way| !way.is_empty()));
         }
@@ -96,6 +99,7 @@ impl<'p> Touches<'p> {
 
     fn without_state(&self, part: &Part) -> Part {
         match part {
+            Part::Stored(stored) if self.distrusted.contains(&stored.object) => SHARED,
             Part::Stored(stored) => match self.paths.objects[stored.object].written_by("init") {
                 Some(_) => OF_INIT,
                 None => NOT_STORED,

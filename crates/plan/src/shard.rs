@@ -9,7 +9,7 @@ use crate::class::Classes;
 use crate::constraint::{Cause, Constraint, Constraints, Equation, equations, key_fields, sides};
 use crate::filter::Need;
 use crate::owned::{Decoded, decoded, interchangeable, is_foreign, owner};
-use crate::resolve::{Keyed, OTHER_PACKET};
+use crate::resolve::{Keyed, OTHER_PACKET, SHARED};
 use crate::touch::{Context, Part, Touches};
 use crate::variant::ABSENT;
 use crate::word::{FieldId, Fields, Sum};
@@ -379,6 +379,8 @@ fn refuse(
     let name = &touches.paths.objects[allocator].name;
     let says = if guilty.iter().any(|keyed| keyed.parts == [Part::Initial]) {
         "one that `init` has noted may be taken by packets of any shard"
+    } else if guilty.iter().any(|keyed| keyed.parts == [SHARED]) {
+        "one that is read from what is shared may have been given in any shard"
     } else if guilty.iter().any(|keyed| keyed.context.is_none()) {
         "what is done without a packet does not say in which shard such an index was given"
     } else {

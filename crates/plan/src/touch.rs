@@ -81,6 +81,8 @@ pub(crate) struct Touches<'p> {
     pub(crate) fields: Fields,
     pub(crate) contexts: Vec<Option<Context>>,
     pub(crate) touches: Vec<Touch<'p>>,
+    /// Objects that are shared: who stored what is read from them may be in any shard.
+    pub(crate) distrusted: BTreeSet<usize>,
     /// By object.
     pub(crate) writes: Vec<Vec<Write>>,
     /// The parts of an object's keys, in the order in which they stand.
@@ -131,6 +133,7 @@ impl<'p> Touches<'p> {
             contexts: Vec::new(),
             fields: Fields::default(),
             touches: Vec::new(),
+            distrusted: BTreeSet::new(),
             writes: vec![Vec::new(); needs.len()],
             names: vec![Vec::new(); needs.len()],
             needs,
@@ -175,6 +178,17 @@ impl<'p> Touches<'p> {
 
     fn terms(&self) -> &'p Terms {
         &self.paths.terms
+    }
+
+    /// Objects that keys are read from.
+    pub(crate) fn sources(&self) -> BTreeSet<usize> {
+        let keys = self.touches.iter().flat_map(|touch| &touch.key);
+        let values = self.writes.iter().flatten().flat_map(|write| write.parts.values());
+        let stored = keys.chain(values).filter_map(|part| match part {
+            Part::Stored(stored) => Some(stored.object),
+            _ => None,
+        });
+        stored.collect()
     }
 
     /// The object of that name.

@@ -8,6 +8,7 @@ use anabranch_rss::Nic;
 
 mod indices;
 mod limits;
+mod sources;
 
 /// A function of two ports with these items, fields and the body of `packet`, which sees `ip`,
 /// `src` and `dst`: addresses and ports of TCP packets over IPv4.
