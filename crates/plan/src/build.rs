@@ -364,12 +364,21 @@ impl Decision<'_> {
                 return self.disjoint(&[&here[*one]]);
             }
         }
-        for (at, one) in touching.iter().enumerate() {
-            for other in &touching[at + 1..] {
-                let pair = [&here[*one].0, &here[*other].0];
-                if self.deciding_at([side].into_iter(), pair.into_iter()).rank(side) == 0 {
-                    return self.disjoint(&[&here[*one], &here[*other]]);
-                }
+        // Those that meet these packets may have needs of their own.
+        let is_met = |at: &usize| {
+            let sides = here[*at].0.sides;
+            !touching.contains(at) && sides.iter().all(|(_, class)| *class == side.1)
+        };
+        let met: Vec<usize> = (0..here.len()).filter(is_met).collect();
+        let after = touching
+            .iter()
+            .enumerate()
+            .flat_map(|(at, one)| touching[at + 1..].iter().map(move |other| [*one, *other]));
+        let beyond = touching.iter().flat_map(|one| met.iter().map(move |other| [*one, *other]));
+        for [one, other] in after.chain(beyond) {
+            let pair = [&here[one].0, &here[other].0];
+            if self.deciding_at([side].into_iter(), pair.into_iter()).rank(side) == 0 {
+                return self.disjoint(&[&here[one], &here[other]]);
             }
         }
         self.disjoint(&here.iter().filter(|(one, _)| one.sides.contains(&side)).collect::<Vec<_>>())

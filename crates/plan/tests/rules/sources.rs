@@ -83,3 +83,27 @@ fn a_file_shares_what_is_named_by_what_it_shares() {
     let says = "`counts` cannot be sharded: its key at line 23 is read from what packets of other shards may have left";
     assert!(broken.contains(says), "{broken}");
 }
+
+/// What cannot be sharded beside the rest is shared, and not what only meets it at another port.
+#[test]
+fn what_conflicts_at_another_port_is_what_is_shared() {
+    let fields = "#[capacity(64)] hosts: Map<Ipv4Addr, Ipv4Addr>, #[capacity(64)] names: Map<Ipv4Addr, Ipv4Addr>,
+        #[capacity(64)] counts: Map<Ipv4Addr, u32>,";
+    let found = planned(
+        fields,
+        "if pkt.port() == WAN {
+             self.hosts.insert(src, src);
+             self.names.insert(src, dst);
+             return Forward(LAN);
+         }
+         let Some(host) = self.hosts.get(&src) else { return Drop(Reason::Refused) };
+         let Some(name) = self.names.get(&host) else { return Drop(Reason::Refused) };
+         if self.counts.get(&name).unwrap_or(0) > 9 { return Drop(Reason::Refused); }
+         self.counts.insert(name, 1);",
+    );
+    assert_eq!(matrix(&found)[0][1], "lan.ipv4.src = wan.ipv4.src");
+    let modes = ["hosts", "names", "counts"].map(|name| mode(&found, name));
+    assert_eq!(modes, [ObjectMode::Sharded, ObjectMode::Sharded, ObjectMode::Shared]);
+    let why = why(&found, "counts");
+    assert!(why.contains("wan.ipv4.dst = wan'.ipv4.dst") && !why.contains("lan.ipv4.dst"), "{why}");
+}
