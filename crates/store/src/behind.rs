@@ -6,14 +6,15 @@
 //!  change ─▶ copy of all state ─▶ which entries are dirty, since when ─▶ batch ─▶ store
 //!                 ▲                        ▲                               │
 //!                 │                        └── not answered: dirty as before┤
-//!                 └── the store lost it: everything is dirty again ─────────┘
+//!                 └── the store lost it: what it has is read and compared ──┘
 //! ```
 //!
 //! **Lanes.** Each [scope](crate::Scope) has its own mark in the store: the writer's epoch and the
 //! number of the last batch. A batch takes effect only on top of the mark of the one before it.
 //! A mark of an earlier batch, or none, or an entry that was stored and is not [there](Batch::present), of which some
-//! are looked at once a second: the store lost something, and all of the lane is written again, on top of a new mark
-//! that is written before it is looked which keys are too many. A later epoch: another instance writes now, and this
+//! are looked at once a second: the store lost something. Then a new mark is written, it is read what is there, and
+//! what lacks or is another is written, and what is too much removed: nothing goes meanwhile that is as it should be. A
+//! later epoch: another instance writes now, and this
 //! one stops. Beside them stands how far the
 //! [clock](WriteBehind::note_clock) had come of who wrote, so that the next one's does not begin earlier.
 //!
@@ -25,7 +26,7 @@
 //! something newer, it does no harm.
 //!
 //! **Invariant: what waits is bounded by the state.** Entries that changed are remembered one by one;
-//! past a limit even that is forgotten, and all of the lane is written again instead.
+//! past a limit even that is forgotten, and all of the lane is compared with what the store has instead.
 
 mod backlog;
 mod lane;
@@ -198,8 +199,8 @@ pub struct Status {
 /// What a scope has in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// The keys, with that of its mark.
-    pub keys: Vec<Key>,
+    /// Its objects, without its mark; `None`: what is there is not of the type that the key says.
+    pub found: BTreeMap<Key, Option<Content>>,
     /// What the mark held after that.
     pub mark: Option<Bytes>,
 }
@@ -607,7 +608,7 @@ impl WriteBehind {
     pub fn listed(&mut self, listing: Result<Listing, Error>, now_ns: u64) {
         let Some(number) = self.listing.take() else { return };
         let lane = &mut self.lanes[number];
-        let rebuilt = listing.and_then(|listing| lane.rebuild(&listing, now_ns));
+        let rebuilt = listing.and_then(|listing| lane.rebuild(listing, now_ns));
         let Err(error) = rebuilt else {
             self.unlisted = 0;
             return;

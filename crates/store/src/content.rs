@@ -131,6 +131,16 @@ impl Content {
         }
     }
 
+    /// Names of the entries that have one.
+    pub(crate) fn names(&self) -> Vec<&Bytes> {
+        match self {
+            Self::Value(_) | Self::Counter(_) | Self::List(_) => Vec::new(),
+            Self::Set(members) => members.iter().collect(),
+            Self::Map(entries) => entries.keys().collect(),
+            Self::CounterMap(entries) => entries.keys().collect(),
+        }
+    }
+
     /// Puts in an entry, in place of what was under its key; true when there was something. An
     /// entry that is not of its type is not put in.
     pub fn insert(&mut self, entry: Entry) -> bool {

@@ -66,27 +66,49 @@ pub fn state(
     nf: &str,
     instance: Option<&str>,
 ) -> Result<BTreeMap<Key, Content>, Error> {
-    let mut keys = driver.keys(&prefix(nf, instance)?)?;
-    keys.retain(|key| Mark::key(&key.scope()).is_ok_and(|mark| mark != *key));
     let mut state = BTreeMap::new();
+    each_of(driver, &prefix(nf, instance)?, |key, content| {
+        state.extend(content?.map(|content| (key.clone(), content)));
+        Ok(())
+    })?;
+    Ok(state)
+}
+
+/// Reads what is under keys that begin so, marks apart, and hands it on.
+fn each_of(
+    driver: &mut (impl Driver + ?Sized),
+    prefix: &str,
+    mut take: impl FnMut(&Key, Result<Option<Content>, Error>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut keys = driver.keys(prefix)?;
+    keys.retain(|key| Mark::key(&key.scope()).is_ok_and(|mark| mark != *key));
     // Not one after the other: there may be some in each of many scopes.
     for keys in keys.chunks(TOGETHER) {
         let calls: Vec<Call> = keys.iter().map(|key| ask(key, Bytes::new())).collect();
         for (key, first) in keys.iter().zip(driver.run(&calls)?) {
-            if let Some(content) = read_on(driver, key, first)? {
-                state.insert(key.clone(), content);
-            }
+            take(key, read_on(driver, key, first))?;
         }
     }
-    Ok(state)
+    Ok(())
 }
 
-/// The keys of a scope, and then what its mark holds: which copy of the store it is that was listed.
+/// What a scope holds, and then what its mark does: which copy of the store it is that was listed.
 pub fn listing(driver: &mut (impl Driver + ?Sized), scope: &Scope) -> Result<Listing, Error> {
-    let keys = driver.keys(&format!("{scope}@"))?;
+    let mut found = BTreeMap::new();
+    each_of(driver, &format!("{scope}@"), |key, content| {
+        let content = match content {
+            Ok(None) => return Ok(()),
+            Ok(content) => content,
+            // Somebody else has written something of another type there.
+            Err(Error::Foreign { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        found.insert(key.clone(), content);
+        Ok(())
+    })?;
     let key = Mark::key(scope)?;
     let mark = value_of(&key, driver.run(&[Call::new(&key, Operation::Read)])?)?;
-    Ok(Listing { keys, mark })
+    Ok(Listing { found, mark })
 }
 
 /// The value that parts over cores, shards and instances come to. Counters add up, so do those of

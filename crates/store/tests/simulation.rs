@@ -755,7 +755,10 @@ fn what_the_store_has_still_stays_while_what_it_lacks_is_written_again() {
         let batches = match writer.next(store.now_ns) {
             Action::Commit(batches) => batches,
             Action::Wait(_) => continue,
-            Action::List(scope) => panic!("{scope} is not to be listed"),
+            Action::List(scope) => {
+                writer.listed(view::listing(&mut store, &scope), store.now_ns);
+                continue;
+            }
         };
         let of_delete = |call: &&Call| call.operation == anabranch_store::Operation::Delete;
         let deletes = batches.iter().flat_map(|batch| &batch.calls).find(of_delete);
@@ -771,6 +774,48 @@ fn what_the_store_has_still_stays_while_what_it_lacks_is_written_again() {
     settle(&mut writer, &mut store);
     assert_eq!(writer.status(store.now_ns).rebuilds, 1);
     assert_eq!(truth(&mut store.store), writer.copy().collect());
+}
+
+/// Somebody deletes the mark, and nothing else; or an older mark is put back. Killed after any message, the store has
+/// what it had: nothing goes but what is not true.
+#[test]
+fn what_the_store_has_stays_when_its_mark_is_lost() {
+    use anabranch_store::Operation;
+    let scope = Scope::new("nat", "a", Place::Shard(0)).unwrap();
+    let mark = anabranch_store::behind::Mark::key(&scope).unwrap();
+    for older in [None, Some(Content::Value(b"1 7 1".to_vec()))] {
+        let mut store = Faulty::new(1, 0, false);
+        let settings = Settings { message_changes: 3, ..Settings::default() };
+        let mut writer = fresh(settings, 7);
+        let mut random = Random::new(5);
+        for kind in Kind::ALL {
+            let mut content = content(&mut random, kind);
+            (0..6).for_each(|_| _ = content.insert(entry(&mut random, kind)));
+            writer.change(Change::put(&scope.key(kind, "x").unwrap(), content), 0).unwrap();
+        }
+        settle(&mut writer, &mut store);
+        let expected: State = writer.copy().collect();
+        assert_eq!(expected.len(), 6);
+        let lost = older.map_or(Operation::Delete, Operation::Put);
+        let [flows, other] = ["x", "y"].map(|id| scope.key(Kind::Map, id).unwrap());
+        let stale = |key| Call::new(key, Operation::Insert(Entry::Pair(vec![99], vec![1])));
+        store.run(&[Call::new(&mark, lost), stale(&flows), stale(&other)]).unwrap();
+        let until_ns = store.now_ns + 5_000 * MS;
+        while store.now_ns < until_ns {
+            store.now_ns += MS;
+            act(&mut writer, &mut store);
+            let mut now = truth(&mut store.store);
+            now.remove(&other);
+            if let Some(Content::Map(entries)) = now.get_mut(&flows) {
+                entries.remove(&vec![99]);
+            }
+            assert_eq!(now, expected, "{:?}", writer.status(store.now_ns));
+        }
+        assert_eq!(truth(&mut store.store), expected);
+        let status = writer.status(store.now_ns);
+        assert_eq!((status.rebuilds, status.waiting), (1, 0));
+        assert!(status.stored < 2 * 6 * 7, "what is there is not written again: {status:?}");
+    }
 }
 
 /// As a server that evicts keys all the time, or on which somebody has given them an end; and one that does not let it
@@ -789,7 +834,14 @@ fn what_lacks_again_and_again_is_looked_at_less_and_less_often() {
                 store.now_ns += 10 * MS;
                 let change = Change::put(&count, Content::Counter(store.now_ns as i64));
                 writer.change(change, store.now_ns).unwrap();
-                let Action::Commit(batches) = writer.next(store.now_ns) else { continue };
+                let batches = match writer.next(store.now_ns) {
+                    Action::Commit(batches) => batches,
+                    Action::Wait(_) => continue,
+                    Action::List(scope) => {
+                        writer.listed(view::listing(&mut store.store, &scope), store.now_ns);
+                        continue;
+                    }
+                };
                 let looked = batches.iter().any(|batch| !batch.present.is_empty());
                 looks += u32::from(looked);
                 let refused = Outcome::Refused(Error::unavailable("simulated", "no HGET"));

@@ -58,7 +58,7 @@ enum State {
     /// It does not. A mark of its own says first which store it is of: what is found there is not taken for what
     /// another has that takes over, whose mark, or want of one, may be the same as before.
     Lost,
-    /// It has to be found out which keys are too many.
+    /// It has to be found out what is there.
     Marked,
     Listing,
 }
@@ -136,8 +136,8 @@ impl Lane {
         self.mirror.change_entry(object, name, value, self.is_following().then_some(since));
     }
 
-    /// With more than `most` waiting by name, and twice as many as there is, the names are forgotten: all is to be
-    /// written again. (Of a large state much waits while it is stored: to begin anew for it would never end.)
+    /// With more than `most` waiting by name, and twice as many as there is, the names are forgotten: it is to be
+    /// found out what the store has. (Of a large state much waits while it is stored: to begin anew for it would never end.)
     pub(super) fn bound(&mut self, most: usize, now_ns: u64) {
         let lacking = self.mirror.lacking();
         let is_much = lacking > most && lacking as u64 > 2 * self.mirror.len();
@@ -182,19 +182,18 @@ impl Lane {
         }
     }
 
-    /// Everything is to be written again, and of the keys that the store has, those that are not here are to go. An
-    /// error where it is not the store that has the last mark.
-    pub(super) fn rebuild(&mut self, listing: &Listing, now_ns: u64) -> Result<(), Error> {
-        let Listing { keys, mark } = listing;
-        if *mark != self.known {
+    /// What the store has not, or otherwise, is to be written, and what is not here is to go. An error where it is not
+    /// the store that has the last mark.
+    pub(super) fn rebuild(&mut self, listing: Listing, now_ns: u64) -> Result<(), Error> {
+        let Listing { found, mark } = listing;
+        if mark != self.known {
             // It is to be marked anew.
             self.state = State::Lost;
             return Err(Error::unavailable(&self.scope, "another copy of it does"));
         }
         (self.state, self.refusals) = (State::Following, 0);
-        let found = keys.iter().filter(|key| **key != self.mark);
         let since = Since { ns: self.lost_ns.min(now_ns), step: 0 };
-        self.mirror.lack_everything(found, now_ns, since);
+        self.mirror.lack_difference(&found, since);
         Ok(())
     }
 
@@ -315,13 +314,9 @@ impl Lane {
                 return Answered::Refused(error);
             }
             Outcome::Lacks => {
+                // A batch of before whose answer was lost may still arrive: its mark would be one of ours.
                 self.failed();
-                self.settled = sent.batch;
-                // Its mark says that there is nothing but what was stored here: nothing is to go.
-                match self.is_following() {
-                    true => self.mirror.lack_again(Since { ns: now_ns, step: 0 }),
-                    false => self.lose(now_ns),
-                }
+                self.lose(now_ns);
                 return Answered::Lost;
             }
             Outcome::Found(found) => found,

@@ -289,36 +289,62 @@ impl Mirror {
         }
     }
 
-    /// The store lacks everything since then, and has these objects.
-    pub(super) fn lack_everything<'a>(
-        &mut self,
-        found: impl Iterator<Item = &'a Key>,
-        now_ns: u64,
-        since: Since,
-    ) {
+    /// The store has this, and lacks since then what is here and not there, or is another there. What is there and not
+    /// here goes last.
+    pub(super) fn lack_difference(&mut self, found: &BTreeMap<Key, Option<Content>>, since: Since) {
         self.forget();
-        for key in found {
+        for key in found.keys() {
             let object = self.object(key);
-            self.lack(Part::Whole(object), Since { ns: now_ns, step: 0 });
+            self.lack_absence(object, found, since);
         }
         for object in 0..self.objects.len() as u32 {
-            if self.len_of(object) > 0 {
-                self.lack_all(object, since);
+            let Object { key, content, .. } = &self.objects[object as usize];
+            match found.get(key) {
+                // It has to go before its entries can be written.
+                Some(None) => self.lack_all(object, since),
+                Some(Some(found)) if content.as_ref() == Some(found) => {}
+                _ if content.is_some() => self.lack(Part::Whole(object), since),
+                there => self.lack_entries(object, there.and_then(Option::as_ref), since),
             }
         }
     }
 
-    /// The store has nothing that is not here, and may lack since then whatever is: all of it is put over what it has,
-    /// which stays there until then. What waits already goes with what it was written with.
-    pub(super) fn lack_again(&mut self, since: Since) {
-        let has_own = |object: &u32| self.objects[*object as usize].content.is_some();
-        let wholes = (0..self.objects.len() as u32).filter(has_own).map(Part::Whole);
-        let is_held = |row: &u32| !matches!(self.held(*row), Held::Nothing);
-        let entries = (0..self.rows.len() as u32).filter(is_held).map(Part::Entry);
-        let parts: Vec<Part> = wholes.chain(entries).collect();
-        for part in parts {
-            if self.since(part).is_none() {
-                self.lack(part, since);
+    /// What the store has `found` of an object, and is not here, has to go. It is noted first, which is sent last.
+    fn lack_absence(&mut self, object: u32, found: &BTreeMap<Key, Option<Content>>, since: Since) {
+        let Object { key, content, len, .. } = &self.objects[object as usize];
+        let Some(Some(found)) = found.get(key) else { return };
+        if content.is_some() {
+            return;
+        }
+        if *len == 0 {
+            return self.lack(Part::Whole(object), since);
+        }
+        for name in found.names() {
+            let row = self.row(object, name);
+            if matches!(self.held(row), Held::Nothing) {
+                self.lack(Part::Entry(row), since);
+            }
+        }
+    }
+
+    /// The entries that are here, and not as `found`, the store lacks.
+    fn lack_entries(&mut self, object: u32, found: Option<&Content>, since: Since) {
+        let rows: Vec<u32> = self.objects[object as usize].entries.iter().copied().collect();
+        for row in rows {
+            let Row { name, held, .. } = &self.rows[row as usize];
+            let is_there = match (held, found) {
+                (Held::Nothing, _) => true,
+                (Held::Member, Some(Content::Set(members))) => members.contains(name),
+                (Held::Value(value), Some(Content::Map(entries))) => {
+                    entries.get(name) == Some(value)
+                }
+                (Held::Count(count), Some(Content::CounterMap(counts))) => {
+                    counts.get(name) == Some(count)
+                }
+                _ => false,
+            };
+            if !is_there {
+                self.lack(Part::Entry(row), since);
             }
         }
     }
