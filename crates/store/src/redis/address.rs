@@ -168,7 +168,10 @@ impl std::fmt::Display for Address {
     /// Without user and password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.servers {
-            Servers::Single(node) => write!(f, "{}://{node}", self.scheme),
+            Servers::Single(node) => {
+                let of = if self.database.is_empty() { "" } else { "/" };
+                write!(f, "{}://{node}{of}{}", self.scheme, self.database)
+            }
             Servers::Socket(path) => write!(f, "redis+unix://{path}"),
             Servers::Sentinels(nodes, name) => {
                 write!(f, "{}+sentinel://{}/{name}", self.scheme, nodes.join(","))
@@ -249,6 +252,7 @@ mod tests {
         assert_eq!(single.timeout, Duration::from_millis(250));
         assert!(!format!("{single:?} {single}").contains("s3cret"));
         assert_eq!(shown("redis://h"), "redis://h:6379");
+        assert_eq!(shown("redis://me:s3cret@h/3"), "redis://h:6379/3", "another than that of …/2");
         assert_eq!(shown("redis://[::1]"), "redis://[::1]:6379");
         assert_eq!(shown("redis+unix:///run/r.sock"), "redis+unix:///run/r.sock");
         assert_eq!(shown("redis+cluster://a,b:7"), "redis+cluster://a:6379,b:7");
