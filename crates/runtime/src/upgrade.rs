@@ -2,11 +2,12 @@
 //! as it is now, before the first packet.
 //!
 //! ```text
-//! .new.X of every scope ═▶ .upgraded.X ═▶ .layout.X, .types.X ═▶ X of every scope ═▶ no .upgraded.X ═▶ no .new.X
+//! .new.X of every scope ═▶ .upgraded.X with .layout.X, .types.X ═▶ X of every scope ═▶ no .upgraded.X ═▶ no .new.X
 //! ```
 //!
 //! What stands before a `═▶` is in the store before what stands behind it is written, and either may take any number
-//! of messages. **Invariant**: who is killed leaves the state of then whole, and where `.upgraded.X` says of what its
+//! of messages; those three go in one: a release that knows nothing of `.upgraded.X` refuses the state from there on,
+//! and does not write what would be lost when this one goes on. **Invariant**: who is killed leaves the state of then whole, and where `.upgraded.X` says of what its
 //! entries are made, that of now, under `.new.X`.
 
 use std::collections::BTreeMap;
@@ -120,7 +121,9 @@ impl Upgrade<'_, '_> {
             new.insert(beside, Content::Map(converted));
         }
         if new.is_empty() {
-            self.note(object, layout);
+            // Nothing of it was stored: it is as it is here.
+            let noted = self.noted(object, &layout.names, &layout.types)?;
+            self.state.extend(noted);
             return Ok(false);
         }
         if lost > 0 {
@@ -138,8 +141,19 @@ impl Upgrade<'_, '_> {
         self.write(new)?;
         let flag = self.common.key(Kind::Value, &format!("{UPGRADED}{object}"))?;
         let both = format!("{}\n{}", layout.names, layout.types);
-        self.write([(flag, Content::Value(both.into_bytes()))].into())?;
+        let mut noted = self.noted(object, &layout.names, &layout.types)?;
+        noted.insert(flag, Content::Value(both.into_bytes()));
+        self.write(noted)?;
         Ok(true)
+    }
+
+    /// What says of what the entries of an object are made.
+    fn noted(&self, object: &str, names: &str, types: &str) -> Result<State, Error> {
+        let note = |(part, text): (&str, &str)| {
+            let key = self.common.key(Kind::Value, &format!("{part}{object}"))?;
+            Ok((key, Content::Value(text.as_bytes().to_vec())))
+        };
+        [(LAYOUT, names), (TYPES, types)].into_iter().map(note).collect()
     }
 
     /// Puts what is new of an object, if all of it is there, in place of what was.
@@ -151,13 +165,11 @@ impl Upgrade<'_, '_> {
             let why = "it does not say of what entries are made".to_owned();
             return Err(Error::Foreign { key: flag, why });
         };
-        // Whoever does not know of the flag refuses the state from here on.
-        let mut noted = State::new();
-        for (part, text) in [(LAYOUT, names), (TYPES, types)] {
-            let key = self.common.key(Kind::Value, &format!("{part}{object}"))?;
-            noted.insert(key, Content::Value(text.as_bytes().to_vec()));
+        // A release that has begun this may have noted them apart, or have been killed before.
+        let noted = self.noted(object, names, types)?;
+        if noted.iter().any(|(key, text)| self.state.get(key) != Some(text)) {
+            self.write(noted)?;
         }
-        self.write(noted)?;
         // Of what nothing could be read there is nothing.
         let nothing = |(key, _): (&Key, _)| (key.clone(), Content::Map(BTreeMap::new()));
         let mut written: State = of(&self.state, object).map(nothing).collect();
@@ -172,15 +184,6 @@ impl Upgrade<'_, '_> {
         self.write(written)?;
         self.erase(|key| *key == flag);
         self.settle()
-    }
-
-    /// Nothing of it was stored: it is as it is here.
-    fn note(&mut self, object: &str, layout: &Layout) {
-        for (part, text) in [(LAYOUT, &layout.names), (TYPES, &layout.types)] {
-            if let Ok(key) = self.common.key(Kind::Value, &format!("{part}{object}")) {
-                self.state.insert(key, Content::Value(text.clone().into_bytes()));
-            }
-        }
     }
 
     fn forget_unfinished(&mut self) {
@@ -289,6 +292,28 @@ mod tests {
         }
     }
 
+    /// A store that does not let it be looked what it has.
+    struct Unseen(Memory);
+
+    impl Driver for Unseen {
+        fn name(&self) -> &str {
+            "unseen"
+        }
+        fn run(&mut self, calls: &[Call]) -> Result<Vec<Answer>, Error> {
+            self.0.run(calls)
+        }
+        fn commit(&mut self, batches: &[Batch]) -> Result<Vec<Outcome>, Error> {
+            let each = |batch: &Batch| match batch.present.is_empty() {
+                true => Ok(self.0.commit(std::slice::from_ref(batch))?.remove(0)),
+                false => Ok(Outcome::Refused(Error::unavailable("unseen", "no HGET"))),
+            };
+            batches.iter().map(each).collect()
+        }
+        fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, Error> {
+            self.0.keys(prefix)
+        }
+    }
+
     fn scopes() -> [Scope; 3] {
         [Place::Core(0), Place::Shard(3), Place::Shard(4)]
             .map(|place| Scope::new("nat", "a", place).unwrap())
@@ -365,7 +390,7 @@ mod tests {
         let [old, new] = [layout::<u32, (u8, u16)>(), layout::<u32, (u32, u16, bool)>()];
         let mut before = flows(|flow| (flow as u8, 500 + flow as u16));
         let types = scopes()[0].key(Kind::Value, ".types.flows").unwrap();
-        before.insert(types, Content::Value(old.types.into_bytes()));
+        before.insert(types.clone(), Content::Value(old.types.into_bytes()));
         let names = scopes()[0].key(Kind::Value, ".layout.flows").unwrap();
         before.insert(names.clone(), Content::Value(old.names.into_bytes()));
         let expected = flows(|flow| (flow, 500 + flow as u16, false));
@@ -380,8 +405,39 @@ mod tests {
             let last = later.last().unwrap_or(state);
             assert_eq!(flows_of(last), expected, "in the store, killed after message {number}");
             assert!(!last.keys().any(|key| key.id().starts_with(NEW)), "{number}: {last:?}");
+            let is_begun = state.keys().any(|key| key.id().starts_with(UPGRADED));
+            let is_refused = state.get(&types) == Some(&Content::Value(new.types.clone().into()));
+            assert!(!is_begun || is_refused, "another release would go on, {number}");
             let noted = Some(Content::Value(new.names.clone().into_bytes()));
             assert_eq!([last, &after].map(|state| state.get(&names)), [noted.as_ref(); 2]);
+        }
+    }
+    /// As a user of Redis who may not do that: what is written is stored all the same.
+    #[test]
+    fn who_may_not_look_goes_on_with_the_state_of_another_release() {
+        let [old, new] = [layout::<u32, (u8, u16)>(), layout::<u32, (u32, u16, bool)>()];
+        let mut before = flows(|flow| (flow as u8, 500 + flow as u16));
+        for (part, text) in [(TYPES, old.types), (LAYOUT, old.names)] {
+            let key = scopes()[0].key(Kind::Value, &format!("{part}flows")).unwrap();
+            before.insert(key, Content::Value(text.into_bytes()));
+        }
+        for _ in 0..20 {
+            let mut store = Memory::default();
+            let put =
+                |(key, content): (&Key, &Content)| Call::new(key, Operation::Put(content.clone()));
+            store.run(&before.iter().map(put).collect::<Vec<_>>()).unwrap();
+            // It is looked all the time.
+            let settings =
+                Settings { check_ns: 2_000_000, period_ns: 10_000, ..Settings::default() };
+            let (flusher, state) = Flusher::open(Unseen(store), "nat", "a", settings).unwrap();
+            // Until it was refused, and nothing waits.
+            std::thread::sleep(Duration::from_millis(7));
+            let mut said = Vec::new();
+            let mut saying = Saying { say: |_| {}, at_end: &mut said };
+            let layouts = [("flows", new.clone())];
+            let state = upgraded(&flusher, ("nat", "a"), &layouts, state, &mut saying).unwrap();
+            let expected = flows(|flow| (flow, 500 + flow as u16, false));
+            assert_eq!(flows_of(&state.into_iter().collect()), expected);
         }
     }
 }
